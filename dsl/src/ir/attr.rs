@@ -1,0 +1,90 @@
+//! Attribute values: the non-tensor arguments of operators.
+
+use super::{DType, Extent};
+use std::fmt;
+
+/// An attribute value. Equality and order are total: floats compare by bits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Attr {
+    /// A (possibly symbolic) integer.
+    Int(Extent),
+    /// A list of integers: a permutation, axes, strides, a shape.
+    Ints(Vec<Extent>),
+    /// A real number, by its bits; see [`Attr::float`].
+    Float(u64),
+    /// A truth value.
+    Bool(bool),
+    /// A word such as a rounding mode.
+    Str(String),
+    /// An element type.
+    DType(DType),
+}
+
+impl Attr {
+    /// A real number. `-0.0` and NaN payloads are kept.
+    pub fn float(v: f64) -> Attr {
+        Attr::Float(v.to_bits())
+    }
+
+    /// A known integer.
+    pub fn int(v: i64) -> Attr {
+        Attr::Int(Extent::from(v))
+    }
+
+    /// A list of known integers.
+    pub fn ints(v: impl IntoIterator<Item = i64>) -> Attr {
+        Attr::Ints(v.into_iter().map(Extent::from).collect())
+    }
+
+    /// The number, if this is a float or a known integer.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Attr::Float(b) => Some(f64::from_bits(*b)),
+            Attr::Int(e) => e.as_const().map(|v| v as f64),
+            _ => None,
+        }
+    }
+
+    /// The integer, if this is one and known.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Attr::Int(e) => e.as_const(),
+            _ => None,
+        }
+    }
+
+    /// The list, if this is one and all entries are known.
+    pub fn as_i64s(&self) -> Option<Vec<i64>> {
+        match self {
+            Attr::Ints(v) => v.iter().map(Extent::as_const).collect(),
+            _ => None,
+        }
+    }
+
+    /// The list of extents, if this is one.
+    pub fn as_extents(&self) -> Option<&[Extent]> {
+        match self {
+            Attr::Ints(v) => Some(v),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Attr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attr::Int(e) => write!(f, "{e}"),
+            Attr::Ints(v) => {
+                f.write_str("[")?;
+                for (i, e) in v.iter().enumerate() {
+                    write!(f, "{}{e}", if i > 0 { ", " } else { "" })?;
+                }
+                f.write_str("]")
+            }
+            Attr::Float(b) => write!(f, "{:?}", f64::from_bits(*b)),
+            Attr::Bool(b) => write!(f, "{b}"),
+            Attr::Str(s) => write!(f, "{s:?}"),
+            Attr::DType(d) => write!(f, "{d}"),
+        }
+    }
+}

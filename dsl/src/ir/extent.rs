@@ -1,0 +1,414 @@
+//! Extents: integer polynomials in symbols such as `2*seq + 1`.
+//!
+//! One polynomial has one representation, so equality is structural. Division that is not exact and
+//! minimum/maximum become opaque atoms. Symbols stand for non-negative integers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Add, Mul, Neg, Sub};
+use std::sync::Arc;
+
+/// An indivisible factor of a monomial.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Atom {
+    /// A symbol, e.g. `batch`.
+    Sym(Arc<str>),
+    /// Division rounded towards minus infinity.
+    Div(Extent, Extent),
+    /// The remainder of that division.
+    Mod(Extent, Extent),
+    /// The larger of two.
+    Max(Extent, Extent),
+    /// The smaller of two.
+    Min(Extent, Extent),
+}
+
+/// Atoms with positive powers, sorted.
+pub type Monomial = Vec<(Atom, u32)>;
+
+/// An integer polynomial.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Extent(Repr);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Repr {
+    Known(i64),
+    /// At least one non-constant monomial; sorted; coefficients are not zero.
+    Poly(Arc<Vec<(Monomial, i64)>>),
+}
+
+impl From<i64> for Extent {
+    fn from(v: i64) -> Extent {
+        Extent(Repr::Known(v))
+    }
+}
+
+impl From<i32> for Extent {
+    fn from(v: i32) -> Extent {
+        Extent(Repr::Known(v.into()))
+    }
+}
+
+impl From<usize> for Extent {
+    fn from(v: usize) -> Extent {
+        Extent(Repr::Known(v as i64))
+    }
+}
+
+impl Extent {
+    /// A symbol.
+    pub fn sym(name: &str) -> Extent {
+        Extent::atom(Atom::Sym(Arc::from(name)))
+    }
+
+    fn atom(a: Atom) -> Extent {
+        Extent(Repr::Poly(Arc::new(vec![(vec![(a, 1)], 1)])))
+    }
+
+    /// The value, if no symbol occurs.
+    pub fn as_const(&self) -> Option<i64> {
+        match self.0 {
+            Repr::Known(v) => Some(v),
+            Repr::Poly(_) => None,
+        }
+    }
+
+    /// True if the extent is the known number `v`.
+    pub fn is(&self, v: i64) -> bool {
+        self.as_const() == Some(v)
+    }
+
+    /// The monomials with their coefficients, sorted; none for zero.
+    pub fn terms(&self) -> Vec<(Monomial, i64)> {
+        match &self.0 {
+            Repr::Known(0) => vec![],
+            Repr::Known(v) => vec![(vec![], *v)],
+            Repr::Poly(p) => p.as_ref().clone(),
+        }
+    }
+
+    fn from_terms(terms: impl IntoIterator<Item = (Monomial, i64)>) -> Extent {
+        let mut sum: BTreeMap<Monomial, i64> = BTreeMap::new();
+        for (m, c) in terms {
+            let e = sum.entry(m).or_insert(0);
+            *e = e.wrapping_add(c);
+        }
+        sum.retain(|_, c| *c != 0);
+        match sum.len() {
+            0 => Extent::from(0),
+            1 if sum.contains_key(&Vec::new()) => Extent::from(sum[&Vec::new()]),
+            _ => Extent(Repr::Poly(Arc::new(sum.into_iter().collect()))),
+        }
+    }
+
+    /// The quotient if the division leaves no remainder for every value of the symbols.
+    pub fn div_exact(&self, by: &Extent) -> Option<Extent> {
+        if let (Some(a), Some(b)) = (self.as_const(), by.as_const()) {
+            return (b != 0 && a % b == 0).then(|| Extent::from(a / b));
+        }
+        if self == by {
+            return Some(Extent::from(1));
+        }
+        let by = by.terms();
+        let [(bm, bc)] = by.as_slice() else { return None };
+        let mut out = Vec::new();
+        for (m, c) in self.terms() {
+            if c % bc != 0 {
+                return None;
+            }
+            out.push((divide_monomial(&m, bm)?, c / bc));
+        }
+        Some(Extent::from_terms(out))
+    }
+
+    /// Division rounded towards minus infinity. Division by zero is zero, so that evaluation is total.
+    pub fn floor_div(&self, by: &Extent) -> Extent {
+        if let (Some(a), Some(b)) = (self.as_const(), by.as_const()) {
+            return Extent::from(if b == 0 { 0 } else { floor_div(a, b) });
+        }
+        if let Some(q) = self.div_exact(by) {
+            return q;
+        }
+        if let Some(k) = by.as_const().filter(|&k| k > 0) {
+            // Whole multiples of the divisor leave the atom: (2*n + 1)/2 is n + 1/2.
+            let (whole, rest): (Vec<_>, Vec<_>) =
+                self.terms().into_iter().partition(|(_, c)| c % k == 0);
+            if !whole.is_empty() {
+                let whole = Extent::from_terms(whole.into_iter().map(|(m, c)| (m, c / k)));
+                return &whole + &Extent::from_terms(rest).floor_div(by);
+            }
+        }
+        Extent::atom(Atom::Div(self.clone(), by.clone()))
+    }
+
+    /// The remainder that belongs to [`Extent::floor_div`].
+    pub fn modulo(&self, by: &Extent) -> Extent {
+        if let (Some(a), Some(b)) = (self.as_const(), by.as_const()) {
+            return Extent::from(if b == 0 { 0 } else { a - b * floor_div(a, b) });
+        }
+        if self.div_exact(by).is_some() {
+            return Extent::from(0);
+        }
+        Extent::atom(Atom::Mod(self.clone(), by.clone()))
+    }
+
+    /// The larger of two.
+    pub fn maximum(&self, other: &Extent) -> Extent {
+        match (self - other).sign() {
+            Some(s) if s >= 0 => self.clone(),
+            Some(_) => other.clone(),
+            None => {
+                let (a, b) = if self <= other { (self, other) } else { (other, self) };
+                Extent::atom(Atom::Max(a.clone(), b.clone()))
+            }
+        }
+    }
+
+    /// The smaller of two.
+    pub fn minimum(&self, other: &Extent) -> Extent {
+        match (self - other).sign() {
+            Some(s) if s <= 0 => self.clone(),
+            Some(_) => other.clone(),
+            None => {
+                let (a, b) = if self <= other { (self, other) } else { (other, self) };
+                Extent::atom(Atom::Min(a.clone(), b.clone()))
+            }
+        }
+    }
+
+    /// −1, 0 or 1 (0 only for exactly zero) if the sign is the same for every value of the symbols;
+    /// a polynomial that is zero for some values and positive for the others has no sign.
+    pub fn sign(&self) -> Option<i32> {
+        if let Some(v) = self.as_const() {
+            return Some(v.signum() as i32);
+        }
+        let terms = self.terms();
+        let constant = terms.iter().find(|(m, _)| m.is_empty()).map_or(0, |t| t.1);
+        if constant > 0 && terms.iter().all(|t| t.1 > 0) {
+            return Some(1);
+        }
+        (constant < 0 && terms.iter().all(|t| t.1 < 0)).then_some(-1)
+    }
+
+    /// True if the value is at least `bound` for every value of the symbols, as far as that is seen.
+    pub fn at_least(&self, bound: i64) -> bool {
+        let rest = self - &Extent::from(bound);
+        match rest.as_const() {
+            Some(v) => v >= 0,
+            None => rest.terms().iter().all(|t| t.1 > 0),
+        }
+    }
+
+    /// The value where `symbol` gives each symbol's; `None` if one is missing.
+    pub fn eval(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Option<i64> {
+        let mut sum = 0i64;
+        for (m, c) in self.terms() {
+            let mut product = c;
+            for (a, power) in m {
+                let v = a.eval(symbol)?;
+                product = product.wrapping_mul(v.wrapping_pow(power));
+            }
+            sum = sum.wrapping_add(product);
+        }
+        Some(sum)
+    }
+
+    /// The extent with every symbol replaced by what `symbol` gives, if it gives something.
+    pub fn substitute(&self, symbol: &dyn Fn(&str) -> Option<Extent>) -> Extent {
+        let mut sum = Extent::from(0);
+        for (m, c) in self.terms() {
+            let mut product = Extent::from(c);
+            for (a, power) in m {
+                let v = a.substitute(symbol);
+                for _ in 0..power {
+                    product = &product * &v;
+                }
+            }
+            sum = &sum + &product;
+        }
+        sum
+    }
+
+    /// The names of all symbols, each once, sorted.
+    pub fn symbols(&self) -> Vec<Arc<str>> {
+        let mut out = Vec::new();
+        for (m, _) in self.terms() {
+            for (a, _) in m {
+                match a {
+                    Atom::Sym(s) => out.push(s),
+                    Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
+                        out.extend(a.symbols());
+                        out.extend(b.symbols());
+                    }
+                }
+            }
+        }
+        out.sort();
+        out.dedup();
+        out
+    }
+}
+
+impl Atom {
+    fn eval(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Option<i64> {
+        Some(match self {
+            Atom::Sym(s) => symbol(s)?,
+            Atom::Div(a, b) => match b.eval(symbol)? {
+                0 => 0,
+                d => floor_div(a.eval(symbol)?, d),
+            },
+            Atom::Mod(a, b) => match b.eval(symbol)? {
+                0 => 0,
+                d => {
+                    let v = a.eval(symbol)?;
+                    v - d * floor_div(v, d)
+                }
+            },
+            Atom::Max(a, b) => a.eval(symbol)?.max(b.eval(symbol)?),
+            Atom::Min(a, b) => a.eval(symbol)?.min(b.eval(symbol)?),
+        })
+    }
+
+    fn substitute(&self, symbol: &dyn Fn(&str) -> Option<Extent>) -> Extent {
+        match self {
+            Atom::Sym(s) => symbol(s).unwrap_or_else(|| Extent::atom(self.clone())),
+            Atom::Div(a, b) => a.substitute(symbol).floor_div(&b.substitute(symbol)),
+            Atom::Mod(a, b) => a.substitute(symbol).modulo(&b.substitute(symbol)),
+            Atom::Max(a, b) => a.substitute(symbol).maximum(&b.substitute(symbol)),
+            Atom::Min(a, b) => a.substitute(symbol).minimum(&b.substitute(symbol)),
+        }
+    }
+}
+
+fn floor_div(a: i64, b: i64) -> i64 {
+    let q = a.wrapping_div(b);
+    if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
+}
+
+fn divide_monomial(m: &Monomial, by: &Monomial) -> Option<Monomial> {
+    let mut out = m.clone();
+    for (atom, power) in by {
+        let at = out.iter().position(|(a, _)| a == atom)?;
+        match out[at].1.checked_sub(*power)? {
+            0 => drop(out.remove(at)),
+            left => out[at].1 = left,
+        }
+    }
+    Some(out)
+}
+
+fn multiply_monomials(a: &Monomial, b: &Monomial) -> Monomial {
+    let mut out: BTreeMap<Atom, u32> = a.iter().cloned().collect();
+    for (atom, power) in b {
+        *out.entry(atom.clone()).or_insert(0) += power;
+    }
+    out.into_iter().collect()
+}
+
+impl Add for &Extent {
+    type Output = Extent;
+    fn add(self, other: &Extent) -> Extent {
+        if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
+            return Extent::from(a.wrapping_add(b));
+        }
+        Extent::from_terms(self.terms().into_iter().chain(other.terms()))
+    }
+}
+
+impl Neg for &Extent {
+    type Output = Extent;
+    fn neg(self) -> Extent {
+        Extent::from_terms(self.terms().into_iter().map(|(m, c)| (m, c.wrapping_neg())))
+    }
+}
+
+impl Sub for &Extent {
+    type Output = Extent;
+    fn sub(self, other: &Extent) -> Extent {
+        self + &(-other)
+    }
+}
+
+impl Mul for &Extent {
+    type Output = Extent;
+    fn mul(self, other: &Extent) -> Extent {
+        if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
+            return Extent::from(a.wrapping_mul(b));
+        }
+        let (a, b) = (self.terms(), other.terms());
+        Extent::from_terms(a.iter().flat_map(|(m, c)| {
+            b.iter().map(move |(n, d)| (multiply_monomials(m, n), c.wrapping_mul(*d)))
+        }))
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let terms = self.terms();
+        if terms.is_empty() {
+            return f.write_str("0");
+        }
+        // Highest terms first; the constant, which sorts first, comes last.
+        for (i, (m, c)) in terms.iter().rev().enumerate() {
+            match (i, *c < 0) {
+                (0, true) => f.write_str("-")?,
+                (0, false) => {}
+                (_, true) => f.write_str(" - ")?,
+                (_, false) => f.write_str(" + ")?,
+            }
+            let c = c.unsigned_abs();
+            if m.is_empty() || c != 1 {
+                write!(f, "{c}{}", if m.is_empty() { "" } else { "*" })?;
+            }
+            for (j, (a, power)) in m.iter().enumerate() {
+                for k in 0..*power {
+                    write!(f, "{}{a}", if j > 0 || k > 0 { "*" } else { "" })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Atom::Sym(s) => f.write_str(s),
+            Atom::Div(a, b) => write!(f, "(({a})/({b}))"),
+            Atom::Mod(a, b) => write!(f, "(({a})%({b}))"),
+            Atom::Max(a, b) => write!(f, "max({a}, {b})"),
+            Atom::Min(a, b) => write!(f, "min({a}, {b})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_polynomial_one_form() {
+        let (b, s) = (Extent::sym("b"), Extent::sym("s"));
+        let two = Extent::from(2);
+        assert_eq!(&(&b + &s) * &two, &(&two * &s) + &(&two * &b));
+        assert_eq!(&b - &b, Extent::from(0));
+        assert_eq!((&(&b * &s) * &two).div_exact(&(&s * &two)), Some(b.clone()));
+        assert_eq!((&(&two * &b) + &Extent::from(1)).floor_div(&two), b);
+        assert_eq!((&two * &s).to_string(), "2*s");
+        assert_eq!((&(&two * &s) + &Extent::from(1)).to_string(), "2*s + 1");
+    }
+
+    #[test]
+    fn division_and_remainder_agree_with_integers() {
+        let n = Extent::sym("n");
+        for k in [1i64, 2, 3, 7] {
+            let e = (&n + &Extent::from(5)).floor_div(&Extent::from(k));
+            let m = (&n + &Extent::from(5)).modulo(&Extent::from(k));
+            for v in 0..20 {
+                let sym = |_: &str| Some(v);
+                assert_eq!(e.eval(&sym), Some((v + 5).div_euclid(k)));
+                assert_eq!(m.eval(&sym), Some((v + 5).rem_euclid(k)));
+            }
+        }
+    }
+}

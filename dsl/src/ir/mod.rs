@@ -1,0 +1,18 @@
+//! The typed tensor IR: what a program *is*.
+//!
+//! Never does I/O and knows no operator by name; operators are declared in `.rules` texts and
+//! reach this module as indices into a [`crate::library::Library`].
+
+mod attr;
+mod dtype;
+mod extent;
+mod program;
+mod tensor;
+mod ty;
+
+pub use attr::Attr;
+pub use dtype::DType;
+pub use extent::{Atom, Extent, Monomial};
+pub use program::{ConstId, Consts, Node, NodeId, NodeKind, Program, Value};
+pub use tensor::{Tensor, TensorError};
+pub use ty::Type;

@@ -1,0 +1,159 @@
+//! Programs: acyclic graphs of operator applications, in topological order.
+
+use super::{Attr, Tensor, Type};
+use crate::library::CallId;
+use std::collections::HashMap;
+
+/// Index of a node in its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// Index of a constant in a [`Consts`] pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConstId(pub u32);
+
+/// One output of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Value {
+    /// The node.
+    pub node: NodeId,
+    /// Which of its outputs.
+    pub output: u32,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NodeKind {
+    /// The program's input of that index.
+    Input(u32),
+    /// A constant.
+    Const(ConstId),
+    /// An operator with its attributes in declared order, all of them, none defaulted.
+    Apply(CallId, Vec<Attr>),
+}
+
+/// A node: what it is, what it reads, what it yields.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What the node is.
+    pub kind: NodeKind,
+    /// Arguments, each defined by an earlier node.
+    pub args: Vec<Value>,
+    /// One type per output.
+    pub types: Vec<Type>,
+    /// The names this node bears in the imported model, for messages and `explain`; may be empty.
+    pub origin: String,
+}
+
+/// Constants by content: equal tensors have one id.
+#[derive(Clone, Debug, Default)]
+pub struct Consts {
+    tensors: Vec<Tensor>,
+    by_key: HashMap<u64, Vec<ConstId>>,
+}
+
+impl Consts {
+    /// The id of `tensor`, new or that of an equal one. Reads only a sample of the bytes unless
+    /// another constant has the same sample.
+    pub fn intern(&mut self, tensor: Tensor) -> ConstId {
+        let same = self.by_key.entry(tensor.sample_key()).or_default();
+        for &id in same.iter() {
+            let known = &self.tensors[id.0 as usize];
+            if known.same_storage(&tensor) || *known == tensor {
+                return id;
+            }
+        }
+        let id = ConstId(self.tensors.len() as u32);
+        same.push(id);
+        self.tensors.push(tensor);
+        id
+    }
+
+    /// The tensor of an id.
+    pub fn get(&self, id: ConstId) -> &Tensor {
+        &self.tensors[id.0 as usize]
+    }
+
+    /// Number of constants.
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+}
+
+/// A typed program. Nodes are in topological order; equal nodes need not be shared.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Names and types of the inputs, in the model's order.
+    pub inputs: Vec<(String, Type)>,
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// Names and values of the outputs, in the model's order.
+    pub outputs: Vec<(String, Value)>,
+    /// The constants.
+    pub consts: Consts,
+}
+
+impl Program {
+    /// Appends a node and returns its id.
+    ///
+    /// # Panics
+    /// If an argument is not defined by an earlier node.
+    pub fn push(&mut self, node: Node) -> NodeId {
+        let id = NodeId(self.nodes.len() as u32);
+        assert!(node.args.iter().all(|a| a.node < id), "arguments precede their node");
+        self.nodes.push(node);
+        id
+    }
+
+    /// The node of an id.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, v: Value) -> &Type {
+        &self.node(v.node).types[v.output as usize]
+    }
+
+    /// The constant behind a value, if it is one.
+    pub fn as_const(&self, v: Value) -> Option<&Tensor> {
+        match self.node(v.node).kind {
+            NodeKind::Const(c) => Some(self.consts.get(c)),
+            NodeKind::Input(_) | NodeKind::Apply(..) => None,
+        }
+    }
+
+    /// The same program without nodes that no output needs. Inputs stay.
+    pub fn pruned(&self) -> Program {
+        let mut live = vec![false; self.nodes.len()];
+        for (_, v) in &self.outputs {
+            live[v.node.0 as usize] = true;
+        }
+        for i in (0..self.nodes.len()).rev() {
+            live[i] |= matches!(self.nodes[i].kind, NodeKind::Input(_));
+            if live[i] {
+                for a in &self.nodes[i].args {
+                    live[a.node.0 as usize] = true;
+                }
+            }
+        }
+        let mut out = Program { inputs: self.inputs.clone(), ..Program::default() };
+        out.consts = self.consts.clone();
+        let mut new_id = vec![NodeId(0); self.nodes.len()];
+        let renamed = |ids: &[NodeId], v: Value| Value { node: ids[v.node.0 as usize], ..v };
+        for (i, node) in self.nodes.iter().enumerate().filter(|(i, _)| live[*i]) {
+            let mut node = node.clone();
+            for a in &mut node.args {
+                *a = renamed(&new_id, *a);
+            }
+            new_id[i] = out.push(node);
+        }
+        out.outputs = self.outputs.iter().map(|(n, v)| (n.clone(), renamed(&new_id, *v))).collect();
+        out
+    }
+}

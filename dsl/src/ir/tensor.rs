@@ -1,0 +1,310 @@
+//! Concrete tensors: constants of a program, inputs and outputs of a run.
+//!
+//! Elements are little-endian, row-major and shared: cloning a tensor never copies its elements, and
+//! bytes that belong to a memory-mapped file stay there.
+
+use super::DType;
+use bytes::Bytes;
+use half::{bf16, f16};
+use std::borrow::Cow;
+use thiserror::Error;
+
+/// Why bytes do not form a tensor.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum TensorError {
+    /// The element count overflows the address space.
+    #[error("a tensor of shape {0:?} has more elements than can be addressed")]
+    TooLarge(Vec<usize>),
+    /// The data has another length than shape and type demand.
+    #[error("{dtype} tensor of shape {shape:?} needs {expected} bytes, {found} given")]
+    Length {
+        /// Element type.
+        dtype: DType,
+        /// Extents.
+        shape: Vec<usize>,
+        /// Bytes that the shape demands.
+        expected: usize,
+        /// Bytes that were given.
+        found: usize,
+    },
+}
+
+/// A dense tensor: type, extents and shared little-endian bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tensor {
+    dtype: DType,
+    shape: Vec<usize>,
+    data: Bytes,
+}
+
+/// `$m!(T)` with the Rust type of a dtype's elements, as a value conversion.
+macro_rules! decode {
+    ($dtype:expr, $bytes:expr, $f:expr) => {{
+        let bytes: &[u8] = $bytes;
+        let f = $f;
+        match $dtype {
+            DType::F16 => f(f16::from_le_bytes(bytes.try_into().expect("2 bytes")).to_f64()),
+            DType::BF16 => f(bf16::from_le_bytes(bytes.try_into().expect("2 bytes")).to_f64()),
+            DType::F32 => f(f32::from_le_bytes(bytes.try_into().expect("4 bytes")) as f64),
+            DType::F64 => f(f64::from_le_bytes(bytes.try_into().expect("8 bytes"))),
+            DType::I8 => f(bytes[0] as i8 as f64),
+            DType::U8 => f(bytes[0] as f64),
+            DType::Bool => f(if bytes[0] != 0 { 1.0 } else { 0.0 }),
+            DType::I16 => f(i16::from_le_bytes(bytes.try_into().expect("2 bytes")) as f64),
+            DType::U16 => f(u16::from_le_bytes(bytes.try_into().expect("2 bytes")) as f64),
+            DType::I32 => f(i32::from_le_bytes(bytes.try_into().expect("4 bytes")) as f64),
+            DType::U32 => f(u32::from_le_bytes(bytes.try_into().expect("4 bytes")) as f64),
+            DType::I64 => f(i64::from_le_bytes(bytes.try_into().expect("8 bytes")) as f64),
+            DType::U64 => f(u64::from_le_bytes(bytes.try_into().expect("8 bytes")) as f64),
+        }
+    }};
+}
+
+impl Tensor {
+    /// A tensor over `data`, which must have exactly the bytes that type and shape demand.
+    pub fn new(dtype: DType, shape: Vec<usize>, data: Bytes) -> Result<Tensor, TensorError> {
+        let expected = shape
+            .iter()
+            .try_fold(dtype.size(), |n, &d| n.checked_mul(d))
+            .filter(|&n| n <= isize::MAX as usize);
+        // A zero extent makes the product zero whatever the others are.
+        let expected = if shape.contains(&0) { Some(0) } else { expected };
+        let Some(expected) = expected else {
+            return Err(TensorError::TooLarge(shape));
+        };
+        if expected != data.len() {
+            let found = data.len();
+            return Err(TensorError::Length { dtype, shape, expected, found });
+        }
+        Ok(Tensor { dtype, shape, data })
+    }
+
+    /// A tensor whose elements are `values` rounded (floats) or wrapped (integers) to `dtype`.
+    ///
+    /// # Panics
+    /// If `values` has another length than `shape` demands.
+    pub fn from_f64(dtype: DType, shape: Vec<usize>, values: &[f64]) -> Tensor {
+        assert_eq!(shape.iter().product::<usize>(), values.len(), "element count");
+        let mut out = Vec::with_capacity(values.len() * dtype.size());
+        for &v in values {
+            encode(dtype, v, &mut out);
+        }
+        Tensor { dtype, shape, data: Bytes::from(out) }
+    }
+
+    /// A tensor of an integer type (or `bool`, or a float) from exact integers.
+    ///
+    /// # Panics
+    /// If `values` has another length than `shape` demands.
+    pub fn from_i64(dtype: DType, shape: Vec<usize>, values: &[i64]) -> Tensor {
+        assert_eq!(shape.iter().product::<usize>(), values.len(), "element count");
+        let mut out = Vec::with_capacity(values.len() * dtype.size());
+        for &v in values {
+            encode_int(dtype, v, &mut out);
+        }
+        Tensor { dtype, shape, data: Bytes::from(out) }
+    }
+
+    /// An f32 tensor that takes over `values`.
+    ///
+    /// # Panics
+    /// If `values` has another length than `shape` demands.
+    pub fn from_f32(shape: Vec<usize>, values: Vec<f32>) -> Tensor {
+        assert_eq!(shape.iter().product::<usize>(), values.len(), "element count");
+        let data = Bytes::from_owner(FloatBytes(values));
+        Tensor { dtype: DType::F32, shape, data }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// True if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The little-endian bytes.
+    pub fn bytes(&self) -> &Bytes {
+        &self.data
+    }
+
+    /// The same elements under another shape of equal element count.
+    ///
+    /// # Panics
+    /// If the counts differ.
+    pub fn reshaped(&self, shape: Vec<usize>) -> Tensor {
+        assert_eq!(shape.iter().product::<usize>(), self.len(), "element count");
+        Tensor { dtype: self.dtype, shape, data: self.data.clone() }
+    }
+
+    /// Element `i` in row-major order as f64 (64-bit integers round).
+    pub fn get_f64(&self, i: usize) -> f64 {
+        let n = self.dtype.size();
+        decode!(self.dtype, &self.data[i * n..(i + 1) * n], |v: f64| v)
+    }
+
+    /// Element `i` in row-major order as an integer; floats are truncated towards zero.
+    pub fn get_i64(&self, i: usize) -> i64 {
+        let n = self.dtype.size();
+        let b = &self.data[i * n..(i + 1) * n];
+        match self.dtype {
+            DType::I64 => i64::from_le_bytes(b.try_into().expect("8 bytes")),
+            DType::U64 => u64::from_le_bytes(b.try_into().expect("8 bytes")) as i64,
+            _ => self.get_f64(i) as i64,
+        }
+    }
+
+    /// All elements as f64.
+    pub fn to_f64(&self) -> Vec<f64> {
+        if let (DType::F32, Cow::Borrowed(v)) = (self.dtype, self.to_f32()) {
+            return v.iter().map(|&x| x as f64).collect();
+        }
+        (0..self.len()).map(|i| self.get_f64(i)).collect()
+    }
+
+    /// All elements as i64.
+    pub fn to_i64(&self) -> Vec<i64> {
+        (0..self.len()).map(|i| self.get_i64(i)).collect()
+    }
+
+    /// All elements as f32: borrowed if the tensor is f32 and aligned, else converted.
+    pub fn to_f32(&self) -> Cow<'_, [f32]> {
+        if self.dtype == DType::F32 {
+            match bytemuck::try_cast_slice::<u8, f32>(&self.data) {
+                Ok(v) => return Cow::Borrowed(v),
+                Err(_) => return Cow::Owned(bytemuck::allocation::pod_collect_to_vec(&self.data)),
+            }
+        }
+        Cow::Owned((0..self.len()).map(|i| self.get_f64(i) as f32).collect())
+    }
+
+    /// The bit pattern that all elements share, as the bytes of one element; `None` if they differ or
+    /// there are none.
+    pub fn splat(&self) -> Option<&[u8]> {
+        let n = self.dtype.size();
+        let first = self.data.get(..n)?;
+        self.data.chunks_exact(n).all(|c| c == first).then_some(first)
+    }
+
+    /// A key equal for equal tensors that reads at most a few pages of the data.
+    ///
+    /// Compare candidates of one key with `==` (which reads all) unless [`Tensor::same_storage`].
+    pub fn sample_key(&self) -> u64 {
+        const BLOCK: usize = 256;
+        const BLOCKS: usize = 16;
+        let mut h = fnv(0xcbf2_9ce4_8422_2325, &(self.dtype as u64).to_le_bytes());
+        for &d in &self.shape {
+            h = fnv(h, &(d as u64).to_le_bytes());
+        }
+        if self.data.len() <= BLOCK * BLOCKS {
+            return fnv(h, &self.data);
+        }
+        let step = (self.data.len() - BLOCK) / (BLOCKS - 1);
+        (0..BLOCKS).fold(h, |h, i| fnv(h, &self.data[i * step..i * step + BLOCK]))
+    }
+
+    /// True if both tensors are the same bytes of memory, type and shape.
+    pub fn same_storage(&self, other: &Tensor) -> bool {
+        self.dtype == other.dtype
+            && self.shape == other.shape
+            && self.data.as_ptr() == other.data.as_ptr()
+    }
+}
+
+impl std::fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape)?;
+        if self.len() <= 16 {
+            write!(f, "{:?}", self.to_f64())?;
+        }
+        Ok(())
+    }
+}
+
+/// An owner of f32 elements, seen as bytes.
+struct FloatBytes(Vec<f32>);
+
+impl AsRef<[u8]> for FloatBytes {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+/// Appends `v` rounded or wrapped to `dtype`.
+fn encode(dtype: DType, v: f64, out: &mut Vec<u8>) {
+    match dtype {
+        DType::F16 => out.extend(f16::from_f64(v).to_le_bytes()),
+        DType::BF16 => out.extend(bf16::from_f64(v).to_le_bytes()),
+        DType::F32 => out.extend((v as f32).to_le_bytes()),
+        DType::F64 => out.extend(v.to_le_bytes()),
+        DType::Bool => out.push((v != 0.0) as u8),
+        DType::U64 if v >= 9.2e18 => out.extend((v as u64).to_le_bytes()),
+        _ => encode_int(dtype, v as i64, out),
+    }
+}
+
+/// Appends `v` wrapped to `dtype` (floats: converted).
+fn encode_int(dtype: DType, v: i64, out: &mut Vec<u8>) {
+    match dtype {
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => encode(dtype, v as f64, out),
+        DType::Bool => out.push((v != 0) as u8),
+        DType::I8 | DType::U8 => out.push(v as u8),
+        DType::I16 | DType::U16 => out.extend((v as u16).to_le_bytes()),
+        DType::I32 | DType::U32 => out.extend((v as u32).to_le_bytes()),
+        DType::I64 | DType::U64 => out.extend(v.to_le_bytes()),
+    }
+}
+
+/// FNV-1a over eight bytes at a time.
+fn fnv(mut h: u64, bytes: &[u8]) -> u64 {
+    for c in bytes.chunks(8) {
+        let mut w = [0u8; 8];
+        w[..c.len()].copy_from_slice(c);
+        h = (h ^ u64::from_le_bytes(w)).wrapping_mul(0x0000_0100_0000_01b3);
+        h ^= h >> 29;
+    }
+    h
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips_every_dtype() {
+        for d in DType::ALL {
+            let values = if d == DType::Bool { [0.0, 1.0, 1.0] } else { [0.0, 1.0, 42.0] };
+            let t = Tensor::from_f64(d, vec![3], &values);
+            assert_eq!(t.to_f64(), values, "{d}");
+            assert_eq!(t.bytes().len(), 3 * d.size(), "{d}");
+        }
+    }
+
+    #[test]
+    fn wrong_lengths_are_refused() {
+        let e = Tensor::new(DType::F32, vec![2, 2], Bytes::from_static(&[0; 15]));
+        assert!(matches!(e, Err(TensorError::Length { expected: 16, found: 15, .. })));
+        let e = Tensor::new(DType::F32, vec![usize::MAX, 2], Bytes::new());
+        assert!(matches!(e, Err(TensorError::TooLarge(_))));
+        assert!(Tensor::new(DType::F32, vec![usize::MAX, 0], Bytes::new()).is_ok());
+    }
+
+    #[test]
+    fn splat_needs_equal_bits() {
+        assert!(Tensor::from_f32(vec![3], vec![2.0; 3]).splat().is_some());
+        assert!(Tensor::from_f32(vec![2], vec![0.0, -0.0]).splat().is_none());
+        assert!(Tensor::from_f32(vec![0], vec![]).splat().is_none());
+    }
+}

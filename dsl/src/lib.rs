@@ -1,0 +1,6 @@
+//! The `.rules` language and the typed tensor IR.
+//!
+//! What a tensor program and a law *are*. No e-graph, no arrays, no files, no clock.
+
+pub mod ir;
+pub mod library;
