@@ -4,3 +4,4 @@
 
 pub mod ir;
 pub mod library;
+pub mod syntax;

@@ -1,1 +1,18 @@
-//! placeholder
+//! Extraction of the cheapest program from an e-graph.
+//!
+//! A [`View`] is the e-graph, stripped to classes, nodes and costs; an [`Extractor`] finds a [`Solution`]; a [`Profile`]
+//! prices [`Work`] by a roofline. Knows nothing of tensors, operators or egg, and has no clock, I/O or hidden chance.
+
+mod cost;
+mod extractor;
+mod greedy;
+mod improve;
+mod selection;
+mod solution;
+mod trim;
+mod view;
+
+pub use cost::{Profile, Work};
+pub use extractor::{ExtractError, Extractor, GreedyDag, GreedyTree};
+pub use solution::{Solution, SolutionError};
+pub use view::{ClassId, Cost, NodeId, View, ViewBuilder, ViewError};

@@ -112,7 +112,7 @@ impl Solution {
                         Mark::Open => return Err(SolutionError::Cycle { class }),
                         Mark::New => {
                             let node = self.choice(class).ok_or(SolutionError::Unchosen { class })?;
-                            if !view.nodes(class).contains(&node) {
+                            if node.index() >= view.node_count() || view.class_of(node) != class {
                                 return Err(SolutionError::Foreign { class, node });
                             }
                             mark[class.index()] = Mark::Open;

@@ -1,0 +1,537 @@
+//! The syntax tree of `.rules` texts.
+//!
+//! One [`Expr`] serves tensors, attributes, index expressions and conditions; the checker decides which
+//! of its forms a place admits. Spans are byte ranges of one source text.
+
+use std::ops::Range;
+
+/// Bytes of the source text that a node came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The span as a range of byte offsets.
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// The smallest span that holds both.
+    pub fn to(self, other: Span) -> Span {
+        Span { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+}
+
+/// An identifier and where it stands.
+#[derive(Clone, Debug)]
+pub struct Ident {
+    /// The text.
+    pub text: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A whole text.
+#[derive(Clone, Debug, Default)]
+pub struct File {
+    /// The lines of the leading `//!` comment, without the marker and one following blank.
+    pub doc: Vec<String>,
+    /// Items in the order of the text.
+    pub items: Vec<Item>,
+}
+
+/// A documented, named item.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The lines of its `///` comment, without the marker and one following blank.
+    pub doc: Vec<String>,
+    /// Its name.
+    pub name: Ident,
+    /// The whole item without its comment.
+    pub span: Span,
+    /// What it is.
+    pub kind: ItemKind,
+}
+
+/// The kinds of items.
+#[derive(Clone, Debug)]
+pub enum ItemKind {
+    /// A primitive with a meaning in index notation.
+    Op(Op),
+    /// A name for a composition.
+    Def(Def),
+    /// An equation.
+    Rule(Rule),
+    /// A composition that a kernel computes.
+    Fuse(Fuse),
+    /// A primitive with a Rust reference.
+    Extern(Extern),
+    /// An ONNX operator.
+    Onnx(Onnx),
+    /// A place to run.
+    Target(Target),
+}
+
+/// Parameters in parentheses: tensors, then attributes.
+#[derive(Clone, Debug)]
+pub struct Param {
+    /// Its name.
+    pub name: Ident,
+    /// Its kind.
+    pub kind: ParamKind,
+    /// The value it has when a call leaves it out (attributes), after `=`.
+    pub default: Option<Expr>,
+    /// The whole parameter.
+    pub span: Span,
+}
+
+/// What a parameter is.
+#[derive(Clone, Debug)]
+pub enum ParamKind {
+    /// `x: F[..b, n]`; `x?: F[n]` may be absent (only in `onnx` items).
+    Tensor {
+        /// The type.
+        ty: TensorType,
+        /// Written with `?`.
+        optional: bool,
+        /// `xs...: T[..a]` takes all remaining inputs (only in `onnx` items).
+        variadic: bool,
+    },
+    /// `const s: ints`: an ONNX input that must be known at import, read as an attribute (only in
+    /// `onnx` items); `const s?: ints` may be absent.
+    ConstInput {
+        /// The attribute type it is read as.
+        ty: AttrType,
+        /// Written with `?`.
+        optional: bool,
+    },
+    /// `axis: int = -1`; the type may be left out when a default shows it (then `None`).
+    Attr(Option<AttrType>),
+}
+
+/// `F[..b, n]`, or `F` alone for a tensor of any shape.
+#[derive(Clone, Debug)]
+pub struct TensorType {
+    /// A dtype (`f32`) or a dtype variable: a capital, optionally with digits (`F`, `T1`).
+    pub dtype: Ident,
+    /// The axes; `None` when no brackets are written.
+    pub dims: Option<Vec<Elem>>,
+    /// `>= 0` after the type: the domain of the elements.
+    pub domain: Option<Domain>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A bound on a tensor's elements.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    /// `>=`, `>`, `<=` or `<`.
+    pub op: BinaryOp,
+    /// The bound.
+    pub bound: Expr,
+}
+
+/// `ints(s) in 0..4`.
+#[derive(Clone, Debug)]
+pub struct AttrType {
+    /// `int`, `ints`, `float`, `floats`, `bool`, `string`, `dtype`, `axis`, `axes`, `perm`, `shape`.
+    pub name: Ident,
+    /// The name in parentheses: `ints(s)` has one entry per axis of segment `s`; `axis(n)` is the
+    /// position of axis `n`; `axes(a)` are distinct positions in `a`; `perm(a)` permutes `a`.
+    pub of: Option<Ident>,
+    /// `in low..high`, both inclusive; either may be left out; used for sampling and checked.
+    pub range: Option<(Option<Expr>, Option<Expr>)>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// An element of a list, a shape or an index: `e` or `..e`.
+#[derive(Clone, Debug)]
+pub enum Elem {
+    /// One entry.
+    One(Expr),
+    /// All entries of a list (for a shape: a segment of axes).
+    Splice(Expr),
+}
+
+/// `op name(params) -> y: F[..b] traits where… if… meaning…`.
+#[derive(Clone, Debug)]
+pub struct Op {
+    /// Parameters.
+    pub params: Vec<Param>,
+    /// Outputs.
+    pub outputs: Vec<Output>,
+    /// `commutative`, `associative`, `unit 0`.
+    pub traits: Vec<OpTrait>,
+    /// `where t = …`.
+    pub wheres: Vec<Binding>,
+    /// `if …, …`.
+    pub conditions: Vec<Expr>,
+    /// One equation per output.
+    pub meanings: Vec<Meaning>,
+}
+
+/// `y: F[..b]` after an arrow; the name may be left out when there is one output.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Its name.
+    pub name: Option<Ident>,
+    /// Its type.
+    pub ty: TensorType,
+}
+
+/// An algebraic property of an operator of two arguments.
+#[derive(Clone, Debug)]
+pub enum OpTrait {
+    /// `f(a, b) = f(b, a)`.
+    Commutative,
+    /// `f(f(a, b), c) = f(a, f(b, c))`, as real functions.
+    Associative,
+    /// `f(a, unit) = a`.
+    Unit(Expr),
+}
+
+/// `name = value`.
+#[derive(Clone, Debug)]
+pub struct Binding {
+    /// One name, or several in parentheses that take apart a tuple.
+    pub names: Vec<Ident>,
+    /// The value.
+    pub value: Expr,
+}
+
+/// `y[..b, n] = value`.
+#[derive(Clone, Debug)]
+pub struct Meaning {
+    /// The output.
+    pub output: Ident,
+    /// Its index variables, each named after its axis.
+    pub index: Vec<Elem>,
+    /// The value at that index.
+    pub value: Expr,
+}
+
+/// `def name(params) -> F[..b] where… let… = body if…`.
+#[derive(Clone, Debug)]
+pub struct Def {
+    /// Parameters.
+    pub params: Vec<Param>,
+    /// Outputs.
+    pub outputs: Vec<Output>,
+    /// `where t = …`: extents.
+    pub wheres: Vec<Binding>,
+    /// `let e = …`: shared parts of the body.
+    pub lets: Vec<Binding>,
+    /// The body.
+    pub body: Expr,
+    /// `if …, …`.
+    pub conditions: Vec<Expr>,
+}
+
+/// `rule name lhs => rhs clauses`.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Left sides; more than one when the law has several outputs.
+    pub left: Vec<Side>,
+    /// `<=>` rather than `=>`.
+    pub both_ways: bool,
+    /// Right sides, matched to the left by name (or by position when nameless).
+    pub right: Vec<Side>,
+    /// `given x: F[..b], p: ints`.
+    pub given: Vec<Param>,
+    /// `where t = …`: shared parts of the right side; read as terms.
+    pub wheres: Vec<Binding>,
+    /// `if …, …`: without these the equation is false.
+    pub conditions: Vec<Expr>,
+    /// `when …, …`: without these it is true but does not pay.
+    pub hints: Vec<Expr>,
+    /// `error exact | reorder | approx(abs=…, rel=…)`.
+    pub error: Option<ErrorClause>,
+    /// `check`, `picks`, `never`.
+    pub tests: Vec<RuleTest>,
+}
+
+/// `y = expr`, `each y = expr`, `(y, z) = expr` or `expr`.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Written with `each`: stands for all matches that agree in everything not marked `each`.
+    pub each: bool,
+    /// The names; none when the side is a bare expression.
+    pub names: Vec<Ident>,
+    /// The expression.
+    pub value: Expr,
+}
+
+/// An error class.
+#[derive(Clone, Debug)]
+pub enum ErrorClause {
+    /// Same bits.
+    Exact,
+    /// Same real function, differently rounded.
+    Reorder,
+    /// Another function within bounds.
+    Approx {
+        /// Absolute bound.
+        abs: Option<f64>,
+        /// Relative bound.
+        rel: Option<f64>,
+    },
+}
+
+/// An inline test of a rule.
+#[derive(Clone, Debug)]
+pub enum RuleTest {
+    /// `check x in -8..8`, `check n = 5`: restricts the samples.
+    Check {
+        /// What is restricted: an element range of a tensor, or an extent.
+        name: Ident,
+        /// Low and high (equal for `=`).
+        low: Expr,
+        /// High, inclusive.
+        high: Expr,
+    },
+    /// `picks side at m=64, n=1`: extraction chooses this side at these extents.
+    Picks {
+        /// The side.
+        side: Expr,
+        /// Extents.
+        at: Vec<(Ident, Expr)>,
+    },
+    /// `never y = …, z = … "reason"`: the rule must not fire on this.
+    Never {
+        /// The graph.
+        sides: Vec<Side>,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// `fuse name(params) -> F[..b] = body on cpu("gemm") when… error…`.
+#[derive(Clone, Debug)]
+pub struct Fuse {
+    /// Parameters.
+    pub params: Vec<Param>,
+    /// Outputs.
+    pub outputs: Vec<Output>,
+    /// Shared parts of the body.
+    pub lets: Vec<Binding>,
+    /// The body; `pointwise(e)` stands for `e` under any chain of pointwise operators.
+    pub body: Expr,
+    /// Targets and kernel names.
+    pub on: Vec<(Ident, String)>,
+    /// Truth.
+    pub conditions: Vec<Expr>,
+    /// Taste.
+    pub hints: Vec<Expr>,
+    /// Error class.
+    pub error: Option<ErrorClause>,
+}
+
+/// `extern name(params) -> outputs if… reference "name"`.
+#[derive(Clone, Debug)]
+pub struct Extern {
+    /// Parameters.
+    pub params: Vec<Param>,
+    /// Outputs.
+    pub outputs: Vec<Output>,
+    /// `where t = …`: extents.
+    pub wheres: Vec<Binding>,
+    /// `if …, …`.
+    pub conditions: Vec<Expr>,
+    /// Name of the Rust reference.
+    pub reference: String,
+}
+
+/// `onnx Name(inputs; attributes) since 13 until 17 in "domain" …`.
+#[derive(Clone, Debug)]
+pub struct Onnx {
+    /// Inputs, then attributes (after `;`).
+    pub params: Vec<Param>,
+    /// `-> a, b`: names of outputs when there are several.
+    pub outputs: Vec<Ident>,
+    /// First opset.
+    pub since: u32,
+    /// Last opset, inclusive.
+    pub until: Option<u32>,
+    /// Operator domain; empty for the standard one.
+    pub domain: String,
+    /// `let n = …`: shared parts.
+    pub lets: Vec<Binding>,
+    /// `= expr if cond | expr if cond`: how it reads, first applicable alternative.
+    pub reads: Vec<Alternative>,
+    /// `prints pattern as Name(…) given … if …`: how core terms print as this operator.
+    pub prints: Vec<Print>,
+}
+
+/// One alternative of an `onnx` item.
+#[derive(Clone, Debug)]
+pub struct Alternative {
+    /// The expression.
+    pub value: Expr,
+    /// All must hold; none for the last resort.
+    pub conditions: Vec<Expr>,
+}
+
+/// How a core term prints as an ONNX operator.
+#[derive(Clone, Debug)]
+pub struct Print {
+    /// The core term.
+    pub pattern: Expr,
+    /// `as Name(a, b; k = v)`: inputs and attributes of the ONNX node.
+    pub inputs: Vec<Expr>,
+    /// Attributes of the ONNX node.
+    pub attrs: Vec<(Ident, Expr)>,
+    /// Types of the pattern's variables.
+    pub given: Vec<Param>,
+    /// All must hold.
+    pub conditions: Vec<Expr>,
+}
+
+/// `target name { key = value … }`.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `key = value` entries such as `flops = 1e11`.
+    pub entries: Vec<(Ident, Expr)>,
+    /// `kernel "name" covers expr`: ops this target computes natively.
+    pub kernels: Vec<Kernel>,
+}
+
+/// `kernel "gemm" covers matmul, conv epilogue`.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Name in the backend's registry.
+    pub name: String,
+    /// The operators it computes.
+    pub covers: Vec<Ident>,
+    /// It also applies a chain of pointwise operators to its result.
+    pub epilogue: bool,
+    /// `cost = factor`: time as a multiple of the roofline.
+    pub cost: Option<Expr>,
+}
+
+/// An expression.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    /// Its form.
+    pub kind: ExprKind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// The forms of expressions.
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    /// `3`.
+    Int(i64),
+    /// `0.5`, `1e-5`.
+    Float(f64),
+    /// `"none"`.
+    Str(String),
+    /// `true`, `false`.
+    Bool(bool),
+    /// A variable, an axis, or one of `inf`, `nan`, `pi`.
+    Name(String),
+    /// `|n|`: the extent of an axis; `|s|` of a segment: the list of its extents.
+    Size(String),
+    /// `[a, ..b]`.
+    List(Vec<Elem>),
+    /// `(a, b)`.
+    Tuple(Vec<Expr>),
+    /// `-a`, `not a`.
+    Unary(UnaryOp, Box<Expr>),
+    /// `a + b` and its like.
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `f(a, b, axis=1)`.
+    Call {
+        /// What is called.
+        callee: Ident,
+        /// Arguments; those with a name are attributes.
+        args: Vec<Arg>,
+    },
+    /// `a[..h, m, k]`, `a[i - 1] else 0`: element access in meanings; reordering of axes in terms.
+    Index {
+        /// The tensor.
+        base: Ident,
+        /// The index.
+        index: Vec<Elem>,
+        /// The value outside the tensor.
+        otherwise: Option<Box<Expr>>,
+    },
+    /// `sum(k, ..s) body`.
+    Reduce {
+        /// `sum`, `prod`, `max`, `min`, `mean`, `any`, `all`.
+        monoid: Ident,
+        /// Axes (`One(Name)`) and segments (`Splice(Name)`).
+        axes: Vec<Elem>,
+        /// What is reduced: a product-level expression.
+        body: Box<Expr>,
+    },
+    /// `a if c else b`.
+    If {
+        /// The condition.
+        cond: Box<Expr>,
+        /// The value where it holds.
+        then: Box<Expr>,
+        /// The value where it does not.
+        otherwise: Box<Expr>,
+    },
+}
+
+/// An argument of a call.
+#[derive(Clone, Debug)]
+pub struct Arg {
+    /// `name =` before it.
+    pub name: Option<Ident>,
+    /// Written with `each` (only in the right side of an `each` rule).
+    pub each: bool,
+    /// The value.
+    pub value: Expr,
+}
+
+/// Prefix operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnaryOp {
+    /// `-a`.
+    Neg,
+    /// `not a`.
+    Not,
+}
+
+/// Infix operators, loosest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    /// `a or b`.
+    Or,
+    /// `a and b`.
+    And,
+    /// `a == b`.
+    Eq,
+    /// `a != b`.
+    Ne,
+    /// `a < b`.
+    Lt,
+    /// `a <= b`.
+    Le,
+    /// `a > b`.
+    Gt,
+    /// `a >= b`.
+    Ge,
+    /// `a + b`.
+    Add,
+    /// `a - b`.
+    Sub,
+    /// `a * b`.
+    Mul,
+    /// `a / b`.
+    Div,
+    /// `a % b`.
+    Mod,
+    /// `a @ b`.
+    MatMul,
+    /// `a ^ b`.
+    Pow,
+}

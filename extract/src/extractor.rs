@@ -1,0 +1,130 @@
+//! What every extractor promises, and the two that are here.
+//!
+//! No answer is ever dearer than the incumbent, and equal prices go to the incumbent, so a caller can chain extractors
+//! without looking at the costs in between.
+
+use thiserror::Error;
+
+use crate::greedy::{NONE, Sharing, settle};
+use crate::improve::Improver;
+use crate::selection::Selection;
+use crate::solution::{Solution, SolutionError};
+use crate::trim::Trim;
+use crate::view::{ClassId, NodeId, View, number};
+
+/// Prices within this part of each other are equal: they differ by the order of summing alone.
+const TIE: f64 = 1e-12;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ExtractError {
+    /// No acyclic choice of nodes computes a root.
+    #[error("class {} is a root, but no acyclic choice of nodes computes it", u32::from(*root))]
+    Uncomputable {
+        /// The root.
+        root: ClassId,
+    },
+    /// The incumbent is no program of this view.
+    #[error("the incumbent is not valid")]
+    Incumbent(#[from] SolutionError),
+}
+
+/// Reads a cheap program out of an e-graph.
+pub trait Extractor {
+    /// A valid solution, never dearer than the incumbent; the incumbent itself unless something is cheaper.
+    ///
+    /// # Errors
+    /// A root cannot be computed, or the incumbent does not validate.
+    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError>;
+}
+
+/// The cheapest tree of each class, bottom-up; shared work is charged to each user in full. The fastest answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GreedyTree;
+
+impl Extractor for GreedyTree {
+    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
+        let trim = Trim::new(view);
+        let choice = settle(&trim, |_| false, Sharing::Tree).choice;
+        check(view, &choice, incumbent)?;
+        Ok(better(view, finish(choice), incumbent))
+    }
+}
+
+/// Greedy extraction over the DAG, then local improvement: shared work is paid once.
+#[derive(Clone, Copy, Debug)]
+pub struct GreedyDag {
+    /// Elementary steps (a class entered, left or visited) that improvement may spend.
+    pub steps: u64,
+}
+
+impl Default for GreedyDag {
+    fn default() -> Self {
+        Self { steps: 50_000_000 }
+    }
+}
+
+impl Extractor for GreedyDag {
+    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
+        let trim = Trim::new(view);
+        let users: Vec<u32> = (0..trim.class_count()).map(|class| number(trim.users.get(class).len())).collect();
+        let mut starts = vec![settle(&trim, |_| false, Sharing::Tree).choice];
+        check(view, &starts[0], incumbent)?;
+        starts.push(settle(&trim, |_| false, Sharing::Split(&users)).choice);
+        if let Some(incumbent) = incumbent {
+            let choice = view.classes().map(|class| incumbent.choice(class).map_or(NONE, u32::from));
+            starts.push(choice.collect());
+        }
+        let mut best: Option<Selection<'_>> = None;
+        for start in starts {
+            let mut selection = Selection::new(&trim, start);
+            Improver::new(&mut selection, self.steps / 8).descend();
+            if best.as_ref().is_none_or(|best| selection.total < best.total - best.total * TIE) {
+                best = Some(selection);
+            }
+        }
+        let mut choice = Vec::new();
+        if let Some(mut selection) = best {
+            let bundles = bundles(view, &trim);
+            let mut improver = Improver::new(&mut selection, self.steps);
+            while improver.try_bundles(&bundles) | improver.try_forcing() && !improver.spent() {
+                improver.descend();
+            }
+            improver.wander();
+            choice = selection.choice;
+        }
+        Ok(better(view, finish(choice), incumbent))
+    }
+}
+
+/// The bundles whose nodes can all be computed.
+fn bundles(view: &View, trim: &Trim) -> Vec<Vec<u32>> {
+    let usable = |node: &u32| {
+        let children = trim.children.get(*node as usize);
+        let own = trim.class_of[*node as usize];
+        children.iter().all(|&child| child != own && !trim.nodes.get(child as usize).is_empty())
+    };
+    let numbers = view.bundles().iter().map(|bundle| bundle.iter().map(|&node| u32::from(node)).collect());
+    numbers.filter(|bundle: &Vec<u32>| bundle.iter().all(usable)).collect()
+}
+
+fn check(view: &View, choice: &[u32], incumbent: Option<&Solution>) -> Result<(), ExtractError> {
+    if let Some(&root) = view.roots().iter().find(|root| choice[root.index()] == NONE) {
+        return Err(ExtractError::Uncomputable { root });
+    }
+    incumbent.map_or(Ok(()), |incumbent| Ok(incumbent.validate(view)?))
+}
+
+fn finish(choice: Vec<u32>) -> Solution {
+    Solution::new(choice.into_iter().map(|node| (node != NONE).then(|| NodeId::new(node))).collect())
+}
+
+fn better(view: &View, found: Solution, incumbent: Option<&Solution>) -> Solution {
+    match incumbent {
+        Some(incumbent) => {
+            let (new, old) = (found.dag_cost(view).seconds(), incumbent.dag_cost(view).seconds());
+            if new < old - old * TIE { found } else { incumbent.clone() }
+        }
+        None => found,
+    }
+}

@@ -1,0 +1,233 @@
+//! Local improvement of a program: single swaps, compound moves with repair, and a seeded search past local optima.
+//!
+//! Each move is priced by what it truly adds to and drops from the program. Nothing dearer is ever kept, nor anything
+//! cyclic. Work is counted in steps, never in seconds, and chance is a fixed sequence, so equal inputs give equal answers.
+
+use std::collections::VecDeque;
+
+use crate::greedy::Sharing;
+use crate::selection::Selection;
+
+/// Gains below this part of the total are rounding, not gains.
+const NOISE: f64 = 1e-12;
+
+/// Steps one compound move may spend on repair before it is judged as it stands.
+const REPAIR_STEPS: u64 = 20_000;
+
+/// Improves one selection until a budget of steps is spent.
+pub(crate) struct Improver<'s, 't> {
+    selection: &'s mut Selection<'t>,
+    limit: u64,
+    queue: VecDeque<u32>,
+    queued: Vec<bool>,
+    forced: Vec<bool>,
+}
+
+impl<'s, 't> Improver<'s, 't> {
+    /// An improver that may spend `steps` from now on.
+    pub(crate) fn new(selection: &'s mut Selection<'t>, steps: u64) -> Self {
+        let classes = selection.trim.class_count();
+        let limit = selection.steps.saturating_add(steps);
+        Self { selection, limit, queue: VecDeque::new(), queued: vec![false; classes], forced: vec![false; classes] }
+    }
+
+    pub(crate) fn spent(&self) -> bool {
+        self.selection.steps >= self.limit
+    }
+
+    /// Swaps single classes until none pays: sweeps over all needed classes, the standing choices renewed between them.
+    pub(crate) fn descend(&mut self) {
+        loop {
+            let before = self.selection.total;
+            for class in self.selection.needed_classes() {
+                if self.spent() {
+                    return;
+                }
+                if self.selection.needed(class) && self.best_swap(class) {
+                    self.selection.commit();
+                }
+            }
+            self.selection.stand(Sharing::Tree);
+            if self.selection.total >= before - self.noise() {
+                return;
+            }
+        }
+    }
+
+    /// Tries each bundle as one move; returns whether any paid.
+    pub(crate) fn try_bundles(&mut self, bundles: &[Vec<u32>]) -> bool {
+        let mut paid = false;
+        for bundle in bundles {
+            if self.spent() {
+                break;
+            }
+            paid |= self.attempt(bundle, 0.0);
+        }
+        paid
+    }
+
+    /// Forces each node of each needed class in turn and repairs around it; returns whether any paid.
+    ///
+    /// The repair offers what became needed to every class that could use it, which finds bundles nobody declared: the
+    /// first slice of a merged product does not pay, but once it is forced the other slices come at no price.
+    pub(crate) fn try_forcing(&mut self) -> bool {
+        let mut paid = false;
+        for class in self.selection.needed_classes() {
+            for &node in self.selection.trim.nodes.get(class as usize) {
+                if self.spent() {
+                    return paid;
+                }
+                if self.selection.needed(class) {
+                    paid |= self.attempt(&[node], 0.0);
+                }
+            }
+        }
+        paid
+    }
+
+    /// Forces nodes drawn by a fixed sequence, keeping what costs no more, until the budget is spent.
+    pub(crate) fn wander(&mut self) {
+        let trim = self.selection.trim;
+        let places: Vec<u32> =
+            (0..crate::view::number(trim.class_count())).filter(|&c| trim.nodes.get(c as usize).len() > 1).collect();
+        if places.is_empty() {
+            return;
+        }
+        let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+        let mut tries = 0_usize;
+        while !self.spent() {
+            tries += 1;
+            if tries.is_multiple_of(places.len()) {
+                self.selection.stand(Sharing::Tree);
+            }
+            self.selection.steps += 1;
+            let class = places[chance.below(places.len())];
+            if self.selection.needed(class) {
+                let nodes = trim.nodes.get(class as usize);
+                self.attempt(&[nodes[chance.below(nodes.len())]], self.noise());
+            }
+        }
+    }
+
+    fn noise(&self) -> f64 {
+        self.selection.total * NOISE
+    }
+
+    /// Makes the best single swap of a class if one pays; leaves it in the log.
+    fn best_swap(&mut self, class: u32) -> bool {
+        let selection = &mut *self.selection;
+        let mut best = selection.total - selection.total * NOISE;
+        let mut winner = None;
+        for &node in selection.trim.nodes.get(class as usize) {
+            if node == selection.choice[class as usize] {
+                continue;
+            }
+            let mark = selection.mark();
+            let fresh = selection.fresh.len();
+            selection.swap(node);
+            if selection.total < best && !selection.cyclic(class) {
+                best = selection.total;
+                winner = Some(node);
+            }
+            selection.undo(mark);
+            selection.fresh.truncate(fresh);
+        }
+        if let Some(node) = winner {
+            selection.swap(node);
+        }
+        winner.is_some()
+    }
+
+    /// Forces nodes, repairs around them, and keeps the whole if it costs less, or at most `slack` more.
+    fn attempt(&mut self, nodes: &[u32], slack: f64) -> bool {
+        let mark = self.selection.mark();
+        let before = self.selection.total;
+        self.selection.fresh.clear();
+        let mut changed = false;
+        for &node in nodes {
+            let class = self.selection.trim.class_of[node as usize];
+            if self.selection.choice[class as usize] != node {
+                self.selection.swap(node);
+                changed = true;
+                if self.selection.cyclic(class) {
+                    self.selection.undo(mark);
+                    return false;
+                }
+            }
+        }
+        if !changed {
+            return false;
+        }
+        self.repair(nodes);
+        let gain = before - self.selection.total;
+        if gain > self.noise() || (slack > 0.0 && gain >= -slack) {
+            self.selection.commit();
+            return gain > self.noise();
+        }
+        self.selection.undo(mark);
+        false
+    }
+
+    /// Improves by single swaps what the forced nodes made needed, what could use it, and last the forced classes.
+    fn repair(&mut self, nodes: &[u32]) {
+        let trim = self.selection.trim;
+        let stop = self.selection.steps + REPAIR_STEPS;
+        for &node in nodes {
+            self.forced[trim.class_of[node as usize] as usize] = true;
+        }
+        self.enqueue_fresh();
+        while self.selection.steps < stop
+            && let Some(class) = self.queue.pop_front()
+        {
+            self.queued[class as usize] = false;
+            if self.selection.needed(class) && self.best_swap(class) {
+                self.enqueue_fresh();
+            }
+        }
+        for class in self.queue.drain(..) {
+            self.queued[class as usize] = false;
+        }
+        for &node in nodes {
+            let class = trim.class_of[node as usize];
+            self.forced[class as usize] = false;
+            if nodes.len() > 1 && self.selection.needed(class) {
+                self.best_swap(class);
+            }
+        }
+    }
+
+    fn enqueue_fresh(&mut self) {
+        let trim = self.selection.trim;
+        let fresh = std::mem::take(&mut self.selection.fresh);
+        for &class in &fresh {
+            self.enqueue(class);
+            for &user in trim.users.get(class as usize) {
+                let user_class = trim.class_of[user as usize];
+                if self.selection.choice[user_class as usize] != user {
+                    self.enqueue(user_class);
+                }
+            }
+        }
+        self.selection.fresh = fresh;
+        self.selection.fresh.clear();
+    }
+
+    fn enqueue(&mut self, class: u32) {
+        let index = class as usize;
+        if self.selection.needed(class) && !self.forced[index] && !std::mem::replace(&mut self.queued[index], true) {
+            self.queue.push_back(class);
+        }
+    }
+}
+
+/// The xorshift generator of Marsaglia (2003): chance that is the same everywhere.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % bound as u64).unwrap_or(0)
+    }
+}

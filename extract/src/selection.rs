@@ -1,0 +1,210 @@
+//! A program under change: a standing choice for every class, with references counted from the roots.
+//!
+//! A swap of one class costs only what it adds and drops. Classes that nothing refers to keep a standing choice, at no
+//! price, which is what they bring along when a swap makes them needed.
+//! Invariant: the graph of all choices, needed or not, is acyclic between transactions.
+
+use crate::greedy::{NONE, Sharing, settle};
+use crate::trim::Trim;
+use crate::view::number;
+
+/// A place in the log to go back to.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    length: usize,
+    total: f64,
+    floor: u32,
+}
+
+pub(crate) struct Selection<'t> {
+    pub(crate) trim: &'t Trim,
+    pub(crate) choice: Vec<u32>,
+    refs: Vec<u32>,
+    /// Place of each class in a topological order taken earlier; `NONE` for those not needed then.
+    place: Vec<u32>,
+    /// Classes placed below this have the choice that they had when the order was taken.
+    floor: u32,
+    pub(crate) total: f64,
+    log: Vec<(u32, u32)>,
+    /// Classes that became needed since the caller last cleared this.
+    pub(crate) fresh: Vec<u32>,
+    /// Elementary steps done: the clock of every budget.
+    pub(crate) steps: u64,
+    visits: usize,
+    seen: Vec<u32>,
+    stamp: u32,
+    stack: Vec<u32>,
+}
+
+impl<'t> Selection<'t> {
+    /// Starts from a valid choice; classes it does not need are given standing choices.
+    pub(crate) fn new(trim: &'t Trim, choice: Vec<u32>) -> Self {
+        let classes = trim.class_count();
+        let mut this = Self {
+            trim,
+            choice,
+            refs: vec![0; classes],
+            place: vec![NONE; classes],
+            floor: NONE,
+            total: 0.0,
+            log: Vec::new(),
+            fresh: Vec::new(),
+            steps: 0,
+            visits: 0,
+            seen: vec![0; classes],
+            stamp: 0,
+            stack: Vec::new(),
+        };
+        this.stack.extend(&trim.roots);
+        this.acquire();
+        this.fresh.clear();
+        this.stand(Sharing::Tree);
+        this
+    }
+
+    pub(crate) fn needed(&self, class: u32) -> bool {
+        self.refs[class as usize] > 0
+    }
+
+    pub(crate) fn needed_classes(&self) -> Vec<u32> {
+        (0..number(self.refs.len())).filter(|&class| self.needed(class)).collect()
+    }
+
+    /// Chooses anew for the classes not needed, taking what is needed as free.
+    pub(crate) fn stand(&mut self, sharing: Sharing<'_>) {
+        let settled = settle(self.trim, |class| self.refs[class] > 0, sharing);
+        for (class, node) in settled.choice.into_iter().enumerate() {
+            if self.refs[class] == 0 {
+                self.choice[class] = node;
+            }
+        }
+        self.steps += number(self.trim.cost.len()) as u64;
+        self.reorder();
+    }
+
+    /// Takes the topological order and the total afresh; not within a transaction.
+    pub(crate) fn reorder(&mut self) {
+        self.log.clear();
+        self.floor = NONE;
+        self.visits = 0;
+        self.place.fill(NONE);
+        let mut waiting = self.refs.clone();
+        for &root in &self.trim.roots {
+            waiting[root as usize] -= 1;
+        }
+        // Users before operands, then reversed, by counting down the references.
+        let mut order: Vec<u32> = self.trim.roots.iter().copied().filter(|&root| waiting[root as usize] == 0).collect();
+        let mut next = 0;
+        while let Some(&class) = order.get(next) {
+            next += 1;
+            for &child in self.trim.children.get(self.choice[class as usize] as usize) {
+                waiting[child as usize] -= 1;
+                if waiting[child as usize] == 0 {
+                    order.push(child);
+                }
+            }
+        }
+        self.total = 0.0;
+        for (place, &class) in order.iter().rev().enumerate() {
+            self.place[class as usize] = number(place);
+            self.total += self.trim.cost[self.choice[class as usize] as usize];
+        }
+        self.steps += order.len() as u64;
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { length: self.log.len(), total: self.total, floor: self.floor }
+    }
+
+    /// Undoes every swap since the mark.
+    pub(crate) fn undo(&mut self, mark: Mark) {
+        while self.log.len() > mark.length {
+            let Some((class, node)) = self.log.pop() else { break };
+            self.replace(class, node);
+        }
+        self.total = mark.total;
+        self.floor = mark.floor;
+    }
+
+    /// Keeps every swap; takes a new order when stale places have made cycle checks dear.
+    pub(crate) fn commit(&mut self) {
+        self.log.clear();
+        if self.visits > self.refs.len() {
+            self.reorder();
+        }
+    }
+
+    /// Chooses `node` for its class, whether or not that makes a cycle: ask [`cyclic`](Self::cyclic) next.
+    pub(crate) fn swap(&mut self, node: u32) {
+        let class = self.trim.class_of[node as usize];
+        self.log.push((class, self.choice[class as usize]));
+        self.replace(class, node);
+    }
+
+    fn replace(&mut self, class: u32, node: u32) {
+        let trim = self.trim;
+        let old = std::mem::replace(&mut self.choice[class as usize], node);
+        self.floor = self.floor.min(self.place[class as usize]);
+        if !self.needed(class) {
+            return;
+        }
+        // Acquire before releasing, so that what both share is not dropped and fetched again.
+        self.total += trim.cost[node as usize] - trim.cost[old as usize];
+        self.stack.extend(trim.children.get(node as usize));
+        self.acquire();
+        self.stack.extend(trim.children.get(old as usize));
+        self.release();
+    }
+
+    fn acquire(&mut self) {
+        let trim = self.trim;
+        while let Some(class) = self.stack.pop() {
+            self.steps += 1;
+            let refs = &mut self.refs[class as usize];
+            *refs += 1;
+            if *refs == 1 {
+                let node = self.choice[class as usize] as usize;
+                self.total += trim.cost[node];
+                self.fresh.push(class);
+                self.stack.extend(trim.children.get(node));
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        let trim = self.trim;
+        while let Some(class) = self.stack.pop() {
+            self.steps += 1;
+            let refs = &mut self.refs[class as usize];
+            *refs -= 1;
+            if *refs == 0 {
+                let node = self.choice[class as usize] as usize;
+                self.total -= trim.cost[node];
+                self.stack.extend(trim.children.get(node));
+            }
+        }
+    }
+
+    /// Whether the class now needs itself, every other cycle being excluded.
+    ///
+    /// A class placed below both the floor and `class` has only such classes beneath it, so it is not followed.
+    pub(crate) fn cyclic(&mut self, class: u32) -> bool {
+        let trim = self.trim;
+        let floor = self.floor.min(self.place[class as usize]);
+        self.stamp += 1;
+        self.stack.extend(trim.children.get(self.choice[class as usize] as usize));
+        while let Some(below) = self.stack.pop() {
+            self.steps += 1;
+            self.visits += 1;
+            if below == class {
+                self.stack.clear();
+                return true;
+            }
+            let seen = std::mem::replace(&mut self.seen[below as usize], self.stamp) == self.stamp;
+            if !seen && self.place[below as usize] >= floor {
+                self.stack.extend(trim.children.get(self.choice[below as usize] as usize));
+            }
+        }
+        false
+    }
+}
