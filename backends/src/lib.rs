@@ -1,1 +1,56 @@
-//! The backends.
+//! What a program computes: the f64 judge and the CPU.
+//!
+//! One trait: take a [`Plan`], run it. A backend never decides what is equal.
+
+use mlc_dsl::ir::Tensor;
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
+use std::sync::Arc;
+use thiserror::Error;
+
+pub mod cpu;
+pub mod reference;
+
+/// Why a plan does not compile or run.
+#[derive(Debug, Error, Clone, PartialEq)]
+pub enum BackendError {
+    /// The inputs do not fit the program's.
+    #[error("input `{name}`: {reason}")]
+    Input {
+        /// The input's name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An operator failed at run time, e.g. an index out of range.
+    #[error("operator `{op}`: {reason}")]
+    Operator {
+        /// The operator, with the imported node's name when there is one.
+        op: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The backend cannot do this.
+    #[error("the {backend} backend does not support {what}")]
+    Unsupported {
+        /// The backend.
+        backend: &'static str,
+        /// What it lacks.
+        what: String,
+    },
+}
+
+/// A compiled plan.
+pub trait Executable: Send + Sync {
+    /// Runs on concrete inputs, in the program's order; yields the outputs in the program's order.
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError>;
+}
+
+/// A place that runs plans.
+pub trait Backend: Send + Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Prepares a plan for running any number of times.
+    fn compile(&self, plan: &Plan, library: Arc<Library>) -> Result<Box<dyn Executable>, BackendError>;
+}

@@ -2,6 +2,15 @@
 //!
 //! What a tensor program and a law *are*. No e-graph, no arrays, no files, no clock.
 
+pub mod build;
+pub mod canon;
+pub mod check;
+pub mod diag;
+pub mod eval;
+pub mod functions;
+pub mod infer;
 pub mod ir;
 pub mod library;
+pub mod plan;
 pub mod syntax;
+pub mod term;

@@ -1,4 +1,347 @@
-//! The checked library of declarations.
-/// Index of a callable.
+//! The checked library: every declaration with its names resolved.
+//!
+//! Built by [`crate::check`]; everything after the checker reads declarations only from here.
+
+use crate::ir::{DType, Program};
+use crate::syntax::ast::{AttrType, Domain, ErrorClause, Expr, Meaning, RuleTest, Span};
+use crate::term::{TermId, Terms};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A name: of an axis, a segment, an attribute, a variable.
+pub type Name = Arc<str>;
+
+/// Index of a callable (`op`, `def` or `extern`) in its library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u32);
+
+/// One dimension of a type pattern.
+#[derive(Clone, Debug)]
+pub enum Dim {
+    /// A named axis; the same name is the same extent.
+    Axis(Name),
+    /// A segment: any number of axes.
+    Seg(Name),
+    /// An extent computed from others; only in results, or a literal in parameters.
+    Value(Expr),
+    /// A computed list of extents; only in results.
+    Splice(Expr),
+}
+
+/// The dtype of a type pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DTypePattern {
+    /// `f32`.
+    Fixed(DType),
+    /// A capital: `F` floats, `I` integers, `N` numbers, `B` bool, `T` any; digits distinguish.
+    Var(Name),
+}
+
+impl DTypePattern {
+    /// True if `dtype` is in the family of the variable (`F1`, `N`, …) or is the fixed type.
+    pub fn admits(&self, dtype: DType) -> bool {
+        match self {
+            DTypePattern::Fixed(d) => *d == dtype,
+            DTypePattern::Var(v) => match v.as_bytes().first() {
+                Some(b'F') => dtype.is_float(),
+                Some(b'I') => dtype.is_int(),
+                Some(b'N') => dtype != DType::Bool,
+                Some(b'B') => dtype == DType::Bool,
+                _ => true,
+            },
+        }
+    }
+}
+
+/// The declared type of a parameter, a result or a law's variable.
+#[derive(Clone, Debug)]
+pub struct TypePattern {
+    /// Element type.
+    pub dtype: DTypePattern,
+    /// Dimensions; `None` for any shape.
+    pub dims: Option<Vec<Dim>>,
+}
+
+/// A tensor parameter.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Its name.
+    pub name: Name,
+    /// Its type.
+    pub ty: TypePattern,
+    /// A bound on its elements, e.g. `>= 0`.
+    pub domain: Option<Domain>,
+    /// Stands for all members of a family (in `each` rules only).
+    pub each: bool,
+}
+
+/// An attribute parameter.
+#[derive(Clone, Debug)]
+pub struct AttrParam {
+    /// Its name.
+    pub name: Name,
+    /// Its kind and sampling range.
+    pub ty: AttrType,
+    /// The value when a call leaves it out.
+    pub default: Option<Expr>,
+}
+
+/// What computes a callable.
+#[derive(Clone, Debug)]
+pub enum CallKind {
+    /// A primitive: one meaning per output, in index notation.
+    Op(Vec<Meaning>),
+    /// A composition.
+    Def(Body),
+    /// A Rust reference of that name.
+    Extern(String),
+}
+
+/// The body of a `def` or `fuse`: terms over the parameters.
+#[derive(Clone, Debug)]
+pub struct Body {
+    /// All terms; variable `i` is input `i`.
+    pub terms: Terms,
+    /// One root per output.
+    pub roots: Vec<TermId>,
+}
+
+/// An operator that programs apply.
+#[derive(Clone, Debug)]
+pub struct Callable {
+    /// Its name.
+    pub name: Name,
+    /// The lines of its documentation.
+    pub doc: Vec<String>,
+    /// Tensor parameters.
+    pub inputs: Vec<Input>,
+    /// Attribute parameters.
+    pub attrs: Vec<AttrParam>,
+    /// Results, with their names (empty when unnamed).
+    pub outputs: Vec<(Name, TypePattern)>,
+    /// Extents and segments computed from others, in order.
+    pub wheres: Vec<(Name, Expr)>,
+    /// What must hold of a well-typed application.
+    pub conditions: Vec<Expr>,
+    /// What it computes.
+    pub kind: CallKind,
+    /// `f(a, b) = f(b, a)`.
+    pub commutative: bool,
+    /// `f(f(a, b), c) = f(a, f(b, c))`.
+    pub associative: bool,
+    /// `f(a, unit) = a`.
+    pub unit: Option<f64>,
+    /// What its meaning shows of its structure; `Other` for `def` and `extern`.
+    pub class: OpClass,
+    /// Which source text, and where in it.
+    pub source: (u32, Span),
+}
+
+/// What an operator's meaning shows of its structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OpClass {
+    /// Each result element is a function of the arguments' elements at the same index.
+    Pointwise,
+    /// Each result element is one element of one argument, at an index that no element decides.
+    View,
+    /// Elements are moved, chosen or filled in, never computed with.
+    Movement,
+    /// A reduction (`sum`, `max`, …) of one argument, element by element.
+    Reduction,
+    /// A sum of products.
+    Contraction,
+    /// Anything else.
+    Other,
+}
+
+/// One side of a law.
+#[derive(Clone, Debug)]
+pub struct LawSide {
+    /// The output's name; empty when there is one.
+    pub name: Name,
+    /// The family marker.
+    pub each: bool,
+    /// Root of the term.
+    pub root: TermId,
+}
+
+/// Where a law comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LawOrigin {
+    /// A `rule`, left to right.
+    Rule,
+    /// A two-way `rule`, right to left; its name ends in `.rev`.
+    Reverse,
+    /// A `def` or `fuse`: body to name.
+    Fold,
+    /// A `def`: name to body.
+    Unfold,
+}
+
+/// The error class of a law.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub enum ErrorClass {
+    /// Same bits.
+    Exact,
+    /// Same real function, differently rounded.
+    Reorder,
+    /// Another function, at most `abs + rel * |value|` away.
+    Approx {
+        /// Absolute bound.
+        abs: f64,
+        /// Relative bound.
+        rel: f64,
+    },
+}
+
+/// A directed, possibly conditional equation.
+#[derive(Clone, Debug)]
+pub struct Law {
+    /// Its name.
+    pub name: Name,
+    /// The lines of its documentation.
+    pub doc: Vec<String>,
+    /// Where it comes from.
+    pub origin: LawOrigin,
+    /// Tensor variables.
+    pub vars: Vec<Input>,
+    /// Attribute variables.
+    pub attrs: Vec<AttrParam>,
+    /// The terms of both sides, over `vars`.
+    pub terms: Terms,
+    /// What is matched: one side per output.
+    pub left: Vec<LawSide>,
+    /// What it equals: as many sides, in the same order.
+    pub right: Vec<LawSide>,
+    /// Without these the equation is false.
+    pub conditions: Vec<Expr>,
+    /// Without these it does not pay.
+    pub hints: Vec<Expr>,
+    /// Error class.
+    pub error: ErrorClass,
+    /// Inline tests.
+    pub tests: Vec<RuleTest>,
+    /// Which source text, and where in it.
+    pub source: (u32, Span),
+}
+
+/// How an ONNX operator reads and prints. Its expressions are positional, not by named axes, so they
+/// are interpreted by the importer and the exporter as they stand.
+#[derive(Clone, Debug)]
+pub struct OnnxItem {
+    /// The ONNX operator's name.
+    pub name: Name,
+    /// The declaration.
+    pub decl: crate::syntax::ast::Onnx,
+    /// Which source text, and where in it.
+    pub source: (u32, Span),
+}
+
+/// A fused composition and the kernels that offer it.
+#[derive(Clone, Debug)]
+pub struct FuseItem {
+    /// Its name.
+    pub name: Name,
+    /// Documentation.
+    pub doc: Vec<String>,
+    /// The call whose body it is.
+    pub call: CallId,
+    /// Targets and kernel names.
+    pub on: Vec<(Name, String)>,
+    /// Truth and taste of its use.
+    pub hints: Vec<Expr>,
+    /// Which source text, and where in it.
+    pub source: (u32, Span),
+}
+
+/// A place to run.
+#[derive(Clone, Debug)]
+pub struct TargetItem {
+    /// Its name.
+    pub name: Name,
+    /// Documentation.
+    pub doc: Vec<String>,
+    /// `flops`, `bytes`, `launch`, … as written.
+    pub figures: HashMap<String, f64>,
+    /// Native kernels.
+    pub kernels: Vec<TargetKernel>,
+}
+
+/// A native kernel of a target.
+#[derive(Clone, Debug)]
+pub struct TargetKernel {
+    /// Name in the backend's registry.
+    pub name: String,
+    /// The operators it computes.
+    pub covers: Vec<CallId>,
+    /// It also applies a chain of pointwise operators to its result.
+    pub epilogue: bool,
+    /// Time as a multiple of the roofline.
+    pub factor: f64,
+}
+
+/// A source text of the library.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// File name for messages.
+    pub name: String,
+    /// The text.
+    pub text: Arc<str>,
+}
+
+/// Every declaration of a set of `.rules` texts.
+#[derive(Clone, Debug, Default)]
+pub struct Library {
+    /// The texts, in reading order.
+    pub sources: Vec<Source>,
+    /// Operators.
+    pub calls: Vec<Callable>,
+    /// Laws, those of `def`s included.
+    pub laws: Vec<Law>,
+    /// Fused compositions.
+    pub fuses: Vec<FuseItem>,
+    /// ONNX operators.
+    pub onnx: Vec<OnnxItem>,
+    /// Targets.
+    pub targets: Vec<TargetItem>,
+    pub(crate) by_name: HashMap<Name, CallId>,
+}
+
+impl Library {
+    /// The operator of an id.
+    pub fn call(&self, id: CallId) -> &Callable {
+        &self.calls[id.0 as usize]
+    }
+
+    /// The operator of a name.
+    pub fn find(&self, name: &str) -> Option<CallId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The target of a name.
+    pub fn target(&self, name: &str) -> Option<&TargetItem> {
+        self.targets.iter().find(|t| &*t.name == name)
+    }
+
+    /// The name of an operator application in a program, for messages.
+    pub fn node_name(&self, program: &Program, node: crate::ir::NodeId) -> String {
+        use crate::ir::NodeKind;
+        match &program.node(node).kind {
+            NodeKind::Input(i) => program.inputs[*i as usize].0.clone(),
+            NodeKind::Const(c) => format!("const{}", c.0),
+            NodeKind::Apply(call, _) => self.call(*call).name.to_string(),
+        }
+    }
+}
+
+impl From<&ErrorClause> for ErrorClass {
+    fn from(e: &ErrorClause) -> ErrorClass {
+        match e {
+            ErrorClause::Exact => ErrorClass::Exact,
+            ErrorClause::Reorder => ErrorClass::Reorder,
+            ErrorClause::Approx { abs, rel } => {
+                ErrorClass::Approx { abs: abs.unwrap_or(0.0), rel: rel.unwrap_or(0.0) }
+            }
+        }
+    }
+}

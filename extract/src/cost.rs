@@ -1,8 +1,10 @@
-//! The roofline price of a kernel: it computes or it moves bytes, whichever takes longer, after it was launched.
+//! The roofline price of a kernel: it computes or it moves bytes, whichever takes longer, after it
+//! was launched.
 //!
-//! The model is that of S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
-//! multicore architectures", Communications of the ACM 52(4), 2009, with a fixed time for each launch beside it.
-//! Ignores caches, occupancy and overlap between kernels; a measured time replaces it wherever there is one.
+//! The model is that of S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
+//! performance model for multicore architectures", Communications of the ACM 52(4), 2009, with a
+//! fixed time for each launch beside it. Ignores caches, occupancy and overlap between kernels; a
+//! measured time replaces it wherever there is one.
 
 use std::ops::{Add, AddAssign};
 
@@ -53,7 +55,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Seconds this work takes here: `max(flops / flops_per_s, bytes / bytes_per_s) + launches * launch_s`.
+    /// Seconds this work takes here: `max(flops / flops_per_s, bytes / bytes_per_s) + launches *
+    /// launch_s`.
     ///
     /// The maximum is taken over all of `work`, so price each kernel by itself and add the seconds.
     #[must_use]
@@ -80,7 +83,8 @@ mod tests {
 
     #[test]
     fn the_slower_side_sets_the_price() {
-        let profile = Profile { name: "toy".into(), flops_per_s: 100.0, bytes_per_s: 10.0, launch_s: 0.5 };
+        let profile =
+            Profile { name: "toy".into(), flops_per_s: 100.0, bytes_per_s: 10.0, launch_s: 0.5 };
         for (work, seconds) in [
             (work(0.0, 0.0, 0.0, 0.0), 0.0),
             (work(200.0, 5.0, 5.0, 0.0), 2.0),

@@ -1,7 +1,7 @@
 //! What every extractor promises, and the two that are here.
 //!
-//! No answer is ever dearer than the incumbent, and equal prices go to the incumbent, so a caller can chain extractors
-//! without looking at the costs in between.
+//! No answer is ever dearer than the incumbent, and equal prices go to the incumbent, so a caller
+//! can chain extractors without looking at the costs in between.
 
 use thiserror::Error;
 
@@ -31,48 +31,58 @@ pub enum ExtractError {
 
 /// Reads a cheap program out of an e-graph.
 pub trait Extractor {
-    /// A valid solution, never dearer than the incumbent; the incumbent itself unless something is cheaper.
+    /// A valid solution, never dearer than the incumbent; the incumbent itself unless something is
+    /// cheaper.
     ///
     /// # Errors
     /// A root cannot be computed, or the incumbent does not validate.
     fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError>;
 }
 
-/// The cheapest tree of each class, bottom-up; shared work is charged to each user in full. The fastest answer.
+/// The cheapest tree of each class, bottom-up; shared work is charged to each user in full. The
+/// fastest answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GreedyTree;
 
 impl Extractor for GreedyTree {
     fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
         let trim = Trim::new(view);
-        let choice = settle(&trim, |_| false, Sharing::Tree).choice;
+        let choice = settle(&trim, |_| false, Sharing::Tree);
         check(view, &choice, incumbent)?;
         Ok(better(view, finish(choice), incumbent))
     }
 }
 
 /// Greedy extraction over the DAG, then local improvement: shared work is paid once.
+///
+/// Starts from the cheapest trees, from trees whose shared parts are split among their users, and
+/// from the incumbent; the best of them after single swaps is improved by bundles, pivots, forced
+/// nodes and annealing. The optimum is found in 1,997 of 2,000 small random e-graphs and in 1,964 of
+/// 2,000 dense ones (`tests/optimum.rs`), where trees find it in 1,949 and 954.
 #[derive(Clone, Copy, Debug)]
 pub struct GreedyDag {
-    /// Elementary steps (a class entered, left or visited) that improvement may spend.
+    /// Elementary steps (a class entered, left or visited) that improvement may spend, over and
+    /// above a few passes over the whole view; some 100 million to the second.
     pub steps: u64,
 }
 
 impl Default for GreedyDag {
     fn default() -> Self {
-        Self { steps: 50_000_000 }
+        Self { steps: 100_000_000 }
     }
 }
 
 impl Extractor for GreedyDag {
     fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
         let trim = Trim::new(view);
-        let users: Vec<u32> = (0..trim.class_count()).map(|class| number(trim.users.get(class).len())).collect();
-        let mut starts = vec![settle(&trim, |_| false, Sharing::Tree).choice];
+        let users: Vec<u32> =
+            (0..trim.class_count()).map(|class| number(trim.users.get(class).len())).collect();
+        let mut starts = vec![settle(&trim, |_| false, Sharing::Tree)];
         check(view, &starts[0], incumbent)?;
-        starts.push(settle(&trim, |_| false, Sharing::Split(&users)).choice);
+        starts.push(settle(&trim, |_| false, Sharing::Split(&users)));
         if let Some(incumbent) = incumbent {
-            let choice = view.classes().map(|class| incumbent.choice(class).map_or(NONE, u32::from));
+            let choice =
+                view.classes().map(|class| incumbent.choice(class).map_or(NONE, u32::from));
             starts.push(choice.collect());
         }
         let mut best: Option<Selection<'_>> = None;
@@ -87,7 +97,9 @@ impl Extractor for GreedyDag {
         if let Some(mut selection) = best {
             let bundles = bundles(view, &trim);
             let mut improver = Improver::new(&mut selection, self.steps);
-            while improver.try_bundles(&bundles) | improver.try_forcing() && !improver.spent() {
+            while improver.try_bundles(&bundles) | improver.try_pivots() | improver.try_forcing()
+                && !improver.spent()
+            {
                 improver.descend();
             }
             improver.wander();
@@ -104,7 +116,8 @@ fn bundles(view: &View, trim: &Trim) -> Vec<Vec<u32>> {
         let own = trim.class_of[*node as usize];
         children.iter().all(|&child| child != own && !trim.nodes.get(child as usize).is_empty())
     };
-    let numbers = view.bundles().iter().map(|bundle| bundle.iter().map(|&node| u32::from(node)).collect());
+    let numbers =
+        view.bundles().iter().map(|bundle| bundle.iter().map(|&node| u32::from(node)).collect());
     numbers.filter(|bundle: &Vec<u32>| bundle.iter().all(usable)).collect()
 }
 
@@ -116,7 +129,9 @@ fn check(view: &View, choice: &[u32], incumbent: Option<&Solution>) -> Result<()
 }
 
 fn finish(choice: Vec<u32>) -> Solution {
-    Solution::new(choice.into_iter().map(|node| (node != NONE).then(|| NodeId::new(node))).collect())
+    Solution::new(
+        choice.into_iter().map(|node| (node != NONE).then(|| NodeId::new(node))).collect(),
+    )
 }
 
 fn better(view: &View, found: Solution, incumbent: Option<&Solution>) -> Solution {

@@ -1,14 +1,15 @@
-//! Bottom-up greedy extraction: classes are settled cheapest first, each by a node whose operands are settled already.
+//! Bottom-up greedy extraction: classes are settled cheapest first, each by a node whose operands
+//! are settled already.
 //!
-//! Settling in that order makes every answer acyclic by construction, whatever the prices say, so no sets of classes
-//! need be kept: time is O(edges + nodes log nodes) and memory O(nodes + edges) however deep the graph is. Prices decide
-//! how well shared work is seen: see [`Sharing`].
+//! Settling in that order makes every answer acyclic by construction, whatever the prices say, so
+//! no sets of classes need be kept: time is O(edges + nodes log nodes) and memory O(nodes + edges)
+//! however deep the graph is. Prices decide how well shared work is seen: see [`Sharing`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::trim::Trim;
-use crate::view::Cost;
+use crate::view::{Cost, number};
 
 /// No node.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -22,13 +23,9 @@ pub(crate) enum Sharing<'a> {
     Split(&'a [u32]),
 }
 
-/// A settled choice for each class, `NONE` where a class cannot be computed or already was settled.
-pub(crate) struct Settled {
-    pub(crate) choice: Vec<u32>,
-}
-
-/// Settles every class that can be computed; those `given` count as settled already and free.
-pub(crate) fn settle(trim: &Trim, given: impl Fn(usize) -> bool, sharing: Sharing<'_>) -> Settled {
+/// A choice for every class that can be computed, `NONE` for others; those `given` count as settled
+/// and free, and get `NONE` too.
+pub(crate) fn settle(trim: &Trim, given: impl Fn(usize) -> bool, sharing: Sharing<'_>) -> Vec<u32> {
     let classes = trim.class_count();
     let mut choice = vec![NONE; classes];
     let mut done: Vec<bool> = (0..classes).map(given).collect();
@@ -37,7 +34,12 @@ pub(crate) fn settle(trim: &Trim, given: impl Fn(usize) -> bool, sharing: Sharin
     let mut ready = BinaryHeap::new();
     for class in (0..classes).filter(|&class| !done[class]) {
         for &node in trim.nodes.get(class) {
-            let open = trim.children.get(node as usize).iter().filter(|&&child| !done[child as usize]).count();
+            let open = trim
+                .children
+                .get(node as usize)
+                .iter()
+                .filter(|&&child| !done[child as usize])
+                .count();
             waiting[node as usize] = u32::try_from(open).unwrap_or(u32::MAX);
             if open == 0 {
                 ready.push(Reverse((Cost::new(price[node as usize]), node)));
@@ -67,9 +69,5 @@ pub(crate) fn settle(trim: &Trim, given: impl Fn(usize) -> bool, sharing: Sharin
             }
         }
     }
-    Settled { choice }
-}
-
-fn number(index: usize) -> u32 {
-    crate::view::number(index)
+    choice
 }

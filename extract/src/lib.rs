@@ -1,7 +1,8 @@
 //! Extraction of the cheapest program from an e-graph.
 //!
-//! A [`View`] is the e-graph, stripped to classes, nodes and costs; an [`Extractor`] finds a [`Solution`]; a [`Profile`]
-//! prices [`Work`] by a roofline. Knows nothing of tensors, operators or egg, and has no clock, I/O or hidden chance.
+//! A [`View`] is the e-graph, stripped to classes, nodes and costs; an [`Extractor`] finds a
+//! [`Solution`]; a [`Profile`] prices [`Work`] by a roofline. Knows nothing of tensors, operators
+//! or egg, and has no clock, I/O or hidden chance.
 
 mod cost;
 mod extractor;

@@ -1,7 +1,8 @@
-//! A program under change: a standing choice for every class, with references counted from the roots.
+//! A program under change: a standing choice for every class, with references counted from the
+//! roots.
 //!
-//! A swap of one class costs only what it adds and drops. Classes that nothing refers to keep a standing choice, at no
-//! price, which is what they bring along when a swap makes them needed.
+//! A swap of one class costs only what it adds and drops. Classes that nothing refers to keep a
+//! standing choice, at no price, which is what they bring along when a swap makes them needed.
 //! Invariant: the graph of all choices, needed or not, is acyclic between transactions.
 
 use crate::greedy::{NONE, Sharing, settle};
@@ -73,7 +74,7 @@ impl<'t> Selection<'t> {
     /// Chooses anew for the classes not needed, taking what is needed as free.
     pub(crate) fn stand(&mut self, sharing: Sharing<'_>) {
         let settled = settle(self.trim, |class| self.refs[class] > 0, sharing);
-        for (class, node) in settled.choice.into_iter().enumerate() {
+        for (class, node) in settled.into_iter().enumerate() {
             if self.refs[class] == 0 {
                 self.choice[class] = node;
             }
@@ -93,7 +94,8 @@ impl<'t> Selection<'t> {
             waiting[root as usize] -= 1;
         }
         // Users before operands, then reversed, by counting down the references.
-        let mut order: Vec<u32> = self.trim.roots.iter().copied().filter(|&root| waiting[root as usize] == 0).collect();
+        let mut order: Vec<u32> =
+            self.trim.roots.iter().copied().filter(|&root| waiting[root as usize] == 0).collect();
         let mut next = 0;
         while let Some(&class) = order.get(next) {
             next += 1;
@@ -134,7 +136,8 @@ impl<'t> Selection<'t> {
         }
     }
 
-    /// Chooses `node` for its class, whether or not that makes a cycle: ask [`cyclic`](Self::cyclic) next.
+    /// Chooses `node` for its class, whether or not that makes a cycle: ask
+    /// [`cyclic`](Self::cyclic) next.
     pub(crate) fn swap(&mut self, node: u32) {
         let class = self.trim.class_of[node as usize];
         self.log.push((class, self.choice[class as usize]));
@@ -187,7 +190,8 @@ impl<'t> Selection<'t> {
 
     /// Whether the class now needs itself, every other cycle being excluded.
     ///
-    /// A class placed below both the floor and `class` has only such classes beneath it, so it is not followed.
+    /// A class placed below both the floor and `class` has only such classes beneath it, so it is
+    /// not followed.
     pub(crate) fn cyclic(&mut self, class: u32) -> bool {
         let trim = self.trim;
         let floor = self.floor.min(self.place[class as usize]);
@@ -206,5 +210,77 @@ impl<'t> Selection<'t> {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::solution::Solution;
+    use crate::view::{ClassId, Cost, NodeId, View, ViewBuilder};
+
+    /// Classes of three nodes each, most with operands anywhere, the first also a leaf.
+    fn tangled(draw: &mut impl FnMut(u32) -> u32) -> View {
+        let mut builder = ViewBuilder::new();
+        let classes: Vec<ClassId> = (0..30).map(|_| builder.add_class()).collect();
+        for &class in &classes {
+            let below = u32::from(class).max(1);
+            builder.add_node(class, &[], Cost::new(f64::from(draw(100))));
+            for bound in [30, below] {
+                let children = [ClassId::new(draw(bound)), ClassId::new(draw(bound))];
+                builder.add_node(class, &children, Cost::new(f64::from(draw(20))));
+            }
+        }
+        builder.add_root(classes[29]);
+        builder.add_root(classes[28]);
+        builder.build().expect("a sound view")
+    }
+
+    #[test]
+    fn totals_and_cycles_agree_with_a_solution_judged_afresh() {
+        let mut state = 1_u64;
+        let mut draw = |bound: u32| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            u32::try_from((state >> 33) % u64::from(bound)).expect("below the bound")
+        };
+        let (mut kept, mut refused) = (0, 0);
+        for _ in 0..50 {
+            let view = tangled(&mut draw);
+            let trim = Trim::new(&view);
+            let mut selection = Selection::new(&trim, settle(&trim, |_| false, Sharing::Tree));
+            for step in 0..200 {
+                let class = draw(30);
+                let nodes = trim.nodes.get(class as usize);
+                if nodes.is_empty() || !selection.needed(class) {
+                    continue;
+                }
+                let mark = selection.mark();
+                let (before, choice) = (selection.total, selection.choice.clone());
+                selection.swap(nodes[draw(number(nodes.len())) as usize]);
+                let judged = |selection: &Selection<'_>| {
+                    let choice = selection.choice.iter();
+                    Solution::new(choice.map(|&n| (n != NONE).then(|| NodeId::new(n))).collect())
+                };
+                let now = judged(&selection);
+                let cyclic = selection.cyclic(class);
+                assert_eq!(cyclic, now.validate(&view).is_err());
+                if cyclic || draw(3) == 0 {
+                    selection.undo(mark);
+                    assert_eq!((selection.total, &selection.choice), (before, &choice));
+                    refused += 1;
+                } else {
+                    assert!((selection.total - now.dag_cost(&view).seconds()).abs() < 1e-9);
+                    selection.commit();
+                    kept += 1;
+                }
+                if step % 20 == 0 {
+                    selection.stand(Sharing::Tree);
+                    assert!(judged(&selection).validate(&view).is_ok());
+                }
+            }
+        }
+        assert!(kept > 500 && refused > 500, "{kept} kept, {refused} refused");
     }
 }

@@ -1,7 +1,7 @@
 //! A program read out of an e-graph: one node for each class that it needs.
 //!
-//! Price and validity are computed from the view alone and trust no extractor; nothing here recurses, so a chain
-//! may be as long as memory.
+//! Price and validity are computed from the view alone and trust no extractor; nothing here
+//! recurses, so a chain may be as long as memory.
 
 use thiserror::Error;
 
@@ -40,7 +40,8 @@ pub enum SolutionError {
     },
 }
 
-/// A choice of at most one node for each class; classes that the roots do not reach may have one too, at no price.
+/// A choice of at most one node for each class; classes that the roots do not reach may have one
+/// too, at no price.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Solution {
     choice: Vec<Option<NodeId>>,
@@ -59,7 +60,8 @@ impl Solution {
         self.choice.get(class.index()).copied().flatten()
     }
 
-    /// What the program costs: each chosen node that the roots reach, once, summed in order of class.
+    /// What the program costs: each chosen node that the roots reach, once, summed in order of
+    /// class.
     ///
     /// Means something only for a solution that [validates](Self::validate).
     #[must_use]
@@ -73,11 +75,15 @@ impl Solution {
                 stack.extend(view.children(node));
             }
         }
-        let chosen = view.classes().filter(|class| reached[class.index()]).filter_map(|class| self.choice(class));
+        let chosen = view
+            .classes()
+            .filter(|class| reached[class.index()])
+            .filter_map(|class| self.choice(class));
         chosen.map(|node| view.cost(node)).sum()
     }
 
-    /// Whether this is a program: every needed class has one of its own nodes, and none needs itself.
+    /// Whether this is a program: every needed class has one of its own nodes, and none needs
+    /// itself.
     ///
     /// # Errors
     /// The first thing found that is wrong.
@@ -85,7 +91,8 @@ impl Solution {
         self.topological(view).map(drop)
     }
 
-    /// The chosen nodes that the roots reach, operands before users; roots and operands are followed in their order.
+    /// The chosen nodes that the roots reach, operands before users; roots and operands are
+    /// followed in their order.
     ///
     /// # Errors
     /// The solution does not validate.
@@ -97,7 +104,10 @@ impl Solution {
             Done,
         }
         if self.choice.len() != view.class_count() {
-            return Err(SolutionError::OtherView { expected: view.class_count(), found: self.choice.len() });
+            return Err(SolutionError::OtherView {
+                expected: view.class_count(),
+                found: self.choice.len(),
+            });
         }
         let mut mark = vec![Mark::New; view.class_count()];
         let mut order = Vec::new();
@@ -111,7 +121,8 @@ impl Solution {
                         Mark::Done => {}
                         Mark::Open => return Err(SolutionError::Cycle { class }),
                         Mark::New => {
-                            let node = self.choice(class).ok_or(SolutionError::Unchosen { class })?;
+                            let node =
+                                self.choice(class).ok_or(SolutionError::Unchosen { class })?;
                             if node.index() >= view.node_count() || view.class_of(node) != class {
                                 return Err(SolutionError::Foreign { class, node });
                             }

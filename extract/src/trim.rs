@@ -1,11 +1,13 @@
 //! The part of a view that extraction need look at, in plain numbers.
 //!
-//! A node is kept if all its operands can be computed, its class is not among them, the roots can reach it, and no other
-//! node of its class needs only some of its operands at no greater cost. Ids are those of the view; nothing is renumbered.
+//! A node is kept if all its operands can be computed, its class is not among them, the roots can
+//! reach it, and no other node of its class needs only some of its operands at no greater cost. Ids
+//! are those of the view; nothing is renumbered.
 
 use crate::view::{Lists, View, number};
 
-/// Classes with more kept nodes than this are not searched for dominated ones: the search is quadratic.
+/// Classes with more kept nodes than this are not searched for dominated ones: the search is
+/// quadratic.
 const DOMINANCE_LIMIT: usize = 64;
 
 /// A view with the hopeless nodes left out of the lists.
@@ -44,7 +46,14 @@ impl Trim {
         roots.sort_unstable();
         roots.dedup();
 
-        let mut trim = Self { nodes: Lists::default(), children, users: Lists::default(), class_of, cost, roots };
+        let mut trim = Self {
+            nodes: Lists::default(),
+            children,
+            users: Lists::default(),
+            class_of,
+            cost,
+            roots,
+        };
         let mut keep = trim.computable(view.class_count());
         trim.keep_reachable(&mut keep, view.class_count());
         trim.list(&keep, view.class_count());
@@ -61,8 +70,10 @@ impl Trim {
     fn computable(&self, classes: usize) -> Vec<bool> {
         let count = self.class_of.len();
         let users = Lists::group(classes, self.edges(|_| true));
-        let mut waiting: Vec<usize> = (0..count).map(|node| self.children.get(node).len()).collect();
-        let mut ready: Vec<u32> = (0..number(count)).filter(|&node| waiting[node as usize] == 0).collect();
+        let mut waiting: Vec<usize> =
+            (0..count).map(|node| self.children.get(node).len()).collect();
+        let mut ready: Vec<u32> =
+            (0..number(count)).filter(|&node| waiting[node as usize] == 0).collect();
         let mut computed = vec![false; classes];
         while let Some(node) = ready.pop() {
             let class = self.class_of[node as usize] as usize;
@@ -78,7 +89,10 @@ impl Trim {
         (0..count)
             .map(|node| {
                 let own = self.class_of[node];
-                self.children.get(node).iter().all(|&child| child != own && computed[child as usize])
+                self.children
+                    .get(node)
+                    .iter()
+                    .all(|&child| child != own && computed[child as usize])
             })
             .collect()
     }
@@ -106,7 +120,9 @@ impl Trim {
                 continue;
             }
             for &worse in nodes {
-                keep[worse as usize] = !nodes.iter().any(|&better| keep[better as usize] && self.dominates(better, worse));
+                keep[worse as usize] = !nodes
+                    .iter()
+                    .any(|&better| keep[better as usize] && self.dominates(better, worse));
             }
         }
     }
@@ -126,12 +142,20 @@ impl Trim {
         self.users = Lists::group(classes, self.edges(|node| keep[node]));
     }
 
-    fn members(&self, keep: impl Fn(usize) -> bool + Clone) -> impl Iterator<Item = (usize, u32)> + Clone {
+    fn members(
+        &self,
+        keep: impl Fn(usize) -> bool + Clone,
+    ) -> impl Iterator<Item = (usize, u32)> + Clone {
         let pairs = self.class_of.iter().enumerate();
-        pairs.filter(move |&(node, _)| keep(node)).map(|(node, &class)| (class as usize, number(node)))
+        pairs
+            .filter(move |&(node, _)| keep(node))
+            .map(|(node, &class)| (class as usize, number(node)))
     }
 
-    fn edges(&self, keep: impl Fn(usize) -> bool + Clone) -> impl Iterator<Item = (usize, u32)> + Clone {
+    fn edges(
+        &self,
+        keep: impl Fn(usize) -> bool + Clone,
+    ) -> impl Iterator<Item = (usize, u32)> + Clone {
         (0..self.class_of.len()).filter(move |&node| keep(node)).flat_map(|node| {
             self.children.get(node).iter().map(move |&child| (child as usize, number(node)))
         })

@@ -1,7 +1,8 @@
 //! A neutral e-graph: classes of equal values, nodes that compute them, what each node costs.
 //!
 //! Knows nothing of operators, tensors or egg: whoever builds a view maps its own ids to these.
-//! Never changes once built; ids are dense and given in the order of adding, so every walk is deterministic.
+//! Never changes once built; ids are dense and given in the order of adding, so every walk is
+//! deterministic.
 
 use std::cmp::Ordering;
 use std::iter::Sum;
@@ -194,7 +195,8 @@ impl ViewBuilder {
         self.roots.push(root);
     }
 
-    /// Adds nodes of different classes that pay only when chosen together, as all slices of one merged product do.
+    /// Adds nodes of different classes that pay only when chosen together, as all slices of one
+    /// merged product do.
     pub fn add_bundle(&mut self, nodes: impl IntoIterator<Item = NodeId>) {
         self.bundles.push(nodes.into_iter().collect());
     }
@@ -202,7 +204,8 @@ impl ViewBuilder {
     /// The finished view.
     ///
     /// # Errors
-    /// Something named does not exist, a cost is negative or not finite, or a bundle has two nodes in one class.
+    /// Something named does not exist, a cost is negative or not finite, or a bundle has two nodes
+    /// in one class.
     pub fn build(self) -> Result<View, ViewError> {
         let known = |class: ClassId| class.0 < self.classes;
         for (index, (&class, &cost)) in self.class_of.iter().zip(&self.cost).enumerate() {
@@ -235,7 +238,10 @@ impl ViewBuilder {
         }
         let nodes = Lists::group(
             self.classes as usize,
-            self.class_of.iter().enumerate().map(|(node, class)| (class.index(), NodeId(number(node)))),
+            self.class_of
+                .iter()
+                .enumerate()
+                .map(|(node, class)| (class.index(), NodeId(number(node)))),
         );
         let Self { class_of, cost, children, roots, bundles, .. } = self;
         Ok(View { nodes, class_of, cost, children, roots, bundles })

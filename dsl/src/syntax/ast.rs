@@ -36,17 +36,25 @@ pub struct Ident {
 }
 
 /// A whole text.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
+    /// The plain comments before the `//!` comment, line by line without marker and one blank; empty
+    /// when there is no such comment (they then belong to the first item).
+    pub header: Vec<String>,
     /// The lines of the leading `//!` comment, without the marker and one following blank.
     pub doc: Vec<String>,
     /// Items in the order of the text.
     pub items: Vec<Item>,
+    /// The plain comments after the last item.
+    pub trailer: Vec<String>,
 }
 
 /// A documented, named item.
 #[derive(Clone, Debug)]
 pub struct Item {
+    /// The plain comments above and inside it, line by line without marker and one blank; the
+    /// canonical form puts all of them above its `///` comment.
+    pub comments: Vec<String>,
     /// The lines of its `///` comment, without the marker and one following blank.
     pub doc: Vec<String>,
     /// Its name.
@@ -58,7 +66,7 @@ pub struct Item {
 }
 
 /// The kinds of items.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ItemKind {
     /// A primitive with a meaning in index notation.
     Op(Op),
@@ -79,6 +87,8 @@ pub enum ItemKind {
 /// Parameters in parentheses: tensors, then attributes.
 #[derive(Clone, Debug)]
 pub struct Param {
+    /// Written with `each` (only in the `given` of a rule that has an `each` side).
+    pub each: bool,
     /// Its name.
     pub name: Ident,
     /// Its kind.
@@ -90,7 +100,7 @@ pub struct Param {
 }
 
 /// What a parameter is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ParamKind {
     /// `x: F[..b, n]`; `x?: F[n]` may be absent (only in `onnx` items).
     Tensor {
@@ -127,7 +137,7 @@ pub struct TensorType {
 }
 
 /// A bound on a tensor's elements.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Domain {
     /// `>=`, `>`, `<=` or `<`.
     pub op: BinaryOp,
@@ -150,7 +160,7 @@ pub struct AttrType {
 }
 
 /// An element of a list, a shape or an index: `e` or `..e`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Elem {
     /// One entry.
     One(Expr),
@@ -159,7 +169,7 @@ pub enum Elem {
 }
 
 /// `op name(params) -> y: F[..b] traits where… if… meaning…`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Op {
     /// Parameters.
     pub params: Vec<Param>,
@@ -176,7 +186,7 @@ pub struct Op {
 }
 
 /// `y: F[..b]` after an arrow; the name may be left out when there is one output.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     /// Its name.
     pub name: Option<Ident>,
@@ -185,7 +195,7 @@ pub struct Output {
 }
 
 /// An algebraic property of an operator of two arguments.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum OpTrait {
     /// `f(a, b) = f(b, a)`.
     Commutative,
@@ -196,7 +206,7 @@ pub enum OpTrait {
 }
 
 /// `name = value`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Binding {
     /// One name, or several in parentheses that take apart a tuple.
     pub names: Vec<Ident>,
@@ -205,7 +215,7 @@ pub struct Binding {
 }
 
 /// `y[..b, n] = value`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Meaning {
     /// The output.
     pub output: Ident,
@@ -216,7 +226,7 @@ pub struct Meaning {
 }
 
 /// `def name(params) -> F[..b] where… let… = body if…`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Def {
     /// Parameters.
     pub params: Vec<Param>,
@@ -233,7 +243,7 @@ pub struct Def {
 }
 
 /// `rule name lhs => rhs clauses`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Left sides; more than one when the law has several outputs.
     pub left: Vec<Side>,
@@ -256,7 +266,7 @@ pub struct Rule {
 }
 
 /// `y = expr`, `each y = expr`, `(y, z) = expr` or `expr`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Side {
     /// Written with `each`: stands for all matches that agree in everything not marked `each`.
     pub each: bool,
@@ -267,7 +277,7 @@ pub struct Side {
 }
 
 /// An error class.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ErrorClause {
     /// Same bits.
     Exact,
@@ -283,7 +293,7 @@ pub enum ErrorClause {
 }
 
 /// An inline test of a rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum RuleTest {
     /// `check x in -8..8`, `check n = 5`: restricts the samples.
     Check {
@@ -311,7 +321,7 @@ pub enum RuleTest {
 }
 
 /// `fuse name(params) -> F[..b] = body on cpu("gemm") when… error…`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Fuse {
     /// Parameters.
     pub params: Vec<Param>,
@@ -332,7 +342,7 @@ pub struct Fuse {
 }
 
 /// `extern name(params) -> outputs if… reference "name"`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Extern {
     /// Parameters.
     pub params: Vec<Param>,
@@ -347,7 +357,7 @@ pub struct Extern {
 }
 
 /// `onnx Name(inputs; attributes) since 13 until 17 in "domain" …`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Onnx {
     /// Inputs, then attributes (after `;`).
     pub params: Vec<Param>,
@@ -368,7 +378,7 @@ pub struct Onnx {
 }
 
 /// One alternative of an `onnx` item.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
     /// The expression.
     pub value: Expr,
@@ -377,7 +387,7 @@ pub struct Alternative {
 }
 
 /// How a core term prints as an ONNX operator.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Print {
     /// The core term.
     pub pattern: Expr,
@@ -391,8 +401,8 @@ pub struct Print {
     pub conditions: Vec<Expr>,
 }
 
-/// `target name { key = value … }`.
-#[derive(Clone, Debug)]
+/// `target name`, then `key = value …` and kernels.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// `key = value` entries such as `flops = 1e11`.
     pub entries: Vec<(Ident, Expr)>,
@@ -401,7 +411,7 @@ pub struct Target {
 }
 
 /// `kernel "gemm" covers matmul, conv epilogue`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     /// Name in the backend's registry.
     pub name: String,
@@ -409,7 +419,7 @@ pub struct Kernel {
     pub covers: Vec<Ident>,
     /// It also applies a chain of pointwise operators to its result.
     pub epilogue: bool,
-    /// `cost = factor`: time as a multiple of the roofline.
+    /// `cost factor`: time as a multiple of the roofline.
     pub cost: Option<Expr>,
 }
 
@@ -423,7 +433,7 @@ pub struct Expr {
 }
 
 /// The forms of expressions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
     /// `3`.
     Int(i64),
@@ -482,7 +492,7 @@ pub enum ExprKind {
 }
 
 /// An argument of a call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Arg {
     /// `name =` before it.
     pub name: Option<Ident>,

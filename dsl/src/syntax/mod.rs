@@ -1,3 +1,18 @@
 //! Text to syntax tree and back.
 
 pub mod ast;
+mod build;
+mod explain;
+mod items;
+mod layout;
+mod parse;
+mod print;
+mod print_expr;
+mod same;
+mod scan;
+mod terms;
+
+pub use parse::parse;
+pub use print::{print_file, print_item};
+pub use print_expr::print_expr;
+pub use same::same;

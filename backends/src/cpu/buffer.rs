@@ -1,0 +1,89 @@
+//! Aligned memory for tensors, and the pools that keep it between runs.
+//!
+//! A buffer never shrinks while it is pooled, so a program with static shapes allocates in its first run only.
+
+use bytemuck::{Pod, Zeroable};
+use std::cell::RefCell;
+
+/// One cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+// SAFETY: all bit patterns, zero among them, are valid for an array of bytes.
+unsafe impl Zeroable for Line {}
+// SAFETY: as above; the alignment equals the size, so there is no padding.
+unsafe impl Pod for Line {}
+
+/// Bytes aligned to a cache line.
+#[derive(Default)]
+pub struct Buffer {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+impl Buffer {
+    /// A buffer of `len` bytes.
+    pub fn new(len: usize) -> Buffer {
+        let mut out = Buffer::default();
+        out.resize(len);
+        out
+    }
+
+    /// A buffer with a copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Buffer {
+        let mut out = Buffer::new(bytes.len());
+        out.bytes_mut().copy_from_slice(bytes);
+        out
+    }
+
+    /// Sets the length; the contents are arbitrary. Allocates only beyond the largest length so far.
+    pub fn resize(&mut self, len: usize) {
+        let lines = len.div_ceil(64);
+        if lines > self.lines.len() {
+            self.lines = bytemuck::zeroed_vec(lines);
+        }
+        self.len = len;
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.len]
+    }
+
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+    }
+
+    /// Bytes held, used or not.
+    pub fn capacity(&self) -> usize {
+        self.lines.len() * 64
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+/// Calls `f` with `N` scratch slices of at least the given lengths that belong to this thread and are kept for the next call.
+/// Their contents are arbitrary. Nested calls get fresh memory.
+pub fn with_scratch<T: Pod, const N: usize, R>(
+    lens: [usize; N],
+    f: impl FnOnce([&mut [T]; N]) -> R,
+) -> R {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
+    }
+    let mut held: [Buffer; N] = SCRATCH.with_borrow_mut(|s| {
+        std::array::from_fn(|_| s.pop().unwrap_or_default())
+    });
+    for (buffer, len) in held.iter_mut().zip(lens) {
+        buffer.resize(len * size_of::<T>());
+    }
+    let out = f(held.each_mut().map(|b| bytemuck::cast_slice_mut(b.bytes_mut())));
+    SCRATCH.with_borrow_mut(|s| s.extend(held.into_iter().rev()));
+    out
+}

@@ -1,0 +1,202 @@
+//! Packing: matrices rearranged into the panels that the register tile streams through.
+//!
+//! Left panels are `rows` wide, right panels [`Shape::cols`] wide (the last one half as wide if that suffices), both
+//! contiguous along the depth. Lanes beyond the matrix are zero.
+
+use super::kernel::{Shape, shape};
+use std::ops::Range;
+
+/// Depth of a block: a right panel of it stays in the first-level cache.
+pub const DEPTH: usize = 256;
+
+/// A matrix somewhere in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a> {
+    /// The elements.
+    pub data: &'a [f32],
+    /// Element (0, 0).
+    pub offset: usize,
+    /// From one row to the next.
+    pub row: isize,
+    /// From one column to the next.
+    pub col: isize,
+}
+
+impl Matrix<'_> {
+    #[inline(always)]
+    fn at(&self, r: usize, c: usize) -> usize {
+        (self.offset as isize + r as isize * self.row + c as isize * self.col) as usize
+    }
+}
+
+/// Rows of each left panel for `m` rows: as equal as possible, so that no panel is thin.
+pub fn panel_rows(m: usize) -> usize {
+    let most = shape().rows;
+    if m == 0 { most } else { m.div_ceil(m.div_ceil(most)) }
+}
+
+/// Right panels of `n` columns: where each begins and how wide it is packed.
+pub fn panels(cols: Range<usize>) -> impl Iterator<Item = (Range<usize>, usize)> {
+    let full = shape().cols;
+    let end = cols.end;
+    cols.step_by(full).map(move |c| {
+        let left = (end - c).min(full);
+        (c..c + left, if left * 2 <= full { full / 2 } else { full })
+    })
+}
+
+/// Elements of packed right panels of `n` columns and `depth`.
+pub fn right_len(n: usize, depth: usize) -> usize {
+    n.div_ceil(shape().cols) * shape().cols * depth
+}
+
+/// Packs rows × depth of `a` into panels of `rows` rows; `dst` holds whole panels.
+pub fn pack_left(a: &Matrix<'_>, at: Range<usize>, depth: Range<usize>, rows: usize, dst: &mut [f32]) {
+    let k = depth.len();
+    for (p, first) in at.clone().step_by(rows).enumerate() {
+        let n = rows.min(at.end - first);
+        let panel = &mut dst[p * rows * k..][..n * k];
+        if a.col == 1 {
+            transpose_into(a.data, |r| a.at(first + r, depth.start), n, k, n, panel);
+        } else {
+            for (kk, out) in panel.chunks_exact_mut(n).enumerate() {
+                for (r, o) in out.iter_mut().enumerate() {
+                    *o = a.data[a.at(first + r, depth.start + kk)];
+                }
+            }
+        }
+    }
+}
+
+/// Packs depth × cols of `b` into panels.
+pub fn pack_right(b: &Matrix<'_>, depth: Range<usize>, cols: Range<usize>, dst: &mut [f32]) {
+    let k = depth.len();
+    let full = shape().cols;
+    for (p, (cols, width)) in panels(cols).enumerate() {
+        let panel = &mut dst[p * full * k..][..width * k];
+        let n = cols.len();
+        if n < width {
+            panel.fill(0.0);
+        }
+        if b.col == 1 {
+            for (kk, out) in panel.chunks_exact_mut(width).enumerate() {
+                let at = b.at(depth.start + kk, cols.start);
+                out[..n].copy_from_slice(&b.data[at..at + n]);
+            }
+        } else if b.row == 1 {
+            transpose_into(b.data, |c| b.at(depth.start, cols.start + c), n, k, width, panel);
+        } else {
+            for (kk, out) in panel.chunks_exact_mut(width).enumerate() {
+                for (c, o) in out[..n].iter_mut().enumerate() {
+                    *o = b.data[b.at(depth.start + kk, cols.start + c)];
+                }
+            }
+        }
+    }
+}
+
+/// `dst[k * width + i] = line(i)[k]` for lines that are contiguous along the depth.
+fn transpose_into(
+    data: &[f32],
+    line: impl Fn(usize) -> usize,
+    lines: usize,
+    depth: usize,
+    width: usize,
+    dst: &mut [f32],
+) {
+    const BLOCK: usize = 8;
+    let mut i = 0;
+    while i + BLOCK <= lines {
+        let src: [&[f32]; BLOCK] = std::array::from_fn(|j| &data[line(i + j)..][..depth]);
+        transpose_eight(src, depth, &mut dst[i..], width);
+        i += BLOCK;
+    }
+    for i in i..lines {
+        let src = &data[line(i)..][..depth];
+        for (k, &v) in src.iter().enumerate() {
+            dst[k * width + i] = v;
+        }
+    }
+}
+
+crate::cpu::simd::simd! {
+    fn transpose_eight(src: [&[f32]; 8], depth: usize, dst: &mut [f32], width: usize) {
+        let mut k = 0;
+        while k + 8 <= depth {
+            let rows: [[f32; 8]; 8] = std::array::from_fn(|j| src[j][k..k + 8].try_into().expect("eight"));
+            for kk in 0..8 {
+                let column: [f32; 8] = std::array::from_fn(|j| rows[j][kk]);
+                dst[(k + kk) * width..][..8].copy_from_slice(&column);
+            }
+            k += 8;
+        }
+        for k in k..depth {
+            for (j, s) in src.iter().enumerate() {
+                dst[k * width + j] = s[k];
+            }
+        }
+    }
+}
+
+/// A left matrix packed once.
+#[derive(Clone, Debug)]
+pub struct PackedLeft {
+    data: Vec<f32>,
+    /// Rows of the matrix.
+    pub m: usize,
+    /// Its depth.
+    pub k: usize,
+    /// Rows of each panel.
+    pub rows: usize,
+}
+
+impl PackedLeft {
+    /// Packs an `m` × `k` matrix.
+    pub fn new(a: &Matrix<'_>, m: usize, k: usize) -> PackedLeft {
+        let rows = panel_rows(m);
+        let high = m.div_ceil(rows) * rows;
+        let mut data = vec![0.0; high * k];
+        for d in (0..k).step_by(DEPTH) {
+            let depth = d..(d + DEPTH).min(k);
+            let block = &mut data[d * high..][..high * depth.len()];
+            pack_left(a, 0..m, depth, rows, block);
+        }
+        PackedLeft { data, m, k, rows }
+    }
+
+    /// The panels from row `first` (a multiple of the panel's rows) on, of the block of depths from `depth.start`.
+    pub fn block(&self, first: usize, depth: Range<usize>) -> &[f32] {
+        let high = self.m.div_ceil(self.rows) * self.rows;
+        &self.data[depth.start * high..][first * depth.len()..high * depth.len()]
+    }
+}
+
+/// A right matrix packed once.
+#[derive(Clone, Debug)]
+pub struct PackedRight {
+    data: Vec<f32>,
+    /// Its depth.
+    pub k: usize,
+    /// Columns of the matrix.
+    pub n: usize,
+}
+
+impl PackedRight {
+    /// Packs a `k` × `n` matrix.
+    pub fn new(b: &Matrix<'_>, k: usize, n: usize) -> PackedRight {
+        let mut data = vec![0.0; right_len(n, k)];
+        for d in (0..k).step_by(DEPTH) {
+            let depth = d..(d + DEPTH).min(k);
+            let block = &mut data[right_len(n, d)..][..right_len(n, depth.len())];
+            pack_right(b, depth, 0..n, block);
+        }
+        PackedRight { data, k, n }
+    }
+
+    /// The panels from column `first` (a multiple of [`Shape::cols`]) on, of the block of depths from `depth.start`.
+    pub fn block(&self, first: usize, depth: Range<usize>) -> &[f32] {
+        let Shape { cols, .. } = shape();
+        let all = &self.data[right_len(self.n, depth.start)..][..right_len(self.n, depth.len())];
+        &all[first / cols * cols * depth.len()..]
+    }
+}

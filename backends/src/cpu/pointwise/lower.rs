@@ -1,0 +1,257 @@
+//! From the meaning of a pointwise operator to register code.
+//!
+//! Reads meanings only; what it does not know it refuses, and the judge computes that operator instead.
+
+use super::code::{Binary, Builder, Class, Compare, Imm, Op, Ref, Unary, class};
+use mlc_dsl::ir::{Attr, DType};
+use mlc_dsl::library::{CallKind, Callable};
+use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
+
+/// A value while its expression is read.
+#[derive(Clone, Copy, Debug)]
+enum Term {
+    /// A number whose dtype is that of its partner.
+    Number(Imm),
+    /// A value of a known dtype.
+    Typed(Ref, DType),
+}
+
+/// Appends the operator's scalar function of `args`; the result's dtype is `result`.
+pub fn lower(
+    builder: &mut Builder,
+    call: &Callable,
+    attrs: &[Attr],
+    args: &[(Ref, DType)],
+    output: usize,
+    result: DType,
+) -> Option<Ref> {
+    let CallKind::Op(meanings) = &call.kind else { return None };
+    let meaning = meanings.get(output)?;
+    let mut scope = Scope { builder, call, attrs, args };
+    match scope.expr(&meaning.value)? {
+        Term::Typed(r, dtype) => (dtype == result).then_some(r),
+        Term::Number(imm) => Some(scope.number(imm, result)),
+    }
+}
+
+/// A constant of a dtype, rounded to it.
+pub fn constant(builder: &mut Builder, value: f64, dtype: DType) -> Ref {
+    let int = value as i64;
+    let float = match dtype {
+        DType::F32 => value as f32 as f64,
+        DType::F16 => half::f16::from_f64(value).to_f64(),
+        DType::BF16 => half::bf16::from_f64(value).to_f64(),
+        _ => value,
+    };
+    builder.imm(Imm { float, int })
+}
+
+struct Scope<'a> {
+    builder: &'a mut Builder,
+    call: &'a Callable,
+    attrs: &'a [Attr],
+    args: &'a [(Ref, DType)],
+}
+
+impl Scope<'_> {
+    fn number(&mut self, imm: Imm, dtype: DType) -> Ref {
+        match class(dtype) {
+            Class::Int => self.builder.imm(imm),
+            Class::F32 | Class::F64 | Class::Bool => constant(self.builder, imm.float, dtype),
+        }
+    }
+
+    fn attr(&self, name: &str) -> Option<&Attr> {
+        self.attrs.get(self.call.attrs.iter().position(|a| &*a.name == name)?)
+    }
+
+    fn expr(&mut self, e: &Expr) -> Option<Term> {
+        Some(match &e.kind {
+            ExprKind::Int(v) => Term::Number(Imm { float: *v as f64, int: *v }),
+            ExprKind::Float(v) => Term::Number(Imm { float: *v, int: *v as i64 }),
+            ExprKind::Bool(b) => Term::Typed(constant(self.builder, *b as u8 as f64, DType::Bool), DType::Bool),
+            ExprKind::Name(name) => self.name(name)?,
+            ExprKind::Index { base, .. } => {
+                let at = self.call.inputs.iter().position(|i| *i.name == *base.text)?;
+                let (r, dtype) = self.args[at];
+                Term::Typed(r, dtype)
+            }
+            ExprKind::Unary(op, a) => {
+                let a = self.expr(a)?;
+                match (op, a) {
+                    (UnaryOp::Neg, Term::Number(i)) => {
+                        Term::Number(Imm { float: -i.float, int: i.int.wrapping_neg() })
+                    }
+                    (UnaryOp::Neg, a) => self.unary(Unary::Neg, a)?,
+                    (UnaryOp::Not, a) => self.unary(Unary::Not, a)?,
+                }
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.expr(a)?, self.expr(b)?);
+                self.binary(*op, a, b)?
+            }
+            ExprKind::If { cond, then, otherwise } => {
+                let Term::Typed(c, DType::Bool) = self.expr(cond)? else { return None };
+                let (a, b) = (self.expr(then)?, self.expr(otherwise)?);
+                let (a, b, dtype) = self.same(a, b)?;
+                Term::Typed(self.builder.push(Op::Select, dtype, [c, a, b]), dtype)
+            }
+            ExprKind::Call { callee, args } => {
+                if callee.text == "cast" {
+                    let [value, to] = args.as_slice() else { return None };
+                    let value = self.expr(&value.value)?;
+                    let to = self.dtype(&to.value)?;
+                    return self.cast(value, to);
+                }
+                let values: Vec<Term> =
+                    args.iter().map(|a| self.expr(&a.value)).collect::<Option<_>>()?;
+                self.call(&callee.text, &values)?
+            }
+            _ => return None,
+        })
+    }
+
+    fn name(&self, name: &str) -> Option<Term> {
+        let value = match name {
+            "inf" => f64::INFINITY,
+            "nan" => f64::NAN,
+            "pi" => std::f64::consts::PI,
+            _ => self.attr(name)?.as_f64()?,
+        };
+        Some(Term::Number(Imm { float: value, int: value as i64 }))
+    }
+
+    fn dtype(&self, e: &Expr) -> Option<DType> {
+        let ExprKind::Name(name) = &e.kind else { return None };
+        match self.attr(name) {
+            Some(Attr::DType(d)) => Some(*d),
+            _ => name.parse().ok(),
+        }
+    }
+
+    fn cast(&mut self, value: Term, to: DType) -> Option<Term> {
+        Some(match value {
+            Term::Number(imm) => Term::Typed(self.number(imm, to), to),
+            Term::Typed(r, from) if from == to => Term::Typed(r, to),
+            Term::Typed(r, from) => Term::Typed(self.builder.push(Op::Cast(to), from, [r; 3]), to),
+        })
+    }
+
+    fn same(&mut self, a: Term, b: Term) -> Option<(Ref, Ref, DType)> {
+        Some(match (a, b) {
+            (Term::Typed(a, x), Term::Typed(b, y)) if x == y => (a, b, x),
+            (Term::Typed(a, x), Term::Number(b)) => (a, self.number(b, x), x),
+            (Term::Number(a), Term::Typed(b, y)) => (self.number(a, y), b, y),
+            _ => return None,
+        })
+    }
+
+    fn unary(&mut self, f: Unary, a: Term) -> Option<Term> {
+        let Term::Typed(r, dtype) = a else { return None };
+        let fits = match f {
+            Unary::Not => dtype == DType::Bool,
+            Unary::Neg | Unary::Abs | Unary::Sign => dtype != DType::Bool,
+            _ => dtype.is_float(),
+        };
+        fits.then(|| Term::Typed(self.builder.push(Op::Unary(f), dtype, [r; 3]), dtype))
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: Term, b: Term) -> Option<Term> {
+        if let (Term::Number(a), Term::Number(b)) = (a, b) {
+            return fold(op, a, b).map(Term::Number);
+        }
+        // `a > b` is `b < a`.
+        let (op, a, b) = match op {
+            BinaryOp::Gt => (BinaryOp::Lt, b, a),
+            BinaryOp::Ge => (BinaryOp::Le, b, a),
+            _ => (op, a, b),
+        };
+        let (a, b, dtype) = self.same(a, b)?;
+        let compare = |c| Some((Op::Compare(c), DType::Bool));
+        let (op, result) = match op {
+            BinaryOp::Eq => compare(Compare::Eq),
+            BinaryOp::Ne => compare(Compare::Ne),
+            BinaryOp::Lt => compare(Compare::Less),
+            BinaryOp::Le => compare(Compare::LessEq),
+            BinaryOp::Add => Some((Op::Binary(Binary::Add), dtype)),
+            BinaryOp::Sub => Some((Op::Binary(Binary::Sub), dtype)),
+            BinaryOp::Mul => Some((Op::Binary(Binary::Mul), dtype)),
+            BinaryOp::Div => Some((Op::Binary(Binary::Div), dtype)),
+            BinaryOp::Mod => Some((Op::Binary(Binary::Modulo), dtype)),
+            BinaryOp::Pow => Some((Op::Binary(Binary::Pow), dtype)),
+            BinaryOp::And => Some((Op::Binary(Binary::And), dtype)),
+            BinaryOp::Or => Some((Op::Binary(Binary::Or), dtype)),
+            BinaryOp::Gt | BinaryOp::Ge | BinaryOp::MatMul => None,
+        }?;
+        let logical = matches!(op, Op::Binary(Binary::And | Binary::Or));
+        let arithmetic = matches!(op, Op::Binary(_)) && !logical;
+        if (logical && dtype != DType::Bool) || (arithmetic && dtype == DType::Bool) {
+            return None;
+        }
+        Some(Term::Typed(self.builder.push(op, dtype, [a, b, a]), result))
+    }
+
+    fn call(&mut self, name: &str, args: &[Term]) -> Option<Term> {
+        let one = match name {
+            "abs" => Unary::Abs,
+            "exp" => Unary::Exp,
+            "log" => Unary::Log,
+            "sqrt" => Unary::Sqrt,
+            "erf" => Unary::Erf,
+            "tanh" => Unary::Tanh,
+            "sigmoid" => Unary::Sigmoid,
+            "sin" => Unary::Sin,
+            "cos" => Unary::Cos,
+            "tan" => Unary::Tan,
+            "asin" => Unary::Asin,
+            "acos" => Unary::Acos,
+            "atan" => Unary::Atan,
+            "sinh" => Unary::Sinh,
+            "cosh" => Unary::Cosh,
+            "asinh" => Unary::Asinh,
+            "acosh" => Unary::Acosh,
+            "atanh" => Unary::Atanh,
+            "floor" => Unary::Floor,
+            "ceil" => Unary::Ceil,
+            "round" => Unary::Round,
+            "sign" => Unary::Sign,
+            _ => return self.call_two(name, args),
+        };
+        let [a] = args else { return None };
+        match a {
+            Term::Number(i) => {
+                let float = super::ops::unary_number(one, i.float)?;
+                Some(Term::Number(Imm { float, int: float as i64 }))
+            }
+            Term::Typed(..) => self.unary(one, *a),
+        }
+    }
+
+    fn call_two(&mut self, name: &str, args: &[Term]) -> Option<Term> {
+        let two = match name {
+            "maximum" => Binary::Max,
+            "minimum" => Binary::Min,
+            "modulo" => Binary::Modulo,
+            "remainder" => Binary::Remainder,
+            "pow" => Binary::Pow,
+            _ => return None,
+        };
+        let [a, b] = args else { return None };
+        let (a, b, dtype) = self.same(*a, *b)?;
+        (dtype != DType::Bool)
+            .then(|| Term::Typed(self.builder.push(Op::Binary(two), dtype, [a, b, a]), dtype))
+    }
+}
+
+/// Arithmetic of two numbers without a dtype.
+fn fold(op: BinaryOp, a: Imm, b: Imm) -> Option<Imm> {
+    let float = match op {
+        BinaryOp::Add => a.float + b.float,
+        BinaryOp::Sub => a.float - b.float,
+        BinaryOp::Mul => a.float * b.float,
+        BinaryOp::Div => a.float / b.float,
+        BinaryOp::Pow => a.float.powf(b.float),
+        _ => return None,
+    };
+    Some(Imm { float, int: float as i64 })
+}

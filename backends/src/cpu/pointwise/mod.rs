@@ -1,0 +1,14 @@
+//! Fused pointwise expressions: register code interpreted over tiles.
+//!
+//! Never asks what an operator is called; it reads meanings. 16-bit floats are computed with in f32 and rounded where a
+//! value leaves the kernel or is cast, not after every operator: this is never less accurate.
+
+pub mod code;
+pub mod lower;
+mod ops;
+mod source;
+mod tile;
+
+pub use code::{Builder, Code, Ref};
+pub use source::Source;
+pub use tile::{Fused, TILE};

@@ -1,0 +1,282 @@
+//! The loops behind the instructions: each works on one tile.
+
+use super::code::{Binary, Compare, Unary};
+use crate::cpu::math;
+use crate::cpu::simd::simd;
+use mlc_dsl::ir::DType;
+
+/// A tile of values, or one value for all.
+#[derive(Clone, Copy)]
+pub enum Tile<'a, T> {
+    /// One value per element.
+    Many(&'a [T]),
+    /// The same value for every element.
+    One(T),
+}
+
+#[inline(always)]
+fn map1<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, f: impl Fn(T) -> U) {
+    match a {
+        Tile::Many(a) => d.iter_mut().zip(a).for_each(|(d, &a)| *d = f(a)),
+        Tile::One(a) => d.iter_mut().for_each(|d| *d = f(a)),
+    }
+}
+
+#[inline(always)]
+fn map2<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, b: Tile<'_, T>, f: impl Fn(T, T) -> U) {
+    match (a, b) {
+        (Tile::Many(a), Tile::Many(b)) => {
+            d.iter_mut().zip(a).zip(b).for_each(|((d, &a), &b)| *d = f(a, b));
+        }
+        (Tile::Many(a), Tile::One(b)) => d.iter_mut().zip(a).for_each(|(d, &a)| *d = f(a, b)),
+        (Tile::One(a), Tile::Many(b)) => d.iter_mut().zip(b).for_each(|(d, &b)| *d = f(a, b)),
+        (Tile::One(a), Tile::One(b)) => d.iter_mut().for_each(|d| *d = f(a, b)),
+    }
+}
+
+simd! {
+    /// Functions of f32.
+    pub fn unary_f32(f: Unary, d: &mut [f32], a: Tile<'_, f32>) {
+        match f {
+            Unary::Neg => map1(d, a, |x: f32| -x),
+            Unary::Abs => map1(d, a, f32::abs),
+            Unary::Exp => map1(d, a, math::exp),
+            Unary::Log => map1(d, a, math::log),
+            Unary::Sqrt => map1(d, a, f32::sqrt),
+            Unary::Erf => map1(d, a, math::erf),
+            Unary::Tanh => map1(d, a, math::tanh),
+            Unary::Sigmoid => map1(d, a, math::sigmoid),
+            Unary::Floor => map1(d, a, f32::floor),
+            Unary::Ceil => map1(d, a, f32::ceil),
+            Unary::Round => map1(d, a, f32::round_ties_even),
+            Unary::Sign => map1(d, a, |x: f32| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x }),
+            // Rare ones go through f64, which costs time but no accuracy.
+            _ => map1(d, a, |x: f32| unary_number(f, x as f64).unwrap_or(f64::NAN) as f32),
+        }
+    }
+}
+
+simd! {
+    /// Functions of f64.
+    pub fn unary_f64(f: Unary, d: &mut [f64], a: Tile<'_, f64>) {
+        match f {
+            Unary::Neg => map1(d, a, |x: f64| -x),
+            Unary::Abs => map1(d, a, f64::abs),
+            Unary::Sqrt => map1(d, a, f64::sqrt),
+            _ => map1(d, a, |x: f64| unary_number(f, x).unwrap_or(f64::NAN)),
+        }
+    }
+}
+
+/// The function of one f64; `None` if it has no meaning there.
+pub fn unary_number(f: Unary, x: f64) -> Option<f64> {
+    Some(match f {
+        Unary::Neg => -x,
+        Unary::Abs => x.abs(),
+        Unary::Exp => x.exp(),
+        Unary::Log => x.ln(),
+        Unary::Sqrt => x.sqrt(),
+        Unary::Erf => math::erf_f64(x),
+        Unary::Tanh => x.tanh(),
+        Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Unary::Sin => x.sin(),
+        Unary::Cos => x.cos(),
+        Unary::Tan => x.tan(),
+        Unary::Asin => x.asin(),
+        Unary::Acos => x.acos(),
+        Unary::Atan => x.atan(),
+        Unary::Sinh => x.sinh(),
+        Unary::Cosh => x.cosh(),
+        Unary::Asinh => x.asinh(),
+        Unary::Acosh => x.acosh(),
+        Unary::Atanh => x.atanh(),
+        Unary::Floor => x.floor(),
+        Unary::Ceil => x.ceil(),
+        Unary::Round => x.round_ties_even(),
+        Unary::Sign if x > 0.0 => 1.0,
+        Unary::Sign if x < 0.0 => -1.0,
+        Unary::Sign => x,
+        Unary::Not => return None,
+    })
+}
+
+/// Functions of integers; the caller wraps the result to its dtype.
+pub fn unary_int(f: Unary, d: &mut [i64], a: Tile<'_, i64>, dtype: DType) {
+    let unsigned = is_unsigned(dtype);
+    match f {
+        Unary::Neg => map1(d, a, i64::wrapping_neg),
+        Unary::Abs if unsigned => map1(d, a, |x| x),
+        Unary::Abs => map1(d, a, i64::wrapping_abs),
+        Unary::Sign if unsigned => map1(d, a, |x| (x != 0) as i64),
+        _ => map1(d, a, i64::signum),
+    }
+}
+
+fn is_unsigned(dtype: DType) -> bool {
+    matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64)
+}
+
+simd! {
+    /// Functions of two f32.
+    pub fn binary_f32(f: Binary, d: &mut [f32], a: Tile<'_, f32>, b: Tile<'_, f32>) {
+        match f {
+            Binary::Add => map2(d, a, b, |a: f32, b| a + b),
+            Binary::Sub => map2(d, a, b, |a: f32, b| a - b),
+            Binary::Mul => map2(d, a, b, |a: f32, b| a * b),
+            Binary::Div => map2(d, a, b, |a: f32, b| a / b),
+            Binary::Max => map2(d, a, b, math::maximum),
+            Binary::Min => map2(d, a, b, math::minimum),
+            Binary::Pow => match b {
+                Tile::One(2.0) => map1(d, a, |x: f32| x * x),
+                Tile::One(3.0) => map1(d, a, |x: f32| x * x * x),
+                Tile::One(1.0) => map1(d, a, |x: f32| x),
+                Tile::One(-1.0) => map1(d, a, |x: f32| 1.0 / x),
+                _ => map2(d, a, b, |a: f32, b| (a as f64).powf(b as f64) as f32),
+            },
+            Binary::Remainder => map2(d, a, b, |a: f32, b| a % b),
+            Binary::Modulo => map2(d, a, b, |a: f32, b| a - b * (a / b).floor()),
+            Binary::And | Binary::Or => {}
+        }
+    }
+}
+
+simd! {
+    /// Functions of two f64.
+    pub fn binary_f64(f: Binary, d: &mut [f64], a: Tile<'_, f64>, b: Tile<'_, f64>) {
+        match f {
+            Binary::Add => map2(d, a, b, |a: f64, b| a + b),
+            Binary::Sub => map2(d, a, b, |a: f64, b| a - b),
+            Binary::Mul => map2(d, a, b, |a: f64, b| a * b),
+            Binary::Div => map2(d, a, b, |a: f64, b| a / b),
+            Binary::Max => map2(d, a, b, |a: f64, b| if a.is_nan() || a > b { a } else { b }),
+            Binary::Min => map2(d, a, b, |a: f64, b| if a.is_nan() || a < b { a } else { b }),
+            Binary::Pow => map2(d, a, b, f64::powf),
+            Binary::Remainder => map2(d, a, b, |a: f64, b| a % b),
+            Binary::Modulo => map2(d, a, b, |a: f64, b| a - b * (a / b).floor()),
+            Binary::And | Binary::Or => {}
+        }
+    }
+}
+
+/// Functions of two integers; the caller wraps the result. Division by zero is zero.
+pub fn binary_int(f: Binary, d: &mut [i64], a: Tile<'_, i64>, b: Tile<'_, i64>, dtype: DType) {
+    match f {
+        Binary::Add => map2(d, a, b, i64::wrapping_add),
+        Binary::Sub => map2(d, a, b, i64::wrapping_sub),
+        Binary::Mul => map2(d, a, b, i64::wrapping_mul),
+        // Unsigned types narrower than 64 bit are non-negative i64, so only u64 differs.
+        _ if dtype == DType::U64 => map2(d, a, b, |a, b| binary_u64(f, a as u64, b as u64) as i64),
+        Binary::Div => map2(d, a, b, |a, b| if b == 0 { 0 } else { a.wrapping_div(b) }),
+        Binary::Max => map2(d, a, b, i64::max),
+        Binary::Min => map2(d, a, b, i64::min),
+        Binary::Remainder => map2(d, a, b, |a, b| if b == 0 { 0 } else { a.wrapping_rem(b) }),
+        Binary::Modulo => map2(d, a, b, |a, b| {
+            let r = if b == 0 { 0 } else { a.wrapping_rem(b) };
+            if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
+        }),
+        Binary::Pow => map2(d, a, b, |a, b| {
+            u32::try_from(b).map_or(0, |b| a.wrapping_pow(b))
+        }),
+        Binary::And | Binary::Or => {}
+    }
+}
+
+fn binary_u64(f: Binary, a: u64, b: u64) -> u64 {
+    match f {
+        Binary::Div => a.checked_div(b).unwrap_or(0),
+        Binary::Remainder | Binary::Modulo => a.checked_rem(b).unwrap_or(0),
+        Binary::Max => a.max(b),
+        Binary::Min => a.min(b),
+        Binary::Pow => a.wrapping_pow(b as u32),
+        Binary::Add | Binary::Sub | Binary::Mul | Binary::And | Binary::Or => a,
+    }
+}
+
+/// Functions of truth values.
+pub fn binary_bool(f: Binary, d: &mut [u8], a: Tile<'_, u8>, b: Tile<'_, u8>) {
+    match f {
+        Binary::And => map2(d, a, b, |a, b| a & b),
+        _ => map2(d, a, b, |a, b| a | b),
+    }
+}
+
+macro_rules! compare {
+    ($name:ident, $t:ty, $doc:literal) => {
+        simd! {
+            #[doc = $doc]
+            pub fn $name(f: Compare, d: &mut [u8], a: Tile<'_, $t>, b: Tile<'_, $t>) {
+                match f {
+                    Compare::Eq => map2(d, a, b, |a: $t, b| (a == b) as u8),
+                    Compare::Ne => map2(d, a, b, |a: $t, b| (a != b) as u8),
+                    Compare::Less => map2(d, a, b, |a: $t, b| (a < b) as u8),
+                    Compare::LessEq => map2(d, a, b, |a: $t, b| (a <= b) as u8),
+                }
+            }
+        }
+    };
+}
+compare!(compare_f32, f32, "Comparisons of f32.");
+compare!(compare_f64, f64, "Comparisons of f64.");
+compare!(compare_i64, i64, "Comparisons of integers.");
+compare!(compare_u64, u64, "Comparisons of u64.");
+compare!(compare_u8, u8, "Comparisons of truth values.");
+
+simd! {
+    /// `a` where `c` holds, else `b`.
+    pub fn select<T: Copy>(d: &mut [T], c: Tile<'_, u8>, a: Tile<'_, T>, b: Tile<'_, T>) {
+        #[inline(always)]
+        fn choose<T: Copy>(d: &mut [T], c: &[u8], a: Tile<'_, T>, b: Tile<'_, T>) {
+            let d = d.iter_mut().zip(c);
+            match (a, b) {
+                (Tile::Many(a), Tile::Many(b)) => {
+                    d.zip(a).zip(b).for_each(|(((d, &c), &a), &b)| *d = if c != 0 { a } else { b });
+                }
+                (Tile::Many(a), Tile::One(b)) => {
+                    d.zip(a).for_each(|((d, &c), &a)| *d = if c != 0 { a } else { b });
+                }
+                (Tile::One(a), Tile::Many(b)) => {
+                    d.zip(b).for_each(|((d, &c), &b)| *d = if c != 0 { a } else { b });
+                }
+                (Tile::One(a), Tile::One(b)) => {
+                    d.for_each(|(d, &c)| *d = if c != 0 { a } else { b });
+                }
+            }
+        }
+        match c {
+            Tile::Many(c) => choose(d, c, a, b),
+            Tile::One(c) => map1(d, if c != 0 { a } else { b }, |x| x),
+        }
+    }
+}
+
+/// Wraps integers to the range of `dtype`.
+pub fn wrap(d: &mut [i64], dtype: DType) {
+    fn each(d: &mut [i64], f: impl Fn(i64) -> i64) {
+        d.iter_mut().for_each(|x| *x = f(*x));
+    }
+    match dtype {
+        DType::I8 => each(d, |x| x as i8 as i64),
+        DType::I16 => each(d, |x| x as i16 as i64),
+        DType::I32 => each(d, |x| x as i32 as i64),
+        DType::U8 => each(d, |x| x as u8 as i64),
+        DType::U16 => each(d, |x| x as u16 as i64),
+        DType::U32 => each(d, |x| x as u32 as i64),
+        _ => {}
+    }
+}
+
+/// Truncates towards zero and saturates; NaN is zero.
+pub fn float_to_int(x: f64, to: DType) -> i64 {
+    match to {
+        DType::U64 => x as u64 as i64,
+        _ => match to.int_range() {
+            Some((low, high)) => (x as i64).clamp(low as i64, high.min(i64::MAX as i128) as i64),
+            None => x as i64,
+        },
+    }
+}
+
+/// Copies `a` through `f`.
+pub fn convert<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, f: impl Fn(T) -> U) {
+    map1(d, a, f);
+}

@@ -1,0 +1,225 @@
+//! Inputs of a pointwise program: which elements a span of the result reads.
+
+use super::code::{Class, class, is_native};
+use crate::cpu::layout::{Layout, coalesce};
+use bytemuck::Pod;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use mlc_dsl::ir::DType;
+
+/// Most axes an input may have after merging.
+pub const MAX_RANK: usize = 12;
+
+/// How an input lies over the index space of the result.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Element `i` of the result reads element `offset + i`.
+    Dense(usize),
+    /// Every element reads this one.
+    Splat(usize),
+    /// Anything else: merged extents and strides, outermost first.
+    Strided(Strided),
+}
+
+/// A walk with strides over the index space of the result.
+#[derive(Clone, Debug)]
+pub struct Strided {
+    offset: usize,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+}
+
+impl Source {
+    /// The source of a layout whose shape is that of the result; `None` beyond [`MAX_RANK`].
+    pub fn of(layout: &Layout) -> Option<Source> {
+        let merged = coalesce(&layout.shape, &[&layout.strides]);
+        let strides = &merged.strides[0];
+        Some(match strides.as_slice() {
+            [] => Source::Splat(layout.offset),
+            _ if strides.iter().all(|&s| s == 0) => Source::Splat(layout.offset),
+            [1] => Source::Dense(layout.offset),
+            _ if strides.len() > MAX_RANK => return None,
+            _ => Source::Strided(Strided {
+                offset: layout.offset,
+                shape: merged.shape,
+                strides: merged.strides.into_iter().next()?,
+            }),
+        })
+    }
+
+    /// True if tiles of the input are read where they lie.
+    pub fn is_direct(&self, dtype: DType) -> bool {
+        match self {
+            Source::Dense(_) => is_native(dtype),
+            Source::Splat(_) => true,
+            Source::Strided(_) => false,
+        }
+    }
+}
+
+impl Strided {
+    /// Calls `run(at, stride, length)` for the innermost runs that elements `start..start + len` read, in order.
+    #[inline(always)]
+    fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, isize, usize)) {
+        let rank = self.shape.len();
+        let mut index = [0usize; MAX_RANK];
+        let mut rest = start;
+        let mut at = self.offset as isize;
+        for axis in (0..rank).rev() {
+            index[axis] = rest % self.shape[axis];
+            rest /= self.shape[axis];
+            at += index[axis] as isize * self.strides[axis];
+        }
+        let (inner, stride) = (self.shape[rank - 1], self.strides[rank - 1]);
+        let mut left = len;
+        while left > 0 {
+            let n = left.min(inner - index[rank - 1]);
+            run(at as usize, stride, n);
+            left -= n;
+            at -= index[rank - 1] as isize * stride;
+            index[rank - 1] = 0;
+            let mut axis = rank - 1;
+            while axis > 0 {
+                axis -= 1;
+                index[axis] += 1;
+                at += self.strides[axis];
+                if index[axis] < self.shape[axis] {
+                    break;
+                }
+                at -= self.shape[axis] as isize * self.strides[axis];
+                index[axis] = 0;
+            }
+        }
+    }
+
+    fn fill<S: Pod, D>(&self, src: &[S], start: usize, dst: &mut [D], f: impl Fn(S) -> D + Copy)
+    where
+        D: Copy,
+    {
+        let mut done = 0;
+        self.runs(start, dst.len(), |at, stride, n| {
+            let out = &mut dst[done..done + n];
+            done += n;
+            match stride {
+                1 => out.iter_mut().zip(&src[at..at + n]).for_each(|(o, &s)| *o = f(s)),
+                0 => out.fill(f(src[at])),
+                _ => {
+                    let mut at = at as isize;
+                    for o in out {
+                        *o = f(src[at as usize]);
+                        at += stride;
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Calls `$f(decode)` with the conversion from an element of `$dtype` to its class.
+macro_rules! integer {
+    ($dtype:expr, $m:ident) => {
+        match $dtype {
+            DType::I8 => $m!(i8),
+            DType::I16 => $m!(i16),
+            DType::I32 => $m!(i32),
+            DType::U8 => $m!(u8),
+            DType::U16 => $m!(u16),
+            DType::U32 => $m!(u32),
+            _ => $m!(i64),
+        }
+    };
+}
+
+/// Elements `start..` of an input in its class, as many as `dst` holds; `dst` is a register.
+pub fn load(source: &Source, dtype: DType, bytes: &[u8], start: usize, dst: &mut [u64], len: usize) {
+    match class(dtype) {
+        Class::F32 => {
+            let dst = &mut bytemuck::cast_slice_mut::<u64, f32>(dst)[..len];
+            match (dtype, source) {
+                (DType::F16, Source::Dense(o)) => {
+                    let src = &bytemuck::cast_slice::<u8, u16>(bytes)[o + start..o + start + len];
+                    half_slice(src).convert_to_f32_slice(dst);
+                }
+                (DType::F16, _) => {
+                    each(source, bytes, start, dst, |s: u16| f16::from_bits(s).to_f32())
+                }
+                (DType::BF16, _) => {
+                    each(source, bytes, start, dst, |s: u16| f32::from_bits((s as u32) << 16))
+                }
+                _ => each(source, bytes, start, dst, |s: f32| s),
+            }
+        }
+        Class::F64 => {
+            let dst = &mut bytemuck::cast_slice_mut::<u64, f64>(dst)[..len];
+            each(source, bytes, start, dst, |s: f64| s);
+        }
+        Class::Bool => {
+            let dst = &mut bytemuck::cast_slice_mut::<u64, u8>(dst)[..len];
+            each(source, bytes, start, dst, |s: u8| (s != 0) as u8);
+        }
+        Class::Int => {
+            let dst = &mut bytemuck::cast_slice_mut::<u64, i64>(dst)[..len];
+            macro_rules! go {
+                ($t:ty) => {
+                    each(source, bytes, start, dst, |s: $t| s as i64)
+                };
+            }
+            integer!(dtype, go);
+        }
+    }
+}
+
+fn half_slice(src: &[u16]) -> &[f16] {
+    use half::slice::HalfBitsSliceExt;
+    src.reinterpret_cast()
+}
+
+fn each<S: Pod, D: Copy>(
+    source: &Source,
+    bytes: &[u8],
+    start: usize,
+    dst: &mut [D],
+    f: impl Fn(S) -> D + Copy,
+) {
+    let src: &[S] = bytemuck::cast_slice(bytes);
+    match source {
+        Source::Dense(o) => {
+            let src = &src[o + start..][..dst.len()];
+            dst.iter_mut().zip(src).for_each(|(d, &s)| *d = f(s));
+        }
+        Source::Splat(o) => dst.fill(f(src[*o])),
+        Source::Strided(s) => s.fill(src, start, dst, f),
+    }
+}
+
+/// Writes a register's first `len` elements to `out` in its storage form.
+pub fn store(dtype: DType, src: &[u64], out: &mut [u8], len: usize) {
+    match dtype {
+        DType::F16 => {
+            let out: &mut [u16] = bytemuck::cast_slice_mut(out);
+            let src = &bytemuck::cast_slice::<u64, f32>(src)[..len];
+            use half::slice::HalfBitsSliceExt;
+            out.reinterpret_cast_mut::<f16>().convert_from_f32_slice(src);
+        }
+        DType::BF16 => {
+            let out: &mut [u16] = bytemuck::cast_slice_mut(out);
+            let src = &bytemuck::cast_slice::<u64, f32>(src)[..len];
+            out.iter_mut().zip(src).for_each(|(o, &s)| *o = bf16::from_f32(s).to_bits());
+        }
+        DType::F32 | DType::F64 | DType::I64 | DType::U64 | DType::Bool => {
+            out.copy_from_slice(&bytemuck::cast_slice(src)[..len * dtype.size()]);
+        }
+        DType::I8 | DType::I16 | DType::I32 | DType::U8 | DType::U16 | DType::U32 => {
+            let src = &bytemuck::cast_slice::<u64, i64>(src)[..len];
+            macro_rules! go {
+                ($t:ty) => {
+                    bytemuck::cast_slice_mut::<u8, $t>(out)
+                        .iter_mut()
+                        .zip(src)
+                        .for_each(|(o, &s)| *o = s as $t)
+                };
+            }
+            integer!(dtype, go);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! The interpreter: runs register code over spans of the result, tile by tile.
+//!
+//! A span reads its inputs once and writes its outputs once; everything between stays in registers of a few KiB. Results do
+//! not depend on how the index space is cut into spans.
+
+use super::code::{Class, Code, Dst, Instr, Op, Ref, class};
+use super::ops::{self, Tile};
+use super::source::{Source, load, store};
+use crate::cpu::buffer::with_scratch;
+use bytemuck::Pod;
+use half::{bf16, f16};
+use mlc_dsl::ir::DType;
+use std::sync::Arc;
+
+/// Elements per tile.
+pub const TILE: usize = 1024;
+
+/// Register code over inputs of known layouts.
+#[derive(Clone, Debug)]
+pub struct Fused {
+    code: Arc<Code>,
+    sources: Vec<Source>,
+    /// The register that each input is loaded into, unless it is read where it lies.
+    loads: Vec<Option<u16>>,
+    regs: usize,
+}
+
+/// A tile: its first element, its length, where it begins in the span, and input 0 if the tile holds it.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    at: usize,
+    len: usize,
+    done: usize,
+    held: Option<&'a [f32]>,
+}
+
+/// One instruction's surroundings.
+struct Frame<'a> {
+    fused: &'a Fused,
+    inputs: &'a [&'a [u8]],
+    part: Part<'a>,
+    /// Registers below and above the one being written.
+    low: &'a [u64],
+    high: &'a [u64],
+    /// Registers in `low`.
+    split: usize,
+}
+
+impl Fused {
+    /// Binds code to the sources of its inputs.
+    pub fn new(code: Arc<Code>, sources: Vec<Source>) -> Fused {
+        let mut regs = code.regs;
+        let loads = sources
+            .iter()
+            .zip(&code.inputs)
+            .map(|(s, &d)| {
+                let needed = !s.is_direct(d);
+                regs += needed as usize;
+                needed.then(|| regs as u16 - 1)
+            })
+            .collect();
+        Fused { code, sources, loads, regs }
+    }
+
+    /// The dtypes of the outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = DType> + '_ {
+        self.code.outputs.iter().map(|o| o.1)
+    }
+
+    /// Number of inputs.
+    pub fn input_count(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Computes elements `start..start + len`; `outs` are exactly that part of each output.
+    pub fn span(&self, start: usize, len: usize, inputs: &[&[u8]], outs: &mut [&mut [u8]]) {
+        with_scratch::<u64, 1, _>([self.regs.max(1) * TILE], |[regs]| {
+            let mut done = 0;
+            while done < len {
+                let n = TILE.min(len - done);
+                self.tile(Part { at: start + done, len: n, done, held: None }, inputs, outs, regs);
+                done += n;
+            }
+        });
+    }
+
+    /// Like [`Fused::span`] for one f32 output that already holds input 0 and is replaced. `inputs[0]` is not read.
+    pub fn span_in_place(&self, start: usize, out: &mut [f32], inputs: &[&[u8]]) {
+        with_scratch::<u64, 2, _>([self.regs.max(1) * TILE, TILE], |[regs, copy]| {
+            let copy: &mut [f32] = bytemuck::cast_slice_mut(copy);
+            for (i, chunk) in out.chunks_mut(TILE).enumerate() {
+                let copy = &mut copy[..chunk.len()];
+                copy.copy_from_slice(chunk);
+                let part = Part { at: start + i * TILE, len: chunk.len(), done: 0, held: Some(copy) };
+                self.tile(part, inputs, &mut [bytemuck::cast_slice_mut(chunk)], regs);
+            }
+        });
+    }
+
+    fn tile(&self, part: Part<'_>, inputs: &[&[u8]], outs: &mut [&mut [u8]], regs: &mut [u64]) {
+        for (i, to) in self.loads.iter().enumerate() {
+            if let Some(to) = to {
+                if i == 0 && part.held.is_some() {
+                    continue;
+                }
+                let dst = &mut regs[*to as usize * TILE..][..TILE];
+                load(&self.sources[i], self.code.inputs[i], inputs[i], part.at, dst, part.len);
+            }
+        }
+        for instr in &self.code.instrs {
+            match instr.dst {
+                Dst::Reg(r) => {
+                    let (low, rest) = regs.split_at_mut(r as usize * TILE);
+                    let (dst, high) = rest.split_at_mut(TILE);
+                    let frame = Frame { fused: self, inputs, part, low, high, split: r as usize };
+                    frame.step(instr, bytemuck::cast_slice_mut(dst));
+                }
+                Dst::Out(o) => {
+                    let split = regs.len() / TILE;
+                    let frame = Frame { fused: self, inputs, part, low: regs, high: &[], split };
+                    frame.step(instr, part.of(outs[o as usize], self.code.outputs[o as usize].1));
+                }
+            }
+        }
+        for (o, (r, dtype)) in self.code.outputs.iter().enumerate() {
+            let Some(r) = r else { continue };
+            let out = part.of(outs[o], *dtype);
+            match r {
+                Ref::Reg(r) => store(*dtype, &regs[*r as usize * TILE..][..TILE], out, part.len),
+                Ref::In(_) | Ref::Imm(_) => {
+                    // Rare: an output that is an input or a number. One more register is scratch for it.
+                    let mut copy = [0u64; TILE];
+                    let split = regs.len() / TILE;
+                    let frame = Frame { fused: self, inputs, part, low: regs, high: &[], split };
+                    frame.copy(*r, *dtype, &mut copy);
+                    store(*dtype, &copy, out, part.len);
+                }
+            }
+        }
+    }
+}
+
+impl Part<'_> {
+    fn of<'o>(&self, out: &'o mut [u8], dtype: DType) -> &'o mut [u8] {
+        let size = dtype.size();
+        &mut out[self.done * size..(self.done + self.len) * size]
+    }
+}
+
+/// A type that holds a class.
+trait Held: Pod {
+    fn of(imm: super::code::Imm) -> Self;
+}
+impl Held for f32 {
+    fn of(imm: super::code::Imm) -> f32 {
+        imm.float as f32
+    }
+}
+impl Held for f64 {
+    fn of(imm: super::code::Imm) -> f64 {
+        imm.float
+    }
+}
+impl Held for i64 {
+    fn of(imm: super::code::Imm) -> i64 {
+        imm.int
+    }
+}
+impl Held for u8 {
+    fn of(imm: super::code::Imm) -> u8 {
+        (imm.float != 0.0) as u8
+    }
+}
+
+impl<'a> Frame<'a> {
+    fn register<T: Held>(&self, r: u16) -> Tile<'a, T> {
+        let r = r as usize;
+        let words = if r < self.split {
+            &self.low[r * TILE..][..TILE]
+        } else {
+            &self.high[(r - self.split - 1) * TILE..][..TILE]
+        };
+        Tile::Many(&bytemuck::cast_slice::<u64, T>(words)[..self.part.len])
+    }
+
+    fn get<T: Held>(&self, r: Ref) -> Tile<'a, T> {
+        match r {
+            Ref::Reg(r) => self.register(r),
+            Ref::Imm(i) => Tile::One(T::of(self.fused.code.imms[i as usize])),
+            Ref::In(i) => {
+                let i = i as usize;
+                if let (0, Some(held)) = (i, self.part.held) {
+                    return Tile::Many(bytemuck::cast_slice::<f32, T>(held));
+                }
+                if let Some(r) = self.fused.loads[i] {
+                    return self.register(r);
+                }
+                match self.fused.sources[i] {
+                    Source::Dense(o) => {
+                        let at = o + self.part.at;
+                        Tile::Many(&bytemuck::cast_slice(self.inputs[i])[at..at + self.part.len])
+                    }
+                    Source::Splat(o) => Tile::One(self.splat(i, o)),
+                    // Strided inputs are loaded into registers.
+                    Source::Strided(_) => Tile::Many(&[]),
+                }
+            }
+        }
+    }
+
+    /// The one element of a repeated input, in its class.
+    fn splat<T: Held>(&self, input: usize, offset: usize) -> T {
+        let mut word = [0u64];
+        let dtype = self.fused.code.inputs[input];
+        load(&Source::Splat(offset), dtype, self.inputs[input], 0, &mut word, 1);
+        bytemuck::cast_slice(&word)[0]
+    }
+
+    fn copy(&self, r: Ref, dtype: DType, to: &mut [u64]) {
+        let n = self.part.len;
+        match class(dtype) {
+            Class::F32 => ops::convert(cut(to, n), self.get::<f32>(r), |x| x),
+            Class::F64 => ops::convert(cut(to, n), self.get::<f64>(r), |x| x),
+            Class::Int => ops::convert(cut(to, n), self.get::<i64>(r), |x| x),
+            Class::Bool => ops::convert(cut(to, n), self.get::<u8>(r), |x| x),
+        }
+    }
+
+    /// Runs one instruction into `dst`, at least as many elements as the tile has.
+    fn step(&self, i: &Instr, dst: &mut [u8]) {
+        let n = self.part.len;
+        let [a, b, c] = i.args;
+        match (i.op, class(i.dtype)) {
+            (Op::Unary(f), Class::F32) => ops::unary_f32(f, typed(dst, n), self.get(a)),
+            (Op::Unary(f), Class::F64) => ops::unary_f64(f, typed(dst, n), self.get(a)),
+            (Op::Unary(f), Class::Int) => {
+                ops::unary_int(f, typed(dst, n), self.get(a), i.dtype);
+                ops::wrap(typed(dst, n), i.dtype);
+            }
+            (Op::Unary(_), Class::Bool) => {
+                ops::convert(typed::<u8>(dst, n), self.get::<u8>(a), |x| x ^ 1);
+            }
+            (Op::Binary(f), Class::F32) => {
+                ops::binary_f32(f, typed(dst, n), self.get(a), self.get(b));
+            }
+            (Op::Binary(f), Class::F64) => {
+                ops::binary_f64(f, typed(dst, n), self.get(a), self.get(b));
+            }
+            (Op::Binary(f), Class::Int) => {
+                ops::binary_int(f, typed(dst, n), self.get(a), self.get(b), i.dtype);
+                ops::wrap(typed(dst, n), i.dtype);
+            }
+            (Op::Binary(f), Class::Bool) => {
+                ops::binary_bool(f, typed(dst, n), self.get(a), self.get(b));
+            }
+            (Op::Compare(f), Class::F32) => {
+                ops::compare_f32(f, typed(dst, n), self.get(a), self.get(b));
+            }
+            (Op::Compare(f), Class::F64) => {
+                ops::compare_f64(f, typed(dst, n), self.get(a), self.get(b));
+            }
+            (Op::Compare(f), Class::Int) if i.dtype == DType::U64 => {
+                let (a, b) = (unsigned(self.get(a)), unsigned(self.get(b)));
+                ops::compare_u64(f, typed(dst, n), a, b);
+            }
+            (Op::Compare(f), Class::Int) => {
+                ops::compare_i64(f, typed(dst, n), self.get(a), self.get(b));
+            }
+            (Op::Compare(f), Class::Bool) => {
+                ops::compare_u8(f, typed(dst, n), self.get(a), self.get(b));
+            }
+            (Op::Select, Class::F32) => {
+                ops::select::<f32>(typed(dst, n), self.get(a), self.get(b), self.get(c));
+            }
+            (Op::Select, Class::F64) => {
+                ops::select::<f64>(typed(dst, n), self.get(a), self.get(b), self.get(c));
+            }
+            (Op::Select, Class::Int) => {
+                ops::select::<i64>(typed(dst, n), self.get(a), self.get(b), self.get(c));
+            }
+            (Op::Select, Class::Bool) => {
+                ops::select::<u8>(typed(dst, n), self.get(a), self.get(b), self.get(c));
+            }
+            (Op::Cast(to), from) => self.cast(from, i.dtype, to, a, dst),
+        }
+    }
+
+    fn cast(&self, from: Class, dtype: DType, to: DType, a: Ref, dst: &mut [u8]) {
+        let n = self.part.len;
+        match (from, class(to)) {
+            (Class::F32, Class::F32) => {
+                ops::convert(typed(dst, n), self.get(a), |x: f32| round_to(x, to));
+            }
+            (Class::F32, Class::F64) => {
+                ops::convert(typed(dst, n), self.get(a), |x: f32| x as f64);
+            }
+            (Class::F32, Class::Int) => {
+                ops::convert(typed(dst, n), self.get(a), |x: f32| ops::float_to_int(x as f64, to));
+            }
+            (Class::F32, Class::Bool) => {
+                ops::convert(typed(dst, n), self.get(a), |x: f32| (x != 0.0) as u8);
+            }
+            (Class::F64, Class::F32) => {
+                ops::convert(typed(dst, n), self.get(a), |x: f64| match to {
+                    // Rounding once: not through f32.
+                    DType::F16 => f16::from_f64(x).to_f32(),
+                    DType::BF16 => bf16::from_f64(x).to_f32(),
+                    _ => x as f32,
+                });
+            }
+            (Class::F64, Class::F64) => ops::convert(typed(dst, n), self.get(a), |x: f64| x),
+            (Class::F64, Class::Int) => {
+                ops::convert(typed(dst, n), self.get(a), |x: f64| ops::float_to_int(x, to));
+            }
+            (Class::F64, Class::Bool) => {
+                ops::convert(typed(dst, n), self.get(a), |x: f64| (x != 0.0) as u8);
+            }
+            (Class::Int, Class::F32) => {
+                let u = dtype == DType::U64;
+                ops::convert(typed(dst, n), self.get(a), |x: i64| {
+                    // Rounded once: f64 is exact for what a 16-bit float can tell apart.
+                    let near = if u { x as u64 as f32 } else { x as f32 };
+                    round_to(near, to)
+                });
+            }
+            (Class::Int, Class::F64) => {
+                let u = dtype == DType::U64;
+                ops::convert(typed(dst, n), self.get(a), |x: i64| {
+                    if u { x as u64 as f64 } else { x as f64 }
+                });
+            }
+            (Class::Int, Class::Int) => {
+                ops::convert(typed(dst, n), self.get(a), |x: i64| x);
+                ops::wrap(typed(dst, n), to);
+            }
+            (Class::Int, Class::Bool) => {
+                ops::convert(typed(dst, n), self.get(a), |x: i64| (x != 0) as u8);
+            }
+            (Class::Bool, Class::F32) => {
+                ops::convert(typed(dst, n), self.get(a), |x: u8| x as f32);
+            }
+            (Class::Bool, Class::F64) => {
+                ops::convert(typed(dst, n), self.get(a), |x: u8| x as f64);
+            }
+            (Class::Bool, Class::Int) => {
+                ops::convert(typed(dst, n), self.get(a), |x: u8| x as i64);
+            }
+            (Class::Bool, Class::Bool) => ops::convert(typed(dst, n), self.get(a), |x: u8| x),
+        }
+    }
+}
+
+fn round_to(x: f32, to: DType) -> f32 {
+    match to {
+        DType::F16 => f16::from_f32(x).to_f32(),
+        DType::BF16 => bf16::from_f32(x).to_f32(),
+        _ => x,
+    }
+}
+
+fn typed<T: Pod>(bytes: &mut [u8], n: usize) -> &mut [T] {
+    &mut bytemuck::cast_slice_mut(bytes)[..n]
+}
+
+fn cut<T: Pod>(words: &mut [u64], n: usize) -> &mut [T] {
+    &mut bytemuck::cast_slice_mut(words)[..n]
+}
+
+fn unsigned(tile: Tile<'_, i64>) -> Tile<'_, u64> {
+    match tile {
+        Tile::Many(v) => Tile::Many(bytemuck::cast_slice(v)),
+        Tile::One(v) => Tile::One(v as u64),
+    }
+}

@@ -1,0 +1,74 @@
+//! Which vector instructions this machine has, and functions compiled once for each level.
+//!
+//! Detection happens once. A body is written without intrinsics and left to the compiler's vectoriser;
+//! nothing here may change what a body computes.
+
+use std::sync::OnceLock;
+
+/// A set of vector instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// What every machine of the architecture has.
+    Base,
+    /// AVX2 with fused multiply-add.
+    V3,
+    /// AVX-512 (F, BW, DQ, VL).
+    V4,
+}
+
+/// The level of this machine.
+#[inline]
+pub fn level() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
+    *LEVEL.get_or_init(detect)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Level {
+    let v3 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let v4 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl");
+    match (v3, v4) {
+        (true, true) => Level::V4,
+        (true, false) => Level::V3,
+        (false, _) => Level::Base,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Level {
+    Level::Base
+}
+
+/// Defines a function compiled for every [`Level`] and dispatched at run time.
+macro_rules! simd {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$T:ident: $bound:path>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+        $(#[$meta])*
+        $vis fn $name $(<$T: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn body $(<$T: $bound>)? ($($arg: $ty),*) $(-> $ret)? $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+                fn v4 $(<$T: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+                    body($($arg),*)
+                }
+                #[target_feature(enable = "avx2,fma")]
+                fn v3 $(<$T: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+                    body($($arg),*)
+                }
+                match $crate::cpu::simd::level() {
+                    // SAFETY: the level was detected on this machine.
+                    $crate::cpu::simd::Level::V4 => return unsafe { v4($($arg),*) },
+                    // SAFETY: the level was detected on this machine.
+                    $crate::cpu::simd::Level::V3 => return unsafe { v3($($arg),*) },
+                    $crate::cpu::simd::Level::Base => {}
+                }
+            }
+            body($($arg),*)
+        }
+    };
+}
+pub(crate) use simd;

@@ -1,0 +1,187 @@
+//! Values of the judge: row-major elements in f64 or i64, shared when cloned.
+//!
+//! Floats are never rounded to the element type here unless asked; integers are always in its range.
+
+use half::{bf16, f16};
+use mlc_dsl::ir::{DType, Extent, Tensor, Type};
+use std::sync::Arc;
+
+/// The elements of an [`Array`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Elements {
+    /// Elements of a floating type, not rounded to it.
+    Float(Arc<Vec<f64>>),
+    /// Elements of an integer type or of `bool` (0 and 1); those of `u64` are its bits.
+    Int(Arc<Vec<i64>>),
+}
+
+/// A dense value of the judge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Array {
+    dtype: DType,
+    shape: Vec<usize>,
+    elements: Elements,
+}
+
+impl Array {
+    /// An array of a floating type. `None` if `values` has another length than `shape` demands or
+    /// the type is no floating type.
+    pub fn from_f64(dtype: DType, shape: Vec<usize>, values: Vec<f64>) -> Option<Array> {
+        let fits = dtype.is_float() && count(&shape) == Some(values.len());
+        fits.then(|| Array { dtype, shape, elements: Elements::Float(Arc::new(values)) })
+    }
+
+    /// An array of an integer type or of `bool`; the values wrap. `None` if `values` has another
+    /// length than `shape` demands or the type is a floating type.
+    pub fn from_i64(dtype: DType, shape: Vec<usize>, mut values: Vec<i64>) -> Option<Array> {
+        if dtype.is_float() || count(&shape) != Some(values.len()) {
+            return None;
+        }
+        values.iter_mut().for_each(|v| *v = wrap(dtype, *v));
+        Some(Array { dtype, shape, elements: Elements::Int(Arc::new(values)) })
+    }
+
+    /// The array of a tensor's elements.
+    pub fn from_tensor(t: &Tensor) -> Array {
+        let elements = if t.dtype().is_float() {
+            Elements::Float(Arc::new(t.to_f64()))
+        } else {
+            Elements::Int(Arc::new(t.to_i64()))
+        };
+        Array { dtype: t.dtype(), shape: t.shape().to_vec(), elements }
+    }
+
+    /// The tensor of these elements, floats rounded to the element type.
+    pub fn to_tensor(&self) -> Tensor {
+        match &self.elements {
+            Elements::Float(v) if self.dtype == DType::F32 => {
+                Tensor::from_f32(self.shape.clone(), v.iter().map(|&x| x as f32).collect())
+            }
+            Elements::Float(v) => {
+                let v: Vec<f64> = v.iter().map(|&x| round_to(self.dtype, x)).collect();
+                Tensor::from_f64(self.dtype, self.shape.clone(), &v)
+            }
+            Elements::Int(v) => Tensor::from_i64(self.dtype, self.shape.clone(), v),
+        }
+    }
+
+    /// The same array with every float rounded to the element type.
+    pub fn rounded(mut self) -> Array {
+        let dtype = self.dtype;
+        if let Elements::Float(v) = &mut self.elements
+            && dtype != DType::F64
+        {
+            Arc::make_mut(v).iter_mut().for_each(|x| *x = round_to(dtype, *x));
+        }
+        self
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The elements.
+    pub fn elements(&self) -> &Elements {
+        &self.elements
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        match &self.elements {
+            Elements::Float(v) => v.len(),
+            Elements::Int(v) => v.len(),
+        }
+    }
+
+    /// True if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements as f64; 64-bit integers round.
+    pub fn to_f64(&self) -> Vec<f64> {
+        match &self.elements {
+            Elements::Float(v) => v.as_ref().clone(),
+            Elements::Int(v) if self.dtype == DType::U64 => {
+                v.iter().map(|&x| x as u64 as f64).collect()
+            }
+            Elements::Int(v) => v.iter().map(|&x| x as f64).collect(),
+        }
+    }
+
+    /// The elements of a floating type.
+    pub fn floats(&self) -> Option<&[f64]> {
+        match &self.elements {
+            Elements::Float(v) => Some(v),
+            Elements::Int(_) => None,
+        }
+    }
+
+    /// The elements of an integer type or of `bool`.
+    pub fn ints(&self) -> Option<&[i64]> {
+        match &self.elements {
+            Elements::Int(v) => Some(v),
+            Elements::Float(_) => None,
+        }
+    }
+
+    /// Element type and extents as a type of the IR.
+    pub fn ty(&self) -> Type {
+        let shape = self.shape.iter().map(|&d| Extent::from(d)).collect();
+        Type::new(self.dtype, shape)
+    }
+}
+
+/// Number of elements, if it can be addressed. A zero extent makes it zero whatever the others are.
+pub(super) fn count(shape: &[usize]) -> Option<usize> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape
+        .iter()
+        .try_fold(1usize, |n, &d| n.checked_mul(d))
+        .filter(|n| n.checked_mul(8).is_some_and(|bytes| bytes <= isize::MAX as usize))
+}
+
+/// The float of type `dtype` nearest to `v`, ties to even. Other types leave `v` as it is.
+pub fn round_to(dtype: DType, v: f64) -> f64 {
+    match dtype {
+        DType::F16 => f16::from_f64_const(v).to_f64(),
+        DType::BF16 => bf16::from_f64_const(v).to_f64(),
+        DType::F32 => v as f32 as f64,
+        DType::F64 => v,
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 => v,
+        DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => v,
+    }
+}
+
+/// The integer of type `dtype` that equals `v` modulo the type's size; of `bool`, whether `v` is not 0.
+pub fn wrap(dtype: DType, v: i64) -> i64 {
+    match dtype {
+        DType::I8 => v as i8 as i64,
+        DType::I16 => v as i16 as i64,
+        DType::I32 => v as i32 as i64,
+        DType::U8 => v as u8 as i64,
+        DType::U16 => v as u16 as i64,
+        DType::U32 => v as u32 as i64,
+        DType::Bool => (v != 0) as i64,
+        DType::I64 | DType::U64 => v,
+        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => v,
+    }
+}
+
+/// The float cut towards zero as an integer of type `dtype`: what does not fit saturates at 64 bits
+/// and then wraps; NaN is 0. Of `bool`, whether it is not 0.
+pub fn truncate(dtype: DType, v: f64) -> i64 {
+    match dtype {
+        DType::Bool => (v != 0.0) as i64,
+        DType::U64 if v >= 9_223_372_036_854_775_808.0 => (v as u64) as i64,
+        _ => wrap(dtype, v as i64),
+    }
+}

@@ -1,0 +1,421 @@
+//! Compiled meanings: typed trees over numbered index variables, and their plain evaluation.
+//!
+//! Evaluation looks nothing up by name and allocates nothing. A read that lies outside its input and
+//! has no `else` is noted as a [`Fault`]; its value is then 0 and the run fails.
+
+use super::array::{round_to, truncate, wrap};
+use super::scalar::{Cmp, IntOp, Monoid, RealOp};
+use mlc_dsl::ir::DType;
+
+/// Number of an index variable.
+pub(super) type Slot = usize;
+
+/// An expression that yields a float.
+#[derive(Clone, Debug)]
+pub(super) enum Real {
+    Const(f64),
+    Unary(fn(f64) -> f64, Box<Real>),
+    Neg(Box<Real>),
+    Binary(RealOp, Box<Real>, Box<Real>),
+    Read(Box<Read<Real>>),
+    If(Box<Truth>, Box<Real>, Box<Real>),
+    Reduce(Box<Reduce<Real>>),
+    /// An integer, of `u64` if the flag says so.
+    FromInt(Sign, Box<Int>),
+    /// Rounded to a type.
+    Round(DType, Box<Real>),
+}
+
+/// How the 64 bits of an integer are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    Signed,
+    Unsigned,
+}
+
+/// An expression that yields an integer: an index or an element.
+#[derive(Clone, Debug)]
+pub(super) enum Int {
+    Const(i64),
+    Slot(Slot),
+    /// Only in accelerated code.
+    Affine(Affine),
+    Neg(Box<Int>),
+    Abs(Box<Int>),
+    Signum(Sign, Box<Int>),
+    Binary(IntOp, Box<Int>, Box<Int>),
+    /// Wrapped to a type.
+    Wrap(DType, Box<Int>),
+    /// The quotient; outside of any tensor if there is a remainder.
+    Exact(Box<Int>, Box<Int>),
+    /// An entry of a list; negative positions count from the end.
+    At(Box<[Int]>, Box<Int>),
+    Read(Box<Read<Int>>),
+    If(Box<Truth>, Box<Int>, Box<Int>),
+    Reduce(Box<Reduce<Int>>),
+    /// Cut towards zero.
+    FromReal(DType, Box<Real>),
+    FromTruth(Box<Truth>),
+}
+
+/// An expression that yields a truth value.
+#[derive(Clone, Debug)]
+pub(super) enum Truth {
+    Const(bool),
+    Real(Cmp, Box<Real>, Box<Real>),
+    Int(Cmp, Sign, Box<Int>, Box<Int>),
+    And(Box<Truth>, Box<Truth>),
+    Or(Box<Truth>, Box<Truth>),
+    Not(Box<Truth>),
+    NonZero(Box<Int>),
+    If(Box<Truth>, Box<Truth>, Box<Truth>),
+    /// Whether one (`true`) or every (`false`) value of the variables makes the body true.
+    Quantified(Quantifier, Vec<(Slot, i64)>, Box<Truth>),
+}
+
+/// Reductions of truth values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quantifier {
+    Any,
+    All,
+}
+
+/// `constant + Σ factor * slot`; each slot once, no factor zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Affine {
+    pub(super) constant: i64,
+    pub(super) terms: Vec<(Slot, i64)>,
+}
+
+impl Affine {
+    #[inline]
+    pub(super) fn eval(&self, slots: &[i64]) -> i64 {
+        self.terms
+            .iter()
+            .fold(self.constant, |v, &(s, c)| v.wrapping_add(c.wrapping_mul(slots[s])))
+    }
+
+    pub(super) fn factor(&self, slot: Slot) -> i64 {
+        self.terms.iter().find(|t| t.0 == slot).map_or(0, |t| t.1)
+    }
+}
+
+/// An element of an input, of the kind `E`.
+#[derive(Clone, Debug)]
+pub(super) struct Read<E> {
+    pub(super) input: usize,
+    /// One index per axis.
+    pub(super) index: Vec<Int>,
+    /// The row-major offset, where the index is written as `..unravel(offset, shape of the input)`.
+    pub(super) linear: Option<Int>,
+    pub(super) shape: Vec<i64>,
+    pub(super) strides: Vec<i64>,
+    /// The value outside the input.
+    pub(super) otherwise: Option<E>,
+    /// Only in accelerated code.
+    pub(super) fast: Option<FastRead>,
+}
+
+/// A read whose offset is affine.
+#[derive(Clone, Debug)]
+pub(super) struct FastRead {
+    pub(super) offset: Affine,
+    /// The indices that may lie outside their axis: position and extent of the axis.
+    pub(super) checked: Vec<(Affine, usize, i64)>,
+}
+
+/// A reduction over index variables.
+#[derive(Clone, Debug)]
+pub(super) struct Reduce<E> {
+    pub(super) monoid: Monoid,
+    /// The variables and how many values each takes.
+    pub(super) over: Vec<(Slot, i64)>,
+    /// The type of integers; `None` for unbounded ones.
+    pub(super) dtype: Option<DType>,
+    pub(super) body: E,
+}
+
+/// A read outside an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The input; `None` if it is a list that was left.
+    pub(super) input: Option<usize>,
+    /// Axis, index and extent; `None` if the index exists for no element.
+    pub(super) at: Option<(usize, i64, i64)>,
+}
+
+/// The elements of an input.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'a> {
+    Float(&'a [f64]),
+    Int(&'a [i64]),
+}
+
+/// What an evaluation reads and writes.
+#[derive(Clone, Debug)]
+pub(super) struct Machine<'a> {
+    pub(super) slots: Vec<i64>,
+    pub(super) inputs: &'a [Source<'a>],
+    /// An `exact` quotient in the index at hand has a remainder.
+    outside: bool,
+    pub(super) fault: Option<Fault>,
+    pub(super) reals: Vec<Vec<f64>>,
+    pub(super) ints: Vec<Vec<i64>>,
+    pub(super) truths: Vec<Vec<bool>>,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(slots: usize, inputs: &'a [Source<'a>]) -> Machine<'a> {
+        Machine {
+            slots: vec![0; slots],
+            inputs,
+            outside: false,
+            fault: None,
+            reals: vec![],
+            ints: vec![],
+            truths: vec![],
+        }
+    }
+
+    #[inline]
+    pub(super) fn float(&self, input: usize, offset: usize) -> f64 {
+        match self.inputs[input] {
+            Source::Float(v) => v[offset],
+            Source::Int(v) => v[offset] as f64,
+        }
+    }
+
+    #[inline]
+    pub(super) fn int(&self, input: usize, offset: usize) -> i64 {
+        match self.inputs[input] {
+            Source::Int(v) => v[offset],
+            Source::Float(v) => v[offset] as i64,
+        }
+    }
+
+    /// Why the evaluation failed, if it did.
+    pub(super) fn verdict(&self) -> Result<(), Fault> {
+        match &self.fault {
+            Some(f) => Err(f.clone()),
+            None if self.outside => Err(Fault { input: None, at: None }),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    pub(super) fn fail(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+}
+
+/// Runs `body` for all values of `over`, the last variable fastest.
+pub(super) fn for_each<'a>(
+    over: &[(Slot, i64)],
+    m: &mut Machine<'a>,
+    mut body: impl FnMut(&mut Machine<'a>),
+) {
+    if over.iter().any(|&(_, n)| n <= 0) {
+        return;
+    }
+    over.iter().for_each(|&(s, _)| m.slots[s] = 0);
+    loop {
+        body(m);
+        let mut at = over.len();
+        loop {
+            if at == 0 {
+                return;
+            }
+            at -= 1;
+            let (s, n) = over[at];
+            m.slots[s] += 1;
+            if m.slots[s] < n {
+                break;
+            }
+            m.slots[s] = 0;
+        }
+    }
+}
+
+impl<E> Read<E> {
+    /// The offset of the element; else which axis is left, if it is an axis that is left.
+    #[inline]
+    fn offset(&self, m: &mut Machine) -> Result<usize, Option<(usize, i64, i64)>> {
+        let outer = std::mem::replace(&mut m.outside, false);
+        let mut offset = 0;
+        let mut left = None;
+        for (axis, index) in self.index.iter().enumerate() {
+            let v = index.eval(m);
+            let n = self.shape[axis];
+            if v < 0 || v >= n {
+                left = left.or(Some((axis, v, n)));
+            } else {
+                offset += v * self.strides[axis];
+            }
+        }
+        let inexact = std::mem::replace(&mut m.outside, outer);
+        match (inexact, left) {
+            (false, None) => Ok(offset as usize),
+            (true, _) => Err(None),
+            (false, left) => Err(left),
+        }
+    }
+
+    pub(super) fn fault(&self, at: Option<(usize, i64, i64)>) -> Fault {
+        Fault { input: Some(self.input), at }
+    }
+}
+
+impl Real {
+    pub(super) fn eval(&self, m: &mut Machine) -> f64 {
+        match self {
+            Real::Const(v) => *v,
+            Real::Unary(f, a) => f(a.eval(m)),
+            Real::Neg(a) => -a.eval(m),
+            Real::Binary(op, a, b) => {
+                let a = a.eval(m);
+                op.apply(a, b.eval(m))
+            }
+            Real::Read(read) => match (read.offset(m), &read.otherwise) {
+                (Ok(offset), _) => m.float(read.input, offset),
+                (Err(_), Some(e)) => e.eval(m),
+                (Err(at), None) => {
+                    m.fail(read.fault(at));
+                    0.0
+                }
+            },
+            Real::If(c, a, b) => {
+                if c.eval(m) {
+                    a.eval(m)
+                } else {
+                    b.eval(m)
+                }
+            }
+            Real::Reduce(r) => {
+                let (op, mut acc) = r.monoid.real();
+                for_each(&r.over, m, |m| acc = op.apply(acc, r.body.eval(m)));
+                acc
+            }
+            Real::FromInt(sign, a) => from_int(*sign, a.eval(m)),
+            Real::Round(dtype, a) => round_to(*dtype, a.eval(m)),
+        }
+    }
+}
+
+/// The float of an integer.
+pub(super) fn from_int(sign: Sign, v: i64) -> f64 {
+    match sign {
+        Sign::Signed => v as f64,
+        Sign::Unsigned => v as u64 as f64,
+    }
+}
+
+/// −1, 0 or 1.
+pub(super) fn signum(sign: Sign, v: i64) -> i64 {
+    match sign {
+        Sign::Signed => v.signum(),
+        Sign::Unsigned => (v != 0) as i64,
+    }
+}
+
+impl Int {
+    pub(super) fn eval(&self, m: &mut Machine) -> i64 {
+        match self {
+            Int::Const(v) => *v,
+            Int::Slot(s) => m.slots[*s],
+            Int::Affine(a) => a.eval(&m.slots),
+            Int::Neg(a) => a.eval(m).wrapping_neg(),
+            Int::Abs(a) => a.eval(m).wrapping_abs(),
+            Int::Signum(sign, a) => signum(*sign, a.eval(m)),
+            Int::Binary(op, a, b) => {
+                let a = a.eval(m);
+                op.apply(a, b.eval(m))
+            }
+            Int::Wrap(dtype, a) => wrap(*dtype, a.eval(m)),
+            Int::Exact(a, b) => {
+                let (a, b) = (a.eval(m), b.eval(m));
+                if b == 0 || a.wrapping_rem(b) != 0 {
+                    m.outside = true;
+                    return 0;
+                }
+                a.wrapping_div(b)
+            }
+            Int::At(list, at) => {
+                let i = at.eval(m);
+                let n = list.len() as i64;
+                let i = if i < 0 { i + n } else { i };
+                match usize::try_from(i).ok().and_then(|i| list.get(i)) {
+                    Some(v) => v.eval(m),
+                    None => {
+                        m.outside = true;
+                        0
+                    }
+                }
+            }
+            Int::Read(read) => match (read.offset(m), &read.otherwise) {
+                (Ok(offset), _) => m.int(read.input, offset),
+                (Err(_), Some(e)) => e.eval(m),
+                (Err(at), None) => {
+                    m.fail(read.fault(at));
+                    0
+                }
+            },
+            Int::If(c, a, b) => {
+                if c.eval(m) {
+                    a.eval(m)
+                } else {
+                    b.eval(m)
+                }
+            }
+            Int::Reduce(r) => {
+                let (op, mut acc) = r.monoid.int(r.dtype);
+                for_each(&r.over, m, |m| acc = op.apply(acc, r.body.eval(m)));
+                r.dtype.map_or(acc, |d| wrap(d, acc))
+            }
+            Int::FromReal(dtype, a) => truncate(*dtype, a.eval(m)),
+            Int::FromTruth(a) => a.eval(m) as i64,
+        }
+    }
+}
+
+/// Compares integers.
+pub(super) fn compare(cmp: Cmp, sign: Sign, a: i64, b: i64) -> bool {
+    match sign {
+        Sign::Signed => cmp.holds(a, b),
+        Sign::Unsigned => cmp.holds(a as u64, b as u64),
+    }
+}
+
+impl Truth {
+    pub(super) fn eval(&self, m: &mut Machine) -> bool {
+        match self {
+            Truth::Const(v) => *v,
+            Truth::Real(cmp, a, b) => {
+                let a = a.eval(m);
+                cmp.holds(a, b.eval(m))
+            }
+            Truth::Int(cmp, sign, a, b) => {
+                let a = a.eval(m);
+                compare(*cmp, *sign, a, b.eval(m))
+            }
+            Truth::And(a, b) => a.eval(m) && b.eval(m),
+            Truth::Or(a, b) => a.eval(m) || b.eval(m),
+            Truth::Not(a) => !a.eval(m),
+            Truth::NonZero(a) => a.eval(m) != 0,
+            Truth::If(c, a, b) => {
+                if c.eval(m) {
+                    a.eval(m)
+                } else {
+                    b.eval(m)
+                }
+            }
+            Truth::Quantified(q, over, body) => {
+                let mut acc = *q == Quantifier::All;
+                for_each(over, m, |m| match q {
+                    Quantifier::Any => acc |= body.eval(m),
+                    Quantifier::All => acc &= body.eval(m),
+                });
+                acc
+            }
+        }
+    }
+}

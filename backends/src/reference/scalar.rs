@@ -1,0 +1,318 @@
+//! Functions of single elements.
+
+use mlc_dsl::ir::DType;
+
+/// A unary function of a float, by the name it has in meanings.
+pub(super) fn unary(name: &str) -> Option<fn(f64) -> f64> {
+    Some(match name {
+        "abs" => f64::abs,
+        "exp" => f64::exp,
+        "log" => f64::ln,
+        "sqrt" => f64::sqrt,
+        "erf" => libm::erf,
+        "tanh" => f64::tanh,
+        "sin" => f64::sin,
+        "cos" => f64::cos,
+        "tan" => f64::tan,
+        "asin" => f64::asin,
+        "acos" => f64::acos,
+        "atan" => f64::atan,
+        "sinh" => f64::sinh,
+        "cosh" => f64::cosh,
+        // Those of the standard library cancel for small arguments.
+        "asinh" => libm::asinh,
+        "acosh" => libm::acosh,
+        "atanh" => libm::atanh,
+        "floor" => f64::floor,
+        "ceil" => f64::ceil,
+        "round" => f64::round_ties_even,
+        "sign" => sign,
+        "rsqrt" => |x| 1.0 / x.sqrt(),
+        "recip" => |x| 1.0 / x,
+        _ => return None,
+    })
+}
+
+fn sign(x: f64) -> f64 {
+    if x > 0.0 {
+        1.0
+    } else if x < 0.0 {
+        -1.0
+    } else {
+        x
+    }
+}
+
+/// The larger; NaN if either is; 0 is above −0.
+pub(super) fn maximum(a: f64, b: f64) -> f64 {
+    if a > b {
+        a
+    } else if b > a {
+        b
+    } else if a == b {
+        if a.is_sign_negative() { b } else { a }
+    } else {
+        f64::NAN
+    }
+}
+
+/// The smaller; NaN if either is; −0 is below 0.
+pub(super) fn minimum(a: f64, b: f64) -> f64 {
+    if a < b {
+        a
+    } else if b < a {
+        b
+    } else if a == b {
+        if a.is_sign_negative() { a } else { b }
+    } else {
+        f64::NAN
+    }
+}
+
+/// The remainder with the sign of the divisor.
+fn modulo(a: f64, b: f64) -> f64 {
+    let r = a % b;
+    if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+}
+
+/// Binary operations on floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RealOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Pow,
+    Max,
+    Min,
+    /// Remainder with the sign of the divisor.
+    Modulo,
+    /// Remainder with the sign of the dividend.
+    Remainder,
+}
+
+impl RealOp {
+    #[inline]
+    pub(super) fn apply(self, a: f64, b: f64) -> f64 {
+        match self {
+            RealOp::Add => a + b,
+            RealOp::Sub => a - b,
+            RealOp::Mul => a * b,
+            RealOp::Div => a / b,
+            RealOp::Pow => a.powf(b),
+            RealOp::Max => maximum(a, b),
+            RealOp::Min => minimum(a, b),
+            RealOp::Modulo => modulo(a, b),
+            RealOp::Remainder => a % b,
+        }
+    }
+
+    /// `acc[j] = acc[j] op b[j]`.
+    pub(super) fn apply_rows(self, acc: &mut [f64], b: &[f64]) {
+        let pairs = acc.iter_mut().zip(b);
+        match self {
+            RealOp::Add => pairs.for_each(|(a, b)| *a += b),
+            RealOp::Sub => pairs.for_each(|(a, b)| *a -= b),
+            RealOp::Mul => pairs.for_each(|(a, b)| *a *= b),
+            RealOp::Div => pairs.for_each(|(a, b)| *a /= b),
+            RealOp::Max => pairs.for_each(|(a, b)| *a = maximum(*a, *b)),
+            RealOp::Pow | RealOp::Min | RealOp::Modulo | RealOp::Remainder => {
+                pairs.for_each(|(a, b)| *a = self.apply(*a, *b));
+            }
+        }
+    }
+}
+
+/// Binary operations on 64-bit integers. They wrap, and division by zero yields 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IntOp {
+    Add,
+    Sub,
+    Mul,
+    Pow,
+    /// Quotient rounded towards minus infinity.
+    FloorDiv,
+    /// The remainder of that quotient.
+    FloorMod,
+    /// Quotient rounded towards zero.
+    Div,
+    /// The remainder of that quotient.
+    Rem,
+    Max,
+    Min,
+    /// The next ones read both operands as `u64`.
+    DivU,
+    RemU,
+    MaxU,
+    MinU,
+}
+
+impl IntOp {
+    #[inline]
+    pub(super) fn apply(self, a: i64, b: i64) -> i64 {
+        let (ua, ub) = (a as u64, b as u64);
+        match self {
+            IntOp::Add => a.wrapping_add(b),
+            IntOp::Sub => a.wrapping_sub(b),
+            IntOp::Mul => a.wrapping_mul(b),
+            IntOp::Pow => power(a, b),
+            IntOp::FloorDiv => floor_div(a, b),
+            IntOp::FloorMod => {
+                if b == 0 {
+                    0
+                } else {
+                    a.wrapping_sub(b.wrapping_mul(floor_div(a, b)))
+                }
+            }
+            IntOp::Div if b == 0 => 0,
+            IntOp::Div => a.wrapping_div(b),
+            IntOp::Rem if b == 0 => 0,
+            IntOp::Rem => a.wrapping_rem(b),
+            IntOp::Max => a.max(b),
+            IntOp::Min => a.min(b),
+            IntOp::DivU => ua.checked_div(ub).unwrap_or(0) as i64,
+            IntOp::RemU => ua.checked_rem(ub).unwrap_or(0) as i64,
+            IntOp::MaxU => ua.max(ub) as i64,
+            IntOp::MinU => ua.min(ub) as i64,
+        }
+    }
+}
+
+fn floor_div(a: i64, b: i64) -> i64 {
+    if b == 0 {
+        return 0;
+    }
+    let q = a.wrapping_div(b);
+    if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
+}
+
+/// Powers by squaring; a negative exponent is the integer part of the real power.
+fn power(base: i64, exponent: i64) -> i64 {
+    if exponent < 0 {
+        return match base {
+            1 => 1,
+            -1 if exponent % 2 == 0 => 1,
+            -1 => -1,
+            _ => 0,
+        };
+    }
+    let (mut result, mut square, mut e) = (1i64, base, exponent);
+    while e > 0 {
+        if e & 1 == 1 {
+            result = result.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        e >>= 1;
+    }
+    result
+}
+
+/// Reductions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Monoid {
+    Sum,
+    Prod,
+    Max,
+    Min,
+}
+
+impl Monoid {
+    pub(super) fn real(self) -> (RealOp, f64) {
+        match self {
+            Monoid::Sum => (RealOp::Add, 0.0),
+            Monoid::Prod => (RealOp::Mul, 1.0),
+            Monoid::Max => (RealOp::Max, f64::NEG_INFINITY),
+            Monoid::Min => (RealOp::Min, f64::INFINITY),
+        }
+    }
+
+    pub(super) fn int(self, dtype: Option<DType>) -> (IntOp, i64) {
+        let unsigned = dtype == Some(DType::U64);
+        match self {
+            Monoid::Sum => (IntOp::Add, 0),
+            Monoid::Prod => (IntOp::Mul, 1),
+            Monoid::Max => (if unsigned { IntOp::MaxU } else { IntOp::Max }, lowest(dtype)),
+            Monoid::Min => (if unsigned { IntOp::MinU } else { IntOp::Min }, highest(dtype)),
+        }
+    }
+}
+
+/// The smallest integer of a type; `None` is the unbounded integers of indices.
+pub(super) fn lowest(dtype: Option<DType>) -> i64 {
+    dtype.and_then(DType::int_range).map_or(i64::MIN, |r| r.0 as i64)
+}
+
+/// The largest integer of a type, as 64 bits.
+pub(super) fn highest(dtype: Option<DType>) -> i64 {
+    dtype.and_then(DType::int_range).map_or(i64::MAX, |r| r.1 as u64 as i64)
+}
+
+/// Comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cmp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl Cmp {
+    #[inline]
+    pub(super) fn holds<T: PartialOrd>(self, a: T, b: T) -> bool {
+        match self {
+            Cmp::Eq => a == b,
+            Cmp::Ne => a != b,
+            Cmp::Lt => a < b,
+            Cmp::Le => a <= b,
+            Cmp::Gt => a > b,
+            Cmp::Ge => a >= b,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erf_agrees_with_known_values() {
+        let known = [
+            (0.0, 0.0),
+            (0.1, 0.112_462_916_018_284_9),
+            (0.5, 0.520_499_877_813_046_5),
+            (1.0, 0.842_700_792_949_714_9),
+            (2.0, 0.995_322_265_018_952_7),
+            (3.5, 0.999_999_256_901_627_7),
+        ];
+        for (x, y) in known {
+            assert!((libm::erf(x) - y).abs() <= 1e-15, "erf({x})");
+            assert!((libm::erf(-x) + y).abs() <= 1e-15, "erf(-{x})");
+        }
+    }
+
+    #[test]
+    fn division_of_integers() {
+        assert_eq!(IntOp::FloorDiv.apply(-7, 2), -4);
+        assert_eq!(IntOp::FloorMod.apply(-7, 2), 1);
+        assert_eq!(IntOp::Div.apply(-7, 2), -3);
+        assert_eq!(IntOp::Rem.apply(-7, 2), -1);
+        assert_eq!(IntOp::Div.apply(i64::MIN, -1), i64::MIN);
+        assert_eq!(IntOp::DivU.apply(-1, 2), i64::MAX);
+        for op in [IntOp::FloorDiv, IntOp::FloorMod, IntOp::Div, IntOp::Rem, IntOp::DivU] {
+            assert_eq!(op.apply(5, 0), 0, "{op:?}");
+        }
+        assert_eq!(IntOp::Pow.apply(3, 4), 81);
+        assert_eq!(IntOp::Pow.apply(2, -1), 0);
+    }
+
+    #[test]
+    fn extremes_propagate_nan_and_order_zeros() {
+        assert!(maximum(f64::NAN, 1.0).is_nan() && minimum(1.0, f64::NAN).is_nan());
+        assert!(maximum(-0.0, 0.0).is_sign_positive() && maximum(0.0, -0.0).is_sign_positive());
+        assert!(minimum(-0.0, 0.0).is_sign_negative() && minimum(0.0, -0.0).is_sign_negative());
+        assert_eq!(modulo(-7.0, 3.0), 2.0);
+        assert_eq!(modulo(7.0, -3.0), -2.0);
+    }
+}

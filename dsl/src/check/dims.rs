@@ -1,0 +1,144 @@
+//! Symbolic dimensions: how named axes of terms meet, and the attribute expressions that say so.
+
+use crate::library::Dim;
+use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span};
+
+/// An expression without a place of its own.
+pub fn expr(kind: ExprKind, span: Span) -> Expr {
+    Expr { kind, span }
+}
+
+/// `f(args)`.
+pub fn call(f: &str, args: Vec<Expr>, span: Span) -> Expr {
+    let callee = Ident { text: f.to_string(), span };
+    let args = args.into_iter().map(|value| Arg { name: None, each: false, value }).collect();
+    expr(ExprKind::Call { callee, args }, span)
+}
+
+fn size(name: &str, span: Span) -> Expr {
+    expr(ExprKind::Size(name.to_string()), span)
+}
+
+/// What tells a dimension from others: equal keys are equal extents.
+pub fn key(d: &Dim) -> String {
+    match d {
+        Dim::Axis(n) => n.to_string(),
+        Dim::Seg(n) => format!("..{n}"),
+        Dim::Value(e) => format!("={}", crate::syntax::print_expr(e)),
+        Dim::Splice(e) => format!("..={}", crate::syntax::print_expr(e)),
+    }
+}
+
+/// The keys of all dimensions in one text.
+pub fn keys(dims: &[Dim]) -> String {
+    dims.iter().map(key).collect::<Vec<_>>().join(",")
+}
+
+/// True if both lists name the same dimensions in the same order.
+pub fn same(a: &[Dim], b: &[Dim]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b))
+}
+
+/// Where `d` stands in `dims`.
+pub fn find(dims: &[Dim], d: &Dim) -> Option<usize> {
+    dims.iter().position(|e| key(e) == key(d))
+}
+
+/// The list of extents of a dimension, as list elements.
+fn extents(d: &Dim, span: Span) -> Elem {
+    match d {
+        Dim::Axis(n) => Elem::One(size(n, span)),
+        Dim::Seg(n) => Elem::Splice(size(n, span)),
+        Dim::Value(e) => Elem::One(e.clone()),
+        Dim::Splice(e) => Elem::Splice(e.clone()),
+    }
+}
+
+/// The shape that `dims` have, as a list expression.
+pub fn shape(dims: &[Dim], span: Span) -> Expr {
+    expr(ExprKind::List(dims.iter().map(|d| extents(d, span)).collect()), span)
+}
+
+/// The number of axes of a dimension.
+fn length(d: &Dim, span: Span) -> Expr {
+    match d {
+        Dim::Axis(_) | Dim::Value(_) => expr(ExprKind::Int(1), span),
+        Dim::Seg(n) => call("length", vec![size(n, span)], span),
+        Dim::Splice(e) => call("length", vec![e.clone()], span),
+    }
+}
+
+fn add(a: Expr, b: Expr) -> Expr {
+    let span = a.span;
+    match (&a.kind, &b.kind) {
+        (ExprKind::Int(x), ExprKind::Int(y)) => expr(ExprKind::Int(x + y), span),
+        (ExprKind::Int(0), _) => b,
+        (_, ExprKind::Int(0)) => a,
+        _ => expr(ExprKind::Binary(BinaryOp::Add, Box::new(a), Box::new(b)), span),
+    }
+}
+
+/// The position of the first axis of `dims[i]`.
+pub fn position(dims: &[Dim], i: usize, span: Span) -> Expr {
+    dims[..i].iter().fold(expr(ExprKind::Int(0), span), |at, d| add(at, length(d, span)))
+}
+
+/// The positions in `dims` of all axes of `dims[i]`, as list elements.
+fn positions(dims: &[Dim], i: usize, span: Span) -> Elem {
+    let at = position(dims, i, span);
+    match &dims[i] {
+        Dim::Axis(_) | Dim::Value(_) => Elem::One(at),
+        d @ (Dim::Seg(_) | Dim::Splice(_)) => {
+            let end = add(at.clone(), length(d, span));
+            Elem::Splice(call("range", vec![at, end], span))
+        }
+    }
+}
+
+/// The positions in `dims` of the dimensions `at`, as a list expression.
+pub fn positions_of(dims: &[Dim], at: &[usize], span: Span) -> Expr {
+    let list = at.iter().map(|&i| positions(dims, i, span)).collect();
+    expr(ExprKind::List(list), span)
+}
+
+/// The axes that a pointwise operator's result has: those of the operand that has all axes of the
+/// other, else the left's and then what is new on the right.
+pub fn union(a: &[Dim], b: &[Dim]) -> Vec<Dim> {
+    let within = |a: &[Dim], b: &[Dim]| a.iter().all(|d| find(b, d).is_some());
+    if within(b, a) {
+        return a.to_vec();
+    }
+    if within(a, b) {
+        return b.to_vec();
+    }
+    let new = b.iter().filter(|d| find(a, d).is_none());
+    a.iter().chain(new).cloned().collect()
+}
+
+/// A list with the same entry for every axis of `dims`, but for the axis `dims[i]`.
+pub fn uniform_but(dims: &[Dim], fill: i64, i: usize, other: Expr, span: Span) -> Expr {
+    let fill = expr(ExprKind::Int(fill), span);
+    let list = dims.iter().enumerate().map(|(j, d)| match d {
+        _ if i == j => Elem::One(other.clone()),
+        Dim::Axis(_) | Dim::Value(_) => Elem::One(fill.clone()),
+        d => Elem::Splice(call("fill", vec![length(d, span), fill.clone()], span)),
+    });
+    expr(ExprKind::List(list.collect()), span)
+}
+
+/// The extents of `dims`, but `other` at `dims[i]`.
+pub fn shape_but(dims: &[Dim], i: usize, other: Expr, span: Span) -> Expr {
+    let list = dims.iter().enumerate().map(|(j, d)| {
+        if i == j { Elem::One(other.clone()) } else { extents(d, span) }
+    });
+    expr(ExprKind::List(list.collect()), span)
+}
+
+/// A short name for a computed dimension: the same computation has the same name.
+pub fn fresh(callee: &str, dim: &str, from: &str) -> String {
+    let mut h = 0xcbf2_9ce4_8422_2325u64;
+    for b in from.bytes() {
+        h = (h ^ b as u64).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    format!("{callee}.{dim}#{:08x}", h as u32)
+}

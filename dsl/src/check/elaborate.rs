@@ -1,0 +1,544 @@
+//! Expressions over named axes become positional terms.
+
+use super::dims;
+use crate::diag::Diag;
+use crate::functions::is_function;
+use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Input, Library, Name};
+use crate::syntax::ast::{
+    Arg, AttrType, BinaryOp, Elem, Expr, ExprKind, Ident, Span, UnaryOp,
+};
+use crate::term::{Term, TermId, TermKind, Terms};
+
+/// What an expression denotes.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// A tensor.
+    Term(TermId),
+    /// A number computed from attributes and extents.
+    Scalar(Expr),
+    /// Several tensors.
+    Tuple(Vec<Operand>),
+}
+
+/// Elaborates the expressions of one item.
+pub struct Elaborator<'a> {
+    /// Where operators are looked up.
+    pub library: &'a Library,
+    /// The terms built so far.
+    pub terms: Terms,
+    /// Tensor variables.
+    pub vars: &'a [Input],
+    /// Attribute variables; a left side may add to them.
+    pub attrs: Vec<AttrParam>,
+    /// A name in an attribute's place that is not declared becomes an attribute variable.
+    pub declare_attrs: bool,
+    /// Named parts.
+    pub lets: Vec<(String, Operand)>,
+    /// The dimensions of the family side of an `each` rule.
+    pub each_dims: Option<Vec<Dim>>,
+    /// What is wrong.
+    pub diags: Vec<Diag>,
+}
+
+type Attrs<'e> = Vec<(&'e Ident, &'e Expr)>;
+
+impl<'a> Elaborator<'a> {
+    /// An elaborator over these variables.
+    pub fn new(library: &'a Library, vars: &'a [Input], attrs: &[AttrParam]) -> Elaborator<'a> {
+        Elaborator {
+            library,
+            terms: Terms::default(),
+            vars,
+            attrs: attrs.to_vec(),
+            declare_attrs: false,
+            lets: Vec::new(),
+            each_dims: None,
+            diags: Vec::new(),
+        }
+    }
+
+    fn error<T>(&mut self, code: &'static str, span: Span, message: String, help: &str) -> Option<T> {
+        self.diags.push(super::error(code, span, message, help));
+        None
+    }
+
+    /// The dimensions of a term.
+    pub fn dims(&self, t: TermId) -> Vec<Dim> {
+        self.terms.get(t).dims.clone().unwrap_or_default()
+    }
+
+    /// Elaborates to a tensor; a number is an error.
+    pub fn term(&mut self, e: &Expr) -> Option<TermId> {
+        match self.operand(e)? {
+            Operand::Term(t) => Some(t),
+            Operand::Scalar(_) => self.error(
+                "R010",
+                e.span,
+                "expected a tensor, found a number".into(),
+                "a number meets a tensor through an operator, e.g. `x * 2`",
+            ),
+            Operand::Tuple(_) => self.error(
+                "R010",
+                e.span,
+                "expected one tensor, found several".into(),
+                "take the tuple apart: `let (a, b) = …`",
+            ),
+        }
+    }
+
+    /// Elaborates any expression.
+    pub fn operand(&mut self, e: &Expr) -> Option<Operand> {
+        match &e.kind {
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Size(_) => {
+                Some(Operand::Scalar(e.clone()))
+            }
+            ExprKind::Str(_) | ExprKind::Bool(_) | ExprKind::List(_) => {
+                Some(Operand::Scalar(e.clone()))
+            }
+            ExprKind::Name(n) => self.name(n, e),
+            ExprKind::Tuple(items) => {
+                let items = items.iter().map(|i| self.operand(i)).collect::<Option<Vec<_>>>()?;
+                Some(Operand::Tuple(items))
+            }
+            ExprKind::Unary(op, a) => {
+                let name = match op {
+                    UnaryOp::Neg => "neg",
+                    UnaryOp::Not => "logical_not",
+                };
+                match self.operand(a)? {
+                    Operand::Scalar(_) => Some(Operand::Scalar(e.clone())),
+                    x => self.primitive(name, vec![x], e.span),
+                }
+            }
+            ExprKind::Binary(op, a, b) => self.binary(*op, a, b, e),
+            ExprKind::Call { callee, args } => self.call(callee, args, e),
+            ExprKind::Index { base, index, otherwise: None } => self.reorder(base, index, e.span),
+            ExprKind::Reduce { monoid, axes, body } => self.reduce(monoid, axes, body, e.span),
+            ExprKind::If { .. } => Some(Operand::Scalar(e.clone())),
+            ExprKind::Index { .. } => self.error(
+                "R011",
+                e.span,
+                "`else` belongs to element access in a meaning".into(),
+                "use `where(c, a, b)` or `pad` between tensors",
+            ),
+        }
+    }
+
+    fn name(&mut self, n: &str, e: &Expr) -> Option<Operand> {
+        if let Some((_, o)) = self.lets.iter().rev().find(|(l, _)| l == n) {
+            return Some(o.clone());
+        }
+        if let Some(i) = self.vars.iter().position(|v| &*v.name == n) {
+            return Some(Operand::Term(self.var(i, e.span)));
+        }
+        let known = self.attrs.iter().any(|a| &*a.name == n);
+        if known || matches!(n, "pi" | "inf" | "nan") || n.parse::<crate::ir::DType>().is_ok() {
+            return Some(Operand::Scalar(e.clone()));
+        }
+        let names = self.vars.iter().map(|v| &*v.name).chain(self.attrs.iter().map(|a| &*a.name));
+        let help = super::suggest(n, names)
+            .unwrap_or_else(|| "declare it under `given`, e.g. `x: F[..b]`".into());
+        self.error("R002", e.span, format!("`{n}` is not a variable"), &help)
+    }
+
+    /// The term of variable `i`. A variable without declared axes has one segment of its own.
+    pub fn var(&mut self, i: usize, span: Span) -> TermId {
+        let v = &self.vars[i];
+        let anonymous = || vec![Dim::Seg(Name::from(format!("{}.shape", v.name)))];
+        let dims = v.ty.dims.clone().unwrap_or_else(anonymous);
+        let dtype = v.ty.dtype.clone();
+        self.terms.push(Term {
+            kind: TermKind::Var(i),
+            args: vec![],
+            dims: Some(dims),
+            dtype,
+            span,
+        })
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, e: &Expr) -> Option<Operand> {
+        let (x, y) = (self.operand(a), self.operand(b));
+        let (x, y) = (x?, y?);
+        if let (Operand::Scalar(_), Operand::Scalar(_)) = (&x, &y) {
+            return Some(Operand::Scalar(e.clone()));
+        }
+        let (name, swapped) = match op {
+            BinaryOp::Add => ("add", false),
+            BinaryOp::Sub => ("sub", false),
+            BinaryOp::Mul => ("mul", false),
+            BinaryOp::Div => ("div", false),
+            BinaryOp::Mod => ("modulo", false),
+            BinaryOp::Pow => ("pow", false),
+            BinaryOp::MatMul => ("matmul", false),
+            BinaryOp::And => ("logical_and", false),
+            BinaryOp::Or => ("logical_or", false),
+            BinaryOp::Eq => ("equal", false),
+            BinaryOp::Lt => ("less", false),
+            BinaryOp::Le => ("less_equal", false),
+            BinaryOp::Gt => ("less", true),
+            BinaryOp::Ge => ("less_equal", true),
+            BinaryOp::Ne => {
+                let same = self.primitive("equal", vec![x, y], e.span)?;
+                return self.primitive("logical_not", vec![same], e.span);
+            }
+        };
+        let args = if swapped { vec![y, x] } else { vec![x, y] };
+        self.primitive(name, args, e.span)
+    }
+
+    /// Applies an operator that the notation itself stands for.
+    fn primitive(&mut self, name: &str, args: Vec<Operand>, span: Span) -> Option<Operand> {
+        match self.library.find(name) {
+            Some(call) => self.apply(call, args, &[], span),
+            None => self.error(
+                "R003",
+                span,
+                format!("the operator `{name}` that this notation stands for is not declared"),
+                "read `rules/ops` before this text",
+            ),
+        }
+    }
+
+    fn call(&mut self, callee: &Ident, args: &[Arg], e: &Expr) -> Option<Operand> {
+        let each = args.iter().any(|a| a.each);
+        let positional: Vec<&Arg> = args.iter().filter(|a| a.name.is_none()).collect();
+        let mut operands = Vec::new();
+        for a in &positional {
+            operands.push(self.operand(&a.value)?);
+        }
+        let named: Attrs =
+            args.iter().filter_map(|a| a.name.as_ref().map(|n| (n, &a.value))).collect();
+        let all_scalar = operands.iter().all(|o| matches!(o, Operand::Scalar(_)));
+        let shape_of = matches!(callee.text.as_str(), "rank" | "shape" | "dtype");
+        if is_function(&callee.text)
+            && (shape_of || all_scalar && named.is_empty() && !operands.is_empty())
+        {
+            return Some(Operand::Scalar(e.clone()));
+        }
+        match callee.text.as_str() {
+            "split" => return self.split(operands, &named, e.span),
+            "part" if self.each_dims.is_some() => return self.part(operands, &named, e.span),
+            "pointwise" => {
+                return match <[Operand; 1]>::try_from(operands) {
+                    Ok([x]) => Some(x),
+                    Err(_) => self.error("R006", e.span, "`pointwise` takes one tensor".into(), ""),
+                };
+            }
+            _ => {}
+        }
+        let Some(id) = self.library.find(&callee.text) else {
+            let names = self.library.calls.iter().map(|c| &*c.name);
+            let help = super::suggest(&callee.text, names)
+                .unwrap_or_else(|| "declare it with `op`, `def` or `extern`".into());
+            let message = format!("`{}` is not an operator", callee.text);
+            return self.error("R003", callee.span, message, &help);
+        };
+        if each {
+            return self.each_fold(id, operands, &named, e.span);
+        }
+        self.apply(id, operands, &named, e.span)
+    }
+
+    /// Applies an operator to operands and attributes, inserting broadcasts.
+    pub fn apply(
+        &mut self,
+        id: CallId,
+        mut args: Vec<Operand>,
+        named: &[(&Ident, &Expr)],
+        span: Span,
+    ) -> Option<Operand> {
+        let library = self.library;
+        let callee = library.call(id);
+        if args.len() < callee.inputs.len() {
+            let (name, n, found) = (&callee.name, callee.inputs.len(), args.len());
+            let message = format!("`{name}` takes {n} tensors, {found} given");
+            return self.error("R006", span, message, &super::signature_help(callee));
+        }
+        let extra = args.split_off(callee.inputs.len());
+        let attrs = self.attributes(callee, named, extra, span)?;
+        let mut dtypes = Vec::new();
+        for (input, arg) in callee.inputs.iter().zip(&args) {
+            if let Operand::Term(t) = arg {
+                self.bind_dtype(callee, input, *t, &mut dtypes, span)?;
+            }
+        }
+        let mut terms = Vec::new();
+        for (input, arg) in callee.inputs.iter().zip(args) {
+            terms.push(self.tensor(callee, input, arg, &dtypes, span)?);
+        }
+        let (terms, bound) = if is_pointwise(callee) {
+            self.align(terms, span)
+        } else {
+            self.bind_args(callee, terms, &attrs, span)?
+        };
+        let attrs = self.positional_axes(callee, attrs, &terms, &bound, span)?;
+        self.finish(id, terms, attrs, &bound, &dtypes, span)
+    }
+
+    fn bind_dtype(
+        &mut self,
+        callee: &Callable,
+        input: &Input,
+        t: TermId,
+        dtypes: &mut Vec<(Name, DTypePattern)>,
+        span: Span,
+    ) -> Option<()> {
+        let found = self.terms.get(t).dtype.clone();
+        let fits = match &input.ty.dtype {
+            DTypePattern::Fixed(d) => match &found {
+                DTypePattern::Fixed(f) => d == f,
+                DTypePattern::Var(v) => DTypePattern::Var(v.clone()).admits(*d),
+            },
+            p @ DTypePattern::Var(v) => match dtypes.iter().find(|(n, _)| n == v) {
+                Some((_, known)) => *known == found,
+                None => {
+                    dtypes.push((v.clone(), found.clone()));
+                    match &found {
+                        DTypePattern::Fixed(f) => p.admits(*f),
+                        DTypePattern::Var(_) => true,
+                    }
+                }
+            },
+        };
+        if fits {
+            return Some(());
+        }
+        let message = format!(
+            "argument `{}` of `{}` has element type {}",
+            input.name,
+            callee.name,
+            super::dtype_name(&found)
+        );
+        self.error("R007", span, message, &super::signature_help(callee))
+    }
+
+    /// An operand as a term; a number becomes a scalar of the parameter's element type.
+    fn tensor(
+        &mut self,
+        callee: &Callable,
+        input: &Input,
+        arg: Operand,
+        dtypes: &[(Name, DTypePattern)],
+        span: Span,
+    ) -> Option<TermId> {
+        match arg {
+            Operand::Term(t) => Some(t),
+            Operand::Tuple(_) => {
+                self.error("R010", span, "expected one tensor, found several".into(), "")
+            }
+            Operand::Scalar(e) => {
+                let dtype = match &input.ty.dtype {
+                    d @ DTypePattern::Fixed(_) => Some(d.clone()),
+                    DTypePattern::Var(v) => {
+                        dtypes.iter().find(|(n, _)| n == v).map(|(_, d)| d.clone())
+                    }
+                };
+                let Some(dtype) = dtype else {
+                    let message =
+                        format!("the element type of this argument of `{}` is open", callee.name);
+                    return self.error("R007", e.span, message, "let a tensor show it");
+                };
+                Some(self.scalar(e, dtype, span))
+            }
+        }
+    }
+
+    fn scalar(&mut self, e: Expr, dtype: DTypePattern, span: Span) -> TermId {
+        self.terms.push(Term {
+            kind: TermKind::Scalar(e),
+            args: vec![],
+            dims: Some(vec![]),
+            dtype,
+            span,
+        })
+    }
+
+    /// Brings the operands of a pointwise operator to one shape.
+    fn align(&mut self, terms: Vec<TermId>, span: Span) -> (Vec<TermId>, Bound) {
+        let all = terms.iter().map(|&t| self.dims(t));
+        let result = all.reduce(|a, b| dims::union(&a, &b)).unwrap_or_default();
+        let terms = terms.into_iter().map(|t| self.conform(t, &result, span)).collect();
+        (terms, Bound { whole: Some(result), names: Vec::new() })
+    }
+
+    /// `t` with the axes of `result`, of which it has some, in that order.
+    pub fn conform(&mut self, t: TermId, result: &[Dim], span: Span) -> TermId {
+        let own = self.dims(t);
+        if dims::same(&own, result) {
+            return t;
+        }
+        let mut order: Vec<usize> = (0..own.len()).collect();
+        order.sort_by_key(|&i| dims::find(result, &own[i]));
+        let sorted: Vec<Dim> = order.iter().map(|&i| own[i].clone()).collect();
+        let mut t = t;
+        if !dims::same(&own, &sorted) {
+            t = self.transpose(t, &order, span);
+        }
+        if dims::same(&sorted, result) {
+            return t;
+        }
+        let at: Vec<usize> = sorted.iter().filter_map(|d| dims::find(result, d)).collect();
+        let map = dims::positions_of(result, &at, span);
+        let attrs = vec![map, dims::shape(result, span)];
+        self.structural("broadcast", t, attrs, result.to_vec(), span)
+    }
+
+    fn transpose(&mut self, t: TermId, order: &[usize], span: Span) -> TermId {
+        let own = self.dims(t);
+        let perm = dims::positions_of(&own, order, span);
+        let sorted = order.iter().map(|&i| own[i].clone()).collect();
+        self.structural("transpose", t, vec![perm], sorted, span)
+    }
+
+    /// One of the operators that the notation inserts by itself.
+    fn structural(
+        &mut self,
+        name: &str,
+        t: TermId,
+        attrs: Vec<Expr>,
+        dims: Vec<Dim>,
+        span: Span,
+    ) -> TermId {
+        let Some(call) = self.library.find(name) else {
+            self.diags.push(super::error(
+                "R003",
+                span,
+                format!("the operator `{name}` that this notation needs is not declared"),
+                "read `rules/ops` before this text",
+            ));
+            return t;
+        };
+        let dtype = self.terms.get(t).dtype.clone();
+        let kind = TermKind::Apply(call, attrs.into_iter().map(Some).collect());
+        self.terms.push(Term { kind, args: vec![t], dims: Some(dims), dtype, span })
+    }
+
+    /// `x[..h, n, m]`: the axes of `x` in that order.
+    fn reorder(&mut self, base: &Ident, index: &[Elem], span: Span) -> Option<Operand> {
+        let e = Expr { kind: ExprKind::Name(base.text.clone()), span: base.span };
+        let t = self.term(&e)?;
+        let own = self.dims(t);
+        let mut order = Vec::new();
+        for item in index {
+            let (d, e) = match item {
+                Elem::One(e @ Expr { kind: ExprKind::Name(n), .. }) => {
+                    (Dim::Axis(Name::from(n.as_str())), e)
+                }
+                Elem::Splice(e @ Expr { kind: ExprKind::Name(n), .. }) => {
+                    (Dim::Seg(Name::from(n.as_str())), e)
+                }
+                Elem::One(e) | Elem::Splice(e) => {
+                    return self.error(
+                        "R011",
+                        e.span,
+                        "only names of axes reorder a tensor".into(),
+                        "use `slice` or `gather` to take elements",
+                    );
+                }
+            };
+            let Some(i) = dims::find(&own, &d) else {
+                let message = format!("`{}` has no axis `{}`", base.text, dims::key(&d));
+                let help = format!("its axes are [{}]", dims::keys(&own));
+                return self.error("R004", e.span, message, &help);
+            };
+            order.push(i);
+        }
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        if sorted != (0..own.len()).collect::<Vec<_>>() {
+            let help = format!("its axes are [{}]", dims::keys(&own));
+            let message = format!("every axis of `{}` must be named once", base.text);
+            return self.error("R004", span, message, &help);
+        }
+        if order.is_sorted() {
+            return Some(Operand::Term(t));
+        }
+        Some(Operand::Term(self.transpose(t, &order, span)))
+    }
+
+    fn reduce(&mut self, monoid: &Ident, axes: &[Elem], body: &Expr, span: Span) -> Option<Operand> {
+        let t = self.term(body)?;
+        let own = self.dims(t);
+        let mut at = Vec::new();
+        for item in axes {
+            let (Elem::One(e) | Elem::Splice(e)) = item;
+            let ExprKind::Name(n) = &e.kind else {
+                return self.error("R004", e.span, "expected the name of an axis".into(), "");
+            };
+            let name = Name::from(n.as_str());
+            let d = match item {
+                Elem::One(_) => Dim::Axis(name),
+                Elem::Splice(_) => Dim::Seg(name),
+            };
+            match dims::find(&own, &d) {
+                Some(i) => at.push(i),
+                None => {
+                    let message = format!("axis `{}` is unknown here", dims::key(&d));
+                    let help = format!("the axes are [{}]", dims::keys(&own));
+                    return self.error("R004", e.span, message, &help);
+                }
+            }
+        }
+        at.sort_unstable();
+        at.dedup();
+        let list = dims::positions_of(&own, &at, span);
+        let rest = own.iter().enumerate().filter(|(i, _)| !at.contains(i));
+        let rest = rest.map(|(_, d)| d.clone()).collect();
+        if self.library.find(&monoid.text).is_none() {
+            let message = format!("the reduction `{}` is not declared", monoid.text);
+            return self.error("R003", monoid.span, message, "read `rules/ops/reduce.rules` first");
+        }
+        Some(Operand::Term(self.structural(&monoid.text, t, vec![list], rest, span)))
+    }
+}
+
+/// What a callee's names stand for in the caller.
+pub struct Bound {
+    /// The one shape of a pointwise operator.
+    pub whole: Option<Vec<Dim>>,
+    /// Axes (one dimension) and segments (any number).
+    pub names: Vec<(Name, Vec<Dim>)>,
+}
+
+impl Bound {
+    /// What a name stands for.
+    pub fn get(&self, n: &str) -> Option<&[Dim]> {
+        if let Some(w) = &self.whole {
+            return Some(w);
+        }
+        self.names.iter().find(|(b, _)| &**b == n).map(|(_, d)| d.as_slice())
+    }
+}
+
+/// True if every parameter is one and the same segment.
+pub fn is_pointwise(callee: &Callable) -> bool {
+    let segment = |i: &Input| match i.ty.dims.as_deref() {
+        Some([Dim::Seg(s)]) => Some(s.clone()),
+        _ => None,
+    };
+    let Some(first) = callee.inputs.first().and_then(segment) else { return false };
+    callee.inputs.iter().all(|i| segment(i).as_ref() == Some(&first))
+        && callee
+            .outputs
+            .iter()
+            .all(|(_, t)| matches!(t.dims.as_deref(), Some([Dim::Seg(s)]) if *s == first))
+}
+
+/// An attribute type in the caller's names.
+pub fn translate(ty: &AttrType, bound: &Bound) -> AttrType {
+    let mut ty = ty.clone();
+    if let Some(of) = &mut ty.of {
+        match bound.get(&of.text) {
+            Some([Dim::Axis(n) | Dim::Seg(n)]) => of.text = n.to_string(),
+            _ => ty.of = None,
+        }
+    }
+    // Ranges speak of the callee's names.
+    let closed = |e: &Option<Expr>| {
+        e.as_ref().is_none_or(|e| crate::eval::eval(e, &crate::eval::Env::default()).is_ok())
+    };
+    if ty.range.as_ref().is_some_and(|(low, high)| !closed(low) || !closed(high)) {
+        ty.range = None;
+    }
+    ty
+}

@@ -1,0 +1,309 @@
+//! Laws: from rules, and from definitions, which are laws already.
+
+use super::elaborate::{Elaborator, Operand};
+use super::{error, name, signature};
+use crate::diag::{Diag, Severity};
+use crate::library::{
+    AttrParam, Body, CallId, CallKind, ErrorClass, Law, LawOrigin, LawSide, Library, Name,
+};
+use crate::syntax::ast::{Binding, Expr, ExprKind, Item, Rule, Side, Span};
+use crate::term::{Term, TermId, TermKind};
+use std::collections::HashSet;
+
+/// The body of a definition.
+pub fn body(
+    library: &Library,
+    id: CallId,
+    lets: &[Binding],
+    value: &Expr,
+    outputs: usize,
+) -> (Option<Body>, Vec<Diag>) {
+    let c = library.call(id);
+    let mut e = Elaborator::new(library, &c.inputs, &c.attrs);
+    let roots = elaborate_lets(&mut e, lets)
+        .and_then(|()| e.operand(value))
+        .and_then(|o| roots(&mut e, o, outputs, value.span));
+    let roots = roots.map(|r| conform_outputs(&mut e, r, id));
+    let diags = std::mem::take(&mut e.diags);
+    (roots.map(|roots| Body { terms: e.terms, roots }), diags)
+}
+
+/// A result declared with the body's axes in another order is transposed to that order; one with more
+/// axes is broadcast.
+fn conform_outputs(e: &mut Elaborator<'_>, roots: Vec<TermId>, id: CallId) -> Vec<TermId> {
+    let library = e.library;
+    let declared = library.call(id).outputs.iter().map(|(_, ty)| ty.dims.as_deref());
+    let pairs: Vec<_> = roots.into_iter().zip(declared).collect();
+    pairs
+        .into_iter()
+        .map(|(r, d)| match d {
+            Some(d) if e.dims(r).iter().all(|own| super::dims::find(d, own).is_some()) => {
+                let span = e.terms.get(r).span;
+                e.conform(r, d, span)
+            }
+            _ => r,
+        })
+        .collect()
+}
+
+fn elaborate_lets(e: &mut Elaborator<'_>, lets: &[Binding]) -> Option<()> {
+    for l in lets {
+        let value = e.operand(&l.value)?;
+        bind_names(e, l, value)?;
+    }
+    Some(())
+}
+
+fn bind_names(e: &mut Elaborator<'_>, l: &Binding, value: Operand) -> Option<()> {
+    match (l.names.as_slice(), value) {
+        ([n], v) => e.lets.push((n.text.clone(), v)),
+        (names, Operand::Tuple(vs)) if names.len() == vs.len() => {
+            e.lets.extend(names.iter().map(|n| n.text.clone()).zip(vs));
+        }
+        (names, _) => {
+            let message = format!("the value does not fall into {} parts", names.len());
+            return e.fail("R010", l.value.span, message, "");
+        }
+    }
+    Some(())
+}
+
+fn roots(e: &mut Elaborator<'_>, o: Operand, n: usize, span: Span) -> Option<Vec<TermId>> {
+    let parts = match o {
+        Operand::Tuple(parts) => parts,
+        one => vec![one],
+    };
+    if parts.len() != n {
+        let message = format!("{n} results are declared, the body yields {}", parts.len());
+        return e.fail("R010", span, message, "");
+    }
+    parts
+        .into_iter()
+        .map(|p| match p {
+            Operand::Term(t) => Some(t),
+            Operand::Scalar(_) | Operand::Tuple(_) => {
+                e.fail("R010", span, "a result must be a tensor".into(), "")
+            }
+        })
+        .collect()
+}
+
+/// The two laws that a definition is: body to name (fold) and name to body (unfold).
+pub fn of_definition(library: &Library, id: CallId) -> Vec<Law> {
+    let c = library.call(id);
+    let CallKind::Def(body) = &c.kind else { return vec![] };
+    let mut terms = body.terms.clone();
+    let span = c.source.1;
+    let e = Elaborator::new(library, &c.inputs, &c.attrs);
+    let mut e = Elaborator { terms: std::mem::take(&mut terms), ..e };
+    let args: Vec<TermId> = (0..c.inputs.len()).map(|i| e.var(i, span)).collect();
+    let attr = |a: &AttrParam| Some(Expr { kind: ExprKind::Name(a.name.to_string()), span });
+    let attrs = c.attrs.iter().map(attr).collect();
+    let first = e.terms.get(body.roots[0]).clone();
+    let whole = e.terms.push(Term {
+        kind: TermKind::Apply(id, attrs),
+        args,
+        dims: first.dims,
+        dtype: first.dtype,
+        span,
+    });
+    let named: Vec<TermId> = if body.roots.len() == 1 {
+        vec![whole]
+    } else {
+        let output = |(i, r): (usize, &TermId)| {
+            let t = e.terms.get(*r).clone();
+            e.terms.push(Term { kind: TermKind::Output(i), args: vec![whole], ..t })
+        };
+        body.roots.iter().enumerate().map(output).collect()
+    };
+    let sides = |roots: &[TermId]| -> Vec<LawSide> {
+        roots.iter().map(|&root| LawSide { name: name(""), each: false, root }).collect()
+    };
+    let fold = Law {
+        name: c.name.clone(),
+        doc: c.doc.clone(),
+        origin: LawOrigin::Fold,
+        vars: c.inputs.clone(),
+        attrs: c.attrs.clone(),
+        terms: e.terms,
+        left: sides(&body.roots),
+        right: sides(&named),
+        conditions: vec![],
+        hints: vec![],
+        error: ErrorClass::Exact,
+        tests: vec![],
+        source: c.source,
+    };
+    let unfold = Law {
+        name: Name::from(format!("{}.rev", c.name)),
+        origin: LawOrigin::Unfold,
+        left: fold.right.clone(),
+        right: fold.left.clone(),
+        ..fold.clone()
+    };
+    let mut out = Vec::new();
+    if unbound(&fold).is_empty() {
+        out.push(fold);
+    }
+    out.push(unfold);
+    out
+}
+
+/// The laws of a rule: one, or two if it goes both ways.
+pub fn of_rule(
+    library: &Library,
+    source: u32,
+    item: &Item,
+    rule: &Rule,
+) -> (Vec<Law>, Vec<Diag>) {
+    let mut diags = Vec::new();
+    let (vars, attrs) = signature::parameters(&rule.given, &mut diags);
+    let mut e = Elaborator::new(library, &vars, &attrs);
+    e.declare_attrs = true;
+    let left = sides(&mut e, &rule.left);
+    e.declare_attrs = rule.both_ways;
+    if let Some(s) = left.iter().flatten().find(|s| s.each) {
+        e.each_dims = Some(e.dims(s.root));
+    }
+    let right = elaborate_lets(&mut e, &rule.wheres).and_then(|()| sides(&mut e, &rule.right));
+    for c in rule.conditions.iter().chain(&rule.hints) {
+        e.check_names(c);
+    }
+    diags.append(&mut e.diags);
+    let attrs = e.attrs;
+    let terms = e.terms;
+    let (Some(left), Some(right)) = (left, right) else { return (vec![], diags) };
+    let Some(class) = rule.error.as_ref().map(ErrorClass::from) else {
+        let help = "write `error exact`, `error reorder` or `error approx(abs=…, rel=…)`";
+        let message = format!("the law `{}` states no error class", item.name.text);
+        diags.push(error("R018", item.name.span, message, help));
+        return (vec![], diags);
+    };
+    let right = match pair_up(&left, right) {
+        Ok(right) => right,
+        Err(message) => {
+            diags.push(error("R019", item.name.span, message, "both sides name the same outputs"));
+            return (vec![], diags);
+        }
+    };
+    let law = Law {
+        name: name(&item.name.text),
+        doc: item.doc.clone(),
+        origin: LawOrigin::Rule,
+        vars: vars.clone(),
+        attrs,
+        terms,
+        left,
+        right,
+        conditions: rule.conditions.clone(),
+        hints: rule.hints.clone(),
+        error: class,
+        tests: rule.tests.clone(),
+        source: (source, item.span),
+    };
+    let mut laws = vec![law];
+    if rule.both_ways {
+        let law = &laws[0];
+        laws.push(Law {
+            name: Name::from(format!("{}.rev", law.name)),
+            origin: LawOrigin::Reverse,
+            left: law.right.clone(),
+            right: law.left.clone(),
+            ..law.clone()
+        });
+    }
+    for law in &laws {
+        for n in unbound(law) {
+            let message = format!("`{n}` does not occur in what `{}` matches", law.name);
+            let help = "every variable of the result must be bound by the match";
+            diags.push(error("R020", item.name.span, message, help));
+        }
+    }
+    if diags.iter().any(|d| d.severity == Severity::Error) {
+        return (vec![], diags);
+    }
+    (laws, diags)
+}
+
+fn sides(e: &mut Elaborator<'_>, sides: &[Side]) -> Option<Vec<LawSide>> {
+    let mut out = Vec::new();
+    for s in sides {
+        let value = e.operand(&s.value)?;
+        let n = s.names.len().max(1);
+        let roots = roots(e, value, n, s.value.span)?;
+        for (i, root) in roots.into_iter().enumerate() {
+            let name = name(s.names.get(i).map_or("", |n| &n.text));
+            out.push(LawSide { name, each: s.each, root });
+        }
+    }
+    Some(out)
+}
+
+/// The right sides in the order of the left ones, by name.
+fn pair_up(left: &[LawSide], right: Vec<LawSide>) -> Result<Vec<LawSide>, String> {
+    if left.len() != right.len() {
+        return Err(format!("{} outputs on the left, {} on the right", left.len(), right.len()));
+    }
+    left.iter()
+        .map(|l| {
+            let found = right.iter().find(|r| r.name == l.name);
+            found.cloned().ok_or_else(|| format!("the right side has no output `{}`", l.name))
+        })
+        .collect()
+}
+
+/// Variables and attributes that matching the left side does not bind.
+fn unbound(law: &Law) -> Vec<Name> {
+    let mut seen: HashSet<TermId> = HashSet::new();
+    let mut vars: HashSet<usize> = HashSet::new();
+    let mut attrs: HashSet<String> = HashSet::new();
+    let mut stack: Vec<TermId> = law.left.iter().map(|s| s.root).collect();
+    while let Some(t) = stack.pop() {
+        if !seen.insert(t) {
+            continue;
+        }
+        let term = law.terms.get(t);
+        stack.extend(&term.args);
+        match &term.kind {
+            TermKind::Var(i) => drop(vars.insert(*i)),
+            TermKind::Scalar(e) => bind_name(e, &mut attrs),
+            TermKind::Apply(_, list) => {
+                list.iter().flatten().for_each(|e| bind_name(e, &mut attrs));
+            }
+            TermKind::Output(_) | TermKind::EachFold(..) | TermKind::EachPart(_) => {}
+        }
+    }
+    let used = used_names(law);
+    let vars = law.vars.iter().enumerate().filter(|(i, _)| !vars.contains(i)).map(|(_, v)| &v.name);
+    let attrs = law.attrs.iter().filter(|a| {
+        // The position of an axis follows from the types once the variables are bound.
+        !attrs.contains(&*a.name) && a.ty.name.text != "axis" && used.contains(&*a.name)
+    });
+    vars.chain(attrs.map(|a| &a.name)).cloned().collect()
+}
+
+fn bind_name(e: &Expr, out: &mut HashSet<String>) {
+    if let ExprKind::Name(n) = &e.kind {
+        out.insert(n.clone());
+    }
+}
+
+/// All names in the attribute expressions of both sides.
+fn used_names(law: &Law) -> HashSet<String> {
+    let mut out = HashSet::new();
+    let mut note = |e: &Expr| {
+        super::walk(e, &mut |e| bind_name(e, &mut out));
+    };
+    for (_, t) in law.terms.iter() {
+        match &t.kind {
+            TermKind::Scalar(e) | TermKind::EachPart(e) => note(e),
+            TermKind::Apply(_, list) | TermKind::EachFold(_, list) => {
+                list.iter().flatten().for_each(&mut note);
+            }
+            TermKind::Var(_) | TermKind::Output(_) => {}
+        }
+    }
+    law.conditions.iter().for_each(&mut note);
+    out
+}
+

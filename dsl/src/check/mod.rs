@@ -1,0 +1,327 @@
+//! From texts to a library: names resolved, shapes elaborated, every mistake reported.
+//!
+//! Never fails: what is sound of a faulty set of texts is kept, the rest is diagnosed.
+
+mod apply;
+mod classify;
+mod dims;
+mod elaborate;
+mod laws;
+mod signature;
+
+pub use dims::key as dim_key;
+
+use crate::diag::{Code, Diag, Severity};
+use crate::library::{
+    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem, OpClass,
+    Source, TargetItem, TargetKernel,
+};
+use crate::syntax::ast::{Elem, Expr, ExprKind, Item, ItemKind, Span, Target};
+use crate::syntax::parse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A diagnostic and the source text it belongs to.
+#[derive(Clone, Debug)]
+pub struct SourceDiag {
+    /// Index into [`Library::sources`].
+    pub source: u32,
+    /// The diagnostic.
+    pub diag: Diag,
+}
+
+/// Reads texts, given as (file name, text), into one library.
+pub fn library(texts: &[(String, String)]) -> (Library, Vec<SourceDiag>) {
+    let mut b = Builder::default();
+    let mut items: Vec<(u32, Item)> = Vec::new();
+    for (i, (name, text)) in texts.iter().enumerate() {
+        let source = i as u32;
+        b.library.sources.push(Source { name: name.clone(), text: Arc::from(text.as_str()) });
+        let (file, diags) = parse(text);
+        b.report(source, diags);
+        items.extend(file.items.into_iter().map(|item| (source, item)));
+    }
+    b.declare(&items);
+    b.bodies(&items);
+    b.rest(&items);
+    b.diags.sort_by_key(|d| (d.source, d.diag.labels.first().map_or(0, |l| l.0.start)));
+    (b.library, b.diags)
+}
+
+#[derive(Default)]
+struct Builder {
+    library: Library,
+    diags: Vec<SourceDiag>,
+}
+
+impl Builder {
+    fn report(&mut self, source: u32, diags: Vec<Diag>) {
+        self.diags.extend(diags.into_iter().map(|diag| SourceDiag { source, diag }));
+    }
+
+    /// Signatures first: bodies may refer to what comes later.
+    fn declare(&mut self, items: &[(u32, Item)]) {
+        let mut seen: HashMap<String, (u32, Span)> = HashMap::new();
+        for (source, item) in items {
+            let space = match item.kind {
+                ItemKind::Rule(_) => "rule",
+                ItemKind::Onnx(_) => continue,
+                ItemKind::Target(_) => "target",
+                _ => "operator",
+            };
+            let key = format!("{space} {}", item.name.text);
+            if let Some((first, span)) = seen.get(&key) {
+                let mut d = error(
+                    "R001",
+                    item.name.span,
+                    format!("the {key} is declared twice"),
+                    "rename one of them, or delete it",
+                );
+                if first == source {
+                    d.labels.push((*span, "first declared here".into()));
+                }
+                self.report(*source, vec![d]);
+                continue;
+            }
+            seen.insert(key, (*source, item.name.span));
+            let (callable, diags) = signature::callable(*source, item);
+            self.report(*source, diags);
+            if let Some(c) = callable {
+                let id = CallId(self.library.calls.len() as u32);
+                self.library.by_name.insert(c.name.clone(), id);
+                self.library.calls.push(c);
+            }
+        }
+    }
+
+    /// Bodies of definitions and the laws that they are, in the order of the texts; then rules.
+    fn bodies(&mut self, items: &[(u32, Item)]) {
+        for (source, item) in items {
+            let (decl, lets, outputs) = match &item.kind {
+                ItemKind::Def(d) => (&d.body, &d.lets, d.outputs.len()),
+                ItemKind::Fuse(f) => (&f.body, &f.lets, f.outputs.len()),
+                _ => continue,
+            };
+            let Some(id) = self.own(*source, item) else { continue };
+            let (body, diags) = laws::body(&self.library, id, lets, decl, outputs);
+            let sound = diags.iter().all(|d| d.severity != Severity::Error);
+            self.report(*source, diags);
+            let Some(body) = body.filter(|_| sound) else { continue };
+            self.library.calls[id.0 as usize].kind = CallKind::Def(body);
+            let marked = matches!(&item.kind, ItemKind::Fuse(_)) && has_call(decl, "pointwise");
+            if !marked {
+                let laws = laws::of_definition(&self.library, id);
+                self.library.laws.extend(laws);
+            }
+            if let ItemKind::Fuse(f) = &item.kind {
+                self.library.fuses.push(FuseItem {
+                    name: name(&item.name.text),
+                    doc: item.doc.clone(),
+                    call: id,
+                    on: f.on.iter().map(|(t, k)| (name(&t.text), k.clone())).collect(),
+                    hints: f.hints.clone(),
+                    source: (*source, item.span),
+                });
+            }
+        }
+        let mut named: HashMap<String, ()> = HashMap::new();
+        for (source, item) in items {
+            let ItemKind::Rule(rule) = &item.kind else { continue };
+            if named.insert(item.name.text.clone(), ()).is_some() {
+                continue; // Reported when signatures were declared.
+            }
+            let (laws, diags) = laws::of_rule(&self.library, *source, item, rule);
+            self.report(*source, diags);
+            self.library.laws.extend(laws);
+        }
+    }
+
+    fn rest(&mut self, items: &[(u32, Item)]) {
+        for (source, item) in items {
+            match &item.kind {
+                ItemKind::Onnx(decl) => self.library.onnx.push(OnnxItem {
+                    name: name(&item.name.text),
+                    decl: decl.clone(),
+                    source: (*source, item.span),
+                }),
+                ItemKind::Target(t) => {
+                    let (target, diags) = self.target(item, t);
+                    self.report(*source, diags);
+                    self.library.targets.push(target);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn target(&self, item: &Item, t: &Target) -> (TargetItem, Vec<Diag>) {
+        let mut diags = Vec::new();
+        let number = |e: &Expr| {
+            crate::eval::eval(e, &crate::eval::Env::default()).ok().and_then(|a| a.as_f64())
+        };
+        let mut figures = HashMap::new();
+        for (key, e) in &t.entries {
+            match number(e) {
+                Some(v) if v.is_finite() && v >= 0.0 => drop(figures.insert(key.text.clone(), v)),
+                _ => diags.push(error("R012", e.span, "expected a number".into(), "")),
+            }
+        }
+        let mut kernels = Vec::new();
+        for k in &t.kernels {
+            let mut covers = Vec::new();
+            for c in &k.covers {
+                match self.library.find(&c.text) {
+                    Some(id) => covers.push(id),
+                    None => {
+                        let names = self.library.calls.iter().map(|c| &*c.name);
+                        let help = suggest(&c.text, names).unwrap_or_default();
+                        let message = format!("`{}` is not an operator", c.text);
+                        diags.push(error("R003", c.span, message, &help));
+                    }
+                }
+            }
+            let factor = k.cost.as_ref().and_then(number).unwrap_or(1.0);
+            kernels.push(TargetKernel { name: k.name.clone(), covers, epilogue: k.epilogue, factor });
+        }
+        let target =
+            TargetItem { name: name(&item.name.text), doc: item.doc.clone(), figures, kernels };
+        (target, diags)
+    }
+
+    /// The callable that this very item declared (not one of its name that came first).
+    fn own(&self, source: u32, item: &Item) -> Option<CallId> {
+        let id = self.library.find(&item.name.text)?;
+        (self.library.call(id).source == (source, item.span)).then_some(id)
+    }
+}
+
+/// A shared name.
+fn name(s: &str) -> Name {
+    Name::from(s)
+}
+
+/// An error with a help line, if `help` is not empty.
+fn error(code: &'static str, span: Span, message: String, help: &str) -> Diag {
+    let mut d = Diag::error(Code(code), message, span);
+    if !help.is_empty() {
+        d.help = Some(help.to_string());
+    }
+    d
+}
+
+/// Calls `f` on an expression and all its parts.
+pub fn walk(e: &Expr, f: &mut dyn FnMut(&Expr)) {
+    f(e);
+    let elems = |items: &[Elem], f: &mut dyn FnMut(&Expr)| {
+        for Elem::One(e) | Elem::Splice(e) in items {
+            walk(e, f);
+        }
+    };
+    match &e.kind {
+        ExprKind::List(items) => elems(items, f),
+        ExprKind::Tuple(items) => items.iter().for_each(|e| walk(e, f)),
+        ExprKind::Unary(_, a) => walk(a, f),
+        ExprKind::Binary(_, a, b) => {
+            walk(a, f);
+            walk(b, f);
+        }
+        ExprKind::Call { args, .. } => args.iter().for_each(|a| walk(&a.value, f)),
+        ExprKind::Index { index, otherwise, .. } => {
+            elems(index, f);
+            if let Some(o) = otherwise {
+                walk(o, f);
+            }
+        }
+        ExprKind::Reduce { axes, body, .. } => {
+            elems(axes, f);
+            walk(body, f);
+        }
+        ExprKind::If { cond, then, otherwise } => {
+            walk(cond, f);
+            walk(then, f);
+            walk(otherwise, f);
+        }
+        ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Str(_)
+        | ExprKind::Bool(_)
+        | ExprKind::Name(_)
+        | ExprKind::Size(_) => {}
+    }
+}
+
+fn has_call(e: &Expr, callee: &str) -> bool {
+    let mut found = false;
+    walk(e, &mut |e| {
+        found |= matches!(&e.kind, ExprKind::Call { callee: c, .. } if c.text == callee);
+    });
+    found
+}
+
+/// Predicates of `if` and `when` clauses about tensors, with one line of what they ask.
+pub const PREDICATES: &[(&str, &str)] = &[
+    ("const", "the tensor is fed by constants only"),
+    ("uniform", "the tensor is a constant whose elements are all equal"),
+    ("independent", "neither value is computed from the other"),
+    ("nonzero", "no element of the constant is zero"),
+    ("finite", "every element of the constant is finite"),
+    ("positive", "every element of the constant is above zero"),
+    ("single_use", "nothing else reads the value in the program as imported"),
+];
+
+/// True if `name` is a predicate about tensors.
+pub fn is_predicate(name: &str) -> bool {
+    PREDICATES.iter().any(|p| p.0 == name)
+}
+
+/// True if a variable's declared type mentions the axis or segment.
+fn mentions(vars: &[Input], axis: &str) -> bool {
+    vars.iter().flat_map(|v| v.ty.dims.iter().flatten()).any(|d| match d {
+        Dim::Axis(n) | Dim::Seg(n) => &**n == axis,
+        Dim::Value(_) | Dim::Splice(_) => false,
+    })
+}
+
+/// "did you mean" for the nearest of `names`, if one is near.
+fn suggest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let best = names.map(|n| (distance(text, n), n)).min()?;
+    (best.0 <= 1 + text.len() / 4).then(|| format!("did you mean `{}`?", best.1))
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + (x != *y) as usize;
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn dtype_name(d: &DTypePattern) -> String {
+    match d {
+        DTypePattern::Fixed(d) => format!("`{d}`"),
+        DTypePattern::Var(v) => format!("`{v}`"),
+    }
+}
+
+/// How a callable is written, for help lines.
+fn signature_help(c: &Callable) -> String {
+    let inputs = c.inputs.iter().map(|i| {
+        let dims = i.ty.dims.as_deref().map(|d| format!("[{}]", dims::keys(d)));
+        format!("{}: {}{}", i.name, dtype_name(&i.ty.dtype).trim_matches('`'), dims.unwrap_or_default())
+    });
+    let attrs = c.attrs.iter().map(|a| format!("{}: {}", a.name, a.ty.name.text));
+    format!("its parameters are ({})", inputs.chain(attrs).collect::<Vec<_>>().join(", "))
+}
+
+/// What an operator's meaning shows of its structure.
+fn class_of(c: &Callable) -> OpClass {
+    classify::classify(c)
+}

@@ -1,0 +1,222 @@
+//! Signatures of operators: parameters, results, conditions.
+
+use super::{class_of, error, name};
+use crate::diag::Diag;
+use crate::library::{
+    AttrParam, Body, CallKind, Callable, DTypePattern, Dim, Input, OpClass, TypePattern,
+};
+use crate::syntax::ast::{
+    AttrType, Binding, Elem, Expr, ExprKind, Ident, Item, ItemKind, OpTrait, Output, Param,
+    ParamKind, Span, TensorType,
+};
+use crate::term::Terms;
+
+/// The kinds of attributes.
+const ATTR_KINDS: &[&str] =
+    &["int", "ints", "float", "bool", "string", "dtype", "axis", "axes", "perm", "shape"];
+
+/// The callable that an item declares; `None` for items that declare none.
+pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
+    let none: &[Binding] = &[];
+    let (params, outputs, (wheres, conditions)) = match &item.kind {
+        ItemKind::Op(o) => (&o.params, &o.outputs, (&o.wheres[..], &o.conditions[..])),
+        ItemKind::Def(d) => (&d.params, &d.outputs, (&d.wheres[..], &d.conditions[..])),
+        ItemKind::Fuse(f) => (&f.params, &f.outputs, (none, &f.conditions[..])),
+        ItemKind::Extern(e) => (&e.params, &e.outputs, (&e.wheres[..], &e.conditions[..])),
+        ItemKind::Rule(_) | ItemKind::Onnx(_) | ItemKind::Target(_) => return (None, vec![]),
+    };
+    let mut diags = Vec::new();
+    let (inputs, attrs) = parameters(params, &mut diags);
+    let mut c = Callable {
+        name: name(&item.name.text),
+        doc: item.doc.clone(),
+        inputs,
+        attrs,
+        outputs: outputs.iter().map(|o| output(o, &mut diags)).collect(),
+        wheres: where_clauses(wheres, &mut diags),
+        conditions: conditions.to_vec(),
+        kind: CallKind::Def(Body { terms: Terms::default(), roots: vec![] }),
+        commutative: false,
+        associative: false,
+        unit: None,
+        class: OpClass::Other,
+        source: (source, item.span),
+    };
+    check_result_names(&c, &mut diags, item.name.span);
+    match &item.kind {
+        ItemKind::Op(o) => {
+            for t in &o.traits {
+                match t {
+                    OpTrait::Commutative => c.commutative = true,
+                    OpTrait::Associative => c.associative = true,
+                    OpTrait::Unit(e) => {
+                        let v = crate::eval::eval(e, &crate::eval::Env::default());
+                        c.unit = v.ok().and_then(|a| a.as_f64());
+                    }
+                }
+            }
+            if (c.commutative || c.associative) && c.inputs.len() != 2 {
+                let message = format!("`{}` does not have two arguments", c.name);
+                diags.push(error("R013", item.name.span, message, "only an operator of two tensors commutes or associates"));
+            }
+            if o.meanings.len() != c.outputs.len() {
+                let message = format!(
+                    "`{}` has {} outputs and {} equations",
+                    c.name,
+                    c.outputs.len(),
+                    o.meanings.len()
+                );
+                diags.push(error("R014", item.name.span, message, "give one equation per output"));
+                return (None, diags);
+            }
+            c.kind = CallKind::Op(o.meanings.clone());
+            c.class = class_of(&c);
+        }
+        ItemKind::Extern(e) => c.kind = CallKind::Extern(e.reference.clone()),
+        ItemKind::Def(_)
+        | ItemKind::Fuse(_)
+        | ItemKind::Rule(_)
+        | ItemKind::Onnx(_)
+        | ItemKind::Target(_) => {}
+    }
+    (Some(c), diags)
+}
+
+/// Tensor parameters and attribute parameters.
+pub fn parameters(params: &[Param], diags: &mut Vec<Diag>) -> (Vec<Input>, Vec<AttrParam>) {
+    let (mut inputs, mut attrs): (Vec<Input>, Vec<AttrParam>) = (Vec::new(), Vec::new());
+    for p in params {
+        let n = name(&p.name.text);
+        if inputs.iter().any(|i| i.name == n) || attrs.iter().any(|a| a.name == n) {
+            let message = format!("the parameter `{n}` is declared twice");
+            diags.push(error("R001", p.name.span, message, "rename one of them"));
+            continue;
+        }
+        match &p.kind {
+            ParamKind::Tensor { ty, .. } => inputs.push(Input {
+                name: n,
+                ty: type_pattern(ty, diags),
+                domain: ty.domain.clone(),
+                each: p.each,
+            }),
+            ParamKind::ConstInput { ty, .. } => {
+                attrs.push(AttrParam { name: n, ty: ty.clone(), default: p.default.clone() });
+            }
+            ParamKind::Attr(ty) => {
+                let ty = ty.clone().or_else(|| p.default.as_ref().and_then(shown_type));
+                let Some(ty) = ty else {
+                    let message = format!("the type of attribute `{n}` is open");
+                    diags.push(error("R015", p.span, message, "write e.g. `eps: float`"));
+                    continue;
+                };
+                if !ATTR_KINDS.contains(&ty.name.text.as_str()) {
+                    let help = super::suggest(&ty.name.text, ATTR_KINDS.iter().copied())
+                        .unwrap_or_else(|| format!("one of {}", ATTR_KINDS.join(", ")));
+                    let message = format!("`{}` is not a type of attribute", ty.name.text);
+                    diags.push(error("R015", ty.name.span, message, &help));
+                }
+                attrs.push(AttrParam { name: n, ty, default: p.default.clone() });
+            }
+        }
+    }
+    (inputs, attrs)
+}
+
+/// The attribute type that a default shows.
+fn shown_type(default: &Expr) -> Option<AttrType> {
+    let kind = match &default.kind {
+        ExprKind::Int(_) => "int",
+        ExprKind::Float(_) => "float",
+        ExprKind::Bool(_) => "bool",
+        ExprKind::Str(_) => "string",
+        ExprKind::List(_) => "ints",
+        ExprKind::Unary(_, e) => return shown_type(e),
+        ExprKind::Call { .. } | ExprKind::Binary(..) => "float",
+        _ => return None,
+    };
+    let name = Ident { text: kind.to_string(), span: default.span };
+    Some(AttrType { name, of: None, range: None, span: default.span })
+}
+
+/// A declared tensor type.
+pub fn type_pattern(ty: &TensorType, diags: &mut Vec<Diag>) -> TypePattern {
+    let text = ty.dtype.text.as_str();
+    let dtype = match text.parse() {
+        Ok(d) => DTypePattern::Fixed(d),
+        Err(()) => DTypePattern::Var(name(text)),
+    };
+    let family = matches!(text.as_bytes().first(), Some(b'F' | b'I' | b'N' | b'B' | b'T'));
+    let digits = text.get(1..).is_some_and(|t| t.bytes().all(|b| b.is_ascii_digit()));
+    let capital = text.starts_with(|c: char| c.is_ascii_uppercase());
+    if matches!(dtype, DTypePattern::Var(_)) && capital && !(family && digits) {
+        let help = "F floats, I integers, N numbers, B bool, T any; or a type such as f32";
+        let message = format!("`{text}` is not an element type");
+        diags.push(error("R015", ty.dtype.span, message, help));
+    }
+    let dims = ty.dims.as_ref().map(|dims| dims.iter().map(dim).collect());
+    if let Some(dims) = &dims {
+        repeated_axis(dims, ty.span, diags);
+    }
+    TypePattern { dtype, dims }
+}
+
+fn repeated_axis(dims: &Vec<Dim>, span: Span, diags: &mut Vec<Diag>) {
+    for (i, d) in dims.iter().enumerate() {
+        if let Dim::Axis(n) = d
+            && dims[..i].iter().any(|e| matches!(e, Dim::Axis(m) if m == n))
+        {
+            let message = format!("axis `{n}` occurs twice in one tensor");
+            diags.push(error("R016", span, message, "give the axes different names"));
+        }
+    }
+}
+
+fn dim(e: &Elem) -> Dim {
+    match e {
+        Elem::One(Expr { kind: ExprKind::Name(n), .. }) => Dim::Axis(name(n)),
+        Elem::Splice(Expr { kind: ExprKind::Name(n), .. }) => Dim::Seg(name(n)),
+        Elem::One(e) => Dim::Value(e.clone()),
+        Elem::Splice(e) => Dim::Splice(e.clone()),
+    }
+}
+
+fn output(o: &Output, diags: &mut Vec<Diag>) -> (crate::library::Name, TypePattern) {
+    (name(o.name.as_ref().map_or("", |n| &n.text)), type_pattern(&o.ty, diags))
+}
+
+fn where_clauses(
+    wheres: &[Binding],
+    diags: &mut Vec<Diag>,
+) -> Vec<(crate::library::Name, Expr)> {
+    let mut out = Vec::new();
+    for w in wheres {
+        match w.names.as_slice() {
+            [n] => out.push((name(&n.text), w.value.clone())),
+            _ => diags.push(error("R017", w.value.span, "an extent has one name".into(), "")),
+        }
+    }
+    out
+}
+
+/// Every name in a result's type must come from a parameter or a `where`.
+fn check_result_names(c: &Callable, diags: &mut Vec<Diag>, span: Span) {
+    let bound = |n: &str| super::mentions(&c.inputs, n) || c.wheres.iter().any(|(w, _)| &**w == n);
+    for (_, ty) in &c.outputs {
+        for d in ty.dims.iter().flatten() {
+            if let Dim::Axis(n) | Dim::Seg(n) = d
+                && !bound(n)
+            {
+                let message = format!("axis `{n}` of the result of `{}` has no extent", c.name);
+                diags.push(error("R004", span, message, &format!("give it with `where {n} = …`")));
+            }
+        }
+        if let DTypePattern::Var(v) = &ty.dtype {
+            let typed = c.inputs.iter().any(|i| i.ty.dtype == ty.dtype)
+                || c.attrs.iter().any(|a| a.name == *v);
+            if !typed {
+                let message = format!("element type `{v}` of the result of `{}` is open", c.name);
+                diags.push(error("R007", span, message, "no parameter shows it"));
+            }
+        }
+    }
+}

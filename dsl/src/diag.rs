@@ -1,0 +1,163 @@
+//! Diagnostics: what is wrong in a text, where, and what to do about it.
+//!
+//! The only module that names the library that draws them.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::syntax::ast::Span;
+
+/// Every code and its meaning in one line, in the order of the manual.
+pub const CODES: &[(&str, &str)] = &[
+    ("S001", "a word or sign that cannot stand here"),
+    ("S002", "a bracket that is never closed"),
+    ("S003", "a closing bracket that fits no open one"),
+    ("S004", "an expression nested too deeply"),
+    ("S005", "a string without its closing quote"),
+    ("S006", "a character outside the language"),
+    ("S007", "an unknown escape in a string"),
+    ("S008", "a number that cannot be represented"),
+    ("S009", "a reserved word used as a name"),
+    ("S010", "comparisons in a row"),
+    ("S011", "a clause given twice"),
+    ("S012", "a clause that is missing"),
+    ("S013", "an unknown error class or tolerance"),
+    ("S014", "a parameter in a form that its item does not have"),
+    ("S015", "a documentation comment that documents nothing"),
+    ("S016", "`else` after something that is not an element access"),
+    ("S017", "an operator printed under another name"),
+    ("S018", "text outside any item"),
+    ("S019", "a text too long to read"),
+];
+
+/// A stable code such as `S001`; `S` are mistakes of syntax, `R` mistakes of meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Code(pub &'static str);
+
+impl Code {
+    /// Its meaning in one line, if it is registered in [`CODES`].
+    pub fn meaning(self) -> Option<&'static str> {
+        CODES.iter().find(|(code, _)| *code == self.0).map(|(_, meaning)| *meaning)
+    }
+}
+
+/// How grave a diagnostic is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// The text cannot be used.
+    Error,
+    /// The text can be used, but is likely not what was meant.
+    Warning,
+}
+
+/// One mistake in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diag {
+    /// Which kind of mistake.
+    pub code: Code,
+    /// How grave.
+    pub severity: Severity,
+    /// One sentence, without a capital and without a full stop.
+    pub message: String,
+    /// All places concerned and what each is; the first is the primary one. A label may be empty.
+    pub labels: Vec<(Span, String)>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Diag {
+    /// An error at one place.
+    pub fn error(code: Code, message: impl Into<String>, at: Span) -> Diag {
+        Diag {
+            code,
+            severity: Severity::Error,
+            message: message.into(),
+            labels: vec![(at, String::new())],
+            help: None,
+        }
+    }
+
+    /// A warning at one place.
+    pub fn warning(code: Code, message: impl Into<String>, at: Span) -> Diag {
+        Diag { severity: Severity::Warning, ..Diag::error(code, message, at) }
+    }
+
+    /// Says what the primary place is.
+    pub fn here(mut self, label: impl Into<String>) -> Diag {
+        if let Some(first) = self.labels.first_mut() {
+            first.1 = label.into();
+        }
+        self
+    }
+
+    /// Adds another place.
+    pub fn also(mut self, at: Span, label: impl Into<String>) -> Diag {
+        self.labels.push((at, label.into()));
+        self
+    }
+
+    /// Says what to do.
+    pub fn help(mut self, help: impl Into<String>) -> Diag {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Where it is, for sorting and counting.
+    pub fn span(&self) -> Span {
+        self.labels.first().map(|(span, _)| *span).unwrap_or_default()
+    }
+}
+
+/// Draws the diagnostics of one text, in the order given, with a blank line between them.
+///
+/// The same arguments always give the same bytes; spans may lie anywhere.
+pub fn render(diags: &[Diag], file_name: &str, source: &str, color: bool) -> String {
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() }.term_width(120);
+    let mut out = String::new();
+    for diag in diags {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(&renderer.render(&[group(diag, file_name, source)]));
+        out.push('\n');
+    }
+    out
+}
+
+fn group<'a>(diag: &'a Diag, file_name: &'a str, source: &'a str) -> Group<'a> {
+    let level = match diag.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let mut group = Group::with_title(level.primary_title(&*diag.message).id(diag.code.0));
+    if !diag.labels.is_empty() {
+        let mut snippet = Snippet::source(source).path(file_name);
+        for (i, (span, label)) in diag.labels.iter().enumerate() {
+            let kind = if i == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
+            let label = Some(&**label).filter(|label| !label.is_empty());
+            snippet = snippet.annotation(kind.span(clamp(*span, source)).label(label));
+        }
+        group = group.element(snippet);
+    }
+    match &diag.help {
+        Some(help) => group.element(Level::HELP.message(&**help)),
+        None => group,
+    }
+}
+
+// A range of whole characters inside the text.
+fn clamp(span: Span, source: &str) -> std::ops::Range<usize> {
+    let start = floor(source, span.start as usize);
+    let mut end = (span.end as usize).min(source.len()).max(start);
+    while !source.is_char_boundary(end) {
+        end += 1;
+    }
+    start..end
+}
+
+fn floor(source: &str, at: usize) -> usize {
+    let mut at = at.min(source.len());
+    while !source.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

@@ -1,0 +1,377 @@
+//! Type inference: what an operator yields on arguments of given types.
+
+use crate::eval::{Env, EvalError, eval, truth};
+use crate::ir::{Attr, Extent, Type};
+use crate::library::{AttrParam, Callable, DTypePattern, Dim, Name, TypePattern};
+use thiserror::Error;
+
+/// Why an application is ill-typed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum TypeError {
+    /// Wrong number of arguments.
+    #[error("`{op}` takes {expected} tensors, {found} given")]
+    Arity {
+        /// The operator.
+        op: Name,
+        /// Tensors it takes.
+        expected: usize,
+        /// Tensors given.
+        found: usize,
+    },
+    /// An argument's type does not fit.
+    #[error("`{op}`, argument `{input}`: {reason}")]
+    Input {
+        /// The operator.
+        op: Name,
+        /// The parameter.
+        input: Name,
+        /// What does not fit.
+        reason: String,
+    },
+    /// An attribute does not fit.
+    #[error("`{op}`, attribute `{attr}`: {reason}")]
+    Attr {
+        /// The operator.
+        op: Name,
+        /// The attribute.
+        attr: Name,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A declared condition does not hold.
+    #[error("`{op}` needs {condition}")]
+    Condition {
+        /// The operator.
+        op: Name,
+        /// The condition as written.
+        condition: String,
+    },
+    /// An extent of the result has no value or is negative.
+    #[error("`{op}`: {reason}")]
+    Result {
+        /// The operator.
+        op: Name,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A well-typed application.
+#[derive(Clone, Debug)]
+pub struct Application {
+    /// One type per output.
+    pub types: Vec<Type>,
+    /// All attributes in declared order, axes counted from the front.
+    pub attrs: Vec<Attr>,
+    /// What the declaration's names stand for.
+    pub env: Env,
+}
+
+/// Types an application of `call`. Attributes that are `None` take their defaults.
+pub fn infer(
+    call: &Callable,
+    args: &[&Type],
+    attrs: &[Option<Attr>],
+) -> Result<Application, TypeError> {
+    let op = &call.name;
+    if args.len() != call.inputs.len() {
+        let (expected, found) = (call.inputs.len(), args.len());
+        return Err(TypeError::Arity { op: op.clone(), expected, found });
+    }
+    let mut env = Env::default();
+    let mut given: Vec<Option<Attr>> = attrs.to_vec();
+    given.resize(call.attrs.len(), None);
+    let mut hints = Vec::new();
+    for (param, v) in call.attrs.iter().zip(&mut given) {
+        if let Some(a) = v {
+            normalise_axis(call, args, param, a, &mut hints)?;
+            env.bind_attr(&param.name, a.clone());
+        }
+    }
+    for (input, ty) in call.inputs.iter().zip(args) {
+        unify(&input.ty, ty, &mut env, &hints).map_err(|reason| TypeError::Input {
+            op: op.clone(),
+            input: input.name.clone(),
+            reason,
+        })?;
+        env.bind_tensor(&input.name, (*ty).clone());
+    }
+    for (param, v) in call.attrs.iter().zip(&mut given) {
+        if v.is_some() {
+            continue;
+        }
+        let bad = |reason: String| TypeError::Attr {
+            op: op.clone(),
+            attr: param.name.clone(),
+            reason,
+        };
+        let default = param.default.as_ref().ok_or_else(|| bad("is missing".into()))?;
+        let mut a = eval(default, &env).map_err(|e| bad(e.to_string()))?;
+        let mut hints = Vec::new();
+        normalise_axis(call, args, param, &mut a, &mut hints)?;
+        env.bind_attr(&param.name, a.clone());
+        *v = Some(a);
+    }
+    let attrs: Vec<Attr> = given.into_iter().flatten().collect();
+    for (param, a) in call.attrs.iter().zip(&attrs) {
+        check_attr(param, a, &env).map_err(|reason| TypeError::Attr {
+            op: op.clone(),
+            attr: param.name.clone(),
+            reason,
+        })?;
+    }
+    bind_wheres(&call.wheres, &mut env)
+        .map_err(|e| TypeError::Result { op: op.clone(), reason: e.to_string() })?;
+    for c in &call.conditions {
+        let holds = truth(c, &env)
+            .map_err(|e| TypeError::Result { op: op.clone(), reason: e.to_string() })?;
+        if holds == Some(false) {
+            let condition = crate::syntax::print_expr(c);
+            return Err(TypeError::Condition { op: op.clone(), condition });
+        }
+    }
+    let types = call
+        .outputs
+        .iter()
+        .map(|(_, ty)| resolve(ty, &env))
+        .collect::<Result<_, _>>()
+        .map_err(|reason| TypeError::Result { op: op.clone(), reason })?;
+    Ok(Application { types, attrs, env })
+}
+
+/// Evaluates `where` clauses in order: an integer is an axis, a list a segment.
+pub fn bind_wheres(
+    wheres: &[(Name, crate::syntax::ast::Expr)],
+    env: &mut Env,
+) -> Result<(), EvalError> {
+    for (name, e) in wheres {
+        match eval(e, env)? {
+            Attr::Int(v) => env.bind_axis(name, v),
+            Attr::Ints(v) => env.bind_seg(name, v),
+            _ => return Err(EvalError::invalid(format!("`{name}` is not an extent"))),
+        };
+    }
+    Ok(())
+}
+
+/// Turns an `axis(n)` attribute to count from the front and notes where `n` lies.
+fn normalise_axis(
+    call: &Callable,
+    args: &[&Type],
+    param: &AttrParam,
+    a: &mut Attr,
+    hints: &mut Vec<(Name, usize)>,
+) -> Result<(), TypeError> {
+    let Some(of) = param.ty.of.as_ref().filter(|_| param.ty.name.text == "axis") else {
+        return Ok(());
+    };
+    let bad = |reason: String| TypeError::Attr {
+        op: call.name.clone(),
+        attr: param.name.clone(),
+        reason,
+    };
+    let has_axis = |ty: &TypePattern| {
+        ty.dims.iter().flatten().any(|d| matches!(d, Dim::Axis(n) if **n == *of.text))
+    };
+    let arg = call.inputs.iter().position(|i| has_axis(&i.ty));
+    let rank = arg.map(|i| args[i].rank()).ok_or_else(|| bad("no input has this axis".into()))?;
+    let v = a.as_i64().ok_or_else(|| bad("is not a known integer".into()))?;
+    let v = if v < 0 { v.saturating_add(rank as i64) } else { v };
+    if v < 0 || v >= rank as i64 {
+        return Err(bad(format!("axis {v} is outside a tensor of {rank} axes")));
+    }
+    *a = Attr::int(v);
+    hints.push((Name::from(of.text.as_str()), v as usize));
+    Ok(())
+}
+
+fn check_attr(param: &AttrParam, a: &Attr, env: &Env) -> Result<(), String> {
+    let kind = param.ty.name.text.as_str();
+    let fits = match kind {
+        "int" | "axis" => matches!(a, Attr::Int(_)),
+        "ints" | "axes" | "perm" | "shape" => matches!(a, Attr::Ints(_)),
+        "float" => matches!(a, Attr::Float(_) | Attr::Int(_)),
+        "bool" => matches!(a, Attr::Bool(_)),
+        "string" => matches!(a, Attr::Str(_)),
+        "dtype" => matches!(a, Attr::DType(_)),
+        _ => true,
+    };
+    if !fits {
+        return Err(format!("expected {kind}, found {a}"));
+    }
+    let rank = param.ty.of.as_ref().and_then(|s| env.seg(&s.text)).map(<[Extent]>::len);
+    match (kind, rank, a) {
+        ("ints", Some(n), Attr::Ints(v)) if v.len() != n => {
+            Err(format!("expected {n} entries, found {}", v.len()))
+        }
+        ("axes", Some(n), Attr::Ints(_)) => match a.as_i64s() {
+            Some(v) if v.iter().all(|&p| p >= 0 && p < n as i64) && v.is_sorted_by(|a, b| a < b) => {
+                Ok(())
+            }
+            _ => Err(format!("{a} are not increasing axes of a tensor of {n} axes")),
+        },
+        ("perm", Some(n), Attr::Ints(_)) => {
+            let perm: Option<Vec<usize>> = a
+                .as_i64s()
+                .and_then(|v| v.into_iter().map(|p| usize::try_from(p).ok()).collect());
+            match perm {
+                Some(p) if p.len() == n && crate::functions::inverse(&p).is_ok() => Ok(()),
+                _ => Err(format!("{a} does not permute {n} axes")),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Matches a type against a pattern, binding what is unbound. `hints` tell where an axis lies, which
+/// decides between two segments of unknown length.
+pub fn unify(
+    pattern: &TypePattern,
+    ty: &Type,
+    env: &mut Env,
+    hints: &[(Name, usize)],
+) -> Result<(), String> {
+    match &pattern.dtype {
+        p @ DTypePattern::Fixed(d) if !p.admits(ty.dtype) => {
+            return Err(format!("expected {d}, found {}", ty.dtype));
+        }
+        DTypePattern::Fixed(_) => {}
+        p @ DTypePattern::Var(v) => {
+            if !p.admits(ty.dtype) {
+                return Err(format!("`{v}` does not admit {}", ty.dtype));
+            }
+            if !env.bind_dtype(v, ty.dtype) {
+                return Err(format!("{} is another type than {v}'s", ty.dtype));
+            }
+        }
+    }
+    match &pattern.dims {
+        Some(dims) => unify_dims(dims, &ty.shape, env, hints),
+        None => Ok(()),
+    }
+}
+
+/// The length of a dimension, if it is known already.
+fn dim_len(d: &Dim, env: &Env) -> Option<usize> {
+    match d {
+        Dim::Axis(_) | Dim::Value(_) => Some(1),
+        Dim::Seg(s) => env.seg(s).map(<[Extent]>::len),
+        Dim::Splice(e) => match eval(e, env) {
+            Ok(Attr::Ints(v)) => Some(v.len()),
+            _ => None,
+        },
+    }
+}
+
+/// Matches extents against dimensions.
+pub fn unify_dims(
+    dims: &[Dim],
+    shape: &[Extent],
+    env: &mut Env,
+    hints: &[(Name, usize)],
+) -> Result<(), String> {
+    let unknown = dims.iter().filter(|d| dim_len(d, env).is_none()).count();
+    if unknown >= 2 {
+        let hinted = dims.iter().enumerate().find_map(|(i, d)| match d {
+            Dim::Axis(n) => hints.iter().find(|(h, _)| h == n).map(|(_, at)| (i, *at)),
+            _ => None,
+        });
+        let Some((i, at)) = hinted.filter(|(_, at)| *at < shape.len()) else {
+            return Err("two segments of unknown length stand in one tensor".into());
+        };
+        unify_dims(&dims[..i], &shape[..at], env, &[])?;
+        unify_dims(&dims[i..=i], &shape[at..=at], env, &[])?;
+        return unify_dims(&dims[i + 1..], &shape[at + 1..], env, &[]);
+    }
+    let known: usize = dims.iter().filter_map(|d| dim_len(d, env)).sum();
+    let wrong_rank = || format!("a tensor of {} axes does not fit", shape.len());
+    let free = shape.len().checked_sub(known).ok_or_else(wrong_rank)?;
+    if unknown == 0 && free != 0 {
+        return Err(wrong_rank());
+    }
+    let mut at = 0;
+    for d in dims {
+        let n = dim_len(d, env).unwrap_or(free);
+        let part = shape.get(at..at + n).ok_or_else(wrong_rank)?;
+        unify_dim(d, part, env)?;
+        at += n;
+    }
+    for (name, position) in hints {
+        let here = dims.iter().position(|d| matches!(d, Dim::Axis(n) if n == name));
+        if let Some(i) = here {
+            let at: usize = dims[..i].iter().filter_map(|d| dim_len(d, env)).sum();
+            if at != *position {
+                return Err(format!("axis `{name}` lies at {at}, not at {position}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unify_dim(d: &Dim, part: &[Extent], env: &mut Env) -> Result<(), String> {
+    match d {
+        Dim::Axis(n) => {
+            if !env.bind_axis(n, part[0].clone()) {
+                let bound = env.axis(n).map(Extent::to_string).unwrap_or_default();
+                return Err(format!("axis `{n}` is {bound} and {}", part[0]));
+            }
+        }
+        Dim::Seg(s) => {
+            if !env.bind_seg(s, part.to_vec()) {
+                return Err(format!("segment `..{s}` has two different shapes"));
+            }
+        }
+        Dim::Value(e) => {
+            if eval(e, env).map_err(|e| e.to_string())? != Attr::Int(part[0].clone()) {
+                return Err(format!("extent {} does not fit", part[0]));
+            }
+        }
+        Dim::Splice(e) => {
+            if eval(e, env).map_err(|e| e.to_string())? != Attr::Ints(part.to_vec()) {
+                return Err("extents do not fit".into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The concrete type of a pattern whose names are all bound.
+pub fn resolve(ty: &TypePattern, env: &Env) -> Result<Type, String> {
+    let dtype = match &ty.dtype {
+        DTypePattern::Fixed(d) => *d,
+        DTypePattern::Var(v) => match (env.dtype(v), env.attr(v)) {
+            (Some(d), _) => d,
+            (None, Some(Attr::DType(d))) => *d,
+            _ => return Err(format!("element type `{v}` is not bound")),
+        },
+    };
+    let dims = ty.dims.as_ref().ok_or("the result's shape is not declared")?;
+    Ok(Type { dtype, shape: resolve_dims(dims, env)? })
+}
+
+/// The extents of dimensions whose names are all bound.
+pub fn resolve_dims(dims: &[Dim], env: &Env) -> Result<Vec<Extent>, String> {
+    let mut shape = Vec::with_capacity(dims.len());
+    for d in dims {
+        match d {
+            Dim::Axis(n) => {
+                shape.push(env.axis(n).ok_or_else(|| format!("axis `{n}` is not bound"))?.clone());
+            }
+            Dim::Seg(s) => shape.extend_from_slice(
+                env.seg(s).ok_or_else(|| format!("segment `{s}` is not bound"))?,
+            ),
+            Dim::Value(e) => match eval(e, env).map_err(|e| e.to_string())? {
+                Attr::Int(v) => shape.push(v),
+                other => return Err(format!("{other} is not an extent")),
+            },
+            Dim::Splice(e) => match eval(e, env).map_err(|e| e.to_string())? {
+                Attr::Ints(v) => shape.extend(v),
+                other => return Err(format!("{other} is not a list of extents")),
+            },
+        }
+    }
+    match shape.iter().find(|e| e.sign() == Some(-1)) {
+        Some(e) => Err(format!("an extent of the result is {e}")),
+        None => Ok(shape),
+    }
+}

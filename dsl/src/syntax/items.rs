@@ -1,0 +1,382 @@
+//! From the parse of one item to its syntax tree: the seven kinds of items.
+
+use pest::iterators::Pair;
+
+use super::build::{Builder, Place};
+use super::parse::Rule;
+use crate::diag::{Code, Diag};
+use crate::syntax::ast::{
+    Alternative, Def, Expr, Extern, Fuse, Ident, ItemKind, Kernel, Meaning, Onnx, Op, OpTrait,
+    Param, Print, Rule as Law, RuleTest, Span, Target,
+};
+
+type Parts<'i> = Vec<Pair<'i, Rule>>;
+
+/// A clause that an item has at most once.
+struct Once<T> {
+    value: Option<T>,
+    at: Option<Span>,
+}
+
+impl<T> Once<T> {
+    fn new() -> Once<T> {
+        Once { value: None, at: None }
+    }
+}
+
+impl Builder {
+    /// The tree of one item, or `None` if too much of it is missing.
+    pub(super) fn item(&mut self, pair: Pair<'_, Rule>) -> Option<(Ident, ItemKind)> {
+        let rule = pair.as_rule();
+        let parts: Parts<'_> = pair.into_inner().collect();
+        let name = parts.iter().find(|p| p.as_rule() == Rule::ident)?;
+        let name = self.ident(name);
+        let kind = match rule {
+            Rule::op => ItemKind::Op(self.op(parts)),
+            Rule::def => ItemKind::Def(self.def(parts, &name)?),
+            Rule::law => ItemKind::Rule(self.law(parts)),
+            Rule::fuse => ItemKind::Fuse(self.fuse(parts, &name)?),
+            Rule::procedure => ItemKind::Extern(self.procedure(parts, &name)?),
+            Rule::onnx => ItemKind::Onnx(self.onnx(parts, &name)?),
+            Rule::target => ItemKind::Target(self.target(parts)),
+            _ => return None,
+        };
+        (!self.failed).then_some((name, kind))
+    }
+
+    fn once<T>(&mut self, slot: &mut Once<T>, at: Span, clause: &str, value: Option<T>) {
+        if let Some(first) = slot.at {
+            self.report(
+                Diag::error(Code("S011"), format!("a second {clause}"), at)
+                    .also(first, "the first one")
+                    .help("an item has at most one"),
+            );
+            return;
+        }
+        (slot.at, slot.value) = (Some(at), value);
+    }
+
+    fn need<T>(&mut self, slot: Once<T>, name: &Ident, clause: &str, example: &str) -> Option<T> {
+        if slot.at.is_none() {
+            let message = format!("`{}` has no {clause}", name.text);
+            self.report(
+                Diag::error(Code("S012"), message, name.span).help(format!("add {example}")),
+            );
+        }
+        slot.value
+    }
+
+    fn op(&mut self, parts: Parts<'_>) -> Op {
+        let mut op = Op {
+            params: Vec::new(),
+            outputs: Vec::new(),
+            traits: Vec::new(),
+            wheres: Vec::new(),
+            conditions: Vec::new(),
+            meanings: Vec::new(),
+        };
+        for part in parts {
+            match part.as_rule() {
+                Rule::params => op.params = self.params(part, false),
+                Rule::outputs => op.outputs = self.outputs(part),
+                Rule::op_trait => op.traits.extend(self.op_trait(part)),
+                Rule::where_clause => self.bindings(part, &mut op.wheres),
+                Rule::if_clause => op.conditions.extend(self.exprs(part)),
+                Rule::meaning => op.meanings.extend(self.meaning(part)),
+                _ => {}
+            }
+        }
+        op
+    }
+
+    fn op_trait(&mut self, pair: Pair<'_, Rule>) -> Option<OpTrait> {
+        match pair.clone().into_inner().next()?.as_rule() {
+            Rule::kw_commutative => Some(OpTrait::Commutative),
+            Rule::kw_associative => Some(OpTrait::Associative),
+            _ => self.first_expr(pair).map(OpTrait::Unit),
+        }
+    }
+
+    fn meaning(&mut self, pair: Pair<'_, Rule>) -> Option<Meaning> {
+        let (mut output, mut index) = (None, Vec::new());
+        for part in pair.into_inner() {
+            match part.as_rule() {
+                Rule::ident => output = Some(self.ident(&part)),
+                Rule::index => index = self.elems(part),
+                Rule::expr => {
+                    return output.map(|output| Meaning { output, index, value: self.expr(part) });
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn def(&mut self, parts: Parts<'_>, name: &Ident) -> Option<Def> {
+        let (mut params, mut outputs, mut wheres) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut lets, mut conditions, mut body) = (Vec::new(), Vec::new(), Once::new());
+        for part in parts {
+            match part.as_rule() {
+                Rule::params => params = self.params(part, false),
+                Rule::outputs => outputs = self.outputs(part),
+                Rule::where_clause => self.bindings(part, &mut wheres),
+                Rule::let_clause => self.bindings(part, &mut lets),
+                Rule::if_clause => conditions.extend(self.exprs(part)),
+                Rule::body => self.body(part, &mut body),
+                _ => {}
+            }
+        }
+        let body = self.need(body, name, "body", "`= …`, what it stands for")?;
+        Some(Def { params, outputs, wheres, lets, body, conditions })
+    }
+
+    fn body(&mut self, part: Pair<'_, Rule>, body: &mut Once<Expr>) {
+        let at = self.span(&part);
+        let value = self.first_expr(part);
+        self.once(body, at, "body", value);
+    }
+
+    fn law(&mut self, parts: Parts<'_>) -> Law {
+        let mut law = Law {
+            left: Vec::new(),
+            both_ways: false,
+            right: Vec::new(),
+            given: Vec::new(),
+            wheres: Vec::new(),
+            conditions: Vec::new(),
+            hints: Vec::new(),
+            error: None,
+            tests: Vec::new(),
+        };
+        let mut error = Once::new();
+        let mut turned = false;
+        for part in parts {
+            let at = self.span(&part);
+            match part.as_rule() {
+                Rule::one_way => turned = true,
+                Rule::both_ways => (turned, law.both_ways) = (true, true),
+                Rule::sides if turned => law.right = self.sides(part),
+                Rule::sides => law.left = self.sides(part),
+                Rule::given_clause => law.given.extend(self.given(part)),
+                Rule::where_clause => self.bindings(part, &mut law.wheres),
+                Rule::if_clause => law.conditions.extend(self.exprs(part)),
+                Rule::when_clause => law.hints.extend(self.exprs(part)),
+                Rule::error_clause => {
+                    let class = self.error_class(part);
+                    self.once(&mut error, at, "`error`", class);
+                }
+                Rule::check_clause => {
+                    for check in part.into_inner().filter(|p| p.as_rule() == Rule::check) {
+                        law.tests.extend(self.check(check));
+                    }
+                }
+                Rule::picks_clause => {
+                    let at = self.named_values(part.clone());
+                    let side = self.first_expr(part);
+                    law.tests.extend(side.map(|side| RuleTest::Picks { side, at }));
+                }
+                Rule::never_clause => law.tests.push(self.never(part)),
+                _ => {}
+            }
+        }
+        law.error = error.value;
+        law
+    }
+
+    fn given(&mut self, pair: Pair<'_, Rule>) -> Vec<Param> {
+        let inner = pair.into_inner().filter(|p| p.as_rule() == Rule::param);
+        inner.map(|p| self.param(p, Place::Given)).collect()
+    }
+
+    fn never(&mut self, pair: Pair<'_, Rule>) -> RuleTest {
+        let (mut sides, mut reason) = (Vec::new(), String::new());
+        for part in pair.into_inner() {
+            match part.as_rule() {
+                Rule::sides => sides = self.sides(part),
+                Rule::string => reason = self.string(&part),
+                _ => {}
+            }
+        }
+        RuleTest::Never { sides, reason }
+    }
+
+    fn fuse(&mut self, parts: Parts<'_>, name: &Ident) -> Option<Fuse> {
+        let (mut params, mut outputs, mut lets) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut on, mut conditions, mut hints) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut body, mut error) = (Once::new(), Once::new());
+        for part in parts {
+            let at = self.span(&part);
+            match part.as_rule() {
+                Rule::params => params = self.params(part, false),
+                Rule::outputs => outputs = self.outputs(part),
+                Rule::let_clause => self.bindings(part, &mut lets),
+                Rule::if_clause => conditions.extend(self.exprs(part)),
+                Rule::when_clause => hints.extend(self.exprs(part)),
+                Rule::body => self.body(part, &mut body),
+                Rule::error_clause => {
+                    let class = self.error_class(part);
+                    self.once(&mut error, at, "`error`", class);
+                }
+                Rule::on_clause => {
+                    for place in part.into_inner().filter(|p| p.as_rule() == Rule::place) {
+                        on.extend(self.place(place));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let body = self.need(body, name, "body", "`= …`, what the kernel computes")?;
+        Some(Fuse { params, outputs, lets, body, on, conditions, hints, error: error.value })
+    }
+
+    fn place(&mut self, pair: Pair<'_, Rule>) -> Option<(Ident, String)> {
+        let mut target = None;
+        for part in pair.into_inner() {
+            match part.as_rule() {
+                Rule::ident => target = Some(self.ident(&part)),
+                Rule::string => return target.map(|target| (target, self.string(&part))),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn inner_string(&mut self, pair: Pair<'_, Rule>) -> Option<String> {
+        let mut inner = pair.into_inner();
+        inner.find(|p| p.as_rule() == Rule::string).map(|p| self.string(&p))
+    }
+
+    fn procedure(&mut self, parts: Parts<'_>, name: &Ident) -> Option<Extern> {
+        let (mut params, mut outputs) = (Vec::new(), Vec::new());
+        let (mut wheres, mut conditions) = (Vec::new(), Vec::new());
+        let mut reference = Once::new();
+        for part in parts {
+            let at = self.span(&part);
+            match part.as_rule() {
+                Rule::params => params = self.params(part, false),
+                Rule::outputs => outputs = self.outputs(part),
+                Rule::where_clause => self.bindings(part, &mut wheres),
+                Rule::if_clause => conditions.extend(self.exprs(part)),
+                Rule::reference_clause => {
+                    let text = self.inner_string(part);
+                    self.once(&mut reference, at, "`reference`", text);
+                }
+                _ => {}
+            }
+        }
+        let example = "`reference \"…\"`, the name of its Rust function";
+        let reference = self.need(reference, name, "reference", example)?;
+        Some(Extern { params, outputs, wheres, conditions, reference })
+    }
+
+    fn onnx(&mut self, parts: Parts<'_>, name: &Ident) -> Option<Onnx> {
+        let (mut params, mut outputs) = (Vec::new(), Vec::new());
+        let (mut lets, mut prints) = (Vec::new(), Vec::new());
+        let (mut since, mut until) = (Once::new(), Once::new());
+        let (mut domain, mut reads) = (Once::new(), Once::new());
+        for part in parts {
+            let at = self.span(&part);
+            match part.as_rule() {
+                Rule::params => params = self.params(part, true),
+                Rule::onnx_outputs => outputs = self.names(part),
+                Rule::since_clause => {
+                    let version = self.version(part);
+                    self.once(&mut since, at, "`since`", version);
+                }
+                Rule::until_clause => {
+                    let version = self.version(part);
+                    self.once(&mut until, at, "`until`", version);
+                }
+                Rule::domain_clause => {
+                    let text = self.inner_string(part);
+                    self.once(&mut domain, at, "domain", text);
+                }
+                Rule::let_clause => self.bindings(part, &mut lets),
+                Rule::reads => {
+                    let alternatives = self.alternatives(part);
+                    self.once(&mut reads, at, "reading", Some(alternatives));
+                }
+                Rule::prints_clause => prints.extend(self.prints(part, name)),
+                _ => {}
+            }
+        }
+        let since = self.need(since, name, "first version", "`since 13`, the first opset")?;
+        let domain = domain.value.unwrap_or_default();
+        let reads = reads.value.unwrap_or_default();
+        Some(Onnx { params, outputs, since, until: until.value, domain, lets, reads, prints })
+    }
+
+    fn version(&mut self, pair: Pair<'_, Rule>) -> Option<u32> {
+        let mut inner = pair.into_inner();
+        inner.find(|p| p.as_rule() == Rule::int).map(|p| self.small_int(&p))
+    }
+
+    fn alternatives(&mut self, pair: Pair<'_, Rule>) -> Vec<Alternative> {
+        let mut out = Vec::new();
+        for pair in pair.into_inner().filter(|p| p.as_rule() == Rule::alternative) {
+            let clause = pair.clone().into_inner().find(|p| p.as_rule() == Rule::if_clause);
+            let conditions = clause.map(|p| self.exprs(p)).unwrap_or_default();
+            out.extend(self.first_expr(pair).map(|value| Alternative { value, conditions }));
+        }
+        out
+    }
+
+    fn prints(&mut self, pair: Pair<'_, Rule>, item: &Ident) -> Option<Print> {
+        let pattern = self.first_expr(pair.clone())?;
+        let mut print = Print {
+            pattern,
+            inputs: Vec::new(),
+            attrs: Vec::new(),
+            given: Vec::new(),
+            conditions: Vec::new(),
+        };
+        for part in pair.into_inner() {
+            match part.as_rule() {
+                Rule::ident if part.as_str() != item.text => {
+                    let at = self.span(&part);
+                    let message = format!("`{}` cannot print as `{}`", item.text, part.as_str());
+                    self.report(
+                        Diag::error(Code("S017"), message, at)
+                            .also(item.span, "the operator of this item")
+                            .help(format!("write `as {}(…)`", item.text)),
+                    );
+                }
+                Rule::print_args => {
+                    print.inputs = self.exprs(part.clone());
+                    print.attrs = self.named_values(part);
+                }
+                Rule::given_clause => print.given.extend(self.given(part)),
+                Rule::if_clause => print.conditions.extend(self.exprs(part)),
+                _ => {}
+            }
+        }
+        Some(print)
+    }
+
+    fn target(&mut self, parts: Parts<'_>) -> Target {
+        let mut target = Target { entries: Vec::new(), kernels: Vec::new() };
+        for part in parts {
+            match part.as_rule() {
+                Rule::entry => target.entries.extend(self.named_values(part)),
+                Rule::kernel => target.kernels.push(self.kernel(part)),
+                _ => {}
+            }
+        }
+        target
+    }
+
+    fn kernel(&mut self, pair: Pair<'_, Rule>) -> Kernel {
+        let mut kernel =
+            Kernel { name: String::new(), covers: Vec::new(), epilogue: false, cost: None };
+        for part in pair.into_inner() {
+            match part.as_rule() {
+                Rule::string => kernel.name = self.string(&part),
+                Rule::ident => kernel.covers.push(self.ident(&part)),
+                Rule::kw_epilogue => kernel.epilogue = true,
+                Rule::expr => kernel.cost = Some(self.expr(part)),
+                _ => {}
+            }
+        }
+        kernel
+    }
+}

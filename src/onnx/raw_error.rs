@@ -1,0 +1,197 @@
+//! What can be wrong with an ONNX file, where, and what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a model was not read or written.
+#[derive(Debug, Error)]
+pub enum OnnxError {
+    /// The system refused.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried, as `open`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// A directory, a device or a pipe stands where a file must be.
+    #[error("`{}` is not a regular file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// An error inside the file `path`.
+    #[error("{}: {source}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: Box<OnnxError>,
+    },
+    /// The bytes are no ONNX model.
+    #[error("not a readable ONNX model: {reason}")]
+    Malformed {
+        /// What is wrong.
+        reason: String,
+    },
+    /// Something required is absent or out of its range.
+    #[error("{place}: {reason}")]
+    Invalid {
+        /// The node, tensor or graph.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A limit that protects the memory is exceeded.
+    #[error("{what} exceeds the limit of {limit} MiB")]
+    TooLarge {
+        /// What would be too large.
+        what: String,
+        /// The limit.
+        limit: u64,
+        /// What to do.
+        help: &'static str,
+    },
+    /// Graphs or functions are nested too deeply.
+    #[error("{place}: nested more than {limit} levels deep")]
+    TooDeep {
+        /// The node or graph.
+        place: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// An element type that this program cannot hold.
+    #[error("{place}: element type {type_name} is not supported")]
+    UnsupportedType {
+        /// The tensor or value.
+        place: String,
+        /// The type's name in ONNX.
+        type_name: String,
+    },
+    /// A part of ONNX that this program does not know.
+    #[error("{place}: {feature} is not supported")]
+    Unsupported {
+        /// The node or graph.
+        place: String,
+        /// What it uses.
+        feature: String,
+    },
+    /// The elements of a tensor do not fit its declaration.
+    #[error("{tensor}: {reason}")]
+    BadTensor {
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Elements that lie in another file cannot be had from there.
+    #[error("{tensor}: external data in `{location}`: {reason}")]
+    ExternalData {
+        /// The tensor.
+        tensor: String,
+        /// The file, as the model calls it.
+        location: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// One name has two definitions.
+    #[error("`{name}` is defined twice: {place} defines it again")]
+    Duplicate {
+        /// The name.
+        name: String,
+        /// The second definition.
+        place: String,
+    },
+    /// A name has no definition.
+    #[error("{place} reads `{name}`, which nothing defines before it")]
+    Undefined {
+        /// The name.
+        name: String,
+        /// The reader.
+        place: String,
+    },
+    /// Nodes wait for each other.
+    #[error("nodes depend on each other in a cycle: {}", nodes.join(" -> "))]
+    Cycle {
+        /// The nodes in order of dependence.
+        nodes: Vec<String>,
+    },
+    /// A function calls itself.
+    #[error("functions call each other without end: {}", functions.join(" -> "))]
+    RecursiveFunction {
+        /// The functions in calling order.
+        functions: Vec<String>,
+    },
+}
+
+impl OnnxError {
+    /// What the user can do about it.
+    pub fn help(&self) -> Option<String> {
+        let text = match self {
+            OnnxError::InFile { source, .. } => return source.help(),
+            OnnxError::Io { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => "check the path; it is relative to the current directory",
+                io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
+                io::ErrorKind::StorageFull => "free space on the target's file system",
+                _ => return None,
+            },
+            OnnxError::NotAFile { .. } => "give the path of an ordinary file",
+            OnnxError::Malformed { .. } => {
+                "the file may be truncated or of another format; `onnx.checker` can tell, and \
+                 exporting or downloading it again usually helps"
+            }
+            OnnxError::Invalid { .. } => "`onnx.checker.check_model` tells more; export the model again",
+            OnnxError::TooLarge { help, .. } => help,
+            OnnxError::TooDeep { .. } => "flatten the nested control flow before exporting",
+            OnnxError::UnsupportedType { .. } => {
+                "convert the tensor to a float, integer or bool type of 8 to 64 bits"
+            }
+            OnnxError::Unsupported { .. } => "export the model without it",
+            OnnxError::BadTensor { .. } => "export the model again: the stored tensor is damaged",
+            OnnxError::ExternalData { .. } => {
+                "keep the model and its data files together in one folder, with no links that \
+                 leave it, and name them relative to it"
+            }
+            OnnxError::Duplicate { .. } => "rename one of the two: each name has one definition",
+            OnnxError::Undefined { .. } => "define the value as input, initializer or node output",
+            OnnxError::Cycle { .. } => "break the cycle: a graph computes each value once, in order",
+            OnnxError::RecursiveFunction { .. } => "unroll the recursion before exporting",
+        };
+        Some(text.to_string())
+    }
+
+    /// The error without the file around it.
+    pub fn root(&self) -> &OnnxError {
+        match self {
+            OnnxError::InFile { source, .. } => source.root(),
+            other => other,
+        }
+    }
+
+    /// The error with the file it is in, unless it names one already.
+    pub(super) fn in_file(self, path: &Path) -> OnnxError {
+        match self {
+            OnnxError::Io { .. } | OnnxError::NotAFile { .. } | OnnxError::InFile { .. } => self,
+            source => OnnxError::InFile { path: path.to_path_buf(), source: Box::new(source) },
+        }
+    }
+
+    pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OnnxError {
+        move |source| OnnxError::Io { action, path: path.to_path_buf(), source }
+    }
+
+    pub(super) fn invalid(place: impl Into<String>, reason: impl Into<String>) -> OnnxError {
+        OnnxError::Invalid { place: place.into(), reason: reason.into() }
+    }
+
+    pub(super) fn unsupported(place: impl Into<String>, feature: impl Into<String>) -> OnnxError {
+        OnnxError::Unsupported { place: place.into(), feature: feature.into() }
+    }
+
+    pub(super) fn tensor(tensor: impl Into<String>, reason: impl Into<String>) -> OnnxError {
+        OnnxError::BadTensor { tensor: tensor.into(), reason: reason.into() }
+    }
+}

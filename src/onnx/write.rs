@@ -1,0 +1,371 @@
+//! [`RawModel`]s as ONNX files.
+//!
+//! Equal models make equal bytes. Weights go from their own memory straight to the file, which takes
+//! its name when complete: it may replace the very file that the weights are mapped from.
+
+use super::proto::*;
+use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
+use super::raw_error::OnnxError;
+use super::raw_files::AtomicFile;
+use super::{raw_order, raw_tensor};
+use attribute_proto::AttributeType;
+use bytes::Bytes;
+use mlc_dsl::ir::{DType, Tensor};
+use prost::Message;
+use prost::encoding::encode_varint;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Smallest tensor, in bytes, that is worth a place in the data file.
+const SMALL: usize = 1 << 10;
+/// Offsets in the data file are multiples of this, so that it can be mapped in pieces.
+const ALIGN: u64 = 4096;
+/// Most bytes of a protobuf message.
+const MESSAGE: u64 = i32::MAX as u64;
+
+/// When weights leave the model file for a data file beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExternalData {
+    /// When all tensors together have more bytes than this.
+    Above(u64),
+    /// In any case.
+    Always,
+    /// In no case; a message cannot exceed 2 GiB.
+    Never,
+}
+
+impl Default for ExternalData {
+    fn default() -> ExternalData {
+        ExternalData::Above(1 << 30)
+    }
+}
+
+/// Writes `model` to `path`, with weights in `<path>.data` if they exceed 1 GiB.
+pub fn write_onnx(model: &RawModel, path: impl AsRef<Path>) -> Result<(), OnnxError> {
+    write_onnx_with(model, path, ExternalData::default())
+}
+
+/// Writes `model` to `path`; weights of 1 KiB and more go to `<path>.data` if `external` says so.
+///
+/// Fails without a trace if a name is used before its definition or defined twice. A data file that
+/// is no longer needed is left alone.
+pub fn write_onnx_with(
+    model: &RawModel,
+    path: impl AsRef<Path>,
+    external: ExternalData,
+) -> Result<(), OnnxError> {
+    let path = path.as_ref();
+    raw_order::verify(&model.graph).map_err(|e| e.in_file(path))?;
+    let external = match external {
+        ExternalData::Above(limit) => bytes_in(&model.graph) > limit,
+        ExternalData::Always => true,
+        ExternalData::Never => false,
+    };
+    let mut data = external.then(|| DataFile::new(path)).transpose()?;
+    let ir_version = model.ir_version;
+    let (head, graph, tensors) = messages(model, ir_version, data.as_mut());
+    let length = graph.len() as u64 + tensors.iter().map(Part::field_len).sum::<u64>();
+    if head.len() as u64 + length + 16 > MESSAGE {
+        let what = "the model file".into();
+        let help = "let the weights go to a data file beside the model";
+        return Err(OnnxError::TooLarge { what, limit: MESSAGE >> 20, help }.in_file(path));
+    }
+    // The data file is complete before a model refers to it.
+    let data = data.filter(|d| !d.pieces.is_empty());
+    let data = data.map(|d| d.write()).transpose()?;
+    let write = || {
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(&head)?;
+        file.write_all(&prefix(7, length))?;
+        file.write_all(&graph)?;
+        for part in &tensors {
+            file.write_all(&prefix(5, part.len()))?;
+            file.write_all(&part.head)?;
+            if let Some(raw) = &part.raw {
+                file.write_all(&prefix(9, raw.len() as u64))?;
+                file.write_all(raw)?;
+            }
+        }
+        std::io::Result::Ok(file)
+    };
+    let file = write().map_err(OnnxError::io("write", path))?;
+    if let Some((data, data_path)) = data {
+        data.commit().map_err(OnnxError::io("write", &data_path))?;
+    }
+    file.commit().map_err(OnnxError::io("write", path))
+}
+
+/// The bytes of all tensors.
+fn bytes_in(g: &RawGraph) -> u64 {
+    let own: u64 = g.initializers.values().map(|t| t.bytes().len() as u64).sum();
+    let attrs = g.nodes.iter().flat_map(|n| n.attrs.values());
+    own + attrs
+        .map(|a| match a {
+            RawAttr::Tensor(t) => t.bytes().len() as u64,
+            RawAttr::Tensors(ts) => ts.iter().map(|t| t.bytes().len() as u64).sum(),
+            other => other.graphs().iter().map(bytes_in).sum(),
+        })
+        .sum::<u64>()
+}
+
+/// Tag and length of a field that has a length.
+fn prefix(field: u64, length: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(12);
+    encode_varint(field << 3 | 2, &mut out);
+    encode_varint(length, &mut out);
+    out
+}
+
+/// A tensor's message without its raw data, which follows.
+struct Part {
+    head: Vec<u8>,
+    raw: Option<Bytes>,
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        let raw = |r: &Bytes| (prefix(9, r.len() as u64).len() + r.len()) as u64;
+        self.head.len() as u64 + self.raw.as_ref().map_or(0, raw)
+    }
+
+    fn field_len(&self) -> u64 {
+        let len = self.len();
+        prefix(5, len).len() as u64 + len
+    }
+}
+
+/// The data file: what goes where.
+struct DataFile {
+    path: PathBuf,
+    location: String,
+    pieces: Vec<(u64, Bytes)>,
+    /// Where bytes lie already, by their place in memory: shared weights are written once.
+    placed: HashMap<(usize, usize), u64>,
+    end: u64,
+}
+
+impl DataFile {
+    fn new(model: &Path) -> Result<DataFile, OnnxError> {
+        let Some(name) = model.file_name().and_then(|n| n.to_str()) else {
+            let reason = "its name must be UTF-8 text, as the model names its data file so";
+            return Err(OnnxError::invalid(model.display().to_string(), reason));
+        };
+        let location = format!("{name}.data");
+        let mut path = OsString::from(model);
+        path.push(".data");
+        let (pieces, placed) = (Vec::new(), HashMap::new());
+        Ok(DataFile { path: path.into(), location, pieces, placed, end: 0 })
+    }
+
+    fn place(&mut self, bytes: &Bytes) -> u64 {
+        let key = (bytes.as_ptr() as usize, bytes.len());
+        *self.placed.entry(key).or_insert_with(|| {
+            let offset = self.end.next_multiple_of(ALIGN);
+            self.end = offset + bytes.len() as u64;
+            self.pieces.push((offset, bytes.clone()));
+            offset
+        })
+    }
+
+    fn write(self) -> Result<(AtomicFile, PathBuf), OnnxError> {
+        let write = || {
+            let mut file = AtomicFile::create(&self.path)?;
+            let mut at = 0;
+            for (offset, bytes) in &self.pieces {
+                file.write_all(&[0; ALIGN as usize][..(offset - at) as usize])?;
+                file.write_all(bytes)?;
+                at = offset + bytes.len() as u64;
+            }
+            std::io::Result::Ok(file)
+        };
+        let file = write().map_err(OnnxError::io("write", &self.path))?;
+        Ok((file, self.path))
+    }
+}
+
+/// The model without its graph, the graph without its initialisers, and those.
+fn messages(
+    model: &RawModel,
+    ir_version: i64,
+    mut data: Option<&mut DataFile>,
+) -> (Vec<u8>, Vec<u8>, Vec<Part>) {
+    let head = ModelProto {
+        ir_version: Some(ir_version),
+        opset_import: model
+            .opset_imports
+            .iter()
+            .map(|(d, &v)| OperatorSetIdProto { domain: Some(d.clone()), version: Some(v) })
+            .collect(),
+        producer_name: text(&model.producer_name),
+        producer_version: text(&model.producer_version),
+        domain: text(&model.domain),
+        model_version: (model.model_version != 0).then_some(model.model_version),
+        doc_string: text(&model.doc_string),
+        metadata_props: model.metadata_props.iter().map(|(k, v)| pair(k, v)).collect(),
+        ..ModelProto::default()
+    };
+    let mut tensors = Vec::with_capacity(model.graph.initializers.len());
+    for (name, t) in &model.graph.initializers {
+        let mut message = tensor(t, Some(name), data.as_deref_mut());
+        let raw = message.raw_data.take();
+        tensors.push(Part { head: message.encode_to_vec(), raw });
+    }
+    let mut g = graph(&model.graph, &mut data);
+    // Version 3 wants every initialiser declared as an input.
+    if ir_version < 4 {
+        g.input.extend(model.graph.initializers.iter().map(|(name, t)| {
+            let dims = t.shape().iter().map(|&d| RawDim::Known(d as u64)).collect();
+            let (name, dtype) = (name.clone(), Some(t.dtype()));
+            value(&RawValueInfo { name, dtype, dims: Some(dims) })
+        }));
+    }
+    (head.encode_to_vec(), g.encode_to_vec(), tensors)
+}
+
+fn text(s: &str) -> Option<String> {
+    (!s.is_empty()).then(|| s.to_string())
+}
+
+fn pair(key: &str, value: &str) -> StringStringEntryProto {
+    StringStringEntryProto { key: Some(key.to_string()), value: Some(value.to_string()) }
+}
+
+/// All of a graph but its initialisers.
+fn graph(g: &RawGraph, data: &mut Option<&mut DataFile>) -> GraphProto {
+    GraphProto {
+        node: g.nodes.iter().map(|n| node(n, data)).collect(),
+        // A graph must have a name.
+        name: Some(if g.name.is_empty() { "graph".into() } else { g.name.clone() }),
+        input: g.inputs.iter().map(value).collect(),
+        output: g.outputs.iter().map(value).collect(),
+        value_info: g.value_infos.iter().map(value).collect(),
+        ..GraphProto::default()
+    }
+}
+
+fn subgraph(g: &RawGraph, data: &mut Option<&mut DataFile>) -> GraphProto {
+    let mut out = graph(g, data);
+    let tensors = g.initializers.iter();
+    out.initializer = tensors.map(|(n, t)| tensor(t, Some(n), data.as_deref_mut())).collect();
+    out
+}
+
+fn node(n: &RawNode, data: &mut Option<&mut DataFile>) -> NodeProto {
+    NodeProto {
+        input: n.inputs.clone(),
+        output: n.outputs.clone(),
+        name: text(&n.name),
+        op_type: Some(n.op_type.clone()),
+        domain: text(&n.domain),
+        attribute: n.attrs.iter().map(|(name, a)| attr(name, a, data)).collect(),
+        ..NodeProto::default()
+    }
+}
+
+fn attr(name: &str, a: &RawAttr, data: &mut Option<&mut DataFile>) -> AttributeProto {
+    let mut out = AttributeProto { name: Some(name.to_string()), ..AttributeProto::default() };
+    let kind = match a {
+        RawAttr::Int(v) => {
+            out.i = Some(*v);
+            AttributeType::Int
+        }
+        RawAttr::Float(v) => {
+            out.f = Some(*v);
+            AttributeType::Float
+        }
+        RawAttr::Str(v) => {
+            out.s = Some(v.clone());
+            AttributeType::String
+        }
+        RawAttr::Tensor(t) => {
+            // Attributes stay inside: not every reader looks for them elsewhere.
+            out.t = Some(Box::new(tensor(t, None, None)));
+            AttributeType::Tensor
+        }
+        RawAttr::Graph(g) => {
+            out.g = Some(Box::new(subgraph(g, data)));
+            AttributeType::Graph
+        }
+        RawAttr::Type(t) => {
+            out.tp = Some(Box::new(type_proto(t)));
+            AttributeType::TypeProto
+        }
+        RawAttr::Ints(v) => {
+            out.ints = v.clone();
+            AttributeType::Ints
+        }
+        RawAttr::Floats(v) => {
+            out.floats = v.clone();
+            AttributeType::Floats
+        }
+        RawAttr::Strs(v) => {
+            out.strings = v.clone();
+            AttributeType::Strings
+        }
+        RawAttr::Tensors(v) => {
+            out.tensors = v.iter().map(|t| tensor(t, None, None)).collect();
+            AttributeType::Tensors
+        }
+        RawAttr::Graphs(v) => {
+            out.graphs = v.iter().map(|g| subgraph(g, data)).collect();
+            AttributeType::Graphs
+        }
+    };
+    out.r#type = Some(kind as i32);
+    out
+}
+
+fn tensor(t: &Tensor, name: Option<&str>, data: Option<&mut DataFile>) -> TensorProto {
+    let mut out = TensorProto {
+        dims: t.shape().iter().map(|&d| d as i64).collect(),
+        data_type: Some(raw_tensor::code(t.dtype())),
+        name: name.map(str::to_string),
+        ..TensorProto::default()
+    };
+    match data {
+        Some(data) if t.bytes().len() >= SMALL => {
+            let offset = data.place(t.bytes());
+            out.external_data = vec![
+                pair("location", &data.location),
+                pair("offset", &offset.to_string()),
+                pair("length", &t.bytes().len().to_string()),
+            ];
+            out.data_location = Some(tensor_proto::DataLocation::External as i32);
+        }
+        _ => out.raw_data = Some(t.bytes().clone()),
+    }
+    out
+}
+
+fn value(v: &RawValueInfo) -> ValueInfoProto {
+    let known = v.dtype.is_some() || v.dims.is_some();
+    ValueInfoProto {
+        name: Some(v.name.clone()),
+        r#type: known.then(|| tensor_type(v.dtype, v.dims.as_deref())),
+        ..ValueInfoProto::default()
+    }
+}
+
+fn type_proto(t: &RawType) -> TypeProto {
+    tensor_type(t.dtype, t.dims.as_deref())
+}
+
+fn tensor_type(dtype: Option<DType>, dims: Option<&[RawDim]>) -> TypeProto {
+    use tensor_shape_proto::{Dimension, dimension::Value};
+    let dim = |d: &RawDim| Dimension {
+        value: match d {
+            RawDim::Known(n) => Some(Value::DimValue(i64::try_from(*n).unwrap_or(i64::MAX))),
+            RawDim::Symbol(s) => Some(Value::DimParam(s.clone())),
+            RawDim::Unknown => None,
+        },
+        denotation: None,
+    };
+    let shape = dims.map(|dims| TensorShapeProto { dim: dims.iter().map(dim).collect() });
+    let elem_type = dtype.map(raw_tensor::code);
+    TypeProto {
+        value: Some(type_proto::Value::TensorType(type_proto::Tensor { elem_type, shape })),
+        denotation: None,
+    }
+}
