@@ -15,7 +15,7 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("weave", "kept, inserted, positions", "the list with `inserted` at `positions`, `kept` elsewhere"),
     ("positions_after_drop", "positions, dropped", "where positions come to lie once others are dropped"),
     ("replace", "list, position, value", "the list with one entry changed"),
-    ("at", "list, position", "one entry"),
+    ("entry", "list, position", "one entry"),
     ("range", "n | from, to", "the integers from 0 (or `from`) up to, not including, `n` (or `to`)"),
     ("fill", "n, value", "`n` equal entries"),
     ("reverse", "list", "the entries from last to first"),
@@ -117,7 +117,7 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
             *list.get_mut(at).ok_or_else(|| out_of_range(at))? = v;
             ints(list)
         }
-        ("at", 2) => {
+        ("entry", 2) => {
             let i = pop()?.int()?;
             at(pop()?.ints()?, &i)
         }

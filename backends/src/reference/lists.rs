@@ -1,7 +1,8 @@
 //! Lists of indices in meanings: their functions, entry by entry.
 
 use super::code::{Int, Truth};
-use super::compile::{Comp, Kind, List, int, strides, truth};
+use super::combine::{Comp, Kind, List, int, truth};
+use super::compile::strides;
 use super::scalar::{Cmp, IntOp};
 
 /// The expression as a list.
@@ -193,7 +194,7 @@ pub(super) fn call(name: &str, args: &[Comp]) -> Option<Result<Comp, String>> {
             one(sum.unwrap_or(Int::Const(0)))
         }
         ("length" | "rank", [Comp::List(l)]) => one(Int::Const(l.items.len() as i64)),
-        ("at", [Comp::List(l), Comp::Int(i, _)]) => Ok(at(l.items.clone(), i.clone())),
+        ("entry" | "at", [Comp::List(l), Comp::Int(i, _)]) => Ok(at(l.items.clone(), i.clone())),
         ("all", [Comp::Truths(t)]) => Ok(Comp::Truth(all(t.clone()))),
         ("any", [Comp::Truths(t)]) => Ok(Comp::Truth(any(t.clone()))),
         ("all" | "any", [t @ Comp::Truth(_)]) => truth(t.clone()).map(Comp::Truth),

@@ -1,1 +1,147 @@
 //! The f64 judge.
+//!
+//! Runs a program node by node by evaluating what each operator *means*: floats in f64, integers
+//! exactly and wrapped to their type. Nothing is rounded to a working type on the way, except where
+//! a program says so (`cast`) or [`Precision::Rounded`] asks for it. Ignores the kernels of a plan.
+//!
+//! Slow and obvious on purpose. The accelerations of [`Engine::Fast`] never change what is computed,
+//! only regroup the sums of large contractions; [`Engine::Plain`] does without them.
+
+mod affine;
+mod apply;
+mod array;
+mod code;
+mod combine;
+mod compile;
+mod contract;
+mod exec;
+mod externs;
+mod inputs;
+mod lists;
+mod rows;
+mod run;
+mod scalar;
+
+pub use array::{Array, Elements, round_to, truncate, wrap};
+
+use crate::{Backend, BackendError, Executable};
+use mlc_dsl::ir::{Attr, DType, Program, Tensor};
+use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::plan::Plan;
+use std::sync::Arc;
+
+/// How exact intermediate floats are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// Every float stays as f64 computes it.
+    #[default]
+    F64,
+    /// The floats of every operator's result, also inside definitions, are rounded to its type: what
+    /// working in that type costs at least.
+    Rounded,
+}
+
+/// How meanings are evaluated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// Rows at a time, and large contractions as matrix products.
+    #[default]
+    Fast,
+    /// Element by element, exactly as written.
+    Plain,
+}
+
+/// The backend that interprets meanings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reference {
+    /// How exact intermediate floats are.
+    pub precision: Precision,
+    /// How meanings are evaluated.
+    pub engine: Engine,
+}
+
+impl Reference {
+    /// Runs a program; yields its outputs, in its order, without rounding them.
+    pub fn run_values(
+        &self,
+        program: &Program,
+        library: &Library,
+        inputs: &[Tensor],
+    ) -> Result<Vec<Array>, BackendError> {
+        let arrays: Vec<Array> = inputs.iter().map(Array::from_tensor).collect();
+        self.run_arrays(program, library, &arrays)
+    }
+
+    /// The same on inputs whose floats need not be representable in their type.
+    pub fn run_arrays(
+        &self,
+        program: &Program,
+        library: &Library,
+        inputs: &[Array],
+    ) -> Result<Vec<Array>, BackendError> {
+        run::program(self, program, library, inputs)
+    }
+
+    /// Applies one operator; attributes that are `None` take their defaults.
+    pub fn apply(
+        &self,
+        library: &Library,
+        call: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Array],
+    ) -> Result<Vec<Array>, BackendError> {
+        apply::apply(self, library, call, attrs, args).map_err(|reason| BackendError::Operator {
+            op: library.call(call).name.to_string(),
+            reason,
+        })
+    }
+
+    fn rounded(&self, a: Array) -> Array {
+        match self.precision {
+            Precision::F64 => a,
+            Precision::Rounded => a.rounded(),
+        }
+    }
+}
+
+/// Runs a program with the default options; see [`Reference::run_values`].
+pub fn run_values(
+    program: &Program,
+    library: &Library,
+    inputs: &[Tensor],
+) -> Result<Vec<Array>, BackendError> {
+    Reference::default().run_values(program, library, inputs)
+}
+
+struct Loaded {
+    reference: Reference,
+    program: Program,
+    library: Arc<Library>,
+}
+
+impl Executable for Loaded {
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
+        let values = self.reference.run_values(&self.program, &self.library, inputs)?;
+        Ok(values.iter().map(Array::to_tensor).collect())
+    }
+}
+
+impl Backend for Reference {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn compile(
+        &self,
+        plan: &Plan,
+        library: Arc<Library>,
+    ) -> Result<Box<dyn Executable>, BackendError> {
+        let program = plan.program.clone();
+        Ok(Box::new(Loaded { reference: *self, program, library }))
+    }
+}
+
+/// The zero-argument scalar of a type.
+fn scalar(dtype: DType, value: f64) -> Array {
+    Array::from_tensor(&Tensor::from_f64(dtype, vec![], &[value]))
+}

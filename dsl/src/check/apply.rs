@@ -186,7 +186,7 @@ impl Elaborator<'_> {
             ExprKind::Name(n) => {
                 let known = attrs.iter().any(|a| &*a.name == n)
                     || vars.iter().any(|v| &*v.name == n)
-                    || matches!(n.as_str(), "pi" | "inf" | "nan" | "lowest" | "highest")
+                    || matches!(n.as_str(), "pi" | "inf" | "nan" | "lowest" | "highest" | "normal")
                     || n.parse::<crate::ir::DType>().is_ok()
                     || super::mentions(vars, n);
                 if !known {

@@ -1,0 +1,107 @@
+//! Programs, node by node.
+
+use super::array::Array;
+use super::inputs::{Symbols, unify};
+use super::{Reference, apply};
+use crate::BackendError;
+use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Value};
+use mlc_dsl::library::{CallId, Library};
+
+/// Runs a program on inputs that are checked against its types.
+pub(super) fn program(
+    reference: &Reference,
+    program: &Program,
+    library: &Library,
+    inputs: &[Array],
+) -> Result<Vec<Array>, BackendError> {
+    let symbols = unify(program, inputs)?;
+    let mut values = Values::new(program);
+    for (i, node) in program.nodes.iter().enumerate() {
+        let NodeKind::Apply(call, attrs) = &node.kind else { continue };
+        if values.uses[i] == 0 {
+            continue;
+        }
+        let fail = |reason: String| BackendError::Operator {
+            op: label(library, *call, node),
+            reason,
+        };
+        let args: Vec<Array> = node.args.iter().map(|&v| values.get(v, inputs)).collect();
+        let attrs = attrs
+            .iter()
+            .map(|a| symbols.attr(a).map(Some))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(fail)?;
+        let results = apply::apply(reference, library, *call, &attrs, &args).map_err(fail)?;
+        check_types(node, &results, &symbols).map_err(fail)?;
+        drop(args);
+        values.set(NodeId(i as u32), results);
+    }
+    Ok(program.outputs.iter().map(|(_, v)| values.get(*v, inputs)).collect())
+}
+
+/// The operator and the names of the imported node.
+fn label(library: &Library, call: CallId, node: &Node) -> String {
+    let name = &library.call(call).name;
+    if node.origin.is_empty() { name.to_string() } else { format!("{name} ({})", node.origin) }
+}
+
+/// The results have the types that the program states.
+fn check_types(node: &Node, results: &[Array], symbols: &Symbols) -> Result<(), String> {
+    for (ty, result) in node.types.iter().zip(results) {
+        let extents = ty.shape.iter().zip(result.shape());
+        let differs = ty.rank() != result.shape().len()
+            || ty.dtype != result.dtype()
+            || extents.clone().any(|(e, &n)| symbols.value(e).is_some_and(|v| v != n as i64));
+        if differs {
+            return Err(format!("yields {}, but the program states {ty}", result.ty()));
+        }
+    }
+    Ok(())
+}
+
+/// What is computed so far; a value is dropped after its last use.
+struct Values<'a> {
+    program: &'a Program,
+    results: Vec<Option<Vec<Array>>>,
+    /// Reads that are still to come; 0 for what no output needs.
+    uses: Vec<usize>,
+}
+
+impl<'a> Values<'a> {
+    fn new(program: &'a Program) -> Values<'a> {
+        let mut uses = vec![0; program.nodes.len()];
+        for (_, v) in &program.outputs {
+            uses[v.node.0 as usize] += 1;
+        }
+        for (i, node) in program.nodes.iter().enumerate().rev() {
+            if uses[i] > 0 {
+                node.args.iter().for_each(|a| uses[a.node.0 as usize] += 1);
+            }
+        }
+        Values { program, results: vec![None; program.nodes.len()], uses }
+    }
+
+    fn set(&mut self, node: NodeId, results: Vec<Array>) {
+        self.results[node.0 as usize] = Some(results);
+    }
+
+    /// The value, for one of its uses. Constants are converted when they are first read.
+    fn get(&mut self, v: Value, inputs: &[Array]) -> Array {
+        let i = v.node.0 as usize;
+        let array = match (&self.program.node(v.node).kind, &self.results[i]) {
+            (NodeKind::Input(input), _) => inputs[*input as usize].clone(),
+            (_, Some(results)) => results[v.output as usize].clone(),
+            (NodeKind::Const(c), None) => {
+                let array = Array::from_tensor(self.program.consts.get(*c));
+                self.results[i] = Some(vec![array.clone()]);
+                array
+            }
+            (NodeKind::Apply(..), None) => unreachable!("arguments precede their node"),
+        };
+        self.uses[i] -= 1;
+        if self.uses[i] == 0 {
+            self.results[i] = None;
+        }
+        array
+    }
+}
