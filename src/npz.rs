@@ -66,7 +66,8 @@ fn within(path: &Path) -> impl FnOnce(Wrong) -> NpzError {
     move |(reason, help)| NpzError { file: path.to_path_buf(), reason, help }
 }
 
-const DAMAGED: &str = "the file is damaged or no NumPy file: save it again with `np.save` or `np.savez`";
+const DAMAGED: &str =
+    "the file is damaged or no NumPy file: save it again with `np.save` or `np.savez`";
 
 /// Reads the array in a `.npy` file; the elements stay in the mapped file where they can.
 pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor, NpzError> {
@@ -191,7 +192,10 @@ fn member(mut entry: impl Read, budget: &mut u64) -> Result<Tensor, Wrong> {
     let size = header.bytes() as u64;
     let Some(rest) = budget.checked_sub(size) else {
         let reason = format!("{size} bytes are declared in a small compressed archive");
-        return Err(wrong(reason, "save it uncompressed, with `np.savez`, if it is meant to be so"));
+        return Err(wrong(
+            reason,
+            "save it uncompressed, with `np.savez`, if it is meant to be so",
+        ));
     };
     *budget = rest;
     // Grows with what is really there, however much is declared.

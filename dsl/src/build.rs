@@ -1,24 +1,14 @@
 //! Building programs: typed, canonical, with equal nodes shared.
 
 use crate::canon::{self, Sink, Structural};
-use crate::eval::{Env, eval};
-use crate::infer::{TypeError, infer, resolve_dims};
-use crate::ir::{Attr, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
-use crate::library::{Body, CallId, DTypePattern, Library};
-use crate::term::{TermId, TermKind, Terms};
+use crate::eval::Env;
+use crate::infer::{TypeError, infer};
+pub use crate::instantiate::BuildError;
+use crate::instantiate::Instantiator;
+use crate::ir::{Attr, DType, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
+use crate::library::{Body, CallId, Library};
+use crate::term::{TermId, Terms};
 use std::collections::HashMap;
-use thiserror::Error;
-
-/// Why a term has no instance.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum BuildError {
-    /// An application is ill-typed.
-    #[error(transparent)]
-    Type(#[from] TypeError),
-    /// An attribute or a scalar has no value.
-    #[error("{0}")]
-    Value(String),
-}
 
 /// A program under construction.
 pub struct Builder<'a> {
@@ -127,68 +117,8 @@ impl<'a> Builder<'a> {
         vars: &[Value],
         env: &mut Env,
     ) -> Result<Vec<Value>, BuildError> {
-        let mut done: HashMap<TermId, Vec<Value>> = HashMap::new();
-        for &root in roots {
-            self.instantiate_one(terms, root, vars, env, &mut done)?;
-        }
-        Ok(roots.iter().map(|r| done[r][0]).collect())
-    }
-
-    fn instantiate_one(
-        &mut self,
-        terms: &Terms,
-        root: TermId,
-        vars: &[Value],
-        env: &mut Env,
-        done: &mut HashMap<TermId, Vec<Value>>,
-    ) -> Result<(), BuildError> {
-        let mut stack = vec![(root, false)];
-        while let Some((t, ready)) = stack.pop() {
-            if done.contains_key(&t) {
-                continue;
-            }
-            let term = terms.get(t);
-            if !ready {
-                stack.push((t, true));
-                // The first argument is instantiated first: it may name axes for the others.
-                stack.extend(term.args.iter().rev().map(|&a| (a, false)));
-                continue;
-            }
-            let args: Vec<Value> = term.args.iter().map(|a| done[a][0]).collect();
-            let values = match &term.kind {
-                TermKind::Var(i) => vec![vars[*i]],
-                TermKind::Scalar(e) => {
-                    let v = eval(e, env).map_err(|e| BuildError::Value(e.to_string()))?;
-                    let v = v.as_f64().ok_or_else(|| {
-                        BuildError::Value(format!("{v} is not a known number"))
-                    })?;
-                    let dtype = match &term.dtype {
-                        DTypePattern::Fixed(d) => *d,
-                        DTypePattern::Var(n) => env.dtype(n).ok_or_else(|| {
-                            BuildError::Value(format!("element type `{n}` is not bound"))
-                        })?,
-                    };
-                    vec![self.constant(Tensor::from_f64(dtype, vec![], &[v]))]
-                }
-                TermKind::Apply(call, attrs) => {
-                    let attrs = eval_attrs(attrs, env)?;
-                    self.apply(*call, &attrs, &args)?
-                }
-                TermKind::Output(i) => {
-                    let whole = done[&term.args[0]][0];
-                    vec![Value { node: whole.node, output: *i as u32 }]
-                }
-                TermKind::EachFold(..) | TermKind::EachPart(_) => {
-                    return Err(BuildError::Value("a family has no single instance".into()));
-                }
-            };
-            if let (Some(dims), [v]) = (&term.dims, values.as_slice()) {
-                let shape = self.ty(*v).shape.clone();
-                bind_dims(dims, &shape, env);
-            }
-            done.insert(t, values);
-        }
-        Ok(())
+        let structural = self.structural;
+        Instantiator { sink: self, structural, terms, family: None }.run(roots, vars, env)
     }
 
     /// Instantiates the body of a definition.
@@ -213,31 +143,6 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The values of attribute expressions.
-pub fn eval_attrs(
-    attrs: &[Option<crate::syntax::ast::Expr>],
-    env: &Env,
-) -> Result<Vec<Option<Attr>>, BuildError> {
-    attrs
-        .iter()
-        .map(|a| match a {
-            Some(e) => eval(e, env).map(Some).map_err(|e| BuildError::Value(e.to_string())),
-            None => Ok(None),
-        })
-        .collect()
-}
-
-/// Binds the names of computed dimensions that are still open to the extents found.
-pub fn bind_dims(dims: &[crate::library::Dim], shape: &[Extent], env: &mut Env) {
-    if resolve_dims(dims, env).is_err() {
-        // What does not fit was typed by the operator already; here names are only learnt.
-        let mark = env.mark();
-        if crate::infer::unify_dims(dims, shape, env, &[]).is_err() {
-            env.rollback(mark);
-        }
-    }
-}
-
 impl Sink for Builder<'_> {
     type Value = Value;
 
@@ -256,6 +161,10 @@ impl Sink for Builder<'_> {
         let outputs = app.types.len() as u32;
         let v = self.node(NodeKind::Apply(call, app.attrs), args.to_vec(), app.types);
         Ok((0..outputs).map(|output| Value { output, ..v }).collect())
+    }
+
+    fn scalar(&mut self, dtype: DType, v: f64) -> Value {
+        self.constant(Tensor::from_f64(dtype, vec![], &[v]))
     }
 
     fn peel(&self, v: Value, call: CallId) -> Option<(Value, Vec<Attr>)> {

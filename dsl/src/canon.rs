@@ -8,7 +8,7 @@
 //! These operators belong to the notation itself; no other operator is known by name here.
 
 use crate::infer::TypeError;
-use crate::ir::{Attr, Extent, Type};
+use crate::ir::{Attr, DType, Extent, Type};
 use crate::library::{CallId, Library};
 
 /// The ids of the operators that the notation stands on.
@@ -54,6 +54,9 @@ pub trait Sink {
         attrs: &[Option<Attr>],
         args: &[Self::Value],
     ) -> Result<Vec<Self::Value>, TypeError>;
+
+    /// A constant of rank 0, `v` rounded to `dtype`.
+    fn scalar(&mut self, dtype: DType, v: f64) -> Self::Value;
 
     /// The operand of `v` and the attributes if `v` is (also) an application of `call`.
     fn peel(&self, v: Self::Value, call: CallId) -> Option<(Self::Value, Vec<Attr>)>;

@@ -9,6 +9,7 @@ pub mod diag;
 pub mod eval;
 pub mod functions;
 pub mod infer;
+pub mod instantiate;
 pub mod ir;
 pub mod library;
 pub mod plan;

@@ -39,7 +39,8 @@ pub(super) fn write(t: &Tensor) -> Vec<u8> {
     let shape: Vec<String> = t.shape().iter().map(usize::to_string).collect();
     let comma = if shape.len() == 1 { "," } else { "" };
     let shape = shape.join(", ");
-    let dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
+    let dict =
+        format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
     // Version 2 differs in a longer length, which thousands of axes would need.
     let long = dict.len() > 60_000;
     let before = MAGIC.len() + if long { 6 } else { 4 };
@@ -171,8 +172,8 @@ fn parse(text: &str) -> Result<Header, Wrong> {
         return Err(unclear());
     };
     let (big_endian, dtype) = element(descr)?;
-    let nonzero = shape.iter().filter(|&&d| d != 0);
-    let bytes = nonzero.fold(Some(dtype.size()), |n: Option<usize>, &d| n?.checked_mul(d));
+    let mut nonzero = shape.iter().filter(|&&d| d != 0);
+    let bytes = nonzero.try_fold(dtype.size(), |n, &d| n.checked_mul(d));
     if bytes.is_none_or(|n| n > isize::MAX as usize) || shape.len() > RANK {
         let reason = "the declared shape has more elements than can be addressed, or over 64 axes";
         return Err(wrong(reason, DAMAGED));

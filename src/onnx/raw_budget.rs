@@ -138,8 +138,7 @@ static TENSOR_TYPE: Shape =
     Shape { size: size_of::<type_proto::Tensor>(), fields: &[(2, Message(&DIMS))] };
 static SEQUENCE: Shape = Shape { size: size_of::<TypeProto>(), fields: &[(1, Message(&TYPE))] };
 static MAP: Shape = Shape { size: size_of::<TypeProto>(), fields: &[(2, Message(&TYPE))] };
-static DIMS: Shape =
-    Shape { size: size_of::<TensorShapeProto>(), fields: &[(1, Message(&DIM))] };
+static DIMS: Shape = Shape { size: size_of::<TensorShapeProto>(), fields: &[(1, Message(&DIM))] };
 static DIM: Shape =
     Shape { size: size_of::<tensor_shape_proto::Dimension>(), fields: &[(2, Text), (3, Text)] };
 /// A pair of texts, or of a text and a number.
@@ -149,12 +148,7 @@ static ANNOTATION: Shape =
     Shape { size: size_of::<TensorAnnotation>(), fields: &[(1, Text), (2, Message(&PAIR))] };
 static TRAINING: Shape = Shape {
     size: size_of::<TrainingInfoProto>(),
-    fields: &[
-        (1, Message(&GRAPH)),
-        (2, Message(&GRAPH)),
-        (3, Message(&PAIR)),
-        (4, Message(&PAIR)),
-    ],
+    fields: &[(1, Message(&GRAPH)), (2, Message(&GRAPH)), (3, Message(&PAIR)), (4, Message(&PAIR))],
 };
 static FUNCTION: Shape = Shape {
     size: size_of::<FunctionProto>(),
@@ -239,7 +233,9 @@ impl Scan {
                         None => {}
                     }
                 }
-                other => return Err(malformed(format!("wire type {other} does not occur in ONNX"))),
+                other => {
+                    return Err(malformed(format!("wire type {other} does not occur in ONNX")));
+                }
             }
         }
         Ok(())

@@ -133,8 +133,12 @@ impl OnnxError {
         let text = match self {
             OnnxError::InFile { source, .. } => return source.help(),
             OnnxError::Io { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => "check the path; it is relative to the current directory",
-                io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
+                io::ErrorKind::NotFound => {
+                    "check the path; it is relative to the current directory"
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "check the permissions of the file and its folder"
+                }
                 io::ErrorKind::StorageFull => "free space on the target's file system",
                 _ => return None,
             },
@@ -143,7 +147,9 @@ impl OnnxError {
                 "the file may be truncated or of another format; `onnx.checker` can tell, and \
                  exporting or downloading it again usually helps"
             }
-            OnnxError::Invalid { .. } => "`onnx.checker.check_model` tells more; export the model again",
+            OnnxError::Invalid { .. } => {
+                "`onnx.checker.check_model` tells more; export the model again"
+            }
             OnnxError::TooLarge { help, .. } => help,
             OnnxError::TooDeep { .. } => "flatten the nested control flow before exporting",
             OnnxError::UnsupportedType { .. } => {
@@ -157,7 +163,9 @@ impl OnnxError {
             }
             OnnxError::Duplicate { .. } => "rename one of the two: each name has one definition",
             OnnxError::Undefined { .. } => "define the value as input, initializer or node output",
-            OnnxError::Cycle { .. } => "break the cycle: a graph computes each value once, in order",
+            OnnxError::Cycle { .. } => {
+                "break the cycle: a graph computes each value once, in order"
+            }
             OnnxError::RecursiveFunction { .. } => "unroll the recursion before exporting",
         };
         Some(text.to_string())

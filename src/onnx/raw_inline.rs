@@ -53,6 +53,7 @@ pub(super) fn inline_functions(model: &mut ModelProto) -> Result<(), OnnxError> 
     let mut inliner = Inliner {
         table: &table,
         names: HashSet::new(),
+        numbers: HashMap::new(),
         opsets: model
             .opset_import
             .iter()
@@ -98,6 +99,8 @@ struct Inliner<'a> {
     table: &'a HashMap<Key, FunctionProto>,
     /// Every name in use, so that new ones are new.
     names: HashSet<String>,
+    /// The last number given to a name that was taken.
+    numbers: HashMap<String, usize>,
     opsets: HashMap<String, i64>,
     added: Vec<OperatorSetIdProto>,
     /// The functions being inlined.
@@ -116,15 +119,20 @@ impl<'a> Inliner<'a> {
         }
     }
 
-    fn fresh(&mut self, prefix: &str, name: &str) -> String {
-        let mut fresh = format!("{prefix}/{name}");
-        let mut i = 1;
-        while self.names.contains(&fresh) {
-            fresh = format!("{prefix}/{name}.{i}");
-            i += 1;
+    /// `base`, or `base` with a number: a name that nothing has.
+    fn fresh(&mut self, base: String) -> String {
+        if self.names.insert(base.clone()) {
+            return base;
         }
-        self.names.insert(fresh.clone());
-        fresh
+        // Each base goes on from its last number: the names of many calls stay cheap to find.
+        let next = self.numbers.entry(base.clone()).or_insert(0);
+        loop {
+            *next += 1;
+            let fresh = format!("{base}.{next}");
+            if self.names.insert(fresh.clone()) {
+                return fresh;
+            }
+        }
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), OnnxError> {
@@ -169,7 +177,8 @@ impl<'a> Inliner<'a> {
                 functions: chain.map(|k| k.1.clone()).collect(),
             });
         }
-        let sides = [("inputs", &node.input, &function.input), ("outputs", &node.output, &function.output)];
+        let sides =
+            [("inputs", &node.input, &function.input), ("outputs", &node.output, &function.output)];
         for (side, given, known) in sides {
             if given.len() > known.len() {
                 let reason = format!(
@@ -182,12 +191,10 @@ impl<'a> Inliner<'a> {
             }
         }
         let base = node.name.as_deref().filter(|n| !n.is_empty()).unwrap_or(&key.1);
-        let prefix = self.fresh(base, "call");
-        let prefix = prefix.trim_end_matches("/call").to_string();
+        let prefix = self.fresh(base.to_string());
         let defaults = function.attribute_proto.iter();
         let attrs = defaults.chain(&node.attribute).filter_map(|a| Some((a.name.as_deref()?, a)));
-        let mut call =
-            Call { names: HashMap::new(), attrs: attrs.collect(), prefix, function };
+        let mut call = Call { names: HashMap::new(), attrs: attrs.collect(), prefix, function };
         let absent = String::new();
         for (i, formal) in function.input.iter().enumerate() {
             let actual = node.input.get(i).unwrap_or(&absent).clone();
@@ -212,14 +219,14 @@ impl<'a> Inliner<'a> {
                     call.names.insert(formal.clone(), actual.clone());
                 }
                 (None, None) => {
-                    let fresh = self.fresh(&call.prefix, formal);
+                    let fresh = self.fresh(format!("{}/{formal}", call.prefix));
                     call.names.insert(formal.clone(), fresh);
                 }
             }
         }
         for name in function.node.iter().flat_map(|n| &n.output) {
             if !name.is_empty() && !call.names.contains_key(name) {
-                let fresh = self.fresh(&call.prefix, name);
+                let fresh = self.fresh(format!("{}/{name}", call.prefix));
                 call.names.insert(name.clone(), fresh);
             }
         }
@@ -288,7 +295,7 @@ impl<'a> Inliner<'a> {
         own.extend(g.node.iter().flat_map(|n| &n.output).filter(|n| !n.is_empty()).cloned());
         let mut hidden = Vec::with_capacity(own.len());
         for name in own {
-            let fresh = self.fresh(&call.prefix, &name);
+            let fresh = self.fresh(format!("{}/{name}", call.prefix));
             self.charge(128 + fresh.len())?;
             let old = call.names.insert(name.clone(), fresh);
             hidden.push((name, old));
@@ -333,13 +340,16 @@ impl<'a> Inliner<'a> {
         }
         let name = domain(n.domain.as_deref());
         let import = |o: &&OperatorSetIdProto| domain(o.domain.as_deref()) == name;
-        let Some(version) = function.opset_import.iter().find(import).and_then(|o| o.version) else {
+        let Some(version) = function.opset_import.iter().find(import).and_then(|o| o.version)
+        else {
             return Ok(());
         };
         match self.opsets.get(name) {
             Some(&model) if model != version => Err(OnnxError::unsupported(
                 format!("function `{}`", text_of(&function.name)),
-                format!("version {version} of the operators `{name}` in a model with version {model}"),
+                format!(
+                    "version {version} of the operators `{name}` in a model with version {model}"
+                ),
             )),
             Some(_) => Ok(()),
             None => {

@@ -76,7 +76,7 @@ pub(super) fn sort(graph: &mut RawGraph) -> Result<(), OnnxError> {
             }
         }
     }
-    let order = order(&graph.nodes)?;
+    let order = order(graph)?;
     if order.iter().copied().ne(0..graph.nodes.len()) {
         let mut nodes: Vec<Option<RawNode>> =
             std::mem::take(&mut graph.nodes).into_iter().map(Some).collect();
@@ -85,10 +85,16 @@ pub(super) fn sort(graph: &mut RawGraph) -> Result<(), OnnxError> {
     Ok(())
 }
 
-fn order(nodes: &[RawNode]) -> Result<Vec<usize>, OnnxError> {
+fn order(graph: &RawGraph) -> Result<Vec<usize>, OnnxError> {
+    let nodes = &graph.nodes[..];
+    let given: HashSet<&str> = graph.inputs.iter().map(|v| v.name.as_str()).collect();
     let mut maker: HashMap<&str, usize> = HashMap::new();
     for (i, node) in nodes.iter().enumerate() {
         for out in node.outputs.iter().filter(|o| !o.is_empty()) {
+            // A second definition makes nobody wait: it is found and named later.
+            if given.contains(out.as_str()) || graph.initializers.contains_key(out) {
+                continue;
+            }
             maker.entry(out).or_insert(i);
         }
     }
@@ -136,6 +142,9 @@ fn cycle(nodes: &[RawNode], waits: &[usize], sources: &[Vec<usize>]) -> OnnxErro
         at = sources[i].iter().copied().find(|&j| waits[j] > 0);
     }
     path.reverse();
+    // The telling begins with the node that stands first in the file.
+    let first = (0..path.len()).min_by_key(|&k| path[k]).unwrap_or(0);
+    path.rotate_left(first);
     let mut names: Vec<String> = path.iter().take(8).map(|&i| nodes[i].label()).collect();
     if path.len() > 8 {
         names.push(format!("{} more", path.len() - 8));

@@ -78,7 +78,9 @@ pub(super) fn tensor(
         elements(t, dtype, count).map_err(bad)?
     };
     let data = match dtype {
-        DType::Bool if data.iter().any(|&b| b > 1) => data.iter().map(|&b| (b != 0) as u8).collect(),
+        DType::Bool if data.iter().any(|&b| b > 1) => {
+            data.iter().map(|&b| (b != 0) as u8).collect()
+        }
         _ => data,
     };
     Tensor::new(dtype, shape, data).map_err(|e| bad(e.to_string()))
@@ -93,19 +95,15 @@ fn shape(dims: &[i64], dtype: DType) -> Result<Vec<usize>, String> {
         };
         shape.push(d);
     }
-    let nonzero = shape.iter().filter(|&&d| d != 0);
-    let bytes = nonzero.fold(Some(dtype.size()), |n: Option<usize>, &d| n?.checked_mul(d));
+    let mut nonzero = shape.iter().filter(|&&d| d != 0);
+    let bytes = nonzero.try_fold(dtype.size(), |n, &d| n.checked_mul(d));
     match bytes {
         Some(n) if n <= isize::MAX as usize => Ok(shape),
         _ => Err(format!("extents {dims:?} make more elements than can be addressed")),
     }
 }
 
-fn external(
-    t: &TensorProto,
-    files: &mut DataFiles<'_>,
-    place: &str,
-) -> Result<Bytes, OnnxError> {
+fn external(t: &TensorProto, files: &mut DataFiles<'_>, place: &str) -> Result<Bytes, OnnxError> {
     let mut location = None;
     let mut offset = 0;
     let mut length = None;

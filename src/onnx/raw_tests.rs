@@ -112,9 +112,8 @@ fn refused_tensor(t: TensorProto, message: &str) {
 
 /// `Add(a,b) -> c` for each node.
 fn text(g: &RawGraph) -> Vec<String> {
-    let line = |n: &RawNode| {
-        format!("{}({}) -> {}", n.op_type, n.inputs.join(","), n.outputs.join(","))
-    };
+    let line =
+        |n: &RawNode| format!("{}({}) -> {}", n.op_type, n.inputs.join(","), n.outputs.join(","));
     g.nodes.iter().map(line).collect()
 }
 
@@ -123,8 +122,14 @@ fn typed_fields_are_decoded_for_every_type() {
     let ints = |d, v: &[i32]| TensorProto { int32_data: v.to_vec(), ..tensor("t", d, &[2]) };
     let unsigned = |d| TensorProto { uint64_data: vec![1, 7], ..tensor("t", d, &[2]) };
     let cases = [
-        (TensorProto { float_data: vec![1., 7.], ..tensor("t", DataType::Float, &[2]) }, DType::F32),
-        (TensorProto { double_data: vec![1., 7.], ..tensor("t", DataType::Double, &[2]) }, DType::F64),
+        (
+            TensorProto { float_data: vec![1., 7.], ..tensor("t", DataType::Float, &[2]) },
+            DType::F32,
+        ),
+        (
+            TensorProto { double_data: vec![1., 7.], ..tensor("t", DataType::Double, &[2]) },
+            DType::F64,
+        ),
         (TensorProto { int64_data: vec![1, 7], ..tensor("t", DataType::Int64, &[2]) }, DType::I64),
         (unsigned(DataType::Uint32), DType::U32),
         (unsigned(DataType::Uint64), DType::U64),
@@ -161,8 +166,14 @@ fn bad_tensors_are_refused() {
     refused_tensor(float(&[0, i64::MAX, i64::MAX]), "more elements than can be addressed");
     refused_tensor(float(&[3]), "needs 12 bytes, 0 given");
     refused_tensor(float(&[1 << 40]), "bytes, 0 given");
-    refused_tensor(TensorProto { float_data: vec![1.0], ..float(&[3]) }, "3 elements, float_data has 1");
-    refused_tensor(TensorProto { int64_data: vec![1], ..float(&[1]) }, "do not belong in int64_data");
+    refused_tensor(
+        TensorProto { float_data: vec![1.0], ..float(&[3]) },
+        "3 elements, float_data has 1",
+    );
+    refused_tensor(
+        TensorProto { int64_data: vec![1], ..float(&[1]) },
+        "do not belong in int64_data",
+    );
     let both = TensorProto {
         raw_data: Some(Bytes::from_static(&[0; 4])),
         float_data: vec![1.0],
@@ -280,7 +291,8 @@ fn deep_subgraphs_are_refused() {
 #[test]
 fn initialisers_among_the_inputs_are_no_inputs() {
     let mut g = graph("x w", "Add(x,w) -> y", "y");
-    g.initializer.push(TensorProto { float_data: vec![1., 2.], ..tensor("w", DataType::Float, &[2]) });
+    g.initializer
+        .push(TensorProto { float_data: vec![1., 2.], ..tensor("w", DataType::Float, &[2]) });
     let m = parse(&ModelProto { ir_version: Some(3), ..model(g) }).expect("a model");
     let names: Vec<&str> = m.graph.inputs.iter().map(|v| v.name.as_str()).collect();
     assert_eq!(names, ["x"]);
@@ -351,7 +363,8 @@ fn functions_are_inlined() {
         let ops = |s: &str| s.split('(').next().map(String::from);
         assert_eq!(ops(got), ops(expect), "{got}");
     }
-    let outputs: std::collections::HashSet<_> = m.graph.nodes.iter().map(|n| &n.outputs[0]).collect();
+    let outputs: std::collections::HashSet<_> =
+        m.graph.nodes.iter().map(|n| &n.outputs[0]).collect();
     assert_eq!(outputs.len(), 9, "names are unique: {got:?}");
     assert_eq!(m.opset_imports.keys().collect::<Vec<_>>(), [""]);
 }

@@ -185,7 +185,10 @@ impl Reader<'_> {
         place: Place<'_>,
     ) -> Result<RawAttr, OnnxError> {
         if a.ref_attr_name.as_ref().is_some_and(|r| !r.is_empty()) {
-            return Err(OnnxError::invalid(place(), "it refers to an attribute outside a function"));
+            return Err(OnnxError::invalid(
+                place(),
+                "it refers to an attribute outside a function",
+            ));
         }
         let code = a.r#type.unwrap_or(0);
         let kind = match AttributeType::try_from(code) {

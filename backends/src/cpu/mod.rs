@@ -1,9 +1,57 @@
-//! The CPU backend.
+//! The CPU backend: fused loops, packed products and planned memory.
+//!
+//! Never decides what is equal, and never fails where the judge succeeds: what has no kernel here goes to the judge.
+
+use crate::{Backend, BackendError, Executable};
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
+use std::sync::Arc;
 
 mod buffer;
+mod conv;
+mod convert;
+mod fused;
 mod gemm;
+mod graph;
+mod judge;
+mod launch;
 mod layout;
 mod math;
+mod matmul;
 mod pointwise;
+mod registry;
+mod resolve;
+mod run;
 mod simd;
+mod symbols;
 mod threads;
+mod view;
+mod window;
+
+/// The processor of this machine.
+pub struct Cpu {
+    threads: Arc<threads::Threads>,
+}
+
+impl Cpu {
+    /// The backend with a pool of `threads` threads; 0 takes one per core.
+    pub fn new(threads: usize) -> Cpu {
+        Cpu { threads: Arc::new(threads::Threads::new(threads)) }
+    }
+
+    /// How many threads it uses.
+    pub fn threads(&self) -> usize {
+        self.threads.count()
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn compile(&self, plan: &Plan, library: Arc<Library>) -> Result<Box<dyn Executable>, BackendError> {
+        let compiled = run::Compiled::new(plan, library, self.threads.clone())?;
+        Ok(Box::new(compiled))
+    }
+}

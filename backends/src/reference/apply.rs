@@ -3,7 +3,7 @@
 use super::array::{Array, Elements, count};
 use super::compile::{self, Param};
 use super::{Reference, exec, externs, scalar};
-use mlc_dsl::build::bind_dims;
+use mlc_dsl::instantiate::bind_dims;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Attr, DType, Type};

@@ -152,7 +152,7 @@ pub(super) enum Source<'a> {
 }
 
 /// What an evaluation reads and writes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Machine<'a> {
     pub(super) slots: Vec<i64>,
     pub(super) inputs: &'a [Source<'a>],
@@ -240,6 +240,15 @@ impl<E> Read<E> {
     /// The offset of the element; else which axis is left, if it is an axis that is left.
     #[inline]
     fn offset(&self, m: &mut Machine) -> Result<usize, Option<(usize, i64, i64)>> {
+        if let Some(fast) = &self.fast {
+            for (index, axis, n) in &fast.checked {
+                let v = index.eval(&m.slots);
+                if v < 0 || v >= *n {
+                    return Err(Some((*axis, v, *n)));
+                }
+            }
+            return Ok(fast.offset.eval(&m.slots) as usize);
+        }
         let outer = std::mem::replace(&mut m.outside, false);
         let mut offset = 0;
         let mut left = None;

@@ -1,10 +1,15 @@
 //! Runs code over the whole output.
 
-use super::Engine;
 use super::array::{Array, Elements, wrap};
 use super::code::{Fault, Machine, Source, for_each};
 use super::compile::{Body, Code};
+use super::rows::{self, Axis, Rows};
+use super::{Engine, affine, contract};
+use rayon::prelude::*;
 use std::sync::Arc;
+
+/// Fewer elements are computed by one thread.
+const PARALLEL: usize = 1 << 14;
 
 /// The `n` elements of the output.
 pub(super) fn run(
@@ -22,7 +27,7 @@ pub(super) fn run(
         .collect();
     match engine {
         Engine::Plain => plain(code, n, &sources),
-        Engine::Fast => plain(code, n, &sources),
+        Engine::Fast => fast(&affine::accelerate(code), n, &sources),
     }
 }
 
@@ -42,4 +47,50 @@ fn plain(code: &Code, n: usize, sources: &[Source]) -> Result<Elements, Fault> {
         }
     };
     m.verdict().map(|()| elements)
+}
+
+/// Rows at a time, and large sums of products as matrix products.
+fn fast(code: &Code, n: usize, sources: &[Source]) -> Result<Elements, Fault> {
+    if n == 0 {
+        return Ok(match code.body {
+            Body::Real(_) => Elements::Float(Arc::default()),
+            Body::Int(..) => Elements::Int(Arc::default()),
+        });
+    }
+    if let Some(product) = contract::product(code, sources, n) {
+        return product.map(|v| Elements::Float(Arc::new(v)));
+    }
+    Ok(match &code.body {
+        Body::Real(body) => {
+            let mut out = vec![0.0; n];
+            all(body, code, sources, &mut out)?;
+            Elements::Float(Arc::new(out))
+        }
+        Body::Int(dtype, body) => {
+            let mut out = vec![0; n];
+            all(body, code, sources, &mut out)?;
+            out.iter_mut().for_each(|v| *v = wrap(*dtype, *v));
+            Elements::Int(Arc::new(out))
+        }
+    })
+}
+
+/// Fills the output, in parallel if it is large.
+fn all<B>(body: &B, code: &Code, sources: &[Source], out: &mut [B::Item]) -> Result<(), Fault>
+where
+    B: Rows + Sync,
+    B::Item: Send,
+{
+    let axes: Vec<Axis> =
+        code.axes.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
+    let axes = rows::merge(body, &axes);
+    let fill = |from: usize, out: &mut [B::Item]| {
+        let mut m = Machine::new(code.extents.len(), sources);
+        rows::fill(body, &axes, &mut m, from, out)
+    };
+    if out.len() < PARALLEL {
+        return fill(0, out);
+    }
+    let part = out.len().div_ceil(4 * rayon::current_num_threads()).max(PARALLEL / 8);
+    out.par_chunks_mut(part).enumerate().try_for_each(|(i, out)| fill(i * part, out))
 }

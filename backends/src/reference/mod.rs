@@ -21,6 +21,7 @@ mod lists;
 mod rows;
 mod run;
 mod scalar;
+mod walk;
 
 pub use array::{Array, Elements, round_to, truncate, wrap};
 
@@ -141,7 +142,7 @@ impl Backend for Reference {
     }
 }
 
-/// The zero-argument scalar of a type.
+/// The scalar of a type.
 fn scalar(dtype: DType, value: f64) -> Array {
     Array::from_tensor(&Tensor::from_f64(dtype, vec![], &[value]))
 }

@@ -5,7 +5,7 @@ use super::elaborate::{Bound, Elaborator, Operand, translate};
 use crate::eval::{Env, eval};
 use crate::functions::is_function;
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Name};
-use crate::syntax::ast::{Elem, Expr, ExprKind, Ident, Span, UnaryOp};
+use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Ident, Span, UnaryOp};
 use crate::term::{Term, TermId, TermKind};
 
 impl Elaborator<'_> {
@@ -24,7 +24,7 @@ impl Elaborator<'_> {
         }
         for (slot, arg) in attrs.iter_mut().zip(extra) {
             match arg {
-                Operand::Scalar(e) => *slot = Some(e),
+                Operand::Scalar(e) => *slot = Some(self.inline(&e)),
                 Operand::Term(_) | Operand::Tuple(_) => {
                     let message =
                         format!("`{}` takes {} tensors", callee.name, callee.inputs.len());
@@ -40,7 +40,7 @@ impl Elaborator<'_> {
                 let message = format!("`{}` has no attribute `{}`", callee.name, name.text);
                 return self.fail("R005", name.span, message, &help);
             };
-            attrs[i] = Some((*value).clone());
+            attrs[i] = Some(self.inline(value));
         }
         for (param, slot) in callee.attrs.iter().zip(&mut attrs) {
             match (&slot, &param.default) {
@@ -234,7 +234,7 @@ impl Elaborator<'_> {
                     DTypePattern::Var(v) => result_dtype(callee, v, &attrs, dtypes),
                 };
                 let dims = ty.dims.as_deref().unwrap_or_default();
-                (result_dims(callee, dims, bound, &terms, self, &from), dtype)
+                (result_dims(callee, dims, bound, &terms, &attrs, self, &from), dtype)
             })
             .collect();
         let kind = TermKind::Apply(id, attrs);
@@ -398,10 +398,13 @@ impl Elaborator<'_> {
         let TermKind::Apply(_, attrs) = pair.kind else { return None };
         let mut result = pair.dims.unwrap_or_default();
         for d in &mut result {
-            if let Dim::Axis(n) = d
-                && n.contains('#')
-            {
-                *d = Dim::Axis(Name::from(format!("{n}*")));
+            match d {
+                Dim::Axis(n) if n.contains('#') => *d = Dim::Axis(Name::from(format!("{n}*"))),
+                Dim::Value(e) if !matches!(e.kind, ExprKind::Int(_)) => {
+                    let from = format!("{}{}", callee.name, crate::syntax::print_expr(e));
+                    *d = Dim::Axis(Name::from(dims::fresh("each", "n", &from)));
+                }
+                _ => {}
             }
         }
         let kind = TermKind::EachFold(id, attrs);
@@ -509,6 +512,7 @@ fn result_dims(
     pattern: &[Dim],
     bound: &Bound,
     terms: &[TermId],
+    attrs: &[Option<Expr>],
     elaborator: &Elaborator<'_>,
     from: &str,
 ) -> Vec<Dim> {
@@ -538,13 +542,16 @@ fn result_dims(
             },
             Dim::Seg(n) => match bound.get(n) {
                 Some(b) => out.extend_from_slice(b),
-                None => out.push(Dim::Seg(Name::from(dims::fresh(&callee.name, n, from)))),
+                None => match stated(callee, n, bound, attrs) {
+                    Some(stated) => out.extend(stated),
+                    None => out.push(Dim::Seg(Name::from(dims::fresh(&callee.name, n, from)))),
+                },
             },
             Dim::Value(Expr { kind: ExprKind::Int(_), .. }) => out.push(d.clone()),
-            Dim::Value(_) => {
-                let name = dims::fresh(&callee.name, &i.to_string(), from);
-                out.push(Dim::Axis(Name::from(name)));
-            }
+            Dim::Value(e) => out.push(match in_callers_names(e, callee, bound, attrs) {
+                Some(e) if dims::find(&out, &Dim::Value(e.clone())).is_none() => Dim::Value(e),
+                _ => Dim::Axis(Name::from(dims::fresh(&callee.name, &i.to_string(), from))),
+            }),
             Dim::Splice(_) => {
                 let name = dims::fresh(&callee.name, &i.to_string(), from);
                 out.push(Dim::Seg(Name::from(name)));
@@ -552,4 +559,76 @@ fn result_dims(
         }
     }
     out
+}
+
+/// The dimensions of a result's segment that only rearranges what the caller knows (`where b = shape`,
+/// `where b = permute(|a|, perm)`), in the caller's names: `shape=[..|h|, |m|]` yields the axes `..h, m`.
+/// `None` if it computes new extents, or two axes would bear one name.
+fn stated(callee: &Callable, segment: &Name, bound: &Bound, attrs: &[Option<Expr>]) -> Option<Vec<Dim>> {
+    let (_, value) = callee.wheres.iter().find(|(w, _)| w == segment)?;
+    let mut computes = false;
+    super::walk(value, &mut |e| computes |= matches!(e.kind, ExprKind::Binary(..)));
+    if computes {
+        return None;
+    }
+    let e = in_callers_names(value, callee, bound, attrs)?;
+    let out: Vec<Dim> = match &e.kind {
+        ExprKind::List(items) => items.iter().map(stated_dim).collect(),
+        _ => vec![stated_dim(&Elem::Splice(e))],
+    };
+    let distinct = (1..out.len()).all(|i| dims::find(&out[..i], &out[i]).is_none());
+    distinct.then_some(out)
+}
+
+fn stated_dim(e: &Elem) -> Dim {
+    match e {
+        Elem::One(Expr { kind: ExprKind::Size(n), .. }) => Dim::Axis(Name::from(n.as_str())),
+        Elem::Splice(Expr { kind: ExprKind::Size(n), .. }) => Dim::Seg(Name::from(n.as_str())),
+        Elem::One(e) => Dim::Value(e.clone()),
+        Elem::Splice(e) => Dim::Splice(e.clone()),
+    }
+}
+
+/// An extent in terms of the callee's names, in terms of the caller's; `None` if it says more than
+/// the caller knows.
+fn in_callers_names(
+    e: &Expr,
+    callee: &Callable,
+    bound: &Bound,
+    attrs: &[Option<Expr>],
+) -> Option<Expr> {
+    let again = |e: &Expr| in_callers_names(e, callee, bound, attrs);
+    let kind = match &e.kind {
+        ExprKind::Int(_) => return Some(e.clone()),
+        ExprKind::Name(n) => {
+            let i = callee.attrs.iter().position(|a| *a.name == **n)?;
+            return attrs[i].clone();
+        }
+        ExprKind::Size(n) => {
+            let axis = callee.inputs.iter().flat_map(|i| i.ty.dims.iter().flatten());
+            let axis = axis.into_iter().any(|d| matches!(d, Dim::Axis(a) if **a == **n));
+            let list = dims::shape(bound.get(n)?, e.span);
+            return match &list.kind {
+                ExprKind::List(items) => match items.as_slice() {
+                    [Elem::One(one)] if axis => Some(one.clone()),
+                    [Elem::Splice(all)] if !axis => Some(all.clone()),
+                    _ if axis => None,
+                    _ => Some(list),
+                },
+                _ => None,
+            };
+        }
+        ExprKind::Binary(op, a, b) => {
+            ExprKind::Binary(*op, Box::new(again(a)?), Box::new(again(b)?))
+        }
+        ExprKind::Call { callee, args } => {
+            let args = args
+                .iter()
+                .map(|a| Some(Arg { value: again(&a.value)?, ..a.clone() }))
+                .collect::<Option<_>>()?;
+            ExprKind::Call { callee: callee.clone(), args }
+        }
+        _ => return None,
+    };
+    Some(Expr { kind, span: e.span })
 }

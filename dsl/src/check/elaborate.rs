@@ -62,6 +62,14 @@ impl<'a> Elaborator<'a> {
         None
     }
 
+    /// An attribute expression with the numbers that `let` and `where` name in their places.
+    pub fn inline(&self, e: &Expr) -> Expr {
+        super::substitute(e, &|n| match self.lets.iter().rev().find(|(l, _)| l == n) {
+            Some((_, Operand::Scalar(value))) => Some(value.clone()),
+            _ => None,
+        })
+    }
+
     /// The dimensions of a term.
     pub fn dims(&self, t: TermId) -> Vec<Dim> {
         self.terms.get(t).dims.clone().unwrap_or_default()
@@ -338,6 +346,7 @@ impl<'a> Elaborator<'a> {
                         format!("the element type of this argument of `{}` is open", callee.name);
                     return self.error("R007", e.span, message, "let a tensor show it");
                 };
+                let e = self.inline(&e);
                 Some(self.scalar(e, dtype, span))
             }
         }
@@ -417,7 +426,7 @@ impl<'a> Elaborator<'a> {
     fn reorder(&mut self, base: &Ident, index: &[Elem], span: Span) -> Option<Operand> {
         let e = Expr { kind: ExprKind::Name(base.text.clone()), span: base.span };
         let t = self.term(&e)?;
-        let own = self.dims(t);
+        let (t, own) = self.named(t, index);
         let mut order = Vec::new();
         for item in index {
             let (d, e) = match item {
@@ -454,6 +463,39 @@ impl<'a> Elaborator<'a> {
             return Some(Operand::Term(t));
         }
         Some(Operand::Term(self.transpose(t, &order, span)))
+    }
+
+    /// `t` with the names that an index gives to its computed axes, which have none of their own:
+    /// of `let r = concat(a, b, axis=-1)`, `r[..h, n]` names the last axis `n`.
+    fn named(&mut self, t: TermId, index: &[Elem]) -> (TermId, Vec<Dim>) {
+        let own = self.dims(t);
+        if index.len() != own.len() {
+            return (t, own);
+        }
+        let mut named = own.clone();
+        for (d, item) in named.iter_mut().zip(index) {
+            let nameless = match d {
+                Dim::Axis(n) | Dim::Seg(n) => n.contains('#'),
+                Dim::Value(_) | Dim::Splice(_) => true,
+            };
+            let given = match (&*d, item) {
+                (Dim::Axis(_) | Dim::Value(_), Elem::One(Expr { kind: ExprKind::Name(n), .. })) => {
+                    Dim::Axis(Name::from(n.as_str()))
+                }
+                (Dim::Seg(_) | Dim::Splice(_), Elem::Splice(Expr { kind: ExprKind::Name(n), .. })) => {
+                    Dim::Seg(Name::from(n.as_str()))
+                }
+                _ => continue,
+            };
+            if nameless && dims::find(&own, &given).is_none() {
+                *d = given;
+            }
+        }
+        if dims::same(&own, &named) {
+            return (t, own);
+        }
+        let term = Term { dims: Some(named.clone()), ..self.terms.get(t).clone() };
+        (self.terms.push(term), named)
     }
 
     fn reduce(&mut self, monoid: &Ident, axes: &[Elem], body: &Expr, span: Span) -> Option<Operand> {

@@ -56,6 +56,11 @@ fn elaborate_lets(e: &mut Elaborator<'_>, lets: &[Binding]) -> Option<()> {
 
 fn bind_names(e: &mut Elaborator<'_>, l: &Binding, value: Operand) -> Option<()> {
     match (l.names.as_slice(), value) {
+        ([n], Operand::Scalar(v)) => {
+            let v = e.inline(&v);
+            e.check_names(&v)?;
+            e.lets.push((n.text.clone(), Operand::Scalar(v)));
+        }
         ([n], v) => e.lets.push((n.text.clone(), v)),
         (names, Operand::Tuple(vs)) if names.len() == vs.len() => {
             e.lets.extend(names.iter().map(|n| n.text.clone()).zip(vs));
@@ -166,7 +171,10 @@ pub fn of_rule(
         e.each_dims = Some(e.dims(s.root));
     }
     let right = elaborate_lets(&mut e, &rule.wheres).and_then(|()| sides(&mut e, &rule.right));
-    for c in rule.conditions.iter().chain(&rule.hints) {
+    let inlined = |e: &Elaborator<'_>, list: &[Expr]| list.iter().map(|c| e.inline(c)).collect();
+    let (conditions, hints): (Vec<Expr>, Vec<Expr>) =
+        (inlined(&e, &rule.conditions), inlined(&e, &rule.hints));
+    for c in conditions.iter().chain(&hints) {
         e.check_names(c);
     }
     diags.append(&mut e.diags);
@@ -195,8 +203,8 @@ pub fn of_rule(
         terms,
         left,
         right,
-        conditions: rule.conditions.clone(),
-        hints: rule.hints.clone(),
+        conditions,
+        hints,
         error: class,
         tests: rule.tests.clone(),
         source: (source, item.span),

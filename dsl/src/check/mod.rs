@@ -16,7 +16,7 @@ use crate::library::{
     CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem, OpClass,
     Source, TargetItem, TargetKernel,
 };
-use crate::syntax::ast::{Elem, Expr, ExprKind, Item, ItemKind, Span, Target};
+use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Item, ItemKind, Span, Target};
 use crate::syntax::parse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -248,6 +248,44 @@ pub fn walk(e: &Expr, f: &mut dyn FnMut(&Expr)) {
         | ExprKind::Name(_)
         | ExprKind::Size(_) => {}
     }
+}
+
+/// `e` with names replaced where `f` gives an expression for them.
+fn substitute(e: &Expr, f: &dyn Fn(&str) -> Option<Expr>) -> Expr {
+    let sub = |e: &Expr| Box::new(substitute(e, f));
+    let elems = |items: &[Elem]| -> Vec<Elem> {
+        let one = |e: &Elem| match e {
+            Elem::One(e) => Elem::One(substitute(e, f)),
+            Elem::Splice(e) => Elem::Splice(substitute(e, f)),
+        };
+        items.iter().map(one).collect()
+    };
+    let kind = match &e.kind {
+        ExprKind::Name(n) => return f(n).unwrap_or_else(|| e.clone()),
+        ExprKind::List(items) => ExprKind::List(elems(items)),
+        ExprKind::Tuple(items) => ExprKind::Tuple(items.iter().map(|e| substitute(e, f)).collect()),
+        ExprKind::Unary(op, a) => ExprKind::Unary(*op, sub(a)),
+        ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, sub(a), sub(b)),
+        ExprKind::Call { callee, args } => ExprKind::Call {
+            callee: callee.clone(),
+            args: args.iter().map(|a| Arg { value: *sub(&a.value), ..a.clone() }).collect(),
+        },
+        ExprKind::Index { base, index, otherwise } => ExprKind::Index {
+            base: base.clone(),
+            index: elems(index),
+            otherwise: otherwise.as_deref().map(sub),
+        },
+        ExprKind::If { cond, then, otherwise } => {
+            ExprKind::If { cond: sub(cond), then: sub(then), otherwise: sub(otherwise) }
+        }
+        ExprKind::Reduce { .. }
+        | ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Str(_)
+        | ExprKind::Bool(_)
+        | ExprKind::Size(_) => e.kind.clone(),
+    };
+    Expr { kind, span: e.span }
 }
 
 fn has_call(e: &Expr, callee: &str) -> bool {

@@ -4,7 +4,7 @@ use itertools::Itertools;
 use pest::error::{Error, ErrorVariant, InputLocation};
 
 use super::parse::Rule;
-use super::scan::{ITEM_WORDS, Kind, Token, is_reserved, span};
+use super::scan::{ITEM_WORDS, Kind, OTHER_WORDS, Token, is_reserved};
 use crate::diag::{Code, Diag};
 use crate::syntax::ast::Span;
 
@@ -20,6 +20,9 @@ pub(super) struct Refusal {
 enum Expected {
     Term,
     Name,
+    /// Something with a description of its own.
+    Thing(&'static str),
+    Text,
     Sign(&'static str),
     Clause(&'static str),
     NextItem,
@@ -82,114 +85,190 @@ pub(super) fn explain(
     let at = match error.location {
         InputLocation::Pos(at) | InputLocation::Span((at, _)) => base + at as u32,
     };
-    let token = tokens.partition_point(|token| token.span.end <= at);
-    let here = tokens.get(token);
+    let index = tokens.partition_point(|token| token.span.end <= at);
     let end = tokens.last().map_or(base, |token| token.span.end);
-    let place = here.map_or(span(end as usize..end as usize), |token| token.span);
+    let stop = Stop { text, item: tokens.first(), token: tokens.get(index), at, end };
     let positives = match &error.variant {
         ErrorVariant::ParsingError { positives, .. } => positives.as_slice(),
         // The library ran out of stack before our own bounds said so.
         ErrorVariant::CustomError { .. } => {
-            let diag = Diag::error(Code("S004"), "this item nests too deeply", place)
+            let diag = Diag::error(Code("S004"), "this item nests too deeply", stop.place())
                 .help("give inner parts a name, for example with `let`");
-            return Refusal { diag, token };
+            return Refusal { diag, token: index };
         }
     };
-    let expected: Vec<Expected> =
-        positives.iter().flat_map(|rule| describe(*rule)).copied().sorted().dedup().collect();
-    let found = here.map(|token| &text[token.span.range()]);
-    let is_word = here.is_some_and(|token| token.kind == Kind::Word);
-    let mut diag = refuse(&expected, found, is_word, place);
-    if let Some(opening) = open {
-        let bracket = &text[opening.range()];
-        let message = format!("this `{bracket}` is never closed");
-        let stopped = if found.is_some() { "reading stops here" } else { "the item ends here" };
-        diag = Diag::error(Code("S002"), message, opening).also(place, stopped);
-        if let Some(help) = open_help(&expected, found) {
-            diag = diag.help(help);
-        }
-    }
-    Refusal { diag, token }
+    let expected = stop.relevant(positives);
+    let diag = match open {
+        Some(opening) => stop.unclosed(&expected, opening),
+        None => stop.refuse(&expected),
+    };
+    Refusal { diag, token: index }
 }
 
-fn open_help(expected: &[Expected], found: Option<&str>) -> Option<String> {
-    let found = found?;
-    let close = expected.iter().find_map(|e| match e {
-        Expected::Sign(sign @ (")" | "]")) => Some(*sign),
-        _ => None,
-    })?;
-    Some(format!("a `{close}` before `{found}` is likely missing"))
+/// Where reading stopped.
+struct Stop<'t> {
+    text: &'t str,
+    /// The word that opens the item.
+    item: Option<&'t Token>,
+    /// The token that does not fit, unless the item ends there.
+    token: Option<&'t Token>,
+    at: u32,
+    /// The end of the item.
+    end: u32,
 }
 
-fn refuse(expected: &[Expected], found: Option<&str>, is_word: bool, place: Span) -> Diag {
-    let shown = found.map_or("the end of the item".to_string(), |found| format!("`{found}`"));
-    let wanted = sentence(expected);
-    let name_only = expected.contains(&Expected::Name) && !expected.contains(&Expected::Term);
-    if let Some(word) = found.filter(|word| is_word && name_only && is_reserved(word)) {
-        let message = format!("`{word}` is a reserved word and cannot be a name");
-        return Diag::error(Code("S009"), message, place)
-            .here(format!("expected {wanted}"))
-            .help(format!("choose another name, such as `{word}_`"));
+impl Stop<'_> {
+    fn place(&self) -> Span {
+        self.token.map_or(Span { start: self.end, end: self.end }, |token| token.span)
     }
-    let diag = Diag::error(Code("S001"), format!("expected {wanted}, found {shown}"), place);
-    match found.and_then(|found| advice(expected, found, is_word)) {
-        Some(help) => diag.help(help),
-        None => diag,
-    }
-}
 
-fn advice(expected: &[Expected], found: &str, is_word: bool) -> Option<String> {
-    if is_word {
-        let mut words: Vec<&str> = Vec::new();
-        for e in expected {
-            match e {
-                Expected::Clause(word) => words.push(word),
-                Expected::NextItem => words.extend(ITEM_WORDS),
-                _ => {}
+    fn found(&self) -> Option<&str> {
+        self.token.map(|token| &self.text[token.span.range()])
+    }
+
+    fn item_word(&self) -> &str {
+        self.item.map_or("", |token| &self.text[token.span.range()])
+    }
+
+    // What is worth saying of all that the grammar tried.
+    fn relevant(&self, positives: &[Rule]) -> Vec<Expected> {
+        let all: Vec<Expected> =
+            positives.iter().flat_map(|rule| describe(*rule)).copied().sorted().dedup().collect();
+        let has = |expected| all.contains(&expected);
+        let (term, after_operand) = (has(Expected::Term), has(Expected::Operator));
+        let body = positives.contains(&Rule::stands_for);
+        let keep = |expected: &Expected| match expected {
+            Expected::Name | Expected::Text => !term,
+            Expected::Sign("(" | "[" | "|") => !term && !after_operand,
+            Expected::Sign("=") => !after_operand || body,
+            Expected::Sign("..") => !term && !has(Expected::Name),
+            Expected::Sign(";") => self.item_word() == "onnx",
+            Expected::Clause("if") => !after_operand || has(Expected::NextItem),
+            Expected::Term
+            | Expected::Thing(_)
+            | Expected::Sign(_)
+            | Expected::Clause(_)
+            | Expected::NextItem => true,
+            Expected::Operator => false,
+        };
+        let kept: Vec<Expected> = all.iter().filter(|e| keep(e)).copied().collect();
+        let kept = if kept.is_empty() { all } else { kept };
+        // Between clauses a name begins what the item consists of.
+        let between = kept.contains(&Expected::NextItem);
+        let thing = match self.item_word() {
+            "op" if between => Expected::Thing("a meaning (`y[n] = …`)"),
+            "target" if between => Expected::Thing("an entry (`flops = …`)"),
+            _ => Expected::Name,
+        };
+        kept.into_iter().map(|e| if e == Expected::Name { thing } else { e }).sorted().collect()
+    }
+
+    fn unclosed(&self, expected: &[Expected], opening: Span) -> Diag {
+        let bracket = &self.text[opening.range()];
+        let label = if self.token.is_some() { "reading stops here" } else { "the item ends here" };
+        let diag = Diag::error(Code("S002"), format!("this `{bracket}` is never closed"), opening)
+            .also(self.place(), label);
+        let close = expected.iter().find_map(|expected| match expected {
+            Expected::Sign(sign @ (")" | "]")) => Some(*sign),
+            _ => None,
+        });
+        match close.zip(self.found()) {
+            Some((close, found)) => {
+                diag.help(format!("a `{close}` before `{found}` is likely missing"))
             }
-        }
-        if let Some(word) = near(found, &words) {
-            return Some(format!("did you mean `{word}`?"));
+            None => diag,
         }
     }
-    let help = match found {
-        "=" if expected.contains(&Expected::Operator) => "equality is tested by `==`",
-        "!" => "negation is written `not`",
-        "<" | ">" if expected.contains(&Expected::Term) => "a comparison needs both sides",
-        _ => return None,
-    };
-    Some(help.to_string())
+
+    fn refuse(&self, expected: &[Expected]) -> Diag {
+        let place = self.place();
+        let wanted = sentence(expected);
+        let Some((found, token)) = self.found().zip(self.token) else {
+            let message = format!("expected {wanted}, found the end of the item");
+            return Diag::error(Code("S001"), message, place);
+        };
+        if token.kind == Kind::Number && self.at > token.span.start {
+            let diag = Diag::error(Code("S001"), format!("`{found}` is not a number"), place);
+            return diag.help("names begin with a letter; a product is written `2 * x`");
+        }
+        if token.kind == Kind::Word
+            && is_reserved(found)
+            && !token.first
+            && expected.contains(&Expected::Name)
+        {
+            let message = format!("`{found}` is a reserved word and cannot be a name");
+            return Diag::error(Code("S009"), message, place)
+                .here(format!("expected {wanted}"))
+                .help(format!("choose another name, such as `{found}_`"));
+        }
+        let diag = Diag::error(Code("S001"), format!("expected {wanted}, found `{found}`"), place);
+        match self.advice(expected, found, token.kind == Kind::Word) {
+            Some(help) => diag.help(help),
+            None => diag,
+        }
+    }
+
+    fn advice(&self, expected: &[Expected], found: &str, is_word: bool) -> Option<String> {
+        let next_item = expected.contains(&Expected::NextItem);
+        if is_word && is_reserved(found) {
+            return if expected.contains(&Expected::Sign("=>")) {
+                Some("the sides of a rule are joined by `=>` or `<=>`".into())
+            } else if expected.contains(&Expected::Term) {
+                Some(format!("`{found}` is a reserved word, not a name"))
+            } else if next_item {
+                Some(format!("`{found}` is no clause of `{}` items", self.item_word()))
+            } else {
+                None
+            };
+        }
+        if is_word {
+            let mut words: Vec<&str> = Vec::new();
+            for e in expected {
+                match e {
+                    Expected::Clause(word) => words.push(word),
+                    Expected::NextItem => words.extend(ITEM_WORDS),
+                    _ => {}
+                }
+            }
+            return near(found, &words).map(|word| format!("did you mean `{word}`?"));
+        }
+        let help = match found {
+            "=" if next_item || expected.contains(&Expected::Clause("if")) => {
+                "equality is tested by `==`"
+            }
+            "=" if expected.contains(&Expected::Sign("=>")) => "an equation is written `=>`",
+            "!" => "negation is written `not`",
+            _ => return None,
+        };
+        Some(help.to_string())
+    }
 }
 
+// "`,`, a clause (`given`, `if`) or the next item".
 fn sentence(expected: &[Expected]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut clauses: Vec<&str> = Vec::new();
-    let (mut next, mut operator) = (false, false);
+    let mut last = None;
     for e in expected {
         match e {
             Expected::Term => parts.push("an expression".into()),
-            Expected::Name if expected.contains(&Expected::Term) => {}
             Expected::Name => parts.push("a name".into()),
+            Expected::Thing(thing) => parts.push((*thing).into()),
+            Expected::Text => parts.push("a string".into()),
             Expected::Sign(sign) => parts.push(format!("`{sign}`")),
             Expected::Clause(word) => clauses.push(word),
-            Expected::NextItem => next = true,
-            Expected::Operator => operator = true,
+            Expected::NextItem => last = Some("the next item"),
+            Expected::Operator => last = Some("an operator"),
         }
     }
+    clauses.sort_by_key(|word| OTHER_WORDS.iter().position(|other| other == word));
+    let clauses = clauses.iter().map(|word| format!("`{word}`")).collect_vec();
     match clauses.as_slice() {
         [] => {}
-        [one] => parts.push(format!("`{one}`")),
-        many => {
-            let words = many.iter().map(|word| format!("`{word}`")).join(", ");
-            parts.push(format!("a clause ({words})"));
-        }
+        [one] => parts.push(one.clone()),
+        many => parts.push(format!("a clause ({})", many.join(", "))),
     }
-    if next {
-        parts.push("the next item".into());
-    }
-    if parts.is_empty() && operator {
-        parts.push("an operator".into());
-    }
+    parts.extend(last.map(String::from));
     match parts.split_last() {
         None => "something else".into(),
         Some((only, [])) => only.clone(),
@@ -198,7 +277,7 @@ fn sentence(expected: &[Expected]) -> String {
 }
 
 fn describe(rule: Rule) -> &'static [Expected] {
-    use Expected::{Clause, Name, NextItem, Operator, Sign, Term};
+    use Expected::{Clause, Name, NextItem, Operator, Sign, Term, Text, Thing};
     match rule {
         Rule::EOI => &[NextItem],
         Rule::expr
@@ -212,7 +291,6 @@ fn describe(rule: Rule) -> &'static [Expected] {
         | Rule::kw_not
         | Rule::reduction
         | Rule::float
-        | Rule::string
         | Rule::truth
         | Rule::size
         | Rule::list
@@ -221,6 +299,11 @@ fn describe(rule: Rule) -> &'static [Expected] {
         | Rule::term_start
         | Rule::monoid => &[Term],
         Rule::int => &[Term],
+        Rule::string => &[Text],
+        Rule::version => &[Thing("a version number")],
+        Rule::amount => &[Thing("a number")],
+        Rule::class => &[Thing("an error class (`exact`, `reorder`, `approx`)")],
+        Rule::type_ | Rule::type_name => &[Thing("a type")],
         Rule::ident
         | Rule::names
         | Rule::binding
@@ -235,7 +318,6 @@ fn describe(rule: Rule) -> &'static [Expected] {
         | Rule::output_name
         | Rule::entry
         | Rule::meaning
-        | Rule::type_
         | Rule::output => &[Name],
         Rule::outputs | Rule::onnx_outputs | Rule::arrow => &[Sign("->")],
         Rule::params | Rule::args | Rule::of | Rule::lparen | Rule::print_args => &[Sign("(")],
@@ -247,7 +329,7 @@ fn describe(rule: Rule) -> &'static [Expected] {
         Rule::semicolon => &[Sign(";")],
         Rule::colon => &[Sign(":")],
         Rule::dots | Rule::range => &[Sign("..")],
-        Rule::eq | Rule::body | Rule::reads => &[Sign("=")],
+        Rule::eq | Rule::stands_for | Rule::body | Rule::reads => &[Sign("=")],
         Rule::one_way => &[Sign("=>")],
         Rule::both_ways => &[Sign("<=>")],
         Rule::op_trait => &[Clause("commutative"), Clause("associative"), Clause("unit")],
@@ -285,6 +367,7 @@ fn describe(rule: Rule) -> &'static [Expected] {
         | Rule::gt
         | Rule::ge
         | Rule::plus
+        | Rule::difference
         | Rule::times
         | Rule::over
         | Rule::remainder

@@ -2,7 +2,8 @@
 
 use pest::iterators::Pair;
 
-use super::build::{Builder, Place};
+use super::build::Builder;
+use super::params::Place;
 use super::parse::Rule;
 use crate::diag::{Code, Diag};
 use crate::syntax::ast::{
@@ -308,7 +309,7 @@ impl Builder {
 
     fn version(&mut self, pair: Pair<'_, Rule>) -> Option<u32> {
         let mut inner = pair.into_inner();
-        inner.find(|p| p.as_rule() == Rule::int).map(|p| self.small_int(&p))
+        inner.find(|p| p.as_rule() == Rule::version).map(|p| self.small_int(&p))
     }
 
     fn alternatives(&mut self, pair: Pair<'_, Rule>) -> Vec<Alternative> {

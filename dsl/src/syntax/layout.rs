@@ -55,6 +55,15 @@ pub(super) fn enclosed(open: &str, entries: Vec<Doc>, close: &str) -> Doc {
     group(Doc::Cat(vec![text(open), nest(Doc::Cat(inner)), Doc::Soft, text(close)]))
 }
 
+/// `(a, b)`, or an indented block of lines, each with as many entries as fit.
+pub(super) fn block(open: &str, entries: Vec<Doc>, close: &str) -> Doc {
+    if entries.is_empty() {
+        return text(format!("{open}{close}"));
+    }
+    let inner = nest(Doc::Cat(vec![Doc::Soft, Doc::Fill(entries)]));
+    group(Doc::Cat(vec![text(open), inner, Doc::Soft, text(close)]))
+}
+
 const INDENT: usize = 2;
 
 enum Step<'d> {

@@ -2,8 +2,8 @@
 //!
 //! Clauses stand in the order of the tree's fields. Reading the result gives the same tree.
 
-use super::layout::{Doc, commas, enclosed, group, lay_out, nest, text};
-use super::print_expr::{before_more, bound, elems_docs, float, quoted, sign, whole};
+use super::layout::{Doc, block, commas, enclosed, group, lay_out, nest, text};
+use super::print_expr::{before_more, bound, condition, elems_docs, float, quoted, sign, whole};
 use crate::syntax::ast::{
     AttrType, Binding, Def, ErrorClause, Expr, Extern, File, Fuse, Ident, Item, ItemKind, Kernel,
     Onnx, Op, OpTrait, Output, Param, ParamKind, Print, Rule, RuleTest, Side, Target, TensorType,
@@ -75,7 +75,7 @@ fn print_op(name: &Ident, op: &Op) -> Vec<Doc> {
         out.push(Doc::Fill(traits));
     }
     clause(&mut out, "where", op.wheres.iter().map(|b| binding(b, before_more)).collect());
-    clause(&mut out, "if", op.conditions.iter().map(before_more).collect());
+    clause(&mut out, "if", op.conditions.iter().map(condition).collect());
     for meaning in &op.meanings {
         let head = enclosed(&format!("{}[", meaning.output.text), elems_docs(&meaning.index), "]");
         out.push(cat([head, text(" = "), before_more(&meaning.value)]));
@@ -154,7 +154,7 @@ fn print_onnx(name: &Ident, onnx: &Onnx) -> Vec<Doc> {
     for (i, alternative) in onnx.reads.iter().enumerate() {
         let mut parts = vec![text(if i == 0 { "= " } else { "| " }), value(&alternative.value)];
         if !alternative.conditions.is_empty() {
-            let conditions = fill(alternative.conditions.iter().map(value).collect());
+            let conditions = fill(alternative.conditions.iter().map(condition).collect());
             parts.push(nest(cat([Doc::Line, text("if "), conditions])));
         }
         out.push(group(Doc::Cat(parts)));
@@ -175,7 +175,11 @@ fn print_print(name: &Ident, print: &Print) -> Doc {
         rest.extend([Doc::Line, text("given "), fill(print.given.iter().map(param).collect())]);
     }
     if !print.conditions.is_empty() {
-        rest.extend([Doc::Line, text("if "), fill(print.conditions.iter().map(whole).collect())]);
+        rest.extend([
+            Doc::Line,
+            text("if "),
+            fill(print.conditions.iter().map(condition).collect()),
+        ]);
     }
     group(cat([text("prints "), whole(&print.pattern), nest(Doc::Cat(rest))]))
 }
@@ -217,7 +221,7 @@ fn clause(out: &mut Vec<Doc>, word: &str, entries: Vec<Doc>) {
 }
 
 fn conditions(out: &mut Vec<Doc>, word: &str, conditions: &[Expr]) {
-    clause(out, word, conditions.iter().map(whole).collect());
+    clause(out, word, conditions.iter().map(condition).collect());
 }
 
 fn wheres(out: &mut Vec<Doc>, wheres: &[Binding]) {
@@ -317,7 +321,7 @@ fn signature(word: &str, name: &Ident, params: &[Param], outputs: &[Output]) -> 
         None => tensor_type(&output.ty),
     });
     cat([
-        enclosed(&head, params.iter().map(param).collect(), ")"),
+        block(&head, commas(params.iter().map(param).collect()), ")"),
         text(" -> "),
         fill(outputs.collect()),
     ])
@@ -325,27 +329,15 @@ fn signature(word: &str, name: &Ident, params: &[Param], outputs: &[Output]) -> 
 
 // `head(inputs; attributes)`.
 fn inputs_and_attrs(head: &str, inputs: Vec<Doc>, attrs: Vec<Doc>) -> Doc {
-    if attrs.is_empty() {
-        return enclosed(&format!("{head}("), inputs, ")");
-    }
-    let (open, mut inner) =
-        if inputs.is_empty() { ("(;", vec![Doc::Line]) } else { ("(", vec![Doc::Soft]) };
-    if !inputs.is_empty() {
-        for input in commas(inputs) {
-            inner.extend([input, Doc::Line]);
+    let mut entries = commas(inputs);
+    if !attrs.is_empty() {
+        match entries.pop() {
+            Some(last) => entries.push(cat([last, text(";")])),
+            None => entries.push(text(";")),
         }
-        // The semicolon stands where the blank after the last input would.
-        inner.pop();
-        inner.extend([text(";"), Doc::Line]);
+        entries.extend(commas(attrs));
     }
-    for (i, attr) in commas(attrs).into_iter().enumerate() {
-        if i > 0 {
-            inner.push(Doc::Line);
-        }
-        inner.push(attr);
-    }
-    let open = text(format!("{head}{open}"));
-    group(cat([open, nest(Doc::Cat(inner)), Doc::Soft, text(")")]))
+    block(&format!("{head}("), entries, ")")
 }
 
 fn param(one: &Param) -> Doc {
@@ -392,7 +384,11 @@ fn param_with(param: &Param, onnx: bool) -> Doc {
 fn tensor_type(ty: &TensorType) -> Doc {
     let mut parts = match &ty.dims {
         None => vec![text(&ty.dtype.text)],
-        Some(dims) => vec![enclosed(&format!("{}[", ty.dtype.text), elems_docs(dims), "]")],
+        // A type does not break: its line breaks before it.
+        Some(dims) => {
+            let dims = lay_out(&group(enclosed("[", elems_docs(dims), "]")), usize::MAX);
+            vec![text(format!("{}{dims}", ty.dtype.text))]
+        }
     };
     if let Some(domain) = &ty.domain {
         parts.extend([text(format!(" {} ", sign(domain.op))), bound(&domain.bound)]);

@@ -1,6 +1,7 @@
 //! Expressions in canonical form, with the fewest parentheses that keep the tree.
 //!
-//! One pair more than needed: an access with `else` is enclosed wherever it is an operand.
+//! Two pairs more than needed, for the reader: an access with `else` is enclosed wherever it is an
+//! operand, and so is the left product in `(a @ b) @ c`, whose order is what laws are about.
 
 use super::layout::{Doc, enclosed, group, lay_out, nest, text};
 use super::terms::{Level, level};
@@ -20,6 +21,11 @@ pub(super) fn whole(expr: &Expr) -> Doc {
 /// read as a maximum over the axis `a`.
 pub(super) fn before_more(expr: &Expr) -> Doc {
     if ends_like_reduction(expr) { parens(expr) } else { bare(expr) }
+}
+
+/// A condition after `if`: with a bare `else` it would make a choice of the expression before it.
+pub(super) fn condition(expr: &Expr) -> Doc {
+    if ends_like_reduction(expr) { parens(expr) } else { operand(expr, Level::Or) }
 }
 
 /// The bound of a range or domain: a sum at most.
@@ -87,7 +93,8 @@ fn left_operand(expr: &Expr, op: BinaryOp) -> Doc {
         Level::Power => Level::Access,
         same => same,
     };
-    if level(op) == Level::Product && swallows(expr) {
+    let product = matches!(expr.kind, ExprKind::Binary(BinaryOp::MatMul, _, _));
+    if (level(op) == Level::Product && swallows(expr)) || (op == BinaryOp::MatMul && product) {
         return parens(expr);
     }
     operand(expr, least)
@@ -168,7 +175,10 @@ fn chain(expr: &Expr) -> Doc {
         let same = links.is_empty()
             || (binding(first) == binding(expr)
                 && !matches!(level(*op), Level::Compare | Level::Power));
-        let enclosed = !links.is_empty() && level(*op) == Level::Product && swallows(first);
+        let products = links.last().is_some_and(|(last, _)| *last == BinaryOp::MatMul)
+            && *op == BinaryOp::MatMul;
+        let enclosed =
+            !links.is_empty() && (products || level(*op) == Level::Product && swallows(first));
         if !same || enclosed {
             break;
         }
@@ -270,7 +280,7 @@ pub(super) fn float(value: f64) -> String {
         return if value > 0.0 { "inf" } else { "-inf" }.to_string();
     }
     let size = value.abs();
-    if value == 0.0 || (1e-3..1e6).contains(&size) {
+    if value == 0.0 || (1e-2..1e6).contains(&size) {
         format!("{value:?}")
     } else {
         format!("{value:e}")

@@ -14,24 +14,24 @@ pub(super) const MAX_NESTING: usize = 64;
 /// The words that open items.
 pub(super) const ITEM_WORDS: [&str; 7] = ["op", "def", "rule", "fuse", "extern", "onnx", "target"];
 
-/// The reserved words that open no item.
+/// The reserved words that open no item, clauses in their canonical order first.
 pub(super) const OTHER_WORDS: [&str; 31] = [
     "commutative",
     "associative",
     "unit",
+    "given",
     "where",
     "let",
+    "since",
+    "until",
+    "on",
     "if",
     "when",
-    "given",
     "error",
     "check",
     "picks",
     "never",
-    "on",
     "reference",
-    "since",
-    "until",
     "prints",
     "kernel",
     "covers",
@@ -49,8 +49,8 @@ pub(super) const OTHER_WORDS: [&str; 31] = [
     "false",
 ];
 
-/// Whether a word is reserved.
-pub(super) fn is_reserved(word: &str) -> bool {
+/// Whether a word opens items or clauses and cannot be a name.
+pub fn is_reserved(word: &str) -> bool {
     ITEM_WORDS.contains(&word) || OTHER_WORDS.contains(&word)
 }
 

@@ -66,7 +66,7 @@ pub(super) fn infix(rule: Rule) -> Option<BinaryOp> {
         Rule::gt => BinaryOp::Gt,
         Rule::ge => BinaryOp::Ge,
         Rule::plus => BinaryOp::Add,
-        Rule::minus => BinaryOp::Sub,
+        Rule::difference => BinaryOp::Sub,
         Rule::times => BinaryOp::Mul,
         Rule::over => BinaryOp::Div,
         Rule::remainder => BinaryOp::Mod,
@@ -130,7 +130,7 @@ impl Builder {
         if let Some(rest) = run.parts.next() {
             // Only a bound stops before the end of its run.
             let at = self.span(&rest);
-            let message = format!("expected a bound, found `{}` after it", rest.as_str());
+            let message = format!("`{}` cannot follow a bound", rest.as_str());
             self.report(
                 Diag::error(Code("S001"), message, at)
                     .help("put the comparison into an `if` clause, or the bound into parentheses"),

@@ -30,6 +30,7 @@ const CASES: &[(&str, &[&str])] = &[
             "rule r\n  a => b\n  error\n",
             "def f(x: F) -> F\n  let = 3\n  = x\n",
             "op f(x: F[n]) -> y: F[n]\n  y[n] = sum() x[n] y\n",
+            "op f(x: F[in]) -> y: F\n  y[] = x[0]\n",
         ],
     ),
     (
@@ -44,7 +45,10 @@ const CASES: &[(&str, &[&str])] = &[
     ("S004", &["@deep", "@long"]),
     (
         "S005",
-        &["extern f(x: F) -> F\n  reference \"f\n", "def f(x: F, m = \"a) -> F\n  = x\n\ndef g(x: F) -> F = x x\n"],
+        &[
+            "extern f(x: F) -> F\n  reference \"f\n",
+            "def f(x: F, m = \"a) -> F\n  = x\n\ndef g(x: F) -> F = x x\n",
+        ],
     ),
     (
         "S006",
@@ -69,7 +73,7 @@ const CASES: &[(&str, &[&str])] = &[
         &[
             "def f(x: F, error: int) -> F\n  = x\n",
             "def rule(x: F) -> F\n  = x\n",
-            "op f(x: F[in]) -> y: F\n  y[] = |at|\n",
+            "op f(x: F[n]) -> y: F\n  y[] = |at|\n",
         ],
     ),
     ("S010", &["def f(x: F) -> F\n  = x\n  if 0 < |n| <= 8\n"]),
@@ -102,15 +106,12 @@ const CASES: &[(&str, &[&str])] = &[
             "rule r\n  a => b\n  check a in 1..\n",
         ],
     ),
+    ("S015", &["def f(x: F) -> F\n  /// Inside.\n  = x\n\n//! Late.\n\n/// Last.\n"]),
     (
-        "S015",
-        &["def f(x: F) -> F\n  /// Inside.\n  = x\n\n//! Late.\n\n/// Last.\n"],
+        "S016",
+        &["def f(x: F) -> F\n  = g(x) else 0\n", "def f(x: F) -> F\n  = (x[i] else 0) else 1\n"],
     ),
-    ("S016", &["def f(x: F) -> F\n  = g(x) else 0\n", "def f(x: F) -> F\n  = (x[i] else 0) else 1\n"]),
-    (
-        "S017",
-        &["onnx Gelu(x) since 20\n  = gelu(x)\n  prints gelu(x) as Glu(x)\n"],
-    ),
+    ("S017", &["onnx Gelu(x) since 20\n  = gelu(x)\n  prints gelu(x) as Glu(x)\n"]),
     ("S018", &["rul f\n  a => b\n\ndef f(x: F) -> F = x\n", "hello, world\n"]),
 ];
 

@@ -9,6 +9,6 @@ mod ops;
 mod source;
 mod tile;
 
-pub use code::{Builder, Code, Ref};
-pub use source::Source;
-pub use tile::{Fused, TILE};
+pub use code::{Builder, Ref};
+pub use source::{Source, strided_copy};
+pub use tile::Fused;

@@ -265,14 +265,17 @@ pub fn wrap(d: &mut [i64], dtype: DType) {
     }
 }
 
-/// Truncates towards zero and saturates; NaN is zero.
+/// Truncates towards zero; what does not fit saturates at 64 bits, then wraps. NaN is zero.
 pub fn float_to_int(x: f64, to: DType) -> i64 {
     match to {
-        DType::U64 => x as u64 as i64,
-        _ => match to.int_range() {
-            Some((low, high)) => (x as i64).clamp(low as i64, high.min(i64::MAX as i128) as i64),
-            None => x as i64,
-        },
+        DType::U64 if x >= 9_223_372_036_854_775_808.0 => x as u64 as i64,
+        DType::I8 => x as i64 as i8 as i64,
+        DType::I16 => x as i64 as i16 as i64,
+        DType::I32 => x as i64 as i32 as i64,
+        DType::U8 => x as i64 as u8 as i64,
+        DType::U16 => x as i64 as u16 as i64,
+        DType::U32 => x as i64 as u32 as i64,
+        _ => x as i64,
     }
 }
 

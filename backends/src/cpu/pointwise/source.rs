@@ -174,6 +174,16 @@ fn half_slice(src: &[u16]) -> &[f16] {
     src.reinterpret_cast()
 }
 
+/// Elements `start..` of a view, as many as `dst` holds.
+pub fn strided_copy<T: Pod>(source: &Source, src: &[T], start: usize, dst: &mut [T]) {
+    match source {
+        Source::Dense(o) => dst.copy_from_slice(&src[o + start..][..dst.len()]),
+        Source::Splat(o) if !dst.is_empty() => dst.fill(src[*o]),
+        Source::Splat(_) => {}
+        Source::Strided(s) => s.fill(src, start, dst, |x| x),
+    }
+}
+
 fn each<S: Pod, D: Copy>(
     source: &Source,
     bytes: &[u8],

@@ -1,0 +1,196 @@
+//! A plan made ready for this backend: groups of nodes, definitions without a kernel unfolded.
+//!
+//! Nodes that a plan computes in several kernels are separate nodes here.
+
+use super::registry;
+use crate::BackendError;
+use mlc_dsl::build::Builder;
+use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Value};
+use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::plan::Plan;
+use std::collections::{HashMap, HashSet};
+
+/// Nodes launched together, if that turns out to be possible.
+pub struct Group {
+    /// The nodes, in order.
+    pub nodes: Vec<NodeId>,
+    /// Whether the judge computes them.
+    pub reference: bool,
+}
+
+/// A program and the groups that compute it.
+pub struct Graph {
+    /// The program.
+    pub program: Program,
+    /// In execution order.
+    pub groups: Vec<Group>,
+    /// Values read outside the group that computes them, or by nobody but the caller.
+    pub shared: HashSet<Value>,
+}
+
+/// The kernel name that sends a node to the judge.
+pub const REFERENCE: &str = "reference";
+
+/// Reads a plan.
+pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
+    let mut r = Reader { library, out: Program::default(), names: HashMap::new(), groups: vec![] };
+    r.out.inputs = plan.program.inputs.clone();
+    for (i, node) in plan.program.nodes.iter().enumerate() {
+        if !matches!(node.kind, NodeKind::Apply(..)) {
+            r.leaf(&plan.program, NodeId(i as u32));
+        }
+    }
+    for kernel in &plan.kernels {
+        let mut local = HashMap::new();
+        let mut nodes = Vec::new();
+        let mut ids = kernel.nodes.clone();
+        ids.sort();
+        for id in ids {
+            r.node(&plan.program, id, &mut local, &mut nodes)?;
+        }
+        for v in &kernel.outputs {
+            let value = local.get(v).ok_or_else(|| broken("a kernel's output is not among its nodes"))?;
+            r.names.insert(*v, *value);
+        }
+        let reference = kernel.name == REFERENCE;
+        r.groups.push(Group { nodes, reference });
+    }
+    for (name, v) in &plan.program.outputs {
+        let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
+        r.out.outputs.push((name.clone(), value));
+    }
+    let shared = shared(&r.out, &r.groups);
+    Ok(Graph { program: r.out, groups: r.groups, shared })
+}
+
+fn broken(what: &str) -> BackendError {
+    BackendError::Unsupported { backend: "cpu", what: format!("this plan: {what}") }
+}
+
+fn shared(program: &Program, groups: &[Group]) -> HashSet<Value> {
+    let mut group_of = HashMap::new();
+    for (g, group) in groups.iter().enumerate() {
+        group_of.extend(group.nodes.iter().map(|&n| (n, g)));
+    }
+    let mut out: HashSet<Value> = program.outputs.iter().map(|o| o.1).collect();
+    for (i, node) in program.nodes.iter().enumerate() {
+        let here = group_of.get(&NodeId(i as u32));
+        out.extend(node.args.iter().filter(|a| group_of.get(&a.node) != here));
+    }
+    out
+}
+
+struct Reader<'a> {
+    library: &'a Library,
+    out: Program,
+    /// Values of the plan, as far as other kernels may read them.
+    names: HashMap<Value, Value>,
+    groups: Vec<Group>,
+}
+
+impl Reader<'_> {
+    fn leaf(&mut self, from: &Program, id: NodeId) {
+        let node = from.node(id);
+        let kind = match &node.kind {
+            NodeKind::Const(c) => NodeKind::Const(self.out.consts.intern(from.consts.get(*c).clone())),
+            NodeKind::Input(_) | NodeKind::Apply(..) => node.kind.clone(),
+        };
+        let new = self.out.push(Node { kind, ..node.clone() });
+        let value = |node| Value { node, output: 0 };
+        self.names.insert(value(id), value(new));
+    }
+
+    /// Adds a node, unfolded if it is a definition that no kernel computes.
+    fn node(
+        &mut self,
+        from: &Program,
+        id: NodeId,
+        local: &mut HashMap<Value, Value>,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<(), BackendError> {
+        let node = from.node(id);
+        let NodeKind::Apply(call, attrs) = &node.kind else {
+            self.leaf(from, id);
+            return Ok(());
+        };
+        let mut args = Vec::with_capacity(node.args.len());
+        for a in &node.args {
+            let known = local.get(a).or_else(|| self.names.get(a));
+            args.push(*known.ok_or_else(|| broken("a kernel reads what is not computed before it"))?);
+        }
+        let callable = self.library.call(*call);
+        if let CallKind::Def(body) = &callable.kind
+            && registry::find(&callable.name).is_none()
+        {
+            let unfolded = self.unfold(*call, body, attrs, &args);
+            if let Some((inner, outputs)) = unfolded {
+                return self.splice(id, &inner, &outputs, &args, &node.origin, local, nodes);
+            }
+        }
+        let new = self.out.push(Node { args, ..node.clone() });
+        nodes.push(new);
+        for output in 0..node.types.len() as u32 {
+            local.insert(Value { node: id, output }, Value { node: new, output });
+        }
+        Ok(())
+    }
+
+    fn unfold(
+        &self,
+        call: mlc_dsl::library::CallId,
+        body: &mlc_dsl::library::Body,
+        attrs: &[Attr],
+        args: &[Value],
+    ) -> Option<(Program, Vec<Value>)> {
+        let mut b = Builder::new(self.library);
+        let inputs: Vec<Value> =
+            args.iter().enumerate().map(|(i, a)| b.input(&i.to_string(), self.out.ty(*a).clone())).collect();
+        let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+        let roots = b.expand(call, body, &attrs, &inputs).ok()?;
+        let outputs = roots.iter().enumerate().map(|(i, r)| (i.to_string(), *r)).collect();
+        let program = b.finish(outputs);
+        let outputs = program.outputs.iter().map(|o| o.1).collect();
+        Some((program, outputs))
+    }
+
+    /// Puts the body of node `id` in its place.
+    #[allow(clippy::too_many_arguments, reason = "the reader's state is lent piece by piece")]
+    fn splice(
+        &mut self,
+        id: NodeId,
+        inner: &Program,
+        outputs: &[Value],
+        args: &[Value],
+        origin: &str,
+        local: &mut HashMap<Value, Value>,
+        nodes: &mut Vec<NodeId>,
+    ) -> Result<(), BackendError> {
+        // The body sees only its own names.
+        let outer = std::mem::take(&mut self.names);
+        let mut own = HashMap::new();
+        for (i, node) in inner.nodes.iter().enumerate() {
+            let at = NodeId(i as u32);
+            match node.kind {
+                NodeKind::Input(k) => {
+                    own.insert(Value { node: at, output: 0 }, args[k as usize]);
+                }
+                NodeKind::Const(_) => self.leaf(inner, at),
+                NodeKind::Apply(..) => {
+                    let first = nodes.len();
+                    self.node(inner, at, &mut own, nodes)?;
+                    for n in &nodes[first..] {
+                        self.out.nodes[n.0 as usize].origin = origin.to_string();
+                    }
+                }
+            }
+        }
+        let named: Vec<Option<Value>> =
+            outputs.iter().map(|v| own.get(v).or_else(|| self.names.get(v)).copied()).collect();
+        self.names = outer;
+        for (output, v) in named.into_iter().enumerate() {
+            let v = v.ok_or_else(|| broken("a definition's result is not in its body"))?;
+            local.insert(Value { node: id, output: output as u32 }, v);
+        }
+        Ok(())
+    }
+}

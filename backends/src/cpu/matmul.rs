@@ -1,0 +1,188 @@
+//! The matrix product of the last two axes, over any batch axes and strides.
+//!
+//! f32 and the 16-bit floats (summed in f32) use the packed product, f64 the one of `ndarray`, integers a plain loop that wraps.
+
+use super::buffer::with_scratch;
+use super::gemm::{Left, Matrix, PackedRight, Product, Right, Sizes, gemm};
+use super::launch::{Array, Context, Launch, Site};
+use super::layout::{Layout, coalesce, odometer};
+use mlc_dsl::ir::DType;
+use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
+use std::sync::Arc;
+
+/// A batch of products: sizes, and where the operands of each begin.
+struct MatMul {
+    dtype: DType,
+    sizes: Sizes,
+    a: Side,
+    b: Side,
+    packed: Option<Arc<PackedRight>>,
+}
+
+/// One operand: strides within a product, and the offset of each product of the batch.
+struct Side {
+    layout: Layout,
+    row: isize,
+    col: isize,
+    starts: Vec<usize>,
+}
+
+/// Prepares `a @ b`.
+pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
+    let dtype = site.same_dtype()?;
+    let [a, b] = site.args else { return None };
+    let (al, bl) = (&a.layout, &b.layout);
+    let rank = al.rank();
+    let (m, k) = (al.shape[rank - 2], al.shape[rank - 1]);
+    let n = bl.shape[rank - 1];
+    let batch = rank - 2;
+    let merged = coalesce(&al.shape[..batch], &[&al.strides[..batch], &bl.strides[..batch]]);
+    let (mut shape, mut sa, mut sb) =
+        (merged.shape, merged.strides[0].clone(), merged.strides[1].clone());
+    let (ar, ac) = (al.strides[rank - 2], al.strides[rank - 1]);
+    let mut sizes = Sizes { m, n, k };
+    // A batch axis over which `b` repeats and `a` walks on is more rows of one product.
+    let mut row = ar;
+    while let (Some(&d), Some(&s), Some(&0)) = (shape.last(), sa.last(), sb.last()) {
+        if sizes.m != 1 && s != row * sizes.m as isize {
+            break;
+        }
+        if sizes.m == 1 {
+            row = s;
+        }
+        sizes.m *= d;
+        shape.pop();
+        sa.pop();
+        sb.pop();
+    }
+    let mut starts = (vec![], vec![]);
+    odometer(&shape, [&sa, &sb], [al.offset, bl.offset], |[x, y]| {
+        starts.0.push(x);
+        starts.1.push(y);
+    });
+    let (br, bc) = (bl.strides[rank - 2], bl.strides[rank - 1]);
+    let packed = match (&b.constant, dtype, starts.1.as_slice()) {
+        (Some(t), DType::F32, [first, rest @ ..]) if rest.iter().all(|s| s == first) && k * n > 0 => {
+            let data = bytemuck::cast_slice(t.bytes());
+            Some(site.packs.right(t, &Matrix { data, offset: *first, row: br, col: bc }, k, n))
+        }
+        _ => None,
+    };
+    let a = Side { layout: al.clone(), row, col: ac, starts: starts.0 };
+    let b = Side { layout: bl.clone(), row: br, col: bc, starts: starts.1 };
+    Some(Box::new(MatMul { dtype, sizes, a, b, packed }))
+}
+
+impl Launch for MatMul {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        match self.dtype {
+            DType::F32 => {
+                let out = bytemuck::cast_slice_mut(outputs[0]);
+                self.floats(cx, inputs[0].typed(), inputs[1].typed(), out);
+            }
+            DType::F16 | DType::BF16 => self.halves(cx, inputs, outputs[0]),
+            DType::F64 => {
+                self.doubles(inputs[0].typed(), inputs[1].typed(), bytemuck::cast_slice_mut(outputs[0]));
+            }
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 => self.integers(inputs, outputs[0])?,
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => {
+                self.integers(inputs, outputs[0])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn takes_tail(&self) -> bool {
+        self.dtype == DType::F32
+    }
+}
+
+impl MatMul {
+    fn floats(&self, cx: &Context<'_>, a: &[f32], b: &[f32], out: &mut [f32]) {
+        let size = self.sizes.m * self.sizes.n;
+        let product = |i: usize| Product {
+            left: Left::Plain(Matrix {
+                data: a,
+                offset: self.a.starts[i],
+                row: self.a.row,
+                col: self.a.col,
+            }),
+            right: match &self.packed {
+                Some(p) => Right::Packed(p),
+                None => Right::Plain(Matrix {
+                    data: b,
+                    offset: self.b.starts[i],
+                    row: self.b.row,
+                    col: self.b.col,
+                }),
+            },
+            at: i * size,
+        };
+        let count = self.a.starts.len();
+        match cx.tail {
+            Some((tail, inputs)) => {
+                let finish = |at: usize, part: &mut [f32]| tail.apply(at, part, inputs);
+                gemm(cx.threads, self.sizes, count, product, out, Some(&finish));
+            }
+            None => gemm(cx.threads, self.sizes, count, product, out, None),
+        }
+    }
+
+    /// 16-bit floats: widened, multiplied in f32, rounded once.
+    fn halves(&self, cx: &Context<'_>, inputs: &[Array<'_>], out: &mut [u8]) {
+        let lens = [inputs[0].bytes.len() / 2, inputs[1].bytes.len() / 2, out.len() / 2];
+        with_scratch::<f32, 3, _>(lens, |[a, b, sums]| {
+            for (wide, input) in [&mut *a, &mut *b].into_iter().zip(inputs) {
+                super::convert::widen(self.dtype, input.bytes, wide);
+            }
+            self.floats(cx, a, b, sums);
+            super::convert::narrow(self.dtype, sums, out);
+        });
+    }
+
+    fn doubles(&self, a: &[f64], b: &[f64], out: &mut [f64]) {
+        let Sizes { m, n, k } = self.sizes;
+        if m * n == 0 {
+            return;
+        }
+        for (i, out) in out.chunks_exact_mut(m * n).enumerate() {
+            let c = ArrayViewMut2::from_shape((m, n), out);
+            let a = plain(a, &self.a, i, m, k);
+            let b = plain(b, &self.b, i, k, n);
+            if let (Ok(mut c), Some(a), Some(b)) = (c, a, b) {
+                general_mat_mul(1.0, &a, &b, 0.0, &mut c);
+            }
+        }
+    }
+
+    fn integers(&self, inputs: &[Array<'_>], out: &mut [u8]) -> Result<(), String> {
+        let Sizes { m, n, k } = self.sizes;
+        let size = self.dtype.size();
+        let get = |x: &Array<'_>, at: isize| super::convert::int_at(self.dtype, x.bytes, at as usize);
+        for i in 0..self.a.starts.len() {
+            for r in 0..m {
+                for c in 0..n {
+                    let sum = (0..k as isize).fold(0i64, |sum, k| {
+                        let a = self.a.starts[i] as isize + r as isize * self.a.row + k * self.a.col;
+                        let b = self.b.starts[i] as isize + k * self.b.row + c as isize * self.b.col;
+                        sum.wrapping_add(get(&inputs[0], a).wrapping_mul(get(&inputs[1], b)))
+                    });
+                    let at = ((i * m + r) * n + c) * size;
+                    out[at..at + size].copy_from_slice(&sum.to_le_bytes()[..size]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Product `i` of a side as a matrix.
+fn plain<'a>(data: &'a [f64], side: &Side, i: usize, rows: usize, cols: usize) -> Option<ArrayView2<'a, f64>> {
+    let strides = (usize::try_from(side.row).ok()?, usize::try_from(side.col).ok()?);
+    ArrayView2::from_shape((rows, cols).strides(strides), data.get(side.starts[i]..)?).ok()
+}

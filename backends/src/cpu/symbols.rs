@@ -1,0 +1,79 @@
+//! Symbols of a program bound to the extents of a run.
+
+use crate::BackendError;
+use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The value of each symbol.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Symbols(BTreeMap<Arc<str>, i64>);
+
+impl Symbols {
+    /// The symbols that fit the inputs' shapes, or why there are none.
+    pub fn bind(types: &[(String, Type)], inputs: &[Tensor]) -> Result<Symbols, BackendError> {
+        let bad = |name: &str, reason: String| {
+            Err(BackendError::Input { name: name.to_string(), reason })
+        };
+        if types.len() != inputs.len() {
+            let reason = format!("the program takes {} inputs, {} given", types.len(), inputs.len());
+            return bad("", reason);
+        }
+        let mut out = Symbols::default();
+        for ((name, ty), t) in types.iter().zip(inputs) {
+            if ty.dtype != t.dtype() {
+                return bad(name, format!("expected {}, found {}", ty.dtype, t.dtype()));
+            }
+            if ty.rank() != t.shape().len() {
+                return bad(name, format!("expected {ty}, found shape {:?}", t.shape()));
+            }
+            for (e, &d) in ty.shape.iter().zip(t.shape()) {
+                out.learn(e, d as i64);
+            }
+        }
+        for ((name, ty), t) in types.iter().zip(inputs) {
+            for (e, &d) in ty.shape.iter().zip(t.shape()) {
+                if out.eval(e).is_some_and(|v| v != d as i64) {
+                    return bad(name, format!("expected {ty}, found shape {:?}", t.shape()));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Binds the one open symbol of `e` if `e` is linear in it.
+    pub fn learn(&mut self, e: &Extent, value: i64) {
+        let rest = e.substitute(&|s| self.0.get(s).map(|&v| Extent::from(v)));
+        let [symbol] = rest.symbols().try_into().unwrap_or_default() else { return };
+        let at = |v: i64| rest.eval(&|_| Some(v));
+        let (Some(zero), Some(one)) = (at(0), at(1)) else { return };
+        let slope = one.wrapping_sub(zero);
+        if slope != 0 && value.wrapping_sub(zero) % slope == 0 {
+            let v = value.wrapping_sub(zero) / slope;
+            if at(v) == Some(value) && v >= 0 {
+                self.0.insert(symbol, v);
+            }
+        }
+    }
+
+    /// The value of an extent, if all its symbols are bound.
+    pub fn eval(&self, e: &Extent) -> Option<i64> {
+        e.as_const().or_else(|| e.eval(&|s| self.0.get(s).copied()))
+    }
+
+    /// A shape with known extents.
+    pub fn shape(&self, ty: &Type) -> Option<(DType, Vec<usize>)> {
+        let shape = ty.shape.iter().map(|e| usize::try_from(self.eval(e)?).ok());
+        Some((ty.dtype, shape.collect::<Option<_>>()?))
+    }
+
+    /// An attribute with known extents; unbound ones stay.
+    pub fn attr(&self, a: &Attr) -> Attr {
+        let known = |e: &Extent| self.eval(e).map_or_else(|| e.clone(), Extent::from);
+        match a {
+            Attr::Int(e) => Attr::Int(known(e)),
+            Attr::Ints(v) => Attr::Ints(v.iter().map(known).collect()),
+            Attr::Float(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => a.clone(),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Instances of terms: variables replaced by values, attributes computed, everything typed.
+
+use crate::canon::{self, Sink, Structural};
+use crate::eval::{Env, eval};
+use crate::infer::{TypeError, resolve_dims};
+use crate::ir::{Attr, Extent};
+use crate::library::{CallId, DTypePattern, Dim};
+use crate::syntax::ast::Expr;
+use crate::term::{Term, TermId, TermKind, Terms};
+use std::collections::HashMap;
+use thiserror::Error;
+
+/// Why a term has no instance.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum BuildError {
+    /// An application is ill-typed.
+    #[error(transparent)]
+    Type(#[from] TypeError),
+    /// An attribute or a scalar has no value.
+    #[error("{0}")]
+    Value(String),
+}
+
+/// One member of the family that an `each` rule matched.
+#[derive(Clone, Debug)]
+pub struct Member<V> {
+    /// The values of all variables, the family's and the shared ones.
+    pub vars: Vec<V>,
+    /// What names stand for in this member's match.
+    pub env: Env,
+    /// The shape of the member's left side.
+    pub shape: Vec<Extent>,
+}
+
+/// Instantiates terms in a sink.
+pub struct Instantiator<'t, S: Sink> {
+    /// Where applications go.
+    pub sink: &'t mut S,
+    /// The operators of the notation.
+    pub structural: Structural,
+    /// The terms.
+    pub terms: &'t Terms,
+    /// The family and which member is meant, in `each` rules.
+    pub family: Option<(&'t [Member<S::Value>], usize)>,
+}
+
+type Done<V> = HashMap<TermId, Vec<V>>;
+
+impl<S: Sink> Instantiator<'_, S> {
+    /// One value per root. `env` binds attributes and, from the variables' types, axes; it learns the
+    /// names of computed axes.
+    pub fn run(
+        &mut self,
+        roots: &[TermId],
+        vars: &[S::Value],
+        env: &mut Env,
+    ) -> Result<Vec<S::Value>, BuildError> {
+        let mut done: Done<S::Value> = HashMap::new();
+        for &root in roots {
+            self.one(root, vars, env, &mut done)?;
+        }
+        Ok(roots.iter().map(|r| done[r][0]).collect())
+    }
+
+    fn one(
+        &mut self,
+        root: TermId,
+        vars: &[S::Value],
+        env: &mut Env,
+        done: &mut Done<S::Value>,
+    ) -> Result<(), BuildError> {
+        let terms = self.terms;
+        let mut stack = vec![(root, false)];
+        while let Some((t, ready)) = stack.pop() {
+            if done.contains_key(&t) {
+                continue;
+            }
+            let term = terms.get(t);
+            let folds = matches!(term.kind, TermKind::EachFold(..));
+            if !ready && !folds {
+                stack.push((t, true));
+                // The first argument is instantiated first: it may name axes for the others.
+                stack.extend(term.args.iter().rev().map(|&a| (a, false)));
+                continue;
+            }
+            let values = self.term(term, vars, env, done)?;
+            if let (Some(dims), [v]) = (&term.dims, values.as_slice()) {
+                let shape = self.sink.ty(*v).shape;
+                bind_dims(dims, &shape, env);
+            }
+            done.insert(t, values);
+        }
+        Ok(())
+    }
+
+    fn term(
+        &mut self,
+        term: &Term,
+        vars: &[S::Value],
+        env: &Env,
+        done: &Done<S::Value>,
+    ) -> Result<Vec<S::Value>, BuildError> {
+        let args = || term.args.iter().map(|a| done[a][0]).collect::<Vec<_>>();
+        match &term.kind {
+            TermKind::Var(i) => Ok(vec![vars[*i]]),
+            TermKind::Scalar(e) => Ok(vec![self.scalar(e, &term.dtype, env)?]),
+            TermKind::Apply(call, attrs) => self.apply(*call, attrs, &args(), env),
+            TermKind::Output(i) => {
+                let all = &done[&term.args[0]];
+                let v = all.get(*i).ok_or_else(|| BuildError::Value("no such output".into()))?;
+                Ok(vec![*v])
+            }
+            TermKind::EachFold(call, attrs) => self.fold(*call, attrs, term.args[0], env),
+            TermKind::EachPart(axis) => Ok(vec![self.part(axis, args()[0], env)?]),
+        }
+    }
+
+    fn scalar(&mut self, e: &Expr, dtype: &DTypePattern, env: &Env) -> Result<S::Value, BuildError> {
+        let v = eval(e, env).map_err(|e| BuildError::Value(e.to_string()))?;
+        let v =
+            v.as_f64().ok_or_else(|| BuildError::Value(format!("{v} is not a known number")))?;
+        let dtype = match dtype {
+            DTypePattern::Fixed(d) => *d,
+            DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
+                (Some(d), _) | (None, Some(&Attr::DType(d))) => d,
+                _ => return Err(BuildError::Value(format!("element type `{n}` is not bound"))),
+            },
+        };
+        Ok(self.sink.scalar(dtype, v))
+    }
+
+    fn apply(
+        &mut self,
+        call: CallId,
+        attrs: &[Option<Expr>],
+        args: &[S::Value],
+        env: &Env,
+    ) -> Result<Vec<S::Value>, BuildError> {
+        let attrs = eval_attrs(attrs, env)?;
+        Ok(canon::apply(self.sink, self.structural, call, &attrs, args)?)
+    }
+
+    /// The members' instances of `arg`, folded from left to right.
+    fn fold(
+        &mut self,
+        call: CallId,
+        attrs: &[Option<Expr>],
+        arg: TermId,
+        env: &Env,
+    ) -> Result<Vec<S::Value>, BuildError> {
+        let Some((members, _)) = self.family else {
+            return Err(BuildError::Value("a family has no single instance".into()));
+        };
+        let mut acc = None;
+        for m in members {
+            let mut own = m.env.clone();
+            let v = self.run(&[arg], &m.vars, &mut own)?[0];
+            acc = Some(match acc {
+                None => v,
+                Some(a) => self.apply(call, attrs, &[a, v], env)?[0],
+            });
+        }
+        acc.map(|v| vec![v]).ok_or_else(|| BuildError::Value("the family has no members".into()))
+    }
+
+    /// The slice of `whole` that belongs to the current member.
+    fn part(&mut self, axis: &Expr, whole: S::Value, env: &Env) -> Result<S::Value, BuildError> {
+        let (Some((members, current)), Some(slice)) = (self.family, self.structural.slice) else {
+            return Err(BuildError::Value("a family has no single instance".into()));
+        };
+        let axis = eval(axis, env).map_err(|e| BuildError::Value(e.to_string()))?;
+        let axis = axis.as_i64().and_then(|a| usize::try_from(a).ok()).unwrap_or(usize::MAX);
+        let shape = self.sink.ty(whole).shape;
+        let extent = |m: &Member<S::Value>| m.shape.get(axis).cloned();
+        let bad = || BuildError::Value("the part has no such axis".into());
+        if axis >= shape.len() {
+            return Err(bad());
+        }
+        let mut offset = Extent::from(0);
+        for m in &members[..current] {
+            offset = &offset + &extent(m).ok_or_else(bad)?;
+        }
+        let mut start = vec![Extent::from(0); shape.len()];
+        start[axis] = offset;
+        let step = vec![Extent::from(1); shape.len()];
+        let mut size = shape;
+        size[axis] = extent(&members[current]).ok_or_else(bad)?;
+        let attrs = [start, size, step].map(|v| Some(Attr::Ints(v)));
+        Ok(canon::apply(self.sink, self.structural, slice, &attrs, &[whole])?[0])
+    }
+}
+
+/// The values of attribute expressions.
+pub fn eval_attrs(attrs: &[Option<Expr>], env: &Env) -> Result<Vec<Option<Attr>>, BuildError> {
+    let one = |e: &Expr| eval(e, env).map_err(|e| BuildError::Value(e.to_string()));
+    attrs.iter().map(|a| a.as_ref().map(one).transpose()).collect()
+}
+
+/// Binds the names of computed dimensions that are still open to the extents found.
+pub fn bind_dims(dims: &[Dim], shape: &[Extent], env: &mut Env) {
+    if resolve_dims(dims, env).is_err() {
+        // What does not fit was typed by the operator already; here names are only learnt.
+        let mark = env.mark();
+        if crate::infer::unify_dims(dims, shape, env, &[]).is_err() {
+            env.rollback(mark);
+        }
+    }
+}

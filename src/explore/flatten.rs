@@ -1,0 +1,107 @@
+//! Flattened views of sums and products: what commutative, associative operators are matched on.
+//!
+//! A view lists the operands of a nest of one operator, numbers merged into one. Views are enumerated
+//! through the nodes that a class has, up to fixed bounds; nothing is ever added for them.
+
+use super::graph::Graph;
+use super::language::Head;
+use egg::Id;
+use mlc_dsl::library::CallId;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Operands of one view at most.
+const OPERANDS: usize = 8;
+/// Views of one class at most.
+const VIEWS: usize = 12;
+/// Nesting that is looked through.
+const DEPTH: usize = 5;
+
+/// One view of a class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// The operands, sorted; none is a number unless the operator has no unit.
+    pub operands: Vec<Id>,
+    /// All numbers among the operands as one.
+    pub scalar: Option<f64>,
+}
+
+/// Views by operator and class, for one round of search.
+#[derive(Default)]
+pub struct Flattenings {
+    known: RefCell<HashMap<(CallId, Id), Rc<Vec<View>>>>,
+}
+
+impl Flattenings {
+    /// The views of a class that look through at least one node of the operator.
+    pub fn views(&self, graph: &Graph, call: CallId, class: Id) -> Rc<Vec<View>> {
+        let class = graph.egg.find(class);
+        if let Some(v) = self.known.borrow().get(&(call, class)) {
+            return v.clone();
+        }
+        let views = Rc::new(enumerate(graph, call, class, &mut vec![class], DEPTH));
+        self.known.borrow_mut().insert((call, class), views.clone());
+        views
+    }
+}
+
+fn enumerate(graph: &Graph, call: CallId, class: Id, path: &mut Vec<Id>, depth: usize) -> Vec<View> {
+    let mut out: Vec<View> = Vec::new();
+    for node in &graph.egg[class].nodes {
+        if !matches!(node.head, Head::Apply(c, _) if c == call) {
+            continue;
+        }
+        let [a, b] = &*node.args else { continue };
+        let (left, right) = (side(graph, call, *a, path, depth), side(graph, call, *b, path, depth));
+        for l in &left {
+            for r in &right {
+                if let Some(v) = join(graph, call, l, r)
+                    && !out.contains(&v)
+                {
+                    out.push(v);
+                }
+                if out.len() >= VIEWS {
+                    return out;
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The views of one argument: itself, and what lies behind it.
+fn side(graph: &Graph, call: CallId, id: Id, path: &mut Vec<Id>, depth: usize) -> Vec<View> {
+    let id = graph.egg.find(id);
+    let unit = graph.library.call(call).unit;
+    let own = match graph.facts(id).uniform.filter(|_| unit.is_some()) {
+        Some(v) => return vec![View { operands: vec![], scalar: Some(v) }],
+        None => View { operands: vec![id], scalar: None },
+    };
+    let mut out = vec![own];
+    if depth > 0 && !path.contains(&id) {
+        path.push(id);
+        out.extend(enumerate(graph, call, id, path, depth - 1));
+        path.pop();
+    }
+    out
+}
+
+fn join(graph: &Graph, call: CallId, a: &View, b: &View) -> Option<View> {
+    if a.operands.len() + b.operands.len() > OPERANDS {
+        return None;
+    }
+    let mut operands = a.operands.clone();
+    operands.extend(&b.operands);
+    operands.sort();
+    let scalar = match (a.scalar, b.scalar) {
+        (Some(x), Some(y)) => Some(merge(graph, call, x, y)),
+        (x, y) => x.or(y),
+    };
+    Some(View { operands, scalar })
+}
+
+/// Two numbers under the operator: only sums (unit 0) and products (unit 1) have numbers merged.
+pub fn merge(graph: &Graph, call: CallId, a: f64, b: f64) -> f64 {
+    if graph.library.call(call).unit == Some(0.0) { a + b } else { a * b }
+}

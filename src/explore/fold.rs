@@ -1,0 +1,37 @@
+//! Evaluation of constant applications by the judge.
+
+use mlc_backends::reference;
+use mlc_dsl::build::Builder;
+use mlc_dsl::ir::{Attr, Tensor, Type};
+use mlc_dsl::library::{CallId, Library};
+use std::sync::Arc;
+
+/// Evaluates applications of constants.
+pub struct Folder {
+    library: Arc<Library>,
+}
+
+impl Folder {
+    /// A folder over the operators of a library.
+    pub fn new(library: Arc<Library>) -> Folder {
+        Folder { library }
+    }
+
+    /// The value of an application, computed in f64 and rounded once; `None` if the judge refuses.
+    pub fn evaluate(
+        &self,
+        call: CallId,
+        attrs: &[Attr],
+        ty: &Type,
+        args: &[Tensor],
+    ) -> Option<Tensor> {
+        let mut b = Builder::new(&self.library);
+        let values: Vec<_> = args.iter().map(|t| b.constant(t.clone())).collect();
+        let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+        let out = b.apply(call, &attrs, &values).ok()?;
+        let program = b.finish(vec![("y".into(), *out.first()?)]);
+        let result = reference::run(&program, &self.library, &[]).ok()?.pop()?;
+        (Some(result.shape().to_vec()) == ty.known_shape() && result.dtype() == ty.dtype)
+            .then_some(result)
+    }
+}

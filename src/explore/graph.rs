@@ -1,0 +1,279 @@
+//! The e-graph of a program: typed, canonical, bounded and logged.
+//!
+//! Every node enters through [`Graph::add`], which types it, folds it if it is small and constant, and
+//! refuses it once the node limit is reached: the limit is never overshot.
+
+use super::fold::Folder;
+use super::language::{Analysis, AttrsId, ENode, Egg, Facts, Head};
+use super::log::{Log, LogId, Reason, Step};
+use egg::Id;
+use mlc_dsl::canon::{Sink, Structural};
+use mlc_dsl::infer::{TypeError, infer};
+use mlc_dsl::ir::{Attr, ConstId, Consts, DType, Extent, Tensor, Type};
+use mlc_dsl::library::{CallId, Library, Name};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Results of folding with more elements than this stay unevaluated until the plan is made.
+const FOLD_ELEMENTS: usize = 4096;
+
+/// The e-graph and everything that belongs to it.
+pub struct Graph {
+    /// egg's part. Classes may be read by anyone; nodes are added through [`Graph::add`] only.
+    pub egg: Egg,
+    /// The declarations.
+    pub library: Arc<Library>,
+    /// The operators of the notation.
+    pub structural: Structural,
+    /// The constants.
+    pub consts: Consts,
+    /// Provenance.
+    pub log: Log,
+    /// The round that is being run; 0 while the program is read.
+    pub round: u32,
+    attrs: Vec<Arc<[Attr]>>,
+    attrs_by_value: HashMap<Arc<[Attr]>, AttrsId>,
+    folder: Folder,
+    nodes: usize,
+    limit: usize,
+    hit_limit: bool,
+}
+
+impl Graph {
+    /// An empty graph that takes at most `limit` nodes.
+    pub fn new(library: Arc<Library>, consts: Consts, limit: usize) -> Graph {
+        Graph {
+            egg: Egg::new(Analysis::default()),
+            structural: Structural::of(&library),
+            folder: Folder::new(library.clone()),
+            library,
+            consts,
+            log: Log::default(),
+            round: 0,
+            attrs: Vec::new(),
+            attrs_by_value: HashMap::new(),
+            nodes: 0,
+            limit,
+            hit_limit: false,
+        }
+    }
+
+    /// Nodes added so far; congruent ones are counted until they are merged away.
+    pub fn node_count(&self) -> usize {
+        self.nodes
+    }
+
+    /// How many nodes may still be added.
+    pub fn room(&self) -> usize {
+        self.limit.saturating_sub(self.nodes)
+    }
+
+    /// True once a node was refused because the limit was reached.
+    pub fn is_full(&self) -> bool {
+        self.hit_limit
+    }
+
+    /// Sets the node limit.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// The facts of a class.
+    pub fn facts(&self, id: Id) -> &Facts {
+        &self.egg[id].data
+    }
+
+    /// The type of a class of one output.
+    pub fn type_of(&self, id: Id) -> &Type {
+        &self.facts(id).types[0]
+    }
+
+    /// An interned attribute list.
+    pub fn attrs(&self, id: AttrsId) -> &Arc<[Attr]> {
+        &self.attrs[id.0 as usize]
+    }
+
+    fn intern(&mut self, attrs: Vec<Attr>) -> AttrsId {
+        let attrs: Arc<[Attr]> = Arc::from(attrs);
+        if let Some(&id) = self.attrs_by_value.get(&attrs) {
+            return id;
+        }
+        let id = AttrsId(self.attrs.len() as u32);
+        self.attrs.push(attrs.clone());
+        self.attrs_by_value.insert(attrs, id);
+        id
+    }
+
+    /// The id of an attribute list that occurs already.
+    pub fn find_attrs(&self, attrs: &[Attr]) -> Option<AttrsId> {
+        self.attrs_by_value.get(attrs).copied()
+    }
+
+    /// Adds a node with its facts; `None` if the limit is reached and the node is new.
+    fn add(&mut self, head: Head, args: &[Id], facts: impl FnOnce(LogId) -> Facts) -> Option<Id> {
+        let node = ENode { head, args: args.iter().map(|&a| self.egg.find(a)).collect() };
+        let reps = node.args.iter().map(|&a| self.facts(a).rep).collect();
+        if let Some(id) = self.egg.lookup(node.clone()) {
+            return Some(id);
+        }
+        if self.nodes >= self.limit {
+            self.hit_limit = true;
+            return None;
+        }
+        self.nodes += 1;
+        let rep = self.log.term(head, reps);
+        self.egg.analysis.next = Some(facts(rep));
+        let id = self.egg.add(node);
+        self.egg.analysis.next = None;
+        Some(id)
+    }
+
+    /// The class of an input.
+    pub fn add_input(&mut self, index: u32, ty: Type) -> Option<Id> {
+        self.add(Head::Input(index), &[], |rep| Facts {
+            types: Arc::from(vec![ty]),
+            fed_by_constants: false,
+            value: None,
+            uniform: None,
+            rep,
+        })
+    }
+
+    /// The class of a constant. A constant whose elements are all equal is also that scalar, broadcast.
+    pub fn add_const(&mut self, id: ConstId) -> Option<Id> {
+        let tensor = self.consts.get(id).clone();
+        let uniform = tensor.splat().map(|_| tensor.get_f64(0));
+        let ty = Type::known(tensor.dtype(), tensor.shape());
+        let known = self.nodes;
+        let class = self.add(Head::Const(id), &[], |rep| Facts {
+            types: Arc::from(vec![ty]),
+            fed_by_constants: true,
+            value: Some(id),
+            uniform,
+            rep,
+        })?;
+        let new = self.nodes > known;
+        if let (true, Some(bytes), false) = (new, tensor.splat(), tensor.shape().is_empty()) {
+            let bytes = bytes::Bytes::copy_from_slice(bytes);
+            if let Ok(scalar) = Tensor::new(tensor.dtype(), vec![], bytes) {
+                let shape: Vec<Extent> = tensor.shape().iter().map(|&d| Extent::from(d)).collect();
+                let scalar = self.consts.intern(scalar);
+                let scalar = self.add_const(scalar)?;
+                let structural = self.structural;
+                if let Ok(b) = mlc_dsl::canon::broadcast(self, structural, scalar, &[], &shape) {
+                    self.union(class, b, Reason::UniformConstant);
+                }
+            }
+        }
+        Some(class)
+    }
+
+    /// Unites two classes and logs why. False if they were one already.
+    pub fn union(&mut self, a: Id, b: Id, reason: Reason) -> bool {
+        let (a, b) = (self.egg.find(a), self.egg.find(b));
+        if a == b {
+            return false;
+        }
+        let (left, right) = (self.facts(a).rep, self.facts(b).rep);
+        self.log.assert(Step { reason, left, right, round: self.round });
+        self.egg.union(a, b)
+    }
+
+    /// Unites a class with what a law made of the node that was matched in it.
+    pub fn union_matched(&mut self, left: LogId, class: Id, made: Id, reason: Reason) -> bool {
+        let (class, made) = (self.egg.find(class), self.egg.find(made));
+        if class == made {
+            return false;
+        }
+        let right = self.facts(made).rep;
+        self.log.assert(Step { reason, left, right, round: self.round });
+        self.egg.union(class, made)
+    }
+
+    /// The logged term of a node as it stands in the e-graph.
+    pub fn log_node(&mut self, node: &ENode) -> LogId {
+        let reps = node.args.iter().map(|&a| self.egg[a].data.rep).collect();
+        self.log.term(node.head, reps)
+    }
+
+    /// Adds a typed application and evaluates it if its arguments are small constants.
+    fn add_apply(&mut self, call: CallId, attrs: Vec<Attr>, types: Vec<Type>, args: &[Id]) -> Option<Vec<Id>> {
+        let fed = args.iter().all(|&a| self.facts(a).fed_by_constants);
+        let known = self.nodes;
+        let attrs_id = self.intern(attrs.clone());
+        let types: Arc<[Type]> = Arc::from(types);
+        let facts = |types: Arc<[Type]>| move |rep| Facts { types, fed_by_constants: fed, value: None, uniform: None, rep };
+        let whole = self.add(Head::Apply(call, attrs_id), args, facts(types.clone()))?;
+        let mut out = vec![whole];
+        if types.len() > 1 {
+            out.clear();
+            for (i, ty) in types.iter().enumerate() {
+                let ty: Arc<[Type]> = Arc::from(vec![ty.clone()]);
+                out.push(self.add(Head::Output(i as u32), &[whole], facts(ty))?);
+            }
+        } else if fed && self.nodes > known {
+            self.fold(call, &attrs, &types[0], args, whole);
+        }
+        Some(out)
+    }
+
+    /// Evaluates an application of known constants, if the result is small.
+    fn fold(&mut self, call: CallId, attrs: &[Attr], ty: &Type, args: &[Id], class: Id) {
+        let small = |t: &Type| {
+            let n = t.known_shape().map(|s| s.iter().product::<usize>());
+            n.is_some_and(|n| n <= FOLD_ELEMENTS)
+        };
+        if !small(ty) || !args.iter().all(|&a| small(self.type_of(a))) {
+            return;
+        }
+        let values: Option<Vec<Tensor>> =
+            args.iter().map(|&a| self.facts(a).value.map(|c| self.consts.get(c).clone())).collect();
+        let Some(values) = values else { return };
+        if let Some(result) = self.folder.evaluate(call, attrs, ty, &values) {
+            let id = self.consts.intern(result);
+            if let Some(c) = self.add_const(id) {
+                self.union(class, c, Reason::ConstantFolding);
+            }
+        }
+    }
+}
+
+impl Sink for Graph {
+    type Value = Id;
+
+    fn ty(&self, v: Id) -> Type {
+        self.type_of(v).clone()
+    }
+
+    fn raw(
+        &mut self,
+        call: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Id],
+    ) -> Result<Vec<Id>, TypeError> {
+        let library = self.library.clone();
+        let facts: Vec<Arc<[Type]>> = args.iter().map(|&a| self.facts(a).types.clone()).collect();
+        let types: Vec<&Type> = facts.iter().map(|t| &t[0]).collect();
+        let app = infer(library.call(call), &types, attrs)?;
+        self.add_apply(call, app.attrs, app.types, args).ok_or_else(|| TypeError::Result {
+            op: Name::from("e-graph"),
+            reason: "the node limit is reached".into(),
+        })
+    }
+
+    fn scalar(&mut self, dtype: DType, v: f64) -> Id {
+        let id = self.consts.intern(Tensor::from_f64(dtype, vec![], &[v]));
+        // A scalar more or less does not matter, and the notation needs one.
+        self.limit += 1;
+        let class = self.add_const(id);
+        self.limit -= 1;
+        class.unwrap_or_else(|| Id::from(0))
+    }
+
+    fn peel(&self, v: Id, call: CallId) -> Option<(Id, Vec<Attr>)> {
+        let nodes = &self.egg[v].nodes;
+        let found = nodes.iter().find(|n| matches!(n.head, Head::Apply(c, _) if c == call))?;
+        let Head::Apply(_, attrs) = found.head else { return None };
+        Some((found.args[0], self.attrs(attrs).to_vec()))
+    }
+}

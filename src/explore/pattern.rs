@@ -1,0 +1,386 @@
+//! Laws compiled for matching: left sides in normal form, sums and products flattened.
+//!
+//! A law marked `when normal` rewrites the patterns of all other laws too, so that `x / sqrt(2)` in a
+//! law matches whatever spelling the program has.
+
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::functions::is_function;
+use mlc_dsl::ir::Attr;
+use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, LawOrigin, Library, OpClass};
+use mlc_dsl::syntax::ast::{Arg, BinaryOp, Expr, ExprKind, Ident, Span};
+use mlc_dsl::term::{TermId, TermKind, Terms};
+
+/// Index of a pattern node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PatId(pub u32);
+
+/// A pattern node.
+#[derive(Clone, Debug)]
+pub struct Pat {
+    /// What it matches.
+    pub kind: PatKind,
+    /// Its dimensions.
+    pub dims: Vec<Dim>,
+    /// Its element type.
+    pub dtype: DTypePattern,
+}
+
+/// What a pattern node matches.
+#[derive(Clone, Debug)]
+pub enum PatKind {
+    /// Any class, bound to the variable.
+    Var(usize),
+    /// A constant whose elements all are this number; a bare name that is not bound yet is bound.
+    Scalar(Expr),
+    /// An operator. A bare name among the attributes is bound.
+    Apply(CallId, Vec<Option<Expr>>, Vec<PatId>),
+    /// The operand of a broadcast that named axes imply; `map` gives its places in the result.
+    Broadcast(PatId, Expr),
+    /// A commutative, associative operator over two or more operands (or one and a number).
+    Flat(CallId, Vec<PatId>, Option<Expr>),
+    /// One output of an operator with several.
+    Output(usize, PatId),
+}
+
+/// A law ready for matching.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// Index of the law in the library.
+    pub law: u32,
+    /// The pattern nodes.
+    pub pats: Vec<Pat>,
+    /// One root per output.
+    pub roots: Vec<PatId>,
+    /// It rewrites patterns, too.
+    pub normal: bool,
+    /// Pattern nodes, a measure of what is added at most.
+    pub right_size: usize,
+}
+
+/// True if the law is a normalising one.
+pub fn is_normal(law: &Law) -> bool {
+    law.origin == LawOrigin::Rule
+        && law.hints.iter().any(|h| matches!(&h.kind, ExprKind::Name(n) if n == "normal"))
+}
+
+/// Compiles laws; patterns are rewritten by the normalising ones among them.
+pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
+    let law = |i: &u32| &library.laws[*i as usize];
+    let normal: Vec<&Law> = laws.iter().map(law).filter(|l| is_normal(l)).collect();
+    laws.iter()
+        .map(|&i| {
+            let law = law(&i);
+            let mut c = Compiler { library, normal: &normal, law, pats: Vec::new(), depth: 0 };
+            let own = is_normal(law);
+            if own {
+                c.normal = &[];
+            }
+            let roots = law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
+            let right_size = law.terms.len();
+            Compiled { law: i, pats: c.pats, roots, normal: own, right_size }
+        })
+        .collect()
+}
+
+/// What the variables of a normalising law stand for while a pattern is rewritten.
+struct Subst {
+    vars: Vec<Option<PatId>>,
+    attrs: Vec<(String, Expr)>,
+    dims: Option<Vec<Dim>>,
+    dtype: Option<DTypePattern>,
+}
+
+impl Subst {
+    fn none() -> Subst {
+        Subst { vars: Vec::new(), attrs: Vec::new(), dims: None, dtype: None }
+    }
+}
+
+struct Compiler<'a> {
+    library: &'a Library,
+    normal: &'a [&'a Law],
+    law: &'a Law,
+    pats: Vec<Pat>,
+    depth: usize,
+}
+
+impl Compiler<'_> {
+    fn push(&mut self, kind: PatKind, dims: Vec<Dim>, dtype: DTypePattern) -> PatId {
+        self.pats.push(Pat { kind, dims, dtype });
+        PatId(self.pats.len() as u32 - 1)
+    }
+
+    fn pat(&self, id: PatId) -> &Pat {
+        &self.pats[id.0 as usize]
+    }
+
+    /// Compiles a term. Within the right side of a normalising law (`subst.dims` is set) everything
+    /// has the dimensions of the node that is rewritten, or none.
+    fn term(&mut self, terms: &Terms, id: TermId, subst: &Subst) -> PatId {
+        let t = terms.get(id);
+        let own = t.dims.clone().unwrap_or_default();
+        let dims = match &subst.dims {
+            Some(d) if !own.is_empty() => d.clone(),
+            _ => own,
+        };
+        let dtype = subst.dtype.clone().unwrap_or_else(|| t.dtype.clone());
+        match &t.kind {
+            TermKind::Var(i) => match subst.vars.get(*i) {
+                Some(Some(p)) => *p,
+                _ => self.push(PatKind::Var(*i), dims, dtype),
+            },
+            TermKind::Scalar(e) => {
+                self.push(PatKind::Scalar(substitute(e, &subst.attrs)), dims, dtype)
+            }
+            TermKind::Output(i) => {
+                let whole = self.term(terms, t.args[0], subst);
+                self.push(PatKind::Output(*i, whole), dims, dtype)
+            }
+            // Families stand on right sides only; their one argument is matched as it is.
+            TermKind::EachFold(..) | TermKind::EachPart(_) => self.term(terms, t.args[0], subst),
+            TermKind::Apply(call, attrs) => {
+                let args: Vec<PatId> =
+                    t.args.iter().map(|&a| self.term(terms, a, subst)).collect();
+                let attrs: Vec<Option<Expr>> = attrs
+                    .iter()
+                    .map(|a| a.as_ref().map(|e| substitute(e, &subst.attrs)))
+                    .collect();
+                self.apply(*call, attrs, args, dims, dtype)
+            }
+        }
+    }
+
+    /// An application in normal form.
+    fn apply(
+        &mut self,
+        call: CallId,
+        attrs: Vec<Option<Expr>>,
+        args: Vec<PatId>,
+        dims: Vec<Dim>,
+        dtype: DTypePattern,
+    ) -> PatId {
+        let implied = self.library.find("broadcast") == Some(call)
+            && matches!(attrs.first(), Some(Some(Expr { kind: ExprKind::List(_), .. })));
+        if let (true, [arg], Some(Some(map))) = (implied, args.as_slice(), attrs.first()) {
+            return self.push(PatKind::Broadcast(*arg, map.clone()), dims, dtype);
+        }
+        if let Some(e) = self.number(call, &args) {
+            let scalar = self.push(PatKind::Scalar(e), vec![], dtype.clone());
+            return self.spread(scalar, dims, dtype);
+        }
+        if let Some(p) = self.rewrite(call, &attrs, &args, &dims, &dtype) {
+            return p;
+        }
+        let c = self.library.call(call);
+        if c.commutative && c.associative && args.len() == 2 {
+            return self.flat(call, args, dims, dtype);
+        }
+        self.push(PatKind::Apply(call, attrs, args), dims, dtype)
+    }
+
+    /// A number in the place of a tensor of these dimensions.
+    fn spread(&mut self, scalar: PatId, dims: Vec<Dim>, dtype: DTypePattern) -> PatId {
+        if dims.is_empty() {
+            return scalar;
+        }
+        let map = Expr { kind: ExprKind::List(vec![]), span: Span::default() };
+        self.push(PatKind::Broadcast(scalar, map), dims, dtype)
+    }
+
+    /// The expression behind a number, broadcast or not.
+    fn as_scalar(&self, p: PatId) -> Option<&Expr> {
+        match &self.pat(p).kind {
+            PatKind::Scalar(e) => Some(e),
+            PatKind::Broadcast(p, _) => self.as_scalar(*p),
+            _ => None,
+        }
+    }
+
+    /// A pointwise operator of numbers is a number.
+    fn number(&self, call: CallId, args: &[PatId]) -> Option<Expr> {
+        let c = self.library.call(call);
+        if c.class != OpClass::Pointwise {
+            return None;
+        }
+        let args: Vec<Expr> =
+            args.iter().map(|&a| self.as_scalar(a).cloned()).collect::<Option<_>>()?;
+        let span = Span::default();
+        let kind = match (&*c.name, args.as_slice()) {
+            ("add" | "sub" | "mul" | "div" | "pow", [a, b]) => {
+                let op = match &*c.name {
+                    "add" => BinaryOp::Add,
+                    "sub" => BinaryOp::Sub,
+                    "mul" => BinaryOp::Mul,
+                    "div" => BinaryOp::Div,
+                    _ => BinaryOp::Pow,
+                };
+                // Among integers `/` and `^` of attributes mean something else.
+                let a = call_expr("float", vec![a.clone()]);
+                ExprKind::Binary(op, Box::new(a), Box::new(b.clone()))
+            }
+            ("neg", [a]) => {
+                let minus = Expr { kind: ExprKind::Float(-1.0), span };
+                ExprKind::Binary(BinaryOp::Mul, Box::new(minus), Box::new(a.clone()))
+            }
+            (name, [_]) if is_function(name) => return Some(call_expr(name, args)),
+            _ => return None,
+        };
+        Some(Expr { kind, span })
+    }
+
+    /// Rewrites by the first normalising law that fits.
+    fn rewrite(
+        &mut self,
+        call: CallId,
+        attrs: &[Option<Expr>],
+        args: &[PatId],
+        dims: &[Dim],
+        dtype: &DTypePattern,
+    ) -> Option<PatId> {
+        if self.depth > 8 || self.library.call(call).class != OpClass::Pointwise {
+            return None;
+        }
+        for law in self.normal {
+            let root = law.terms.get(law.left[0].root);
+            let TermKind::Apply(c, law_attrs) = &root.kind else { continue };
+            if *c != call || law.name == self.law.name || !law_attrs.is_empty() && !attrs.is_empty() {
+                continue;
+            }
+            let mut subst = Subst::none();
+            subst.vars = vec![None; law.vars.len()];
+            let fits = root.args.iter().zip(args).all(|(&t, &p)| self.fits(law, t, p, &mut subst));
+            if fits && let DTypePattern::Fixed(d) = dtype && !law.terms.get(law.left[0].root).dtype.admits(*d) {
+                continue;
+            }
+            if !fits || !self.admits(law, dtype) {
+                continue;
+            }
+            subst.dims = Some(dims.to_vec());
+            subst.dtype = Some(dtype.clone());
+            self.depth += 1;
+            let p = self.term(&law.terms, law.right[0].root, &subst);
+            self.depth -= 1;
+            return Some(p);
+        }
+        None
+    }
+
+    /// True if every dtype that the pattern may have is one that the law admits.
+    fn admits(&self, law: &Law, dtype: &DTypePattern) -> bool {
+        match (&law.terms.get(law.left[0].root).dtype, dtype) {
+            (DTypePattern::Fixed(a), DTypePattern::Fixed(b)) => a == b,
+            (p @ DTypePattern::Var(_), DTypePattern::Fixed(d)) => p.admits(*d),
+            (DTypePattern::Var(a), DTypePattern::Var(b)) => {
+                let family = |v: &str| v.chars().next().unwrap_or('T');
+                let (a, b) = (family(a), family(b));
+                a == 'T' || a == b || a == 'N' && matches!(b, 'F' | 'I')
+            }
+            (DTypePattern::Fixed(_), DTypePattern::Var(_)) => false,
+        }
+    }
+
+    fn fits(&self, law: &Law, t: TermId, p: PatId, subst: &mut Subst) -> bool {
+        match &law.terms.get(t).kind {
+            TermKind::Var(i) => match subst.vars[*i] {
+                None => {
+                    subst.vars[*i] = Some(p);
+                    true
+                }
+                Some(q) => p == q,
+            },
+            TermKind::Scalar(e) => {
+                let Some(found) = self.as_scalar(p) else { return false };
+                if let ExprKind::Name(n) = &e.kind
+                    && law.attrs.iter().any(|a| &*a.name == n)
+                {
+                    subst.attrs.push((n.clone(), found.clone()));
+                    return true;
+                }
+                let value = |e: &Expr| eval(e, &Env::default()).ok().and_then(|a| a.as_f64());
+                value(e).is_some() && value(e) == value(found)
+            }
+            TermKind::Apply(c, _) if self.library.find("broadcast") == Some(*c) => {
+                self.fits(law, law.terms.get(t).args[0], p, subst)
+            }
+            _ => false,
+        }
+    }
+
+    /// Operands and numbers of a flattened operator.
+    fn flat(
+        &mut self,
+        call: CallId,
+        args: Vec<PatId>,
+        dims: Vec<Dim>,
+        dtype: DTypePattern,
+    ) -> PatId {
+        let unit = self.library.call(call).unit;
+        let op = if unit == Some(0.0) { BinaryOp::Add } else { BinaryOp::Mul };
+        let mut operands = Vec::new();
+        let mut scalar: Option<Expr> = None;
+        let mut merge = |e: Expr| {
+            scalar = Some(match scalar.take() {
+                None => e,
+                Some(s) => Expr {
+                    kind: ExprKind::Binary(op, Box::new(call_expr("float", vec![s])), Box::new(e)),
+                    span: Span::default(),
+                },
+            });
+        };
+        for a in args {
+            if unit.is_some()
+                && let Some(e) = self.as_scalar(a)
+            {
+                merge(e.clone());
+                continue;
+            }
+            match self.pat(a).kind.clone() {
+                PatKind::Flat(c, inner, s) if c == call => {
+                    operands.extend(inner);
+                    s.into_iter().for_each(&mut merge);
+                }
+                _ => operands.push(a),
+            }
+        }
+        self.push(PatKind::Flat(call, operands, scalar), dims, dtype)
+    }
+}
+
+fn call_expr(name: &str, args: Vec<Expr>) -> Expr {
+    let span = Span::default();
+    let callee = Ident { text: name.to_string(), span };
+    let args = args.into_iter().map(|value| Arg { name: None, each: false, value }).collect();
+    Expr { kind: ExprKind::Call { callee, args }, span }
+}
+
+/// `e` with names replaced.
+fn substitute(e: &Expr, attrs: &[(String, Expr)]) -> Expr {
+    if attrs.is_empty() {
+        return e.clone();
+    }
+    let one = |e: &Expr| substitute(e, attrs);
+    let kind = match &e.kind {
+        ExprKind::Name(n) => match attrs.iter().find(|(a, _)| a == n) {
+            Some((_, v)) => return v.clone(),
+            None => e.kind.clone(),
+        },
+        ExprKind::Unary(op, a) => ExprKind::Unary(*op, Box::new(one(a))),
+        ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, Box::new(one(a)), Box::new(one(b))),
+        ExprKind::Call { callee, args } => ExprKind::Call {
+            callee: callee.clone(),
+            args: args.iter().map(|a| Arg { value: one(&a.value), ..a.clone() }).collect(),
+        },
+        other => other.clone(),
+    };
+    Expr { kind, span: e.span }
+}
+
+/// True if `name` is an attribute variable of the law.
+pub fn is_attr(law: &Law, name: &str) -> bool {
+    law.attrs.iter().any(|a| &*a.name == name)
+}
+
+/// The number that an attribute is, for comparison with constants.
+pub fn number(a: &Attr) -> Option<f64> {
+    a.as_f64()
+}

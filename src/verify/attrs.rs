@@ -1,0 +1,209 @@
+//! Attributes of an application, chosen to fit its operator and its arguments.
+
+use super::draft::{any_dtype, refactor};
+use super::random::Random;
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::infer::{infer, unify};
+use mlc_dsl::ir::{Attr, Extent, Type};
+use mlc_dsl::library::{AttrParam, Callable, Dim, Name};
+use mlc_dsl::syntax::ast::{AttrType, Expr};
+
+/// An application whose attributes are partly open.
+pub(super) struct Open<'a> {
+    /// The operator.
+    pub call: &'a Callable,
+    /// It is the one that repeats a tensor along new axes.
+    pub broadcast: bool,
+    /// Types of the arguments.
+    pub types: Vec<Type>,
+    /// Attributes; `None` takes the default or is open.
+    pub given: Vec<Option<Attr>>,
+    /// Per attribute: the law's declaration of the open variable.
+    pub open: Vec<Option<AttrParam>>,
+    /// Words to choose from.
+    pub words: &'a [String],
+    /// The law's names.
+    pub env: &'a Env,
+}
+
+const TRIES: usize = 30;
+
+impl Open<'_> {
+    /// Values of all attributes under which the application is well-typed.
+    pub(super) fn choose(&self, rng: &mut Random) -> Option<Vec<Option<Attr>>> {
+        let types: Vec<&Type> = self.types.iter().collect();
+        for _ in 0..TRIES {
+            let attrs = self.propose(rng)?;
+            if infer(self.call, &types, &attrs).is_ok() {
+                return Some(attrs);
+            }
+        }
+        None
+    }
+
+    fn propose(&self, rng: &mut Random) -> Option<Vec<Option<Attr>>> {
+        let mut attrs = self.given.clone();
+        let mut hints: Vec<(Name, usize)> = Vec::new();
+        for (i, p) in self.call.attrs.iter().enumerate() {
+            let Some(of) = p.ty.of.as_ref().filter(|_| p.ty.name.text == "axis") else { continue };
+            let arg = self.call.inputs.iter().position(|input| {
+                let dims = input.ty.dims.iter().flatten();
+                dims.into_iter().any(|d| matches!(d, Dim::Axis(n) if **n == *of.text))
+            });
+            let rank = arg.and_then(|a| self.types.get(a)).map_or(1, Type::rank);
+            if self.open[i].is_some() {
+                attrs[i] = Some(Attr::int(rng.below(rank.max(1)) as i64));
+            }
+            if let Some(at) = attrs[i].as_ref().and_then(Attr::as_i64) {
+                let at = if at < 0 { at + rank as i64 } else { at };
+                hints.push((Name::from(of.text.as_str()), usize::try_from(at).ok()?));
+            }
+        }
+        let mut env = Env::default();
+        for (p, a) in self.call.attrs.iter().zip(&attrs) {
+            if let Some(a) = a {
+                env.bind_attr(&p.name, a.clone());
+            }
+        }
+        for (input, ty) in self.call.inputs.iter().zip(&self.types) {
+            // What does not fit shows when the whole application is typed.
+            let _ = unify(&input.ty, ty, &mut env, &hints);
+        }
+        if self.broadcast {
+            self.propose_broadcast(&mut attrs, rng);
+        }
+        for (i, p) in self.call.attrs.iter().enumerate() {
+            let Some(own) = self.open[i].as_ref().filter(|_| attrs[i].is_none()) else { continue };
+            let narrowed = own.ty.range.as_ref().filter(|_| own.ty.of.is_none() || p.ty.range.is_none());
+            let ty = match narrowed {
+                Some(r) => AttrType { range: Some(r.clone()), ..p.ty.clone() },
+                None => p.ty.clone(),
+            };
+            let count = self.types.first().and_then(|t| t.elements().as_const()).unwrap_or(1);
+            let a = value(&ty, &env, count, self.words, rng)?;
+            env.bind_attr(&p.name, a.clone());
+            attrs[i] = Some(a);
+        }
+        Some(attrs)
+    }
+
+    /// Positions and a shape for the one operator whose attributes depend on each other wholly.
+    fn propose_broadcast(&self, attrs: &mut [Option<Attr>], rng: &mut Random) {
+        let [map, shape] = attrs else { return };
+        let Some(own) = self.types.first().and_then(|t| t.known_shape()) else { return };
+        let known = shape.as_ref().and_then(Attr::as_i64s);
+        let positions = map.as_ref().and_then(Attr::as_i64s);
+        let least = positions.iter().flatten().map(|&p| p as usize + 1).max().unwrap_or(0);
+        let rank = match &known {
+            Some(s) => s.len(),
+            None => own.len().max(least) + 1 + rng.below(2),
+        };
+        let positions = positions.unwrap_or_else(|| {
+            let mut all: Vec<i64> = (0..rank as i64).collect();
+            rng.shuffle(&mut all);
+            all.truncate(own.len());
+            all.sort_unstable();
+            all
+        });
+        let extents = known.unwrap_or_else(|| {
+            let mut s: Vec<i64> = (0..rank).map(|_| rng.between(1, 4)).collect();
+            for (&p, &d) in positions.iter().zip(&own) {
+                if let Some(e) = s.get_mut(p as usize) {
+                    *e = d as i64;
+                }
+            }
+            s
+        });
+        map.get_or_insert(Attr::ints(positions));
+        shape.get_or_insert(Attr::ints(extents));
+    }
+}
+
+/// A value of a kind of attribute; `count` is the number of elements of a shape.
+pub(super) fn value(
+    ty: &AttrType,
+    env: &Env,
+    count: i64,
+    words: &[String],
+    rng: &mut Random,
+) -> Option<Attr> {
+    let (low, high) = match &ty.range {
+        Some((low, high)) => (bound(low.as_ref(), env), bound(high.as_ref(), env)),
+        None => (None, None),
+    };
+    let seg = ty.of.as_ref().and_then(|s| env.seg(&s.text)).map(<[Extent]>::len);
+    Some(match ty.name.text.as_str() {
+        "int" => {
+            let (low, high) = limits(&low, &high, 0, (-2, 4));
+            Attr::int(rng.between(low, high))
+        }
+        "ints" => {
+            let n = seg.unwrap_or_else(|| rng.below(3));
+            let free = if seg.is_some() { (0, 3) } else { (0, 2) };
+            let entries = (0..n).map(|i| {
+                let (low, high) = limits(&low, &high, i, free);
+                rng.between(low, high)
+            });
+            Attr::ints(entries.collect::<Vec<_>>())
+        }
+        "axis" => Attr::int(rng.below(3) as i64),
+        "axes" => {
+            let n = seg.unwrap_or_else(|| rng.below(3));
+            Attr::ints((0..n as i64).filter(|_| rng.chance(0.5)).collect::<Vec<_>>())
+        }
+        "perm" => {
+            let n = seg.unwrap_or_else(|| rng.below(4));
+            let mut p: Vec<i64> = (0..n as i64).collect();
+            rng.shuffle(&mut p);
+            Attr::ints(p)
+        }
+        "shape" => {
+            let own = ty.of.as_ref().and_then(|s| env.seg(&s.text)).map(|s| {
+                s.iter().map(|e| e.as_const().unwrap_or(1)).product::<i64>()
+            });
+            Attr::ints(refactor(own.unwrap_or(count), rng))
+        }
+        "float" => {
+            const VALUES: &[f64] =
+                &[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0, -0.5, 1e-3, 0.044715, -2.5, 10.0];
+            let number = |l: &Option<Vec<f64>>| l.as_ref().and_then(|l| l.first().copied());
+            let (low, high) = (number(&low), number(&high));
+            let fits = |v: &f64| low.is_none_or(|l| *v >= l) && high.is_none_or(|h| *v <= h);
+            let fitting: Vec<f64> = VALUES.iter().copied().filter(fits).collect();
+            match (fitting.is_empty(), low.or(high)) {
+                (true, Some(edge)) => Attr::float(edge),
+                (true, None) => Attr::float(1.0),
+                (false, _) => Attr::float(rng.pick(&fitting)),
+            }
+        }
+        "bool" => Attr::Bool(rng.chance(0.5)),
+        "string" => Attr::Str(if words.is_empty() { "none".into() } else { rng.pick(words) }),
+        "dtype" => Attr::DType(any_dtype(rng)),
+        _ => return None,
+    })
+}
+
+/// A bound's entries: one for all, or one each.
+fn bound(e: Option<&Expr>, env: &Env) -> Option<Vec<f64>> {
+    match eval(e?, env).ok()? {
+        Attr::Ints(v) => v.iter().map(|e| e.as_const().map(|v| v as f64)).collect(),
+        a => a.as_f64().map(|v| vec![v]),
+    }
+}
+
+fn limits(
+    low: &Option<Vec<f64>>,
+    high: &Option<Vec<f64>>,
+    i: usize,
+    free: (i64, i64),
+) -> (i64, i64) {
+    let entry = |l: &Option<Vec<f64>>| {
+        l.as_ref().and_then(|l| l.get(if l.len() == 1 { 0 } else { i })).map(|&v| v as i64)
+    };
+    match (entry(low), entry(high)) {
+        (Some(l), Some(h)) => (l, h),
+        (Some(l), None) => (l, l + free.1 - free.0),
+        (None, Some(h)) => (h - (free.1 - free.0), h),
+        (None, None) => free,
+    }
+}

@@ -1,0 +1,294 @@
+//! What a law says about its samples: names, conditions taken apart, domains of elements.
+
+use mlc_dsl::check::is_predicate;
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::library::{DTypePattern, Dim, Law, Library, Name};
+use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, RuleTest, UnaryOp};
+use mlc_dsl::term::{TermId, TermKind};
+
+/// An axis or segment of the law's variables.
+#[derive(Clone, Debug)]
+pub(super) struct Extended {
+    /// Its name.
+    pub name: Name,
+    /// Each member of the family has its own.
+    pub private: bool,
+    /// What `check` pins it to.
+    pub pinned: Option<(i64, i64)>,
+}
+
+/// What the elements of a variable must satisfy.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ElementRule {
+    /// Lowest value, inclusive.
+    pub low: Option<f64>,
+    /// Highest value, inclusive.
+    pub high: Option<f64>,
+    /// The bounds themselves are excluded.
+    pub open: bool,
+    /// All elements are equal.
+    pub uniform: bool,
+    /// No element is zero.
+    pub nonzero: bool,
+    /// No NaN and no infinity.
+    pub finite: bool,
+}
+
+/// A condition that a sample can break alone.
+#[derive(Clone, Debug)]
+pub(super) enum Conjunct {
+    /// Decided by extents and attributes; predicates in it count as true.
+    Static(Expr),
+    /// Decided by the elements of a variable: which, and the predicate's name.
+    Element(usize, String),
+}
+
+/// A law and what sampling must know of it.
+pub(super) struct Facts<'a> {
+    /// Where operators are declared.
+    pub library: &'a Library,
+    /// The law.
+    pub law: &'a Law,
+    /// Dtype variables and fixed patterns of the variables, each once.
+    pub dtypes: Vec<Name>,
+    /// Axes of the variables.
+    pub axes: Vec<Extended>,
+    /// Segments of the variables.
+    pub segs: Vec<Extended>,
+    /// The conditions, taken apart.
+    pub conjuncts: Vec<Conjunct>,
+    /// Per variable: what its declaration and `check` demand; predicates of conditions not included.
+    pub elements: Vec<ElementRule>,
+    /// Per term: whether each member of the family has its own.
+    pub dependent: Vec<bool>,
+    /// The law speaks of families.
+    pub each: bool,
+    /// Words that an attribute may be compared with.
+    pub words: Vec<String>,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads a law.
+    pub(super) fn of(library: &'a Library, law: &'a Law) -> Facts<'a> {
+        let each = law.vars.iter().any(|v| v.each);
+        let mut f = Facts {
+            library,
+            law,
+            dtypes: Vec::new(),
+            axes: Vec::new(),
+            segs: Vec::new(),
+            conjuncts: Vec::new(),
+            elements: Vec::new(),
+            dependent: dependent(law),
+            each,
+            words: Vec::new(),
+        };
+        f.names();
+        f.domains();
+        for c in &law.conditions {
+            f.conjunct(c);
+        }
+        f.collect_words();
+        f
+    }
+
+    /// The dimensions of a variable; one segment of its own if none are declared.
+    pub(super) fn dims(&self, var: usize) -> Vec<Dim> {
+        let v = &self.law.vars[var];
+        v.ty.dims.clone().unwrap_or_else(|| vec![Dim::Seg(Name::from(format!("{}.shape", v.name)))])
+    }
+
+    fn names(&mut self) {
+        for (i, v) in self.law.vars.iter().enumerate() {
+            if let DTypePattern::Var(n) = &v.ty.dtype
+                && !self.dtypes.contains(n)
+            {
+                self.dtypes.push(n.clone());
+            }
+            for d in self.dims(i) {
+                let (list, name) = match d {
+                    Dim::Axis(n) => (&mut self.axes, n),
+                    Dim::Seg(n) => (&mut self.segs, n),
+                    Dim::Value(_) | Dim::Splice(_) => continue,
+                };
+                match list.iter_mut().find(|e| e.name == name) {
+                    Some(e) => e.private &= v.each,
+                    None => list.push(Extended { name, private: v.each, pinned: None }),
+                }
+            }
+        }
+    }
+
+    fn domains(&mut self) {
+        let number = |e: &Expr| eval(e, &Env::default()).ok().and_then(|a| a.as_f64());
+        for v in &self.law.vars {
+            let mut rule = ElementRule::default();
+            if let Some(d) = &v.domain {
+                let bound = number(&d.bound);
+                match d.op {
+                    BinaryOp::Ge => rule.low = bound,
+                    BinaryOp::Le => rule.high = bound,
+                    BinaryOp::Gt => (rule.low, rule.open) = (bound, true),
+                    BinaryOp::Lt => (rule.high, rule.open) = (bound, true),
+                    _ => {}
+                }
+            }
+            self.elements.push(rule);
+        }
+        for t in &self.law.tests {
+            let RuleTest::Check { name, low, high } = t else { continue };
+            let (Some(low), Some(high)) = (number(low), number(high)) else { continue };
+            if let Some(i) = self.law.vars.iter().position(|v| *v.name == *name.text) {
+                (self.elements[i].low, self.elements[i].high) = (Some(low), Some(high));
+                self.elements[i].finite = true;
+            }
+            if let Some(a) = self.axes.iter_mut().find(|a| *a.name == *name.text) {
+                a.pinned = Some((low as i64, high as i64));
+            }
+        }
+    }
+
+    fn conjunct(&mut self, e: &Expr) {
+        match &e.kind {
+            ExprKind::Binary(BinaryOp::And, a, b) => {
+                self.conjunct(a);
+                self.conjunct(b);
+            }
+            ExprKind::Call { callee, args } if is_predicate(&callee.text) => {
+                if !is_structural(&callee.text) {
+                    for a in args {
+                        if let Some(i) = self.variable(&a.value) {
+                            self.conjuncts.push(Conjunct::Element(i, callee.text.clone()));
+                        }
+                    }
+                }
+            }
+            _ => {
+                let plain = self.without_predicates(e);
+                if !matches!(plain.kind, ExprKind::Bool(true)) {
+                    self.conjuncts.push(Conjunct::Static(plain));
+                }
+            }
+        }
+    }
+
+    fn variable(&self, e: &Expr) -> Option<usize> {
+        let ExprKind::Name(n) = &e.kind else { return None };
+        self.law.vars.iter().position(|v| &*v.name == n)
+    }
+
+    /// The condition with every predicate on tensors taken for true and its elements held to it.
+    fn without_predicates(&mut self, e: &Expr) -> Expr {
+        let of = |kind| Expr { kind, span: e.span };
+        match &e.kind {
+            ExprKind::Call { callee, args } if is_predicate(&callee.text) => {
+                for a in args {
+                    if let Some(i) = self.variable(&a.value) {
+                        apply_predicate(&callee.text, &mut self.elements[i]);
+                    }
+                }
+                of(ExprKind::Bool(true))
+            }
+            ExprKind::Unary(UnaryOp::Not, a) if matches!(&a.kind, ExprKind::Call { callee, .. } if is_predicate(&callee.text)) => {
+                of(ExprKind::Bool(true))
+            }
+            ExprKind::Unary(op, a) => of(ExprKind::Unary(*op, Box::new(self.without_predicates(a)))),
+            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
+                let (a, b) = (self.without_predicates(a), self.without_predicates(b));
+                let decided = *op == BinaryOp::Or
+                    && [&a, &b].iter().any(|e| matches!(e.kind, ExprKind::Bool(true)));
+                if decided {
+                    return of(ExprKind::Bool(true));
+                }
+                of(ExprKind::Binary(*op, Box::new(a), Box::new(b)))
+            }
+            _ => e.clone(),
+        }
+    }
+
+    fn collect_words(&mut self) {
+        let mut words: Vec<String> = Vec::new();
+        let mut note = |e: &Expr| {
+            mlc_dsl::check::walk(e, &mut |e| {
+                if let ExprKind::Str(s) = &e.kind
+                    && !words.contains(s)
+                {
+                    words.push(s.clone());
+                }
+            });
+        };
+        self.law.conditions.iter().for_each(&mut note);
+        for (_, t) in self.law.terms.iter() {
+            if let TermKind::Apply(call, _) = &t.kind {
+                let c = self.library.call(*call);
+                c.conditions.iter().chain(c.attrs.iter().filter_map(|a| a.default.as_ref())).for_each(&mut note);
+            }
+        }
+        self.words = words;
+    }
+
+    /// The element rules of all variables where the given conjunct is broken.
+    pub(super) fn element_rules(&self, broken: Option<usize>) -> Vec<ElementRule> {
+        let mut rules = self.elements.clone();
+        for (i, c) in self.conjuncts.iter().enumerate() {
+            if let Conjunct::Element(var, predicate) = c
+                && broken != Some(i)
+            {
+                apply_predicate(predicate, &mut rules[*var]);
+            }
+        }
+        rules
+    }
+
+    /// The condition as text.
+    pub(super) fn conjunct_text(&self, i: usize) -> String {
+        match &self.conjuncts[i] {
+            Conjunct::Static(e) => mlc_dsl::syntax::print_expr(e),
+            Conjunct::Element(var, p) => format!("{p}({})", self.law.vars[*var].name),
+        }
+    }
+}
+
+/// True of predicates that ask how a value is computed rather than what it is.
+fn is_structural(predicate: &str) -> bool {
+    matches!(predicate, "const" | "independent" | "single_use")
+}
+
+fn apply_predicate(predicate: &str, rule: &mut ElementRule) {
+    match predicate {
+        "uniform" => rule.uniform = true,
+        "nonzero" => rule.nonzero = true,
+        "finite" => rule.finite = true,
+        "positive" => {
+            rule.low = Some(rule.low.unwrap_or(0.0).max(0.0));
+            rule.nonzero = true;
+        }
+        _ => {}
+    }
+}
+
+fn dependent(law: &Law) -> Vec<bool> {
+    let mut out: Vec<bool> = Vec::with_capacity(law.terms.len());
+    for (_, t) in law.terms.iter() {
+        let by_args = t.args.iter().any(|a: &TermId| out[a.0 as usize]);
+        out.push(match &t.kind {
+            TermKind::Var(i) => law.vars[*i].each,
+            TermKind::EachFold(..) => false,
+            TermKind::EachPart(_) => true,
+            TermKind::Scalar(_) | TermKind::Apply(..) | TermKind::Output(_) => by_args,
+        });
+    }
+    out
+}
+
+/// The single name that an expression is: `n` or `|n|`.
+pub(super) fn single_name(e: &Expr) -> Option<&str> {
+    match &e.kind {
+        ExprKind::Name(n) | ExprKind::Size(n) => Some(n),
+        ExprKind::List(items) => match items.as_slice() {
+            [Elem::Splice(e)] => single_name(e),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,69 @@
+//! Reproducible random numbers: one stream per law, whatever thread checks it.
+
+/// A small generator (SplitMix64).
+#[derive(Clone, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    /// The stream of a seed and a name.
+    pub(super) fn of(seed: u64, name: &str) -> Random {
+        let mut h = 0xcbf2_9ce4_8422_2325u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for b in name.bytes() {
+            h = (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        Random(h)
+    }
+
+    /// A stream of its own, split off this one.
+    pub(super) fn fork(&mut self) -> Random {
+        Random(self.next())
+    }
+
+    /// 64 random bits.
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`; 0 if there is none.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        if n == 0 { 0 } else { (self.next() % n as u64) as usize }
+    }
+
+    /// An integer of `low..=high`; `low` if that is empty.
+    pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
+        let n = high.saturating_sub(low).saturating_add(1).max(1);
+        low.wrapping_add((self.next() % n as u64) as i64)
+    }
+
+    /// True with probability `p`.
+    pub(super) fn chance(&mut self, p: f64) -> bool {
+        self.unit() < p
+    }
+
+    /// A real number of `0..1`.
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A normally distributed number.
+    pub(super) fn normal(&mut self) -> f64 {
+        let u = self.unit().max(f64::MIN_POSITIVE);
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
+    /// One of `items`, which is not empty.
+    pub(super) fn pick<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())].clone()
+    }
+
+    /// Brings `items` into a random order.
+    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i + 1));
+        }
+    }
+}
