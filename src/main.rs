@@ -1,3 +1,5 @@
-//! The command line.
+//! The command line; see `mlc_rewrite::cli`.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    mlc_rewrite::cli::main()
+}

@@ -173,7 +173,7 @@ fn parse_npz(bytes: Bytes) -> Result<IndexMap<String, Tensor>, Wrong> {
     let mut out = IndexMap::new();
     for i in 0..zip.len() {
         let entry = zip.by_index(i).map_err(damaged)?;
-        let name = entry.as_ref().name().map_err(damaged)?.into_owned();
+        let name = entry.name().map_err(damaged)?.into_owned();
         let array = name.strip_suffix(".npy").unwrap_or(&name).to_string();
         let tensor = member(entry, &mut budget)
             .map_err(|(e, help)| (format!("array `{}`: {e}", shortened(&array)), help))?;

@@ -112,29 +112,38 @@ impl Diag {
 /// The same arguments always give the same bytes; spans may lie anywhere.
 pub fn render(diags: &[Diag], file_name: &str, source: &str, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() }.term_width(120);
+    let breaks: Vec<usize> = source.match_indices('\n').map(|(at, _)| at).collect();
     let mut out = String::new();
     for diag in diags {
         if !out.is_empty() {
             out.push('\n');
         }
-        out.push_str(&renderer.render(&[group(diag, file_name, source)]));
+        out.push_str(&renderer.render(&[group(diag, file_name, source, &breaks)]));
         out.push('\n');
     }
     out
 }
 
-fn group<'a>(diag: &'a Diag, file_name: &'a str, source: &'a str) -> Group<'a> {
+fn group<'a>(diag: &'a Diag, file_name: &'a str, source: &'a str, breaks: &[usize]) -> Group<'a> {
     let level = match diag.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
     let mut group = Group::with_title(level.primary_title(&*diag.message).id(diag.code.0));
-    if !diag.labels.is_empty() {
-        let mut snippet = Snippet::source(source).path(file_name);
-        for (i, (span, label)) in diag.labels.iter().enumerate() {
+    let ranges: Vec<_> = diag.labels.iter().map(|(span, _)| clamp(*span, source)).collect();
+    let first = ranges.iter().map(|range| range.start).min();
+    if let Some((first, last)) = first.zip(ranges.iter().map(|range| range.end).max()) {
+        // Only the lines concerned: drawing takes time for every line it is given.
+        let line = breaks.partition_point(|at| *at < first);
+        let start = if line == 0 { 0 } else { breaks[line - 1] + 1 };
+        let end = breaks.get(breaks.partition_point(|at| *at < last));
+        let end = end.map_or(source.len(), |at| at + 1);
+        let mut snippet = Snippet::source(&source[start..end]).line_start(line + 1).path(file_name);
+        for (i, (range, (_, label))) in ranges.into_iter().zip(&diag.labels).enumerate() {
             let kind = if i == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
             let label = Some(&**label).filter(|label| !label.is_empty());
-            snippet = snippet.annotation(kind.span(clamp(*span, source)).label(label));
+            let range = range.start - start..range.end - start;
+            snippet = snippet.annotation(kind.span(range).label(label));
         }
         group = group.element(snippet);
     }

@@ -2,6 +2,7 @@
 
 use crate::eval::{Env, EvalError, Val, value};
 use crate::ir::{Attr, Extent};
+use crate::spec;
 use crate::syntax::ast::{Arg, ExprKind};
 
 /// Every function with its parameters and one line of what it yields.
@@ -52,7 +53,7 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
 
 /// True if `name` is one of the functions on attributes.
 pub fn is_function(name: &str) -> bool {
-    FUNCTIONS.iter().any(|f| f.0 == name)
+    FUNCTIONS.iter().chain(spec::FUNCTIONS).any(|f| f.0 == name)
 }
 
 /// Calls a function.
@@ -73,6 +74,9 @@ pub(crate) fn call(name: &str, args: &[Arg], env: &Env) -> Result<Val, EvalError
 
 /// Applies a function to values.
 pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
+    if let Some(result) = spec::apply(name, &vals) {
+        return result;
+    }
     let arity = vals.len();
     let wrong = || EvalError::invalid(format!("`{name}` does not take {arity} arguments"));
     // Arguments are taken from the back: the last one first.

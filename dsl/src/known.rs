@@ -243,8 +243,12 @@ impl Evaluator<'_> {
 
     fn arithmetic(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Option<Val> {
         let elements = self.reads(a) && self.reads(b);
+        let real = elements && self.inputs.iter().any(|(_, k)| k.dtype.is_float());
         let (x, y) = (self.value(a)?, self.value(b)?);
         match (op, &x, &y) {
+            (BinaryOp::Div, Val::Attr(Attr::Int(p)), Val::Attr(Attr::Int(q))) if real => {
+                p.div_exact(q).map(|v| Val::Attr(Attr::Int(v)))
+            }
             (BinaryOp::Div, Val::Attr(Attr::Int(p)), Val::Attr(Attr::Int(q))) if elements => {
                 // Integer elements divide towards zero, indices towards minus infinity.
                 if let (Some(p), Some(q)) = (p.as_const(), q.as_const()) {

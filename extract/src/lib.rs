@@ -5,6 +5,7 @@
 //! or egg, and has no clock, I/O or hidden chance.
 
 mod cost;
+pub mod cover;
 mod extractor;
 mod greedy;
 mod improve;

@@ -1,7 +1,6 @@
 //! Evaluation of constant applications by the judge.
 
-use mlc_backends::reference;
-use mlc_dsl::build::Builder;
+use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::ir::{Attr, Tensor, Type};
 use mlc_dsl::library::{CallId, Library};
 use std::sync::Arc;
@@ -25,12 +24,10 @@ impl Folder {
         ty: &Type,
         args: &[Tensor],
     ) -> Option<Tensor> {
-        let mut b = Builder::new(&self.library);
-        let values: Vec<_> = args.iter().map(|t| b.constant(t.clone())).collect();
+        let args: Vec<Array> = args.iter().map(Array::from_tensor).collect();
         let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-        let out = b.apply(call, &attrs, &values).ok()?;
-        let program = b.finish(vec![("y".into(), *out.first()?)]);
-        let result = reference::run(&program, &self.library, &[]).ok()?.pop()?;
+        let results = Reference::default().apply(&self.library, call, &attrs, &args).ok()?;
+        let result = results.first()?.to_tensor();
         (Some(result.shape().to_vec()) == ty.known_shape() && result.dtype() == ty.dtype)
             .then_some(result)
     }

@@ -10,7 +10,7 @@ use egg::Id;
 use mlc_dsl::canon::{Sink, Structural};
 use mlc_dsl::infer::{TypeError, infer};
 use mlc_dsl::ir::{Attr, ConstId, Consts, DType, Extent, Tensor, Type};
-use mlc_dsl::library::{CallId, Library, Name};
+use mlc_dsl::library::{CallId, CallKind, Library, Name, OpClass};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -37,6 +37,21 @@ pub struct Graph {
     nodes: usize,
     limit: usize,
     hit_limit: bool,
+    definitions: Vec<Definition>,
+}
+
+/// An application of a `def`, and the classes of its outputs.
+pub struct Definition {
+    /// The class of the application.
+    pub class: Id,
+    /// The classes of its outputs.
+    pub outputs: Vec<Id>,
+    /// The definition.
+    pub call: CallId,
+    /// Its attributes.
+    pub attrs: Vec<Attr>,
+    /// Its arguments.
+    pub args: Vec<Id>,
 }
 
 impl Graph {
@@ -55,7 +70,13 @@ impl Graph {
             nodes: 0,
             limit,
             hit_limit: false,
+            definitions: Vec::new(),
         }
+    }
+
+    /// An application of a `def` that was added and not taken yet.
+    pub fn take_definition(&mut self) -> Option<Definition> {
+        self.definitions.pop()
     }
 
     /// Nodes added so far; congruent ones are counted until they are merged away.
@@ -202,7 +223,12 @@ impl Graph {
         let known = self.nodes;
         let attrs_id = self.intern(attrs.clone());
         let types: Arc<[Type]> = Arc::from(types);
-        let facts = |types: Arc<[Type]>| move |rep| Facts { types, fed_by_constants: fed, value: None, uniform: None, rep };
+        // Moving equal elements leaves them equal.
+        let moves = self.library.call(call).class == OpClass::View && args.len() == 1;
+        let uniform = if moves { self.facts(args[0]).uniform } else { None };
+        let facts = |types: Arc<[Type]>| {
+            move |rep| Facts { types, fed_by_constants: fed, value: None, uniform, rep }
+        };
         let whole = self.add(Head::Apply(call, attrs_id), args, facts(types.clone()))?;
         let mut out = vec![whole];
         if types.len() > 1 {
@@ -213,6 +239,10 @@ impl Graph {
             }
         } else if fed && self.nodes > known {
             self.fold(call, &attrs, &types[0], args, whole);
+        }
+        if self.round == 0 && matches!(self.library.call(call).kind, CallKind::Def(_)) {
+            let (outputs, args) = (out.clone(), args.to_vec());
+            self.definitions.push(Definition { class: whole, outputs, call, attrs, args });
         }
         Some(out)
     }
@@ -267,7 +297,7 @@ impl Sink for Graph {
         self.limit += 1;
         let class = self.add_const(id);
         self.limit -= 1;
-        class.unwrap_or_else(|| Id::from(0))
+        class.expect("room for one node was made")
     }
 
     fn peel(&self, v: Id, call: CallId) -> Option<(Id, Vec<Attr>)> {

@@ -385,7 +385,7 @@ impl Matcher<'_> {
                 let spare = used.iter().zip(&view.operands).filter(|(u, _)| !**u);
                 let operands: Vec<Id> = spare.map(|(_, &o)| o).collect();
                 let partial = !operands.is_empty();
-                let lone = args.len() + scalar.is_some() as usize < 2
+                let lone = args.len() + usize::from(scalar.is_some()) < 2
                     || args.len() == 1 && matches!(self.pat(args[0]).kind, PatKind::Var(_));
                 if partial && (!root || lone) {
                     return ControlFlow::Continue(());

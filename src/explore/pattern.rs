@@ -159,8 +159,7 @@ impl Compiler<'_> {
         dims: Vec<Dim>,
         dtype: DTypePattern,
     ) -> PatId {
-        let implied = self.library.find("broadcast") == Some(call)
-            && matches!(attrs.first(), Some(Some(Expr { kind: ExprKind::List(_), .. })));
+        let implied = self.implied(call, &attrs);
         if let (true, [arg], Some(Some(map))) = (implied, args.as_slice(), attrs.first()) {
             return self.push(PatKind::Broadcast(*arg, map.clone()), dims, dtype);
         }
@@ -176,6 +175,12 @@ impl Compiler<'_> {
             return self.flat(call, args, dims, dtype);
         }
         self.push(PatKind::Apply(call, attrs, args), dims, dtype)
+    }
+
+    /// True for a broadcast that named axes imply, as opposed to one that a law speaks of.
+    fn implied(&self, call: CallId, attrs: &[Option<Expr>]) -> bool {
+        self.library.find("broadcast") == Some(call)
+            && matches!(attrs.first(), Some(Some(Expr { kind: ExprKind::List(_), .. })))
     }
 
     /// A number in the place of a tensor of these dimensions.
@@ -299,8 +304,10 @@ impl Compiler<'_> {
                 let value = |e: &Expr| eval(e, &Env::default()).ok().and_then(|a| a.as_f64());
                 value(e).is_some() && value(e) == value(found)
             }
-            TermKind::Apply(c, _) if self.library.find("broadcast") == Some(*c) => {
-                self.fits(law, law.terms.get(t).args[0], p, subst)
+            TermKind::Apply(c, attrs) if self.implied(*c, attrs) => {
+                let arg = law.terms.get(t).args[0];
+                matches!(law.terms.get(arg).kind, TermKind::Scalar(_))
+                    && self.fits(law, arg, p, subst)
             }
             _ => false,
         }

@@ -1,5 +1,10 @@
 //! ONNX in and out.
 
+mod import;
+mod import_apply;
+mod import_bind;
+mod import_error;
+mod import_read;
 mod proto;
 mod raw;
 mod raw_budget;
@@ -11,6 +16,8 @@ mod raw_tensor;
 mod read;
 mod write;
 
+pub use import::{Imported, ModelInfo, import};
+pub use import_error::ImportError;
 pub use raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
 pub use read::{parse_onnx, read_onnx};

@@ -12,7 +12,7 @@ use mlc_dsl::ir::{DType, Tensor};
 use tensor_proto::DataType;
 
 /// The element type of a wire code: `None` if undefined, the name if unsupported.
-fn dtype(code: i32) -> Result<Option<DType>, String> {
+pub(super) fn dtype(code: i32) -> Result<Option<DType>, String> {
     let Ok(data_type) = DataType::try_from(code) else {
         return Err(format!("number {code}"));
     };

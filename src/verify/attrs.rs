@@ -1,6 +1,6 @@
 //! Attributes of an application, chosen to fit its operator and its arguments.
 
-use super::draft::{any_dtype, refactor};
+use super::draft::{Stray, any_dtype, refactor};
 use super::random::Random;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::infer::{infer, unify};
@@ -22,8 +22,8 @@ pub(super) struct Open<'a> {
     pub open: Vec<Option<AttrParam>>,
     /// Words to choose from.
     pub words: &'a [String],
-    /// The law's names.
-    pub env: &'a Env,
+    /// Which attributes may leave their declared ranges.
+    pub stray: Stray,
 }
 
 const TRIES: usize = 30;
@@ -80,7 +80,7 @@ impl Open<'_> {
                 None => p.ty.clone(),
             };
             let count = self.types.first().and_then(|t| t.elements().as_const()).unwrap_or(1);
-            let a = value(&ty, &env, count, self.words, rng)?;
+            let a = value(&ty, &env, count, self.words, self.stray, rng)?;
             env.bind_attr(&p.name, a.clone());
             attrs[i] = Some(a);
         }
@@ -125,9 +125,14 @@ pub(super) fn value(
     env: &Env,
     count: i64,
     words: &[String],
+    stray: Stray,
     rng: &mut Random,
 ) -> Option<Attr> {
-    let (low, high) = match &ty.range {
+    let kept = match ty.name.text.as_str() {
+        "float" => stray == Stray::No,
+        _ => stray != Stray::All,
+    };
+    let (low, high) = match ty.range.as_ref().filter(|_| kept || rng.chance(0.5)) {
         Some((low, high)) => (bound(low.as_ref(), env), bound(high.as_ref(), env)),
         None => (None, None),
     };
@@ -169,7 +174,10 @@ pub(super) fn value(
             let number = |l: &Option<Vec<f64>>| l.as_ref().and_then(|l| l.first().copied());
             let (low, high) = (number(&low), number(&high));
             let fits = |v: &f64| low.is_none_or(|l| *v >= l) && high.is_none_or(|h| *v <= h);
-            let fitting: Vec<f64> = VALUES.iter().copied().filter(fits).collect();
+            let mut fitting: Vec<f64> = VALUES.iter().copied().filter(fits).collect();
+            if stray != Stray::No {
+                fitting.extend([f64::INFINITY, f64::NEG_INFINITY, -0.0]);
+            }
             match (fitting.is_empty(), low.or(high)) {
                 (true, Some(edge)) => Attr::float(edge),
                 (true, None) => Attr::float(1.0),

@@ -21,6 +21,19 @@ pub(super) struct Draft {
     pub segs: Vec<(Name, Vec<Vec<i64>>)>,
     /// Attributes chosen so far.
     pub attrs: Vec<(Name, Attr)>,
+    /// Declared ranges of attributes are not kept: they advise samples, conditions alone make truth.
+    pub stray: Stray,
+}
+
+/// Which attributes may leave their declared ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stray {
+    /// None.
+    No,
+    /// Real numbers.
+    Reals,
+    /// Real numbers and integers.
+    All,
 }
 
 /// How extents are chosen.
@@ -60,9 +73,10 @@ const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::I8, DType::U3
 
 impl Draft {
     /// Chooses everything but attributes.
-    pub(super) fn choose(facts: &Facts, style: Extents, rng: &mut Random) -> Draft {
+    pub(super) fn choose(facts: &Facts, style: Extents, stray: Stray, rng: &mut Random) -> Draft {
         let members = if facts.each { 2 + rng.below(2) } else { 1 };
-        let mut d = Draft { members, dtypes: vec![], axes: vec![], segs: vec![], attrs: vec![] };
+        let mut d =
+            Draft { members, dtypes: vec![], axes: vec![], segs: vec![], attrs: vec![], stray };
         for n in &facts.dtypes {
             d.dtypes.push((n.clone(), dtype(n, rng)));
         }
@@ -97,6 +111,33 @@ impl Draft {
             let list = Draft::member(v, member).cloned().unwrap_or_default();
             env.bind_seg(n, list.into_iter().map(Extent::from).collect());
         }
+        self.finish_env(facts, env)
+    }
+
+    /// The same with every float in f64.
+    pub(super) fn widened(&self) -> Draft {
+        let mut d = self.clone();
+        d.dtypes.iter_mut().filter(|(_, t)| t.is_float()).for_each(|(_, t)| *t = DType::F64);
+        d
+    }
+
+    /// The environment with a symbol for every extent.
+    pub(super) fn symbolic_env(&self, facts: &Facts) -> Result<Env, String> {
+        let mut env = Env::default();
+        for (n, d) in &self.dtypes {
+            env.bind_dtype(n, *d);
+        }
+        for (n, _) in &self.axes {
+            env.bind_axis(n, Extent::sym(n));
+        }
+        for (n, v) in &self.segs {
+            let rank = v.first().map_or(0, Vec::len);
+            env.bind_seg(n, (0..rank).map(|i| Extent::sym(&format!("{n}{i}"))).collect());
+        }
+        self.finish_env(facts, env)
+    }
+
+    fn finish_env(&self, facts: &Facts, mut env: Env) -> Result<Env, String> {
         for (n, a) in &self.attrs {
             env.bind_attr(n, a.clone());
         }
@@ -188,10 +229,10 @@ impl Draft {
 /// An element type of the family of a variable.
 fn dtype(name: &str, rng: &mut Random) -> DType {
     let float = |rng: &mut Random| match rng.below(20) {
-        0..=12 => DType::F32,
-        13..=15 => DType::F16,
-        16..=18 => DType::BF16,
-        _ => DType::F64,
+        // f64 is where truth is judged; it has no rounding to judge.
+        0..=13 => DType::F32,
+        14..=16 => DType::F16,
+        _ => DType::BF16,
     };
     match name.as_bytes().first() {
         Some(b'F') => float(rng),

@@ -55,11 +55,6 @@ impl Buffer {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
     }
-
-    /// Bytes held, used or not.
-    pub fn capacity(&self) -> usize {
-        self.lines.len() * 64
-    }
 }
 
 impl AsRef<[u8]> for Buffer {

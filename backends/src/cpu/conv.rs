@@ -4,12 +4,11 @@
 //! f32 only; other types go to the judge.
 
 use super::buffer::with_scratch;
+use super::frame::{CHUNK, Frame, Run, Stencil, pack_lines, stencil};
 use super::gemm::pack::panels;
 use super::gemm::{Columns, Left, Matrix, PackedLeft, Product, Right, Sizes, gemm, kernel};
 use super::launch::{Array, Context, Launch, Site};
 use super::layout::Layout;
-use super::simd::simd;
-use super::threads::Shared;
 use super::window::{MAX_SPATIAL, Window};
 use mlc_dsl::ir::DType;
 use std::ops::Range;
@@ -25,6 +24,8 @@ struct Conv {
     o: usize,
     x_at: usize,
     w_at: usize,
+    /// For one or two spatial axes.
+    frame: Option<Frame>,
     /// Packed weights per group, if they are constant.
     packed: Vec<Arc<PackedLeft>>,
 }
@@ -57,7 +58,8 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
         _ => vec![],
     };
     let (x_at, w_at) = (x.layout.offset, w.layout.offset);
-    Some(Box::new(Conv { window, batch: out[0], group, q, o, x_at, w_at, packed }))
+    let frame = Frame::of(&window);
+    Some(Box::new(Conv { window, batch: out[0], group, q, o, x_at, w_at, frame, packed }))
 }
 
 fn is_depthwise(q: usize, o: usize, window: &Window) -> bool {
@@ -84,9 +86,50 @@ impl Launch for Conv {
         }
         let (n, taps) = (self.window.outputs(), self.window.taps());
         let (plane, k) = (self.window.inputs(), self.q * taps);
-        let images: Vec<Image<'_>> = (0..self.batch * self.group)
-            .map(|i| Image { window: &self.window, x: &x[self.x_at + i * self.q * plane..], plane })
-            .collect();
+        let channels = self.batch * self.group * self.q;
+        let framed = self.frame.as_ref().filter(|_| !self.window.is_identity());
+        let frame_len = framed.map_or(0, |f| f.len() * channels);
+        with_scratch::<f32, 1, _>([frame_len], |[frames]| {
+            if let Some(f) = framed {
+                cx.threads.chunks(frames, f.len(), 1 << 14, |at, part| {
+                    for (c, frame) in part.chunks_exact_mut(f.len()).enumerate() {
+                        let c = at / f.len() + c;
+                        f.fill(&x[self.x_at + c * plane..][..plane], 0.0, frame);
+                    }
+                });
+            }
+            let images: Vec<Image<'_>> = (0..self.batch * self.group)
+                .map(|i| Image {
+                    window: &self.window,
+                    x: &x[self.x_at + i * self.q * plane..],
+                    plane,
+                    framed: framed.map(|f| (f, &frames[i * self.q * f.len()..])),
+                })
+                .collect();
+            self.products(cx, x, w, &images, Sizes { m: self.o, n, k }, out, &finish);
+        });
+        Ok(())
+    }
+
+    fn takes_tail(&self) -> bool {
+        true
+    }
+}
+
+impl Conv {
+    #[allow(clippy::too_many_arguments, reason = "the second half of a run")]
+    fn products(
+        &self,
+        cx: &Context<'_>,
+        x: &[f32],
+        w: &[f32],
+        images: &[Image<'_>],
+        sizes: Sizes,
+        out: &mut [f32],
+        finish: &super::gemm::Epilogue<'_>,
+    ) {
+        let Sizes { n, k, .. } = sizes;
+        let plane = self.window.inputs();
         let product = |i: usize| {
             let g = i % self.group;
             let left = match self.packed.get(g) {
@@ -106,14 +149,8 @@ impl Launch for Conv {
             };
             Product { left, right, at: i * self.o * n }
         };
-        let sizes = Sizes { m: self.o, n, k };
-        let tail: Option<&super::gemm::Epilogue<'_>> = if cx.tail.is_some() { Some(&finish) } else { None };
+        let tail = cx.tail.is_some().then_some(finish);
         gemm(cx.threads, sizes, images.len(), product, out, tail);
-        Ok(())
-    }
-
-    fn takes_tail(&self) -> bool {
-        true
     }
 }
 
@@ -122,6 +159,8 @@ struct Image<'a> {
     window: &'a Window,
     x: &'a [f32],
     plane: usize,
+    /// The same in frames.
+    framed: Option<(&'a Frame, &'a [f32])>,
 }
 
 impl Columns for Image<'_> {
@@ -132,6 +171,15 @@ impl Columns for Image<'_> {
         let stride = self.window.stride.last().copied().unwrap_or(1);
         for (p, (cols, width)) in panels(cols).enumerate() {
             let panel = &mut dst[p * full * k..][..width * k];
+            if let Some((frame, data)) = self.framed {
+                let mut runs = [Run::default(); 64];
+                let runs = frame.runs(cols.start, cols.len(), &mut runs[..width]);
+                if cols.len() < width {
+                    panel.fill(0.0);
+                }
+                pack_lines(frame, data, depth.clone(), runs, width, panel);
+                continue;
+            }
             for (line, kk) in panel.chunks_exact_mut(width).zip(depth.clone()) {
                 let plane = &self.x[kk / taps * self.plane..];
                 line[cols.len()..].fill(0.0);
@@ -153,90 +201,48 @@ impl Columns for Image<'_> {
     }
 }
 
-simd! {
-    fn add_scaled(out: &mut [f32], x: &[f32], w: f32) {
-        out.iter_mut().zip(x).for_each(|(o, &x)| *o = x.mul_add(w, *o));
-    }
-}
-
 impl Conv {
-    /// One channel at a time: taps are added row by row.
+    /// One channel at a time.
     fn depthwise(
         &self,
         cx: &Context<'_>,
         x: &[f32],
         w: &[f32],
         out: &mut [f32],
-        finish: &(dyn Fn(usize, &mut [f32]) + Sync),
+        finish: &super::gemm::Epilogue<'_>,
     ) {
         let (n, plane, taps) = (self.window.outputs(), self.window.inputs(), self.window.taps());
-        let stride = self.window.stride.last().copied().unwrap_or(1);
-        let shared = Shared::new(out);
-        cx.threads.each(self.batch * self.group, |i| {
-            // SAFETY: every task has its own channel.
-            let out = unsafe { shared.part(i * n, n) };
-            let (x, w) = (&x[i * plane..][..plane], &w[i % self.group * taps..][..taps]);
-            if let ([_, _], [h, wd]) = (self.window.from.as_slice(), self.window.size.as_slice())
-                && *h * *wd <= 64
-            {
-                self.padded_plane(x, w, out);
-            } else {
-                out.fill(0.0);
-                for (tap, &w) in w.iter().enumerate() {
-                    self.window.rows(tap, 0, n, |row| {
-                        let (from, to, at) = row.inside(stride);
-                        let line = &mut out[row.at + from..row.at + to];
-                        if stride == 1 {
-                            add_scaled(line, &x[at..at + (to - from)], w);
-                        } else {
-                            let src = x[at.min(x.len())..].iter().step_by(stride);
-                            line.iter_mut().zip(src).for_each(|(o, &x)| *o = x.mul_add(w, *o));
+        let slack = self.frame.as_ref().map_or(0, |f| f.len() + CHUNK);
+        cx.threads.chunks(out, n, (1 << 16) / taps.max(1), |at, part| {
+            with_scratch::<f32, 1, _>([slack], |[data]| {
+                for (c, out) in part.chunks_exact_mut(n.max(1)).enumerate() {
+                    let i = at / n + c;
+                    let (x, w) = (&x[i * plane..][..plane], &w[i % self.group * taps..][..taps]);
+                    match &self.frame {
+                        Some(frame) => {
+                            frame.fill(x, 0.0, data);
+                            stencil(frame, Stencil::Dot(w), data, out);
                         }
-                    });
+                        None => self.by_rows(x, w, out),
+                    }
                 }
-            }
-            finish(i * n, out);
+            });
+            finish(at, part);
         });
     }
 
-    /// A plane with two spatial axes, copied into a padded frame in which no tap needs a border test.
-    fn padded_plane(&self, x: &[f32], w: &[f32], out: &mut [f32]) {
-        let win = &self.window;
-        let reach = |a: usize| (win.to[a].max(1) - 1) * win.stride[a] + (win.size[a].max(1) - 1) * win.dilation[a] + 1;
-        let (high, wide) = (reach(0), reach(1).next_multiple_of(win.stride[1]));
-        let s = win.stride[1];
-        // Columns are sorted by their residue modulo the stride, so that a tap reads contiguously.
-        let lane = wide / s;
-        with_scratch::<f32, 1, _>([high * wide], |[frame]| {
-            let frame = &mut frame[..high * wide];
-            frame.fill(0.0);
-            for r in 0..high {
-                let y = r as i64 - win.low[0];
-                if y < 0 || y >= win.from[0] as i64 {
-                    continue;
-                }
-                let src = &x[y as usize * win.from[1]..][..win.from[1]];
-                let line = &mut frame[r * wide..][..wide];
-                let first = win.low[1].max(0) as usize;
-                let skip = (-win.low[1]).max(0) as usize;
-                for (c, &v) in src.iter().skip(skip).enumerate() {
-                    let c = c + first;
-                    if c < wide {
-                        line[c % s * lane + c / s] = v;
-                    }
-                }
-            }
-            let (tw, kw) = (win.to[1], win.size[1]);
-            for (r, line) in out.chunks_exact_mut(tw.max(1)).enumerate() {
-                line.fill(0.0);
-                for (tap, &w) in w.iter().enumerate() {
-                    let (ky, kx) = (tap / kw, tap % kw * win.dilation[1]);
-                    let row = (r * win.stride[0] + ky * win.dilation[0]) * wide;
-                    let at = row + kx % s * lane + kx / s;
-                    add_scaled(line, &frame[at..at + tw], w);
-                }
-            }
-        });
+    /// A plane of any number of axes: taps are added row by row.
+    fn by_rows(&self, x: &[f32], w: &[f32], out: &mut [f32]) {
+        let stride = self.window.stride.last().copied().unwrap_or(1);
+        out.fill(0.0);
+        for (tap, &w) in w.iter().enumerate() {
+            self.window.rows(tap, 0, self.window.outputs(), |row| {
+                let (from, to, at) = row.inside(stride);
+                let line = &mut out[row.at + from..row.at + to];
+                let src = x[at.min(x.len())..].iter().step_by(stride);
+                line.iter_mut().zip(src).for_each(|(o, &x)| *o = x.mul_add(w, *o));
+            });
+        }
     }
 }
 

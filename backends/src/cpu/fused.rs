@@ -2,7 +2,7 @@
 
 use super::convert::by_size;
 use super::launch::{Array, Context, Launch};
-use super::layout::Layout;
+use super::layout::{Layout, coalesce, dense_strides, odometer};
 use super::pointwise::{Fused, Source, strided_copy};
 use super::threads::Shared;
 use mlc_dsl::ir::DType;
@@ -57,12 +57,78 @@ impl Launch for Map {
 pub struct Copy {
     dtype: DType,
     source: Source,
+    turn: Option<Turn>,
+}
+
+/// A copy in which the source is contiguous along another axis than the result: blocks are turned.
+struct Turn {
+    /// Extents and source strides of all but the two axes, and where each index lies in the result.
+    shape: Vec<usize>,
+    from: Vec<isize>,
+    to: Vec<isize>,
+    offset: usize,
+    /// The axis contiguous in the source: extent and stride in the result.
+    rows: (usize, usize),
+    /// The innermost axis of the result: extent and stride in the source.
+    cols: (usize, isize),
+}
+
+impl Turn {
+    fn of(layout: &Layout) -> Option<Turn> {
+        let merged = coalesce(&layout.shape, &[&layout.strides]);
+        let (shape, strides) = (&merged.shape, &merged.strides[0]);
+        let last = shape.len().checked_sub(1)?;
+        let axis = strides.iter().position(|&s| s == 1).filter(|&a| a != last)?;
+        let dense = dense_strides(shape);
+        let rest: Vec<usize> = (0..last).filter(|&a| a != axis).collect();
+        let pick = |v: &[isize]| rest.iter().map(|&a| v[a]).collect();
+        Some(Turn {
+            shape: rest.iter().map(|&a| shape[a]).collect(),
+            from: pick(strides),
+            to: pick(&dense),
+            offset: layout.offset,
+            rows: (shape[axis], dense[axis] as usize),
+            cols: (shape[last], strides[last]),
+        })
+    }
+
+    fn run<T: bytemuck::Pod + Send>(&self, cx: &Context<'_>, src: &[T], out: &mut [T])
+    where
+        T: Sync,
+    {
+        /// Blocks of 16 × 16 elements stay in the first-level cache.
+        const SIDE: usize = 16;
+        let mut starts = Vec::new();
+        odometer(&self.shape, [&self.from, &self.to], [self.offset, 0], |s| starts.push(s));
+        let bands = self.rows.0.div_ceil(SIDE);
+        let shared = Shared::new(out);
+        let tasks = (starts.len() * bands).min(cx.threads.count() * 8);
+        let all = starts.len() * bands;
+        cx.threads.each(tasks, |t| {
+            for band in all * t / tasks..all * (t + 1) / tasks {
+                let [from, to] = starts[band / bands];
+                let first = band % bands * SIDE;
+                let rows = first..(first + SIDE).min(self.rows.0);
+                for c in (0..self.cols.0).step_by(SIDE) {
+                    let cols = c..(c + SIDE).min(self.cols.0);
+                    for r in rows.clone() {
+                        // SAFETY: every task has its own bands of rows.
+                        let line = unsafe { shared.part(to + r * self.rows.1 + c, cols.len()) };
+                        let at = from as isize + r as isize + c as isize * self.cols.1;
+                        for (i, o) in line.iter_mut().enumerate() {
+                            *o = src[(at + i as isize * self.cols.1) as usize];
+                        }
+                    }
+                }
+            }
+        });
+    }
 }
 
 impl Copy {
     /// The copy of a layout; `None` if it has too many axes.
     pub fn new(dtype: DType, layout: &Layout) -> Option<Copy> {
-        Some(Copy { dtype, source: Source::of(layout)? })
+        Some(Copy { dtype, source: Source::of(layout)?, turn: Turn::of(layout) })
     }
 }
 
@@ -77,6 +143,10 @@ impl Launch for Copy {
             ($t:ty) => {{
                 let src: &[$t] = inputs[0].typed();
                 let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
+                if let Some(turn) = &self.turn {
+                    turn.run(cx, src, out);
+                    return Ok(());
+                }
                 cx.threads.chunks(out, 1, GRAIN, |at, part| strided_copy(&self.source, src, at, part));
             }};
         }

@@ -135,19 +135,6 @@ impl Layout {
         }
         Some(Layout { shape: shape.to_vec(), strides, offset: self.offset })
     }
-
-    /// The largest and smallest element offsets, if there are elements.
-    pub fn bounds(&self) -> Option<(usize, usize)> {
-        if self.len() == 0 {
-            return None;
-        }
-        let (mut low, mut high) = (self.offset as isize, self.offset as isize);
-        for (&d, &s) in self.shape.iter().zip(&self.strides) {
-            let reach = (d as isize - 1) * s;
-            if reach < 0 { low += reach } else { high += reach }
-        }
-        (low >= 0).then_some((low as usize, high as usize))
-    }
 }
 
 /// A shape with several sets of strides over it, with as few axes as all of them allow.

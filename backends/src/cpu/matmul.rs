@@ -5,7 +5,7 @@
 use super::buffer::with_scratch;
 use super::gemm::{Left, Matrix, PackedRight, Product, Right, Sizes, gemm};
 use super::launch::{Array, Context, Launch, Site};
-use super::layout::{Layout, coalesce, odometer};
+use super::layout::{coalesce, odometer};
 use mlc_dsl::ir::DType;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
 use std::sync::Arc;
@@ -21,7 +21,6 @@ struct MatMul {
 
 /// One operand: strides within a product, and the offset of each product of the batch.
 struct Side {
-    layout: Layout,
     row: isize,
     col: isize,
     starts: Vec<usize>,
@@ -68,8 +67,8 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
         }
         _ => None,
     };
-    let a = Side { layout: al.clone(), row, col: ac, starts: starts.0 };
-    let b = Side { layout: bl.clone(), row: br, col: bc, starts: starts.1 };
+    let a = Side { row, col: ac, starts: starts.0 };
+    let b = Side { row: br, col: bc, starts: starts.1 };
     Some(Box::new(MatMul { dtype, sizes, a, b, packed }))
 }
 

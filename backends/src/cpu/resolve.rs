@@ -158,13 +158,6 @@ impl<'a> Resolver<'a> {
         BackendError::Operator { op: self.name(node), reason: reason.into() }
     }
 
-    fn class(&self, node: NodeId) -> Option<OpClass> {
-        match &self.graph.program.node(node).kind {
-            NodeKind::Apply(call, _) => Some(self.library.call(*call).class),
-            NodeKind::Input(_) | NodeKind::Const(_) => None,
-        }
-    }
-
     fn group(&mut self, group: &Group) -> Result<(), BackendError> {
         let mut pending = Pending::default();
         for &id in &group.nodes {

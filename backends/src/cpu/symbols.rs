@@ -44,14 +44,15 @@ impl Symbols {
     /// Binds the one open symbol of `e` if `e` is linear in it.
     pub fn learn(&mut self, e: &Extent, value: i64) {
         let rest = e.substitute(&|s| self.0.get(s).map(|&v| Extent::from(v)));
-        let [symbol] = rest.symbols().try_into().unwrap_or_default() else { return };
+        let symbols = rest.symbols();
+        let [symbol] = symbols.as_slice() else { return };
         let at = |v: i64| rest.eval(&|_| Some(v));
         let (Some(zero), Some(one)) = (at(0), at(1)) else { return };
         let slope = one.wrapping_sub(zero);
         if slope != 0 && value.wrapping_sub(zero) % slope == 0 {
             let v = value.wrapping_sub(zero) / slope;
             if at(v) == Some(value) && v >= 0 {
-                self.0.insert(symbol, v);
+                self.0.insert(symbol.clone(), v);
             }
         }
     }

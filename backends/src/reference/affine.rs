@@ -289,11 +289,9 @@ impl Simplifier {
                 a => Truth::Not(Box::new(a)),
             },
             Truth::NonZero(a) => Truth::NonZero(Box::new(self.int(a))),
-            Truth::If(c, a, b) => Truth::If(
-                Box::new(self.truth(c)),
-                Box::new(self.truth(a)),
-                Box::new(self.truth(b)),
-            ),
+            Truth::If(c, a, b) => {
+                Truth::If(Box::new(self.truth(c)), Box::new(self.truth(a)), Box::new(self.truth(b)))
+            }
             Truth::Quantified(q, over, a) => {
                 Truth::Quantified(*q, over.clone(), Box::new(self.truth(a)))
             }

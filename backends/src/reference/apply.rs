@@ -3,15 +3,18 @@
 use super::array::{Array, Elements, count};
 use super::compile::{self, Param};
 use super::{Reference, exec, externs, scalar};
-use mlc_dsl::instantiate::bind_dims;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::infer::infer;
+use mlc_dsl::instantiate::bind_dims;
 use mlc_dsl::ir::{Attr, DType, Type};
 use mlc_dsl::library::{Body, CallId, CallKind, Callable, DTypePattern, Library};
 use mlc_dsl::syntax::ast::Meaning;
 use mlc_dsl::term::{Term, TermId, TermKind};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Results of so many elements are tried for memory first.
+const LARGE: usize = 1 << 24;
 
 /// Applies an operator to values.
 pub(super) fn apply(
@@ -64,7 +67,8 @@ fn evaluate(
     env: &Env,
 ) -> Result<Array, String> {
     let shape = ty.known_shape().ok_or_else(|| format!("the result's type {ty} is not known"))?;
-    let n = count(&shape).ok_or_else(|| format!("a result of type {ty} is too large"))?;
+    let n = count(&shape).filter(|&n| n < LARGE || Vec::<f64>::new().try_reserve_exact(n).is_ok());
+    let n = n.ok_or_else(|| format!("a result of type {ty} is too large"))?;
     let params: Vec<Param> = callable
         .inputs
         .iter()
@@ -126,7 +130,9 @@ fn expand(
     }
     body.roots
         .iter()
-        .map(|r| done.get(r).and_then(|v| v.first()).cloned().ok_or_else(|| "a root is missing".into()))
+        .map(|r| {
+            done.get(r).and_then(|v| v.first()).cloned().ok_or_else(|| "a root is missing".into())
+        })
         .collect()
 }
 
@@ -159,9 +165,8 @@ fn evaluate_term(
                 .map_err(|e| e.to_string())?;
             let operands =
                 term.args.iter().map(|a| operand(a, 0)).collect::<Result<Vec<_>, _>>()?;
-            apply(reference, library, *call, &attrs, &operands).map_err(|reason| {
-                format!("in `{}`: {reason}", library.call(*call).name)
-            })
+            apply(reference, library, *call, &attrs, &operands)
+                .map_err(|reason| format!("in `{}`: {reason}", library.call(*call).name))
         }
         TermKind::Output(i) => Ok(vec![operand(&term.args[0], *i)?]),
         TermKind::EachFold(..) | TermKind::EachPart(_) => {

@@ -90,9 +90,7 @@ pub(super) struct Affine {
 impl Affine {
     #[inline]
     pub(super) fn eval(&self, slots: &[i64]) -> i64 {
-        self.terms
-            .iter()
-            .fold(self.constant, |v, &(s, c)| v.wrapping_add(c.wrapping_mul(slots[s])))
+        self.terms.iter().fold(self.constant, |v, &(s, c)| v.wrapping_add(c.wrapping_mul(slots[s])))
     }
 
     pub(super) fn factor(&self, slot: Slot) -> i64 {

@@ -127,12 +127,7 @@ pub(super) fn negate(c: Comp) -> Result<Comp, String> {
 }
 
 /// An operation on floats or integers: `ints` are its forms for indices, elements and `u64` elements.
-pub(super) fn arithmetic(
-    op: RealOp,
-    ints: [IntOp; 3],
-    a: Comp,
-    b: Comp,
-) -> Result<Comp, String> {
+pub(super) fn arithmetic(op: RealOp, ints: [IntOp; 3], a: Comp, b: Comp) -> Result<Comp, String> {
     if let (Comp::List(_), _) | (_, Comp::List(_)) = (&a, &b) {
         return lists::elementwise(a, b, |a, b| Int::Binary(ints[0], Box::new(a), Box::new(b)));
     }
@@ -203,9 +198,9 @@ pub(super) fn choose(c: Truth, a: Comp, b: Comp) -> Result<Comp, String> {
     Ok(match (a, b) {
         (Comp::Truth(a), b) => Comp::Truth(Truth::If(c, Box::new(a), Box::new(truth(b)?))),
         (a, Comp::Truth(b)) => Comp::Truth(Truth::If(c, Box::new(truth(a)?), Box::new(b))),
-        (a @ Comp::List(_), b) | (a, b @ Comp::List(_)) => lists::elementwise(a, b, |a, b| {
-            Int::If(c.clone(), Box::new(a), Box::new(b))
-        })?,
+        (a @ Comp::List(_), b) | (a, b @ Comp::List(_)) => {
+            lists::elementwise(a, b, |a, b| Int::If(c.clone(), Box::new(a), Box::new(b)))?
+        }
         (a @ (Comp::Int(..) | Comp::Lowest), b @ (Comp::Int(..) | Comp::Lowest)) => {
             let kind = match (&a, &b) {
                 (Comp::Int(_, a), Comp::Int(_, b)) => common(*a, *b)?,
@@ -244,11 +239,7 @@ pub(super) fn fold(monoid: &str, over: Vec<(Slot, i64)>, body: Comp) -> Result<C
             let n = over.iter().fold(1i64, |n, o| n.saturating_mul(o.1));
             let sum = Reduce { monoid: Monoid::Sum, over, dtype: None, body: real(body)? };
             let sum = Box::new(Real::Reduce(Box::new(sum)));
-            return Ok(Comp::Real(Real::Binary(
-                RealOp::Div,
-                sum,
-                Box::new(Real::Const(n as f64)),
-            )));
+            return Ok(Comp::Real(Real::Binary(RealOp::Div, sum, Box::new(Real::Const(n as f64)))));
         }
         other => return Err(format!("`{other}` is no reduction")),
     };

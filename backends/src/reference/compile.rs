@@ -5,7 +5,8 @@
 
 use super::code::{Int, Read, Real, Slot, Truth};
 use super::combine::{
-    Comp, Kind, List, arithmetic, binary, cast, choose, fold, int, negate, of_kind, real, sign, truth,
+    Comp, Kind, List, arithmetic, binary, cast, choose, fold, int, negate, of_kind, real, sign,
+    truth,
 };
 use super::lists;
 use super::scalar::{self, IntOp, RealOp};
@@ -100,8 +101,7 @@ impl Compiler<'_> {
         let mut axes = Vec::with_capacity(shape.len());
         for (elem, width) in index.iter().zip(widths) {
             let n = width.unwrap_or(rest);
-            let slots: Vec<Slot> =
-                shape[at..at + n].iter().map(|&d| self.slot(d as i64)).collect();
+            let slots: Vec<Slot> = shape[at..at + n].iter().map(|&d| self.slot(d as i64)).collect();
             axes.extend(slots.iter().zip(&shape[at..]).map(|(&s, &d)| (s, d as i64)));
             at += n;
             let (Elem::One(e) | Elem::Splice(e)) = elem;
@@ -123,6 +123,12 @@ impl Compiler<'_> {
         self.params.iter().position(|p| p.name == name)
     }
 
+    /// True of the name of an axis or segment that has no index variable here.
+    fn only_extent(&self, name: &str) -> bool {
+        let env = self.env;
+        env.attr(name).is_none() && (env.axis(name).is_some() || env.seg(name).is_some())
+    }
+
     /// True if no index variable and no element occurs.
     fn constant(&self, e: &Expr) -> bool {
         let elem = |e: &Elem| match e {
@@ -130,13 +136,15 @@ impl Compiler<'_> {
         };
         match &e.kind {
             ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Str(_) | ExprKind::Bool(_) => true,
-            ExprKind::Name(n) => self.lookup(n).is_none() && n != "lowest",
+            ExprKind::Name(n) => self.lookup(n).is_none() && !self.only_extent(n) && n != "lowest",
             ExprKind::Size(_) => true,
             ExprKind::List(items) => items.iter().all(elem),
             ExprKind::Tuple(items) => items.iter().all(|e| self.constant(e)),
             ExprKind::Unary(_, a) => self.constant(a),
             ExprKind::Binary(_, a, b) => self.constant(a) && self.constant(b),
-            ExprKind::Call { args, .. } => args.iter().all(|a| self.constant(&a.value)),
+            ExprKind::Call { callee, args } => {
+                callee.text == "rank" || args.iter().all(|a| self.constant(&a.value))
+            }
             ExprKind::Index { base, index, .. } => {
                 self.param(&base.text).is_none() && index.iter().all(elem)
             }
@@ -150,7 +158,7 @@ impl Compiler<'_> {
     fn expr(&mut self, e: &Expr) -> Result<Comp, String> {
         if self.constant(e)
             && let Ok(v) = value(e, self.env)
-            && let Some(c) = constant(v, counts_extents(e, self.env))
+            && let Some(c) = constant(v, kind_of_constant(e))
         {
             return Ok(c);
         }
@@ -188,6 +196,9 @@ impl Compiler<'_> {
                 Ok(Comp::List(s.iter().map(|&s| Int::Slot(s)).collect::<Vec<_>>().into()))
             }
             None if n == "lowest" => Ok(Comp::Lowest),
+            None if self.only_extent(n) => {
+                Err(format!("`{n}` is no index here; its extent is `|{n}|`"))
+            }
             None => match self.env.dtype(n) {
                 Some(d) => Ok(Comp::DType(d)),
                 None => Err(format!("`{n}` has no value in a meaning")),
@@ -287,9 +298,7 @@ impl Compiler<'_> {
         let Some(first) = args.pop() else {
             return match (name, last) {
                 ("abs", Comp::Int(v, k)) => Ok(of_kind(Int::Abs(Box::new(v)), k)),
-                ("sign", Comp::Int(v, k)) => {
-                    Ok(Comp::Int(Int::Signum(sign(k), Box::new(v)), k))
-                }
+                ("sign", Comp::Int(v, k)) => Ok(Comp::Int(Int::Signum(sign(k), Box::new(v)), k)),
                 ("floor" | "ceil" | "round" | "int", v @ Comp::Int(..)) => Ok(v),
                 ("int", v) => {
                     let cut = Int::FromReal(DType::I64, Box::new(real(v)?));
@@ -307,8 +316,12 @@ impl Compiler<'_> {
         }
         match (name, first, last) {
             ("cast", v, Comp::DType(d)) => cast(v, d),
-            ("maximum", a, b) => arithmetic(RealOp::Max, [IntOp::Max, IntOp::Max, IntOp::MaxU], a, b),
-            ("minimum", a, b) => arithmetic(RealOp::Min, [IntOp::Min, IntOp::Min, IntOp::MinU], a, b),
+            ("maximum", a, b) => {
+                arithmetic(RealOp::Max, [IntOp::Max, IntOp::Max, IntOp::MaxU], a, b)
+            }
+            ("minimum", a, b) => {
+                arithmetic(RealOp::Min, [IntOp::Min, IntOp::Min, IntOp::MinU], a, b)
+            }
             ("modulo", a, b) => binary(BinaryOp::Mod, a, b),
             ("remainder", a, b) => {
                 arithmetic(RealOp::Remainder, [IntOp::Rem, IntOp::Rem, IntOp::RemU], a, b)
@@ -335,18 +348,15 @@ pub(super) fn strides(shape: &[i64]) -> Vec<i64> {
     out
 }
 
-/// True if an extent takes part in a constant: it then counts as an index, which has no element type.
-fn counts_extents(e: &Expr, env: &Env) -> Kind {
-    let extent = match &e.kind {
-        ExprKind::Size(_) => true,
-        ExprKind::Name(n) => env.attr(n).is_none() && env.axis(n).is_some(),
-        ExprKind::Unary(_, a) => counts_extents(a, env) == Kind::Index,
-        ExprKind::Binary(_, a, b) => {
-            counts_extents(a, env) == Kind::Index || counts_extents(b, env) == Kind::Index
-        }
-        _ => false,
-    };
-    if extent { Kind::Index } else { Kind::Literal }
+/// A constant that an extent takes part in counts as an index, which has no element type.
+fn kind_of_constant(e: &Expr) -> Kind {
+    match &e.kind {
+        ExprKind::Size(_) => Kind::Index,
+        ExprKind::Unary(_, a) => kind_of_constant(a),
+        ExprKind::Binary(_, a, b) if kind_of_constant(a) == Kind::Literal => kind_of_constant(b),
+        ExprKind::Binary(..) => Kind::Index,
+        _ => Kind::Literal,
+    }
 }
 
 fn constant(v: Val, kind: Kind) -> Option<Comp> {
@@ -368,4 +378,3 @@ fn constant(v: Val, kind: Kind) -> Option<Comp> {
         Val::Floats(_) => return None,
     })
 }
-

@@ -52,8 +52,7 @@ impl<'a> Product<'a> {
         };
         let over = r.over.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
         let (left, right) = (&**left, &**right);
-        let mut p =
-            Product { left, right, matrices: vec![], rows: vec![], columns: vec![], over };
+        let mut p = Product { left, right, matrices: vec![], rows: vec![], columns: vec![], over };
         let mut stride = 1;
         for &(slot, len) in code.axes.iter().rev() {
             let kind = match (left.reads(slot), right.reads(slot)) {
@@ -92,7 +91,9 @@ fn boxes(axes: &[Out], limit: usize) -> Vec<Vec<Axis>> {
         .step_by(step as usize)
         .flat_map(|start| {
             let part = Axis { slot: first.slot, start, len: step.min(first.len - start) };
-            inner.iter().map(move |rest| std::iter::once(part).chain(rest.iter().copied()).collect())
+            inner
+                .iter()
+                .map(move |rest| std::iter::once(part).chain(rest.iter().copied()).collect())
         })
         .collect()
 }
@@ -148,7 +149,11 @@ impl Factor {
 }
 
 /// Evaluates the code as matrix products; `None` if it is no sum of products or too small a one.
-pub(super) fn product(code: &Code, sources: &[Source], n: usize) -> Option<Result<Vec<f64>, Fault>> {
+pub(super) fn product(
+    code: &Code,
+    sources: &[Source],
+    n: usize,
+) -> Option<Result<Vec<f64>, Fault>> {
     let p = Product::of(code).filter(Product::worthwhile)?;
     let threads = rayon::current_num_threads();
     let depth = usize::try_from(p.depth()).ok()?;

@@ -76,10 +76,9 @@ fn ways(env: &Env, d: usize) -> Result<Vec<Way>, String> {
 /// the states `[d, b, h]`.
 fn sizes(args: &[Array], gates: usize, states: usize) -> Result<(usize, Sizes), String> {
     let shapes: Vec<&[usize]> = args.iter().map(Array::shape).collect();
-    let ([s, b, i], [d, _, h]) = (
-        shapes.first().copied().unwrap_or_default(),
-        shapes.get(2).copied().unwrap_or_default(),
-    ) else {
+    let ([s, b, i], [d, _, h]) =
+        (shapes.first().copied().unwrap_or_default(), shapes.get(2).copied().unwrap_or_default())
+    else {
         return Err("the input and the recurrence weights have three axes".into());
     };
     let (s, b, i, d, h) = (*s, *b, *i, *d, *h);
@@ -179,8 +178,7 @@ fn results(values: Vec<Vec<f64>>, types: &[Type]) -> Result<Vec<Array>, String> 
 fn lstm(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
     let (d, z) = sizes(args, 4, 2)?;
     let ways = ways(env, d)?;
-    let weights =
-        (0..d).map(|d| Weights::of(args, d, 4, z)).collect::<Result<Vec<_>, _>>()?;
+    let weights = (0..d).map(|d| Weights::of(args, d, 4, z)).collect::<Result<Vec<_>, _>>()?;
     let initial = vec![floats(&args[4])?.to_vec(), floats(&args[5])?.to_vec()];
     let mut gates = vec![0.0; 4 * z.h];
     let (y, last) = scan(&ways, z, floats(&args[0])?, initial, |dir, x, state| {
@@ -207,8 +205,7 @@ fn gru(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> 
         Some(a) => a.as_i64().is_some_and(|v| v != 0),
         None => false,
     };
-    let weights =
-        (0..d).map(|d| Weights::of(args, d, 3, z)).collect::<Result<Vec<_>, _>>()?;
+    let weights = (0..d).map(|d| Weights::of(args, d, 3, z)).collect::<Result<Vec<_>, _>>()?;
     let initial = vec![floats(&args[4])?.to_vec()];
     let (mut update, mut reset) = (vec![0.0; z.h], vec![0.0; z.h]);
     let mut product = vec![0.0; z.h];

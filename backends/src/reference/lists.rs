@@ -85,9 +85,8 @@ fn extents(l: &List) -> Result<Vec<i64>, String> {
 }
 
 fn pick(l: &List, at: &[usize]) -> Result<Vec<Int>, String> {
-    let entry = |&i: &usize| {
-        l.items.get(i).cloned().ok_or_else(|| format!("position {i} is out of range"))
-    };
+    let entry =
+        |&i: &usize| l.items.get(i).cloned().ok_or_else(|| format!("position {i} is out of range"));
     at.iter().map(entry).collect()
 }
 
@@ -145,11 +144,13 @@ pub(super) fn call(name: &str, args: &[Comp]) -> Option<Result<Comp, String>> {
         ("permute" | "compose" | "pick", [Comp::List(l), Comp::List(at)]) => {
             ints(positions(at).and_then(|at| pick(l, &at)))
         }
-        ("unpermute", [Comp::List(l), Comp::List(perm)]) => ints(positions(perm).and_then(|perm| {
-            let inverse = (0..perm.len()).map(|i| perm.iter().position(|&p| p == i));
-            let inverse: Option<Vec<usize>> = inverse.collect();
-            pick(l, &inverse.ok_or("the list is not a permutation")?)
-        })),
+        ("unpermute", [Comp::List(l), Comp::List(perm)]) => {
+            ints(positions(perm).and_then(|perm| {
+                let inverse = (0..perm.len()).map(|i| perm.iter().position(|&p| p == i));
+                let inverse: Option<Vec<usize>> = inverse.collect();
+                pick(l, &inverse.ok_or("the list is not a permutation")?)
+            }))
+        }
         ("drop", [Comp::List(l), Comp::List(at)]) => ints(positions(at).map(|at| {
             let kept = l.items.iter().enumerate().filter(|(i, _)| !at.contains(i));
             kept.map(|(_, v)| v.clone()).collect()

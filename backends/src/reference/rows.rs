@@ -37,15 +37,18 @@ pub(super) fn merge(body: &impl Walk, axes: &[Axis]) -> Vec<Axis> {
         let even = |outer: &Axis| {
             let mut even = axis.start == 0;
             body.affines(&mut |a| {
-                even &= a.factor(outer.slot) as i128
-                    == a.factor(axis.slot) as i128 * axis.len as i128;
+                even &=
+                    a.factor(outer.slot) as i128 == a.factor(axis.slot) as i128 * axis.len as i128;
             });
             even
         };
         match out.last_mut() {
             Some(outer) if even(outer) => {
-                *outer =
-                    Axis { slot: axis.slot, start: outer.start * axis.len, len: outer.len * axis.len };
+                *outer = Axis {
+                    slot: axis.slot,
+                    start: outer.start * axis.len,
+                    len: outer.len * axis.len,
+                };
             }
             _ => out.push(axis),
         }
@@ -138,18 +141,14 @@ impl Machine<'_> {
 
 /// The elements `j` of a row with `0 <= at + j * step < n`, as a range.
 fn inside(at: i64, step: i64, n: i64, len: usize) -> (usize, usize) {
-    let len = len as i64;
-    let (low, high) = match step {
+    // Attributes may be arbitrarily large, so the bounds are computed without overflow.
+    let (at, step, n, len) = (at as i128, step as i128, n as i128, len as i128);
+    let ceil_div = |a: i128, b: i128| -((-a).div_euclid(b));
+    let (low, high) = match step.signum() {
         0 if (0..n).contains(&at) => (0, len),
         0 => (0, 0),
-        s if s > 0 => ((-at).div_euclid(s) + ((-at).rem_euclid(s) != 0) as i64, {
-            (n - 1 - at).div_euclid(s) + 1
-        }),
-        s => {
-            let s = -s;
-            let low = at - (n - 1);
-            (low.div_euclid(s) + (low.rem_euclid(s) != 0) as i64, at.div_euclid(s) + 1)
-        }
+        1 => (ceil_div(-at, step), (n - 1 - at).div_euclid(step) + 1),
+        _ => (ceil_div(at - (n - 1), -step), at.div_euclid(-step) + 1),
     };
     let low = low.clamp(0, len);
     (low as usize, high.clamp(low, len) as usize)
@@ -173,14 +172,15 @@ impl<E: Rows> Read<E> {
             let (l, h) = inside(at, step, *n, out.len());
             if self.otherwise.is_none() && (l, h) != (0, out.len()) {
                 let left = if l == 0 { h } else { 0 };
-                m.fail(self.fault(Some((*axis, at + step * left as i64, *n))));
+                let index = at.wrapping_add(step.wrapping_mul(left as i64));
+                m.fail(self.fault(Some((*axis, index, *n))));
                 return true;
             }
             (low, high) = (low.max(l), high.min(h));
         }
         let high = high.max(low);
         let step = fast.offset.factor(slot);
-        let at = fast.offset.eval(&m.slots) + step * low as i64;
+        let at = fast.offset.eval(&m.slots).wrapping_add(step.wrapping_mul(low as i64));
         if low < high {
             copy(m, at as usize, step, &mut out[low..high]);
         }
@@ -386,7 +386,16 @@ impl Rows for Truth {
                 a.row(m, slot, start, ints);
                 out.iter_mut().zip(ints).for_each(|(o, i)| *o = *i != 0);
             }),
-            Truth::And(..) | Truth::Or(..) | Truth::If(..) | Truth::Quantified(..) => {
+            // The second operand is evaluated where the first does not decide.
+            Truth::And(a, b) | Truth::Or(a, b) => m.with_truths(out.len(), |m, first| {
+                a.row(m, slot, start, first);
+                let decides = matches!(self, Truth::Or(..));
+                runs(first, |v, from, to| match v == decides {
+                    true => out[from..to].fill(v),
+                    false => b.row(m, slot, start + from as i64, &mut out[from..to]),
+                });
+            }),
+            Truth::If(..) | Truth::Quantified(..) => {
                 each(m, slot, start, out, |m| self.eval(m));
             }
         }

@@ -21,10 +21,8 @@ pub(super) fn program(
         if values.uses[i] == 0 {
             continue;
         }
-        let fail = |reason: String| BackendError::Operator {
-            op: label(library, *call, node),
-            reason,
-        };
+        let fail =
+            |reason: String| BackendError::Operator { op: label(library, *call, node), reason };
         let args: Vec<Array> = node.args.iter().map(|&v| values.get(v, inputs)).collect();
         let attrs = attrs
             .iter()

@@ -41,6 +41,7 @@ impl Attr {
         match self {
             Attr::Float(b) => Some(f64::from_bits(*b)),
             Attr::Int(e) => e.as_const().map(|v| v as f64),
+            Attr::Bool(b) => Some(f64::from(u8::from(*b))),
             _ => None,
         }
     }

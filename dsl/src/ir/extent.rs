@@ -154,26 +154,26 @@ impl Extent {
 
     /// The larger of two.
     pub fn maximum(&self, other: &Extent) -> Extent {
-        match (self - other).sign() {
-            Some(s) if s >= 0 => self.clone(),
-            Some(_) => other.clone(),
-            None => {
-                let (a, b) = if self <= other { (self, other) } else { (other, self) };
-                Extent::atom(Atom::Max(a.clone(), b.clone()))
-            }
+        if (self - other).at_least(0) {
+            return self.clone();
         }
+        if (other - self).at_least(0) {
+            return other.clone();
+        }
+        let (a, b) = if self <= other { (self, other) } else { (other, self) };
+        Extent::atom(Atom::Max(a.clone(), b.clone()))
     }
 
     /// The smaller of two.
     pub fn minimum(&self, other: &Extent) -> Extent {
-        match (self - other).sign() {
-            Some(s) if s <= 0 => self.clone(),
-            Some(_) => other.clone(),
-            None => {
-                let (a, b) = if self <= other { (self, other) } else { (other, self) };
-                Extent::atom(Atom::Min(a.clone(), b.clone()))
-            }
+        if (self - other).at_least(0) {
+            return other.clone();
         }
+        if (other - self).at_least(0) {
+            return self.clone();
+        }
+        let (a, b) = if self <= other { (self, other) } else { (other, self) };
+        Extent::atom(Atom::Min(a.clone(), b.clone()))
     }
 
     /// −1, 0 or 1 (0 only for exactly zero) if the sign is the same for every value of the symbols;

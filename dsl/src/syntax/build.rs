@@ -284,7 +284,8 @@ fn escape(rest: &str) -> Option<(char, usize)> {
         'r' => '\r',
         'u' => {
             let digits = rest.strip_prefix("u{")?;
-            let digits = &digits[..digits.find('}')?];
+            // At most six digits, so that the search is short.
+            let digits = &digits[..digits.bytes().take(7).position(|b| b == b'}')?];
             if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
                 return None;
             }

@@ -31,7 +31,11 @@ enum Expected {
 
 /// The closest of `words` within reach of a slip of the hand.
 pub(super) fn near<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
-    let reach = if word.len() <= 3 { 1 } else { 2 };
+    let reach = match word.len() {
+        0 | 1 => return None,
+        2 | 3 => 1,
+        _ => 2,
+    };
     words
         .iter()
         .map(|candidate| (distance(word, candidate), *candidate))
@@ -230,7 +234,12 @@ impl Stop<'_> {
                     _ => {}
                 }
             }
-            return near(found, &words).map(|word| format!("did you mean `{word}`?"));
+            if let Some(word) = near(found, &words) {
+                return Some(format!("did you mean `{word}`?"));
+            }
+            let typed = expected.contains(&Expected::Sign(":"))
+                && self.token.is_some_and(|token| !token.first);
+            return typed.then(|| format!("a type follows a colon: `: {found}`"));
         }
         let help = match found {
             "=" if next_item || expected.contains(&Expected::Clause("if")) => {

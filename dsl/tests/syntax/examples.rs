@@ -171,3 +171,20 @@ fn an_empty_text_is_an_empty_file() {
     }
     assert_eq!(print_file(&read("// only this")), "// only this\n");
 }
+
+#[test]
+fn the_library_reads_and_prints() {
+    let mut folders =
+        vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../rules"))];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder of rules") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rules") {
+                let text = std::fs::read_to_string(&path).expect("a text");
+                round_trip(&read(&text));
+            }
+        }
+    }
+}

@@ -4,12 +4,13 @@
 
 pub mod kernel;
 pub mod pack;
+mod thin;
 
 use crate::cpu::buffer::with_scratch;
 use crate::cpu::threads::{Shared, Threads};
 use kernel::{Target, shape};
-pub use pack::{DEPTH, Matrix, PackedLeft, PackedRight};
-use pack::{pack_left, pack_right, panel_rows, panels, right_len};
+use pack::{block_depth, pack_left, pack_right, panel_rows, panels, right_len};
+pub use pack::{Matrix, PackedLeft, PackedRight};
 use std::ops::Range;
 
 /// Columns of a matrix that are made up while they are packed.
@@ -75,11 +76,17 @@ pub fn gemm<'a>(
     out: &mut [f32],
     epilogue: Option<&Epilogue<'_>>,
 ) {
-    let Sizes { m, n, k } = sizes;
+    let Sizes { m, n, .. } = sizes;
     if m == 0 || n == 0 || count == 0 {
         return;
     }
     let first = products(0);
+    if let (Left::Plain(_), Right::Plain(b)) = (first.left, first.right)
+        && m <= thin::MOST_ROWS
+        && (b.col == 1 || b.row == 1)
+    {
+        return thin::products(threads, sizes, count, products, out, epilogue);
+    }
     let rows = match first.left {
         Left::Packed(p) => p.rows,
         Left::Plain(_) => panel_rows(m),
@@ -105,7 +112,6 @@ pub fn gemm<'a>(
             }
         }
     });
-    let _ = k;
 }
 
 /// How the result is cut into tasks.
@@ -147,7 +153,7 @@ struct Block {
 }
 
 fn run_block(product: &Product<'_>, s: Sizes, rows: usize, block: &Block, out: &Shared<'_, f32>) {
-    let depth = DEPTH.min(s.k.max(1));
+    let depth = block_depth(s.k);
     let left_len = match product.left {
         Left::Plain(_) => block.rows.len().div_ceil(rows) * rows * depth,
         Left::Packed(_) => 0,
@@ -163,8 +169,8 @@ fn run_block(product: &Product<'_>, s: Sizes, rows: usize, block: &Block, out: &
         }
     }
     with_scratch::<f32, 2, _>([left_len, right_len], |[left, right]| {
-        for d in (0..s.k).step_by(DEPTH) {
-            let depth = d..(d + DEPTH).min(s.k);
+        for d in (0..s.k).step_by(depth) {
+            let depth = d..(d + depth).min(s.k);
             let a: &[f32] = match product.left {
                 Left::Packed(p) => p.block(block.rows.start, depth.clone()),
                 Left::Plain(a) => {

@@ -6,8 +6,13 @@
 use super::kernel::{Shape, shape};
 use std::ops::Range;
 
-/// Depth of a block: a right panel of it stays in the first-level cache.
-pub const DEPTH: usize = 256;
+/// Largest depth of a block: a right panel of it stays in the first-level cache.
+const DEPTH: usize = 256;
+
+/// Depth of each block of `k`: as equal as possible.
+pub fn block_depth(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1)
+}
 
 /// A matrix somewhere in memory.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +29,7 @@ pub struct Matrix<'a> {
 
 impl Matrix<'_> {
     #[inline(always)]
-    fn at(&self, r: usize, c: usize) -> usize {
+    pub(super) fn at(&self, r: usize, c: usize) -> usize {
         (self.offset as isize + r as isize * self.row + c as isize * self.col) as usize
     }
 }
@@ -80,8 +85,12 @@ pub fn pack_right(b: &Matrix<'_>, depth: Range<usize>, cols: Range<usize>, dst: 
         }
         if b.col == 1 {
             for (kk, out) in panel.chunks_exact_mut(width).enumerate() {
-                let at = b.at(depth.start + kk, cols.start);
-                out[..n].copy_from_slice(&b.data[at..at + n]);
+                let src = &b.data[b.at(depth.start + kk, cols.start)..][..n];
+                // Whole panels are copied with a known length.
+                match (<&mut [f32; 32]>::try_from(&mut *out), <&[f32; 32]>::try_from(src)) {
+                    (Ok(out), Ok(src)) => *out = *src,
+                    _ => out[..n].copy_from_slice(src),
+                }
             }
         } else if b.row == 1 {
             transpose_into(b.data, |c| b.at(depth.start, cols.start + c), n, k, width, panel);
@@ -144,8 +153,6 @@ pub struct PackedLeft {
     data: Vec<f32>,
     /// Rows of the matrix.
     pub m: usize,
-    /// Its depth.
-    pub k: usize,
     /// Rows of each panel.
     pub rows: usize,
 }
@@ -156,12 +163,12 @@ impl PackedLeft {
         let rows = panel_rows(m);
         let high = m.div_ceil(rows) * rows;
         let mut data = vec![0.0; high * k];
-        for d in (0..k).step_by(DEPTH) {
-            let depth = d..(d + DEPTH).min(k);
+        for d in (0..k).step_by(block_depth(k)) {
+            let depth = d..(d + block_depth(k)).min(k);
             let block = &mut data[d * high..][..high * depth.len()];
             pack_left(a, 0..m, depth, rows, block);
         }
-        PackedLeft { data, m, k, rows }
+        PackedLeft { data, m, rows }
     }
 
     /// The panels from row `first` (a multiple of the panel's rows) on, of the block of depths from `depth.start`.
@@ -175,8 +182,6 @@ impl PackedLeft {
 #[derive(Clone, Debug)]
 pub struct PackedRight {
     data: Vec<f32>,
-    /// Its depth.
-    pub k: usize,
     /// Columns of the matrix.
     pub n: usize,
 }
@@ -185,12 +190,12 @@ impl PackedRight {
     /// Packs a `k` × `n` matrix.
     pub fn new(b: &Matrix<'_>, k: usize, n: usize) -> PackedRight {
         let mut data = vec![0.0; right_len(n, k)];
-        for d in (0..k).step_by(DEPTH) {
-            let depth = d..(d + DEPTH).min(k);
+        for d in (0..k).step_by(block_depth(k)) {
+            let depth = d..(d + block_depth(k)).min(k);
             let block = &mut data[right_len(n, d)..][..right_len(n, depth.len())];
             pack_right(b, depth, 0..n, block);
         }
-        PackedRight { data, k, n }
+        PackedRight { data, n }
     }
 
     /// The panels from column `first` (a multiple of [`Shape::cols`]) on, of the block of depths from `depth.start`.

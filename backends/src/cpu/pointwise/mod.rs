@@ -10,5 +10,5 @@ mod source;
 mod tile;
 
 pub use code::{Builder, Ref};
-pub use source::{Source, strided_copy};
+pub use source::{Source, load, store, strided_copy};
 pub use tile::Fused;

@@ -61,6 +61,9 @@ impl Strided {
     /// Calls `run(at, stride, length)` for the innermost runs that elements `start..start + len` read, in order.
     #[inline(always)]
     fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, isize, usize)) {
+        if len == 0 {
+            return;
+        }
         let rank = self.shape.len();
         let mut index = [0usize; MAX_RANK];
         let mut rest = start;
@@ -197,7 +200,8 @@ fn each<S: Pod, D: Copy>(
             let src = &src[o + start..][..dst.len()];
             dst.iter_mut().zip(src).for_each(|(d, &s)| *d = f(s));
         }
-        Source::Splat(o) => dst.fill(f(src[*o])),
+        Source::Splat(o) if !dst.is_empty() => dst.fill(f(src[*o])),
+        Source::Splat(_) => {}
         Source::Strided(s) => s.fill(src, start, dst, f),
     }
 }

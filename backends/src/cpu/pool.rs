@@ -1,0 +1,100 @@
+//! Pooling over windows, f32.
+
+use super::buffer::with_scratch;
+use super::frame::{CHUNK, Frame, Stencil, stencil};
+use super::launch::{Array, Context, Launch, Maker, Site};
+use super::math;
+use super::window::{MAX_SPATIAL, Window};
+use mlc_dsl::ir::DType;
+
+/// Largest element of each window.
+pub const MAX: Maker = |s| make(s, Kind::Max);
+/// Sum of each window.
+pub const SUM: Maker = |s| make(s, Kind::Sum);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Max,
+    Sum,
+}
+
+struct Pool {
+    kind: Kind,
+    window: Window,
+    /// For one or two spatial axes.
+    frame: Option<Frame>,
+    at: usize,
+}
+
+fn make(site: &Site<'_>, kind: Kind) -> Option<Box<dyn Launch>> {
+    let x = &site.args.first()?.layout;
+    let out = &site.outputs[0].1;
+    if site.same_dtype()? != DType::F32 || !x.is_dense() || out.len() > MAX_SPATIAL + 2 {
+        return None;
+    }
+    let (size, stride, low, dilation) = (site.sizes(0)?, site.sizes(1)?, site.ints(2)?, site.sizes(4)?);
+    if stride.contains(&0) {
+        return None;
+    }
+    let window = Window::new(&x.shape[2..], &size, &out[2..], stride, low, dilation)?;
+    let frame = Frame::of(&window);
+    Some(Box::new(Pool { kind, window, frame, at: x.offset }))
+}
+
+impl Launch for Pool {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let x: &[f32] = &inputs[0].typed()[self.at..];
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        let (n, plane) = (self.window.outputs(), self.window.inputs());
+        let init = match self.kind {
+            Kind::Max => f32::NEG_INFINITY,
+            Kind::Sum => 0.0,
+        };
+        let grain = (1usize << 15) / self.window.taps().max(1);
+        let slack = self.frame.as_ref().map_or(0, |f| f.len() + CHUNK);
+        cx.threads.chunks(out, n, grain, |at, part| {
+            with_scratch::<f32, 1, _>([slack], |[data]| {
+                for (c, out) in part.chunks_exact_mut(n.max(1)).enumerate() {
+                    let x = &x[(at / n + c) * plane..][..plane];
+                    let Some(frame) = &self.frame else {
+                        self.by_rows(x, init, out);
+                        continue;
+                    };
+                    frame.fill(x, init, data);
+                    let kind = match self.kind {
+                        Kind::Max => Stencil::Max,
+                        Kind::Sum => Stencil::Sum,
+                    };
+                    stencil(frame, kind, data, out);
+                }
+            });
+        });
+        Ok(())
+    }
+}
+
+impl Pool {
+    /// A plane of any number of axes: taps are joined row by row.
+    fn by_rows(&self, x: &[f32], init: f32, out: &mut [f32]) {
+        let stride = self.window.stride.last().copied().unwrap_or(1);
+        out.fill(init);
+        for tap in 0..self.window.taps() {
+            self.window.rows(tap, 0, self.window.outputs(), |row| {
+                let (from, to, at) = row.inside(stride);
+                let line = &mut out[row.at + from..row.at + to];
+                let src = x[at.min(x.len())..].iter().step_by(stride);
+                match self.kind {
+                    Kind::Max => {
+                        line.iter_mut().zip(src).for_each(|(o, &x)| *o = math::maximum(*o, x));
+                    }
+                    Kind::Sum => line.iter_mut().zip(src).for_each(|(o, &x)| *o += x),
+                }
+            });
+        }
+    }
+}

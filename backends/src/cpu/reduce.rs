@@ -1,0 +1,273 @@
+//! Reductions over any axes.
+//!
+//! Sums of f32 are taken in lanes and blocks, whose number depends on the shape alone; the error grows far slower than
+//! that of a running sum.
+
+use super::buffer::with_scratch;
+use super::convert::int_at;
+use super::launch::{Array, Context, Launch, Maker, Site};
+use super::layout::{Layout, Merged, coalesce, odometer};
+use super::math;
+use super::simd::simd;
+use half::{bf16, f16};
+use mlc_dsl::ir::DType;
+
+/// How elements are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Monoid {
+    Sum,
+    Prod,
+    Max,
+    Min,
+}
+
+/// Sum over axes.
+pub const SUM: Maker = |s| make(s, Monoid::Sum);
+/// Product over axes.
+pub const PROD: Maker = |s| make(s, Monoid::Prod);
+/// Largest over axes.
+pub const MAX: Maker = |s| make(s, Monoid::Max);
+/// Smallest over axes.
+pub const MIN: Maker = |s| make(s, Monoid::Min);
+
+/// A reduction: walks of the axes that stay and of those that go.
+struct Reduce {
+    monoid: Monoid,
+    dtype: DType,
+    kept: Merged,
+    gone: Merged,
+    offset: usize,
+}
+
+fn make(site: &Site<'_>, monoid: Monoid) -> Option<Box<dyn Launch>> {
+    let dtype = site.same_dtype()?;
+    let x = &site.args.first()?.layout;
+    let axes = site.sizes(0)?;
+    let part = |gone: bool| {
+        let of = |v: &[isize]| -> Vec<isize> {
+            (0..x.rank()).filter(|i| axes.contains(i) == gone).map(|i| v[i]).collect()
+        };
+        let shape: Vec<isize> = x.shape.iter().map(|&d| d as isize).collect();
+        let shape: Vec<usize> = of(&shape).into_iter().map(|d| d as usize).collect();
+        coalesce(&shape, &[&of(&x.strides)])
+    };
+    Some(Box::new(Reduce { monoid, dtype, kept: part(false), gone: part(true), offset: x.offset }))
+}
+
+/// Lanes of a row sum; blocks of it are added in f64.
+const LANES: usize = 64;
+const BLOCK: usize = 4096;
+
+simd! {
+    fn row(monoid: Monoid, x: &[f32]) -> f32 {
+        #[inline(always)]
+        fn lanes(x: &[f32], init: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
+            let mut acc = [init; LANES];
+            let chunks = x.chunks_exact(LANES);
+            let rest = chunks.remainder();
+            for c in chunks {
+                for (a, &v) in acc.iter_mut().zip(c) {
+                    *a = f(*a, v);
+                }
+            }
+            for (a, &v) in acc.iter_mut().zip(rest) {
+                *a = f(*a, v);
+            }
+            let mut half = LANES / 2;
+            while half > 0 {
+                for i in 0..half {
+                    acc[i] = f(acc[i], acc[i + half]);
+                }
+                half /= 2;
+            }
+            acc[0]
+        }
+        match monoid {
+            Monoid::Sum => x.chunks(BLOCK).map(|b| lanes(b, 0.0, |a, v| a + v) as f64).sum::<f64>() as f32,
+            Monoid::Prod => lanes(x, 1.0, |a, v| a * v),
+            Monoid::Max => lanes(x, f32::NEG_INFINITY, math::maximum),
+            Monoid::Min => lanes(x, f32::INFINITY, math::minimum),
+        }
+    }
+}
+
+simd! {
+    fn combine(monoid: Monoid, acc: &mut [f32], x: &[f32]) {
+        let pairs = acc.iter_mut().zip(x);
+        match monoid {
+            Monoid::Sum => pairs.for_each(|(a, &v)| *a += v),
+            Monoid::Prod => pairs.for_each(|(a, &v)| *a *= v),
+            Monoid::Max => pairs.for_each(|(a, &v)| *a = math::maximum(*a, v)),
+            Monoid::Min => pairs.for_each(|(a, &v)| *a = math::minimum(*a, v)),
+        }
+    }
+}
+
+impl Monoid {
+    fn float(self) -> f64 {
+        match self {
+            Monoid::Sum => 0.0,
+            Monoid::Prod => 1.0,
+            Monoid::Max => f64::NEG_INFINITY,
+            Monoid::Min => f64::INFINITY,
+        }
+    }
+
+    fn join(self, a: f64, b: f64) -> f64 {
+        match self {
+            Monoid::Sum => a + b,
+            Monoid::Prod => a * b,
+            Monoid::Max if a.is_nan() || a > b => a,
+            Monoid::Min if a.is_nan() || a < b => a,
+            Monoid::Max | Monoid::Min => b,
+        }
+    }
+
+    fn join_int(self, a: i128, b: i128) -> i128 {
+        match self {
+            Monoid::Sum => a.wrapping_add(b),
+            Monoid::Prod => a.wrapping_mul(b),
+            Monoid::Max => a.max(b),
+            Monoid::Min => a.min(b),
+        }
+    }
+
+    fn int(self, dtype: DType) -> i128 {
+        let (low, high) = dtype.int_range().unwrap_or((0, 0));
+        match self {
+            Monoid::Sum => 0,
+            Monoid::Prod => 1,
+            Monoid::Max => low,
+            Monoid::Min => high,
+        }
+    }
+}
+
+impl Launch for Reduce {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let size = self.dtype.size();
+        let out = &mut *outputs[0];
+        let count: usize = self.gone.shape.iter().product();
+        let grain = (1usize << 15).div_ceil(count.max(1)).max(1);
+        if self.dtype == DType::F32 {
+            let x: &[f32] = inputs[0].typed();
+            let out: &mut [f32] = bytemuck::cast_slice_mut(out);
+            cx.threads.chunks(out, 1, grain, |at, part| self.floats(x, at, part));
+            return Ok(());
+        }
+        cx.threads.chunks(out, size, grain * size, |at, part| {
+            self.starts(at / size, part.len() / size, |i, start| {
+                self.one(inputs[0].bytes, start, &mut part[i * size..(i + 1) * size]);
+            });
+        });
+        Ok(())
+    }
+}
+
+impl Reduce {
+    /// Calls `f` with the number and the input offset of results `first..first + n`.
+    fn starts(&self, first: usize, n: usize, mut f: impl FnMut(usize, usize)) {
+        for i in 0..n {
+            let mut rest = first + i;
+            let mut at = self.offset as isize;
+            for (&d, &s) in self.kept.shape.iter().zip(&self.kept.strides[0]).rev() {
+                at += (rest % d) as isize * s;
+                rest /= d;
+            }
+            f(i, at as usize);
+        }
+    }
+
+    fn floats(&self, x: &[f32], first: usize, out: &mut [f32]) {
+        let gone = &self.gone.strides[0];
+        let count: usize = self.gone.shape.iter().product();
+        if count == 0 {
+            return out.fill(self.monoid.float() as f32);
+        }
+        if gone.is_empty() || *gone == [1] {
+            return self.starts(first, out.len(), |i, at| out[i] = row(self.monoid, &x[at..at + count]));
+        }
+        if self.kept.strides[0].last() == Some(&1) {
+            return self.columns(x, first, out);
+        }
+        let m = self.monoid;
+        self.starts(first, out.len(), |i, at| {
+            let mut acc = m.float();
+            odometer(&self.gone.shape, [gone], [at], |[p]| acc = m.join(acc, x[p] as f64));
+            out[i] = acc as f32;
+        });
+    }
+
+    /// The innermost axis stays and is contiguous: whole runs are combined.
+    fn columns(&self, x: &[f32], first: usize, out: &mut [f32]) {
+        /// Runs combined before they are added to the total.
+        const RUNS: usize = 64;
+        let inner = *self.kept.shape.last().unwrap_or(&1);
+        let m = self.monoid;
+        let mut done = 0;
+        with_scratch::<f32, 1, _>([inner], |[partial]| {
+            while done < out.len() {
+                let column = (first + done) % inner;
+                let n = (inner - column).min(out.len() - done);
+                let (total, partial) = (&mut out[done..done + n], &mut partial[..n]);
+                total.fill(m.float() as f32);
+                partial.fill(m.float() as f32);
+                self.starts(first + done, 1, |_, at| {
+                    let mut runs = 0;
+                    odometer(&self.gone.shape, [&self.gone.strides[0]], [at], |[p]| {
+                        combine(m, partial, &x[p..p + n]);
+                        runs += 1;
+                        if runs == RUNS {
+                            combine(m, total, partial);
+                            partial.fill(m.float() as f32);
+                            runs = 0;
+                        }
+                    });
+                });
+                combine(m, total, partial);
+                done += n;
+            }
+        });
+    }
+
+    /// One result of any dtype.
+    fn one(&self, bytes: &[u8], start: usize, out: &mut [u8]) {
+        let (m, dtype) = (self.monoid, self.dtype);
+        if dtype.is_float() {
+            let mut acc = m.float();
+            odometer(&self.gone.shape, [&self.gone.strides[0]], [start], |[p]| {
+                let v = match dtype {
+                    DType::F64 => bytemuck::cast_slice::<u8, f64>(bytes)[p],
+                    DType::F16 => f16::from_bits(bytemuck::cast_slice::<u8, u16>(bytes)[p]).to_f64(),
+                    _ => bf16::from_bits(bytemuck::cast_slice::<u8, u16>(bytes)[p]).to_f64(),
+                };
+                acc = m.join(acc, v);
+            });
+            match dtype {
+                DType::F64 => out.copy_from_slice(&acc.to_le_bytes()),
+                DType::F16 => out.copy_from_slice(&f16::from_f64(acc).to_le_bytes()),
+                _ => out.copy_from_slice(&bf16::from_f64(acc).to_le_bytes()),
+            }
+            return;
+        }
+        let mut acc = m.int(dtype);
+        odometer(&self.gone.shape, [&self.gone.strides[0]], [start], |[p]| {
+            let v = int_at(dtype, bytes, p);
+            let v = if dtype == DType::U64 { v as u64 as i128 } else { v as i128 };
+            acc = m.join_int(acc, v);
+        });
+        out.copy_from_slice(&acc.to_le_bytes()[..out.len()]);
+    }
+}
+
+/// The layout with `axis` moved to the end.
+pub fn axis_last(x: &Layout, axis: usize) -> Option<Layout> {
+    let mut perm: Vec<usize> = (0..x.rank()).filter(|&i| i != axis).collect();
+    perm.push(axis);
+    x.transpose(&perm)
+}

@@ -1,0 +1,5 @@
+//! The CPU backend against the judge.
+
+mod graphs;
+mod operators;
+mod support;

@@ -1,0 +1,317 @@
+//! Functions on shapes that follow ONNX's conventions: clamped slices, padding by a word, targets with
+//! 0 and -1. Lists and extents in, lists and extents out.
+
+use crate::eval::{EvalError, Val};
+use crate::ir::{Attr, DType, Extent};
+
+/// Every function with its parameters and one line of what it yields.
+pub const FUNCTIONS: &[(&str, &str, &str)] = &[
+    ("is_float", "dtype", "whether it is a type of real numbers"),
+    ("without", "list, value", "the entries that differ from `value`"),
+    ("replace_all", "list, positions, values", "the list with the entries at these positions changed"),
+    ("normal_list", "axes, rank", "axes in their order, negative ones counted from the end"),
+    ("strides", "shape", "how far apart neighbours along each axis lie, in elements"),
+    ("unit_axes", "from, to", "where `to` has entries of 1 that `from` lacks; an error if more differs"),
+    ("reshape_spec", "from, to", "ONNX Reshape's target with 0 for a copied symbol and -1 for the last one left"),
+    ("expand_spec", "from, to", "ONNX Expand's target: 1 where the operand has the extent already"),
+    ("slice_start", "shape, start, step", "ONNX Slice's first index of each axis"),
+    ("slice_size", "shape, start, end, step", "ONNX Slice's number of elements of each axis"),
+    ("slice_end", "start, size, step", "ONNX Slice's `ends` for these first indices and sizes"),
+    ("changed_axes", "shape, start, size", "the axes of which a slice takes only a part"),
+    ("same_pads", "size, reach, stride", "padding in all that makes the result the size over the stride, rounded up"),
+    ("ceil_pads", "size, low, high, reach, stride", "padding behind that lets the last window begin inside"),
+    ("exact_quotient", "a, b", "quotients without remainder, entry by entry"),
+];
+
+/// Applies a function; `None` if there is none of this name with so many arguments.
+pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> {
+    let l = |i: usize| vals[i].clone().ints();
+    let ints = |v: Result<Vec<Extent>, EvalError>| v.map(|v| Val::Attr(Attr::Ints(v)));
+    Some(match (name, vals.len()) {
+        ("is_float", 1) => match &vals[0] {
+            Val::Attr(Attr::DType(d)) => Ok(Val::Truth(Some(DType::is_float(*d)))),
+            _ => Err(EvalError::invalid("`is_float` takes an element type")),
+        },
+        ("without", 2) => ints((|| {
+            let v = vals[1].clone().int()?;
+            Ok(l(0)?.into_iter().filter(|e| *e != v).collect())
+        })()),
+        ("replace_all", 3) => ints((|| replace_all(l(0)?, &l(1)?, &l(2)?))()),
+        ("normal_list", 2) => ints((|| {
+            let rank = vals[1].clone().int()?;
+            let turn = |a: Extent| if a.sign() == Some(-1) { &a + &rank } else { a };
+            Ok(l(0)?.into_iter().map(turn).collect())
+        })()),
+        ("strides", 1) => ints(l(0).map(|shape| {
+            let mut out = vec![Extent::from(1); shape.len()];
+            for i in (1..shape.len()).rev() {
+                out[i - 1] = &out[i] * &shape[i];
+            }
+            out
+        })),
+        ("unit_axes", 2) => ints((|| unit_axes(&l(0)?, &l(1)?))()),
+        ("reshape_spec", 2) => ints((|| Ok(reshape_spec(&l(0)?, l(1)?)))()),
+        ("expand_spec", 2) => ints((|| Ok(expand_spec(&l(0)?, l(1)?)))()),
+        ("slice_start", 3) => ints((|| {
+            entries(&[l(0)?, l(1)?, l(2)?], |e| slice_start(&e[0], &e[1], &e[2]))
+        })()),
+        ("slice_size", 4) => ints((|| {
+            entries(&[l(0)?, l(1)?, l(2)?, l(3)?], |e| slice_size(&e[0], &e[1], &e[2], &e[3]))
+        })()),
+        ("slice_end", 3) => ints((|| entries(&[l(0)?, l(1)?, l(2)?], slice_end))()),
+        ("changed_axes", 3) => ints((|| {
+            let (shape, start, size) = (l(0)?, l(1)?, l(2)?);
+            let part = |i: &usize| !start.get(*i).is_some_and(|s| s.is(0)) || size.get(*i) != shape.get(*i);
+            Ok((0..shape.len()).filter(part).map(Extent::from).collect())
+        })()),
+        ("same_pads", 3) => ints((|| {
+            entries(&[l(0)?, l(1)?, l(2)?], |e| {
+                let steps = &ceil_div(&e[0], &e[2]) - &Extent::from(1);
+                Ok((&(&(&steps * &e[2]) + &e[1]) - &e[0]).maximum(&Extent::from(0)))
+            })
+        })()),
+        ("ceil_pads", 5) => ints((|| {
+            entries(&[l(0)?, l(1)?, l(2)?, l(3)?, l(4)?], |e| ceil_pads(&e[0], &e[1], &e[2], &e[3], &e[4]))
+        })()),
+        ("exact_quotient", 2) => ints((|| {
+            entries(&[l(0)?, l(1)?], |e| {
+                let q = e[0].div_exact(&e[1]);
+                q.ok_or_else(|| EvalError::invalid(format!("{} is no multiple of {}", e[0], e[1])))
+            })
+        })()),
+        _ => return None,
+    })
+}
+
+/// `f` of the entries of lists of equal length.
+fn entries(
+    lists: &[Vec<Extent>],
+    f: impl Fn(&[Extent]) -> Result<Extent, EvalError>,
+) -> Result<Vec<Extent>, EvalError> {
+    let n = lists.first().map_or(0, Vec::len);
+    if lists.iter().any(|l| l.len() != n) {
+        return Err(EvalError::invalid("the lists have different lengths"));
+    }
+    (0..n)
+        .map(|i| {
+            let entry: Vec<Extent> = lists.iter().map(|l| l[i].clone()).collect();
+            f(&entry)
+        })
+        .collect()
+}
+
+fn ceil_div(a: &Extent, b: &Extent) -> Extent {
+    (&(a + b) - &Extent::from(1)).floor_div(b)
+}
+
+fn replace_all(
+    mut list: Vec<Extent>,
+    at: &[Extent],
+    values: &[Extent],
+) -> Result<Vec<Extent>, EvalError> {
+    if at.len() != values.len() {
+        return Err(EvalError::invalid("there are not as many positions as values"));
+    }
+    let rank = list.len() as i64;
+    for (p, v) in at.iter().zip(values) {
+        let p = p.as_const().map(|p| if p < 0 { p + rank } else { p });
+        let slot = p.and_then(|p| usize::try_from(p).ok()).and_then(|p| list.get_mut(p));
+        *slot.ok_or_else(|| EvalError::invalid("a position is out of range"))? = v.clone();
+    }
+    Ok(list)
+}
+
+fn unit_axes(from: &[Extent], to: &[Extent]) -> Result<Vec<Extent>, EvalError> {
+    let mut rest = from.iter().peekable();
+    let mut out = Vec::new();
+    // A 1 that both have is taken for the same axis as long as enough entries are left.
+    let mut spare = to.len().saturating_sub(from.len());
+    for (i, d) in to.iter().enumerate() {
+        if rest.peek() == Some(&d) && !(d.is(1) && spare > 0) {
+            rest.next();
+        } else if d.is(1) && spare > 0 {
+            spare -= 1;
+            out.push(Extent::from(i));
+        } else {
+            return Err(EvalError::invalid("the shapes differ in more than unit axes"));
+        }
+    }
+    match rest.next() {
+        None => Ok(out),
+        Some(_) => Err(EvalError::invalid("the shapes differ in more than unit axes")),
+    }
+}
+
+fn reshape_spec(from: &[Extent], to: Vec<Extent>) -> Vec<Extent> {
+    let symbolic = |e: &Extent| e.as_const().is_none();
+    if !to.iter().any(symbolic) {
+        return to;
+    }
+    let copied = |(i, e): (usize, &Extent)| from.get(i) == Some(e);
+    let mut left = to.iter().enumerate().filter(|(i, e)| symbolic(e) && !copied((*i, e)));
+    let last = left.next().map(|(i, _)| i);
+    if left.next().is_some() {
+        return to;
+    }
+    // With a symbol that is not copied, -1 stands there; the others are copied or known.
+    let mut out = to;
+    for (i, e) in out.iter_mut().enumerate() {
+        if Some(i) == last {
+            *e = Extent::from(-1);
+        } else if symbolic(e) {
+            *e = Extent::from(0);
+        }
+    }
+    out
+}
+
+fn expand_spec(from: &[Extent], to: Vec<Extent>) -> Vec<Extent> {
+    let missing = to.len().saturating_sub(from.len());
+    let has = |i: usize, e: &Extent| i.checked_sub(missing).and_then(|i| from.get(i)) == Some(e);
+    to.into_iter()
+        .enumerate()
+        .map(|(i, e)| if e.as_const().is_none() && has(i, &e) { Extent::from(1) } else { e })
+        .collect()
+}
+
+fn direction(step: &Extent) -> Result<i64, EvalError> {
+    match step.as_const() {
+        Some(s) if s != 0 => Ok(s),
+        _ => Err(EvalError::invalid(format!("{step} is no usable step"))),
+    }
+}
+
+/// Numbers so large that they mean the end of any axis.
+const FAR: i64 = i32::MAX as i64;
+
+/// A bound counted from the front; negative ones count from the end.
+fn from_front(n: &Extent, bound: &Extent) -> Extent {
+    match bound.as_const() {
+        Some(b) if b <= -FAR => Extent::from(-1) ,
+        Some(b) if b < 0 => n + bound,
+        None if bound.sign() == Some(-1) => n + bound,
+        _ => bound.clone(),
+    }
+}
+
+fn slice_start(n: &Extent, start: &Extent, step: &Extent) -> Result<Extent, EvalError> {
+    let step = direction(step)?;
+    let last = if step > 0 { n.clone() } else { n - &Extent::from(1) };
+    let at = match start.as_const() {
+        Some(s) if s >= FAR => return Ok(last.maximum(&Extent::from(0))),
+        Some(s) if s <= -FAR => return Ok(Extent::from(0)),
+        _ => from_front(n, start),
+    };
+    Ok(match (at.as_const(), last.as_const()) {
+        (Some(a), Some(l)) => Extent::from(a.min(l).max(0)),
+        _ => at,
+    })
+}
+
+fn slice_size(
+    n: &Extent,
+    start: &Extent,
+    end: &Extent,
+    step: &Extent,
+) -> Result<Extent, EvalError> {
+    let first = slice_start(n, start, step)?;
+    let by = direction(step)?;
+    let end = match end.as_const() {
+        Some(e) if e >= FAR => if by > 0 { n.clone() } else { n - &Extent::from(1) },
+        // As far as a number can lie before the front.
+        Some(e) if e <= -FAR => if by > 0 { Extent::from(0) } else { Extent::from(-1) },
+        _ => {
+            let e = from_front(n, end);
+            let (low, high) = if by > 0 { (Extent::from(0), n.clone()) } else { (Extent::from(-1), n - &Extent::from(1)) };
+            match (e.as_const(), end.as_const()) {
+                // A known end of a symbolic axis may lie beyond it.
+                (Some(_), Some(_)) => e.minimum(&high).maximum(&low),
+                _ => e,
+            }
+        }
+    };
+    let size = if by > 0 {
+        ceil_div(&(&end - &first), &Extent::from(by))
+    } else {
+        ceil_div(&(&first - &end), &Extent::from(by.saturating_neg()))
+    };
+    Ok(match size.as_const() {
+        Some(s) => Extent::from(s.max(0)),
+        None => size,
+    })
+}
+
+fn slice_end(e: &[Extent]) -> Result<Extent, EvalError> {
+    let end = &e[0] + &(&e[1] * &e[2]);
+    // -1 would mean the last element.
+    Ok(match end.sign() {
+        Some(-1) => Extent::from(i64::MIN + 1),
+        _ => end,
+    })
+}
+
+fn ceil_pads(
+    size: &Extent,
+    low: &Extent,
+    high: &Extent,
+    reach: &Extent,
+    stride: &Extent,
+) -> Result<Extent, EvalError> {
+    let one = Extent::from(1);
+    let inside = size + low;
+    let mut count = &ceil_div(&(&(&inside + high) - reach), stride) + &one;
+    let begins = &(&count - &one) * stride;
+    if let Some(beyond) = (&begins - &inside).as_const() {
+        if beyond >= 0 {
+            count = &count - &one;
+        }
+    }
+    Ok(&(&(&(&count - &one) * stride) + reach) - &inside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(v: &[i64]) -> Val {
+        Val::Attr(Attr::ints(v.iter().copied()))
+    }
+
+    #[track_caller]
+    fn check(name: &str, args: &[&[i64]], expected: &[i64]) {
+        let vals: Vec<Val> = args.iter().map(|a| list(a)).collect();
+        assert_eq!(apply(name, &vals), Some(Ok(list(expected))), "{name}{args:?}");
+    }
+
+    #[test]
+    fn slices_are_clamped() {
+        const END: i64 = i64::MAX;
+        check("slice_start", &[&[10, 10, 10], &[-3, 12, 4], &[1, 1, -1]], &[7, 10, 4]);
+        check("slice_size", &[&[10; 5], &[-3, 2, 0, 9, 8], &[END, -2, 99, -END, 2], &[1, 2, 1, -1, -2]], &[3, 3, 10, 10, 3]);
+        check("slice_end", &[&[9, 2], &[10, 3], &[-1, 2]], &[i64::MIN + 1, 8]);
+        check("changed_axes", &[&[4, 5, 6], &[0, 1, 0], &[4, 4, 5]], &[1, 2]);
+    }
+
+    #[test]
+    fn windows_end_where_onnx_says() {
+        check("same_pads", &[&[5, 6], &[3, 3], &[2, 2]], &[2, 1]);
+        check("ceil_pads", &[&[111, 4], &[0, 0], &[0, 0], &[3, 2], &[2, 2]], &[0, 0]);
+        check("ceil_pads", &[&[112], &[0], &[0], &[3], &[2]], &[1]);
+    }
+
+    #[test]
+    fn unit_axes_are_found() {
+        check("unit_axes", &[&[3, 4], &[1, 3, 1, 4]], &[0, 2]);
+        check("unit_axes", &[&[1, 4], &[1, 1, 4]], &[0]);
+        assert!(apply("unit_axes", &[list(&[3, 4]), list(&[4, 1, 3])]).is_some_and(|r| r.is_err()));
+    }
+
+    #[test]
+    fn targets_use_copies_and_the_rest() {
+        let (b, s) = (Extent::sym("b"), Extent::sym("s"));
+        let lists = |v: &[Extent]| Val::Attr(Attr::Ints(v.to_vec()));
+        let from = lists(&[b.clone(), s.clone(), Extent::from(768)]);
+        let to = lists(&[b, s, Extent::from(12), Extent::from(64)]);
+        assert_eq!(apply("reshape_spec", &[from, to]), Some(Ok(list(&[0, 0, 12, 64]))));
+    }
+}

@@ -1,0 +1,53 @@
+//! `check [FILE.rules]…`: diagnostics and numerical verification of laws.
+
+use super::{Common, Found};
+use crate::{stdlib, verify};
+use mlc_dsl::diag::Severity;
+use std::collections::HashSet;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Texts to check; the shipped ones if none is given.
+    files: Vec<PathBuf>,
+    /// Samples per law.
+    #[arg(long, default_value_t = 60)]
+    samples: usize,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Found> {
+    let mut texts = args.common.rules.clone();
+    texts.extend(args.files.iter().cloned());
+    let (library, diags) = stdlib::load(&texts)?;
+    let color = std::io::stderr().is_terminal();
+    if !diags.is_empty() {
+        eprintln!("{}", stdlib::rendered(&library, &diags, color));
+    }
+    let faulty = diags.iter().any(|d| d.diag.severity == Severity::Error);
+    // With files given, only their laws are verified; the shipped ones are what they build on.
+    let first = stdlib::TEXTS.len() as u32 + args.common.rules.len() as u32;
+    let names: Option<HashSet<String>> = (!args.files.is_empty()).then(|| {
+        let own = library.laws.iter().filter(|l| l.source.0 >= first);
+        own.map(|l| l.name.to_string()).collect()
+    });
+    let options = verify::CheckOptions {
+        seed: args.common.seed,
+        samples: args.samples,
+        threads: args.common.threads(),
+        ..verify::CheckOptions::default()
+    };
+    let bar = super::model::progress("laws");
+    let report = verify::check_library(&library, names.as_ref(), &options, &|done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    print!("{}", report.human());
+    args.common.report(&report)?;
+    Ok(if faulty || report.failures() > 0 { Found::Something } else { Found::Nothing })
+}

@@ -1,0 +1,47 @@
+//! `fmt FILE.rules…`: the one canonical form.
+
+use super::Found;
+use super::model::write_file;
+use crate::stdlib::read_text;
+use mlc_dsl::diag::{Severity, render};
+use mlc_dsl::syntax::{parse, print_file};
+use std::path::PathBuf;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Texts to print in canonical form, in place.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Write nothing; exit with 1 if a text is not in canonical form.
+    #[arg(long)]
+    check: bool,
+    /// Print to standard output instead of writing.
+    #[arg(long, conflicts_with = "check")]
+    stdout: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Found> {
+    let mut found = Found::Nothing;
+    for path in &args.files {
+        let text = read_text(path)?;
+        let (file, diags) = parse(&text);
+        if diags.iter().any(|d| d.severity == Severity::Error) {
+            let name = path.display().to_string();
+            anyhow::bail!("{}", render(&diags, &name, &text, false));
+        }
+        let canonical = print_file(&file);
+        if args.stdout {
+            print!("{canonical}");
+        } else if canonical != text {
+            if args.check {
+                println!("{}", path.display());
+                found = Found::Something;
+            } else {
+                write_file(path, canonical.as_bytes())?;
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,168 @@
+//! `optimize MODEL.onnx -o OUT.onnx`.
+
+use super::model::{Tuning, load};
+use super::{Common, Found};
+use crate::explain::seconds;
+use crate::explore::LawProfile;
+use crate::onnx::{export, printable, write_onnx};
+use crate::pipeline::{Clock, Optimized, Report, optimize};
+use anyhow::Context;
+use mlc_dsl::library::Library;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The model: an ONNX file.
+    model: PathBuf,
+    /// Where the optimised model goes.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// What the result is to run on.
+    #[arg(long, default_value = "onnx")]
+    target: String,
+    /// Operator set of the result; that of the model by default.
+    #[arg(long)]
+    opset: Option<i64>,
+    /// Skip the comparison of the result with the model.
+    #[arg(long)]
+    no_check: bool,
+    /// Print what every law did.
+    #[arg(long)]
+    profile: bool,
+    #[command(flatten)]
+    tuning: Tuning,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Found> {
+    let mut clock = Clock::default();
+    let model = load(&args.model, &args.common.rules)?;
+    let info = model.info.context("`optimize` takes an ONNX model; use `explain` for a text")?;
+    clock.stage("read");
+    let opset = args.opset.unwrap_or_else(|| info.opset());
+    let mut options = args.tuning.options(&args.target, &args.common)?;
+    options.operators = Some(printable(&model.library, opset));
+    options.self_check = !args.no_check;
+    let mut optimized = optimize(model.program, &model.library, &options)?;
+    clock.stage("optimize");
+    let raw = export(&optimized.program, &model.library, &info, opset)?;
+    let mut report = optimized.report.clone();
+    report.nodes_before = info.nodes;
+    report.nodes_after = raw.graph.nodes.len();
+    if report.nodes_after > report.nodes_before {
+        keep_smaller(&mut optimized, &mut report, &model.library, &info, opset, &raw);
+    }
+    write_onnx(&raw, &args.output).map_err(|e| anyhow::anyhow!("{e}"))?;
+    clock.stage("write");
+    for stage in ["read", "write"] {
+        report.seconds.insert(stage.into(), clock.stages[stage]);
+    }
+    args.common.report(&report)?;
+    print!("{}", human(&report));
+    if args.profile {
+        print!("{}", profile(&optimized, &model.library));
+    }
+    Ok(Found::Nothing)
+}
+
+/// Notes when the written graph has more nodes than the model: fewer core operators may need more
+/// standard ones.
+fn keep_smaller(
+    optimized: &mut Optimized,
+    report: &mut Report,
+    library: &Library,
+    info: &crate::onnx::ModelInfo,
+    opset: i64,
+    raw: &crate::onnx::RawModel,
+) {
+    let plain = export(&optimized.source, library, info, opset).map(|r| r.graph.nodes.len());
+    if let Ok(n) = plain {
+        report.notes.push(format!(
+            "the result has {} standard operators where the model as read prints as {n}",
+            raw.graph.nodes.len()
+        ));
+    }
+}
+
+/// The one screen.
+pub fn human(r: &Report) -> String {
+    let mut out = String::new();
+    let ratio = |a: f64, b: f64| if a > 0.0 { b / a } else { 1.0 };
+    let _ = writeln!(
+        out,
+        "operators   {} -> {} ({:.2})",
+        r.nodes_before,
+        r.nodes_after,
+        ratio(r.nodes_before as f64, r.nodes_after as f64)
+    );
+    let _ = writeln!(
+        out,
+        "cost        {} -> {} ({:.2}), estimated for {}",
+        seconds(r.cost_before),
+        seconds(r.cost_after),
+        ratio(r.cost_before, r.cost_after),
+        r.target
+    );
+    let _ = writeln!(
+        out,
+        "e-graph     {} nodes, {} classes, {} rounds, {}",
+        r.egraph.nodes,
+        r.egraph.classes,
+        r.egraph.rounds.len(),
+        r.stop_reason
+    );
+    match r.self_check_error {
+        Some(e) => drop(writeln!(out, "self-check  largest relative error {e:.1e}")),
+        None => drop(writeln!(out, "self-check  skipped")),
+    }
+    if let Some(p) = r.peak_process_bytes {
+        let _ = writeln!(out, "memory      {:.0} MiB at most", p as f64 / (1 << 20) as f64);
+    }
+    let total: f64 = r.seconds.values().sum();
+    let stages: Vec<String> =
+        r.seconds.iter().filter(|(_, s)| **s >= 5e-4).map(|(n, s)| format!("{n} {s:.2}")).collect();
+    let _ = writeln!(out, "time        {total:.2} s: {}", stages.join(", "));
+    for n in &r.notes {
+        let _ = writeln!(out, "note        {n}");
+    }
+    let mut laws: Vec<(&String, &usize)> = r.proof.iter().collect();
+    laws.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let _ = writeln!(out, "laws        {} fired, {} in the result's proof", r.laws.len(), laws.len());
+    for (name, n) in laws.iter().take(12) {
+        let _ = writeln!(out, "  {n:>6}  {name}");
+    }
+    if laws.len() > 12 {
+        let _ = writeln!(out, "          and {} more; see `explain`", laws.len() - 12);
+    }
+    out
+}
+
+/// What every law did, slowest first.
+pub fn profile(o: &Optimized, library: &Library) -> String {
+    let mut rows: Vec<&(u32, LawProfile)> = o.explored.profiles.iter().collect();
+    rows.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(&b.0)));
+    let mut out = String::from("\n     time searches  matches  applied  law (refusals)\n");
+    for (i, p) in rows {
+        let refusals: Vec<String> = p.refusals.iter().map(|(c, n)| format!("{n} by `{c}`")).collect();
+        let typed = if p.ill_typed.0 > 0 {
+            format!(" {} ill-typed: {}", p.ill_typed.0, p.ill_typed.1)
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            out,
+            "{:>7.1}ms {:>8} {:>8} {:>8}  {} {}{typed}",
+            p.time.as_secs_f64() * 1e3,
+            p.searches,
+            p.matches,
+            p.applications,
+            library.laws[*i as usize].name,
+            refusals.join(", ")
+        );
+    }
+    out
+}

@@ -1,0 +1,176 @@
+//! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
+
+use super::model::{Tuning, load};
+use super::{Common, Found};
+use crate::npz::{read_npy, read_npz, write_npz};
+use crate::{pipeline, samples};
+use anyhow::{Context, bail};
+use mlc_backends::cpu::Cpu;
+use mlc_backends::reference::Reference;
+use mlc_backends::{Backend, Executable};
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Place {
+    /// The f64 interpreter of meanings.
+    Reference,
+    /// This machine's processor.
+    Cpu,
+    /// An NVIDIA device.
+    Cuda,
+}
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The model: an ONNX file, or a `.rules` text whose last `def` is run.
+    model: PathBuf,
+    /// An archive with one array per input, keyed by the input's name.
+    #[arg(long, value_name = "FILE.npz", conflicts_with = "input")]
+    inputs: Option<PathBuf>,
+    /// One input; may be given several times.
+    #[arg(long, value_name = "NAME=FILE.npy")]
+    input: Vec<String>,
+    /// Where the outputs go, keyed by the outputs' names.
+    #[arg(long, value_name = "FILE.npz")]
+    outputs: Option<PathBuf>,
+    /// Where to run.
+    #[arg(long, value_enum, default_value = "cpu")]
+    backend: Place,
+    /// Run the model as it is.
+    #[arg(long)]
+    no_optimize: bool,
+    #[command(flatten)]
+    tuning: Tuning,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Serialize)]
+struct RunReport {
+    backend: String,
+    optimized: bool,
+    kernels: Vec<pipeline::KernelReport>,
+    seconds: BTreeMap<String, f64>,
+    outputs: BTreeMap<String, OutputReport>,
+    peak_process_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct OutputReport {
+    dtype: String,
+    shape: Vec<usize>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Found> {
+    let mut clock = pipeline::Clock::default();
+    let model = load(&args.model, &args.common.rules)?;
+    clock.stage("read");
+    let inputs = match gather(&args, &model.program)? {
+        Some(inputs) => inputs,
+        None => {
+            eprintln!("note: no inputs are given; seeded ones are used");
+            samples::inputs(&model.program, &model.library, args.common.seed)
+                .context("the model's inputs have no known size")?
+        }
+    };
+    let (executable, kernels) = prepare(
+        model.program.clone(),
+        &model.library,
+        args.backend,
+        !args.no_optimize,
+        &args.tuning,
+        &args.common,
+    )?;
+    clock.stage("compile");
+    let start = Instant::now();
+    let outputs = executable.run(&inputs)?;
+    let took = start.elapsed().as_secs_f64();
+    clock.stage("run");
+    let named: Vec<(String, Tensor)> =
+        model.program.outputs.iter().map(|(n, _)| n.clone()).zip(outputs).collect();
+    if let Some(path) = &args.outputs {
+        write_npz(path, &named).map_err(|e| anyhow::anyhow!("{e}"))?;
+    }
+    for (name, t) in &named {
+        println!("{name}: {}{:?}  {}", t.dtype(), t.shape(), summary(t));
+    }
+    println!("ran in {} on {:?}", crate::explain::seconds(took), args.backend);
+    let outputs = named.iter().map(|(n, t)| {
+        (n.clone(), OutputReport { dtype: t.dtype().to_string(), shape: t.shape().to_vec() })
+    });
+    args.common.report(&RunReport {
+        backend: format!("{:?}", args.backend).to_lowercase(),
+        optimized: !args.no_optimize,
+        kernels,
+        seconds: clock.stages,
+        outputs: outputs.collect(),
+        peak_process_bytes: pipeline::peak_process_bytes(),
+    })?;
+    Ok(Found::Nothing)
+}
+
+fn summary(t: &Tensor) -> String {
+    let v = t.to_f64();
+    let shown: Vec<String> = v.iter().take(4).map(|x| format!("{x:.6}")).collect();
+    let more = if v.len() > 4 { ", …" } else { "" };
+    format!("[{}{more}]", shown.join(", "))
+}
+
+/// A program made ready on a backend, and its kernels.
+pub fn prepare(
+    program: Program,
+    library: &Arc<Library>,
+    place: Place,
+    optimize: bool,
+    tuning: &Tuning,
+    common: &Common,
+) -> anyhow::Result<(Box<dyn Executable>, Vec<pipeline::KernelReport>)> {
+    let backend: Box<dyn Backend> = match place {
+        Place::Reference => Box::new(Reference::default()),
+        Place::Cpu => Box::new(Cpu::new(common.threads())),
+        Place::Cuda => bail!(
+            "this build has no CUDA backend; run with `--backend cpu` or `--backend reference`"
+        ),
+    };
+    let plan = if optimize {
+        pipeline::optimize(program, library, &tuning.options("cpu", common)?)?.plan
+    } else {
+        pipeline::plan(&program, library, &pipeline::target(library, "cpu")?)?
+    };
+    let kernels = pipeline::kernels(&plan, library);
+    Ok((backend.compile(&plan, library.clone())?, kernels))
+}
+
+/// The inputs that were given, in the program's order; `None` if none were.
+fn gather(args: &Args, program: &Program) -> anyhow::Result<Option<Vec<Tensor>>> {
+    let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
+    if let Some(path) = &args.inputs {
+        let archive = read_npz(path).map_err(|e| anyhow::anyhow!("{e}"))?;
+        given.extend(archive);
+    }
+    for pair in &args.input {
+        let (name, file) = pair.split_once('=').context("write `--input NAME=FILE.npy`")?;
+        given.insert(name.into(), read_npy(file).map_err(|e| anyhow::anyhow!("{e}"))?);
+    }
+    if given.is_empty() && args.inputs.is_none() && !program.inputs.is_empty() {
+        return Ok(None);
+    }
+    let names = || program.inputs.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>().join(", ");
+    for name in given.keys() {
+        let known = program.inputs.iter().any(|(n, _)| n == name);
+        anyhow::ensure!(known, "the model has no input `{name}`; its inputs are {}", names());
+    }
+    let find = |(name, _): &(String, _)| {
+        given.get(name).cloned().with_context(|| format!("input `{name}` is missing"))
+    };
+    Ok(Some(program.inputs.iter().map(find).collect::<anyhow::Result<_>>()?))
+}

@@ -1,0 +1,112 @@
+//! What only constants feed is computed once, before the first run.
+
+use mlc_backends::reference::{Array, Reference};
+use mlc_dsl::build::Builder;
+use mlc_dsl::canon::Sink;
+use mlc_dsl::ir::{Attr, NodeKind, Program, Type, Value};
+use mlc_dsl::library::{Library, OpClass};
+use std::collections::HashMap;
+
+/// The same program with every part that only constants feed replaced by its value, computed in f64
+/// and rounded once. A layout change that would enlarge a constant stays: it costs nothing to read.
+pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
+    let n = program.nodes.len();
+    let mut fed = vec![false; n];
+    for (i, node) in program.nodes.iter().enumerate() {
+        fed[i] = match &node.kind {
+            NodeKind::Input(_) => false,
+            NodeKind::Const(_) => true,
+            NodeKind::Apply(..) => {
+                let known = node.types.iter().all(|t| t.known_shape().is_some());
+                known && node.args.iter().all(|a| fed[a.node.0 as usize])
+            }
+        };
+    }
+    let mut pending = vec![0usize; n];
+    for (i, node) in program.nodes.iter().enumerate() {
+        for a in node.args.iter().filter(|_| fed[i]) {
+            pending[a.node.0 as usize] += 1;
+        }
+    }
+    let mut read = vec![false; n];
+    for (i, node) in program.nodes.iter().enumerate() {
+        for a in node.args.iter().filter(|_| !fed[i]) {
+            read[a.node.0 as usize] = true;
+        }
+    }
+    program.outputs.iter().for_each(|(_, v)| read[v.node.0 as usize] = true);
+    // An enlarging view that is read stays, and so its operand is read.
+    for i in (0..n).rev() {
+        if fed[i] && read[i] && stays(program, library, i) {
+            program.nodes[i].args.iter().for_each(|a| read[a.node.0 as usize] = true);
+        }
+    }
+    let mut arrays: HashMap<Value, Array> = HashMap::new();
+    let mut b = Builder::new(library);
+    let mut values: HashMap<Value, Value> = HashMap::new();
+    for (i, t) in program.inputs.iter().enumerate() {
+        let at = program.nodes.iter().position(|n| n.kind == NodeKind::Input(i as u32));
+        let v = b.input(&t.0, t.1.clone());
+        if let Some(at) = at {
+            values.insert(value(at, 0), v);
+        }
+    }
+    for (i, node) in program.nodes.iter().enumerate() {
+        b.set_origin(&node.origin);
+        match &node.kind {
+            NodeKind::Input(_) => {}
+            NodeKind::Const(c) => {
+                let tensor = program.consts.get(*c);
+                if pending[i] > 0 {
+                    arrays.insert(value(i, 0), Array::from_tensor(tensor));
+                }
+                if read[i] {
+                    values.insert(value(i, 0), b.constant(tensor.clone()));
+                }
+            }
+            NodeKind::Apply(call, attrs) => {
+                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+                if fed[i] {
+                    let args: Vec<Array> = node.args.iter().map(|a| arrays[a].clone()).collect();
+                    let made = Reference::default().apply(library, *call, &attrs, &args)?;
+                    for (k, a) in made.into_iter().enumerate() {
+                        if read[i] && !stays(program, library, i) {
+                            values.insert(value(i, k), b.constant(a.to_tensor()));
+                        }
+                        if pending[i] > 0 {
+                            arrays.insert(value(i, k), a);
+                        }
+                    }
+                    for a in &node.args {
+                        let left = &mut pending[a.node.0 as usize];
+                        *left -= 1;
+                        if *left == 0 {
+                            arrays.retain(|v, _| v.node != a.node);
+                        }
+                    }
+                }
+                if !fed[i] || read[i] && stays(program, library, i) {
+                    let args: Vec<Value> = node.args.iter().map(|a| values[a]).collect();
+                    let made = b.raw(*call, &attrs, &args)?;
+                    values.extend(made.into_iter().enumerate().map(|(k, v)| (value(i, k), v)));
+                }
+            }
+        }
+    }
+    let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), values[v])).collect();
+    Ok(b.finish(outputs))
+}
+
+fn value(node: usize, output: usize) -> Value {
+    Value { node: mlc_dsl::ir::NodeId(node as u32), output: output as u32 }
+}
+
+/// True for a change of layout whose result has more elements than its operand.
+fn stays(program: &Program, library: &Library, i: usize) -> bool {
+    let node = &program.nodes[i];
+    let NodeKind::Apply(call, _) = &node.kind else { return false };
+    let count = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>());
+    library.call(*call).class == OpClass::View
+        && node.args.len() == 1
+        && count(&node.types[0]) > count(program.ty(node.args[0])).max(64)
+}

@@ -1,0 +1,62 @@
+//! A `.rules` text as a model: its last `def`, its parameters being the inputs.
+
+use anyhow::{Context, bail};
+use mlc_dsl::build::Builder;
+use mlc_dsl::ir::{DType, Extent, Program, Type};
+use mlc_dsl::library::{CallKind, Callable, DTypePattern, Dim, Library};
+use mlc_dsl::syntax::ast::ExprKind;
+
+/// The program of a definition. Axes that are no numbers become symbols, element type variables f32
+/// (`F`, `N`, `T`), i64 (`I`) or bool (`B`). Attributes take their defaults.
+pub fn program(library: &Library, name: &str) -> anyhow::Result<Program> {
+    let call = library.find(name).with_context(|| format!("there is no definition `{name}`"))?;
+    let c = library.call(call);
+    let CallKind::Def(body) = &c.kind else { bail!("`{name}` is not a `def`") };
+    let mut b = Builder::new(library);
+    let mut inputs = Vec::new();
+    for i in &c.inputs {
+        let dtype = match &i.ty.dtype {
+            DTypePattern::Fixed(d) => *d,
+            DTypePattern::Var(v) => match v.as_bytes().first() {
+                Some(b'I') => DType::I64,
+                Some(b'B') => DType::Bool,
+                _ => DType::F32,
+            },
+        };
+        let dims = i.ty.dims.as_ref().with_context(|| format!("input `{}` has no axes", i.name))?;
+        let shape = dims.iter().map(extent).collect::<anyhow::Result<_>>();
+        let shape = shape.with_context(|| format!("input `{}` of `{name}`", i.name))?;
+        inputs.push(b.input(&i.name, Type::new(dtype, shape)));
+    }
+    let attrs = vec![None; c.attrs.len()];
+    let out = b.expand(call, body, &attrs, &inputs)?;
+    let names = (0..).zip(out).map(|(i, v)| (output_name(c, i), v)).collect();
+    Ok(b.finish(names))
+}
+
+fn output_name(c: &Callable, i: usize) -> String {
+    match c.outputs.get(i) {
+        Some((n, _)) if !n.is_empty() => n.to_string(),
+        _ if i == 0 => "y".into(),
+        _ => format!("y{i}"),
+    }
+}
+
+fn extent(d: &Dim) -> anyhow::Result<Extent> {
+    match d {
+        Dim::Axis(n) => Ok(Extent::sym(n)),
+        Dim::Value(e) => match e.kind {
+            ExprKind::Int(v) if v >= 0 => Ok(Extent::from(v)),
+            _ => bail!("an input's axes are names or numbers"),
+        },
+        Dim::Seg(n) => bail!("segment `..{n}` has no known number of axes"),
+        Dim::Splice(_) => bail!("an input's axes are names or numbers"),
+    }
+}
+
+/// The name of the last `def` of a source text of the library.
+pub fn last_definition(library: &Library, source: u32) -> Option<String> {
+    let own = library.calls.iter().filter(|c| c.source.0 == source);
+    let defs = own.filter(|c| matches!(c.kind, CallKind::Def(_)));
+    defs.max_by_key(|c| c.source.1.start).map(|c| c.name.to_string())
+}

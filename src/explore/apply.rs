@@ -1,0 +1,256 @@
+//! Applying a match: conditions, the right side, its type, the union.
+
+use super::graph::Graph;
+use super::log::{LogId, Reason};
+use super::matcher::{Binding, Rest, State};
+use egg::Id;
+use mlc_dsl::canon::{self, Sink};
+use mlc_dsl::eval::{Env, truth};
+use mlc_dsl::infer::TypeError;
+use mlc_dsl::instantiate::{BuildError, Instantiator, Member};
+use mlc_dsl::ir::Tensor;
+use mlc_dsl::library::Law;
+use mlc_dsl::syntax::ast::{Expr, ExprKind};
+
+/// What became of a match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Something new is known.
+    United,
+    /// Both sides were one class already.
+    Known,
+    /// A condition or a hint does not hold; which.
+    Refused(String),
+    /// The right side has no instance of the matched type; why.
+    IllTyped(String),
+    /// The node limit is reached.
+    Full,
+}
+
+/// One side of a match: the node that was matched and its class.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// The logged node.
+    pub node: LogId,
+    /// Its class.
+    pub class: Id,
+}
+
+/// Checks a match's conditions, then joins the right sides to the matched classes.
+pub fn apply(graph: &mut Graph, law: &Law, index: u32, sites: &[Site], st: &State) -> Outcome {
+    if let Some(refusal) = refusal(graph, law, st) {
+        return Outcome::Refused(refusal);
+    }
+    let vars = match resolve(graph, &st.vars) {
+        Ok(v) => v,
+        Err(e) => return failed(graph, e),
+    };
+    let mut env = st.env.clone();
+    let roots: Vec<_> = law.right.iter().map(|s| s.root).collect();
+    let structural = graph.structural;
+    let made = Instantiator { sink: graph, structural, terms: &law.terms, family: None }
+        .run(&roots, &vars, &mut env);
+    let mut made = match made {
+        Ok(m) => m,
+        Err(e) => return failed(graph, e),
+    };
+    if let (Some(rest), [one]) = (&st.rest, made.as_mut_slice()) {
+        match with_rest(graph, *one, rest) {
+            Ok(v) => *one = v,
+            Err(e) => return failed(graph, e.into()),
+        }
+    }
+    unite(graph, index, sites, &made)
+}
+
+/// Applies an `each` law to all members of a family. The slices that it made are returned too.
+pub fn apply_family(
+    graph: &mut Graph,
+    law: &Law,
+    index: u32,
+    sites: &[Site],
+    states: &[State],
+) -> (Outcome, Vec<Id>) {
+    let mut members = Vec::new();
+    for (site, st) in sites.iter().zip(states) {
+        let vars = match resolve(graph, &st.vars) {
+            Ok(v) => v,
+            Err(e) => return (failed(graph, e), vec![]),
+        };
+        let shape = graph.type_of(site.class).shape.clone();
+        members.push(Member { vars, env: st.env.clone(), shape });
+    }
+    let root = [law.right[0].root];
+    let structural = graph.structural;
+    let mut made = Vec::new();
+    for i in 0..members.len() {
+        let mut env = members[i].env.clone();
+        let vars = members[i].vars.clone();
+        let family = Some((members.as_slice(), i));
+        let v = Instantiator { sink: graph, structural, terms: &law.terms, family }
+            .run(&root, &vars, &mut env);
+        match v {
+            Ok(v) => made.push(v[0]),
+            Err(e) => return (failed(graph, e), vec![]),
+        }
+    }
+    let outcome = unite(graph, index, sites, &made);
+    (outcome, made)
+}
+
+fn unite(graph: &mut Graph, index: u32, sites: &[Site], made: &[Id]) -> Outcome {
+    for (site, m) in sites.iter().zip(made) {
+        let (left, right) = (&graph.facts(site.class).types, &graph.facts(*m).types);
+        if left != right {
+            let show = |t: &[mlc_dsl::ir::Type]| {
+                t.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(", ")
+            };
+            return Outcome::IllTyped(format!("{} would become {}", show(left), show(right)));
+        }
+    }
+    let mut news = false;
+    for (site, m) in sites.iter().zip(made) {
+        news |= graph.union_matched(site.node, site.class, *m, Reason::Law(index));
+    }
+    if news { Outcome::United } else { Outcome::Known }
+}
+
+fn failed(graph: &Graph, e: BuildError) -> Outcome {
+    if graph.room() == 0 { Outcome::Full } else { Outcome::IllTyped(e.to_string()) }
+}
+
+/// The classes of variables; broadcasts that were only implied are added now.
+fn resolve(graph: &mut Graph, vars: &[Option<Binding>]) -> Result<Vec<Id>, BuildError> {
+    let structural = graph.structural;
+    vars.iter()
+        .map(|b| match b {
+            Some(Binding::Class(id)) => Ok(graph.egg.find(*id)),
+            Some(Binding::Spread { base, map, shape }) => {
+                let v = if map.len() == graph.type_of(*base).rank() {
+                    canon::broadcast(graph, structural, *base, map, shape)
+                } else {
+                    canon::reshape(graph, structural, *base, shape)
+                };
+                Ok(v?)
+            }
+            // A family's variable has no value outside its member; a variable that the left side
+            // lacks is refused when the law is read.
+            None => Err(BuildError::Value("a variable is not bound".into())),
+        })
+        .collect()
+}
+
+/// The right side with the operands that the pattern left over put back.
+fn with_rest(graph: &mut Graph, v: Id, rest: &Rest) -> Result<Id, TypeError> {
+    let structural = graph.structural;
+    let mut acc = v;
+    for &o in &rest.operands {
+        acc = canon::apply(graph, structural, rest.call, &[], &[acc, o])?[0];
+    }
+    if let Some(s) = rest.scalar {
+        let ty = graph.type_of(acc).clone();
+        let s = graph.scalar(ty.dtype, s);
+        let s = canon::broadcast(graph, structural, s, &[], &ty.shape)?;
+        acc = canon::apply(graph, structural, rest.call, &[], &[acc, s])?[0];
+    }
+    Ok(acc)
+}
+
+/// The first clause that does not hold, as it is written.
+pub fn refusal(graph: &Graph, law: &Law, st: &State) -> Option<String> {
+    let conditions = law.conditions.iter().find(|c| holds(graph, law, c, st) != Some(true));
+    // A hint that cannot be decided does not stop the law.
+    let hint = || law.hints.iter().find(|c| holds(graph, law, c, st) == Some(false));
+    conditions.map(|c| ("if", c)).or_else(|| hint().map(|c| ("when", c))).map(|(kind, c)| {
+        format!("{kind} {}", mlc_dsl::syntax::print_expr(c))
+    })
+}
+
+fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
+    match &c.kind {
+        ExprKind::Name(n) if n == "normal" => Some(true),
+        ExprKind::Call { callee, args } if mlc_dsl::check::is_predicate(&callee.text) => {
+            let classes: Vec<Id> = args
+                .iter()
+                .filter_map(|a| match &a.value.kind {
+                    ExprKind::Name(n) => law.vars.iter().position(|v| &*v.name == n),
+                    _ => None,
+                })
+                .filter_map(|i| match st.vars.get(i)? {
+                    Some(Binding::Class(id)) => Some(*id),
+                    Some(Binding::Spread { base, .. }) => Some(*base),
+                    None => None,
+                })
+                .collect();
+            if classes.len() < args.len() {
+                // Families are checked member by member; outputs of the law have no class yet.
+                return Some(true);
+            }
+            Some(classes.iter().all(|&id| predicate(graph, &callee.text, id)))
+        }
+        ExprKind::Binary(mlc_dsl::syntax::ast::BinaryOp::And, a, b) => {
+            match (holds(graph, law, a, st), holds(graph, law, b, st)) {
+                (Some(false), _) | (_, Some(false)) => Some(false),
+                (Some(true), Some(true)) => Some(true),
+                _ => None,
+            }
+        }
+        ExprKind::Unary(mlc_dsl::syntax::ast::UnaryOp::Not, a) => {
+            holds(graph, law, a, st).map(|t| !t)
+        }
+        _ => condition(c, &st.env),
+    }
+}
+
+fn condition(c: &Expr, env: &Env) -> Option<bool> {
+    truth(c, env).ok().flatten()
+}
+
+fn predicate(graph: &Graph, name: &str, id: Id) -> bool {
+    let facts = graph.facts(id);
+    let every = |f: fn(f64) -> bool| {
+        let value = facts.value.map(|c| graph.consts.get(c));
+        value.is_some_and(|t: &Tensor| (0..t.len()).all(|i| f(t.get_f64(i))))
+            || facts.uniform.is_some_and(f)
+    };
+    match name {
+        "const" => facts.fed_by_constants,
+        "uniform" => facts.uniform.is_some(),
+        "nonzero" => every(|v| v != 0.0),
+        "finite" => every(f64::is_finite),
+        "positive" => every(|v| v > 0.0),
+        // Two values of one match are independent unless one is computed from the other, which would
+        // make their merged program cyclic; extraction never chooses a cycle.
+        "independent" => true,
+        _ => false,
+    }
+}
+
+/// A text that two matches share iff they bind the shared variables alike: the key of a family.
+pub fn family_key(graph: &Graph, law: &Law, st: &State) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for (v, b) in law.vars.iter().zip(&st.vars) {
+        if !v.each {
+            let _ = match b {
+                Some(Binding::Class(id)) => write!(out, "{};", graph.egg.find(*id)),
+                other => write!(out, "{other:?};"),
+            };
+        }
+    }
+    for (n, a) in st.env.attrs() {
+        let _ = write!(out, "{n}={a};");
+    }
+    let shared = |n: &str| {
+        law.vars.iter().filter(|v| !v.each).flat_map(|v| v.ty.dims.iter().flatten()).any(|d| {
+            matches!(d, mlc_dsl::library::Dim::Axis(m) | mlc_dsl::library::Dim::Seg(m) if **m == *n)
+        })
+    };
+    for (n, e) in st.env.extents() {
+        if shared(n) {
+            let _ = write!(out, "{n}={e};");
+        }
+    }
+    out
+}
+

@@ -1,0 +1,142 @@
+//! A program into the e-graph, and what exploration yields.
+
+use super::graph::Graph;
+use super::language::{ENode, Head};
+use super::log::{LogId, Reason};
+use super::schedule::{LawProfile, Stop, saturate};
+use super::Limits;
+use egg::Id;
+use mlc_dsl::canon::Sink;
+use mlc_dsl::infer::infer;
+use mlc_dsl::instantiate::Instantiator;
+use mlc_dsl::ir::{Attr, NodeKind, Program, Type};
+use mlc_dsl::library::{CallKind, Library};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// All equal programs, and how they came to be known.
+pub struct Explored {
+    pub(super) graph: Graph,
+    /// Classes of the outputs.
+    pub(super) roots: Vec<Id>,
+    /// The program that was explored.
+    pub source: Program,
+    /// For each node of the source: its class per output, and the logged node.
+    pub(super) places: Vec<(Vec<Id>, LogId)>,
+    /// What each law did, by index in the library.
+    pub profiles: Vec<(u32, LawProfile)>,
+    /// Why exploration ended.
+    pub stop: Stop,
+    /// Nodes after each round.
+    pub sizes: Vec<usize>,
+    pub(super) bundles: Vec<Vec<Id>>,
+}
+
+impl Explored {
+    /// The declarations.
+    pub fn library(&self) -> &Arc<Library> {
+        &self.graph.library
+    }
+
+    /// Nodes and classes of the e-graph.
+    pub fn size(&self) -> (usize, usize) {
+        (self.graph.egg.total_number_of_nodes(), self.graph.egg.number_of_classes())
+    }
+
+    /// Number of equations asserted by laws.
+    pub fn steps(&self) -> usize {
+        self.graph.log.steps().len()
+    }
+}
+
+/// Explores what the laws of these indices make of a program.
+pub fn explore(library: Arc<Library>, source: Program, laws: &[u32], limits: &Limits) -> Explored {
+    let mut graph = Graph::new(library, source.consts.clone(), usize::MAX);
+    let places = lower(&mut graph, &source);
+    graph.egg.rebuild();
+    graph.set_limit(limits.nodes.max(graph.node_count()));
+    let saturation = saturate(&mut graph, laws, limits);
+    let roots = source
+        .outputs
+        .iter()
+        .map(|(_, v)| graph.egg.find(places[v.node.0 as usize].0[v.output as usize]))
+        .collect();
+    Explored {
+        graph,
+        roots,
+        source,
+        places,
+        profiles: saturation.profiles,
+        stop: saturation.stop,
+        sizes: saturation.sizes,
+        bundles: saturation.bundles,
+    }
+}
+
+/// Adds a program's nodes. Definitions are joined with their bodies at once, so that every class has a
+/// program of primitive operators whatever limit exploration hits.
+fn lower(graph: &mut Graph, source: &Program) -> Vec<(Vec<Id>, LogId)> {
+    let mut places: Vec<(Vec<Id>, LogId)> = Vec::with_capacity(source.nodes.len());
+    let mut expanded: HashMap<Id, ()> = HashMap::new();
+    for node in &source.nodes {
+        let args: Vec<Id> =
+            node.args.iter().map(|v| places[v.node.0 as usize].0[v.output as usize]).collect();
+        let classes = match &node.kind {
+            NodeKind::Input(i) => {
+                graph.add_input(*i, node.types[0].clone()).into_iter().collect::<Vec<_>>()
+            }
+            NodeKind::Const(c) => graph.add_const(*c).into_iter().collect(),
+            NodeKind::Apply(call, attrs) => {
+                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+                // A program is typed when it is built; its nodes type again.
+                graph.raw(*call, &attrs, &args).unwrap_or_default()
+            }
+        };
+        let rep = match &node.kind {
+            NodeKind::Apply(call, attrs) => logged(graph, *call, attrs, &args),
+            _ => classes.first().map(|&c| graph.facts(c).rep),
+        };
+        places.push((classes, rep.unwrap_or(LogId(0))));
+        expand(graph, &mut expanded);
+    }
+    places
+}
+
+/// The logged term of an application.
+fn logged(
+    graph: &mut Graph,
+    call: mlc_dsl::library::CallId,
+    attrs: &[Attr],
+    args: &[Id],
+) -> Option<LogId> {
+    let attrs = graph.find_attrs(attrs)?;
+    let args = args.iter().map(|&a| graph.egg.find(a)).collect();
+    Some(graph.log_node(&ENode { head: Head::Apply(call, attrs), args }))
+}
+
+/// Joins definitions that are not expanded yet with their bodies.
+fn expand(graph: &mut Graph, expanded: &mut HashMap<Id, ()>) {
+    while let Some(def) = graph.take_definition() {
+        if expanded.insert(def.class, ()).is_some() {
+            continue;
+        }
+        let library = graph.library.clone();
+        let callable = library.call(def.call);
+        let CallKind::Def(body) = &callable.kind else { continue };
+        let facts: Vec<Arc<[Type]>> =
+            def.args.iter().map(|&a| graph.facts(a).types.clone()).collect();
+        let types: Vec<&Type> = facts.iter().map(|t| &t[0]).collect();
+        let attrs: Vec<Option<Attr>> = def.attrs.iter().cloned().map(Some).collect();
+        let Ok(app) = infer(callable, &types, &attrs) else { continue };
+        let mut env = app.env;
+        let structural = graph.structural;
+        let made = Instantiator { sink: graph, structural, terms: &body.terms, family: None }
+            .run(&body.roots, &def.args, &mut env);
+        let Ok(made) = made else { continue };
+        for (out, m) in def.outputs.iter().zip(made) {
+            if graph.facts(*out).types == graph.facts(m).types {
+                graph.union(*out, m, Reason::Definition);
+            }
+        }
+    }
+}

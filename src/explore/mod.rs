@@ -1,0 +1,42 @@
+//! Exploration: every program that the laws make equal to the one imported.
+//!
+//! The only folder that names egg. Never decides what is cheap.
+
+mod apply;
+mod flatten;
+mod extract;
+mod fold;
+mod graph;
+mod language;
+mod log;
+mod lower;
+mod matcher;
+mod pattern;
+mod proof;
+mod schedule;
+mod spread;
+
+pub use extract::{Extracted, ExtractionError, Prices};
+pub use lower::{Explored, explore};
+pub use log::{LogId, Reason};
+pub use proof::{Proof, ProofStep};
+pub use schedule::{LawProfile, Stop};
+
+use std::time::Duration;
+
+/// Hard limits of exploration.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Nodes that are ever added; never overshot.
+    pub nodes: usize,
+    /// Rounds.
+    pub rounds: u32,
+    /// Time, a safety net: results depend on it only when it is hit.
+    pub time: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { nodes: 60_000, rounds: 16, time: Duration::from_secs(60) }
+    }
+}

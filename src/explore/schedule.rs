@@ -1,0 +1,402 @@
+//! The rounds of saturation: search every law, apply what was found, rebuild; under hard limits.
+
+use super::apply::{Outcome, Site, apply, apply_family, family_key, refusal};
+use super::flatten::Flattenings;
+use super::graph::Graph;
+use super::language::{ENode, Head};
+use super::matcher::{Binding, Matcher, State};
+use super::pattern::{Compiled, PatKind, compile};
+use super::Limits;
+use egg::Id;
+use mlc_dsl::library::{CallId, Law};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Matches of one law in one round before it has to sit out the next; doubles every time.
+const MATCHES: usize = 2_000;
+
+/// Why exploration ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stop {
+    /// Nothing more to find.
+    Saturated,
+    /// The node limit was reached.
+    Nodes,
+    /// The round limit was reached.
+    Rounds,
+    /// The time limit was reached.
+    Time,
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Stop::Saturated => "saturated",
+            Stop::Nodes => "node limit",
+            Stop::Rounds => "round limit",
+            Stop::Time => "time limit",
+        })
+    }
+}
+
+/// What one law did.
+#[derive(Clone, Debug, Default)]
+pub struct LawProfile {
+    /// Rounds in which it was searched.
+    pub searches: usize,
+    /// Matches found, those of earlier rounds again included.
+    pub matches: usize,
+    /// Matches that made something new known.
+    pub applications: usize,
+    /// Refused matches by clause.
+    pub refusals: BTreeMap<String, usize>,
+    /// Matches whose right side does not type, with one reason.
+    pub ill_typed: (usize, String),
+    /// Time searching and applying.
+    pub time: Duration,
+}
+
+/// The state of one law.
+struct Runner {
+    compiled: Compiled,
+    profile: LawProfile,
+    banned_until: u32,
+    bans: u32,
+    applied: HashSet<u64>,
+}
+
+/// What saturation yields besides the graph.
+pub struct Saturation {
+    /// Profiles in the order of the laws that were given.
+    pub profiles: Vec<(u32, LawProfile)>,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Nodes after each round.
+    pub sizes: Vec<usize>,
+    /// Classes that pay only together: the slices that each family was turned into.
+    pub bundles: Vec<Vec<Id>>,
+}
+
+/// A match that waits to be applied.
+struct Found {
+    sites: Vec<(ENode, Id)>,
+    states: Vec<State>,
+    family: bool,
+}
+
+/// Runs the laws of these indices until nothing is new or a limit is hit.
+pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation {
+    let library = graph.library.clone();
+    let start = Instant::now();
+    let mut runners: Vec<Runner> = compile(&library, laws)
+        .into_iter()
+        .map(|compiled| Runner {
+            compiled,
+            profile: LawProfile::default(),
+            banned_until: 0,
+            bans: 0,
+            applied: HashSet::new(),
+        })
+        .collect();
+    // Normalising laws go first: they give the others their one spelling.
+    runners.sort_by_key(|r| !r.compiled.normal);
+    let mut families = Families::default();
+    let mut sizes = Vec::new();
+    let mut stop = Stop::Rounds;
+    graph.egg.rebuild();
+    for round in 1..=limits.rounds {
+        graph.round = round;
+        let mut news = false;
+        let index = index(graph);
+        let flat = Flattenings::default();
+        let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
+        let mut banned = false;
+        for (i, r) in runners.iter_mut().enumerate() {
+            if r.banned_until >= round {
+                banned = true;
+                continue;
+            }
+            let began = Instant::now();
+            let law = &library.laws[r.compiled.law as usize];
+            let allowed = MATCHES << r.bans;
+            let search = Search { graph, law, compiled: &r.compiled, index: &index, flat: &flat };
+            let (mut found, over) = search.run(allowed, &r.applied, start, limits.time);
+            if over {
+                r.bans += 1;
+                r.banned_until = round + (1 << r.bans);
+                banned = true;
+                found.truncate(allowed);
+            }
+            r.profile.searches += 1;
+            r.profile.matches += found.len();
+            r.profile.time += began.elapsed();
+            waiting.push((i, found));
+            if start.elapsed() > limits.time {
+                break;
+            }
+        }
+        'apply: for (i, found) in waiting {
+            let r = &mut runners[i];
+            let law = &library.laws[r.compiled.law as usize];
+            let began = Instant::now();
+            let found = if law.left.iter().any(|s| s.each) {
+                families.group(graph, law, r.compiled.law, found)
+            } else {
+                found
+            };
+            for f in found {
+                news |= run_match(graph, law, r, &f, &mut families);
+                if graph.is_full() || start.elapsed() > limits.time {
+                    r.profile.time += began.elapsed();
+                    break 'apply;
+                }
+            }
+            r.profile.time += began.elapsed();
+        }
+        graph.egg.rebuild();
+        sizes.push(graph.egg.total_number_of_nodes());
+        if graph.is_full() {
+            stop = Stop::Nodes;
+            break;
+        }
+        if start.elapsed() > limits.time {
+            stop = Stop::Time;
+            break;
+        }
+        if !news && !banned {
+            stop = Stop::Saturated;
+            break;
+        }
+    }
+    runners.sort_by_key(|r| r.compiled.law);
+    Saturation {
+        profiles: runners.into_iter().map(|r| (r.compiled.law, r.profile)).collect(),
+        stop,
+        sizes,
+        bundles: families.bundles,
+    }
+}
+
+fn run_match(graph: &mut Graph, law: &Law, r: &mut Runner, f: &Found, families: &mut Families) -> bool {
+    let sites: Vec<Site> = f
+        .sites
+        .iter()
+        .map(|(n, c)| Site { node: graph.log_node(n), class: graph.egg.find(*c) })
+        .collect();
+    let index = r.compiled.law;
+    let outcome = if f.family {
+        let (outcome, made) = apply_family(graph, law, index, &sites, &f.states);
+        families.note(graph, index, &made);
+        outcome
+    } else {
+        r.applied.insert(fingerprint(graph, f));
+        apply(graph, law, index, &sites, &f.states[0])
+    };
+    match outcome {
+        Outcome::United => {
+            r.profile.applications += 1;
+            return true;
+        }
+        Outcome::Known | Outcome::Full => {}
+        Outcome::Refused(clause) => *r.profile.refusals.entry(clause).or_default() += 1,
+        Outcome::IllTyped(why) => {
+            r.profile.ill_typed.0 += 1;
+            if r.profile.ill_typed.1.is_empty() {
+                r.profile.ill_typed.1 = why;
+            }
+        }
+    }
+    false
+}
+
+/// Classes by the operators of their nodes, in id order.
+fn index(graph: &Graph) -> HashMap<Option<CallId>, Vec<Id>> {
+    let mut ids: Vec<Id> = graph.egg.classes().map(|c| c.id).collect();
+    ids.sort();
+    let mut out: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
+    for id in ids {
+        let mut calls: Vec<Option<CallId>> = graph.egg[id]
+            .nodes
+            .iter()
+            .map(|n| match n.head {
+                Head::Apply(c, _) => Some(c),
+                _ => None,
+            })
+            .collect();
+        calls.sort();
+        calls.dedup();
+        for c in calls {
+            out.entry(c).or_default().push(id);
+        }
+    }
+    out
+}
+
+fn fingerprint(graph: &Graph, f: &Found) -> u64 {
+    let mut h = DefaultHasher::new();
+    for (n, c) in &f.sites {
+        graph.egg.find(*c).hash(&mut h);
+        n.head.hash(&mut h);
+    }
+    for st in &f.states {
+        for b in &st.vars {
+            match b {
+                Some(Binding::Class(id)) => graph.egg.find(*id).hash(&mut h),
+                Some(Binding::Spread { base, map, .. }) => {
+                    graph.egg.find(*base).hash(&mut h);
+                    map.hash(&mut h);
+                }
+                None => 0u8.hash(&mut h),
+            }
+        }
+        for (n, a) in st.env.attrs() {
+            n.hash(&mut h);
+            a.hash(&mut h);
+        }
+        if let Some(rest) = &st.rest {
+            rest.operands.hash(&mut h);
+            rest.scalar.map(f64::to_bits).hash(&mut h);
+        }
+    }
+    h.finish()
+}
+
+/// One law's search in one round.
+struct Search<'a> {
+    graph: &'a Graph,
+    law: &'a Law,
+    compiled: &'a Compiled,
+    index: &'a HashMap<Option<CallId>, Vec<Id>>,
+    flat: &'a Flattenings,
+}
+
+impl Search<'_> {
+    /// New matches, at most `allowed`, and whether there are more.
+    fn run(
+        &self,
+        allowed: usize,
+        applied: &HashSet<u64>,
+        start: Instant,
+        time: Duration,
+    ) -> (Vec<Found>, bool) {
+        let family = self.law.left.iter().any(|s| s.each);
+        let mut out: Vec<Found> = Vec::new();
+        let mut seen: HashSet<u64> = HashSet::new();
+        let mut over = false;
+        let _ = self.root(0, &mut Vec::new(), &State::default(), &mut |sites, st| {
+            let found = Found { sites: sites.to_vec(), states: vec![st.clone()], family };
+            let print = fingerprint(self.graph, &found);
+            if !family && applied.contains(&print) || !seen.insert(print) {
+                return ControlFlow::Continue(());
+            }
+            if out.len() >= allowed {
+                over = true;
+                return ControlFlow::Break(());
+            }
+            out.push(found);
+            if out.len() % 64 == 0 && start.elapsed() > time {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        (out, over)
+    }
+
+    /// Matches root `i` and those after it.
+    fn root(
+        &self,
+        i: usize,
+        sites: &mut Vec<(ENode, Id)>,
+        st: &State,
+        found: &mut dyn FnMut(&[(ENode, Id)], &State) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some(&root) = self.compiled.roots.get(i) else { return found(sites, st) };
+        let matcher =
+            Matcher { graph: self.graph, law: self.law, compiled: self.compiled, flat: self.flat };
+        let call = match &self.compiled.pats[root.0 as usize].kind {
+            PatKind::Apply(c, ..) | PatKind::Flat(c, ..) => Some(*c),
+            PatKind::Broadcast(..) => self.graph.structural.broadcast,
+            PatKind::Output(..) | PatKind::Var(_) | PatKind::Scalar(_) => None,
+        };
+        let empty = Vec::new();
+        for &class in self.index.get(&call).unwrap_or(&empty) {
+            if sites.iter().any(|(_, c)| *c == class) {
+                continue;
+            }
+            matcher.class(root, class, st, &mut |node, st| {
+                sites.push((node.clone(), class));
+                let flow = self.root(i + 1, sites, st, found);
+                sites.pop();
+                flow
+            })?;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Families of `each` laws: which were formed, and what they made.
+#[derive(Default)]
+struct Families {
+    /// By law and key: the members that were merged.
+    formed: HashMap<(u32, String), Vec<Id>>,
+    /// By law: classes below the slices that it made; they are no members themselves.
+    products: HashMap<u32, HashSet<Id>>,
+    bundles: Vec<Vec<Id>>,
+}
+
+impl Families {
+    /// Matches grouped into families of at least two members that are new in their composition.
+    fn group(&mut self, graph: &Graph, law: &Law, index: u32, found: Vec<Found>) -> Vec<Found> {
+        let products: HashSet<Id> =
+            self.products.get(&index).into_iter().flatten().map(|&id| graph.egg.find(id)).collect();
+        let mut groups: BTreeMap<String, Found> = BTreeMap::new();
+        for f in found {
+            let [(node, class)] = f.sites.as_slice() else { continue };
+            let class = graph.egg.find(*class);
+            let st = &f.states[0];
+            if products.contains(&class) || st.rest.is_some() || refusal(graph, law, st).is_some() {
+                continue;
+            }
+            let key = family_key(graph, law, st);
+            let g = groups
+                .entry(key)
+                .or_insert_with(|| Found { sites: vec![], states: vec![], family: true });
+            if !g.sites.iter().any(|(_, c)| *c == class) {
+                g.sites.push((node.clone(), class));
+                g.states.push(st.clone());
+            }
+        }
+        let mut out = Vec::new();
+        for (key, g) in groups {
+            let mut members: Vec<Id> = g.sites.iter().map(|s| s.1).collect();
+            members.sort();
+            let formed = self.formed.entry((index, key)).or_default();
+            let before: Vec<Id> = formed.iter().map(|&id| graph.egg.find(id)).collect();
+            let new = members.iter().any(|m| !before.contains(m));
+            if members.len() >= 2 && new {
+                *formed = members;
+                out.push(g);
+            }
+        }
+        out
+    }
+
+    /// Notes the slices that a law made, and the products that they are slices of.
+    fn note(&mut self, graph: &Graph, index: u32, made: &[Id]) {
+        if made.is_empty() {
+            return;
+        }
+        let products = self.products.entry(index).or_default();
+        for &m in made {
+            for node in &graph.egg[m].nodes {
+                let slice = graph.structural.slice;
+                if matches!(node.head, Head::Apply(c, _) if Some(c) == slice) {
+                    products.insert(graph.egg.find(node.args[0]));
+                }
+            }
+        }
+        self.bundles.push(made.to_vec());
+    }
+}

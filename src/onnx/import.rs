@@ -1,0 +1,311 @@
+//! ONNX models as programs.
+//!
+//! Every operator is read as its `onnx` item says; no operator is known by name here, except the
+//! control flow that no expression can stand for. What a model computes of shapes is known
+//! afterwards as extents (see [`mlc_dsl::known`]).
+
+use super::import_apply::Sheet;
+use super::import_bind::bind;
+use super::import_error::ImportError;
+use super::import_read::Reader;
+use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
+use mlc_dsl::ir::{Extent, Program, Type, Value};
+use mlc_dsl::library::{Library, OnnxItem};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// A model as a program, with what an export needs to look like the original.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The computation.
+    pub program: Program,
+    /// The rest of the model.
+    pub model: ModelInfo,
+    /// Symbols of the model that had to be equal, each with what it was replaced by.
+    pub assumed: Vec<(String, String)>,
+}
+
+/// What a model says beside its computation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelInfo {
+    /// Version of the file format.
+    pub ir_version: i64,
+    /// Operator set version by domain.
+    pub opset_imports: BTreeMap<String, i64>,
+    /// The graph's name.
+    pub graph_name: String,
+    /// The tool that made the model.
+    pub producer_name: String,
+    /// The version of that tool.
+    pub producer_version: String,
+    /// The model's own namespace.
+    pub domain: String,
+    /// The model's own version.
+    pub model_version: i64,
+    /// Free text.
+    pub doc_string: String,
+    /// Free key-value pairs.
+    pub metadata_props: BTreeMap<String, String>,
+    /// Declared inputs.
+    pub inputs: Vec<RawValueInfo>,
+    /// Declared outputs.
+    pub outputs: Vec<RawValueInfo>,
+    /// Nodes of the main graph; constants are not counted.
+    pub nodes: usize,
+}
+
+impl ModelInfo {
+    /// Version of the standard operator set, 0 if the model does not use it.
+    pub fn opset(&self) -> i64 {
+        self.opset_imports.get("").copied().unwrap_or(0)
+    }
+}
+
+/// How often a model may be read again because two of its symbols turn out to be equal.
+const MAX_UNIFICATIONS: usize = 64;
+/// `If` nodes may nest this deep.
+const MAX_DEPTH: usize = 64;
+
+/// Reads a model as a program.
+pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
+    let items = Items::of(library, &raw.opset_imports);
+    let mut assumed: Vec<(String, Extent)> = Vec::new();
+    let program = loop {
+        let mut importer = Importer {
+            items: &items,
+            sheet: Sheet::new(library),
+            values: HashMap::new(),
+            symbols: HashSet::new(),
+            opsets: &raw.opset_imports,
+        };
+        match importer.model(&raw.graph, &assumed) {
+            Ok(outputs) => break importer.sheet.finish(outputs),
+            Err(e) => match importer.sheet.take_conflict() {
+                Some((symbol, other)) if assumed.len() < MAX_UNIFICATIONS => {
+                    assumed.push((symbol, other));
+                }
+                _ => return Err(e),
+            },
+        }
+    };
+    let model = ModelInfo {
+        ir_version: raw.ir_version,
+        opset_imports: raw.opset_imports,
+        graph_name: raw.graph.name,
+        producer_name: raw.producer_name,
+        producer_version: raw.producer_version,
+        domain: raw.domain,
+        model_version: raw.model_version,
+        doc_string: raw.doc_string,
+        metadata_props: raw.metadata_props,
+        inputs: raw.graph.inputs,
+        outputs: raw.graph.outputs,
+        nodes: raw.graph.nodes.len(),
+    };
+    let assumed = assumed.into_iter().map(|(s, e)| (s, e.to_string())).collect();
+    Ok(Imported { program, model, assumed })
+}
+
+/// The declarations by domain and name that the model's operator sets admit, newest first.
+struct Items<'a> {
+    by_name: HashMap<(&'a str, &'a str), Vec<&'a OnnxItem>>,
+}
+
+impl<'a> Items<'a> {
+    fn of(library: &'a Library, opsets: &BTreeMap<String, i64>) -> Items<'a> {
+        let mut by_name: HashMap<_, Vec<&OnnxItem>> = HashMap::new();
+        for item in &library.onnx {
+            let Some(&opset) = opsets.get(&item.decl.domain) else { continue };
+            if valid_at(item, opset) {
+                by_name.entry((item.decl.domain.as_str(), &*item.name)).or_default().push(item);
+            }
+        }
+        for items in by_name.values_mut() {
+            // A later text overrides an earlier one of the same version.
+            items.reverse();
+            items.sort_by_key(|i| std::cmp::Reverse(i.decl.since));
+        }
+        Items { by_name }
+    }
+
+    fn find(&self, node: &RawNode) -> Option<&'a OnnxItem> {
+        self.by_name.get(&(node.domain.as_str(), node.op_type.as_str()))?.first().copied()
+    }
+}
+
+/// True if the declaration covers that operator set version.
+pub(super) fn valid_at(item: &OnnxItem, opset: i64) -> bool {
+    i64::from(item.decl.since) <= opset && item.decl.until.is_none_or(|u| opset <= u.into())
+}
+
+struct Importer<'a> {
+    items: &'a Items<'a>,
+    sheet: Sheet<'a>,
+    values: HashMap<String, Value>,
+    symbols: HashSet<String>,
+    opsets: &'a BTreeMap<String, i64>,
+}
+
+impl Importer<'_> {
+    fn model(
+        &mut self,
+        graph: &RawGraph,
+        assumed: &[(String, Extent)],
+    ) -> Result<Vec<(String, Value)>, ImportError> {
+        let symbols = graph.inputs.iter().flat_map(|i| i.dims.iter().flatten());
+        self.symbols = symbols
+            .filter_map(|d| if let RawDim::Symbol(s) = d { Some(s.clone()) } else { None })
+            .collect();
+        for input in &graph.inputs {
+            let ty = self.input_type(input, assumed)?;
+            let v = self.sheet.builder.input(&input.name, ty);
+            self.values.insert(input.name.clone(), v);
+        }
+        self.body(graph, 0)?;
+        let output = |o: &RawValueInfo| match self.values.get(&o.name) {
+            Some(&v) => Ok((o.name.clone(), v)),
+            None => Err(ImportError::Graph {
+                place: format!("output `{}`", o.name),
+                reason: "nothing defines it".into(),
+                help: String::new(),
+            }),
+        };
+        graph.outputs.iter().map(output).collect()
+    }
+
+    fn input_type(
+        &mut self,
+        input: &RawValueInfo,
+        assumed: &[(String, Extent)],
+    ) -> Result<Type, ImportError> {
+        let wrong = |reason: &str, help: &str| ImportError::Graph {
+            place: format!("input `{}`", input.name),
+            reason: reason.into(),
+            help: help.into(),
+        };
+        let dtype = input.dtype.ok_or_else(|| {
+            wrong("it has no supported element type", "declare the type of the input in the model")
+        })?;
+        let dims = input.dims.as_ref().ok_or_else(|| {
+            wrong("its number of axes is unknown", "declare the shape of the input in the model")
+        })?;
+        let mut shape = Vec::with_capacity(dims.len());
+        for (i, d) in dims.iter().enumerate() {
+            let symbol = match d {
+                RawDim::Known(n) => {
+                    let n = i64::try_from(*n).map_err(|_| wrong("an extent is too large", ""))?;
+                    shape.push(Extent::from(n));
+                    continue;
+                }
+                RawDim::Symbol(s) => s.clone(),
+                RawDim::Unknown => {
+                    let mut s = format!("{}_dim{i}", input.name);
+                    while !self.symbols.insert(s.clone()) {
+                        s.push('_');
+                    }
+                    s
+                }
+            };
+            let mut extent = Extent::sym(&symbol);
+            for (from, to) in assumed {
+                extent = extent.substitute(&|s| (s == from).then(|| to.clone()));
+            }
+            shape.push(extent);
+        }
+        Ok(Type::new(dtype, shape))
+    }
+
+    /// Reads the constants and nodes of a graph; what it defines is in `values` afterwards.
+    fn body(&mut self, graph: &RawGraph, depth: usize) -> Result<(), ImportError> {
+        for (name, tensor) in &graph.initializers {
+            let v = self.sheet.builder.constant(tensor.clone());
+            self.values.insert(name.clone(), v);
+        }
+        for node in &graph.nodes {
+            self.node(node, depth)?;
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
+        let fail = |reason: String| ImportError::Node {
+            node: node.label(),
+            reason,
+            help: String::new(),
+        };
+        if node.domain.is_empty() && node.op_type == "If" {
+            return self.branch(node, depth);
+        }
+        let Some(item) = self.items.find(node) else { return Err(self.unknown(node)) };
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for name in &node.inputs {
+            inputs.push(match self.values.get(name) {
+                Some(&v) => Some(v),
+                None if name.is_empty() => None,
+                None => return Err(fail(format!("`{name}` is read before it is defined"))),
+            });
+        }
+        let origin = if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { None };
+        self.sheet.builder.set_origin(origin.unwrap_or(&node.name));
+        let bound = bind(item, node, &inputs, &mut self.sheet).map_err(fail)?;
+        let results = Reader::new(item, node, bound, &mut self.sheet).read().map_err(fail)?;
+        for (i, name) in node.outputs.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
+            let v = results.get(i).copied().flatten();
+            let v = v.ok_or_else(|| fail(format!("its output {i} (`{name}`) is not supported")))?;
+            self.values.insert(name.clone(), v);
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, node: &RawNode) -> ImportError {
+        let opset = self.opsets.get(&node.domain).copied().unwrap_or(0);
+        let operator = match node.domain.as_str() {
+            "" => format!("`{}`", node.op_type),
+            d => format!("`{}` of the domain `{d}`", node.op_type),
+        };
+        ImportError::UnknownOperator {
+            node: node.label(),
+            operator,
+            opset,
+            help: "declare it with an `onnx` item in a --rules file".into(),
+        }
+    }
+
+    /// An `If` whose condition is known is the branch that it takes.
+    fn branch(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
+        let fail = |reason: &str| ImportError::Node {
+            node: node.label(),
+            reason: reason.into(),
+            help: String::new(),
+        };
+        let cond = node.inputs.first().and_then(|n| self.values.get(n).copied());
+        let cond = cond.and_then(|v| self.sheet.known(v));
+        let cond = cond.as_ref().and_then(|k| match k.elements.as_slice() {
+            [e] => e.as_f64(),
+            _ => None,
+        });
+        let Some(cond) = cond else {
+            return Err(ImportError::Node {
+                node: node.label(),
+                reason: "its condition depends on the inputs".into(),
+                help: "only an `If` whose condition follows from constants and shapes is read".into(),
+            });
+        };
+        let key = if cond != 0.0 { "then_branch" } else { "else_branch" };
+        let graph = match node.attrs.get(key) {
+            Some(RawAttr::Graph(g)) => g,
+            _ => return Err(fail(&format!("it has no `{key}`"))),
+        };
+        if depth >= MAX_DEPTH {
+            return Err(fail("it is nested too deeply"));
+        }
+        self.body(graph, depth + 1)?;
+        for (out, inner) in node.outputs.iter().zip(&graph.outputs) {
+            if out.is_empty() {
+                continue;
+            }
+            let v = *self.values.get(&inner.name).ok_or_else(|| fail("a branch does not define its output"))?;
+            self.values.insert(out.clone(), v);
+        }
+        Ok(())
+    }
+}

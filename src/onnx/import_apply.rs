@@ -1,0 +1,331 @@
+//! Applying operators by position: NumPy's broadcasting, numbers among tensors, known values.
+
+use mlc_dsl::build::Builder;
+use mlc_dsl::infer::infer;
+use mlc_dsl::ir::{Atom, Attr, DType, Extent, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::known::{self, Element, Known};
+use mlc_dsl::library::{CallId, Callable, DTypePattern, Dim, Library};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Lists of symbolic extents longer than this do not replace what computes them.
+const MAX_SYMBOLIC: usize = 64;
+
+/// An argument of an operator.
+#[derive(Clone, Debug)]
+pub(super) enum Operand {
+    /// A tensor.
+    Value(Value),
+    /// A number, which takes the element type of its partners.
+    Number(Attr),
+}
+
+/// The program that is being written, and what is known of its values.
+pub(super) struct Sheet<'a> {
+    /// The program.
+    pub builder: Builder<'a>,
+    known: HashMap<Value, Option<Rc<Known>>>,
+    conflict: Option<(String, Extent)>,
+}
+
+impl<'a> Sheet<'a> {
+    /// An empty program.
+    pub fn new(library: &'a Library) -> Sheet<'a> {
+        Sheet { builder: Builder::new(library), known: HashMap::new(), conflict: None }
+    }
+
+    /// The declarations.
+    pub fn library(&self) -> &'a Library {
+        self.builder.library
+    }
+
+    /// The program with these outputs.
+    pub fn finish(self, outputs: Vec<(String, Value)>) -> Program {
+        self.builder.finish(outputs)
+    }
+
+    /// The symbol that must equal another extent for the last failed broadcast to be well-typed.
+    pub fn take_conflict(&mut self) -> Option<(String, Extent)> {
+        self.conflict.take()
+    }
+
+    /// The elements of a value, if they are known.
+    pub fn known(&mut self, v: Value) -> Option<Rc<Known>> {
+        if let Some(k) = self.known.get(&v) {
+            return k.clone();
+        }
+        let k = self.builder.program().as_const(v).and_then(Known::of).map(Rc::new);
+        self.known.insert(v, k.clone());
+        k
+    }
+
+    /// Applies an operator to operands that are broadcast as NumPy would.
+    pub fn call(
+        &mut self,
+        id: CallId,
+        operands: Vec<Operand>,
+        attrs: &[Option<Attr>],
+    ) -> Result<Vec<Value>, String> {
+        let call = self.library().call(id);
+        let mut args = self.tensors(call, operands)?;
+        if let Some(trailing) = trailing_axes(call) {
+            args = self.align(args, trailing)?;
+        }
+        self.apply(id, attrs, &args)
+    }
+
+    /// The operands as values: a number becomes a constant of rank 0.
+    fn tensors(&mut self, call: &Callable, operands: Vec<Operand>) -> Result<Vec<Value>, String> {
+        let mut dtypes: Vec<(&str, DType)> = Vec::new();
+        let mut any = None;
+        for (input, o) in call.inputs.iter().zip(&operands) {
+            if let Operand::Value(v) = o {
+                let d = self.builder.ty(*v).dtype;
+                any = any.or(Some(d));
+                if let DTypePattern::Var(n) = &input.ty.dtype {
+                    dtypes.push((n, d));
+                }
+            }
+        }
+        let mut out = Vec::with_capacity(operands.len());
+        for (input, o) in call.inputs.iter().zip(operands) {
+            out.push(match o {
+                Operand::Value(v) => v,
+                Operand::Number(a) => {
+                    let dtype = match &input.ty.dtype {
+                        DTypePattern::Fixed(d) => Some(*d),
+                        DTypePattern::Var(n) => {
+                            dtypes.iter().find(|(m, _)| *m == &**n).map(|d| d.1).or(any)
+                        }
+                    };
+                    let dtype = dtype
+                        .ok_or_else(|| format!("the number {a} has no tensor to take its type from"))?;
+                    self.scalar(&a, dtype)?
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    /// A number as a constant of rank 0; a symbolic one stays an extent.
+    pub fn scalar(&mut self, a: &Attr, dtype: DType) -> Result<Value, String> {
+        let number = match a {
+            Attr::Bool(b) => Some(f64::from(u8::from(*b))),
+            Attr::Int(e) if e.as_const().is_none() => {
+                let known =
+                    Known { dtype, shape: vec![], elements: vec![Element::Int(e.clone())] };
+                return self.place(known).ok_or_else(|| format!("{e} is no {dtype}"));
+            }
+            a => a.as_f64(),
+        };
+        let v = number.ok_or_else(|| format!("{a} is not a number"))?;
+        if let Some((low, high)) = dtype.int_range() {
+            let fits = v.fract() == 0.0 && v >= low as f64 && v <= high as f64;
+            if !fits {
+                return Err(format!("{v} is no {dtype}"));
+            }
+        }
+        Ok(self.builder.constant(Tensor::from_f64(dtype, vec![], &[v])))
+    }
+
+    /// Broadcasts the leading axes of the arguments, all but the last `trailing[i]`, to a common shape.
+    fn align(&mut self, args: Vec<Value>, trailing: Vec<usize>) -> Result<Vec<Value>, String> {
+        let types: Vec<Type> = args.iter().map(|&a| self.builder.ty(a).clone()).collect();
+        let mut lead: Vec<Extent> = Vec::new();
+        for (ty, t) in types.iter().zip(&trailing) {
+            let n = ty.rank().checked_sub(*t);
+            let n = n.ok_or_else(|| format!("a tensor of {} axes has too few", ty.rank()))?;
+            lead = self.common(&lead, &ty.shape[..n])?;
+        }
+        let mut out = Vec::with_capacity(args.len());
+        for ((v, ty), t) in args.into_iter().zip(types).zip(trailing) {
+            let shape: Vec<Extent> =
+                lead.iter().chain(&ty.shape[ty.rank() - t..]).cloned().collect();
+            let missing = shape.len() - ty.rank();
+            let map: Vec<i64> = (0..ty.rank()).map(|i| (i + missing) as i64).collect();
+            out.push(self.broadcast(v, &map, shape)?);
+        }
+        Ok(out)
+    }
+
+    /// NumPy's common shape.
+    fn common(&mut self, a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, String> {
+        let n = a.len().max(b.len());
+        let one = Extent::from(1);
+        let mut out = Vec::with_capacity(n);
+        for i in 0..n {
+            let entry = |list: &[Extent]| match (i + list.len()).checked_sub(n) {
+                Some(i) => list[i].clone(),
+                None => one.clone(),
+            };
+            let (x, y) = (entry(a), entry(b));
+            out.push(if x == y || y.is(1) {
+                x
+            } else if x.is(1) {
+                y
+            } else {
+                self.conflict = conflict(&x, &y);
+                return Err(format!("extents {x} and {y} do not broadcast"));
+            });
+        }
+        Ok(out)
+    }
+
+    /// `v` with its axis `i` at `map[i]` of `shape`. Unit axes are dropped first, so that what is
+    /// known of `v`, and that it is a constant, is not lost.
+    fn broadcast(
+        &mut self,
+        v: Value,
+        map: &[i64],
+        shape: Vec<Extent>,
+    ) -> Result<Value, String> {
+        let own = self.builder.ty(v).shape.clone();
+        if own == shape {
+            return Ok(v);
+        }
+        let structural = self.builder.structural();
+        let (Some(broadcast), Some(reshape)) = (structural.broadcast, structural.reshape) else {
+            return Err("the operators `broadcast` and `reshape` are not declared".into());
+        };
+        let kept: Vec<usize> = (0..own.len()).filter(|&i| !own[i].is(1)).collect();
+        let place = |i: usize| kept.iter().any(|&k| map[k] == i as i64);
+        let only_units = (0..shape.len()).all(|i| shape[i].is(1) || place(i));
+        let bare = kept.iter().map(|&i| own[i].clone()).collect();
+        let target = if only_units { shape.clone() } else { bare };
+        let v = self.apply_as_is(reshape, &[Some(Attr::Ints(target))], &[v])?[0];
+        if only_units {
+            return Ok(v);
+        }
+        let map = Attr::ints(kept.iter().map(|&i| map[i]));
+        Ok(self.apply_as_is(broadcast, &[Some(map), Some(Attr::Ints(shape))], &[v])?[0])
+    }
+
+    /// Applies an operator to arguments as they are. What comes out of known values is known.
+    pub fn apply(
+        &mut self,
+        id: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Value],
+    ) -> Result<Vec<Value>, String> {
+        let structural = self.builder.structural();
+        if let ([x], [Some(map), Some(Attr::Ints(shape))], true) =
+            (args, attrs, Some(id) == structural.broadcast)
+            && let Some(map) = map.as_i64s()
+            && map.len() == self.builder.ty(*x).rank()
+        {
+            return Ok(vec![self.broadcast(*x, &map, shape.clone())?]);
+        }
+        self.apply_as_is(id, attrs, args)
+    }
+
+    fn apply_as_is(
+        &mut self,
+        id: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Value],
+    ) -> Result<Vec<Value>, String> {
+        let structural = self.builder.structural();
+        if let ([x], [Some(Attr::Ints(shape))], true) =
+            (args, attrs, Some(id) == structural.reshape)
+            && let Some(t) = self.builder.program().as_const(*x)
+            && let Some(shape) = Type::new(t.dtype(), shape.clone()).known_shape()
+            && shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) == Some(t.len())
+        {
+            let t = t.reshaped(shape);
+            return Ok(vec![self.builder.constant(t)]);
+        }
+        let values = self.builder.apply(id, attrs, args).map_err(|e| e.to_string())?;
+        let known: Option<Vec<Rc<Known>>> = args.iter().map(|&a| self.known(a)).collect();
+        match known {
+            Some(known) => Ok(self.learn(id, attrs, args, &known, values)),
+            None => Ok(values),
+        }
+    }
+
+    /// Replaces integers and truth values that are known by constants and lists of extents.
+    fn learn(
+        &mut self,
+        id: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Value],
+        known: &[Rc<Known>],
+        values: Vec<Value>,
+    ) -> Vec<Value> {
+        let call = self.library().call(id);
+        let types: Vec<Type> = args.iter().map(|&a| self.builder.ty(a).clone()).collect();
+        let types: Vec<&Type> = types.iter().collect();
+        let Ok(app) = infer(call, &types, attrs) else { return values };
+        let known: Vec<&Known> = known.iter().map(Rc::as_ref).collect();
+        values
+            .into_iter()
+            .enumerate()
+            .map(|(i, v)| {
+                if self.known(v).is_some() {
+                    return v;
+                }
+                let Some(k) = known::evaluate(call, i, &app, &known) else { return v };
+                let place = if k.dtype.is_float() { None } else { self.place(k.clone()) };
+                let v = place.unwrap_or(v);
+                self.known.insert(v, Some(Rc::new(k)));
+                v
+            })
+            .collect()
+    }
+
+    /// A value that holds known integers.
+    fn place(&mut self, k: Known) -> Option<Value> {
+        if let Some(t) = k.tensor() {
+            return Some(self.builder.constant(t));
+        }
+        let list = k.extents().filter(|e| e.len() <= MAX_SYMBOLIC)?;
+        let leaf = self.library().find("extents")?;
+        let count = list.len();
+        let mut v = *self.builder.apply(leaf, &[Some(Attr::Ints(list))], &[]).ok()?.first()?;
+        if k.shape != [count] {
+            let shape: Vec<Extent> = k.shape.iter().map(|&d| Extent::from(d)).collect();
+            v = self.builder.reshape(v, &shape).ok()?;
+        }
+        if k.dtype != DType::I64 {
+            let cast = self.builder.structural().cast?;
+            v = *self.builder.apply(cast, &[Some(Attr::DType(k.dtype))], &[v]).ok()?.first()?;
+        }
+        self.known.insert(v, Some(Rc::new(k)));
+        Some(v)
+    }
+
+    /// True if the value is a constant of the program.
+    pub fn is_const(&self, v: Value) -> bool {
+        matches!(self.builder.program().node(v.node).kind, NodeKind::Const(_))
+    }
+}
+
+/// Two symbols that would have to be one.
+fn conflict(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
+    let symbol = |e: &Extent| match e.terms().as_slice() {
+        [(m, 1)] => match m.as_slice() {
+            [(Atom::Sym(s), 1)] => Some(s.to_string()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let (_, later) = (symbol(a)?, symbol(b)?);
+    Some((later, a.clone()))
+}
+
+/// How many axes of each input stand behind a leading segment that all share, if they share one:
+/// these leading axes broadcast.
+pub(super) fn trailing_axes(call: &Callable) -> Option<Vec<usize>> {
+    if call.inputs.len() < 2 {
+        return None;
+    }
+    let mut lead = None;
+    let mut out = Vec::with_capacity(call.inputs.len());
+    for input in &call.inputs {
+        let [Dim::Seg(s), rest @ ..] = input.ty.dims.as_deref()? else { return None };
+        if *lead.get_or_insert(s) != s || !rest.iter().all(|d| matches!(d, Dim::Axis(_))) {
+            return None;
+        }
+        out.push(rest.len());
+    }
+    Some(out)
+}

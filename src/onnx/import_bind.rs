@@ -1,0 +1,200 @@
+//! What the names of an `onnx` item stand for at one node.
+
+use super::import_apply::Sheet;
+use super::raw::{RawAttr, RawNode};
+use super::raw_tensor;
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::ir::{Attr, Extent, Type, Value};
+use mlc_dsl::known::Element;
+use mlc_dsl::library::{Name, OnnxItem};
+use mlc_dsl::syntax::ast::{AttrType, ExprKind, Param, ParamKind};
+use std::collections::HashMap;
+
+/// An input or a tensor attribute.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    /// A tensor.
+    One(Value),
+    /// All remaining inputs.
+    Many(Vec<Value>),
+    /// A tensor that is not given.
+    Absent,
+    /// An attribute, or an input read as one, that is not given.
+    Unset,
+}
+
+/// The names of one node.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    /// Tensors.
+    pub inputs: HashMap<Name, Input>,
+    /// Attributes, and the types of tensors.
+    pub env: Env,
+}
+
+/// Binds inputs, constants and attributes of `node` to the parameters of `item`.
+pub(super) fn bind(
+    item: &OnnxItem,
+    node: &RawNode,
+    inputs: &[Option<Value>],
+    sheet: &mut Sheet<'_>,
+) -> Result<Bound, String> {
+    let mut bound = Bound::default();
+    let mut rest = inputs;
+    let mut next = || {
+        let v = rest.first().copied().flatten();
+        rest = rest.get(1..).unwrap_or_default();
+        v
+    };
+    for p in &item.decl.params {
+        let name = Name::from(p.name.text.as_str());
+        match &p.kind {
+            ParamKind::Tensor { variadic: true, .. } => {
+                let mut all = Vec::new();
+                while let Some(v) = next() {
+                    all.push(v);
+                }
+                bound.inputs.insert(name, Input::Many(all));
+            }
+            ParamKind::Tensor { optional, .. } => {
+                let input = match next() {
+                    Some(v) => {
+                        bound.env.bind_tensor(&name, sheet.builder.ty(v).clone());
+                        Input::One(v)
+                    }
+                    None if *optional => Input::Absent,
+                    None => return Err(format!("its input `{name}` is missing")),
+                };
+                bound.inputs.insert(name, input);
+            }
+            ParamKind::ConstInput { ty, optional } => match next() {
+                Some(v) => {
+                    let a = constant(sheet, v, ty).map_err(|e| format!("its input `{name}` {e}"))?;
+                    bound.env.bind_attr(&name, a);
+                }
+                None if *optional => drop(bound.inputs.insert(name, Input::Unset)),
+                None => return Err(format!("its input `{name}` is missing")),
+            },
+            ParamKind::Attr(_) => {}
+        }
+    }
+    if rest.iter().any(Option::is_some) {
+        return Err(format!("it has {} inputs, more than `{}` takes", inputs.len(), item.name));
+    }
+    attributes(item, node, sheet, &mut bound)?;
+    Ok(bound)
+}
+
+fn attributes(
+    item: &OnnxItem,
+    node: &RawNode,
+    sheet: &mut Sheet<'_>,
+    bound: &mut Bound,
+) -> Result<(), String> {
+    let params: Vec<&Param> =
+        item.decl.params.iter().filter(|p| matches!(p.kind, ParamKind::Attr(_))).collect();
+    for (name, _) in &node.attrs {
+        if !params.iter().any(|p| p.name.text == **name) {
+            return Err(format!("its attribute `{name}` is not supported"));
+        }
+    }
+    for p in params {
+        let name = Name::from(p.name.text.as_str());
+        let kind = attr_kind(p);
+        match node.attrs.get(&*name) {
+            Some(RawAttr::Tensor(t)) if kind == "tensor" => {
+                let ty = Type::known(t.dtype(), t.shape());
+                let v = sheet.builder.constant(t.clone());
+                bound.env.bind_tensor(&name, ty);
+                bound.inputs.insert(name, Input::One(v));
+            }
+            Some(raw) => {
+                let a = attribute(raw, kind)
+                    .ok_or_else(|| format!("its attribute `{name}` is no {kind}"))?;
+                bound.env.bind_attr(&name, a);
+            }
+            None => match &p.default {
+                Some(d) => {
+                    // A default that needs an absent input is missed only where it is used.
+                    if let Ok(a) = eval(d, &bound.env) {
+                        bound.env.bind_attr(&name, a);
+                    }
+                }
+                None if kind == "tensor" => drop(bound.inputs.insert(name, Input::Absent)),
+                None => drop(bound.inputs.insert(name, Input::Unset)),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// The declared type of an attribute, or that of its default.
+pub(super) fn attr_kind(p: &Param) -> &str {
+    if let ParamKind::Attr(Some(ty)) = &p.kind {
+        return ty.name.text.as_str();
+    }
+    match p.default.as_ref().map(|d| &d.kind) {
+        Some(ExprKind::Float(_)) => "float",
+        Some(ExprKind::Str(_)) => "string",
+        Some(ExprKind::Bool(_)) => "bool",
+        Some(ExprKind::List(_)) => "ints",
+        _ => "int",
+    }
+}
+
+/// An ONNX attribute as one of ours.
+fn attribute(raw: &RawAttr, kind: &str) -> Option<Attr> {
+    Some(match (kind, raw) {
+        ("int", RawAttr::Int(v)) => Attr::int(*v),
+        ("bool", RawAttr::Int(v)) => Attr::Bool(*v != 0),
+        ("dtype", RawAttr::Int(v)) => {
+            Attr::DType(raw_tensor::dtype(i32::try_from(*v).ok()?).ok()??)
+        }
+        ("ints", RawAttr::Ints(v)) => Attr::ints(v.iter().copied()),
+        ("ints", RawAttr::Int(v)) => Attr::ints([*v]),
+        ("float", RawAttr::Float(v)) => Attr::float(shortest(*v)),
+        ("float", RawAttr::Int(v)) => Attr::float(*v as f64),
+        ("string", RawAttr::Str(_)) => Attr::Str(raw.as_str()?.to_string()),
+        _ => return None,
+    })
+}
+
+/// The shortest decimal that means this number: `1e-5` rather than `9.999999747378752e-6`.
+pub(super) fn shortest(v: f32) -> f64 {
+    v.to_string().parse().unwrap_or(f64::from(v))
+}
+
+/// A tensor that must be known, as an attribute.
+fn constant(sheet: &mut Sheet<'_>, v: Value, ty: &AttrType) -> Result<Attr, String> {
+    let kind = ty.name.text.as_str();
+    let known = sheet.known(v).ok_or("is computed from the model's inputs, which is not supported")?;
+    if matches!(kind, "int" | "float" | "bool") && known.elements.len() != 1 {
+        return Err(format!("must be a single {kind}"));
+    }
+    if known.shape.len() > 1 {
+        return Err("must have at most one axis".into());
+    }
+    let wrong = || format!("is no {kind}");
+    Ok(match kind {
+        "ints" => Attr::Ints(known.extents().ok_or_else(wrong)?),
+        "int" => Attr::Int(known.extents().and_then(|mut v| v.pop()).ok_or_else(wrong)?),
+        "float" => Attr::float(number(sheet, v).ok_or_else(wrong)?),
+        "bool" => Attr::Bool(number(sheet, v).ok_or_else(wrong)? != 0.0),
+        _ => return Err(format!("cannot be read as {kind}")),
+    })
+}
+
+/// The number that a tensor of one known element holds.
+pub(super) fn number(sheet: &mut Sheet<'_>, v: Value) -> Option<f64> {
+    let known = sheet.known(v)?;
+    match known.elements.as_slice() {
+        [Element::Real(v)] if known.dtype.size() < 8 => Some(shortest(*v as f32)),
+        [e] => e.as_f64(),
+        _ => None,
+    }
+}
+
+/// All elements of a known tensor of integers.
+pub(super) fn integers(sheet: &mut Sheet<'_>, v: Value) -> Option<Vec<Extent>> {
+    sheet.known(v)?.extents()
+}

@@ -1,0 +1,566 @@
+//! Interpreting the expression of an `onnx` item at one node.
+//!
+//! By position, not by named axes: a name is an input, an attribute or a `let`. What has no tensor in it
+//! is an attribute expression of the language; `present(b)`, `known(x)`, `number(x)`, `elements(x)`,
+//! `count(xs)`, `results()` and `wanted(i)` are asked here and stand in it as values.
+
+use super::import_apply::{Operand, Sheet};
+use super::import_bind::{self, Bound, Input};
+use super::raw::RawNode;
+use mlc_dsl::eval::{Env, EvalError, eval, truth};
+use mlc_dsl::functions::is_function;
+use mlc_dsl::ir::{Attr, Extent, Value};
+use mlc_dsl::library::{CallId, Callable, Name, OnnxItem};
+use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, UnaryOp};
+use mlc_dsl::syntax::print_expr;
+use std::collections::HashMap;
+
+/// What an expression is.
+#[derive(Clone, Debug)]
+pub(super) enum Item {
+    /// A tensor.
+    Tensor(Value),
+    /// A number, a word, a list, …
+    Attr(Attr),
+    /// Several of these.
+    Tuple(Vec<Item>),
+    /// An input that is not given.
+    Absent,
+}
+
+/// Expressions nest at most this deep, `let`s followed.
+const MAX_DEPTH: usize = 128;
+
+/// The operator that an infix sign stands for between tensors, and whether its operands change places.
+pub(super) fn infix(op: BinaryOp) -> (&'static str, bool) {
+    match op {
+        BinaryOp::Add => ("add", false),
+        BinaryOp::Sub => ("sub", false),
+        BinaryOp::Mul => ("mul", false),
+        BinaryOp::Div => ("div", false),
+        BinaryOp::Mod => ("modulo", false),
+        BinaryOp::Pow => ("pow", false),
+        BinaryOp::MatMul => ("matmul", false),
+        BinaryOp::And => ("logical_and", false),
+        BinaryOp::Or => ("logical_or", false),
+        BinaryOp::Eq | BinaryOp::Ne => ("equal", false),
+        BinaryOp::Lt => ("less", false),
+        BinaryOp::Le => ("less_equal", false),
+        BinaryOp::Gt => ("less", true),
+        BinaryOp::Ge => ("less_equal", true),
+    }
+}
+
+/// Reads one node.
+pub(super) struct Reader<'r, 'a> {
+    item: &'r OnnxItem,
+    node: &'r RawNode,
+    inputs: HashMap<Name, Input>,
+    env: Env,
+    sheet: &'r mut Sheet<'a>,
+    lets: HashMap<String, Result<Item, String>>,
+    fresh: usize,
+    depth: usize,
+}
+
+impl<'r, 'a> Reader<'r, 'a> {
+    /// A reader of `node` by `item`.
+    pub fn new(item: &'r OnnxItem, node: &'r RawNode, bound: Bound, sheet: &'r mut Sheet<'a>) -> Self {
+        let Bound { inputs, env } = bound;
+        Reader { item, node, inputs, env, sheet, lets: HashMap::new(), fresh: 0, depth: 0 }
+    }
+
+    /// The outputs, as far as the item yields them.
+    pub fn read(mut self) -> Result<Vec<Option<Value>>, String> {
+        let item = self.item;
+        for alternative in &item.decl.reads {
+            let mut holds = true;
+            for c in &alternative.conditions {
+                holds = holds && self.condition(c)? == Some(true);
+            }
+            if holds {
+                let result = self.expr(&alternative.value)?;
+                return self.outputs(result);
+            }
+        }
+        let known: Vec<String> = item
+            .decl
+            .reads
+            .iter()
+            .map(|a| a.conditions.iter().map(print_expr).collect::<Vec<_>>().join(" and "))
+            .collect();
+        Err(match known.is_empty() {
+            true => "this operator is only written, never read".into(),
+            false => format!("this use is not supported; supported are: {}", known.join("; or ")),
+        })
+    }
+
+    fn outputs(&mut self, item: Item) -> Result<Vec<Option<Value>>, String> {
+        match item {
+            Item::Tensor(v) => Ok(vec![Some(v)]),
+            Item::Tuple(items) => items
+                .into_iter()
+                .map(|i| match i {
+                    Item::Tensor(v) => Ok(Some(v)),
+                    Item::Absent => Ok(None),
+                    Item::Attr(_) | Item::Tuple(_) => Err("an output is no tensor".into()),
+                })
+                .collect(),
+            Item::Attr(_) | Item::Absent => Err("the result is no tensor".into()),
+        }
+    }
+
+    fn condition(&mut self, c: &Expr) -> Result<Option<bool>, String> {
+        let c = self.settle(c)?;
+        truth(&c, &self.env).map_err(|e| self.explain(e))
+    }
+
+    fn attr(&mut self, e: &Expr) -> Result<Attr, String> {
+        let e = self.settle(e)?;
+        eval(&e, &self.env).map_err(|e| self.explain(e))
+    }
+
+    /// An unbound name may be a `let` that failed, or an input that is not given.
+    fn explain(&self, e: EvalError) -> String {
+        if let EvalError::Unbound(n) = &e {
+            if let Some(Err(reason)) = self.lets.get(n) {
+                return reason.clone();
+            }
+            if let Some(Input::Absent | Input::Unset) = self.inputs.get(n.as_str()) {
+                return format!("`{n}` is not given");
+            }
+        }
+        e.to_string()
+    }
+
+    /// True if the expression is a tensor (or several), not an attribute.
+    fn is_tensor(&self, e: &Expr, depth: usize) -> bool {
+        if depth > MAX_DEPTH {
+            return false;
+        }
+        let tensor = |e: &Expr| self.is_tensor(e, depth + 1);
+        match &e.kind {
+            ExprKind::Name(n) => match self.binding(n) {
+                Some((names, value)) => names.len() > 1 || tensor(value),
+                None => match self.inputs.get(n.as_str()) {
+                    Some(Input::One(_) | Input::Many(_)) => true,
+                    Some(Input::Absent) => true,
+                    Some(Input::Unset) | None => false,
+                },
+            },
+            ExprKind::Unary(_, a) => tensor(a),
+            ExprKind::Binary(_, a, b) => tensor(a) || tensor(b),
+            ExprKind::If { then, otherwise, .. } => tensor(then) || tensor(otherwise),
+            ExprKind::Index { base, .. } => {
+                let base = Expr { kind: ExprKind::Name(base.text.clone()), span: base.span };
+                tensor(&base)
+            }
+            ExprKind::Tuple(_) => true,
+            ExprKind::Call { callee, args } => match callee.text.as_str() {
+                "split" | "fold" | "scalar" | "unsupported" => true,
+                "rank" | "shape" | "dtype" => false,
+                name if is_question(name) => false,
+                name if is_function(name) => args.iter().any(|a| tensor(&a.value)),
+                _ => true,
+            },
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Str(_) | ExprKind::Bool(_) => false,
+            ExprKind::Size(_) | ExprKind::List(_) | ExprKind::Reduce { .. } => false,
+        }
+    }
+
+    /// The `let` that declares a name.
+    fn binding(&self, name: &str) -> Option<(&'r [Ident], &'r Expr)> {
+        let item: &'r OnnxItem = self.item;
+        let all = item.decl.lets.iter();
+        let b = all.rev().find(|b| b.names.iter().any(|n| n.text == name))?;
+        Some((&b.names, &b.value))
+    }
+
+    /// Computes a `let` when it is first needed.
+    fn force(&mut self, name: &str) -> Option<Result<Item, String>> {
+        if let Some(done) = self.lets.get(name) {
+            return Some(done.clone());
+        }
+        let (names, value) = self.binding(name)?;
+        let result = match names {
+            [_] => vec![self.expr(value)],
+            _ => match self.expr(value) {
+                Ok(Item::Tuple(items)) if items.len() >= names.len() => {
+                    items.into_iter().map(Ok).collect()
+                }
+                Ok(_) => vec![Err("too few values to take apart".to_string()); names.len()],
+                Err(e) => vec![Err(e); names.len()],
+            },
+        };
+        for (n, r) in names.iter().zip(result) {
+            let key = Name::from(n.text.as_str());
+            match &r {
+                Ok(Item::Tensor(v)) => {
+                    let ty = self.sheet.builder.ty(*v).clone();
+                    self.env.bind_tensor(&key, ty);
+                }
+                Ok(Item::Attr(a)) => drop(self.env.bind_attr(&key, a.clone())),
+                _ => {}
+            }
+            self.lets.insert(n.text.clone(), r);
+        }
+        self.lets.get(name).cloned()
+    }
+
+    /// The expression with every question answered and every `let` in it computed.
+    fn settle(&mut self, e: &Expr) -> Result<Expr, String> {
+        let mut out = e.clone();
+        match &mut out.kind {
+            ExprKind::Name(n) => drop(self.force(n)),
+            ExprKind::Unary(_, a) => **a = self.settle(a)?,
+            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
+                // The right side may only have a value where the left does not decide.
+                if self.condition(a)? == Some(*op == BinaryOp::Or) {
+                    out.kind = ExprKind::Bool(*op == BinaryOp::Or);
+                    return Ok(out);
+                }
+                **a = self.settle(a)?;
+                **b = self.settle(b)?;
+            }
+            ExprKind::Binary(_, a, b) => {
+                **a = self.settle(a)?;
+                **b = self.settle(b)?;
+            }
+            ExprKind::If { cond, then, otherwise } => {
+                // Only the branch taken needs a value.
+                let known = self.condition(cond)?;
+                return match known {
+                    Some(true) => self.settle(then),
+                    Some(false) => self.settle(otherwise),
+                    None => Err("a condition depends on symbolic extents".into()),
+                };
+            }
+            ExprKind::List(items) | ExprKind::Index { index: items, .. } => {
+                for Elem::One(e) | Elem::Splice(e) in items.iter_mut() {
+                    *e = self.settle(e)?;
+                }
+            }
+            ExprKind::Call { callee, args } => {
+                let answer = match callee.text.as_str() {
+                    "rank" | "shape" | "dtype" if self.is_plain(args) => return Ok(out),
+                    "rank" | "shape" | "dtype" => self.type_of(&callee.text, args)?,
+                    name if is_question(name) => Some(self.question(&callee.text, args)?),
+                    _ => None,
+                };
+                if let Some(a) = answer {
+                    return Ok(self.literal(a, e));
+                }
+                for a in args.iter_mut() {
+                    a.value = self.settle(&a.value)?;
+                }
+            }
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Str(_) | ExprKind::Bool(_) => {}
+            ExprKind::Size(_) | ExprKind::Tuple(_) | ExprKind::Reduce { .. } => {}
+        }
+        if let ExprKind::Index { base, .. } = &out.kind {
+            let name = base.text.clone();
+            drop(self.force(&name));
+        }
+        Ok(out)
+    }
+
+    fn is_plain(&self, args: &[Arg]) -> bool {
+        matches!(args, [Arg { value: Expr { kind: ExprKind::Name(n), .. }, .. }] if self.env.tensor(n).is_some())
+    }
+
+    /// `rank`, `shape` and `dtype` of a computed tensor, or `rank` of a list (then `None`).
+    fn type_of(&mut self, name: &str, args: &[Arg]) -> Result<Option<Attr>, String> {
+        let [Arg { value, .. }] = args else { return Ok(None) };
+        if !self.is_tensor(value, 0) {
+            return Ok(None);
+        }
+        let v = self.tensor(value)?;
+        let ty = self.sheet.builder.ty(v).clone();
+        Ok(Some(match name {
+            "rank" => Attr::Int(Extent::from(ty.rank())),
+            "shape" => Attr::Ints(ty.shape),
+            _ => Attr::DType(ty.dtype),
+        }))
+    }
+
+    /// A name that stands for a value.
+    fn literal(&mut self, a: Attr, at: &Expr) -> Expr {
+        self.fresh += 1;
+        let name = format!("#{}", self.fresh);
+        self.env.bind_attr(&Name::from(name.as_str()), a);
+        Expr { kind: ExprKind::Name(name), span: at.span }
+    }
+
+    fn question(&mut self, name: &str, args: &[Arg]) -> Result<Attr, String> {
+        let arg = args.first().map(|a| &a.value);
+        let input = match arg.map(|a| &a.kind) {
+            Some(ExprKind::Name(n)) => self.inputs.get(n.as_str()).cloned(),
+            _ => None,
+        };
+        let wrong = || format!("`{name}` takes an input");
+        Ok(match (name, arg) {
+            ("results", None) => Attr::Int(Extent::from(self.node.outputs.len())),
+            ("wanted", Some(i)) => {
+                let i = self.attr(i)?.as_i64().and_then(|i| usize::try_from(i).ok()).ok_or_else(wrong)?;
+                Attr::Bool(self.node.outputs.get(i).is_some_and(|o| !o.is_empty()))
+            }
+            ("present", Some(e)) => Attr::Bool(match (&input, &e.kind) {
+                (Some(Input::Absent | Input::Unset), _) => false,
+                (Some(Input::One(_) | Input::Many(_)), _) => true,
+                (None, ExprKind::Name(n)) => self.env.attr(n).is_some(),
+                (None, _) => return Err(wrong()),
+            }),
+            ("count", Some(_)) => match input {
+                Some(Input::Many(v)) => Attr::Int(Extent::from(v.len())),
+                _ => return Err(wrong()),
+            },
+            ("known", Some(e)) => match input {
+                Some(Input::Absent | Input::Unset) => Attr::Bool(false),
+                _ => {
+                    let v = self.tensor(e)?;
+                    Attr::Bool(self.sheet.known(v).is_some())
+                }
+            },
+            ("constant", Some(e)) => {
+                let v = self.tensor(e)?;
+                Attr::Bool(self.sheet.is_const(v))
+            }
+            ("number", Some(e)) => {
+                let v = self.tensor(e)?;
+                let n = import_bind::number(self.sheet, v);
+                Attr::float(n.ok_or("a number that must be known is computed from the inputs")?)
+            }
+            ("elements", Some(e)) => {
+                let v = self.tensor(e)?;
+                let v = import_bind::integers(self.sheet, v);
+                Attr::Ints(v.ok_or("integers that must be known are computed from the inputs")?)
+            }
+            _ => return Err(wrong()),
+        })
+    }
+
+    fn tensor(&mut self, e: &Expr) -> Result<Value, String> {
+        match self.expr(e)? {
+            Item::Tensor(v) => Ok(v),
+            Item::Absent => Err(format!("`{}` is not given", print_expr(e))),
+            Item::Attr(_) | Item::Tuple(_) => Err(format!("`{}` is no tensor", print_expr(e))),
+        }
+    }
+
+    fn expr(&mut self, e: &Expr) -> Result<Item, String> {
+        if self.depth > MAX_DEPTH {
+            return Err("its declaration is nested too deeply, or in a circle".into());
+        }
+        self.depth += 1;
+        let result = if self.is_tensor(e, 0) {
+            self.tensor_expr(e)
+        } else {
+            self.attr(e).map(Item::Attr)
+        };
+        self.depth -= 1;
+        result
+    }
+
+    fn tensor_expr(&mut self, e: &Expr) -> Result<Item, String> {
+        match &e.kind {
+            ExprKind::Name(n) => match self.force(n) {
+                Some(done) => done,
+                None => match self.inputs.get(n.as_str()) {
+                    Some(Input::One(v)) => Ok(Item::Tensor(*v)),
+                    Some(Input::Many(v)) => {
+                        Ok(Item::Tuple(v.iter().map(|&v| Item::Tensor(v)).collect()))
+                    }
+                    Some(Input::Absent | Input::Unset) => Ok(Item::Absent),
+                    None => Err(format!("`{n}` is not bound")),
+                },
+            },
+            ExprKind::Unary(op, a) => {
+                let name = match op {
+                    UnaryOp::Neg => "neg",
+                    UnaryOp::Not => "logical_not",
+                };
+                let a = self.operand(a)?;
+                self.apply(name, vec![a], &[])
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (a, b) = (self.operand(a)?, self.operand(b)?);
+                let (name, swapped) = infix(*op);
+                let args = if swapped { vec![b, a] } else { vec![a, b] };
+                let result = self.apply(name, args, &[])?;
+                match (op, result) {
+                    (BinaryOp::Ne, Item::Tensor(v)) => {
+                        self.apply("logical_not", vec![Operand::Value(v)], &[])
+                    }
+                    (_, result) => Ok(result),
+                }
+            }
+            ExprKind::If { cond, then, otherwise } => match self.condition(cond)? {
+                Some(true) => self.expr(then),
+                Some(false) => self.expr(otherwise),
+                None => Err("a condition depends on symbolic extents".into()),
+            },
+            ExprKind::Index { base, index, .. } => {
+                let [Elem::One(i)] = index.as_slice() else {
+                    return Err("a list of tensors takes one index".into());
+                };
+                let i = self.attr(i)?.as_i64();
+                let whole = Expr { kind: ExprKind::Name(base.text.clone()), span: base.span };
+                let Item::Tuple(items) = self.expr(&whole)? else {
+                    return Err(format!("`{}` is no list of tensors", base.text));
+                };
+                let item = i.and_then(|i| usize::try_from(i).ok()).and_then(|i| items.into_iter().nth(i));
+                item.ok_or_else(|| format!("`{}` has too few entries", base.text))
+            }
+            ExprKind::Tuple(items) => {
+                Ok(Item::Tuple(items.iter().map(|e| self.expr(e)).collect::<Result<_, _>>()?))
+            }
+            ExprKind::Call { callee, args } => self.call(&callee.text, args),
+            _ => Err(format!("`{}` is no tensor", print_expr(e))),
+        }
+    }
+
+    fn operand(&mut self, e: &Expr) -> Result<Operand, String> {
+        match self.expr(e)? {
+            Item::Tensor(v) => Ok(Operand::Value(v)),
+            Item::Attr(a) => Ok(Operand::Number(a)),
+            Item::Absent => Err(format!("`{}` is not given", print_expr(e))),
+            Item::Tuple(_) => Err(format!("`{}` is not one tensor", print_expr(e))),
+        }
+    }
+
+    fn apply(&mut self, name: &str, args: Vec<Operand>, attrs: &[Option<Attr>]) -> Result<Item, String> {
+        let id = self.find(name)?;
+        let values = self.sheet.call(id, args, attrs)?;
+        Ok(match values.as_slice() {
+            [v] => Item::Tensor(*v),
+            _ => Item::Tuple(values.into_iter().map(Item::Tensor).collect()),
+        })
+    }
+
+    fn find(&self, name: &str) -> Result<CallId, String> {
+        let id = self.sheet.library().find(name);
+        id.ok_or_else(|| format!("it is read as `{name}`, which no text declares"))
+    }
+
+    fn call(&mut self, name: &str, args: &[Arg]) -> Result<Item, String> {
+        match name {
+            "split" => return self.split(args),
+            "fold" => return self.fold(args),
+            "scalar" => {
+                let [v, to] = args else { return Err("`scalar` takes a number and a type".into()) };
+                let Attr::DType(to) = self.attr(&to.value)? else {
+                    return Err("`scalar` takes a number and a type".into());
+                };
+                let v = self.attr(&v.value)?;
+                return Ok(Item::Tensor(self.sheet.scalar(&v, to)?));
+            }
+            "unsupported" => {
+                let reason = args.first().map(|a| self.attr(&a.value)).transpose()?;
+                return Err(match reason {
+                    Some(Attr::Str(s)) => s,
+                    _ => "this use is not supported".into(),
+                });
+            }
+            _ => {}
+        }
+        let id = self.find(name)?;
+        let callee = self.sheet.library().call(id);
+        let positional: Vec<&Expr> =
+            args.iter().filter(|a| a.name.is_none()).map(|a| &a.value).collect();
+        let (tensors, extra) = positional.split_at(positional.len().min(callee.inputs.len()));
+        let mut operands = Vec::with_capacity(tensors.len());
+        for e in tensors {
+            operands.push(self.operand(e)?);
+        }
+        let attrs = self.attributes(callee, extra, args)?;
+        self.apply(name, operands, &attrs)
+    }
+
+    fn attributes(
+        &mut self,
+        callee: &Callable,
+        extra: &[&Expr],
+        args: &[Arg],
+    ) -> Result<Vec<Option<Attr>>, String> {
+        let mut out: Vec<Option<Attr>> = vec![None; callee.attrs.len()];
+        let named = args.iter().filter_map(|a| a.name.as_ref().map(|n| (n.text.as_str(), &a.value)));
+        let place = |n: &str| callee.attrs.iter().position(|p| &*p.name == n);
+        let all = extra.iter().enumerate().map(|(i, e)| (Some(i), *e)).chain(named.map(|(n, e)| (place(n), e)));
+        for (i, e) in all {
+            let Some((i, param)) = i.and_then(|i| callee.attrs.get(i).map(|p| (i, p))) else {
+                return Err(format!("`{}` has no such attribute: {}", callee.name, print_expr(e)));
+            };
+            let a = self.attr(e)?;
+            out[i] = Some(match (&a, param.ty.name.text.as_str()) {
+                // One number, one spelling.
+                (Attr::Int(_), "float") => a.as_f64().map_or(a, Attr::float),
+                _ => a,
+            });
+        }
+        Ok(out)
+    }
+
+    /// `fold(op, xs, axis=a)`: a binary operator over all inputs, left to right.
+    fn fold(&mut self, args: &[Arg]) -> Result<Item, String> {
+        let usage = "`fold` takes an operator and a list of inputs";
+        let [op, list, rest @ ..] = args else { return Err(usage.into()) };
+        let ExprKind::Name(op) = &op.value.kind else { return Err(usage.into()) };
+        let Item::Tuple(items) = self.expr(&list.value)? else { return Err(usage.into()) };
+        let id = self.find(op)?;
+        let attrs = self.attributes(self.sheet.library().call(id), &[], rest)?;
+        let mut sum = None;
+        for item in items {
+            let Item::Tensor(v) = item else { return Err(usage.into()) };
+            sum = Some(match sum {
+                None => v,
+                Some(s) => {
+                    let pair = vec![Operand::Value(s), Operand::Value(v)];
+                    *self.sheet.call(id, pair, &attrs)?.first().ok_or(usage)?
+                }
+            });
+        }
+        sum.map(Item::Tensor).ok_or_else(|| "it has no inputs".into())
+    }
+
+    /// `split(x, axis=a, sizes=s)`: consecutive slices along one axis.
+    fn split(&mut self, args: &[Arg]) -> Result<Item, String> {
+        let usage = "`split` takes a tensor, an axis and sizes";
+        let named = |k: &str| {
+            args.iter().find(|a| a.name.as_ref().is_some_and(|n| n.text == k)).map(|a| &a.value)
+        };
+        let (Some(x), Some(axis), Some(sizes)) = (args.first(), named("axis"), named("sizes")) else {
+            return Err(usage.into());
+        };
+        let x = self.tensor(&x.value)?;
+        let shape = self.sheet.builder.ty(x).shape.clone();
+        let axis = self.attr(axis)?.as_i64().ok_or(usage)?;
+        let axis = if axis < 0 { axis + shape.len() as i64 } else { axis };
+        let axis = usize::try_from(axis).ok().filter(|&a| a < shape.len());
+        let axis = axis.ok_or_else(|| format!("a tensor of {} axes has no such axis", shape.len()))?;
+        let Attr::Ints(sizes) = self.attr(sizes)? else { return Err(usage.into()) };
+        let total = sizes.iter().fold(Extent::from(0), |a, b| &a + b);
+        if total != shape[axis] {
+            return Err(format!("its sizes add up to {total}, not {}", shape[axis]));
+        }
+        let slice = self.sheet.builder.structural().slice.ok_or("`slice` is not declared")?;
+        let mut start = vec![Extent::from(0); shape.len()];
+        let step = vec![Extent::from(1); shape.len()];
+        let mut parts = Vec::with_capacity(sizes.len());
+        for size in sizes {
+            let mut whole = shape.clone();
+            whole[axis] = size.clone();
+            let attrs = [start.clone(), whole, step.clone()].map(|a| Some(Attr::Ints(a)));
+            parts.push(Item::Tensor(self.sheet.apply(slice, &attrs, &[x])?[0]));
+            start[axis] = &start[axis] + &size;
+        }
+        Ok(Item::Tuple(parts))
+    }
+}
+
+/// True for what is asked about the node rather than computed.
+fn is_question(name: &str) -> bool {
+    matches!(
+        name,
+        "present" | "known" | "constant" | "number" | "elements" | "count" | "results" | "wanted"
+    )
+}

@@ -1,0 +1,278 @@
+//! The pipeline: a program in, a cheaper equal program and its plan out, each stage its own type.
+
+use crate::explore::{Explored, Extracted, Limits, explore};
+use crate::prices::TargetPrices;
+use crate::{constants, selfcheck};
+use anyhow::Context;
+use mlc_dsl::ir::{NodeKind, Program};
+use mlc_dsl::library::{CallId, ErrorClass, Library, TargetItem};
+use mlc_dsl::plan::Plan;
+use mlc_extract::GreedyDag;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Which laws may fire, by how far they may stray.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Fp {
+    /// Same bits.
+    Exact,
+    /// Same real function, differently rounded.
+    #[default]
+    Reorder,
+    /// Other functions within the laws' stated bounds.
+    Approx,
+}
+
+impl Fp {
+    /// True if a law of this class may fire.
+    pub fn admits(self, class: ErrorClass) -> bool {
+        match class {
+            ErrorClass::Exact => true,
+            ErrorClass::Reorder => self != Fp::Exact,
+            ErrorClass::Approx { .. } => self == Fp::Approx,
+        }
+    }
+}
+
+/// What the user decides.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the target.
+    pub target: String,
+    /// Which laws may fire.
+    pub fp: Fp,
+    /// Limits of exploration.
+    pub limits: Limits,
+    /// Laws that must not fire, by name.
+    pub without: Vec<String>,
+    /// Operators that the result may have; `None` for all that the target computes.
+    pub operators: Option<HashSet<CallId>>,
+    /// Hold the result against the source on seeded inputs.
+    pub self_check: bool,
+    /// Seed of the self-check.
+    pub seed: u64,
+    /// Threads of the self-check's runs.
+    pub threads: usize,
+}
+
+/// What a run of the pipeline yields.
+pub struct Optimized {
+    /// The program as read.
+    pub source: Program,
+    /// The cheaper program, constants folded.
+    pub program: Program,
+    /// Its kernels on the target.
+    pub plan: Plan,
+    /// The e-graph, with the log that proves the result.
+    pub explored: Explored,
+    /// What was extracted, before constants were folded.
+    pub extracted: Extracted,
+    /// What happened.
+    pub report: Report,
+}
+
+/// What happened, for people and programs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Nodes of the model before.
+    pub nodes_before: usize,
+    /// Nodes of the model after.
+    pub nodes_after: usize,
+    /// Core operators before.
+    pub operators_before: usize,
+    /// Core operators after.
+    pub operators_after: usize,
+    /// Estimated seconds before.
+    pub cost_before: f64,
+    /// Estimated seconds after.
+    pub cost_after: f64,
+    /// The target.
+    pub target: String,
+    /// Kernels of the plan.
+    pub kernels: Vec<KernelReport>,
+    /// How often each law made something new known.
+    pub laws: BTreeMap<String, usize>,
+    /// Laws that the result rests on, with the number of their equations in its proof.
+    pub proof: BTreeMap<String, usize>,
+    /// Why exploration ended.
+    pub stop_reason: String,
+    /// Size of the e-graph.
+    pub egraph: GraphReport,
+    /// Seconds per stage, in order.
+    pub seconds: BTreeMap<String, f64>,
+    /// Planned peak of intermediate buffers in bytes, if extents are known.
+    pub peak_bytes: Option<u64>,
+    /// Peak memory of this process in bytes, where the system tells.
+    pub peak_process_bytes: Option<u64>,
+    /// Largest relative error of the self-check; `None` if it did not run.
+    pub self_check_error: Option<f64>,
+    /// What the user should know besides.
+    pub notes: Vec<String>,
+}
+
+/// One kernel of a plan.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelReport {
+    /// Its name in the backend's registry.
+    pub name: String,
+    /// The operators it covers.
+    pub nodes: Vec<String>,
+}
+
+/// The size of an e-graph.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GraphReport {
+    /// Nodes.
+    pub nodes: usize,
+    /// Classes.
+    pub classes: usize,
+    /// Nodes after each round.
+    pub rounds: Vec<usize>,
+}
+
+/// Runs all stages on a program.
+pub fn optimize(
+    source: Program,
+    library: &Arc<Library>,
+    options: &Options,
+) -> anyhow::Result<Optimized> {
+    let mut clock = Clock::default();
+    let target = target(library, &options.target)?;
+    let laws = active_laws(library, options)?;
+    let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
+    clock.stage("explore");
+    let prices = TargetPrices::new(library, &target, options.operators.clone());
+    let extracted = explored.extract(&prices, &GreedyDag::default())?;
+    clock.stage("extract");
+    let plain = plan(&source, library, &target)?;
+    let mut program = constants::fold(&extracted.program, library)?;
+    clock.stage("constants");
+    let mut chosen = mlc_extract::cover::cover(program.clone(), library, &target);
+    let mut notes = Vec::new();
+    if chosen.cost > plain.cost && options.operators.is_none() {
+        // Operators are priced one by one while they are chosen; kernels have the last word.
+        notes.push("the program as read is the cheapest found: it is kept".to_string());
+        (program, chosen) = (plain.program.clone(), plain.clone());
+    }
+    clock.stage("plan");
+    let mut report = report(&source, &program, &explored, &extracted, library);
+    (report.cost_before, report.cost_after) = match options.operators {
+        None => (plain.cost, chosen.cost),
+        Some(_) => (prices.program(&source).unwrap_or(plain.cost), extracted.cost),
+    };
+    report.target = options.target.clone();
+    report.kernels = kernels(&chosen, library);
+    report.peak_bytes = chosen.peak_bytes;
+    report.notes = notes;
+    clock.stage("report");
+    if options.self_check {
+        let error = selfcheck::compare(&source, &program, library, options.seed, options.threads)?;
+        report.self_check_error = Some(error);
+        clock.stage("self-check");
+    }
+    report.seconds = clock.stages;
+    report.peak_process_bytes = peak_process_bytes();
+    Ok(Optimized { source, program, plan: chosen, explored, extracted, report })
+}
+
+/// The plan of a program as it stands: constants folded, definitions without a kernel expanded.
+pub fn plan(program: &Program, library: &Library, target: &TargetItem) -> anyhow::Result<Plan> {
+    let folded = constants::fold(program, library)?;
+    Ok(mlc_extract::cover::cover(folded, library, target))
+}
+
+/// The target of a name.
+pub fn target(library: &Library, name: &str) -> anyhow::Result<TargetItem> {
+    library.target(name).cloned().with_context(|| {
+        let known: Vec<&str> = library.targets.iter().map(|t| &*t.name).collect();
+        format!("there is no target `{name}`; known are {}", known.join(", "))
+    })
+}
+
+/// The laws that may fire.
+fn active_laws(library: &Library, options: &Options) -> anyhow::Result<Vec<u32>> {
+    for name in &options.without {
+        let known = library.laws.iter().any(|l| &*l.name == name.as_str());
+        anyhow::ensure!(known, "there is no law `{name}`");
+    }
+    let active = library.laws.iter().enumerate().filter(|(_, l)| {
+        options.fp.admits(l.error) && !options.without.iter().any(|w| **w == *l.name)
+    });
+    Ok(active.map(|(i, _)| i as u32).collect())
+}
+
+fn report(
+    source: &Program,
+    program: &Program,
+    explored: &Explored,
+    extracted: &Extracted,
+    library: &Library,
+) -> Report {
+    let (nodes, classes) = explored.size();
+    let fired = explored.profiles.iter().filter(|(_, p)| p.applications > 0);
+    let name = |i: u32| library.laws[i as usize].name.to_string();
+    let mut proof: BTreeMap<String, usize> = BTreeMap::new();
+    for step in explored.prove(extracted).into_iter().flat_map(|p| p.steps) {
+        *proof.entry(crate::explain::reason(library, step.reason)).or_default() += 1;
+    }
+    Report {
+        operators_before: operators(source),
+        operators_after: operators(program),
+        nodes_before: operators(source),
+        nodes_after: operators(program),
+        laws: fired.map(|(i, p)| (name(*i), p.applications)).collect(),
+        proof,
+        stop_reason: explored.stop.to_string(),
+        egraph: GraphReport { nodes, classes, rounds: explored.sizes.clone() },
+        ..Report::default()
+    }
+}
+
+/// Operator applications of a program.
+pub fn operators(program: &Program) -> usize {
+    program.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Apply(..))).count()
+}
+
+/// The kernels of a plan, by name and operators.
+pub fn kernels(plan: &Plan, library: &Library) -> Vec<KernelReport> {
+    let name = |n| library.node_name(&plan.program, n);
+    plan.kernels
+        .iter()
+        .map(|k| KernelReport {
+            name: k.name.clone(),
+            nodes: k.nodes.iter().map(|&n| name(n)).collect(),
+        })
+        .collect()
+}
+
+/// Names and times stages.
+pub struct Clock {
+    last: Instant,
+    /// Seconds by stage.
+    pub stages: BTreeMap<String, f64>,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { last: Instant::now(), stages: BTreeMap::new() }
+    }
+}
+
+impl Clock {
+    /// Ends a stage.
+    pub fn stage(&mut self, name: &str) {
+        let now = Instant::now();
+        self.stages.insert(name.to_string(), (now - self.last).as_secs_f64());
+        self.last = now;
+    }
+}
+
+/// The process's largest resident size so far, on Linux.
+pub fn peak_process_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}

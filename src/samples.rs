@@ -1,0 +1,135 @@
+//! Seeded inputs for checks: every element plausible for what the program does with it.
+
+use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Tensor, Type};
+use mlc_dsl::library::{CallKind, Library, OpClass};
+use std::collections::HashMap;
+
+/// A small, fixed generator (SplitMix64): the same seed gives the same inputs everywhere.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Standard normal (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let (u, v) = (self.unit().max(1e-300), self.unit());
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+
+    /// Uniform among `0..n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        if n == 0 { 0 } else { self.bits() % n }
+    }
+}
+
+/// One value per symbol of the program's inputs: small and different from each other.
+pub fn symbols(program: &Program) -> HashMap<String, i64> {
+    let mut names: Vec<String> = Vec::new();
+    for (_, t) in &program.inputs {
+        for d in &t.shape {
+            names.extend(d.symbols().iter().map(|s| s.to_string()));
+        }
+    }
+    let mut seen = HashMap::new();
+    for n in names {
+        let next = [2, 7, 3, 5, 11, 13, 17][seen.len() % 7];
+        seen.entry(n).or_insert(next);
+    }
+    seen
+}
+
+/// Inputs for a program. Integers that select elements lie within what they select from; other
+/// integers are 0 or 1, as masks are.
+pub fn inputs(program: &Program, library: &Library, seed: u64) -> Option<Vec<Tensor>> {
+    let symbols = symbols(program);
+    let known = |e: &Extent| e.eval(&|s| symbols.get(s).copied());
+    let bounds = bounds(program, library, &known);
+    let mut random = Random::new(seed);
+    let mut out = Vec::new();
+    for (i, (_, ty)) in program.inputs.iter().enumerate() {
+        let shape: Option<Vec<usize>> =
+            ty.shape.iter().map(|e| known(e).and_then(|v| usize::try_from(v).ok())).collect();
+        let shape = shape?;
+        let n = shape.iter().try_fold(1usize, |a, &b| a.checked_mul(b)).filter(|&n| n < 1 << 31)?;
+        out.push(tensor(ty, shape, n, bounds.get(&(i as u32)).copied().unwrap_or(2), &mut random));
+    }
+    Some(out)
+}
+
+fn tensor(ty: &Type, shape: Vec<usize>, n: usize, bound: i64, random: &mut Random) -> Tensor {
+    match ty.dtype {
+        DType::F32 => Tensor::from_f32(shape, (0..n).map(|_| random.normal() as f32).collect()),
+        d if d.is_float() => {
+            let values: Vec<f64> = (0..n).map(|_| random.normal()).collect();
+            Tensor::from_f64(d, shape, &values)
+        }
+        d => {
+            let bound = if d == DType::Bool { 2 } else { bound.clamp(1, 127.max(bound)) };
+            let bound = d.int_range().map_or(bound, |r| bound.min(r.1.min(1 << 40) as i64));
+            let values: Vec<i64> = (0..n).map(|_| random.below(bound as u64) as i64).collect();
+            Tensor::from_i64(d, shape, &values)
+        }
+    }
+}
+
+/// For inputs whose elements reach an operator that moves elements of another argument (`gather` and
+/// its like): the smallest extent that they may select from.
+fn bounds(
+    program: &Program,
+    library: &Library,
+    known: &dyn Fn(&Extent) -> Option<i64>,
+) -> HashMap<u32, i64> {
+    let mut out: HashMap<u32, i64> = HashMap::new();
+    // The inputs whose elements each value holds, moved or cast only.
+    let mut holds: Vec<Vec<u32>> = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let below = |holds: &Vec<Vec<u32>>| -> Vec<u32> {
+            node.args.iter().flat_map(|a| holds[a.node.0 as usize].clone()).collect()
+        };
+        let held = match &node.kind {
+            NodeKind::Input(i) => vec![*i],
+            NodeKind::Const(_) => vec![],
+            NodeKind::Apply(call, attrs) => {
+                let c = library.call(*call);
+                let selects = c.inputs.len() == 2
+                    && c.class == OpClass::Movement
+                    && matches!(&c.inputs[1].ty.dtype, mlc_dsl::library::DTypePattern::Var(v) if v.starts_with('I'));
+                if selects {
+                    let axis = attrs.first().and_then(|a| a.as_i64()).unwrap_or(0) as usize;
+                    let extent = program.ty(node.args[0]).shape.get(axis).and_then(known);
+                    for &i in &holds[node.args[1].node.0 as usize] {
+                        let e = out.entry(i).or_insert(i64::MAX);
+                        *e = (*e).min(extent.unwrap_or(1));
+                    }
+                    vec![]
+                } else if c.class == OpClass::View
+                    || matches!(c.kind, CallKind::Op(_)) && node.args.len() == 1 && c.class == OpClass::Pointwise
+                {
+                    below(&holds)
+                } else {
+                    vec![]
+                }
+            }
+        };
+        holds.push(held);
+    }
+    out
+}

@@ -1,0 +1,53 @@
+//! The rule texts: those embedded in the binary, and the user's own.
+
+use anyhow::Context;
+use mlc_dsl::check::{SourceDiag, library};
+use mlc_dsl::diag::{Severity, render};
+use mlc_dsl::library::Library;
+use std::path::PathBuf;
+
+/// The texts of `rules/`: (path, text), in reading order.
+pub const TEXTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/stdlib.rs"));
+
+/// Longest text that is read.
+const MAX_TEXT: u64 = 64 << 20;
+
+/// Reads a text file; not UTF-8, too long or unreadable is an error that names it.
+pub fn read_text(path: &PathBuf) -> anyhow::Result<String> {
+    let size = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    anyhow::ensure!(size.len() <= MAX_TEXT, "{} is longer than 64 MiB", path.display());
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    String::from_utf8(bytes).ok().with_context(|| format!("{} is not UTF-8 text", path.display()))
+}
+
+/// The shipped texts and then the user's, as one library, with all diagnostics.
+pub fn load(user: &[PathBuf]) -> anyhow::Result<(Library, Vec<SourceDiag>)> {
+    let mut texts: Vec<(String, String)> =
+        TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
+    for path in user {
+        texts.push((path.display().to_string(), read_text(path)?));
+    }
+    Ok(library(&texts))
+}
+
+/// The same, but diagnostics of errors are an error that shows them all.
+pub fn load_sound(user: &[PathBuf]) -> anyhow::Result<Library> {
+    let (library, diags) = load(user)?;
+    let errors = diags.iter().filter(|d| d.diag.severity == Severity::Error).count();
+    if errors > 0 {
+        anyhow::bail!("{}", rendered(&library, &diags, false));
+    }
+    Ok(library)
+}
+
+/// Diagnostics as text, each with its source.
+pub fn rendered(library: &Library, diags: &[SourceDiag], color: bool) -> String {
+    diags
+        .iter()
+        .map(|d| {
+            let s = &library.sources[d.source as usize];
+            render(std::slice::from_ref(&d.diag), &s.name, &s.text, color)
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+}

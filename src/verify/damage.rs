@@ -1,0 +1,118 @@
+//! Damage over the samples of a law: does the right side stray further than the left?
+//!
+//! Compared by deciles, not by the worst sample: a single ill-conditioned sample says nothing.
+
+use super::WorstDamage;
+use super::judge::{Broken, Damage, Mismatch, Sample};
+use mlc_dsl::ir::DType;
+use mlc_dsl::library::ErrorClass;
+
+/// The right side may stray that many times as far as the left, and that many units beyond.
+const FACTOR: f64 = 16.0;
+const UNITS: f64 = 64.0;
+
+/// Fewer samples of a type show nothing.
+const LEAST: usize = 6;
+
+/// The damage of all samples.
+pub(super) struct Damages {
+    class: ErrorClass,
+    all: Vec<Damage>,
+    worst: Option<(f64, Sample)>,
+}
+
+impl Damages {
+    /// None yet.
+    pub(super) fn new(class: ErrorClass) -> Damages {
+        Damages { class, all: Vec::new(), worst: None }
+    }
+
+    /// Notes a sample.
+    pub(super) fn note(&mut self, sample: &Sample, damage: Vec<Damage>) {
+        for d in damage {
+            let ratio = d.right / (d.left + d.dtype.unit_roundoff());
+            if self.worst.as_ref().is_none_or(|(w, _)| ratio > *w) {
+                self.worst = Some((ratio, sample.clone()));
+            }
+            self.all.push(d);
+        }
+    }
+
+    fn dtypes(&self) -> impl Iterator<Item = (DType, Vec<Damage>)> + '_ {
+        [DType::F32, DType::F16, DType::BF16].into_iter().filter_map(|dtype| {
+            let of: Vec<Damage> = self.all.iter().filter(|d| d.dtype == dtype).copied().collect();
+            (!of.is_empty()).then_some((dtype, of))
+        })
+    }
+
+    /// The sample that shows that the right side strays too far as a rule.
+    pub(super) fn excess(&mut self) -> Option<(Sample, Mismatch)> {
+        let too_far = self.dtypes().any(|(dtype, of)| {
+            let u = dtype.unit_roundoff();
+            let beyond = |q: f64| {
+                let (left, right) = deciles(&of, q);
+                right > FACTOR * left + UNITS * u
+            };
+            of.len() >= LEAST && beyond(0.9) && beyond(0.5)
+        });
+        if !too_far {
+            return None;
+        }
+        let class = match self.class {
+            ErrorClass::Exact => "exact".to_string(),
+            ErrorClass::Reorder => "reorder".to_string(),
+            ErrorClass::Approx { abs, rel } => format!("approx(abs={abs}, rel={rel})"),
+        };
+        let list = self.summary();
+        let figures: Vec<String> = list
+            .iter()
+            .map(|d| format!("{}: {:.1e} on the left, {:.1e} on the right", d.dtype, d.left, d.right))
+            .collect();
+        let message = format!(
+            "in the working type the right side strays further than `{class}` allows ({})",
+            figures.join("; ")
+        );
+        let (_, sample) = self.worst.take()?;
+        let mismatch = Mismatch {
+            broken: Broken::Bits,
+            output: 0,
+            at: None,
+            left: None,
+            right: None,
+            message,
+        };
+        Some((sample, mismatch))
+    }
+
+    /// Overflow on the right alone.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let of = self.dtypes().filter_map(|(dtype, of)| {
+            let n = of.iter().filter(|d| d.overflow).count();
+            (n * 4 > of.len()).then(|| {
+                format!(
+                    "in {dtype} the right side overflows where the left does not, on {n} of {} ordinary samples",
+                    of.len()
+                )
+            })
+        });
+        of.collect()
+    }
+
+    /// Per working type, the ninth decile.
+    pub(super) fn summary(&self) -> Vec<WorstDamage> {
+        let of = self.dtypes().map(|(dtype, of)| {
+            let (left, right) = deciles(&of, 0.9);
+            WorstDamage { dtype: dtype.to_string(), left, right }
+        });
+        of.collect()
+    }
+}
+
+fn deciles(of: &[Damage], q: f64) -> (f64, f64) {
+    let at = |f: &dyn Fn(&Damage) -> f64| {
+        let mut v: Vec<f64> = of.iter().map(f).collect();
+        v.sort_by(f64::total_cmp);
+        v.get(((v.len() as f64 - 1.0) * q).round() as usize).copied().unwrap_or(0.0)
+    };
+    (at(&|d| d.left), at(&|d| d.right))
+}

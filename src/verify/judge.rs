@@ -1,0 +1,290 @@
+//! One sample, judged: do both sides agree in f64, and to the bit where a law promises it?
+//!
+//! The tolerance follows the sample's own condition: how far each side strays when every operator is
+//! rounded to its type says how far f64 may stray. So cancellation raises no false alarm, and a
+//! difference that working types could show is never excused.
+
+use super::instance::Instance;
+use super::random::Random;
+use super::values::Round;
+use mlc_backends::reference::{Array, Engine, Precision, Reference};
+use mlc_dsl::ir::{DType, Program, Tensor};
+use mlc_dsl::library::{ErrorClass, Library};
+
+/// An instance with elements.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    /// Both sides.
+    pub instance: Instance,
+    /// One tensor per input.
+    pub inputs: Vec<Tensor>,
+    /// What the elements look like.
+    pub round: Round,
+}
+
+/// What a sample shows.
+#[derive(Clone, Debug)]
+pub(super) enum Trial {
+    /// The left side itself has no value, e.g. an index is out of range.
+    Void,
+    /// Both sides agree.
+    Agree(Vec<Damage>),
+    /// They do not.
+    Differ(Box<Mismatch>),
+}
+
+/// How far each side strays from the truth in the working type, relative to the largest element.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Damage {
+    /// The working type.
+    pub dtype: DType,
+    /// Of the left side.
+    pub left: f64,
+    /// Of the right side; the class' own bounds are deducted.
+    pub right: f64,
+    /// The right side overflows where the left does not.
+    pub overflow: bool,
+}
+
+/// Which promise is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// The sides' types differ.
+    Types,
+    /// The right side fails at run time.
+    Fails,
+    /// The values differ in f64.
+    Truth,
+    /// The bits differ in the working type.
+    Bits,
+}
+
+/// Where two sides differ.
+#[derive(Clone, Debug)]
+pub(super) struct Mismatch {
+    /// Which promise is broken.
+    pub broken: Broken,
+    /// Index of the output.
+    pub output: usize,
+    /// The first differing element, in row-major order.
+    pub at: Option<usize>,
+    /// The left side's output.
+    pub left: Option<Array>,
+    /// The right side's.
+    pub right: Option<Array>,
+    /// A message where there are no values.
+    pub message: String,
+}
+
+fn reference(precision: Precision) -> Reference {
+    Reference { precision, engine: Engine::Fast }
+}
+
+/// Judges a sample.
+pub(super) fn judge(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
+    let trial = once(library, class, sample);
+    let Trial::Differ(m) = &trial else { return trial };
+    if class == ErrorClass::Exact || m.broken == Broken::Fails {
+        return trial;
+    }
+    // A difference that vanishes beside the sample is rounding at a pole or a step, no falsehood.
+    let mut rng = Random::of(1, "beside");
+    let persists = (0..3).any(|_| {
+        matches!(once(library, class, &beside(sample, &mut rng)), Trial::Differ(_))
+    });
+    if persists { trial } else { Trial::Agree(vec![]) }
+}
+
+fn beside(sample: &Sample, rng: &mut Random) -> Sample {
+    let moved = |t: &Tensor, rng: &mut Random| {
+        if !t.dtype().is_float() {
+            return t.clone();
+        }
+        let step = t.dtype().unit_roundoff().max(1e-6) * 8.0;
+        let splat = t.splat().is_some().then(|| 1.0 + step * rng.normal());
+        let values: Vec<f64> = t
+            .to_f64()
+            .into_iter()
+            .map(|v| v * splat.unwrap_or_else(|| 1.0 + step * rng.normal()))
+            .collect();
+        Tensor::from_f64(t.dtype(), t.shape().to_vec(), &values)
+    };
+    let inputs = sample.inputs.iter().map(|t| moved(t, rng)).collect();
+    Sample { inputs, ..sample.clone() }
+}
+
+fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
+    let Instance { program, truth, outputs, .. } = &sample.instance;
+    let n = *outputs;
+    let wide = match arrays(truth, sample) {
+        Some(wide) => wide,
+        None => return Trial::Void,
+    };
+    let truth = match reference(Precision::F64).run_arrays(truth, library, &wide) {
+        Ok(values) => values,
+        Err(e) => return failed(library, sample, e.to_string()),
+    };
+    let rounded = reference(Precision::Rounded).run_values(program, library, &sample.inputs);
+    let rounded = rounded.unwrap_or_default();
+    let mut damage = Vec::new();
+    for i in 0..n {
+        let (l, r) = (&truth[i], &truth[n + i]);
+        let working = rounded.get(i).zip(rounded.get(n + i));
+        let differ = |broken, at, left: &Array, right: &Array| {
+            Trial::Differ(Box::new(Mismatch {
+                broken,
+                output: i,
+                at: Some(at),
+                left: Some(left.clone()),
+                right: Some(right.clone()),
+                message: String::new(),
+            }))
+        };
+        if let (Some(l), Some(r)) = (l.ints(), r.ints()) {
+            if let Some(at) = l.iter().zip(r).position(|(a, b)| a != b) {
+                return differ(Broken::Truth, at, &truth[i], &truth[n + i]);
+            }
+            continue;
+        }
+        if let Some(at) = first_difference(class, sample, l, r, working) {
+            return differ(Broken::Truth, at, l, r);
+        }
+        let Some((wl, wr)) = working else { continue };
+        if class == ErrorClass::Exact {
+            if let Some(at) = first_bit(wl, wr) {
+                return differ(Broken::Bits, at, wl, wr);
+            }
+        } else if sample.round.ordinary() {
+            damage.extend(damage_of(class, l, wl, wr));
+        }
+    }
+    Trial::Agree(damage)
+}
+
+/// The inputs in the element types of a program.
+fn arrays(program: &Program, sample: &Sample) -> Option<Vec<Array>> {
+    let inputs = program.inputs.iter().zip(&sample.inputs);
+    let widened = inputs.map(|((_, ty), t)| match t.dtype() == ty.dtype {
+        true => Some(Array::from_tensor(t)),
+        false => Array::from_f64(ty.dtype, t.shape().to_vec(), t.to_f64()),
+    });
+    widened.collect()
+}
+
+/// Which side failed: the left's failure voids the sample.
+fn failed(library: &Library, sample: &Sample, message: String) -> Trial {
+    let mut left: Program = sample.instance.program.clone();
+    left.outputs.truncate(sample.instance.outputs);
+    match reference(Precision::F64).run_values(&left, library, &sample.inputs) {
+        Err(_) => Trial::Void,
+        Ok(values) => Trial::Differ(Box::new(Mismatch {
+            broken: Broken::Fails,
+            output: 0,
+            at: None,
+            left: values.into_iter().next(),
+            right: None,
+            message,
+        })),
+    }
+}
+
+fn first_bit(l: &Array, r: &Array) -> Option<usize> {
+    let (l, r) = (l.floats()?, r.floats()?);
+    l.iter().zip(r).position(|(a, b)| {
+        !(a.is_nan() && b.is_nan()) && a.to_bits() != b.to_bits()
+    })
+}
+
+/// The largest finite entry.
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.filter(|v| v.is_finite()).fold(0.0, f64::max)
+}
+
+fn first_difference(
+    class: ErrorClass,
+    sample: &Sample,
+    left: &Array,
+    right: &Array,
+    working: Option<(&Array, &Array)>,
+) -> Option<usize> {
+    let (l, r) = (left.floats()?, right.floats()?);
+    let dtype = working.map_or(left.dtype(), |(l, _)| l.dtype());
+    let working = working.and_then(|(a, b)| Some((a.floats()?, b.floats()?)));
+    let scale = (2f64).powi(-24) / dtype.unit_roundoff().max(f64::MIN_POSITIVE);
+    let stray = |i: usize| -> f64 {
+        match working {
+            Some((wl, wr)) => (wl[i] - l[i]).abs().max((wr[i] - r[i]).abs()),
+            None => f64::NAN,
+        }
+    };
+    let typical = 1e-3 * largest((0..l.len()).map(stray));
+    let norm = largest(l.iter().chain(r).map(|v| v.abs()));
+    let nan = sample.inputs.iter().any(|t| is_float_with(t, f64::is_nan));
+    let infinite = sample.inputs.iter().any(|t| is_float_with(t, f64::is_infinite))
+        || sample.instance.draft.attrs.iter().any(|(_, a)| a.as_f64().is_some_and(f64::is_infinite));
+    // Overflow on the way is the working type's, not the function's.
+    let lenient = match sample.round {
+        Round::Huge => true,
+        Round::Zeros => dtype == DType::F64,
+        _ => false,
+    };
+    (0..l.len()).find(|&i| {
+        let (a, b) = (l[i], r[i]);
+        if !a.is_finite() || !b.is_finite() {
+            return match class {
+                ErrorClass::Exact => !(a.is_nan() && b.is_nan()) && a != b,
+                ErrorClass::Reorder | ErrorClass::Approx { .. } => {
+                    // Where infinities cancel on the left the right may yield the limit.
+                    let limit = infinite && !nan && a.is_nan();
+                    !lenient && !limit && a.is_finite() != b.is_finite()
+                }
+            };
+        }
+        let e = stray(i);
+        let size = a.abs().max(b.abs());
+        let tolerance = if dtype == DType::F64 {
+            1e-9 * norm + 1e-11
+        } else if e.is_finite() {
+            1e-3 * e.max(typical) * scale.max(1e-9) + 1e-11 * size + 1e-13
+        } else if lenient {
+            f64::INFINITY
+        } else {
+            1e-6 * norm
+        };
+        let allowed = match class {
+            ErrorClass::Exact | ErrorClass::Reorder => 0.0,
+            ErrorClass::Approx { abs, rel } => abs + rel * a.abs(),
+        };
+        (a - b).abs() > tolerance + allowed
+    })
+}
+
+fn is_float_with(t: &Tensor, property: fn(f64) -> bool) -> bool {
+    t.dtype().is_float() && t.to_f64().into_iter().any(property)
+}
+
+fn damage_of(class: ErrorClass, truth: &Array, left: &Array, right: &Array) -> Option<Damage> {
+    let dtype = left.dtype();
+    let (t, l, r) = (truth.floats()?, left.floats()?, right.floats()?);
+    if dtype == DType::F64 {
+        return None;
+    }
+    let norm = largest(t.iter().map(|v| v.abs()));
+    if norm == 0.0 {
+        return None;
+    }
+    let finite: Vec<usize> =
+        (0..t.len()).filter(|&i| t[i].is_finite() && l[i].is_finite()).collect();
+    let overflow = finite.iter().any(|&i| !r[i].is_finite());
+    let bound = |i: usize| match class {
+        ErrorClass::Exact | ErrorClass::Reorder => 0.0,
+        ErrorClass::Approx { abs, rel } => abs + rel * t[i].abs(),
+    };
+    let error = |v: &[f64], slack: bool| {
+        let each = finite.iter().map(|&i| {
+            ((v[i] - t[i]).abs() - if slack { bound(i) } else { 0.0 }).max(0.0)
+        });
+        largest(each) / norm
+    };
+    Some(Damage { dtype, left: error(l, false), right: error(r, true), overflow })
+}

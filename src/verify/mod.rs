@@ -1,0 +1,341 @@
+//! The law verifier: every law is held against the f64 judge on samples.
+//!
+//! A law is true if, on every well-typed instance under its conditions, both sides agree in f64; a
+//! law keeps its error class if the right side then strays no further than the class allows. `when`
+//! is ignored: taste must not be needed for truth. Every condition is broken alone and must then
+//! yield a counterexample. Never reads an operator's name, and never trusts an error bound.
+
+mod attrs;
+mod damage;
+mod draft;
+mod facts;
+mod instance;
+mod judge;
+mod random;
+mod report;
+mod sample;
+mod shrink;
+mod symbolic;
+mod tests;
+mod values;
+
+pub use report::{Counterexample, Report, Reported, TensorText};
+pub use tests::Matcher;
+
+use damage::Damages;
+use facts::{Conjunct, Facts};
+use judge::Trial;
+use mlc_dsl::library::{Law, LawOrigin, Library};
+use random::Random;
+use sample::{Draw, Tally};
+use serde::Serialize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use values::Round;
+
+/// How thoroughly laws are checked.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckOptions {
+    /// The same seed gives the same samples.
+    pub seed: u64,
+    /// Samples per law; a definition's own laws take an eighth.
+    pub samples: usize,
+    /// No further samples of a law are drawn after that many milliseconds.
+    pub time_ms: u64,
+    /// Laws checked at a time; results do not depend on it.
+    pub threads: usize,
+}
+
+impl Default for CheckOptions {
+    fn default() -> CheckOptions {
+        CheckOptions { seed: 0, samples: 60, time_ms: 10_000, threads: 2 }
+    }
+}
+
+/// What is found about a law.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    /// Whether it holds.
+    pub outcome: Outcome,
+    /// What is suspicious without being false.
+    pub warnings: Vec<String>,
+}
+
+/// Whether a law holds.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+pub enum Outcome {
+    /// No sample speaks against it.
+    Holds(Evidence),
+    /// A sample speaks against it.
+    Fails(Box<Counterexample>),
+    /// Its left side has no instance under its conditions: it can never match.
+    NoSample {
+        /// The most frequent reasons.
+        reason: String,
+    },
+}
+
+/// What was sampled of a law that holds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Evidence {
+    /// Samples on which both sides agree.
+    pub samples: usize,
+    /// Samples whose left side had no value, e.g. an index out of range.
+    pub void: usize,
+    /// Per working type: how far each side strays from the truth, relative to the largest element.
+    pub damage: Vec<WorstDamage>,
+    /// The conditions that are needed, as breaking them alone showed.
+    pub needed: Vec<String>,
+}
+
+/// Rounding errors in one working type: the ninth decile over samples.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorstDamage {
+    /// The working type.
+    pub dtype: String,
+    /// Of the left side.
+    pub left: f64,
+    /// Of the right side, beyond what the error class allows.
+    pub right: f64,
+}
+
+/// Samples taken to break one condition.
+const BREAKING: usize = 24;
+
+/// Checks one law.
+pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdict {
+    check_law_with(library, law, options, None)
+}
+
+/// Checks one law; `matcher` tells whether its `never` graphs match.
+pub fn check_law_with(
+    library: &Library,
+    law: &Law,
+    options: &CheckOptions,
+    matcher: Option<&dyn Matcher>,
+) -> Verdict {
+    let facts = Facts::of(library, law);
+    let mut c = Checker {
+        facts: &facts,
+        rng: Random::of(options.seed, &law.name),
+        tally: Tally::default(),
+        deadline: Instant::now() + Duration::from_millis(options.time_ms),
+        warnings: Vec::new(),
+    };
+    let samples = match law.origin {
+        LawOrigin::Rule | LawOrigin::Reverse => options.samples,
+        LawOrigin::Fold | LawOrigin::Unfold => options.samples.div_ceil(8),
+    };
+    let outcome = c.sample(samples);
+    if let Outcome::Holds(_) = outcome
+        && law.origin == LawOrigin::Rule
+        && let Some(matcher) = matcher
+    {
+        c.warnings.extend(tests::check(matcher, library, law));
+    }
+    Verdict { outcome, warnings: c.warnings }
+}
+
+struct Checker<'f, 'l> {
+    facts: &'f Facts<'l>,
+    rng: Random,
+    tally: Tally,
+    deadline: Instant,
+    warnings: Vec<String>,
+}
+
+impl Checker<'_, '_> {
+    fn sample(&mut self, samples: usize) -> Outcome {
+        let wanted = vec![true; self.facts.conjuncts.len()];
+        let mut evidence = Evidence::default();
+        let mut damages = Damages::new(self.facts.law.error);
+        let mut first = None;
+        let mut missed = 0;
+        for i in 0..samples {
+            if Instant::now() > self.deadline {
+                self.warnings.push(format!("time ran out after {i} of {samples} samples"));
+                break;
+            }
+            let mut rng = self.rng.fork();
+            let instance = match sample::draw(self.facts, &wanted, &mut self.tally, &mut rng) {
+                Some(Draw::Instance(i)) => i,
+                Some(Draw::Types(i, output)) => {
+                    let (sample, mismatch) = shrink::type_mismatch(*i, output);
+                    return self.fails(sample, mismatch);
+                }
+                None => {
+                    missed += 1;
+                    if missed >= 5 && first.is_none() {
+                        return self.no_sample();
+                    }
+                    continue;
+                }
+            };
+            let round = Round::of(i);
+            let (sample, trial) =
+                sample::trial(self.facts, instance, round, None, &mut self.tally, &mut rng);
+            match trial {
+                Trial::Void => evidence.void += 1,
+                Trial::Agree(damage) => {
+                    evidence.samples += 1;
+                    damages.note(&sample, damage);
+                }
+                Trial::Differ(mismatch) => return self.fails(sample, *mismatch),
+            }
+            first.get_or_insert(sample);
+        }
+        let Some(first) = first else { return self.no_sample() };
+        if evidence.samples == 0 {
+            let reason = "the left side had a value in no sample".to_string();
+            return Outcome::NoSample { reason };
+        }
+        if let Some((sample, mismatch)) = damages.excess() {
+            return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
+        }
+        self.warnings.extend(damages.warnings());
+        evidence.damage = damages.summary();
+        let total: usize = self.tally.right_refused.values().sum();
+        if total > 0
+            && let Some((reason, _)) = self.tally.right_refused.iter().max_by_key(|(_, n)| **n)
+        {
+            self.warnings.push(format!(
+                "the right side is ill-typed on {total} instances of the left side ({reason})"
+            ));
+        }
+        if self.facts.law.origin != LawOrigin::Unfold {
+            self.warnings.extend(symbolic::check(self.facts, &first.instance.draft));
+        }
+        self.break_conditions(&mut evidence);
+        Outcome::Holds(evidence)
+    }
+
+    fn fails(&mut self, sample: judge::Sample, mismatch: judge::Mismatch) -> Outcome {
+        let (sample, mismatch) = shrink::shrink(self.facts, sample, mismatch, &mut self.rng);
+        Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)))
+    }
+
+    fn no_sample(&self) -> Outcome {
+        let mut reasons: Vec<(usize, &String)> = self
+            .tally
+            .refused
+            .iter()
+            .chain(&self.tally.right_refused)
+            .map(|(reason, n)| (*n, reason))
+            .collect();
+        reasons.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+        let reason: Vec<&str> = reasons.iter().take(3).map(|(_, r)| r.as_str()).collect();
+        Outcome::NoSample { reason: reason.join("; ") }
+    }
+
+    /// Breaks each condition alone; a law that still holds does not need it.
+    fn break_conditions(&mut self, evidence: &mut Evidence) {
+        for i in 0..self.facts.conjuncts.len() {
+            let text = self.facts.conjunct_text(i);
+            match self.break_condition(i) {
+                Some(true) => evidence.needed.push(text),
+                Some(false) => self.warnings.push(format!(
+                    "condition `{text}` is idle: the law also holds on the samples that break it"
+                )),
+                None => self.warnings.push(format!(
+                    "condition `{text}` is idle: no instance of the left side breaks it"
+                )),
+            }
+        }
+    }
+
+    /// True if breaking condition `i` breaks the law; `None` if it cannot be broken.
+    fn break_condition(&mut self, i: usize) -> Option<bool> {
+        let mut wanted = vec![true; self.facts.conjuncts.len()];
+        let mut met = None;
+        if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
+            wanted[i] = false;
+        }
+        for k in 0..BREAKING {
+            if Instant::now() > self.deadline + Duration::from_secs(2) {
+                break;
+            }
+            let mut rng = self.rng.fork();
+            let before: usize = self.tally.right_refused.values().sum();
+            let mut tally = std::mem::take(&mut self.tally);
+            let drawn = sample::draw(self.facts, &wanted, &mut tally, &mut rng);
+            self.tally = tally;
+            if self.tally.right_refused.values().sum::<usize>() > before {
+                return Some(true);
+            }
+            match drawn {
+                Some(Draw::Types(..)) => return Some(true),
+                Some(Draw::Instance(instance)) => {
+                    met = Some(false);
+                    let round = Round::of(k);
+                    let (_, trial) = sample::trial(
+                        self.facts,
+                        instance,
+                        round,
+                        Some(i),
+                        &mut self.tally,
+                        &mut rng,
+                    );
+                    if let Trial::Differ(_) = trial {
+                        return Some(true);
+                    }
+                }
+                None if k >= 4 && met.is_none() => return None,
+                None => {}
+            }
+        }
+        met
+    }
+}
+
+/// Checks the laws of a library, or those named. `on_progress` hears of each law when it is done.
+pub fn check_library(
+    library: &Library,
+    only: Option<&[String]>,
+    options: &CheckOptions,
+    on_progress: &(dyn Fn(&str, &Verdict) + Sync),
+) -> Report {
+    check_library_with(library, only, options, None, on_progress)
+}
+
+/// The same with a matcher for `never` graphs.
+pub fn check_library_with(
+    library: &Library,
+    only: Option<&[String]>,
+    options: &CheckOptions,
+    matcher: Option<&(dyn Matcher + Sync)>,
+    on_progress: &(dyn Fn(&str, &Verdict) + Sync),
+) -> Report {
+    let started = Instant::now();
+    let wanted = |law: &Law| match only {
+        Some(names) => names.iter().any(|n| {
+            *n == *law.name || law.name.strip_suffix(".rev").is_some_and(|base| base == n)
+        }),
+        None => true,
+    };
+    let laws: Vec<&Law> = library.laws.iter().filter(|l| wanted(l)).collect();
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Verdict)>> = Mutex::new(Vec::with_capacity(laws.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.clamp(1, 64) {
+            scope.spawn(|| {
+                while let Some((i, law)) = {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    laws.get(i).map(|law| (i, *law))
+                } {
+                    let matcher = matcher.map(|m| m as &dyn Matcher);
+                    let verdict = check_law_with(library, law, options, matcher);
+                    on_progress(&law.name, &verdict);
+                    if let Ok(mut done) = done.lock() {
+                        done.push((i, verdict));
+                    }
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(i, _)| *i);
+    let verdicts = done.into_iter().map(|(i, v)| (laws[i], v)).collect();
+    Report::of(library, verdicts, started.elapsed().as_secs_f64())
+}

@@ -1,0 +1,292 @@
+//! Counterexamples and reports, for people and for programs.
+
+use super::facts::Facts;
+use super::judge::{Broken, Mismatch, Sample};
+use super::{Outcome, Verdict};
+use mlc_backends::reference::Array;
+use mlc_dsl::diag::{Code, Diag, Severity, render};
+use mlc_dsl::ir::Tensor;
+use mlc_dsl::library::{Law, Library};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A tensor as text; numbers are words, because JSON has no NaN.
+#[derive(Clone, Debug, Serialize)]
+pub struct TensorText {
+    /// Its name.
+    pub name: String,
+    /// Its element type.
+    pub dtype: String,
+    /// Its extents.
+    pub shape: Vec<usize>,
+    /// Its elements in row-major order.
+    pub values: Vec<String>,
+}
+
+/// An instance of a law on which its sides differ.
+#[derive(Clone, Debug, Serialize)]
+pub struct Counterexample {
+    /// Which promise is broken, in one sentence.
+    pub broken: String,
+    /// Axes and segments.
+    pub extents: Vec<(String, String)>,
+    /// Attribute variables.
+    pub attributes: Vec<(String, String)>,
+    /// Element type variables.
+    pub dtypes: Vec<(String, String)>,
+    /// The variables' values.
+    pub inputs: Vec<TensorText>,
+    /// The output that differs.
+    pub output: String,
+    /// What the left side yields there.
+    pub left: Option<TensorText>,
+    /// What the right side yields there.
+    pub right: Option<TensorText>,
+    /// Where the first differing element lies.
+    pub at: Vec<usize>,
+    /// The two elements there.
+    pub values: Option<(String, String)>,
+    /// Their difference relative to the larger.
+    pub relative: Option<f64>,
+}
+
+fn number(v: f64) -> String {
+    if v == v.trunc() && v.abs() < 1e15 { format!("{v:.0}") } else { format!("{v:?}") }
+}
+
+fn tensor_text(name: &str, t: &Tensor) -> TensorText {
+    let values = if t.dtype().is_float() {
+        t.to_f64().into_iter().map(number).collect()
+    } else {
+        t.to_i64().iter().map(i64::to_string).collect()
+    };
+    let (dtype, shape) = (t.dtype().to_string(), t.shape().to_vec());
+    TensorText { name: name.to_string(), dtype, shape, values }
+}
+
+fn array_text(name: &str, a: &Array) -> TensorText {
+    let values = match (a.floats(), a.ints()) {
+        (Some(v), _) => v.iter().copied().map(number).collect(),
+        (None, Some(v)) => v.iter().map(i64::to_string).collect(),
+        (None, None) => vec![],
+    };
+    let (dtype, shape) = (a.dtype().to_string(), a.shape().to_vec());
+    TensorText { name: name.to_string(), dtype, shape, values }
+}
+
+/// One entry, or one per member of a family.
+fn per_member<T>(list: &[T], text: impl Fn(&T) -> String) -> String {
+    list.iter().map(text).collect::<Vec<_>>().join(" and ")
+}
+
+impl Counterexample {
+    pub(super) fn of(facts: &Facts, sample: &Sample, mismatch: &Mismatch) -> Counterexample {
+        let draft = &sample.instance.draft;
+        let program = &sample.instance.program;
+        let axes = draft.axes.iter().map(|(n, v)| (n.to_string(), per_member(v, i64::to_string)));
+        let segs = draft.segs.iter().map(|(n, v)| (format!("..{n}"), per_member(v, |s| format!("{s:?}"))));
+        let inputs = program.inputs.iter().zip(&sample.inputs);
+        let output = program.outputs.get(mismatch.output).map(|(n, _)| n.clone()).unwrap_or_default();
+        let broken = match mismatch.broken {
+            Broken::Types => format!("the types differ: {}", mismatch.message),
+            Broken::Fails => format!("the right side fails: {}", mismatch.message),
+            Broken::Truth => "the sides differ in f64".to_string(),
+            Broken::Bits if !mismatch.message.is_empty() => mismatch.message.clone(),
+            Broken::Bits => "the law is declared `exact`, but the bits differ where every operator \
+                             is rounded to its type"
+                .to_string(),
+        };
+        let element = |a: &Option<Array>| Some(a.as_ref()?.to_f64().get(mismatch.at?).copied()?);
+        let values = element(&mismatch.left).zip(element(&mismatch.right));
+        let index = |shape: &[usize], mut flat: usize| -> Vec<usize> {
+            let mut out = vec![0; shape.len()];
+            for (slot, &d) in out.iter_mut().zip(shape).rev() {
+                *slot = flat % d.max(1);
+                flat /= d.max(1);
+            }
+            out
+        };
+        let at = match (&mismatch.left, mismatch.at) {
+            (Some(l), Some(flat)) => index(l.shape(), flat),
+            _ => vec![],
+        };
+        Counterexample {
+            broken,
+            extents: axes.chain(segs).collect(),
+            attributes: draft.attrs.iter().map(|(n, a)| (n.to_string(), a.to_string())).collect(),
+            dtypes: draft
+                .dtypes
+                .iter()
+                .filter(|(n, _)| facts.dtypes.contains(n))
+                .map(|(n, d)| (n.to_string(), d.to_string()))
+                .collect(),
+            inputs: inputs.map(|((n, _), t)| tensor_text(n, t)).collect(),
+            output,
+            left: mismatch.left.as_ref().map(|a| array_text("left", a)),
+            right: mismatch.right.as_ref().map(|a| array_text("right", a)),
+            at,
+            relative: values.map(|(l, r)| (l - r).abs() / l.abs().max(r.abs())),
+            values: values.map(|(l, r)| (number(l), number(r))),
+        }
+    }
+
+    /// The counterexample for people, line by line.
+    pub fn human(&self) -> String {
+        let mut out = String::new();
+        let line = |out: &mut String, head: &str, list: &[(String, String)]| {
+            if !list.is_empty() {
+                let list: Vec<String> = list.iter().map(|(n, v)| format!("{n} = {v}")).collect();
+                let _ = writeln!(out, "  {head} {}", list.join(", "));
+            }
+        };
+        let _ = writeln!(out, "  {}", self.broken);
+        line(&mut out, "at   ", &self.extents);
+        line(&mut out, "with ", &self.attributes);
+        line(&mut out, "types", &self.dtypes);
+        for t in self.inputs.iter().chain(&self.left).chain(&self.right) {
+            let _ = writeln!(out, "  {}: {}{:?} = {}", t.name, t.dtype, t.shape, nested(&t.shape, &t.values));
+        }
+        if let Some((l, r)) = &self.values {
+            let name = if self.output.is_empty() { String::new() } else { format!(" of `{}`", self.output) };
+            let relative = match self.relative {
+                Some(v) if v.is_finite() => format!(" (relative difference {v:.1e})"),
+                _ => String::new(),
+            };
+            let _ = writeln!(out, "  first difference at {:?}{name}: {l} and {r}{relative}", self.at);
+        }
+        out
+    }
+}
+
+/// Elements in nested brackets; long tensors are cut.
+fn nested(shape: &[usize], values: &[String]) -> String {
+    const MOST: usize = 48;
+    match shape {
+        [] => values.first().cloned().unwrap_or_default(),
+        [_] => {
+            let shown = values.len().min(MOST);
+            let more = if shown < values.len() { ", …" } else { "" };
+            format!("[{}{more}]", values[..shown].join(", "))
+        }
+        [n, rest @ ..] => {
+            let step = rest.iter().product::<usize>();
+            let rows = (0..*n).take(MOST).map(|i| {
+                nested(rest, values.get(i * step..(i + 1) * step).unwrap_or_default())
+            });
+            format!("[{}]", rows.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A law and what is found about it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reported {
+    /// The law.
+    pub law: String,
+    /// The file it is written in.
+    pub file: String,
+    /// The line it begins on, from 1.
+    pub line: usize,
+    /// What is found.
+    pub verdict: Verdict,
+    #[serde(skip)]
+    diag: Option<Diag>,
+    #[serde(skip)]
+    text: std::sync::Arc<str>,
+}
+
+/// What is found about a library.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Law by law, in the library's order.
+    pub laws: Vec<Reported>,
+    /// Laws that hold.
+    pub hold: usize,
+    /// Laws that are false.
+    pub fail: usize,
+    /// Laws that can never match.
+    pub no_sample: usize,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+impl Report {
+    pub(super) fn of(library: &Library, verdicts: Vec<(&Law, Verdict)>, seconds: f64) -> Report {
+        let count = |f: &dyn Fn(&Outcome) -> bool| verdicts.iter().filter(|(_, v)| f(&v.outcome)).count();
+        Report {
+            hold: count(&|o| matches!(o, Outcome::Holds(_))),
+            fail: count(&|o| matches!(o, Outcome::Fails(_))),
+            no_sample: count(&|o| matches!(o, Outcome::NoSample { .. })),
+            laws: verdicts.into_iter().map(|(law, v)| reported(library, law, v)).collect(),
+            seconds,
+        }
+    }
+
+    /// True if every law holds.
+    pub fn sound(&self) -> bool {
+        self.fail == 0 && self.no_sample == 0
+    }
+
+    /// The report for people: every law that does not hold or is suspicious, then the count.
+    pub fn human(&self, color: bool) -> String {
+        let mut out = String::new();
+        for r in &self.laws {
+            if let Some(d) = &r.diag {
+                out += &render(std::slice::from_ref(d), &r.file, &r.text, color);
+            }
+            if let Outcome::Fails(c) = &r.verdict.outcome {
+                out += &c.human();
+            }
+            if r.diag.is_some() {
+                out.push('\n');
+            }
+        }
+        let _ = writeln!(
+            out,
+            "{} laws hold, {} fail, {} can never match ({:.1} s)",
+            self.hold, self.fail, self.no_sample, self.seconds
+        );
+        out
+    }
+}
+
+fn reported(library: &Library, law: &Law, verdict: Verdict) -> Reported {
+    let source = library.sources.get(law.source.0 as usize);
+    let text = source.map(|s| s.text.clone()).unwrap_or_else(|| "".into());
+    let head = text.get(..law.source.1.start as usize).unwrap_or_default();
+    Reported {
+        law: law.name.to_string(),
+        file: source.map(|s| s.name.clone()).unwrap_or_default(),
+        line: head.matches('\n').count() + 1,
+        diag: diagnostic(law, &verdict),
+        verdict,
+        text,
+    }
+}
+
+/// The diagnostic of a law that does not hold, or the warnings of one that does.
+fn diagnostic(law: &Law, verdict: &Verdict) -> Option<Diag> {
+    let (code, severity, message, help) = match &verdict.outcome {
+        Outcome::Fails(c) => (
+            "V001",
+            Severity::Error,
+            format!("the law `{}` is false: {}", law.name, c.broken),
+            Some("add the `if` condition that excludes this, or correct the law".to_string()),
+        ),
+        Outcome::NoSample { reason } => (
+            "V002",
+            Severity::Error,
+            format!("the law `{}` can never match", law.name),
+            (!reason.is_empty()).then(|| format!("what refuses its samples: {reason}")),
+        ),
+        Outcome::Holds(_) if verdict.warnings.is_empty() => return None,
+        Outcome::Holds(_) => {
+            let message = format!("the law `{}` holds, but is suspicious", law.name);
+            ("V003", Severity::Warning, message, Some(verdict.warnings.join("\n")))
+        }
+    };
+    let mut d = Diag::error(Code(code), message, law.source.1);
+    d.severity = severity;
+    d.help = help;
+    Some(d)
+}

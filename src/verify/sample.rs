@@ -1,0 +1,137 @@
+//! Drawing samples of a law.
+
+use super::draft::{Draft, Extents, Stray};
+use super::facts::Facts;
+use super::instance::{self, Instance, Refusal};
+use super::judge::{Sample, Trial, judge};
+use super::random::Random;
+use super::values::{self, Round};
+use mlc_dsl::ir::Tensor;
+use std::collections::BTreeMap;
+
+/// Drafts tried for one sample, and changes tried on one draft.
+const DRAFTS: usize = 60;
+const CHANGES: usize = 5;
+
+/// What drawing has met so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    /// Why drafts failed on the left side, with how often.
+    pub refused: BTreeMap<String, usize>,
+    /// Why right sides failed, with how often.
+    pub right_refused: BTreeMap<String, usize>,
+    /// Integers serve as indices.
+    pub indices: bool,
+}
+
+/// A draw.
+pub(super) enum Draw {
+    /// Both sides stand.
+    Instance(Instance),
+    /// Both sides stand with different types.
+    Types(Box<Instance>, usize),
+}
+
+fn style(rng: &mut Random) -> Extents {
+    match rng.below(20) {
+        0..=7 => Extents::Distinct,
+        8..=13 => Extents::Small,
+        14..=15 => Extents::Ones,
+        16..=17 => Extents::Equal,
+        _ => Extents::Zeros,
+    }
+}
+
+/// Draws an instance in which each conjunct holds as wanted.
+pub(super) fn draw(
+    facts: &Facts,
+    wanted: &[bool],
+    tally: &mut Tally,
+    rng: &mut Random,
+) -> Option<Draw> {
+    for _ in 0..DRAFTS {
+        let stray = match wanted.contains(&false) {
+            true if rng.chance(0.7) => Stray::All,
+            false if rng.chance(0.2) => Stray::Reals,
+            _ => Stray::No,
+        };
+        let mut draft = Draft::choose(facts, style(rng), stray, rng);
+        for _ in 0..CHANGES {
+            let (reason, fixes) = match instance::build(facts, &draft, wanted, rng) {
+                Ok(i) => return Some(Draw::Instance(i)),
+                Err(Refusal::Types(i, output)) => return Some(Draw::Types(i, output)),
+                Err(Refusal::Right(reason)) => {
+                    *tally.right_refused.entry(reason).or_default() += 1;
+                    break;
+                }
+                Err(Refusal::Left(reason, fixes)) => (reason, fixes),
+            };
+            if tally.refused.len() < 200 || tally.refused.contains_key(&reason) {
+                *tally.refused.entry(reason).or_default() += 1;
+            }
+            let mut fixes = fixes;
+            rng.shuffle(&mut fixes);
+            if !fixes.iter().any(|f| draft.apply(f, rng)) {
+                break;
+            }
+        }
+    }
+    None
+}
+
+/// Elements for an instance.
+pub(super) fn fill(
+    facts: &Facts,
+    instance: Instance,
+    round: Round,
+    broken: Option<usize>,
+    index: Option<i64>,
+    rng: &mut Random,
+) -> Sample {
+    let rules = facts.element_rules(broken);
+    let inputs = instance
+        .program
+        .inputs
+        .iter()
+        .zip(&instance.vars)
+        .map(|((_, ty), &var)| {
+            let shape = ty.known_shape().unwrap_or_default();
+            values::tensor(ty.dtype, &shape, round, &rules[var], index, rng)
+        })
+        .collect::<Vec<Tensor>>();
+    Sample { instance, inputs, round }
+}
+
+/// Fills and judges an instance; where integers turn out to be indices they are drawn anew.
+pub(super) fn trial(
+    facts: &Facts,
+    instance: Instance,
+    round: Round,
+    broken: Option<usize>,
+    tally: &mut Tally,
+    rng: &mut Random,
+) -> (Sample, Trial) {
+    let mut extents: Vec<i64> = instance
+        .program
+        .inputs
+        .iter()
+        .flat_map(|(_, ty)| ty.shape.iter().filter_map(|e| e.as_const()))
+        .filter(|&e| e > 0)
+        .collect();
+    extents.sort_unstable();
+    extents.dedup();
+    rng.shuffle(&mut extents);
+    extents.push(1);
+    let mut index = tally.indices.then(|| extents[0]);
+    let mut next = extents.into_iter();
+    loop {
+        let sample = fill(facts, instance.clone(), round, broken, index, rng);
+        let trial = judge(facts.library, facts.law.error, &sample);
+        let Trial::Void = trial else { return (sample, trial) };
+        index = next.next();
+        if index.is_none() {
+            return (sample, trial);
+        }
+        tally.indices = true;
+    }
+}

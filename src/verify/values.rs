@@ -1,0 +1,197 @@
+//! Elements of sample tensors.
+
+use super::facts::ElementRule;
+use super::random::Random;
+use mlc_dsl::ir::{DType, Tensor};
+
+/// What the elements of a sample look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Small integers, zero among them.
+    Integers,
+    /// Normally distributed.
+    Normal,
+    /// Of magnitudes far apart.
+    Wide,
+    /// Powers of two with a sign.
+    Powers,
+    /// Mostly 0, 1 and -1.
+    Units,
+    /// Normally distributed, with NaN among them.
+    Nan,
+    /// Normally distributed, with infinities among them.
+    Infinite,
+    /// Zeros of both signs, the smallest numbers, and a few others.
+    Zeros,
+    /// At the ends of the type's range.
+    Huge,
+}
+
+impl Round {
+    /// The round of sample `i`.
+    pub(super) fn of(i: usize) -> Round {
+        const ORDER: [Round; 10] = [
+            Round::Normal,
+            Round::Integers,
+            Round::Nan,
+            Round::Wide,
+            Round::Zeros,
+            Round::Normal,
+            Round::Powers,
+            Round::Infinite,
+            Round::Units,
+            Round::Huge,
+        ];
+        ORDER[i % ORDER.len()]
+    }
+
+    /// True if all floats are finite and of moderate size.
+    pub(super) fn ordinary(self) -> bool {
+        !matches!(self, Round::Nan | Round::Infinite | Round::Zeros | Round::Huge)
+    }
+}
+
+/// A tensor of a round. Integers stay in `-index..index` if an index is expected.
+pub(super) fn tensor(
+    dtype: DType,
+    shape: &[usize],
+    round: Round,
+    rule: &ElementRule,
+    index: Option<i64>,
+    rng: &mut Random,
+) -> Tensor {
+    let n: usize = shape.iter().product();
+    if dtype.is_float() {
+        let one = |rng: &mut Random| fit_float(dtype, float(dtype, round, rng), rule, rng);
+        let values: Vec<f64> = if rule.uniform {
+            vec![one(rng); n]
+        } else {
+            (0..n).map(|_| one(rng)).collect()
+        };
+        return Tensor::from_f64(dtype, shape.to_vec(), &values);
+    }
+    let one = |rng: &mut Random| fit_int(int(dtype, round, index, rng), dtype, rule);
+    let values: Vec<i64> =
+        if rule.uniform { vec![one(rng); n] } else { (0..n).map(|_| one(rng)).collect() };
+    Tensor::from_i64(dtype, shape.to_vec(), &values)
+}
+
+/// Largest finite number and smallest positive one.
+fn limits(dtype: DType) -> (f64, f64) {
+    match dtype {
+        DType::F16 => (65504.0, 2f64.powi(-24)),
+        DType::BF16 => (3.389_531_389_251_535_5e38, 2f64.powi(-133)),
+        DType::F64 => (f64::MAX, f64::from_bits(1)),
+        _ => (f32::MAX as f64, f32::from_bits(1) as f64),
+    }
+}
+
+fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
+    let (largest, smallest) = limits(dtype);
+    let sign = if rng.chance(0.5) { -1.0 } else { 1.0 };
+    match round {
+        Round::Integers => rng.between(-4, 4) as f64,
+        Round::Normal => rng.normal(),
+        Round::Wide => sign * (2f64).powf(rng.unit() * 10.0 - 5.0),
+        Round::Powers => sign * (2f64).powi(rng.between(-3, 3) as i32),
+        Round::Units => rng.pick(&[0.0, 0.0, 1.0, 1.0, -1.0, 2.0, 0.5]),
+        Round::Nan | Round::Infinite => match rng.below(8) {
+            0 | 1 if round == Round::Nan => f64::NAN,
+            0 | 1 => sign * f64::INFINITY,
+            2 => sign * 0.0,
+            _ => rng.normal(),
+        },
+        Round::Zeros => match rng.below(6) {
+            0 | 1 => 0.0,
+            2 | 3 => -0.0,
+            4 => sign * smallest * rng.between(1, 3) as f64,
+            _ => rng.between(-2, 2) as f64,
+        },
+        Round::Huge => match rng.below(5) {
+            0 => sign * largest,
+            1 => sign * largest / 2.0,
+            2 => sign * largest.sqrt() * 3.0,
+            3 => sign / largest.sqrt(),
+            _ => rng.normal(),
+        },
+    }
+}
+
+fn fit_float(dtype: DType, v: f64, rule: &ElementRule, rng: &mut Random) -> f64 {
+    let bounded = rule.low.is_some() || rule.high.is_some();
+    let mut v = v;
+    if (rule.finite && !v.is_finite()) || (bounded && v.is_nan()) {
+        v = rng.normal();
+    }
+    if rule.nonzero && v == 0.0 {
+        v = 1.0;
+    }
+    let inside = |v: f64| {
+        let above = rule.low.is_none_or(|l| v > l || (v == l && !rule.open));
+        above && rule.high.is_none_or(|h| v < h || (v == h && !rule.open))
+    };
+    if inside(v) {
+        return v;
+    }
+    match (rule.low, rule.high) {
+        (Some(l), Some(h)) => {
+            let inner = 0.001 + 0.998 * rng.unit();
+            l + (h - l) * if rule.open { inner } else { rng.pick(&[0.0, 1.0, inner, inner]) }
+        }
+        (Some(l), None) => {
+            let far = l + (v - l).abs();
+            if inside(far) { far } else { l + 1.0 }
+        }
+        (None, Some(h)) => {
+            let far = h - (v - h).abs();
+            if inside(far) { far } else { h - 1.0 }
+        }
+        (None, None) => round(dtype, v),
+    }
+}
+
+fn round(dtype: DType, v: f64) -> f64 {
+    mlc_backends::reference::round_to(dtype, v)
+}
+
+fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 {
+    if dtype == DType::Bool {
+        return rng.below(2) as i64;
+    }
+    if let Some(n) = index {
+        let n = n.max(1);
+        let low = if rng.chance(0.3) { -n } else { 0 };
+        return rng.between(low, n - 1);
+    }
+    let (low, high) = dtype.int_range().unwrap_or((0, 1));
+    let (low, high) = (low.max(i64::MIN.into()) as i64, high.min(i64::MAX.into()) as i64);
+    match round {
+        Round::Integers | Round::Zeros => rng.between(-4, 4),
+        Round::Units => rng.between(-1, 1),
+        Round::Powers => 1 << rng.below(7),
+        Round::Normal => rng.between(0, 9),
+        Round::Wide => rng.between(-100, 100),
+        Round::Nan | Round::Infinite | Round::Huge => {
+            rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3])
+        }
+    }
+}
+
+fn fit_int(v: i64, dtype: DType, rule: &ElementRule) -> i64 {
+    let mut v = mlc_backends::reference::wrap(dtype, v);
+    if rule.nonzero && v == 0 {
+        v = 1;
+    }
+    let open = i64::from(rule.open);
+    if let Some(l) = rule.low
+        && v < l as i64 + open
+    {
+        v = (l as i64 + open).saturating_add((v.wrapping_sub(l as i64)).unsigned_abs() as i64 % 8);
+    }
+    if let Some(h) = rule.high
+        && v > h as i64 - open
+    {
+        v = h as i64 - open;
+    }
+    mlc_backends::reference::wrap(dtype, v)
+}

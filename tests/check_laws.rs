@@ -1,0 +1,82 @@
+//! Laws against the judge: the shipped ones hold, false ones are refuted, true ones are not.
+
+use mlc_dsl::library::Library;
+use mlc_rewrite::verify::{CheckOptions, Outcome, check_law, check_library};
+use std::path::Path;
+
+fn texts(folder: &Path, out: &mut Vec<(String, String)>) {
+    let mut entries: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    entries.sort();
+    for p in entries {
+        if p.is_dir() {
+            texts(&p, out);
+        } else if p.extension().is_some_and(|e| e == "rules") {
+            let name = p.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string();
+            out.push((name, std::fs::read_to_string(&p).unwrap()));
+        }
+    }
+}
+
+/// The folders of `rules/` and one more text.
+fn library(folders: &[&str], extra: &str) -> Library {
+    let mut all = Vec::new();
+    for f in folders {
+        texts(&Path::new(env!("CARGO_MANIFEST_DIR")).join("rules").join(f), &mut all);
+    }
+    let known = all.len();
+    if !extra.is_empty() {
+        all.push(("extra.rules".to_string(), extra.to_string()));
+    }
+    let (library, diags) = mlc_dsl::check::library(&all);
+    for d in &diags {
+        let s = &library.sources[d.source as usize];
+        let one = std::slice::from_ref(&d.diag);
+        eprintln!("{}", mlc_dsl::diag::render(one, &s.name, &s.text, false));
+    }
+    assert!(diags.iter().all(|d| (d.source as usize) < known), "the test's own text is unsound");
+    library
+}
+
+/// Every law of the text has the expected verdict.
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let library = library(&["ops"], text);
+    let own = library.sources.len() as u32 - 1;
+    let options = CheckOptions::default();
+    let mut wrong = Vec::new();
+    for law in library.laws.iter().filter(|l| l.source.0 == own) {
+        let verdict = check_law(&library, law, &options);
+        let (is, shown) = match &verdict.outcome {
+            Outcome::Holds(_) => ("holds", String::new()),
+            Outcome::Fails(c) => ("fails", c.human()),
+            Outcome::NoSample { reason } => ("no sample", reason.clone()),
+        };
+        eprintln!("{} {is}\n{shown}{}", law.name, verdict.warnings.join("\n"));
+        if is != expected {
+            wrong.push(format!("{} {is}", law.name));
+        }
+    }
+    assert!(wrong.is_empty(), "expected {expected}: {wrong:?}");
+}
+
+#[test]
+fn shipped_laws_hold() {
+    let library = library(&["ops", "layers", "laws", "fuse"], "");
+    let options = CheckOptions { samples: 40, ..CheckOptions::default() };
+    let only: Option<Vec<String>> =
+        std::env::var("LAWS").ok().map(|v| v.split(',').map(str::to_string).collect());
+    let report = check_library(&library, only.as_deref(), &options, &|_, _| {});
+    eprintln!("{}", report.human(false));
+    assert!(report.sound());
+}
+
+#[test]
+fn false_laws_are_refuted() {
+    check(include_str!("laws/false.rules"), "fails");
+}
+
+#[test]
+fn true_laws_hold() {
+    check(include_str!("laws/true.rules"), "holds");
+}

@@ -1,0 +1,102 @@
+//! Spellings of layers extract to the layer's own operator.
+
+use mlc_dsl::library::{ErrorClass, Library};
+use mlc_dsl::ir::{NodeKind, Program};
+use mlc_extract::GreedyDag;
+use mlc_rewrite::explore::{Limits, explore};
+use mlc_rewrite::{entry, prices::TargetPrices, stdlib};
+use std::sync::Arc;
+
+fn laws(library: &Library) -> Vec<u32> {
+    (0..library.laws.len() as u32)
+        .filter(|&i| library.laws[i as usize].error <= ErrorClass::Reorder)
+        .collect()
+}
+
+fn operators(library: &Library, program: &Program) -> Vec<String> {
+    let names = program.nodes.iter().filter_map(|n| match &n.kind {
+        NodeKind::Apply(c, _) => Some(library.call(*c).name.to_string()),
+        NodeKind::Input(_) | NodeKind::Const(_) => None,
+    });
+    names.collect()
+}
+
+/// What the last `def` of a text extracts to on the CPU.
+fn extracted(text: &str) -> Vec<String> {
+    let mut texts: Vec<(String, String)> =
+        stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
+    texts.push(("case.rules".into(), text.into()));
+    let (library, diags) = mlc_dsl::check::library(&texts);
+    let source = library.sources.len() as u32 - 1;
+    let own: Vec<_> = diags.iter().filter(|d| d.source == source).cloned().collect();
+    assert!(own.is_empty(), "{}", stdlib::rendered(&library, &own, false));
+    let library = Arc::new(library);
+    let name = entry::last_definition(&library, source).expect("a definition");
+    let program = entry::program(&library, &name).expect("a program");
+    // The case itself is a definition: what it defines must not be recognised as itself.
+    let laws: Vec<u32> =
+        laws(&library).into_iter().filter(|&i| library.laws[i as usize].source.0 != source).collect();
+    let mut explored = explore(library.clone(), program, &laws, &Limits::default());
+    let target = library.target("cpu").cloned().unwrap_or(mlc_dsl::library::TargetItem {
+        name: "cpu".into(),
+        doc: vec![],
+        figures: Default::default(),
+        kernels: vec![],
+    });
+    let prices = TargetPrices::new(&library, &target, None);
+    let out = explored.extract(&prices, &GreedyDag::default()).expect("extracts");
+    assert!(explored.prove(&out).is_some(), "the result is proven from the log");
+    if std::env::var_os("SHOW").is_some() {
+        eprintln!("{:?} {} {:?}", explored.size(), explored.stop, explored.sizes);
+        for (i, p) in &explored.profiles {
+            if p.matches > 0 || p.ill_typed.0 > 0 {
+                eprintln!("  {} {} of {} {:?} ill {:?}", library.laws[*i as usize].name, p.applications, p.matches, p.time, p.ill_typed);
+            }
+        }
+    }
+    operators(&library, &out.program)
+}
+
+#[test]
+fn activations_from_any_spelling() {
+    for (layer, body) in [
+        ("gelu", "0.5 * x * (1 + erf(x / sqrt(2)))"),
+        ("gelu", "x * 0.5 * (erf(x * 0.70710678) + 1)"),
+        ("gelu", "x / 2 * (1 + erf(0.7071067811865476 * x))"),
+        ("gelu", "x * (0.5 + 0.5 * erf(x / 1.4142135))"),
+        ("gelu", "(1 + erf(x / sqrt(2))) * x / 2"),
+        ("silu", "x * sigmoid(x)"),
+        ("silu", "x / (1 + exp(-x))"),
+        ("silu", "x * (1 / (1 + exp(0 - x)))"),
+        ("gelu_tanh", "0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ^ 3)))"),
+        ("gelu_tanh", "x * 0.5 * (1 + tanh(0.7978845608 * (x + 0.044715 * (x * x * x))))"),
+    ] {
+        let text = format!("def case(x: f32[4, 7]) -> f32[4, 7]\n  = {body}\n");
+        assert_eq!(extracted(&text), [layer], "{body}");
+    }
+}
+
+#[test]
+fn norms_and_softmax() {
+    for (layer, params, body) in [
+        ("softmax", "", "let e = exp(x - max(n) x) = e / sum(n) e"),
+        ("softmax", "", "let e = exp(x - max(n) x) = e * (1 / sum(n) e)"),
+        (
+            "layernorm",
+            ", g: f32[n], z: f32[n]",
+            "let c = x - mean(n) x = c / sqrt(mean(n) c ^ 2 + 1e-5) * g + z",
+        ),
+        (
+            "layernorm",
+            ", g: f32[n], z: f32[n]",
+            "let c = x - sum(n) x / |n| = z + g * (c * rsqrt(1e-5 + sum(n) (c * c) / |n|))",
+        ),
+        ("rmsnorm", ", g: f32[n]", "= g * (x * rsqrt(mean(n) x ^ 2 + 1e-6))"),
+        ("rmsnorm", ", g: f32[n]", "= x / sqrt(mean(n) (x * x) + 1e-6) * g"),
+    ] {
+        for shape in ["b, s, n", "1, s, n", "2, 3, n"] {
+            let text = format!("def case(x: f32[{shape}]{params}) -> f32[{shape}]\n  {body}\n");
+            assert_eq!(extracted(&text), [layer], "{text}");
+        }
+    }
+}
