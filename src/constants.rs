@@ -16,9 +16,9 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
         fed[i] = match &node.kind {
             NodeKind::Input(_) => false,
             NodeKind::Const(_) => true,
-            NodeKind::Apply(..) => {
+            NodeKind::Apply(_, attrs) => {
                 let known = node.types.iter().all(|t| t.known_shape().is_some());
-                known && node.args.iter().all(|a| fed[a.node.0 as usize])
+                known && attrs.iter().all(is_known) && node.args.iter().all(|a| fed[a.node.0 as usize])
             }
         };
     }
@@ -66,7 +66,9 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
             }
             NodeKind::Apply(call, attrs) => {
                 let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-                if fed[i] {
+                // A layout that stays is evaluated only for what is computed from it.
+                let wanted = pending[i] > 0 || read[i] && !stays(program, library, i);
+                if fed[i] && wanted {
                     let args: Vec<Array> = node.args.iter().map(|a| arrays[a].clone()).collect();
                     let made = Reference::default().apply(library, *call, &attrs, &args)?;
                     for (k, a) in made.into_iter().enumerate() {
@@ -77,12 +79,12 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
                             arrays.insert(value(i, k), a);
                         }
                     }
-                    for a in &node.args {
-                        let left = &mut pending[a.node.0 as usize];
-                        *left -= 1;
-                        if *left == 0 {
-                            arrays.retain(|v, _| v.node != a.node);
-                        }
+                }
+                for a in node.args.iter().filter(|_| fed[i]) {
+                    let left = &mut pending[a.node.0 as usize];
+                    *left -= 1;
+                    if *left == 0 {
+                        arrays.retain(|v, _| v.node != a.node);
                     }
                 }
                 if !fed[i] || read[i] && stays(program, library, i) {
@@ -95,6 +97,15 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
     }
     let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), values[v])).collect();
     Ok(b.finish(outputs))
+}
+
+/// True if no symbol occurs.
+fn is_known(a: &Attr) -> bool {
+    match a {
+        Attr::Int(e) => e.as_const().is_some(),
+        Attr::Ints(_) => a.as_i64s().is_some(),
+        Attr::Float(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => true,
+    }
 }
 
 fn value(node: usize, output: usize) -> Value {

@@ -1,9 +1,16 @@
 //! mlc-rewrite: optimises machine-learning graphs by equality saturation.
 
+pub mod cli;
+pub mod constants;
 pub mod entry;
+pub mod explain;
 pub mod explore;
 pub mod npz;
 pub mod onnx;
-pub mod verify;
+pub mod pipeline;
 pub mod prices;
+pub mod samples;
+pub mod selfcheck;
+pub mod show;
 pub mod stdlib;
+pub mod verify;

@@ -60,15 +60,33 @@ fn check(text: &str, expected: &str) {
     assert!(wrong.is_empty(), "expected {expected}: {wrong:?}");
 }
 
+// `LAWS=name,name` checks these alone; `SEED` and `SAMPLES` look elsewhere and longer.
 #[test]
 fn shipped_laws_hold() {
     let library = library(&["ops", "layers", "laws", "fuse"], "");
-    let options = CheckOptions { samples: 40, ..CheckOptions::default() };
+    let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
+    let default = CheckOptions::default();
+    let options = CheckOptions {
+        seed: number("SEED").unwrap_or(default.seed),
+        samples: number("SAMPLES").map_or(default.samples, |n| n as usize),
+        ..default
+    };
     let only: Option<Vec<String>> =
         std::env::var("LAWS").ok().map(|v| v.split(',').map(str::to_string).collect());
     let report = check_library(&library, only.as_deref(), &options, &|_, _| {});
     eprintln!("{}", report.human(false));
     assert!(report.sound());
+}
+
+#[test]
+fn verdicts_do_not_depend_on_threads() {
+    let library = library(&["ops"], include_str!("laws/true.rules"));
+    let verdicts = |threads: usize| {
+        let options = CheckOptions { threads, samples: 20, ..CheckOptions::default() };
+        let report = check_library(&library, None, &options, &|_, _| {});
+        serde_json::to_string(&report.laws).unwrap()
+    };
+    assert_eq!(verdicts(1), verdicts(3));
 }
 
 #[test]

@@ -52,5 +52,9 @@ pub trait Backend: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Prepares a plan for running any number of times.
-    fn compile(&self, plan: &Plan, library: Arc<Library>) -> Result<Box<dyn Executable>, BackendError>;
+    fn compile(
+        &self,
+        plan: &Plan,
+        library: Arc<Library>,
+    ) -> Result<Box<dyn Executable>, BackendError>;
 }

@@ -13,6 +13,7 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("compose", "p, q", "entry `i` is `p[q[i]]`"),
     ("pick", "list, positions", "the entries at these positions"),
     ("drop", "list, positions", "the entries at all other positions"),
+    ("wide", "list", "the positions of all entries but those that are 1"),
     ("weave", "kept, inserted, positions", "the list with `inserted` at `positions`, `kept` elsewhere"),
     ("positions_after_drop", "positions, dropped", "where positions come to lie once others are dropped"),
     ("replace", "list, position, value", "the list with one entry changed"),
@@ -106,6 +107,11 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
             let (at, list) = (positions(pop()?)?, pop()?.ints()?);
             let kept = list.into_iter().enumerate().filter(|(i, _)| !at.contains(i));
             ints(kept.map(|(_, v)| v).collect())
+        }
+        ("wide", 1) => {
+            let list = pop()?.ints()?;
+            let at = list.iter().enumerate().filter(|(_, e)| !e.is(1));
+            ints(at.map(|(i, _)| Extent::from(i)).collect())
         }
         ("weave", 3) => {
             let (at, inserted, kept) = (positions(pop()?)?, pop()?.ints()?, pop()?.ints()?);

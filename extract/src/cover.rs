@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Extent, NodeId, NodeKind, Program, Type, Value};
-use mlc_dsl::library::{Body, CallId, CallKind, Callable, Library, OpClass, TargetItem, TargetKernel};
+use mlc_dsl::library::{
+    Body, CallId, CallKind, Callable, Library, OpClass, TargetItem, TargetKernel,
+};
 use mlc_dsl::plan::{Kernel, Plan};
 use mlc_dsl::syntax::ast::{Elem, Expr, ExprKind};
 use mlc_dsl::term::TermKind;
@@ -80,9 +82,8 @@ fn is_pointwise_body(library: &Library, body: &Body) -> bool {
             TermKind::Var(_) | TermKind::Scalar(_) => true,
             TermKind::Apply(call, _) => {
                 let callee = library.call(*call);
-                let of_number = t.args.iter().all(|a| {
-                    matches!(body.terms.get(*a).kind, TermKind::Scalar(_))
-                });
+                let of_number =
+                    t.args.iter().all(|a| matches!(body.terms.get(*a).kind, TermKind::Scalar(_)));
                 (callee.class == OpClass::View && of_number) || is_pointwise(library, callee)
             }
             TermKind::Output(_) | TermKind::EachFold(..) | TermKind::EachPart(_) => false,
@@ -185,8 +186,7 @@ impl<'a> Cover<'a> {
                 continue;
             }
             let mut at = anchor;
-            loop {
-                let [next] = *self.readers[at].as_slice() else { break };
+            while let [next] = *self.readers[at].as_slice() {
                 let free = self.roles[next] == Role::Pointwise && self.members.contains_key(&next);
                 let alone = free && self.members[&next].len() == 1;
                 if !alone || self.results.contains(&at) || self.shape(next) != self.shape(at) {
@@ -211,7 +211,9 @@ impl<'a> Cover<'a> {
             }
             for a in &self.program.nodes[node].args {
                 let producer = a.node.0 as usize;
-                if self.roles[producer] != Role::Pointwise || self.shape(producer) != self.shape(node) {
+                if self.roles[producer] != Role::Pointwise
+                    || self.shape(producer) != self.shape(node)
+                {
                     continue;
                 }
                 let (p, c) = (self.cluster[producer], self.cluster[node]);
@@ -237,7 +239,8 @@ impl<'a> Cover<'a> {
         let of_view = |v: &Value| self.roles[v.node.0 as usize] == Role::View;
         // A view of a view may need a copy, which is made once for all readers.
         let copies = self.program.nodes[view].args.iter().any(of_view);
-        !self.readers[view].iter().any(by_judge) && !(copies && self.readers[view].len() > 1)
+        let shared = self.readers[view].len() > 1;
+        !(self.readers[view].iter().any(by_judge) || copies && shared)
     }
 
     /// The kernels in execution order, views folded in.
@@ -295,7 +298,8 @@ impl<'a> Cover<'a> {
                 (c, of)
             })
             .collect();
-        let mut missing: BTreeMap<usize, usize> = reads.iter().map(|(&c, r)| (c, r.len())).collect();
+        let mut missing: BTreeMap<usize, usize> =
+            reads.iter().map(|(&c, r)| (c, r.len())).collect();
         let mut readers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (&c, of) in &reads {
             for &d in of {
@@ -373,7 +377,8 @@ impl Prices<'_> {
         }
         let flops = k.nodes.iter().map(|&n| node_flops(self.program, self.library, n)).sum();
         let work = Work { flops, read: size(&k.inputs), written: size(&k.outputs), launches: 1.0 };
-        let factor = self.target.kernels.iter().find(|t| t.name == k.name).map_or(1.0, |t| t.factor);
+        let factor =
+            self.target.kernels.iter().find(|t| t.name == k.name).map_or(1.0, |t| t.factor);
         // The judge is no match for a kernel.
         let factor = if k.name == REFERENCE { 100.0 } else { factor };
         self.profile.seconds(&work) * factor
@@ -394,9 +399,9 @@ pub fn node_flops(program: &Program, library: &Library, node: NodeId) -> f64 {
         (CallKind::Op(m), OpClass::Contraction) => {
             let types: Vec<&Type> = node.args.iter().map(|a| program.ty(*a)).collect();
             let attrs: Vec<_> = attrs.iter().cloned().map(Some).collect();
-            let depth = infer(call, &types, &attrs).ok().map(|app| {
-                m.iter().map(|m| depth(&m.value, &app.env)).product::<f64>()
-            });
+            let depth = infer(call, &types, &attrs)
+                .ok()
+                .map(|app| m.iter().map(|m| depth(&m.value, &app.env)).product::<f64>());
             2.0 * result * depth.unwrap_or(1.0)
         }
         (CallKind::Def(body), _) => {
@@ -441,7 +446,11 @@ fn depth(e: &Expr, env: &mlc_dsl::eval::Env) -> f64 {
         },
         _ => 1.0,
     };
-    axes.iter().map(|a| match a { Elem::One(e) | Elem::Splice(e) => extent(e) }).product()
+    axes.iter()
+        .map(|a| match a {
+            Elem::One(e) | Elem::Splice(e) => extent(e),
+        })
+        .product()
 }
 
 /// The most bytes of kernel results alive at once, if all shapes are known. A view keeps alive what it shows.
@@ -470,7 +479,10 @@ fn peak(program: &Program, library: &Library, kernels: &[Kernel]) -> Option<u64>
     for (i, k) in kernels.iter().enumerate() {
         for &v in k.outputs.iter().filter(|v| !is_view(v.node)) {
             let ty = program.ty(v);
-            let size = ty.known_shape()?.iter().try_fold(ty.dtype.size() as u64, |n, &d| n.checked_mul(d as u64))?;
+            let size = ty
+                .known_shape()?
+                .iter()
+                .try_fold(ty.dtype.size() as u64, |n, &d| n.checked_mul(d as u64))?;
             alive += size;
             *ends.entry(last[&v]).or_default() += size;
         }

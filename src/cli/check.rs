@@ -3,7 +3,6 @@
 use super::{Common, Found};
 use crate::{stdlib, verify};
 use mlc_dsl::diag::Severity;
-use std::collections::HashSet;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
@@ -31,7 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let faulty = diags.iter().any(|d| d.diag.severity == Severity::Error);
     // With files given, only their laws are verified; the shipped ones are what they build on.
     let first = stdlib::TEXTS.len() as u32 + args.common.rules.len() as u32;
-    let names: Option<HashSet<String>> = (!args.files.is_empty()).then(|| {
+    let names: Option<Vec<String>> = (!args.files.is_empty()).then(|| {
         let own = library.laws.iter().filter(|l| l.source.0 >= first);
         own.map(|l| l.name.to_string()).collect()
     });
@@ -42,12 +41,10 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         ..verify::CheckOptions::default()
     };
     let bar = super::model::progress("laws");
-    let report = verify::check_library(&library, names.as_ref(), &options, &|done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    });
+    bar.set_length(names.as_ref().map_or(library.laws.len(), Vec::len) as u64);
+    let report = verify::check_library(&library, names.as_deref(), &options, &|_, _| bar.inc(1));
     bar.finish_and_clear();
-    print!("{}", report.human());
+    print!("{}", report.human(std::io::stdout().is_terminal()));
     args.common.report(&report)?;
-    Ok(if faulty || report.failures() > 0 { Found::Something } else { Found::Nothing })
+    Ok(if faulty || !report.sound() { Found::Something } else { Found::Nothing })
 }

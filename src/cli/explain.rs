@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct Args {
     /// A model, or the name of a law or operator.
     what: String,
-    /// What the result is to run on: `onnx` for models, else `cpu`.
+    /// What the result is to run on: `standard` for ONNX models, else `cpu`.
     #[arg(long)]
     target: Option<String>,
     #[command(flatten)]
@@ -33,10 +33,10 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         return Ok(Found::Nothing);
     }
     let model = load(&path, &args.common.rules)?;
-    let default = if model.info.is_some() { "onnx" } else { "cpu" };
+    let default = if model.info.is_some() { "standard" } else { "cpu" };
     let target = args.target.as_deref().unwrap_or(default);
     let mut options = args.tuning.options(target, &args.common)?;
-    if let Some(info) = model.info.as_ref().filter(|_| target == "onnx") {
+    if let Some(info) = model.info.as_ref().filter(|_| target == "standard") {
         options.operators = Some(onnx::printable(&model.library, info.opset()));
     }
     let optimized = pipeline::optimize(model.program, &model.library, &options)?;

@@ -37,7 +37,8 @@ pub fn load(path: &Path, rules: &[PathBuf]) -> anyhow::Result<Model> {
         None => anyhow!("{text}"),
     };
     let raw = read_onnx(path).map_err(|e| with_help(e.to_string(), e.help()))?;
-    let imported = import(raw, &library).map_err(|e| with_help(e.to_string(), e.help()))?;
+    let imported = import(raw, &library)
+        .map_err(|e| with_help(e.to_string(), e.help().map(str::to_string)))?;
     for (symbol, same) in &imported.assumed {
         eprintln!("note: the model is only meaningful if extent `{symbol}` equals `{same}`");
     }

@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// What the result is to run on.
-    #[arg(long, default_value = "onnx")]
+    #[arg(long, default_value = "standard")]
     target: String,
     /// Operator set of the result; that of the model by default.
     #[arg(long)]

@@ -294,9 +294,10 @@ impl Sink for Graph {
     fn scalar(&mut self, dtype: DType, v: f64) -> Id {
         let id = self.consts.intern(Tensor::from_f64(dtype, vec![], &[v]));
         // A scalar more or less does not matter, and the notation needs one.
-        self.limit += 1;
+        let limit = self.limit;
+        self.limit = limit.saturating_add(1);
         let class = self.add_const(id);
-        self.limit -= 1;
+        self.limit = limit;
         class.expect("room for one node was made")
     }
 

@@ -174,7 +174,45 @@ impl Compiler<'_> {
         if c.commutative && c.associative && args.len() == 2 {
             return self.flat(call, args, dims, dtype);
         }
+        if c.class == OpClass::Pointwise
+            && let Some((map, inner, below)) = self.lifted(&args)
+        {
+            let p = self.apply(call, attrs, below, inner, dtype.clone());
+            return self.push(PatKind::Broadcast(p, map), dims, dtype);
+        }
         self.push(PatKind::Apply(call, attrs, args), dims, dtype)
+    }
+
+    /// If all operands are broadcasts of one kind, or numbers: the places, the inner dimensions and
+    /// the inner operands. Laws pull broadcasts out of pointwise operators; so do patterns.
+    fn lifted(&mut self, args: &[PatId]) -> Option<(Expr, Vec<Dim>, Vec<PatId>)> {
+        let mut found: Option<(Expr, Vec<Dim>)> = None;
+        for &a in args {
+            if self.as_scalar(a).is_some() {
+                continue;
+            }
+            let PatKind::Broadcast(inner, map) = &self.pat(a).kind else { return None };
+            let dims = self.pat(*inner).dims.clone();
+            match &found {
+                Some((_, known)) if !same_dims(known, &dims) => return None,
+                Some(_) => {}
+                None => found = Some((map.clone(), dims)),
+            }
+        }
+        let (map, dims) = found?;
+        let mut below = Vec::new();
+        for &a in args {
+            let dtype = self.pat(a).dtype.clone();
+            below.push(match (&self.pat(a).kind, self.as_scalar(a).cloned()) {
+                (_, Some(e)) => {
+                    let scalar = self.push(PatKind::Scalar(e), vec![], dtype.clone());
+                    self.spread(scalar, dims.clone(), dtype)
+                }
+                (PatKind::Broadcast(inner, _), None) => *inner,
+                (_, None) => return None,
+            });
+        }
+        Some((map, dims, below))
     }
 
     /// True for a broadcast that named axes imply, as opposed to one that a law speaks of.
@@ -349,8 +387,50 @@ impl Compiler<'_> {
                 _ => operands.push(a),
             }
         }
+        let operands = self.grouped(call, operands, &dtype);
+        if let [only] = operands.as_slice()
+            && let PatKind::Broadcast(inner, map) = self.pat(*only).kind.clone()
+        {
+            // The number moves below the broadcast, too.
+            let below = self.pat(inner).dims.clone();
+            let p = match scalar {
+                None => inner,
+                Some(_) => self.push(PatKind::Flat(call, vec![inner], scalar), below, dtype.clone()),
+            };
+            return self.push(PatKind::Broadcast(p, map), dims, dtype);
+        }
         self.push(PatKind::Flat(call, operands, scalar), dims, dtype)
     }
+
+    /// Operands that are broadcasts of one kind become one broadcast of their sum or product.
+    fn grouped(&mut self, call: CallId, operands: Vec<PatId>, dtype: &DTypePattern) -> Vec<PatId> {
+        let mut out: Vec<PatId> = Vec::new();
+        for p in operands {
+            let PatKind::Broadcast(b, map) = self.pat(p).kind.clone() else {
+                out.push(p);
+                continue;
+            };
+            let below = self.pat(b).dims.clone();
+            let twin = out.iter().position(|&q| match &self.pat(q).kind {
+                PatKind::Broadcast(a, _) => same_dims(&self.pat(*a).dims, &below),
+                _ => false,
+            });
+            let Some(i) = twin else {
+                out.push(p);
+                continue;
+            };
+            let PatKind::Broadcast(a, _) = self.pat(out[i]).kind.clone() else { continue };
+            let dims = self.pat(p).dims.clone();
+            let joined = self.flat(call, vec![a, b], below, dtype.clone());
+            out[i] = self.push(PatKind::Broadcast(joined, map), dims, dtype.clone());
+        }
+        out
+    }
+}
+
+fn same_dims(a: &[Dim], b: &[Dim]) -> bool {
+    let key = mlc_dsl::check::dim_key;
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b))
 }
 
 fn call_expr(name: &str, args: Vec<Expr>) -> Expr {

@@ -9,7 +9,7 @@ use super::import_bind::bind;
 use super::import_error::ImportError;
 use super::import_read::Reader;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
-use mlc_dsl::ir::{Extent, Program, Type, Value};
+use mlc_dsl::ir::{Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::{Library, OnnxItem};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -51,6 +51,8 @@ pub struct ModelInfo {
     pub outputs: Vec<RawValueInfo>,
     /// Nodes of the main graph; constants are not counted.
     pub nodes: usize,
+    /// The constants by name, so that they keep it.
+    pub constants: Vec<(String, Tensor)>,
 }
 
 impl ModelInfo {
@@ -100,6 +102,7 @@ pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError>
         inputs: raw.graph.inputs,
         outputs: raw.graph.outputs,
         nodes: raw.graph.nodes.len(),
+        constants: raw.graph.initializers.into_iter().collect(),
     };
     let assumed = assumed.into_iter().map(|(s, e)| (s, e.to_string())).collect();
     Ok(Imported { program, model, assumed })

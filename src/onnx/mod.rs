@@ -1,10 +1,17 @@
 //! ONNX in and out.
 
+mod export;
+mod export_graph;
+mod export_match;
+mod export_rules;
+mod export_shape;
+mod export_write;
 mod import;
 mod import_apply;
 mod import_bind;
 mod import_error;
 mod import_read;
+mod printable;
 mod proto;
 mod raw;
 mod raw_budget;
@@ -16,8 +23,10 @@ mod raw_tensor;
 mod read;
 mod write;
 
+pub use export::{ExportError, export};
 pub use import::{Imported, ModelInfo, import};
 pub use import_error::ImportError;
+pub use printable::printable;
 pub use raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
 pub use read::{parse_onnx, read_onnx};

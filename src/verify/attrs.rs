@@ -22,7 +22,7 @@ pub(super) struct Open<'a> {
     pub open: Vec<Option<AttrParam>>,
     /// Words to choose from.
     pub words: &'a [String],
-    /// Which attributes may leave their declared ranges.
+    /// Whether attributes may leave their declared ranges.
     pub stray: Stray,
 }
 
@@ -74,7 +74,8 @@ impl Open<'_> {
         }
         for (i, p) in self.call.attrs.iter().enumerate() {
             let Some(own) = self.open[i].as_ref().filter(|_| attrs[i].is_none()) else { continue };
-            let narrowed = own.ty.range.as_ref().filter(|_| own.ty.of.is_none() || p.ty.range.is_none());
+            let narrowed =
+                own.ty.range.as_ref().filter(|_| own.ty.of.is_none() || p.ty.range.is_none());
             let ty = match narrowed {
                 Some(r) => AttrType { range: Some(r.clone()), ..p.ty.clone() },
                 None => p.ty.clone(),
@@ -106,7 +107,7 @@ impl Open<'_> {
             all
         });
         let extents = known.unwrap_or_else(|| {
-            let mut s: Vec<i64> = (0..rank).map(|_| rng.between(1, 4)).collect();
+            let mut s: Vec<i64> = (0..rank).map(|_| extent(rng)).collect();
             for (&p, &d) in positions.iter().zip(&own) {
                 if let Some(e) = s.get_mut(p as usize) {
                     *e = d as i64;
@@ -119,6 +120,10 @@ impl Open<'_> {
     }
 }
 
+fn extent(rng: &mut Random) -> i64 {
+    rng.pick(&[1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 2, 3, 0])
+}
+
 /// A value of a kind of attribute; `count` is the number of elements of a shape.
 pub(super) fn value(
     ty: &AttrType,
@@ -128,28 +133,28 @@ pub(super) fn value(
     stray: Stray,
     rng: &mut Random,
 ) -> Option<Attr> {
-    let kept = match ty.name.text.as_str() {
-        "float" => stray == Stray::No,
-        _ => stray != Stray::All,
-    };
-    let (low, high) = match ty.range.as_ref().filter(|_| kept || rng.chance(0.5)) {
+    let strays = stray != Stray::No && rng.chance(0.5);
+    let real = ty.name.text == "float";
+    let (low, high) = match ty.range.as_ref().filter(|_| !(strays && real)) {
         Some((low, high)) => (bound(low.as_ref(), env), bound(high.as_ref(), env)),
         None => (None, None),
     };
+    let integer = |i: usize, free: (i64, i64), rng: &mut Random| {
+        let (low, high) = limits(&low, &high, i, free);
+        match strays && rng.chance(0.5) {
+            // Where zero is outside it is no number of steps: only the sign may differ.
+            true if low >= 1 => -1,
+            true => rng.between(low - 2, high + 1),
+            false => rng.between(low, high),
+        }
+    };
     let seg = ty.of.as_ref().and_then(|s| env.seg(&s.text)).map(<[Extent]>::len);
     Some(match ty.name.text.as_str() {
-        "int" => {
-            let (low, high) = limits(&low, &high, 0, (-2, 4));
-            Attr::int(rng.between(low, high))
-        }
+        "int" => Attr::int(integer(0, (-2, 4), rng)),
         "ints" => {
             let n = seg.unwrap_or_else(|| rng.below(3));
             let free = if seg.is_some() { (0, 3) } else { (0, 2) };
-            let entries = (0..n).map(|i| {
-                let (low, high) = limits(&low, &high, i, free);
-                rng.between(low, high)
-            });
-            Attr::ints(entries.collect::<Vec<_>>())
+            Attr::ints((0..n).map(|i| integer(i, free, rng)).collect::<Vec<_>>())
         }
         "axis" => Attr::int(rng.below(3) as i64),
         "axes" => {
@@ -163,9 +168,11 @@ pub(super) fn value(
             Attr::ints(p)
         }
         "shape" => {
-            let own = ty.of.as_ref().and_then(|s| env.seg(&s.text)).map(|s| {
-                s.iter().map(|e| e.as_const().unwrap_or(1)).product::<i64>()
-            });
+            let own = ty
+                .of
+                .as_ref()
+                .and_then(|s| env.seg(&s.text))
+                .map(|s| s.iter().map(|e| e.as_const().unwrap_or(1)).product::<i64>());
             Attr::ints(refactor(own.unwrap_or(count), rng))
         }
         "float" => {
@@ -175,8 +182,12 @@ pub(super) fn value(
             let (low, high) = (number(&low), number(&high));
             let fits = |v: &f64| low.is_none_or(|l| *v >= l) && high.is_none_or(|h| *v <= h);
             let mut fitting: Vec<f64> = VALUES.iter().copied().filter(fits).collect();
-            if stray != Stray::No {
-                fitting.extend([f64::INFINITY, f64::NEG_INFINITY, -0.0]);
+            // A declared range promises at least that the number is finite.
+            if stray == Stray::Any || ty.range.is_none() {
+                fitting.extend([f64::INFINITY, f64::NEG_INFINITY]);
+            }
+            if fits(&0.0) {
+                fitting.push(-0.0);
             }
             match (fitting.is_empty(), low.or(high)) {
                 (true, Some(edge)) => Attr::float(edge),

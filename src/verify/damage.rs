@@ -3,7 +3,7 @@
 //! Compared by deciles, not by the worst sample: a single ill-conditioned sample says nothing.
 
 use super::WorstDamage;
-use super::judge::{Broken, Damage, Mismatch, Sample};
+use super::judge::{Damage, Sample};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::ErrorClass;
 
@@ -46,7 +46,7 @@ impl Damages {
     }
 
     /// The sample that shows that the right side strays too far as a rule.
-    pub(super) fn excess(&mut self) -> Option<(Sample, Mismatch)> {
+    pub(super) fn excess(&mut self) -> Option<(Sample, String)> {
         let too_far = self.dtypes().any(|(dtype, of)| {
             let u = dtype.unit_roundoff();
             let beyond = |q: f64| {
@@ -66,22 +66,16 @@ impl Damages {
         let list = self.summary();
         let figures: Vec<String> = list
             .iter()
-            .map(|d| format!("{}: {:.1e} on the left, {:.1e} on the right", d.dtype, d.left, d.right))
+            .map(|d| {
+                format!("{}: {:.1e} on the left, {:.1e} on the right", d.dtype, d.left, d.right)
+            })
             .collect();
         let message = format!(
             "in the working type the right side strays further than `{class}` allows ({})",
             figures.join("; ")
         );
         let (_, sample) = self.worst.take()?;
-        let mismatch = Mismatch {
-            broken: Broken::Bits,
-            output: 0,
-            at: None,
-            left: None,
-            right: None,
-            message,
-        };
-        Some((sample, mismatch))
+        Some((sample, message))
     }
 
     /// Overflow on the right alone.

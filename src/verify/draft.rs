@@ -21,19 +21,19 @@ pub(super) struct Draft {
     pub segs: Vec<(Name, Vec<Vec<i64>>)>,
     /// Attributes chosen so far.
     pub attrs: Vec<(Name, Attr)>,
-    /// Declared ranges of attributes are not kept: they advise samples, conditions alone make truth.
+    /// Whether attributes keep their declared ranges: these advise samples, conditions alone make truth.
     pub stray: Stray,
 }
 
-/// Which attributes may leave their declared ranges.
+/// Whether attributes may leave their declared ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stray {
-    /// None.
+    /// They may not.
     No,
-    /// Real numbers.
-    Reals,
-    /// Real numbers and integers.
-    All,
+    /// To other finite numbers.
+    Finite,
+    /// To any number.
+    Any,
 }
 
 /// How extents are chosen.
@@ -83,7 +83,7 @@ impl Draft {
         let mut pool = Pool::new(style, rng);
         for s in &facts.segs {
             let copies = if s.private { members } else { 1 };
-            let rank = pick_rank(rng);
+            let rank = pick_rank(facts, rng);
             let list = (0..copies).map(|_| (0..rank).map(|_| pool.next(rng)).collect()).collect();
             d.segs.push((s.name.clone(), list));
         }
@@ -219,9 +219,11 @@ impl Draft {
                     true
                 }
             },
-            Fix::Axis(..) | Fix::Multiple(..) | Fix::Seg(..) | Fix::Rank(..) | Fix::Elements(..) => {
-                false
-            }
+            Fix::Axis(..)
+            | Fix::Multiple(..)
+            | Fix::Seg(..)
+            | Fix::Rank(..)
+            | Fix::Elements(..) => false,
         }
     }
 }
@@ -239,7 +241,11 @@ fn dtype(name: &str, rng: &mut Random) -> DType {
         Some(b'I') => rng.pick(INTS),
         Some(b'B') => DType::Bool,
         Some(b'N') => {
-            if rng.chance(0.7) { float(rng) } else { rng.pick(INTS) }
+            if rng.chance(0.7) {
+                float(rng)
+            } else {
+                rng.pick(INTS)
+            }
         }
         _ => match rng.below(10) {
             0..=5 => float(rng),
@@ -258,8 +264,12 @@ pub(super) fn any_dtype(rng: &mut Random) -> DType {
     }
 }
 
-fn pick_rank(rng: &mut Random) -> usize {
-    rng.pick(&[0, 1, 1, 2, 2, 1])
+/// Permutations of two axes commute: where a law has some, three axes are usual.
+fn pick_rank(facts: &Facts, rng: &mut Random) -> usize {
+    if facts.law.attrs.iter().any(|a| a.ty.name.text == "perm") {
+        return rng.pick(&[0, 1, 2, 2, 3, 3, 3, 4]);
+    }
+    rng.pick(&[0, 1, 1, 1, 2, 2, 2, 3])
 }
 
 fn pinned(a: &Extended, pool: &mut Pool, rng: &mut Random) -> i64 {

@@ -192,7 +192,9 @@ impl<'a> Facts<'a> {
             ExprKind::Unary(UnaryOp::Not, a) if matches!(&a.kind, ExprKind::Call { callee, .. } if is_predicate(&callee.text)) => {
                 of(ExprKind::Bool(true))
             }
-            ExprKind::Unary(op, a) => of(ExprKind::Unary(*op, Box::new(self.without_predicates(a)))),
+            ExprKind::Unary(op, a) => {
+                of(ExprKind::Unary(*op, Box::new(self.without_predicates(a))))
+            }
             ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
                 let (a, b) = (self.without_predicates(a), self.without_predicates(b));
                 let decided = *op == BinaryOp::Or
@@ -221,7 +223,10 @@ impl<'a> Facts<'a> {
         for (_, t) in self.law.terms.iter() {
             if let TermKind::Apply(call, _) = &t.kind {
                 let c = self.library.call(*call);
-                c.conditions.iter().chain(c.attrs.iter().filter_map(|a| a.default.as_ref())).for_each(&mut note);
+                c.conditions
+                    .iter()
+                    .chain(c.attrs.iter().filter_map(|a| a.default.as_ref()))
+                    .for_each(&mut note);
             }
         }
         self.words = words;

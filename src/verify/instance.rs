@@ -110,7 +110,8 @@ pub(super) fn build(
 /// Both sides with every float in f64. Attributes are all bound: conditions need no second look.
 fn widened(facts: &Facts, draft: &Draft, rng: &mut Random) -> Option<Program> {
     let draft = draft.widened();
-    let envs = (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>().ok()?;
+    let envs =
+        (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>().ok()?;
     let mut w = Walk::start(facts, draft, envs).ok()?;
     let mut outputs = w.side(&facts.law.left, rng).ok()?;
     outputs.extend(w.side(&facts.law.right, rng).ok()?);
@@ -127,7 +128,11 @@ pub(super) fn build_symbolic(facts: &Facts, draft: &Draft) -> Option<Vec<(Type, 
     let left = w.side(&facts.law.left, &mut rng).ok()?;
     let right = w.side(&facts.law.right, &mut rng).ok()?;
     let pairs = left.iter().zip(&right);
-    Some(pairs.map(|((_, l), (_, r))| (w.builder.ty(*l).clone(), w.builder.ty(*r).clone())).collect())
+    Some(
+        pairs
+            .map(|((_, l), (_, r))| (w.builder.ty(*l).clone(), w.builder.ty(*r).clone()))
+            .collect(),
+    )
 }
 
 impl<'f, 'l> Walk<'f, 'l> {
@@ -182,7 +187,11 @@ impl<'f, 'l> Walk<'f, 'l> {
     }
 
     /// The values of a side's outputs; a family's output is one per member.
-    fn side(&mut self, sides: &[LawSide], rng: &mut Random) -> Result<Vec<(String, Value)>, String> {
+    fn side(
+        &mut self,
+        sides: &[LawSide],
+        rng: &mut Random,
+    ) -> Result<Vec<(String, Value)>, String> {
         let mut needed: BTreeSet<TermId> = sides.iter().map(|s| s.root).collect();
         let mut stack: Vec<TermId> = needed.iter().copied().collect();
         while let Some(t) = stack.pop() {
@@ -365,8 +374,7 @@ impl<'f, 'l> Walk<'f, 'l> {
             };
             let chosen = question.choose(rng);
             let open = question.open;
-            let chosen =
-                chosen.ok_or_else(|| format!("no attributes of `{}` fit", callee.name))?;
+            let chosen = chosen.ok_or_else(|| format!("no attributes of `{}` fit", callee.name))?;
             for (p, a) in open.iter().zip(&chosen) {
                 if let (Some(p), Some(a)) = (p, a)
                     && self.envs[0].attr(&p.name).is_none()

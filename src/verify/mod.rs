@@ -11,16 +11,17 @@ mod draft;
 mod facts;
 mod instance;
 mod judge;
+mod never;
 mod random;
 mod report;
 mod sample;
 mod shrink;
 mod symbolic;
-mod tests;
+
 mod values;
 
+pub use never::Matcher;
 pub use report::{Counterexample, Report, Reported, TensorText};
-pub use tests::Matcher;
 
 use damage::Damages;
 use facts::{Conjunct, Facts};
@@ -49,7 +50,7 @@ pub struct CheckOptions {
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { seed: 0, samples: 60, time_ms: 10_000, threads: 2 }
+        CheckOptions { seed: 0, samples: 150, time_ms: 10_000, threads: 2 }
     }
 }
 
@@ -70,7 +71,8 @@ pub enum Outcome {
     Holds(Evidence),
     /// A sample speaks against it.
     Fails(Box<Counterexample>),
-    /// Its left side has no instance under its conditions: it can never match.
+    /// Its left side has no instance under its conditions, or its right side has none there: it can
+    /// never fire.
     NoSample {
         /// The most frequent reasons.
         reason: String,
@@ -133,7 +135,7 @@ pub fn check_law_with(
         && law.origin == LawOrigin::Rule
         && let Some(matcher) = matcher
     {
-        c.warnings.extend(tests::check(matcher, library, law));
+        c.warnings.extend(never::check(matcher, library, law));
     }
     Verdict { outcome, warnings: c.warnings }
 }
@@ -160,7 +162,7 @@ impl Checker<'_, '_> {
             }
             let mut rng = self.rng.fork();
             let instance = match sample::draw(self.facts, &wanted, &mut self.tally, &mut rng) {
-                Some(Draw::Instance(i)) => i,
+                Some(Draw::Instance(i)) => *i,
                 Some(Draw::Types(i, output)) => {
                     let (sample, mismatch) = shrink::type_mismatch(*i, output);
                     return self.fails(sample, mismatch);
@@ -191,17 +193,19 @@ impl Checker<'_, '_> {
             let reason = "the left side had a value in no sample".to_string();
             return Outcome::NoSample { reason };
         }
-        if let Some((sample, mismatch)) = damages.excess() {
+        let refused: usize = self.tally.right_refused.values().sum();
+        if refused > 10 * (evidence.samples + evidence.void) {
+            return self.no_sample();
+        }
+        if let Some((sample, message)) = damages.excess() {
+            let mismatch = judge::furthest(self.facts.library, &sample, message);
             return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
         }
         self.warnings.extend(damages.warnings());
         evidence.damage = damages.summary();
-        let total: usize = self.tally.right_refused.values().sum();
-        if total > 0
-            && let Some((reason, _)) = self.tally.right_refused.iter().max_by_key(|(_, n)| **n)
-        {
+        if let Some((reason, _)) = self.tally.right_refused.iter().max_by_key(|(_, n)| **n) {
             self.warnings.push(format!(
-                "the right side is ill-typed on {total} instances of the left side ({reason})"
+                "the right side is ill-typed on {refused} instances of the left side ({reason})"
             ));
         }
         if self.facts.law.origin != LawOrigin::Unfold {
@@ -217,13 +221,12 @@ impl Checker<'_, '_> {
     }
 
     fn no_sample(&self) -> Outcome {
-        let mut reasons: Vec<(usize, &String)> = self
-            .tally
-            .refused
-            .iter()
-            .chain(&self.tally.right_refused)
-            .map(|(reason, n)| (*n, reason))
-            .collect();
+        // Where the right side is the culprit, reasons of the left are only noise.
+        let left =
+            if self.tally.right_refused.is_empty() { Some(&self.tally.refused) } else { None };
+        let right = &self.tally.right_refused;
+        let mut reasons: Vec<(usize, &String)> =
+            left.into_iter().flatten().chain(right).map(|(reason, n)| (*n, reason)).collect();
         reasons.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
         let reason: Vec<&str> = reasons.iter().take(3).map(|(_, r)| r.as_str()).collect();
         Outcome::NoSample { reason: reason.join("; ") }
@@ -271,7 +274,7 @@ impl Checker<'_, '_> {
                     let round = Round::of(k);
                     let (_, trial) = sample::trial(
                         self.facts,
-                        instance,
+                        *instance,
                         round,
                         Some(i),
                         &mut self.tally,

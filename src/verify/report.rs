@@ -84,19 +84,23 @@ impl Counterexample {
         let draft = &sample.instance.draft;
         let program = &sample.instance.program;
         let axes = draft.axes.iter().map(|(n, v)| (n.to_string(), per_member(v, i64::to_string)));
-        let segs = draft.segs.iter().map(|(n, v)| (format!("..{n}"), per_member(v, |s| format!("{s:?}"))));
+        let segs =
+            draft.segs.iter().map(|(n, v)| (format!("..{n}"), per_member(v, |s| format!("{s:?}"))));
         let inputs = program.inputs.iter().zip(&sample.inputs);
-        let output = program.outputs.get(mismatch.output).map(|(n, _)| n.clone()).unwrap_or_default();
+        let output =
+            program.outputs.get(mismatch.output).map(|(n, _)| n.clone()).unwrap_or_default();
         let broken = match mismatch.broken {
             Broken::Types => format!("the types differ: {}", mismatch.message),
             Broken::Fails => format!("the right side fails: {}", mismatch.message),
             Broken::Truth => "the sides differ in f64".to_string(),
             Broken::Bits if !mismatch.message.is_empty() => mismatch.message.clone(),
-            Broken::Bits => "the law is declared `exact`, but the bits differ where every operator \
+            Broken::Bits => {
+                "the law is declared `exact`, but the bits differ where every operator \
                              is rounded to its type"
-                .to_string(),
+                    .to_string()
+            }
         };
-        let element = |a: &Option<Array>| Some(a.as_ref()?.to_f64().get(mismatch.at?).copied()?);
+        let element = |a: &Option<Array>| a.as_ref()?.to_f64().get(mismatch.at?).copied();
         let values = element(&mismatch.left).zip(element(&mismatch.right));
         let index = |shape: &[usize], mut flat: usize| -> Vec<usize> {
             let mut out = vec![0; shape.len()];
@@ -144,15 +148,27 @@ impl Counterexample {
         line(&mut out, "with ", &self.attributes);
         line(&mut out, "types", &self.dtypes);
         for t in self.inputs.iter().chain(&self.left).chain(&self.right) {
-            let _ = writeln!(out, "  {}: {}{:?} = {}", t.name, t.dtype, t.shape, nested(&t.shape, &t.values));
+            let _ = writeln!(
+                out,
+                "  {}: {}{:?} = {}",
+                t.name,
+                t.dtype,
+                t.shape,
+                nested(&t.shape, &t.values)
+            );
         }
         if let Some((l, r)) = &self.values {
-            let name = if self.output.is_empty() { String::new() } else { format!(" of `{}`", self.output) };
+            let name = if self.output.is_empty() {
+                String::new()
+            } else {
+                format!(" of `{}`", self.output)
+            };
             let relative = match self.relative {
                 Some(v) if v.is_finite() => format!(" (relative difference {v:.1e})"),
                 _ => String::new(),
             };
-            let _ = writeln!(out, "  first difference at {:?}{name}: {l} and {r}{relative}", self.at);
+            let _ =
+                writeln!(out, "  first difference at {:?}{name}: {l} and {r}{relative}", self.at);
         }
         out
     }
@@ -170,9 +186,9 @@ fn nested(shape: &[usize], values: &[String]) -> String {
         }
         [n, rest @ ..] => {
             let step = rest.iter().product::<usize>();
-            let rows = (0..*n).take(MOST).map(|i| {
-                nested(rest, values.get(i * step..(i + 1) * step).unwrap_or_default())
-            });
+            let rows = (0..*n)
+                .take(MOST)
+                .map(|i| nested(rest, values.get(i * step..(i + 1) * step).unwrap_or_default()));
             format!("[{}]", rows.collect::<Vec<_>>().join(", "))
         }
     }
@@ -212,7 +228,8 @@ pub struct Report {
 
 impl Report {
     pub(super) fn of(library: &Library, verdicts: Vec<(&Law, Verdict)>, seconds: f64) -> Report {
-        let count = |f: &dyn Fn(&Outcome) -> bool| verdicts.iter().filter(|(_, v)| f(&v.outcome)).count();
+        let count =
+            |f: &dyn Fn(&Outcome) -> bool| verdicts.iter().filter(|(_, v)| f(&v.outcome)).count();
         Report {
             hold: count(&|o| matches!(o, Outcome::Holds(_))),
             fail: count(&|o| matches!(o, Outcome::Fails(_))),

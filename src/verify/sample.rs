@@ -27,7 +27,7 @@ pub(super) struct Tally {
 /// A draw.
 pub(super) enum Draw {
     /// Both sides stand.
-    Instance(Instance),
+    Instance(Box<Instance>),
     /// Both sides stand with different types.
     Types(Box<Instance>, usize),
 }
@@ -51,14 +51,14 @@ pub(super) fn draw(
 ) -> Option<Draw> {
     for _ in 0..DRAFTS {
         let stray = match wanted.contains(&false) {
-            true if rng.chance(0.7) => Stray::All,
-            false if rng.chance(0.2) => Stray::Reals,
+            true if rng.chance(0.7) => Stray::Any,
+            false if rng.chance(0.2) => Stray::Finite,
             _ => Stray::No,
         };
         let mut draft = Draft::choose(facts, style(rng), stray, rng);
         for _ in 0..CHANGES {
             let (reason, fixes) = match instance::build(facts, &draft, wanted, rng) {
-                Ok(i) => return Some(Draw::Instance(i)),
+                Ok(i) => return Some(Draw::Instance(Box::new(i))),
                 Err(Refusal::Types(i, output)) => return Some(Draw::Types(i, output)),
                 Err(Refusal::Right(reason)) => {
                     *tally.right_refused.entry(reason).or_default() += 1;

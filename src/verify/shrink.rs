@@ -7,6 +7,7 @@ use super::judge::{Broken, Mismatch, Sample, Trial, judge};
 use super::random::Random;
 use super::sample::fill;
 use super::values::Round;
+use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, Extent, Tensor};
 
 /// Samples judged while shrinking one counterexample.
@@ -52,7 +53,7 @@ impl Shrinker<'_, '_> {
     }
 
     fn smaller_draft(&mut self, from: &Sample) -> Option<(Sample, Mismatch)> {
-        for draft in candidates(&from.instance.draft) {
+        for draft in candidates(self.facts, &from.instance.draft) {
             if self.left == 0 {
                 return None;
             }
@@ -146,21 +147,18 @@ pub(super) fn type_mismatch(instance: Instance, output: usize) -> (Sample, Misma
         let outputs = &instance.program.outputs;
         outputs.get(i).map(|(_, v)| instance.program.ty(*v).to_string()).unwrap_or_default()
     };
-    let message =
-        format!("the left side is {}, the right side {}", ty(output), ty(instance.outputs + output));
-    let mismatch = Mismatch {
-        broken: Broken::Types,
-        output,
-        at: None,
-        left: None,
-        right: None,
-        message,
-    };
+    let message = format!(
+        "the left side is {}, the right side {}",
+        ty(output),
+        ty(instance.outputs + output)
+    );
+    let mismatch =
+        Mismatch { broken: Broken::Types, output, at: None, left: None, right: None, message };
     (Sample { instance, inputs: vec![], round: Round::Normal }, mismatch)
 }
 
 /// Drafts one step smaller or plainer.
-fn candidates(from: &Draft) -> Vec<Draft> {
+fn candidates(facts: &Facts, from: &Draft) -> Vec<Draft> {
     let mut out = Vec::new();
     let mut push = |change: &dyn Fn(&mut Draft)| {
         let mut kept = from.clone();
@@ -193,8 +191,9 @@ fn candidates(from: &Draft) -> Vec<Draft> {
             }
         }
     }
-    for (i, (_, a)) in from.attrs.iter().enumerate() {
-        for plainer in plainer(a) {
+    for (i, (name, a)) in from.attrs.iter().enumerate() {
+        let least = least(facts, name);
+        for plainer in plainer(a, least) {
             let mut d = from.clone();
             d.attrs[i].1 = plainer;
             out.push(d);
@@ -210,16 +209,25 @@ fn smaller(v: i64) -> Vec<i64> {
     out
 }
 
-fn plainer(a: &Attr) -> Vec<Attr> {
+/// The lowest value in the declared range of an attribute, 0 if there is none.
+fn least(facts: &Facts, name: &str) -> i64 {
+    let declared = facts.law.attrs.iter().find(|a| &*a.name == name);
+    let low = declared.and_then(|a| a.ty.range.as_ref()).and_then(|(low, _)| low.as_ref());
+    let low = low.and_then(|e| eval(e, &Env::default()).ok()).and_then(|a| a.as_i64());
+    low.unwrap_or(0)
+}
+
+fn plainer(a: &Attr, least: i64) -> Vec<Attr> {
+    let plain = || [0i64, 1].into_iter().filter(move |p| *p >= least);
     match a {
         Attr::Int(e) => match e.as_const() {
-            Some(v) => [0i64, 1].into_iter().filter(|p| *p < v.abs()).map(Attr::int).collect(),
+            Some(v) => plain().filter(|p| *p < v.abs()).map(Attr::int).collect(),
             None => vec![],
         },
         Attr::Ints(list) => {
             let mut out = Vec::new();
             for (i, e) in list.iter().enumerate() {
-                for p in [0, 1] {
+                for p in plain() {
                     if e.as_const().is_some_and(|v| v > p) {
                         let mut list = list.clone();
                         list[i] = Extent::from(p);

@@ -63,11 +63,8 @@ pub(super) fn tensor(
     let n: usize = shape.iter().product();
     if dtype.is_float() {
         let one = |rng: &mut Random| fit_float(dtype, float(dtype, round, rng), rule, rng);
-        let values: Vec<f64> = if rule.uniform {
-            vec![one(rng); n]
-        } else {
-            (0..n).map(|_| one(rng)).collect()
-        };
+        let values: Vec<f64> =
+            if rule.uniform { vec![one(rng); n] } else { (0..n).map(|_| one(rng)).collect() };
         return Tensor::from_f64(dtype, shape.to_vec(), &values);
     }
     let one = |rng: &mut Random| fit_int(int(dtype, round, index, rng), dtype, rule);

@@ -4,6 +4,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use std::cell::RefCell;
+use std::sync::{Arc, Mutex, Weak};
 
 /// One cache line.
 #[derive(Clone, Copy)]
@@ -57,9 +58,70 @@ impl Buffer {
     }
 }
 
+impl Buffer {
+    /// Bytes held, used or not.
+    fn capacity(&self) -> usize {
+        self.lines.len() * 64
+    }
+}
+
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         self.bytes()
+    }
+}
+
+/// Buffers of results that callers have dropped, kept for the next run.
+#[derive(Default)]
+pub struct Pool(Mutex<Vec<Buffer>>);
+
+/// Most buffers that a pool keeps.
+const POOLED: usize = 32;
+
+impl Pool {
+    /// A buffer of `len` bytes with arbitrary contents.
+    pub fn take(self: &Arc<Pool>, len: usize) -> Lease {
+        let mut free = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let fits = free.iter().position(|b| b.capacity() >= len && b.capacity() / 2 <= len);
+        let mut buffer = fits.map_or_else(Buffer::default, |i| free.swap_remove(i));
+        drop(free);
+        buffer.resize(len);
+        Lease { buffer, home: Arc::downgrade(self) }
+    }
+}
+
+/// A buffer that returns to its pool.
+pub struct Lease {
+    buffer: Buffer,
+    home: Weak<Pool>,
+}
+
+impl Lease {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.bytes()
+    }
+
+    /// The bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.bytes_mut()
+    }
+}
+
+impl AsRef<[u8]> for Lease {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.bytes()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.upgrade() {
+            let mut free = home.0.lock().unwrap_or_else(|e| e.into_inner());
+            if free.len() < POOLED {
+                free.push(std::mem::take(&mut self.buffer));
+            }
+        }
     }
 }
 
@@ -72,9 +134,8 @@ pub fn with_scratch<T: Pod, const N: usize, R>(
     thread_local! {
         static SCRATCH: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
     }
-    let mut held: [Buffer; N] = SCRATCH.with_borrow_mut(|s| {
-        std::array::from_fn(|_| s.pop().unwrap_or_default())
-    });
+    let mut held: [Buffer; N] =
+        SCRATCH.with_borrow_mut(|s| std::array::from_fn(|_| s.pop().unwrap_or_default()));
     for (buffer, len) in held.iter_mut().zip(lens) {
         buffer.resize(len * size_of::<T>());
     }

@@ -41,10 +41,12 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
     let (dilation, group) = (site.sizes(3)?, usize::try_from(site.int(4)?).ok()?);
     let spatial = out.len().checked_sub(2)?;
     // The driver walks whole images; anything strange is copied by the judge's path.
-    if !x.layout.is_dense() || !w.layout.is_dense() || spatial > MAX_SPATIAL || stride.contains(&0) {
+    if !x.layout.is_dense() || !w.layout.is_dense() || spatial > MAX_SPATIAL || stride.contains(&0)
+    {
         return None;
     }
-    let window = Window::new(&x.layout.shape[2..], &w.layout.shape[2..], &out[2..], stride, low, dilation)?;
+    let window =
+        Window::new(&x.layout.shape[2..], &w.layout.shape[2..], &out[2..], stride, low, dilation)?;
     let (q, o) = (w.layout.shape[1], out[1] / group.max(1));
     let k = q * window.taps();
     let packed = match &w.constant {
@@ -267,11 +269,13 @@ pub fn make_transposed(site: &Site<'_>) -> Option<Box<dyn Launch>> {
     let (stride, low, dilation) = (site.sizes(0)?, site.ints(1)?, site.sizes(3)?);
     let group = usize::try_from(site.int(5)?).ok()?;
     let dense = |l: &Layout| l.is_dense();
-    if !dense(&x.layout) || !dense(&w.layout) || out.len() > MAX_SPATIAL + 2 || stride.contains(&0) {
+    if !dense(&x.layout) || !dense(&w.layout) || out.len() > MAX_SPATIAL + 2 || stride.contains(&0)
+    {
         return None;
     }
     // Seen from the result, the input is what a convolution with this window would yield.
-    let window = Window::new(&out[2..], &w.layout.shape[2..], &x.layout.shape[2..], stride, low, dilation)?;
+    let window =
+        Window::new(&out[2..], &w.layout.shape[2..], &x.layout.shape[2..], stride, low, dilation)?;
     let (q, o) = (x.layout.shape[1] / group.max(1), w.layout.shape[1]);
     let (x_at, w_at) = (x.layout.offset, w.layout.offset);
     Some(Box::new(Transposed { window, batch: out[0], group, q, o, x_at, w_at }))
@@ -294,9 +298,16 @@ impl Launch for Transposed {
             for i in 0..self.batch * self.group {
                 let g = i % self.group;
                 // Weights of the group as taps × channels, transposed; the input as channels × positions.
-                let left = Matrix { data: w, offset: self.w_at + g * self.q * rows, row: 1, col: rows as isize };
-                let right = Matrix { data: x, offset: self.x_at + i * self.q * n, row: n as isize, col: 1 };
-                let product = |_| Product { left: Left::Plain(left), right: Right::Plain(right), at: 0 };
+                let left = Matrix {
+                    data: w,
+                    offset: self.w_at + g * self.q * rows,
+                    row: 1,
+                    col: rows as isize,
+                };
+                let right =
+                    Matrix { data: x, offset: self.x_at + i * self.q * n, row: n as isize, col: 1 };
+                let product =
+                    |_| Product { left: Left::Plain(left), right: Right::Plain(right), at: 0 };
                 gemm(cx.threads, Sizes { m: rows, n, k: self.q }, 1, product, sums, None);
                 let part = &mut out[i * self.o * plane..][..self.o * plane];
                 let sums = &*sums;

@@ -38,9 +38,8 @@ impl Frame {
         };
         let (from, to, size) = (two(&w.from, 1)?, two(&w.to, 1)?, two(&w.size, 1)?);
         let (stride, dilation) = (two(&w.stride, 1)?, two(&w.dilation, 1)?);
-        let reach = |a: usize| {
-            (to[a].max(1) - 1) * stride[a] + (size[a].max(1) - 1) * dilation[a] + 1
-        };
+        let reach =
+            |a: usize| (to[a].max(1) - 1) * stride[a] + (size[a].max(1) - 1) * dilation[a] + 1;
         let (high, lane) = (reach(0), reach(1).div_ceil(stride[1]));
         let row = lane * stride[1];
         let taps = (0..size[0] * size[1])
@@ -87,6 +86,8 @@ impl Frame {
                 let from = (first as i64 * s_ + shift).max(0) as usize;
                 if s == 1 {
                     part[first..end].copy_from_slice(&src[from.min(wide)..][..end - first]);
+                } else if s == 2 && first < end {
+                    every_second(&mut part[first..end], &src[from..]);
                 } else if first < end {
                     let src = src[from..].iter().step_by(s);
                     part[first..end].iter_mut().zip(src).for_each(|(p, &v)| *p = v);
@@ -107,36 +108,84 @@ pub enum Stencil<'a> {
     Sum,
 }
 
+/// All rows of a plane, for `T` taps if `T` is not 0. Known taps are unrolled and their sums stay in registers.
+#[inline(always)]
+fn each<const T: usize>(
+    frame: &Frame,
+    data: &[f32],
+    out: &mut [f32],
+    init: f32,
+    f: impl Fn(usize, f32, f32) -> f32,
+) {
+    let wide = frame.to[1];
+    if wide == 0 {
+        return;
+    }
+    let known: [&[f32]; T] = std::array::from_fn(|t| &data[frame.taps[t]..]);
+    for (y, line) in out.chunks_exact_mut(wide).enumerate() {
+        let row = frame.row(y);
+        for (i, part) in line.chunks_mut(CHUNK).enumerate() {
+            let at = row + i * CHUNK;
+            let chunk =
+                |tap: &[f32]| -> [f32; CHUNK] { tap[at..at + CHUNK].try_into().expect("a chunk") };
+            let mut acc = [init; CHUNK];
+            if T > 0 {
+                for (t, tap) in known.iter().enumerate() {
+                    let src = chunk(tap);
+                    acc = std::array::from_fn(|j| f(t, acc[j], src[j]));
+                }
+            } else {
+                for (t, &tap) in frame.taps.iter().enumerate() {
+                    let src = chunk(&data[tap..]);
+                    acc = std::array::from_fn(|j| f(t, acc[j], src[j]));
+                }
+            }
+            match <&mut [f32; CHUNK]>::try_from(&mut *part) {
+                Ok(part) => *part = acc,
+                Err(_) => part.copy_from_slice(&acc[..part.len()]),
+            }
+        }
+    }
+}
+
 simd! {
     /// All results of one plane from its frame, which has [`CHUNK`] elements of slack at its end.
     pub fn stencil(frame: &Frame, kind: Stencil<'_>, data: &[f32], out: &mut [f32]) {
-        #[inline(always)]
-        fn each(frame: &Frame, data: &[f32], out: &mut [f32], init: f32, f: impl Fn(usize, f32, f32) -> f32) {
-            let wide = frame.to[1];
-            if wide == 0 {
-                return;
+        match (kind, frame.taps.len()) {
+            (Stencil::Dot(w), 9) => {
+                let w: [f32; 9] = std::array::from_fn(|t| w[t]);
+                each::<9>(frame, data, out, 0.0, |t, a, v| v.mul_add(w[t], a));
             }
-            for (y, line) in out.chunks_exact_mut(wide).enumerate() {
-                let row = frame.row(y);
-                for (i, part) in line.chunks_mut(CHUNK).enumerate() {
-                    let mut acc = [init; CHUNK];
-                    for (t, &tap) in frame.taps.iter().enumerate() {
-                        let src: &[f32; CHUNK] = data[row + tap + i * CHUNK..][..CHUNK].try_into().expect("a chunk");
-                        for (a, &v) in acc.iter_mut().zip(src) {
-                            *a = f(t, *a, v);
-                        }
-                    }
-                    part.copy_from_slice(&acc[..part.len()]);
-                }
+            (Stencil::Dot(w), 25) => {
+                let w: [f32; 25] = std::array::from_fn(|t| w[t]);
+                each::<25>(frame, data, out, 0.0, |t, a, v| v.mul_add(w[t], a));
             }
+            (Stencil::Dot(w), n) => {
+                let w = &w[..n];
+                each::<0>(frame, data, out, 0.0, |t, a, v| v.mul_add(w[t], a));
+            }
+            (Stencil::Max, 9) => {
+                each::<9>(frame, data, out, f32::NEG_INFINITY, |_, a, v| super::math::maximum(a, v));
+            }
+            (Stencil::Max, 4) => {
+                each::<4>(frame, data, out, f32::NEG_INFINITY, |_, a, v| super::math::maximum(a, v));
+            }
+            (Stencil::Max, _) => {
+                each::<0>(frame, data, out, f32::NEG_INFINITY, |_, a, v| super::math::maximum(a, v));
+            }
+            (Stencil::Sum, _) => each::<0>(frame, data, out, 0.0, |_, a, v| a + v),
         }
-        match kind {
-            Stencil::Dot(w) => {
-                let w = &w[..frame.taps.len()];
-                each(frame, data, out, 0.0, |t, a, v| v.mul_add(w[t], a));
-            }
-            Stencil::Max => each(frame, data, out, f32::NEG_INFINITY, |_, a, v| super::math::maximum(a, v)),
-            Stencil::Sum => each(frame, data, out, 0.0, |_, a, v| a + v),
+    }
+}
+
+simd! {
+    /// Every second element of `src`, from the first.
+    fn every_second(dst: &mut [f32], src: &[f32]) {
+        let (pairs, last) = src.as_chunks::<2>();
+        let n = pairs.len().min(dst.len());
+        dst[..n].iter_mut().zip(pairs).for_each(|(d, p)| *d = p[0]);
+        if let ([d], [v]) = (&mut dst[n..], last) {
+            *d = *v;
         }
     }
 }

@@ -92,10 +92,7 @@ impl Turn {
         })
     }
 
-    fn run<T: bytemuck::Pod + Send>(&self, cx: &Context<'_>, src: &[T], out: &mut [T])
-    where
-        T: Sync,
-    {
+    fn run<T: bytemuck::Pod + Send + Sync>(&self, cx: &Context<'_>, src: &[T], out: &mut [T]) {
         /// Blocks of 16 × 16 elements stay in the first-level cache.
         const SIDE: usize = 16;
         let mut starts = Vec::new();
@@ -147,7 +144,8 @@ impl Launch for Copy {
                     turn.run(cx, src, out);
                     return Ok(());
                 }
-                cx.threads.chunks(out, 1, GRAIN, |at, part| strided_copy(&self.source, src, at, part));
+                cx.threads
+                    .chunks(out, 1, GRAIN, |at, part| strided_copy(&self.source, src, at, part));
             }};
         }
         by_size!(self.dtype, go);

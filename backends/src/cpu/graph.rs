@@ -24,8 +24,12 @@ pub struct Graph {
     pub program: Program,
     /// In execution order.
     pub groups: Vec<Group>,
-    /// Values read outside the group that computes them, or by nobody but the caller.
+    /// Values read outside the group that computes them, or by the caller.
     pub shared: HashSet<Value>,
+    /// The nodes that read each value, each once.
+    pub readers: HashMap<Value, Vec<NodeId>>,
+    /// The program's results.
+    pub results: HashSet<Value>,
 }
 
 /// The kernel name that sends a node to the judge.
@@ -49,7 +53,8 @@ pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
             r.node(&plan.program, id, &mut local, &mut nodes)?;
         }
         for v in &kernel.outputs {
-            let value = local.get(v).ok_or_else(|| broken("a kernel's output is not among its nodes"))?;
+            let value =
+                local.get(v).ok_or_else(|| broken("a kernel's output is not among its nodes"))?;
             r.names.insert(*v, *value);
         }
         let reference = kernel.name == REFERENCE;
@@ -60,7 +65,17 @@ pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
         r.out.outputs.push((name.clone(), value));
     }
     let shared = shared(&r.out, &r.groups);
-    Ok(Graph { program: r.out, groups: r.groups, shared })
+    let mut readers: HashMap<Value, Vec<NodeId>> = HashMap::new();
+    for (i, node) in r.out.nodes.iter().enumerate() {
+        for a in &node.args {
+            let list = readers.entry(*a).or_default();
+            if list.last() != Some(&NodeId(i as u32)) {
+                list.push(NodeId(i as u32));
+            }
+        }
+    }
+    let results = r.out.outputs.iter().map(|o| o.1).collect();
+    Ok(Graph { program: r.out, groups: r.groups, shared, readers, results })
 }
 
 fn broken(what: &str) -> BackendError {
@@ -92,7 +107,9 @@ impl Reader<'_> {
     fn leaf(&mut self, from: &Program, id: NodeId) {
         let node = from.node(id);
         let kind = match &node.kind {
-            NodeKind::Const(c) => NodeKind::Const(self.out.consts.intern(from.consts.get(*c).clone())),
+            NodeKind::Const(c) => {
+                NodeKind::Const(self.out.consts.intern(from.consts.get(*c).clone()))
+            }
             NodeKind::Input(_) | NodeKind::Apply(..) => node.kind.clone(),
         };
         let new = self.out.push(Node { kind, ..node.clone() });
@@ -116,7 +133,9 @@ impl Reader<'_> {
         let mut args = Vec::with_capacity(node.args.len());
         for a in &node.args {
             let known = local.get(a).or_else(|| self.names.get(a));
-            args.push(*known.ok_or_else(|| broken("a kernel reads what is not computed before it"))?);
+            args.push(
+                *known.ok_or_else(|| broken("a kernel reads what is not computed before it"))?,
+            );
         }
         let callable = self.library.call(*call);
         if let CallKind::Def(body) = &callable.kind
@@ -143,8 +162,11 @@ impl Reader<'_> {
         args: &[Value],
     ) -> Option<(Program, Vec<Value>)> {
         let mut b = Builder::new(self.library);
-        let inputs: Vec<Value> =
-            args.iter().enumerate().map(|(i, a)| b.input(&i.to_string(), self.out.ty(*a).clone())).collect();
+        let inputs: Vec<Value> = args
+            .iter()
+            .enumerate()
+            .map(|(i, a)| b.input(&i.to_string(), self.out.ty(*a).clone()))
+            .collect();
         let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
         let roots = b.expand(call, body, &attrs, &inputs).ok()?;
         let outputs = roots.iter().enumerate().map(|(i, r)| (i.to_string(), *r)).collect();

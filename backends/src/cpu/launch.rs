@@ -150,13 +150,19 @@ impl Packs {
     /// The packed form of `a`, part of `constant`.
     pub fn left(&self, constant: &Tensor, a: &Matrix<'_>, m: usize, k: usize) -> Arc<PackedLeft> {
         let mut known = self.left.lock().unwrap_or_else(|e| e.into_inner());
-        known.entry(key(constant, a, m, k)).or_insert_with(|| Arc::new(PackedLeft::new(a, m, k))).clone()
+        known
+            .entry(key(constant, a, m, k))
+            .or_insert_with(|| Arc::new(PackedLeft::new(a, m, k)))
+            .clone()
     }
 
     /// The packed form of `b`, part of `constant`.
     pub fn right(&self, constant: &Tensor, b: &Matrix<'_>, k: usize, n: usize) -> Arc<PackedRight> {
         let mut known = self.right.lock().unwrap_or_else(|e| e.into_inner());
-        known.entry(key(constant, b, k, n)).or_insert_with(|| Arc::new(PackedRight::new(b, k, n))).clone()
+        known
+            .entry(key(constant, b, k, n))
+            .or_insert_with(|| Arc::new(PackedRight::new(b, k, n)))
+            .clone()
     }
 }
 

@@ -154,9 +154,10 @@ pub fn coalesce(shape: &[usize], strides: &[&[isize]]) -> Merged {
             continue;
         }
         let joins = !out.shape.is_empty()
-            && strides.iter().zip(&out.strides).all(|(s, o)| {
-                o.last().is_some_and(|&outer| outer == s[i] * d as isize)
-            });
+            && strides
+                .iter()
+                .zip(&out.strides)
+                .all(|(s, o)| o.last().is_some_and(|&outer| outer == s[i] * d as isize));
         if joins {
             *out.shape.last_mut().expect("not empty") *= d;
             for (o, s) in out.strides.iter_mut().zip(strides) {

@@ -1,8 +1,7 @@
 //! The matrix product of the last two axes, over any batch axes and strides.
 //!
-//! f32 and the 16-bit floats (summed in f32) use the packed product, f64 the one of `ndarray`, integers a plain loop that wraps.
+//! f32 (and by [`super::halves`] the 16-bit floats) use the packed product, f64 the one of `ndarray`, integers a plain loop that wraps.
 
-use super::buffer::with_scratch;
 use super::gemm::{Left, Matrix, PackedRight, Product, Right, Sizes, gemm};
 use super::launch::{Array, Context, Launch, Site};
 use super::layout::{coalesce, odometer};
@@ -28,7 +27,7 @@ struct Side {
 
 /// Prepares `a @ b`.
 pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
-    let dtype = site.same_dtype()?;
+    let dtype = site.same_dtype().filter(|d| !matches!(d, DType::F16 | DType::BF16))?;
     let [a, b] = site.args else { return None };
     let (al, bl) = (&a.layout, &b.layout);
     let rank = al.rank();
@@ -61,7 +60,9 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
     });
     let (br, bc) = (bl.strides[rank - 2], bl.strides[rank - 1]);
     let packed = match (&b.constant, dtype, starts.1.as_slice()) {
-        (Some(t), DType::F32, [first, rest @ ..]) if rest.iter().all(|s| s == first) && k * n > 0 => {
+        (Some(t), DType::F32, [first, rest @ ..])
+            if rest.iter().all(|s| s == first) && k * n > 0 =>
+        {
             let data = bytemuck::cast_slice(t.bytes());
             Some(site.packs.right(t, &Matrix { data, offset: *first, row: br, col: bc }, k, n))
         }
@@ -84,11 +85,17 @@ impl Launch for MatMul {
                 let out = bytemuck::cast_slice_mut(outputs[0]);
                 self.floats(cx, inputs[0].typed(), inputs[1].typed(), out);
             }
-            DType::F16 | DType::BF16 => self.halves(cx, inputs, outputs[0]),
+            DType::F16 | DType::BF16 => return Err("a kernel for f32".into()),
             DType::F64 => {
-                self.doubles(inputs[0].typed(), inputs[1].typed(), bytemuck::cast_slice_mut(outputs[0]));
+                self.doubles(
+                    inputs[0].typed(),
+                    inputs[1].typed(),
+                    bytemuck::cast_slice_mut(outputs[0]),
+                );
             }
-            DType::I8 | DType::I16 | DType::I32 | DType::I64 => self.integers(inputs, outputs[0])?,
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
+                self.integers(inputs, outputs[0])?
+            }
             DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => {
                 self.integers(inputs, outputs[0])?;
             }
@@ -132,18 +139,6 @@ impl MatMul {
         }
     }
 
-    /// 16-bit floats: widened, multiplied in f32, rounded once.
-    fn halves(&self, cx: &Context<'_>, inputs: &[Array<'_>], out: &mut [u8]) {
-        let lens = [inputs[0].bytes.len() / 2, inputs[1].bytes.len() / 2, out.len() / 2];
-        with_scratch::<f32, 3, _>(lens, |[a, b, sums]| {
-            for (wide, input) in [&mut *a, &mut *b].into_iter().zip(inputs) {
-                super::convert::widen(self.dtype, input.bytes, wide);
-            }
-            self.floats(cx, a, b, sums);
-            super::convert::narrow(self.dtype, sums, out);
-        });
-    }
-
     fn doubles(&self, a: &[f64], b: &[f64], out: &mut [f64]) {
         let Sizes { m, n, k } = self.sizes;
         if m * n == 0 {
@@ -162,13 +157,16 @@ impl MatMul {
     fn integers(&self, inputs: &[Array<'_>], out: &mut [u8]) -> Result<(), String> {
         let Sizes { m, n, k } = self.sizes;
         let size = self.dtype.size();
-        let get = |x: &Array<'_>, at: isize| super::convert::int_at(self.dtype, x.bytes, at as usize);
+        let get =
+            |x: &Array<'_>, at: isize| super::convert::int_at(self.dtype, x.bytes, at as usize);
         for i in 0..self.a.starts.len() {
             for r in 0..m {
                 for c in 0..n {
                     let sum = (0..k as isize).fold(0i64, |sum, k| {
-                        let a = self.a.starts[i] as isize + r as isize * self.a.row + k * self.a.col;
-                        let b = self.b.starts[i] as isize + k * self.b.row + c as isize * self.b.col;
+                        let a =
+                            self.a.starts[i] as isize + r as isize * self.a.row + k * self.a.col;
+                        let b =
+                            self.b.starts[i] as isize + k * self.b.row + c as isize * self.b.col;
                         sum.wrapping_add(get(&inputs[0], a).wrapping_mul(get(&inputs[1], b)))
                     });
                     let at = ((i * m + r) * n + c) * size;
@@ -181,7 +179,13 @@ impl MatMul {
 }
 
 /// Product `i` of a side as a matrix.
-fn plain<'a>(data: &'a [f64], side: &Side, i: usize, rows: usize, cols: usize) -> Option<ArrayView2<'a, f64>> {
+fn plain<'a>(
+    data: &'a [f64],
+    side: &Side,
+    i: usize,
+    rows: usize,
+    cols: usize,
+) -> Option<ArrayView2<'a, f64>> {
     let strides = (usize::try_from(side.row).ok()?, usize::try_from(side.col).ok()?);
     ArrayView2::from_shape((rows, cols).strides(strides), data.get(side.starts[i]..)?).ok()
 }

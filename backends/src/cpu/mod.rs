@@ -14,6 +14,7 @@ mod frame;
 mod fused;
 mod gemm;
 mod graph;
+mod halves;
 mod judge;
 mod launch;
 mod layout;
@@ -56,7 +57,11 @@ impl Backend for Cpu {
         "cpu"
     }
 
-    fn compile(&self, plan: &Plan, library: Arc<Library>) -> Result<Box<dyn Executable>, BackendError> {
+    fn compile(
+        &self,
+        plan: &Plan,
+        library: Arc<Library>,
+    ) -> Result<Box<dyn Executable>, BackendError> {
         let compiled = run::Compiled::new(plan, library, self.threads.clone())?;
         Ok(Box::new(compiled))
     }

@@ -81,7 +81,13 @@ impl Launch for Gather {
 }
 
 impl Gather {
-    fn fill<T: bytemuck::Pod + Send + Sync>(&self, cx: &Context<'_>, x: &[T], places: &[usize], out: &mut [T]) {
+    fn fill<T: bytemuck::Pod + Send + Sync>(
+        &self,
+        cx: &Context<'_>,
+        x: &[T],
+        places: &[usize],
+        out: &mut [T],
+    ) {
         let (n, inner, count) = (self.n, self.inner, self.count);
         if self.elements {
             for (p, (o, &i)) in out.iter_mut().zip(places).enumerate() {
@@ -211,7 +217,8 @@ impl Launch for Pad {
                     out.fill(inputs[1].typed::<$t>()[offset]);
                 }
                 if n > 0 {
-                    let strides = [&self.seen.strides[..outer.len()], &self.to.strides[..outer.len()]];
+                    let strides =
+                        [&self.seen.strides[..outer.len()], &self.to.strides[..outer.len()]];
                     odometer(outer, strides, [self.seen.offset, self.to.offset], |[from, to]| {
                         let line = &mut out[to..to + n];
                         if step == 1 {
@@ -245,9 +252,8 @@ pub fn triangle(site: &Site<'_>) -> Option<Box<dyn Launch>> {
     let [.., rows, cols] = *x.shape.as_slice() else { return None };
     let (dtype, at) = (site.same_dtype()?, x.offset);
     let (diagonal, upper) = (site.int(0)?, site.bool(1)?);
-    x.is_dense().then(|| {
-        Box::new(Triangle { dtype, at, rows, cols, diagonal, upper }) as Box<dyn Launch>
-    })
+    x.is_dense()
+        .then(|| Box::new(Triangle { dtype, at, rows, cols, diagonal, upper }) as Box<dyn Launch>)
 }
 
 impl Launch for Triangle {

@@ -32,7 +32,8 @@ fn make(site: &Site<'_>, kind: Kind) -> Option<Box<dyn Launch>> {
     if site.same_dtype()? != DType::F32 || !x.is_dense() || out.len() > MAX_SPATIAL + 2 {
         return None;
     }
-    let (size, stride, low, dilation) = (site.sizes(0)?, site.sizes(1)?, site.ints(2)?, site.sizes(4)?);
+    let (size, stride, low, dilation) =
+        (site.sizes(0)?, site.sizes(1)?, site.ints(2)?, site.sizes(4)?);
     if stride.contains(&0) {
         return None;
     }

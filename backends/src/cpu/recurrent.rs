@@ -166,15 +166,21 @@ impl Recurrent {
             let step = &mut step[..b * rows];
             {
                 let h = &*h;
-                let product =
-                    |_| Product { left: Left::Plain(by(h, n)), right: Right::Packed(&packed), at: 0 };
+                let product = |_| Product {
+                    left: Left::Plain(by(h, n)),
+                    right: Right::Packed(&packed),
+                    at: 0,
+                };
                 gemm(cx.threads, Sizes { m: b, n: rows, k: n }, 1, product, step, None);
             }
             let x = &all[t * b * rows..][..b * rows];
             match (self.cell, &mut c) {
                 (Cell::Lstm, Some(c)) => {
                     step.iter_mut().zip(x).for_each(|(s, x)| *s += x);
-                    let lines = step.chunks_exact(rows).zip(h.chunks_exact_mut(n)).zip(c.chunks_exact_mut(n));
+                    let lines = step
+                        .chunks_exact(rows)
+                        .zip(h.chunks_exact_mut(n))
+                        .zip(c.chunks_exact_mut(n));
                     lines.for_each(|((g, h), c)| lstm_step(g, h, c));
                 }
                 (Cell::Gru { reset_after }, _) => {
@@ -211,7 +217,8 @@ impl Recurrent {
                 }
             }
             let left = Matrix { data: &passed, offset: 0, row: n as isize, col: 1 };
-            let product = |_| Product { left: Left::Plain(left), right: Right::Packed(hidden), at: 0 };
+            let product =
+                |_| Product { left: Left::Plain(left), right: Right::Packed(hidden), at: 0 };
             gemm(cx.threads, Sizes { m: self.b, n, k: n }, 1, product, spare, None);
         }
         for b in 0..self.b {

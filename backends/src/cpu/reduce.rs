@@ -190,7 +190,8 @@ impl Reduce {
             return out.fill(self.monoid.float() as f32);
         }
         if gone.is_empty() || *gone == [1] {
-            return self.starts(first, out.len(), |i, at| out[i] = row(self.monoid, &x[at..at + count]));
+            return self
+                .starts(first, out.len(), |i, at| out[i] = row(self.monoid, &x[at..at + count]));
         }
         if self.kept.strides[0].last() == Some(&1) {
             return self.columns(x, first, out);
@@ -243,7 +244,9 @@ impl Reduce {
             odometer(&self.gone.shape, [&self.gone.strides[0]], [start], |[p]| {
                 let v = match dtype {
                     DType::F64 => bytemuck::cast_slice::<u8, f64>(bytes)[p],
-                    DType::F16 => f16::from_bits(bytemuck::cast_slice::<u8, u16>(bytes)[p]).to_f64(),
+                    DType::F16 => {
+                        f16::from_bits(bytemuck::cast_slice::<u8, u16>(bytes)[p]).to_f64()
+                    }
                     _ => bf16::from_bits(bytemuck::cast_slice::<u8, u16>(bytes)[p]).to_f64(),
                 };
                 acc = m.join(acc, v);

@@ -42,3 +42,8 @@ pub fn view(op: &str) -> Option<View> {
         _ => return None,
     })
 }
+
+/// True for the operator that joins tensors along an axis.
+pub fn is_concat(op: &str) -> bool {
+    op == "concat"
+}

@@ -1,6 +1,6 @@
 //! Running a compiled plan: buffers by liveness, one arena per concurrent run.
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Lease, Pool};
 use super::graph::{self, Graph};
 use super::launch::{Array, Context, Packs};
 use super::resolve::{NEEDS_DATA, Place, Resolved, Resolver, Storage, aligned};
@@ -35,6 +35,22 @@ struct Ready {
     /// Bytes of each slot.
     sizes: Vec<usize>,
     arenas: Mutex<Vec<Vec<Buffer>>>,
+    results: Arc<Pool>,
+}
+
+/// Memory that a step writes.
+enum Held {
+    Slot(Buffer),
+    Result(Lease),
+}
+
+impl Held {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Held::Slot(b) => b.bytes_mut(),
+            Held::Result(b) => b.bytes_mut(),
+        }
+    }
 }
 
 impl Compiled {
@@ -62,9 +78,20 @@ impl Compiled {
         Ok(compiled)
     }
 
-    fn resolve(&self, symbols: &Symbols, inputs: Option<&[Tensor]>) -> Result<Resolved, BackendError> {
+    fn resolve(
+        &self,
+        symbols: &Symbols,
+        inputs: Option<&[Tensor]>,
+    ) -> Result<Resolved, BackendError> {
         self.threads.enter(|| {
-            Resolver::resolve(&self.graph, &self.library, &self.threads, &self.packs, symbols.clone(), inputs)
+            Resolver::resolve(
+                &self.graph,
+                &self.library,
+                &self.threads,
+                &self.packs,
+                symbols.clone(),
+                inputs,
+            )
         })
     }
 
@@ -115,14 +142,15 @@ fn leaf(resolved: &Resolved, place: &Place, inputs: &[Tensor]) -> Tensor {
 impl Ready {
     fn new(resolved: Resolved) -> Ready {
         let (slots, sizes) = assign(&resolved);
-        Ready { resolved, slots, sizes, arenas: Mutex::new(Vec::new()) }
+        Ready { resolved, slots, sizes, arenas: Mutex::default(), results: Arc::default() }
     }
 
     fn run(&self, threads: &Threads, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
         let lock = || self.arenas.lock().unwrap_or_else(|e| e.into_inner());
         let arena = lock().pop();
-        let mut slots = arena.unwrap_or_else(|| self.sizes.iter().map(|&n| Buffer::new(n)).collect());
-        let mut results: HashMap<usize, Buffer> = HashMap::new();
+        let mut slots =
+            arena.unwrap_or_else(|| self.sizes.iter().map(|&n| Buffer::new(n)).collect());
+        let mut results: HashMap<usize, Lease> = HashMap::new();
         let done = self.steps(threads, inputs, &mut slots, &mut results);
         lock().push(slots);
         done?;
@@ -135,9 +163,10 @@ impl Ready {
             };
             if let Some(buffer) = results.remove(&t) {
                 let bytes = Bytes::from_owner(buffer);
-                let tensor = Tensor::new(place.dtype, place.layout.shape.clone(), bytes).map_err(|e| {
-                    BackendError::Operator { op: "output".into(), reason: e.to_string() }
-                })?;
+                let tensor =
+                    Tensor::new(place.dtype, place.layout.shape.clone(), bytes).map_err(|e| {
+                        BackendError::Operator { op: "output".into(), reason: e.to_string() }
+                    })?;
                 known.insert(t, tensor);
             }
             out.push(known[&t].reshaped(place.layout.shape.clone()));
@@ -150,11 +179,11 @@ impl Ready {
         threads: &Threads,
         inputs: &[Tensor],
         slots: &mut [Buffer],
-        results: &mut HashMap<usize, Buffer>,
+        results: &mut HashMap<usize, Lease>,
     ) -> Result<(), BackendError> {
         for step in &self.resolved.steps {
             // Taken out of the arena, so that inputs can be borrowed from it meanwhile.
-            let mut held: Vec<Buffer> = step
+            let mut held: Vec<Held> = step
                 .outputs
                 .iter()
                 .map(|&t| {
@@ -163,9 +192,9 @@ impl Ready {
                         Some(s) => {
                             let mut b = std::mem::take(&mut slots[s]);
                             b.resize(size);
-                            b
+                            Held::Slot(b)
                         }
-                        None => Buffer::new(size),
+                        None => Held::Result(self.results.take(size)),
                     }
                 })
                 .collect();
@@ -185,13 +214,14 @@ impl Ready {
                 let mut extra: Vec<&[u8]> = vec![&[]];
                 extra.extend(step.inputs[step.own..].iter().map(bytes));
                 let tail = step.tail.as_ref().map(|t| (t, extra.as_slice()));
-                let mut outs: Vec<&mut [u8]> = held.iter_mut().map(Buffer::bytes_mut).collect();
+                let mut outs: Vec<&mut [u8]> = held.iter_mut().map(Held::bytes_mut).collect();
                 step.launch.run(&Context { threads, tail }, &arrays, &mut outs)
             };
             for (&t, buffer) in step.outputs.iter().zip(held) {
-                match self.slots[t] {
-                    Some(s) => slots[s] = buffer,
-                    None => drop(results.insert(t, buffer)),
+                match (self.slots[t], buffer) {
+                    (Some(s), Held::Slot(b)) => slots[s] = b,
+                    (_, Held::Result(b)) => drop(results.insert(t, b)),
+                    (None, Held::Slot(_)) => {}
                 }
             }
             done.map_err(|reason| BackendError::Operator { op: step.name.clone(), reason })?;

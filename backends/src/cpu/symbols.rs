@@ -16,7 +16,8 @@ impl Symbols {
             Err(BackendError::Input { name: name.to_string(), reason })
         };
         if types.len() != inputs.len() {
-            let reason = format!("the program takes {} inputs, {} given", types.len(), inputs.len());
+            let reason =
+                format!("the program takes {} inputs, {} given", types.len(), inputs.len());
             return bad("", reason);
         }
         let mut out = Symbols::default();

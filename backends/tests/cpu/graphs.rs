@@ -36,7 +36,8 @@ fn block(c: &mut Case<'_>, x: Value, heads: usize) -> Value {
         c.apply("transpose", &[("perm", Attr::ints(perm))], &[v])
     };
     let (q, k, v) = (linear(c, x, d as usize), linear(c, x, d as usize), linear(c, x, d as usize));
-    let (q, k, v) = (split(c, q, [0, 2, 1, 3]), split(c, k, [0, 2, 3, 1]), split(c, v, [0, 2, 1, 3]));
+    let (q, k, v) =
+        (split(c, q, [0, 2, 1, 3]), split(c, k, [0, 2, 3, 1]), split(c, v, [0, 2, 1, 3]));
     let w = c.apply("matmul", &[], &[q, k]);
     let w = scaled(c, w, 1.0 / (e as f64).sqrt());
     let w = c.apply("softmax", &[("axis", Attr::int(3))], &[w]);
@@ -77,7 +78,8 @@ fn residual_convolutions_fuse() {
             let w = c.constant(DType::F32, &[o, shape[1], r, r]);
             let two = |v: i64| Attr::ints([v, v]);
             let p = (r / 2) as i64;
-            let attrs = [("stride", two(1)), ("low", two(p)), ("high", two(p)), ("dilation", two(1))];
+            let attrs =
+                [("stride", two(1)), ("low", two(p)), ("high", two(p)), ("dilation", two(1))];
             let y = c.apply("conv", &attrs, &[x, w]);
             let y = scaled(c, y, 0.2);
             let b = c.constant(DType::F32, &[o]);
@@ -127,7 +129,9 @@ fn symbols_are_bound_at_every_run() {
     let mut c = Case::new(&library);
     let (n, m) = (Extent::sym("n"), Extent::sym("m"));
     let x = c.builder.input("x", Type::new(DType::F32, vec![n.clone(), m]));
-    let y = c.builder.input("y", Type::new(DType::F32, vec![&(&n * &Extent::from(2)) + &Extent::from(1)]));
+    let y = c
+        .builder
+        .input("y", Type::new(DType::F32, vec![&(&n * &Extent::from(2)) + &Extent::from(1)]));
     let s = c.apply("sum", &[("axes", Attr::ints([0]))], &[x]);
     let e = c.apply("exp", &[], &[y]);
     let (program, _) = c.finish(&[s, e]);
@@ -141,7 +145,8 @@ fn symbols_are_bound_at_every_run() {
             compare("symbols", g, &w.to_f64(), w.shape(), Tolerance(1e-5, 1e-5));
         }
     }
-    let wrong = [Tensor::from_f32(vec![2, 3], vec![0.0; 6]), Tensor::from_f32(vec![4], vec![0.0; 4])];
+    let wrong =
+        [Tensor::from_f32(vec![2, 3], vec![0.0; 6]), Tensor::from_f32(vec![4], vec![0.0; 4])];
     assert!(matches!(ready.run(&wrong), Err(BackendError::Input { name, .. }) if name == "y"));
 }
 
@@ -162,7 +167,9 @@ fn mistakes_are_errors() {
     assert!(matches!(ready.run(&wide), Err(BackendError::Input { name, .. }) if name == "x0"));
     for bad in [4, -5, i64::MIN, i64::MAX] {
         let run = [inputs[0].clone(), Tensor::from_i64(DType::I64, vec![1], &[bad])];
-        assert!(matches!(ready.run(&run), Err(BackendError::Operator { op, .. }) if op.contains("gather")));
+        assert!(
+            matches!(ready.run(&run), Err(BackendError::Operator { op, .. }) if op.contains("gather"))
+        );
     }
 }
 

@@ -2,4 +2,5 @@
 
 mod graphs;
 mod operators;
+mod random;
 mod support;

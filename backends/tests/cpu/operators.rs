@@ -7,8 +7,23 @@ const EXACT: Tolerance = Tolerance(0.0, 0.0);
 
 fn special(dtype: DType) -> Tensor {
     let values = [
-        0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.7, 100.0, -100.0, 1e-40, -1e-40, 1e30, -1e30, 0.3, f64::NAN,
-        f64::INFINITY, f64::NEG_INFINITY,
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -2.5,
+        3.7,
+        100.0,
+        -100.0,
+        1e-40,
+        -1e-40,
+        1e30,
+        -1e30,
+        0.3,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
     ];
     Tensor::from_f64(dtype, vec![values.len()], &values)
 }
@@ -16,8 +31,9 @@ fn special(dtype: DType) -> Tensor {
 #[test]
 fn unary_functions_on_special_values() {
     for op in [
-        "neg", "abs", "exp", "log", "sqrt", "rsqrt", "recip", "erf", "tanh", "sigmoid", "sin", "cos", "tan",
-        "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "floor", "ceil", "round", "sign",
+        "neg", "abs", "exp", "log", "sqrt", "rsqrt", "recip", "erf", "tanh", "sigmoid", "sin",
+        "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "floor",
+        "ceil", "round", "sign",
     ] {
         for dtype in [DType::F32, DType::F64] {
             // A denormal result is compared by its distance; f32 overflows where f64 does not.
@@ -42,9 +58,23 @@ fn unary_functions_on_special_values() {
 #[test]
 fn binary_functions_of_every_dtype() {
     for dtype in DType::ALL {
-        for op in ["add", "sub", "mul", "maximum", "minimum", "equal", "less", "less_equal", "remainder", "modulo", "div", "pow"] {
+        for op in [
+            "add",
+            "sub",
+            "mul",
+            "maximum",
+            "minimum",
+            "equal",
+            "less",
+            "less_equal",
+            "remainder",
+            "modulo",
+            "div",
+            "pow",
+        ] {
             let number = dtype != DType::Bool || matches!(op, "equal" | "less" | "less_equal");
-            let fits = number && (op != "modulo" || dtype.is_int()) && (op != "pow" || dtype.is_float());
+            let fits =
+                number && (op != "modulo" || dtype.is_int()) && (op != "pow" || dtype.is_float());
             if !fits {
                 continue;
             }
@@ -76,7 +106,11 @@ fn casts_between_all_dtypes() {
     }
     for to in [DType::I32, DType::U8, DType::I64, DType::Bool] {
         check(&format!("special to {to}"), EXACT, |c| {
-            let x = c.given(Tensor::from_f64(DType::F32, vec![6], &[-2.7, 2.7, f64::NAN, 0.0, 0.5, -0.5]));
+            let x = c.given(Tensor::from_f64(
+                DType::F32,
+                vec![6],
+                &[-2.7, 2.7, f64::NAN, 0.0, 0.5, -0.5],
+            ));
             vec![c.apply("cast", &[("to", Attr::DType(to))], &[x])]
         });
     }
@@ -98,7 +132,9 @@ fn logic_and_choice() {
 
 #[test]
 fn products() {
-    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32, DType::U8, DType::I64] {
+    for dtype in
+        [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I32, DType::U8, DType::I64]
+    {
         for (batch, m, k, n) in [
             (vec![], 3, 4, 5),
             (vec![2], 1, 7, 33),
@@ -174,8 +210,16 @@ fn convolutions() {
         geometry(&[1, 3, 40, 40], &[33, 3, 3, 3], 1, 1, 1, 1),
         geometry(&[2, 3], &[4, 3], 1, 0, 1, 1),
     ];
-    cases.push(Geometry { low: vec![2, 0], high: vec![0, 1], ..geometry(&[1, 3, 6, 7], &[2, 3, 3, 2], 2, 0, 1, 1) });
-    cases.push(Geometry { low: vec![2, 0], high: vec![0, 1], ..geometry(&[1, 3, 6, 7], &[3, 1, 3, 2], 1, 0, 1, 3) });
+    cases.push(Geometry {
+        low: vec![2, 0],
+        high: vec![0, 1],
+        ..geometry(&[1, 3, 6, 7], &[2, 3, 3, 2], 2, 0, 1, 1)
+    });
+    cases.push(Geometry {
+        low: vec![2, 0],
+        high: vec![0, 1],
+        ..geometry(&[1, 3, 6, 7], &[3, 1, 3, 2], 1, 0, 1, 3)
+    });
     for g in cases {
         let attrs = |g: &Geometry| {
             vec![
@@ -189,7 +233,8 @@ fn convolutions() {
         for constant in [true, false] {
             check(&format!("conv {:?} {:?}", g.x, g.w), Tolerance(2e-5, 1e-5), |c| {
                 let x = c.input(DType::F32, &g.x);
-                let w = if constant { c.constant(DType::F32, &g.w) } else { c.input(DType::F32, &g.w) };
+                let w =
+                    if constant { c.constant(DType::F32, &g.w) } else { c.input(DType::F32, &g.w) };
                 let y = c.apply("conv", &attrs(&g), &[x, w]);
                 let shape = c.shape(y);
                 let b = c.constant(DType::F32, &shape[1..2]);
@@ -214,8 +259,12 @@ fn convolutions() {
         let (x, w) = (c.input(DType::F32, &[2, 4, 5, 6]), c.constant(DType::F32, &[4, 3, 3, 2]));
         let two = |a, b| Attr::ints([a, b]);
         let attrs = [
-            ("stride", two(2, 1)), ("low", two(1, 0)), ("high", two(0, 1)), ("dilation", two(1, 2)),
-            ("extra", two(1, 0)), ("group", Attr::int(2)),
+            ("stride", two(2, 1)),
+            ("low", two(1, 0)),
+            ("high", two(0, 1)),
+            ("dilation", two(1, 2)),
+            ("extra", two(1, 0)),
+            ("group", Attr::int(2)),
         ];
         vec![c.apply("conv_transpose", &attrs, &[x, w])]
     });
@@ -229,8 +278,11 @@ fn pools() {
                 let x = c.input(DType::F32, &[2, 3, 9, 8]);
                 let two = |a, b| Attr::ints([a, b]);
                 let attrs = [
-                    ("window", two(3, 2)), ("stride", two(s, s)), ("low", two(low, low)),
-                    ("high", two(1, 0)), ("dilation", two(d, 1)),
+                    ("window", two(3, 2)),
+                    ("stride", two(s, s)),
+                    ("low", two(low, low)),
+                    ("high", two(1, 0)),
+                    ("dilation", two(d, 1)),
                 ];
                 vec![c.apply(op, &attrs, &[x])]
             });
@@ -246,9 +298,15 @@ fn reductions() {
                 if op == "prod" && shape[0] == 70 {
                     continue;
                 }
-                for axes in [vec![], vec![0], vec![2], vec![1], vec![0, 2], vec![0, 1, 2], vec![1, 2]] {
+                for axes in
+                    [vec![], vec![0], vec![2], vec![1], vec![0, 2], vec![0, 1, 2], vec![1, 2]]
+                {
                     let t = close(dtype);
-                    let t = if op == "prod" || op == "sum" { Tolerance(t.0 * 64.0, t.1 * 8.0) } else { EXACT };
+                    let t = if op == "prod" || op == "sum" {
+                        Tolerance(t.0 * 64.0, t.1 * 8.0)
+                    } else {
+                        EXACT
+                    };
                     check(&format!("{op} {dtype} {shape:?} {axes:?}"), t, |c| {
                         let x = c.input(dtype, &shape);
                         let y = c.apply(op, &[("axes", Attr::ints(axes.clone()))], &[x]);
@@ -299,14 +357,17 @@ fn movements() {
             let t = c.apply("transpose", &[("perm", Attr::ints([2, 0, 1]))], &[x]);
             let s = c.apply(
                 "slice",
-                &[("start", Attr::ints([2, 3, 0])), ("size", Attr::ints([2, 2, 2])), ("step", Attr::ints([-2, -1, 2]))],
+                &[
+                    ("start", Attr::ints([2, 3, 0])),
+                    ("size", Attr::ints([2, 2, 2])),
+                    ("step", Attr::ints([-2, -1, 2])),
+                ],
                 &[t],
             );
             let r = c.apply("reshape", &[("shape", Attr::ints([6, 10]))], &[t]);
             let i = c.given(Tensor::from_i64(DType::I64, vec![2, 2], &[0, -1, 2, 1]));
-            let g: Vec<_> = (0..3)
-                .map(|a| c.apply("gather", &[("axis", Attr::int(a))], &[t, i]))
-                .collect();
+            let g: Vec<_> =
+                (0..3).map(|a| c.apply("gather", &[("axis", Attr::int(a))], &[t, i])).collect();
             let j = c.given(Tensor::from_i64(DType::I32, vec![3, 2, 5], &[1; 30]));
             let e = c.apply("gather_elements", &[("axis", Attr::int(1))], &[t, j]);
             let y = c.input(dtype, &[3, 2, 5]);
@@ -327,7 +388,9 @@ fn movements() {
             let x = c.input(dtype, &[3, 4, 5]);
             let yes = |b| Attr::Bool(b);
             let mut out = vec![];
-            for (axis, e, r) in [(0, false, false), (1, true, false), (2, false, true), (1, true, true)] {
+            for (axis, e, r) in
+                [(0, false, false), (1, true, false), (2, false, true), (1, true, true)]
+            {
                 out.push(c.apply(
                     "cumsum",
                     &[("axis", Attr::int(axis)), ("exclusive", yes(e)), ("reverse", yes(r))],
@@ -335,7 +398,11 @@ fn movements() {
                 ));
             }
             for (d, u) in [(0, true), (1, false), (-1, true), (-2, false)] {
-                out.push(c.apply("triangle", &[("diagonal", Attr::int(d)), ("upper", yes(u))], &[x]));
+                out.push(c.apply(
+                    "triangle",
+                    &[("diagonal", Attr::int(d)), ("upper", yes(u))],
+                    &[x],
+                ));
             }
             out
         });
@@ -351,8 +418,9 @@ fn recurrent_layers() {
             check(&format!("lstm {direction}"), Tolerance(1e-5, 1e-5), |c| {
                 let x = c.input(f, &[s, b, i]);
                 let (w, r) = (c.constant(f, &[d, 4 * h, i]), c.constant(f, &[d, 4 * h, h]));
-                let (z, h0, c0) = (c.constant(f, &[d, 8 * h]), c.input(f, &[d, b, h]), c.input(f, &[d, b, h]));
-                c.outputs("lstm", &[way.clone()], &[x, w, r, z, h0, c0])
+                let (z, h0, c0) =
+                    (c.constant(f, &[d, 8 * h]), c.input(f, &[d, b, h]), c.input(f, &[d, b, h]));
+                c.outputs("lstm", std::slice::from_ref(&way), &[x, w, r, z, h0, c0])
             });
             for after in [false, true] {
                 check(&format!("gru {direction} {after}"), Tolerance(1e-5, 1e-5), |c| {

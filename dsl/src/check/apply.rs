@@ -5,7 +5,7 @@ use super::elaborate::{Bound, Elaborator, Operand, translate};
 use crate::eval::{Env, eval};
 use crate::functions::is_function;
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Name};
-use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Ident, Span, UnaryOp};
+use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span, UnaryOp};
 use crate::term::{Term, TermId, TermKind};
 
 impl Elaborator<'_> {
@@ -84,9 +84,11 @@ impl Elaborator<'_> {
             let Some(pattern) = input.ty.dims.clone() else { continue };
             let own = self.dims(terms[i]);
             let hint = self.axis_hint(callee, attrs, &own);
+            let mark = bound.names.len();
             if bind(&pattern, &own, &mut bound, &hint) {
                 continue;
             }
+            bound.names.truncate(mark);
             if let [Dim::Seg(lead), rest @ ..] = pattern.as_slice()
                 && let Some(lead) = bound.get(lead).map(<[Dim]>::to_vec)
                 && rest.len() == own.len()
@@ -96,8 +98,16 @@ impl Elaborator<'_> {
                 out[i] = self.conform(terms[i], &whole, span);
                 continue;
             }
-            if unknown(&pattern, &bound) >= 2 {
-                continue; // The attribute that tells the axis is a variable.
+            bound.names.truncate(mark);
+            // Either the attribute that tells the axis is a variable, or the axes are computed all at
+            // once and have no names; the application's type tells.
+            let computed = own.iter().any(|d| match d {
+                Dim::Seg(n) => n.contains('#'),
+                Dim::Splice(_) => true,
+                Dim::Axis(_) | Dim::Value(_) => false,
+            });
+            if computed || unknown(&pattern, &bound) >= 2 {
+                continue;
             }
             let message = format!(
                 "argument `{}` of `{}` has the axes [{}], expected [{}]",
@@ -538,18 +548,20 @@ fn result_dims(
         match d {
             Dim::Axis(n) => match bound.get(n) {
                 Some(b) => out.extend_from_slice(b),
-                None => out.push(Dim::Axis(Name::from(dims::fresh(&callee.name, n, from)))),
+                None => out.push(Dim::Axis(computed(callee, n, bound, attrs, from))),
             },
             Dim::Seg(n) => match bound.get(n) {
                 Some(b) => out.extend_from_slice(b),
                 None => match stated(callee, n, bound, attrs) {
                     Some(stated) => out.extend(stated),
-                    None => out.push(Dim::Seg(Name::from(dims::fresh(&callee.name, n, from)))),
+                    None => out.push(Dim::Seg(computed(callee, n, bound, attrs, from))),
                 },
             },
             Dim::Value(Expr { kind: ExprKind::Int(_), .. }) => out.push(d.clone()),
             Dim::Value(e) => out.push(match in_callers_names(e, callee, bound, attrs) {
-                Some(e) if dims::find(&out, &Dim::Value(e.clone())).is_none() => Dim::Value(e),
+                Some(e) if dims::find(&out, &stated_dim(&Elem::One(e.clone()))).is_none() => {
+                    stated_dim(&Elem::One(e))
+                }
                 _ => Dim::Axis(Name::from(dims::fresh(&callee.name, &i.to_string(), from))),
             }),
             Dim::Splice(_) => {
@@ -578,6 +590,20 @@ fn stated(callee: &Callable, segment: &Name, bound: &Bound, attrs: &[Option<Expr
     };
     let distinct = (1..out.len()).all(|i| dims::find(&out[..i], &out[i]).is_none());
     distinct.then_some(out)
+}
+
+/// A name for what a `where` computes: the same for all applications that compute the same.
+fn computed(
+    callee: &Callable,
+    n: &Name,
+    bound: &Bound,
+    attrs: &[Option<Expr>],
+    from: &str,
+) -> Name {
+    let value = callee.wheres.iter().find(|(w, _)| w == n).map(|(_, e)| e);
+    let value = value.and_then(|e| in_callers_names(e, callee, bound, attrs));
+    let from = value.map_or(from.to_string(), |e| crate::syntax::print_expr(&e));
+    Name::from(dims::fresh(&callee.name, n, &from))
 }
 
 fn stated_dim(e: &Elem) -> Dim {
@@ -619,7 +645,12 @@ fn in_callers_names(
             };
         }
         ExprKind::Binary(op, a, b) => {
-            ExprKind::Binary(*op, Box::new(again(a)?), Box::new(again(b)?))
+            let (a, b) = (again(a)?, again(b)?);
+            match (op, &a.kind, &b.kind) {
+                (BinaryOp::Mul, ExprKind::Int(1), _) => return Some(b),
+                (BinaryOp::Mul, _, ExprKind::Int(1)) => return Some(a),
+                _ => ExprKind::Binary(*op, Box::new(a), Box::new(b)),
+            }
         }
         ExprKind::Call { callee, args } => {
             let args = args

@@ -142,11 +142,8 @@ mod v4 {
                 // SAFETY: the mask confines access to the target's columns.
                 unsafe {
                     let at = t.at.add(r * t.stride + v * 16 * (left > 0) as usize);
-                    let s = if t.add {
-                        _mm512_add_ps(_mm512_maskz_loadu_ps(mask, at), s)
-                    } else {
-                        s
-                    };
+                    let s =
+                        if t.add { _mm512_add_ps(_mm512_maskz_loadu_ps(mask, at), s) } else { s };
                     _mm512_mask_storeu_ps(at, mask, s);
                 }
             }

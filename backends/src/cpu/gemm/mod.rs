@@ -9,8 +9,8 @@ mod thin;
 use crate::cpu::buffer::with_scratch;
 use crate::cpu::threads::{Shared, Threads};
 use kernel::{Target, shape};
-use pack::{block_depth, pack_left, pack_right, panel_rows, panels, right_len};
 pub use pack::{Matrix, PackedLeft, PackedRight};
+use pack::{block_depth, pack_left, pack_right, panel_rows, panels, right_len};
 use std::ops::Range;
 
 /// Columns of a matrix that are made up while they are packed.
@@ -133,7 +133,8 @@ impl Grid {
             (false, true) => true,
             _ => s.m >= s.n,
         };
-        let (first, second) = if by_rows { (most_down, most_across) } else { (most_across, most_down) };
+        let (first, second) =
+            if by_rows { (most_down, most_across) } else { (most_across, most_down) };
         let a = wanted.min(first);
         let b = wanted.div_ceil(a).min(second);
         if by_rows { Grid { down: a, across: b } } else { Grid { down: b, across: a } }
@@ -165,7 +166,8 @@ fn run_block(product: &Product<'_>, s: Sizes, rows: usize, block: &Block, out: &
     if s.k == 0 {
         for r in block.rows.clone() {
             // SAFETY: blocks do not overlap.
-            unsafe { out.part(product.at + r * s.n + block.cols.start, block.cols.len()) }.fill(0.0);
+            unsafe { out.part(product.at + r * s.n + block.cols.start, block.cols.len()) }
+                .fill(0.0);
         }
     }
     with_scratch::<f32, 2, _>([left_len, right_len], |[left, right]| {
@@ -275,10 +277,20 @@ mod tests {
     #[test]
     fn products_of_every_shape() {
         for (m, n, k) in [
-            (1, 1, 1), (1, 33, 7), (2, 16, 0), (13, 17, 5), (14, 32, 256), (15, 31, 257), (29, 65, 300),
-            (128, 96, 64), (200, 600, 20), (3, 1, 1000),
+            (1, 1, 1),
+            (1, 33, 7),
+            (2, 16, 0),
+            (13, 17, 5),
+            (14, 32, 256),
+            (15, 31, 257),
+            (29, 65, 300),
+            (128, 96, 64),
+            (200, 600, 20),
+            (3, 1, 1000),
         ] {
-            for (transposed, packed, threads) in [(false, false, 1), (true, false, 2), (false, true, 2), (true, true, 1)] {
+            for (transposed, packed, threads) in
+                [(false, false, 1), (true, false, 2), (false, true, 2), (true, true, 1)]
+            {
                 check(m, n, k, transposed, packed, threads);
             }
         }

@@ -56,7 +56,13 @@ pub fn right_len(n: usize, depth: usize) -> usize {
 }
 
 /// Packs rows × depth of `a` into panels of `rows` rows; `dst` holds whole panels.
-pub fn pack_left(a: &Matrix<'_>, at: Range<usize>, depth: Range<usize>, rows: usize, dst: &mut [f32]) {
+pub fn pack_left(
+    a: &Matrix<'_>,
+    at: Range<usize>,
+    depth: Range<usize>,
+    rows: usize,
+    dst: &mut [f32],
+) {
     let k = depth.len();
     for (p, first) in at.clone().step_by(rows).enumerate() {
         let n = rows.min(at.end - first);

@@ -30,7 +30,8 @@ pub fn products<'a>(
     threads.each(count * m * across, |task| {
         let (line, part) = (task / across, task % across);
         let (i, r) = (line / m, line % m);
-        let (from, to) = (blocks * part / across * WIDE, (blocks * (part + 1) / across * WIDE).min(n));
+        let (from, to) =
+            (blocks * part / across * WIDE, (blocks * (part + 1) / across * WIDE).min(n));
         let product = products(i);
         let (Left::Plain(a), Right::Plain(b)) = (product.left, product.right) else { return };
         let at = product.at + r * n + from;
@@ -48,20 +49,28 @@ pub fn products<'a>(
 }
 
 simd! {
-    /// Rows of `b` are contiguous.
+    /// Rows of `b` are contiguous: they are added, four at a time, in blocks that stay in the first-level cache.
     fn across_columns(a: &Matrix<'_>, b: &Matrix<'_>, r: usize, first: usize, k: usize, out: &mut [f32]) {
-        for (i, out) in out.chunks_mut(WIDE).enumerate() {
-            let mut acc = [0f32; WIDE];
+        const BLOCK: usize = 2048;
+        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+            out.fill(0.0);
             let n = out.len();
-            for l in 0..k {
-                let x = a.data[a.at(r, l)];
-                let row = &b.data[b.at(l, first + i * WIDE)..][..n];
-                match <&[f32; WIDE]>::try_from(row) {
-                    Ok(row) => acc.iter_mut().zip(row).for_each(|(s, &y)| *s = x.mul_add(y, *s)),
-                    Err(_) => acc.iter_mut().zip(row).for_each(|(s, &y)| *s = x.mul_add(y, *s)),
+            let row = |l: usize| &b.data[b.at(l, first + i * BLOCK)..][..n];
+            let mut l = 0;
+            while l + 4 <= k {
+                let x: [f32; 4] = std::array::from_fn(|j| a.data[a.at(r, l + j)]);
+                let y: [&[f32]; 4] = std::array::from_fn(|j| row(l + j));
+                let rows = y[0].iter().zip(y[1]).zip(y[2]).zip(y[3]);
+                for (o, (((&p, &q), &s), &t)) in out.iter_mut().zip(rows) {
+                    let sum = x[1].mul_add(q, x[0].mul_add(p, *o));
+                    *o = x[3].mul_add(t, x[2].mul_add(s, sum));
                 }
+                l += 4;
             }
-            out.copy_from_slice(&acc[..n]);
+            for l in l..k {
+                let x = a.data[a.at(r, l)];
+                out.iter_mut().zip(row(l)).for_each(|(o, &y)| *o = x.mul_add(y, *o));
+            }
         }
     }
 }

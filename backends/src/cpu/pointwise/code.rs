@@ -221,8 +221,7 @@ impl Builder {
         };
         let (Op::Unary(Unary::Exp), _, [n, ..]) = at(e)? else { return None };
         let (Op::Unary(Unary::Neg), _, [x, ..]) = at(n)? else { return None };
-        (class(dtype) == Class::F32)
-            .then(|| self.push(Op::Unary(Unary::Sigmoid), dtype, [x, x, x]))
+        (class(dtype) == Class::F32).then(|| self.push(Op::Unary(Unary::Sigmoid), dtype, [x, x, x]))
     }
 
     /// Assigns registers. `outputs` are the results, in order, with their dtypes.

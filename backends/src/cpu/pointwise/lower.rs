@@ -69,7 +69,9 @@ impl Scope<'_> {
         Some(match &e.kind {
             ExprKind::Int(v) => Term::Number(Imm { float: *v as f64, int: *v }),
             ExprKind::Float(v) => Term::Number(Imm { float: *v, int: *v as i64 }),
-            ExprKind::Bool(b) => Term::Typed(constant(self.builder, *b as u8 as f64, DType::Bool), DType::Bool),
+            ExprKind::Bool(b) => {
+                Term::Typed(constant(self.builder, *b as u8 as f64, DType::Bool), DType::Bool)
+            }
             ExprKind::Name(name) => self.name(name)?,
             ExprKind::Index { base, .. } => {
                 let at = self.call.inputs.iter().position(|i| *i.name == *base.text)?;

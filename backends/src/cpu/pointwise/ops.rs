@@ -174,9 +174,7 @@ pub fn binary_int(f: Binary, d: &mut [i64], a: Tile<'_, i64>, b: Tile<'_, i64>, 
             let r = if b == 0 { 0 } else { a.wrapping_rem(b) };
             if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
         }),
-        Binary::Pow => map2(d, a, b, |a, b| {
-            u32::try_from(b).map_or(0, |b| a.wrapping_pow(b))
-        }),
+        Binary::Pow => map2(d, a, b, |a, b| u32::try_from(b).map_or(0, |b| a.wrapping_pow(b))),
         Binary::And | Binary::Or => {}
     }
 }

@@ -134,7 +134,14 @@ macro_rules! integer {
 }
 
 /// Elements `start..` of an input in its class, as many as `dst` holds; `dst` is a register.
-pub fn load(source: &Source, dtype: DType, bytes: &[u8], start: usize, dst: &mut [u64], len: usize) {
+pub fn load(
+    source: &Source,
+    dtype: DType,
+    bytes: &[u8],
+    start: usize,
+    dst: &mut [u64],
+    len: usize,
+) {
     match class(dtype) {
         Class::F32 => {
             let dst = &mut bytemuck::cast_slice_mut::<u64, f32>(dst)[..len];

@@ -91,7 +91,8 @@ impl Fused {
             for (i, chunk) in out.chunks_mut(TILE).enumerate() {
                 let copy = &mut copy[..chunk.len()];
                 copy.copy_from_slice(chunk);
-                let part = Part { at: start + i * TILE, len: chunk.len(), done: 0, held: Some(copy) };
+                let part =
+                    Part { at: start + i * TILE, len: chunk.len(), done: 0, held: Some(copy) };
                 self.tile(part, inputs, &mut [bytemuck::cast_slice_mut(chunk)], regs);
             }
         });

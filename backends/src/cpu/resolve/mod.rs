@@ -3,20 +3,22 @@
 //! Views become layouts. What reads only constants is computed here, once. Given the inputs as well, everything is: this is
 //! how programs run whose shapes depend on their data.
 
-use super::fused::{Copy, Map};
+use super::fused::Copy;
 use super::graph::{Graph, Group};
 use super::launch::{Array, Context, Launch, Operand, Packs, Site, Tail};
 use super::layout::Layout;
-use super::pointwise::{Builder, Fused, Ref, Source, lower};
 use super::symbols::Symbols;
 use super::threads::Threads;
-use super::{buffer::Buffer, judge, registry, view};
+use super::{buffer::Buffer, halves, judge, registry, view};
 use crate::BackendError;
 use bytes::Bytes;
 use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Tensor, Value};
 use mlc_dsl::library::{Library, OpClass};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+mod concat;
+mod fuse;
 
 /// What holds the elements of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,8 @@ pub struct Resolver<'a> {
     packs: &'a Packs,
     symbols: Symbols,
     places: HashMap<Value, Place>,
+    /// Concatenations that the next one takes apart again.
+    parts: HashMap<Value, Vec<Place>>,
     out: Resolved,
 }
 
@@ -98,8 +102,16 @@ impl<'a> Resolver<'a> {
         inputs: Option<&[Tensor]>,
     ) -> Result<Resolved, BackendError> {
         let out = Resolved { steps: vec![], consts: vec![], temps: vec![], outputs: vec![] };
-        let mut r =
-            Resolver { graph, library, threads, packs, symbols, places: HashMap::new(), out };
+        let mut r = Resolver {
+            graph,
+            library,
+            threads,
+            packs,
+            symbols,
+            places: HashMap::new(),
+            parts: HashMap::new(),
+            out,
+        };
         r.leaves(inputs)?;
         for group in &graph.groups {
             r.group(group)?;
@@ -116,9 +128,7 @@ impl<'a> Resolver<'a> {
     fn leaves(&mut self, inputs: Option<&[Tensor]>) -> Result<(), BackendError> {
         for (i, node) in self.graph.program.nodes.iter().enumerate() {
             let storage = match (&node.kind, inputs) {
-                (NodeKind::Const(c), _) => {
-                    self.constant(self.graph.program.consts.get(*c).clone())
-                }
+                (NodeKind::Const(c), _) => self.constant(self.graph.program.consts.get(*c).clone()),
                 (NodeKind::Input(k), Some(given)) => self.constant(given[*k as usize].clone()),
                 (NodeKind::Input(k), None) => Storage::Input(*k as usize),
                 (NodeKind::Apply(..), _) => continue,
@@ -176,6 +186,11 @@ impl<'a> Resolver<'a> {
                 self.judged(id, Some(&shapes))?;
                 continue;
             }
+            if registry::is_concat(&self.library.call(*call).name) {
+                self.flush(&mut pending)?;
+                self.concat(id, &attrs, &shapes)?;
+                continue;
+            }
             let waiting = |a: &Value| !self.places.contains_key(a);
             if class == OpClass::View {
                 if node.args.iter().any(waiting) {
@@ -198,7 +213,8 @@ impl<'a> Resolver<'a> {
             } else {
                 self.flush(&mut pending)?;
                 if native.is_some() && shapes.len() == 1 {
-                    pending = Pending { anchor: Some(id), nodes: vec![], shape: shapes[0].1.clone() };
+                    pending =
+                        Pending { anchor: Some(id), nodes: vec![], shape: shapes[0].1.clone() };
                 } else {
                     self.single(id, &attrs, &shapes)?;
                 }
@@ -229,10 +245,11 @@ impl<'a> Resolver<'a> {
     /// A dense copy of a value.
     fn copied(&mut self, from: &Place, name: &str) -> Result<Place, BackendError> {
         let shape = from.layout.shape.clone();
-        let launch = Copy::new(from.dtype, &from.layout).ok_or_else(|| BackendError::Unsupported {
-            backend: "cpu",
-            what: format!("a view of {} axes", from.layout.rank()),
-        })?;
+        let launch =
+            Copy::new(from.dtype, &from.layout).ok_or_else(|| BackendError::Unsupported {
+                backend: "cpu",
+                what: format!("a view of {} axes", from.layout.rank()),
+            })?;
         let outputs = [(from.dtype, shape)];
         let places = self.step(Box::new(launch), vec![from.clone()], &outputs, None, name)?;
         places.into_iter().next().ok_or_else(|| BackendError::Unsupported {
@@ -257,21 +274,20 @@ impl<'a> Resolver<'a> {
             self.judged(anchor, Some(&outputs))?;
             return self.pointwise(&nodes, &shape);
         };
-        let inside = |v: &Value| nodes.contains(&v.node);
-        let own_only =
-            !self.graph.shared.contains(&result) && !self.read_outside(&result, &inside);
+        let inside: HashSet<NodeId> = nodes.iter().copied().collect();
+        let own_only = !self.graph.shared.contains(&result) && !self.read_outside(&result, &inside);
         let constant = args.iter().all(|a| matches!(a.storage, Storage::Const(_)));
-        if own_only && launch.takes_tail() && !nodes.is_empty() && !constant {
-            if let Some((fused, extra, outs)) = self.fuse(&nodes, &shape, Some(result))?
-                && let [(last, DType::F32)] = outs.as_slice()
-            {
-                let mut inputs = args;
-                inputs.extend(extra);
-                let name = self.name(anchor);
-                let place = self.step(launch, inputs, &outputs, Some(Tail { fused }), &name)?;
-                self.places.extend(place.into_iter().map(|p| (*last, p)));
-                return Ok(());
-            }
+        let fusible = own_only && launch.takes_tail() && !nodes.is_empty() && !constant;
+        if fusible
+            && let Some((fused, extra, outs)) = self.fuse(&nodes, &shape, Some(result))?
+            && let [(last, DType::F32)] = outs.as_slice()
+        {
+            let mut inputs = args;
+            inputs.extend(extra);
+            let name = self.name(anchor);
+            let place = self.step(launch, inputs, &outputs, Some(Tail { fused }), &name)?;
+            self.places.extend(place.into_iter().map(|p| (*last, p)));
+            return Ok(());
         }
         let name = self.name(anchor);
         let places = self.step(launch, args, &outputs, None, &name)?;
@@ -295,6 +311,11 @@ impl<'a> Resolver<'a> {
         if let Some(launch) = maker(&self.site(attrs, &self.operands(&places), outputs)) {
             return Ok(Some((launch, places)));
         }
+        if let Some(launch) =
+            halves::make(maker, &self.site(attrs, &self.operands(&places), outputs))
+        {
+            return Ok(Some((launch, places)));
+        }
         // A kernel that reads only dense operands may still take copies.
         if places.iter().all(|p| p.layout.is_dense()) {
             return Ok(None);
@@ -304,13 +325,16 @@ impl<'a> Resolver<'a> {
             .into_iter()
             .map(|o| Operand { layout: Layout::dense(&o.layout.shape), constant: None, ..o })
             .collect();
-        if maker(&self.site(attrs, &dense, outputs)).is_none() {
+        let site = self.site(attrs, &dense, outputs);
+        if maker(&site).is_none() && halves::make(maker, &site).is_none() {
             return Ok(None);
         }
         for p in places.iter_mut().filter(|p| !p.layout.is_dense()) {
             *p = self.copied(p, "copy")?;
         }
-        let launch = maker(&self.site(attrs, &self.operands(&places), outputs));
+        let operands = self.operands(&places);
+        let site = self.site(attrs, &operands, outputs);
+        let launch = maker(&site).or_else(|| halves::make(maker, &site));
         Ok(launch.map(|launch| (launch, places)))
     }
 
@@ -372,10 +396,9 @@ impl<'a> Resolver<'a> {
             }
             return Ok(());
         }
-        let arrays = self.constants(&args).ok_or(BackendError::Unsupported {
-            backend: "cpu",
-            what: NEEDS_DATA.into(),
-        })?;
+        let arrays = self
+            .constants(&args)
+            .ok_or(BackendError::Unsupported { backend: "cpu", what: NEEDS_DATA.into() })?;
         let results = launch.tensors(&arrays).map_err(|reason| self.fail(id, reason))?;
         for (output, t) in results.into_iter().enumerate() {
             for (e, &d) in node.types[output].shape.iter().zip(t.shape()) {
@@ -383,7 +406,10 @@ impl<'a> Resolver<'a> {
             }
             let (dtype, layout) = (t.dtype(), Layout::dense(t.shape()));
             let storage = self.constant(t);
-            self.places.insert(Value { node: id, output: output as u32 }, Place { dtype, layout, storage });
+            self.places.insert(
+                Value { node: id, output: output as u32 },
+                Place { dtype, layout, storage },
+            );
         }
         Ok(())
     }
@@ -422,7 +448,10 @@ impl<'a> Resolver<'a> {
             let bytes = shape.iter().try_fold(dtype.size(), |n, &d| n.checked_mul(d));
             let bytes = if shape.contains(&0) { Some(0) } else { bytes };
             sizes.push(bytes.filter(|&b| b <= isize::MAX as usize).ok_or_else(|| {
-                BackendError::Operator { op: name.into(), reason: format!("a result of shape {shape:?} is too large") }
+                BackendError::Operator {
+                    op: name.into(),
+                    reason: format!("a result of shape {shape:?} is too large"),
+                }
             })?);
         }
         let constant = tail.is_none().then(|| self.constants(&inputs)).flatten();
@@ -430,13 +459,16 @@ impl<'a> Resolver<'a> {
             let mut buffers: Vec<Buffer> = sizes.iter().map(|&n| Buffer::new(n)).collect();
             let mut outs: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
             let cx = Context { threads: self.threads, tail: None };
-            launch.run(&cx, &arrays, &mut outs).map_err(|reason| BackendError::Operator { op: name.into(), reason })?;
+            launch
+                .run(&cx, &arrays, &mut outs)
+                .map_err(|reason| BackendError::Operator { op: name.into(), reason })?;
             return buffers
                 .into_iter()
                 .zip(outputs)
                 .map(|(b, o)| {
-                    let t = Tensor::new(o.0, o.1.clone(), Bytes::from_owner(b))
-                        .map_err(|e| BackendError::Operator { op: name.into(), reason: e.to_string() })?;
+                    let t = Tensor::new(o.0, o.1.clone(), Bytes::from_owner(b)).map_err(|e| {
+                        BackendError::Operator { op: name.into(), reason: e.to_string() }
+                    })?;
                     Ok(place(self.constant(t), o))
                 })
                 .collect();
@@ -451,106 +483,6 @@ impl<'a> Resolver<'a> {
         let name = name.to_string();
         self.out.steps.push(Step { launch, inputs, own, outputs: temps, tail, name });
         Ok(places)
-    }
-
-    /// Launches pointwise nodes of one shape.
-    fn pointwise(&mut self, nodes: &[NodeId], shape: &[usize]) -> Result<(), BackendError> {
-        let Some(&last) = nodes.last() else { return Ok(()) };
-        if let Some((fused, inputs, outs)) = self.fuse(nodes, shape, None)? {
-            let outputs: Vec<_> = outs.iter().map(|(_, d)| (*d, shape.to_vec())).collect();
-            let map = Map::new(fused, shape.iter().product());
-            let name = self.name(last);
-            let places = self.step(Box::new(map), inputs, &outputs, None, &name)?;
-            self.places.extend(outs.into_iter().map(|o| o.0).zip(places));
-            return Ok(());
-        }
-        if let [id] = nodes {
-            let dtype = self.graph.program.node(*id).types[0].dtype;
-            return self.judged(*id, Some(&[(dtype, shape.to_vec())]));
-        }
-        for &id in nodes {
-            // Values between them become shared now.
-            self.pointwise(&[id], shape)?;
-        }
-        Ok(())
-    }
-
-    /// The fused program of pointwise nodes, its inputs, and the values it yields. `held` becomes input 0 and has no place.
-    #[allow(clippy::type_complexity, reason = "a program with its inputs and outputs")]
-    fn fuse(
-        &mut self,
-        nodes: &[NodeId],
-        shape: &[usize],
-        held: Option<Value>,
-    ) -> Result<Option<(Fused, Vec<Place>, Vec<(Value, DType)>)>, BackendError> {
-        let mut code = Builder::default();
-        let mut refs: HashMap<Value, (Ref, DType)> = HashMap::new();
-        let (mut sources, mut inputs) = (vec![], vec![]);
-        if let Some(v) = held {
-            refs.insert(v, (code.input(DType::F32), DType::F32));
-            sources.push(Source::Dense(0));
-        }
-        for &id in nodes {
-            let node = self.graph.program.node(id);
-            let NodeKind::Apply(call, attrs) = &node.kind else { return Ok(None) };
-            let mut args = Vec::with_capacity(node.args.len());
-            for a in &node.args {
-                if let Some(known) = refs.get(a) {
-                    args.push(*known);
-                    continue;
-                }
-                let place = self.place(*a)?.clone();
-                if place.layout.shape != shape || inputs.len() > 60_000 {
-                    return Ok(None);
-                }
-                let known = match self.number(&place) {
-                    Some(v) => (lower::constant(&mut code, v, place.dtype), place.dtype),
-                    None => {
-                        let Some(source) = Source::of(&place.layout) else { return Ok(None) };
-                        sources.push(source);
-                        inputs.push(place.clone());
-                        (code.input(place.dtype), place.dtype)
-                    }
-                };
-                refs.insert(*a, known);
-                args.push(known);
-            }
-            let attrs: Vec<Attr> = attrs.iter().map(|a| self.symbols.attr(a)).collect();
-            let dtype = node.types[0].dtype;
-            let call = self.library.call(*call);
-            let Some(r) = lower::lower(&mut code, call, &attrs, &args, 0, dtype) else {
-                return Ok(None);
-            };
-            refs.insert(Value { node: id, output: 0 }, (r, dtype));
-        }
-        let inside = |v: &Value| nodes.contains(&v.node);
-        let outs: Vec<(Value, DType)> = nodes
-            .iter()
-            .map(|&node| Value { node, output: 0 })
-            .filter(|v| self.graph.shared.contains(v) || self.read_outside(v, &inside))
-            .map(|v| (v, refs[&v].1))
-            .collect();
-        let results: Vec<(Ref, DType)> = outs.iter().map(|(v, d)| (refs[v].0, *d)).collect();
-        let fused = Fused::new(Arc::new(code.finish(&results)), sources);
-        Ok(Some((fused, inputs, outs)))
-    }
-
-    /// True if a node that is not in the set reads `v`.
-    fn read_outside(&self, v: &Value, inside: &dyn Fn(&Value) -> bool) -> bool {
-        let nodes = &self.graph.program.nodes;
-        // Readers follow: ids are in topological order.
-        nodes.iter().enumerate().skip(v.node.0 as usize + 1).any(|(i, n)| {
-            n.args.contains(v) && !inside(&Value { node: NodeId(i as u32), output: 0 })
-        })
-    }
-
-    /// The number behind a constant whose elements are all one float.
-    fn number(&self, place: &Place) -> Option<f64> {
-        let Storage::Const(c) = place.storage else { return None };
-        let repeated = place.layout.shape.iter().zip(&place.layout.strides).all(|(&d, &s)| d == 1 || s == 0);
-        let number = place.dtype.is_float() || place.dtype == DType::Bool;
-        let t = &self.out.consts[c];
-        (repeated && number && place.layout.offset < t.len()).then(|| t.get_f64(place.layout.offset))
     }
 }
 

@@ -1,0 +1,187 @@
+//! Programs as ONNX models: the inverse of the import.
+//!
+//! From the outputs down, every value is written by the largest `onnx` pattern that covers it (see
+//! [`super::export_rules`]). A definition that no pattern writes at this operator set is written as
+//! its body. No operator is known by name here.
+
+use super::export_graph::Graph;
+use super::export_rules::Rules;
+use super::export_write::Writer;
+use super::import::ModelInfo;
+use super::raw::{RawDim, RawModel, RawValueInfo};
+use mlc_dsl::build::Builder;
+use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Type, Value};
+use mlc_dsl::library::{CallKind, Library};
+use std::collections::HashSet;
+use thiserror::Error;
+
+/// Why a program was not exported.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ExportError {
+    /// No pattern writes this operator.
+    #[error("`{op}`{} cannot be written at operator set {opset}", at(origin))]
+    Operator {
+        /// The operator.
+        op: String,
+        /// The imported node it comes from; may be empty.
+        origin: String,
+        /// The version of the operator set.
+        opset: i64,
+    },
+    /// An extent is not a function of the extents of the inputs.
+    #[error("the extent {extent} cannot be computed: no input has the axis `{symbol}`")]
+    Extent {
+        /// The extent.
+        extent: String,
+        /// What is unknown of it.
+        symbol: String,
+    },
+    /// The body of a definition is ill-typed.
+    #[error("the definition `{op}`: {reason}")]
+    Body {
+        /// The definition.
+        op: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl ExportError {
+    /// What the user can do about it.
+    pub fn help(&self) -> Option<&str> {
+        match self {
+            ExportError::Operator { .. } => Some(
+                "choose a newer operator set, or declare how it prints with an `onnx` item in a --rules file",
+            ),
+            ExportError::Extent { .. } | ExportError::Body { .. } => None,
+        }
+    }
+}
+
+fn at(origin: &str) -> String {
+    if origin.is_empty() { String::new() } else { format!(" (from `{origin}`)") }
+}
+
+/// Definitions are written out this often, one inside the other.
+const MAX_ROUNDS: usize = 32;
+
+/// Writes a program as a model at version `opset` of the standard operator set.
+pub fn export(
+    program: &Program,
+    library: &Library,
+    model: &ModelInfo,
+    opset: i64,
+) -> Result<RawModel, ExportError> {
+    let mut opsets = model.opset_imports.clone();
+    opsets.insert(String::new(), opset);
+    let rules = Rules::of(library, &opsets);
+    let mut current = program.pruned();
+    for _ in 0..MAX_ROUNDS {
+        let graph = Graph::of(&current, library);
+        let mut writer = Writer::new(graph, &rules, model, opset);
+        writer.outputs()?;
+        let unwritten = writer.take_unwritten();
+        if unwritten.is_empty() {
+            let mut raw = writer.finish();
+            raw.graph.outputs = current
+                .outputs
+                .iter()
+                .map(|(n, v)| value_info(n, current.ty(*v)))
+                .collect();
+            raw.graph.inputs = current.inputs.iter().map(|(n, t)| value_info(n, t)).collect();
+            let used: HashSet<&str> = raw.graph.nodes.iter().map(|n| n.domain.as_str()).collect();
+            opsets.retain(|d, _| d.is_empty() || used.contains(d.as_str()));
+            return Ok(RawModel {
+                ir_version: model.ir_version.max(ir_version(opset)),
+                opset_imports: opsets,
+                producer_name: model.producer_name.clone(),
+                producer_version: model.producer_version.clone(),
+                domain: model.domain.clone(),
+                model_version: model.model_version,
+                doc_string: model.doc_string.clone(),
+                metadata_props: model.metadata_props.clone(),
+                graph: raw.graph,
+            });
+        }
+        current = expand(&current, library, &unwritten, opset)?;
+    }
+    Err(ExportError::Body {
+        op: "its own body".into(),
+        reason: "definitions are nested too deeply".into(),
+    })
+}
+
+fn value_info(name: &str, ty: &Type) -> RawValueInfo {
+    let dim = |e: &mlc_dsl::ir::Extent| match e.as_const().and_then(|v| u64::try_from(v).ok()) {
+        Some(v) => RawDim::Known(v),
+        None => RawDim::Symbol(e.to_string()),
+    };
+    let dims = Some(ty.shape.iter().map(dim).collect());
+    RawValueInfo { name: name.to_string(), dtype: Some(ty.dtype), dims }
+}
+
+/// The first version of the file format that may hold an operator set.
+fn ir_version(opset: i64) -> i64 {
+    match opset {
+        ..=8 => 3,
+        9 => 4,
+        10 => 5,
+        11 => 6,
+        12..=14 => 7,
+        15..=18 => 8,
+        19..=20 => 9,
+        21..=22 => 10,
+        23 => 11,
+        24 => 12,
+        25.. => 13,
+    }
+}
+
+/// The program with these definitions replaced by their bodies.
+fn expand(
+    program: &Program,
+    library: &Library,
+    unwritten: &HashSet<NodeId>,
+    opset: i64,
+) -> Result<Program, ExportError> {
+    let mut b = Builder::new(library);
+    let mut new: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
+    for (i, node) in program.nodes.iter().enumerate() {
+        b.set_origin(&node.origin);
+        let args: Vec<Value> = node
+            .args
+            .iter()
+            .map(|a| new[a.node.0 as usize][a.output as usize])
+            .collect();
+        let values = match &node.kind {
+            NodeKind::Input(i) => {
+                let (name, ty) = &program.inputs[*i as usize];
+                vec![b.input(name, ty.clone())]
+            }
+            NodeKind::Const(c) => vec![b.constant(program.consts.get(*c).clone())],
+            NodeKind::Apply(call, attrs) => {
+                let callable = library.call(*call);
+                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+                let failed = |reason: String| ExportError::Body { op: callable.name.to_string(), reason };
+                match (&callable.kind, unwritten.contains(&NodeId(i as u32))) {
+                    (CallKind::Def(body), true) => {
+                        b.expand(*call, body, &attrs, &args).map_err(|e| failed(e.to_string()))?
+                    }
+                    (CallKind::Op(_) | CallKind::Extern(_), true) => {
+                        return Err(ExportError::Operator {
+                            op: callable.name.to_string(),
+                            origin: node.origin.clone(),
+                            opset,
+                        });
+                    }
+                    (_, false) => b.apply(*call, &attrs, &args).map_err(|e| failed(e.to_string()))?,
+                }
+            }
+        };
+        new.push(values);
+    }
+    let outputs = program.outputs.iter();
+    let outputs =
+        outputs.map(|(n, v)| (n.clone(), new[v.node.0 as usize][v.output as usize])).collect();
+    Ok(b.finish(outputs))
+}

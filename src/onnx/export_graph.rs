@@ -1,0 +1,321 @@
+//! A program in the shape in which ONNX writes it: operands that NumPy's rule broadcasts stand as they
+//! are, aligned to the right, and nothing else is broadcast without need.
+
+use super::import_apply::trailing_axes;
+use mlc_dsl::canon::Structural;
+use mlc_dsl::ir::{Attr, Consts, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::library::{CallId, Library};
+use std::collections::HashMap;
+
+/// Constants that repeat one element are written out up to this many elements.
+const MAX_FILLED: usize = 1 << 16;
+
+/// The graph of an export.
+pub(super) struct Graph<'a> {
+    /// The declarations.
+    pub library: &'a Library,
+    /// The operators of the notation.
+    pub structural: Structural,
+    /// Names and types of the inputs.
+    pub inputs: &'a [(String, Type)],
+    /// Names and values of the outputs.
+    pub outputs: Vec<(String, Value)>,
+    nodes: Vec<Node>,
+    /// The program's node that each node was made from.
+    source: Vec<Option<NodeId>>,
+    /// The nodes that read each node, as far as an output needs them.
+    consumers: Vec<Vec<NodeId>>,
+    consts: Consts,
+    index: HashMap<(NodeKind, Vec<Value>), NodeId>,
+}
+
+impl<'a> Graph<'a> {
+    /// The graph of a program.
+    pub fn of(program: &'a Program, library: &'a Library) -> Graph<'a> {
+        let mut g = Graph {
+            library,
+            structural: Structural::of(library),
+            inputs: &program.inputs,
+            outputs: Vec::new(),
+            nodes: Vec::new(),
+            source: Vec::new(),
+            consumers: Vec::new(),
+            consts: program.consts.clone(),
+            index: HashMap::new(),
+        };
+        let mut new: Vec<Value> = Vec::with_capacity(program.nodes.len());
+        for (i, node) in program.nodes.iter().enumerate() {
+            let id = NodeId(i as u32);
+            let moved = |v: &Value| moved(&new, *v);
+            let mut args: Vec<Value> = node.args.iter().map(moved).collect();
+            let v = match &node.kind {
+                NodeKind::Apply(call, attrs) => {
+                    if trailing_axes(library.call(*call)).is_some() {
+                        args = g.relax(program, *call, node, &new, args);
+                    }
+                    g.place(*call, attrs, args, node, id)
+                }
+                kind => g.push(kind.clone(), args, node.types.clone(), &node.origin, Some(id)),
+            };
+            new.push(v);
+        }
+        g.outputs = program.outputs.iter().map(|(n, v)| (n.clone(), moved(&new, *v))).collect();
+        g.count();
+        g
+    }
+
+    /// The node of an id.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, v: Value) -> &Type {
+        &self.node(v.node).types[v.output as usize]
+    }
+
+    /// The program's node behind a node.
+    pub fn source(&self, id: NodeId) -> Option<NodeId> {
+        self.source[id.0 as usize]
+    }
+
+    /// The readers of a node.
+    pub fn consumers(&self, id: NodeId) -> &[NodeId] {
+        &self.consumers[id.0 as usize]
+    }
+
+    /// True if an output of the program is a value of this node.
+    pub fn is_output(&self, id: NodeId) -> bool {
+        self.outputs.iter().any(|(_, v)| v.node == id)
+    }
+
+    /// The constant that a value is, if it costs no node: a reshape of a constant is one.
+    pub fn constant(&self, v: Value) -> Option<Tensor> {
+        let node = self.node(v.node);
+        match &node.kind {
+            NodeKind::Const(c) => Some(self.consts.get(*c).clone()),
+            NodeKind::Apply(call, _) if Some(*call) == self.structural.reshape => {
+                let t = self.constant(node.args[0])?;
+                let shape = node.types[0].known_shape()?;
+                (shape.iter().product::<usize>() == t.len()).then(|| t.reshaped(shape))
+            }
+            NodeKind::Apply(..) | NodeKind::Input(_) => None,
+        }
+    }
+
+    /// The single number that a value is.
+    pub fn number(&self, v: Value) -> Option<f64> {
+        let NodeKind::Const(c) = self.node(v.node).kind else { return None };
+        let t = self.consts.get(c);
+        (t.len() == 1).then(|| t.get_f64(0))
+    }
+
+    /// Adds a constant.
+    pub fn add_const(&mut self, t: Tensor) -> Value {
+        let ty = Type::known(t.dtype(), t.shape());
+        let id = self.consts.intern(t);
+        self.push(NodeKind::Const(id), vec![], vec![ty], "", None)
+    }
+
+    /// Adds a node that is never taken for an equal one: it has one reader.
+    pub fn add_own(&mut self, kind: NodeKind, args: Vec<Value>, types: Vec<Type>, origin: &str) -> Value {
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(Node { kind, args, types, origin: origin.to_string() });
+        self.source.push(None);
+        self.consumers.push(Vec::new());
+        Value { node: id, output: 0 }
+    }
+
+    fn push(
+        &mut self,
+        kind: NodeKind,
+        args: Vec<Value>,
+        types: Vec<Type>,
+        origin: &str,
+        source: Option<NodeId>,
+    ) -> Value {
+        let key = (kind.clone(), args.clone());
+        if let Some(&id) = self.index.get(&key) {
+            return Value { node: id, output: 0 };
+        }
+        let v = self.add_own(kind, args, types, origin);
+        self.source[v.node.0 as usize] = source;
+        self.index.insert(key, v.node);
+        v
+    }
+
+    fn place(
+        &mut self,
+        call: CallId,
+        attrs: &[Attr],
+        args: Vec<Value>,
+        node: &Node,
+        id: NodeId,
+    ) -> Value {
+        let call_is = |c: Option<CallId>| Some(call) == c;
+        match (args.as_slice(), attrs) {
+            ([x], [Attr::Ints(shape)]) if call_is(self.structural.reshape) => {
+                self.reshape(*x, shape, &node.origin, Some(id))
+            }
+            ([x], [map, Attr::Ints(shape)]) if call_is(self.structural.broadcast) => {
+                if let (Some(t), Some(filled)) = (self.constant(*x), Type::new(self.ty(*x).dtype, shape.clone()).known_shape())
+                    && t.len() == 1
+                    && filled.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).is_some_and(|n| n <= MAX_FILLED)
+                {
+                    let value = vec![t.get_f64(0); filled.iter().product()];
+                    let wide = Tensor::from_f64(t.dtype(), filled.clone(), &value);
+                    // 64-bit integers beyond the reach of a float stay as they are.
+                    if t.get_i64(0) == wide_first(&wide, &t) {
+                        return self.add_const(wide);
+                    }
+                }
+                let at = map.as_i64s().unwrap_or_default();
+                let x = self.align(*x, &at, shape.len(), &node.origin);
+                let kind = NodeKind::Apply(call, attrs.to_vec());
+                self.push(kind, vec![x], node.types.clone(), &node.origin, Some(id))
+            }
+            _ => {
+                let kind = NodeKind::Apply(call, attrs.to_vec());
+                self.push(kind, args, node.types.clone(), &node.origin, Some(id))
+            }
+        }
+    }
+
+    fn reshape(&mut self, x: Value, shape: &[Extent], origin: &str, source: Option<NodeId>) -> Value {
+        let mut x = x;
+        if let NodeKind::Apply(call, _) = &self.node(x.node).kind
+            && Some(*call) == self.structural.reshape
+        {
+            x = self.node(x.node).args[0];
+        }
+        let (Some(call), false) = (self.structural.reshape, self.ty(x).shape == shape) else { return x };
+        let ty = Type::new(self.ty(x).dtype, shape.to_vec());
+        let kind = NodeKind::Apply(call, vec![Attr::Ints(shape.to_vec())]);
+        self.push(kind, vec![x], vec![ty], origin, source)
+    }
+
+    /// The operands of an operator that broadcasts, without the broadcasts that it does itself.
+    fn relax(
+        &mut self,
+        program: &Program,
+        call: CallId,
+        node: &Node,
+        new: &[Value],
+        args: Vec<Value>,
+    ) -> Vec<Value> {
+        let Some(trailing) = trailing_axes(self.library.call(call)) else { return args };
+        let mut out = args.clone();
+        for (i, &v) in node.args.iter().enumerate() {
+            let NodeKind::Apply(c, attrs) = &program.node(v.node).kind else { continue };
+            if Some(*c) != self.structural.broadcast {
+                continue;
+            }
+            let (Some(map), Some(shape)) =
+                (attrs.first().and_then(Attr::as_i64s), attrs.get(1).and_then(Attr::as_extents))
+            else {
+                continue;
+            };
+            // The trailing axes do not broadcast: all of them must be the operand's own.
+            let own = |axis: usize| shape[axis].is(1) || map.contains(&(axis as i64));
+            if (shape.len() - trailing[i].min(shape.len())..shape.len()).all(own) {
+                let x = moved(new, program.node(v.node).args[0]);
+                out[i] = self.align_for(x, &map, shape.len(), trailing[i], &node.origin);
+            }
+        }
+        // Together the operands must still have every axis of the result.
+        let whole = self.lead(&args, &trailing);
+        for i in 0..out.len() {
+            if self.lead(&out, &trailing) == whole {
+                break;
+            }
+            out[i] = args[i];
+        }
+        out
+    }
+
+    /// NumPy's common shape of the leading axes; `None` where there is none.
+    pub fn lead(&self, args: &[Value], trailing: &[usize]) -> Option<Vec<Extent>> {
+        let mut out: Vec<Extent> = Vec::new();
+        for (v, t) in args.iter().zip(trailing) {
+            let shape = &self.ty(*v).shape;
+            let own = &shape[..shape.len().checked_sub(*t)?];
+            let n = out.len().max(own.len());
+            let one = Extent::from(1);
+            let entry = |list: &[Extent], i: usize| {
+                (i + list.len()).checked_sub(n).map_or(one.clone(), |i| list[i].clone())
+            };
+            let mut next = Vec::with_capacity(n);
+            for i in 0..n {
+                next.push(match (entry(&out, i), entry(own, i)) {
+                    (a, b) if a == b || b.is(1) => a,
+                    (a, b) if a.is(1) => b,
+                    _ => return None,
+                });
+            }
+            out = next;
+        }
+        Some(out)
+    }
+
+    /// `x`, whose axis `i` belongs at `map[i]` of `rank`, in a shape that NumPy aligns so.
+    fn align(&mut self, x: Value, map: &[i64], rank: usize, origin: &str) -> Value {
+        self.align_for(x, map, rank, 0, origin)
+    }
+
+    fn align_for(&mut self, x: Value, map: &[i64], rank: usize, trailing: usize, origin: &str) -> Value {
+        let fits = |shape: &[Extent]| {
+            let Some(missing) = rank.checked_sub(shape.len()) else { return false };
+            let axes = shape.iter().enumerate().filter(|(_, d)| !d.is(1));
+            shape.len() >= trailing && axes.map(|(i, _)| (i + missing) as i64).eq(map.iter().copied())
+        };
+        if let NodeKind::Apply(call, _) = &self.node(x.node).kind
+            && Some(*call) == self.structural.reshape
+        {
+            let inner = self.node(x.node).args[0];
+            if fits(&self.ty(inner).shape) {
+                return inner;
+            }
+        }
+        let own = self.ty(x).shape.clone();
+        if fits(&own) {
+            return x;
+        }
+        let mut shape = vec![Extent::from(1); rank];
+        for (d, &m) in own.iter().zip(map) {
+            if let Some(slot) = usize::try_from(m).ok().and_then(|m| shape.get_mut(m)) {
+                *slot = d.clone();
+            }
+        }
+        self.reshape(x, &shape, origin, None)
+    }
+
+    /// Counts the readers of what an output needs.
+    fn count(&mut self) {
+        let mut live = vec![false; self.nodes.len()];
+        for (_, v) in &self.outputs {
+            live[v.node.0 as usize] = true;
+        }
+        for i in (0..self.nodes.len()).rev() {
+            if !live[i] {
+                continue;
+            }
+            for a in &self.nodes[i].args {
+                live[a.node.0 as usize] = true;
+                let readers = &mut self.consumers[a.node.0 as usize];
+                if readers.last() != Some(&NodeId(i as u32)) {
+                    readers.push(NodeId(i as u32));
+                }
+            }
+        }
+    }
+}
+
+fn moved(new: &[Value], v: Value) -> Value {
+    let to = new[v.node.0 as usize];
+    Value { node: to.node, output: to.output + v.output }
+}
+
+/// The first element of `wide` as `t` holds it.
+fn wide_first(wide: &Tensor, t: &Tensor) -> i64 {
+    if wide.is_empty() { t.get_i64(0) } else { wide.get_i64(0) }
+}

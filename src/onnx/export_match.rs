@@ -1,0 +1,340 @@
+//! Matching a pattern on the graph: what its names stand for, and which nodes it covers.
+
+use super::export_graph::Graph;
+use super::export_rules::{Pat, Rule};
+use super::import_bind::{attr_kind, shortest};
+use mlc_dsl::eval::{Env, eval, truth};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Value};
+use mlc_dsl::library::{CallId, Name};
+use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, ParamKind, UnaryOp};
+use std::collections::HashMap;
+
+/// More ways than this to match one pattern are not looked at.
+const MAX_WAYS: usize = 16;
+
+/// A match.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found<'p> {
+    /// Tensors.
+    pub tensors: HashMap<Name, Value>,
+    /// Lists of tensors.
+    pub lists: HashMap<Name, Vec<Value>>,
+    /// Attributes and the types of the tensors.
+    pub env: Env,
+    /// The values that the ONNX node will define, in its order.
+    pub outputs: Vec<Value>,
+    covered: Vec<NodeId>,
+    /// Equations that hold once every name has a value.
+    deferred: Vec<(&'p Expr, Attr)>,
+}
+
+impl Found<'_> {
+    /// True if the name stands for something.
+    pub fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name) || self.lists.contains_key(name) || self.env.attr(name).is_some()
+    }
+}
+
+/// The first way in which the rule matches with its root at `node`, all conditions fulfilled.
+pub(super) fn find<'p>(graph: &Graph<'_>, rule: &'p Rule<'_>, node: NodeId) -> Option<Found<'p>> {
+    let mut start = Found::default();
+    for (name, value) in &rule.fixed {
+        start.env.bind_attr(name, value.clone());
+    }
+    let root = Value { node, output: 0 };
+    let ways = matches(graph, &rule.pattern, root, start);
+    ways.into_iter().find_map(|w| complete(graph, rule, node, w))
+}
+
+/// Checks everything that needs all names.
+fn complete<'p>(graph: &Graph<'_>, rule: &'p Rule<'_>, root: NodeId, mut found: Found<'p>) -> Option<Found<'p>> {
+    let whole = &found.covered;
+    let inside = |id: &NodeId| {
+        *id == root
+            || graph.constant(Value { node: *id, output: 0 }).is_some()
+            || !graph.is_output(*id) && graph.consumers(*id).iter().all(|c| whole.contains(c))
+    };
+    if !matches!(rule.pattern, Pat::Split(..)) && !whole.iter().all(inside) {
+        return None;
+    }
+    if rule.print.is_none() {
+        for p in &rule.item.decl.params {
+            let name = Name::from(p.name.text.as_str());
+            match &p.kind {
+                ParamKind::Tensor { optional: false, variadic: false, .. }
+                | ParamKind::ConstInput { optional: false, .. }
+                    if !found.has(&name) =>
+                {
+                    return None;
+                }
+                ParamKind::Attr(_) if found.env.attr(&name).is_none() => {
+                    let default = p.default.as_ref().and_then(|d| eval(d, &found.env).ok());
+                    if let Some(d) = default {
+                        let d = match (attr_kind(p), &d) {
+                            ("float", Attr::Int(_)) => d.as_f64().map_or(d, Attr::float),
+                            _ => d,
+                        };
+                        found.env.bind_attr(&name, d);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    for (e, value) in &found.deferred {
+        // The shape of an operand may leave its leading unit axes to NumPy.
+        let e = settle(e, &found);
+        match (eval(&e, &found.env).ok()?, value) {
+            (a, b) if a == *b => {}
+            (a @ (Attr::Float(_) | Attr::Int(_)), b @ (Attr::Float(_) | Attr::Int(_))) => {
+                if !close(a.as_f64()?, b.as_f64()?) {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+    }
+    rule.conditions.iter().all(|c| holds(c, &found) == Some(true)).then_some(found)
+}
+
+/// A number of that type as it is written most shortly.
+fn short(x: f64, dtype: DType) -> f64 {
+    if dtype == DType::F64 || dtype.is_int() { x } else { shortest(x as f32) }
+}
+
+fn close(a: f64, b: f64) -> bool {
+    a == b || (a - b).abs() <= f64::from(f32::EPSILON) * 2.0 * b.abs()
+}
+
+/// Whether a condition holds; `None` if that cannot be told.
+fn holds(c: &Expr, found: &Found<'_>) -> Option<bool> {
+    match &c.kind {
+        ExprKind::Unary(UnaryOp::Not, a) => holds(a, found).map(|b| !b),
+        ExprKind::Binary(BinaryOp::And, a, b) => match holds(a, found)? {
+            true => holds(b, found),
+            false => Some(false),
+        },
+        ExprKind::Binary(BinaryOp::Or, a, b) => match holds(a, found)? {
+            true => Some(true),
+            false => holds(b, found),
+        },
+        _ => truth(&settle(c, found), &found.env).ok()?,
+    }
+}
+
+/// The expression with what is asked about the match answered.
+pub(super) fn settle(e: &Expr, found: &Found<'_>) -> Expr {
+    let mut out = e.clone();
+    let again = |e: &mut Expr| *e = settle(e, found);
+    match &mut out.kind {
+        ExprKind::Call { callee, args } => {
+            let name = match args.first().map(|a| &a.value.kind) {
+                Some(ExprKind::Name(n)) => n.clone(),
+                _ => String::new(),
+            };
+            match callee.text.as_str() {
+                "present" => out.kind = ExprKind::Bool(found.has(&name)),
+                "count" => {
+                    out.kind = ExprKind::Int(found.lists.get(name.as_str()).map_or(0, Vec::len) as i64);
+                }
+                _ => args.iter_mut().for_each(|a| again(&mut a.value)),
+            }
+        }
+        ExprKind::Unary(_, a) => again(a),
+        ExprKind::Binary(_, a, b) => {
+            again(a);
+            again(b);
+        }
+        ExprKind::If { cond, then, otherwise } => {
+            again(cond);
+            again(then);
+            again(otherwise);
+        }
+        ExprKind::List(items) => {
+            for Elem::One(e) | Elem::Splice(e) in items {
+                again(e);
+            }
+        }
+        _ => {}
+    }
+    out
+}
+
+/// All ways in which the pattern matches the value, as continuations of `found`.
+fn matches<'p>(graph: &Graph<'_>, pat: &'p Pat, v: Value, mut found: Found<'p>) -> Vec<Found<'p>> {
+    match pat {
+        Pat::Var(n) => {
+            if let Some(known) = found.tensors.get(n) {
+                return if *known == v { vec![found] } else { vec![] };
+            }
+            found.env.bind_tensor(n, graph.ty(v).clone());
+            found.tensors.insert(n.clone(), v);
+            vec![found]
+        }
+        Pat::Scalar(n) => match graph.number(v).map(|x| short(x, graph.ty(v).dtype)) {
+            Some(x) if found.env.bind_attr(n, Attr::float(x)) => vec![found],
+            _ => vec![],
+        },
+        Pat::Number(e) => match graph.number(v) {
+            Some(x) => {
+                found.deferred.push((e, Attr::float(x)));
+                vec![found]
+            }
+            None => vec![],
+        },
+        Pat::Apply(call, args, attrs) => apply(graph, *call, args, attrs, v, found),
+        Pat::Fold(call, list, attrs) => fold(graph, *call, list, attrs, v, found),
+        Pat::Split(x, axis, sizes) => split(graph, [x, axis, sizes], v, found).into_iter().collect(),
+    }
+}
+
+fn apply<'p>(
+    graph: &Graph<'_>,
+    call: CallId,
+    args: &'p [Pat],
+    attrs: &'p [Option<Expr>],
+    v: Value,
+    mut found: Found<'p>,
+) -> Vec<Found<'p>> {
+    let node = graph.node(v.node);
+    let NodeKind::Apply(c, values) = &node.kind else { return vec![] };
+    if *c != call || v.output != 0 || args.len() != node.args.len() {
+        return vec![];
+    }
+    if !attributes(attrs, values, &mut found) {
+        return vec![];
+    }
+    if found.covered.is_empty() {
+        let outputs = 0..node.types.len() as u32;
+        found.outputs = outputs.map(|output| Value { output, ..v }).collect();
+    }
+    found.covered.push(v.node);
+    let ordered = |order: &[usize]| {
+        let mut ways = vec![found.clone()];
+        for (pat, &i) in args.iter().zip(order) {
+            ways = ways.into_iter().flat_map(|w| matches(graph, pat, node.args[i], w)).collect();
+            ways.truncate(MAX_WAYS);
+        }
+        ways
+    };
+    let order: Vec<usize> = (0..args.len()).collect();
+    let mut ways = ordered(&order);
+    if graph.library.call(call).commutative && args.len() == 2 && node.args[0] != node.args[1] {
+        ways.extend(ordered(&[1, 0]));
+        ways.truncate(MAX_WAYS);
+    }
+    ways
+}
+
+/// Binds plain names to attributes and puts all else off.
+fn attributes<'p>(pats: &'p [Option<Expr>], values: &[Attr], found: &mut Found<'p>) -> bool {
+    for (pat, value) in pats.iter().zip(values) {
+        let Some(e) = pat else { continue };
+        match &e.kind {
+            ExprKind::Name(n) if n.parse::<DType>().is_err() => {
+                if !found.env.bind_attr(&Name::from(n.as_str()), value.clone()) {
+                    return false;
+                }
+            }
+            _ => found.deferred.push((e, value.clone())),
+        }
+    }
+    true
+}
+
+/// Where a value stands in a chain.
+enum Place {
+    /// At its end.
+    Root,
+    /// Where the chain may go on.
+    Inner,
+    /// Where it may not.
+    Leaf,
+}
+
+fn fold<'p>(
+    graph: &Graph<'_>,
+    call: CallId,
+    list: &'p Name,
+    attrs: &'p [Option<Expr>],
+    v: Value,
+    mut found: Found<'p>,
+) -> Vec<Found<'p>> {
+    let own = match &graph.node(v.node).kind {
+        NodeKind::Apply(c, values) if *c == call && v.output == 0 => values,
+        _ => return vec![],
+    };
+    if !attributes(attrs, own, &mut found) {
+        return vec![];
+    }
+    found.outputs = vec![v];
+    let associative = graph.library.call(call).associative;
+    let mut operands = Vec::new();
+    let mut stack = vec![(v, Place::Root)];
+    while let Some((v, place)) = stack.pop() {
+        let node = graph.node(v.node);
+        let part = matches!(&node.kind, NodeKind::Apply(c, values) if *c == call && values == own);
+        // An operand that is read twice stays a value of its own.
+        let once = graph.consumers(v.node).len() == 1
+            && graph.node(graph.consumers(v.node)[0]).args.iter().filter(|a| **a == v).count() == 1;
+        let opened = match place {
+            Place::Root => true,
+            Place::Inner => part && once && !graph.is_output(v.node),
+            Place::Leaf => false,
+        };
+        if !opened {
+            operands.push(v);
+            continue;
+        }
+        found.covered.push(v.node);
+        let [a, b] = node.args[..] else { return vec![] };
+        stack.push((b, if associative { Place::Inner } else { Place::Leaf }));
+        stack.push((a, Place::Inner));
+    }
+    found.lists.insert(list.clone(), operands);
+    vec![found]
+}
+
+/// The slices of one tensor that part one of its axes without gap or overlap.
+fn split<'p>(graph: &Graph<'_>, names: [&'p Name; 3], v: Value, mut found: Found<'p>) -> Option<Found<'p>> {
+    let NodeKind::Apply(call, _) = &graph.node(v.node).kind else { return None };
+    let x = *graph.node(v.node).args.first()?;
+    let shape = &graph.ty(x).shape;
+    let part = |id: NodeId| -> Option<(usize, Extent, Extent)> {
+        let node = graph.node(id);
+        let NodeKind::Apply(c, attrs) = &node.kind else { return None };
+        let [Attr::Ints(start), Attr::Ints(size), Attr::Ints(step)] = attrs.as_slice() else {
+            return None;
+        };
+        if c != call || node.args.as_slice() != [x] || !step.iter().all(|s| s.is(1)) {
+            return None;
+        }
+        let mut axes = (0..shape.len()).filter(|&i| size[i] != shape[i] || !start[i].is(0));
+        let axis = axes.next()?;
+        axes.next().is_none().then(|| (axis, start[axis].clone(), size[axis].clone()))
+    };
+    let axis = part(v.node)?.0;
+    let mut parts: Vec<(NodeId, Extent, Extent)> = graph
+        .consumers(x.node)
+        .iter()
+        .filter_map(|&id| part(id).filter(|p| p.0 == axis).map(|(_, a, n)| (id, a, n)))
+        .collect();
+    let mut at = Extent::from(0);
+    let mut ordered = Vec::new();
+    while !parts.is_empty() {
+        let next = parts.iter().position(|p| p.1 == at)?;
+        let (id, _, size) = parts.swap_remove(next);
+        at = &at + &size;
+        ordered.push((id, size));
+    }
+    if at != shape[axis] || ordered.len() < 2 {
+        return None;
+    }
+    let [name, axis_name, sizes] = names;
+    found.outputs = ordered.iter().map(|(node, _)| Value { node: *node, output: 0 }).collect();
+    found.covered = ordered.iter().map(|p| p.0).collect();
+    found.env.bind_tensor(name, graph.ty(x).clone());
+    found.tensors.insert(name.clone(), x);
+    let sizes_fit = found.env.bind_attr(sizes, Attr::Ints(ordered.into_iter().map(|p| p.1).collect()));
+    (found.env.bind_attr(axis_name, Attr::int(axis as i64)) && sizes_fit).then_some(found)
+}

@@ -1,0 +1,164 @@
+//! Lists of extents as ONNX values: constants where they are known, else computed from the shapes of
+//! the inputs. Equal extents are computed once.
+
+use super::export::ExportError;
+use super::export_write::Sheet;
+use super::raw::RawAttr;
+use mlc_dsl::ir::{Atom, DType, Extent, Tensor, Type};
+use std::collections::HashMap;
+
+/// What is computed so far.
+pub(super) struct Shapes {
+    inputs: Vec<(String, Type)>,
+    opset: i64,
+    lists: HashMap<(Vec<Extent>, bool), String>,
+}
+
+impl Shapes {
+    /// Nothing computed; symbols are found among the axes of these inputs.
+    pub fn new(inputs: &[(String, Type)], opset: i64) -> Shapes {
+        Shapes { inputs: inputs.to_vec(), opset, lists: HashMap::new() }
+    }
+
+    /// The version of the standard operator set.
+    pub fn opset(&self) -> i64 {
+        self.opset
+    }
+
+    /// The name of a tensor of 64-bit integers that holds the extents, without axes if `scalar`.
+    pub fn list(
+        &mut self,
+        list: &[Extent],
+        scalar: bool,
+        out: &mut Sheet,
+    ) -> Result<String, ExportError> {
+        let known: Option<Vec<i64>> = list.iter().map(Extent::as_const).collect();
+        if let Some(v) = known {
+            let shape = if scalar { vec![] } else { vec![v.len()] };
+            return Ok(out.constant(Tensor::from_i64(DType::I64, shape, &v), "extents"));
+        }
+        let key = (list.to_vec(), scalar);
+        if let Some(name) = self.lists.get(&key) {
+            return Ok(name.clone());
+        }
+        let name = match list {
+            [e] if scalar => {
+                let one = self.list(std::slice::from_ref(e), false, out)?;
+                out.node("Squeeze", &[&one], &[])
+            }
+            [e] => self.extent(e, out)?,
+            _ => self.concat(list, out)?,
+        };
+        self.lists.insert(key, name.clone());
+        Ok(name)
+    }
+
+    /// Runs of known extents, runs that are a part of an input's shape, and single ones.
+    fn concat(&mut self, list: &[Extent], out: &mut Sheet) -> Result<String, ExportError> {
+        let mut parts: Vec<String> = Vec::new();
+        let mut rest = list;
+        while let Some(first) = rest.first() {
+            let n = if first.as_const().is_some() {
+                rest.iter().take_while(|e| e.as_const().is_some()).count()
+            } else if let Some((n, name)) = self.part_of_input(rest, out) {
+                parts.push(name);
+                rest = &rest[n..];
+                continue;
+            } else {
+                1
+            };
+            parts.push(self.list(&rest[..n], false, out)?);
+            rest = &rest[n..];
+        }
+        if let [one] = parts.as_slice() {
+            return Ok(one.clone());
+        }
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        Ok(out.node("Concat", &parts, &[("axis", RawAttr::Int(0))]))
+    }
+
+    /// The longest head of the list, two extents or more, that stands in the shape of an input.
+    fn part_of_input(&mut self, list: &[Extent], out: &mut Sheet) -> Option<(usize, String)> {
+        let mut best: Option<(usize, usize, usize)> = None;
+        for (i, (_, ty)) in self.inputs.iter().enumerate() {
+            for from in 0..ty.rank() {
+                let n = ty.shape[from..].iter().zip(list).take_while(|(a, b)| a == b).count();
+                if n >= 2 && best.is_none_or(|b| n > b.0) {
+                    best = Some((n, i, from));
+                }
+            }
+        }
+        let (n, input, from) = best?;
+        Some((n, self.slice_of_shape(input, from, from + n, out)))
+    }
+
+    fn slice_of_shape(&mut self, input: usize, from: usize, to: usize, out: &mut Sheet) -> String {
+        let (name, ty) = self.inputs[input].clone();
+        if from == 0 && to == ty.rank() {
+            return out.node("Shape", &[&name], &[]);
+        }
+        let (from, to) = (from as i64, to as i64);
+        if self.opset >= 15 {
+            let attrs = [("start", RawAttr::Int(from)), ("end", RawAttr::Int(to))];
+            return out.node("Shape", &[&name], &attrs);
+        }
+        let whole = out.node("Shape", &[&name], &[]);
+        let at: Vec<i64> = (from..to).collect();
+        let at = out.constant(Tensor::from_i64(DType::I64, vec![at.len()], &at), "extents");
+        out.node("Gather", &[&whole, &at], &[("axis", RawAttr::Int(0))])
+    }
+
+    /// A list of one extent: a polynomial, term by term.
+    fn extent(&mut self, e: &Extent, out: &mut Sheet) -> Result<String, ExportError> {
+        for i in 0..self.inputs.len() {
+            if let Some(at) = self.inputs[i].1.shape.iter().position(|d| d == e) {
+                return Ok(self.slice_of_shape(i, at, at + 1, out));
+            }
+        }
+        let mut sum: Option<String> = None;
+        for (monomial, factor) in e.terms() {
+            let mut product: Option<String> = None;
+            if factor != 1 || monomial.is_empty() {
+                product = Some(self.list(&[Extent::from(factor)], false, out)?);
+            }
+            for (atom, power) in &monomial {
+                let a = self.atom(atom, e, out)?;
+                for _ in 0..*power {
+                    product = Some(match product {
+                        Some(p) => out.node("Mul", &[&p, &a], &[]),
+                        None => a.clone(),
+                    });
+                }
+            }
+            let Some(product) = product else { continue };
+            sum = Some(match sum {
+                Some(s) => out.node("Add", &[&s, &product], &[]),
+                None => product,
+            });
+        }
+        match sum {
+            Some(s) => Ok(s),
+            None => self.list(&[Extent::from(0)], false, out),
+        }
+    }
+
+    fn atom(&mut self, atom: &Atom, whole: &Extent, out: &mut Sheet) -> Result<String, ExportError> {
+        let (op, a, b) = match atom {
+            Atom::Sym(s) => {
+                let e = Extent::sym(s);
+                if e == *whole {
+                    return Err(ExportError::Extent { extent: whole.to_string(), symbol: s.to_string() });
+                }
+                return self.list(&[e], false, out);
+            }
+            // Extents are not negative: rounding towards zero or downwards is the same.
+            Atom::Div(a, b) => ("Div", a, b),
+            Atom::Mod(a, b) => ("Mod", a, b),
+            Atom::Max(a, b) => ("Max", a, b),
+            Atom::Min(a, b) => ("Min", a, b),
+        };
+        let a = self.list(std::slice::from_ref(a), false, out)?;
+        let b = self.list(std::slice::from_ref(b), false, out)?;
+        Ok(out.node(op, &[&a, &b], &[]))
+    }
+}

@@ -1,0 +1,565 @@
+//! Writing ONNX nodes: one per match, its inputs before it.
+
+use super::export::ExportError;
+use super::export_graph::Graph;
+use super::export_match::{Found, find, settle};
+use super::export_rules::{Rule, Rules};
+use super::export_shape::Shapes;
+use super::import::ModelInfo;
+use super::import_apply::trailing_axes;
+use super::import_bind::attr_kind;
+use super::import_read::infix;
+use super::raw::{RawAttr, RawGraph, RawModel, RawNode};
+use super::raw_tensor;
+use indexmap::IndexMap;
+use mlc_dsl::eval::eval;
+use mlc_dsl::infer::infer;
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Type, Value};
+use mlc_dsl::library::{CallId, Name};
+use mlc_dsl::syntax::ast::{Arg, Expr, ExprKind, Param, ParamKind, Print, UnaryOp};
+use std::collections::{HashMap, HashSet};
+
+/// An input of an ONNX node.
+#[derive(Clone, Debug)]
+enum Operand {
+    /// A value of the graph.
+    Value(Value),
+    /// A constant.
+    Const(Tensor),
+    /// A list of extents, or a single one.
+    Extents(Vec<Extent>, Axes),
+    /// Nothing.
+    Absent,
+}
+
+/// Whether extents make a list or a scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Axes {
+    One,
+    None,
+}
+
+/// An ONNX node whose inputs have no names yet.
+struct Pending {
+    op_type: String,
+    domain: String,
+    inputs: Vec<Operand>,
+    attrs: IndexMap<String, RawAttr>,
+    outputs: Vec<Value>,
+    origin: String,
+}
+
+/// What is left to do for a value.
+enum Task {
+    Need(Value),
+    Write(Box<Pending>),
+}
+
+/// A model under construction.
+pub(super) struct Writer<'a, 'r> {
+    graph: Graph<'a>,
+    rules: &'r Rules<'r>,
+    names: HashMap<Value, String>,
+    out: Sheet,
+    shapes: Shapes,
+    /// The names of constants in the imported model, by the place of their bytes.
+    constants: HashMap<(usize, usize), String>,
+    unwritten: HashSet<NodeId>,
+}
+
+/// The model's graph, and the names that are taken.
+#[derive(Default)]
+pub(super) struct Sheet {
+    /// The graph.
+    pub graph: RawGraph,
+    taken: HashSet<String>,
+}
+
+impl Sheet {
+    /// A name like `base` that nothing else bears.
+    pub fn fresh(&mut self, base: &str) -> String {
+        let base = if base.is_empty() { "value" } else { base };
+        let mut name = base.to_string();
+        let mut n = 0;
+        while !self.taken.insert(name.clone()) {
+            n += 1;
+            name = format!("{base}_{n}");
+        }
+        name
+    }
+
+    /// Adds a node with one output and returns the output's name.
+    pub fn node(&mut self, op_type: &str, inputs: &[&str], attrs: &[(&str, RawAttr)]) -> String {
+        let name = self.fresh(&format!("extent/{op_type}"));
+        let output = self.fresh(&format!("{name}_output"));
+        self.graph.nodes.push(RawNode {
+            op_type: op_type.into(),
+            domain: String::new(),
+            name,
+            inputs: inputs.iter().map(|s| s.to_string()).collect(),
+            outputs: vec![output.clone()],
+            attrs: attrs.iter().map(|(k, v)| (k.to_string(), v.clone())).collect(),
+        });
+        output
+    }
+
+    /// Adds a constant, or finds an equal one.
+    pub fn constant(&mut self, tensor: Tensor, name: &str) -> String {
+        let small = tensor.len() <= 64;
+        let same = self.graph.initializers.iter().find(|(_, t)| {
+            t.same_storage(&tensor) || small && t.len() == tensor.len() && **t == tensor
+        });
+        if let Some((name, _)) = same {
+            return name.clone();
+        }
+        let name = self.fresh(name);
+        self.graph.initializers.insert(name.clone(), tensor);
+        name
+    }
+}
+
+impl<'a, 'r> Writer<'a, 'r> {
+    /// A model without nodes.
+    pub fn new(graph: Graph<'a>, rules: &'r Rules<'r>, model: &ModelInfo, opset: i64) -> Self {
+        let mut out = Sheet::default();
+        out.graph.name = model.graph_name.clone();
+        let mut names = HashMap::new();
+        for (name, _) in graph.inputs {
+            out.taken.insert(name.clone());
+        }
+        out.taken.extend(graph.outputs.iter().map(|(n, _)| n.clone()));
+        for (name, v) in &graph.outputs {
+            if let NodeKind::Apply(..) = graph.node(v.node).kind {
+                names.entry(*v).or_insert_with(|| name.clone());
+            }
+        }
+        let place = |t: &Tensor| (t.bytes().as_ptr() as usize, t.bytes().len());
+        let constants = model.constants.iter().map(|(n, t)| (place(t), n.clone())).collect();
+        let shapes = Shapes::new(graph.inputs, opset);
+        Writer { graph, rules, names, out, shapes, constants, unwritten: HashSet::new() }
+    }
+
+    /// Nodes of the program that no pattern writes.
+    pub fn take_unwritten(&mut self) -> HashSet<NodeId> {
+        std::mem::take(&mut self.unwritten)
+    }
+
+    /// The graph, in a model without anything else.
+    pub fn finish(self) -> RawModel {
+        RawModel { graph: self.out.graph, ..RawModel::default() }
+    }
+
+    /// Writes everything that the outputs need.
+    pub fn outputs(&mut self) -> Result<(), ExportError> {
+        let outputs = self.graph.outputs.clone();
+        let mut written = HashSet::new();
+        for (name, v) in outputs {
+            self.need(v, &mut written)?;
+            if self.unwritten.is_empty() {
+                let from = self.name(v);
+                if from != name {
+                    let node = self.out.fresh(&format!("{name}/Identity"));
+                    self.out.graph.nodes.push(RawNode {
+                        op_type: "Identity".into(),
+                        name: node,
+                        inputs: vec![from],
+                        outputs: vec![name],
+                        ..RawNode::default()
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn need(&mut self, v: Value, written: &mut HashSet<NodeId>) -> Result<(), ExportError> {
+        let mut tasks = vec![Task::Need(v)];
+        while let Some(task) = tasks.pop() {
+            match task {
+                Task::Need(v) => {
+                    if !written.insert(v.node) {
+                        continue;
+                    }
+                    if !matches!(self.graph.node(v.node).kind, NodeKind::Apply(..))
+                        || self.graph.constant(v).is_some()
+                    {
+                        continue;
+                    }
+                    let Some(pending) = self.choose(v.node) else {
+                        match self.graph.source(v.node) {
+                            Some(source) => drop(self.unwritten.insert(source)),
+                            None => return Err(self.refused(v.node)),
+                        }
+                        // Its operands are looked at as well, so that one round finds all.
+                        let args = self.graph.node(v.node).args.clone();
+                        tasks.extend(args.into_iter().map(Task::Need));
+                        continue;
+                    };
+                    for out in &pending.outputs {
+                        written.insert(out.node);
+                    }
+                    let inputs: Vec<Value> = pending
+                        .inputs
+                        .iter()
+                        .filter_map(|i| if let Operand::Value(v) = i { Some(*v) } else { None })
+                        .collect();
+                    tasks.push(Task::Write(Box::new(pending)));
+                    tasks.extend(inputs.into_iter().rev().map(Task::Need));
+                }
+                Task::Write(pending) => {
+                    if self.unwritten.is_empty() {
+                        self.write(*pending)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, node: NodeId) -> ExportError {
+        let n = self.graph.node(node);
+        let op = match &n.kind {
+            NodeKind::Apply(c, _) => self.graph.library.call(*c).name.to_string(),
+            NodeKind::Input(_) | NodeKind::Const(_) => "a value".into(),
+        };
+        ExportError::Operator { op, origin: n.origin.clone(), opset: self.shapes.opset() }
+    }
+
+    /// The ONNX node of the largest pattern that covers a node.
+    fn choose(&mut self, id: NodeId) -> Option<Pending> {
+        let NodeKind::Apply(call, _) = &self.graph.node(id).kind else { return None };
+        let rules = self.rules;
+        for rule in rules.at(*call) {
+            if let Some(found) = find(&self.graph, rule, id)
+                && let Some(pending) = self.pending(rule, &found, id)
+            {
+                return Some(pending);
+            }
+        }
+        None
+    }
+
+    fn pending(&mut self, rule: &Rule<'_>, found: &Found<'_>, id: NodeId) -> Option<Pending> {
+        let origin = self.graph.node(id).origin.clone();
+        let (mut inputs, attrs) = match rule.print {
+            Some(print) => self.explicit(rule, print, found, &origin, id)?,
+            None => self.backwards(rule, found, id)?,
+        };
+        while matches!(inputs.last(), Some(Operand::Absent)) {
+            inputs.pop();
+        }
+        Some(Pending {
+            op_type: rule.item.name.to_string(),
+            domain: rule.item.decl.domain.clone(),
+            inputs,
+            attrs,
+            outputs: found.outputs.clone(),
+            origin,
+        })
+    }
+
+    /// Inputs and attributes of an alternative of reading, read backwards.
+    fn backwards(
+        &mut self,
+        rule: &Rule<'_>,
+        found: &Found<'_>,
+        id: NodeId,
+    ) -> Option<(Vec<Operand>, IndexMap<String, RawAttr>)> {
+        let mut inputs = Vec::new();
+        let mut attrs = IndexMap::new();
+        for p in &rule.item.decl.params {
+            let name = Name::from(p.name.text.as_str());
+            match &p.kind {
+                ParamKind::Tensor { variadic: true, .. } => {
+                    inputs.extend(found.lists.get(&name)?.iter().map(|&v| Operand::Value(v)));
+                }
+                ParamKind::Tensor { .. } => inputs.push(match found.tensors.get(&name) {
+                    Some(&v) => Operand::Value(v),
+                    None => Operand::Absent,
+                }),
+                ParamKind::ConstInput { .. } => inputs.push(match found.env.attr(&name) {
+                    Some(a) => self.literal(a, p, found, id)?,
+                    None => Operand::Absent,
+                }),
+                ParamKind::Attr(_) => {
+                    if let Some(a) = found.env.attr(&name)
+                        && !is_default(p, a, found)
+                    {
+                        attrs.insert(name.to_string(), raw_attr(a, attr_kind(p))?);
+                    }
+                }
+            }
+        }
+        Some((inputs, attrs))
+    }
+
+    /// Inputs and attributes of a `prints` clause.
+    fn explicit(
+        &mut self,
+        rule: &Rule<'_>,
+        print: &Print,
+        found: &Found<'_>,
+        origin: &str,
+        id: NodeId,
+    ) -> Option<(Vec<Operand>, IndexMap<String, RawAttr>)> {
+        let params = &rule.item.decl.params;
+        let places: Vec<&Param> =
+            params.iter().filter(|p| !matches!(p.kind, ParamKind::Attr(_))).collect();
+        let mut inputs = Vec::new();
+        for (i, e) in print.inputs.iter().enumerate() {
+            if let ExprKind::Name(n) = &e.kind {
+                if let Some(list) = found.lists.get(n.as_str()) {
+                    inputs.extend(list.iter().map(|&v| Operand::Value(v)));
+                    continue;
+                }
+                if n == "absent" {
+                    inputs.push(Operand::Absent);
+                    continue;
+                }
+            }
+            let place = places.get(i).or(places.last())?;
+            let e = settle(e, found);
+            inputs.push(match eval(&e, &found.env) {
+                Ok(a) => self.literal(&a, place, found, id)?,
+                Err(_) => match self.core(&e, found, origin)? {
+                    Core::Value(v) => Operand::Value(v),
+                    Core::Number(a) => self.literal(&a, place, found, id)?,
+                },
+            });
+        }
+        let mut attrs = IndexMap::new();
+        for (name, e) in &print.attrs {
+            let p = params.iter().find(|p| p.name.text == name.text)?;
+            let a = eval(&settle(e, found), &found.env).ok()?;
+            if !is_default(p, &a, found) {
+                attrs.insert(name.text.clone(), raw_attr(&a, attr_kind(p))?);
+            }
+        }
+        Some((inputs, attrs))
+    }
+
+    /// An attribute as an input.
+    fn literal(&self, a: &Attr, place: &Param, found: &Found<'_>, id: NodeId) -> Option<Operand> {
+        let dtype = || {
+            let partner = rule_dtype(place, found);
+            partner.unwrap_or(self.graph.node(id).types[0].dtype)
+        };
+        Some(match (a, &place.kind) {
+            (Attr::Ints(v), _) => Operand::Extents(v.clone(), Axes::One),
+            (Attr::Int(e), ParamKind::ConstInput { .. }) => match place_kind(place) {
+                "ints" => Operand::Extents(vec![e.clone()], Axes::One),
+                _ => Operand::Extents(vec![e.clone()], Axes::None),
+            },
+            (Attr::Int(e), _) => match e.as_const() {
+                Some(v) => Operand::Const(Tensor::from_i64(dtype(), vec![], &[v])),
+                None if dtype() == DType::I64 => Operand::Extents(vec![e.clone()], Axes::None),
+                None => return None,
+            },
+            (Attr::Float(b), _) => {
+                Operand::Const(Tensor::from_f64(dtype(), vec![], &[f64::from_bits(*b)]))
+            }
+            (Attr::Bool(b), _) => {
+                Operand::Const(Tensor::from_i64(DType::Bool, vec![], &[i64::from(*b)]))
+            }
+            (Attr::Str(_) | Attr::DType(_), _) => return None,
+        })
+    }
+
+    /// A core expression as new nodes of the graph.
+    fn core(&mut self, e: &Expr, found: &Found<'_>, origin: &str) -> Option<Core> {
+        if let Ok(a) = eval(e, &found.env) {
+            return Some(Core::Number(a));
+        }
+        match &e.kind {
+            ExprKind::Name(n) => Some(Core::Value(*found.tensors.get(n.as_str())?)),
+            ExprKind::Unary(op, a) => {
+                let name = match op {
+                    UnaryOp::Neg => "neg",
+                    UnaryOp::Not => "logical_not",
+                };
+                let a = self.core(a, found, origin)?;
+                self.add(self.graph.library.find(name)?, vec![a], vec![], origin)
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (name, swapped) = infix(*op);
+                let mut args = vec![self.core(a, found, origin)?, self.core(b, found, origin)?];
+                if swapped {
+                    args.reverse();
+                }
+                self.add(self.graph.library.find(name)?, args, vec![], origin)
+            }
+            ExprKind::Call { callee, args } if callee.text == "scalar" => {
+                let [v, to] = args.as_slice() else { return None };
+                let Ok(Attr::DType(to)) = eval(&to.value, &found.env) else { return None };
+                let v = eval(&v.value, &found.env).ok()?.as_f64()?;
+                let t = Tensor::from_f64(to, vec![], &[v]);
+                Some(Core::Value(self.graph.add_const(t)))
+            }
+            ExprKind::Call { callee, args } => self.core_call(&callee.text, args, found, origin),
+            _ => None,
+        }
+    }
+
+    fn core_call(&mut self, callee: &str, args: &[Arg], found: &Found<'_>, origin: &str) -> Option<Core> {
+        let library = self.graph.library;
+        let id = library.find(callee)?;
+        let call = library.call(id);
+        let mut operands = Vec::new();
+        let mut attrs = vec![None; call.attrs.len()];
+        for a in args {
+            match &a.name {
+                None if operands.len() < call.inputs.len() => {
+                    operands.push(self.core(&a.value, found, origin)?);
+                }
+                None => return None,
+                Some(n) => {
+                    let i = call.attrs.iter().position(|p| *p.name == *n.text)?;
+                    attrs[i] = Some(eval(&a.value, &found.env).ok()?);
+                }
+            }
+        }
+        self.add(id, operands, attrs, origin)
+    }
+
+    /// Adds an application whose operands NumPy's rule broadcasts.
+    fn add(
+        &mut self,
+        id: CallId,
+        operands: Vec<Core>,
+        attrs: Vec<Option<Attr>>,
+        origin: &str,
+    ) -> Option<Core> {
+        let call = self.graph.library.call(id);
+        let dtype = operands.iter().find_map(|o| match o {
+            Core::Value(v) => Some(self.graph.ty(*v).dtype),
+            Core::Number(_) => None,
+        });
+        let mut args = Vec::with_capacity(operands.len());
+        for o in operands {
+            args.push(match o {
+                Core::Value(v) => v,
+                Core::Number(a) => {
+                    let t = Tensor::from_f64(dtype?, vec![], &[a.as_f64()?]);
+                    self.graph.add_const(t)
+                }
+            });
+        }
+        let mut types: Vec<Type> = args.iter().map(|&v| self.graph.ty(v).clone()).collect();
+        if let Some(trailing) = trailing_axes(call) {
+            let lead = self.graph.lead(&args, &trailing)?;
+            for (ty, t) in types.iter_mut().zip(&trailing) {
+                let own = ty.shape.split_off(ty.rank().checked_sub(*t)?);
+                ty.shape = lead.iter().cloned().chain(own).collect();
+            }
+        }
+        let types: Vec<&Type> = types.iter().collect();
+        let app = infer(call, &types, &attrs).ok()?;
+        let kind = NodeKind::Apply(id, app.attrs);
+        Some(Core::Value(self.graph.add_own(kind, args, app.types, origin)))
+    }
+
+    fn write(&mut self, p: Pending) -> Result<(), ExportError> {
+        let mut inputs = Vec::with_capacity(p.inputs.len());
+        for i in p.inputs {
+            inputs.push(match i {
+                Operand::Value(v) => self.name(v),
+                Operand::Const(t) => self.out.constant(t, "const"),
+                Operand::Extents(v, axes) => {
+                    let scalar = axes == Axes::None;
+                    self.shapes.list(&v, scalar, &mut self.out)?
+                }
+                Operand::Absent => String::new(),
+            });
+        }
+        // What changes nothing needs no node.
+        if let ("Identity", [input], [v]) = (p.op_type.as_str(), inputs.as_slice(), p.outputs.as_slice())
+            && !self.names.contains_key(v)
+        {
+            self.names.insert(*v, input.clone());
+            return Ok(());
+        }
+        let base = if p.origin.is_empty() { p.op_type.clone() } else { p.origin };
+        let name = self.out.fresh(&base);
+        let single = p.outputs.len() == 1;
+        let mut outputs = Vec::with_capacity(p.outputs.len());
+        for (i, v) in p.outputs.iter().enumerate() {
+            let wanted = self.graph.is_output(v.node) || !self.graph.consumers(v.node).is_empty();
+            let known = self.names.get(v).cloned();
+            outputs.push(match known {
+                Some(n) => n,
+                None if single => self.out.fresh(&format!("{name}_output")),
+                None if wanted => self.out.fresh(&format!("{name}_output_{i}")),
+                None => String::new(),
+            });
+            self.names.insert(*v, outputs[i].clone());
+        }
+        self.out.graph.nodes.push(RawNode {
+            op_type: p.op_type,
+            domain: p.domain,
+            name,
+            inputs,
+            outputs,
+            attrs: p.attrs,
+        });
+        Ok(())
+    }
+
+    /// The name of a value that is written already, an input or a constant.
+    fn name(&mut self, v: Value) -> String {
+        if let Some(n) = self.names.get(&v) {
+            return n.clone();
+        }
+        if let NodeKind::Input(i) = self.graph.node(v.node).kind {
+            return self.graph.inputs[i as usize].0.clone();
+        }
+        let name = match self.graph.constant(v) {
+            Some(t) => {
+                let place = (t.bytes().as_ptr() as usize, t.bytes().len());
+                let base = self.constants.get(&place).cloned();
+                self.out.constant(t, base.as_deref().unwrap_or("const"))
+            }
+            None => String::new(),
+        };
+        self.names.insert(v, name.clone());
+        name
+    }
+}
+
+/// A part of an input expression of a `prints` clause.
+enum Core {
+    Value(Value),
+    Number(Attr),
+}
+
+fn place_kind(p: &Param) -> &str {
+    match &p.kind {
+        ParamKind::ConstInput { ty, .. } => ty.name.text.as_str(),
+        ParamKind::Tensor { .. } | ParamKind::Attr(_) => "",
+    }
+}
+
+/// The element type of a number among tensors: that of the first tensor of the match.
+fn rule_dtype(place: &Param, found: &Found<'_>) -> Option<DType> {
+    let ParamKind::Tensor { .. } = &place.kind else { return None };
+    let mut types: Vec<(&Name, DType)> =
+        found.tensors.keys().filter_map(|n| Some((n, found.env.tensor(n)?.dtype))).collect();
+    types.sort_by(|a, b| b.0.cmp(a.0));
+    types.first().map(|t| t.1)
+}
+
+fn is_default(p: &Param, a: &Attr, found: &Found<'_>) -> bool {
+    let default = p.default.as_ref().and_then(|d| eval(&settle(d, found), &found.env).ok());
+    default.is_some_and(|d| d == *a || d.as_f64().is_some() && d.as_f64() == a.as_f64())
+}
+
+fn raw_attr(a: &Attr, kind: &str) -> Option<RawAttr> {
+    Some(match (kind, a) {
+        ("int", Attr::Int(e)) => RawAttr::Int(e.as_const()?),
+        ("int" | "bool", Attr::Bool(b)) => RawAttr::Int(i64::from(*b)),
+        ("ints", Attr::Ints(_)) => RawAttr::Ints(a.as_i64s()?),
+        ("float", _) => RawAttr::Float(a.as_f64()? as f32),
+        ("string", Attr::Str(s)) => RawAttr::from(s.as_str()),
+        ("dtype", Attr::DType(d)) => RawAttr::Int(i64::from(raw_tensor::code(*d))),
+        _ => return None,
+    })
+}
