@@ -5,7 +5,7 @@ mod check;
 mod explain;
 mod fmt;
 mod model;
-// mod optimize;
+mod optimize;
 mod run;
 mod show;
 
@@ -24,7 +24,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Optimise an ONNX model and write the result.
-    //Optimize(optimize::Args),
+    Optimize(optimize::Args),
     /// Run a model.
     Run(run::Args),
     /// Time a model.
@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     // Deep graphs are walked iteratively, but matching recurses over patterns and nests.
     let work = std::thread::Builder::new().stack_size(256 << 20).spawn(move || match cli.verb {
-        //Verb::Optimize(a) => optimize::run(a),
+        Verb::Optimize(a) => optimize::run(a),
         Verb::Run(a) => run::run(a),
         Verb::Bench(a) => bench::run(a),
         Verb::Explain(a) => explain::run(a),

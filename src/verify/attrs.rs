@@ -2,11 +2,11 @@
 
 use super::draft::{Stray, any_dtype, refactor};
 use super::random::Random;
-use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::infer::{infer, unify};
 use mlc_dsl::ir::{Attr, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, Dim, Name};
-use mlc_dsl::syntax::ast::{AttrType, Expr};
+use mlc_dsl::syntax::ast::{AttrType, BinaryOp, Elem, Expr, ExprKind};
 
 /// An application whose attributes are partly open.
 pub(super) struct Open<'a> {
@@ -24,21 +24,88 @@ pub(super) struct Open<'a> {
     pub words: &'a [String],
     /// Whether attributes may leave their declared ranges.
     pub stray: Stray,
+    /// The law's conditions, and whether each is to hold.
+    pub conditions: Vec<(&'a Expr, bool)>,
+    /// The law's names.
+    pub env: &'a Env,
 }
 
-const TRIES: usize = 30;
+const TRIES: usize = 40;
 
 impl Open<'_> {
-    /// Values of all attributes under which the application is well-typed.
+    /// Values of all attributes under which the application is well-typed; under which the law's
+    /// conditions hold as wanted, if such are found.
     pub(super) fn choose(&self, rng: &mut Random) -> Option<Vec<Option<Attr>>> {
         let types: Vec<&Type> = self.types.iter().collect();
+        let mut second = None;
         for _ in 0..TRIES {
-            let attrs = self.propose(rng)?;
-            if infer(self.call, &types, &attrs).is_ok() {
+            let mut attrs = self.propose(rng)?;
+            self.impose(&mut attrs);
+            if infer(self.call, &types, &attrs).is_err() {
+                continue;
+            }
+            let env = self.law_env(&attrs);
+            if self.conditions.iter().all(|(c, want)| truth(c, &env) != Ok(Some(!want))) {
                 return Some(attrs);
             }
+            second.get_or_insert(attrs);
         }
-        None
+        second
+    }
+
+    fn law_env(&self, attrs: &[Option<Attr>]) -> Env {
+        let mut env = self.env.clone();
+        for (p, a) in self.open.iter().zip(attrs) {
+            if let (Some(p), Some(a)) = (p, a) {
+                env.bind_attr(&p.name, a.clone());
+            }
+        }
+        env
+    }
+
+    /// Gives open attributes the values that conditions demand outright: `a == 1`, `all(a == 1)`,
+    /// `a[0] == 1`.
+    fn impose(&self, attrs: &mut [Option<Attr>]) {
+        for (c, _) in self.conditions.iter().filter(|(_, want)| *want) {
+            let c = match &c.kind {
+                ExprKind::Call { callee, args } if callee.text == "all" => match args.as_slice() {
+                    [one] => &one.value,
+                    _ => continue,
+                },
+                _ => c,
+            };
+            let ExprKind::Binary(BinaryOp::Eq, a, b) = &c.kind else { continue };
+            for (target, other) in [(a, b), (b, a)] {
+                let (name, index) = match &target.kind {
+                    ExprKind::Name(n) => (n.as_str(), None),
+                    ExprKind::Index { base, index, .. } => match index.as_slice() {
+                        [Elem::One(i)] => (base.text.as_str(), Some(i)),
+                        _ => continue,
+                    },
+                    _ => continue,
+                };
+                let own =
+                    self.open.iter().position(|p| p.as_ref().is_some_and(|p| &*p.name == name));
+                let Some(slot) = own else { continue };
+                let env = self.law_env(attrs);
+                let Ok(value) = eval(other, &env) else { continue };
+                let at = index.and_then(|i| eval(i, &env).ok()).and_then(|i| i.as_i64());
+                attrs[slot] = match (attrs[slot].take(), value, index) {
+                    (Some(Attr::Ints(mut list)), Attr::Int(v), Some(_)) => {
+                        let at = at.and_then(|i| usize::try_from(i).ok());
+                        if let Some(entry) = at.and_then(|i| list.get_mut(i)) {
+                            *entry = v;
+                        }
+                        Some(Attr::Ints(list))
+                    }
+                    (Some(Attr::Ints(list)), Attr::Int(v), None) => {
+                        Some(Attr::Ints(vec![v; list.len()]))
+                    }
+                    (old, _, Some(_)) => old,
+                    (_, value, None) => Some(value),
+                };
+            }
+        }
     }
 
     fn propose(&self, rng: &mut Random) -> Option<Vec<Option<Attr>>> {
@@ -142,10 +209,10 @@ pub(super) fn value(
     let integer = |i: usize, free: (i64, i64), rng: &mut Random| {
         let (low, high) = limits(&low, &high, i, free);
         match strays && rng.chance(0.5) {
-            // Where zero is outside it is no number of steps: only the sign may differ.
-            true if low >= 1 => -1,
-            true => rng.between(low - 2, high + 1),
-            false => rng.between(low, high),
+            // Numbers of steps are never zero; a range of one number leaves their sign open.
+            true if low >= 1 && (low == high || stray == Stray::Any) => -1,
+            true if low < 1 => rng.between(low - 2, high + 1),
+            _ => rng.between(low, high),
         }
     };
     let seg = ty.of.as_ref().and_then(|s| env.seg(&s.text)).map(<[Extent]>::len);

@@ -84,7 +84,13 @@ impl Draft {
         for s in &facts.segs {
             let copies = if s.private { members } else { 1 };
             let rank = pick_rank(facts, rng);
-            let list = (0..copies).map(|_| (0..rank).map(|_| pool.next(rng)).collect()).collect();
+            let mut list: Vec<Vec<i64>> =
+                (0..copies).map(|_| (0..rank).map(|_| pool.next(rng)).collect()).collect();
+            // Members that differ in more than one axis rarely fit together.
+            if rng.chance(0.8) {
+                let first = list[0].clone();
+                list.fill(first);
+            }
             d.segs.push((s.name.clone(), list));
         }
         for a in &facts.axes {

@@ -59,6 +59,8 @@ struct Walk<'f, 'l> {
     /// Per member: the shape of the family's output on the left.
     each_shape: Vec<Vec<Extent>>,
     fixes: Vec<Fix>,
+    /// Per conjunct: whether it is to hold.
+    wanted: Vec<bool>,
 }
 
 /// Builds an instance; `wanted` tells per conjunct whether it must hold.
@@ -72,12 +74,13 @@ pub(super) fn build(
     let envs = (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>();
     let mut w = envs.and_then(|envs| Walk::start(facts, draft.clone(), envs)).map_err(no)?;
     let law = facts.law;
+    w.wanted = wanted.to_vec();
     let left = match w.side(&law.left, rng) {
         Ok(v) => v,
         Err(reason) => return Err(Refusal::Left(reason, std::mem::take(&mut w.fixes))),
     };
     w.remaining(rng).map_err(no)?;
-    w.conditions(wanted)?;
+    w.conditions()?;
     w.fixes.clear();
     let right = w.side(&law.right, rng).map_err(Refusal::Right)?;
     let (vars, outputs) = (w.input_vars(), left.len());
@@ -154,8 +157,17 @@ impl<'f, 'l> Walk<'f, 'l> {
             }
         }
         let done = vec![Vec::new(); facts.law.terms.len()];
-        let mut w =
-            Walk { facts, builder, draft, envs, vars, done, each_shape: vec![], fixes: vec![] };
+        let mut w = Walk {
+            facts,
+            builder,
+            draft,
+            envs,
+            vars,
+            done,
+            each_shape: vec![],
+            fixes: vec![],
+            wanted: vec![],
+        };
         w.bind_axes();
         Ok(w)
     }
@@ -371,6 +383,8 @@ impl<'f, 'l> Walk<'f, 'l> {
                 open,
                 words: &self.facts.words,
                 stray: self.draft.stray,
+                conditions: self.wanted(),
+                env: &self.envs[m],
             };
             let chosen = question.choose(rng);
             let open = question.open;
@@ -436,10 +450,19 @@ impl<'f, 'l> Walk<'f, 'l> {
         Ok(())
     }
 
-    fn conditions(&self, wanted: &[bool]) -> Result<(), Refusal> {
+    fn wanted(&self) -> Vec<(&'f Expr, bool)> {
+        let all = self.facts.conjuncts.iter().zip(&self.wanted);
+        all.filter_map(|(c, want)| match c {
+            Conjunct::Static(e) => Some((e, *want)),
+            Conjunct::Element(..) => None,
+        })
+        .collect()
+    }
+
+    fn conditions(&self) -> Result<(), Refusal> {
         for (i, c) in self.facts.conjuncts.iter().enumerate() {
             let Conjunct::Static(e) = c else { continue };
-            let want = wanted.get(i).copied().unwrap_or(true);
+            let want = self.wanted.get(i).copied().unwrap_or(true);
             for env in &self.envs {
                 let holds = truth(e, env);
                 if holds == Ok(Some(want)) {

@@ -203,7 +203,9 @@ impl Checker<'_, '_> {
         }
         self.warnings.extend(damages.warnings());
         evidence.damage = damages.summary();
-        if let Some((reason, _)) = self.tally.right_refused.iter().max_by_key(|(_, n)| **n) {
+        if refused > samples
+            && let Some((reason, _)) = self.tally.right_refused.iter().max_by_key(|(_, n)| **n)
+        {
             self.warnings.push(format!(
                 "the right side is ill-typed on {refused} instances of the left side ({reason})"
             ));

@@ -7,6 +7,7 @@ use super::judge::{Sample, Trial, judge};
 use super::random::Random;
 use super::values::{self, Round};
 use mlc_dsl::ir::Tensor;
+use mlc_dsl::library::ErrorClass;
 use std::collections::BTreeMap;
 
 /// Drafts tried for one sample, and changes tried on one draft.
@@ -111,6 +112,13 @@ pub(super) fn trial(
     tally: &mut Tally,
     rng: &mut Random,
 ) -> (Sample, Trial) {
+    // What NaN does to a sum of no terms is not worth a condition.
+    let empty = instance.program.inputs.iter().any(|(_, ty)| ty.shape.iter().any(|e| e.is(0)));
+    let round = if empty && !round.ordinary() && facts.law.error != ErrorClass::Exact {
+        Round::Normal
+    } else {
+        round
+    };
     let mut extents: Vec<i64> = instance
         .program
         .inputs

@@ -21,6 +21,8 @@ pub(super) enum Round {
     Nan,
     /// Normally distributed, with infinities among them.
     Infinite,
+    /// Normally distributed, with minus infinities among them, as masks have.
+    Masked,
     /// Zeros of both signs, the smallest numbers, and a few others.
     Zeros,
     /// At the ends of the type's range.
@@ -30,7 +32,7 @@ pub(super) enum Round {
 impl Round {
     /// The round of sample `i`.
     pub(super) fn of(i: usize) -> Round {
-        const ORDER: [Round; 10] = [
+        const ORDER: [Round; 12] = [
             Round::Normal,
             Round::Integers,
             Round::Nan,
@@ -41,13 +43,18 @@ impl Round {
             Round::Infinite,
             Round::Units,
             Round::Huge,
+            Round::Masked,
+            Round::Wide,
         ];
         ORDER[i % ORDER.len()]
     }
 
     /// True if all floats are finite and of moderate size.
     pub(super) fn ordinary(self) -> bool {
-        !matches!(self, Round::Nan | Round::Infinite | Round::Zeros | Round::Huge)
+        match self {
+            Round::Nan | Round::Infinite | Round::Masked | Round::Zeros | Round::Huge => false,
+            Round::Integers | Round::Normal | Round::Wide | Round::Powers | Round::Units => true,
+        }
     }
 }
 
@@ -92,10 +99,11 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
         Round::Wide => sign * (2f64).powf(rng.unit() * 10.0 - 5.0),
         Round::Powers => sign * (2f64).powi(rng.between(-3, 3) as i32),
         Round::Units => rng.pick(&[0.0, 0.0, 1.0, 1.0, -1.0, 2.0, 0.5]),
-        Round::Nan | Round::Infinite => match rng.below(8) {
-            0 | 1 if round == Round::Nan => f64::NAN,
-            0 | 1 => sign * f64::INFINITY,
-            2 => sign * 0.0,
+        Round::Nan | Round::Infinite | Round::Masked => match (rng.below(8), round) {
+            (0 | 1, Round::Nan) => f64::NAN,
+            (0, Round::Infinite) => sign * f64::INFINITY,
+            (0 | 1, Round::Masked) => f64::NEG_INFINITY,
+            (2, _) => sign * 0.0,
             _ => rng.normal(),
         },
         Round::Zeros => match rng.below(6) {
@@ -168,7 +176,7 @@ fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 
         Round::Powers => 1 << rng.below(7),
         Round::Normal => rng.between(0, 9),
         Round::Wide => rng.between(-100, 100),
-        Round::Nan | Round::Infinite | Round::Huge => {
+        Round::Nan | Round::Infinite | Round::Masked | Round::Huge => {
             rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3])
         }
     }
