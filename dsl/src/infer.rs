@@ -321,16 +321,23 @@ fn unify_dim(d: &Dim, part: &[Extent], env: &mut Env) -> Result<(), String> {
                 return Err(format!("segment `..{s}` has two different shapes"));
             }
         }
-        Dim::Value(e) => {
-            if eval(e, env).map_err(|e| e.to_string())? != Attr::Int(part[0].clone()) {
-                return Err(format!("extent {} does not fit", part[0]));
+        // What is computed from names that are not bound yet is left open.
+        Dim::Value(e) => match eval(e, env) {
+            Err(EvalError::Unbound(_)) => {}
+            found => {
+                if found.map_err(|e| e.to_string())? != Attr::Int(part[0].clone()) {
+                    return Err(format!("extent {} does not fit", part[0]));
+                }
             }
-        }
-        Dim::Splice(e) => {
-            if eval(e, env).map_err(|e| e.to_string())? != Attr::Ints(part.to_vec()) {
-                return Err("extents do not fit".into());
+        },
+        Dim::Splice(e) => match eval(e, env) {
+            Err(EvalError::Unbound(_)) => {}
+            found => {
+                if found.map_err(|e| e.to_string())? != Attr::Ints(part.to_vec()) {
+                    return Err("extents do not fit".into());
+                }
             }
-        }
+        },
     }
     Ok(())
 }

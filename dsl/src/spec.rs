@@ -266,7 +266,7 @@ fn ceil_pads(
             count = &count - &one;
         }
     }
-    Ok(&(&(&(&count - &one) * stride) + reach) - &inside)
+    Ok((&(&(&(&count - &one) * stride) + reach) - &inside).maximum(&Extent::from(0)))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let target = args.target.as_deref().unwrap_or(default);
     let mut options = args.tuning.options(target, &args.common)?;
     if let Some(info) = model.info.as_ref().filter(|_| target == "standard") {
-        options.operators = Some(onnx::printable(&model.library, info.opset()));
+        options.operators = Some(onnx::printable(&model.library, info.opset(), target));
     }
     let optimized = pipeline::optimize(model.program, &model.library, &options)?;
     let item = pipeline::target(&model.library, target)?;

@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod explain;
 mod fmt;
+mod fuzz;
 mod model;
 mod optimize;
 mod run;
@@ -33,6 +34,8 @@ enum Verb {
     Explain(explain::Args),
     /// Parse, type-check and numerically verify laws.
     Check(check::Args),
+    /// Hold random programs, optimised and run every way, against the judge.
+    Fuzz(fuzz::Args),
     /// Print `.rules` texts in the canonical form.
     Fmt(fmt::Args),
     /// Print a model as text.
@@ -91,6 +94,7 @@ pub fn main() -> ExitCode {
         Verb::Bench(a) => bench::run(a),
         Verb::Explain(a) => explain::run(a),
         Verb::Check(a) => check::run(a),
+        Verb::Fuzz(a) => fuzz::run(a),
         Verb::Fmt(a) => fmt::run(a),
         Verb::Show(a) => show::run(a),
     });

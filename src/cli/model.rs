@@ -68,13 +68,13 @@ pub struct Tuning {
     #[arg(long, value_name = "LAW")]
     pub without: Vec<String>,
     /// Most nodes that the e-graph takes.
-    #[arg(long, default_value_t = 60_000)]
+    #[arg(long, default_value_t = 20_000)]
     pub nodes: usize,
     /// Most rounds of exploration.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 10)]
     pub rounds: u32,
     /// Most seconds of exploration.
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, default_value_t = 20.0)]
     pub time: f64,
 }
 

@@ -45,7 +45,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     clock.stage("read");
     let opset = args.opset.unwrap_or_else(|| info.opset());
     let mut options = args.tuning.options(&args.target, &args.common)?;
-    options.operators = Some(printable(&model.library, opset));
+    options.operators = Some(printable(&model.library, opset, &args.target));
     options.self_check = !args.no_check;
     let mut optimized = optimize(model.program, &model.library, &options)?;
     clock.stage("optimize");

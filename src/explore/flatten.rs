@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Operands of one view at most.
-const OPERANDS: usize = 8;
+const OPERANDS: usize = 6;
 /// Views of one class at most.
-const VIEWS: usize = 12;
+const VIEWS: usize = 8;
 /// Nesting that is looked through.
-const DEPTH: usize = 5;
+const DEPTH: usize = 3;
 
 /// One view of a class.
 #[derive(Clone, Debug, PartialEq)]

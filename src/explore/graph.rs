@@ -38,6 +38,7 @@ pub struct Graph {
     limit: usize,
     hit_limit: bool,
     definitions: Vec<Definition>,
+    source_terms: u32,
 }
 
 /// An application of a `def`, and the classes of its outputs.
@@ -71,7 +72,18 @@ impl Graph {
             limit,
             hit_limit: false,
             definitions: Vec::new(),
+            source_terms: 0,
         }
+    }
+
+    /// Ends the reading of the program: what is logged so far are its own values.
+    pub fn seal(&mut self) {
+        self.source_terms = self.log.len() as u32;
+    }
+
+    /// True if the class is a value of the program as read.
+    pub fn in_source(&self, id: Id) -> bool {
+        self.facts(id).rep.0 < self.source_terms
     }
 
     /// An application of a `def` that was added and not taken yet.

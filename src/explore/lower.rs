@@ -54,6 +54,7 @@ pub fn explore(library: Arc<Library>, source: Program, laws: &[u32], limits: &Li
     let mut graph = Graph::new(library, source.consts.clone(), usize::MAX);
     let places = lower(&mut graph, &source);
     graph.egg.rebuild();
+    graph.seal();
     graph.set_limit(limits.nodes.max(graph.node_count()));
     let saturation = saturate(&mut graph, laws, limits);
     let roots = source

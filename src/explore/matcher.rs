@@ -54,6 +54,9 @@ pub struct State {
     pending: Vec<(Expr, Attr)>,
 }
 
+/// Operands that a root pattern may leave over. In a long sum every subset would match otherwise.
+const LEFT_OVER: usize = 2;
+
 type Next<'n> = &'n mut dyn FnMut(&mut State) -> ControlFlow<()>;
 
 /// Matches one compiled law.
@@ -387,7 +390,7 @@ impl Matcher<'_> {
                 let partial = !operands.is_empty();
                 let lone = args.len() + usize::from(scalar.is_some()) < 2
                     || args.len() == 1 && matches!(self.pat(args[0]).kind, PatKind::Var(_));
-                if partial && (!root || lone) {
+                if partial && (!root || lone || operands.len() > LEFT_OVER) {
                     return ControlFlow::Continue(());
                 }
                 self.number(call, scalar, view.scalar, unit, dtype, root, st, &mut |st, left| {

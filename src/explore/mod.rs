@@ -37,6 +37,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 60_000, rounds: 16, time: Duration::from_secs(60) }
+        Limits { nodes: 20_000, rounds: 10, time: Duration::from_secs(20) }
     }
 }

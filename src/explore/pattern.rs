@@ -399,7 +399,20 @@ impl Compiler<'_> {
             };
             return self.push(PatKind::Broadcast(p, map), dims, dtype);
         }
+        let mut operands = operands;
+        operands.sort_by_key(|&p| self.breadth(p));
         self.push(PatKind::Flat(call, operands, scalar), dims, dtype)
+    }
+
+    /// How much a pattern matches: narrow ones are tried first.
+    fn breadth(&self, p: PatId) -> u8 {
+        match &self.pat(p).kind {
+            PatKind::Apply(..) | PatKind::Output(..) => 0,
+            PatKind::Flat(..) => 1,
+            PatKind::Broadcast(inner, _) => 2 + self.breadth(*inner),
+            PatKind::Scalar(_) => 4,
+            PatKind::Var(_) => 9,
+        }
     }
 
     /// Operands that are broadcasts of one kind become one broadcast of their sum or product.

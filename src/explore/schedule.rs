@@ -356,7 +356,9 @@ impl Families {
             let [(node, class)] = f.sites.as_slice() else { continue };
             let class = graph.egg.find(*class);
             let st = &f.states[0];
-            if products.contains(&class) || st.rest.is_some() || refusal(graph, law, st).is_some() {
+            // Only values of the program are merged: merging what laws made of them has no end.
+            let own = graph.in_source(class) && !products.contains(&class);
+            if !own || st.rest.is_some() || refusal(graph, law, st).is_some() {
                 continue;
             }
             let key = family_key(graph, law, st);

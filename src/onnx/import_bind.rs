@@ -133,7 +133,11 @@ pub(super) fn attr_kind(p: &Param) -> &str {
     if let ParamKind::Attr(Some(ty)) = &p.kind {
         return ty.name.text.as_str();
     }
-    match p.default.as_ref().map(|d| &d.kind) {
+    let mut default = p.default.as_ref().map(|d| &d.kind);
+    if let Some(ExprKind::Unary(_, a)) = default {
+        default = Some(&a.kind);
+    }
+    match default {
         Some(ExprKind::Float(_)) => "float",
         Some(ExprKind::Str(_)) => "string",
         Some(ExprKind::Bool(_)) => "bool",
@@ -155,6 +159,10 @@ fn attribute(raw: &RawAttr, kind: &str) -> Option<Attr> {
         ("float", RawAttr::Float(v)) => Attr::float(shortest(*v)),
         ("float", RawAttr::Int(v)) => Attr::float(*v as f64),
         ("string", RawAttr::Str(_)) => Attr::Str(raw.as_str()?.to_string()),
+        ("strings", RawAttr::Strs(v)) => {
+            let words = v.iter().map(|s| std::str::from_utf8(s)).collect::<Result<Vec<_>, _>>();
+            Attr::Str(words.ok()?.join(","))
+        }
         _ => return None,
     })
 }
@@ -176,12 +184,20 @@ fn constant(sheet: &mut Sheet<'_>, v: Value, ty: &AttrType) -> Result<Attr, Stri
     }
     let wrong = || format!("is no {kind}");
     Ok(match kind {
-        "ints" => Attr::Ints(known.extents().ok_or_else(wrong)?),
+        "ints" => Attr::Ints(known.elements.iter().map(whole).collect::<Option<_>>().ok_or_else(wrong)?),
         "int" => Attr::Int(known.extents().and_then(|mut v| v.pop()).ok_or_else(wrong)?),
         "float" => Attr::float(number(sheet, v).ok_or_else(wrong)?),
         "bool" => Attr::Bool(number(sheet, v).ok_or_else(wrong)? != 0.0),
         _ => return Err(format!("cannot be read as {kind}")),
     })
+}
+
+/// The whole number that an element is, also one written as a float.
+fn whole(e: &Element) -> Option<Extent> {
+    match e {
+        Element::Int(v) => Some(v.clone()),
+        Element::Real(v) => (v.fract() == 0.0 && v.abs() < 1e15).then(|| Extent::from(*v as i64)),
+    }
 }
 
 /// The number that a tensor of one known element holds.

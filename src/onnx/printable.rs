@@ -4,11 +4,14 @@ use mlc_dsl::library::{CallId, CallKind, Library};
 use mlc_dsl::syntax::ast::{Expr, ExprKind, Onnx};
 use std::collections::HashSet;
 
-/// Primitives, and the definitions that an `onnx` item valid at `opset` reads as or prints.
-pub fn printable(library: &Library, opset: i64) -> HashSet<CallId> {
+/// Primitives, the definitions that an `onnx` item valid at `opset` reads as or prints, and those that
+/// the target covers: compositions that print as one node.
+pub fn printable(library: &Library, opset: i64, target: &str) -> HashSet<CallId> {
     let primitive = |c: &CallId| !matches!(library.call(*c).kind, CallKind::Def(_));
     let all = (0..library.calls.len() as u32).map(CallId);
     let mut out: HashSet<CallId> = all.filter(primitive).collect();
+    let kernels = library.target(target).into_iter().flat_map(|t| &t.kernels);
+    out.extend(kernels.flat_map(|k| k.covers.iter().copied()));
     for item in &library.onnx {
         let Onnx { since, until, domain, reads, prints, .. } = &item.decl;
         let standard = domain.is_empty();

@@ -5,7 +5,7 @@ use super::random::Random;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::infer::resolve_dims;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
-use mlc_dsl::library::{DTypePattern, Name};
+use mlc_dsl::library::{DTypePattern, Dim, Name};
 use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind};
 
 /// A sample without its elements. Lists have one entry per member of the family.
@@ -431,5 +431,36 @@ impl Names for OwnNames<'_, '_> {
 
     fn attr(&self, name: &str) -> Option<Name> {
         self.0.law.attrs.iter().find(|a| &*a.name == name).map(|a| a.name.clone())
+    }
+}
+
+/// An operator's names as the law's.
+pub(super) struct CalleeNames<'a, 'l> {
+    /// The law's names.
+    pub own: OwnNames<'a, 'l>,
+    /// The operator's dimensions and the law's behind them.
+    pub dims: Vec<(Dim, Dim)>,
+    /// The operator's attributes and the law's behind them.
+    pub attrs: Vec<(Name, Name)>,
+}
+
+impl Names for CalleeNames<'_, '_> {
+    fn axis(&self, name: &str) -> Option<Name> {
+        self.dims.iter().find_map(|(p, own)| match (p, own) {
+            (Dim::Axis(p), Dim::Axis(own)) if &**p == name => self.own.axis(own),
+            _ => None,
+        })
+    }
+
+    fn seg(&self, name: &str) -> Option<Name> {
+        self.dims.iter().find_map(|(p, own)| match (p, own) {
+            (Dim::Seg(p), Dim::Seg(own)) if &**p == name => self.own.seg(own),
+            _ => None,
+        })
+    }
+
+    fn attr(&self, name: &str) -> Option<Name> {
+        let (_, own) = self.attrs.iter().find(|(p, _)| &**p == name)?;
+        self.own.attr(own)
     }
 }

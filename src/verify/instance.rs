@@ -4,7 +4,7 @@
 //! their arguments are known. Families are written out member by member.
 
 use super::attrs::{self, Open};
-use super::draft::{self, Draft, Fix, Names, OwnNames};
+use super::draft::{self, CalleeNames, Draft, Fix, OwnNames};
 use super::facts::{Conjunct, Facts, single_name};
 use super::random::Random;
 use mlc_dsl::build::Builder;
@@ -129,6 +129,9 @@ pub(super) fn build_symbolic(facts: &Facts, draft: &Draft) -> Option<Vec<(Type, 
     // Every attribute is bound: nothing is chosen.
     let mut rng = Random::of(0, "");
     let left = w.side(&facts.law.left, &mut rng).ok()?;
+    // Where a condition waits for numbers the law does not fire on symbols anyway.
+    w.wanted = vec![true; facts.conjuncts.len()];
+    w.conditions().ok()?;
     let right = w.side(&facts.law.right, &mut rng).ok()?;
     let pairs = left.iter().zip(&right);
     Some(
@@ -496,33 +499,5 @@ fn dtype_of(pattern: &DTypePattern, env: &Env) -> Result<DType, String> {
             (Some(d), _) | (None, Some(&Attr::DType(d))) => Ok(d),
             _ => Err(format!("element type `{n}` is not bound")),
         },
-    }
-}
-
-/// An operator's names as the law's.
-struct CalleeNames<'a, 'l> {
-    own: OwnNames<'a, 'l>,
-    dims: Vec<(Dim, Dim)>,
-    attrs: Vec<(Name, Name)>,
-}
-
-impl Names for CalleeNames<'_, '_> {
-    fn axis(&self, name: &str) -> Option<Name> {
-        self.dims.iter().find_map(|(p, own)| match (p, own) {
-            (Dim::Axis(p), Dim::Axis(own)) if &**p == name => self.own.axis(own),
-            _ => None,
-        })
-    }
-
-    fn seg(&self, name: &str) -> Option<Name> {
-        self.dims.iter().find_map(|(p, own)| match (p, own) {
-            (Dim::Seg(p), Dim::Seg(own)) if &**p == name => self.own.seg(own),
-            _ => None,
-        })
-    }
-
-    fn attr(&self, name: &str) -> Option<Name> {
-        let (_, own) = self.attrs.iter().find(|(p, _)| &**p == name)?;
-        self.own.attr(own)
     }
 }

@@ -1,0 +1,199 @@
+//! A run of the fuzzer: cases until the budget is spent, failures shrunk and blamed.
+
+use crate::generate::{Generator, Size};
+use crate::oracle::{Finding, Stage, Subject, Verdict, examine, guarded, hold};
+use crate::random::Random;
+use crate::reduce::{Case, blame, operators, shrink};
+use crate::values::Style;
+use mlc_backends::reference::run_values;
+use mlc_dsl::ir::{NodeKind, Program, Tensor};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// When a campaign ends; whichever comes first.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Most cases.
+    pub cases: Option<u64>,
+    /// Most time.
+    pub time: Option<Duration>,
+    /// Most different failures.
+    pub failures: usize,
+}
+
+/// What a law search needs: the laws that fired on a program, and optimising without some.
+#[derive(Clone, Copy)]
+pub struct Blame<'a> {
+    /// Names of the laws that fired.
+    pub fired: &'a dyn Fn(&Program) -> Result<Vec<String>, String>,
+    /// Optimises without these laws.
+    pub without: &'a dyn Fn(&Program, &[String]) -> Result<Program, String>,
+}
+
+/// One campaign.
+pub struct Campaign<'a> {
+    /// What is tested.
+    pub subject: Subject<'a>,
+    /// Finds the law to blame, if given.
+    pub blame: Option<Blame<'a>>,
+    /// A program as text.
+    pub print: &'a dyn Fn(&Program) -> String,
+    /// When it ends.
+    pub budget: Budget,
+    /// Seed of the first case; those after it count up.
+    pub seed: u64,
+    /// Size of the programs.
+    pub size: Size,
+}
+
+/// A shrunk failure.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Failure {
+    /// Seed of the program it was found with.
+    pub seed: u64,
+    /// Which step went wrong.
+    pub stage: Stage,
+    /// What is wrong, with the place and both values.
+    pub message: String,
+    /// The shrunk program as text.
+    pub program: String,
+    /// Its operators.
+    pub operators: usize,
+    /// What the inputs are like.
+    pub style: Style,
+    /// Its inputs.
+    pub inputs: Vec<String>,
+    /// Laws to blame.
+    pub laws: Vec<String>,
+    /// Cases that failed alike.
+    pub count: usize,
+}
+
+/// What a campaign did.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Summary {
+    /// Programs.
+    pub cases: u64,
+    /// Inputs on which all runs agreed.
+    pub agreed: u64,
+    /// Programs that the judge could not run, by reason.
+    pub skipped: BTreeMap<String, u64>,
+    /// Operators of all programs together.
+    pub operators: u64,
+    /// Seconds.
+    pub seconds: f64,
+    /// Failures, each kind once.
+    pub failures: Vec<Failure>,
+}
+
+impl Campaign<'_> {
+    /// Runs it; `progress` hears of every finished case.
+    pub fn run(&self, progress: &dyn Fn(u64)) -> Summary {
+        let start = Instant::now();
+        let generator = Generator::new(self.subject.library).sized(self.size);
+        let mut out = Summary::default();
+        let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+        loop {
+            let seed = self.seed.wrapping_add(out.cases);
+            let over = self.budget.cases.is_some_and(|n| out.cases >= n)
+                || self.budget.time.is_some_and(|t| start.elapsed() >= t)
+                || out.failures.len() >= self.budget.failures;
+            if over {
+                break;
+            }
+            out.cases += 1;
+            let program = generator.program(seed);
+            out.operators += operators(&program) as u64;
+            match examine(&self.subject, &program, &styles(seed), seed) {
+                Verdict::Agrees(n) => out.agreed += n as u64,
+                Verdict::Skipped(why) => {
+                    let why = why.split(':').next().unwrap_or_default().to_string();
+                    *out.skipped.entry(why).or_default() += 1;
+                }
+                Verdict::Differs(f) => {
+                    let (key, failure) = self.failure(seed, &program, *f);
+                    match kinds.get(&key) {
+                        Some(&at) => out.failures[at].count += 1,
+                        None => {
+                            kinds.insert(key, out.failures.len());
+                            out.failures.push(failure);
+                        }
+                    }
+                }
+            }
+            progress(out.cases);
+        }
+        out.seconds = start.elapsed().as_secs_f64();
+        out
+    }
+
+    /// A finding shrunk and blamed, with what makes it the same as another.
+    fn failure(&self, seed: u64, program: &Program, finding: Finding) -> (String, Failure) {
+        let Finding { stage, style, message, inputs } = finding;
+        let fails = |c: &Case| failing(&self.subject, c, style).is_some_and(|(s, _)| s == stage);
+        let case = Case { program: program.clone(), inputs };
+        let case = shrink(case, self.subject.library, 150, &fails);
+        let message = failing(&self.subject, &case, style).map_or(message, |(_, m)| m);
+        let mut laws = Vec::new();
+        if let Some(b) = self.blame.filter(|_| stage != Stage::Backend) {
+            let fired = guarded(|| (b.fired)(&case.program)).unwrap_or_default();
+            laws = blame(&fired, &|off| {
+                let optimise = |p: &Program| (b.without)(p, off);
+                let subject = Subject { optimise: &optimise, ..self.subject };
+                failing(&subject, &case, style).is_some()
+            });
+        }
+        let key = format!("{stage:?} {laws:?} {}", if laws.is_empty() { self.names(&case) } else { String::new() });
+        let failure = Failure {
+            seed,
+            stage,
+            message,
+            program: (self.print)(&case.program),
+            operators: operators(&case.program),
+            style,
+            inputs: case.program.inputs.iter().zip(&case.inputs).map(|((n, _), t)| show(n, t)).collect(),
+            laws,
+            count: 1,
+        };
+        (key, failure)
+    }
+
+    /// The operators of a program, sorted.
+    fn names(&self, case: &Case) -> String {
+        let mut names: Vec<&str> = case
+            .program
+            .nodes
+            .iter()
+            .filter_map(|n| match &n.kind {
+                NodeKind::Apply(c, _) => Some(&*self.subject.library.call(*c).name),
+                NodeKind::Input(_) | NodeKind::Const(_) => None,
+            })
+            .collect();
+        names.sort_unstable();
+        names.join(" ")
+    }
+}
+
+/// Which step of a case fails, and how. A program that the judge cannot run does not fail.
+pub fn failing(subject: &Subject, case: &Case, style: Style) -> Option<(Stage, String)> {
+    run_values(&case.program, subject.library, &case.inputs).ok()?;
+    match guarded(|| (subject.optimise)(&case.program)) {
+        Err(e) => Some((Stage::Optimise, e)),
+        Ok(p) => hold(subject, &case.program, &p, style, &case.inputs).err(),
+    }
+}
+
+/// Two styles per case, so that all occur equally often.
+fn styles(seed: u64) -> [Style; 2] {
+    let mut rng = Random::new(seed ^ 0x57f1e);
+    let first = rng.below(Style::ALL.len());
+    let second = (first + 1 + rng.below(Style::ALL.len() - 1)) % Style::ALL.len();
+    [Style::ALL[first], Style::ALL[second]]
+}
+
+fn show(name: &str, t: &Tensor) -> String {
+    let values = t.to_f64();
+    let shown: Vec<String> = values.iter().take(64).map(|v| format!("{v:?}")).collect();
+    let more = if values.len() > 64 { ", …" } else { "" };
+    format!("{name}: {}{:?} = [{}{more}]", t.dtype(), t.shape(), shown.join(", "))
+}

@@ -1,0 +1,267 @@
+//! Every way to run a program, held against the judge.
+//!
+//! Where two values differ by more than roundings, disturbed runs of the judge tell how far roundings
+//! can carry this program; only beyond that they disagree. Never compares what the judge cannot run.
+
+use crate::flat::{Noise, flatten, trace};
+use crate::random::Random;
+use crate::values::{Style, inputs, tame};
+use mlc_backends::reference::{Array, run_values};
+use mlc_dsl::ir::{DType, Program, Tensor};
+use mlc_dsl::library::Library;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What is tested.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The declarations.
+    pub library: &'a Library,
+    /// Makes an equal program.
+    pub optimise: &'a dyn Fn(&Program) -> Result<Program, String>,
+    /// Runs a program on the backend under test.
+    pub run: &'a dyn Fn(&Program, &[Tensor]) -> Result<Vec<Tensor>, String>,
+}
+
+/// Which step went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+pub enum Stage {
+    /// Optimising failed.
+    Optimise,
+    /// The optimised program has other inputs or outputs.
+    Signature,
+    /// The optimised program means something else.
+    Meaning,
+    /// The backend computes the program as read wrongly.
+    Backend,
+    /// The backend computes the optimised program wrongly.
+    Optimised,
+}
+
+/// A disagreement.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Which step.
+    pub stage: Stage,
+    /// What is wrong, with the place and both values.
+    pub message: String,
+    /// What the inputs are like.
+    pub style: Style,
+    /// The inputs.
+    pub inputs: Vec<Tensor>,
+}
+
+/// What the oracle says of a program.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// All ways agree; how many runs were compared.
+    Agrees(usize),
+    /// Nothing could be compared.
+    Skipped(String),
+    /// They do not.
+    Differs(Box<Finding>),
+}
+
+/// Optimises a program and compares all runs on inputs of the given styles.
+pub fn examine(subject: &Subject, program: &Program, styles: &[Style], seed: u64) -> Verdict {
+    let mut runs = Vec::new();
+    let mut refused = String::from("the inputs have no known size");
+    for &style in styles {
+        let Some(first) = inputs(program, style, seed) else { continue };
+        for values in [tame(&first), first].into_iter().rev() {
+            match run_values(program, subject.library, &values) {
+                Ok(_) => {
+                    runs.push((style, values));
+                    break;
+                }
+                Err(e) => refused = e.to_string(),
+            }
+        }
+    }
+    let Some((style, values)) = runs.first() else { return Verdict::Skipped(refused) };
+    let found = |stage, message, style: &Style, inputs: &[Tensor]| {
+        let finding = Finding { stage, message, style: *style, inputs: inputs.to_vec() };
+        Verdict::Differs(Box::new(finding))
+    };
+    let optimised = match guarded(|| (subject.optimise)(program)) {
+        Ok(p) => p,
+        Err(e) => return found(Stage::Optimise, e, style, values),
+    };
+    for (style, values) in &runs {
+        if let Err((stage, message)) = hold(subject, program, &optimised, *style, values) {
+            return found(stage, message, style, values);
+        }
+    }
+    Verdict::Agrees(runs.len())
+}
+
+/// Compares all runs of a program and an optimised one on the same inputs.
+pub fn hold(
+    subject: &Subject,
+    program: &Program,
+    optimised: &Program,
+    style: Style,
+    inputs: &[Tensor],
+) -> Result<(), (Stage, String)> {
+    let library = subject.library;
+    same_signature(program, optimised).map_err(|m| (Stage::Signature, m))?;
+    // What the judge cannot run is not compared.
+    let Ok(expected) = run_values(program, library, inputs) else { return Ok(()) };
+    let context = Context { library, program, optimised, inputs, style, expected: &expected };
+    let mut spread = None;
+    let own = run_values(program, library, inputs).map(|_| ());
+    own.map_err(|e| (Stage::Meaning, e.to_string()))?;
+    let judged = run_values(optimised, library, inputs)
+        .map_err(|e| (Stage::Meaning, format!("the judge fails on it: {e}")))?;
+    let judged: Vec<Vec<f64>> = judged.iter().map(Array::to_f64).collect();
+    context.compare(&judged, Rigour::Optimised, &mut spread).map_err(|m| (Stage::Meaning, m))?;
+    for (p, stage, rigour) in [
+        (program, Stage::Backend, Rigour::Same),
+        (optimised, Stage::Optimised, Rigour::Optimised),
+    ] {
+        let made = guarded(|| (subject.run)(p, inputs)).map_err(|m| (stage, m))?;
+        for (t, e) in made.iter().zip(&expected) {
+            if t.dtype() != e.dtype() || t.shape() != e.shape() {
+                let (is, be) = ((t.dtype(), t.shape()), (e.dtype(), e.shape()));
+                return Err((stage, format!("a result is {is:?} instead of {be:?}")));
+            }
+        }
+        let made: Vec<Vec<f64>> = made.iter().map(Tensor::to_f64).collect();
+        context.compare(&made, rigour, &mut spread).map_err(|m| (stage, m))?;
+    }
+    Ok(())
+}
+
+/// Runs `f`; a panic is an error like any other.
+pub fn guarded<T>(f: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panicked: {}", text.unwrap_or("no message")))
+    })
+}
+
+fn same_signature(a: &Program, b: &Program) -> Result<(), String> {
+    if a.inputs != b.inputs {
+        return Err("the optimised program has other inputs".into());
+    }
+    if a.outputs.len() != b.outputs.len() {
+        return Err("the optimised program has another number of outputs".into());
+    }
+    for ((n, v), (m, w)) in a.outputs.iter().zip(&b.outputs) {
+        if n != m || a.ty(*v) != b.ty(*w) {
+            return Err(format!("output {n}: {} became {m}: {}", a.ty(*v), b.ty(*w)));
+        }
+    }
+    Ok(())
+}
+
+/// How strictly special values are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rigour {
+    /// The same program: they agree.
+    Same,
+    /// Another spelling: sums regroup, so infinities may meet otherwise.
+    Optimised,
+}
+
+struct Context<'a> {
+    library: &'a Library,
+    program: &'a Program,
+    optimised: &'a Program,
+    inputs: &'a [Tensor],
+    style: Style,
+    expected: &'a [Array],
+}
+
+/// How far roundings carry each element; infinite where they decide what kind of number it is.
+struct Spread {
+    by_output: Vec<Vec<f64>>,
+    extreme: bool,
+}
+
+/// Disturbed runs per program.
+const RUNS: usize = 6;
+/// How many times the seen spread is still a rounding.
+const SLACK: f64 = 24.0;
+
+impl Context<'_> {
+    fn compare(
+        &self,
+        found: &[Vec<f64>],
+        rigour: Rigour,
+        spread: &mut Option<Spread>,
+    ) -> Result<(), String> {
+        let unit = roundoff(self.program).max(roundoff(self.optimised));
+        for (o, (e, f)) in self.expected.iter().zip(found).enumerate() {
+            let e = e.to_f64();
+            if e.len() != f.len() {
+                return Err(format!("output {o}: {} elements instead of {}", f.len(), e.len()));
+            }
+            for (i, (&x, &y)) in e.iter().zip(f).enumerate() {
+                if x == y || x.is_nan() && y.is_nan() || x.is_infinite() && rigour == Rigour::Optimised {
+                    continue;
+                }
+                if rigour == Rigour::Optimised && !self.style.is_finite() && !(x.is_finite() && y.is_finite()) {
+                    continue;
+                }
+                let near = 16.0 * unit.max(1e-12) * x.abs() + tiny(self.expected[o].dtype());
+                if self.expected[o].dtype().is_float() && (x - y).abs() <= near {
+                    continue;
+                }
+                let s = spread.get_or_insert_with(|| self.spread());
+                let room = s.by_output[o].get(i).copied().unwrap_or(f64::INFINITY);
+                if room.is_infinite() || s.extreme || (x - y).abs() <= near + SLACK * room {
+                    continue;
+                }
+                let name = &self.program.outputs[o].0;
+                return Err(format!(
+                    "output {name}, element {i}: {x:?} expected, {y:?} found (roundings explain {:.1e})",
+                    SLACK * room
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn spread(&self) -> Spread {
+        let mut by_output: Vec<Vec<f64>> =
+            self.expected.iter().map(|a| vec![0.0; a.len()]).collect();
+        let mut extreme = false;
+        let mut rng = Random::new(7);
+        for p in [self.program, self.optimised] {
+            let Ok(flat) = flatten(p, self.library) else { continue };
+            for k in 0..=RUNS {
+                let noise = if k == 0 { Noise::Rounded } else { Noise::Random(&mut rng) };
+                let Ok(t) = trace(&flat, self.library, self.inputs, noise) else {
+                    // Roundings decide whether it runs at all.
+                    return Spread { by_output, extreme: true };
+                };
+                extreme |= t.extreme;
+                for (out, (e, a)) in
+                    by_output.iter_mut().zip(self.expected.iter().zip(t.outputs(&flat)))
+                {
+                    for ((s, x), y) in out.iter_mut().zip(e.to_f64()).zip(a.to_f64()) {
+                        let same = x == y || x.is_nan() && y.is_nan();
+                        let d = if same { 0.0 } else { (x - y).abs() };
+                        *s = if d.is_finite() { s.max(d) } else { f64::INFINITY };
+                    }
+                }
+            }
+        }
+        Spread { by_output, extreme }
+    }
+}
+
+/// The coarsest rounding of a program's floats.
+fn roundoff(program: &Program) -> f64 {
+    let types = program.nodes.iter().flat_map(|n| &n.types);
+    types.map(|t| t.dtype.unit_roundoff()).fold(0.0, f64::max)
+}
+
+/// What may be flushed to zero.
+fn tiny(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 1e-6,
+        _ => 1e-36,
+    }
+}

@@ -1,0 +1,388 @@
+//! What an operator or the left side of a law asks of its arguments, and choices that fit it.
+//!
+//! Proposes; whether a proposal is well-typed is for the builder to say.
+
+use crate::random::Random;
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::infer::unify_dims;
+use mlc_dsl::ir::{Attr, DType, Extent, Type};
+use mlc_dsl::library::{AttrParam, Callable, DTypePattern, Dim, Input, Law, Name, TypePattern};
+use mlc_dsl::syntax::ast::{AttrType, BinaryOp, Expr, ExprKind};
+use std::collections::HashMap;
+
+/// Parameters of an operator or variables of a law.
+#[derive(Clone, Copy)]
+pub(crate) struct Signature<'a> {
+    /// Tensors.
+    pub inputs: &'a [Input],
+    /// Attributes.
+    pub attrs: &'a [AttrParam],
+    /// What must hold of both.
+    pub conditions: &'a [Expr],
+}
+
+impl<'a> From<&'a Callable> for Signature<'a> {
+    fn from(c: &'a Callable) -> Signature<'a> {
+        Signature { inputs: &c.inputs, attrs: &c.attrs, conditions: &c.conditions }
+    }
+}
+
+impl<'a> From<&'a Law> for Signature<'a> {
+    fn from(l: &'a Law) -> Signature<'a> {
+        Signature { inputs: &l.vars, attrs: &l.attrs, conditions: &l.conditions }
+    }
+}
+
+/// Words that attributes take, by the attribute's name.
+pub(crate) type Words = HashMap<String, Vec<String>>;
+
+/// What is chosen so far for one application.
+#[derive(Clone)]
+pub(crate) struct Draft<'a> {
+    pub sig: Signature<'a>,
+    /// What the signature's names stand for.
+    pub env: Env,
+    /// Attributes, in declared order; `None` takes the default or is open.
+    pub attrs: Vec<Option<Attr>>,
+    hints: Vec<(Name, usize)>,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(sig: Signature<'a>) -> Draft<'a> {
+        let attrs = vec![None; sig.attrs.len()];
+        Draft { sig, env: Env::default(), attrs, hints: Vec::new() }
+    }
+
+    /// Tries to make input `i` a tensor of type `ty`.
+    pub(crate) fn accept(&mut self, i: usize, ty: &Type, rng: &mut Random) -> bool {
+        let pattern = &self.sig.inputs[i].ty;
+        let mut trial = self.clone();
+        if !admits(&pattern.dtype, ty.dtype, &mut trial.env) {
+            return false;
+        }
+        if let Some(dims) = &pattern.dims {
+            trial.place_axes(dims, ty.rank(), rng);
+            let hints = trial.hints.clone();
+            let shown: Vec<(Name, usize)> =
+                hints.into_iter().filter(|(n, _)| dims.iter().any(|d| is_axis(d, n))).collect();
+            if unify_dims(dims, &ty.shape, &mut trial.env, &shown).is_err() {
+                return false;
+            }
+        }
+        trial.env.bind_tensor(&self.sig.inputs[i].name, ty.clone());
+        *self = trial;
+        true
+    }
+
+    /// Where an attribute says which axis is meant and nothing decides it yet, chooses one.
+    fn place_axes(&mut self, dims: &[Dim], rank: usize, rng: &mut Random) {
+        for (i, p) in self.sig.attrs.iter().enumerate() {
+            let Some(of) = p.ty.of.as_ref().filter(|_| p.ty.name.text == "axis") else { continue };
+            if self.attrs[i].is_some() || !dims.iter().any(|d| is_axis(d, &of.text)) {
+                continue;
+            }
+            let at = rng.below(rank.max(1));
+            self.attrs[i] = Some(Attr::int(at as i64));
+            self.hints.push((Name::from(of.text.as_str()), at));
+        }
+    }
+
+    /// Chooses every extent that the accepted arguments leave open. Equations among the conditions
+    /// decide where they can.
+    pub(crate) fn close(&mut self, extents: &Extents, rng: &mut Random) {
+        for (i, p) in self.sig.attrs.iter().enumerate() {
+            // Plain numbers first: extents depend on them (groups, factors).
+            let plain = p.ty.name.text == "int" && p.ty.of.is_none();
+            if plain && self.attrs[i].is_none() && (p.default.is_none() || rng.chance(0.4)) {
+                self.attrs[i] = value(p, &self.env, &Words::new(), rng);
+            }
+            if let (true, Some(a)) = (plain, &self.attrs[i]) {
+                self.env.bind_attr(&p.name, a.clone());
+            }
+        }
+        let dims: Vec<Dim> =
+            self.sig.inputs.iter().flat_map(|i| i.ty.dims.clone().unwrap_or_default()).collect();
+        let mut open: Vec<Dim> = dims
+            .into_iter()
+            .filter(|d| match d {
+                Dim::Axis(n) => self.env.axis(n).is_none(),
+                Dim::Seg(n) => self.env.seg(n).is_none(),
+                Dim::Value(_) | Dim::Splice(_) => false,
+            })
+            .collect();
+        // Names with an equation wait until the others are known.
+        open.sort_by_key(|d| match d {
+            Dim::Axis(n) | Dim::Seg(n) => self.equation(n, true).is_some(),
+            Dim::Value(_) | Dim::Splice(_) => false,
+        });
+        for d in open {
+            match &d {
+                Dim::Axis(n) => {
+                    let stated = self.equation(n, false).and_then(|a| a.as_i64());
+                    let v = stated.filter(|v| (0..=64).contains(v));
+                    self.env.bind_axis(n, Extent::from(v.unwrap_or_else(|| extents.pick(rng))));
+                }
+                Dim::Seg(n) => {
+                    let stated = self.equation(n, false).and_then(|a| a.as_i64());
+                    let rank = match stated {
+                        Some(r) if (0..=4).contains(&r) => r as usize,
+                        _ => rng.pick(&[0, 1, 1, 1, 2, 2, 3]),
+                    };
+                    let seg = (0..rank).map(|_| Extent::from(extents.pick(rng))).collect();
+                    self.env.bind_seg(n, seg);
+                }
+                Dim::Value(_) | Dim::Splice(_) => {}
+            }
+        }
+        for i in 0..self.sig.inputs.len() {
+            let dtype = &self.sig.inputs[i].ty.dtype;
+            if let DTypePattern::Var(v) = dtype
+                && self.env.dtype(v).is_none()
+            {
+                self.env.bind_dtype(v, family(v, rng));
+            }
+        }
+    }
+
+    /// What a condition equates a name with: of an axis its extent, of a segment its rank. Only whether
+    /// there is such a condition if `exists`.
+    fn equation(&self, name: &str, exists: bool) -> Option<Attr> {
+        let mut sides: Vec<(&Expr, &Expr)> = Vec::new();
+        let mut stack: Vec<&Expr> = self.sig.conditions.iter().collect();
+        while let Some(e) = stack.pop() {
+            match &e.kind {
+                ExprKind::Binary(BinaryOp::And, a, b) => stack.extend([a.as_ref(), b.as_ref()]),
+                ExprKind::Binary(BinaryOp::Eq, a, b) => sides.extend([(&**a, &**b), (&**b, &**a)]),
+                _ => {}
+            }
+        }
+        for (a, b) in sides {
+            // `|n| % k == 0`: a multiple of `k`.
+            let (a, multiple) = match &a.kind {
+                ExprKind::Binary(BinaryOp::Mod, n, k) => (n.as_ref(), Some(k.as_ref())),
+                _ => (a, None),
+            };
+            let named = match &a.kind {
+                ExprKind::Size(n) | ExprKind::Name(n) => n == name,
+                ExprKind::Call { callee, args } if callee.text == "rank" => {
+                    args.iter().any(|a| matches!(&a.value.kind, ExprKind::Size(n) | ExprKind::Name(n) if n == name))
+                }
+                _ => false,
+            };
+            if named && exists {
+                return Some(Attr::int(0));
+            }
+            if named && let Ok(v) = eval(multiple.unwrap_or(b), &self.env) {
+                return Some(v);
+            }
+        }
+        None
+    }
+
+    /// The type of input `i`, all of whose names are known.
+    pub(crate) fn wanted(&self, i: usize, extents: &Extents, rng: &mut Random) -> Option<Type> {
+        let TypePattern { dtype, dims } = &self.sig.inputs[i].ty;
+        let dtype = match dtype {
+            DTypePattern::Fixed(d) => *d,
+            DTypePattern::Var(v) => self.env.dtype(v)?,
+        };
+        let shape = match dims {
+            Some(d) => mlc_dsl::infer::resolve_dims(d, &self.env).ok()?,
+            None => (0..rng.below(4)).map(|_| Extent::from(extents.pick(rng))).collect(),
+        };
+        Some(Type::new(dtype, shape))
+    }
+
+    /// Chooses the attributes that are still open. `None` if one has no value.
+    pub(crate) fn attributes(&mut self, words: &Words, rng: &mut Random) -> Option<()> {
+        for (i, p) in self.sig.attrs.iter().enumerate() {
+            if self.attrs[i].is_none() {
+                let axis = p.ty.of.as_ref().filter(|_| p.ty.name.text == "axis");
+                self.attrs[i] = match axis {
+                    Some(of) => Some(Attr::int(self.position(&of.text)? as i64)),
+                    None if p.default.is_some() && rng.chance(0.5) => continue,
+                    None => Some(value(p, &self.env, words, rng)?),
+                };
+            }
+            if let Some(a) = &self.attrs[i] {
+                self.env.bind_attr(&p.name, a.clone());
+            }
+        }
+        Some(())
+    }
+
+    /// Where an axis lies in the first input that has it.
+    fn position(&self, axis: &str) -> Option<usize> {
+        let dims = self.sig.inputs.iter().filter_map(|i| i.ty.dims.as_ref());
+        let mut dims = dims.filter(|d| d.iter().any(|d| is_axis(d, axis)));
+        let mut at = 0;
+        for d in dims.next()? {
+            match d {
+                d if is_axis(d, axis) => return Some(at),
+                Dim::Axis(_) | Dim::Value(_) => at += 1,
+                Dim::Seg(s) => at += self.env.seg(s)?.len(),
+                Dim::Splice(_) => return None,
+            }
+        }
+        None
+    }
+}
+
+fn is_axis(d: &Dim, name: &str) -> bool {
+    matches!(d, Dim::Axis(n) if **n == *name)
+}
+
+fn admits(pattern: &DTypePattern, dtype: DType, env: &mut Env) -> bool {
+    pattern.admits(dtype)
+        && match pattern {
+            DTypePattern::Fixed(_) => true,
+            DTypePattern::Var(v) => env.bind_dtype(v, dtype),
+        }
+}
+
+/// An element type of the family of a variable.
+pub(crate) fn family(name: &str, rng: &mut Random) -> DType {
+    let float = |rng: &mut Random| match rng.below(20) {
+        0..=17 => DType::F32,
+        18 => rng.pick(&[DType::F16, DType::BF16]),
+        _ => DType::F64,
+    };
+    let int = |rng: &mut Random| rng.pick(&[DType::I64, DType::I64, DType::I32, DType::U8]);
+    match name.as_bytes().first() {
+        Some(b'F') => float(rng),
+        Some(b'I') => int(rng),
+        Some(b'B') => DType::Bool,
+        Some(b'N') if rng.chance(0.85) => float(rng),
+        Some(b'N') => int(rng),
+        _ => match rng.below(10) {
+            0..=6 => float(rng),
+            7..=8 => int(rng),
+            _ => DType::Bool,
+        },
+    }
+}
+
+/// Extents of one program: few different ones, so that shapes meet.
+#[derive(Clone, Debug)]
+pub(crate) struct Extents(pub Vec<i64>);
+
+impl Extents {
+    pub(crate) fn choose(rng: &mut Random) -> Extents {
+        let mut all = vec![1, 2, 3, 4, 5, 6];
+        rng.shuffle(&mut all);
+        all.truncate(3);
+        if rng.chance(0.08) {
+            all.push(0);
+        }
+        if rng.chance(0.1) {
+            all.push(rng.between(7, 19));
+        }
+        Extents(all)
+    }
+
+    pub(crate) fn pick(&self, rng: &mut Random) -> i64 {
+        rng.pick(&self.0)
+    }
+}
+
+/// A value of a kind of attribute within its declared range.
+fn value(p: &AttrParam, env: &Env, words: &Words, rng: &mut Random) -> Option<Attr> {
+    let ty: &AttrType = &p.ty;
+    let bound = |e: Option<&Expr>| -> Option<Vec<f64>> {
+        match eval(e?, env).ok()? {
+            Attr::Ints(v) => v.iter().map(|e| e.as_const().map(|v| v as f64)).collect(),
+            a => a.as_f64().map(|v| vec![v]),
+        }
+    };
+    let (low, high) = match &ty.range {
+        Some((l, h)) => (bound(l.as_ref()), bound(h.as_ref())),
+        None => (None, None),
+    };
+    let entry = |l: &Option<Vec<f64>>, i: usize| {
+        l.as_ref().and_then(|l| l.get(if l.len() == 1 { 0 } else { i })).map(|&v| v as i64)
+    };
+    let integer = |i: usize, free: (i64, i64), rng: &mut Random| {
+        let (l, h) = match (entry(&low, i), entry(&high, i)) {
+            (Some(l), Some(h)) => (l, h),
+            (Some(l), None) => (l, l + free.1 - free.0),
+            (None, Some(h)) => (h - (free.1 - free.0), h),
+            (None, None) => free,
+        };
+        rng.between(l, h)
+    };
+    let segment = ty.of.as_ref().and_then(|s| env.seg(&s.text));
+    let rank = segment.map(<[Extent]>::len);
+    Some(match ty.name.text.as_str() {
+        "int" => Attr::int(integer(0, (-2, 4), rng)),
+        "ints" => {
+            let n = rank.unwrap_or_else(|| rng.below(4));
+            Attr::ints((0..n).map(|i| integer(i, (0, 3), rng)).collect::<Vec<_>>())
+        }
+        "axis" => Attr::int(rng.below(3) as i64),
+        "axes" => {
+            let n = rank.unwrap_or(2) as i64;
+            let one = rng.below(n.max(1) as usize) as i64;
+            let single = rng.chance(0.5);
+            let chosen = |a: &i64| if single { *a == one } else { rng.chance(0.5) };
+            Attr::ints((0..n).filter(chosen).collect::<Vec<_>>())
+        }
+        "perm" => {
+            let mut p: Vec<i64> = (0..rank.unwrap_or(2) as i64).collect();
+            rng.shuffle(&mut p);
+            Attr::ints(p)
+        }
+        "shape" => {
+            let own = segment?.iter().map(Extent::as_const).product::<Option<i64>>()?;
+            Attr::ints(refactor(own, rng))
+        }
+        "float" => {
+            let number = |l: &Option<Vec<f64>>| l.as_ref().and_then(|l| l.first().copied());
+            match (number(&low), number(&high)) {
+                (Some(l), Some(h)) => Attr::float(l + (h - l) * (rng.below(5) as f64 / 4.0)),
+                (Some(v), None) | (None, Some(v)) => Attr::float(v),
+                (None, None) => Attr::float(rng.pick(&[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0])),
+            }
+        }
+        "bool" => Attr::Bool(rng.chance(0.5)),
+        "string" => Attr::Str(rng.pick(words.get(&*p.name).filter(|w| !w.is_empty())?)),
+        "dtype" => Attr::DType(rng.pick(&[
+            DType::F32,
+            DType::F32,
+            DType::F16,
+            DType::F64,
+            DType::I64,
+            DType::I32,
+            DType::Bool,
+        ])),
+        _ => return None,
+    })
+}
+
+/// A random shape of `count` elements.
+pub(crate) fn refactor(count: i64, rng: &mut Random) -> Vec<i64> {
+    if count == 0 {
+        return rng.pick(&[vec![0], vec![0, 2], vec![3, 0]]);
+    }
+    let mut factors = Vec::new();
+    let (mut n, mut p) = (count, 2);
+    while n > 1 && p * p <= n {
+        if n % p == 0 {
+            factors.push(p);
+            n /= p;
+        } else {
+            p += 1;
+        }
+    }
+    if n > 1 {
+        factors.push(n);
+    }
+    let groups = 1 + rng.below(4);
+    let mut shape = vec![1; groups];
+    for f in factors {
+        shape[rng.below(groups)] *= f;
+    }
+    if !rng.chance(0.3) {
+        shape.retain(|&d| d != 1);
+    }
+    shape
+}

@@ -1,0 +1,69 @@
+//! Elements for the inputs of generated programs.
+
+use crate::random::Random;
+use mlc_dsl::ir::{DType, Program, Tensor, Type};
+
+/// What elements are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum Style {
+    /// Standard normal floats, integers 0 to 2.
+    Normal,
+    /// Positive floats around one: no cancellation, no domain error.
+    Positive,
+    /// Small whole numbers.
+    Whole,
+    /// Zeros of both signs among normal numbers.
+    Zeros,
+    /// NaN and infinities among normal numbers.
+    Special,
+}
+
+impl Style {
+    /// All styles.
+    pub const ALL: [Style; 5] =
+        [Style::Normal, Style::Positive, Style::Whole, Style::Zeros, Style::Special];
+
+    /// True if every float is finite.
+    pub fn is_finite(self) -> bool {
+        self != Style::Special
+    }
+}
+
+/// One tensor per input. `None` if an extent is not known.
+pub fn inputs(program: &Program, style: Style, seed: u64) -> Option<Vec<Tensor>> {
+    let mut rng = Random::new(seed);
+    program.inputs.iter().map(|(_, t)| tensor(t, style, &mut rng)).collect()
+}
+
+/// The same inputs with every integer zero: programs that select elements then run.
+pub fn tame(inputs: &[Tensor]) -> Vec<Tensor> {
+    let zero = |t: &Tensor| match t.dtype().is_int() {
+        true => Tensor::from_i64(t.dtype(), t.shape().to_vec(), &vec![0; t.len()]),
+        false => t.clone(),
+    };
+    inputs.iter().map(zero).collect()
+}
+
+fn tensor(ty: &Type, style: Style, rng: &mut Random) -> Option<Tensor> {
+    let shape = ty.known_shape()?;
+    let n: usize = shape.iter().product();
+    if ty.dtype.is_float() {
+        let values: Vec<f64> = (0..n).map(|_| float(style, rng)).collect();
+        return Some(Tensor::from_f64(ty.dtype, shape, &values));
+    }
+    let top = if ty.dtype == DType::Bool { 1 } else { 2 };
+    let low = if ty.dtype.int_range().is_some_and(|r| r.0 < 0) && rng.chance(0.3) { -1 } else { 0 };
+    let values: Vec<i64> = (0..n).map(|_| rng.between(low, top)).collect();
+    Some(Tensor::from_i64(ty.dtype, shape, &values))
+}
+
+fn float(style: Style, rng: &mut Random) -> f64 {
+    match style {
+        Style::Normal => rng.normal(),
+        Style::Positive => 0.5 + rng.unit(),
+        Style::Whole => rng.between(-3, 3) as f64,
+        Style::Zeros if rng.chance(0.4) => rng.pick(&[0.0, -0.0]),
+        Style::Special if rng.chance(0.15) => rng.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
+        Style::Zeros | Style::Special => rng.normal(),
+    }
+}

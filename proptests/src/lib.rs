@@ -1,0 +1,164 @@
+//! Strategies and helpers for property tests over all crates.
+//!
+//! Holds what several properties need; the properties themselves are in `tests/`.
+
+use mlc_dsl::ir::{DType, Extent, Program, Tensor};
+use mlc_dsl::library::Library;
+use mlc_fuzz::{Generator, Size};
+use mlc_rewrite::explore::Limits;
+use mlc_rewrite::pipeline::{Fp, Optimized, Options, optimize};
+use mlc_rewrite::stdlib;
+use proptest::prelude::*;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The shipped library, read once.
+pub fn library() -> &'static Arc<Library> {
+    static LIBRARY: OnceLock<Arc<Library>> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let (library, diags) = stdlib::load(&[]).expect("the shipped texts are embedded");
+        assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+        Arc::new(library)
+    })
+}
+
+/// A proptest configuration: that many cases, always the same ones.
+pub fn seeded(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(0x6d6c_6372),
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    }
+}
+
+/// Generated programs of at most `most` nodes or so.
+pub fn programs(most: usize) -> impl Strategy<Value = Program> {
+    any::<u64>().prop_map(move |seed| program(seed, most))
+}
+
+/// The generated program of a seed.
+pub fn program(seed: u64, most: usize) -> Program {
+    Generator::new(library()).sized(Size { least: 2, most }).program(seed)
+}
+
+/// Options of the pipeline for small programs.
+pub fn options(nodes: usize, rounds: u32) -> Options {
+    Options {
+        target: "cpu".into(),
+        fp: Fp::Reorder,
+        // Generous time: results must not depend on it.
+        limits: Limits { nodes, rounds, time: Duration::from_secs(600) },
+        without: vec![],
+        operators: None,
+        self_check: false,
+        seed: 0,
+        threads: 1,
+    }
+}
+
+/// Runs the pipeline.
+pub fn optimised(program: &Program, nodes: usize, rounds: u32) -> Result<Optimized, String> {
+    optimize(program.clone(), library(), &options(nodes, rounds)).map_err(|e| format!("{e:#}"))
+}
+
+/// All element types.
+pub fn dtypes() -> impl Strategy<Value = DType> {
+    proptest::sample::select(DType::ALL.to_vec())
+}
+
+/// Tensors of any type with finite elements, up to three axes, empty ones among them.
+pub fn tensors() -> impl Strategy<Value = Tensor> {
+    (dtypes(), proptest::collection::vec(0usize..5, 0..4)).prop_flat_map(|(dtype, shape)| {
+        let n = shape.iter().product::<usize>();
+        let number = if dtype.is_float() { (-100.0..100.0f64).boxed() } else { whole(dtype) };
+        proptest::collection::vec(number, n)
+            .prop_map(move |v| Tensor::from_f64(dtype, shape.clone(), &v))
+    })
+}
+
+fn whole(dtype: DType) -> BoxedStrategy<f64> {
+    let (low, high) = dtype.int_range().unwrap_or((0, 1));
+    let (low, high) = (low.max(-1000) as i64, high.min(1000) as i64);
+    (low..=high).prop_map(|v| v as f64).boxed()
+}
+
+/// An expression over extents, as a polynomial and as what it computes on integers.
+#[derive(Clone, Debug)]
+pub enum Expression {
+    /// A symbol, by number.
+    Symbol(usize),
+    /// A number.
+    Number(i64),
+    /// A sum.
+    Add(Box<Expression>, Box<Expression>),
+    /// A difference.
+    Sub(Box<Expression>, Box<Expression>),
+    /// A product.
+    Mul(Box<Expression>, Box<Expression>),
+    /// A quotient, rounded down, by a positive number.
+    Div(Box<Expression>, i64),
+    /// A remainder by a positive number.
+    Mod(Box<Expression>, i64),
+    /// The larger.
+    Max(Box<Expression>, Box<Expression>),
+    /// The smaller.
+    Min(Box<Expression>, Box<Expression>),
+}
+
+/// The symbols that expressions use.
+pub const SYMBOLS: [&str; 3] = ["b", "n", "s"];
+
+impl Expression {
+    /// As an extent.
+    pub fn extent(&self) -> Extent {
+        match self {
+            Expression::Symbol(i) => Extent::sym(SYMBOLS[*i]),
+            Expression::Number(v) => Extent::from(*v),
+            Expression::Add(a, b) => &a.extent() + &b.extent(),
+            Expression::Sub(a, b) => &a.extent() - &b.extent(),
+            Expression::Mul(a, b) => &a.extent() * &b.extent(),
+            Expression::Div(a, k) => a.extent().floor_div(&Extent::from(*k)),
+            Expression::Mod(a, k) => a.extent().modulo(&Extent::from(*k)),
+            Expression::Max(a, b) => a.extent().maximum(&b.extent()),
+            Expression::Min(a, b) => a.extent().minimum(&b.extent()),
+        }
+    }
+
+    /// On integers.
+    pub fn value(&self, symbols: &[i64; 3]) -> i64 {
+        match self {
+            Expression::Symbol(i) => symbols[*i],
+            Expression::Number(v) => *v,
+            Expression::Add(a, b) => a.value(symbols) + b.value(symbols),
+            Expression::Sub(a, b) => a.value(symbols) - b.value(symbols),
+            Expression::Mul(a, b) => a.value(symbols) * b.value(symbols),
+            Expression::Div(a, k) => a.value(symbols).div_euclid(*k),
+            Expression::Mod(a, k) => a.value(symbols).rem_euclid(*k),
+            Expression::Max(a, b) => a.value(symbols).max(b.value(symbols)),
+            Expression::Min(a, b) => a.value(symbols).min(b.value(symbols)),
+        }
+    }
+}
+
+/// Expressions of a few operations.
+pub fn expressions() -> impl Strategy<Value = Expression> {
+    let leaf = prop_oneof![
+        (0..SYMBOLS.len()).prop_map(Expression::Symbol),
+        (-4i64..9).prop_map(Expression::Number),
+    ];
+    leaf.prop_recursive(4, 12, 2, |inner| {
+        let pair = || (inner.clone(), inner.clone());
+        let boxed = |(a, b): (Expression, Expression)| (Box::new(a), Box::new(b));
+        prop_oneof![
+            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Add(a, b) }),
+            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Sub(a, b) }),
+            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Mul(a, b) }),
+            (inner.clone(), 1i64..6).prop_map(|(a, k)| Expression::Div(Box::new(a), k)),
+            (inner.clone(), 1i64..6).prop_map(|(a, k)| Expression::Mod(Box::new(a), k)),
+            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Max(a, b) }),
+            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Min(a, b) }),
+        ]
+    })
+}

@@ -1,0 +1,97 @@
+//! Whole programs through the pipeline.
+
+use mlc_fuzz::oracle::examine;
+use mlc_fuzz::values::Style;
+use mlc_fuzz::{Subject, Verdict};
+use mlc_proptests::{library, optimised, options, program, programs, seeded};
+use mlc_rewrite::explore::explore;
+use mlc_rewrite::{prices::TargetPrices, selfcheck, show};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(seeded(64))]
+
+    #[test]
+    fn optimised_programs_compute_the_same(seed in any::<u64>()) {
+        let p = program(seed, 12);
+        let optimise = |p: &_| optimised(p, 1_000, 4).map(|o| o.program);
+        let run = |p: &_, i: &[_]| {
+            selfcheck::run(p, library(), i, 1).map_err(|e| e.to_string())
+        };
+        let subject = Subject { library: library(), optimise: &optimise, run: &run };
+        let verdict = examine(&subject, &p, &[Style::Normal, Style::Whole], seed);
+        if let Verdict::Differs(f) = verdict {
+            let text = show::program(&p, library(), "case");
+            prop_assert!(false, "{:?} {:?}: {}\n{}", f.stage, f.style, f.message, text);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(seeded(24))]
+
+    #[test]
+    fn exploration_keeps_to_its_node_limit(p in programs(14), limit in 50usize..2000) {
+        let laws: Vec<u32> = (0..library().laws.len() as u32).collect();
+        let none = explore(library().clone(), p.clone(), &[], &options(limit, 4).limits);
+        let some = explore(library().clone(), p, &laws, &options(limit, 4).limits);
+        // What the program itself takes is there before any limit.
+        let most = limit.max(none.size().0);
+        prop_assert!(some.size().0 <= most, "{} nodes, {} allowed", some.size().0, most);
+        prop_assert!(some.sizes.iter().all(|s| *s <= most), "{:?}, {} allowed", some.sizes, most);
+    }
+
+    #[test]
+    fn the_result_is_never_dearer_than_the_source(p in programs(14)) {
+        let o = optimised(&p, 500, 3);
+        prop_assume!(o.is_ok());
+        let report = o.map(|o| o.report).unwrap_or_default();
+        prop_assert!(report.cost_after <= report.cost_before * (1.0 + 1e-9),
+            "{} became {}", report.cost_before, report.cost_after);
+    }
+
+    #[test]
+    fn extraction_is_never_above_the_incumbent(p in programs(14)) {
+        let o = options(500, 3);
+        let laws: Vec<u32> = (0..library().laws.len() as u32).collect();
+        let target = library().target("cpu").expect("shipped");
+        let prices = TargetPrices::new(library(), target, None);
+        let mut explored = explore(library().clone(), p.clone(), &laws, &o.limits);
+        let out = explored.extract(&prices, &mlc_extract::GreedyDag::default());
+        let out = out.map_err(|e| TestCaseError::fail(e.to_string()))?;
+        if let Some(incumbent) = prices.program(&p) {
+            prop_assert!(out.cost <= incumbent * (1.0 + 1e-9), "{} above {}", out.cost, incumbent);
+        }
+        prop_assert!(explored.prove(&out).is_some(), "no proof");
+    }
+
+    #[test]
+    fn the_same_program_gives_the_same_text(p in programs(14)) {
+        let text = || {
+            optimised(&p, 800, 4).map(|o| show::program(&o.program, library(), "p"))
+        };
+        prop_assert_eq!(text(), text());
+    }
+
+    #[test]
+    fn optimising_twice_costs_no_more(p in programs(10)) {
+        let once = optimised(&p, 500, 3);
+        prop_assume!(once.is_ok());
+        let Ok(once) = once else { return Ok(()) };
+        let twice = optimised(&once.program, 500, 3);
+        let cost = twice.as_ref().map(|t| t.report.cost_after).map_err(Clone::clone);
+        let text = show::program(&once.program, library(), "once");
+        prop_assert!(cost.is_ok(), "{:?} on\n{}", cost, text);
+        prop_assert!(cost.is_ok_and(|c| c <= once.report.cost_after * (1.0 + 1e-9)),
+            "{} became {:?}\n{}", once.report.cost_after, twice.map(|t| t.report.cost_after), text);
+    }
+}
+
+#[test]
+fn generated_programs_are_deterministic_and_not_trivial() {
+    let text = |seed| show::program(&program(seed, 25), library(), "p");
+    assert!((0..20).all(|s| text(s) == text(s)));
+    let operators: usize =
+        (0..50).map(|s| mlc_fuzz::reduce::operators(&program(s, 25))).sum();
+    assert!(operators > 50 * 4, "{operators} operators in 50 programs");
+}

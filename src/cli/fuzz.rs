@@ -1,0 +1,124 @@
+//! `fuzz`: random programs, optimised and run every way, against the judge.
+
+use super::{Common, Found};
+use crate::explore::Limits;
+use crate::pipeline::{self, Fp, Optimized};
+use crate::{selfcheck, show, stdlib};
+use anyhow::ensure;
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
+use mlc_fuzz::campaign::Blame;
+use mlc_fuzz::{Budget, Campaign, Failure, Size, Subject, Summary};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seconds to go on for; 60 if neither this nor `--cases` is given.
+    #[arg(long, value_name = "SECONDS")]
+    time: Option<f64>,
+    /// Programs to try.
+    #[arg(long, value_name = "N")]
+    cases: Option<u64>,
+    /// Different failures after which to stop.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    failures: usize,
+    /// Which laws may fire, by how far they may stray.
+    #[arg(long, value_enum, default_value = "reorder")]
+    fp: Fp,
+    /// A law that must not fire; may be given several times.
+    #[arg(long, value_name = "LAW")]
+    without: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Limits of exploration: small programs need no more, and a campaign needs many of them.
+const LIMITS: Limits = Limits { nodes: 5_000, rounds: 6, time: Duration::from_secs(10) };
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Found> {
+    let library = Arc::new(stdlib::load_sound(&args.common.rules)?);
+    let time = match (args.time, args.cases) {
+        (Some(t), _) => {
+            ensure!(t.is_finite() && t >= 0.0, "--time takes a number of seconds");
+            Some(Duration::from_secs_f64(t.min(1e9)))
+        }
+        (None, Some(_)) => None,
+        (None, None) => Some(Duration::from_secs(60)),
+    };
+    let pipeline = |p: &Program, without: &[String]| -> Result<Optimized, String> {
+        let options = pipeline::Options {
+            target: "cpu".into(),
+            fp: args.fp,
+            limits: LIMITS,
+            without: args.without.iter().chain(without).cloned().collect(),
+            operators: None,
+            self_check: false,
+            seed: 0,
+            threads: 1,
+        };
+        pipeline::optimize(p.clone(), &library, &options).map_err(|e| format!("{e:#}"))
+    };
+    let optimise = |p: &Program| pipeline(p, &[]).map(|o| o.program);
+    let without = |p: &Program, off: &[String]| pipeline(p, off).map(|o| o.program);
+    let fired = |p: &Program| pipeline(p, &[]).map(|o| o.report.laws.into_keys().collect());
+    let on_cpu = |p: &Program, inputs: &[Tensor]| -> Result<Vec<Tensor>, String> {
+        selfcheck::run(p, &library, inputs, 1).map_err(|e| e.to_string())
+    };
+    let campaign = Campaign {
+        subject: Subject { library: &library, optimise: &optimise, run: &on_cpu },
+        blame: Some(Blame { fired: &fired, without: &without }),
+        print: &|p| show::program(p, &library, "case"),
+        budget: Budget { cases: args.cases, time, failures: args.failures },
+        seed: args.common.seed,
+        size: Size::default(),
+    };
+    let bar = super::model::progress("programs");
+    if let Some(n) = args.cases {
+        bar.set_length(n);
+    }
+    let summary = campaign.run(&|done| bar.set_position(done));
+    bar.finish_and_clear();
+    print!("{}", human(&summary, &library));
+    args.common.report(&summary)?;
+    Ok(if summary.failures.is_empty() { Found::Nothing } else { Found::Something })
+}
+
+fn human(s: &Summary, library: &Library) -> String {
+    let mut out = String::new();
+    for (i, f) in s.failures.iter().enumerate() {
+        let _ = writeln!(out, "failure {} of {}\n{}", i + 1, s.failures.len(), one(f, library));
+    }
+    let skipped: u64 = s.skipped.values().sum();
+    let _ = writeln!(
+        out,
+        "{} programs of {} operators in {:.1} s: {} runs agreed, {skipped} programs could not be run, \
+         {} kinds of failure",
+        s.cases,
+        s.operators,
+        s.seconds,
+        s.agreed,
+        s.failures.len()
+    );
+    out
+}
+
+fn one(f: &Failure, library: &Library) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{:?}: {}", f.stage, f.message);
+    out.push_str(&f.program);
+    for i in &f.inputs {
+        let _ = writeln!(out, "  // {i}");
+    }
+    for name in &f.laws {
+        let law = library.laws.iter().find(|l| *l.name == **name);
+        let place = law.and_then(|l| library.sources.get(l.source.0 as usize));
+        let file = place.map(|s| format!(" ({})", s.name)).unwrap_or_default();
+        let _ = writeln!(out, "law to blame: {name}{file}");
+    }
+    let _ = writeln!(out, "seen {} times, first with --seed {}", f.count, f.seed);
+    out
+}

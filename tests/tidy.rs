@@ -1,0 +1,254 @@
+//! The structure of the repository, tested like behaviour; the invariants are those of ARCHITECTURE.md.
+
+use mlc_dsl::syntax::ast::ItemKind;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Lines that a file may have.
+const LINES: usize = 600;
+
+/// Files that are longer, and how long they may be at most: they are to be taken apart, never to grow.
+const LONGER: &[(&str, usize)] = &[("dsl/src/check/apply.rs", 665)];
+
+/// Written by a program.
+const GENERATED: &[&str] = &["src/onnx/proto.rs"];
+
+/// Layers whose names are everyday words as well.
+const EVERYDAY: &[&str] = &["clip", "shrink"];
+
+/// A source file: its path from the root, and its text.
+struct File {
+    path: String,
+    text: String,
+}
+
+impl File {
+    /// True if it lies in one of these folders, or is one of these files.
+    fn within(&self, places: &[&str]) -> bool {
+        places.iter().any(|p| self.path == *p || self.path.starts_with(&format!("{p}/")))
+    }
+
+    /// True if it holds tests and nothing else.
+    fn is_test(&self) -> bool {
+        self.path.split('/').any(|part| part == "tests" || part == "proptests" || part == "benches")
+            || self.path.ends_with("_tests.rs")
+            || self.path.ends_with("/tests.rs")
+    }
+
+    /// The lines of code, without comments and without a test module at the end.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.text.lines().enumerate();
+        let before_tests = lines.take_while(|(_, l)| l.trim() != "#[cfg(test)]");
+        before_tests.filter(|(_, l)| !l.trim_start().starts_with("//")).map(|(i, l)| (i + 1, l))
+    }
+}
+
+fn collect(folder: &Path, extensions: &[&str], out: &mut Vec<File>) {
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() {
+            let skipped = ["target", "shared", "node_modules", "corpus", "artifacts"];
+            if !name.starts_with('.') && !skipped.contains(&name.as_str()) {
+                collect(&path, extensions, out);
+            }
+        } else if path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)) {
+            let root = env!("CARGO_MANIFEST_DIR");
+            let path = path.strip_prefix(root).expect("below the root").display().to_string();
+            let text = std::fs::read_to_string(Path::new(root).join(&path)).unwrap();
+            out.push(File { path, text });
+        }
+    }
+}
+
+/// Files of the repository with one of these extensions.
+fn files(extensions: &[&str]) -> Vec<File> {
+    let mut out = Vec::new();
+    collect(Path::new(env!("CARGO_MANIFEST_DIR")), extensions, &mut out);
+    out
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty())
+}
+
+/// True if the line says `name::` or `use name;`.
+fn names_crate(line: &str, name: &str) -> bool {
+    let path = format!("{name}::");
+    let whole = |at: usize| !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "_:".contains(c));
+    line.contains(&format!("use {name};")) || line.match_indices(&path).any(|(at, _)| whole(at))
+}
+
+/// Where code outside `places` names one of these crates.
+fn naming(crates: &[&str], places: &[&str]) -> Vec<String> {
+    let mut out = Vec::new();
+    for f in files(&["rs"]).iter().filter(|f| !f.within(places) && !f.is_test()) {
+        for (i, line) in f.code().filter(|(_, l)| crates.iter().any(|c| names_crate(l, c))) {
+            out.push(format!("{}:{i}: {}", f.path, line.trim()));
+        }
+    }
+    out
+}
+
+#[track_caller]
+fn none(found: Vec<String>, invariant: &str) {
+    assert!(found.is_empty(), "{invariant}; see ARCHITECTURE.md:\n{}", found.join("\n"));
+}
+
+/// The names of the crates that a manifest's `section` lists.
+fn dependencies(manifest: &str, section: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest);
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{manifest}: {e}"));
+    let mut inside = false;
+    let mut out = BTreeSet::new();
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line == format!("[{section}]");
+        } else if inside && let Some(name) = line.split(['.', '=', ' ']).next() {
+            if !name.is_empty() && !name.starts_with('#') {
+                out.insert(name.to_string());
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn arrows_between_crates_point_down() {
+    let own = ["mlc-dsl", "mlc-extract", "mlc-backends", "mlc-fuzz", "mlc-rewrite"];
+    for (manifest, allowed) in [
+        ("dsl/Cargo.toml", &own[..0]),
+        ("extract/Cargo.toml", &["mlc-dsl"]),
+        ("backends/Cargo.toml", &["mlc-dsl"]),
+        ("fuzz/Cargo.toml", &["mlc-dsl", "mlc-backends"]),
+        ("Cargo.toml", &own[..4]),
+    ] {
+        let named = dependencies(manifest, "dependencies");
+        let wrong = named.iter().filter(|d| own.contains(&d.as_str()) && !allowed.contains(&d.as_str()));
+        none(wrong.cloned().collect(), &format!("{manifest} depends on a crate above it"));
+    }
+}
+
+#[test]
+fn outside_libraries_stay_in_their_place() {
+    none(naming(&["pest", "pest_derive"], &["dsl/src/syntax"]), "pest is named only in dsl");
+    none(naming(&["egg"], &["src/explore"]), "egg is named only in src/explore");
+    none(naming(&["ndarray"], &["backends"]), "ndarray is named only in backends");
+    none(naming(&["prost"], &["src/onnx"]), "prost is named only in src/onnx");
+    none(naming(&["annotate_snippets"], &["dsl/src/diag.rs"]), "diagnostics are drawn in one module");
+    for (library, homes) in [
+        ("pest", &["dsl/Cargo.toml"][..]),
+        ("egg", &["Cargo.toml"]),
+        ("ndarray", &["backends/Cargo.toml"]),
+        ("prost", &["Cargo.toml"]),
+        ("annotate-snippets", &["dsl/Cargo.toml"]),
+    ] {
+        let all = ["Cargo.toml", "dsl/Cargo.toml", "extract/Cargo.toml", "backends/Cargo.toml", "fuzz/Cargo.toml"];
+        for manifest in all {
+            let listed = dependencies(manifest, "dependencies").contains(library);
+            assert_eq!(listed, homes.contains(&manifest), "{library} in {manifest}");
+        }
+    }
+}
+
+#[test]
+fn extraction_knows_no_tensor_program_outside_the_cover() {
+    let wrong: Vec<String> = files(&["rs"])
+        .iter()
+        .filter(|f| f.within(&["extract/src"]) && f.path != "extract/src/cover.rs")
+        .flat_map(|f| {
+            let named = f.code().filter(|(_, l)| l.contains("mlc_dsl"));
+            named.map(|(i, l)| format!("{}:{i}: {l}", f.path)).collect::<Vec<_>>()
+        })
+        .collect();
+    none(wrong, "only extract/src/cover.rs knows programs");
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let silent = files(&["rs"])
+        .iter()
+        .filter(|f| !f.text.trim_start().starts_with("//!"))
+        .map(|f| f.path.clone())
+        .collect();
+    none(silent, "every module opens with `//!`");
+}
+
+#[test]
+fn every_rule_text_and_item_says_what_it_is() {
+    let mut silent = Vec::new();
+    for f in files(&["rules"]).iter().filter(|f| f.within(&["rules", "examples"])) {
+        let (file, diags) = mlc_dsl::syntax::parse(&f.text);
+        assert!(diags.is_empty(), "{}", mlc_dsl::diag::render(&diags, &f.path, &f.text, false));
+        if file.doc.is_empty() {
+            silent.push(f.path.clone());
+        }
+        let items = file.items.iter().filter(|i| i.doc.is_empty());
+        silent.extend(items.map(|i| format!("{}: {}", f.path, i.name.text)));
+    }
+    none(silent, "texts open with `//!`, and every item has its `///`");
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let mut long = Vec::new();
+    for f in files(&["rs", "rules", "pest"]) {
+        let lines = f.text.lines().count();
+        let limit = LONGER.iter().find(|(p, _)| *p == f.path).map_or(LINES, |l| l.1);
+        if lines > limit && !GENERATED.contains(&f.path.as_str()) {
+            long.push(format!("{}: {lines} lines", f.path));
+        }
+        if limit != LINES && lines <= LINES {
+            long.push(format!("{}: short enough now, take it out of `LONGER`", f.path));
+        }
+    }
+    none(long, "a file is taken apart before it outgrows its limit");
+}
+
+#[test]
+fn nothing_is_left_to_do_by_panic() {
+    let macros = ["todo", "unimplemented"].map(|m| format!("{m}!"));
+    let mut found = Vec::new();
+    for f in files(&["rs"]) {
+        for (i, line) in f.code().filter(|(_, l)| macros.iter().any(|m| l.contains(m.as_str()))) {
+            found.push(format!("{}:{i}: {}", f.path, line.trim()));
+        }
+    }
+    none(found, "what is not done is refused with a reason");
+}
+
+#[test]
+fn no_layer_is_known_by_name_outside_kernels() {
+    let mut layers: BTreeSet<String> = BTreeSet::new();
+    for f in files(&["rules"]).iter().filter(|f| f.within(&["rules/layers", "rules/extern"])) {
+        let (file, _) = mlc_dsl::syntax::parse(&f.text);
+        let named = file.items.into_iter();
+        let named = named.filter(|i| matches!(i.kind, ItemKind::Def(_) | ItemKind::Extern(_)));
+        layers.extend(named.map(|i| i.name.text));
+    }
+    assert!(layers.len() > 30);
+    for word in EVERYDAY {
+        layers.remove(*word);
+    }
+    let kernels = ["backends/src/cpu", "backends/src/cuda", "backends/src/reference/externs.rs"];
+    let mut found = Vec::new();
+    for f in files(&["rs"]).iter().filter(|f| !f.within(&kernels) && !f.is_test()) {
+        for (i, line) in f.code().filter(|(_, l)| words(l).any(|w| layers.contains(w))) {
+            found.push(format!("{}:{i}: {}", f.path, line.trim()));
+        }
+    }
+    none(found, "a layer is its meaning: no code knows it by name");
+}
+
+#[test]
+fn examples_are_in_canonical_form() {
+    let wrong = files(&["rules"])
+        .into_iter()
+        .filter(|f| f.within(&["examples"]))
+        .filter(|f| mlc_dsl::syntax::print_file(&mlc_dsl::syntax::parse(&f.text).0) != f.text)
+        .map(|f| f.path)
+        .collect();
+    none(wrong, "run `mlc-rewrite fmt`");
+}
