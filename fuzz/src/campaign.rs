@@ -143,7 +143,9 @@ impl Campaign<'_> {
                 failing(&subject, &case, style).is_some()
             });
         }
-        let key = format!("{stage:?} {laws:?} {}", if laws.is_empty() { self.names(&case) } else { String::new() });
+        let names = if laws.is_empty() { self.names(&case) } else { String::new() };
+        let key = format!("{stage:?} {laws:?} {names}");
+        let named = case.program.inputs.iter().zip(&case.inputs);
         let failure = Failure {
             seed,
             stage,
@@ -151,7 +153,7 @@ impl Campaign<'_> {
             program: (self.print)(&case.program),
             operators: operators(&case.program),
             style,
-            inputs: case.program.inputs.iter().zip(&case.inputs).map(|((n, _), t)| show(n, t)).collect(),
+            inputs: named.map(|((n, _), t)| show(n, t)).collect(),
             laws,
             count: 1,
         };

@@ -378,8 +378,3 @@ fn words(library: &Library) -> Words {
 pub(crate) fn given(attrs: &[Attr]) -> Vec<Option<Attr>> {
     attrs.iter().cloned().map(Some).collect()
 }
-
-/// True if every element type is one that arithmetic is compared in.
-pub fn has_floats(program: &Program) -> bool {
-    program.nodes.iter().flat_map(|n| &n.types).any(|t| t.dtype.is_float() && t.dtype != DType::F64)
-}

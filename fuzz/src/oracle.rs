@@ -108,8 +108,6 @@ pub fn hold(
     let Ok(expected) = run_values(program, library, inputs) else { return Ok(()) };
     let context = Context { library, program, optimised, inputs, style, expected: &expected };
     let mut spread = None;
-    let own = run_values(program, library, inputs).map(|_| ());
-    own.map_err(|e| (Stage::Meaning, e.to_string()))?;
     let judged = run_values(optimised, library, inputs)
         .map_err(|e| (Stage::Meaning, format!("the judge fails on it: {e}")))?;
     let judged: Vec<Vec<f64>> = judged.iter().map(Array::to_f64).collect();

@@ -112,19 +112,17 @@ impl<'a> Draft<'a> {
             .collect();
         // Names with an equation wait until the others are known.
         open.sort_by_key(|d| match d {
-            Dim::Axis(n) | Dim::Seg(n) => self.equation(n, true).is_some(),
+            Dim::Axis(n) | Dim::Seg(n) => self.is_stated(n),
             Dim::Value(_) | Dim::Splice(_) => false,
         });
         for d in open {
             match &d {
                 Dim::Axis(n) => {
-                    let stated = self.equation(n, false).and_then(|a| a.as_i64());
-                    let v = stated.filter(|v| (0..=64).contains(v));
+                    let v = self.stated(n).filter(|v| (0..=64).contains(v));
                     self.env.bind_axis(n, Extent::from(v.unwrap_or_else(|| extents.pick(rng))));
                 }
                 Dim::Seg(n) => {
-                    let stated = self.equation(n, false).and_then(|a| a.as_i64());
-                    let rank = match stated {
+                    let rank = match self.stated(n) {
                         Some(r) if (0..=4).contains(&r) => r as usize,
                         _ => rng.pick(&[0, 1, 1, 1, 2, 2, 3]),
                     };
@@ -144,9 +142,18 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What a condition equates a name with: of an axis its extent, of a segment its rank. Only whether
-    /// there is such a condition if `exists`.
-    fn equation(&self, name: &str, exists: bool) -> Option<Attr> {
+    /// True if a condition equates something with a name.
+    fn is_stated(&self, name: &str) -> bool {
+        self.equations(name).next().is_some()
+    }
+
+    /// What a condition equates a name with, where that is known by now: of an axis its extent (or a
+    /// number it is a multiple of), of a segment its rank.
+    fn stated(&self, name: &str) -> Option<i64> {
+        self.equations(name).find_map(|e| eval(e, &self.env).ok()?.as_i64())
+    }
+
+    fn equations<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a Expr> + use<'a, 'n> {
         let mut sides: Vec<(&Expr, &Expr)> = Vec::new();
         let mut stack: Vec<&Expr> = self.sig.conditions.iter().collect();
         while let Some(e) = stack.pop() {
@@ -156,27 +163,20 @@ impl<'a> Draft<'a> {
                 _ => {}
             }
         }
-        for (a, b) in sides {
-            // `|n| % k == 0`: a multiple of `k`.
-            let (a, multiple) = match &a.kind {
-                ExprKind::Binary(BinaryOp::Mod, n, k) => (n.as_ref(), Some(k.as_ref())),
-                _ => (a, None),
+        sides.into_iter().filter_map(move |(a, b)| {
+            let (a, value) = match &a.kind {
+                ExprKind::Binary(BinaryOp::Mod, n, k) => (n.as_ref(), k.as_ref()),
+                _ => (a, b),
             };
+            let is = |e: &Expr| matches!(&e.kind, ExprKind::Size(n) | ExprKind::Name(n) if n == name);
             let named = match &a.kind {
-                ExprKind::Size(n) | ExprKind::Name(n) => n == name,
                 ExprKind::Call { callee, args } if callee.text == "rank" => {
-                    args.iter().any(|a| matches!(&a.value.kind, ExprKind::Size(n) | ExprKind::Name(n) if n == name))
+                    args.iter().any(|a| is(&a.value))
                 }
-                _ => false,
+                _ => is(a),
             };
-            if named && exists {
-                return Some(Attr::int(0));
-            }
-            if named && let Ok(v) = eval(multiple.unwrap_or(b), &self.env) {
-                return Some(v);
-            }
-        }
-        None
+            named.then_some(value)
+        })
     }
 
     /// The type of input `i`, all of whose names are known.

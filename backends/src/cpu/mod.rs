@@ -3,6 +3,7 @@
 //! Never decides what is equal, and never fails where the judge succeeds: what has no kernel here goes to the judge.
 
 use crate::{Backend, BackendError, Executable};
+use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use std::sync::Arc;
@@ -44,6 +45,17 @@ impl Cpu {
     /// The backend with a pool of `threads` threads; 0 takes one per core.
     pub fn new(threads: usize) -> Cpu {
         Cpu { threads: Arc::new(threads::Threads::new(threads)) }
+    }
+
+    /// The seconds of every launch of a plan, the least of `runs` runs.
+    pub fn profile(
+        &self,
+        plan: &Plan,
+        library: Arc<Library>,
+        inputs: &[Tensor],
+        runs: usize,
+    ) -> Result<Vec<(String, f64)>, BackendError> {
+        run::Compiled::new(plan, library, self.threads.clone())?.profile(inputs, runs)
     }
 
     /// How many threads it uses.

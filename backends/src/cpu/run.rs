@@ -13,6 +13,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Shapes whose launches are kept.
 const KEPT: usize = 16;
@@ -95,6 +96,31 @@ impl Compiled {
         })
     }
 
+    /// The seconds of every launch, the least of `runs` runs, with the operator it is named after. Empty if shapes depend
+    /// on data.
+    pub fn profile(
+        &self,
+        inputs: &[Tensor],
+        runs: usize,
+    ) -> Result<Vec<(String, f64)>, BackendError> {
+        let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
+        let inputs: Vec<Tensor> = inputs.iter().cloned().map(aligned).collect();
+        let ready = match self.ready(&symbols) {
+            Err(e) if needs_data(&e) => return Ok(vec![]),
+            other => other?,
+        };
+        let mut out: Vec<(String, f64)> =
+            ready.resolved.steps.iter().map(|s| (s.name.clone(), f64::INFINITY)).collect();
+        for _ in 0..runs {
+            let mut times = Vec::with_capacity(out.len());
+            self.threads.enter(|| ready.run(&self.threads, &inputs, Some(&mut times)))?;
+            for (o, t) in out.iter_mut().zip(times) {
+                o.1 = o.1.min(t);
+            }
+        }
+        Ok(out)
+    }
+
     /// The launches for these symbols, prepared now or before.
     fn ready(&self, symbols: &Symbols) -> Result<Arc<Ready>, BackendError> {
         let lock = || self.ready.lock().unwrap_or_else(|e| e.into_inner());
@@ -120,7 +146,7 @@ impl Executable for Compiled {
         let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
         let inputs: Vec<Tensor> = inputs.iter().cloned().map(aligned).collect();
         match self.ready(&symbols) {
-            Ok(ready) => self.threads.enter(|| ready.run(&self.threads, &inputs)),
+            Ok(ready) => self.threads.enter(|| ready.run(&self.threads, &inputs, None)),
             Err(e) if needs_data(&e) => {
                 let done = self.resolve(&symbols, Some(&inputs))?;
                 Ok(done.outputs.iter().map(|p| leaf(&done, p, &[])).collect())
@@ -145,13 +171,18 @@ impl Ready {
         Ready { resolved, slots, sizes, arenas: Mutex::default(), results: Arc::default() }
     }
 
-    fn run(&self, threads: &Threads, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
+    fn run(
+        &self,
+        threads: &Threads,
+        inputs: &[Tensor],
+        watch: Option<&mut Vec<f64>>,
+    ) -> Result<Vec<Tensor>, BackendError> {
         let lock = || self.arenas.lock().unwrap_or_else(|e| e.into_inner());
         let arena = lock().pop();
         let mut slots =
             arena.unwrap_or_else(|| self.sizes.iter().map(|&n| Buffer::new(n)).collect());
         let mut results: HashMap<usize, Lease> = HashMap::new();
-        let done = self.steps(threads, inputs, &mut slots, &mut results);
+        let done = self.steps(threads, inputs, &mut slots, &mut results, watch);
         lock().push(slots);
         done?;
         let mut known: HashMap<usize, Tensor> = HashMap::new();
@@ -180,8 +211,10 @@ impl Ready {
         inputs: &[Tensor],
         slots: &mut [Buffer],
         results: &mut HashMap<usize, Lease>,
+        mut watch: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError> {
         for step in &self.resolved.steps {
+            let start = watch.as_ref().map(|_| Instant::now());
             // Taken out of the arena, so that inputs can be borrowed from it meanwhile.
             let mut held: Vec<Held> = step
                 .outputs
@@ -223,6 +256,9 @@ impl Ready {
                     (_, Held::Result(b)) => drop(results.insert(t, b)),
                     (None, Held::Slot(_)) => {}
                 }
+            }
+            if let (Some(times), Some(start)) = (&mut watch, start) {
+                times.push(start.elapsed().as_secs_f64());
             }
             done.map_err(|reason| BackendError::Operator { op: step.name.clone(), reason })?;
         }
