@@ -18,7 +18,9 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
             NodeKind::Const(_) => true,
             NodeKind::Apply(_, attrs) => {
                 let known = node.types.iter().all(|t| t.known_shape().is_some());
-                known && attrs.iter().all(is_known) && node.args.iter().all(|a| fed[a.node.0 as usize])
+                known
+                    && attrs.iter().all(is_known)
+                    && node.args.iter().all(|a| fed[a.node.0 as usize])
             }
         };
     }

@@ -66,7 +66,8 @@ pub fn explain(o: &Optimized, library: &Library, prices: &TargetPrices<'_>) -> E
     let mut laws: BTreeMap<String, LawUse> = BTreeMap::new();
     for step in proof(&o.explored, &o.extracted) {
         let name = reason(library, step.reason);
-        let entry = laws.entry(name.clone()).or_insert_with(|| describe(library, step.reason, name));
+        let entry =
+            laws.entry(name.clone()).or_insert_with(|| describe(library, step.reason, name));
         entry.equations += 1;
         if entry.examples.len() < EXAMPLES {
             entry.examples.push((o.explored.term(step.left), o.explored.term(step.right)));
@@ -99,7 +100,9 @@ fn describe(library: &Library, reason: Reason, law: String) -> LawUse {
             let l = &library.laws[i as usize];
             (l.doc.first().cloned().unwrap_or_default(), class(l.error))
         }
-        Reason::ConstantFolding => ("What only constants feed is evaluated.".into(), "exact".into()),
+        Reason::ConstantFolding => {
+            ("What only constants feed is evaluated.".into(), "exact".into())
+        }
         Reason::UniformConstant => {
             ("A constant whose elements are equal is a scalar, broadcast.".into(), "exact".into())
         }
@@ -117,7 +120,12 @@ pub fn class(e: ErrorClass) -> String {
     }
 }
 
-fn tally(p: &Program, library: &Library, prices: &TargetPrices<'_>, f: &mut dyn FnMut(String, f64)) {
+fn tally(
+    p: &Program,
+    library: &Library,
+    prices: &TargetPrices<'_>,
+    f: &mut dyn FnMut(String, f64),
+) {
     use crate::explore::Prices;
     for n in &p.nodes {
         if let NodeKind::Apply(call, attrs) = &n.kind {

@@ -84,7 +84,9 @@ impl<'a> TargetPrices<'a> {
             CallKind::Extern(_) => false,
             CallKind::Def(body) => body.terms.iter().all(|(_, t)| match &t.kind {
                 mlc_dsl::term::TermKind::Apply(id, _) => {
-                    Some(*id) == self.library.find("broadcast") && t.dims.is_some() && scalar_arg(body, t)
+                    Some(*id) == self.library.find("broadcast")
+                        && t.dims.is_some()
+                        && scalar_arg(body, t)
                         || self.is_pointwise(self.library.call(*id))
                 }
                 mlc_dsl::term::TermKind::Var(_) | mlc_dsl::term::TermKind::Scalar(_) => true,
@@ -94,7 +96,14 @@ impl<'a> TargetPrices<'a> {
     }
 
     /// Operations and traffic of a definition: its body's operations, its own operands' bytes.
-    fn definition(&self, id: CallId, c: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Option<Work> {
+    fn definition(
+        &self,
+        id: CallId,
+        c: &Callable,
+        attrs: &[Attr],
+        args: &[&Type],
+        results: &[Type],
+    ) -> Option<Work> {
         let key = (id, attrs.to_vec(), args.iter().map(|t| (*t).clone()).collect::<Vec<_>>());
         if let Some(w) = self.definitions.borrow().get(&key) {
             return *w;

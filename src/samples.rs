@@ -121,7 +121,9 @@ fn bounds(
                     }
                     vec![]
                 } else if c.class == OpClass::View
-                    || matches!(c.kind, CallKind::Op(_)) && node.args.len() == 1 && c.class == OpClass::Pointwise
+                    || matches!(c.kind, CallKind::Op(_))
+                        && node.args.len() == 1
+                        && c.class == OpClass::Pointwise
                 {
                     below(&holds)
                 } else {

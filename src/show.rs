@@ -20,26 +20,38 @@ pub fn program(p: &Program, library: &Library, name: &str) -> String {
             NodeKind::Input(_) => {}
             NodeKind::Const(c) => {
                 let t = p.consts.get(*c);
-                let value = if t.len() <= 8 { format!(" = {:?}", t.to_f64()) } else { String::new() };
-                let _ = writeln!(out, "  // {} is a constant {types}{value}", value_name(p, at(id, 0)));
+                let value =
+                    if t.len() <= 8 { format!(" = {:?}", t.to_f64()) } else { String::new() };
+                let _ =
+                    writeln!(out, "  // {} is a constant {types}{value}", value_name(p, at(id, 0)));
             }
             NodeKind::Apply(call, attrs) => {
                 let c = library.call(*call);
                 let args = n.args.iter().map(|&a| value_name(p, a));
-                let attrs = c.attrs.iter().zip(attrs).map(|(d, a)| format!("{}={}", d.name, attr(a)));
+                let attrs =
+                    c.attrs.iter().zip(attrs).map(|(d, a)| format!("{}={}", d.name, attr(a)));
                 let list: Vec<String> = args.chain(attrs).collect();
                 let names: Vec<String> =
                     (0..n.types.len() as u32).map(|k| value_name(p, at(id, k))).collect();
-                let names =
-                    if names.len() == 1 { names[0].clone() } else { format!("({})", names.join(", ")) };
+                let names = if names.len() == 1 {
+                    names[0].clone()
+                } else {
+                    format!("({})", names.join(", "))
+                };
                 let origin =
                     if n.origin.is_empty() { String::new() } else { format!(", {}", n.origin) };
-                let _ = writeln!(out, "  let {names} = {}({})  // {types}{origin}", c.name, list.join(", "));
+                let _ = writeln!(
+                    out,
+                    "  let {names} = {}({})  // {types}{origin}",
+                    c.name,
+                    list.join(", ")
+                );
             }
         }
     }
     let results: Vec<String> = p.outputs.iter().map(|(_, v)| value_name(p, *v)).collect();
-    let result = if results.len() == 1 { results[0].clone() } else { format!("({})", results.join(", ")) };
+    let result =
+        if results.len() == 1 { results[0].clone() } else { format!("({})", results.join(", ")) };
     let _ = writeln!(out, "  = {result}");
     out
 }

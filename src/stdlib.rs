@@ -14,7 +14,8 @@ const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a text file; not UTF-8, too long or unreadable is an error that names it.
 pub fn read_text(path: &PathBuf) -> anyhow::Result<String> {
-    let size = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let size =
+        std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
     anyhow::ensure!(size.len() <= MAX_TEXT, "{} is longer than 64 MiB", path.display());
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     String::from_utf8(bytes).ok().with_context(|| format!("{} is not UTF-8 text", path.display()))

@@ -1,7 +1,7 @@
 //! Spellings of layers extract to the layer's own operator.
 
-use mlc_dsl::library::{ErrorClass, Library};
 use mlc_dsl::ir::{NodeKind, Program};
+use mlc_dsl::library::{ErrorClass, Library};
 use mlc_extract::GreedyDag;
 use mlc_rewrite::explore::{Limits, explore};
 use mlc_rewrite::{entry, prices::TargetPrices, stdlib};
@@ -34,8 +34,10 @@ fn extracted(text: &str) -> Vec<String> {
     let name = entry::last_definition(&library, source).expect("a definition");
     let program = entry::program(&library, &name).expect("a program");
     // The case itself is a definition: what it defines must not be recognised as itself.
-    let laws: Vec<u32> =
-        laws(&library).into_iter().filter(|&i| library.laws[i as usize].source.0 != source).collect();
+    let laws: Vec<u32> = laws(&library)
+        .into_iter()
+        .filter(|&i| library.laws[i as usize].source.0 != source)
+        .collect();
     let mut explored = explore(library.clone(), program, &laws, &Limits::default());
     let target = library.target("cpu").cloned().unwrap_or(mlc_dsl::library::TargetItem {
         name: "cpu".into(),
@@ -50,7 +52,10 @@ fn extracted(text: &str) -> Vec<String> {
         eprintln!("{:?} {} {:?}", explored.size(), explored.stop, explored.sizes);
         for (i, p) in &explored.profiles {
             if p.matches > 0 || p.ill_typed.0 > 0 {
-                eprintln!("  {} {} of {} {:?} ill {:?}", library.laws[*i as usize].name, p.applications, p.matches, p.time, p.ill_typed);
+                eprintln!(
+                    "  {} {} of {} {:?} ill {:?}",
+                    library.laws[*i as usize].name, p.applications, p.matches, p.time, p.ill_typed
+                );
             }
         }
     }

@@ -5,7 +5,7 @@ use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_rewrite::explore::Limits;
 use mlc_rewrite::onnx::{RawModel, export, import, parse_onnx, printable, read_onnx};
-use mlc_rewrite::pipeline::{Fp, Options, Optimized, optimize};
+use mlc_rewrite::pipeline::{Fp, Optimized, Options, optimize};
 use mlc_rewrite::samples::Random;
 use mlc_rewrite::stdlib;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,10 @@ fn fill(folder: &Path, into: &Path) -> Option<u64> {
         let number = |k: &str| t[k].as_f64().unwrap_or(0.0);
         let n = shape.iter().product::<usize>();
         let values: Vec<f64> = (0..n)
-            .map(|_| (random.normal() * number("std") + number("mean")).clamp(number("min"), number("max")))
+            .map(|_| {
+                (random.normal() * number("std") + number("mean"))
+                    .clamp(number("min"), number("max"))
+            })
             .collect();
         let dtype = match t["dtype"].as_str()? {
             "float32" => DType::F32,

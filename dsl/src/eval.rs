@@ -106,13 +106,7 @@ impl Env {
 
     /// How much is bound, to undo later bindings with [`Env::rollback`].
     pub fn mark(&self) -> [usize; 5] {
-        [
-            self.axes.len(),
-            self.segs.len(),
-            self.attrs.len(),
-            self.dtypes.len(),
-            self.tensors.len(),
-        ]
+        [self.axes.len(), self.segs.len(), self.attrs.len(), self.dtypes.len(), self.tensors.len()]
     }
 
     /// Forgets what was bound after `mark`.

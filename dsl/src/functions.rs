@@ -14,11 +14,23 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("pick", "list, positions", "the entries at these positions"),
     ("drop", "list, positions", "the entries at all other positions"),
     ("wide", "list", "the positions of all entries but those that are 1"),
-    ("weave", "kept, inserted, positions", "the list with `inserted` at `positions`, `kept` elsewhere"),
-    ("positions_after_drop", "positions, dropped", "where positions come to lie once others are dropped"),
+    (
+        "weave",
+        "kept, inserted, positions",
+        "the list with `inserted` at `positions`, `kept` elsewhere",
+    ),
+    (
+        "positions_after_drop",
+        "positions, dropped",
+        "where positions come to lie once others are dropped",
+    ),
     ("replace", "list, position, value", "the list with one entry changed"),
     ("entry", "list, position", "one entry"),
-    ("range", "n | from, to", "the integers from 0 (or `from`) up to, not including, `n` (or `to`)"),
+    (
+        "range",
+        "n | from, to",
+        "the integers from 0 (or `from`) up to, not including, `n` (or `to`)",
+    ),
     ("fill", "n, value", "`n` equal entries"),
     ("reverse", "list", "the entries from last to first"),
     ("length", "list", "number of entries"),
@@ -37,7 +49,11 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("ceil_div", "a, b", "quotient rounded up, entry by entry"),
     ("normal_axis", "axis, rank", "a negative axis counted from the end"),
     ("normal_axes", "axes, rank", "sorted axes, negative ones counted from the end"),
-    ("reshape_target", "shape, spec, allowzero", "ONNX Reshape's target: 0 copies an extent, -1 is the rest"),
+    (
+        "reshape_target",
+        "shape, spec, allowzero",
+        "ONNX Reshape's target: 0 copies an extent, -1 is the rest",
+    ),
     ("broadcast_shapes", "a, b", "NumPy's common shape"),
     ("split_sizes", "n, parts", "ONNX Split's sizes: equal but for the last"),
     ("first_if", "condition, a, b", "`a` if the condition is known to hold, else `b`"),
@@ -88,7 +104,8 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
     match (name, arity) {
         ("permute" | "compose", 2) => {
             let (perm, list) = (positions(pop()?)?, pop()?);
-            let (list, perm) = if name == "compose" { (list.ints()?, perm) } else { (list.ints()?, perm) };
+            let (list, perm) =
+                if name == "compose" { (list.ints()?, perm) } else { (list.ints()?, perm) };
             ints(pick(&list, &perm)?)
         }
         ("unpermute", 2) => {
@@ -209,7 +226,11 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
         }
         ("first_if", 3) => {
             let (b, a, c) = (pop()?, pop()?, pop()?);
-            Ok(if matches!(c, Val::Truth(Some(true)) | Val::Attr(Attr::Bool(true))) { a } else { b })
+            Ok(if matches!(c, Val::Truth(Some(true)) | Val::Attr(Attr::Bool(true))) {
+                a
+            } else {
+                b
+            })
         }
         ("int", 1) => match pop()? {
             v @ Val::Attr(Attr::Int(_)) => Ok(v),
@@ -325,11 +346,7 @@ pub(crate) fn inverse(perm: &[usize]) -> Result<Vec<usize>, EvalError> {
     Ok(out)
 }
 
-fn weave(
-    kept: Vec<Extent>,
-    inserted: Vec<Extent>,
-    at: &[usize],
-) -> Result<Vec<Extent>, EvalError> {
+fn weave(kept: Vec<Extent>, inserted: Vec<Extent>, at: &[usize]) -> Result<Vec<Extent>, EvalError> {
     let n = kept.len() + inserted.len();
     if inserted.len() != at.len() || at.iter().any(|&p| p >= n) {
         return Err(EvalError::invalid("the positions do not fit the lists"));
@@ -375,7 +392,9 @@ fn reshape_target(
     if let Some(i) = rest {
         let whole = shape.iter().fold(Extent::from(1), |a, b| &a * b);
         let known = out.iter().fold(Extent::from(1), |a, b| &a * b);
-        out[i] = if known.is(0) { Extent::from(0) } else {
+        out[i] = if known.is(0) {
+            Extent::from(0)
+        } else {
             whole.div_exact(&known).ok_or_else(|| {
                 EvalError::invalid(format!("{whole} elements do not divide into rows of {known}"))
             })?

@@ -100,11 +100,8 @@ pub fn infer(
         if v.is_some() {
             continue;
         }
-        let bad = |reason: String| TypeError::Attr {
-            op: op.clone(),
-            attr: param.name.clone(),
-            reason,
-        };
+        let bad =
+            |reason: String| TypeError::Attr { op: op.clone(), attr: param.name.clone(), reason };
         let default = param.default.as_ref().ok_or_else(|| bad("is missing".into()))?;
         let mut a = eval(default, &env).map_err(|e| bad(e.to_string()))?;
         let mut hints = Vec::new();
@@ -205,15 +202,16 @@ fn check_attr(param: &AttrParam, a: &Attr, env: &Env) -> Result<(), String> {
             Err(format!("expected {n} entries, found {}", v.len()))
         }
         ("axes", Some(n), Attr::Ints(_)) => match a.as_i64s() {
-            Some(v) if v.iter().all(|&p| p >= 0 && p < n as i64) && v.is_sorted_by(|a, b| a < b) => {
+            Some(v)
+                if v.iter().all(|&p| p >= 0 && p < n as i64) && v.is_sorted_by(|a, b| a < b) =>
+            {
                 Ok(())
             }
             _ => Err(format!("{a} are not increasing axes of a tensor of {n} axes")),
         },
         ("perm", Some(n), Attr::Ints(_)) => {
-            let perm: Option<Vec<usize>> = a
-                .as_i64s()
-                .and_then(|v| v.into_iter().map(|p| usize::try_from(p).ok()).collect());
+            let perm: Option<Vec<usize>> =
+                a.as_i64s().and_then(|v| v.into_iter().map(|p| usize::try_from(p).ok()).collect());
             match perm {
                 Some(p) if p.len() == n && crate::functions::inverse(&p).is_ok() => Ok(()),
                 _ => Err(format!("{a} does not permute {n} axes")),

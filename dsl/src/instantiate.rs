@@ -115,7 +115,12 @@ impl<S: Sink> Instantiator<'_, S> {
         }
     }
 
-    fn scalar(&mut self, e: &Expr, dtype: &DTypePattern, env: &Env) -> Result<S::Value, BuildError> {
+    fn scalar(
+        &mut self,
+        e: &Expr,
+        dtype: &DTypePattern,
+        env: &Env,
+    ) -> Result<S::Value, BuildError> {
         let v = eval(e, env).map_err(|e| BuildError::Value(e.to_string()))?;
         let v =
             v.as_f64().ok_or_else(|| BuildError::Value(format!("{v} is not a known number")))?;

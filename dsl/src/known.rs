@@ -63,7 +63,10 @@ impl Known {
 
     /// The elements as extents, if they are integers or truth values.
     pub fn extents(&self) -> Option<Vec<Extent>> {
-        self.elements.iter().map(|e| if let Element::Int(v) = e { Some(v.clone()) } else { None }).collect()
+        self.elements
+            .iter()
+            .map(|e| if let Element::Int(v) = e { Some(v.clone()) } else { None })
+            .collect()
     }
 
     fn read(&self, index: &[i64]) -> Option<&Element> {
@@ -86,14 +89,20 @@ impl Element {
 }
 
 /// One output of an operator on known arguments; `None` if it is not known.
-pub fn evaluate(call: &Callable, output: usize, app: &Application, args: &[&Known]) -> Option<Known> {
+pub fn evaluate(
+    call: &Callable,
+    output: usize,
+    app: &Application,
+    args: &[&Known],
+) -> Option<Known> {
     let CallKind::Op(meanings) = &call.kind else { return None };
     let (name, pattern) = call.outputs.get(output)?;
     let named = meanings.iter().find(|m| !name.is_empty() && *m.output.text == **name);
     let meaning = named.or_else(|| meanings.get(output))?;
     let ty = app.types.get(output)?;
     let shape = ty.known_shape()?;
-    let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d).filter(|&n| n <= MAX_ELEMENTS))?;
+    let count =
+        shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d).filter(|&n| n <= MAX_ELEMENTS))?;
     let inputs = call.inputs.iter().map(|i| i.name.clone()).zip(args.iter().copied()).collect();
     let mut ev = Evaluator { env: app.env.clone(), inputs, steps: 0 };
     let variables = ev.variables(meaning, pattern.dims.as_deref(), shape.len())?;
@@ -128,9 +137,7 @@ fn element(v: Val, dtype: DType) -> Option<Element> {
         Val::Attr(Attr::Bool(b)) => Element::Int(Extent::from(i64::from(b))),
         Val::Attr(Attr::Int(e)) => match e.as_const() {
             Some(v) if dtype.is_float() => Element::Real(number(v as f64)),
-            Some(v) => {
-                Element::Int(Extent::from(Tensor::from_i64(dtype, vec![], &[v]).get_i64(0)))
-            }
+            Some(v) => Element::Int(Extent::from(Tensor::from_i64(dtype, vec![], &[v]).get_i64(0))),
             None if dtype == DType::Bool => return None,
             None => Element::Int(e),
         },
@@ -189,7 +196,8 @@ impl Evaluator<'_> {
     fn reads(&self, e: &Expr) -> bool {
         let mut found = false;
         crate::check::walk(e, &mut |e| {
-            found |= matches!(&e.kind, ExprKind::Index { base, .. } if self.input(&base.text).is_some());
+            found |=
+                matches!(&e.kind, ExprKind::Index { base, .. } if self.input(&base.text).is_some());
         });
         found
     }
@@ -347,7 +355,9 @@ impl Evaluator<'_> {
             ("remainder", [Val::Attr(Attr::Int(a)), Val::Attr(Attr::Int(b))]) => {
                 match (a.as_const(), b.as_const()) {
                     (Some(a), Some(b)) => Some(Val::Attr(Attr::int(a.checked_rem(b)?))),
-                    _ => (a.at_least(0) && b.at_least(1)).then(|| Val::Attr(Attr::Int(a.modulo(b)))),
+                    _ => {
+                        (a.at_least(0) && b.at_least(1)).then(|| Val::Attr(Attr::Int(a.modulo(b))))
+                    }
                 }
             }
             ("abs", [Val::Attr(Attr::Int(a))]) => match a.as_const() {
@@ -356,12 +366,15 @@ impl Evaluator<'_> {
             },
             ("sign", [Val::Attr(Attr::Int(a))]) => Some(Val::Attr(Attr::int(a.sign()?.into()))),
             ("floor" | "ceil" | "round", [v @ Val::Attr(Attr::Int(_))]) => Some(v.clone()),
-            ("ceil", [Val::Attr(Attr::Float(b))]) => Some(Val::Attr(Attr::float(f64::from_bits(*b).ceil()))),
+            ("ceil", [Val::Attr(Attr::Float(b))]) => {
+                Some(Val::Attr(Attr::float(f64::from_bits(*b).ceil())))
+            }
             ("round", [Val::Attr(Attr::Float(b))]) => {
                 Some(Val::Attr(Attr::float(f64::from_bits(*b).round_ties_even())))
             }
             ("ravel", [Val::Attr(Attr::Ints(index)), Val::Attr(Attr::Ints(shape))]) => {
-                let number = index.iter().zip(shape).fold(Extent::from(0), |n, (i, d)| &(&n * d) + i);
+                let number =
+                    index.iter().zip(shape).fold(Extent::from(0), |n, (i, d)| &(&n * d) + i);
                 (index.len() == shape.len()).then_some(Val::Attr(Attr::Int(number)))
             }
             ("unravel", [Val::Attr(Attr::Int(number)), Val::Attr(Attr::Ints(shape))]) => {
@@ -408,7 +421,9 @@ fn cast(v: Val, to: DType) -> Option<Val> {
             Some(s) => Some(Val::Truth(Some(s != 0))),
             None => None,
         },
-        Val::Attr(Attr::Float(b)) if to == DType::Bool => Some(Val::Truth(Some(f64::from_bits(b) != 0.0))),
+        Val::Attr(Attr::Float(b)) if to == DType::Bool => {
+            Some(Val::Truth(Some(f64::from_bits(b) != 0.0)))
+        }
         Val::Attr(Attr::Float(b)) if !to.is_float() => {
             let v = f64::from_bits(b);
             v.is_finite().then(|| Val::Attr(Attr::int(v as i64)))

@@ -8,18 +8,46 @@ use crate::ir::{Attr, DType, Extent};
 pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("is_float", "dtype", "whether it is a type of real numbers"),
     ("without", "list, value", "the entries that differ from `value`"),
-    ("replace_all", "list, positions, values", "the list with the entries at these positions changed"),
+    (
+        "replace_all",
+        "list, positions, values",
+        "the list with the entries at these positions changed",
+    ),
     ("normal_list", "axes, rank", "axes in their order, negative ones counted from the end"),
     ("strides", "shape", "how far apart neighbours along each axis lie, in elements"),
-    ("unit_axes", "from, to", "where `to` has entries of 1 that `from` lacks; an error if more differs"),
-    ("reshape_spec", "from, to", "ONNX Reshape's target with 0 for a copied symbol and -1 for the last one left"),
+    (
+        "unit_axes",
+        "from, to",
+        "where `to` has entries of 1 that `from` lacks; an error if more differs",
+    ),
+    (
+        "reshape_spec",
+        "from, to",
+        "ONNX Reshape's target with 0 for a copied symbol and -1 for the last one left",
+    ),
     ("expand_spec", "from, to", "ONNX Expand's target: 1 where the operand has the extent already"),
     ("slice_start", "shape, start, step", "ONNX Slice's first index of each axis"),
     ("slice_size", "shape, start, end, step", "ONNX Slice's number of elements of each axis"),
     ("slice_end", "start, size, step", "ONNX Slice's `ends` for these first indices and sizes"),
     ("changed_axes", "shape, start, size", "the axes of which a slice takes only a part"),
-    ("same_pads", "size, reach, stride", "padding in all that makes the result the size over the stride, rounded up"),
-    ("ceil_pads", "size, low, high, reach, stride", "padding behind that lets the last window begin inside"),
+    (
+        "same_pads",
+        "size, reach, stride",
+        "padding in all that makes the result the size over the stride, rounded up",
+    ),
+    (
+        "ceil_pads",
+        "size, low, high, reach, stride",
+        "padding behind that lets the last window begin inside",
+    ),
+    (
+        "labels",
+        "equation, i, ranks",
+        "the labels of operand `i` of an einsum (or of its result) as numbers, `...` as negative ones",
+    ),
+    ("common", "a, b", "the entries of `a` that `b` has"),
+    ("except", "a, b", "the entries of `a` that `b` lacks"),
+    ("places", "list, entries", "where the entries stand in the list"),
     ("exact_quotient", "a, b", "quotients without remainder, entry by entry"),
 ];
 
@@ -52,16 +80,18 @@ pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> 
         ("unit_axes", 2) => ints((|| unit_axes(&l(0)?, &l(1)?))()),
         ("reshape_spec", 2) => ints((|| Ok(reshape_spec(&l(0)?, l(1)?)))()),
         ("expand_spec", 2) => ints((|| Ok(expand_spec(&l(0)?, l(1)?)))()),
-        ("slice_start", 3) => ints((|| {
-            entries(&[l(0)?, l(1)?, l(2)?], |e| slice_start(&e[0], &e[1], &e[2]))
-        })()),
+        ("slice_start", 3) => {
+            ints((|| entries(&[l(0)?, l(1)?, l(2)?], |e| slice_start(&e[0], &e[1], &e[2])))())
+        }
         ("slice_size", 4) => ints((|| {
             entries(&[l(0)?, l(1)?, l(2)?, l(3)?], |e| slice_size(&e[0], &e[1], &e[2], &e[3]))
         })()),
         ("slice_end", 3) => ints((|| entries(&[l(0)?, l(1)?, l(2)?], slice_end))()),
         ("changed_axes", 3) => ints((|| {
             let (shape, start, size) = (l(0)?, l(1)?, l(2)?);
-            let part = |i: &usize| !start.get(*i).is_some_and(|s| s.is(0)) || size.get(*i) != shape.get(*i);
+            let part = |i: &usize| {
+                !start.get(*i).is_some_and(|s| s.is(0)) || size.get(*i) != shape.get(*i)
+            };
             Ok((0..shape.len()).filter(part).map(Extent::from).collect())
         })()),
         ("same_pads", 3) => ints((|| {
@@ -71,7 +101,9 @@ pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> 
             })
         })()),
         ("ceil_pads", 5) => ints((|| {
-            entries(&[l(0)?, l(1)?, l(2)?, l(3)?, l(4)?], |e| ceil_pads(&e[0], &e[1], &e[2], &e[3], &e[4]))
+            entries(&[l(0)?, l(1)?, l(2)?, l(3)?, l(4)?], |e| {
+                ceil_pads(&e[0], &e[1], &e[2], &e[3], &e[4])
+            })
         })()),
         ("exact_quotient", 2) => ints((|| {
             entries(&[l(0)?, l(1)?], |e| {
@@ -174,6 +206,65 @@ fn expand_spec(from: &[Extent], to: Vec<Extent>) -> Vec<Extent> {
         .collect()
 }
 
+/// Operand `i` of an einsum; the result comes after the last operand. Every axis of an operand has a
+/// label; the axes of `...` are numbered from the right, so that they align as in NumPy.
+fn labels(equation: &str, i: usize, ranks: &[i64]) -> Result<Vec<Extent>, EvalError> {
+    let bad = |reason: &str| EvalError::invalid(format!("the equation `{equation}`: {reason}"));
+    let text: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let (left, right) = match text.split_once("->") {
+        Some((l, r)) => (l, Some(r)),
+        None => (text.as_str(), None),
+    };
+    let terms: Vec<&str> = left.split(',').collect();
+    if terms.len() != ranks.len() {
+        return Err(bad("it has another number of operands than the node"));
+    }
+    let mut dots = 0;
+    for (term, rank) in terms.iter().zip(ranks) {
+        let named = term.chars().filter(|c| *c != '.').count() as i64;
+        let free = rank - named;
+        if free < 0 || free > 0 && !term.contains("...") {
+            return Err(bad("an operand has another number of axes than labels"));
+        }
+        dots = dots.max(free);
+    }
+    let expand = |term: &str, dots: i64| -> Result<Vec<Extent>, EvalError> {
+        let (before, after, dots) = match term.split_once("...") {
+            Some((b, a)) => (b, a, dots),
+            None => (term, "", 0),
+        };
+        if before.contains('.') || after.contains('.') {
+            return Err(bad("`...` stands once in an operand"));
+        }
+        let code = |c: char| Extent::from(i64::from(u32::from(c)));
+        let out: Vec<Extent> = before
+            .chars()
+            .map(code)
+            .chain((1..=dots).rev().map(|d| Extent::from(-d)))
+            .chain(after.chars().map(code))
+            .collect();
+        match (1..out.len()).any(|i| out[..i].contains(&out[i])) {
+            true => Err(bad("a label that stands twice in an operand is not supported")),
+            false => Ok(out),
+        }
+    };
+    if let (Some(term), Some(rank)) = (terms.get(i), ranks.get(i)) {
+        let named = term.chars().filter(|c| *c != '.').count() as i64;
+        return expand(term, rank - named);
+    }
+    match right {
+        Some(term) => expand(term, dots),
+        None => {
+            // Labels that stand once, in alphabetical order, after those of `...`.
+            let once = |c: &char| left.chars().filter(|d| d == c).count() == 1;
+            let mut named: Vec<char> =
+                left.chars().filter(|c| c.is_alphabetic()).filter(once).collect();
+            named.sort_unstable();
+            expand(&("...".chars().chain(named).collect::<String>()), dots)
+        }
+    }
+}
+
 fn direction(step: &Extent) -> Result<i64, EvalError> {
     match step.as_const() {
         Some(s) if s != 0 => Ok(s),
@@ -187,7 +278,7 @@ const FAR: i64 = i32::MAX as i64;
 /// A bound counted from the front; negative ones count from the end.
 fn from_front(n: &Extent, bound: &Extent) -> Extent {
     match bound.as_const() {
-        Some(b) if b <= -FAR => Extent::from(-1) ,
+        Some(b) if b <= -FAR => Extent::from(-1),
         Some(b) if b < 0 => n + bound,
         None if bound.sign() == Some(-1) => n + bound,
         _ => bound.clone(),
@@ -217,12 +308,28 @@ fn slice_size(
     let first = slice_start(n, start, step)?;
     let by = direction(step)?;
     let end = match end.as_const() {
-        Some(e) if e >= FAR => if by > 0 { n.clone() } else { n - &Extent::from(1) },
+        Some(e) if e >= FAR => {
+            if by > 0 {
+                n.clone()
+            } else {
+                n - &Extent::from(1)
+            }
+        }
         // As far as a number can lie before the front.
-        Some(e) if e <= -FAR => if by > 0 { Extent::from(0) } else { Extent::from(-1) },
+        Some(e) if e <= -FAR => {
+            if by > 0 {
+                Extent::from(0)
+            } else {
+                Extent::from(-1)
+            }
+        }
         _ => {
             let e = from_front(n, end);
-            let (low, high) = if by > 0 { (Extent::from(0), n.clone()) } else { (Extent::from(-1), n - &Extent::from(1)) };
+            let (low, high) = if by > 0 {
+                (Extent::from(0), n.clone())
+            } else {
+                (Extent::from(-1), n - &Extent::from(1))
+            };
             match (e.as_const(), end.as_const()) {
                 // A known end of a symbolic axis may lie beyond it.
                 (Some(_), Some(_)) => e.minimum(&high).maximum(&low),
@@ -287,7 +394,11 @@ mod tests {
     fn slices_are_clamped() {
         const END: i64 = i64::MAX;
         check("slice_start", &[&[10, 10, 10], &[-3, 12, 4], &[1, 1, -1]], &[7, 10, 4]);
-        check("slice_size", &[&[10; 5], &[-3, 2, 0, 9, 8], &[END, -2, 99, -END, 2], &[1, 2, 1, -1, -2]], &[3, 3, 10, 10, 3]);
+        check(
+            "slice_size",
+            &[&[10; 5], &[-3, 2, 0, 9, 8], &[END, -2, 99, -END, 2], &[1, 2, 1, -1, -2]],
+            &[3, 3, 10, 10, 3],
+        );
         check("slice_end", &[&[9, 2], &[10, 3], &[-1, 2]], &[i64::MIN + 1, 8]);
         check("changed_axes", &[&[4, 5, 6], &[0, 1, 0], &[4, 4, 5]], &[1, 2]);
     }
@@ -304,6 +415,22 @@ mod tests {
         check("unit_axes", &[&[3, 4], &[1, 3, 1, 4]], &[0, 2]);
         check("unit_axes", &[&[1, 4], &[1, 1, 4]], &[0]);
         assert!(apply("unit_axes", &[list(&[3, 4]), list(&[4, 1, 3])]).is_some_and(|r| r.is_err()));
+    }
+
+    #[test]
+    fn equations_have_labels() {
+        let check = |equation: &str, i: i64, ranks: &[i64], expected: &[i64]| {
+            let args =
+                [Val::Attr(Attr::Str(equation.into())), Val::Attr(Attr::int(i)), list(ranks)];
+            assert_eq!(apply("labels", &args), Some(Ok(list(expected))), "{equation}");
+        };
+        let (a, b, c) = (97, 98, 99);
+        check("ab,bc->ac", 1, &[2, 2], &[b, c]);
+        check("ab,bc", 2, &[2, 2], &[a, c]);
+        check("...a, b... -> ...ab", 2, &[3, 2], &[-2, -1, a, b]);
+        check("...a,b...->...ab", 1, &[3, 2], &[b, -1]);
+        let twice = [Val::Attr(Attr::Str("aa->a".into())), Val::Attr(Attr::int(0)), list(&[2])];
+        assert!(apply("labels", &twice).is_some_and(|r| r.is_err()));
     }
 
     #[test]

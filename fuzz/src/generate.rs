@@ -6,7 +6,7 @@
 use crate::random::Random;
 use crate::signature::{Draft, Extents, Signature, Words, family};
 use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{Attr, DType, Extent, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
 
 /// How large programs are.
@@ -162,7 +162,9 @@ impl<'g, 'a> Session<'g, 'a> {
         let library = self.g.library;
         let callable = library.call(call);
         for _ in 0..TRIES {
-            let Some((draft, args)) = self.arguments(Signature::from(callable), rng) else { continue };
+            let Some((draft, args)) = self.arguments(Signature::from(callable), rng) else {
+                continue;
+            };
             let made = match &callable.kind {
                 CallKind::Def(body) if !self.fresh && rng.chance(0.5) => {
                     self.b.expand(call, body, &draft.attrs, &args).ok()
@@ -183,7 +185,9 @@ impl<'g, 'a> Session<'g, 'a> {
         }
         let law = &self.g.library.laws[rng.pick(&self.g.laws)];
         for _ in 0..TRIES {
-            let Some((mut draft, args)) = self.arguments(Signature::from(law), rng) else { continue };
+            let Some((mut draft, args)) = self.arguments(Signature::from(law), rng) else {
+                continue;
+            };
             let roots: Vec<_> = law.left.iter().map(|s| s.root).collect();
             if let Ok(values) = self.b.instantiate(&law.terms, &roots, &args, &mut draft.env) {
                 return self.keep(values);

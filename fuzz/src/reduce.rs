@@ -14,12 +14,7 @@ pub struct Case {
 }
 
 /// The smallest case found that still fails, trying at most `budget` others.
-pub fn shrink(
-    case: Case,
-    library: &Library,
-    budget: usize,
-    fails: &dyn Fn(&Case) -> bool,
-) -> Case {
+pub fn shrink(case: Case, library: &Library, budget: usize, fails: &dyn Fn(&Case) -> bool) -> Case {
     let mut s = Shrinker { best: case, library, left: budget, fails };
     while s.outputs() || s.inputs() || s.arguments() {}
     s.best
@@ -84,9 +79,8 @@ impl Shrinker<'_> {
             }
             let mut q = p.clone();
             let kind = NodeKind::Input(q.inputs.len() as u32);
-            q.nodes[i] =
-                Node { kind, args: vec![], types: n.types.clone(), origin: String::new() };
-            q.inputs.push((format!("v{i}"), n.types[0].clone()));
+            q.nodes[i] = Node { kind, args: vec![], types: n.types.clone(), origin: String::new() };
+            q.inputs.push((format!("held{i}"), n.types[0].clone()));
             let mut inputs = self.best.inputs.clone();
             inputs.push(values.values[i][0].to_tensor());
             if self.offer(&q, &inputs) {

@@ -168,7 +168,8 @@ impl<'a> Draft<'a> {
                 ExprKind::Binary(BinaryOp::Mod, n, k) => (n.as_ref(), k.as_ref()),
                 _ => (a, b),
             };
-            let is = |e: &Expr| matches!(&e.kind, ExprKind::Size(n) | ExprKind::Name(n) if n == name);
+            let is =
+                |e: &Expr| matches!(&e.kind, ExprKind::Size(n) | ExprKind::Name(n) if n == name);
             let named = match &a.kind {
                 ExprKind::Call { callee, args } if callee.text == "rank" => {
                     args.iter().any(|a| is(&a.value))

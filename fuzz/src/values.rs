@@ -63,7 +63,9 @@ fn float(style: Style, rng: &mut Random) -> f64 {
         Style::Positive => 0.5 + rng.unit(),
         Style::Whole => rng.between(-3, 3) as f64,
         Style::Zeros if rng.chance(0.4) => rng.pick(&[0.0, -0.0]),
-        Style::Special if rng.chance(0.15) => rng.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
+        Style::Special if rng.chance(0.15) => {
+            rng.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY])
+        }
         Style::Zeros | Style::Special => rng.normal(),
     }
 }

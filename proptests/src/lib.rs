@@ -152,13 +152,28 @@ pub fn expressions() -> impl Strategy<Value = Expression> {
         let pair = || (inner.clone(), inner.clone());
         let boxed = |(a, b): (Expression, Expression)| (Box::new(a), Box::new(b));
         prop_oneof![
-            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Add(a, b) }),
-            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Sub(a, b) }),
-            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Mul(a, b) }),
+            pair().prop_map(move |p| {
+                let (a, b) = boxed(p);
+                Expression::Add(a, b)
+            }),
+            pair().prop_map(move |p| {
+                let (a, b) = boxed(p);
+                Expression::Sub(a, b)
+            }),
+            pair().prop_map(move |p| {
+                let (a, b) = boxed(p);
+                Expression::Mul(a, b)
+            }),
             (inner.clone(), 1i64..6).prop_map(|(a, k)| Expression::Div(Box::new(a), k)),
             (inner.clone(), 1i64..6).prop_map(|(a, k)| Expression::Mod(Box::new(a), k)),
-            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Max(a, b) }),
-            pair().prop_map(move |p| { let (a, b) = boxed(p); Expression::Min(a, b) }),
+            pair().prop_map(move |p| {
+                let (a, b) = boxed(p);
+                Expression::Max(a, b)
+            }),
+            pair().prop_map(move |p| {
+                let (a, b) = boxed(p);
+                Expression::Min(a, b)
+            }),
         ]
     })
 }

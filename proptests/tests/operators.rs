@@ -5,7 +5,7 @@ use mlc_fuzz::oracle::hold;
 use mlc_fuzz::values::{Style, inputs, tame};
 use mlc_fuzz::{Generator, Subject};
 use mlc_proptests::library;
-use mlc_rewrite::selfcheck;
+use mlc_rewrite::{selfcheck, show};
 
 /// Applications per operator and style of input.
 const SEEDS: u64 = 6;
@@ -24,20 +24,19 @@ fn the_cpu_computes_every_operator_as_the_judge_does() {
         for seed in 0..SEEDS {
             let Some(p) = generator.single(CallId(i as u32), seed) else { continue };
             applied += 1;
-            for style in Style::ALL {
-                let Some(values) = inputs(&p, style, seed) else { continue };
-                for v in [tame(&values), values] {
-                    if let Err((stage, message)) = hold(&subject, &p, &p, style, &v) {
-                        let types: Vec<String> =
-                            p.inputs.iter().map(|(_, t)| t.to_string()).collect();
-                        wrong.push(format!(
-                            "{} of {} (seed {seed}, {style:?}, {stage:?}): {message}",
-                            call.name,
-                            types.join(", ")
-                        ));
-                    }
-                }
-            }
+            // One line per program: the first style of input that shows something wrong.
+            wrong.extend(Style::ALL.into_iter().find_map(|style| {
+                let values = inputs(&p, style, seed)?;
+                let runs = [tame(&values), values];
+                let mut failures =
+                    runs.iter().filter_map(|v| hold(&subject, &p, &p, style, v).err());
+                let (stage, message) = failures.next()?;
+                let text = show::program(&p, library, "case");
+                Some(format!(
+                    "{} (seed {seed}, {style:?}, {stage:?}): {message}\n{text}",
+                    call.name
+                ))
+            }));
         }
         if applied == 0 {
             never.push(call.name.to_string());

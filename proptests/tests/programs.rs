@@ -91,7 +91,6 @@ proptest! {
 fn generated_programs_are_deterministic_and_not_trivial() {
     let text = |seed| show::program(&program(seed, 25), library(), "p");
     assert!((0..20).all(|s| text(s) == text(s)));
-    let operators: usize =
-        (0..50).map(|s| mlc_fuzz::reduce::operators(&program(s, 25))).sum();
+    let operators: usize = (0..50).map(|s| mlc_fuzz::reduce::operators(&program(s, 25))).sum();
     assert!(operators > 50 * 4, "{operators} operators in 50 programs");
 }

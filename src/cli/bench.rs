@@ -67,7 +67,12 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         }
     }
     let (fast, plain) = (median(&mut a), median(&mut b));
-    println!("optimised    {}\nunoptimised  {}\nratio        {:.3}", seconds(fast), seconds(plain), fast / plain);
+    println!(
+        "optimised    {}\nunoptimised  {}\nratio        {:.3}",
+        seconds(fast),
+        seconds(plain),
+        fast / plain
+    );
     args.common.report(&BenchReport {
         runs: a.len(),
         median_seconds: fast,

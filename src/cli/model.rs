@@ -68,10 +68,10 @@ pub struct Tuning {
     #[arg(long, value_name = "LAW")]
     pub without: Vec<String>,
     /// Most nodes that the e-graph takes.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 12_000)]
     pub nodes: usize,
     /// Most rounds of exploration.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 8)]
     pub rounds: u32,
     /// Most seconds of exploration.
     #[arg(long, default_value_t = 20.0)]
@@ -80,7 +80,11 @@ pub struct Tuning {
 
 impl Tuning {
     /// The pipeline's options for a target.
-    pub fn options(&self, target: &str, common: &super::Common) -> anyhow::Result<crate::pipeline::Options> {
+    pub fn options(
+        &self,
+        target: &str,
+        common: &super::Common,
+    ) -> anyhow::Result<crate::pipeline::Options> {
         let time = std::time::Duration::try_from_secs_f64(self.time)
             .context("`--time` is not a number of seconds")?;
         Ok(crate::pipeline::Options {

@@ -131,7 +131,8 @@ pub fn human(r: &Report) -> String {
     }
     let mut laws: Vec<(&String, &usize)> = r.proof.iter().collect();
     laws.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let _ = writeln!(out, "laws        {} fired, {} in the result's proof", r.laws.len(), laws.len());
+    let _ =
+        writeln!(out, "laws        {} fired, {} in the result's proof", r.laws.len(), laws.len());
     for (name, n) in laws.iter().take(12) {
         let _ = writeln!(out, "  {n:>6}  {name}");
     }
@@ -147,7 +148,8 @@ pub fn profile(o: &Optimized, library: &Library) -> String {
     rows.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(&b.0)));
     let mut out = String::from("\n     time searches  matches  applied  law (refusals)\n");
     for (i, p) in rows {
-        let refusals: Vec<String> = p.refusals.iter().map(|(c, n)| format!("{n} by `{c}`")).collect();
+        let refusals: Vec<String> =
+            p.refusals.iter().map(|(c, n)| format!("{n} by `{c}`")).collect();
         let typed = if p.ill_typed.0 > 0 {
             format!(" {} ill-typed: {}", p.ill_typed.0, p.ill_typed.1)
         } else {

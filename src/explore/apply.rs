@@ -161,9 +161,10 @@ pub fn refusal(graph: &Graph, law: &Law, st: &State) -> Option<String> {
     let conditions = law.conditions.iter().find(|c| holds(graph, law, c, st) != Some(true));
     // A hint that cannot be decided does not stop the law.
     let hint = || law.hints.iter().find(|c| holds(graph, law, c, st) == Some(false));
-    conditions.map(|c| ("if", c)).or_else(|| hint().map(|c| ("when", c))).map(|(kind, c)| {
-        format!("{kind} {}", mlc_dsl::syntax::print_expr(c))
-    })
+    conditions
+        .map(|c| ("if", c))
+        .or_else(|| hint().map(|c| ("when", c)))
+        .map(|(kind, c)| format!("{kind} {}", mlc_dsl::syntax::print_expr(c)))
 }
 
 fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
@@ -253,4 +254,3 @@ pub fn family_key(graph: &Graph, law: &Law, st: &State) -> String {
     }
     out
 }
-

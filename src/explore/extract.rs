@@ -14,7 +14,13 @@ use thiserror::Error;
 /// Prices of operator applications on a target.
 pub trait Prices {
     /// Seconds of one application; `None` if the target does not have the operator.
-    fn seconds(&self, call: CallId, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Option<f64>;
+    fn seconds(
+        &self,
+        call: CallId,
+        attrs: &[Attr],
+        args: &[&Type],
+        results: &[Type],
+    ) -> Option<f64>;
 }
 
 /// Why no program was extracted.
@@ -228,7 +234,8 @@ impl Explored {
             values.insert(view.class_of(n), (value, log));
         }
         let class = |r: &Id| &index[&self.graph.egg.find(*r)];
-        let outputs: Vec<&(Vec<Value>, LogId)> = self.roots.iter().map(|r| &values[class(r)]).collect();
+        let outputs: Vec<&(Vec<Value>, LogId)> =
+            self.roots.iter().map(|r| &values[class(r)]).collect();
         let logs = outputs.iter().map(|o| o.1).collect();
         let names = self.source.outputs.iter().map(|(n, _)| n.clone());
         let outputs = names.zip(outputs).map(|(n, o)| (n, o.0[0])).collect();
@@ -266,7 +273,11 @@ impl Explored {
             Head::Input(i) => self.source.inputs[i as usize].0.clone(),
             Head::Const(c) => {
                 let t = self.graph.consts.get(c);
-                if t.shape().is_empty() { format!("{}", t.get_f64(0)) } else { format!("{}{:?}", t.dtype(), t.shape()) }
+                if t.shape().is_empty() {
+                    format!("{}", t.get_f64(0))
+                } else {
+                    format!("{}{:?}", t.dtype(), t.shape())
+                }
             }
             Head::Output(i) => format!("{}.{i}", args.join(", ")),
             Head::Apply(call, attrs) => {

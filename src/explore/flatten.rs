@@ -46,14 +46,21 @@ impl Flattenings {
     }
 }
 
-fn enumerate(graph: &Graph, call: CallId, class: Id, path: &mut Vec<Id>, depth: usize) -> Vec<View> {
+fn enumerate(
+    graph: &Graph,
+    call: CallId,
+    class: Id,
+    path: &mut Vec<Id>,
+    depth: usize,
+) -> Vec<View> {
     let mut out: Vec<View> = Vec::new();
     for node in &graph.egg[class].nodes {
         if !matches!(node.head, Head::Apply(c, _) if c == call) {
             continue;
         }
         let [a, b] = &*node.args else { continue };
-        let (left, right) = (side(graph, call, *a, path, depth), side(graph, call, *b, path, depth));
+        let (left, right) =
+            (side(graph, call, *a, path, depth), side(graph, call, *b, path, depth));
         for l in &left {
             for r in &right {
                 if let Some(v) = join(graph, call, l, r)

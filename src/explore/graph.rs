@@ -230,7 +230,13 @@ impl Graph {
     }
 
     /// Adds a typed application and evaluates it if its arguments are small constants.
-    fn add_apply(&mut self, call: CallId, attrs: Vec<Attr>, types: Vec<Type>, args: &[Id]) -> Option<Vec<Id>> {
+    fn add_apply(
+        &mut self,
+        call: CallId,
+        attrs: Vec<Attr>,
+        types: Vec<Type>,
+        args: &[Id],
+    ) -> Option<Vec<Id>> {
         let fed = args.iter().all(|&a| self.facts(a).fed_by_constants);
         let known = self.nodes;
         let attrs_id = self.intern(attrs.clone());

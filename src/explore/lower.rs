@@ -1,10 +1,10 @@
 //! A program into the e-graph, and what exploration yields.
 
+use super::Limits;
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use super::log::{LogId, Reason};
 use super::schedule::{LawProfile, Stop, saturate};
-use super::Limits;
 use egg::Id;
 use mlc_dsl::canon::Sink;
 use mlc_dsl::infer::infer;
@@ -131,8 +131,11 @@ fn expand(graph: &mut Graph, expanded: &mut HashMap<Id, ()>) {
         let Ok(app) = infer(callable, &types, &attrs) else { continue };
         let mut env = app.env;
         let structural = graph.structural;
-        let made = Instantiator { sink: graph, structural, terms: &body.terms, family: None }
-            .run(&body.roots, &def.args, &mut env);
+        let made = Instantiator { sink: graph, structural, terms: &body.terms, family: None }.run(
+            &body.roots,
+            &def.args,
+            &mut env,
+        );
         let Ok(made) = made else { continue };
         for (out, m) in def.outputs.iter().zip(made) {
             if graph.facts(*out).types == graph.facts(m).types {

@@ -100,7 +100,9 @@ impl Matcher<'_> {
         match &p.kind {
             PatKind::Apply(call, attrs, args) => {
                 for node in &graph.egg[class].nodes {
-                    self.node(*call, attrs, args, node, st, &mut |st| self.finish(node, st, found))?;
+                    self.node(*call, attrs, args, node, st, &mut |st| {
+                        self.finish(node, st, found)
+                    })?;
                 }
             }
             PatKind::Flat(call, args, scalar) => {
@@ -246,7 +248,14 @@ impl Matcher<'_> {
     }
 
     /// A number of the e-graph against an expression: within two units in the last place.
-    fn scalar(&self, e: &Expr, v: f64, dtype: DType, st: &mut State, next: Next<'_>) -> ControlFlow<()> {
+    fn scalar(
+        &self,
+        e: &Expr,
+        v: f64,
+        dtype: DType,
+        st: &mut State,
+        next: Next<'_>,
+    ) -> ControlFlow<()> {
         if let ExprKind::Name(n) = &e.kind
             && is_attr(self.law, n)
             && st.env.attr(n).is_none()
@@ -440,7 +449,9 @@ impl Matcher<'_> {
                     return ControlFlow::Continue(());
                 }
                 match self.graph.library.call(call).unit {
-                    Some(1.0) if w != 0.0 && w.abs() != 1.0 && v.is_finite() && v != 0.0 => next(st, Some(v / w)),
+                    Some(1.0) if w != 0.0 && w.abs() != 1.0 && v.is_finite() && v != 0.0 => {
+                        next(st, Some(v / w))
+                    }
                     _ => ControlFlow::Continue(()),
                 }
             }

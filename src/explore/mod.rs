@@ -3,8 +3,8 @@
 //! The only folder that names egg. Never decides what is cheap.
 
 mod apply;
-mod flatten;
 mod extract;
+mod flatten;
 mod fold;
 mod graph;
 mod language;
@@ -13,12 +13,13 @@ mod lower;
 mod matcher;
 mod pattern;
 mod proof;
+mod replay;
 mod schedule;
 mod spread;
 
 pub use extract::{Extracted, ExtractionError, Prices};
-pub use lower::{Explored, explore};
 pub use log::{LogId, Reason};
+pub use lower::{Explored, explore};
 pub use proof::{Proof, ProofStep};
 pub use schedule::{LawProfile, Stop};
 
@@ -37,6 +38,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 20_000, rounds: 10, time: Duration::from_secs(20) }
+        Limits { nodes: 12_000, rounds: 8, time: Duration::from_secs(20) }
     }
 }

@@ -75,7 +75,8 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
             if own {
                 c.normal = &[];
             }
-            let roots = law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
+            let roots =
+                law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
             let right_size = law.terms.len();
             Compiled { law: i, pats: c.pats, roots, normal: own, right_size }
         })
@@ -139,12 +140,9 @@ impl Compiler<'_> {
             // Families stand on right sides only; their one argument is matched as it is.
             TermKind::EachFold(..) | TermKind::EachPart(_) => self.term(terms, t.args[0], subst),
             TermKind::Apply(call, attrs) => {
-                let args: Vec<PatId> =
-                    t.args.iter().map(|&a| self.term(terms, a, subst)).collect();
-                let attrs: Vec<Option<Expr>> = attrs
-                    .iter()
-                    .map(|a| a.as_ref().map(|e| substitute(e, &subst.attrs)))
-                    .collect();
+                let args: Vec<PatId> = t.args.iter().map(|&a| self.term(terms, a, subst)).collect();
+                let attrs: Vec<Option<Expr>> =
+                    attrs.iter().map(|a| a.as_ref().map(|e| substitute(e, &subst.attrs))).collect();
                 self.apply(*call, attrs, args, dims, dtype)
             }
         }
@@ -286,13 +284,17 @@ impl Compiler<'_> {
         for law in self.normal {
             let root = law.terms.get(law.left[0].root);
             let TermKind::Apply(c, law_attrs) = &root.kind else { continue };
-            if *c != call || law.name == self.law.name || !law_attrs.is_empty() && !attrs.is_empty() {
+            if *c != call || law.name == self.law.name || !law_attrs.is_empty() && !attrs.is_empty()
+            {
                 continue;
             }
             let mut subst = Subst::none();
             subst.vars = vec![None; law.vars.len()];
             let fits = root.args.iter().zip(args).all(|(&t, &p)| self.fits(law, t, p, &mut subst));
-            if fits && let DTypePattern::Fixed(d) = dtype && !law.terms.get(law.left[0].root).dtype.admits(*d) {
+            if fits
+                && let DTypePattern::Fixed(d) = dtype
+                && !law.terms.get(law.left[0].root).dtype.admits(*d)
+            {
                 continue;
             }
             if !fits || !self.admits(law, dtype) {
@@ -395,7 +397,9 @@ impl Compiler<'_> {
             let below = self.pat(inner).dims.clone();
             let p = match scalar {
                 None => inner,
-                Some(_) => self.push(PatKind::Flat(call, vec![inner], scalar), below, dtype.clone()),
+                Some(_) => {
+                    self.push(PatKind::Flat(call, vec![inner], scalar), below, dtype.clone())
+                }
             };
             return self.push(PatKind::Broadcast(p, map), dims, dtype);
         }

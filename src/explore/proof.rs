@@ -110,12 +110,12 @@ impl<'a> Closure<'a> {
                 continue;
             }
             // The smaller class is hung under the larger one, and its proof tree is rerooted.
-            let (a, b, ra, rb) = if self.members[ra as usize].len() <= self.members[rb as usize].len()
-            {
-                (a, b, ra, rb)
-            } else {
-                (b, a, rb, ra)
-            };
+            let (a, b, ra, rb) =
+                if self.members[ra as usize].len() <= self.members[rb as usize].len() {
+                    (a, b, ra, rb)
+                } else {
+                    (b, a, rb, ra)
+                };
             self.reroot(a);
             self.forest[a as usize] = Some((b, edge));
             self.parent[ra as usize] = rb;

@@ -1,12 +1,12 @@
 //! The rounds of saturation: search every law, apply what was found, rebuild; under hard limits.
 
+use super::Limits;
 use super::apply::{Outcome, Site, apply, apply_family, family_key, refusal};
 use super::flatten::Flattenings;
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use super::matcher::{Binding, Matcher, State};
 use super::pattern::{Compiled, PatKind, compile};
-use super::Limits;
 use egg::Id;
 use mlc_dsl::library::{CallId, Law};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -179,7 +179,13 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     }
 }
 
-fn run_match(graph: &mut Graph, law: &Law, r: &mut Runner, f: &Found, families: &mut Families) -> bool {
+fn run_match(
+    graph: &mut Graph,
+    law: &Law,
+    r: &mut Runner,
+    f: &Found,
+    families: &mut Families,
+) -> bool {
     let sites: Vec<Site> = f
         .sites
         .iter()
@@ -362,9 +368,11 @@ impl Families {
                 continue;
             }
             let key = family_key(graph, law, st);
-            let g = groups
-                .entry(key)
-                .or_insert_with(|| Found { sites: vec![], states: vec![], family: true });
+            let g = groups.entry(key).or_insert_with(|| Found {
+                sites: vec![],
+                states: vec![],
+                family: true,
+            });
             if !g.sites.iter().any(|(_, c)| *c == class) {
                 g.sites.push((node.clone(), class));
                 g.states.push(st.clone());

@@ -26,8 +26,7 @@ pub fn operands(
         // Only unit axes are missing: the class under another shape.
         push(reshaped(graph, class, own));
     }
-    let kept: Vec<i64> =
-        map.iter().zip(own).filter(|(_, d)| !d.is(1)).map(|(&m, _)| m).collect();
+    let kept: Vec<i64> = map.iter().zip(own).filter(|(_, d)| !d.is(1)).map(|(&m, _)| m).collect();
     for (base, places) in broadcasts(graph, class) {
         if places == kept {
             push(reshaped(graph, base, own));
@@ -86,7 +85,11 @@ fn reshaped(graph: &Graph, id: Id, shape: &[Extent]) -> Binding {
             let same = wide.len() == own.len()
                 && wide.iter().zip(&own).all(|(&i, &j)| shape[i] == from[j]);
             if !same || own.len() != from.len() {
-                return Binding::Spread { base: graph.egg.find(id), map: vec![], shape: shape.to_vec() };
+                return Binding::Spread {
+                    base: graph.egg.find(id),
+                    map: vec![],
+                    shape: shape.to_vec(),
+                };
             }
             let map = wide.iter().map(|&i| i as i64).collect();
             Binding::Spread { base: graph.egg.find(id), map, shape: shape.to_vec() }

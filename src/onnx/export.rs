@@ -83,11 +83,8 @@ pub fn export(
         let unwritten = writer.take_unwritten();
         if unwritten.is_empty() {
             let mut raw = writer.finish();
-            raw.graph.outputs = current
-                .outputs
-                .iter()
-                .map(|(n, v)| value_info(n, current.ty(*v)))
-                .collect();
+            raw.graph.outputs =
+                current.outputs.iter().map(|(n, v)| value_info(n, current.ty(*v))).collect();
             raw.graph.inputs = current.inputs.iter().map(|(n, t)| value_info(n, t)).collect();
             let used: HashSet<&str> = raw.graph.nodes.iter().map(|n| n.domain.as_str()).collect();
             opsets.retain(|d, _| d.is_empty() || used.contains(d.as_str()));
@@ -148,11 +145,8 @@ fn expand(
     let mut new: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
     for (i, node) in program.nodes.iter().enumerate() {
         b.set_origin(&node.origin);
-        let args: Vec<Value> = node
-            .args
-            .iter()
-            .map(|a| new[a.node.0 as usize][a.output as usize])
-            .collect();
+        let args: Vec<Value> =
+            node.args.iter().map(|a| new[a.node.0 as usize][a.output as usize]).collect();
         let values = match &node.kind {
             NodeKind::Input(i) => {
                 let (name, ty) = &program.inputs[*i as usize];
@@ -162,7 +156,8 @@ fn expand(
             NodeKind::Apply(call, attrs) => {
                 let callable = library.call(*call);
                 let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-                let failed = |reason: String| ExportError::Body { op: callable.name.to_string(), reason };
+                let failed =
+                    |reason: String| ExportError::Body { op: callable.name.to_string(), reason };
                 match (&callable.kind, unwritten.contains(&NodeId(i as u32))) {
                     (CallKind::Def(body), true) => {
                         b.expand(*call, body, &attrs, &args).map_err(|e| failed(e.to_string()))?
@@ -174,7 +169,9 @@ fn expand(
                             opset,
                         });
                     }
-                    (_, false) => b.apply(*call, &attrs, &args).map_err(|e| failed(e.to_string()))?,
+                    (_, false) => {
+                        b.apply(*call, &attrs, &args).map_err(|e| failed(e.to_string()))?
+                    }
                 }
             }
         };

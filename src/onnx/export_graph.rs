@@ -117,8 +117,19 @@ impl<'a> Graph<'a> {
         self.push(NodeKind::Const(id), vec![], vec![ty], "", None)
     }
 
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Adds a node that is never taken for an equal one: it has one reader.
-    pub fn add_own(&mut self, kind: NodeKind, args: Vec<Value>, types: Vec<Type>, origin: &str) -> Value {
+    pub fn add_own(
+        &mut self,
+        kind: NodeKind,
+        args: Vec<Value>,
+        types: Vec<Type>,
+        origin: &str,
+    ) -> Value {
         let id = NodeId(self.nodes.len() as u32);
         self.nodes.push(Node { kind, args, types, origin: origin.to_string() });
         self.source.push(None);
@@ -158,9 +169,13 @@ impl<'a> Graph<'a> {
                 self.reshape(*x, shape, &node.origin, Some(id))
             }
             ([x], [map, Attr::Ints(shape)]) if call_is(self.structural.broadcast) => {
-                if let (Some(t), Some(filled)) = (self.constant(*x), Type::new(self.ty(*x).dtype, shape.clone()).known_shape())
+                if let (Some(t), Some(filled)) =
+                    (self.constant(*x), Type::new(self.ty(*x).dtype, shape.clone()).known_shape())
                     && t.len() == 1
-                    && filled.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).is_some_and(|n| n <= MAX_FILLED)
+                    && filled
+                        .iter()
+                        .try_fold(1usize, |n, &d| n.checked_mul(d))
+                        .is_some_and(|n| n <= MAX_FILLED)
                 {
                     let value = vec![t.get_f64(0); filled.iter().product()];
                     let wide = Tensor::from_f64(t.dtype(), filled.clone(), &value);
@@ -181,14 +196,22 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn reshape(&mut self, x: Value, shape: &[Extent], origin: &str, source: Option<NodeId>) -> Value {
+    fn reshape(
+        &mut self,
+        x: Value,
+        shape: &[Extent],
+        origin: &str,
+        source: Option<NodeId>,
+    ) -> Value {
         let mut x = x;
         if let NodeKind::Apply(call, _) = &self.node(x.node).kind
             && Some(*call) == self.structural.reshape
         {
             x = self.node(x.node).args[0];
         }
-        let (Some(call), false) = (self.structural.reshape, self.ty(x).shape == shape) else { return x };
+        let (Some(call), false) = (self.structural.reshape, self.ty(x).shape == shape) else {
+            return x;
+        };
         let ty = Type::new(self.ty(x).dtype, shape.to_vec());
         let kind = NodeKind::Apply(call, vec![Attr::Ints(shape.to_vec())]);
         self.push(kind, vec![x], vec![ty], origin, source)
@@ -262,11 +285,19 @@ impl<'a> Graph<'a> {
         self.align_for(x, map, rank, 0, origin)
     }
 
-    fn align_for(&mut self, x: Value, map: &[i64], rank: usize, trailing: usize, origin: &str) -> Value {
+    fn align_for(
+        &mut self,
+        x: Value,
+        map: &[i64],
+        rank: usize,
+        trailing: usize,
+        origin: &str,
+    ) -> Value {
         let fits = |shape: &[Extent]| {
             let Some(missing) = rank.checked_sub(shape.len()) else { return false };
             let axes = shape.iter().enumerate().filter(|(_, d)| !d.is(1));
-            shape.len() >= trailing && axes.map(|(i, _)| (i + missing) as i64).eq(map.iter().copied())
+            shape.len() >= trailing
+                && axes.map(|(i, _)| (i + missing) as i64).eq(map.iter().copied())
         };
         if let NodeKind::Apply(call, _) = &self.node(x.node).kind
             && Some(*call) == self.structural.reshape

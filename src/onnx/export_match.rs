@@ -31,7 +31,9 @@ pub(super) struct Found<'p> {
 impl Found<'_> {
     /// True if the name stands for something.
     pub fn has(&self, name: &str) -> bool {
-        self.tensors.contains_key(name) || self.lists.contains_key(name) || self.env.attr(name).is_some()
+        self.tensors.contains_key(name)
+            || self.lists.contains_key(name)
+            || self.env.attr(name).is_some()
     }
 }
 
@@ -47,7 +49,12 @@ pub(super) fn find<'p>(graph: &Graph<'_>, rule: &'p Rule<'_>, node: NodeId) -> O
 }
 
 /// Checks everything that needs all names.
-fn complete<'p>(graph: &Graph<'_>, rule: &'p Rule<'_>, root: NodeId, mut found: Found<'p>) -> Option<Found<'p>> {
+fn complete<'p>(
+    graph: &Graph<'_>,
+    rule: &'p Rule<'_>,
+    root: NodeId,
+    mut found: Found<'p>,
+) -> Option<Found<'p>> {
     let whole = &found.covered;
     let inside = |id: &NodeId| {
         *id == root
@@ -135,7 +142,8 @@ pub(super) fn settle(e: &Expr, found: &Found<'_>) -> Expr {
             match callee.text.as_str() {
                 "present" => out.kind = ExprKind::Bool(found.has(&name)),
                 "count" => {
-                    out.kind = ExprKind::Int(found.lists.get(name.as_str()).map_or(0, Vec::len) as i64);
+                    out.kind =
+                        ExprKind::Int(found.lists.get(name.as_str()).map_or(0, Vec::len) as i64);
                 }
                 _ => args.iter_mut().for_each(|a| again(&mut a.value)),
             }
@@ -184,7 +192,9 @@ fn matches<'p>(graph: &Graph<'_>, pat: &'p Pat, v: Value, mut found: Found<'p>) 
         },
         Pat::Apply(call, args, attrs) => apply(graph, *call, args, attrs, v, found),
         Pat::Fold(call, list, attrs) => fold(graph, *call, list, attrs, v, found),
-        Pat::Split(x, axis, sizes) => split(graph, [x, axis, sizes], v, found).into_iter().collect(),
+        Pat::Split(x, axis, sizes) => {
+            split(graph, [x, axis, sizes], v, found).into_iter().collect()
+        }
     }
 }
 
@@ -296,7 +306,12 @@ fn fold<'p>(
 }
 
 /// The slices of one tensor that part one of its axes without gap or overlap.
-fn split<'p>(graph: &Graph<'_>, names: [&'p Name; 3], v: Value, mut found: Found<'p>) -> Option<Found<'p>> {
+fn split<'p>(
+    graph: &Graph<'_>,
+    names: [&'p Name; 3],
+    v: Value,
+    mut found: Found<'p>,
+) -> Option<Found<'p>> {
     let NodeKind::Apply(call, _) = &graph.node(v.node).kind else { return None };
     let x = *graph.node(v.node).args.first()?;
     let shape = &graph.ty(x).shape;
@@ -335,6 +350,7 @@ fn split<'p>(graph: &Graph<'_>, names: [&'p Name; 3], v: Value, mut found: Found
     found.covered = ordered.iter().map(|p| p.0).collect();
     found.env.bind_tensor(name, graph.ty(x).clone());
     found.tensors.insert(name.clone(), x);
-    let sizes_fit = found.env.bind_attr(sizes, Attr::Ints(ordered.into_iter().map(|p| p.1).collect()));
+    let sizes_fit =
+        found.env.bind_attr(sizes, Attr::Ints(ordered.into_iter().map(|p| p.1).collect()));
     (found.env.bind_attr(axis_name, Attr::int(axis as i64)) && sizes_fit).then_some(found)
 }

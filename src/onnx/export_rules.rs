@@ -87,6 +87,11 @@ impl<'a> Rules<'a> {
         Rules { by_root }
     }
 
+    /// The operators that one ONNX node writes, at least with some attributes.
+    pub fn single(&self) -> impl Iterator<Item = CallId> {
+        self.by_root.iter().filter(|(_, rules)| rules.iter().any(|r| r.size == 1)).map(|(c, _)| *c)
+    }
+
     /// The patterns with this operator at their root, largest first.
     pub fn at(&self, root: CallId) -> &[Rule<'a>] {
         self.by_root.get(&root).map_or(&[], Vec::as_slice)
@@ -197,7 +202,9 @@ impl Compiler<'_> {
                 Some(Pat::Var(Name::from(n.as_str())))
             }
             ExprKind::Int(_) | ExprKind::Float(_) => Some(Pat::Number(e.clone())),
-            ExprKind::Unary(UnaryOp::Neg, a) if matches!(a.kind, ExprKind::Int(_) | ExprKind::Float(_)) => {
+            ExprKind::Unary(UnaryOp::Neg, a)
+                if matches!(a.kind, ExprKind::Int(_) | ExprKind::Float(_)) =>
+            {
                 Some(Pat::Number(e.clone()))
             }
             ExprKind::Unary(op, a) => {
@@ -215,7 +222,9 @@ impl Compiler<'_> {
                 }
                 let whole = Pat::Apply(self.find(name)?, args, vec![]);
                 match op {
-                    BinaryOp::Ne => Some(Pat::Apply(self.find("logical_not")?, vec![whole], vec![])),
+                    BinaryOp::Ne => {
+                        Some(Pat::Apply(self.find("logical_not")?, vec![whole], vec![]))
+                    }
                     _ => Some(whole),
                 }
             }
@@ -302,7 +311,11 @@ impl Compiler<'_> {
                     })
                     .collect::<Option<_>>()?,
             ),
-            ExprKind::Call { callee, args } if is_function(&callee.text) || callee.text == "present" || callee.text == "count" => {
+            ExprKind::Call { callee, args }
+                if is_function(&callee.text)
+                    || callee.text == "present"
+                    || callee.text == "count" =>
+            {
                 let args = args
                     .iter()
                     .map(|a| Some(Arg { value: self.inline(&a.value, depth + 1)?, ..a.clone() }))

@@ -142,12 +142,20 @@ impl Shapes {
         }
     }
 
-    fn atom(&mut self, atom: &Atom, whole: &Extent, out: &mut Sheet) -> Result<String, ExportError> {
+    fn atom(
+        &mut self,
+        atom: &Atom,
+        whole: &Extent,
+        out: &mut Sheet,
+    ) -> Result<String, ExportError> {
         let (op, a, b) = match atom {
             Atom::Sym(s) => {
                 let e = Extent::sym(s);
                 if e == *whole {
-                    return Err(ExportError::Extent { extent: whole.to_string(), symbol: s.to_string() });
+                    return Err(ExportError::Extent {
+                        extent: whole.to_string(),
+                        symbol: s.to_string(),
+                    });
                 }
                 return self.list(&[e], false, out);
             }

@@ -1,22 +1,20 @@
 //! Writing ONNX nodes: one per match, its inputs before it.
 
 use super::export::ExportError;
+use super::export_core::Core;
 use super::export_graph::Graph;
 use super::export_match::{Found, find, settle};
 use super::export_rules::{Rule, Rules};
 use super::export_shape::Shapes;
 use super::import::ModelInfo;
-use super::import_apply::trailing_axes;
 use super::import_bind::attr_kind;
-use super::import_read::infix;
 use super::raw::{RawAttr, RawGraph, RawModel, RawNode};
 use super::raw_tensor;
 use indexmap::IndexMap;
 use mlc_dsl::eval::eval;
-use mlc_dsl::infer::infer;
-use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Type, Value};
-use mlc_dsl::library::{CallId, Name};
-use mlc_dsl::syntax::ast::{Arg, Expr, ExprKind, Param, ParamKind, Print, UnaryOp};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Value};
+use mlc_dsl::library::Name;
+use mlc_dsl::syntax::ast::{ExprKind, Param, ParamKind, Print};
 use std::collections::{HashMap, HashSet};
 
 /// An input of an ONNX node.
@@ -57,7 +55,8 @@ enum Task {
 
 /// A model under construction.
 pub(super) struct Writer<'a, 'r> {
-    graph: Graph<'a>,
+    /// What is written.
+    pub(super) graph: Graph<'a>,
     rules: &'r Rules<'r>,
     names: HashMap<Value, String>,
     out: Sheet,
@@ -65,6 +64,8 @@ pub(super) struct Writer<'a, 'r> {
     /// The names of constants in the imported model, by the place of their bytes.
     constants: HashMap<(usize, usize), String>,
     unwritten: HashSet<NodeId>,
+    /// Most nodes of the graph: clauses that write each other in a circle come to an end.
+    limit: usize,
 }
 
 /// The model's graph, and the names that are taken.
@@ -136,7 +137,8 @@ impl<'a, 'r> Writer<'a, 'r> {
         let place = |t: &Tensor| (t.bytes().as_ptr() as usize, t.bytes().len());
         let constants = model.constants.iter().map(|(n, t)| (place(t), n.clone())).collect();
         let shapes = Shapes::new(graph.inputs, opset);
-        Writer { graph, rules, names, out, shapes, constants, unwritten: HashSet::new() }
+        let limit = graph.len().saturating_mul(8).saturating_add(1 << 10);
+        Writer { graph, rules, names, out, shapes, constants, unwritten: HashSet::new(), limit }
     }
 
     /// Nodes of the program that no pattern writes.
@@ -228,6 +230,9 @@ impl<'a, 'r> Writer<'a, 'r> {
     /// The ONNX node of the largest pattern that covers a node.
     fn choose(&mut self, id: NodeId) -> Option<Pending> {
         let NodeKind::Apply(call, _) = &self.graph.node(id).kind else { return None };
+        if self.graph.len() > self.limit {
+            return None;
+        }
         let rules = self.rules;
         for rule in rules.at(*call) {
             if let Some(found) = find(&self.graph, rule, id)
@@ -365,99 +370,6 @@ impl<'a, 'r> Writer<'a, 'r> {
         })
     }
 
-    /// A core expression as new nodes of the graph.
-    fn core(&mut self, e: &Expr, found: &Found<'_>, origin: &str) -> Option<Core> {
-        if let Ok(a) = eval(e, &found.env) {
-            return Some(Core::Number(a));
-        }
-        match &e.kind {
-            ExprKind::Name(n) => Some(Core::Value(*found.tensors.get(n.as_str())?)),
-            ExprKind::Unary(op, a) => {
-                let name = match op {
-                    UnaryOp::Neg => "neg",
-                    UnaryOp::Not => "logical_not",
-                };
-                let a = self.core(a, found, origin)?;
-                self.add(self.graph.library.find(name)?, vec![a], vec![], origin)
-            }
-            ExprKind::Binary(op, a, b) => {
-                let (name, swapped) = infix(*op);
-                let mut args = vec![self.core(a, found, origin)?, self.core(b, found, origin)?];
-                if swapped {
-                    args.reverse();
-                }
-                self.add(self.graph.library.find(name)?, args, vec![], origin)
-            }
-            ExprKind::Call { callee, args } if callee.text == "scalar" => {
-                let [v, to] = args.as_slice() else { return None };
-                let Ok(Attr::DType(to)) = eval(&to.value, &found.env) else { return None };
-                let v = eval(&v.value, &found.env).ok()?.as_f64()?;
-                let t = Tensor::from_f64(to, vec![], &[v]);
-                Some(Core::Value(self.graph.add_const(t)))
-            }
-            ExprKind::Call { callee, args } => self.core_call(&callee.text, args, found, origin),
-            _ => None,
-        }
-    }
-
-    fn core_call(&mut self, callee: &str, args: &[Arg], found: &Found<'_>, origin: &str) -> Option<Core> {
-        let library = self.graph.library;
-        let id = library.find(callee)?;
-        let call = library.call(id);
-        let mut operands = Vec::new();
-        let mut attrs = vec![None; call.attrs.len()];
-        for a in args {
-            match &a.name {
-                None if operands.len() < call.inputs.len() => {
-                    operands.push(self.core(&a.value, found, origin)?);
-                }
-                None => return None,
-                Some(n) => {
-                    let i = call.attrs.iter().position(|p| *p.name == *n.text)?;
-                    attrs[i] = Some(eval(&a.value, &found.env).ok()?);
-                }
-            }
-        }
-        self.add(id, operands, attrs, origin)
-    }
-
-    /// Adds an application whose operands NumPy's rule broadcasts.
-    fn add(
-        &mut self,
-        id: CallId,
-        operands: Vec<Core>,
-        attrs: Vec<Option<Attr>>,
-        origin: &str,
-    ) -> Option<Core> {
-        let call = self.graph.library.call(id);
-        let dtype = operands.iter().find_map(|o| match o {
-            Core::Value(v) => Some(self.graph.ty(*v).dtype),
-            Core::Number(_) => None,
-        });
-        let mut args = Vec::with_capacity(operands.len());
-        for o in operands {
-            args.push(match o {
-                Core::Value(v) => v,
-                Core::Number(a) => {
-                    let t = Tensor::from_f64(dtype?, vec![], &[a.as_f64()?]);
-                    self.graph.add_const(t)
-                }
-            });
-        }
-        let mut types: Vec<Type> = args.iter().map(|&v| self.graph.ty(v).clone()).collect();
-        if let Some(trailing) = trailing_axes(call) {
-            let lead = self.graph.lead(&args, &trailing)?;
-            for (ty, t) in types.iter_mut().zip(&trailing) {
-                let own = ty.shape.split_off(ty.rank().checked_sub(*t)?);
-                ty.shape = lead.iter().cloned().chain(own).collect();
-            }
-        }
-        let types: Vec<&Type> = types.iter().collect();
-        let app = infer(call, &types, &attrs).ok()?;
-        let kind = NodeKind::Apply(id, app.attrs);
-        Some(Core::Value(self.graph.add_own(kind, args, app.types, origin)))
-    }
-
     fn write(&mut self, p: Pending) -> Result<(), ExportError> {
         let mut inputs = Vec::with_capacity(p.inputs.len());
         for i in p.inputs {
@@ -472,7 +384,8 @@ impl<'a, 'r> Writer<'a, 'r> {
             });
         }
         // What changes nothing needs no node.
-        if let ("Identity", [input], [v]) = (p.op_type.as_str(), inputs.as_slice(), p.outputs.as_slice())
+        if let ("Identity", [input], [v]) =
+            (p.op_type.as_str(), inputs.as_slice(), p.outputs.as_slice())
             && !self.names.contains_key(v)
         {
             self.names.insert(*v, input.clone());
@@ -523,12 +436,6 @@ impl<'a, 'r> Writer<'a, 'r> {
         self.names.insert(v, name.clone());
         name
     }
-}
-
-/// A part of an input expression of a `prints` clause.
-enum Core {
-    Value(Value),
-    Number(Attr),
 }
 
 fn place_kind(p: &Param) -> &str {

@@ -230,11 +230,8 @@ impl Importer<'_> {
     }
 
     fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
-        let fail = |reason: String| ImportError::Node {
-            node: node.label(),
-            reason,
-            help: String::new(),
-        };
+        let fail =
+            |reason: String| ImportError::Node { node: node.label(), reason, help: String::new() };
         if node.domain.is_empty() && node.op_type == "If" {
             return self.branch(node, depth);
         }
@@ -247,7 +244,8 @@ impl Importer<'_> {
                 None => return Err(fail(format!("`{name}` is read before it is defined"))),
             });
         }
-        let origin = if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { None };
+        let origin =
+            if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { None };
         self.sheet.builder.set_origin(origin.unwrap_or(&node.name));
         let bound = bind(item, node, &inputs, &mut self.sheet).map_err(fail)?;
         let results = Reader::new(item, node, bound, &mut self.sheet).read().map_err(fail)?;
@@ -290,7 +288,8 @@ impl Importer<'_> {
             return Err(ImportError::Node {
                 node: node.label(),
                 reason: "its condition depends on the inputs".into(),
-                help: "only an `If` whose condition follows from constants and shapes is read".into(),
+                help: "only an `If` whose condition follows from constants and shapes is read"
+                    .into(),
             });
         };
         let key = if cond != 0.0 { "then_branch" } else { "else_branch" };
@@ -306,7 +305,10 @@ impl Importer<'_> {
             if out.is_empty() {
                 continue;
             }
-            let v = *self.values.get(&inner.name).ok_or_else(|| fail("a branch does not define its output"))?;
+            let v = *self
+                .values
+                .get(&inner.name)
+                .ok_or_else(|| fail("a branch does not define its output"))?;
             self.values.insert(out.clone(), v);
         }
         Ok(())

@@ -98,8 +98,9 @@ impl<'a> Sheet<'a> {
                             dtypes.iter().find(|(m, _)| *m == &**n).map(|d| d.1).or(any)
                         }
                     };
-                    let dtype = dtype
-                        .ok_or_else(|| format!("the number {a} has no tensor to take its type from"))?;
+                    let dtype = dtype.ok_or_else(|| {
+                        format!("the number {a} has no tensor to take its type from")
+                    })?;
                     self.scalar(&a, dtype)?
                 }
             });
@@ -112,8 +113,7 @@ impl<'a> Sheet<'a> {
         let number = match a {
             Attr::Bool(b) => Some(f64::from(u8::from(*b))),
             Attr::Int(e) if e.as_const().is_none() => {
-                let known =
-                    Known { dtype, shape: vec![], elements: vec![Element::Int(e.clone())] };
+                let known = Known { dtype, shape: vec![], elements: vec![Element::Int(e.clone())] };
                 return self.place(known).ok_or_else(|| format!("{e} is no {dtype}"));
             }
             a => a.as_f64(),
@@ -173,12 +173,7 @@ impl<'a> Sheet<'a> {
 
     /// `v` with its axis `i` at `map[i]` of `shape`. Unit axes are dropped first, so that what is
     /// known of `v`, and that it is a constant, is not lost.
-    fn broadcast(
-        &mut self,
-        v: Value,
-        map: &[i64],
-        shape: Vec<Extent>,
-    ) -> Result<Value, String> {
+    fn broadcast(&mut self, v: Value, map: &[i64], shape: Vec<Extent>) -> Result<Value, String> {
         let own = self.builder.ty(v).shape.clone();
         if own == shape {
             return Ok(v);

@@ -69,7 +69,8 @@ pub(super) fn bind(
             }
             ParamKind::ConstInput { ty, optional } => match next() {
                 Some(v) => {
-                    let a = constant(sheet, v, ty).map_err(|e| format!("its input `{name}` {e}"))?;
+                    let a =
+                        constant(sheet, v, ty).map_err(|e| format!("its input `{name}` {e}"))?;
                     bound.env.bind_attr(&name, a);
                 }
                 None if *optional => drop(bound.inputs.insert(name, Input::Unset)),
@@ -175,7 +176,8 @@ pub(super) fn shortest(v: f32) -> f64 {
 /// A tensor that must be known, as an attribute.
 fn constant(sheet: &mut Sheet<'_>, v: Value, ty: &AttrType) -> Result<Attr, String> {
     let kind = ty.name.text.as_str();
-    let known = sheet.known(v).ok_or("is computed from the model's inputs, which is not supported")?;
+    let known =
+        sheet.known(v).ok_or("is computed from the model's inputs, which is not supported")?;
     if matches!(kind, "int" | "float" | "bool") && known.elements.len() != 1 {
         return Err(format!("must be a single {kind}"));
     }
@@ -184,7 +186,9 @@ fn constant(sheet: &mut Sheet<'_>, v: Value, ty: &AttrType) -> Result<Attr, Stri
     }
     let wrong = || format!("is no {kind}");
     Ok(match kind {
-        "ints" => Attr::Ints(known.elements.iter().map(whole).collect::<Option<_>>().ok_or_else(wrong)?),
+        "ints" => {
+            Attr::Ints(known.elements.iter().map(whole).collect::<Option<_>>().ok_or_else(wrong)?)
+        }
         "int" => Attr::Int(known.extents().and_then(|mut v| v.pop()).ok_or_else(wrong)?),
         "float" => Attr::float(number(sheet, v).ok_or_else(wrong)?),
         "bool" => Attr::Bool(number(sheet, v).ok_or_else(wrong)? != 0.0),

@@ -10,9 +10,10 @@ use super::raw::RawNode;
 use mlc_dsl::eval::{Env, EvalError, eval, truth};
 use mlc_dsl::functions::is_function;
 use mlc_dsl::ir::{Attr, Extent, Value};
-use mlc_dsl::library::{CallId, Callable, Name, OnnxItem};
+use mlc_dsl::library::{Name, OnnxItem};
 use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, UnaryOp};
 use mlc_dsl::syntax::print_expr;
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// What an expression is.
@@ -57,7 +58,10 @@ pub(super) struct Reader<'r, 'a> {
     node: &'r RawNode,
     inputs: HashMap<Name, Input>,
     env: Env,
-    sheet: &'r mut Sheet<'a>,
+    /// The program being written.
+    pub(super) sheet: &'r mut Sheet<'a>,
+    /// Which `let`s are tensors.
+    kinds: RefCell<HashMap<String, bool>>,
     lets: HashMap<String, Result<Item, String>>,
     fresh: usize,
     depth: usize,
@@ -65,9 +69,15 @@ pub(super) struct Reader<'r, 'a> {
 
 impl<'r, 'a> Reader<'r, 'a> {
     /// A reader of `node` by `item`.
-    pub fn new(item: &'r OnnxItem, node: &'r RawNode, bound: Bound, sheet: &'r mut Sheet<'a>) -> Self {
+    pub fn new(
+        item: &'r OnnxItem,
+        node: &'r RawNode,
+        bound: Bound,
+        sheet: &'r mut Sheet<'a>,
+    ) -> Self {
         let Bound { inputs, env } = bound;
-        Reader { item, node, inputs, env, sheet, lets: HashMap::new(), fresh: 0, depth: 0 }
+        let (lets, kinds) = (HashMap::new(), RefCell::default());
+        Reader { item, node, inputs, env, sheet, kinds, lets, fresh: 0, depth: 0 }
     }
 
     /// The outputs, as far as the item yields them.
@@ -115,7 +125,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         truth(&c, &self.env).map_err(|e| self.explain(e))
     }
 
-    fn attr(&mut self, e: &Expr) -> Result<Attr, String> {
+    pub(super) fn attr(&mut self, e: &Expr) -> Result<Attr, String> {
         let e = self.settle(e)?;
         eval(&e, &self.env).map_err(|e| self.explain(e))
     }
@@ -141,7 +151,14 @@ impl<'r, 'a> Reader<'r, 'a> {
         let tensor = |e: &Expr| self.is_tensor(e, depth + 1);
         match &e.kind {
             ExprKind::Name(n) => match self.binding(n) {
-                Some((names, value)) => names.len() > 1 || tensor(value),
+                Some((names, value)) => {
+                    let known = self.kinds.borrow().get(n).copied();
+                    known.unwrap_or_else(|| {
+                        let is = names.len() > 1 || tensor(value);
+                        self.kinds.borrow_mut().insert(n.clone(), is);
+                        is
+                    })
+                }
                 None => match self.inputs.get(n.as_str()) {
                     Some(Input::One(_) | Input::Many(_)) => true,
                     Some(Input::Absent) => true,
@@ -301,7 +318,11 @@ impl<'r, 'a> Reader<'r, 'a> {
         Ok(match (name, arg) {
             ("results", None) => Attr::Int(Extent::from(self.node.outputs.len())),
             ("wanted", Some(i)) => {
-                let i = self.attr(i)?.as_i64().and_then(|i| usize::try_from(i).ok()).ok_or_else(wrong)?;
+                let i = self
+                    .attr(i)?
+                    .as_i64()
+                    .and_then(|i| usize::try_from(i).ok())
+                    .ok_or_else(wrong)?;
                 Attr::Bool(self.node.outputs.get(i).is_some_and(|o| !o.is_empty()))
             }
             ("present", Some(e)) => Attr::Bool(match (&input, &e.kind) {
@@ -339,7 +360,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         })
     }
 
-    fn tensor(&mut self, e: &Expr) -> Result<Value, String> {
+    pub(super) fn tensor(&mut self, e: &Expr) -> Result<Value, String> {
         match self.expr(e)? {
             Item::Tensor(v) => Ok(v),
             Item::Absent => Err(format!("`{}` is not given", print_expr(e))),
@@ -347,16 +368,13 @@ impl<'r, 'a> Reader<'r, 'a> {
         }
     }
 
-    fn expr(&mut self, e: &Expr) -> Result<Item, String> {
+    pub(super) fn expr(&mut self, e: &Expr) -> Result<Item, String> {
         if self.depth > MAX_DEPTH {
             return Err("its declaration is nested too deeply, or in a circle".into());
         }
         self.depth += 1;
-        let result = if self.is_tensor(e, 0) {
-            self.tensor_expr(e)
-        } else {
-            self.attr(e).map(Item::Attr)
-        };
+        let result =
+            if self.is_tensor(e, 0) { self.tensor_expr(e) } else { self.attr(e).map(Item::Attr) };
         self.depth -= 1;
         result
     }
@@ -408,7 +426,8 @@ impl<'r, 'a> Reader<'r, 'a> {
                 let Item::Tuple(items) = self.expr(&whole)? else {
                     return Err(format!("`{}` is no list of tensors", base.text));
                 };
-                let item = i.and_then(|i| usize::try_from(i).ok()).and_then(|i| items.into_iter().nth(i));
+                let item =
+                    i.and_then(|i| usize::try_from(i).ok()).and_then(|i| items.into_iter().nth(i));
                 item.ok_or_else(|| format!("`{}` has too few entries", base.text))
             }
             ExprKind::Tuple(items) => {
@@ -419,7 +438,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         }
     }
 
-    fn operand(&mut self, e: &Expr) -> Result<Operand, String> {
+    pub(super) fn operand(&mut self, e: &Expr) -> Result<Operand, String> {
         match self.expr(e)? {
             Item::Tensor(v) => Ok(Operand::Value(v)),
             Item::Attr(a) => Ok(Operand::Number(a)),
@@ -428,132 +447,18 @@ impl<'r, 'a> Reader<'r, 'a> {
         }
     }
 
-    fn apply(&mut self, name: &str, args: Vec<Operand>, attrs: &[Option<Attr>]) -> Result<Item, String> {
+    pub(super) fn apply(
+        &mut self,
+        name: &str,
+        args: Vec<Operand>,
+        attrs: &[Option<Attr>],
+    ) -> Result<Item, String> {
         let id = self.find(name)?;
         let values = self.sheet.call(id, args, attrs)?;
         Ok(match values.as_slice() {
             [v] => Item::Tensor(*v),
             _ => Item::Tuple(values.into_iter().map(Item::Tensor).collect()),
         })
-    }
-
-    fn find(&self, name: &str) -> Result<CallId, String> {
-        let id = self.sheet.library().find(name);
-        id.ok_or_else(|| format!("it is read as `{name}`, which no text declares"))
-    }
-
-    fn call(&mut self, name: &str, args: &[Arg]) -> Result<Item, String> {
-        match name {
-            "split" => return self.split(args),
-            "fold" => return self.fold(args),
-            "scalar" => {
-                let [v, to] = args else { return Err("`scalar` takes a number and a type".into()) };
-                let Attr::DType(to) = self.attr(&to.value)? else {
-                    return Err("`scalar` takes a number and a type".into());
-                };
-                let v = self.attr(&v.value)?;
-                return Ok(Item::Tensor(self.sheet.scalar(&v, to)?));
-            }
-            "unsupported" => {
-                let reason = args.first().map(|a| self.attr(&a.value)).transpose()?;
-                return Err(match reason {
-                    Some(Attr::Str(s)) => s,
-                    _ => "this use is not supported".into(),
-                });
-            }
-            _ => {}
-        }
-        let id = self.find(name)?;
-        let callee = self.sheet.library().call(id);
-        let positional: Vec<&Expr> =
-            args.iter().filter(|a| a.name.is_none()).map(|a| &a.value).collect();
-        let (tensors, extra) = positional.split_at(positional.len().min(callee.inputs.len()));
-        let mut operands = Vec::with_capacity(tensors.len());
-        for e in tensors {
-            operands.push(self.operand(e)?);
-        }
-        let attrs = self.attributes(callee, extra, args)?;
-        self.apply(name, operands, &attrs)
-    }
-
-    fn attributes(
-        &mut self,
-        callee: &Callable,
-        extra: &[&Expr],
-        args: &[Arg],
-    ) -> Result<Vec<Option<Attr>>, String> {
-        let mut out: Vec<Option<Attr>> = vec![None; callee.attrs.len()];
-        let named = args.iter().filter_map(|a| a.name.as_ref().map(|n| (n.text.as_str(), &a.value)));
-        let place = |n: &str| callee.attrs.iter().position(|p| &*p.name == n);
-        let all = extra.iter().enumerate().map(|(i, e)| (Some(i), *e)).chain(named.map(|(n, e)| (place(n), e)));
-        for (i, e) in all {
-            let Some((i, param)) = i.and_then(|i| callee.attrs.get(i).map(|p| (i, p))) else {
-                return Err(format!("`{}` has no such attribute: {}", callee.name, print_expr(e)));
-            };
-            let a = self.attr(e)?;
-            out[i] = Some(match (&a, param.ty.name.text.as_str()) {
-                // One number, one spelling.
-                (Attr::Int(_), "float") => a.as_f64().map_or(a, Attr::float),
-                _ => a,
-            });
-        }
-        Ok(out)
-    }
-
-    /// `fold(op, xs, axis=a)`: a binary operator over all inputs, left to right.
-    fn fold(&mut self, args: &[Arg]) -> Result<Item, String> {
-        let usage = "`fold` takes an operator and a list of inputs";
-        let [op, list, rest @ ..] = args else { return Err(usage.into()) };
-        let ExprKind::Name(op) = &op.value.kind else { return Err(usage.into()) };
-        let Item::Tuple(items) = self.expr(&list.value)? else { return Err(usage.into()) };
-        let id = self.find(op)?;
-        let attrs = self.attributes(self.sheet.library().call(id), &[], rest)?;
-        let mut sum = None;
-        for item in items {
-            let Item::Tensor(v) = item else { return Err(usage.into()) };
-            sum = Some(match sum {
-                None => v,
-                Some(s) => {
-                    let pair = vec![Operand::Value(s), Operand::Value(v)];
-                    *self.sheet.call(id, pair, &attrs)?.first().ok_or(usage)?
-                }
-            });
-        }
-        sum.map(Item::Tensor).ok_or_else(|| "it has no inputs".into())
-    }
-
-    /// `split(x, axis=a, sizes=s)`: consecutive slices along one axis.
-    fn split(&mut self, args: &[Arg]) -> Result<Item, String> {
-        let usage = "`split` takes a tensor, an axis and sizes";
-        let named = |k: &str| {
-            args.iter().find(|a| a.name.as_ref().is_some_and(|n| n.text == k)).map(|a| &a.value)
-        };
-        let (Some(x), Some(axis), Some(sizes)) = (args.first(), named("axis"), named("sizes")) else {
-            return Err(usage.into());
-        };
-        let x = self.tensor(&x.value)?;
-        let shape = self.sheet.builder.ty(x).shape.clone();
-        let axis = self.attr(axis)?.as_i64().ok_or(usage)?;
-        let axis = if axis < 0 { axis + shape.len() as i64 } else { axis };
-        let axis = usize::try_from(axis).ok().filter(|&a| a < shape.len());
-        let axis = axis.ok_or_else(|| format!("a tensor of {} axes has no such axis", shape.len()))?;
-        let Attr::Ints(sizes) = self.attr(sizes)? else { return Err(usage.into()) };
-        let total = sizes.iter().fold(Extent::from(0), |a, b| &a + b);
-        if total != shape[axis] {
-            return Err(format!("its sizes add up to {total}, not {}", shape[axis]));
-        }
-        let slice = self.sheet.builder.structural().slice.ok_or("`slice` is not declared")?;
-        let mut start = vec![Extent::from(0); shape.len()];
-        let step = vec![Extent::from(1); shape.len()];
-        let mut parts = Vec::with_capacity(sizes.len());
-        for size in sizes {
-            let mut whole = shape.clone();
-            whole[axis] = size.clone();
-            let attrs = [start.clone(), whole, step.clone()].map(|a| Some(Attr::Ints(a)));
-            parts.push(Item::Tensor(self.sheet.apply(slice, &attrs, &[x])?[0]));
-            start[axis] = &start[axis] + &size;
-        }
-        Ok(Item::Tuple(parts))
     }
 }
 

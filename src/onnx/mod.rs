@@ -1,6 +1,7 @@
 //! ONNX in and out.
 
 mod export;
+mod export_core;
 mod export_graph;
 mod export_match;
 mod export_rules;
@@ -9,6 +10,7 @@ mod export_write;
 mod import;
 mod import_apply;
 mod import_bind;
+mod import_call;
 mod import_error;
 mod import_read;
 mod printable;

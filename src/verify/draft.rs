@@ -405,8 +405,9 @@ fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut V
     if let (Some(axis), Some(v)) = (names.axis(n), value.as_i64()) {
         out.push(Fix::Axis(axis, v));
     }
-    if let (Some(seg), Some(v)) = (names.seg(n), value.as_i64s()) {
-        out.push(Fix::Seg(seg, v));
+    if let (Some(seg), Some(old)) = (names.seg(n), env.seg(n)) {
+        let every = value.as_i64().map(|v| vec![v; old.len()]);
+        out.extend(value.as_i64s().or(every).map(|v| Fix::Seg(seg, v)));
     }
     if let Some(a) = names.attr(n) {
         let value = match (&value, env.attr(n)) {

@@ -1,7 +1,7 @@
 //! Drawing samples of a law.
 
 use super::draft::{Draft, Extents, Stray};
-use super::facts::Facts;
+use super::facts::{Conjunct, Facts};
 use super::instance::{self, Instance, Refusal};
 use super::judge::{Sample, Trial, judge};
 use super::random::Random;
@@ -97,6 +97,13 @@ pub(super) fn fill(
         .zip(&instance.vars)
         .map(|((_, ty), &var)| {
             let shape = ty.known_shape().unwrap_or_default();
+            // A predicate is broken by its own variable: the others must not blur what follows.
+            let round = match broken.map(|i| &facts.conjuncts[i]) {
+                Some(Conjunct::Element(own, _)) if *own != var && !round.ordinary() => {
+                    Round::Normal
+                }
+                _ => round,
+            };
             values::tensor(ty.dtype, &shape, round, &rules[var], index, rng)
         })
         .collect::<Vec<Tensor>>();

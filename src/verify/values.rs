@@ -49,6 +49,11 @@ impl Round {
         ORDER[i % ORDER.len()]
     }
 
+    /// The same among rounds that are not finite.
+    pub(super) fn unbounded(i: usize) -> Round {
+        [Round::Nan, Round::Masked, Round::Infinite][i % 3]
+    }
+
     /// True if all floats are finite and of moderate size.
     pub(super) fn ordinary(self) -> bool {
         match self {

@@ -116,7 +116,12 @@ impl Elaborator<'_> {
                 dims::keys(&own),
                 dims::keys(&pattern)
             );
-            return self.fail("R008", self.terms.get(terms[i]).span, message, &super::signature_help(callee));
+            return self.fail(
+                "R008",
+                self.terms.get(terms[i]).span,
+                message,
+                &super::signature_help(callee),
+            );
         }
         Some((out, bound))
     }
@@ -305,7 +310,9 @@ impl Elaborator<'_> {
                 });
                 match one.collect() {
                     Some(sizes) => sizes,
-                    None => return self.fail("R006", span, "sizes are listed singly".into(), usage),
+                    None => {
+                        return self.fail("R006", span, "sizes are listed singly".into(), usage);
+                    }
                 }
             }
             (None, Some(Expr { kind: ExprKind::Int(n @ 1..=64), .. })) => {
@@ -395,7 +402,8 @@ impl Elaborator<'_> {
             return self.fail("R006", span, "`each` marks one tensor argument".into(), "");
         };
         if callee.inputs.len() != 2 {
-            let message = format!("`{}` does not fold a family: it takes not two tensors", callee.name);
+            let message =
+                format!("`{}` does not fold a family: it takes not two tensors", callee.name);
             return self.fail("R006", span, message, "fold with an operator of two tensors");
         }
         let pair = vec![Operand::Term(*t), Operand::Term(*t)];
@@ -418,8 +426,7 @@ impl Elaborator<'_> {
             }
         }
         let kind = TermKind::EachFold(id, attrs);
-        let term =
-            Term { kind, args: vec![*t], dims: Some(result), dtype: pair.dtype, span };
+        let term = Term { kind, args: vec![*t], dims: Some(result), dtype: pair.dtype, span };
         Some(Operand::Term(self.terms.push(term)))
     }
 }
@@ -535,9 +542,10 @@ fn result_dims(
         _ => false,
     });
     if open {
-        let twin = callee.inputs.iter().position(|i| {
-            i.ty.dims.as_deref().is_some_and(|d| dims::same(d, pattern))
-        });
+        let twin = callee
+            .inputs
+            .iter()
+            .position(|i| i.ty.dims.as_deref().is_some_and(|d| dims::same(d, pattern)));
         return match twin {
             Some(i) => elaborator.dims(terms[i]),
             None => vec![Dim::Seg(Name::from(dims::fresh(&callee.name, "shape", from)))],
@@ -576,7 +584,12 @@ fn result_dims(
 /// The dimensions of a result's segment that only rearranges what the caller knows (`where b = shape`,
 /// `where b = permute(|a|, perm)`), in the caller's names: `shape=[..|h|, |m|]` yields the axes `..h, m`.
 /// `None` if it computes new extents, or two axes would bear one name.
-fn stated(callee: &Callable, segment: &Name, bound: &Bound, attrs: &[Option<Expr>]) -> Option<Vec<Dim>> {
+fn stated(
+    callee: &Callable,
+    segment: &Name,
+    bound: &Bound,
+    attrs: &[Option<Expr>],
+) -> Option<Vec<Dim>> {
     let (_, value) = callee.wheres.iter().find(|(w, _)| w == segment)?;
     let mut computes = false;
     super::walk(value, &mut |e| computes |= matches!(e.kind, ExprKind::Binary(..)));

@@ -92,7 +92,8 @@ fn moves(e: &Expr, c: &Callable) -> bool {
         ExprKind::Name(n) => matches!(n.as_str(), "lowest" | "highest" | "inf" | "nan"),
         ExprKind::Call { .. } => {
             // Filled from the index alone.
-            reads(e).is_empty() && c.inputs.iter().all(|i| !matches!(i.ty.dims.as_deref(), Some([Dim::Seg(_)])))
+            reads(e).is_empty()
+                && c.inputs.iter().all(|i| !matches!(i.ty.dims.as_deref(), Some([Dim::Seg(_)])))
         }
         _ => constant(e),
     }

@@ -128,9 +128,10 @@ pub fn uniform_but(dims: &[Dim], fill: i64, i: usize, other: Expr, span: Span) -
 
 /// The extents of `dims`, but `other` at `dims[i]`.
 pub fn shape_but(dims: &[Dim], i: usize, other: Expr, span: Span) -> Expr {
-    let list = dims.iter().enumerate().map(|(j, d)| {
-        if i == j { Elem::One(other.clone()) } else { extents(d, span) }
-    });
+    let list = dims
+        .iter()
+        .enumerate()
+        .map(|(j, d)| if i == j { Elem::One(other.clone()) } else { extents(d, span) });
     expr(ExprKind::List(list.collect()), span)
 }
 

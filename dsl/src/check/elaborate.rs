@@ -4,9 +4,7 @@ use super::dims;
 use crate::diag::Diag;
 use crate::functions::is_function;
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Input, Library, Name};
-use crate::syntax::ast::{
-    Arg, AttrType, BinaryOp, Elem, Expr, ExprKind, Ident, Span, UnaryOp,
-};
+use crate::syntax::ast::{Arg, AttrType, BinaryOp, Elem, Expr, ExprKind, Ident, Span, UnaryOp};
 use crate::term::{Term, TermId, TermKind, Terms};
 
 /// What an expression denotes.
@@ -57,7 +55,13 @@ impl<'a> Elaborator<'a> {
         }
     }
 
-    fn error<T>(&mut self, code: &'static str, span: Span, message: String, help: &str) -> Option<T> {
+    fn error<T>(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: String,
+        help: &str,
+    ) -> Option<T> {
         self.diags.push(super::error(code, span, message, help));
         None
     }
@@ -482,9 +486,10 @@ impl<'a> Elaborator<'a> {
                 (Dim::Axis(_) | Dim::Value(_), Elem::One(Expr { kind: ExprKind::Name(n), .. })) => {
                     Dim::Axis(Name::from(n.as_str()))
                 }
-                (Dim::Seg(_) | Dim::Splice(_), Elem::Splice(Expr { kind: ExprKind::Name(n), .. })) => {
-                    Dim::Seg(Name::from(n.as_str()))
-                }
+                (
+                    Dim::Seg(_) | Dim::Splice(_),
+                    Elem::Splice(Expr { kind: ExprKind::Name(n), .. }),
+                ) => Dim::Seg(Name::from(n.as_str())),
                 _ => continue,
             };
             if nameless && dims::find(&own, &given).is_none() {
@@ -498,7 +503,13 @@ impl<'a> Elaborator<'a> {
         (self.terms.push(term), named)
     }
 
-    fn reduce(&mut self, monoid: &Ident, axes: &[Elem], body: &Expr, span: Span) -> Option<Operand> {
+    fn reduce(
+        &mut self,
+        monoid: &Ident,
+        axes: &[Elem],
+        body: &Expr,
+        span: Span,
+    ) -> Option<Operand> {
         let t = self.term(body)?;
         let own = self.dims(t);
         let mut at = Vec::new();

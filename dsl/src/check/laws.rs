@@ -155,12 +155,7 @@ pub fn of_definition(library: &Library, id: CallId) -> Vec<Law> {
 }
 
 /// The laws of a rule: one, or two if it goes both ways.
-pub fn of_rule(
-    library: &Library,
-    source: u32,
-    item: &Item,
-    rule: &Rule,
-) -> (Vec<Law>, Vec<Diag>) {
+pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec<Law>, Vec<Diag>) {
     let mut diags = Vec::new();
     let (vars, attrs) = signature::parameters(&rule.given, &mut diags);
     let mut e = Elaborator::new(library, &vars, &attrs);
@@ -314,4 +309,3 @@ fn used_names(law: &Law) -> HashSet<String> {
     law.conditions.iter().for_each(&mut note);
     out
 }
-

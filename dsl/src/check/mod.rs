@@ -13,8 +13,8 @@ pub use dims::key as dim_key;
 
 use crate::diag::{Code, Diag, Severity};
 use crate::library::{
-    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem, OpClass,
-    Source, TargetItem, TargetKernel,
+    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem,
+    OpClass, Source, TargetItem, TargetKernel,
 };
 use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Item, ItemKind, Span, Target};
 use crate::syntax::parse;
@@ -181,7 +181,12 @@ impl Builder {
                 }
             }
             let factor = k.cost.as_ref().and_then(number).unwrap_or(1.0);
-            kernels.push(TargetKernel { name: k.name.clone(), covers, epilogue: k.epilogue, factor });
+            kernels.push(TargetKernel {
+                name: k.name.clone(),
+                covers,
+                epilogue: k.epilogue,
+                factor,
+            });
         }
         let target =
             TargetItem { name: name(&item.name.text), doc: item.doc.clone(), figures, kernels };
@@ -353,7 +358,12 @@ fn dtype_name(d: &DTypePattern) -> String {
 fn signature_help(c: &Callable) -> String {
     let inputs = c.inputs.iter().map(|i| {
         let dims = i.ty.dims.as_deref().map(|d| format!("[{}]", dims::keys(d)));
-        format!("{}: {}{}", i.name, dtype_name(&i.ty.dtype).trim_matches('`'), dims.unwrap_or_default())
+        format!(
+            "{}: {}{}",
+            i.name,
+            dtype_name(&i.ty.dtype).trim_matches('`'),
+            dims.unwrap_or_default()
+        )
     });
     let attrs = c.attrs.iter().map(|a| format!("{}: {}", a.name, a.ty.name.text));
     format!("its parameters are ({})", inputs.chain(attrs).collect::<Vec<_>>().join(", "))

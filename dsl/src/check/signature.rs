@@ -57,7 +57,12 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
             }
             if (c.commutative || c.associative) && c.inputs.len() != 2 {
                 let message = format!("`{}` does not have two arguments", c.name);
-                diags.push(error("R013", item.name.span, message, "only an operator of two tensors commutes or associates"));
+                diags.push(error(
+                    "R013",
+                    item.name.span,
+                    message,
+                    "only an operator of two tensors commutes or associates",
+                ));
             }
             if o.meanings.len() != c.outputs.len() {
                 let message = format!(
@@ -184,10 +189,7 @@ fn output(o: &Output, diags: &mut Vec<Diag>) -> (crate::library::Name, TypePatte
     (name(o.name.as_ref().map_or("", |n| &n.text)), type_pattern(&o.ty, diags))
 }
 
-fn where_clauses(
-    wheres: &[Binding],
-    diags: &mut Vec<Diag>,
-) -> Vec<(crate::library::Name, Expr)> {
+fn where_clauses(wheres: &[Binding], diags: &mut Vec<Diag>) -> Vec<(crate::library::Name, Expr)> {
     let mut out = Vec::new();
     for w in wheres {
         match w.names.as_slice() {

@@ -1,0 +1,121 @@
+//! Core expressions in the inputs of a `prints` clause: what one ONNX node cannot write becomes new
+//! nodes of the graph, which are written in their turn.
+
+use super::export_match::Found;
+use super::export_write::Writer;
+use super::import_apply::trailing_axes;
+use super::import_read::infix;
+use mlc_dsl::eval::eval;
+use mlc_dsl::infer::infer;
+use mlc_dsl::ir::{Attr, NodeKind, Tensor, Type, Value};
+use mlc_dsl::library::CallId;
+use mlc_dsl::syntax::ast::{Arg, Expr, ExprKind, UnaryOp};
+
+/// What an input expression is.
+pub(super) enum Core {
+    /// A value of the graph.
+    Value(Value),
+    /// A number.
+    Number(Attr),
+}
+
+impl Writer<'_, '_> {
+    /// A core expression as new nodes of the graph.
+    pub(super) fn core(&mut self, e: &Expr, found: &Found<'_>, origin: &str) -> Option<Core> {
+        if let Ok(a) = eval(e, &found.env) {
+            return Some(Core::Number(a));
+        }
+        match &e.kind {
+            ExprKind::Name(n) => Some(Core::Value(*found.tensors.get(n.as_str())?)),
+            ExprKind::Unary(op, a) => {
+                let name = match op {
+                    UnaryOp::Neg => "neg",
+                    UnaryOp::Not => "logical_not",
+                };
+                let a = self.core(a, found, origin)?;
+                self.add(self.graph.library.find(name)?, vec![a], vec![], origin)
+            }
+            ExprKind::Binary(op, a, b) => {
+                let (name, swapped) = infix(*op);
+                let mut args = vec![self.core(a, found, origin)?, self.core(b, found, origin)?];
+                if swapped {
+                    args.reverse();
+                }
+                self.add(self.graph.library.find(name)?, args, vec![], origin)
+            }
+            ExprKind::Call { callee, args } if callee.text == "scalar" => {
+                let [v, to] = args.as_slice() else { return None };
+                let Ok(Attr::DType(to)) = eval(&to.value, &found.env) else { return None };
+                let v = eval(&v.value, &found.env).ok()?.as_f64()?;
+                let t = Tensor::from_f64(to, vec![], &[v]);
+                Some(Core::Value(self.graph.add_const(t)))
+            }
+            ExprKind::Call { callee, args } => self.core_call(&callee.text, args, found, origin),
+            _ => None,
+        }
+    }
+
+    fn core_call(
+        &mut self,
+        callee: &str,
+        args: &[Arg],
+        found: &Found<'_>,
+        origin: &str,
+    ) -> Option<Core> {
+        let library = self.graph.library;
+        let id = library.find(callee)?;
+        let call = library.call(id);
+        let mut operands = Vec::new();
+        let mut attrs = vec![None; call.attrs.len()];
+        for a in args {
+            match &a.name {
+                None if operands.len() < call.inputs.len() => {
+                    operands.push(self.core(&a.value, found, origin)?);
+                }
+                None => return None,
+                Some(n) => {
+                    let i = call.attrs.iter().position(|p| *p.name == *n.text)?;
+                    attrs[i] = Some(eval(&a.value, &found.env).ok()?);
+                }
+            }
+        }
+        self.add(id, operands, attrs, origin)
+    }
+
+    /// Adds an application whose operands NumPy's rule broadcasts.
+    fn add(
+        &mut self,
+        id: CallId,
+        operands: Vec<Core>,
+        attrs: Vec<Option<Attr>>,
+        origin: &str,
+    ) -> Option<Core> {
+        let call = self.graph.library.call(id);
+        let dtype = operands.iter().find_map(|o| match o {
+            Core::Value(v) => Some(self.graph.ty(*v).dtype),
+            Core::Number(_) => None,
+        });
+        let mut args = Vec::with_capacity(operands.len());
+        for o in operands {
+            args.push(match o {
+                Core::Value(v) => v,
+                Core::Number(a) => {
+                    let t = Tensor::from_f64(dtype?, vec![], &[a.as_f64()?]);
+                    self.graph.add_const(t)
+                }
+            });
+        }
+        let mut types: Vec<Type> = args.iter().map(|&v| self.graph.ty(v).clone()).collect();
+        if let Some(trailing) = trailing_axes(call) {
+            let lead = self.graph.lead(&args, &trailing)?;
+            for (ty, t) in types.iter_mut().zip(&trailing) {
+                let own = ty.shape.split_off(ty.rank().checked_sub(*t)?);
+                ty.shape = lead.iter().cloned().chain(own).collect();
+            }
+        }
+        let types: Vec<&Type> = types.iter().collect();
+        let app = infer(call, &types, &attrs).ok()?;
+        let kind = NodeKind::Apply(id, app.attrs);
+        Some(Core::Value(self.graph.add_own(kind, args, app.types, origin)))
+    }
+}
