@@ -132,8 +132,52 @@ pub struct GraphReport {
     pub rounds: Vec<usize>,
 }
 
-/// Runs all stages on a program.
+/// How often a run is repeated without the laws that a failed self-check blames.
+const REPEATS: usize = 3;
+
+/// Runs all stages on a program. If the self-check fails, the proof is replayed numerically, the laws
+/// whose equations do not hold are turned off, which the report says, and the run is repeated.
 pub fn optimize(
+    source: Program,
+    library: &Arc<Library>,
+    options: &Options,
+) -> anyhow::Result<Optimized> {
+    let mut options = options.clone();
+    let mut notes = Vec::new();
+    for _ in 0..REPEATS {
+        let mut optimized = optimize_once(source.clone(), library, &options)?;
+        if !options.self_check {
+            return Ok(optimized);
+        }
+        let mut clock = Clock::default();
+        let checked =
+            selfcheck::compare(&source, &optimized.program, library, options.seed, options.threads);
+        let failure = match checked {
+            Ok(error) => {
+                clock.stage("self-check");
+                optimized.report.self_check_error = Some(error);
+                optimized.report.seconds.extend(clock.stages);
+                optimized.report.peak_process_bytes = peak_process_bytes();
+                optimized.report.notes.extend(notes);
+                return Ok(optimized);
+            }
+            Err(e) => e,
+        };
+        let blamed = crate::explain::blame(&optimized, library, options.seed, options.threads)?;
+        if blamed.is_empty() {
+            return Err(failure);
+        }
+        for law in blamed {
+            notes.push(format!(
+                "law `{law}` was turned off: the self-check found it to equate different values here"
+            ));
+            options.without.push(law);
+        }
+    }
+    anyhow::bail!("the self-check still fails without the laws that it blames; nothing is written")
+}
+
+fn optimize_once(
     source: Program,
     library: &Arc<Library>,
     options: &Options,
@@ -167,11 +211,6 @@ pub fn optimize(
     report.peak_bytes = chosen.peak_bytes;
     report.notes = notes;
     clock.stage("report");
-    if options.self_check {
-        let error = selfcheck::compare(&source, &program, library, options.seed, options.threads)?;
-        report.self_check_error = Some(error);
-        clock.stage("self-check");
-    }
     report.seconds = clock.stages;
     report.peak_process_bytes = peak_process_bytes();
     Ok(Optimized { source, program, plan: chosen, explored, extracted, report })

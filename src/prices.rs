@@ -15,6 +15,9 @@ use std::collections::{HashMap, HashSet};
 /// The value that symbolic extents are priced at.
 pub const NOMINAL: i64 = 32;
 
+/// An application: operator, attributes, types of its arguments.
+type Application = (CallId, Vec<Attr>, Vec<Type>);
+
 /// Prices on a target.
 pub struct TargetPrices<'a> {
     library: &'a Library,
@@ -26,7 +29,7 @@ pub struct TargetPrices<'a> {
     /// Operators that may be chosen; `None` for all primitives and what the target's kernels cover.
     allowed: Option<HashSet<CallId>>,
     kernels: HashMap<CallId, f64>,
-    definitions: RefCell<HashMap<(CallId, Vec<Attr>, Vec<Type>), Option<Work>>>,
+    definitions: RefCell<HashMap<Application, Option<Work>>>,
 }
 
 impl<'a> TargetPrices<'a> {

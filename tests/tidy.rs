@@ -107,10 +107,12 @@ fn dependencies(manifest: &str, section: &str) -> BTreeSet<String> {
     for line in text.lines().map(str::trim) {
         if line.starts_with('[') {
             inside = line == format!("[{section}]");
-        } else if inside && let Some(name) = line.split(['.', '=', ' ']).next() {
-            if !name.is_empty() && !name.starts_with('#') {
-                out.insert(name.to_string());
-            }
+        } else if inside
+            && let Some(name) = line.split(['.', '=', ' ']).next()
+            && !name.is_empty()
+            && !name.starts_with('#')
+        {
+            out.insert(name.to_string());
         }
     }
     out

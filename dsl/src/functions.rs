@@ -103,9 +103,7 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
     let truth = |t: Option<bool>| Ok(Val::Truth(t));
     match (name, arity) {
         ("permute" | "compose", 2) => {
-            let (perm, list) = (positions(pop()?)?, pop()?);
-            let (list, perm) =
-                if name == "compose" { (list.ints()?, perm) } else { (list.ints()?, perm) };
+            let (perm, list) = (positions(pop()?)?, pop()?.ints()?);
             ints(pick(&list, &perm)?)
         }
         ("unpermute", 2) => {

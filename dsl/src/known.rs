@@ -417,10 +417,7 @@ fn join(monoid: &str, a: Val, b: Val) -> Option<Val> {
 
 fn cast(v: Val, to: DType) -> Option<Val> {
     match v {
-        Val::Attr(Attr::Int(e)) if to == DType::Bool => match e.sign() {
-            Some(s) => Some(Val::Truth(Some(s != 0))),
-            None => None,
-        },
+        Val::Attr(Attr::Int(e)) if to == DType::Bool => e.sign().map(|s| Val::Truth(Some(s != 0))),
         Val::Attr(Attr::Float(b)) if to == DType::Bool => {
             Some(Val::Truth(Some(f64::from_bits(b) != 0.0)))
         }

@@ -105,6 +105,27 @@ pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> 
                 ceil_pads(&e[0], &e[1], &e[2], &e[3], &e[4])
             })
         })()),
+        ("labels", 3) => ints((|| {
+            let Val::Attr(Attr::Str(equation)) = &vals[0] else {
+                return Err(EvalError::invalid("`labels` takes an equation"));
+            };
+            let ranks: Option<Vec<i64>> = l(2)?.iter().map(Extent::as_const).collect();
+            let i = vals[1].clone().int()?.as_const().and_then(|i| usize::try_from(i).ok());
+            match (i, ranks) {
+                (Some(i), Some(ranks)) => labels(equation, i, &ranks),
+                _ => Err(EvalError::invalid("`labels` takes known numbers")),
+            }
+        })()),
+        ("common" | "except", 2) => ints((|| {
+            let (a, b) = (l(0)?, l(1)?);
+            Ok(a.into_iter().filter(|e| b.contains(e) == (name == "common")).collect())
+        })()),
+        ("places", 2) => ints((|| {
+            let list = l(0)?;
+            let place = |e: &Extent| list.iter().position(|x| x == e).map(Extent::from);
+            let places: Option<Vec<Extent>> = l(1)?.iter().map(place).collect();
+            places.ok_or_else(|| EvalError::invalid("the list lacks an entry"))
+        })()),
         ("exact_quotient", 2) => ints((|| {
             entries(&[l(0)?, l(1)?], |e| {
                 let q = e[0].div_exact(&e[1]);
@@ -368,10 +389,8 @@ fn ceil_pads(
     let inside = size + low;
     let mut count = &ceil_div(&(&(&inside + high) - reach), stride) + &one;
     let begins = &(&count - &one) * stride;
-    if let Some(beyond) = (&begins - &inside).as_const() {
-        if beyond >= 0 {
-            count = &count - &one;
-        }
+    if (&begins - &inside).as_const().is_some_and(|beyond| beyond >= 0) {
+        count = &count - &one;
     }
     Ok((&(&(&(&count - &one) * stride) + reach) - &inside).maximum(&Extent::from(0)))
 }

@@ -21,13 +21,16 @@ pub struct Budget {
     pub failures: usize,
 }
 
+/// Optimises a program with laws of these names turned off.
+pub type Without<'a> = dyn Fn(&Program, &[String]) -> Result<Program, String> + 'a;
+
 /// What a law search needs: the laws that fired on a program, and optimising without some.
 #[derive(Clone, Copy)]
 pub struct Blame<'a> {
     /// Names of the laws that fired.
     pub fired: &'a dyn Fn(&Program) -> Result<Vec<String>, String>,
     /// Optimises without these laws.
-    pub without: &'a dyn Fn(&Program, &[String]) -> Result<Program, String>,
+    pub without: &'a Without<'a>,
 }
 
 /// One campaign.

@@ -12,6 +12,9 @@ use mlc_dsl::library::{CallKind, Library, OpClass};
 use mlc_dsl::syntax::ast::ExprKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Runs a program on inputs.
+pub type Run<'a> = dyn Fn(&Program, &[Tensor]) -> Result<Vec<Tensor>, String> + 'a;
+
 /// What is tested.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
@@ -20,7 +23,7 @@ pub struct Subject<'a> {
     /// Makes an equal program.
     pub optimise: &'a dyn Fn(&Program) -> Result<Program, String>,
     /// Runs a program on the backend under test.
-    pub run: &'a dyn Fn(&Program, &[Tensor]) -> Result<Vec<Tensor>, String>,
+    pub run: &'a Run<'a>,
 }
 
 /// Which step went wrong.

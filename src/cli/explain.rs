@@ -3,8 +3,8 @@
 use super::model::{Tuning, load};
 use super::{Common, Found};
 use crate::prices::TargetPrices;
-use crate::{explain, onnx, pipeline, samples, selfcheck, stdlib};
-use anyhow::{Context, bail};
+use crate::{explain, onnx, pipeline, stdlib};
+use anyhow::bail;
 use std::path::PathBuf;
 
 /// Arguments.
@@ -61,23 +61,12 @@ fn replay(
     seed: u64,
     threads: usize,
 ) -> anyhow::Result<Found> {
-    let proof = o.explored.prove(&o.extracted).context("the log does not prove the result")?;
-    let program = o.explored.replay(&proof)?;
-    let inputs = samples::inputs(&program, library, seed)
-        .context("the model's inputs have no known size")?;
-    let values = selfcheck::run(&program, library, &inputs, threads)?;
-    let mut wrong = 0;
-    for (i, (step, sides)) in proof.steps.iter().zip(values.chunks_exact(2)).enumerate() {
-        let verdict = match selfcheck::difference(&sides[0], &sides[1]) {
-            Ok(e) if e <= 1e-3 => continue,
-            Ok(e) => format!("relative error {e:.1e}"),
-            Err(e) => e.to_string(),
-        };
-        wrong += 1;
-        let (left, right) = (o.explored.term(step.left), o.explored.term(step.right));
-        let law = explain::reason(library, step.reason);
-        println!("step {i}, round {}, {law}: {verdict}\n      {left}\n   =  {right}", step.round);
+    let (steps, wrong) = explain::replay(o, library, seed, threads)?;
+    for c in &wrong {
+        let (left, right) = (o.explored.term(c.step.left), o.explored.term(c.step.right));
+        let law = explain::reason(library, c.step.reason);
+        println!("round {}, {law}: {}\n      {left}\n   =  {right}", c.step.round, c.verdict);
     }
-    println!("{} steps replayed, {wrong} do not hold", proof.steps.len());
-    Ok(if wrong > 0 { Found::Something } else { Found::Nothing })
+    println!("{steps} steps replayed, {} do not hold", wrong.len());
+    Ok(if wrong.is_empty() { Found::Nothing } else { Found::Something })
 }

@@ -47,6 +47,9 @@ pub struct Extracted {
     pub cost: f64,
 }
 
+/// A view, the e-nodes behind its nodes, and the view's class of each e-class.
+type Indexed = (View, Vec<ENode>, HashMap<Id, ClassId>);
+
 /// Constants are computed once, before the first run: their price only breaks ties.
 const CONSTANT: f64 = 1e-7;
 
@@ -66,10 +69,7 @@ impl Explored {
     }
 
     /// Classes and nodes that the outputs can reach, priced.
-    fn view(
-        &self,
-        prices: &dyn Prices,
-    ) -> Result<(View, Vec<ENode>, HashMap<Id, ClassId>), ExtractionError> {
+    fn view(&self, prices: &dyn Prices) -> Result<Indexed, ExtractionError> {
         let egg = &self.graph.egg;
         let mut b = ViewBuilder::new();
         let mut index: HashMap<Id, ClassId> = HashMap::new();

@@ -27,10 +27,12 @@ pub struct View {
     pub scalar: Option<f64>,
 }
 
+type Known = HashMap<(CallId, Id), Rc<Vec<View>>>;
+
 /// Views by operator and class, for one round of search.
 #[derive(Default)]
 pub struct Flattenings {
-    known: RefCell<HashMap<(CallId, Id), Rc<Vec<View>>>>,
+    known: RefCell<Known>,
 }
 
 impl Flattenings {

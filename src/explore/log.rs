@@ -71,11 +71,6 @@ impl Log {
         self.terms.len()
     }
 
-    /// True if nothing was logged.
-    pub fn is_empty(&self) -> bool {
-        self.terms.is_empty()
-    }
-
     /// All equations, in the order they were asserted.
     pub fn steps(&self) -> &[Step] {
         &self.steps

@@ -462,7 +462,7 @@ impl Matcher<'_> {
         &self,
         args: &[PatId],
         view: &View,
-        used: &mut Vec<bool>,
+        used: &mut [bool],
         st: &mut State,
         next: &mut dyn FnMut(&mut State, &[bool]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
@@ -475,7 +475,7 @@ impl Matcher<'_> {
             }
             tried.push(id);
             used[i] = true;
-            let mut inner = used.clone();
+            let mut inner = used.to_vec();
             self.visit(*p, id, st, &mut |st| self.assign(rest, view, &mut inner, st, next))?;
             used[i] = false;
         }

@@ -5,7 +5,6 @@
 
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::functions::is_function;
-use mlc_dsl::ir::Attr;
 use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, LawOrigin, Library, OpClass};
 use mlc_dsl::syntax::ast::{Arg, BinaryOp, Expr, ExprKind, Ident, Span};
 use mlc_dsl::term::{TermId, TermKind, Terms};
@@ -53,8 +52,6 @@ pub struct Compiled {
     pub roots: Vec<PatId>,
     /// It rewrites patterns, too.
     pub normal: bool,
-    /// Pattern nodes, a measure of what is added at most.
-    pub right_size: usize,
 }
 
 /// True if the law is a normalising one.
@@ -77,8 +74,7 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
             }
             let roots =
                 law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
-            let right_size = law.terms.len();
-            Compiled { law: i, pats: c.pats, roots, normal: own, right_size }
+            Compiled { law: i, pats: c.pats, roots, normal: own }
         })
         .collect()
 }
@@ -482,9 +478,4 @@ fn substitute(e: &Expr, attrs: &[(String, Expr)]) -> Expr {
 /// True if `name` is an attribute variable of the law.
 pub fn is_attr(law: &Law, name: &str) -> bool {
     law.attrs.iter().any(|a| &*a.name == name)
-}
-
-/// The number that an attribute is, for comparison with constants.
-pub fn number(a: &Attr) -> Option<f64> {
-    a.as_f64()
 }

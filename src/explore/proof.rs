@@ -144,12 +144,7 @@ impl<'a> Closure<'a> {
         }
     }
 
-    /// Why `a` equals `b`; `None` if the log does not make them equal.
-    pub fn prove(&mut self, a: LogId, b: LogId) -> Option<Proof> {
-        self.prove_all(&[(a, b)])
-    }
-
-    /// Why each of these pairs is equal.
+    /// Why each of these pairs is equal; `None` if the log does not make them equal.
     pub fn prove_all(&mut self, pairs: &[(LogId, LogId)]) -> Option<Proof> {
         let mut steps: BTreeSet<usize> = BTreeSet::new();
         let mut done: BTreeSet<(u32, u32)> = BTreeSet::new();
@@ -228,8 +223,8 @@ mod tests {
             log.assert(Step { reason: Reason::Definition, left, right, round: 1 });
         }
         let mut closure = Closure::new(&log);
-        let proof = closure.prove(ffa, ffc).expect("equal");
+        let proof = closure.prove_all(&[(ffa, ffc)]).expect("equal");
         assert_eq!(proof.steps.iter().map(|s| s.step).collect::<Vec<_>>(), [0, 1]);
-        assert!(closure.prove(ffa, a).is_none());
+        assert!(closure.prove_all(&[(ffa, a)]).is_none());
     }
 }

@@ -269,6 +269,9 @@ fn fingerprint(graph: &Graph, f: &Found) -> u64 {
     h.finish()
 }
 
+/// What a complete match is handed to.
+type Callback<'c> = &'c mut dyn FnMut(&[(ENode, Id)], &State) -> ControlFlow<()>;
+
 /// One law's search in one round.
 struct Search<'a> {
     graph: &'a Graph,
@@ -302,7 +305,7 @@ impl Search<'_> {
                 return ControlFlow::Break(());
             }
             out.push(found);
-            if out.len() % 64 == 0 && start.elapsed() > time {
+            if out.len().is_multiple_of(64) && start.elapsed() > time {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
@@ -316,7 +319,7 @@ impl Search<'_> {
         i: usize,
         sites: &mut Vec<(ENode, Id)>,
         st: &State,
-        found: &mut dyn FnMut(&[(ENode, Id)], &State) -> ControlFlow<()>,
+        found: Callback<'_>,
     ) -> ControlFlow<()> {
         let Some(&root) = self.compiled.roots.get(i) else { return found(sites, st) };
         let matcher =

@@ -162,7 +162,15 @@ fn leaf(resolved: &Resolved, place: &Place, inputs: &[Tensor]) -> Tensor {
         Storage::Input(i) => &inputs[i],
         Storage::Const(c) | Storage::Temp(c) => &resolved.consts[c],
     };
-    t.reshaped(place.layout.shape.clone())
+    shaped(t, &place.layout.shape)
+}
+
+/// `t` under a shape. A layout without elements counts as dense whatever it is a part of.
+fn shaped(t: &Tensor, shape: &[usize]) -> Tensor {
+    if shape.contains(&0) {
+        return Tensor::from_f64(t.dtype(), shape.to_vec(), &[]);
+    }
+    t.reshaped(shape.to_vec())
 }
 
 impl Ready {
@@ -200,7 +208,7 @@ impl Ready {
                     })?;
                 known.insert(t, tensor);
             }
-            out.push(known[&t].reshaped(place.layout.shape.clone()));
+            out.push(shaped(&known[&t], &place.layout.shape));
         }
         Ok(out)
     }

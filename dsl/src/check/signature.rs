@@ -158,14 +158,14 @@ pub fn type_pattern(ty: &TensorType, diags: &mut Vec<Diag>) -> TypePattern {
         let message = format!("`{text}` is not an element type");
         diags.push(error("R015", ty.dtype.span, message, help));
     }
-    let dims = ty.dims.as_ref().map(|dims| dims.iter().map(dim).collect());
+    let dims: Option<Vec<Dim>> = ty.dims.as_ref().map(|dims| dims.iter().map(dim).collect());
     if let Some(dims) = &dims {
         repeated_axis(dims, ty.span, diags);
     }
     TypePattern { dtype, dims }
 }
 
-fn repeated_axis(dims: &Vec<Dim>, span: Span, diags: &mut Vec<Diag>) {
+fn repeated_axis(dims: &[Dim], span: Span, diags: &mut Vec<Diag>) {
     for (i, d) in dims.iter().enumerate() {
         if let Dim::Axis(n) = d
             && dims[..i].iter().any(|e| matches!(e, Dim::Axis(m) if m == n))

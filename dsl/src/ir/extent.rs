@@ -183,6 +183,9 @@ impl Extent {
             return Some(v.signum() as i32);
         }
         let terms = self.terms();
+        if !terms.iter().all(|(m, _)| m.iter().all(|(a, _)| a.is_natural())) {
+            return None;
+        }
         let constant = terms.iter().find(|(m, _)| m.is_empty()).map_or(0, |t| t.1);
         if constant > 0 && terms.iter().all(|t| t.1 > 0) {
             return Some(1);
@@ -195,7 +198,9 @@ impl Extent {
         let rest = self - &Extent::from(bound);
         match rest.as_const() {
             Some(v) => v >= 0,
-            None => rest.terms().iter().all(|t| t.1 > 0),
+            None => {
+                rest.terms().iter().all(|(m, c)| *c > 0 && m.iter().all(|(a, _)| a.is_natural()))
+            }
         }
     }
 
@@ -250,6 +255,18 @@ impl Extent {
 }
 
 impl Atom {
+    /// True if the atom is seen to be at least 0 for every value of the symbols.
+    fn is_natural(&self) -> bool {
+        match self {
+            Atom::Sym(_) => true,
+            Atom::Div(a, b) => a.at_least(0) && b.at_least(0),
+            // The remainder has the divisor's sign.
+            Atom::Mod(_, b) => b.at_least(0),
+            Atom::Max(a, b) => a.at_least(0) || b.at_least(0),
+            Atom::Min(a, b) => a.at_least(0) && b.at_least(0),
+        }
+    }
+
     fn eval(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Option<i64> {
         Some(match self {
             Atom::Sym(s) => symbol(s)?,
