@@ -141,20 +141,23 @@ impl Matcher<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Binds attributes that follow from the types: the position of an axis, and defaults.
+    /// Binds or compares attributes that follow from the types: the positions of axes.
     fn derive(&self, st: &mut State) -> bool {
         for a in &self.law.attrs {
-            if st.env.attr(&a.name).is_some() {
-                continue;
-            }
             let Some(of) = a.ty.of.as_ref().filter(|_| a.ty.name.text == "axis") else { continue };
             let dims = self.law.vars.iter().filter_map(|v| v.ty.dims.as_ref());
             let position = dims.into_iter().find_map(|dims| {
                 let at = dims.iter().position(|d| matches!(d, Dim::Axis(n) if **n == *of.text))?;
                 resolve_dims(&dims[..at], &st.env).ok().map(|d| d.len())
             });
-            let Some(position) = position else { return false };
-            st.env.bind_attr(&a.name, Attr::int(position as i64));
+            let agrees = match position {
+                // A name that the pattern bound must agree with where the axis lies.
+                Some(at) => st.env.bind_attr(&a.name, Attr::int(at as i64)),
+                None => st.env.attr(&a.name).is_some(),
+            };
+            if !agrees {
+                return false;
+            }
         }
         true
     }

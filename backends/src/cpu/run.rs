@@ -3,6 +3,7 @@
 use super::buffer::{Buffer, Lease, Pool};
 use super::graph::{self, Graph};
 use super::launch::{Array, Context, Packs};
+use super::layout::Layout;
 use super::resolve::{NEEDS_DATA, Place, Resolved, Resolver, Storage, aligned};
 use super::symbols::Symbols;
 use super::threads::Threads;
@@ -162,15 +163,20 @@ fn leaf(resolved: &Resolved, place: &Place, inputs: &[Tensor]) -> Tensor {
         Storage::Input(i) => &inputs[i],
         Storage::Const(c) | Storage::Temp(c) => &resolved.consts[c],
     };
-    shaped(t, &place.layout.shape)
+    shaped(t, &place.layout)
 }
 
-/// `t` under a shape. A layout without elements counts as dense whatever it is a part of.
-fn shaped(t: &Tensor, shape: &[usize]) -> Tensor {
-    if shape.contains(&0) {
-        return Tensor::from_f64(t.dtype(), shape.to_vec(), &[]);
+/// The part of `t` that a dense layout covers.
+fn shaped(t: &Tensor, layout: &Layout) -> Tensor {
+    let n = layout.len();
+    if n == t.len() {
+        return t.reshaped(layout.shape.clone());
     }
-    t.reshaped(shape.to_vec())
+    let size = t.dtype().size();
+    let from = if n == 0 { 0 } else { layout.offset * size };
+    let bytes = t.bytes().slice(from..from + n * size);
+    // The layout was checked against the storage when the program was resolved.
+    Tensor::new(t.dtype(), layout.shape.clone(), bytes).expect("as many bytes as the layout needs")
 }
 
 impl Ready {
@@ -202,13 +208,15 @@ impl Ready {
             };
             if let Some(buffer) = results.remove(&t) {
                 let bytes = Bytes::from_owner(buffer);
-                let tensor =
-                    Tensor::new(place.dtype, place.layout.shape.clone(), bytes).map_err(|e| {
-                        BackendError::Operator { op: "output".into(), reason: e.to_string() }
-                    })?;
+                // The whole buffer, flat; each output takes its part.
+                let n = bytes.len() / place.dtype.size();
+                let whole = bytes.slice(..n * place.dtype.size());
+                let tensor = Tensor::new(place.dtype, vec![n], whole).map_err(|e| {
+                    BackendError::Operator { op: "output".into(), reason: e.to_string() }
+                })?;
                 known.insert(t, tensor);
             }
-            out.push(shaped(&known[&t], &place.layout.shape));
+            out.push(shaped(&known[&t], &place.layout));
         }
         Ok(out)
     }

@@ -1,0 +1,8 @@
+//! ONNX in and out: what operators read as, computed by the reference; that what is written reads back
+//! to the same; and how faults are reported.
+//!
+//! Models are built here, operator by operator; expectations follow ONNX's own documentation.
+
+mod graphs;
+mod operators;
+mod support;

@@ -1,0 +1,334 @@
+//! Operators, each in a model of its own.
+
+use crate::support::*;
+
+#[test]
+fn pointwise_operators_compute() {
+    let x = || In(floats(&[5], &[-2.0, -0.5, 0.0, 0.5, 2.0]));
+    type Case = (&'static str, fn(f64) -> f64);
+    let table: &[Case] = &[
+        ("Neg", |x| -x),
+        ("Abs", f64::abs),
+        ("Exp", f64::exp),
+        ("Tanh", f64::tanh),
+        ("Sigmoid", |x| 1.0 / (1.0 + (-x).exp())),
+        ("Sin", f64::sin),
+        ("Cos", f64::cos),
+        ("Atan", f64::atan),
+        ("Sinh", f64::sinh),
+        ("Cosh", f64::cosh),
+        ("Asinh", f64::asinh),
+        ("Floor", f64::floor),
+        ("Ceil", f64::ceil),
+        ("Round", f64::round_ties_even),
+        ("Reciprocal", f64::recip),
+        ("Relu", |x| x.max(0.0)),
+        ("LeakyRelu", |x| if x < 0.0 { 0.01 * x } else { x }),
+        ("ThresholdedRelu", |x| if x > 1.0 { x } else { 0.0 }),
+        ("Elu", |x| if x < 0.0 { x.exp() - 1.0 } else { x }),
+        ("Softplus", |x| x.exp().ln_1p()),
+        ("Softsign", |x| x / (1.0 + x.abs())),
+        ("HardSigmoid", |x| (0.2 * x + 0.5).clamp(0.0, 1.0)),
+        ("HardSwish", |x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
+        ("Mish", |x| x * x.exp().ln_1p().tanh()),
+        ("Shrink", |x| if x.abs() > 0.5 { x } else { 0.0 }),
+    ];
+    for (op, f) in table {
+        let y: Vec<f64> = [-2.0, -0.5, 0.0, 0.5, 2.0].into_iter().map(f).collect();
+        check(op, &[x()], &[], &[floats(&[5], &y)]);
+    }
+}
+
+#[test]
+fn operands_broadcast() {
+    let a = || In(count(&[2, 3]));
+    check(
+        "Add",
+        &[a(), In(floats(&[3], &[10.0, 20.0, 30.0]))],
+        &[],
+        &[floats(&[2, 3], &[10.0, 21.0, 32.0, 13.0, 24.0, 35.0])],
+    );
+    check(
+        "Sub",
+        &[In(count(&[2, 1])), In(count(&[3]))],
+        &[],
+        &[floats(&[2, 3], &[0.0, -1.0, -2.0, 1.0, 0.0, -1.0])],
+    );
+    check(
+        "Mul",
+        &[a(), Const(floats(&[1, 1, 1], &[2.0]))],
+        &[],
+        &[floats(&[1, 2, 3], &[0.0, 2.0, 4.0, 6.0, 8.0, 10.0])],
+    );
+    check(
+        "Div",
+        &[In(ints(&[4], &[-7, 7, -7, 7])), Const(ints(&[], &[2]))],
+        &[],
+        &[ints(&[4], &[-3, 3, -3, 3])],
+    );
+    check(
+        "Mod",
+        &[In(ints(&[4], &[-7, 7, -7, 7])), Const(ints(&[4], &[3, 3, -3, -3]))],
+        &[],
+        &[ints(&[4], &[2, 1, -1, -2])],
+    );
+    check(
+        "Mod",
+        &[In(ints(&[4], &[-7, 7, -7, 7])), Const(ints(&[], &[3]))],
+        &[("fmod", int(1))],
+        &[ints(&[4], &[-1, 1, -1, 1])],
+    );
+    check(
+        "Pow",
+        &[In(count(&[3])), Const(ints(&[], &[2]))],
+        &[],
+        &[floats(&[3], &[0.0, 1.0, 4.0])],
+    );
+    check(
+        "Where",
+        &[In(bools(&[2, 1], &[1, 0])), a(), Const(floats(&[], &[-1.0]))],
+        &[],
+        &[floats(&[2, 3], &[0.0, 1.0, 2.0, -1.0, -1.0, -1.0])],
+    );
+    check(
+        "GreaterOrEqual",
+        &[a(), Const(floats(&[], &[2.0]))],
+        &[],
+        &[bools(&[2, 3], &[0, 0, 1, 1, 1, 1])],
+    );
+    check(
+        "Mean",
+        &[a(), In(count(&[3])), In(count(&[2, 1]))],
+        &[],
+        &[floats(&[2, 3], &[0.0, 2.0 / 3.0, 4.0 / 3.0, 4.0 / 3.0, 2.0, 8.0 / 3.0])],
+    );
+    check(
+        "Max",
+        &[a(), Const(floats(&[3], &[4.0, 0.0, 3.0]))],
+        &[],
+        &[floats(&[2, 3], &[4.0, 1.0, 3.0, 4.0, 4.0, 5.0])],
+    );
+    check(
+        "Clip",
+        &[a(), Const(floats(&[], &[1.0])), Const(floats(&[], &[3.0]))],
+        &[],
+        &[floats(&[2, 3], &[1.0, 1.0, 2.0, 3.0, 3.0, 3.0])],
+    );
+    check(
+        "Clip",
+        &[a(), Absent, In(floats(&[], &[2.0]))],
+        &[],
+        &[floats(&[2, 3], &[0.0, 1.0, 2.0, 2.0, 2.0, 2.0])],
+    );
+    check(
+        "Cast",
+        &[In(floats(&[3], &[-1.5, 0.0, 2.7]))],
+        &[("to", int(7))],
+        &[ints(&[3], &[-1, 0, 2])],
+    );
+}
+
+#[test]
+fn elements_move() {
+    let x = || In(count(&[2, 3]));
+    check("Transpose", &[x()], &[], &[floats(&[3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0])]);
+    check("Reshape", &[x(), Const(ints(&[2], &[-1, 2]))], &[], &[count(&[3, 2])]);
+    check("Flatten", &[In(count(&[2, 3, 2]))], &[("axis", int(2))], &[count(&[6, 2])]);
+    check("Unsqueeze", &[x(), Const(ints(&[2], &[0, -1]))], &[], &[count(&[1, 2, 3, 1])]);
+    check("Squeeze", &[In(count(&[1, 2, 1]))], &[], &[count(&[2])]);
+    check(
+        "Expand",
+        &[In(count(&[2, 1])), Const(ints(&[3], &[1, 1, 2]))],
+        &[],
+        &[floats(&[1, 2, 2], &[0.0, 0.0, 1.0, 1.0])],
+    );
+    check(
+        "Tile",
+        &[In(count(&[1, 2])), Const(ints(&[2], &[2, 2]))],
+        &[],
+        &[floats(&[2, 4], &[0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0])],
+    );
+    check(
+        "Concat",
+        &[x(), In(count(&[1, 3])), In(count(&[1, 3]))],
+        &[("axis", int(0))],
+        &[floats(&[4, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 1.0, 2.0, 0.0, 1.0, 2.0])],
+    );
+    check(
+        "Split",
+        &[x(), Const(ints(&[2], &[1, 2]))],
+        &[("axis", int(-1))],
+        &[floats(&[2, 1], &[0.0, 3.0]), floats(&[2, 2], &[1.0, 2.0, 4.0, 5.0])],
+    );
+    check(
+        "Slice",
+        &[
+            x(),
+            Const(ints(&[1], &[-1])),
+            Const(ints(&[1], &[i64::MIN + 1])),
+            Const(ints(&[1], &[1])),
+            Const(ints(&[1], &[-2])),
+        ],
+        &[],
+        &[floats(&[2, 2], &[2.0, 0.0, 5.0, 3.0])],
+    );
+    check(
+        "Pad",
+        &[x(), Const(ints(&[4], &[0, 1, 0, 0])), Const(floats(&[], &[9.0]))],
+        &[],
+        &[floats(&[2, 4], &[9.0, 0.0, 1.0, 2.0, 9.0, 3.0, 4.0, 5.0])],
+    );
+    check(
+        "DepthToSpace",
+        &[In(count(&[1, 4, 1, 1]))],
+        &[("blocksize", int(2))],
+        &[count(&[1, 1, 2, 2])],
+    );
+    check(
+        "Gather",
+        &[x(), In(ints(&[2], &[-1, 0]))],
+        &[("axis", int(1))],
+        &[floats(&[2, 2], &[2.0, 0.0, 5.0, 3.0])],
+    );
+    check(
+        "GatherElements",
+        &[x(), In(ints(&[1, 3], &[1, 0, -1]))],
+        &[],
+        &[floats(&[1, 3], &[3.0, 1.0, 5.0])],
+    );
+    check("GatherND", &[x(), In(ints(&[2, 2], &[0, 1, -1, 2]))], &[], &[floats(&[2], &[1.0, 5.0])]);
+    check("Shape", &[x()], &[("start", int(1))], &[ints(&[1], &[3])]);
+    check(
+        "Range",
+        &[Const(ints(&[], &[7])), Const(ints(&[], &[1])), Const(ints(&[], &[-2]))],
+        &[],
+        &[ints(&[3], &[7, 5, 3])],
+    );
+    check(
+        "OneHot",
+        &[In(ints(&[2], &[1, -1])), Const(ints(&[], &[3])), Const(floats(&[2], &[0.0, 1.0]))],
+        &[],
+        &[floats(&[2, 3], &[0.0, 1.0, 0.0, 0.0, 0.0, 1.0])],
+    );
+    check(
+        "CumSum",
+        &[x(), Const(ints(&[], &[1]))],
+        &[("exclusive", int(1))],
+        &[floats(&[2, 3], &[0.0, 0.0, 1.0, 0.0, 3.0, 7.0])],
+    );
+}
+
+#[test]
+fn reductions_and_products_compute() {
+    let x = || In(count(&[2, 3]));
+    let axis = |a: i64| Const(ints(&[1], &[a]));
+    check("ReduceSum", &[x(), axis(1)], &[], &[floats(&[2, 1], &[3.0, 12.0])]);
+    check(
+        "ReduceMean",
+        &[x(), axis(-2)],
+        &[("keepdims", int(0))],
+        &[floats(&[3], &[1.5, 2.5, 3.5])],
+    );
+    check("ReduceMax", &[x()], &[("keepdims", int(0))], &[floats(&[], &[5.0])]);
+    check("ReduceL2", &[x(), axis(0)], &[], &[floats(&[1, 3], &[3.0, 17f64.sqrt(), 29f64.sqrt()])]);
+    check(
+        "ReduceLogSumExp",
+        &[x(), axis(1)],
+        &[("keepdims", int(0))],
+        &[floats(&[2], &[2.407606, 5.407606])],
+    );
+    check("ArgMax", &[x()], &[("axis", int(1)), ("keepdims", int(0))], &[ints(&[2], &[2, 2])]);
+    check(
+        "Softmax",
+        &[In(floats(&[1, 2], &[0.0, 3f64.ln()]))],
+        &[],
+        &[floats(&[1, 2], &[0.25, 0.75])],
+    );
+    check("MatMul", &[In(count(&[3])), In(count(&[3, 2]))], &[], &[floats(&[2], &[10.0, 13.0])]);
+    check(
+        "MatMul",
+        &[In(count(&[2, 1, 2])), In(count(&[2, 2]))],
+        &[],
+        &[floats(&[2, 1, 2], &[2.0, 3.0, 6.0, 11.0])],
+    );
+    check(
+        "Gemm",
+        &[In(count(&[2, 2])), In(count(&[2, 2])), In(count(&[2]))],
+        &[("transB", int(1)), ("alpha", RawAttr::Float(2.0))],
+        &[floats(&[2, 2], &[2.0, 7.0, 6.0, 27.0])],
+    );
+    check(
+        "Einsum",
+        &[In(count(&[2, 2])), In(count(&[3, 2]))],
+        &[("equation", RawAttr::from("ij,kj->ki"))],
+        &[floats(&[3, 2], &[1.0, 3.0, 3.0, 13.0, 5.0, 23.0])],
+    );
+    check(
+        "Conv",
+        &[
+            In(count(&[1, 1, 3, 3])),
+            Const(floats(&[1, 1, 2, 2], &[1.0, 0.0, 0.0, 1.0])),
+            Const(floats(&[1], &[10.0])),
+        ],
+        &[],
+        &[floats(&[1, 1, 2, 2], &[14.0, 16.0, 20.0, 22.0])],
+    );
+    check(
+        "ConvTranspose",
+        &[In(count(&[1, 1, 2])), Const(floats(&[1, 1, 2], &[1.0, 3.0]))],
+        &[("strides", list(&[2]))],
+        &[floats(&[1, 1, 4], &[0.0, 0.0, 1.0, 3.0])],
+    );
+    check(
+        "MaxPool",
+        &[In(count(&[1, 1, 5]))],
+        &[("kernel_shape", list(&[2])), ("strides", list(&[2])), ("ceil_mode", int(1))],
+        &[floats(&[1, 1, 3], &[1.0, 3.0, 4.0])],
+    );
+    check(
+        "AveragePool",
+        &[In(count(&[1, 1, 4]))],
+        &[("kernel_shape", list(&[3])), ("pads", list(&[1, 1]))],
+        &[floats(&[1, 1, 4], &[0.5, 1.0, 2.0, 2.5])],
+    );
+    check(
+        "GlobalAveragePool",
+        &[In(count(&[1, 2, 2, 1]))],
+        &[],
+        &[floats(&[1, 2, 1, 1], &[0.5, 2.5])],
+    );
+}
+
+#[test]
+fn normalisations_and_recurrences_compute() {
+    let ones = |n: usize| Const(floats(&[n], &vec![1.0; n]));
+    let zeros = |n: usize| Const(floats(&[n], &vec![0.0; n]));
+    check(
+        "BatchNormalization",
+        &[In(count(&[1, 2, 1])), ones(2), zeros(2), Const(floats(&[2], &[1.0, -1.0])), ones(2)],
+        &[("epsilon", RawAttr::Float(0.0))],
+        &[floats(&[1, 2, 1], &[-1.0, 2.0])],
+    );
+    check(
+        "LayerNormalization",
+        &[In(floats(&[1, 2], &[1.0, 3.0])), ones(2)],
+        &[("epsilon", RawAttr::Float(0.0))],
+        &[floats(&[1, 2], &[-1.0, 1.0])],
+    );
+    check(
+        "InstanceNormalization",
+        &[In(floats(&[1, 1, 2], &[1.0, 3.0])), ones(1), zeros(1)],
+        &[("epsilon", RawAttr::Float(0.0))],
+        &[floats(&[1, 1, 2], &[-1.0, 1.0])],
+    );
+    let (w, r) = (floats(&[1, 4, 1], &[0.0; 4]), floats(&[1, 4, 1], &[0.0; 4]));
+    let bias = floats(&[1, 8], &[0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+    // Gates are one half and the candidate is tanh(1): c = t/2, h = tanh(t/2)/2.
+    let h = 0.5 * (0.5 * 1f64.tanh()).tanh();
+    check(
+        "LSTM",
+        &[In(count(&[1, 1, 1])), Const(w), Const(r), Const(bias)],
+        &[("hidden_size", int(1))],
+        &[floats(&[1, 1, 1, 1], &[h]), floats(&[1, 1, 1], &[h])],
+    );
+}
