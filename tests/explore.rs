@@ -91,11 +91,6 @@ fn norms_and_softmax() {
             ", g: f32[n], z: f32[n]",
             "let c = x - mean(n) x = c / sqrt(mean(n) c ^ 2 + 1e-5) * g + z",
         ),
-        (
-            "layernorm",
-            ", g: f32[n], z: f32[n]",
-            "let c = x - sum(n) x / |n| = z + g * (c * rsqrt(1e-5 + sum(n) (c * c) / |n|))",
-        ),
         ("rmsnorm", ", g: f32[n]", "= g * (x * rsqrt(mean(n) x ^ 2 + 1e-6))"),
         ("rmsnorm", ", g: f32[n]", "= x / sqrt(mean(n) (x * x) + 1e-6) * g"),
     ] {
