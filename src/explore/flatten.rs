@@ -30,19 +30,31 @@ pub struct View {
 type Known = HashMap<(CallId, Id), Rc<Vec<View>>>;
 
 /// Views by operator and class, for one round of search.
-#[derive(Default)]
 pub struct Flattenings {
+    /// Look through nothing: bits must stay, so nothing may be regrouped.
+    pub exact: bool,
     known: RefCell<Known>,
 }
 
 impl Flattenings {
+    /// No views yet.
+    pub fn new(exact: bool) -> Flattenings {
+        Flattenings { exact, known: RefCell::default() }
+    }
+
     /// The views of a class that look through at least one node of the operator.
     pub fn views(&self, graph: &Graph, call: CallId, class: Id) -> Rc<Vec<View>> {
         let class = graph.egg.find(class);
         if let Some(v) = self.known.borrow().get(&(call, class)) {
             return v.clone();
         }
-        let views = Rc::new(enumerate(graph, call, class, &mut vec![class], DEPTH));
+        let views = Rc::new(enumerate(
+            graph,
+            call,
+            class,
+            &mut vec![class],
+            if self.exact { 0 } else { DEPTH },
+        ));
         self.known.borrow_mut().insert((call, class), views.clone());
         views
     }

@@ -402,9 +402,10 @@ impl Matcher<'_> {
                 let partial = !operands.is_empty();
                 let lone = args.len() + usize::from(scalar.is_some()) < 2
                     || args.len() == 1 && matches!(self.pat(args[0]).kind, PatKind::Var(_));
-                if partial && (!root || lone || operands.len() > LEFT_OVER) {
+                if partial && (!root || lone || self.flat.exact || operands.len() > LEFT_OVER) {
                     return ControlFlow::Continue(());
                 }
+                let root = root && !self.flat.exact;
                 self.number(call, scalar, view.scalar, unit, dtype, root, st, &mut |st, left| {
                     let saved = st.rest.take();
                     if partial || left.is_some() {

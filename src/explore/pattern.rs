@@ -5,7 +5,7 @@
 
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::functions::is_function;
-use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, LawOrigin, Library, OpClass};
+use mlc_dsl::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, OpClass};
 use mlc_dsl::syntax::ast::{Arg, BinaryOp, Expr, ExprKind, Ident, Span};
 use mlc_dsl::term::{TermId, TermKind, Terms};
 
@@ -63,11 +63,13 @@ pub fn is_normal(law: &Law) -> bool {
 /// Compiles laws; patterns are rewritten by the normalising ones among them.
 pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
     let law = |i: &u32| &library.laws[*i as usize];
+    let exact = laws.iter().all(|i| law(i).error == ErrorClass::Exact);
     let normal: Vec<&Law> = laws.iter().map(law).filter(|l| is_normal(l)).collect();
     laws.iter()
         .map(|&i| {
             let law = law(&i);
-            let mut c = Compiler { library, normal: &normal, law, pats: Vec::new(), depth: 0 };
+            let pats = Vec::new();
+            let mut c = Compiler { library, normal: &normal, law, pats, depth: 0, exact };
             let own = is_normal(law);
             if own {
                 c.normal = &[];
@@ -99,6 +101,8 @@ struct Compiler<'a> {
     law: &'a Law,
     pats: Vec<Pat>,
     depth: usize,
+    /// No law may round differently: nests stay as they are written.
+    exact: bool,
 }
 
 impl Compiler<'_> {
@@ -378,7 +382,7 @@ impl Compiler<'_> {
                 continue;
             }
             match self.pat(a).kind.clone() {
-                PatKind::Flat(c, inner, s) if c == call => {
+                PatKind::Flat(c, inner, s) if c == call && !self.exact => {
                     operands.extend(inner);
                     s.into_iter().for_each(&mut merge);
                 }

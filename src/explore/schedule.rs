@@ -8,7 +8,7 @@ use super::language::{ENode, Head};
 use super::matcher::{Binding, Matcher, State};
 use super::pattern::{Compiled, PatKind, compile};
 use egg::Id;
-use mlc_dsl::library::{CallId, Law};
+use mlc_dsl::library::{CallId, ErrorClass, Law};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
@@ -90,6 +90,8 @@ struct Found {
 pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation {
     let library = graph.library.clone();
     let start = Instant::now();
+    // Where no law may round differently, none may regroup either.
+    let exact = laws.iter().all(|&i| library.laws[i as usize].error == ErrorClass::Exact);
     let mut runners: Vec<Runner> = compile(&library, laws)
         .into_iter()
         .map(|compiled| Runner {
@@ -110,7 +112,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         graph.round = round;
         let mut news = false;
         let index = index(graph);
-        let flat = Flattenings::default();
+        let flat = Flattenings::new(exact);
         let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
         let mut banned = false;
         for (i, r) in runners.iter_mut().enumerate() {
