@@ -5,15 +5,13 @@
 use crate::explore::Prices;
 use mlc_dsl::build::Builder;
 use mlc_dsl::infer::infer;
-use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Type};
+use mlc_dsl::ir::{Attr, NodeKind, Program, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable, Library, OpClass, TargetItem};
 use mlc_dsl::syntax::ast::{Elem, Expr, ExprKind};
+use mlc_extract::cover::{elements, nominal, profile};
 use mlc_extract::{Profile, Work};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-
-/// The value that symbolic extents are priced at.
-pub const NOMINAL: i64 = 32;
 
 /// An application: operator, attributes, types of its arguments.
 type Application = (CallId, Vec<Attr>, Vec<Type>);
@@ -46,12 +44,7 @@ impl<'a> TargetPrices<'a> {
         };
         TargetPrices {
             library,
-            profile: Profile {
-                name: target.name.to_string(),
-                flops_per_s: figure("flops", 1e11),
-                bytes_per_s: figure("bytes", 1e10),
-                launch_s: figure("launch", 2e-6),
-            },
+            profile: profile(target),
             pointwise: figure("pointwise", 0.3),
             view: figure("view", 0.1),
             allowed,
@@ -173,14 +166,6 @@ impl Prices for TargetPrices<'_> {
     }
 }
 
-fn number(e: &Extent) -> f64 {
-    e.eval(&|_| Some(NOMINAL)).unwrap_or(NOMINAL).max(0) as f64
-}
-
-fn elements(t: &Type) -> f64 {
-    t.shape.iter().map(number).product()
-}
-
 fn bytes(t: &Type) -> f64 {
     elements(t) * t.dtype.size() as f64
 }
@@ -202,8 +187,8 @@ fn operations(c: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type]) ->
     let extent = |axis: &Elem| -> f64 {
         let (Elem::One(e) | Elem::Splice(e)) = axis;
         let ExprKind::Name(n) = &e.kind else { return 1.0 };
-        let seg = app.env.seg(n).map(|s| s.iter().map(number).product());
-        app.env.axis(n).map(number).or(seg).unwrap_or(1.0)
+        let seg = app.env.seg(n).map(|s| s.iter().map(nominal).product());
+        app.env.axis(n).map(nominal).or(seg).unwrap_or(1.0)
     };
     meanings.iter().zip(results).map(|(m, t)| elements(t) * per_point(&m.value, &extent)).sum()
 }
