@@ -5,6 +5,7 @@ pub mod constants;
 pub mod entry;
 pub mod explain;
 pub mod explore;
+pub mod lawtest;
 pub mod npz;
 pub mod onnx;
 pub mod pipeline;

@@ -3,7 +3,7 @@
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
 use crate::ir::{DType, Program};
-use crate::syntax::ast::{AttrType, Domain, ErrorClause, Expr, Meaning, RuleTest, Span};
+use crate::syntax::ast::{AttrType, Domain, ErrorClause, Expr, Meaning, Span};
 use crate::term::{TermId, Terms};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -220,9 +220,52 @@ pub struct Law {
     /// Error class.
     pub error: ErrorClass,
     /// Inline tests.
-    pub tests: Vec<RuleTest>,
+    pub tests: Vec<LawTest>,
     /// Which source text, and where in it.
     pub source: (u32, Span),
+}
+
+/// An inline test of a law.
+#[derive(Clone, Debug)]
+pub enum LawTest {
+    /// Samples stay within bounds: elements of a variable, or an extent.
+    Check {
+        /// What is bounded.
+        name: Name,
+        /// Lowest value.
+        low: Expr,
+        /// Highest value, inclusive.
+        high: Expr,
+    },
+    /// Of the law's sides this one costs least at these extents.
+    Picks {
+        /// The side, a term of the law.
+        side: TermId,
+        /// Extents by axis.
+        at: Vec<(Name, Expr)>,
+        /// Where it is written.
+        span: Span,
+    },
+    /// The law must not fire on this graph.
+    Never {
+        /// The graph.
+        graph: TestGraph,
+        /// Why not.
+        reason: String,
+        /// Where it is written.
+        span: Span,
+    },
+}
+
+/// A graph that only a test speaks of.
+#[derive(Clone, Debug)]
+pub struct TestGraph {
+    /// Its tensor variables.
+    pub vars: Vec<Input>,
+    /// Its terms.
+    pub terms: Terms,
+    /// Its results.
+    pub roots: Vec<TermId>,
 }
 
 /// How an ONNX operator reads and prints. Its expressions are positional, not by named axes, so they

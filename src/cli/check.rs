@@ -1,10 +1,13 @@
 //! `check [FILE.rules]…`: diagnostics and numerical verification of laws.
 
 use super::{Common, Found};
+use crate::lawtest::{self, Broken};
 use crate::{stdlib, verify};
 use mlc_dsl::diag::Severity;
+use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -14,8 +17,20 @@ pub struct Args {
     /// Samples per law.
     #[arg(long, default_value_t = 60)]
     samples: usize,
+    /// Target whose costs `picks` tests speak of.
+    #[arg(long, default_value = "standard")]
+    target: String,
     #[command(flatten)]
     common: Common,
+}
+
+/// What `--json` holds.
+#[derive(Serialize)]
+struct Checked {
+    #[serde(flatten)]
+    report: verify::Report,
+    /// Inline tests of laws that do not hold.
+    broken: Vec<Broken>,
 }
 
 /// Runs the verb.
@@ -44,7 +59,13 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     bar.set_length(names.as_ref().map_or(library.laws.len(), Vec::len) as u64);
     let report = verify::check_library(&library, names.as_deref(), &options, &|_, _| bar.inc(1));
     bar.finish_and_clear();
-    print!("{}", report.human(std::io::stdout().is_terminal()));
-    args.common.report(&report)?;
-    Ok(if faulty || !report.sound() { Found::Something } else { Found::Nothing })
+    let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
+    let color = std::io::stdout().is_terminal();
+    for b in &broken {
+        println!("{}", b.human(color));
+    }
+    print!("{}", report.human(color));
+    let sound = report.sound() && broken.is_empty();
+    args.common.report(&Checked { report, broken })?;
+    Ok(if faulty || !sound { Found::Something } else { Found::Nothing })
 }

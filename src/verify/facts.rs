@@ -2,8 +2,8 @@
 
 use mlc_dsl::check::is_predicate;
 use mlc_dsl::eval::{Env, eval};
-use mlc_dsl::library::{DTypePattern, Dim, Law, Library, Name};
-use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, RuleTest, UnaryOp};
+use mlc_dsl::library::{DTypePattern, Dim, Law, LawTest, Library, Name};
+use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, UnaryOp};
 use mlc_dsl::term::{TermId, TermKind};
 
 /// An axis or segment of the law's variables.
@@ -136,13 +136,13 @@ impl<'a> Facts<'a> {
             self.elements.push(rule);
         }
         for t in &self.law.tests {
-            let RuleTest::Check { name, low, high } = t else { continue };
+            let LawTest::Check { name, low, high } = t else { continue };
             let (Some(low), Some(high)) = (number(low), number(high)) else { continue };
-            if let Some(i) = self.law.vars.iter().position(|v| *v.name == *name.text) {
+            if let Some(i) = self.law.vars.iter().position(|v| v.name == *name) {
                 (self.elements[i].low, self.elements[i].high) = (Some(low), Some(high));
                 self.elements[i].finite = true;
             }
-            if let Some(a) = self.axes.iter_mut().find(|a| *a.name == *name.text) {
+            if let Some(a) = self.axes.iter_mut().find(|a| a.name == *name) {
                 a.pinned = Some((low as i64, high as i64));
             }
         }

@@ -11,7 +11,6 @@ mod draft;
 mod facts;
 mod instance;
 mod judge;
-mod never;
 mod random;
 mod report;
 mod sample;
@@ -20,7 +19,6 @@ mod symbolic;
 
 mod values;
 
-pub use never::Matcher;
 pub use report::{Counterexample, Report, Reported, TensorText};
 
 use damage::Damages;
@@ -109,16 +107,6 @@ const BREAKING: usize = 48;
 
 /// Checks one law.
 pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdict {
-    check_law_with(library, law, options, None)
-}
-
-/// Checks one law; `matcher` tells whether its `never` graphs match.
-pub fn check_law_with(
-    library: &Library,
-    law: &Law,
-    options: &CheckOptions,
-    matcher: Option<&dyn Matcher>,
-) -> Verdict {
     let facts = Facts::of(library, law);
     let mut c = Checker {
         facts: &facts,
@@ -132,12 +120,6 @@ pub fn check_law_with(
         LawOrigin::Fold | LawOrigin::Unfold => options.samples.div_ceil(8),
     };
     let outcome = c.sample(samples);
-    if let Outcome::Holds(_) = outcome
-        && law.origin == LawOrigin::Rule
-        && let Some(matcher) = matcher
-    {
-        c.warnings.extend(never::check(matcher, library, law));
-    }
     Verdict { outcome, warnings: c.warnings }
 }
 
@@ -305,17 +287,6 @@ pub fn check_library(
     options: &CheckOptions,
     on_progress: &(dyn Fn(&str, &Verdict) + Sync),
 ) -> Report {
-    check_library_with(library, only, options, None, on_progress)
-}
-
-/// The same with a matcher for `never` graphs.
-pub fn check_library_with(
-    library: &Library,
-    only: Option<&[String]>,
-    options: &CheckOptions,
-    matcher: Option<&(dyn Matcher + Sync)>,
-    on_progress: &(dyn Fn(&str, &Verdict) + Sync),
-) -> Report {
     let started = Instant::now();
     let wanted = |law: &Law| match only {
         Some(names) => names.iter().any(|n| {
@@ -333,8 +304,7 @@ pub fn check_library_with(
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     laws.get(i).map(|law| (i, *law))
                 } {
-                    let matcher = matcher.map(|m| m as &dyn Matcher);
-                    let verdict = check_law_with(library, law, options, matcher);
+                    let verdict = check_law(library, law, options);
                     on_progress(&law.name, &verdict);
                     if let Ok(mut done) = done.lock() {
                         done.push((i, verdict));

@@ -4,9 +4,10 @@ use super::elaborate::{Elaborator, Operand};
 use super::{error, name, signature};
 use crate::diag::{Diag, Severity};
 use crate::library::{
-    AttrParam, Body, CallId, CallKind, ErrorClass, Law, LawOrigin, LawSide, Library, Name,
+    AttrParam, Body, CallId, CallKind, ErrorClass, Input, Law, LawOrigin, LawSide, LawTest,
+    Library, Name, TestGraph,
 };
-use crate::syntax::ast::{Binding, Expr, ExprKind, Item, Rule, Side, Span};
+use crate::syntax::ast::{Binding, Expr, ExprKind, Item, Rule, RuleTest, Side, Span};
 use crate::term::{Term, TermId, TermKind};
 use std::collections::HashSet;
 
@@ -157,7 +158,8 @@ pub fn of_definition(library: &Library, id: CallId) -> Vec<Law> {
 /// The laws of a rule: one, or two if it goes both ways.
 pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec<Law>, Vec<Diag>) {
     let mut diags = Vec::new();
-    let (vars, attrs) = signature::parameters(&rule.given, &mut diags);
+    let (given, attrs) = signature::parameters(&rule.given, &mut diags);
+    let vars: Vec<Input> = given.iter().filter(|v| !only_tested(rule, &v.name)).cloned().collect();
     let mut e = Elaborator::new(library, &vars, &attrs);
     e.declare_attrs = true;
     let left = sides(&mut e, &rule.left);
@@ -172,6 +174,7 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
     for c in conditions.iter().chain(&hints) {
         e.check_names(c);
     }
+    let tests = tests(&mut e, rule, &given);
     diags.append(&mut e.diags);
     let attrs = e.attrs;
     let terms = e.terms;
@@ -201,7 +204,7 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
         conditions,
         hints,
         error: class,
-        tests: rule.tests.clone(),
+        tests,
         source: (source, item.span),
     };
     let mut laws = vec![law];
@@ -226,6 +229,46 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
         return (vec![], diags);
     }
     (laws, diags)
+}
+
+/// True if a variable occurs in the graphs of tests alone: the law itself does not have it.
+fn only_tested(rule: &Rule, var: &str) -> bool {
+    let among = |sides: &[Side]| sides.iter().any(|s| super::occurs(&s.value, var));
+    let tested = |t: &RuleTest| matches!(t, RuleTest::Never { sides, .. } if among(sides));
+    let of_law = among(&rule.left) || among(&rule.right);
+    !of_law && rule.tests.iter().any(tested)
+}
+
+/// The tests of a rule over its own terms; what cannot be elaborated is diagnosed and left out.
+fn tests(e: &mut Elaborator<'_>, rule: &Rule, given: &[Input]) -> Vec<LawTest> {
+    let mut out = Vec::new();
+    for t in &rule.tests {
+        out.extend(match t {
+            RuleTest::Check { name: n, low, high } => {
+                Some(LawTest::Check { name: name(&n.text), low: low.clone(), high: high.clone() })
+            }
+            RuleTest::Picks { side, at } => e.term(side).map(|root| LawTest::Picks {
+                side: root,
+                at: at.iter().map(|(n, v)| (name(&n.text), v.clone())).collect(),
+                span: side.span,
+            }),
+            RuleTest::Never { sides: graph, reason } => {
+                let mut inner = Elaborator::new(e.library, given, &e.attrs);
+                let roots = sides(&mut inner, graph);
+                e.diags.append(&mut inner.diags);
+                roots.map(|roots| LawTest::Never {
+                    graph: TestGraph {
+                        vars: given.to_vec(),
+                        terms: inner.terms,
+                        roots: roots.iter().map(|s| s.root).collect(),
+                    },
+                    reason: reason.clone(),
+                    span: graph.first().map_or(Span::default(), |s| s.value.span),
+                })
+            }
+        });
+    }
+    out
 }
 
 fn sides(e: &mut Elaborator<'_>, sides: &[Side]) -> Option<Vec<LawSide>> {

@@ -255,6 +255,19 @@ pub fn walk(e: &Expr, f: &mut dyn FnMut(&Expr)) {
     }
 }
 
+/// True if `name` occurs in `e`.
+pub fn occurs(e: &Expr, name: &str) -> bool {
+    let mut found = false;
+    walk(e, &mut |e| {
+        found |= match &e.kind {
+            ExprKind::Name(n) => n == name,
+            ExprKind::Index { base, .. } => base.text == name,
+            _ => false,
+        }
+    });
+    found
+}
+
 /// `e` with names replaced where `f` gives an expression for them.
 fn substitute(e: &Expr, f: &dyn Fn(&str) -> Option<Expr>) -> Expr {
     let sub = |e: &Expr| Box::new(substitute(e, f));
