@@ -3,7 +3,7 @@
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
 use crate::ir::{DType, Program};
-use crate::syntax::ast::{AttrType, Domain, ErrorClause, Expr, Meaning, Span};
+use crate::syntax::ast::{AttrType, Domain, ErrorClause, Expr, Ident, Meaning, Span};
 use crate::term::{TermId, Terms};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -289,10 +289,13 @@ pub struct FuseItem {
     pub doc: Vec<String>,
     /// The call whose body it is.
     pub call: CallId,
+    /// What its kernels compute: the call itself, or the one operator that the body applies under
+    /// `pointwise`.
+    pub covers: CallId,
+    /// Its kernels go on with any chain of pointwise operators.
+    pub epilogue: bool,
     /// Targets and kernel names.
-    pub on: Vec<(Name, String)>,
-    /// Truth and taste of its use.
-    pub hints: Vec<Expr>,
+    pub on: Vec<(Ident, String)>,
     /// Which source text, and where in it.
     pub source: (u32, Span),
 }

@@ -220,9 +220,6 @@ fn predicate(graph: &Graph, name: &str, id: Id) -> bool {
         "nonzero" => every(|v| v != 0.0),
         "finite" => every(f64::is_finite),
         "positive" => every(|v| v > 0.0),
-        // Two values of one match are independent unless one is computed from the other, which would
-        // make their merged program cyclic; extraction never chooses a cycle.
-        "independent" => true,
         _ => false,
     }
 }

@@ -155,7 +155,7 @@ impl<'a> Facts<'a> {
                 self.conjunct(b);
             }
             ExprKind::Call { callee, args } if is_predicate(&callee.text) => {
-                if !is_structural(&callee.text) {
+                if callee.text != "const" {
                     for a in args {
                         if let Some(i) = self.variable(&a.value) {
                             self.conjuncts.push(Conjunct::Element(i, callee.text.clone()));
@@ -252,11 +252,6 @@ impl<'a> Facts<'a> {
             Conjunct::Element(var, p) => format!("{p}({})", self.law.vars[*var].name),
         }
     }
-}
-
-/// True of predicates that ask how a value is computed rather than what it is.
-fn is_structural(predicate: &str) -> bool {
-    matches!(predicate, "const" | "independent" | "single_use")
 }
 
 fn apply_predicate(predicate: &str, rule: &mut ElementRule) {

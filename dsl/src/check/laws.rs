@@ -94,8 +94,9 @@ fn roots(e: &mut Elaborator<'_>, o: Operand, n: usize, span: Span) -> Option<Vec
         .collect()
 }
 
-/// The two laws that a definition is: body to name (fold) and name to body (unfold).
-pub fn of_definition(library: &Library, id: CallId) -> Vec<Law> {
+/// The two laws that a definition is: body to name (fold), where `hints` say it pays, and name to body
+/// (unfold).
+pub fn of_definition(library: &Library, id: CallId, hints: &[Expr]) -> Vec<Law> {
     let c = library.call(id);
     let CallKind::Def(body) = &c.kind else { return vec![] };
     let mut terms = body.terms.clone();
@@ -135,7 +136,7 @@ pub fn of_definition(library: &Library, id: CallId) -> Vec<Law> {
         left: sides(&body.roots),
         right: sides(&named),
         conditions: vec![],
-        hints: vec![],
+        hints: hints.to_vec(),
         error: ErrorClass::Exact,
         tests: vec![],
         source: c.source,
@@ -145,6 +146,7 @@ pub fn of_definition(library: &Library, id: CallId) -> Vec<Law> {
         origin: LawOrigin::Unfold,
         left: fold.right.clone(),
         right: fold.left.clone(),
+        hints: vec![],
         ..fold.clone()
     };
     let mut out = Vec::new();

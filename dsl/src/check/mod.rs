@@ -8,15 +8,16 @@ mod dims;
 mod elaborate;
 mod laws;
 mod signature;
+mod targets;
 
 pub use dims::key as dim_key;
 
 use crate::diag::{Code, Diag, Severity};
 use crate::library::{
     CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem,
-    OpClass, Source, TargetItem, TargetKernel,
+    OpClass, Source,
 };
-use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Item, ItemKind, Span, Target};
+use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Item, ItemKind, Span};
 use crate::syntax::parse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -108,21 +109,25 @@ impl Builder {
             self.report(*source, diags);
             let Some(body) = body.filter(|_| sound) else { continue };
             self.library.calls[id.0 as usize].kind = CallKind::Def(body);
-            let marked = matches!(&item.kind, ItemKind::Fuse(_)) && has_call(decl, "pointwise");
-            if !marked {
-                let laws = laws::of_definition(&self.library, id);
-                self.library.laws.extend(laws);
+            let ItemKind::Fuse(f) = &item.kind else {
+                self.library.laws.extend(laws::of_definition(&self.library, id, &[]));
+                continue;
+            };
+            // What follows `pointwise` is open: only a composition under it is a law.
+            let open = has_call(decl, "pointwise");
+            let alone = targets::anchor(&self.library, id).filter(|_| open);
+            if alone.is_none() {
+                self.library.laws.extend(laws::of_definition(&self.library, id, &f.hints));
             }
-            if let ItemKind::Fuse(f) = &item.kind {
-                self.library.fuses.push(FuseItem {
-                    name: name(&item.name.text),
-                    doc: item.doc.clone(),
-                    call: id,
-                    on: f.on.iter().map(|(t, k)| (name(&t.text), k.clone())).collect(),
-                    hints: f.hints.clone(),
-                    source: (*source, item.span),
-                });
-            }
+            self.library.fuses.push(FuseItem {
+                name: name(&item.name.text),
+                doc: item.doc.clone(),
+                call: id,
+                covers: alone.unwrap_or(id),
+                epilogue: open,
+                on: f.on.iter().map(|(t, k)| (t.clone(), k.clone())).collect(),
+                source: (*source, item.span),
+            });
         }
         let mut named: HashMap<String, ()> = HashMap::new();
         for (source, item) in items {
@@ -145,52 +150,16 @@ impl Builder {
                     source: (*source, item.span),
                 }),
                 ItemKind::Target(t) => {
-                    let (target, diags) = self.target(item, t);
+                    let (target, diags) = targets::target(&self.library, item, t);
                     self.report(*source, diags);
                     self.library.targets.push(target);
                 }
                 _ => {}
             }
         }
-    }
-
-    fn target(&self, item: &Item, t: &Target) -> (TargetItem, Vec<Diag>) {
-        let mut diags = Vec::new();
-        let number = |e: &Expr| {
-            crate::eval::eval(e, &crate::eval::Env::default()).ok().and_then(|a| a.as_f64())
-        };
-        let mut figures = HashMap::new();
-        for (key, e) in &t.entries {
-            match number(e) {
-                Some(v) if v.is_finite() && v >= 0.0 => drop(figures.insert(key.text.clone(), v)),
-                _ => diags.push(error("R012", e.span, "expected a number".into(), "")),
-            }
+        for (source, diags) in targets::offer(&mut self.library) {
+            self.report(source, diags);
         }
-        let mut kernels = Vec::new();
-        for k in &t.kernels {
-            let mut covers = Vec::new();
-            for c in &k.covers {
-                match self.library.find(&c.text) {
-                    Some(id) => covers.push(id),
-                    None => {
-                        let names = self.library.calls.iter().map(|c| &*c.name);
-                        let help = suggest(&c.text, names).unwrap_or_default();
-                        let message = format!("`{}` is not an operator", c.text);
-                        diags.push(error("R003", c.span, message, &help));
-                    }
-                }
-            }
-            let factor = k.cost.as_ref().and_then(number).unwrap_or(1.0);
-            kernels.push(TargetKernel {
-                name: k.name.clone(),
-                covers,
-                epilogue: k.epilogue,
-                factor,
-            });
-        }
-        let target =
-            TargetItem { name: name(&item.name.text), doc: item.doc.clone(), figures, kernels };
-        (target, diags)
     }
 
     /// The callable that this very item declared (not one of its name that came first).
@@ -318,11 +287,9 @@ fn has_call(e: &Expr, callee: &str) -> bool {
 pub const PREDICATES: &[(&str, &str)] = &[
     ("const", "the tensor is fed by constants only"),
     ("uniform", "the tensor is a constant whose elements are all equal"),
-    ("independent", "neither value is computed from the other"),
     ("nonzero", "no element of the constant is zero"),
     ("finite", "every element of the constant is finite"),
     ("positive", "every element of the constant is above zero"),
-    ("single_use", "nothing else reads the value in the program as imported"),
 ];
 
 /// True if `name` is a predicate about tensors.
