@@ -4,11 +4,11 @@
 //! through the nodes that a class has, up to fixed bounds; nothing is ever added for them.
 
 use super::graph::Graph;
-use super::language::Head;
+use super::language::{ENode, Head};
 use egg::Id;
 use mlc_dsl::library::CallId;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// Operands of one view at most.
@@ -33,13 +33,15 @@ type Known = HashMap<(CallId, Id), Rc<Vec<View>>>;
 pub struct Flattenings {
     /// Look through nothing: bits must stay, so nothing may be regrouped.
     pub exact: bool,
+    /// Values that the program as read uses more than once.
+    shared: HashSet<Id>,
     known: RefCell<Known>,
 }
 
 impl Flattenings {
     /// No views yet.
-    pub fn new(exact: bool) -> Flattenings {
-        Flattenings { exact, known: RefCell::default() }
+    pub fn new(graph: &Graph, exact: bool) -> Flattenings {
+        Flattenings { exact, shared: graph.shared_values(), known: RefCell::default() }
     }
 
     /// The views of a class that look through at least one node of the operator.
@@ -48,64 +50,82 @@ impl Flattenings {
         if let Some(v) = self.known.borrow().get(&(call, class)) {
             return v.clone();
         }
-        let views = Rc::new(enumerate(
-            graph,
-            call,
-            class,
-            &mut vec![class],
-            if self.exact { 0 } else { DEPTH },
-        ));
+        let depth = if self.exact { 0 } else { DEPTH };
+        let views = self.enumerate(graph, call, class, &mut vec![class], depth);
+        let views = Rc::new(views);
         self.known.borrow_mut().insert((call, class), views.clone());
         views
     }
-}
 
-fn enumerate(
-    graph: &Graph,
-    call: CallId,
-    class: Id,
-    path: &mut Vec<Id>,
-    depth: usize,
-) -> Vec<View> {
-    let mut out: Vec<View> = Vec::new();
-    for node in &graph.egg[class].nodes {
-        if !matches!(node.head, Head::Apply(c, _) if c == call) {
-            continue;
-        }
-        let [a, b] = &*node.args else { continue };
-        let (left, right) =
-            (side(graph, call, *a, path, depth), side(graph, call, *b, path, depth));
-        for l in &left {
-            for r in &right {
-                if let Some(v) = join(graph, call, l, r)
-                    && !out.contains(&v)
-                {
-                    out.push(v);
-                }
-                if out.len() >= VIEWS {
-                    return out;
+    fn enumerate(
+        &self,
+        graph: &Graph,
+        call: CallId,
+        class: Id,
+        path: &mut Vec<Id>,
+        depth: usize,
+    ) -> Vec<View> {
+        let mut out: Vec<View> = Vec::new();
+        for (a, b) in applications(graph, call, class) {
+            let left = self.side(graph, call, a, path, depth);
+            let right = self.side(graph, call, b, path, depth);
+            for l in &left {
+                for r in &right {
+                    if let Some(v) = join(graph, call, l, r)
+                        && !out.contains(&v)
+                    {
+                        out.push(v);
+                    }
+                    if out.len() >= VIEWS {
+                        return out;
+                    }
                 }
             }
         }
+        out
     }
-    out
+
+    /// The views of one argument: itself, and what lies behind it.
+    fn side(
+        &self,
+        graph: &Graph,
+        call: CallId,
+        id: Id,
+        path: &mut Vec<Id>,
+        depth: usize,
+    ) -> Vec<View> {
+        let id = graph.egg.find(id);
+        let unit = graph.library.call(call).unit;
+        let own = match graph.facts(id).uniform.filter(|_| unit.is_some()) {
+            Some(v) => return vec![View { operands: vec![], scalar: Some(v) }],
+            None => View { operands: vec![id], scalar: None },
+        };
+        let mut out = vec![own];
+        if depth > 0 && !path.contains(&id) && self.opens(graph, call, id) {
+            path.push(id);
+            out.extend(self.enumerate(graph, call, id, path, depth - 1));
+            path.pop();
+        }
+        out
+    }
+
+    /// True if a nest goes on behind a class. Behind a value that the program needs anyway only a
+    /// number is looked for: regrouping the rest would compute it twice, and along a chain of residual
+    /// sums every subset of its addends would be a sum of its own.
+    fn opens(&self, graph: &Graph, call: CallId, id: Id) -> bool {
+        let number = |id: Id| graph.facts(id).uniform.is_some();
+        !self.shared.contains(&id)
+            || applications(graph, call, id).any(|(a, b)| number(a) || number(b))
+    }
 }
 
-/// The views of one argument: itself, and what lies behind it.
-fn side(graph: &Graph, call: CallId, id: Id, path: &mut Vec<Id>, depth: usize) -> Vec<View> {
-    let id = graph.egg.find(id);
-    let unit = graph.library.call(call).unit;
-    let own = match graph.facts(id).uniform.filter(|_| unit.is_some()) {
-        Some(v) => return vec![View { operands: vec![], scalar: Some(v) }],
-        None => View { operands: vec![id], scalar: None },
-    };
-    let mut out = vec![own];
-    if depth > 0 && !path.contains(&id) {
-        path.push(id);
-        out.extend(enumerate(graph, call, id, path, depth - 1));
-        path.pop();
-    }
-    out
+/// The arguments of a binary operator's nodes in a class.
+fn applications(graph: &Graph, call: CallId, class: Id) -> impl Iterator<Item = (Id, Id)> {
+    let of_call = move |n: &&ENode| matches!(n.head, Head::Apply(c, _) if c == call);
+    graph.egg[class].nodes.iter().filter(of_call).filter_map(|n| match &*n.args {
+        [a, b] => Some((*a, *b)),
+        _ => None,
+    })
 }
 
 fn join(graph: &Graph, call: CallId, a: &View, b: &View) -> Option<View> {

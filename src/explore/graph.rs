@@ -11,7 +11,7 @@ use mlc_dsl::canon::{Sink, Structural};
 use mlc_dsl::infer::{TypeError, infer};
 use mlc_dsl::ir::{Attr, ConstId, Consts, DType, Extent, Tensor, Type};
 use mlc_dsl::library::{CallId, CallKind, Library, Name, OpClass};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Results of folding with more elements than this stay unevaluated until the plan is made.
@@ -39,6 +39,7 @@ pub struct Graph {
     hit_limit: bool,
     definitions: Vec<Definition>,
     source_terms: u32,
+    source_uses: Vec<(Id, Id)>,
 }
 
 /// An application of a `def`, and the classes of its outputs.
@@ -73,12 +74,22 @@ impl Graph {
             hit_limit: false,
             definitions: Vec::new(),
             source_terms: 0,
+            source_uses: Vec::new(),
         }
     }
 
-    /// Ends the reading of the program: what is logged so far are its own values.
-    pub fn seal(&mut self) {
+    /// Ends the reading of the program: what is logged so far are its own values, `uses` who reads what.
+    pub fn seal(&mut self, uses: Vec<(Id, Id)>) {
         self.source_terms = self.log.len() as u32;
+        self.source_uses = uses;
+    }
+
+    /// Values that more than one value of the program as read is computed from.
+    pub fn shared_values(&self) -> HashSet<Id> {
+        let uses = self.source_uses.iter().map(|&(u, v)| (self.egg.find(v), self.egg.find(u)));
+        let uses: BTreeSet<(Id, Id)> = uses.collect();
+        let pairs = uses.iter().zip(uses.iter().skip(1));
+        pairs.filter(|(a, b)| a.0 == b.0).map(|(a, _)| a.0).collect()
     }
 
     /// True if the class is a value of the program as read.

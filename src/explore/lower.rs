@@ -9,7 +9,7 @@ use egg::Id;
 use mlc_dsl::canon::Sink;
 use mlc_dsl::infer::infer;
 use mlc_dsl::instantiate::Instantiator;
-use mlc_dsl::ir::{Attr, NodeKind, Program, Type};
+use mlc_dsl::ir::{Attr, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub fn explore(library: Arc<Library>, source: Program, laws: &[u32], limits: &Li
     let mut graph = Graph::new(library, source.consts.clone(), usize::MAX);
     let places = lower(&mut graph, &source);
     graph.egg.rebuild();
-    graph.seal();
+    graph.seal(uses(&source, &places));
     graph.set_limit(limits.nodes.max(graph.node_count()));
     let saturation = saturate(&mut graph, laws, limits);
     let roots = source
@@ -72,6 +72,18 @@ pub fn explore(library: Arc<Library>, source: Program, laws: &[u32], limits: &Li
         sizes: saturation.sizes,
         bundles: saturation.bundles,
     }
+}
+
+/// Who reads what: classes of values and of what is computed from them. An output reads its value, too.
+fn uses(source: &Program, places: &[(Vec<Id>, LogId)]) -> Vec<(Id, Id)> {
+    let class = |v: &Value| places[v.node.0 as usize].0[v.output as usize];
+    let nodes = source.nodes.iter().zip(places);
+    let reads = nodes.flat_map(|(n, (classes, _))| {
+        let reader = classes.first().copied();
+        n.args.iter().filter_map(move |a| reader.map(|r| (r, a)))
+    });
+    let outputs = source.outputs.iter().map(|(_, v)| (class(v), class(v)));
+    reads.map(|(r, a)| (r, class(a))).chain(outputs).collect()
 }
 
 /// Adds a program's nodes. Definitions are joined with their bodies at once, so that every class has a

@@ -112,7 +112,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         graph.round = round;
         let mut news = false;
         let index = index(graph);
-        let flat = Flattenings::new(exact);
+        let flat = Flattenings::new(graph, exact);
         let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
         let mut banned = false;
         for (i, r) in runners.iter_mut().enumerate() {
