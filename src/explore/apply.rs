@@ -1,6 +1,7 @@
 //! Applying a match: conditions, the right side, its type, the union.
 
 use super::graph::Graph;
+use super::language::{ENode, Facts, Head};
 use super::log::{LogId, Reason};
 use super::matcher::{Binding, Rest, State};
 use egg::Id;
@@ -108,11 +109,45 @@ fn unite(graph: &mut Graph, index: u32, sites: &[Site], made: &[Id]) -> Outcome 
             return Outcome::IllTyped(format!("{} would become {}", show(left), show(right)));
         }
     }
+    if sites.iter().zip(made).all(|(site, m)| has_twin(graph, site.class, *m)) {
+        return Outcome::Known;
+    }
     let mut news = false;
     for (site, m) in sites.iter().zip(made) {
         news |= graph.union_matched(site.node, site.class, *m, Reason::Law(index));
     }
     if news { Outcome::United } else { Outcome::Known }
+}
+
+/// True if `made` is a single application, and `class` holds the same one of other constants. Constants
+/// cost nothing, so it is no other program: the two differ in how their constants were rounded.
+fn has_twin(graph: &Graph, class: Id, made: Id) -> bool {
+    let [new] = graph.egg[made].nodes.as_slice() else { return false };
+    let twins = |a: Id, b: Id| graph.egg.find(a) == graph.egg.find(b) || same_place(graph, a, b);
+    let fits = |n: &&ENode| n.head == new.head && n.args.len() == new.args.len();
+    graph.egg.find(made) != graph.egg.find(class)
+        && !graph.in_source(made)
+        && !new.args.is_empty()
+        && graph.egg[class]
+            .nodes
+            .iter()
+            .filter(fits)
+            .any(|n| n.args.iter().zip(&new.args).all(|(&a, &b)| twins(a, b)))
+}
+
+/// True of two constants of one type that laws see alike: neither is a number, and both or none are
+/// repeated along the same axes.
+fn same_place(graph: &Graph, a: Id, b: Id) -> bool {
+    let (fa, fb) = (graph.facts(a), graph.facts(b));
+    let plain = |f: &Facts| f.fed_by_constants && f.uniform.is_none();
+    let maps = |id: Id| {
+        let broadcast = graph.structural.broadcast;
+        graph.egg[id].nodes.iter().find_map(|n| match n.head {
+            Head::Apply(c, attrs) if Some(c) == broadcast => Some(attrs),
+            _ => None,
+        })
+    };
+    plain(fa) && plain(fb) && fa.types == fb.types && maps(a) == maps(b)
 }
 
 fn failed(graph: &Graph, e: BuildError) -> Outcome {

@@ -51,7 +51,8 @@ impl Flattenings {
             return v.clone();
         }
         let depth = if self.exact { 0 } else { DEPTH };
-        let views = self.enumerate(graph, call, class, &mut vec![class], depth);
+        let mut views = self.enumerate(graph, call, class, &mut vec![class], depth);
+        drop_loose_constants(graph, &mut views);
         let views = Rc::new(views);
         self.known.borrow_mut().insert((call, class), views.clone());
         views
@@ -117,6 +118,21 @@ impl Flattenings {
         !self.shared.contains(&id)
             || applications(graph, call, id).any(|(a, b)| number(a) || number(b))
     }
+}
+
+/// Drops views of which another has the same operands with fewer constants among them: constants that
+/// were merged once need not be matched apart, in every grouping, each rounded in its own way.
+fn drop_loose_constants(graph: &Graph, views: &mut Vec<View>) {
+    let constant = |id: &&Id| graph.facts(**id).fed_by_constants;
+    let rest = |v: &View| v.operands.iter().filter(|id| !constant(id)).copied().collect::<Vec<_>>();
+    let constants: Vec<usize> =
+        views.iter().map(|v| v.operands.iter().filter(constant).count()).collect();
+    let rests: Vec<Vec<Id>> = views.iter().map(rest).collect();
+    let loose =
+        |i: usize| (0..rests.len()).any(|j| constants[j] < constants[i] && rests[j] == rests[i]);
+    let keep: Vec<bool> = (0..views.len()).map(|i| !loose(i)).collect();
+    let mut keep = keep.into_iter();
+    views.retain(|_| keep.next().unwrap_or(true));
 }
 
 /// The arguments of a binary operator's nodes in a class.

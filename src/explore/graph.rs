@@ -84,6 +84,20 @@ impl Graph {
         self.source_uses = uses;
     }
 
+    /// Classes of the program as read and what is below their nodes, in id order.
+    pub fn reachable(&self) -> BTreeSet<Id> {
+        let ends = self.source_uses.iter().flat_map(|&(u, v)| [u, v]);
+        let mut stack: Vec<Id> = ends.collect();
+        let mut seen = BTreeSet::new();
+        while let Some(id) = stack.pop() {
+            let id = self.egg.find(id);
+            if seen.insert(id) {
+                stack.extend(self.egg[id].nodes.iter().flat_map(|n| n.args.iter().copied()));
+            }
+        }
+        seen
+    }
+
     /// Values that more than one value of the program as read is computed from.
     pub fn shared_values(&self) -> HashSet<Id> {
         let uses = self.source_uses.iter().map(|&(u, v)| (self.egg.find(v), self.egg.find(u)));
@@ -92,9 +106,22 @@ impl Graph {
         pairs.filter(|(a, b)| a.0 == b.0).map(|(a, _)| a.0).collect()
     }
 
-    /// True if the class is a value of the program as read.
+    /// True if the class was there when the program had been read, be it within a definition.
     pub fn in_source(&self, id: Id) -> bool {
         self.facts(id).rep.0 < self.source_terms
+    }
+
+    /// Who reads what in the program as read: what each of its values is computed from.
+    pub fn source_reads(&self) -> HashMap<Id, BTreeSet<Id>> {
+        let mut out: HashMap<Id, BTreeSet<Id>> = HashMap::new();
+        for &(user, value) in &self.source_uses {
+            let (user, value) = (self.egg.find(user), self.egg.find(value));
+            let reads = out.entry(user).or_default();
+            if user != value {
+                reads.insert(value);
+            }
+        }
+        out
     }
 
     /// An application of a `def` that was added and not taken yet.

@@ -9,7 +9,7 @@ use super::matcher::{Binding, Matcher, State};
 use super::pattern::{Compiled, PatKind, compile};
 use egg::Id;
 use mlc_dsl::library::{CallId, ErrorClass, Law};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -219,10 +219,10 @@ fn run_match(
     false
 }
 
-/// Classes by the operators of their nodes, in id order.
+/// Classes that the program may be computed by, by the operators of their nodes, in id order. What a
+/// refused match left behind is not among them.
 fn index(graph: &Graph) -> HashMap<Option<CallId>, Vec<Id>> {
-    let mut ids: Vec<Id> = graph.egg.classes().map(|c| c.id).collect();
-    ids.sort();
+    let ids = graph.reachable();
     let mut out: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
     for id in ids {
         let mut calls: Vec<Option<CallId>> = graph.egg[id]
@@ -347,6 +347,27 @@ impl Search<'_> {
     }
 }
 
+/// Leaves in a family only members that are not computed from others of it: a value and what is made of
+/// it are no siblings, whatever law makes them look alike.
+fn independent(graph: &Graph, reads: &HashMap<Id, BTreeSet<Id>>, family: &mut Found) {
+    let members: Vec<Id> = family.sites.iter().map(|s| graph.egg.find(s.1)).collect();
+    let is_made_of_others = |m: Id| {
+        let mut stack: Vec<Id> = reads.get(&m).into_iter().flatten().copied().collect();
+        let mut seen: HashSet<Id> = stack.iter().copied().collect();
+        while let Some(id) = stack.pop() {
+            if id != m && members.contains(&id) {
+                return true;
+            }
+            stack.extend(reads.get(&id).into_iter().flatten().filter(|v| seen.insert(**v)));
+        }
+        false
+    };
+    let keep: Vec<bool> = members.iter().map(|&m| !is_made_of_others(m)).collect();
+    let (mut sites, mut states) = (keep.iter(), keep.iter());
+    family.sites.retain(|_| sites.next() == Some(&true));
+    family.states.retain(|_| states.next() == Some(&true));
+}
+
 /// Families of `each` laws: which were formed, and what they made.
 #[derive(Default)]
 struct Families {
@@ -362,13 +383,14 @@ impl Families {
     fn group(&mut self, graph: &Graph, law: &Law, index: u32, found: Vec<Found>) -> Vec<Found> {
         let products: HashSet<Id> =
             self.products.get(&index).into_iter().flatten().map(|&id| graph.egg.find(id)).collect();
+        let reads = graph.source_reads();
         let mut groups: BTreeMap<String, Found> = BTreeMap::new();
         for f in found {
             let [(node, class)] = f.sites.as_slice() else { continue };
             let class = graph.egg.find(*class);
             let st = &f.states[0];
             // Only values of the program are merged: merging what laws made of them has no end.
-            let own = graph.in_source(class) && !products.contains(&class);
+            let own = reads.contains_key(&class) && !products.contains(&class);
             if !own || st.rest.is_some() || refusal(graph, law, st).is_some() {
                 continue;
             }
@@ -384,7 +406,8 @@ impl Families {
             }
         }
         let mut out = Vec::new();
-        for (key, g) in groups {
+        for (key, mut g) in groups {
+            independent(graph, &reads, &mut g);
             let mut members: Vec<Id> = g.sites.iter().map(|s| s.1).collect();
             members.sort();
             let formed = self.formed.entry((index, key)).or_default();
