@@ -256,14 +256,14 @@ fn no_layer_is_known_by_name_outside_kernels() {
 }
 
 #[test]
-fn examples_are_in_canonical_form() {
+fn shipped_texts_are_in_canonical_form() {
     let wrong = files(&["rules"])
         .into_iter()
-        .filter(|f| f.within(&["examples"]))
+        .filter(|f| f.within(&["rules", "examples"]))
         .filter(|f| mlc_dsl::syntax::print_file(&mlc_dsl::syntax::parse(&f.text).0) != f.text)
         .map(|f| f.path)
         .collect();
-    none(wrong, "run `mlc-rewrite fmt`");
+    none(wrong, "run `mlc-rewrite fmt` on these texts");
 }
 
 #[test]

@@ -54,8 +54,25 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     };
     let mut file = tempfile::NamedTempFile::new_in(folder).with_context(failed)?;
     file.write_all(bytes).with_context(failed)?;
+    if let Some(permissions) = permissions(path) {
+        file.as_file().set_permissions(permissions).with_context(failed)?;
+    }
     file.persist(path).with_context(failed)?;
     Ok(())
+}
+
+// Those of the file that is replaced, else those that a new file gets: a temporary file has others.
+fn permissions(path: &Path) -> Option<std::fs::Permissions> {
+    if let Ok(existing) = std::fs::metadata(path) {
+        return Some(existing.permissions());
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        Some(std::fs::Permissions::from_mode(0o644))
+    }
+    #[cfg(not(unix))]
+    None
 }
 
 /// The options that decide how a model is optimised.
