@@ -7,7 +7,10 @@ mod classify;
 mod dims;
 mod elaborate;
 mod laws;
+mod notation;
+mod result;
 mod signature;
+mod unify;
 
 pub use dims::key as dim_key;
 
@@ -16,7 +19,7 @@ use crate::library::{
     CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem,
     OpClass, Source, TargetItem, TargetKernel,
 };
-use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Item, ItemKind, Span, Target};
+use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Ident, Item, ItemKind, Span, Target};
 use crate::syntax::parse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,6 +47,7 @@ pub fn library(texts: &[(String, String)]) -> (Library, Vec<SourceDiag>) {
     b.declare(&items);
     b.bodies(&items);
     b.rest(&items);
+    b.places(&items);
     b.diags.sort_by_key(|d| (d.source, d.diag.labels.first().map_or(0, |l| l.0.start)));
     (b.library, b.diags)
 }
@@ -74,11 +78,14 @@ impl Builder {
                 let mut d = error(
                     "R001",
                     item.name.span,
-                    format!("the {key} is declared twice"),
+                    format!("the {space} `{}` is declared twice", item.name.text),
                     "rename one of them, or delete it",
                 );
                 if first == source {
                     d.labels.push((*span, "first declared here".into()));
+                } else if let Some(other) = self.library.sources.get(*first as usize) {
+                    d.help =
+                        Some(format!("it is declared in {}, too; rename one of them", other.name));
                 }
                 self.report(*source, vec![d]);
                 continue;
@@ -161,9 +168,22 @@ impl Builder {
         };
         let mut figures = HashMap::new();
         for (key, e) in &t.entries {
+            if !FIGURES.iter().any(|f| f.0 == key.text) {
+                let help = suggest(&key.text, FIGURES.iter().map(|f| f.0))
+                    .unwrap_or_else(|| format!("one of {}", FIGURES.map(|f| f.0).join(", ")));
+                let message = format!("`{}` is no figure of a target", key.text);
+                diags.push(error("R012", key.span, message, &help));
+                continue;
+            }
             match number(e) {
                 Some(v) if v.is_finite() && v >= 0.0 => drop(figures.insert(key.text.clone(), v)),
-                _ => diags.push(error("R012", e.span, "expected a number".into(), "")),
+                _ => {
+                    let message = format!("`{}` is a number that is not negative", key.text);
+                    let help = FIGURES.iter().find(|f| f.0 == key.text);
+                    let help = help
+                        .map_or(String::new(), |f| format!("{}, e.g. `{} = {}`", f.1, f.0, f.2));
+                    diags.push(error("R012", e.span, message, &help));
+                }
             }
         }
         let mut kernels = Vec::new();
@@ -180,7 +200,15 @@ impl Builder {
                     }
                 }
             }
-            let factor = k.cost.as_ref().and_then(number).unwrap_or(1.0);
+            let factor = match &k.cost {
+                None => 1.0,
+                Some(e) => number(e).filter(|v| v.is_finite() && *v > 0.0).unwrap_or_else(|| {
+                    let message = "the cost of a kernel is a number above zero".into();
+                    let help = "it multiplies the roofline: `cost 1.5` takes half as long again";
+                    diags.push(error("R012", e.span, message, help));
+                    1.0
+                }),
+            };
             kernels.push(TargetKernel {
                 name: k.name.clone(),
                 covers,
@@ -193,11 +221,59 @@ impl Builder {
         (target, diags)
     }
 
+    /// Reports `on` clauses of `fuse` items that name a target or kernel that no text declares.
+    fn places(&mut self, items: &[(u32, Item)]) {
+        let mut found = Vec::new();
+        for (source, item) in items {
+            let ItemKind::Fuse(f) = &item.kind else { continue };
+            let wrong = f.on.iter().filter_map(|(target, kernel)| self.place(target, kernel));
+            found.extend(wrong.map(|diag| (*source, diag)));
+        }
+        for (source, diag) in found {
+            self.report(source, vec![diag]);
+        }
+    }
+
+    fn place(&self, target: &Ident, kernel: &str) -> Option<Diag> {
+        let near = |text: &str, names: Vec<&str>, what: &str| {
+            suggest(text, names.iter().copied()).unwrap_or_else(|| match names.is_empty() {
+                true => format!("declare it with `{what}`"),
+                false => format!("there are {}", names.join(", ")),
+            })
+        };
+        let Some(found) = self.library.targets.iter().find(|t| *t.name == *target.text) else {
+            let names = self.library.targets.iter().map(|t| &*t.name).collect();
+            let message = format!("`{}` is not a target", target.text);
+            let help = near(&target.text, names, "target");
+            return Some(error("R021", target.span, message, &help));
+        };
+        if found.kernels.iter().any(|k| k.name == kernel) {
+            return None;
+        }
+        let names = found.kernels.iter().map(|k| k.name.as_str()).collect();
+        let message = format!("the target `{}` has no kernel \"{kernel}\"", target.text);
+        Some(error("R021", target.span, message, &near(kernel, names, "kernel")))
+    }
+
     /// The callable that this very item declared (not one of its name that came first).
     fn own(&self, source: u32, item: &Item) -> Option<CallId> {
         let id = self.library.find(&item.name.text)?;
         (self.library.call(id).source == (source, item.span)).then_some(id)
     }
+}
+
+/// Figures of a target, with what each says and an example.
+pub const FIGURES: [(&str, &str, &str); 5] = [
+    ("flops", "operations per second", "1e11"),
+    ("bytes", "bytes of memory per second", "1e10"),
+    ("launch", "seconds that starting a kernel takes", "4e-6"),
+    ("pointwise", "the part of their cost that pointwise operators keep once fused", "0.1"),
+    ("view", "the part of their cost that views keep", "0.01"),
+];
+
+/// A number of things: `1 tensor`, `2 tensors`.
+fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 /// A shared name.
@@ -327,24 +403,28 @@ fn mentions(vars: &[Input], axis: &str) -> bool {
 
 /// "did you mean" for the nearest of `names`, if one is near.
 fn suggest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let best = names.map(|n| (distance(text, n), n)).min()?;
-    (best.0 <= 1 + text.len() / 4).then(|| format!("did you mean `{}`?", best.1))
+    let best = names.map(|n| (distance(text, n), n.len().abs_diff(text.len()), n)).min()?;
+    (best.0 <= 1 + text.len() / 4 && best.0 < text.len())
+        .then(|| format!("did you mean `{}`?", best.2))
 }
 
-/// Levenshtein distance.
+/// How many characters are inserted, deleted, replaced or exchanged with their neighbours.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + (x != *y) as usize;
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 fn dtype_name(d: &DTypePattern) -> String {
