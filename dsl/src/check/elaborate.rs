@@ -4,7 +4,7 @@ use super::dims;
 use crate::diag::Diag;
 use crate::functions::is_function;
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Input, Library, Name};
-use crate::syntax::ast::{Arg, AttrType, BinaryOp, Elem, Expr, ExprKind, Ident, Span, UnaryOp};
+use crate::syntax::ast::{Arg, AttrType, BinaryOp, Expr, ExprKind, Ident, Span, UnaryOp};
 use crate::term::{Term, TermId, TermKind, Terms};
 
 /// What an expression denotes.
