@@ -187,7 +187,7 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
         }
         ("entry", 2) => {
             let i = pop()?.int()?;
-            at(pop()?.ints()?, &i)
+            at(pop()?, &i)
         }
         ("range", 1) => ints((0..count(pop()?)?).map(|i| Extent::from(i as i64)).collect()),
         ("range", 2) => {
@@ -209,7 +209,10 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
             v.reverse();
             ints(v)
         }
-        ("length" | "rank", 1) => int(Extent::from(pop()?.ints()?.len())),
+        ("length" | "rank", 1) => int(Extent::from(match pop()? {
+            Val::Attr(Attr::Floats(v)) => v.len(),
+            v => v.ints()?.len(),
+        })),
         ("product", 1) => int(pop()?.ints()?.iter().fold(Extent::from(1), |a, b| &a * b)),
         ("total", 1) => int(pop()?.ints()?.iter().fold(Extent::from(0), |a, b| &a + b)),
         ("contains", 2) => {
@@ -341,12 +344,22 @@ pub(crate) fn any(list: &[Option<bool>]) -> Option<bool> {
 }
 
 /// Entry `i` of a list.
-pub(crate) fn at(list: Vec<Extent>, i: &Extent) -> Result<Val, EvalError> {
-    let i = match i.as_const() {
-        Some(i) if i < 0 => position(&Extent::from(i + list.len() as i64))?,
-        _ => position(i)?,
+pub(crate) fn at(list: Val, i: &Extent) -> Result<Val, EvalError> {
+    let place = |len: usize| match i.as_const() {
+        Some(i) if i < 0 => position(&Extent::from(i + len as i64)),
+        _ => position(i),
     };
-    Ok(Val::Attr(Attr::Int(list.get(i).ok_or_else(|| out_of_range(i))?.clone())))
+    Ok(Val::Attr(match list {
+        Val::Attr(Attr::Floats(v)) => {
+            let i = place(v.len())?;
+            Attr::Float(*v.get(i).ok_or_else(|| out_of_range(i))?)
+        }
+        list => {
+            let list = list.ints()?;
+            let i = place(list.len())?;
+            Attr::Int(list.get(i).ok_or_else(|| out_of_range(i))?.clone())
+        }
+    }))
 }
 
 fn out_of_range(i: usize) -> EvalError {

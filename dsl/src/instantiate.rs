@@ -239,9 +239,14 @@ fn mentions_symbols(e: &Expr, env: &Env) -> bool {
             && match eval(e, env) {
                 Ok(Attr::Int(n)) => n.as_const().is_none(),
                 Ok(Attr::Ints(v)) => v.iter().any(|n| n.as_const().is_none()),
-                Ok(Attr::Float(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_)) | Err(_) => {
-                    false
-                }
+                Ok(
+                    Attr::Float(_)
+                    | Attr::Floats(_)
+                    | Attr::Bool(_)
+                    | Attr::Str(_)
+                    | Attr::DType(_),
+                )
+                | Err(_) => false,
             };
     });
     found

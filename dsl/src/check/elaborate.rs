@@ -124,6 +124,11 @@ impl<'a> Elaborator<'a> {
             }
             ExprKind::Binary(op, a, b) => self.binary(*op, a, b, e),
             ExprKind::Call { callee, args } => self.call(callee, args, e),
+            ExprKind::Index { base, otherwise: None, .. }
+                if self.attrs.iter().any(|a| *a.name == *base.text) =>
+            {
+                Some(Operand::Scalar(e.clone()))
+            }
             ExprKind::Index { base, index, otherwise: None } => self.reorder(base, index, e.span),
             ExprKind::Reduce { monoid, axes, body } => self.reduce(monoid, axes, body, e.span),
             ExprKind::If { .. } => Some(Operand::Scalar(e.clone())),

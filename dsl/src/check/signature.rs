@@ -14,7 +14,7 @@ use crate::term::Terms;
 
 /// The kinds of attributes.
 const ATTR_KINDS: &[&str] =
-    &["int", "ints", "float", "bool", "string", "dtype", "axis", "axes", "perm", "shape"];
+    &["int", "ints", "float", "floats", "bool", "string", "dtype", "axis", "axes", "perm", "shape"];
 
 /// The callable that an item declares; `None` for items that declare none.
 pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
@@ -137,6 +137,11 @@ fn shown_type(default: &Expr) -> Option<AttrType> {
         ExprKind::Float(_) => "float",
         ExprKind::Bool(_) => "bool",
         ExprKind::Str(_) => "string",
+        ExprKind::List(items)
+            if items.iter().any(|i| matches!(i.expr().kind, ExprKind::Float(_))) =>
+        {
+            "floats"
+        }
         ExprKind::List(_) => "ints",
         ExprKind::Unary(_, e) => return shown_type(e),
         ExprKind::Call { .. } | ExprKind::Binary(..) => "float",
