@@ -268,3 +268,19 @@ fn both_spellings_of_an_example_yield_the_same_numbers() {
     };
     assert_eq!(run("examples/my_layer_use.rules"), run("examples/my_layer_decomposed.rules"));
 }
+
+#[cfg(unix)]
+#[test]
+fn formatting_keeps_the_permissions_of_a_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.rules");
+    for mode in [0o644, 0o600, 0o664] {
+        std::fs::write(&path, "def f(x: F[..s]) -> F[..s]\n      = x\n").expect("written");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("permitted");
+        succeeds(&["fmt", path.to_str().expect("a path")]);
+        let text = std::fs::read_to_string(&path).expect("a text");
+        assert_eq!(text, "def f(x: F[..s]) -> F[..s]\n  = x\n");
+        assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, mode);
+    }
+}
