@@ -106,7 +106,7 @@ fn is_known(a: &Attr) -> bool {
     match a {
         Attr::Int(e) => e.as_const().is_some(),
         Attr::Ints(_) => a.as_i64s().is_some(),
-        Attr::Float(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => true,
+        Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => true,
     }
 }
 

@@ -138,13 +138,9 @@ fn the_manual_lists_every_code_and_no_other() {
 #[test]
 fn the_manual_lists_every_function_and_predicate() {
     let manual = read("docs/language.md");
-    let spec = read("dsl/src/spec.rs");
-    let table = spec.split("FUNCTIONS").nth(1).and_then(|t| t.split("];").next()).unwrap_or("");
-    let of_spec = table.lines().filter_map(|l| l.trim().strip_prefix("(\"")?.split('"').next());
     let functions = mlc_dsl::functions::FUNCTIONS.iter().map(|f| f.0);
     let predicates = mlc_dsl::check::PREDICATES.iter().map(|p| p.0);
     let missing: Vec<&str> = functions
-        .chain(of_spec)
         .chain(predicates)
         .filter(|n| !manual.contains(&format!("`{n}(")) && !manual.contains(&format!("`{n}`")))
         .collect();
@@ -271,4 +267,20 @@ fn both_spellings_of_an_example_yield_the_same_numbers() {
         out.lines().next().unwrap_or_default().to_string()
     };
     assert_eq!(run("examples/my_layer_use.rules"), run("examples/my_layer_decomposed.rules"));
+}
+
+#[cfg(unix)]
+#[test]
+fn formatting_keeps_the_permissions_of_a_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.rules");
+    for mode in [0o644, 0o600, 0o664] {
+        std::fs::write(&path, "def f(x: F[..s]) -> F[..s]\n      = x\n").expect("written");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("permitted");
+        succeeds(&["fmt", path.to_str().expect("a path")]);
+        let text = std::fs::read_to_string(&path).expect("a text");
+        assert_eq!(text, "def f(x: F[..s]) -> F[..s]\n  = x\n");
+        assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, mode);
+    }
 }

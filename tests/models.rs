@@ -1,10 +1,15 @@
 //! Real models: the shipped one always; those of a neighbouring `shared/models` folder if it stands
 //! beside the checkout, else they are counted as skipped.
 
+use mlc_backends::Backend;
+use mlc_backends::cpu::Cpu;
+use mlc_backends::reference::Reference;
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_rewrite::explore::Limits;
-use mlc_rewrite::onnx::{RawModel, export, import, parse_onnx, printable, read_onnx};
+use mlc_rewrite::onnx::{
+    ModelInfo, RawAttr, RawModel, export, import, parse_onnx, printable, read_onnx,
+};
 use mlc_rewrite::pipeline::{Fp, Optimized, Options, optimize};
 use mlc_rewrite::samples::Random;
 use mlc_rewrite::stdlib;
@@ -126,4 +131,71 @@ fn empty_bytes_are_no_model() {
     // An empty message is a model without a graph: reading or importing it must say so.
     let e = parse_onnx(bytes::Bytes::new(), None).map(outputs);
     assert!(!matches!(e, Ok(n) if n > 0));
+}
+
+const WRITTEN_MEAN: &str = "/// A mean written out, and numbers of open extents in other places.\n\
+    def written_mean(x: f32[batch, n]) -> f32[batch]\n  \
+    = sum(n) x / |n| * rsqrt(float(|n|)) + |n| / (|batch| + 1.5)\n";
+
+#[test]
+fn numbers_of_open_extents_are_computed_at_run_time() {
+    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    let own = ("mean.rules".to_string(), WRITTEN_MEAN.to_string());
+    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    let library = Arc::new(library);
+    let program = mlc_rewrite::entry::program(&library, "written_mean").expect("a program");
+    let cpu = library.target("cpu").expect("shipped").clone();
+    let plan = mlc_extract::cover::cover(program.clone(), &library, &cpu);
+    for n in [4usize, 7] {
+        let x: Vec<f64> = (0..3 * n).map(|i| (i as f64).sin()).collect();
+        let input = Tensor::from_f64(DType::F32, vec![3, n], &x);
+        let root = (n as f64).sqrt();
+        for backend in [&Reference::default() as &dyn Backend, &Cpu::new(1)] {
+            let run = backend.compile(&plan, library.clone()).expect("compiles");
+            let y = &run.run(std::slice::from_ref(&input)).expect("runs")[0];
+            assert_eq!(y.shape(), [3]);
+            for (i, row) in x.chunks(n).enumerate() {
+                let wanted = row.iter().sum::<f64>() / n as f64 / root + n as f64 / 4.5;
+                assert!((y.get_f64(i) - wanted).abs() < 1e-6, "{} {n}", backend.name());
+            }
+        }
+    }
+    let info = ModelInfo { opset_imports: [(String::new(), 17)].into(), ..ModelInfo::default() };
+    let raw = export(&program, &library, &info, 17).expect("exports");
+    let again = import(raw, &library).expect("imports").program;
+    let error = mlc_rewrite::selfcheck::compare(&program, &again, &library, 1, 1);
+    assert!(error.expect("agrees") < 1e-6);
+}
+
+const AFFINE: &str = "/// A line by its slope and offset.\n\
+    def line(x: F[..s], k: floats) -> F[..s]\n  = k[0] * x + k[-1]\n  if length(k) == 2\n\n\
+    /// The same, of the domain `example`.\n\
+    onnx Line(x; k: floats = [1.0, 0.0]) since 1 in \"example\"\n  = line(x, k=k)\n\n\
+    /// A use.\n\
+    def use(x: f32[3]) -> f32[3]\n  = line(x, k=[0.5, 2])\n";
+
+#[test]
+fn lists_of_real_numbers_are_attributes() {
+    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    let own = ("line.rules".to_string(), AFFINE.to_string());
+    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    let library = Arc::new(library);
+    let program = mlc_rewrite::entry::program(&library, "use").expect("a program");
+    let x = Tensor::from_f64(DType::F32, vec![3], &[1.0, 2.0, -4.0]);
+    let y = mlc_rewrite::selfcheck::run(&program, &library, &[x], 1).expect("runs");
+    assert_eq!((0..3).map(|i| y[0].get_f64(i)).collect::<Vec<_>>(), [2.5, 3.0, 0.0]);
+    let opsets = [(String::new(), 17), ("example".to_string(), 1)];
+    let info = ModelInfo { opset_imports: opsets.into(), ..ModelInfo::default() };
+    let raw = export(&program, &library, &info, 17).expect("exports");
+    let attrs: Vec<&RawAttr> = raw.graph.nodes.iter().flat_map(|n| n.attrs.values()).collect();
+    assert_eq!(attrs, [&RawAttr::Floats(vec![0.5, 2.0])]);
+    let again = import(raw, &library).expect("imports").program;
+    let error = mlc_rewrite::selfcheck::compare(&program, &again, &library, 1, 1);
+    assert_eq!(error.expect("agrees"), 0.0);
+    let options = mlc_rewrite::verify::CheckOptions { samples: 20, ..Default::default() };
+    let names = ["line".to_string()];
+    let report = mlc_rewrite::verify::check_library(&library, Some(&names), &options, &|_, _| {});
+    assert!(report.sound(), "{}", report.human(false));
 }

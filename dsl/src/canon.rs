@@ -24,7 +24,17 @@ pub struct Structural {
     pub slice: Option<CallId>,
     /// `cast(x, to)`.
     pub cast: Option<CallId>,
+    /// `extents(values)`.
+    pub extents: Option<CallId>,
+    /// The operators of [`ARITHMETIC`], in that order.
+    pub arithmetic: [Option<CallId>; ARITHMETIC.len()],
 }
+
+/// Operators that compute on elements what functions of one name, or a sign, compute on numbers.
+pub const ARITHMETIC: [&str; 16] = [
+    "add", "sub", "mul", "div", "modulo", "pow", "neg", "abs", "sqrt", "rsqrt", "recip", "exp",
+    "log", "floor", "maximum", "minimum",
+];
 
 impl Structural {
     /// Looks the operators up.
@@ -35,7 +45,14 @@ impl Structural {
             transpose: library.find("transpose"),
             slice: library.find("slice"),
             cast: library.find("cast"),
+            extents: library.find("extents"),
+            arithmetic: ARITHMETIC.map(|name| library.find(name)),
         }
+    }
+
+    /// The operator of this name, if it is one of [`ARITHMETIC`].
+    pub fn arithmetic(&self, name: &str) -> Option<CallId> {
+        self.arithmetic[ARITHMETIC.iter().position(|n| *n == name)?]
     }
 }
 

@@ -135,8 +135,6 @@ impl Env {
 pub enum Val {
     /// An attribute.
     Attr(Attr),
-    /// Real numbers, entry by entry.
-    Floats(Vec<f64>),
     /// A truth value; `None` if it depends on symbols.
     Truth(Option<bool>),
     /// Truth values, entry by entry.
@@ -182,7 +180,6 @@ pub fn eval(e: &Expr, env: &Env) -> Result<Attr, EvalError> {
     match value(e, env)? {
         Val::Attr(a) => Ok(a),
         Val::Truth(Some(b)) => Ok(Attr::Bool(b)),
-        Val::Floats(_) => Err(EvalError::invalid("a list of real numbers is no attribute")),
         Val::Truth(None) | Val::Truths(_) => {
             Err(EvalError::invalid("the condition depends on symbolic extents"))
         }
@@ -221,7 +218,7 @@ pub fn value(e: &Expr, env: &Env) -> Result<Val, EvalError> {
         ExprKind::Index { base, index, otherwise: None } => {
             let list = name(&base.text, env)?;
             let [Elem::One(i)] = index.as_slice() else { return Err(EvalError::NotAnAttribute) };
-            functions::at(list.ints()?, &value(i, env)?.int()?)
+            functions::at(list, &value(i, env)?.int()?)
         }
         ExprKind::Tuple(_) | ExprKind::Index { .. } | ExprKind::Reduce { .. } => {
             Err(EvalError::NotAnAttribute)
@@ -259,14 +256,23 @@ fn size(n: &str, env: &Env) -> Result<Val, EvalError> {
 }
 
 fn list(items: &[Elem], env: &Env) -> Result<Val, EvalError> {
-    let mut out = Vec::with_capacity(items.len());
+    let mut parts = Vec::with_capacity(items.len());
     for item in items {
-        match item {
-            Elem::One(e) => out.push(value(e, env)?.int()?),
-            Elem::Splice(e) => out.extend(value(e, env)?.ints()?),
+        match (item, value(item.expr(), env)?) {
+            (Elem::One(_), Val::Attr(Attr::Float(b))) => parts.push(Attr::Floats(vec![b])),
+            (Elem::Splice(_), Val::Attr(v @ Attr::Floats(_))) => parts.push(v),
+            (Elem::One(_), v) => parts.push(Attr::Ints(vec![v.int()?])),
+            (Elem::Splice(_), v) => parts.push(Attr::Ints(v.ints()?)),
         }
     }
-    Ok(Val::Attr(Attr::Ints(out)))
+    // One real number makes all of them real.
+    if parts.iter().any(|p| matches!(p, Attr::Floats(_))) {
+        let numbers: Option<Vec<Vec<f64>>> = parts.iter().map(Attr::as_f64s).collect();
+        let numbers = numbers.ok_or_else(|| EvalError::invalid("expected known numbers"))?;
+        return Ok(Val::Attr(Attr::floats(numbers.concat())));
+    }
+    let ints = parts.iter().filter_map(Attr::as_extents);
+    Ok(Val::Attr(Attr::Ints(ints.flatten().cloned().collect())))
 }
 
 fn not(v: Val) -> Result<Val, EvalError> {

@@ -66,11 +66,54 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("exp", "x", "exponential"),
     ("log", "x", "natural logarithm"),
     ("floor", "x", "largest integer not above, as a real number"),
+    ("is_float", "dtype", "whether it is a type of real numbers"),
+    ("without", "list, value", "the entries that differ from `value`"),
+    (
+        "replace_all",
+        "list, positions, values",
+        "the list with the entries at these positions changed",
+    ),
+    ("normal_list", "axes, rank", "axes in their order, negative ones counted from the end"),
+    ("strides", "shape", "how far apart neighbours along each axis lie, in elements"),
+    (
+        "unit_axes",
+        "from, to",
+        "where `to` has entries of 1 that `from` lacks; an error if more differs",
+    ),
+    (
+        "reshape_spec",
+        "from, to",
+        "ONNX Reshape's target with 0 for a copied symbol and -1 for the last one left",
+    ),
+    ("expand_spec", "from, to", "ONNX Expand's target: 1 where the operand has the extent already"),
+    ("slice_start", "shape, start, step", "ONNX Slice's first index of each axis"),
+    ("slice_size", "shape, start, end, step", "ONNX Slice's number of elements of each axis"),
+    ("slice_end", "start, size, step", "ONNX Slice's `ends` for these first indices and sizes"),
+    ("changed_axes", "shape, start, size", "the axes of which a slice takes only a part"),
+    (
+        "same_pads",
+        "size, reach, stride",
+        "padding in all that makes the result the size over the stride, rounded up",
+    ),
+    (
+        "ceil_pads",
+        "size, low, high, reach, stride",
+        "padding behind that lets the last window begin inside",
+    ),
+    (
+        "labels",
+        "equation, i, ranks",
+        "the labels of operand `i` of an einsum (or of its result) as numbers, `...` as negative ones",
+    ),
+    ("common", "a, b", "the entries of `a` that `b` has"),
+    ("except", "a, b", "the entries of `a` that `b` lacks"),
+    ("places", "list, entries", "where the entries stand in the list"),
+    ("exact_quotient", "a, b", "quotients without remainder, entry by entry"),
 ];
 
 /// True if `name` is one of the functions on attributes.
 pub fn is_function(name: &str) -> bool {
-    FUNCTIONS.iter().chain(spec::FUNCTIONS).any(|f| f.0 == name)
+    FUNCTIONS.iter().any(|f| f.0 == name)
 }
 
 /// Calls a function.
@@ -144,7 +187,7 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
         }
         ("entry", 2) => {
             let i = pop()?.int()?;
-            at(pop()?.ints()?, &i)
+            at(pop()?, &i)
         }
         ("range", 1) => ints((0..count(pop()?)?).map(|i| Extent::from(i as i64)).collect()),
         ("range", 2) => {
@@ -166,7 +209,10 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
             v.reverse();
             ints(v)
         }
-        ("length" | "rank", 1) => int(Extent::from(pop()?.ints()?.len())),
+        ("length" | "rank", 1) => int(Extent::from(match pop()? {
+            Val::Attr(Attr::Floats(v)) => v.len(),
+            v => v.ints()?.len(),
+        })),
         ("product", 1) => int(pop()?.ints()?.iter().fold(Extent::from(1), |a, b| &a * b)),
         ("total", 1) => int(pop()?.ints()?.iter().fold(Extent::from(0), |a, b| &a + b)),
         ("contains", 2) => {
@@ -298,12 +344,22 @@ pub(crate) fn any(list: &[Option<bool>]) -> Option<bool> {
 }
 
 /// Entry `i` of a list.
-pub(crate) fn at(list: Vec<Extent>, i: &Extent) -> Result<Val, EvalError> {
-    let i = match i.as_const() {
-        Some(i) if i < 0 => position(&Extent::from(i + list.len() as i64))?,
-        _ => position(i)?,
+pub(crate) fn at(list: Val, i: &Extent) -> Result<Val, EvalError> {
+    let place = |len: usize| match i.as_const() {
+        Some(i) if i < 0 => position(&Extent::from(i + len as i64)),
+        _ => position(i),
     };
-    Ok(Val::Attr(Attr::Int(list.get(i).ok_or_else(|| out_of_range(i))?.clone())))
+    Ok(Val::Attr(match list {
+        Val::Attr(Attr::Floats(v)) => {
+            let i = place(v.len())?;
+            Attr::Float(*v.get(i).ok_or_else(|| out_of_range(i))?)
+        }
+        list => {
+            let list = list.ints()?;
+            let i = place(list.len())?;
+            Attr::Int(list.get(i).ok_or_else(|| out_of_range(i))?.clone())
+        }
+    }))
 }
 
 fn out_of_range(i: usize) -> EvalError {

@@ -188,6 +188,7 @@ fn check_attr(param: &AttrParam, a: &Attr, env: &Env) -> Result<(), String> {
         "int" | "axis" => matches!(a, Attr::Int(_)),
         "ints" | "axes" | "perm" | "shape" => matches!(a, Attr::Ints(_)),
         "float" => matches!(a, Attr::Float(_) | Attr::Int(_)),
+        "floats" => a.as_f64s().is_some(),
         "bool" => matches!(a, Attr::Bool(_)),
         "string" => matches!(a, Attr::Str(_)),
         "dtype" => matches!(a, Attr::DType(_)),
@@ -200,6 +201,9 @@ fn check_attr(param: &AttrParam, a: &Attr, env: &Env) -> Result<(), String> {
     match (kind, rank, a) {
         ("ints", Some(n), Attr::Ints(v)) if v.len() != n => {
             Err(format!("expected {n} entries, found {}", v.len()))
+        }
+        ("floats", Some(n), a) if a.as_f64s().is_none_or(|v| v.len() != n) => {
+            Err(format!("expected {n} real numbers, found {a}"))
         }
         ("axes", Some(n), Attr::Ints(_)) => match a.as_i64s() {
             Some(v)

@@ -3,9 +3,9 @@
 use crate::canon::{self, Sink, Structural};
 use crate::eval::{Env, eval};
 use crate::infer::{TypeError, resolve_dims};
-use crate::ir::{Attr, Extent};
+use crate::ir::{Attr, DType, Extent};
 use crate::library::{CallId, DTypePattern, Dim};
-use crate::syntax::ast::Expr;
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
 use crate::term::{Term, TermId, TermKind, Terms};
 use std::collections::HashMap;
 use thiserror::Error;
@@ -121,9 +121,6 @@ impl<S: Sink> Instantiator<'_, S> {
         dtype: &DTypePattern,
         env: &Env,
     ) -> Result<S::Value, BuildError> {
-        let v = eval(e, env).map_err(|e| BuildError::Value(e.to_string()))?;
-        let v =
-            v.as_f64().ok_or_else(|| BuildError::Value(format!("{v} is not a known number")))?;
         let dtype = match dtype {
             DTypePattern::Fixed(d) => *d,
             DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
@@ -131,7 +128,46 @@ impl<S: Sink> Instantiator<'_, S> {
                 _ => return Err(BuildError::Value(format!("element type `{n}` is not bound"))),
             },
         };
-        Ok(self.sink.scalar(dtype, v))
+        self.number(e, dtype, env)
+    }
+
+    /// A number as a tensor of rank 0: a constant where it is known, else computed at run time from
+    /// the extents that it depends on.
+    fn number(&mut self, e: &Expr, dtype: DType, env: &Env) -> Result<S::Value, BuildError> {
+        match eval(e, env) {
+            Ok(Attr::Int(n)) if n.as_const().is_none() => self.extent(n, dtype),
+            Ok(v) => match v.as_f64() {
+                Some(v) => Ok(self.sink.scalar(dtype, v)),
+                None => Err(BuildError::Value(format!("{v} is not a number"))),
+            },
+            Err(err) => {
+                let unknown = || BuildError::Value(err.to_string());
+                if !mentions_symbols(e, env) {
+                    return Err(unknown());
+                }
+                if let Some(whole) = as_float(e) {
+                    return self.number(whole, dtype, env);
+                }
+                let (name, parts) = arithmetic(e).ok_or_else(unknown)?;
+                let call = self.structural.arithmetic(name).ok_or_else(unknown)?;
+                let parts = parts.into_iter().map(|p| self.number(p, dtype, env));
+                let parts = parts.collect::<Result<Vec<_>, _>>()?;
+                Ok(canon::apply(self.sink, self.structural, call, &[], &parts)?[0])
+            }
+        }
+    }
+
+    /// A symbolic extent as a tensor of rank 0.
+    fn extent(&mut self, n: Extent, dtype: DType) -> Result<S::Value, BuildError> {
+        let (Some(extents), Some(cast)) = (self.structural.extents, self.structural.cast) else {
+            let reason =
+                format!("`{n}` is not a known number, and `extents` and `cast` are not declared");
+            return Err(BuildError::Value(reason));
+        };
+        let values = [Some(Attr::Ints(vec![n]))];
+        let list = canon::apply(self.sink, self.structural, extents, &values, &[])?[0];
+        let one = canon::reshape(self.sink, self.structural, list, &[])?;
+        Ok(canon::apply(self.sink, self.structural, cast, &[Some(Attr::DType(dtype))], &[one])?[0])
     }
 
     fn apply(
@@ -193,6 +229,69 @@ impl<S: Sink> Instantiator<'_, S> {
         let attrs = [start, size, step].map(|v| Some(Attr::Ints(v)));
         Ok(canon::apply(self.sink, self.structural, slice, &attrs, &[whole])?[0])
     }
+}
+
+/// True if a name in `e` stands for an extent that is open.
+fn mentions_symbols(e: &Expr, env: &Env) -> bool {
+    let mut found = false;
+    crate::check::walk(e, &mut |e| {
+        found |= matches!(e.kind, ExprKind::Size(_) | ExprKind::Name(_))
+            && match eval(e, env) {
+                Ok(Attr::Int(n)) => n.as_const().is_none(),
+                Ok(Attr::Ints(v)) => v.iter().any(|n| n.as_const().is_none()),
+                Ok(
+                    Attr::Float(_)
+                    | Attr::Floats(_)
+                    | Attr::Bool(_)
+                    | Attr::Str(_)
+                    | Attr::DType(_),
+                )
+                | Err(_) => false,
+            };
+    });
+    found
+}
+
+/// The integer in `float(n)`, which needs no operator: every number here is of the tensor's type.
+fn as_float(e: &Expr) -> Option<&Expr> {
+    match &e.kind {
+        ExprKind::Call { callee, args } if callee.text == "float" => match args.as_slice() {
+            [n] => Some(&n.value),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A number taken apart into the name of an operator and its operands.
+fn arithmetic(e: &Expr) -> Option<(&str, Vec<&Expr>)> {
+    Some(match &e.kind {
+        ExprKind::Unary(UnaryOp::Neg, a) => ("neg", vec![&**a]),
+        ExprKind::Binary(op, a, b) => {
+            let name = match op {
+                BinaryOp::Add => "add",
+                BinaryOp::Sub => "sub",
+                BinaryOp::Mul => "mul",
+                BinaryOp::Div => "div",
+                BinaryOp::Mod => "modulo",
+                BinaryOp::Pow => "pow",
+                BinaryOp::MatMul
+                | BinaryOp::And
+                | BinaryOp::Or
+                | BinaryOp::Eq
+                | BinaryOp::Ne
+                | BinaryOp::Lt
+                | BinaryOp::Le
+                | BinaryOp::Gt
+                | BinaryOp::Ge => return None,
+            };
+            (name, vec![&**a, &**b])
+        }
+        ExprKind::Call { callee, args } => {
+            (callee.text.as_str(), args.iter().map(|a| &a.value).collect())
+        }
+        _ => return None,
+    })
 }
 
 /// The values of attribute expressions.

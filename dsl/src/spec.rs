@@ -4,53 +4,6 @@
 use crate::eval::{EvalError, Val};
 use crate::ir::{Attr, DType, Extent};
 
-/// Every function with its parameters and one line of what it yields.
-pub const FUNCTIONS: &[(&str, &str, &str)] = &[
-    ("is_float", "dtype", "whether it is a type of real numbers"),
-    ("without", "list, value", "the entries that differ from `value`"),
-    (
-        "replace_all",
-        "list, positions, values",
-        "the list with the entries at these positions changed",
-    ),
-    ("normal_list", "axes, rank", "axes in their order, negative ones counted from the end"),
-    ("strides", "shape", "how far apart neighbours along each axis lie, in elements"),
-    (
-        "unit_axes",
-        "from, to",
-        "where `to` has entries of 1 that `from` lacks; an error if more differs",
-    ),
-    (
-        "reshape_spec",
-        "from, to",
-        "ONNX Reshape's target with 0 for a copied symbol and -1 for the last one left",
-    ),
-    ("expand_spec", "from, to", "ONNX Expand's target: 1 where the operand has the extent already"),
-    ("slice_start", "shape, start, step", "ONNX Slice's first index of each axis"),
-    ("slice_size", "shape, start, end, step", "ONNX Slice's number of elements of each axis"),
-    ("slice_end", "start, size, step", "ONNX Slice's `ends` for these first indices and sizes"),
-    ("changed_axes", "shape, start, size", "the axes of which a slice takes only a part"),
-    (
-        "same_pads",
-        "size, reach, stride",
-        "padding in all that makes the result the size over the stride, rounded up",
-    ),
-    (
-        "ceil_pads",
-        "size, low, high, reach, stride",
-        "padding behind that lets the last window begin inside",
-    ),
-    (
-        "labels",
-        "equation, i, ranks",
-        "the labels of operand `i` of an einsum (or of its result) as numbers, `...` as negative ones",
-    ),
-    ("common", "a, b", "the entries of `a` that `b` has"),
-    ("except", "a, b", "the entries of `a` that `b` lacks"),
-    ("places", "list, entries", "where the entries stand in the list"),
-    ("exact_quotient", "a, b", "quotients without remainder, entry by entry"),
-];
-
 /// Applies a function; `None` if there is none of this name with so many arguments.
 pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> {
     let l = |i: usize| vals[i].clone().ints();

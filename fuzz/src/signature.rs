@@ -344,6 +344,13 @@ fn value(p: &AttrParam, env: &Env, words: &Words, rng: &mut Random) -> Option<At
                 (None, None) => Attr::float(rng.pick(&[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0])),
             }
         }
+        "floats" => {
+            let mut one = p.clone();
+            one.ty.name.text = "float".into();
+            let n = rank.unwrap_or_else(|| rng.below(4));
+            let all = (0..n).map(|_| value(&one, env, words, rng)?.as_f64());
+            Attr::floats(all.collect::<Option<Vec<_>>>()?)
+        }
         "bool" => Attr::Bool(rng.chance(0.5)),
         "string" => Attr::Str(rng.pick(words.get(&*p.name).filter(|w| !w.is_empty())?)),
         "dtype" => Attr::DType(rng.pick(&[

@@ -1,6 +1,6 @@
 //! Reading models and writing files for all verbs.
 
-use crate::onnx::{ModelInfo, import, read_onnx};
+use crate::onnx::{AtomicFile, ModelInfo, import, read_onnx};
 use crate::{entry, stdlib};
 use anyhow::{Context, anyhow};
 use mlc_dsl::ir::Program;
@@ -45,17 +45,14 @@ pub fn load(path: &Path, rules: &[PathBuf]) -> anyhow::Result<Model> {
     Ok(Model { library, program: imported.program, info: Some(imported.model) })
 }
 
-/// Writes a whole file or nothing: to a temporary neighbour, then renamed.
+/// Writes a whole file or nothing.
 pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let failed = || format!("cannot write {}", path.display());
-    let folder = match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
+    let write = || {
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(bytes)?;
+        file.commit()
     };
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(failed)?;
-    file.write_all(bytes).with_context(failed)?;
-    file.persist(path).with_context(failed)?;
-    Ok(())
+    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The options that decide how a model is optimised.

@@ -360,6 +360,10 @@ impl<'a, 'r> Writer<'a, 'r> {
                 None if dtype() == DType::I64 => Operand::Extents(vec![e.clone()], Axes::None),
                 None => return None,
             },
+            (Attr::Floats(_), _) => {
+                let v = a.as_f64s()?;
+                Operand::Const(Tensor::from_f64(DType::F32, vec![v.len()], &v))
+            }
             (Attr::Float(b), _) => {
                 Operand::Const(Tensor::from_f64(dtype(), vec![], &[f64::from_bits(*b)]))
             }
@@ -465,6 +469,7 @@ fn raw_attr(a: &Attr, kind: &str) -> Option<RawAttr> {
         ("int" | "bool", Attr::Bool(b)) => RawAttr::Int(i64::from(*b)),
         ("ints", Attr::Ints(_)) => RawAttr::Ints(a.as_i64s()?),
         ("float", _) => RawAttr::Float(a.as_f64()? as f32),
+        ("floats", _) => RawAttr::Floats(a.as_f64s()?.into_iter().map(|v| v as f32).collect()),
         ("string", Attr::Str(s)) => RawAttr::from(s.as_str()),
         ("dtype", Attr::DType(d)) => RawAttr::Int(i64::from(raw_tensor::code(*d))),
         _ => return None,

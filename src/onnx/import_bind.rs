@@ -142,6 +142,11 @@ pub(super) fn attr_kind(p: &Param) -> &str {
         Some(ExprKind::Float(_)) => "float",
         Some(ExprKind::Str(_)) => "string",
         Some(ExprKind::Bool(_)) => "bool",
+        Some(ExprKind::List(items))
+            if items.iter().any(|i| matches!(i.expr().kind, ExprKind::Float(_))) =>
+        {
+            "floats"
+        }
         Some(ExprKind::List(_)) => "ints",
         _ => "int",
     }
@@ -159,6 +164,8 @@ fn attribute(raw: &RawAttr, kind: &str) -> Option<Attr> {
         ("ints", RawAttr::Int(v)) => Attr::ints([*v]),
         ("float", RawAttr::Float(v)) => Attr::float(shortest(*v)),
         ("float", RawAttr::Int(v)) => Attr::float(*v as f64),
+        ("floats", RawAttr::Floats(v)) => Attr::floats(v.iter().map(|v| shortest(*v))),
+        ("floats", RawAttr::Float(v)) => Attr::floats([shortest(*v)]),
         ("string", RawAttr::Str(_)) => Attr::Str(raw.as_str()?.to_string()),
         ("strings", RawAttr::Strs(v)) => {
             let words = v.iter().map(|s| std::str::from_utf8(s)).collect::<Result<Vec<_>, _>>();
@@ -191,6 +198,15 @@ fn constant(sheet: &mut Sheet<'_>, v: Value, ty: &AttrType) -> Result<Attr, Stri
         }
         "int" => Attr::Int(known.extents().and_then(|mut v| v.pop()).ok_or_else(wrong)?),
         "float" => Attr::float(number(sheet, v).ok_or_else(wrong)?),
+        "floats" => {
+            let short = known.dtype.size() < 8;
+            let real = |e: &Element| match e {
+                Element::Real(v) if short => Some(shortest(*v as f32)),
+                e => e.as_f64(),
+            };
+            let all: Option<Vec<f64>> = known.elements.iter().map(real).collect();
+            Attr::floats(all.ok_or_else(wrong)?)
+        }
         "bool" => Attr::Bool(number(sheet, v).ok_or_else(wrong)? != 0.0),
         _ => return Err(format!("cannot be read as {kind}")),
     })

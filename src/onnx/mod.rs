@@ -31,6 +31,7 @@ pub use import_error::ImportError;
 pub use printable::printable;
 pub use raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
+pub(crate) use raw_files::AtomicFile;
 pub use read::{parse_onnx, read_onnx};
 pub use write::{ExternalData, write_onnx, write_onnx_with};
 

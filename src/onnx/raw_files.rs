@@ -32,7 +32,8 @@ pub(crate) struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// A new file to stand at `path`; what stands there stays until [`AtomicFile::commit`].
+    /// A new file to stand at `path`; what stands there stays until [`AtomicFile::commit`], and passes
+    /// its permissions on.
     pub(crate) fn create(path: &Path) -> io::Result<AtomicFile> {
         if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
             return Err(io::Error::other("the target exists and is not a regular file"));
@@ -46,6 +47,9 @@ impl AtomicFile {
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
         let file = builder.tempfile_in(folder(path))?;
+        if let Ok(replaced) = fs::metadata(path) {
+            file.as_file().set_permissions(replaced.permissions())?;
+        }
         Ok(AtomicFile { writer: BufWriter::with_capacity(1 << 16, file), path: path.to_path_buf() })
     }
 

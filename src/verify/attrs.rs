@@ -262,6 +262,13 @@ pub(super) fn value(
                 (false, _) => Attr::float(rng.pick(&fitting)),
             }
         }
+        "floats" => {
+            let mut one = ty.clone();
+            one.name.text = "float".into();
+            let n = seg.unwrap_or_else(|| rng.below(3));
+            let all = (0..n).map(|_| value(&one, env, count, words, stray, rng)?.as_f64());
+            Attr::floats(all.collect::<Option<Vec<_>>>()?)
+        }
         "bool" => Attr::Bool(rng.chance(0.5)),
         "string" => Attr::Str(if words.is_empty() { "none".into() } else { rng.pick(words) }),
         "dtype" => Attr::DType(any_dtype(rng)),

@@ -246,6 +246,10 @@ fn plainer(a: &Attr, least: i64) -> Vec<Attr> {
             };
             [1.0, 2.0].into_iter().filter(plain).map(Attr::float).collect()
         }
+        Attr::Floats(v) => {
+            let ones = Attr::floats(vec![1.0; v.len()]);
+            if *a == ones { vec![] } else { vec![ones] }
+        }
         Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => vec![],
     }
 }

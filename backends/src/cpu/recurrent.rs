@@ -70,7 +70,7 @@ fn make(site: &Site<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
             Attr::Str(_) => return None,
             Attr::Bool(after) => cell = Cell::Gru { reset_after: *after },
             Attr::Int(v) => cell = Cell::Gru { reset_after: !v.is(0) },
-            Attr::Ints(_) | Attr::Float(_) | Attr::DType(_) => return None,
+            Attr::Ints(_) | Attr::Float(_) | Attr::Floats(_) | Attr::DType(_) => return None,
         }
     }
     if states == 2 && cell != Cell::Lstm {

@@ -8,7 +8,7 @@ use super::convert::int_at;
 use super::launch::{Array, Context, Launch, Maker, Site};
 use super::layout::{Layout, Merged, coalesce, odometer};
 use super::math;
-use super::simd::simd;
+use super::simd::{fold, simd};
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
 
@@ -60,33 +60,13 @@ const BLOCK: usize = 4096;
 
 simd! {
     fn row(monoid: Monoid, x: &[f32]) -> f32 {
-        #[inline(always)]
-        fn lanes(x: &[f32], init: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
-            let mut acc = [init; LANES];
-            let chunks = x.chunks_exact(LANES);
-            let rest = chunks.remainder();
-            for c in chunks {
-                for (a, &v) in acc.iter_mut().zip(c) {
-                    *a = f(*a, v);
-                }
-            }
-            for (a, &v) in acc.iter_mut().zip(rest) {
-                *a = f(*a, v);
-            }
-            let mut half = LANES / 2;
-            while half > 0 {
-                for i in 0..half {
-                    acc[i] = f(acc[i], acc[i + half]);
-                }
-                half /= 2;
-            }
-            acc[0]
-        }
+        let add = |a: f32, b: f32| a + b;
+        let mul = |a: f32, b: f32| a * b;
         match monoid {
-            Monoid::Sum => x.chunks(BLOCK).map(|b| lanes(b, 0.0, |a, v| a + v) as f64).sum::<f64>() as f32,
-            Monoid::Prod => lanes(x, 1.0, |a, v| a * v),
-            Monoid::Max => lanes(x, f32::NEG_INFINITY, math::maximum),
-            Monoid::Min => lanes(x, f32::INFINITY, math::minimum),
+            Monoid::Sum => x.chunks(BLOCK).map(|b| fold::<LANES>(b, 0.0, add, add) as f64).sum::<f64>() as f32,
+            Monoid::Prod => fold::<LANES>(x, 1.0, mul, mul),
+            Monoid::Max => fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum),
+            Monoid::Min => fold::<LANES>(x, f32::INFINITY, math::minimum, math::minimum),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::launch::{Array, Context, Launch, Maker, Site};
 use super::math;
 use super::pointwise::{Source, load, store};
 use super::reduce::axis_last;
-use super::simd::simd;
+use super::simd::{fold, simd};
 use super::threads::Shared;
 use mlc_dsl::ir::DType;
 
@@ -74,57 +74,34 @@ fn make(site: &Site<'_>, norm: Norm, axis: usize) -> Option<Box<dyn Launch>> {
 /// Lanes of the sums.
 const LANES: usize = 32;
 
-#[inline(always)]
-fn fold(x: &[f32], init: f32, f: impl Fn(f32, f32) -> f32, join: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut acc = [init; LANES];
-    let chunks = x.chunks_exact(LANES);
-    let rest = chunks.remainder();
-    for c in chunks {
-        for (a, &v) in acc.iter_mut().zip(c) {
-            *a = f(*a, v);
-        }
-    }
-    for (a, &v) in acc.iter_mut().zip(rest) {
-        *a = f(*a, v);
-    }
-    let mut half = LANES / 2;
-    while half > 0 {
-        for i in 0..half {
-            acc[i] = join(acc[i], acc[i + half]);
-        }
-        half /= 2;
-    }
-    acc[0]
-}
-
 simd! {
     /// `out` is the norm of row `x` with gain `g` and offset `z`.
     fn row(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
         let add = |a: f32, b: f32| a + b;
         match norm {
             Norm::Softmax => {
-                let high = fold(x, f32::NEG_INFINITY, math::maximum, math::maximum);
+                let high = fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum);
                 out.iter_mut().zip(x).for_each(|(o, &x)| *o = math::exp(x - high));
-                let scale = 1.0 / fold(out, 0.0, add, add);
+                let scale = 1.0 / fold::<LANES>(out, 0.0, add, add);
                 out.iter_mut().for_each(|o| *o *= scale);
             }
             Norm::LogSoftmax => {
-                let high = fold(x, f32::NEG_INFINITY, math::maximum, math::maximum);
+                let high = fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum);
                 out.iter_mut().zip(x).for_each(|(o, &x)| *o = math::exp(x - high));
-                let log = math::log(fold(out, 0.0, add, add));
+                let log = math::log(fold::<LANES>(out, 0.0, add, add));
                 out.iter_mut().zip(x).for_each(|(o, &x)| *o = x - high - log);
             }
             Norm::Layer(eps) => {
                 let n = x.len() as f32;
-                let mean = fold(x, 0.0, add, add) / n;
-                let square = fold(x, 0.0, |a, v| (v - mean).mul_add(v - mean, a), add);
+                let mean = fold::<LANES>(x, 0.0, add, add) / n;
+                let square = fold::<LANES>(x, 0.0, |a, v| (v - mean).mul_add(v - mean, a), add);
                 let scale = 1.0 / (square / n + eps).sqrt();
                 for (((o, &x), &g), &z) in out.iter_mut().zip(x).zip(g).zip(z) {
                     *o = ((x - mean) * scale).mul_add(g, z);
                 }
             }
             Norm::RootMeanSquare(eps) => {
-                let square = fold(x, 0.0, |a, v| v.mul_add(v, a), add);
+                let square = fold::<LANES>(x, 0.0, |a, v| v.mul_add(v, a), add);
                 let scale = 1.0 / (square / x.len() as f32 + eps).sqrt();
                 out.iter_mut().zip(x).zip(g).for_each(|((o, &x), &g)| *o = x * scale * g);
             }

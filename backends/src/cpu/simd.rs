@@ -72,3 +72,32 @@ macro_rules! simd {
     };
 }
 pub(crate) use simd;
+
+/// All elements joined, in `LANES` sums side by side (a power of two).
+#[inline(always)]
+pub(super) fn fold<const LANES: usize>(
+    x: &[f32],
+    init: f32,
+    f: impl Fn(f32, f32) -> f32,
+    join: impl Fn(f32, f32) -> f32,
+) -> f32 {
+    let mut acc = [init; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for c in chunks {
+        for (a, &v) in acc.iter_mut().zip(c) {
+            *a = f(*a, v);
+        }
+    }
+    for (a, &v) in acc.iter_mut().zip(rest) {
+        *a = f(*a, v);
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            acc[i] = join(acc[i], acc[i + half]);
+        }
+        half /= 2;
+    }
+    acc[0]
+}

@@ -75,7 +75,9 @@ impl Symbols {
         match a {
             Attr::Int(e) => Attr::Int(known(e)),
             Attr::Ints(v) => Attr::Ints(v.iter().map(known).collect()),
-            Attr::Float(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => a.clone(),
+            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {
+                a.clone()
+            }
         }
     }
 }

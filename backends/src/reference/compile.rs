@@ -375,6 +375,7 @@ fn constant(v: Val, kind: Kind) -> Option<Comp> {
             let t: Option<Vec<Truth>> = t.into_iter().map(|t| t.map(Truth::Const)).collect();
             Comp::Truths(t?)
         }
-        Val::Floats(_) => return None,
+        // Known entries are constants; there is no list of real numbers to index with a variable.
+        Val::Attr(Attr::Floats(_)) => return None,
     })
 }

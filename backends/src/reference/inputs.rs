@@ -27,7 +27,9 @@ impl Symbols {
         Ok(match a {
             Attr::Int(e) => Attr::Int(known(e)?),
             Attr::Ints(v) => Attr::Ints(v.iter().map(known).collect::<Result<_, _>>()?),
-            Attr::Float(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => a.clone(),
+            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {
+                a.clone()
+            }
         })
     }
 }

@@ -2,10 +2,12 @@
 
 use super::dims;
 use super::elaborate::{Bound, Elaborator, Operand, translate};
+use super::result::{result_dims, result_dtype};
+use super::unify::{bind, unknown};
 use crate::eval::{Env, eval};
-use crate::functions::is_function;
+use crate::functions::{FUNCTIONS, is_function};
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Name};
-use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span, UnaryOp};
+use crate::syntax::ast::{Expr, ExprKind, Ident, Span, UnaryOp};
 use crate::term::{Term, TermId, TermKind};
 
 impl Elaborator<'_> {
@@ -19,15 +21,22 @@ impl Elaborator<'_> {
     ) -> Option<Vec<Option<Expr>>> {
         let mut attrs: Vec<Option<Expr>> = vec![None; callee.attrs.len()];
         if extra.len() > attrs.len() {
-            let message = format!("`{}` takes {} tensors", callee.name, callee.inputs.len());
+            let message = format!(
+                "`{}` takes {}",
+                callee.name,
+                super::counted(callee.inputs.len(), "tensor")
+            );
             return self.fail("R006", span, message, &super::signature_help(callee));
         }
         for (slot, arg) in attrs.iter_mut().zip(extra) {
             match arg {
                 Operand::Scalar(e) => *slot = Some(self.inline(&e)),
                 Operand::Term(_) | Operand::Tuple(_) => {
-                    let message =
-                        format!("`{}` takes {} tensors", callee.name, callee.inputs.len());
+                    let message = format!(
+                        "`{}` takes {}",
+                        callee.name,
+                        super::counted(callee.inputs.len(), "tensor")
+                    );
                     return self.fail("R006", span, message, &super::signature_help(callee));
                 }
             }
@@ -208,7 +217,7 @@ impl Elaborator<'_> {
                     bad.push((n.clone(), e.span, "R002"));
                 }
             }
-            ExprKind::Size(n) if !super::mentions(vars, n) => bad.push((n.clone(), e.span, "R004")),
+            ExprKind::Size(n) if !self.has_axis(n) => bad.push((n.clone(), e.span, "R004")),
             ExprKind::Call { callee, .. }
                 if !is_function(&callee.text) && !super::is_predicate(&callee.text) =>
             {
@@ -217,14 +226,45 @@ impl Elaborator<'_> {
             _ => {}
         });
         for (n, span, code) in &bad {
-            let message = match *code {
-                "R002" => format!("`{n}` is not a variable"),
-                "R004" => format!("axis `{n}` is unknown here"),
-                _ => format!("`{n}` is not a function on attributes"),
+            let (message, help) = match *code {
+                "R002" => (format!("`{n}` is not a variable"), self.near_variable(n)),
+                "R004" => (format!("axis `{n}` is unknown here"), self.near_axis(n)),
+                _ => (format!("`{n}` is not a function on attributes"), near_function(n)),
             };
-            self.diags.push(super::error(code, *span, message, ""));
+            self.diags.push(super::error(code, *span, message, &help));
         }
         bad.is_empty().then_some(())
+    }
+
+    /// True if a variable, or a term built so far, has the axis or segment.
+    fn has_axis(&self, n: &str) -> bool {
+        let named = |d: &Dim| matches!(d, Dim::Axis(a) | Dim::Seg(a) if **a == *n);
+        super::mentions(self.vars, n)
+            || self.terms.iter().any(|(_, t)| t.dims.iter().flatten().any(named))
+    }
+
+    fn near_variable(&self, n: &str) -> String {
+        let vars = self.vars.iter().map(|v| &*v.name);
+        let names = vars.chain(self.attrs.iter().map(|a| &*a.name));
+        super::suggest(n, names)
+            .unwrap_or_else(|| format!("declare it, e.g. `{n}: int`, or name it with `where`"))
+    }
+
+    fn near_axis(&self, n: &str) -> String {
+        let dims = self.vars.iter().flat_map(|v| v.ty.dims.iter().flatten());
+        let mut names: Vec<&str> = dims
+            .filter_map(|d| match d {
+                Dim::Axis(n) | Dim::Seg(n) => Some(&**n),
+                Dim::Value(_) | Dim::Splice(_) => None,
+            })
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        match (super::suggest(n, names.iter().copied()), names.is_empty()) {
+            (Some(near), _) => near,
+            (None, true) => "no tensor here has named axes".into(),
+            (None, false) => format!("the axes here are {}", names.join(", ")),
+        }
     }
 
     /// Appends the application and works out the axes of its result.
@@ -285,150 +325,12 @@ impl Elaborator<'_> {
         }
         out
     }
+}
 
-    /// `split(x, axis=…, sizes=[…])` or `split(x, axis=…, parts=n)`: slices of `x` along one axis.
-    pub(super) fn split(
-        &mut self,
-        operands: Vec<Operand>,
-        named: &[(&Ident, &Expr)],
-        span: Span,
-    ) -> Option<Operand> {
-        let find = |k: &str| named.iter().find(|(n, _)| n.text == k).map(|(_, e)| *e);
-        let usage = "write `split(x, axis=-1, sizes=[|m|, |n|])` or `split(x, axis=-1, parts=2)`";
-        let ([Operand::Term(t)], Some(axis)) = (operands.as_slice(), find("axis")) else {
-            return self.fail("R006", span, "`split` takes one tensor and an axis".into(), usage);
-        };
-        let own = self.dims(*t);
-        let Some(at) = axis_index(axis, &own) else {
-            return self.fail("R004", axis.span, "this is not an axis of the tensor".into(), usage);
-        };
-        let sizes: Vec<Expr> = match (find("sizes"), find("parts")) {
-            (Some(Expr { kind: ExprKind::List(items), .. }), None) => {
-                let one = items.iter().map(|i| match i {
-                    Elem::One(e) => Some(e.clone()),
-                    Elem::Splice(_) => None,
-                });
-                match one.collect() {
-                    Some(sizes) => sizes,
-                    None => {
-                        return self.fail("R006", span, "sizes are listed singly".into(), usage);
-                    }
-                }
-            }
-            (None, Some(Expr { kind: ExprKind::Int(n @ 1..=64), .. })) => {
-                let whole = dims::shape(&own[at..=at], span);
-                let whole = dims::call("total", vec![whole], span);
-                let n_expr = dims::expr(ExprKind::Int(*n), span);
-                let op = crate::syntax::ast::BinaryOp::Div;
-                let part = ExprKind::Binary(op, Box::new(whole), Box::new(n_expr));
-                vec![dims::expr(part, span); *n as usize]
-            }
-            _ => return self.fail("R006", span, "`split` needs `sizes` or `parts`".into(), usage),
-        };
-        let mut start = dims::expr(ExprKind::Int(0), span);
-        let mut parts = Vec::new();
-        for size in sizes {
-            parts.push(self.slice(*t, &own, at, start.clone(), size.clone(), span)?);
-            let op = crate::syntax::ast::BinaryOp::Add;
-            start = dims::expr(ExprKind::Binary(op, Box::new(start), Box::new(size)), span);
-        }
-        Some(Operand::Tuple(parts))
-    }
-
-    fn slice(
-        &mut self,
-        t: TermId,
-        own: &[Dim],
-        at: usize,
-        start: Expr,
-        size: Expr,
-        span: Span,
-    ) -> Option<Operand> {
-        let Some(call) = self.library.find("slice") else {
-            let message = "the operator `slice` that this notation stands for is not declared";
-            return self.fail("R003", span, message.into(), "read `rules/ops` before this text");
-        };
-        let mut result = own.to_vec();
-        result[at] = match &size.kind {
-            ExprKind::Size(n) => Dim::Axis(Name::from(n.as_str())),
-            _ => {
-                let from = format!("{}{}", dims::keys(own), crate::syntax::print_expr(&size));
-                Dim::Axis(Name::from(dims::fresh("split", "n", &from)))
-            }
-        };
-        let one = dims::expr(ExprKind::Int(1), span);
-        let attrs = vec![
-            Some(dims::uniform_but(own, 0, at, start, span)),
-            Some(dims::shape_but(own, at, size, span)),
-            Some(dims::uniform_but(own, 1, at, one, span)),
-        ];
-        let dtype = self.terms.get(t).dtype.clone();
-        let kind = TermKind::Apply(call, attrs);
-        let term = Term { kind, args: vec![t], dims: Some(result), dtype, span };
-        Some(Operand::Term(self.terms.push(term)))
-    }
-
-    /// `part(e, axis=…)` in the right side of an `each` rule.
-    pub(super) fn part(
-        &mut self,
-        operands: Vec<Operand>,
-        named: &[(&Ident, &Expr)],
-        span: Span,
-    ) -> Option<Operand> {
-        let usage = "write `part(e, axis=-1)`";
-        let ([Operand::Term(t)], [(_, axis)]) = (operands.as_slice(), named) else {
-            return self.fail("R006", span, "`part` takes one tensor and an axis".into(), usage);
-        };
-        let own = self.dims(*t);
-        let Some(at) = axis_index(axis, &own) else {
-            return self.fail("R004", axis.span, "this is not an axis of the tensor".into(), usage);
-        };
-        let kind = TermKind::EachPart(dims::position(&own, at, span));
-        let dtype = self.terms.get(*t).dtype.clone();
-        let dims = self.each_dims.clone();
-        Some(Operand::Term(self.terms.push(Term { kind, args: vec![*t], dims, dtype, span })))
-    }
-
-    /// `concat(each a, axis=…)`: a binary operator folded over the members of the family.
-    pub(super) fn each_fold(
-        &mut self,
-        id: CallId,
-        operands: Vec<Operand>,
-        named: &[(&Ident, &Expr)],
-        span: Span,
-    ) -> Option<Operand> {
-        let callee = self.library.call(id);
-        let [Operand::Term(t)] = operands.as_slice() else {
-            return self.fail("R006", span, "`each` marks one tensor argument".into(), "");
-        };
-        if callee.inputs.len() != 2 {
-            let message =
-                format!("`{}` does not fold a family: it takes not two tensors", callee.name);
-            return self.fail("R006", span, message, "fold with an operator of two tensors");
-        }
-        let pair = vec![Operand::Term(*t), Operand::Term(*t)];
-        let folded = match self.apply(id, pair, named, span)? {
-            Operand::Term(f) => f,
-            Operand::Tuple(_) | Operand::Scalar(_) => return None,
-        };
-        // The pair shows dtype, axes and attributes of the fold; the family decides its extents.
-        let pair = self.terms.get(folded).clone();
-        let TermKind::Apply(_, attrs) = pair.kind else { return None };
-        let mut result = pair.dims.unwrap_or_default();
-        for d in &mut result {
-            match d {
-                Dim::Axis(n) if n.contains('#') => *d = Dim::Axis(Name::from(format!("{n}*"))),
-                Dim::Value(e) if !matches!(e.kind, ExprKind::Int(_)) => {
-                    let from = format!("{}{}", callee.name, crate::syntax::print_expr(e));
-                    *d = Dim::Axis(Name::from(dims::fresh("each", "n", &from)));
-                }
-                _ => {}
-            }
-        }
-        let kind = TermKind::EachFold(id, attrs);
-        let term = Term { kind, args: vec![*t], dims: Some(result), dtype: pair.dtype, span };
-        Some(Operand::Term(self.terms.push(term)))
-    }
+fn near_function(n: &str) -> String {
+    let functions = FUNCTIONS.iter().map(|f| f.0);
+    super::suggest(n, functions.chain(super::PREDICATES.iter().map(|p| p.0)))
+        .unwrap_or_else(|| "the manual lists the functions in its chapter on attributes".into())
 }
 
 /// The index in `own` of the axis that an attribute names: by name, from the end, or from the front
@@ -450,229 +352,4 @@ pub fn axis_index(e: &Expr, own: &[Dim]) -> Option<usize> {
         }
         _ => None,
     }
-}
-
-fn known(d: &Dim, bound: &Bound) -> bool {
-    match d {
-        Dim::Seg(s) => bound.get(s).is_some(),
-        _ => true,
-    }
-}
-
-fn unknown(pattern: &[Dim], bound: &Bound) -> usize {
-    pattern.iter().filter(|d| !known(d, bound)).count()
-}
-
-/// Binds the names of `pattern` to parts of `own`; false if they do not fit (then nothing is certain).
-fn bind(pattern: &[Dim], own: &[Dim], bound: &mut Bound, hint: &[(Name, usize)]) -> bool {
-    if unknown(pattern, bound) >= 2 {
-        let at = pattern.iter().enumerate().find_map(|(i, d)| match d {
-            Dim::Axis(n) => hint.iter().find(|(h, _)| h == n).map(|(_, at)| (i, *at)),
-            _ => None,
-        });
-        let Some((i, at)) = at.filter(|(_, at)| *at < own.len()) else { return false };
-        return bind(&pattern[..i], &own[..at], bound, &[])
-            && bind(&pattern[i..=i], &own[at..=at], bound, &[])
-            && bind(&pattern[i + 1..], &own[at + 1..], bound, &[]);
-    }
-    let len = |d: &Dim, bound: &Bound| match d {
-        Dim::Seg(s) => bound.get(s).map(<[Dim]>::len),
-        _ => Some(1),
-    };
-    let fixed: usize = pattern.iter().filter_map(|d| len(d, bound)).sum();
-    let Some(free) = own.len().checked_sub(fixed) else { return false };
-    if unknown(pattern, bound) == 0 && free > 0 {
-        return false;
-    }
-    let mut at = 0;
-    for d in pattern {
-        let n = len(d, bound).unwrap_or(free);
-        let part = &own[at..at + n];
-        at += n;
-        let name = match d {
-            Dim::Axis(_) if matches!(part[0], Dim::Seg(_) | Dim::Splice(_)) => return false,
-            Dim::Axis(n) | Dim::Seg(n) => n,
-            Dim::Value(_) | Dim::Splice(_) => continue,
-        };
-        match bound.get(name) {
-            // Extents that bear other names may still be equal: the application's type tells.
-            Some(b) if b.len() == part.len() => {}
-            Some(_) => return false,
-            None => bound.names.push((name.clone(), part.to_vec())),
-        }
-    }
-    true
-}
-
-fn result_dtype(
-    callee: &Callable,
-    v: &Name,
-    attrs: &[Option<Expr>],
-    dtypes: &[(Name, DTypePattern)],
-) -> DTypePattern {
-    if let Some((_, d)) = dtypes.iter().find(|(n, _)| n == v) {
-        return d.clone();
-    }
-    let attr = callee.attrs.iter().position(|a| a.name == *v).and_then(|i| attrs[i].as_ref());
-    match attr.map(|e| &e.kind) {
-        Some(ExprKind::Name(n)) => match n.parse() {
-            Ok(d) => DTypePattern::Fixed(d),
-            Err(()) => DTypePattern::Var(Name::from(n.as_str())),
-        },
-        _ => DTypePattern::Var(v.clone()),
-    }
-}
-
-/// The dimensions of a result: bound names are replaced, computed ones get a name of their own.
-fn result_dims(
-    callee: &Callable,
-    pattern: &[Dim],
-    bound: &Bound,
-    terms: &[TermId],
-    attrs: &[Option<Expr>],
-    elaborator: &Elaborator<'_>,
-    from: &str,
-) -> Vec<Dim> {
-    // Where an axis attribute is a variable the callee's segments are open; a result of the same
-    // shape as an argument still has that argument's axes.
-    let open = pattern.iter().any(|d| match d {
-        Dim::Axis(n) | Dim::Seg(n) => {
-            bound.get(n).is_none() && !callee.wheres.iter().any(|(w, _)| w == n)
-        }
-        _ => false,
-    });
-    if open {
-        let twin = callee
-            .inputs
-            .iter()
-            .position(|i| i.ty.dims.as_deref().is_some_and(|d| dims::same(d, pattern)));
-        return match twin {
-            Some(i) => elaborator.dims(terms[i]),
-            None => vec![Dim::Seg(Name::from(dims::fresh(&callee.name, "shape", from)))],
-        };
-    }
-    let mut out = Vec::new();
-    for (i, d) in pattern.iter().enumerate() {
-        match d {
-            Dim::Axis(n) => match bound.get(n) {
-                Some(b) => out.extend_from_slice(b),
-                None => out.push(Dim::Axis(computed(callee, n, bound, attrs, from))),
-            },
-            Dim::Seg(n) => match bound.get(n) {
-                Some(b) => out.extend_from_slice(b),
-                None => match stated(callee, n, bound, attrs) {
-                    Some(stated) => out.extend(stated),
-                    None => out.push(Dim::Seg(computed(callee, n, bound, attrs, from))),
-                },
-            },
-            Dim::Value(Expr { kind: ExprKind::Int(_), .. }) => out.push(d.clone()),
-            Dim::Value(e) => out.push(match in_callers_names(e, callee, bound, attrs) {
-                Some(e) if dims::find(&out, &stated_dim(&Elem::One(e.clone()))).is_none() => {
-                    stated_dim(&Elem::One(e))
-                }
-                _ => Dim::Axis(Name::from(dims::fresh(&callee.name, &i.to_string(), from))),
-            }),
-            Dim::Splice(_) => {
-                let name = dims::fresh(&callee.name, &i.to_string(), from);
-                out.push(Dim::Seg(Name::from(name)));
-            }
-        }
-    }
-    out
-}
-
-/// The dimensions of a result's segment that only rearranges what the caller knows (`where b = shape`,
-/// `where b = permute(|a|, perm)`), in the caller's names: `shape=[..|h|, |m|]` yields the axes `..h, m`.
-/// `None` if it computes new extents, or two axes would bear one name.
-fn stated(
-    callee: &Callable,
-    segment: &Name,
-    bound: &Bound,
-    attrs: &[Option<Expr>],
-) -> Option<Vec<Dim>> {
-    let (_, value) = callee.wheres.iter().find(|(w, _)| w == segment)?;
-    let mut computes = false;
-    super::walk(value, &mut |e| computes |= matches!(e.kind, ExprKind::Binary(..)));
-    if computes {
-        return None;
-    }
-    let e = in_callers_names(value, callee, bound, attrs)?;
-    let out: Vec<Dim> = match &e.kind {
-        ExprKind::List(items) => items.iter().map(stated_dim).collect(),
-        _ => vec![stated_dim(&Elem::Splice(e))],
-    };
-    let distinct = (1..out.len()).all(|i| dims::find(&out[..i], &out[i]).is_none());
-    distinct.then_some(out)
-}
-
-/// A name for what a `where` computes: the same for all applications that compute the same.
-fn computed(
-    callee: &Callable,
-    n: &Name,
-    bound: &Bound,
-    attrs: &[Option<Expr>],
-    from: &str,
-) -> Name {
-    let value = callee.wheres.iter().find(|(w, _)| w == n).map(|(_, e)| e);
-    let value = value.and_then(|e| in_callers_names(e, callee, bound, attrs));
-    let from = value.map_or(from.to_string(), |e| crate::syntax::print_expr(&e));
-    Name::from(dims::fresh(&callee.name, n, &from))
-}
-
-fn stated_dim(e: &Elem) -> Dim {
-    match e {
-        Elem::One(Expr { kind: ExprKind::Size(n), .. }) => Dim::Axis(Name::from(n.as_str())),
-        Elem::Splice(Expr { kind: ExprKind::Size(n), .. }) => Dim::Seg(Name::from(n.as_str())),
-        Elem::One(e) => Dim::Value(e.clone()),
-        Elem::Splice(e) => Dim::Splice(e.clone()),
-    }
-}
-
-/// An extent in terms of the callee's names, in terms of the caller's; `None` if it says more than
-/// the caller knows.
-fn in_callers_names(
-    e: &Expr,
-    callee: &Callable,
-    bound: &Bound,
-    attrs: &[Option<Expr>],
-) -> Option<Expr> {
-    let again = |e: &Expr| in_callers_names(e, callee, bound, attrs);
-    let kind = match &e.kind {
-        ExprKind::Int(_) => return Some(e.clone()),
-        ExprKind::Name(n) => {
-            let i = callee.attrs.iter().position(|a| *a.name == **n)?;
-            return attrs[i].clone();
-        }
-        ExprKind::Size(n) => {
-            let axis = callee.inputs.iter().flat_map(|i| i.ty.dims.iter().flatten());
-            let axis = axis.into_iter().any(|d| matches!(d, Dim::Axis(a) if **a == **n));
-            let list = dims::shape(bound.get(n)?, e.span);
-            return match &list.kind {
-                ExprKind::List(items) => match items.as_slice() {
-                    [Elem::One(one)] if axis => Some(one.clone()),
-                    [Elem::Splice(all)] if !axis => Some(all.clone()),
-                    _ if axis => None,
-                    _ => Some(list),
-                },
-                _ => None,
-            };
-        }
-        ExprKind::Binary(op, a, b) => {
-            let (a, b) = (again(a)?, again(b)?);
-            match (op, &a.kind, &b.kind) {
-                (BinaryOp::Mul, ExprKind::Int(1), _) => return Some(b),
-                (BinaryOp::Mul, _, ExprKind::Int(1)) => return Some(a),
-                _ => ExprKind::Binary(*op, Box::new(a), Box::new(b)),
-            }
-        }
-        ExprKind::Call { callee, args } => {
-            let args = args
-                .iter()
-                .map(|a| Some(Arg { value: again(&a.value)?, ..a.clone() }))
-                .collect::<Option<_>>()?;
-            ExprKind::Call { callee: callee.clone(), args }
-        }
-        _ => return None,
-    };
-    Some(Expr { kind, span: e.span })
 }

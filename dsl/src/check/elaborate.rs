@@ -4,7 +4,7 @@ use super::dims;
 use crate::diag::Diag;
 use crate::functions::is_function;
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Input, Library, Name};
-use crate::syntax::ast::{Arg, AttrType, BinaryOp, Elem, Expr, ExprKind, Ident, Span, UnaryOp};
+use crate::syntax::ast::{Arg, AttrType, BinaryOp, Expr, ExprKind, Ident, Span, UnaryOp};
 use crate::term::{Term, TermId, TermKind, Terms};
 
 /// What an expression denotes.
@@ -55,7 +55,7 @@ impl<'a> Elaborator<'a> {
         }
     }
 
-    fn error<T>(
+    pub(super) fn error<T>(
         &mut self,
         code: &'static str,
         span: Span,
@@ -124,6 +124,11 @@ impl<'a> Elaborator<'a> {
             }
             ExprKind::Binary(op, a, b) => self.binary(*op, a, b, e),
             ExprKind::Call { callee, args } => self.call(callee, args, e),
+            ExprKind::Index { base, otherwise: None, .. }
+                if self.attrs.iter().any(|a| *a.name == *base.text) =>
+            {
+                Some(Operand::Scalar(e.clone()))
+            }
             ExprKind::Index { base, index, otherwise: None } => self.reorder(base, index, e.span),
             ExprKind::Reduce { monoid, axes, body } => self.reduce(monoid, axes, body, e.span),
             ExprKind::If { .. } => Some(Operand::Scalar(e.clone())),
@@ -131,7 +136,7 @@ impl<'a> Elaborator<'a> {
                 "R011",
                 e.span,
                 "`else` belongs to element access in a meaning".into(),
-                "use `where(c, a, b)` or `pad` between tensors",
+                "use `select(c, a, b)` or `pad` between tensors",
             ),
         }
     }
@@ -233,7 +238,11 @@ impl<'a> Elaborator<'a> {
             "pointwise" => {
                 return match <[Operand; 1]>::try_from(operands) {
                     Ok([x]) => Some(x),
-                    Err(_) => self.error("R006", e.span, "`pointwise` takes one tensor".into(), ""),
+                    Err(_) => {
+                        let help =
+                            "write `pointwise(x)` around what may be followed by such operators";
+                        self.error("R006", e.span, "`pointwise` takes one tensor".into(), help)
+                    }
                 };
             }
             _ => {}
@@ -263,7 +272,7 @@ impl<'a> Elaborator<'a> {
         let callee = library.call(id);
         if args.len() < callee.inputs.len() {
             let (name, n, found) = (&callee.name, callee.inputs.len(), args.len());
-            let message = format!("`{name}` takes {n} tensors, {found} given");
+            let message = format!("`{name}` takes {}, {found} given", super::counted(n, "tensor"));
             return self.error("R006", span, message, &super::signature_help(callee));
         }
         let extra = args.split_off(callee.inputs.len());
@@ -315,13 +324,20 @@ impl<'a> Elaborator<'a> {
         if fits {
             return Some(());
         }
+        let expected = match &input.ty.dtype {
+            DTypePattern::Var(v) => dtypes.iter().find(|(n, d)| n == v && *d != found),
+            DTypePattern::Fixed(_) => None,
+        };
+        let expected = expected.map_or(&input.ty.dtype, |(_, d)| d);
         let message = format!(
-            "argument `{}` of `{}` has element type {}",
+            "argument `{}` of `{}` has element type {}, expected {}",
             input.name,
             callee.name,
-            super::dtype_name(&found)
+            super::dtype_name(&found),
+            super::dtype_name(expected)
         );
-        self.error("R007", span, message, &super::signature_help(callee))
+        let help = format!("{}; `cast(x, to=…)` converts", super::signature_help(callee));
+        self.error("R007", span, message, &help)
     }
 
     /// An operand as a term; a number becomes a scalar of the parameter's element type.
@@ -336,7 +352,8 @@ impl<'a> Elaborator<'a> {
         match arg {
             Operand::Term(t) => Some(t),
             Operand::Tuple(_) => {
-                self.error("R010", span, "expected one tensor, found several".into(), "")
+                let help = "take the tuple apart: `let (a, b) = …`";
+                self.error("R010", span, "expected one tensor, found several".into(), help)
             }
             Operand::Scalar(e) => {
                 let dtype = match &input.ty.dtype {
@@ -348,9 +365,15 @@ impl<'a> Elaborator<'a> {
                 let Some(dtype) = dtype else {
                     let message =
                         format!("the element type of this argument of `{}` is open", callee.name);
-                    return self.error("R007", e.span, message, "let a tensor show it");
+                    return self.error(
+                        "R007",
+                        e.span,
+                        message,
+                        "let a tensor show it, or say it: `cast(x, to=f32)`",
+                    );
                 };
                 let e = self.inline(&e);
+                self.check_names(&e)?;
                 Some(self.scalar(e, dtype, span))
             }
         }
@@ -396,7 +419,7 @@ impl<'a> Elaborator<'a> {
         self.structural("broadcast", t, attrs, result.to_vec(), span)
     }
 
-    fn transpose(&mut self, t: TermId, order: &[usize], span: Span) -> TermId {
+    pub(super) fn transpose(&mut self, t: TermId, order: &[usize], span: Span) -> TermId {
         let own = self.dims(t);
         let perm = dims::positions_of(&own, order, span);
         let sorted = order.iter().map(|&i| own[i].clone()).collect();
@@ -404,7 +427,7 @@ impl<'a> Elaborator<'a> {
     }
 
     /// One of the operators that the notation inserts by itself.
-    fn structural(
+    pub(super) fn structural(
         &mut self,
         name: &str,
         t: TermId,
@@ -424,124 +447,6 @@ impl<'a> Elaborator<'a> {
         let dtype = self.terms.get(t).dtype.clone();
         let kind = TermKind::Apply(call, attrs.into_iter().map(Some).collect());
         self.terms.push(Term { kind, args: vec![t], dims: Some(dims), dtype, span })
-    }
-
-    /// `x[..h, n, m]`: the axes of `x` in that order.
-    fn reorder(&mut self, base: &Ident, index: &[Elem], span: Span) -> Option<Operand> {
-        let e = Expr { kind: ExprKind::Name(base.text.clone()), span: base.span };
-        let t = self.term(&e)?;
-        let (t, own) = self.named(t, index);
-        let mut order = Vec::new();
-        for item in index {
-            let (d, e) = match item {
-                Elem::One(e @ Expr { kind: ExprKind::Name(n), .. }) => {
-                    (Dim::Axis(Name::from(n.as_str())), e)
-                }
-                Elem::Splice(e @ Expr { kind: ExprKind::Name(n), .. }) => {
-                    (Dim::Seg(Name::from(n.as_str())), e)
-                }
-                Elem::One(e) | Elem::Splice(e) => {
-                    return self.error(
-                        "R011",
-                        e.span,
-                        "only names of axes reorder a tensor".into(),
-                        "use `slice` or `gather` to take elements",
-                    );
-                }
-            };
-            let Some(i) = dims::find(&own, &d) else {
-                let message = format!("`{}` has no axis `{}`", base.text, dims::key(&d));
-                let help = format!("its axes are [{}]", dims::keys(&own));
-                return self.error("R004", e.span, message, &help);
-            };
-            order.push(i);
-        }
-        let mut sorted = order.clone();
-        sorted.sort_unstable();
-        if sorted != (0..own.len()).collect::<Vec<_>>() {
-            let help = format!("its axes are [{}]", dims::keys(&own));
-            let message = format!("every axis of `{}` must be named once", base.text);
-            return self.error("R004", span, message, &help);
-        }
-        if order.is_sorted() {
-            return Some(Operand::Term(t));
-        }
-        Some(Operand::Term(self.transpose(t, &order, span)))
-    }
-
-    /// `t` with the names that an index gives to its computed axes, which have none of their own:
-    /// of `let r = concat(a, b, axis=-1)`, `r[..h, n]` names the last axis `n`.
-    fn named(&mut self, t: TermId, index: &[Elem]) -> (TermId, Vec<Dim>) {
-        let own = self.dims(t);
-        if index.len() != own.len() {
-            return (t, own);
-        }
-        let mut named = own.clone();
-        for (d, item) in named.iter_mut().zip(index) {
-            let nameless = match d {
-                Dim::Axis(n) | Dim::Seg(n) => n.contains('#'),
-                Dim::Value(_) | Dim::Splice(_) => true,
-            };
-            let given = match (&*d, item) {
-                (Dim::Axis(_) | Dim::Value(_), Elem::One(Expr { kind: ExprKind::Name(n), .. })) => {
-                    Dim::Axis(Name::from(n.as_str()))
-                }
-                (
-                    Dim::Seg(_) | Dim::Splice(_),
-                    Elem::Splice(Expr { kind: ExprKind::Name(n), .. }),
-                ) => Dim::Seg(Name::from(n.as_str())),
-                _ => continue,
-            };
-            if nameless && dims::find(&own, &given).is_none() {
-                *d = given;
-            }
-        }
-        if dims::same(&own, &named) {
-            return (t, own);
-        }
-        let term = Term { dims: Some(named.clone()), ..self.terms.get(t).clone() };
-        (self.terms.push(term), named)
-    }
-
-    fn reduce(
-        &mut self,
-        monoid: &Ident,
-        axes: &[Elem],
-        body: &Expr,
-        span: Span,
-    ) -> Option<Operand> {
-        let t = self.term(body)?;
-        let own = self.dims(t);
-        let mut at = Vec::new();
-        for item in axes {
-            let (Elem::One(e) | Elem::Splice(e)) = item;
-            let ExprKind::Name(n) = &e.kind else {
-                return self.error("R004", e.span, "expected the name of an axis".into(), "");
-            };
-            let name = Name::from(n.as_str());
-            let d = match item {
-                Elem::One(_) => Dim::Axis(name),
-                Elem::Splice(_) => Dim::Seg(name),
-            };
-            match dims::find(&own, &d) {
-                Some(i) => at.push(i),
-                None => {
-                    let message = format!("axis `{}` is unknown here", dims::key(&d));
-                    let help = format!("the axes are [{}]", dims::keys(&own));
-                    return self.error("R004", e.span, message, &help);
-                }
-            }
-        }
-        at.sort_unstable();
-        at.dedup();
-        let list = dims::positions_of(&own, &at, span);
-        let rest = own.iter().enumerate().filter(|(i, _)| !at.contains(i));
-        let rest = rest.map(|(_, d)| d.clone()).collect();
-        if self.library.find(&monoid.text).is_none() {
-            let message = format!("the reduction `{}` is not declared", monoid.text);
-            return self.error("R003", monoid.span, message, "read `rules/ops/reduce.rules` first");
-        }
-        Some(Operand::Term(self.structural(&monoid.text, t, vec![list], rest, span)))
     }
 }
 

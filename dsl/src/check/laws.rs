@@ -66,9 +66,15 @@ fn bind_names(e: &mut Elaborator<'_>, l: &Binding, value: Operand) -> Option<()>
         (names, Operand::Tuple(vs)) if names.len() == vs.len() => {
             e.lets.extend(names.iter().map(|n| n.text.clone()).zip(vs));
         }
-        (names, _) => {
+        (names, value) => {
+            let parts = match &value {
+                Operand::Tuple(parts) => format!("it has {}", super::counted(parts.len(), "part")),
+                Operand::Term(_) => "it is one tensor".into(),
+                Operand::Scalar(_) => "it is a number".into(),
+            };
             let message = format!("the value does not fall into {} parts", names.len());
-            return e.fail("R010", l.value.span, message, "");
+            let help = format!("{parts}; give as many names");
+            return e.fail("R010", l.value.span, message, &help);
         }
     }
     Some(())
@@ -80,15 +86,21 @@ fn roots(e: &mut Elaborator<'_>, o: Operand, n: usize, span: Span) -> Option<Vec
         one => vec![one],
     };
     if parts.len() != n {
-        let message = format!("{n} results are declared, the body yields {}", parts.len());
-        return e.fail("R010", span, message, "");
+        let message = format!(
+            "{} declared, the value has {}",
+            super::counted(n, "result"),
+            super::counted(parts.len(), "part")
+        );
+        let help = "a body yields one value, or a tuple `(a, b)` of as many as are declared";
+        return e.fail("R010", span, message, help);
     }
     parts
         .into_iter()
         .map(|p| match p {
             Operand::Term(t) => Some(t),
             Operand::Scalar(_) | Operand::Tuple(_) => {
-                e.fail("R010", span, "a result must be a tensor".into(), "")
+                let help = "a number becomes a tensor where it meets one, e.g. `0 * x + 3`";
+                e.fail("R010", span, "a result must be a tensor".into(), help)
             }
         })
         .collect()
@@ -190,7 +202,11 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
     let right = match pair_up(&left, right) {
         Ok(right) => right,
         Err(message) => {
-            diags.push(error("R019", item.name.span, message, "both sides name the same outputs"));
+            let span = match (rule.right.first(), rule.right.last()) {
+                (Some(first), Some(last)) => first.value.span.to(last.value.span),
+                _ => item.name.span,
+            };
+            diags.push(error("R019", span, message, "both sides name the same outputs"));
             return (vec![], diags);
         }
     };
@@ -224,7 +240,9 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
         for n in unbound(law) {
             let message = format!("`{n}` does not occur in what `{}` matches", law.name);
             let help = "every variable of the result must be bound by the match";
-            diags.push(error("R020", item.name.span, message, help));
+            let given = rule.given.iter().find(|p| p.name.text == *n);
+            let span = given.map_or(item.name.span, |p| p.name.span);
+            diags.push(error("R020", span, message, help));
         }
     }
     if diags.iter().any(|d| d.severity == Severity::Error) {

@@ -7,8 +7,11 @@ mod classify;
 mod dims;
 mod elaborate;
 mod laws;
+mod notation;
+mod result;
 mod signature;
 mod targets;
+mod unify;
 
 pub use dims::key as dim_key;
 
@@ -75,11 +78,14 @@ impl Builder {
                 let mut d = error(
                     "R001",
                     item.name.span,
-                    format!("the {key} is declared twice"),
+                    format!("the {space} `{}` is declared twice", item.name.text),
                     "rename one of them, or delete it",
                 );
                 if first == source {
                     d.labels.push((*span, "first declared here".into()));
+                } else if let Some(other) = self.library.sources.get(*first as usize) {
+                    d.help =
+                        Some(format!("it is declared in {}, too; rename one of them", other.name));
                 }
                 self.report(*source, vec![d]);
                 continue;
@@ -167,6 +173,11 @@ impl Builder {
         let id = self.library.find(&item.name.text)?;
         (self.library.call(id).source == (source, item.span)).then_some(id)
     }
+}
+
+/// A number of things: `1 tensor`, `2 tensors`.
+fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 /// A shared name.
@@ -307,24 +318,28 @@ fn mentions(vars: &[Input], axis: &str) -> bool {
 
 /// "did you mean" for the nearest of `names`, if one is near.
 fn suggest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let best = names.map(|n| (distance(text, n), n)).min()?;
-    (best.0 <= 1 + text.len() / 4).then(|| format!("did you mean `{}`?", best.1))
+    let best = names.map(|n| (distance(text, n), n.len().abs_diff(text.len()), n)).min()?;
+    (best.0 <= 1 + text.len() / 4 && best.0 < text.len())
+        .then(|| format!("did you mean `{}`?", best.2))
 }
 
-/// Levenshtein distance.
+/// How many characters are inserted, deleted, replaced or exchanged with their neighbours.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + (x != *y) as usize;
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 fn dtype_name(d: &DTypePattern) -> String {

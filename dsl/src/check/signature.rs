@@ -2,8 +2,9 @@
 
 use super::{class_of, error, name};
 use crate::diag::Diag;
+use crate::ir::DType;
 use crate::library::{
-    AttrParam, Body, CallKind, Callable, DTypePattern, Dim, Input, OpClass, TypePattern,
+    AttrParam, Body, CallKind, Callable, DTypePattern, Dim, Input, Name, OpClass, TypePattern,
 };
 use crate::syntax::ast::{
     AttrType, Binding, Elem, Expr, ExprKind, Ident, Item, ItemKind, OpTrait, Output, Param,
@@ -13,7 +14,7 @@ use crate::term::Terms;
 
 /// The kinds of attributes.
 const ATTR_KINDS: &[&str] =
-    &["int", "ints", "float", "bool", "string", "dtype", "axis", "axes", "perm", "shape"];
+    &["int", "ints", "float", "floats", "bool", "string", "dtype", "axis", "axes", "perm", "shape"];
 
 /// The callable that an item declares; `None` for items that declare none.
 pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
@@ -27,12 +28,13 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
     };
     let mut diags = Vec::new();
     let (inputs, attrs) = parameters(params, &mut diags);
+    let outputs = outputs.iter().map(|o| output(o, &attrs, &mut diags)).collect();
     let mut c = Callable {
         name: name(&item.name.text),
         doc: item.doc.clone(),
         inputs,
         attrs,
-        outputs: outputs.iter().map(|o| output(o, &mut diags)).collect(),
+        outputs,
         wheres: where_clauses(wheres, &mut diags),
         conditions: conditions.to_vec(),
         kind: CallKind::Def(Body { terms: Terms::default(), roots: vec![] }),
@@ -56,7 +58,8 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
                 }
             }
             if (c.commutative || c.associative) && c.inputs.len() != 2 {
-                let message = format!("`{}` does not have two arguments", c.name);
+                let message =
+                    format!("`{}` takes {}", c.name, super::counted(c.inputs.len(), "tensor"));
                 diags.push(error(
                     "R013",
                     item.name.span,
@@ -66,10 +69,10 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
             }
             if o.meanings.len() != c.outputs.len() {
                 let message = format!(
-                    "`{}` has {} outputs and {} equations",
+                    "`{}` has {} and {}",
                     c.name,
-                    c.outputs.len(),
-                    o.meanings.len()
+                    super::counted(c.outputs.len(), "output"),
+                    super::counted(o.meanings.len(), "equation")
                 );
                 diags.push(error("R014", item.name.span, message, "give one equation per output"));
                 return (None, diags);
@@ -100,7 +103,7 @@ pub fn parameters(params: &[Param], diags: &mut Vec<Diag>) -> (Vec<Input>, Vec<A
         match &p.kind {
             ParamKind::Tensor { ty, .. } => inputs.push(Input {
                 name: n,
-                ty: type_pattern(ty, diags),
+                ty: type_pattern(ty, &[], diags),
                 domain: ty.domain.clone(),
                 each: p.each,
             }),
@@ -134,6 +137,11 @@ fn shown_type(default: &Expr) -> Option<AttrType> {
         ExprKind::Float(_) => "float",
         ExprKind::Bool(_) => "bool",
         ExprKind::Str(_) => "string",
+        ExprKind::List(items)
+            if items.iter().any(|i| matches!(i.expr().kind, ExprKind::Float(_))) =>
+        {
+            "floats"
+        }
         ExprKind::List(_) => "ints",
         ExprKind::Unary(_, e) => return shown_type(e),
         ExprKind::Call { .. } | ExprKind::Binary(..) => "float",
@@ -143,8 +151,8 @@ fn shown_type(default: &Expr) -> Option<AttrType> {
     Some(AttrType { name, of: None, range: None, span: default.span })
 }
 
-/// A declared tensor type.
-pub fn type_pattern(ty: &TensorType, diags: &mut Vec<Diag>) -> TypePattern {
+/// A declared tensor type; `attrs` are the attributes that may name its element type.
+fn type_pattern(ty: &TensorType, attrs: &[AttrParam], diags: &mut Vec<Diag>) -> TypePattern {
     let text = ty.dtype.text.as_str();
     let dtype = match text.parse() {
         Ok(d) => DTypePattern::Fixed(d),
@@ -152,11 +160,23 @@ pub fn type_pattern(ty: &TensorType, diags: &mut Vec<Diag>) -> TypePattern {
     };
     let family = matches!(text.as_bytes().first(), Some(b'F' | b'I' | b'N' | b'B' | b'T'));
     let digits = text.get(1..).is_some_and(|t| t.bytes().all(|b| b.is_ascii_digit()));
-    let capital = text.starts_with(|c: char| c.is_ascii_uppercase());
-    if matches!(dtype, DTypePattern::Var(_)) && capital && !(family && digits) {
-        let help = "F floats, I integers, N numbers, B bool, T any; or a type such as f32";
+    let attr = attrs.iter().find(|a| *a.name == *text);
+    let chosen = attr.is_some_and(|a| a.ty.name.text == "dtype");
+    if matches!(dtype, DTypePattern::Var(_)) && !(family && digits) && !chosen {
+        let known = DType::ALL.iter().map(|d| d.name()).chain(ATTR_KINDS.iter().copied());
+        let help = match attr {
+            Some(a) => {
+                format!("the attribute `{text}` is of kind `{}`, not `dtype`", a.ty.name.text)
+            }
+            None if ATTR_KINDS.contains(&text) => {
+                format!("`{text}` is a kind of attribute; element types are e.g. `f32` or `F`")
+            }
+            None => super::suggest(text, known).unwrap_or_else(|| {
+                "F floats, I integers, N numbers, B bool, T any; or a type such as f32".into()
+            }),
+        };
         let message = format!("`{text}` is not an element type");
-        diags.push(error("R015", ty.dtype.span, message, help));
+        diags.push(error("R015", ty.dtype.span, message, &help));
     }
     let dims: Option<Vec<Dim>> = ty.dims.as_ref().map(|dims| dims.iter().map(dim).collect());
     if let Some(dims) = &dims {
@@ -185,16 +205,21 @@ fn dim(e: &Elem) -> Dim {
     }
 }
 
-fn output(o: &Output, diags: &mut Vec<Diag>) -> (crate::library::Name, TypePattern) {
-    (name(o.name.as_ref().map_or("", |n| &n.text)), type_pattern(&o.ty, diags))
+fn output(o: &Output, attrs: &[AttrParam], diags: &mut Vec<Diag>) -> (Name, TypePattern) {
+    (name(o.name.as_ref().map_or("", |n| &n.text)), type_pattern(&o.ty, attrs, diags))
 }
 
-fn where_clauses(wheres: &[Binding], diags: &mut Vec<Diag>) -> Vec<(crate::library::Name, Expr)> {
+fn where_clauses(wheres: &[Binding], diags: &mut Vec<Diag>) -> Vec<(Name, Expr)> {
     let mut out = Vec::new();
     for w in wheres {
         match w.names.as_slice() {
             [n] => out.push((name(&n.text), w.value.clone())),
-            _ => diags.push(error("R017", w.value.span, "an extent has one name".into(), "")),
+            _ => diags.push(error(
+                "R017",
+                w.names.first().map_or(w.value.span, |n| n.span),
+                "an extent has one name".into(),
+                "write one binding for each: `where m = …, n = …`",
+            )),
         }
     }
     out
@@ -209,7 +234,8 @@ fn check_result_names(c: &Callable, diags: &mut Vec<Diag>, span: Span) {
                 && !bound(n)
             {
                 let message = format!("axis `{n}` of the result of `{}` has no extent", c.name);
-                diags.push(error("R004", span, message, &format!("give it with `where {n} = …`")));
+                let help = format!("no parameter has it; give it with `where {n} = …`");
+                diags.push(error("R004", span, message, &help));
             }
         }
         if let DTypePattern::Var(v) = &ty.dtype {
@@ -217,7 +243,12 @@ fn check_result_names(c: &Callable, diags: &mut Vec<Diag>, span: Span) {
                 || c.attrs.iter().any(|a| a.name == *v);
             if !typed {
                 let message = format!("element type `{v}` of the result of `{}` is open", c.name);
-                diags.push(error("R007", span, message, "no parameter shows it"));
+                diags.push(error(
+                    "R007",
+                    span,
+                    message,
+                    "take it from a parameter, or from an attribute `to: dtype`",
+                ));
             }
         }
     }

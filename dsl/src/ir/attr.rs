@@ -12,6 +12,8 @@ pub enum Attr {
     Ints(Vec<Extent>),
     /// A real number, by its bits; see [`Attr::float`].
     Float(u64),
+    /// A list of real numbers, by their bits; see [`Attr::floats`].
+    Floats(Vec<u64>),
     /// A truth value.
     Bool(bool),
     /// A word such as a rounding mode.
@@ -24,6 +26,11 @@ impl Attr {
     /// A real number. `-0.0` and NaN payloads are kept.
     pub fn float(v: f64) -> Attr {
         Attr::Float(v.to_bits())
+    }
+
+    /// A list of real numbers.
+    pub fn floats(v: impl IntoIterator<Item = f64>) -> Attr {
+        Attr::Floats(v.into_iter().map(f64::to_bits).collect())
     }
 
     /// A known integer.
@@ -62,6 +69,15 @@ impl Attr {
         }
     }
 
+    /// The real numbers, if this is a list of numbers and all of them are known.
+    pub fn as_f64s(&self) -> Option<Vec<f64>> {
+        match self {
+            Attr::Floats(v) => Some(v.iter().map(|b| f64::from_bits(*b)).collect()),
+            Attr::Ints(_) => Some(self.as_i64s()?.into_iter().map(|v| v as f64).collect()),
+            _ => None,
+        }
+    }
+
     /// The list of extents, if this is one.
     pub fn as_extents(&self) -> Option<&[Extent]> {
         match self {
@@ -73,14 +89,14 @@ impl Attr {
 
 impl fmt::Display for Attr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, entries: Vec<String>| {
+            write!(f, "[{}]", entries.join(", "))
+        };
         match self {
             Attr::Int(e) => write!(f, "{e}"),
-            Attr::Ints(v) => {
-                f.write_str("[")?;
-                for (i, e) in v.iter().enumerate() {
-                    write!(f, "{}{e}", if i > 0 { ", " } else { "" })?;
-                }
-                f.write_str("]")
+            Attr::Ints(v) => list(f, v.iter().map(Extent::to_string).collect()),
+            Attr::Floats(v) => {
+                list(f, v.iter().map(|b| format!("{:?}", f64::from_bits(*b))).collect())
             }
             Attr::Float(b) => write!(f, "{:?}", f64::from_bits(*b)),
             Attr::Bool(b) => write!(f, "{b}"),

@@ -168,6 +168,14 @@ pub enum Elem {
     Splice(Expr),
 }
 
+impl Elem {
+    /// The expression.
+    pub fn expr(&self) -> &Expr {
+        let (Elem::One(e) | Elem::Splice(e)) = self;
+        e
+    }
+}
+
 /// `op name(params) -> y: F[..b] traits where… if… meaning…`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {

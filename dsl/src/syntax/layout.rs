@@ -19,6 +19,8 @@ pub(super) enum Doc {
     Group(Box<Doc>),
     /// Entries with a `Line` between them, each of which breaks only where it must.
     Fill(Vec<Doc>),
+    /// A `Fill` whose entries after the first are indented further.
+    Hang(Vec<Doc>),
 }
 
 pub(super) fn text(text: impl Into<String>) -> Doc {
@@ -64,6 +66,26 @@ pub(super) fn block(open: &str, entries: Vec<Doc>, close: &str) -> Doc {
     group(Doc::Cat(vec![text(open), inner, Doc::Soft, text(close)]))
 }
 
+/// `f(a, b)`, or an indented block: the first `own_lines` entries each on a line of its own, then as
+/// many on a line as fit.
+pub(super) fn call(open: &str, entries: Vec<Doc>, own_lines: usize) -> Doc {
+    let mut entries = commas(entries);
+    let shared = entries.split_off(own_lines.min(entries.len()));
+    let mut lines: Vec<Doc> = entries;
+    if !shared.is_empty() {
+        lines.push(Doc::Fill(shared));
+    }
+    if lines.is_empty() {
+        return text(format!("{open})"));
+    }
+    let inner = lines.into_iter().enumerate().flat_map(|(i, line)| {
+        let gap = if i == 0 { Doc::Soft } else { Doc::Line };
+        [gap, line]
+    });
+    let inner = nest(Doc::Cat(inner.collect()));
+    group(Doc::Cat(vec![text(open), inner, Doc::Soft, text(")")]))
+}
+
 const INDENT: usize = 2;
 
 enum Step<'d> {
@@ -107,8 +129,10 @@ pub(super) fn lay_out(doc: &Doc, width: usize) -> String {
                     let flat = flat || fits(width.saturating_sub(column), vec![doc], &steps);
                     steps.push(Step::Doc(indent, flat, doc));
                 }
-                Doc::Fill(docs) => {
+                Doc::Fill(docs) | Doc::Hang(docs) => {
+                    let hang = if matches!(doc, Doc::Hang(_)) { INDENT } else { 0 };
                     for (i, doc) in docs.iter().enumerate().rev() {
+                        let indent = if i > 0 { indent + hang } else { indent };
                         steps.push(Step::Doc(indent, flat, doc));
                         if i > 0 && flat {
                             steps.push(Step::Doc(indent, true, &Doc::Line));
@@ -155,7 +179,7 @@ fn fits<'d>(room: usize, docs: Vec<&'d Doc>, rest: &[Step<'d>]) -> bool {
                 stack.push((flat, doc));
                 0
             }
-            Doc::Fill(docs) => {
+            Doc::Fill(docs) | Doc::Hang(docs) => {
                 for (i, doc) in docs.iter().enumerate().rev() {
                     stack.push((flat, doc));
                     if i > 0 {

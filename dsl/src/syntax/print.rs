@@ -152,12 +152,12 @@ fn print_onnx(name: &Ident, onnx: &Onnx) -> Vec<Doc> {
     let only = onnx.reads.len() == 1;
     let value = |expr: &Expr| if only { whole(expr) } else { before_more(expr) };
     for (i, alternative) in onnx.reads.iter().enumerate() {
-        let mut parts = vec![text(if i == 0 { "= " } else { "| " }), value(&alternative.value)];
+        let mut parts = vec![value(&alternative.value)];
         if !alternative.conditions.is_empty() {
             let conditions = fill(alternative.conditions.iter().map(condition).collect());
-            parts.push(nest(cat([Doc::Line, text("if "), conditions])));
+            parts.push(cat([text("if "), conditions]));
         }
-        out.push(group(Doc::Cat(parts)));
+        out.push(cat([text(if i == 0 { "= " } else { "| " }), group(Doc::Hang(parts))]));
     }
     out.extend(onnx.prints.iter().map(|print| print_print(name, print)));
     out
@@ -170,18 +170,10 @@ fn print_print(name: &Ident, print: &Print) -> Doc {
         .iter()
         .map(|(key, value)| cat([text(format!("{} = ", key.text)), whole(value)]));
     let node = inputs_and_attrs(&name.text, inputs, attrs.collect());
-    let mut rest = vec![Doc::Line, text("as "), node];
-    if !print.given.is_empty() {
-        rest.extend([Doc::Line, text("given "), fill(print.given.iter().map(param).collect())]);
-    }
-    if !print.conditions.is_empty() {
-        rest.extend([
-            Doc::Line,
-            text("if "),
-            fill(print.conditions.iter().map(condition).collect()),
-        ]);
-    }
-    group(cat([text("prints "), whole(&print.pattern), nest(Doc::Cat(rest))]))
+    let mut parts = vec![whole(&print.pattern), cat([text("as "), node])];
+    clause(&mut parts, "given", print.given.iter().map(param).collect());
+    conditions(&mut parts, "if", &print.conditions);
+    cat([text("prints "), group(Doc::Hang(parts))])
 }
 
 fn print_target(name: &Ident, target: &Target) -> Vec<Doc> {
@@ -211,7 +203,7 @@ fn cat<const N: usize>(docs: [Doc; N]) -> Doc {
 
 // Entries with commas, as many on a line as fit.
 fn fill(entries: Vec<Doc>) -> Doc {
-    nest(nest(Doc::Fill(commas(entries))))
+    nest(Doc::Fill(commas(entries)))
 }
 
 fn clause(out: &mut Vec<Doc>, word: &str, entries: Vec<Doc>) {
@@ -256,7 +248,10 @@ fn names(names: &[Ident]) -> String {
 }
 
 fn sides(sides: &[Side]) -> Doc {
-    fill(sides.iter().map(side).collect())
+    match sides {
+        [one] => side(one),
+        many => fill(many.iter().map(side).collect()),
+    }
 }
 
 fn side(side: &Side) -> Doc {

@@ -1,11 +1,12 @@
 //! Expressions in canonical form, with the fewest parentheses that keep the tree.
 //!
-//! Two pairs more than needed, for the reader: an access with `else` is enclosed wherever it is an
-//! operand, and so is the left product in `(a @ b) @ c`, whose order is what laws are about.
+//! A few pairs more than needed, for the reader: an access with `else` is enclosed wherever it is an
+//! operand, a product beside another kind of product (`(k * x) @ w`, `(a @ b) @ c`), what `not` negates,
+//! a product that is summed up inside another (`k * sum(n) (x * x)`), a choice among entries of a list.
 
-use super::layout::{Doc, enclosed, group, lay_out, nest, text};
+use super::layout::{Doc, block, call, commas, enclosed, group, lay_out, nest, text};
 use super::terms::{Level, level};
-use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, UnaryOp};
+use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, UnaryOp};
 
 /// An expression in canonical form on one line.
 pub fn print_expr(expr: &Expr) -> String {
@@ -34,7 +35,7 @@ pub(super) fn bound(expr: &Expr) -> Doc {
 }
 
 fn parens(expr: &Expr) -> Doc {
-    Doc::Cat(vec![text("("), nest(bare(expr)), text(")")])
+    enclosed("(", vec![bare(expr)], ")")
 }
 
 // How tightly the outermost form of an expression binds; `None` for forms enclosed in any operand.
@@ -81,27 +82,41 @@ fn ends_open(expr: &Expr) -> bool {
 
 // The last operand of a product or minus sign, where a reduction may stand.
 fn last_operand(expr: &Expr) -> Doc {
-    match expr.kind {
-        ExprKind::Reduce { .. } => bare(expr),
+    match &expr.kind {
+        ExprKind::Reduce { monoid, axes, body } => reduction(monoid, axes, body, Level::Negate),
         _ => operand(expr, Level::Negate),
     }
 }
 
-fn left_operand(expr: &Expr, op: BinaryOp) -> Doc {
+// Whether the left operand of `op` is enclosed although it binds tightly enough.
+fn encloses_left(expr: &Expr, op: BinaryOp) -> bool {
+    let plain = |op| matches!(op, BinaryOp::Mul | BinaryOp::Div);
+    let mixed = match expr.kind {
+        ExprKind::Binary(inner, _, _) => {
+            level(inner) == Level::Product && !(plain(inner) && plain(op))
+        }
+        _ => false,
+    };
+    level(op) == Level::Product && (mixed || swallows(expr))
+}
+
+fn encloses(left: &Expr, op: BinaryOp) -> bool {
     let least = match level(op) {
         Level::Compare => Level::Sum,
         Level::Power => Level::Access,
         same => same,
     };
-    let product = matches!(expr.kind, ExprKind::Binary(BinaryOp::MatMul, _, _));
-    if (level(op) == Level::Product && swallows(expr)) || (op == BinaryOp::MatMul && product) {
-        return parens(expr);
-    }
-    operand(expr, least)
+    encloses_left(left, op) || binding(left).is_none_or(|binds| binds < least)
 }
 
-fn right_operand(expr: &Expr, op: BinaryOp) -> Doc {
+fn left_operand(expr: &Expr, op: BinaryOp) -> Doc {
+    if encloses(expr, op) { parens(expr) } else { bare(expr) }
+}
+
+// An operand after `before` in a run; two reductions in a product look alike.
+fn right_operand(before: &Expr, expr: &Expr, op: BinaryOp) -> Doc {
     match level(op) {
+        Level::Product if swallows(before) && swallows(expr) => parens(expr),
         Level::Product => last_operand(expr),
         Level::Power if swallows(expr) => parens(expr),
         Level::Power => operand(expr, Level::Negate),
@@ -117,21 +132,23 @@ fn bare(expr: &Expr) -> Doc {
         ExprKind::Bool(value) => text(value.to_string()),
         ExprKind::Name(name) => text(name),
         ExprKind::Size(name) => text(format!("|{name}|")),
-        ExprKind::List(elems) => enclosed("[", elems_docs(elems), "]"),
+        ExprKind::List(elems) => block("[", commas(elems_docs(elems)), "]"),
         ExprKind::Tuple(entries) => match entries.as_slice() {
             [one] => Doc::Cat(vec![text("("), bare(one), text(",)")]),
             many => enclosed("(", many.iter().map(bare).collect(), ")"),
         },
         ExprKind::Unary(UnaryOp::Neg, value) => Doc::Cat(vec![text("-"), last_operand(value)]),
         ExprKind::Unary(UnaryOp::Not, value) => {
-            Doc::Cat(vec![text("not "), operand(value, Level::Not)])
+            Doc::Cat(vec![text("not "), operand(value, Level::Power)])
         }
         ExprKind::Binary(..) => chain(expr),
         ExprKind::Call { callee, args } => {
-            enclosed(&format!("{}(", callee.text), args.iter().map(arg).collect(), ")")
+            let own_lines = args.iter().rposition(|a| a.name.is_none() && !is_short(&a.value));
+            let own_lines = own_lines.map_or(0, |last| last + 1);
+            call(&format!("{}(", callee.text), args.iter().map(arg).collect(), own_lines)
         }
         ExprKind::Index { base, index, otherwise } => {
-            let access = enclosed(&format!("{}[", base.text), elems_docs(index), "]");
+            let access = block(&format!("{}[", base.text), commas(elems_docs(index)), "]");
             match otherwise {
                 None => access,
                 Some(value) => {
@@ -141,29 +158,38 @@ fn bare(expr: &Expr) -> Doc {
                 }
             }
         }
-        ExprKind::Reduce { monoid, axes, body } => {
-            let head = enclosed(&format!("{}(", monoid.text), elems_docs(axes), ")");
-            let body =
-                if begins_no_term(body) { parens(body) } else { operand(body, Level::Product) };
-            Doc::Cat(vec![head, text(" "), body])
-        }
+        ExprKind::Reduce { monoid, axes, body } => reduction(monoid, axes, body, Level::Product),
         ExprKind::If { cond, then, otherwise } => {
             let last = match otherwise.kind {
                 ExprKind::If { .. } => bare(otherwise),
                 _ => operand(otherwise, Level::Or),
             };
-            group(Doc::Cat(vec![
+            group(Doc::Hang(vec![
                 operand(then, Level::Or),
-                nest(Doc::Cat(vec![
-                    Doc::Line,
-                    text("if "),
-                    operand(cond, Level::Or),
-                    Doc::Line,
-                    text("else "),
-                    last,
-                ])),
+                Doc::Cat(vec![text("if "), operand(cond, Level::Or)]),
+                Doc::Cat(vec![text("else "), last]),
             ]))
         }
+    }
+}
+
+fn reduction(monoid: &Ident, axes: &[Elem], body: &Expr, least: Level) -> Doc {
+    let head = block(&format!("{}(", monoid.text), commas(elems_docs(axes)), ")");
+    let body = if begins_no_term(body) { parens(body) } else { operand(body, least) };
+    Doc::Cat(vec![head, text(" "), body])
+}
+
+// Names and numbers, which share a line with others.
+fn is_short(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Str(_)
+        | ExprKind::Bool(_)
+        | ExprKind::Name(_)
+        | ExprKind::Size(_) => true,
+        ExprKind::Unary(_, value) => is_short(value),
+        _ => false,
     }
 }
 
@@ -175,26 +201,42 @@ fn chain(expr: &Expr) -> Doc {
         let same = links.is_empty()
             || (binding(first) == binding(expr)
                 && !matches!(level(*op), Level::Compare | Level::Power));
-        let products = links.last().is_some_and(|(last, _)| *last == BinaryOp::MatMul)
-            && *op == BinaryOp::MatMul;
-        let enclosed =
-            !links.is_empty() && (products || level(*op) == Level::Product && swallows(first));
-        if !same || enclosed {
+        if !same || links.last().is_some_and(|(last, _)| encloses_left(first, *last)) {
             break;
         }
         links.push((*op, right));
         first = left;
     }
-    let Some((op, _)) = links.last() else { return text("") };
+    let Some((op, last)) = links.last() else { return text("") };
     let head = left_operand(first, *op);
+    if links.len() == 1 && holds_together(first, *op, last) {
+        let sign = sign(*op);
+        let between = if is_exponent(*op, last) { sign.to_string() } else { format!(" {sign} ") };
+        return Doc::Cat(vec![head, text(between), right_operand(first, last, *op)]);
+    }
     let mut tail = Vec::new();
+    let mut before = first;
     for (op, right) in links.into_iter().rev() {
-        let tight = op == BinaryOp::Pow;
-        tail.push(if tight { Doc::Soft } else { Doc::Line });
-        tail.push(text(if tight { "^".to_string() } else { format!("{} ", sign(op)) }));
-        tail.push(right_operand(right, op));
+        tail.extend([Doc::Line, text(format!("{} ", sign(op))), right_operand(before, right, op)]);
+        before = right;
     }
     group(Doc::Cat(vec![head, nest(Doc::Cat(tail))]))
+}
+
+// Whether `left op right` breaks inside `right` only.
+fn holds_together(left: &Expr, op: BinaryOp, right: &Expr) -> bool {
+    let opens = matches!(right.kind, ExprKind::Call { .. } | ExprKind::List(_));
+    is_exponent(op, right) || (is_short(left) && opens)
+}
+
+// Whether `right` stands after `^` without blanks.
+fn is_exponent(op: BinaryOp, right: &Expr) -> bool {
+    let short = |expr: &Expr| is_short(expr) && binding(expr) != Some(Level::Negate);
+    let power = match &right.kind {
+        ExprKind::Binary(inner, base, exponent) => short(base) && is_exponent(*inner, exponent),
+        _ => false,
+    };
+    op == BinaryOp::Pow && (short(right) || power)
 }
 
 // After `sum(k)` a minus sign is a difference and a string is the next clause's.
@@ -232,10 +274,24 @@ fn is_monoid(name: &str) -> bool {
 /// The elements of a list, shape or index.
 pub(super) fn elems_docs(elems: &[Elem]) -> Vec<Doc> {
     let one = |elem: &Elem| match elem {
+        Elem::One(expr) if elems.len() > 1 && matches!(expr.kind, ExprKind::If { .. }) => {
+            parens(expr)
+        }
         Elem::One(expr) => bare(expr),
+        // `..(a + b) / c` would look as if `(a + b)` alone were spliced.
+        Elem::Splice(expr) if opens_with_parenthesis(expr) => {
+            Doc::Cat(vec![text(".."), parens(expr)])
+        }
         Elem::Splice(expr) => Doc::Cat(vec![text(".."), bare(expr)]),
     };
     elems.iter().map(one).collect()
+}
+
+fn opens_with_parenthesis(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Binary(op, left, _) => encloses(left, *op) || opens_with_parenthesis(left),
+        _ => false,
+    }
 }
 
 fn arg(arg: &Arg) -> Doc {
@@ -280,7 +336,7 @@ pub(super) fn float(value: f64) -> String {
         return if value > 0.0 { "inf" } else { "-inf" }.to_string();
     }
     let size = value.abs();
-    if value == 0.0 || (1e-2..1e6).contains(&size) {
+    if value == 0.0 || (1e-3..1e6).contains(&size) {
         format!("{value:?}")
     } else {
         format!("{value:e}")

@@ -119,7 +119,10 @@ fn tensor_type() -> impl Strategy<Value = TensorType> {
 }
 
 fn attr_type() -> impl Strategy<Value = AttrType> {
-    let names = vec!["int", "ints", "float", "floats", "bool", "string", "axis", "perm", "shape"];
+    let names = vec![
+        "int", "ints", "float", "floats", "bool", "string", "dtype", "axis", "axes", "perm",
+        "shape",
+    ];
     let range = (of(expr()), of(expr()));
     (proptest::sample::select(names), of(ident()), of(range)).prop_map(|(name, of, range)| {
         let name = Ident { text: name.to_string(), span: Span::default() };

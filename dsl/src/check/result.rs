@@ -1,0 +1,181 @@
+//! Types of results: a callee's names replaced by the caller's, computed extents named.
+
+use super::dims;
+use super::elaborate::{Bound, Elaborator};
+use crate::library::{Callable, DTypePattern, Dim, Name};
+use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind};
+use crate::term::TermId;
+
+/// The element type of a result that is declared by the variable `v`.
+pub(super) fn result_dtype(
+    callee: &Callable,
+    v: &Name,
+    attrs: &[Option<Expr>],
+    dtypes: &[(Name, DTypePattern)],
+) -> DTypePattern {
+    if let Some((_, d)) = dtypes.iter().find(|(n, _)| n == v) {
+        return d.clone();
+    }
+    let attr = callee.attrs.iter().position(|a| a.name == *v).and_then(|i| attrs[i].as_ref());
+    match attr.map(|e| &e.kind) {
+        Some(ExprKind::Name(n)) => match n.parse() {
+            Ok(d) => DTypePattern::Fixed(d),
+            Err(()) => DTypePattern::Var(Name::from(n.as_str())),
+        },
+        _ => DTypePattern::Var(v.clone()),
+    }
+}
+
+/// The dimensions of a result: bound names are replaced, computed ones get a name of their own.
+pub(super) fn result_dims(
+    callee: &Callable,
+    pattern: &[Dim],
+    bound: &Bound,
+    terms: &[TermId],
+    attrs: &[Option<Expr>],
+    elaborator: &Elaborator<'_>,
+    from: &str,
+) -> Vec<Dim> {
+    // Where an axis attribute is a variable the callee's segments are open; a result of the same
+    // shape as an argument still has that argument's axes.
+    let open = pattern.iter().any(|d| match d {
+        Dim::Axis(n) | Dim::Seg(n) => {
+            bound.get(n).is_none() && !callee.wheres.iter().any(|(w, _)| w == n)
+        }
+        _ => false,
+    });
+    if open {
+        let twin = callee
+            .inputs
+            .iter()
+            .position(|i| i.ty.dims.as_deref().is_some_and(|d| dims::same(d, pattern)));
+        return match twin {
+            Some(i) => elaborator.dims(terms[i]),
+            None => vec![Dim::Seg(Name::from(dims::fresh(&callee.name, "shape", from)))],
+        };
+    }
+    let mut out = Vec::new();
+    for (i, d) in pattern.iter().enumerate() {
+        match d {
+            Dim::Axis(n) => match bound.get(n) {
+                Some(b) => out.extend_from_slice(b),
+                None => out.push(Dim::Axis(computed(callee, n, bound, attrs, from))),
+            },
+            Dim::Seg(n) => match bound.get(n) {
+                Some(b) => out.extend_from_slice(b),
+                None => match stated(callee, n, bound, attrs) {
+                    Some(stated) => out.extend(stated),
+                    None => out.push(Dim::Seg(computed(callee, n, bound, attrs, from))),
+                },
+            },
+            Dim::Value(Expr { kind: ExprKind::Int(_), .. }) => out.push(d.clone()),
+            Dim::Value(e) => out.push(match in_callers_names(e, callee, bound, attrs) {
+                Some(e) if dims::find(&out, &stated_dim(&Elem::One(e.clone()))).is_none() => {
+                    stated_dim(&Elem::One(e))
+                }
+                _ => Dim::Axis(Name::from(dims::fresh(&callee.name, &i.to_string(), from))),
+            }),
+            Dim::Splice(_) => {
+                let name = dims::fresh(&callee.name, &i.to_string(), from);
+                out.push(Dim::Seg(Name::from(name)));
+            }
+        }
+    }
+    out
+}
+
+/// The dimensions of a result's segment that only rearranges what the caller knows (`where b = shape`,
+/// `where b = permute(|a|, perm)`), in the caller's names: `shape=[..|h|, |m|]` yields the axes `..h, m`.
+/// `None` if it computes new extents, or two axes would bear one name.
+fn stated(
+    callee: &Callable,
+    segment: &Name,
+    bound: &Bound,
+    attrs: &[Option<Expr>],
+) -> Option<Vec<Dim>> {
+    let (_, value) = callee.wheres.iter().find(|(w, _)| w == segment)?;
+    let mut computes = false;
+    super::walk(value, &mut |e| computes |= matches!(e.kind, ExprKind::Binary(..)));
+    if computes {
+        return None;
+    }
+    let e = in_callers_names(value, callee, bound, attrs)?;
+    let out: Vec<Dim> = match &e.kind {
+        ExprKind::List(items) => items.iter().map(stated_dim).collect(),
+        _ => vec![stated_dim(&Elem::Splice(e))],
+    };
+    let distinct = (1..out.len()).all(|i| dims::find(&out[..i], &out[i]).is_none());
+    distinct.then_some(out)
+}
+
+/// A name for what a `where` computes: the same for all applications that compute the same.
+fn computed(
+    callee: &Callable,
+    n: &Name,
+    bound: &Bound,
+    attrs: &[Option<Expr>],
+    from: &str,
+) -> Name {
+    let value = callee.wheres.iter().find(|(w, _)| w == n).map(|(_, e)| e);
+    let value = value.and_then(|e| in_callers_names(e, callee, bound, attrs));
+    let from = value.map_or(from.to_string(), |e| crate::syntax::print_expr(&e));
+    Name::from(dims::fresh(&callee.name, n, &from))
+}
+
+fn stated_dim(e: &Elem) -> Dim {
+    match e {
+        Elem::One(Expr { kind: ExprKind::Size(n), .. }) => Dim::Axis(Name::from(n.as_str())),
+        Elem::Splice(Expr { kind: ExprKind::Size(n), .. }) => Dim::Seg(Name::from(n.as_str())),
+        Elem::One(e) => Dim::Value(e.clone()),
+        Elem::Splice(e) => Dim::Splice(e.clone()),
+    }
+}
+
+/// An extent in terms of the callee's names, in terms of the caller's; `None` if it says more than
+/// the caller knows.
+fn in_callers_names(
+    e: &Expr,
+    callee: &Callable,
+    bound: &Bound,
+    attrs: &[Option<Expr>],
+) -> Option<Expr> {
+    let again = |e: &Expr| in_callers_names(e, callee, bound, attrs);
+    let kind = match &e.kind {
+        ExprKind::Int(_) => return Some(e.clone()),
+        ExprKind::Name(n) => {
+            let i = callee.attrs.iter().position(|a| *a.name == **n)?;
+            return attrs[i].clone();
+        }
+        ExprKind::Size(n) => {
+            let axis = callee.inputs.iter().flat_map(|i| i.ty.dims.iter().flatten());
+            let axis = axis.into_iter().any(|d| matches!(d, Dim::Axis(a) if **a == **n));
+            let list = dims::shape(bound.get(n)?, e.span);
+            return match &list.kind {
+                ExprKind::List(items) => match items.as_slice() {
+                    [Elem::One(one)] if axis => Some(one.clone()),
+                    [Elem::Splice(all)] if !axis => Some(all.clone()),
+                    _ if axis => None,
+                    _ => Some(list),
+                },
+                _ => None,
+            };
+        }
+        ExprKind::Binary(op, a, b) => {
+            let (a, b) = (again(a)?, again(b)?);
+            match (op, &a.kind, &b.kind) {
+                (BinaryOp::Mul, ExprKind::Int(1), _) => return Some(b),
+                (BinaryOp::Mul, _, ExprKind::Int(1)) => return Some(a),
+                _ => ExprKind::Binary(*op, Box::new(a), Box::new(b)),
+            }
+        }
+        ExprKind::Call { callee, args } => {
+            let args = args
+                .iter()
+                .map(|a| Some(Arg { value: again(&a.value)?, ..a.clone() }))
+                .collect::<Option<_>>()?;
+            ExprKind::Call { callee: callee.clone(), args }
+        }
+        _ => return None,
+    };
+    Some(Expr { kind, span: e.span })
+}

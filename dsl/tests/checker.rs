@@ -1,0 +1,221 @@
+//! Every message of the checker, as its reader sees it.
+
+use mlc_dsl::check::library;
+use mlc_dsl::diag::{CODES, render};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Texts with mistakes, by the code that each must show; read together with the shipped operators.
+const CASES: &[(&str, &[&str])] = &[
+    (
+        "R001",
+        &[
+            "def f(x: F[..s]) -> F[..s]\n  = x + x\ndef f(x: F[..s]) -> F[..s]\n  = 2 * x\n",
+            "op add(a: F[..s]) -> y: F[..s]\n  y[..s] = a[..s]\n",
+            "def f(x: F[..s], x: F[..s]) -> F[..s]\n  = x + x\n",
+            "target t\n  flops = 1\ntarget t\n  flops = 2\n",
+        ],
+    ),
+    (
+        "R002",
+        &[
+            "def f(scale: F[..s]) -> F[..s]\n  = 2 * scal\n",
+            "def f(x: F[..s]) -> F[..s]\n  = x + y\n",
+            "rule r\n  x + x => 2 * x\n  given x: F[..s], eps: float\n  when esp > 0\n  error reorder\n",
+        ],
+    ),
+    (
+        "R003",
+        &[
+            "def f(x: F[..s]) -> F[..s]\n  = tahn(x)\n",
+            "def f(x: F[..s]) -> F[..s]\n  = frobnicate(x)\n",
+            "target t\n  kernel \"gemm\" covers matmull\n",
+        ],
+    ),
+    (
+        "R004",
+        &[
+            "def f(x: F[..b, n]) -> F[..b]\n  = sum(m) x\n",
+            "def f(x: F[..b, n]) -> F[..b, n]\n  = x * |k|\n",
+            "op f(x: F[n]) -> y: F[m]\n  y[m] = x[m]\n",
+            "def f(x: F[a, b]) -> F[b, a]\n  = x[b, c]\n",
+            "def f(x: F[a, b]) -> F[a]\n  = x[a]\n",
+            "def f(x: F[a, n]) -> F[a, n]\n  let (u, v) = split(x, axis=m, parts=2)\n  = concat(u, v, axis=-1)\n",
+        ],
+    ),
+    (
+        "R005",
+        &[
+            "def f(x: F[a, b]) -> F[b, a]\n  = transpose(x, prem=[1, 0])\n",
+            "def f(x: F[a, b]) -> F[b, a]\n  = transpose(x)\n",
+        ],
+    ),
+    (
+        "R006",
+        &[
+            "def f(x: F[..s]) -> F[..s]\n  = maximum(x)\n",
+            "def f(x: F[..s]) -> F[..s]\n  = exp(x, x)\n",
+            "def f(x: F[..s]) -> F[..s]\n  = pointwise(x, x)\n",
+            "def f(x: F[a, n]) -> F[a, n]\n  let (u, v) = split(x, parts=2)\n  = concat(u, v, axis=-1)\n",
+            "rule r\n  each y = x @ w => each y = part(exp(each w), axis=-1)\n  given x: F[s, k], each w: F[k, m]\n  error exact\n",
+        ],
+    ),
+    (
+        "R007",
+        &[
+            "def f(x: i64[..s]) -> i64[..s]\n  = exp(x)\n",
+            "def f(x: F[..s], y: I[..s]) -> F[..s]\n  = x + y\n",
+            "op f(x: F[..s]) -> y: N[..s]\n  y[..s] = x[..s]\n",
+            "def f(x: F[..s]) -> F[..s]\n  = x + cast(3, to=f32)\n",
+        ],
+    ),
+    (
+        "R008",
+        &[
+            "def f(x: F[n], w: F[k, m]) -> F[m]\n  = conv(x, w, stride=[], low=[], high=[], dilation=[])\n",
+        ],
+    ),
+    (
+        "R009",
+        &[
+            "rule r\n  transpose(x, perm=p) => x\n  given x: F[..s]\n  if lenght(p) == 0\n  error exact\n",
+        ],
+    ),
+    (
+        "R010",
+        &[
+            "def f(x: F[n]) -> F[]\n  = 3\n",
+            "def f(x: F[n]) -> F[n]\n  = (x, x)\n",
+            "def f(x: F[n]) -> F[n]\n  let (a, b) = x\n  = a + b\n",
+            "def f(x: F[a, n]) -> F[a, n]\n  let (u, v, w) = split(x, axis=-1, parts=2)\n  = u\n",
+            "def f(x: F[n]) -> F[]\n  = sum(n) (x, x)\n",
+        ],
+    ),
+    (
+        "R011",
+        &[
+            "def f(x: F[n]) -> F[n]\n  = x[n - 1]\n",
+            "def f(x: F[n]) -> F[n]\n  = exp(x[n] else 0)\n",
+        ],
+    ),
+    (
+        "R012",
+        &[
+            "target t\n  flops = \"fast\"\n  bites = 1e9\n  launch = -1\n  kernel \"k\" covers matmul cost 0\n",
+        ],
+    ),
+    ("R013", &["op f(x: F[..s]) -> y: F[..s]\n  commutative\n  y[..s] = x[..s]\n"]),
+    ("R014", &["op f(x: F[..s]) -> y: F[..s], z: F[..s]\n  y[..s] = x[..s]\n"]),
+    (
+        "R015",
+        &[
+            "op f(x: X[..s]) -> y: X[..s]\n  y[..s] = x[..s]\n",
+            "op f(x: f33[..s]) -> y: f33[..s]\n  y[..s] = x[..s]\n",
+            "op f(x: F[..s], to: int) -> y: to[..s]\n  y[..s] = x[..s]\n",
+            "def f(x: F[..s], k) -> F[..s]\n  = x\n",
+            "def f(x: F[..s], k: flaot) -> F[..s]\n  = k * x\n",
+            "rule r\n  x + 0 => x\n  given x: float[..s]\n  error reorder\n",
+        ],
+    ),
+    ("R016", &["op f(x: F[n, n]) -> y: F[n]\n  y[n] = x[n, n]\n"]),
+    ("R017", &["op f(x: F[n]) -> y: F[m]\n  where (m, k) = |n|\n  y[m] = x[m]\n"]),
+    ("R018", &["rule r\n  x + x => 2 * x\n  given x: F[..s]\n"]),
+    (
+        "R019",
+        &[
+            "rule r\n  y = a + b, z = a - b => y = a + b, w = a - b\n  given a: F[..s], b: F[..s]\n  error exact\n",
+            "rule r\n  y = a + b, z = a - b => y = a + b\n  given a: F[..s], b: F[..s]\n  error exact\n",
+        ],
+    ),
+    (
+        "R020",
+        &[
+            "rule r\n  x + y => x + z\n  given x: F[..s], y: F[..s], z: F[..s]\n  error exact\n",
+            "rule r\n  x + y => k * x\n  given x: F[..s], y: F[..s], k: float\n  error exact\n",
+        ],
+    ),
+    (
+        "R021",
+        &[
+            "target small\n  kernel \"gemm\" covers matmul\nfuse f(x: F[..h, a, b], w: F[b, c]) -> F[..h, a, c]\n  = x @ w\n  on small(\"gemm\"), smal(\"gemm\")\n",
+            "fuse f(x: F[..s]) -> F[..s]\n  = exp(x)\n  on gpu(\"loop\")\n",
+        ],
+    ),
+];
+
+fn shipped() -> Vec<(String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules/ops");
+    let entries = std::fs::read_dir(folder).expect("the operators");
+    let mut paths: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
+    paths.sort();
+    let named = |p: &PathBuf| {
+        let name = p.file_name().unwrap_or_default().to_string_lossy();
+        (format!("ops/{name}"), std::fs::read_to_string(p).expect("a text"))
+    };
+    paths.iter().map(named).collect()
+}
+
+#[test]
+fn messages() {
+    let shipped = shipped();
+    for (code, cases) in CASES {
+        let mut out = String::new();
+        for case in *cases {
+            let mut texts = shipped.clone();
+            texts.push(("test.rules".into(), case.to_string()));
+            let (_, diags) = library(&texts);
+            let own = diags.into_iter().filter(|d| d.source as usize == shipped.len());
+            let own: Vec<_> = own.map(|d| d.diag).collect();
+            let found: BTreeSet<&str> = own.iter().map(|d| d.code.0).collect();
+            assert!(found.contains(code), "{code} is not found:\n{case}\n{own:#?}");
+            assert!(own.iter().all(|d| d.help.is_some()), "{code} without help:\n{case}\n{own:#?}");
+            writeln!(out, "{}", render(&own, "test.rules", case, false)).expect("written");
+            out.push_str("--------------------------------------------------\n\n");
+        }
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path("snapshots");
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings.bind(|| insta::assert_snapshot!(format!("diag_{code}"), out));
+    }
+}
+
+/// All codes such as `R004` in string literals of a folder of Rust, but for the registry itself.
+fn codes(folder: &Path, out: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            codes(&path, out);
+        } else if !path.ends_with("diag.rs") {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let code = |w: &&str| {
+                w.len() == 4
+                    && w.starts_with(['S', 'R'])
+                    && w[1..].bytes().all(|b| b.is_ascii_digit())
+            };
+            out.extend(text.split('"').filter(code).map(str::to_string));
+        }
+    }
+}
+
+#[test]
+fn what_is_emitted_is_registered_and_shown() {
+    let mut emitted = BTreeSet::new();
+    codes(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut emitted);
+    let registered: BTreeSet<String> = CODES.iter().map(|c| c.0.to_string()).collect();
+    assert_eq!(emitted, registered, "codes that are emitted, and `CODES` of src/diag.rs");
+    let shown: Vec<&str> = CASES.iter().map(|c| c.0).collect();
+    let wanted: Vec<&str> = CODES.iter().map(|c| c.0).filter(|c| c.starts_with('R')).collect();
+    assert_eq!(shown, wanted, "codes with a case here, and those registered");
+}
+
+#[test]
+fn an_attribute_may_name_the_element_type_of_a_result() {
+    let mut texts = shipped();
+    let count = texts.len();
+    let text = "def f(x: F[..s], to: dtype) -> to[..s]\n  = cast(2 * x, to=to)\n";
+    texts.push(("test.rules".into(), text.into()));
+    let (_, diags) = library(&texts);
+    assert!(diags.iter().all(|d| (d.source as usize) < count), "{diags:#?}");
+}
