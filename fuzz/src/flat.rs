@@ -103,6 +103,8 @@ pub struct Trace {
     pub values: Vec<Vec<Array>>,
     /// A value is near the ends of its type's range.
     pub extreme: bool,
+    /// An operator takes an infinity and yields NaN.
+    pub meets: bool,
 }
 
 impl Trace {
@@ -124,7 +126,7 @@ pub fn trace(
         if matches!(noise, Noise::Rounded) { Precision::Rounded } else { Precision::F64 };
     let reference = Reference { precision, ..Reference::default() };
     let mut values: Vec<Vec<Array>> = Vec::with_capacity(program.nodes.len());
-    let mut extreme = false;
+    let (mut extreme, mut meets) = (false, false);
     for n in &program.nodes {
         let (mut made, disturbed) = match &n.kind {
             NodeKind::Input(i) => {
@@ -138,6 +140,8 @@ pub fn trace(
                 let made = reference
                     .apply(library, *call, &given(attrs), &args)
                     .map_err(|e| e.to_string())?;
+                meets |= args.iter().any(|a| has(a, f64::is_infinite))
+                    && made.iter().any(|a| has(a, f64::is_nan));
                 let moves = matches!(library.call(*call).class, OpClass::View | OpClass::Movement);
                 (made, !moves)
             }
@@ -148,7 +152,11 @@ pub fn trace(
         }
         values.push(made);
     }
-    Ok(Trace { values, extreme })
+    Ok(Trace { values, extreme, meets })
+}
+
+fn has(a: &Array, property: fn(f64) -> bool) -> bool {
+    a.floats().is_some_and(|f| f.iter().any(|&v| property(v)))
 }
 
 fn is_extreme(a: &Array) -> bool {

@@ -74,8 +74,14 @@ fn make(site: &Site<'_>, norm: Norm, axis: usize) -> Option<Box<dyn Launch>> {
 /// Lanes of the sums.
 const LANES: usize = 32;
 
+/// Folds a row in [`LANES`] lanes, then joins the lanes.
 #[inline(always)]
-fn fold(x: &[f32], init: f32, f: impl Fn(f32, f32) -> f32, join: impl Fn(f32, f32) -> f32) -> f32 {
+pub(super) fn fold(
+    x: &[f32],
+    init: f32,
+    f: impl Fn(f32, f32) -> f32,
+    join: impl Fn(f32, f32) -> f32,
+) -> f32 {
     let mut acc = [init; LANES];
     let chunks = x.chunks_exact(LANES);
     let rest = chunks.remainder();
