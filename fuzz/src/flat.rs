@@ -136,13 +136,18 @@ pub fn trace(
             NodeKind::Const(c) => (vec![Array::from_tensor(program.consts.get(*c))], false),
             NodeKind::Apply(call, attrs) => {
                 let arg = |v: &Value| values[v.node.0 as usize][v.output as usize].clone();
-                let args: Vec<Array> = n.args.iter().map(arg).collect();
+                let mut args: Vec<Array> = n.args.iter().map(arg).collect();
+                let class = library.call(*call).class;
+                // A rounded sum is the exact sum of terms that are slightly off.
+                if let (true, Noise::Random(rng)) = (sums(class), &mut noise) {
+                    args = args.into_iter().map(|a| disturb(a, rng)).collect();
+                }
                 let made = reference
                     .apply(library, *call, &given(attrs), &args)
                     .map_err(|e| e.to_string())?;
                 meets |= args.iter().any(|a| has(a, f64::is_infinite))
                     && made.iter().any(|a| has(a, f64::is_nan));
-                let moves = matches!(library.call(*call).class, OpClass::View | OpClass::Movement);
+                let moves = matches!(class, OpClass::View | OpClass::Movement);
                 (made, !moves)
             }
         };
@@ -153,6 +158,14 @@ pub fn trace(
         values.push(made);
     }
     Ok(Trace { values, extreme, meets })
+}
+
+/// True of operators that may add up elements.
+fn sums(class: OpClass) -> bool {
+    match class {
+        OpClass::Reduction | OpClass::Contraction | OpClass::Other => true,
+        OpClass::Pointwise | OpClass::View | OpClass::Movement => false,
+    }
 }
 
 fn has(a: &Array, property: fn(f64) -> bool) -> bool {

@@ -251,6 +251,7 @@ pub(super) fn value(
                 f64::NEG_INFINITY,
                 f64::NAN,
                 -0.25,
+                -2.0,
                 0.25,
                 -4.0,
                 4.0,

@@ -303,7 +303,7 @@ impl Checker<'_, '_> {
                         return Some(true);
                     }
                 }
-                None if k >= 4 && met.is_none() => return None,
+                None if k >= 12 && met.is_none() => return None,
                 None => {}
             }
         }
