@@ -218,7 +218,7 @@ fn optimize_once(
 
 /// The plan of a program as it stands: constants folded, definitions without a kernel expanded.
 pub fn plan(program: &Program, library: &Library, target: &TargetItem) -> anyhow::Result<Plan> {
-    let folded = constants::fold(program, library)?;
+    let folded = constants::fold(&constants::unfold(program, library, target)?, library)?;
     Ok(mlc_extract::cover::cover(folded, library, target))
 }
 

@@ -103,8 +103,8 @@ pub struct Trace {
     pub values: Vec<Vec<Array>>,
     /// A value is near the ends of its type's range.
     pub extreme: bool,
-    /// An operator takes an infinity and yields NaN.
-    pub meets: bool,
+    /// An operator is at a pole or makes NaN of infinities.
+    pub limit: bool,
 }
 
 impl Trace {
@@ -126,7 +126,7 @@ pub fn trace(
         if matches!(noise, Noise::Rounded) { Precision::Rounded } else { Precision::F64 };
     let reference = Reference { precision, ..Reference::default() };
     let mut values: Vec<Vec<Array>> = Vec::with_capacity(program.nodes.len());
-    let (mut extreme, mut meets) = (false, false);
+    let (mut extreme, mut limit) = (false, false);
     for n in &program.nodes {
         let (mut made, disturbed) = match &n.kind {
             NodeKind::Input(i) => {
@@ -145,8 +145,7 @@ pub fn trace(
                 let made = reference
                     .apply(library, *call, &given(attrs), &args)
                     .map_err(|e| e.to_string())?;
-                meets |= args.iter().any(|a| has(a, f64::is_infinite))
-                    && made.iter().any(|a| has(a, f64::is_nan));
+                limit |= at_limit(&args, &made);
                 let moves = matches!(class, OpClass::View | OpClass::Movement);
                 (made, !moves)
             }
@@ -157,7 +156,7 @@ pub fn trace(
         }
         values.push(made);
     }
-    Ok(Trace { values, extreme, meets })
+    Ok(Trace { values, extreme, limit })
 }
 
 /// True of operators that may add up elements.
@@ -166,6 +165,14 @@ fn sums(class: OpClass) -> bool {
         OpClass::Reduction | OpClass::Contraction | OpClass::Other => true,
         OpClass::Pointwise | OpClass::View | OpClass::Movement => false,
     }
+}
+
+/// True where an operator yields NaN of an infinity, or an infinity of a zero, whose sign no law keeps.
+fn at_limit(args: &[Array], made: &[Array]) -> bool {
+    let any = |list: &[Array], property| list.iter().any(|a| has(a, property));
+    let infinite = any(args, f64::is_infinite);
+    infinite && any(made, f64::is_nan)
+        || !infinite && any(args, |v| v == 0.0) && any(made, f64::is_infinite)
 }
 
 fn has(a: &Array, property: fn(f64) -> bool) -> bool {

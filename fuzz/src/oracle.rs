@@ -177,8 +177,9 @@ struct Context<'a> {
 struct Spread {
     by_output: Vec<Vec<f64>>,
     extreme: bool,
-    /// Infinities meet on the way, in either spelling: they are no arguments of the real functions
-    /// that the laws keep, so one spelling may yield the limit where the other yields NaN.
+    /// Infinities meet on the way, or a pole is hit, in either spelling: these are no arguments of the
+    /// real functions that the laws keep, so one spelling may yield the limit where the other yields NaN,
+    /// or the infinity of the other sign.
     limit: bool,
 }
 
@@ -251,7 +252,7 @@ impl Context<'_> {
                     return Spread { by_output, extreme: true, limit };
                 };
                 extreme |= t.extreme;
-                limit |= t.meets;
+                limit |= t.limit;
                 disturbed.push(t.outputs(&flat));
             }
             // Each program is held against itself undisturbed: another meaning is no rounding.
