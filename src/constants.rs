@@ -9,7 +9,7 @@ use mlc_extract::cover::is_pointwise;
 use std::collections::HashMap;
 
 /// The same program with every part that only constants feed replaced by its value, computed in f64
-/// and rounded once. A layout change that would enlarge a constant stays: it costs nothing to read.
+/// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant stays: it costs nothing to read.
 pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
     let n = program.nodes.len();
     let mut fed = vec![false; n];
@@ -75,11 +75,12 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
                     let args: Vec<Array> = node.args.iter().map(|a| arrays[a].clone()).collect();
                     let made = Reference::default().apply(library, *call, &attrs, &args)?;
                     for (k, a) in made.into_iter().enumerate() {
-                        if read[i] && !stays(program, library, i) {
-                            values.insert(value(i, k), b.constant(a.to_tensor()));
-                        }
+                        let tensor = a.to_tensor();
                         if pending[i] > 0 {
-                            arrays.insert(value(i, k), a);
+                            arrays.insert(value(i, k), Array::from_tensor(&tensor));
+                        }
+                        if read[i] && !stays(program, library, i) {
+                            values.insert(value(i, k), b.constant(tensor));
                         }
                     }
                 }
