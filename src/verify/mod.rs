@@ -107,7 +107,7 @@ pub struct WorstDamage {
 }
 
 /// Samples taken to break one condition.
-const BREAKING: usize = 160;
+const BREAKING: usize = 480;
 
 /// Checks one law.
 pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdict {
