@@ -3,12 +3,13 @@
 use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
-use mlc_dsl::ir::{Attr, NodeKind, Program, Type, Value};
-use mlc_dsl::library::{Library, OpClass};
+use mlc_dsl::ir::{Attr, Node, NodeKind, Program, Type, Value};
+use mlc_dsl::library::{CallKind, Library, OpClass, TargetItem};
+use mlc_extract::cover::is_pointwise;
 use std::collections::HashMap;
 
 /// The same program with every part that only constants feed replaced by its value, computed in f64
-/// and rounded once. A layout change that would enlarge a constant stays: it costs nothing to read.
+/// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant stays: it costs nothing to read.
 pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
     let n = program.nodes.len();
     let mut fed = vec![false; n];
@@ -74,11 +75,12 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
                     let args: Vec<Array> = node.args.iter().map(|a| arrays[a].clone()).collect();
                     let made = Reference::default().apply(library, *call, &attrs, &args)?;
                     for (k, a) in made.into_iter().enumerate() {
-                        if read[i] && !stays(program, library, i) {
-                            values.insert(value(i, k), b.constant(a.to_tensor()));
-                        }
+                        let tensor = a.to_tensor();
                         if pending[i] > 0 {
-                            arrays.insert(value(i, k), a);
+                            arrays.insert(value(i, k), Array::from_tensor(&tensor));
+                        }
+                        if read[i] && !stays(program, library, i) {
+                            values.insert(value(i, k), b.constant(tensor));
                         }
                     }
                 }
@@ -96,6 +98,64 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
                 }
             }
         }
+    }
+    let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), values[v])).collect();
+    Ok(b.finish(outputs))
+}
+
+/// The same program with the body of every layer that no kernel of the target computes as one, so that
+/// what constants alone feed inside it is seen.
+pub fn unfold(
+    program: &Program,
+    library: &Library,
+    target: &TargetItem,
+) -> anyhow::Result<Program> {
+    let opens = |node: &Node| match &node.kind {
+        NodeKind::Apply(call, _) => {
+            let c = library.call(*call);
+            matches!(c.kind, CallKind::Def(_))
+                && !target.kernels.iter().any(|k| k.covers.contains(call))
+                && !is_pointwise(library, c)
+        }
+        NodeKind::Input(_) | NodeKind::Const(_) => false,
+    };
+    let mut program = program.clone();
+    // Definitions end in primitives; one that opens into itself is no definition.
+    for _ in 0..MOST_NESTED {
+        if !program.nodes.iter().any(opens) {
+            break;
+        }
+        program = unfold_once(&program, library, &opens)?;
+    }
+    Ok(program)
+}
+
+/// Layers nested deeper than this stay closed: they are computed all the same.
+const MOST_NESTED: usize = 32;
+
+fn unfold_once(
+    program: &Program,
+    library: &Library,
+    opens: &dyn Fn(&Node) -> bool,
+) -> anyhow::Result<Program> {
+    let mut b = Builder::new(library);
+    let inputs: Vec<Value> = program.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
+    let mut values: HashMap<Value, Value> = HashMap::new();
+    for (i, node) in program.nodes.iter().enumerate() {
+        b.set_origin(&node.origin);
+        let made = match &node.kind {
+            NodeKind::Input(k) => vec![inputs[*k as usize]],
+            NodeKind::Const(c) => vec![b.constant(program.consts.get(*c).clone())],
+            NodeKind::Apply(call, attrs) => {
+                let args: Vec<Value> = node.args.iter().map(|a| values[a]).collect();
+                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+                match &library.call(*call).kind {
+                    CallKind::Def(body) if opens(node) => b.expand(*call, body, &attrs, &args)?,
+                    _ => b.raw(*call, &attrs, &args)?,
+                }
+            }
+        };
+        values.extend(made.into_iter().enumerate().map(|(k, v)| (value(i, k), v)));
     }
     let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), values[v])).collect();
     Ok(b.finish(outputs))

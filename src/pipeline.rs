@@ -5,7 +5,7 @@ use crate::prices::TargetPrices;
 use crate::{constants, selfcheck};
 use anyhow::Context;
 use mlc_dsl::ir::{NodeKind, Program};
-use mlc_dsl::library::{CallId, ErrorClass, Library, TargetItem};
+use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::plan::Plan;
 use mlc_extract::GreedyDag;
 use serde::Serialize;
@@ -184,7 +184,7 @@ fn optimize_once(
 ) -> anyhow::Result<Optimized> {
     let mut clock = Clock::default();
     let target = target(library, &options.target)?;
-    let laws = active_laws(library, options)?;
+    let laws = active_laws(library, &target, options)?;
     let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
     clock.stage("explore");
     let prices = TargetPrices::new(library, &target, options.operators.clone());
@@ -218,7 +218,7 @@ fn optimize_once(
 
 /// The plan of a program as it stands: constants folded, definitions without a kernel expanded.
 pub fn plan(program: &Program, library: &Library, target: &TargetItem) -> anyhow::Result<Plan> {
-    let folded = constants::fold(program, library)?;
+    let folded = constants::fold(&constants::unfold(program, library, target)?, library)?;
     Ok(mlc_extract::cover::cover(folded, library, target))
 }
 
@@ -230,14 +230,28 @@ pub fn target(library: &Library, name: &str) -> anyhow::Result<TargetItem> {
     })
 }
 
-/// The laws that may fire.
-fn active_laws(library: &Library, options: &Options) -> anyhow::Result<Vec<u32>> {
+/// The laws that may fire. A layer's own kernel rounds otherwise than the kernels of its body: under
+/// `exact` such a layer stays as it is read.
+fn active_laws(
+    library: &Library,
+    target: &TargetItem,
+    options: &Options,
+) -> anyhow::Result<Vec<u32>> {
+    let has_kernel = |l: &Law| {
+        let layer = l.name.strip_suffix(".rev").unwrap_or(&l.name);
+        matches!(l.origin, LawOrigin::Fold | LawOrigin::Unfold)
+            && library
+                .find(layer)
+                .is_some_and(|c| target.kernels.iter().any(|k| k.covers.contains(&c)))
+    };
     for name in &options.without {
         let known = library.laws.iter().any(|l| &*l.name == name.as_str());
         anyhow::ensure!(known, "there is no law `{name}`");
     }
     let active = library.laws.iter().enumerate().filter(|(_, l)| {
-        options.fp.admits(l.error) && !options.without.iter().any(|w| **w == *l.name)
+        options.fp.admits(l.error)
+            && !(options.fp == Fp::Exact && has_kernel(l))
+            && !options.without.iter().any(|w| **w == *l.name)
     });
     Ok(active.map(|(i, _)| i as u32).collect())
 }

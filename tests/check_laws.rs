@@ -76,6 +76,9 @@ fn shipped_laws_hold() {
     let report = check_library(&library, only.as_deref(), &options, &|_, _| {});
     eprintln!("{}", report.human(false));
     assert!(report.sound());
+    let suspicious: Vec<_> =
+        report.laws.iter().filter(|l| !l.verdict.warnings.is_empty()).collect();
+    assert!(suspicious.is_empty(), "{} laws are suspicious", suspicious.len());
 }
 
 #[test]

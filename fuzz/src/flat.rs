@@ -103,6 +103,8 @@ pub struct Trace {
     pub values: Vec<Vec<Array>>,
     /// A value is near the ends of its type's range.
     pub extreme: bool,
+    /// An operator is at a pole or makes NaN of infinities.
+    pub limit: bool,
 }
 
 impl Trace {
@@ -124,7 +126,7 @@ pub fn trace(
         if matches!(noise, Noise::Rounded) { Precision::Rounded } else { Precision::F64 };
     let reference = Reference { precision, ..Reference::default() };
     let mut values: Vec<Vec<Array>> = Vec::with_capacity(program.nodes.len());
-    let mut extreme = false;
+    let (mut extreme, mut limit) = (false, false);
     for n in &program.nodes {
         let (mut made, disturbed) = match &n.kind {
             NodeKind::Input(i) => {
@@ -134,11 +136,17 @@ pub fn trace(
             NodeKind::Const(c) => (vec![Array::from_tensor(program.consts.get(*c))], false),
             NodeKind::Apply(call, attrs) => {
                 let arg = |v: &Value| values[v.node.0 as usize][v.output as usize].clone();
-                let args: Vec<Array> = n.args.iter().map(arg).collect();
+                let mut args: Vec<Array> = n.args.iter().map(arg).collect();
+                let class = library.call(*call).class;
+                // A rounded sum is the exact sum of terms that are slightly off.
+                if let (true, Noise::Random(rng)) = (sums(class), &mut noise) {
+                    args = args.into_iter().map(|a| disturb(a, rng)).collect();
+                }
                 let made = reference
                     .apply(library, *call, &given(attrs), &args)
                     .map_err(|e| e.to_string())?;
-                let moves = matches!(library.call(*call).class, OpClass::View | OpClass::Movement);
+                limit |= at_limit(&args, &made);
+                let moves = matches!(class, OpClass::View | OpClass::Movement);
                 (made, !moves)
             }
         };
@@ -148,7 +156,27 @@ pub fn trace(
         }
         values.push(made);
     }
-    Ok(Trace { values, extreme })
+    Ok(Trace { values, extreme, limit })
+}
+
+/// True of operators that may add up elements.
+fn sums(class: OpClass) -> bool {
+    match class {
+        OpClass::Reduction | OpClass::Contraction | OpClass::Other => true,
+        OpClass::Pointwise | OpClass::View | OpClass::Movement => false,
+    }
+}
+
+/// True where an operator yields NaN of an infinity, or an infinity of a zero, whose sign no law keeps.
+fn at_limit(args: &[Array], made: &[Array]) -> bool {
+    let any = |list: &[Array], property| list.iter().any(|a| has(a, property));
+    let infinite = any(args, f64::is_infinite);
+    infinite && any(made, f64::is_nan)
+        || !infinite && any(args, |v| v == 0.0) && any(made, f64::is_infinite)
+}
+
+fn has(a: &Array, property: fn(f64) -> bool) -> bool {
+    a.floats().is_some_and(|f| f.iter().any(|&v| property(v)))
 }
 
 fn is_extreme(a: &Array) -> bool {

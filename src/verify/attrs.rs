@@ -30,7 +30,8 @@ pub(super) struct Open<'a> {
     pub env: &'a Env,
 }
 
-const TRIES: usize = 40;
+/// Draws of a value until the conditions that are decided by then hold as wanted.
+pub(super) const TRIES: usize = 40;
 
 impl Open<'_> {
     /// Values of all attributes under which the application is well-typed; under which the law's
@@ -209,9 +210,9 @@ pub(super) fn value(
     let integer = |i: usize, free: (i64, i64), rng: &mut Random| {
         let (low, high) = limits(&low, &high, i, free);
         match strays && rng.chance(0.5) {
-            // Numbers of steps are never zero; a range of one number leaves their sign open.
-            true if low >= 1 && (low == high || stray == Stray::Any) => -1,
-            true if low < 1 => rng.between(low - 2, high + 1),
+            // Numbers of steps are never zero.
+            true if low >= 1 => -1,
+            true => rng.between(low - 2, high + 2),
             _ => rng.between(low, high),
         }
     };
@@ -245,13 +246,27 @@ pub(super) fn value(
         "float" => {
             const VALUES: &[f64] =
                 &[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0, -0.5, 1e-3, 0.044715, -2.5, 10.0];
+            const BEYOND: &[f64] = &[
+                f64::INFINITY,
+                f64::NEG_INFINITY,
+                f64::NAN,
+                -0.25,
+                -2.0,
+                0.25,
+                -4.0,
+                4.0,
+                -1e-5,
+                6e4,
+                -6e4,
+                1e30,
+                1e-30,
+            ];
             let number = |l: &Option<Vec<f64>>| l.as_ref().and_then(|l| l.first().copied());
             let (low, high) = (number(&low), number(&high));
             let fits = |v: &f64| low.is_none_or(|l| *v >= l) && high.is_none_or(|h| *v <= h);
             let mut fitting: Vec<f64> = VALUES.iter().copied().filter(fits).collect();
-            // A declared range promises at least that the number is finite.
-            if stray == Stray::Any || ty.range.is_none() {
-                fitting.extend([f64::INFINITY, f64::NEG_INFINITY]);
+            if strays {
+                fitting.extend(BEYOND);
             }
             if fits(&0.0) {
                 fitting.push(-0.0);

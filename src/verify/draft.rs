@@ -21,18 +21,17 @@ pub(super) struct Draft {
     pub segs: Vec<(Name, Vec<Vec<i64>>)>,
     /// Attributes chosen so far.
     pub attrs: Vec<(Name, Attr)>,
-    /// Whether attributes keep their declared ranges: these advise samples, conditions alone make truth.
+    /// Whether ranges and domains are kept.
     pub stray: Stray,
 }
 
-/// Whether attributes may leave their declared ranges.
+/// Whether attributes keep their declared ranges and elements their domains. Both advise samples;
+/// conditions alone make truth, so a law must hold beyond them too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stray {
-    /// They may not.
+    /// They do.
     No,
-    /// To other finite numbers.
-    Finite,
-    /// To any number.
+    /// They may be anything that the operators take.
     Any,
 }
 
@@ -370,6 +369,22 @@ pub(super) fn fixes(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
         }
         ExprKind::Call { callee, args } if callee.text == "all" && args.len() == 1 => {
             out.extend(fixes(&args[0].value, env, names));
+        }
+        _ => {}
+    }
+    out
+}
+
+/// Changes that may make a comparison fail that holds: both sides become equal, or neighbours.
+pub(super) fn breaks(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
+    let mut out = Vec::new();
+    match &e.kind {
+        ExprKind::Binary(BinaryOp::Gt | BinaryOp::Lt | BinaryOp::Ne, a, b) => {
+            equate(a, b, env, names, &mut out);
+            equate(b, a, env, names, &mut out);
+        }
+        ExprKind::Call { callee, args } if callee.text == "all" && args.len() == 1 => {
+            out.extend(breaks(&args[0].value, env, names));
         }
         _ => {}
     }

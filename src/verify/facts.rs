@@ -1,5 +1,6 @@
 //! What a law says about its samples: names, conditions taken apart, domains of elements.
 
+use super::draft::Stray;
 use mlc_dsl::check::is_predicate;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::library::{DTypePattern, Dim, Law, LawTest, Library, Name};
@@ -57,7 +58,10 @@ pub(super) struct Facts<'a> {
     pub segs: Vec<Extended>,
     /// The conditions, taken apart.
     pub conjuncts: Vec<Conjunct>,
-    /// Per variable: what its declaration and `check` demand; predicates of conditions not included.
+    /// Per variable: the domain that it is declared with.
+    pub domains: Vec<ElementRule>,
+    /// Per variable: what `check` and composed conditions demand; predicates that are conditions of
+    /// their own not included.
     pub elements: Vec<ElementRule>,
     /// Per term: whether each member of the family has its own.
     pub dependent: Vec<bool>,
@@ -78,6 +82,7 @@ impl<'a> Facts<'a> {
             axes: Vec::new(),
             segs: Vec::new(),
             conjuncts: Vec::new(),
+            domains: Vec::new(),
             elements: Vec::new(),
             dependent: dependent(law),
             each,
@@ -133,7 +138,8 @@ impl<'a> Facts<'a> {
                     _ => {}
                 }
             }
-            self.elements.push(rule);
+            self.domains.push(rule);
+            self.elements.push(ElementRule::default());
         }
         for t in &self.law.tests {
             let LawTest::Check { name, low, high } = t else { continue };
@@ -233,8 +239,15 @@ impl<'a> Facts<'a> {
     }
 
     /// The element rules of all variables where the given conjunct is broken.
-    pub(super) fn element_rules(&self, broken: Option<usize>) -> Vec<ElementRule> {
+    pub(super) fn element_rules(&self, broken: Option<usize>, stray: Stray) -> Vec<ElementRule> {
         let mut rules = self.elements.clone();
+        if stray == Stray::No {
+            for (rule, domain) in rules.iter_mut().zip(&self.domains) {
+                rule.low = rule.low.or(domain.low);
+                rule.high = rule.high.or(domain.high);
+                rule.open |= domain.open;
+            }
+        }
         for (i, c) in self.conjuncts.iter().enumerate() {
             if let Conjunct::Element(var, predicate) = c
                 && broken != Some(i)

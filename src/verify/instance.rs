@@ -338,8 +338,20 @@ impl<'f, 'l> Walk<'f, 'l> {
 
     fn choose(&mut self, name: &str, rng: &mut Random) -> Result<(), String> {
         let Some(p) = self.declared(name) else { return Err(format!("`{name}` is not bound")) };
-        let v = attrs::value(&p.ty, &self.envs[0], 1, &self.facts.words, self.draft.stray, rng);
-        let v = v.ok_or_else(|| format!("`{name}` has no values"))?;
+        let mut draw = || {
+            let (words, stray) = (&self.facts.words, self.draft.stray);
+            let v = attrs::value(&p.ty, &self.envs[0], 1, words, stray, rng);
+            v.ok_or_else(|| format!("`{name}` has no values"))
+        };
+        let mut v = draw()?;
+        for _ in 0..attrs::TRIES {
+            let mut env = self.envs[0].clone();
+            env.bind_attr(&p.name, v.clone());
+            if self.wanted().iter().all(|(c, want)| truth(c, &env) != Ok(Some(!want))) {
+                break;
+            }
+            v = draw()?;
+        }
         self.bind(&p.name, v);
         Ok(())
     }
@@ -473,7 +485,7 @@ impl<'f, 'l> Walk<'f, 'l> {
                 }
                 let fixes = match want {
                     true => draft::fixes(e, env, &OwnNames(self.facts)),
-                    false => vec![],
+                    false => draft::breaks(e, env, &OwnNames(self.facts)),
                 };
                 let text = self.facts.conjunct_text(i);
                 let reason = match holds {

@@ -7,7 +7,6 @@ use super::judge::{Sample, Trial, judge};
 use super::random::Random;
 use super::values::{self, Round};
 use mlc_dsl::ir::Tensor;
-use mlc_dsl::library::ErrorClass;
 use std::collections::BTreeMap;
 
 /// Drafts tried for one sample, and changes tried on one draft.
@@ -33,12 +32,16 @@ pub(super) enum Draw {
     Types(Box<Instance>, usize),
 }
 
-fn style(rng: &mut Random) -> Extents {
+/// Conditions often exclude what is empty: where one is to be broken, that is drawn more often.
+fn style(breaking: bool, rng: &mut Random) -> Extents {
+    if breaking && rng.chance(0.3) {
+        return Extents::Zeros;
+    }
     match rng.below(20) {
-        0..=7 => Extents::Distinct,
-        8..=13 => Extents::Small,
-        14..=15 => Extents::Ones,
-        16..=17 => Extents::Equal,
+        0..=6 => Extents::Distinct,
+        7..=12 => Extents::Small,
+        13..=14 => Extents::Ones,
+        15..=16 => Extents::Equal,
         _ => Extents::Zeros,
     }
 }
@@ -47,16 +50,15 @@ fn style(rng: &mut Random) -> Extents {
 pub(super) fn draw(
     facts: &Facts,
     wanted: &[bool],
+    stray: Stray,
     tally: &mut Tally,
     rng: &mut Random,
 ) -> Option<Draw> {
-    for _ in 0..DRAFTS {
-        let stray = match wanted.contains(&false) {
-            true if rng.chance(0.7) => Stray::Any,
-            false if rng.chance(0.2) => Stray::Finite,
-            _ => Stray::No,
-        };
-        let mut draft = Draft::choose(facts, style(rng), stray, rng);
+    let breaking = wanted.contains(&false);
+    for i in 0..DRAFTS {
+        // What leaves its range may leave no instance.
+        let stray = if i < DRAFTS / 2 { stray } else { Stray::No };
+        let mut draft = Draft::choose(facts, style(breaking, rng), stray, rng);
         for _ in 0..CHANGES {
             let (reason, fixes) = match instance::build(facts, &draft, wanted, rng) {
                 Ok(i) => return Some(Draw::Instance(Box::new(i))),
@@ -89,7 +91,7 @@ pub(super) fn fill(
     index: Option<i64>,
     rng: &mut Random,
 ) -> Sample {
-    let rules = facts.element_rules(broken);
+    let rules = facts.element_rules(broken, instance.draft.stray);
     let inputs = instance
         .program
         .inputs
@@ -119,13 +121,6 @@ pub(super) fn trial(
     tally: &mut Tally,
     rng: &mut Random,
 ) -> (Sample, Trial) {
-    // What NaN does to a sum of no terms is not worth a condition.
-    let empty = instance.program.inputs.iter().any(|(_, ty)| ty.shape.iter().any(|e| e.is(0)));
-    let round = if empty && !round.ordinary() && facts.law.error != ErrorClass::Exact {
-        Round::Normal
-    } else {
-        round
-    };
     let mut extents: Vec<i64> = instance
         .program
         .inputs

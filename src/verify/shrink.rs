@@ -90,7 +90,7 @@ impl Shrinker<'_, '_> {
     }
 
     fn plainer_values(&mut self, best: &mut (Sample, Mismatch)) {
-        let rules = self.facts.element_rules(None);
+        let rules = self.facts.element_rules(None, best.0.instance.draft.stray);
         for i in 0..best.0.inputs.len() {
             let rule = &rules[best.0.instance.vars[i]];
             if rule.low.is_some() || rule.high.is_some() {

@@ -240,9 +240,14 @@ impl Conv {
         for (tap, &w) in w.iter().enumerate() {
             self.window.rows(tap, 0, self.window.outputs(), |row| {
                 let (from, to, at) = row.inside(stride);
-                let line = &mut out[row.at + from..row.at + to];
+                let line = &mut out[row.at..row.at + row.len];
+                if !w.is_finite() {
+                    // The zeros outside count: times infinity they are NaN.
+                    line[..from].fill(f32::NAN);
+                    line[to..].fill(f32::NAN);
+                }
                 let src = x[at.min(x.len())..].iter().step_by(stride);
-                line.iter_mut().zip(src).for_each(|(o, &x)| *o = x.mul_add(w, *o));
+                line[from..to].iter_mut().zip(src).for_each(|(o, &x)| *o = x.mul_add(w, *o));
             });
         }
     }
@@ -314,19 +319,42 @@ impl Launch for Transposed {
                 cx.threads.chunks(part, plane, 1 << 14, |at, part| {
                     for (c, image) in part.chunks_exact_mut(plane.max(1)).enumerate() {
                         image.fill(0.0);
+                        let c = at / plane.max(1) + c;
                         for tap in 0..taps {
-                            let line = &sums[((at / plane.max(1) + c) * taps + tap) * n..][..n];
+                            let line = &sums[(c * taps + tap) * n..][..n];
                             self.window.rows(tap, 0, n, |row| {
                                 let (from, to, at) = row.inside(stride);
                                 let src = &line[row.at + from..row.at + to];
                                 let dst = image[at.min(plane)..].iter_mut().step_by(stride);
                                 dst.zip(src).for_each(|(d, &s)| *d += s);
                             });
+                            let weight =
+                                |q: usize| w[self.w_at + (g * self.q + q) * rows + c * taps + tap];
+                            if !(0..self.q).all(|q| weight(q).is_finite()) {
+                                self.outside(tap, image);
+                            }
                         }
                     }
                 });
             }
         });
         Ok(())
+    }
+}
+
+impl Transposed {
+    /// A weight that is not finite meets zeros wherever its tap reads nothing of the input, and makes
+    /// those elements NaN.
+    fn outside(&self, tap: usize, image: &mut [f32]) {
+        let stride = self.window.stride.last().copied().unwrap_or(1);
+        let mut inside = vec![false; image.len()];
+        self.window.rows(tap, 0, self.window.outputs(), |row| {
+            let (from, to, at) = row.inside(stride);
+            let read = inside[at.min(image.len())..].iter_mut().step_by(stride);
+            read.take(to - from).for_each(|r| *r = true);
+        });
+        for (v, _) in image.iter_mut().zip(inside).filter(|(_, read)| !read) {
+            *v = f32::NAN;
+        }
     }
 }

@@ -37,7 +37,13 @@ pub const REFERENCE: &str = "reference";
 
 /// Reads a plan.
 pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
-    let mut r = Reader { library, out: Program::default(), names: HashMap::new(), groups: vec![] };
+    let mut r = Reader {
+        library,
+        out: Program::default(),
+        names: HashMap::new(),
+        groups: vec![],
+        unfolded: false,
+    };
     r.out.inputs = plan.program.inputs.clone();
     for (i, node) in plan.program.nodes.iter().enumerate() {
         if !matches!(node.kind, NodeKind::Apply(..)) {
@@ -47,6 +53,7 @@ pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
     for kernel in &plan.kernels {
         let mut local = HashMap::new();
         let mut nodes = Vec::new();
+        r.unfolded = false;
         let mut ids = kernel.nodes.clone();
         ids.sort();
         for id in ids {
@@ -57,7 +64,8 @@ pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
                 local.get(v).ok_or_else(|| broken("a kernel's output is not among its nodes"))?;
             r.names.insert(*v, *value);
         }
-        let reference = kernel.name == REFERENCE;
+        // What a definition is made of may have kernels where the definition has none.
+        let reference = kernel.name == REFERENCE && !r.unfolded;
         r.groups.push(Group { nodes, reference });
     }
     for (name, v) in &plan.program.outputs {
@@ -101,6 +109,8 @@ struct Reader<'a> {
     /// Values of the plan, as far as other kernels may read them.
     names: HashMap<Value, Value>,
     groups: Vec<Group>,
+    /// A definition of the kernel being read was put in by its body.
+    unfolded: bool,
 }
 
 impl Reader<'_> {
@@ -143,6 +153,7 @@ impl Reader<'_> {
         {
             let unfolded = self.unfold(*call, body, attrs, &args);
             if let Some((inner, outputs)) = unfolded {
+                self.unfolded = true;
                 return self.splice(id, &inner, &outputs, &args, &node.origin, local, nodes);
             }
         }

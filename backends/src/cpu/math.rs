@@ -116,19 +116,52 @@ pub fn sigmoid(x: f32) -> f32 {
     over / (1.0 + e)
 }
 
-/// The larger; NaN if either is.
+/// The larger; NaN if either is; of two zeros the positive one.
 #[inline(always)]
 pub fn maximum(a: f32, b: f32) -> f32 {
     let m = if a > b { a } else { b };
+    // What is equal has equal bits, zeros of both signs aside: there the sign must be in both.
+    let m = if a == b { f32::from_bits(a.to_bits() & b.to_bits()) } else { m };
     // `b` was taken if it is NaN or `a` is; only the second needs mending.
     if a.is_nan() { a } else { m }
 }
 
-/// The smaller; NaN if either is.
+/// The smaller; NaN if either is; of two zeros the negative one.
 #[inline(always)]
 pub fn minimum(a: f32, b: f32) -> f32 {
     let m = if a < b { a } else { b };
+    let m = if a == b { f32::from_bits(a.to_bits() | b.to_bits()) } else { m };
     if a.is_nan() { a } else { m }
+}
+
+/// The larger; NaN if either is; of two zeros the positive one.
+#[inline(always)]
+pub fn maximum_f64(a: f64, b: f64) -> f64 {
+    match a == b {
+        true => f64::from_bits(a.to_bits() & b.to_bits()),
+        false => {
+            if a.is_nan() || a > b {
+                a
+            } else {
+                b
+            }
+        }
+    }
+}
+
+/// The smaller; NaN if either is; of two zeros the negative one.
+#[inline(always)]
+pub fn minimum_f64(a: f64, b: f64) -> f64 {
+    match a == b {
+        true => f64::from_bits(a.to_bits() | b.to_bits()),
+        false => {
+            if a.is_nan() || a < b {
+                a
+            } else {
+                b
+            }
+        }
+    }
 }
 
 /// Gauss error function on f64.

@@ -8,6 +8,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use std::sync::Arc;
 
+mod attention;
 mod buffer;
 mod conv;
 mod convert;

@@ -1,5 +1,6 @@
 //! The CPU backend against the judge.
 
+mod attention;
 mod graphs;
 mod operators;
 mod random;

@@ -291,6 +291,58 @@ fn pools() {
 }
 
 #[test]
+fn weights_that_are_not_finite_meet_the_padding() {
+    let cases = [
+        geometry(&[1, 2, 5, 6], &[3, 2, 3, 3], 1, 1, 1, 1),
+        geometry(&[1, 3, 5, 6], &[3, 1, 3, 3], 1, 1, 1, 3),
+        geometry(&[1, 2, 4, 5, 3], &[2, 1, 2, 3, 2], 1, 1, 1, 2),
+        geometry(&[1, 2, 4, 5, 3], &[2, 2, 2, 3, 2], 2, 1, 1, 1),
+    ];
+    for g in cases {
+        for value in [f64::INFINITY, f64::NAN] {
+            for op in ["conv", "conv_transpose"] {
+                let group = if op == "conv" { g.group } else { 1 };
+                check(&format!("{op} {value} {:?} {:?}", g.x, g.w), Tolerance(2e-5, 1e-5), |c| {
+                    let mut shape = g.w.clone();
+                    if op == "conv_transpose" {
+                        shape[0] = g.x[1];
+                    }
+                    let mut w = c.tensor(DType::F32, &shape).to_f64();
+                    w[1] = value;
+                    let x = c.input(DType::F32, &g.x);
+                    let w = c.given(Tensor::from_f64(DType::F32, shape, &w));
+                    let mut attrs = vec![
+                        ("stride", Attr::ints(g.stride.clone())),
+                        ("low", Attr::ints(g.low.clone())),
+                        ("high", Attr::ints(g.high.clone())),
+                        ("dilation", Attr::ints(g.dilation.clone())),
+                        ("group", Attr::int(group)),
+                    ];
+                    if op == "conv_transpose" {
+                        attrs.push(("extra", Attr::ints(vec![0; g.stride.len()])));
+                    }
+                    vec![c.apply(op, &attrs, &[x, w])]
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn signs_of_zeros() {
+    for dtype in [DType::F32, DType::F64] {
+        for op in ["maximum", "minimum"] {
+            check(&format!("{op} {dtype}"), EXACT, |c| {
+                let a = c.given(Tensor::from_f64(dtype, vec![4], &[0.0, 0.0, -0.0, -0.0]));
+                let b = c.given(Tensor::from_f64(dtype, vec![4], &[0.0, -0.0, 0.0, -0.0]));
+                let y = c.apply(op, &[], &[a, b]);
+                vec![c.apply("recip", &[], &[y])]
+            });
+        }
+    }
+}
+
+#[test]
 fn reductions() {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::I32, DType::U64, DType::I8] {
         for op in ["sum", "prod", "max", "min"] {

@@ -1,12 +1,14 @@
 //! The f32 matrix product: packed panels, register tiles, an epilogue on each finished block.
 //!
-//! The order in which a sum is added depends on the depth alone, so results are the same for any number of threads.
+//! The order in which a sum is added depends on the depth alone: an element has the same bits for any number of threads,
+//! of rows and of columns, however the operands lie.
 
 pub mod kernel;
 pub mod pack;
 mod thin;
 
 use crate::cpu::buffer::with_scratch;
+use crate::cpu::simd::{Level, level};
 use crate::cpu::threads::{Shared, Threads};
 use kernel::{Target, shape};
 pub use pack::{Matrix, PackedLeft, PackedRight};
@@ -83,6 +85,8 @@ pub fn gemm<'a>(
     let first = products(0);
     if let (Left::Plain(_), Right::Plain(b)) = (first.left, first.right)
         && m <= thin::MOST_ROWS
+        // Other levels have no fused multiply-add, which thin products sum with.
+        && level() != Level::Base
         && (b.col == 1 || b.row == 1)
     {
         return thin::products(threads, sizes, count, products, out, epilogue);
@@ -270,6 +274,39 @@ mod tests {
                     .sum();
                 let got = out[i * n + j] as f64 - j as f64;
                 assert!((got - want).abs() < 1e-3, "{m}x{n}x{k} at {i},{j}: {got} {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_element_has_one_value_whatever_surrounds_it() {
+        let (m, n, k) = (17, 70, 700);
+        let value = |i: usize| ((i * 7919 + 13) % 997) as f32 / 500.0 - 1.0;
+        let a: Vec<f32> = (0..m * k).map(value).collect();
+        let b: Vec<f32> = (0..k * n).map(|i| value(i + 5)).collect();
+        let c: Vec<f32> = (0..n * k).map(|i| b[i % k * n + i / k]).collect();
+        let left = Matrix { data: &a, offset: 0, row: k as isize, col: 1 };
+        let rows = Matrix { data: &b, offset: 0, row: n as isize, col: 1 };
+        let columns = Matrix { data: &c, offset: 0, row: 1, col: k as isize };
+        let run = |m: usize, n: usize, left: Left<'_>, right: Right<'_>, threads: usize| {
+            let mut out = vec![f32::NAN; m * n];
+            let product = |_| Product { left, right, at: 0 };
+            gemm(&Threads::new(threads), Sizes { m, n, k }, 1, product, &mut out, None);
+            out
+        };
+        let whole = run(m, n, Left::Plain(left), Right::Plain(rows), 1);
+        for (high, wide, threads) in [(1, n, 1), (2, n, 3), (1, 33, 1), (3, 1, 2), (m, 17, 2)] {
+            let packed = PackedRight::new(&rows, k, wide);
+            let packed_left = PackedLeft::new(&left, high, k);
+            let rights = [Right::Plain(rows), Right::Plain(columns), Right::Packed(&packed)];
+            for right in rights {
+                for left in [Left::Plain(left), Left::Packed(&packed_left)] {
+                    let part = run(high, wide, left, right, threads);
+                    for (i, v) in part.iter().enumerate() {
+                        let want = whole[i / wide * n + i % wide];
+                        assert_eq!(v.to_bits(), want.to_bits(), "{high}x{wide} at {i}");
+                    }
+                }
             }
         }
     }

@@ -1,8 +1,11 @@
 //! Products with few rows, where packing the right operand would cost more than it saves.
 //!
-//! Sums are added in the same order for any number of threads.
+//! Sums are added in the order of the packed product: an element's bits do not depend on which of them computes it.
 
+use super::kernel::{self, Target, shape};
+use super::pack::{block_depth, pack_right};
 use super::{Epilogue, Left, Matrix, Product, Right, Sizes};
+use crate::cpu::buffer::with_scratch;
 use crate::cpu::simd::simd;
 use crate::cpu::threads::{Shared, Threads};
 
@@ -52,57 +55,70 @@ simd! {
     /// Rows of `b` are contiguous: they are added, four at a time, in blocks that stay in the first-level cache.
     fn across_columns(a: &Matrix<'_>, b: &Matrix<'_>, r: usize, first: usize, k: usize, out: &mut [f32]) {
         const BLOCK: usize = 2048;
+        let depth = block_depth(k);
+        let mut held = [0f32; BLOCK];
         for (i, out) in out.chunks_mut(BLOCK).enumerate() {
-            out.fill(0.0);
             let n = out.len();
             let row = |l: usize| &b.data[b.at(l, first + i * BLOCK)..][..n];
-            let mut l = 0;
-            while l + 4 <= k {
-                let x: [f32; 4] = std::array::from_fn(|j| a.data[a.at(r, l + j)]);
-                let y: [&[f32]; 4] = std::array::from_fn(|j| row(l + j));
-                let rows = y[0].iter().zip(y[1]).zip(y[2]).zip(y[3]);
-                for (o, (((&p, &q), &s), &t)) in out.iter_mut().zip(rows) {
-                    let sum = x[1].mul_add(q, x[0].mul_add(p, *o));
-                    *o = x[3].mul_add(t, x[2].mul_add(s, sum));
+            out.fill(0.0);
+            for d in (0..k).step_by(depth) {
+                // Blocks of the depth are summed by themselves, as the packed product sums them.
+                let sums = if d == 0 { &mut *out } else { &mut held[..n] };
+                if d > 0 {
+                    sums.fill(0.0);
                 }
-                l += 4;
-            }
-            for l in l..k {
-                let x = a.data[a.at(r, l)];
-                out.iter_mut().zip(row(l)).for_each(|(o, &y)| *o = x.mul_add(y, *o));
+                let end = (d + depth).min(k);
+                let mut l = d;
+                while l + 4 <= end {
+                    let x: [f32; 4] = std::array::from_fn(|j| a.data[a.at(r, l + j)]);
+                    let y: [&[f32]; 4] = std::array::from_fn(|j| row(l + j));
+                    let rows = y[0].iter().zip(y[1]).zip(y[2]).zip(y[3]);
+                    for (o, (((&p, &q), &s), &t)) in sums.iter_mut().zip(rows) {
+                        let sum = x[1].mul_add(q, x[0].mul_add(p, *o));
+                        *o = x[3].mul_add(t, x[2].mul_add(s, sum));
+                    }
+                    l += 4;
+                }
+                for l in l..end {
+                    let x = a.data[a.at(r, l)];
+                    sums.iter_mut().zip(row(l)).for_each(|(o, &y)| *o = x.mul_add(y, *o));
+                }
+                if d > 0 {
+                    out.iter_mut().zip(&held).for_each(|(o, &s)| *o += s);
+                }
             }
         }
     }
 }
 
-simd! {
-    /// Columns of `b` are contiguous.
-    fn along_columns(a: &Matrix<'_>, b: &Matrix<'_>, r: usize, first: usize, k: usize, out: &mut [f32]) {
-        const LANES: usize = 32;
-        for (j, out) in out.iter_mut().enumerate() {
-            let column = &b.data[b.at(0, first + j)..][..k];
-            let mut acc = [0f32; LANES];
-            if a.col == 1 {
-                let row = &a.data[a.at(r, 0)..][..k];
-                let (x, x_rest) = row.as_chunks::<LANES>();
-                let (y, y_rest) = column.as_chunks::<LANES>();
-                for (x, y) in x.iter().zip(y) {
-                    acc.iter_mut().zip(x).zip(y).for_each(|((s, &x), &y)| *s = x.mul_add(y, *s));
-                }
-                acc.iter_mut().zip(x_rest).zip(y_rest).for_each(|((s, &x), &y)| *s = x.mul_add(y, *s));
-            } else {
-                for (l, &y) in column.iter().enumerate() {
-                    acc[l % LANES] += a.data[a.at(r, l)] * y;
-                }
-            }
-            let mut half = LANES / 2;
-            while half > 0 {
-                for i in 0..half {
-                    acc[i] += acc[i + half];
-                }
-                half /= 2;
-            }
-            *out = acc[0];
-        }
+/// Columns of `b` are contiguous: they are packed panel by panel.
+fn along_columns(
+    a: &Matrix<'_>,
+    b: &Matrix<'_>,
+    r: usize,
+    first: usize,
+    k: usize,
+    out: &mut [f32],
+) {
+    let (depth, wide) = (block_depth(k), shape().cols);
+    if k == 0 {
+        return out.fill(0.0);
     }
+    with_scratch::<f32, 2, _>([depth, depth * wide], |[row, panel]| {
+        for d in (0..k).step_by(depth) {
+            let depth = d..(d + depth).min(k);
+            for (x, l) in row.iter_mut().zip(depth.clone()) {
+                *x = a.data[a.at(r, l)];
+            }
+            for (p, out) in out.chunks_mut(wide).enumerate() {
+                let from = first + p * wide;
+                pack_right(b, depth.clone(), from..from + out.len(), panel);
+                let width = if out.len() * 2 <= wide { wide / 2 } else { wide };
+                let target =
+                    Target { at: out.as_mut_ptr(), stride: wide, cols: out.len(), add: d > 0 };
+                // SAFETY: the target is `out`, one row.
+                unsafe { kernel::tile(1, width, depth.len(), row, panel, target) };
+            }
+        }
+    });
 }

@@ -1,0 +1,305 @@
+//! Attention of every head, tile by tile: scores never lie in memory as a whole.
+//!
+//! Sums and maxima of a row are kept while its tiles pass and what is summed is rescaled when the maximum
+//! grows (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al.,
+//! "FlashAttention", 2022). A row's bits depend on the keys alone, never on how rows are cut into tasks.
+//! Nothing is skipped: a weight of zero meets its value, which may be infinite. f32 only.
+
+use super::buffer::with_scratch;
+use super::gemm::Matrix;
+use super::gemm::kernel::{Target, shape, tile};
+use super::gemm::pack::{pack_left, pack_right, panel_rows, panels, right_len};
+use super::launch::{Array, Context, Launch, Maker, Site};
+use super::layout::{Layout, odometer};
+use super::math;
+use super::simd::{fold, simd};
+use super::threads::Shared;
+use mlc_dsl::ir::DType;
+use std::ops::Range;
+
+/// Keys of a tile.
+const TILE: usize = 256;
+
+/// Lanes of sums and maxima.
+const LANES: usize = 32;
+
+/// Most queries of a task.
+const ROWS: usize = 112;
+
+/// What happens to scaled scores.
+#[derive(Clone, Copy, Debug)]
+enum Masking {
+    /// Nothing.
+    Plain,
+    /// A mask is added.
+    Add,
+    /// Scores whose condition does not hold are replaced by this.
+    Keep(f32),
+}
+
+/// Scores as they are; attribute 0 is their scale.
+pub const PLAIN: Maker = |s| make(s, Masking::Plain);
+/// Argument 3 is added to the scores.
+pub const MASKED: Maker = |s| make(s, Masking::Add);
+/// Argument 3 tells which scores are kept, attribute 1 what replaces the others.
+pub const SELECT: Maker = |s| make(s, Masking::Keep(s.float(1)? as f32));
+
+/// Strides of the last two axes.
+#[derive(Clone, Copy)]
+struct Steps {
+    row: isize,
+    col: isize,
+}
+
+impl Steps {
+    fn of(l: &Layout) -> Option<Steps> {
+        let &[.., row, col] = l.strides.as_slice() else { return None };
+        Some(Steps { row, col })
+    }
+}
+
+struct Attention {
+    masking: Masking,
+    scale: f32,
+    /// Per head: where queries, keys, values and mask begin.
+    heads: Vec<[usize; 4]>,
+    /// Queries, keys, features of keys, features of values.
+    s: usize,
+    t: usize,
+    d: usize,
+    e: usize,
+    q: Steps,
+    k: Steps,
+    v: Steps,
+    mask: Steps,
+}
+
+fn make(site: &Site<'_>, masking: Masking) -> Option<Box<dyn Launch>> {
+    let [q, k, v, masks @ ..] = site.args else { return None };
+    let floats = [q, k, v].iter().all(|a| a.dtype == DType::F32) && site.outputs[0].0 == DType::F32;
+    let mask = match (masking, masks) {
+        (Masking::Plain, []) => None,
+        (Masking::Add, [m]) if m.dtype == DType::F32 => Some(&m.layout),
+        (Masking::Keep(_), [m]) if m.dtype == DType::Bool => Some(&m.layout),
+        _ => return None,
+    };
+    let batch = q.layout.rank().checked_sub(2)?;
+    if !floats {
+        return None;
+    }
+    let none = Layout { shape: vec![], strides: vec![0; batch + 2], offset: 0 };
+    let mask = mask.unwrap_or(&none);
+    let layouts = [&q.layout, &k.layout, &v.layout, mask];
+    let mut heads = Vec::new();
+    odometer(
+        &q.layout.shape[..batch],
+        layouts.map(|l| &l.strides[..batch]),
+        layouts.map(|l| l.offset),
+        |at| heads.push(at),
+    );
+    let (s, d) = (q.layout.shape[batch], q.layout.shape[batch + 1]);
+    let (t, e) = (v.layout.shape[batch], v.layout.shape[batch + 1]);
+    Some(Box::new(Attention {
+        masking,
+        scale: site.float(0)? as f32,
+        heads,
+        s,
+        t,
+        d,
+        e,
+        q: Steps::of(&q.layout)?,
+        k: Steps::of(&k.layout)?,
+        v: Steps::of(&v.layout)?,
+        mask: Steps::of(mask)?,
+    }))
+}
+
+/// The memory of the operands.
+struct Data<'a> {
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+    mask: &'a [u8],
+}
+
+impl Launch for Attention {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        if self.t == 0 || out.is_empty() {
+            out.fill(0.0);
+            return Ok(());
+        }
+        let data = Data {
+            q: inputs[0].typed(),
+            k: inputs[1].typed(),
+            v: inputs[2].typed(),
+            mask: inputs.get(3).map_or(&[], |m| m.bytes),
+        };
+        let enough = (cx.threads.count() * 2).div_ceil(self.heads.len());
+        let blocks = self.s.div_ceil(ROWS).max(enough.min(self.s.div_ceil(shape().rows)));
+        let shared = Shared::new(out);
+        cx.threads.each(self.heads.len() * blocks, |task| {
+            let (head, part) = (task / blocks, task % blocks);
+            let rows = self.s * part / blocks..self.s * (part + 1) / blocks;
+            if !rows.is_empty() {
+                self.block(head, rows, &data, &shared);
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Attention {
+    /// Some queries of one head.
+    fn block(&self, head: usize, rows: Range<usize>, data: &Data<'_>, out: &Shared<'_, f32>) {
+        let [q_at, k_at, v_at, mask_at] = self.heads[head];
+        let (d, e, high) = (self.d, self.e, rows.len());
+        let wide = panel_rows(high);
+        let whole = high.div_ceil(wide) * wide;
+        let most = self.t.min(TILE);
+        let q = Matrix { data: data.q, offset: q_at, row: self.q.row, col: self.q.col };
+        let keys = Matrix { data: data.k, offset: k_at, row: self.k.col, col: self.k.row };
+        let v = Matrix { data: data.v, offset: v_at, row: self.v.row, col: self.v.col };
+        let lens = [whole * d, right_len(most, d), high * most, whole * most, right_len(e, most)];
+        with_scratch::<f32, 5, _>(lens, |[packed, right, scores, weights, values]| {
+            with_scratch::<f32, 3, _>([high, high, most], |[tops, sums, line]| {
+                // Without features there is nothing to pack: all scores are zero.
+                if d > 0 {
+                    pack_left(&q, rows.clone(), 0..d, wide, packed);
+                }
+                tops[..high].fill(f32::NEG_INFINITY);
+                sums[..high].fill(0.0);
+                let first = (head * self.s + rows.start) * e;
+                for c in (0..self.t).step_by(TILE) {
+                    let cols = c..(c + TILE).min(self.t);
+                    let n = cols.len();
+                    if d > 0 {
+                        pack_right(&keys, 0..d, cols.clone(), right);
+                    }
+                    let whole = Shared::new(&mut scores[..high * n]);
+                    product(Sizes { m: high, n, k: d, wide }, packed, right, &whole, 0, false);
+                    for (r, x) in scores[..high * n].chunks_exact_mut(n).enumerate() {
+                        let mask = self.line(data.mask, mask_at, rows.start + r, &cols, line);
+                        let (top, sum) = (&mut tops[r], &mut sums[r]);
+                        let shrink = weigh(x, self.scale, mask, top, sum);
+                        if c > 0 && shrink != 1.0 {
+                            // SAFETY: every row is written by one task.
+                            let row = unsafe { out.part(first + r * e, e) };
+                            row.iter_mut().for_each(|o| *o *= shrink);
+                        }
+                    }
+                    let x = Matrix { data: scores, offset: 0, row: n as isize, col: 1 };
+                    pack_left(&x, 0..high, 0..n, wide, weights);
+                    pack_right(&v, cols, 0..e, values);
+                    let sizes = Sizes { m: high, n: e, k: n, wide };
+                    product(sizes, weights, values, out, first, c > 0);
+                }
+                for (r, sum) in sums[..high].iter().enumerate() {
+                    let scale = 1.0 / sum;
+                    // SAFETY: every row is written by one task.
+                    let row = unsafe { out.part(first + r * e, e) };
+                    row.iter_mut().for_each(|o| *o *= scale);
+                }
+            });
+        });
+    }
+
+    /// The mask of row `r` at some keys; `line` has room for it.
+    fn line<'a>(
+        &self,
+        mask: &'a [u8],
+        at: usize,
+        r: usize,
+        cols: &Range<usize>,
+        line: &'a mut [f32],
+    ) -> Line<'a> {
+        let n = cols.len();
+        let place = |c: usize| {
+            let step = r as isize * self.mask.row + (cols.start + c) as isize * self.mask.col;
+            (at as isize + step) as usize
+        };
+        match self.masking {
+            Masking::Plain => Line::Plain,
+            Masking::Add => {
+                let mask: &[f32] = bytemuck::cast_slice(mask);
+                if self.mask.col == 1 {
+                    return Line::Add(&mask[place(0)..][..n]);
+                }
+                line[..n].iter_mut().enumerate().for_each(|(c, l)| *l = mask[place(c)]);
+                Line::Add(&line[..n])
+            }
+            Masking::Keep(low) => {
+                if self.mask.col == 1 {
+                    return Line::Keep(&mask[place(0)..][..n], low);
+                }
+                let line: &mut [u8] = bytemuck::cast_slice_mut(line);
+                line[..n].iter_mut().enumerate().for_each(|(c, l)| *l = mask[place(c)]);
+                Line::Keep(&line[..n], low)
+            }
+        }
+    }
+}
+
+/// Sizes of a product, and how many rows each packed left panel has.
+#[derive(Clone, Copy)]
+struct Sizes {
+    m: usize,
+    n: usize,
+    k: usize,
+    wide: usize,
+}
+
+/// The product of packed operands, into (or added to) rows of `out` from `first` on.
+fn product(s: Sizes, a: &[f32], b: &[f32], out: &Shared<'_, f32>, first: usize, add: bool) {
+    if s.n == 0 {
+        return;
+    }
+    assert!(first + s.m * s.n <= out.len(), "the product lies inside the result");
+    for (p, (cols, width)) in panels(0..s.n).enumerate() {
+        let b = &b[p * shape().cols * s.k..][..width * s.k];
+        for (i, r) in (0..s.m).step_by(s.wide).enumerate() {
+            let high = s.wide.min(s.m - r);
+            let a = &a[i * s.wide * s.k..][..high * s.k];
+            let at = out.at(first + r * s.n + cols.start);
+            let target = Target { at, stride: s.n, cols: cols.len(), add };
+            // SAFETY: the tile lies inside the result by the assertion; its rows belong to this task.
+            unsafe { tile(high, width, s.k, a, b, target) };
+        }
+    }
+}
+
+/// A row of the mask.
+#[derive(Clone, Copy)]
+enum Line<'a> {
+    Plain,
+    Add(&'a [f32]),
+    Keep(&'a [u8], f32),
+}
+
+simd! {
+    /// Turns scores into weights relative to the largest score so far, which `top` and `sum` carry from tile to
+    /// tile. Yields the factor that brings what was summed before to the new largest score.
+    fn weigh(x: &mut [f32], scale: f32, mask: Line<'_>, top: &mut f32, sum: &mut f32) -> f32 {
+        match mask {
+            Line::Plain => x.iter_mut().for_each(|x| *x *= scale),
+            Line::Add(mask) => x.iter_mut().zip(mask).for_each(|(x, m)| *x = scale * *x + m),
+            Line::Keep(keep, low) => {
+                x.iter_mut().zip(keep).for_each(|(x, &k)| *x = if k != 0 { scale * *x } else { low });
+            }
+        }
+        let high = math::maximum(*top, fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum));
+        // Where all scores are minus infinity so far, weights are zero: a later tile may have others. If none
+        // has, the sum stays zero and the row becomes NaN, as softmax has it.
+        let base = if high == f32::NEG_INFINITY { 0.0 } else { high };
+        let shrink = math::exp(*top - base);
+        x.iter_mut().for_each(|x| *x = math::exp(*x - base));
+        *sum = *sum * shrink + fold::<LANES>(x, 0.0, |a, b| a + b, |a, b| a + b);
+        *top = high;
+        shrink
+    }
+}
