@@ -16,7 +16,7 @@ pub fn library() -> Arc<Library> {
     static LIBRARY: OnceLock<Arc<Library>> = OnceLock::new();
     let make = || {
         let mut texts = Vec::new();
-        for part in ["ops", "extern", "layers", "targets/cpu.rules"] {
+        for part in ["ops", "extern", "layers", "fuse", "targets"] {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules").join(part);
             let mut files: Vec<_> = match std::fs::read_dir(&folder) {
                 Ok(all) => all.filter_map(|e| e.ok().map(|e| e.path())).collect(),
