@@ -2,6 +2,8 @@
 //!
 //! Holds what several properties need; the properties themselves are in `tests/`.
 
+pub mod spellings;
+
 use mlc_dsl::ir::{DType, Extent, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_fuzz::{Generator, Size};
@@ -56,6 +58,12 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
         seed: 0,
         threads: 1,
     }
+}
+
+/// The pipeline's default options for the CPU, with the self-check on.
+pub fn checked_options() -> Options {
+    let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
+    Options { limits, self_check: true, ..options(0, 0) }
 }
 
 /// Runs the pipeline.
