@@ -1,7 +1,8 @@
 //! The table of spellings: how many of each layer's spellings become the layer's own plan.
 //!
-//! `spellings [FAMILY] [--show N] [--per-family N]`; FAMILY is a name or the beginning of several. The exit
-//! code is 1 if any spelling fails.
+//! `spellings [FAMILY] [--show N] [--per-family N] [--rules FOLDER] [--keep FOLDER]`; FAMILY is a name or the beginning of
+//! several, FOLDER holds texts that are read instead of those embedded, and failing
+//! models are kept in the other FOLDER. The exit code is 1 if any spelling fails.
 
 use mlc_proptests::spellings::{families, run};
 use std::process::ExitCode;
@@ -10,19 +11,21 @@ struct Arguments {
     family: String,
     show: usize,
     most: usize,
+    keep: Option<std::path::PathBuf>,
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut out = Arguments { family: String::new(), show: 0, most: 60 };
+    let mut out = Arguments { family: String::new(), show: 0, most: 60, keep: None };
     let mut words = std::env::args().skip(1);
     while let Some(w) = words.next() {
-        let mut number = || {
-            let value = words.next().ok_or(format!("`{w}` needs a number"))?;
-            value.parse().map_err(|_| format!("`{value}` is not a number"))
-        };
         match w.as_str() {
-            "--show" => out.show = number()?,
-            "--per-family" => out.most = number()?,
+            "--show" => out.show = number(&w, words.next())?,
+            "--per-family" => out.most = number(&w, words.next())?,
+            "--keep" => out.keep = Some(words.next().ok_or("`--keep` needs a folder")?.into()),
+            "--rules" => {
+                let folder = words.next().ok_or(format!("`{w}` needs a folder"))?;
+                mlc_proptests::read_texts_of(std::path::Path::new(&folder));
+            }
             _ if w.starts_with('-') => return Err(format!("there is no option `{w}`")),
             _ => out.family = w,
         }
@@ -30,11 +33,16 @@ fn arguments() -> Result<Arguments, String> {
     Ok(out)
 }
 
+fn number(option: &str, value: Option<String>) -> Result<usize, String> {
+    let value = value.ok_or(format!("`{option}` needs a number"))?;
+    value.parse().map_err(|_| format!("`{value}` is not a number"))
+}
+
 fn main() -> ExitCode {
     let args = match arguments() {
         Ok(args) => args,
         Err(e) => {
-            eprintln!("{e}\nusage: spellings [FAMILY] [--show N] [--per-family N]");
+            eprintln!("{e}\nusage: spellings [FAMILY] [--show N] [--per-family N] [--rules FOLDER] [--keep FOLDER]");
             return ExitCode::from(2);
         }
     };
@@ -62,6 +70,9 @@ fn main() -> ExitCode {
         let seconds = began.elapsed().as_secs_f64();
         println!("{:<26} {:>9} {plans:>6} {percent:>7.1}% {seconds:>6.1} s", f.name, o.spellings);
         show(f.expect, &o, args.show);
+        if let Some(folder) = &args.keep {
+            keep(f.name, &o, folder);
+        }
     }
     println!("{:<26} {total:>9} {:>6} {:>7.1}%", "all", "", 100.0 * equal as f64 / total.max(1) as f64);
     // A leftover of a run in the temporary folder harms nobody.
@@ -82,5 +93,15 @@ fn show(expect: &[&str], o: &run::Outcome, most: usize) {
     let (first, rest): (Vec<_>, Vec<_>) = o.failures.iter().partition(|f| seen.insert(f.plan));
     for f in first.into_iter().chain(rest).take(most) {
         println!("--- {} (plan {})\n{}became\n{}\n", f.which, f.plan, f.source, f.became);
+    }
+}
+
+/// Writes failing models to a folder.
+fn keep(family: &str, o: &run::Outcome, folder: &std::path::Path) {
+    for (i, f) in o.failures.iter().enumerate() {
+        let path = folder.join(format!("{family}-{i}.onnx"));
+        if let Err(e) = mlc_rewrite::onnx::write_onnx(&f.model, &path) {
+            eprintln!("{}: {e}", path.display());
+        }
     }
 }

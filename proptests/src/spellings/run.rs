@@ -20,6 +20,8 @@ pub struct Failure {
     pub became: String,
     /// Which of the family's plans it is; 0 if it has none.
     pub plan: usize,
+    /// The spelling.
+    pub model: RawModel,
 }
 
 /// What became of a family.
@@ -118,7 +120,8 @@ pub fn run(family: &Family, most: usize, scratch: &Path, options: &Options) -> O
                     let kernels = sig.kernels.join(", ");
                     let text = show::program(&o.plan.program, crate::library(), "became");
                     let stop = &o.report.stop_reason;
-                    (format!("{text}  kernels: {kernels} ({stop})"), note(&mut out.plans, sig), equal)
+                    let notes = o.report.notes.join("; ");
+                    (format!("{text}  kernels: {kernels} ({stop}) {notes}"), note(&mut out.plans, sig), equal)
                 }
                 Err(e) => (e.clone(), 0, false),
             };
@@ -135,7 +138,7 @@ pub fn run(family: &Family, most: usize, scratch: &Path, options: &Options) -> O
             };
             let digits: Vec<String> = s.choices.made().iter().map(|m| m.0.to_string()).collect();
             let which = format!("{} {:?} decisions {}", family.name, setup, digits.join(""));
-            out.failures.push(Failure { which, source, became, plan });
+            out.failures.push(Failure { which, source, became, plan, model: s.model });
         }
     }
     out
