@@ -99,6 +99,12 @@ impl Elaborator<'_> {
                 continue;
             }
             bound.names.truncate(mark);
+            if matches!(self.terms.get(terms[i]).kind, TermKind::Scalar(_))
+                && let Some(whole) = resolved(&pattern, &bound)
+            {
+                out[i] = self.conform(terms[i], &whole, span);
+                continue;
+            }
             // Either the attribute that tells the axis is a variable, or the axes are computed all at
             // once and have no names; the application's type tells.
             let computed = own.iter().any(|d| match d {
@@ -450,6 +456,18 @@ pub fn axis_index(e: &Expr, own: &[Dim]) -> Option<usize> {
         }
         _ => None,
     }
+}
+
+/// A parameter's axes where all its names are bound.
+fn resolved(pattern: &[Dim], bound: &Bound) -> Option<Vec<Dim>> {
+    let mut out = Vec::new();
+    for d in pattern {
+        match d {
+            Dim::Axis(n) | Dim::Seg(n) => out.extend(bound.get(n)?.iter().cloned()),
+            Dim::Value(_) | Dim::Splice(_) => out.push(d.clone()),
+        }
+    }
+    Some(out)
 }
 
 fn known(d: &Dim, bound: &Bound) -> bool {

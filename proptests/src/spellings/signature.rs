@@ -2,8 +2,8 @@
 //!
 //! Numbers are compared within a few units in the last place of their type; weights by type and shape only.
 
-use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Type, Value};
-use mlc_dsl::library::Library;
+use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Type, Value};
+use mlc_dsl::library::{Library, OpClass};
 use mlc_dsl::plan::Plan;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,7 +22,7 @@ enum Token {
 #[derive(Clone, Debug, Default)]
 pub struct Signature {
     tokens: Vec<Token>,
-    /// The kernels with their operators, for people.
+    /// The kernels with the operators that compute, sorted; views are not named.
     pub kernels: Vec<String>,
 }
 
@@ -48,7 +48,14 @@ impl Signature {
                     })
                     .collect();
                 nodes.sort();
-                let names: Vec<&str> = nodes.iter().map(|n| n.1.as_str()).collect();
+                let computes = |n: &&NodeId| !is_view(&plan.program, library, **n);
+                let mut names: Vec<String> = k
+                    .nodes
+                    .iter()
+                    .filter(computes)
+                    .map(|n| library.node_name(&plan.program, *n))
+                    .collect();
+                names.sort();
                 let text = format!("{}({})", k.name, names.join(" "));
                 (nodes.iter().map(|n| n.0).collect(), text)
             })
@@ -68,6 +75,13 @@ impl Signature {
                 (Token::Number(a, d), Token::Number(b, _)) => close(*a, *b, *d),
                 (Token::Word(_), Token::Number(..)) | (Token::Number(..), Token::Word(_)) => false,
             })
+    }
+}
+
+fn is_view(program: &Program, library: &Library, node: NodeId) -> bool {
+    match &program.node(node).kind {
+        NodeKind::Apply(call, _) => library.call(*call).class == OpClass::View,
+        NodeKind::Input(_) | NodeKind::Const(_) => true,
     }
 }
 
@@ -92,7 +106,7 @@ fn keys(program: &Program, library: &Library) -> Vec<u64> {
     let mut keys: Vec<u64> = Vec::with_capacity(program.nodes.len());
     for (i, n) in program.nodes.iter().enumerate() {
         let mut h = DefaultHasher::new();
-        let own = Value { node: mlc_dsl::ir::NodeId(i as u32), output: 0 };
+        let own = Value { node: NodeId(i as u32), output: 0 };
         match &n.kind {
             NodeKind::Input(k) => ("input", k).hash(&mut h),
             NodeKind::Const(_) => {
