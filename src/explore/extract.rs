@@ -54,7 +54,7 @@ type Indexed = (View, Vec<ENode>, HashMap<Id, ClassId>);
 const CONSTANT: f64 = 1e-7;
 
 /// Seconds per byte of a constant, before [`CONSTANT`].
-const BYTE: f64 = 1e-10;
+const BYTE: f64 = 1e-9;
 
 impl Explored {
     /// The cheapest program under these prices.

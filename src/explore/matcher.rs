@@ -183,6 +183,10 @@ impl Matcher<'_> {
         let bare = TypePattern { dtype: p.dtype.clone(), dims: None };
         if unify(&bare, ty, &mut st.env, &[]).is_ok() {
             let choices = splits(&p.dims, ty.shape.len(), &st.env);
+            // Where two segments meet follows from the operands, if from anything.
+            if choices.is_empty() && !matches!(p.kind, PatKind::Var(_)) {
+                next(st)?;
+            }
             for hints in choices {
                 let inner = st.env.mark();
                 if unify_dims(&p.dims, &ty.shape, &mut st.env, &hints).is_ok() {

@@ -85,7 +85,7 @@ fn show(expect: &[&str], o: &run::Outcome, most: usize) {
     if most == 0 || o.failures.is_empty() {
         return;
     }
-    println!("  expected: {}", expect.join(", "));
+    println!("  expected: {}", expect.join(" or "));
     for (i, (sig, count)) in o.plans.iter().enumerate() {
         println!("  plan {}: {count} x {}", i + 1, sig.kernels.join(", "));
     }

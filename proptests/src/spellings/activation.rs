@@ -30,7 +30,7 @@ pub const FAMILIES: &[Family] = &[
     activation!("softplus", "pointwise(softplus)", SETUPS, SETS, softplus),
     activation!("hard_sigmoid", "pointwise(hardsigmoid)", SETUPS, SETS, hard_sigmoid),
     activation!("hard_swish", "pointwise(hardswish)", SETUPS, &[17, 14, 13, 20, 22], hard_swish),
-    Family { name: "prelu", expect: &["pointwise(broadcast prelu)"], setups: SETUPS, opsets: SETS, build: prelu },
+    Family { name: "prelu", expect: &["pointwise(prelu)"], setups: SETUPS, opsets: SETS, build: prelu },
     activation!("softsign", "pointwise(softsign)", SETUPS, SETS, softsign),
     activation!("tanh", "pointwise(tanh)", SETUPS, SETS, tanh),
     activation!("sigmoid", "pointwise(sigmoid)", SETUPS, SETS, sigmoid),

@@ -10,14 +10,14 @@ const SETS: &[i64] = &[17, 13, 18, 20];
 
 /// The families.
 pub const FAMILIES: &[Family] = &[
-    Family { name: "attention", expect: &[], setups: SETUPS, opsets: &[17, 13, 18, 23], build: plain },
-    Family { name: "attention_masked", expect: &[], setups: ONE, opsets: SETS, build: masked },
-    Family { name: "attention_where", expect: &[], setups: ONE, opsets: SETS, build: chosen },
-    Family { name: "attention_causal", expect: &[], setups: ONE, opsets: SETS, build: causal },
-    Family { name: "attention_grouped", expect: &[], setups: ONE, opsets: SETS, build: grouped },
-    Family { name: "attention_heads", expect: &[], setups: ONE, opsets: SETS, build: heads },
-    Family { name: "attention_packed", expect: &[], setups: ONE, opsets: SETS, build: packed },
-    Family { name: "rope", expect: &[], setups: SETUPS, opsets: SETS, build: rope },
+    Family { name: "attention", expect: &["gemm(matmul mul), softmax(softmax), gemm(matmul)"], setups: SETUPS, opsets: &[17, 13, 18, 23], build: plain },
+    Family { name: "attention_masked", expect: &["gemm(add matmul mul), softmax(softmax), gemm(matmul)"], setups: ONE, opsets: SETS, build: masked },
+    Family { name: "attention_where", expect: &["gemm(matmul mul select), softmax(softmax), gemm(matmul)"], setups: ONE, opsets: SETS, build: chosen },
+    Family { name: "attention_causal", expect: &["gemm(add matmul mul), softmax(softmax), gemm(matmul)"], setups: ONE, opsets: SETS, build: causal },
+    Family { name: "attention_grouped", expect: &["gemm(matmul mul), softmax(softmax), gemm(matmul)"], setups: ONE, opsets: SETS, build: grouped },
+    Family { name: "attention_heads", expect: &["gemm(matmul mul), softmax(softmax), gemm(matmul), view()"], setups: ONE, opsets: SETS, build: heads },
+    Family { name: "attention_packed", expect: &["gemm(add matmul), gemm(matmul mul), softmax(softmax), gemm(matmul), view()"], setups: ONE, opsets: SETS, build: packed },
+    Family { name: "rope", expect: &["concat(concat), pointwise(add mul mul)"], setups: SETUPS, opsets: SETS, build: rope },
 ];
 
 const B: i64 = 2;

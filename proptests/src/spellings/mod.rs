@@ -40,7 +40,8 @@ pub const HALF: Setup = Setup { dtype: DType::F16, symbolic: false };
 pub struct Family {
     /// Its name.
     pub name: &'static str,
-    /// The kernels that every spelling must become, each with its operators.
+    /// The kernels that every spelling must become, in order, each with the operators that it computes; where
+    /// settings differ, one entry for each.
     pub expect: &'static [&'static str],
     /// In which settings.
     pub setups: &'static [Setup],

@@ -12,13 +12,13 @@ const N: i64 = 64;
 /// The families.
 pub const FAMILIES: &[Family] = &[
     Family { name: "layer_norm", expect: &["norm(layernorm)"], setups: ROWS_HALF, opsets: SETS, build: layer_norm },
-    Family { name: "layer_norm_plain", expect: &[], setups: ROWS, opsets: SETS, build: layer_norm_plain },
-    Family { name: "layer_norm_skip", expect: &[], setups: ROWS, opsets: SETS, build: layer_norm_skip },
+    Family { name: "layer_norm_plain", expect: &["norm(layernorm)"], setups: ROWS, opsets: SETS, build: layer_norm_plain },
+    Family { name: "layer_norm_skip", expect: &["pointwise(add), norm(layernorm)"], setups: ROWS, opsets: SETS, build: layer_norm_skip },
     Family { name: "rms_norm", expect: &["norm(rmsnorm)"], setups: ROWS_HALF, opsets: &[17, 13, 18, 23], build: rms_norm },
-    Family { name: "batch_norm", expect: &[], setups: IMAGES, opsets: SETS, build: batch_norm },
-    Family { name: "instance_norm", expect: &[], setups: IMAGES, opsets: SETS, build: instance_norm },
-    Family { name: "group_norm", expect: &[], setups: IMAGES, opsets: &[21, 13, 17], build: group_norm },
-    Family { name: "l2_norm", expect: &[], setups: ROWS, opsets: SETS, build: l2_norm },
+    Family { name: "batch_norm", expect: &["pointwise(add mul)"], setups: IMAGES, opsets: SETS, build: batch_norm },
+    Family { name: "instance_norm", expect: &["norm(layernorm), pointwise(add mul)"], setups: IMAGES, opsets: SETS, build: instance_norm },
+    Family { name: "group_norm", expect: &["norm(layernorm), pointwise(add mul)"], setups: IMAGES, opsets: &[21, 13, 17], build: group_norm },
+    Family { name: "l2_norm", expect: &["gemm(matmul), pointwise(maximum sqrt), pointwise(div)", "pointwise(mul), reduce(sum), pointwise(maximum sqrt), pointwise(div)"], setups: ROWS, opsets: SETS, build: l2_norm },
 ];
 
 /// `x - mean(x)`, as a difference or the other way round where only its square is used.

@@ -116,8 +116,8 @@ pub fn run(family: &Family, most: usize, scratch: &Path, options: &Options) -> O
                 Ok(o) => {
                     let sig = Signature::of(&o.plan, crate::library());
                     let first = reference.get_or_insert_with(|| sig.clone());
-                    let equal = sig.same(first) && sig.kernels == family.expect;
                     let kernels = sig.kernels.join(", ");
+                    let equal = sig.same(first) && family.expect.contains(&kernels.as_str());
                     let text = show::program(&o.plan.program, crate::library(), "became");
                     let stop = &o.report.stop_reason;
                     let notes = o.report.notes.join("; ");
