@@ -42,7 +42,9 @@ fn main() -> ExitCode {
     let args = match arguments() {
         Ok(args) => args,
         Err(e) => {
-            eprintln!("{e}\nusage: spellings [FAMILY] [--show N] [--per-family N] [--rules FOLDER] [--keep FOLDER]");
+            eprintln!(
+                "{e}\nusage: spellings [FAMILY] [--show N] [--per-family N] [--rules FOLDER] [--keep FOLDER]"
+            );
             return ExitCode::from(2);
         }
     };
@@ -74,7 +76,12 @@ fn main() -> ExitCode {
             keep(f.name, &o, folder);
         }
     }
-    println!("{:<26} {total:>9} {:>6} {:>7.1}%", "all", "", 100.0 * equal as f64 / total.max(1) as f64);
+    println!(
+        "{:<26} {total:>9} {:>6} {:>7.1}%",
+        "all",
+        "",
+        100.0 * equal as f64 / total.max(1) as f64
+    );
     // A leftover of a run in the temporary folder harms nobody.
     let _ = std::fs::remove_file(&scratch);
     ExitCode::from(u8::from(equal < total))

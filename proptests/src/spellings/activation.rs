@@ -10,7 +10,13 @@ const SETS: &[i64] = &[17, 13, 18, 20, 22];
 
 macro_rules! activation {
     ($name:literal, $expect:literal, $setups:ident, $sets:expr, $body:ident) => {
-        Family { name: $name, expect: &[$expect], setups: $setups, opsets: $sets, build: |g| wrapped(g, $body) }
+        Family {
+            name: $name,
+            expect: &[$expect],
+            setups: $setups,
+            opsets: $sets,
+            build: |g| wrapped(g, $body),
+        }
     };
 }
 
@@ -30,7 +36,13 @@ pub const FAMILIES: &[Family] = &[
     activation!("softplus", "pointwise(softplus)", SETUPS, SETS, softplus),
     activation!("hard_sigmoid", "pointwise(hardsigmoid)", SETUPS, SETS, hard_sigmoid),
     activation!("hard_swish", "pointwise(hardswish)", SETUPS, &[17, 14, 13, 20, 22], hard_swish),
-    Family { name: "prelu", expect: &["pointwise(prelu)"], setups: SETUPS, opsets: SETS, build: prelu },
+    Family {
+        name: "prelu",
+        expect: &["pointwise(prelu)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: prelu,
+    },
     activation!("softsign", "pointwise(softsign)", SETUPS, SETS, softsign),
     activation!("tanh", "pointwise(tanh)", SETUPS, SETS, tanh),
     activation!("sigmoid", "pointwise(sigmoid)", SETUPS, SETS, sigmoid),

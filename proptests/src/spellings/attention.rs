@@ -10,14 +10,62 @@ const SETS: &[i64] = &[17, 13, 18, 20];
 
 /// The families.
 pub const FAMILIES: &[Family] = &[
-    Family { name: "attention", expect: &["gemm(matmul mul), softmax(softmax), gemm(matmul)"], setups: SETUPS, opsets: &[17, 13, 18, 23], build: plain },
-    Family { name: "attention_masked", expect: &["gemm(add matmul mul), softmax(softmax), gemm(matmul)"], setups: ONE, opsets: SETS, build: masked },
-    Family { name: "attention_where", expect: &["gemm(matmul mul select), softmax(softmax), gemm(matmul)"], setups: ONE, opsets: SETS, build: chosen },
-    Family { name: "attention_causal", expect: &["gemm(add matmul mul), softmax(softmax), gemm(matmul)"], setups: ONE, opsets: SETS, build: causal },
-    Family { name: "attention_grouped", expect: &["gemm(matmul mul), softmax(softmax), gemm(matmul)"], setups: ONE, opsets: SETS, build: grouped },
-    Family { name: "attention_heads", expect: &["gemm(matmul mul), softmax(softmax), gemm(matmul), view()"], setups: ONE, opsets: SETS, build: heads },
-    Family { name: "attention_packed", expect: &["gemm(add matmul), gemm(matmul mul), softmax(softmax), gemm(matmul), view()"], setups: ONE, opsets: SETS, build: packed },
-    Family { name: "rope", expect: &["concat(concat), pointwise(add mul mul)"], setups: SETUPS, opsets: SETS, build: rope },
+    Family {
+        name: "attention",
+        expect: &["gemm(matmul mul), softmax(softmax), gemm(matmul)"],
+        setups: SETUPS,
+        opsets: &[17, 13, 18, 23],
+        build: plain,
+    },
+    Family {
+        name: "attention_masked",
+        expect: &["gemm(add matmul mul), softmax(softmax), gemm(matmul)"],
+        setups: ONE,
+        opsets: SETS,
+        build: masked,
+    },
+    Family {
+        name: "attention_where",
+        expect: &["gemm(matmul mul select), softmax(softmax), gemm(matmul)"],
+        setups: ONE,
+        opsets: SETS,
+        build: chosen,
+    },
+    Family {
+        name: "attention_causal",
+        expect: &["gemm(add matmul mul), softmax(softmax), gemm(matmul)"],
+        setups: ONE,
+        opsets: SETS,
+        build: causal,
+    },
+    Family {
+        name: "attention_grouped",
+        expect: &["gemm(matmul mul), softmax(softmax), gemm(matmul)"],
+        setups: ONE,
+        opsets: SETS,
+        build: grouped,
+    },
+    Family {
+        name: "attention_heads",
+        expect: &["gemm(matmul mul), softmax(softmax), gemm(matmul), view()"],
+        setups: ONE,
+        opsets: SETS,
+        build: heads,
+    },
+    Family {
+        name: "attention_packed",
+        expect: &["gemm(add matmul), gemm(matmul mul), softmax(softmax), gemm(matmul), view()"],
+        setups: ONE,
+        opsets: SETS,
+        build: packed,
+    },
+    Family {
+        name: "rope",
+        expect: &["concat(concat), pointwise(add mul mul)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: rope,
+    },
 ];
 
 const B: i64 = 2;
@@ -195,7 +243,7 @@ fn causal(g: &mut Build) -> Vec<Value> {
             let m = g.scale(off, low);
             g.add(y, m)
         }
-        3 => {
+        3 if g.opset >= 14 => {
             let full = g.tensor(&[n, n], &vec![low; n * n]);
             let one = g.integers(&[1]);
             let one = g.squeeze(one, &[0]);

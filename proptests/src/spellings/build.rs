@@ -21,6 +21,7 @@ pub struct Build {
     choices: Choices,
     graph: RawGraph,
     next: u32,
+    drawn: u32,
     contrib: bool,
 }
 
@@ -48,7 +49,7 @@ impl Build {
     /// An empty graph.
     pub fn new(opset: i64, dtype: DType, symbolic: bool, choices: Choices) -> Build {
         let graph = RawGraph { name: "spelling".into(), ..RawGraph::default() };
-        Build { opset, dtype, symbolic, choices, graph, next: 0, contrib: false }
+        Build { opset, dtype, symbolic, choices, graph, next: 0, drawn: 0, contrib: false }
     }
 
     /// One of `n` decisions.
@@ -140,7 +141,8 @@ impl Build {
 
     /// Seeded numbers between two bounds.
     pub fn numbers(&mut self, n: usize, low: f64, high: f64) -> Vec<f64> {
-        let mut state = 0x1234_5678_9abc_def1u64 ^ (u64::from(self.next) << 32 | n as u64);
+        self.drawn += 1;
+        let mut state = 0x1234_5678_9abc_def1u64 ^ (u64::from(self.drawn) << 32 | n as u64);
         let mut next = || {
             state ^= state << 13;
             state ^= state >> 7;

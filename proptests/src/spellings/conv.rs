@@ -9,11 +9,41 @@ const SETS: &[i64] = &[17, 13, 18, 21];
 
 /// The families.
 pub const FAMILIES: &[Family] = &[
-    Family { name: "conv_affine", expect: &["conv(add conv)"], setups: SETUPS, opsets: SETS, build: conv_affine },
-    Family { name: "conv_affine_relu", expect: &["conv(add conv relu)"], setups: SETUPS, opsets: SETS, build: conv_affine_relu },
-    Family { name: "conv_depthwise", expect: &["conv(add clip conv)"], setups: SETUPS, opsets: SETS, build: conv_depthwise },
-    Family { name: "conv_padded", expect: &["conv(add conv)"], setups: SETUPS, opsets: SETS, build: conv_padded },
-    Family { name: "affine_conv", expect: &["conv(add conv)"], setups: SETUPS, opsets: SETS, build: affine_conv },
+    Family {
+        name: "conv_affine",
+        expect: &["conv(add conv)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: conv_affine,
+    },
+    Family {
+        name: "conv_affine_relu",
+        expect: &["conv(add conv relu)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: conv_affine_relu,
+    },
+    Family {
+        name: "conv_depthwise",
+        expect: &["conv(add clip conv)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: conv_depthwise,
+    },
+    Family {
+        name: "conv_padded",
+        expect: &["conv(add conv)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: conv_padded,
+    },
+    Family {
+        name: "affine_conv",
+        expect: &["conv(add conv)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: affine_conv,
+    },
 ];
 
 const C: usize = 8;

@@ -9,9 +9,21 @@ const SETS: &[i64] = &[17, 13, 18, 21];
 
 /// The families.
 pub const FAMILIES: &[Family] = &[
-    Family { name: "identity_movement", expect: &[""], setups: SETUPS, opsets: SETS, build: movement },
+    Family {
+        name: "identity_movement",
+        expect: &[""],
+        setups: SETUPS,
+        opsets: SETS,
+        build: movement,
+    },
     Family { name: "identity_parts", expect: &[""], setups: SETUPS, opsets: SETS, build: parts },
-    Family { name: "identity_numbers", expect: &[""], setups: SETUPS, opsets: SETS, build: numbers },
+    Family {
+        name: "identity_numbers",
+        expect: &[""],
+        setups: SETUPS,
+        opsets: SETS,
+        build: numbers,
+    },
     Family { name: "identity_casts", expect: &[""], setups: &[HALF], opsets: SETS, build: casts },
     Family { name: "identity_mixed", expect: &[""], setups: SETUPS, opsets: SETS, build: mixed },
 ];
@@ -29,7 +41,8 @@ fn all(g: &mut Build, steps: &[fn(&mut Build, Value) -> Value], most: usize) -> 
     if x == start { vec![g.op("Identity", [x])] } else { vec![x] }
 }
 
-const MOVES: &[fn(&mut Build, Value) -> Value] = &[copied, transposed, rotated, reshaped, squeezed, flattened, folded];
+const MOVES: &[fn(&mut Build, Value) -> Value] =
+    &[copied, transposed, rotated, reshaped, squeezed, flattened, folded];
 
 fn movement(g: &mut Build) -> Vec<Value> {
     all(g, MOVES, 3)

@@ -11,14 +11,62 @@ const SETS: &[i64] = &[17, 13, 18, 20];
 
 /// The families.
 pub const FAMILIES: &[Family] = &[
-    Family { name: "linear", expect: &["gemm(add matmul)"], setups: SETUPS, opsets: SETS, build: linear },
-    Family { name: "linear_gelu", expect: &["gemm(add gelu matmul), view()"], setups: ONE, opsets: SETS, build: linear_gelu },
-    Family { name: "linear_scaled", expect: &["gemm(add matmul)"], setups: SETUPS, opsets: SETS, build: linear_scaled },
-    Family { name: "linear_norm", expect: &["gemm(add matmul)"], setups: ONE, opsets: SETS, build: linear_norm },
-    Family { name: "swiglu", expect: &["pointwise(swiglu)"], setups: SETUPS, opsets: SETS, build: swiglu },
-    Family { name: "swiglu_mlp", expect: &["gemm(matmul), pointwise(swiglu), gemm(matmul), view()"], setups: ONE, opsets: SETS, build: swiglu_mlp },
-    Family { name: "qkv", expect: &["gemm(matmul), view(), view(), view()"], setups: ONE, opsets: SETS, build: qkv },
-    Family { name: "qkv_bias", expect: &["gemm(add matmul), view(), view(), view()"], setups: ONE, opsets: SETS, build: qkv_bias },
+    Family {
+        name: "linear",
+        expect: &["gemm(add matmul)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: linear,
+    },
+    Family {
+        name: "linear_gelu",
+        expect: &["gemm(add gelu matmul), view()"],
+        setups: ONE,
+        opsets: SETS,
+        build: linear_gelu,
+    },
+    Family {
+        name: "linear_scaled",
+        expect: &["gemm(add matmul)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: linear_scaled,
+    },
+    Family {
+        name: "linear_norm",
+        expect: &["gemm(add matmul)"],
+        setups: ONE,
+        opsets: SETS,
+        build: linear_norm,
+    },
+    Family {
+        name: "swiglu",
+        expect: &["pointwise(swiglu)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: swiglu,
+    },
+    Family {
+        name: "swiglu_mlp",
+        expect: &["gemm(matmul), pointwise(swiglu), gemm(matmul), view()"],
+        setups: ONE,
+        opsets: SETS,
+        build: swiglu_mlp,
+    },
+    Family {
+        name: "qkv",
+        expect: &["gemm(matmul), view(), view(), view()"],
+        setups: ONE,
+        opsets: SETS,
+        build: qkv,
+    },
+    Family {
+        name: "qkv_bias",
+        expect: &["gemm(add matmul), view(), view(), view()"],
+        setups: ONE,
+        opsets: SETS,
+        build: qkv_bias,
+    },
 ];
 
 const K: usize = 64;
@@ -33,7 +81,11 @@ fn linear(g: &mut Build) -> Vec<Value> {
         }
         2 => {
             let (w, z) = (g.weight(&[96, K]), g.weight(&[96]));
-            g.node("Gemm", &[x, w, z], &[("transB", int(1)), ("alpha", float(1.0)), ("beta", float(1.0))])
+            g.node(
+                "Gemm",
+                &[x, w, z],
+                &[("transB", int(1)), ("alpha", float(1.0)), ("beta", float(1.0))],
+            )
         }
         3 => {
             let (w, z) = (g.weight(&[96, K]), g.weight(&[1, 96]));

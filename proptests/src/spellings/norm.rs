@@ -11,14 +11,65 @@ const N: i64 = 64;
 
 /// The families.
 pub const FAMILIES: &[Family] = &[
-    Family { name: "layer_norm", expect: &["norm(layernorm)"], setups: ROWS_HALF, opsets: SETS, build: layer_norm },
-    Family { name: "layer_norm_plain", expect: &["norm(layernorm)"], setups: ROWS, opsets: SETS, build: layer_norm_plain },
-    Family { name: "layer_norm_skip", expect: &["pointwise(add), norm(layernorm)"], setups: ROWS, opsets: SETS, build: layer_norm_skip },
-    Family { name: "rms_norm", expect: &["norm(rmsnorm)"], setups: ROWS_HALF, opsets: &[17, 13, 18, 23], build: rms_norm },
-    Family { name: "batch_norm", expect: &["pointwise(add mul)"], setups: IMAGES, opsets: SETS, build: batch_norm },
-    Family { name: "instance_norm", expect: &["norm(layernorm), pointwise(add mul)"], setups: IMAGES, opsets: SETS, build: instance_norm },
-    Family { name: "group_norm", expect: &["norm(layernorm), pointwise(add mul)"], setups: IMAGES, opsets: &[21, 13, 17], build: group_norm },
-    Family { name: "l2_norm", expect: &["gemm(matmul), pointwise(maximum sqrt), pointwise(div)", "pointwise(mul), reduce(sum), pointwise(maximum sqrt), pointwise(div)"], setups: ROWS, opsets: SETS, build: l2_norm },
+    Family {
+        name: "layer_norm",
+        expect: &["norm(layernorm)"],
+        setups: ROWS_HALF,
+        opsets: SETS,
+        build: layer_norm,
+    },
+    Family {
+        name: "layer_norm_plain",
+        expect: &["norm(layernorm)"],
+        setups: ROWS,
+        opsets: SETS,
+        build: layer_norm_plain,
+    },
+    Family {
+        name: "layer_norm_skip",
+        expect: &["pointwise(add), norm(layernorm)"],
+        setups: ROWS,
+        opsets: SETS,
+        build: layer_norm_skip,
+    },
+    Family {
+        name: "rms_norm",
+        expect: &["norm(rmsnorm)"],
+        setups: ROWS_HALF,
+        opsets: &[17, 13, 18, 23],
+        build: rms_norm,
+    },
+    Family {
+        name: "batch_norm",
+        expect: &["pointwise(add mul)"],
+        setups: IMAGES,
+        opsets: SETS,
+        build: batch_norm,
+    },
+    Family {
+        name: "instance_norm",
+        expect: &["norm(layernorm), pointwise(add mul)"],
+        setups: IMAGES,
+        opsets: SETS,
+        build: instance_norm,
+    },
+    Family {
+        name: "group_norm",
+        expect: &["norm(layernorm), pointwise(add mul)"],
+        setups: IMAGES,
+        opsets: &[21, 13, 17],
+        build: group_norm,
+    },
+    Family {
+        name: "l2_norm",
+        expect: &[
+            "gemm(matmul), pointwise(maximum sqrt), pointwise(div)",
+            "pointwise(mul), reduce(sum), pointwise(maximum sqrt), pointwise(div)",
+        ],
+        setups: ROWS,
+        opsets: SETS,
+        build: l2_norm,
+    },
 ];
 
 /// `x - mean(x)`, as a difference or the other way round where only its square is used.
@@ -82,7 +133,11 @@ fn layer_norm_of(g: &mut Build, x: Value) -> Value {
     if g.opset >= 17 && g.pick(4) == 0 {
         let (s, z) = (g.weight_in(&[64], 0.5, 1.5), g.weight(&[64]));
         let axis = if g.flip() { 2 } else { -1 };
-        return g.node("LayerNormalization", &[x, s, z], &[("axis", int(axis)), ("epsilon", float(eps))]);
+        return g.node(
+            "LayerNormalization",
+            &[x, s, z],
+            &[("axis", int(axis)), ("epsilon", float(eps))],
+        );
     }
     let c = centred(g, x, axes, 3, N);
     let v = variance(g, x, c, axes, 3, N);
@@ -158,7 +213,11 @@ fn rms_norm(g: &mut Build) -> Vec<Value> {
     let eps = 1e-6;
     if g.opset >= 23 && !g.flip() {
         let s = g.weight_in(&[64], 0.5, 1.5);
-        return vec![g.node("RMSNormalization", &[x, s], &[("axis", int(-1)), ("epsilon", float(eps))])];
+        return vec![g.node(
+            "RMSNormalization",
+            &[x, s],
+            &[("axis", int(-1)), ("epsilon", float(eps))],
+        )];
     }
     let m = match g.pick(5) {
         3 => {
@@ -225,7 +284,11 @@ pub fn batch_norm_of(g: &mut Build, x: Value, c: usize) -> Value {
         0 | 1 => {
             let all: Vec<Value> =
                 [&scale, &bias, &mean, &var].iter().map(|v| g.tensor(&[c], v)).collect();
-            g.node("BatchNormalization", &[x, all[0], all[1], all[2], all[3]], &[("epsilon", float(eps))])
+            g.node(
+                "BatchNormalization",
+                &[x, all[0], all[1], all[2], all[3]],
+                &[("epsilon", float(eps))],
+            )
         }
         2 => {
             let m = channels(g, &mean);
@@ -239,8 +302,7 @@ pub fn batch_norm_of(g: &mut Build, x: Value, c: usize) -> Value {
         }
         3 => {
             let f: Vec<f64> = scale.iter().zip(&var).map(|(s, v)| s / (v + eps).sqrt()).collect();
-            let h: Vec<f64> =
-                bias.iter().zip(&mean).zip(&f).map(|((z, m), f)| z - m * f).collect();
+            let h: Vec<f64> = bias.iter().zip(&mean).zip(&f).map(|((z, m), f)| z - m * f).collect();
             let f = channels(g, &f);
             let y = g.mul(x, f);
             let h = channels(g, &h);
@@ -383,7 +445,11 @@ pub fn batch_norm_rows(g: &mut Build, x: Value, c: usize) -> Value {
     let (scale, bias) = (g.weight_in(&[c], 0.5, 1.5), g.weight(&[c]));
     let (mean, var) = (g.weight(&[c]), g.weight_in(&[c], 0.5, 2.0));
     if g.flip() {
-        return g.node("BatchNormalization", &[x, scale, bias, mean, var], &[("epsilon", float(1e-5))]);
+        return g.node(
+            "BatchNormalization",
+            &[x, scale, bias, mean, var],
+            &[("epsilon", float(1e-5))],
+        );
     }
     let d = g.sub(x, mean);
     let e = g.scalar_plain(1e-5);

@@ -86,11 +86,15 @@ fn spellings(family: &Family, setup: &Setup, most: usize) -> Vec<Spelling> {
     out
 }
 
+/// How many different graphs a family has in one setup, counted up to `most` or so.
+pub fn graphs(family: &Family, setup: &Setup, most: usize) -> usize {
+    spellings(family, setup, most).len()
+}
+
 /// Writes, reads, imports and optimises a model with the self-check on.
 fn pipeline(model: &RawModel, scratch: &Path, options: &Options) -> Result<Optimized, String> {
     let program = read(model, scratch)?;
-    let optimized =
-        optimize(program, crate::library(), options).map_err(|e| format!("{e:#}"))?;
+    let optimized = optimize(program, crate::library(), options).map_err(|e| format!("{e:#}"))?;
     match optimized.report.notes.iter().find(|n| n.contains("turned off")) {
         Some(note) => Err(note.clone()),
         None => Ok(optimized),
@@ -121,7 +125,11 @@ pub fn run(family: &Family, most: usize, scratch: &Path, options: &Options) -> O
                     let text = show::program(&o.plan.program, crate::library(), "became");
                     let stop = &o.report.stop_reason;
                     let notes = o.report.notes.join("; ");
-                    (format!("{text}  kernels: {kernels} ({stop}) {notes}"), note(&mut out.plans, sig), equal)
+                    (
+                        format!("{text}  kernels: {kernels} ({stop}) {notes}"),
+                        note(&mut out.plans, sig),
+                        equal,
+                    )
                 }
                 Err(e) => (e.clone(), 0, false),
             };
@@ -131,10 +139,8 @@ pub fn run(family: &Family, most: usize, scratch: &Path, options: &Options) -> O
             }
             let source = match &result {
                 Ok(o) => show::program(&o.source, crate::library(), "spelling"),
-                Err(_) => read(&s.model, scratch).map_or_else(
-                    |e| e,
-                    |p| show::program(&p, crate::library(), "spelling"),
-                ),
+                Err(_) => read(&s.model, scratch)
+                    .map_or_else(|e| e, |p| show::program(&p, crate::library(), "spelling")),
             };
             let digits: Vec<String> = s.choices.made().iter().map(|m| m.0.to_string()).collect();
             let which = format!("{} {:?} decisions {}", family.name, setup, digits.join(""));

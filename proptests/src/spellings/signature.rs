@@ -30,7 +30,8 @@ impl Signature {
     /// The signature of a plan.
     pub fn of(plan: &Plan, library: &Library) -> Signature {
         let keys = keys(&plan.program, library);
-        let mut walk = Walk { program: &plan.program, library, keys, out: vec![], place: HashMap::new() };
+        let mut walk =
+            Walk { program: &plan.program, library, keys, out: vec![], place: HashMap::new() };
         for (_, v) in &plan.program.outputs {
             let at = walk.visit(*v);
             walk.out.push(Token::Word(format!("result {at}.{}", v.output)));

@@ -9,10 +9,34 @@ const SETS: &[i64] = &[17, 13, 18, 11, 22];
 
 /// The families.
 pub const FAMILIES: &[Family] = &[
-    Family { name: "softmax", expect: &["softmax(softmax)"], setups: WITH_HALF, opsets: SETS, build: softmax },
-    Family { name: "softmax_middle", expect: &["softmax(softmax)"], setups: SETUPS, opsets: &[17, 13, 18], build: softmax_middle },
-    Family { name: "log_softmax", expect: &["softmax(log_softmax)"], setups: SETUPS, opsets: SETS, build: log_softmax },
-    Family { name: "log_sum_exp", expect: &["reduce(max), pointwise(exp sub), reduce(sum), pointwise(add log), view()"], setups: SETUPS, opsets: SETS, build: log_sum_exp },
+    Family {
+        name: "softmax",
+        expect: &["softmax(softmax)"],
+        setups: WITH_HALF,
+        opsets: SETS,
+        build: softmax,
+    },
+    Family {
+        name: "softmax_middle",
+        expect: &["softmax(softmax)"],
+        setups: SETUPS,
+        opsets: &[17, 13, 18],
+        build: softmax_middle,
+    },
+    Family {
+        name: "log_softmax",
+        expect: &["softmax(log_softmax)"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: log_softmax,
+    },
+    Family {
+        name: "log_sum_exp",
+        expect: &["reduce(max), pointwise(exp sub), reduce(sum), pointwise(add log), view()"],
+        setups: SETUPS,
+        opsets: SETS,
+        build: log_sum_exp,
+    },
 ];
 
 /// `x` less its largest element.
