@@ -7,7 +7,7 @@ use mlc_proptests::spellings::{families, run};
 const SAMPLE: usize = 6;
 
 /// Families of which some spellings are known to fall short; the table of `spellings` tells how many.
-const SHORT: &[&str] = &["attention_packed"];
+const SHORT: &[&str] = &["attention_packed", "swiglu_mlp"];
 
 #[test]
 fn every_spelling_becomes_its_layer() {

@@ -143,7 +143,9 @@ impl Explored {
         let (call, attrs) = match n.head {
             Head::Apply(call, attrs) => (call, attrs),
             // Of equal constants the smaller one is kept: a repetition is read, not stored.
-            Head::Const(c) => return Some(CONSTANT * BYTE * graph.consts.get(c).bytes().len() as f64),
+            Head::Const(c) => {
+                return Some(CONSTANT * BYTE * graph.consts.get(c).bytes().len() as f64);
+            }
             Head::Input(_) | Head::Output(_) => return Some(0.0),
         };
         let args: Vec<&Type> = n.args.iter().map(|&a| graph.type_of(a)).collect();

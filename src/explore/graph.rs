@@ -278,7 +278,9 @@ impl Graph {
             let value = self.facts(a).uniform?;
             Some(Tensor::from_f64(self.type_of(a).dtype, vec![], &[value]))
         };
-        let Some(numbers) = args.iter().map(number).collect::<Option<Vec<Tensor>>>() else { return };
+        let Some(numbers) = args.iter().map(number).collect::<Option<Vec<Tensor>>>() else {
+            return;
+        };
         let scalar = Type::known(ty.dtype, &[]);
         if let Some(result) = self.folder.evaluate(call, attrs, &scalar, &numbers) {
             let id = self.consts.intern(result);

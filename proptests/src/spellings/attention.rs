@@ -61,7 +61,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "rope",
-        expect: &["concat(concat), pointwise(add mul mul)"],
+        expect: &["pointwise(add mul mul)"],
         setups: SETUPS,
         opsets: SETS,
         build: rope,
