@@ -100,7 +100,7 @@ impl Elaborator<'_> {
             }
             bound.names.truncate(mark);
             if matches!(self.terms.get(terms[i]).kind, TermKind::Scalar(_))
-                && let Some(whole) = resolved(&pattern, &bound)
+                && let Some(whole) = dims::resolved(&pattern, &bound)
             {
                 out[i] = self.conform(terms[i], &whole, span);
                 continue;
@@ -112,7 +112,7 @@ impl Elaborator<'_> {
                 Dim::Splice(_) => true,
                 Dim::Axis(_) | Dim::Value(_) => false,
             });
-            if computed || unknown(&pattern, &bound) >= 2 {
+            if computed || dims::unknown(&pattern, &bound) >= 2 {
                 continue;
             }
             let message = format!(
@@ -458,32 +458,9 @@ pub fn axis_index(e: &Expr, own: &[Dim]) -> Option<usize> {
     }
 }
 
-/// A parameter's axes where all its names are bound.
-fn resolved(pattern: &[Dim], bound: &Bound) -> Option<Vec<Dim>> {
-    let mut out = Vec::new();
-    for d in pattern {
-        match d {
-            Dim::Axis(n) | Dim::Seg(n) => out.extend(bound.get(n)?.iter().cloned()),
-            Dim::Value(_) | Dim::Splice(_) => out.push(d.clone()),
-        }
-    }
-    Some(out)
-}
-
-fn known(d: &Dim, bound: &Bound) -> bool {
-    match d {
-        Dim::Seg(s) => bound.get(s).is_some(),
-        _ => true,
-    }
-}
-
-fn unknown(pattern: &[Dim], bound: &Bound) -> usize {
-    pattern.iter().filter(|d| !known(d, bound)).count()
-}
-
 /// Binds the names of `pattern` to parts of `own`; false if they do not fit (then nothing is certain).
 fn bind(pattern: &[Dim], own: &[Dim], bound: &mut Bound, hint: &[(Name, usize)]) -> bool {
-    if unknown(pattern, bound) >= 2 {
+    if dims::unknown(pattern, bound) >= 2 {
         let at = pattern.iter().enumerate().find_map(|(i, d)| match d {
             Dim::Axis(n) => hint.iter().find(|(h, _)| h == n).map(|(_, at)| (i, *at)),
             _ => None,
@@ -499,7 +476,7 @@ fn bind(pattern: &[Dim], own: &[Dim], bound: &mut Bound, hint: &[(Name, usize)])
     };
     let fixed: usize = pattern.iter().filter_map(|d| len(d, bound)).sum();
     let Some(free) = own.len().checked_sub(fixed) else { return false };
-    if unknown(pattern, bound) == 0 && free > 0 {
+    if dims::unknown(pattern, bound) == 0 && free > 0 {
         return false;
     }
     let mut at = 0;

@@ -1,8 +1,8 @@
 //! Spellings of products with weights: biases, activations after them, several products of one input.
 
-use super::activation::{gelu_erf, silu};
 use super::attention::project;
 use super::build::{Build, Value, float, int};
+use super::gates::{gelu_erf, silu};
 use super::{Family, PLAIN, SYMBOLIC, Setup};
 
 const SETUPS: &[Setup] = &[PLAIN, SYMBOLIC];

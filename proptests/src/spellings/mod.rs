@@ -8,6 +8,7 @@ pub mod attention;
 pub mod build;
 pub mod choices;
 pub mod conv;
+pub mod gates;
 pub mod identity;
 pub mod linear;
 pub mod norm;
