@@ -7,7 +7,7 @@ use mlc_dsl::build::Builder;
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Attr, NodeKind, Program, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable, Library, OpClass, TargetItem};
-use mlc_dsl::syntax::ast::{Elem, Expr, ExprKind};
+use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind};
 use mlc_extract::cover::{elements, nominal, profile};
 use mlc_extract::{Profile, Work};
 use std::cell::RefCell;
@@ -149,7 +149,7 @@ impl Prices for TargetPrices<'_> {
                 Work { flops, ..traffic(args, results) }
             }
         };
-        work.launches = 1.0;
+        work.launches = 1.0 + TIE * preference(c, results);
         let factor = match c.class {
             OpClass::Pointwise => self.pointwise,
             OpClass::View => self.view,
@@ -163,6 +163,39 @@ impl Prices for TargetPrices<'_> {
             work.flops = 0.0;
         }
         Some(self.profile.seconds(&work))
+    }
+}
+
+/// The part of a launch that decides between operators of equal cost.
+const TIE: f64 = 1e-3;
+
+/// What speaks against an operator where costs are equal: axes that its loops run over, and arithmetic
+/// that is slower than sums and products.
+fn preference(c: &Callable, results: &[Type]) -> f64 {
+    let axes: usize = results.iter().map(|t| t.rank()).sum();
+    let CallKind::Op(meanings) = &c.kind else { return axes as f64 };
+    axes as f64 + 0.1 * meanings.iter().map(|m| slowness(&m.value)).sum::<f64>()
+}
+
+/// Scalar operators of an expression, slow ones counted several times.
+fn slowness(e: &Expr) -> f64 {
+    match &e.kind {
+        ExprKind::Unary(_, a) => 0.5 + slowness(a),
+        ExprKind::Binary(op, a, b) => {
+            let own = match op {
+                BinaryOp::Add | BinaryOp::Mul => 1.0,
+                BinaryOp::Sub => 1.5,
+                BinaryOp::Div | BinaryOp::Pow => 4.0,
+                _ => 1.0,
+            };
+            own + slowness(a) + slowness(b)
+        }
+        ExprKind::Call { args, .. } => 2.0 + args.iter().map(|a| slowness(&a.value)).sum::<f64>(),
+        ExprKind::Reduce { body, .. } => slowness(body),
+        ExprKind::If { cond, then, otherwise } => {
+            slowness(cond) + slowness(then) + slowness(otherwise)
+        }
+        _ => 0.0,
     }
 }
 

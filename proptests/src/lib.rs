@@ -2,6 +2,8 @@
 //!
 //! Holds what several properties need; the properties themselves are in `tests/`.
 
+pub mod spellings;
+
 use mlc_dsl::ir::{DType, Extent, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_fuzz::{Generator, Size};
@@ -9,14 +11,45 @@ use mlc_rewrite::explore::Limits;
 use mlc_rewrite::pipeline::{Fp, Optimized, Options, optimize};
 use mlc_rewrite::stdlib;
 use proptest::prelude::*;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// A folder whose texts are read instead of those embedded.
+static TEXTS: OnceLock<PathBuf> = OnceLock::new();
+
+/// Reads the texts of a folder instead of those embedded; false if the library was read already.
+pub fn read_texts_of(folder: &Path) -> bool {
+    TEXTS.set(folder.to_path_buf()).is_ok()
+}
+
+/// The texts under a folder, in the order of their paths.
+fn texts(folder: &Path, out: &mut Vec<(String, String)>) {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    paths.sort();
+    for p in paths {
+        if p.is_dir() {
+            texts(&p, out);
+        } else if p.extension().is_some_and(|e| e == "rules") {
+            let text = stdlib::read_text(&p).unwrap_or_else(|e| panic!("{e:#}"));
+            out.push((p.display().to_string(), text));
+        }
+    }
+}
 
 /// The shipped library, read once.
 pub fn library() -> &'static Arc<Library> {
     static LIBRARY: OnceLock<Arc<Library>> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let (library, diags) = stdlib::load(&[]).expect("the shipped texts are embedded");
+        let (library, diags) = match TEXTS.get() {
+            None => stdlib::load(&[]).expect("the shipped texts are embedded"),
+            Some(folder) => {
+                let mut found = Vec::new();
+                texts(folder, &mut found);
+                mlc_dsl::check::library(&found)
+            }
+        };
         assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
         Arc::new(library)
     })
@@ -56,6 +89,12 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
         seed: 0,
         threads: 1,
     }
+}
+
+/// The pipeline's default options for the CPU, with the self-check on.
+pub fn checked_options() -> Options {
+    let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
+    Options { limits, self_check: true, seed: 1, ..options(0, 0) }
 }
 
 /// Runs the pipeline.

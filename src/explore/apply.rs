@@ -242,12 +242,24 @@ fn condition(c: &Expr, env: &Env) -> Option<bool> {
     truth(c, env).ok().flatten()
 }
 
+/// A constant whose elements, some left out or repeated, are those of a class.
+fn viewed(graph: &Graph, id: Id) -> Option<Id> {
+    let is_view = |n: &&super::language::ENode| {
+        matches!(n.head, super::language::Head::Apply(c, _)
+            if graph.library.call(c).class == mlc_dsl::library::OpClass::View && n.args.len() == 1)
+    };
+    let constant = |n: &super::language::ENode| graph.facts(n.args[0]).value.map(|_| n.args[0]);
+    graph.egg[graph.egg.find(id)].nodes.iter().filter(is_view).find_map(constant)
+}
+
 fn predicate(graph: &Graph, name: &str, id: Id) -> bool {
     let facts = graph.facts(id);
     let every = |f: fn(f64) -> bool| {
-        let value = facts.value.map(|c| graph.consts.get(c));
-        value.is_some_and(|t: &Tensor| (0..t.len()).all(|i| f(t.get_f64(i))))
+        let holds = |t: &Tensor| (0..t.len()).all(|i| f(t.get_f64(i)));
+        let value = |id: Id| graph.facts(id).value.map(|c| graph.consts.get(c));
+        value(id).is_some_and(holds)
             || facts.uniform.is_some_and(f)
+            || viewed(graph, id).is_some_and(|base| value(base).is_some_and(holds))
     };
     match name {
         "const" => facts.fed_by_constants,

@@ -53,6 +53,9 @@ type Indexed = (View, Vec<ENode>, HashMap<Id, ClassId>);
 /// Constants are computed once, before the first run: their price only breaks ties.
 const CONSTANT: f64 = 1e-7;
 
+/// Seconds per byte of a constant, before [`CONSTANT`].
+const BYTE: f64 = 1e-9;
+
 impl Explored {
     /// The cheapest program under these prices.
     pub fn extract(
@@ -137,7 +140,14 @@ impl Explored {
     /// Seconds of a node; `None` if it may not be chosen.
     fn price(&self, class: Id, n: &ENode, prices: &dyn Prices) -> Option<f64> {
         let graph = &self.graph;
-        let Head::Apply(call, attrs) = n.head else { return Some(0.0) };
+        let (call, attrs) = match n.head {
+            Head::Apply(call, attrs) => (call, attrs),
+            // Of equal constants the smaller one is kept: a repetition is read, not stored.
+            Head::Const(c) => {
+                return Some(CONSTANT * BYTE * graph.consts.get(c).bytes().len() as f64);
+            }
+            Head::Input(_) | Head::Output(_) => return Some(0.0),
+        };
         let args: Vec<&Type> = n.args.iter().map(|&a| graph.type_of(a)).collect();
         let results = &graph.facts(class).types;
         let fed = graph.facts(class).fed_by_constants;

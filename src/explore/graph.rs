@@ -293,14 +293,41 @@ impl Graph {
                 let ty: Arc<[Type]> = Arc::from(vec![ty.clone()]);
                 out.push(self.add(Head::Output(i as u32), &[whole], facts(ty))?);
             }
-        } else if fed && self.nodes > known {
-            self.fold(call, &attrs, &types[0], args, whole);
+        } else if self.nodes > known {
+            if fed {
+                self.fold(call, &attrs, &types[0], args, whole);
+            }
+            self.fold_uniform(call, &attrs, &types[0], args, whole);
         }
         if self.round == 0 && matches!(self.library.call(call).kind, CallKind::Def(_)) {
             let (outputs, args) = (out.clone(), args.to_vec());
             self.definitions.push(Definition { class: whole, outputs, call, attrs, args });
         }
         Some(out)
+    }
+
+    /// Evaluates an element by element application of numbers that are repeated, whatever the shape.
+    fn fold_uniform(&mut self, call: CallId, attrs: &[Attr], ty: &Type, args: &[Id], class: Id) {
+        let pointwise = self.library.call(call).class == OpClass::Pointwise;
+        if !pointwise || ty.shape.is_empty() || self.facts(class).uniform.is_some() {
+            return;
+        }
+        let number = |&a: &Id| {
+            let value = self.facts(a).uniform?;
+            Some(Tensor::from_f64(self.type_of(a).dtype, vec![], &[value]))
+        };
+        let Some(numbers) = args.iter().map(number).collect::<Option<Vec<Tensor>>>() else {
+            return;
+        };
+        let scalar = Type::known(ty.dtype, &[]);
+        if let Some(result) = self.folder.evaluate(call, attrs, &scalar, &numbers) {
+            let id = self.consts.intern(result);
+            let structural = self.structural;
+            let Some(number) = self.add_const(id) else { return };
+            if let Ok(b) = mlc_dsl::canon::broadcast(self, structural, number, &[], &ty.shape) {
+                self.union(class, b, Reason::ConstantFolding);
+            }
+        }
     }
 
     /// Evaluates an application of known constants, if the result is small.

@@ -183,6 +183,10 @@ impl Matcher<'_> {
         let bare = TypePattern { dtype: p.dtype.clone(), dims: None };
         if unify(&bare, ty, &mut st.env, &[]).is_ok() {
             let choices = splits(&p.dims, ty.shape.len(), &st.env);
+            // Where two segments meet follows from the operands, if from anything.
+            if choices.is_empty() && !matches!(p.kind, PatKind::Var(_)) {
+                next(st)?;
+            }
             for hints in choices {
                 let inner = st.env.mark();
                 if unify_dims(&p.dims, &ty.shape, &mut st.env, &hints).is_ok() {
@@ -218,9 +222,35 @@ impl Matcher<'_> {
             }
             PatKind::Broadcast(arg, map) => self.broadcast(p, *arg, map, class, st, next),
             PatKind::Flat(call, args, scalar) => {
-                self.views(*call, args, scalar.as_ref(), class, false, st, next)
+                self.views(*call, args, scalar.as_ref(), class, false, st, next)?;
+                self.unit_view(*call, args, scalar.as_ref(), class, st, next)
             }
         }
+    }
+
+    /// A class that is no product (or sum) is one of itself and the unit.
+    fn unit_view(
+        &self,
+        call: CallId,
+        args: &[PatId],
+        scalar: Option<&Expr>,
+        class: Id,
+        st: &mut State,
+        next: Next<'_>,
+    ) -> ControlFlow<()> {
+        let unit = self.graph.library.call(call).unit;
+        let ([arg], Some(e), Some(unit), false) = (args, scalar, unit, self.flat.exact) else {
+            return ControlFlow::Continue(());
+        };
+        let is_nest = |n: &ENode| matches!(n.head, Head::Apply(c, _) if c == call);
+        // A lone variable would match everything.
+        if matches!(self.pat(*arg).kind, PatKind::Var(_))
+            || self.graph.egg[class].nodes.iter().any(is_nest)
+        {
+            return ControlFlow::Continue(());
+        }
+        let dtype = self.graph.type_of(class).dtype;
+        self.visit(*arg, class, st, &mut |st| self.scalar(e, unit, dtype, st, next))
     }
 
     fn bind(&self, i: usize, b: Binding, st: &mut State, next: Next<'_>) -> ControlFlow<()> {

@@ -408,6 +408,11 @@ impl Families {
         let mut out = Vec::new();
         for (key, mut g) in groups {
             independent(graph, &reads, &mut g);
+            // In the program's order, whatever laws found them first.
+            let mut order: Vec<usize> = (0..g.sites.len()).collect();
+            order.sort_by_key(|&i| graph.facts(g.sites[i].1).rep);
+            g.sites = order.iter().map(|&i| g.sites[i].clone()).collect();
+            g.states = order.iter().map(|&i| g.states[i].clone()).collect();
             let mut members: Vec<Id> = g.sites.iter().map(|s| s.1).collect();
             members.sort();
             let formed = self.formed.entry((index, key)).or_default();

@@ -3,7 +3,7 @@
 use super::dims;
 use super::elaborate::{Bound, Elaborator, Operand, translate};
 use super::result::{result_dims, result_dtype};
-use super::unify::{bind, unknown};
+use super::unify::bind;
 use crate::eval::{Env, eval};
 use crate::functions::{FUNCTIONS, is_function};
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Name};
@@ -108,6 +108,12 @@ impl Elaborator<'_> {
                 continue;
             }
             bound.names.truncate(mark);
+            if matches!(self.terms.get(terms[i]).kind, TermKind::Scalar(_))
+                && let Some(whole) = dims::resolved(&pattern, &bound)
+            {
+                out[i] = self.conform(terms[i], &whole, span);
+                continue;
+            }
             // Either the attribute that tells the axis is a variable, or the axes are computed all at
             // once and have no names; the application's type tells.
             let computed = own.iter().any(|d| match d {
@@ -115,7 +121,7 @@ impl Elaborator<'_> {
                 Dim::Splice(_) => true,
                 Dim::Axis(_) | Dim::Value(_) => false,
             });
-            if computed || unknown(&pattern, &bound) >= 2 {
+            if computed || dims::unknown(&pattern, &bound) >= 2 {
                 continue;
             }
             let message = format!(

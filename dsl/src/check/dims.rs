@@ -1,5 +1,6 @@
 //! Symbolic dimensions: how named axes of terms meet, and the attribute expressions that say so.
 
+use super::elaborate::Bound;
 use crate::library::Dim;
 use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span};
 
@@ -142,4 +143,28 @@ pub fn fresh(callee: &str, dim: &str, from: &str) -> String {
         h = (h ^ b as u64).wrapping_mul(0x0000_0100_0000_01b3);
     }
     format!("{callee}.{dim}#{:08x}", h as u32)
+}
+
+/// A pattern's axes where all its names are bound.
+pub fn resolved(pattern: &[Dim], bound: &Bound) -> Option<Vec<Dim>> {
+    let mut out = Vec::new();
+    for d in pattern {
+        match d {
+            Dim::Axis(n) | Dim::Seg(n) => out.extend(bound.get(n)?.iter().cloned()),
+            Dim::Value(_) | Dim::Splice(_) => out.push(d.clone()),
+        }
+    }
+    Some(out)
+}
+
+fn known(d: &Dim, bound: &Bound) -> bool {
+    match d {
+        Dim::Seg(s) => bound.get(s).is_some(),
+        _ => true,
+    }
+}
+
+/// How many names of a pattern are not bound.
+pub fn unknown(pattern: &[Dim], bound: &Bound) -> usize {
+    pattern.iter().filter(|d| !known(d, bound)).count()
 }

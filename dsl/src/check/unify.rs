@@ -1,19 +1,8 @@
 //! What the axes and segments of a parameter stand for in an argument.
 
+use super::dims;
 use super::elaborate::Bound;
 use crate::library::{Dim, Name};
-
-fn known(d: &Dim, bound: &Bound) -> bool {
-    match d {
-        Dim::Seg(s) => bound.get(s).is_some(),
-        _ => true,
-    }
-}
-
-/// How many segments of `pattern` are still open.
-pub(super) fn unknown(pattern: &[Dim], bound: &Bound) -> usize {
-    pattern.iter().filter(|d| !known(d, bound)).count()
-}
 
 /// Binds the names of `pattern` to parts of `own`; false if they do not fit (then nothing is certain).
 pub(super) fn bind(
@@ -22,7 +11,7 @@ pub(super) fn bind(
     bound: &mut Bound,
     hint: &[(Name, usize)],
 ) -> bool {
-    if unknown(pattern, bound) >= 2 {
+    if dims::unknown(pattern, bound) >= 2 {
         let at = pattern.iter().enumerate().find_map(|(i, d)| match d {
             Dim::Axis(n) => hint.iter().find(|(h, _)| h == n).map(|(_, at)| (i, *at)),
             _ => None,
@@ -38,7 +27,7 @@ pub(super) fn bind(
     };
     let fixed: usize = pattern.iter().filter_map(|d| len(d, bound)).sum();
     let Some(free) = own.len().checked_sub(fixed) else { return false };
-    if unknown(pattern, bound) == 0 && free > 0 {
+    if dims::unknown(pattern, bound) == 0 && free > 0 {
         return false;
     }
     let mut at = 0;
