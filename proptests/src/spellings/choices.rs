@@ -52,7 +52,7 @@ impl Choices {
         Some(script)
     }
 
-    /// How many sequences differ from this one in its last decisions only, up to `most`.
+    /// The decisions so far: which, of how many.
     pub fn made(&self) -> &[(usize, usize)] {
         &self.made
     }
