@@ -58,9 +58,9 @@ proptest! {
         let prices = TargetPrices::new(library(), target, None);
         let mut explored = explore(library().clone(), p.clone(), &laws, &o.limits);
         let out = explored.extract(&prices, &mlc_extract::GreedyDag::default());
-        let out = out.map_err(|e| TestCaseError::fail(e.to_string()))?;
-        if let Some(incumbent) = prices.program(&p) {
-            prop_assert!(out.cost <= incumbent * (1.0 + 1e-9), "{} above {}", out.cost, incumbent);
+        let out = out.map_err(|e| TestCaseError::fail(format!("{e}\n{}", show::program(&p, library(), "p"))))?;
+        if let Some(incumbent) = out.source_cost {
+            prop_assert!(out.cost <= incumbent, "{} above {}", out.cost, incumbent);
         }
         prop_assert!(explored.prove(&out).is_some(), "no proof");
     }

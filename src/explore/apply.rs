@@ -267,6 +267,7 @@ fn predicate(graph: &Graph, name: &str, id: Id) -> bool {
         "nonzero" => every(|v| v != 0.0),
         "finite" => every(f64::is_finite),
         "positive" => every(|v| v > 0.0),
+        "nonnegative" => super::sign::nonnegative(graph, id),
         _ => false,
     }
 }

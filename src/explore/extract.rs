@@ -43,8 +43,10 @@ pub struct Extracted {
     pub program: Program,
     /// Its outputs as logged terms, for proofs.
     outputs: Vec<LogId>,
-    /// The sum of its operators' prices, each once.
+    /// The sum of its operators' prices, each once, and of its constants' bytes.
     pub cost: f64,
+    /// The same of the program that was explored, if the target has all its operators.
+    pub source_cost: Option<f64>,
 }
 
 /// A view, the e-nodes behind its nodes, and the view's class of each e-class.
@@ -67,8 +69,9 @@ impl Explored {
         let incumbent = self.incumbent(&view, &nodes, &index);
         let solution = extractor.extract(&view, incumbent.as_ref())?;
         let cost = solution.dag_cost(&view).seconds();
+        let source_cost = incumbent.map(|i| i.dag_cost(&view).seconds());
         let (program, outputs) = self.program(&view, &solution, &nodes, &index)?;
-        Ok(Extracted { program, outputs, cost })
+        Ok(Extracted { program, outputs, cost, source_cost })
     }
 
     /// Classes and nodes that the outputs can reach, priced.

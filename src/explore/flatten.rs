@@ -110,12 +110,13 @@ impl Flattenings {
         out
     }
 
-    /// True if a nest goes on behind a class. Behind a value that the program needs anyway only a
-    /// number is looked for: regrouping the rest would compute it twice, and along a chain of residual
-    /// sums every subset of its addends would be a sum of its own.
+    /// True if a nest goes on behind a class. Behind a sum that the program needs anyway only a number
+    /// is looked for: regrouping the rest would compute it twice, and along a chain of residual sums
+    /// every subset of its addends would be a sum of its own.
     fn opens(&self, graph: &Graph, call: CallId, id: Id) -> bool {
         let number = |id: Id| graph.facts(id).uniform.is_some();
-        !self.shared.contains(&id)
+        graph.library.call(call).unit != Some(0.0)
+            || !self.shared.contains(&id)
             || applications(graph, call, id).any(|(a, b)| number(a) || number(b))
     }
 }

@@ -15,6 +15,7 @@ mod pattern;
 mod proof;
 mod replay;
 mod schedule;
+mod sign;
 mod spread;
 
 pub use extract::{Extracted, ExtractionError, Prices};

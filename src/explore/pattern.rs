@@ -8,6 +8,7 @@ use mlc_dsl::functions::is_function;
 use mlc_dsl::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, OpClass};
 use mlc_dsl::syntax::ast::{Arg, BinaryOp, Expr, ExprKind, Ident, Span};
 use mlc_dsl::term::{TermId, TermKind, Terms};
+use std::collections::HashSet;
 
 /// Index of a pattern node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,20 +66,45 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
     let law = |i: &u32| &library.laws[*i as usize];
     let exact = laws.iter().all(|i| law(i).error == ErrorClass::Exact);
     let normal: Vec<&Law> = laws.iter().map(law).filter(|l| is_normal(l)).collect();
-    laws.iter()
-        .map(|&i| {
-            let law = law(&i);
-            let pats = Vec::new();
-            let mut c = Compiler { library, normal: &normal, law, pats, depth: 0, exact };
-            let own = is_normal(law);
-            if own {
-                c.normal = &[];
-            }
-            let roots =
-                law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
-            Compiled { law: i, pats: c.pats, roots, normal: own }
-        })
-        .collect()
+    let one = |i: u32, closed: HashSet<TermId>| {
+        let law = law(&i);
+        let own = is_normal(law);
+        let mut c = Compiler {
+            library,
+            normal: if own { &[] } else { &normal },
+            law,
+            pats: Vec::new(),
+            depth: 0,
+            exact,
+            closed,
+            kept: HashSet::new(),
+            refused: false,
+        };
+        let roots = law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
+        (Compiled { law: i, pats: c.pats, roots, normal: own }, c.refused)
+    };
+    let mut out = Vec::new();
+    for &i in laws {
+        out.push(one(i, HashSet::new()).0);
+        // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
+        let (closed, differs) = one(i, shared(law(&i)));
+        out.extend(differs.then_some(closed));
+    }
+    out
+}
+
+/// Terms that occur more than once in what a law matches.
+fn shared(law: &Law) -> HashSet<TermId> {
+    let (mut seen, mut out) = (HashSet::new(), HashSet::new());
+    let mut stack: Vec<TermId> = law.left.iter().map(|s| s.root).collect();
+    while let Some(t) = stack.pop() {
+        if seen.insert(t) {
+            stack.extend(&law.terms.get(t).args);
+        } else {
+            out.insert(t);
+        }
+    }
+    out
 }
 
 /// What the variables of a normalising law stand for while a pattern is rewritten.
@@ -103,6 +129,12 @@ struct Compiler<'a> {
     depth: usize,
     /// No law may round differently: nests stay as they are written.
     exact: bool,
+    /// Terms whose sums are operands of their own.
+    closed: HashSet<TermId>,
+    /// The patterns of those.
+    kept: HashSet<PatId>,
+    /// A nest stayed closed.
+    refused: bool,
 }
 
 impl Compiler<'_> {
@@ -143,7 +175,13 @@ impl Compiler<'_> {
                 let args: Vec<PatId> = t.args.iter().map(|&a| self.term(terms, a, subst)).collect();
                 let attrs: Vec<Option<Expr>> =
                     attrs.iter().map(|a| a.as_ref().map(|e| substitute(e, &subst.attrs))).collect();
-                self.apply(*call, attrs, args, dims, dtype)
+                let p = self.apply(*call, attrs, args, dims, dtype);
+                let sum = matches!(self.pat(p).kind, PatKind::Flat(c, ..)
+                    if self.library.call(c).unit == Some(0.0));
+                if sum && subst.dims.is_none() && self.closed.contains(&id) {
+                    self.kept.insert(p);
+                }
+                p
             }
         }
     }
@@ -284,7 +322,11 @@ impl Compiler<'_> {
         for law in self.normal {
             let root = law.terms.get(law.left[0].root);
             let TermKind::Apply(c, law_attrs) = &root.kind else { continue };
-            if *c != call || law.name == self.law.name || !law_attrs.is_empty() && !attrs.is_empty()
+            // A condition about a value cannot be decided of a pattern.
+            if *c != call
+                || law.conditions.iter().any(mlc_dsl::check::asks_predicate)
+                || law.name == self.law.name
+                || !law_attrs.is_empty() && !attrs.is_empty()
             {
                 continue;
             }
@@ -382,6 +424,10 @@ impl Compiler<'_> {
                 continue;
             }
             match self.pat(a).kind.clone() {
+                PatKind::Flat(c, ..) if c == call && self.kept.contains(&a) => {
+                    self.refused = true;
+                    operands.push(a);
+                }
                 PatKind::Flat(c, inner, s) if c == call && !self.exact => {
                     operands.extend(inner);
                     s.into_iter().for_each(&mut merge);

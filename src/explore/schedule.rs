@@ -9,6 +9,7 @@ use super::matcher::{Binding, Matcher, State};
 use super::pattern::{Compiled, PatKind, compile};
 use egg::Id;
 use mlc_dsl::library::{CallId, ErrorClass, Law};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
@@ -58,7 +59,24 @@ pub struct LawProfile {
     pub time: Duration,
 }
 
-/// The state of one law.
+impl LawProfile {
+    /// Adds what another pattern of the law did.
+    fn absorb(&mut self, other: LawProfile) {
+        self.searches = self.searches.max(other.searches);
+        self.matches += other.matches;
+        self.applications += other.applications;
+        for (clause, n) in other.refusals {
+            *self.refusals.entry(clause).or_default() += n;
+        }
+        self.ill_typed.0 += other.ill_typed.0;
+        if self.ill_typed.1.is_empty() {
+            self.ill_typed.1 = other.ill_typed.1;
+        }
+        self.time += other.time;
+    }
+}
+
+/// The state of one pattern of a law.
 struct Runner {
     compiled: Compiled,
     profile: LawProfile,
@@ -172,13 +190,19 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
             break;
         }
     }
-    runners.sort_by_key(|r| r.compiled.law);
-    Saturation {
-        profiles: runners.into_iter().map(|r| (r.compiled.law, r.profile)).collect(),
-        stop,
-        sizes,
-        bundles: families.bundles,
+    Saturation { profiles: profiles(runners), stop, sizes, bundles: families.bundles }
+}
+
+/// One profile per law, in the laws' order; a law may have several patterns.
+fn profiles(runners: Vec<Runner>) -> Vec<(u32, LawProfile)> {
+    let mut out: BTreeMap<u32, LawProfile> = BTreeMap::new();
+    for r in runners {
+        match out.entry(r.compiled.law) {
+            Entry::Vacant(e) => drop(e.insert(r.profile)),
+            Entry::Occupied(mut e) => e.get_mut().absorb(r.profile),
+        }
     }
+    out.into_iter().collect()
 }
 
 fn run_match(
@@ -199,8 +223,13 @@ fn run_match(
         families.note(graph, index, &made);
         outcome
     } else {
-        r.applied.insert(fingerprint(graph, f));
-        apply(graph, law, index, &sites, &f.states[0])
+        let print = fingerprint(graph, f);
+        let outcome = apply(graph, law, index, &sites, &f.states[0]);
+        // What is not known to be above zero yet may be so once more is known of it.
+        if !matches!(&outcome, Outcome::Refused(clause) if clause.contains("nonnegative")) {
+            r.applied.insert(print);
+        }
+        outcome
     };
     match outcome {
         Outcome::United => {

@@ -33,6 +33,8 @@ pub(super) struct ElementRule {
     pub nonzero: bool,
     /// No NaN and no infinity.
     pub finite: bool,
+    /// No negative zero.
+    pub unsigned: bool,
 }
 
 /// A condition that a sample can break alone.
@@ -272,6 +274,10 @@ fn apply_predicate(predicate: &str, rule: &mut ElementRule) {
         "uniform" => rule.uniform = true,
         "nonzero" => rule.nonzero = true,
         "finite" => rule.finite = true,
+        "nonnegative" => {
+            rule.low = Some(rule.low.unwrap_or(0.0).max(0.0));
+            rule.unsigned = true;
+        }
         "positive" => {
             rule.low = Some(rule.low.unwrap_or(0.0).max(0.0));
             rule.nonzero = true;

@@ -136,6 +136,9 @@ fn fit_float(dtype: DType, v: f64, rule: &ElementRule, rng: &mut Random) -> f64 
     if rule.nonzero && v == 0.0 {
         v = 1.0;
     }
+    if rule.unsigned && v == 0.0 {
+        v = 0.0;
+    }
     let inside = |v: f64| {
         let above = rule.low.is_none_or(|l| v > l || (v == l && !rule.open));
         above && rule.high.is_none_or(|h| v < h || (v == h && !rule.open))

@@ -301,11 +301,20 @@ pub const PREDICATES: &[(&str, &str)] = &[
     ("nonzero", "no element of the constant is zero"),
     ("finite", "every element of the constant is finite"),
     ("positive", "every element of the constant is above zero"),
+    (
+        "nonnegative",
+        "no element can be below zero or a negative zero, by how it is computed; any may be NaN",
+    ),
 ];
 
 /// True if `name` is a predicate about tensors.
 pub fn is_predicate(name: &str) -> bool {
     PREDICATES.iter().any(|p| p.0 == name)
+}
+
+/// True if an expression asks a predicate.
+pub fn asks_predicate(e: &Expr) -> bool {
+    PREDICATES.iter().any(|p| has_call(e, p.0))
 }
 
 /// True if a variable's declared type mentions the axis or segment.

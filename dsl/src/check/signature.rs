@@ -18,11 +18,10 @@ const ATTR_KINDS: &[&str] =
 
 /// The callable that an item declares; `None` for items that declare none.
 pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
-    let none: &[Binding] = &[];
     let (params, outputs, (wheres, conditions)) = match &item.kind {
         ItemKind::Op(o) => (&o.params, &o.outputs, (&o.wheres[..], &o.conditions[..])),
         ItemKind::Def(d) => (&d.params, &d.outputs, (&d.wheres[..], &d.conditions[..])),
-        ItemKind::Fuse(f) => (&f.params, &f.outputs, (none, &f.conditions[..])),
+        ItemKind::Fuse(f) => (&f.params, &f.outputs, (&f.wheres[..], &f.conditions[..])),
         ItemKind::Extern(e) => (&e.params, &e.outputs, (&e.wheres[..], &e.conditions[..])),
         ItemKind::Rule(_) | ItemKind::Onnx(_) | ItemKind::Target(_) => return (None, vec![]),
     };

@@ -335,6 +335,8 @@ pub struct Fuse {
     pub params: Vec<Param>,
     /// Outputs.
     pub outputs: Vec<Output>,
+    /// Computed extents and attributes.
+    pub wheres: Vec<Binding>,
     /// Shared parts of the body.
     pub lets: Vec<Binding>,
     /// The body; `pointwise(e)` stands for `e` under any chain of pointwise operators.

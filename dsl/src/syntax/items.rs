@@ -202,7 +202,8 @@ impl Builder {
     }
 
     fn fuse(&mut self, parts: Parts<'_>, name: &Ident) -> Option<Fuse> {
-        let (mut params, mut outputs, mut lets) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut params, mut outputs, mut wheres) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lets = Vec::new();
         let (mut on, mut conditions, mut hints) = (Vec::new(), Vec::new(), Vec::new());
         let (mut body, mut error) = (Once::new(), Once::new());
         for part in parts {
@@ -210,6 +211,7 @@ impl Builder {
             match part.as_rule() {
                 Rule::params => params = self.params(part, false),
                 Rule::outputs => outputs = self.outputs(part),
+                Rule::where_clause => self.bindings(part, &mut wheres),
                 Rule::let_clause => self.bindings(part, &mut lets),
                 Rule::if_clause => conditions.extend(self.exprs(part)),
                 Rule::when_clause => hints.extend(self.exprs(part)),
@@ -227,7 +229,8 @@ impl Builder {
             }
         }
         let body = self.need(body, name, "body", "`= …`, what the kernel computes")?;
-        Some(Fuse { params, outputs, lets, body, on, conditions, hints, error: error.value })
+        let error = error.value;
+        Some(Fuse { params, outputs, wheres, lets, body, on, conditions, hints, error })
     }
 
     fn place(&mut self, pair: Pair<'_, Rule>) -> Option<(Ident, String)> {

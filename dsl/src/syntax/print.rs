@@ -113,6 +113,7 @@ fn print_rule(name: &Ident, rule: &Rule) -> Vec<Doc> {
 
 fn print_fuse(name: &Ident, fuse: &Fuse) -> Vec<Doc> {
     let mut out = vec![signature("fuse", name, &fuse.params, &fuse.outputs)];
+    wheres(&mut out, &fuse.wheres);
     body(&mut out, &fuse.lets, &fuse.body);
     let place =
         |(target, kernel): &(Ident, String)| text(format!("{}({})", target.text, quoted(kernel)));

@@ -272,18 +272,11 @@ fn rule() -> impl Strategy<Value = Rule> {
 
 fn fuse() -> impl Strategy<Value = Fuse> {
     (
-        (params(), outputs(), bindings(), expr()),
+        (params(), outputs(), bindings(), bindings(), expr()),
         (few((ident(), quote())), few(expr()), few(expr()), of(error())),
     )
-        .prop_map(|((params, outputs, lets, body), (on, conditions, hints, error))| Fuse {
-            params,
-            outputs,
-            lets,
-            body,
-            on,
-            conditions,
-            hints,
-            error,
+        .prop_map(|((params, outputs, wheres, lets, body), (on, conditions, hints, error))| {
+            Fuse { params, outputs, wheres, lets, body, on, conditions, hints, error }
         })
 }
 

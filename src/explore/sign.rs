@@ -1,0 +1,109 @@
+//! What is known to be no less than zero, read off the meanings of operators.
+//!
+//! Sound, not complete: sums of squares, exponentials, absolute values and what sums, products and
+//! quotients make of them. Never reads an operator's name.
+
+use super::graph::Graph;
+use super::language::{ENode, Head};
+use egg::Id;
+use mlc_dsl::library::{CallKind, Callable};
+use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind};
+
+/// Operators that are looked through.
+const DEPTH: usize = 8;
+
+/// True if no element can be below zero or a negative zero; any may be NaN.
+pub fn nonnegative(graph: &Graph, id: Id) -> bool {
+    class(graph, id, DEPTH)
+}
+
+fn class(graph: &Graph, id: Id, depth: usize) -> bool {
+    let id = graph.egg.find(id);
+    let facts = graph.facts(id);
+    let fine = |v: f64| v.is_nan() || v.is_sign_positive();
+    if let Some(v) = facts.uniform {
+        return fine(v);
+    }
+    if let Some(c) = facts.value {
+        let t = graph.consts.get(c);
+        return (0..t.len()).all(|i| fine(t.get_f64(i)));
+    }
+    depth > 0 && graph.egg[id].nodes.iter().any(|n| node(graph, n, depth - 1))
+}
+
+fn node(graph: &Graph, n: &ENode, depth: usize) -> bool {
+    let Head::Apply(call, _) = n.head else { return false };
+    let callee = graph.library.call(call);
+    let CallKind::Op(meanings) = &callee.kind else { return false };
+    let [meaning] = meanings.as_slice() else { return false };
+    Reading { graph, callee, node: n, depth }.holds(&meaning.value)
+}
+
+/// One application whose meaning is read.
+struct Reading<'a> {
+    graph: &'a Graph,
+    callee: &'a Callable,
+    node: &'a ENode,
+    depth: usize,
+}
+
+impl Reading<'_> {
+    fn argument(&self, name: &str) -> Option<Id> {
+        let i = self.callee.inputs.iter().position(|i| &*i.name == name)?;
+        self.node.args.get(i).map(|&a| self.graph.egg.find(a))
+    }
+
+    /// True if the expression's value is never below zero.
+    fn holds(&self, e: &Expr) -> bool {
+        match &e.kind {
+            ExprKind::Int(v) => *v >= 0,
+            ExprKind::Float(v) => v.is_sign_positive(),
+            ExprKind::Index { base, otherwise, .. } => {
+                let inside =
+                    self.argument(&base.text).is_some_and(|a| class(self.graph, a, self.depth));
+                inside && otherwise.as_ref().is_none_or(|o| self.holds(o))
+            }
+            ExprKind::Binary(BinaryOp::Mul, a, b) => {
+                self.same(a, b) || self.holds(a) && self.holds(b)
+            }
+            ExprKind::Binary(BinaryOp::Add | BinaryOp::Div, a, b) => self.holds(a) && self.holds(b),
+            ExprKind::Binary(BinaryOp::Pow, a, b) => self.holds(a) || self.even(b),
+            ExprKind::Reduce { monoid, body, .. } => {
+                matches!(&*monoid.text, "sum" | "prod") && self.holds(body)
+            }
+            ExprKind::Call { callee, args } => match (&*callee.text, args.as_slice()) {
+                ("exp" | "abs", [_]) => true,
+                ("sqrt" | "rsqrt" | "recip", [x]) => self.holds(&x.value),
+                ("maximum", [a, b]) => self.holds(&a.value) || self.holds(&b.value),
+                ("minimum", [a, b]) => self.holds(&a.value) && self.holds(&b.value),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// True if both are one element of one value.
+    fn same(&self, a: &Expr, b: &Expr) -> bool {
+        let read = |e: &Expr| match &e.kind {
+            ExprKind::Index { base, index, otherwise: None } => {
+                Some((self.argument(&base.text)?, index.iter().map(text).collect::<Vec<_>>()))
+            }
+            _ => None,
+        };
+        read(a).is_some_and(|a| Some(a) == read(b))
+    }
+
+    /// True of an even number, given by a value whose elements are all equal.
+    fn even(&self, e: &Expr) -> bool {
+        let ExprKind::Index { base, otherwise: None, .. } = &e.kind else { return false };
+        let value = self.argument(&base.text).and_then(|a| self.graph.facts(a).uniform);
+        value.is_some_and(|v| v % 2.0 == 0.0)
+    }
+}
+
+fn text(e: &Elem) -> String {
+    match e {
+        Elem::One(e) => mlc_dsl::syntax::print_expr(e),
+        Elem::Splice(e) => format!("..{}", mlc_dsl::syntax::print_expr(e)),
+    }
+}
