@@ -1,6 +1,6 @@
 //! Nearly activations.
 
-use super::{Trap, trap};
+use super::{Trap, limit, trap};
 
 pub(super) const TRAPS: &[Trap] = &[
     trap(
@@ -163,7 +163,7 @@ pub(super) const TRAPS: &[Trap] = &[
         y = Where(Less(x, 0), 0, x)
         -> y",
     ),
-    trap(
+    limit(
         "relu_half_sum",
         "(x + |x|) / 2: infinite where it may overflow",
         "x: f32[5, 7]

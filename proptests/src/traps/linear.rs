@@ -103,6 +103,20 @@ pub(super) const TRAPS: &[Trap] = &[
         -> y",
     ),
     trap(
+        "linear_scaled_by_infinity",
+        "a column is scaled by infinity: its terms do not meet as infinities",
+        "x: f32[5, 4]
+        y = Mul(MatMul(x, f32[4, 2]~), f32[2]{inf, 2})
+        -> y",
+    ),
+    trap(
+        "linear_biased_scaled_by_infinity",
+        "a biased product is scaled by infinity",
+        "x: f32[5, 4]
+        y = Mul(Add(MatMul(x, f32[4, 2]~), f32[2]~), inf)
+        -> y",
+    ),
+    trap(
         "product_of_one_axis",
         "a single axis on the left is a row",
         "x: f32[4]

@@ -31,6 +31,9 @@ pub fn trap_options() -> Options {
 pub enum Ends {
     /// With the judge's values of the graph as read.
     Equal,
+    /// The same, but where infinities meet or a pole is hit: there laws of the class `reorder` may yield the limit
+    /// where the graph as read yields NaN, or NaN where it is infinite.
+    Limit,
     /// With an error that has these words.
     Refused(&'static str),
 }
@@ -51,6 +54,11 @@ pub struct Trap {
 /// A trap whose values must not change.
 const fn trap(name: &'static str, why: &'static str, text: &'static str) -> Trap {
     Trap { name, why, text, ends: Ends::Equal }
+}
+
+/// A trap whose values must not change but where infinities meet.
+const fn limit(name: &'static str, why: &'static str, text: &'static str) -> Trap {
+    Trap { name, why, text, ends: Ends::Limit }
 }
 
 /// A trap that must be refused.

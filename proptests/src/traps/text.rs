@@ -292,7 +292,7 @@ fn dtype(word: &str) -> Option<DType> {
 }
 
 /// ONNX's number of an element type.
-fn code(d: DType) -> i64 {
+pub fn code(d: DType) -> i64 {
     match d {
         DType::F32 => 1,
         DType::U8 => 2,

@@ -21,13 +21,15 @@ pub enum Draw {
     Nan,
     /// NaN and infinities among ordinary numbers.
     Special,
-    /// The ends of the range: the largest, the smallest, what the working type cannot hold.
+    /// Large, small and denormal numbers, of which working types may lose some.
+    Large,
+    /// The ends of the range: working types overflow on the way, the judge does not.
     Extreme,
 }
 
 impl Draw {
     /// All of them.
-    pub const ALL: [Draw; 8] = [
+    pub const ALL: [Draw; 9] = [
         Draw::Normal,
         Draw::Positive,
         Draw::Wide,
@@ -35,12 +37,23 @@ impl Draw {
         Draw::Equal,
         Draw::Nan,
         Draw::Special,
+        Draw::Large,
         Draw::Extreme,
     ];
 
     /// True if a kernel that works in the elements' own type must compute what the judge does.
     pub fn is_tame(self) -> bool {
+        self != Draw::Large
+    }
+
+    /// True if a kernel that works in the elements' own type can be held to anything.
+    pub fn fits_f32(self) -> bool {
         self != Draw::Extreme
+    }
+
+    /// True if no element is infinite.
+    pub fn is_finite(self) -> bool {
+        self != Draw::Special
     }
 }
 
@@ -121,6 +134,10 @@ fn float(draw: Draw, dtype: DType, random: &mut Random) -> f64 {
                 &[top, -top, top.sqrt(), -top.sqrt(), 1e-40, -1e-40, 1e-20, 0.0, -0.0, 100.0],
                 random,
             )
+        }
+        Draw::Large => {
+            let top = if dtype == DType::F16 { 100.0 } else { 1e9 };
+            of(&[top, -top, 1e4, -1e4, 1e-40, -1e-40, 1e-9, 0.0, -0.0, 30.0], random)
         }
         Draw::Whole => of(&[-3.0, -2.0, -1.0, -0.0, 0.0, 1.0, 2.0, 3.0], random),
         Draw::Positive => 0.25 + 2.0 * random.unit(),
