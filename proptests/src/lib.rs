@@ -3,6 +3,7 @@
 //! Holds what several properties need; the properties themselves are in `tests/`.
 
 pub mod spellings;
+pub mod traps;
 
 use mlc_dsl::ir::{DType, Extent, Program, Tensor};
 use mlc_dsl::library::Library;

@@ -4,7 +4,7 @@ use super::model::{Tuning, load};
 use super::{Common, Found};
 use crate::explain::seconds;
 use crate::explore::LawProfile;
-use crate::onnx::{export, printable, write_onnx};
+use crate::onnx::{domains, export, printable, write_onnx};
 use crate::pipeline::{Clock, Optimized, Report, optimize};
 use anyhow::Context;
 use mlc_dsl::library::Library;
@@ -41,12 +41,16 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<Found> {
     let mut clock = Clock::default();
     let model = load(&args.model, &args.common.rules)?;
-    let info = model.info.context("`optimize` takes an ONNX model; use `explain` for a text")?;
+    let mut info =
+        model.info.context("`optimize` takes an ONNX model; use `explain` for a text")?;
     clock.stage("read");
     let opset = args.opset.unwrap_or_else(|| info.opset());
     let mut options = args.tuning.options(&args.target, &args.common)?;
     options.operators = Some(printable(&model.library, opset, &args.target));
     options.self_check = !args.no_check;
+    for (domain, version) in domains(&model.library, &args.target) {
+        info.opset_imports.entry(domain).or_insert(version);
+    }
     let mut optimized = optimize(model.program, &model.library, &options)?;
     clock.stage("optimize");
     let raw = export(&optimized.program, &model.library, &info, opset)?;

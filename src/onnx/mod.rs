@@ -28,7 +28,7 @@ mod write;
 pub use export::{ExportError, export};
 pub use import::{Imported, ModelInfo, import};
 pub use import_error::ImportError;
-pub use printable::printable;
+pub use printable::{domains, printable};
 pub use raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
 pub(crate) use raw_files::AtomicFile;

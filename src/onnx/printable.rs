@@ -12,7 +12,15 @@ pub fn printable(library: &Library, opset: i64, target: &str) -> HashSet<CallId>
     let mut out: HashSet<CallId> = all.filter(primitive).collect();
     let kernels = library.target(target).into_iter().flat_map(|t| &t.kernels);
     out.extend(kernels.flat_map(|k| k.covers.iter().copied()));
-    let opsets = BTreeMap::from([(String::new(), opset)]);
+    let mut opsets = domains(library, target);
+    opsets.insert(String::new(), opset);
     out.extend(Rules::of(library, &opsets).single());
     out
+}
+
+/// The domains besides the standard one whose operators the target runs, each at its first version. A kernel's
+/// name says so: `com.microsoft.FastGelu` is of `com.microsoft`.
+pub fn domains(library: &Library, target: &str) -> BTreeMap<String, i64> {
+    let kernels = library.target(target).into_iter().flat_map(|t| &t.kernels);
+    kernels.filter_map(|k| Some((k.name.rsplit_once('.')?.0.to_string(), 1))).collect()
 }

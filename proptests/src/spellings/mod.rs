@@ -11,6 +11,7 @@ pub mod conv;
 pub mod gates;
 pub mod identity;
 pub mod linear;
+pub mod nodes;
 pub mod norm;
 pub mod run;
 pub mod signature;

@@ -91,6 +91,13 @@ pub fn graphs(family: &Family, setup: &Setup, most: usize) -> usize {
     spellings(family, setup, most).len()
 }
 
+/// At most `most` different graphs of a family, in all its setups.
+pub fn models(family: &Family, most: usize) -> Vec<RawModel> {
+    let share = most.div_ceil(family.setups.len()).max(1);
+    let of = |setup| spellings(family, setup, share).into_iter().map(|s| s.model);
+    family.setups.iter().flat_map(of).collect()
+}
+
 /// Writes, reads, imports and optimises a model with the self-check on.
 fn pipeline(model: &RawModel, scratch: &Path, options: &Options) -> Result<Optimized, String> {
     let program = read(model, scratch)?;
