@@ -7,11 +7,15 @@
 //! them. Never reads an operator's name, and never trusts an error bound.
 
 mod attrs;
+mod case;
 mod damage;
 mod draft;
 mod facts;
+mod field;
 mod instance;
 mod judge;
+mod prime;
+mod propose;
 mod random;
 mod report;
 mod sample;
@@ -20,11 +24,15 @@ mod symbolic;
 
 mod values;
 
+pub use case::Case;
+pub use field::Exactness;
+pub use propose::Proposal;
 pub use report::{Counterexample, Report, Reported, TensorText};
 
 use damage::Damages;
 use draft::Stray;
 use facts::{Conjunct, Facts};
+use field::Finding;
 use judge::Trial;
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use random::Random;
@@ -47,11 +55,13 @@ pub struct CheckOptions {
     pub time_ms: u64,
     /// Laws checked at a time; results do not depend on it.
     pub threads: usize,
+    /// Search for a condition that makes a false law true.
+    pub propose: bool,
 }
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { seed: 0, samples: 150, time_ms: 60_000, threads: 2 }
+        CheckOptions { seed: 0, samples: 150, time_ms: 60_000, threads: 2, propose: true }
     }
 }
 
@@ -81,7 +91,7 @@ pub enum Outcome {
 }
 
 /// What was sampled of a law that holds.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Evidence {
     /// Samples on which both sides agree.
     pub samples: usize,
@@ -91,6 +101,8 @@ pub struct Evidence {
     pub damage: Vec<WorstDamage>,
     /// The conditions that are needed, as breaking them alone showed.
     pub needed: Vec<String>,
+    /// Whether it is proved, or rests on samples.
+    pub exactness: Exactness,
 }
 
 /// Rounding errors in one working type: the ninth decile over samples.
@@ -116,6 +128,7 @@ pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdic
         tally: Tally::default(),
         deadline: Instant::now() + Duration::from_millis(options.time_ms),
         warnings: Vec::new(),
+        propose: options.propose,
     };
     let samples = match law.origin {
         LawOrigin::Rule | LawOrigin::Reverse => options.samples,
@@ -131,12 +144,19 @@ struct Checker<'f, 'l> {
     tally: Tally,
     deadline: Instant,
     warnings: Vec<String>,
+    propose: bool,
 }
 
 impl Checker<'_, '_> {
     fn sample(&mut self, samples: usize) -> Outcome {
         let wanted = vec![true; self.facts.conjuncts.len()];
-        let mut evidence = Evidence::default();
+        let mut evidence = Evidence {
+            samples: 0,
+            void: 0,
+            damage: vec![],
+            needed: vec![],
+            exactness: Exactness::Sampled { reason: String::new() },
+        };
         let mut damages = Damages::new(self.facts.law.error);
         let mut first = None;
         let mut missed = 0;
@@ -146,7 +166,9 @@ impl Checker<'_, '_> {
                 break;
             }
             let mut rng = self.rng.fork();
-            let drawn = sample::draw(self.facts, &wanted, self.stray(i), &mut self.tally, &mut rng);
+            let (extents, stray, round) = sample::plan(self.facts, i);
+            let drawn =
+                sample::draw(self.facts, &wanted, (extents, stray), &mut self.tally, &mut rng);
             let instance = match drawn {
                 Some(Draw::Instance(i)) => *i,
                 Some(Draw::Types(i, output)) => {
@@ -161,7 +183,6 @@ impl Checker<'_, '_> {
                     continue;
                 }
             };
-            let round = Round::of(i);
             let (sample, trial) =
                 sample::trial(self.facts, instance, round, None, &mut self.tally, &mut rng);
             match trial {
@@ -199,21 +220,47 @@ impl Checker<'_, '_> {
         if self.facts.law.origin != LawOrigin::Unfold {
             self.warnings.extend(symbolic::check(self.facts, &first.instance.draft));
         }
+        let mut rng = self.rng.fork();
+        match field::prove(self.facts, &mut rng) {
+            Finding::Exactness(exactness) => evidence.exactness = exactness,
+            Finding::Differ(instance) => return self.differ(*instance, &mut rng),
+        }
         self.break_conditions(&mut evidence);
         Outcome::Holds(evidence)
     }
 
-    /// One sample in four leaves the declared ranges and domains, in every round of elements.
-    /// Definitions hold by definition, wherever their operators have a value.
-    fn stray(&self, i: usize) -> Stray {
-        match self.facts.law.origin {
-            LawOrigin::Rule | LawOrigin::Reverse if (i + i / 12).is_multiple_of(4) => Stray::Any,
-            LawOrigin::Rule | LawOrigin::Reverse | LawOrigin::Fold | LawOrigin::Unfold => Stray::No,
-        }
+    fn fails(&mut self, sample: judge::Sample, mismatch: judge::Mismatch) -> Outcome {
+        let proposal = match self.propose {
+            true => propose::propose(self.facts, &sample, &mut self.rng.fork()),
+            false => None,
+        };
+        let (sample, mismatch) = shrink::shrink(self.facts, sample, mismatch, &mut self.rng);
+        let mut example = Counterexample::of(self.facts, &sample, &mismatch);
+        example.holds_when = proposal;
+        Outcome::Fails(Box::new(example))
     }
 
-    fn fails(&mut self, sample: judge::Sample, mismatch: judge::Mismatch) -> Outcome {
-        let (sample, mismatch) = shrink::shrink(self.facts, sample, mismatch, &mut self.rng);
+    /// Sides that are different rational functions, though no sample showed it.
+    fn differ(&mut self, instance: instance::Instance, rng: &mut Random) -> Outcome {
+        for i in 0..40 {
+            let (sample, trial) = sample::trial(
+                self.facts,
+                instance.clone(),
+                [Round::Integers, Round::Powers, Round::Normal][i % 3],
+                None,
+                &mut self.tally,
+                rng,
+            );
+            if let Trial::Differ(mismatch) = trial {
+                return self.fails(sample, *mismatch);
+            }
+        }
+        let sample = sample::fill(self.facts, instance, Round::Integers, None, Some(1), rng);
+        let message =
+            "the sides are different rational functions, as a prime field shows, though they \
+                       are hard to tell apart in f64"
+                .to_string();
+        let mismatch = judge::furthest(self.facts.library, &sample, message);
         Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)))
     }
 
@@ -259,8 +306,9 @@ impl Checker<'_, '_> {
             let mut rng = self.rng.fork();
             let before: usize = self.tally.right_refused.values().sum();
             let mut tally = std::mem::take(&mut self.tally);
+            tally.refused.clear();
             let stray = if rng.chance(0.7) { Stray::Any } else { Stray::No };
-            let drawn = sample::draw(self.facts, &wanted, stray, &mut tally, &mut rng);
+            let drawn = sample::draw(self.facts, &wanted, (None, stray), &mut tally, &mut rng);
             self.tally = tally;
             if self.tally.right_refused.values().sum::<usize>() > before {
                 return Some(true);
@@ -285,6 +333,8 @@ impl Checker<'_, '_> {
                         return Some(true);
                     }
                 }
+                // What gives other conditions their meaning cannot be broken alone.
+                None if self.tally.undecided() => return Some(true),
                 None if k >= 12 && met.is_none() => return None,
                 None => {}
             }
