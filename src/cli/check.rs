@@ -39,6 +39,8 @@ struct Checked {
     report: verify::Report,
     /// Inline tests of laws that do not hold.
     broken: Vec<Broken>,
+    /// Warnings about the laws' texts.
+    lints: Vec<verify::Lint>,
 }
 
 /// Runs the verb.
@@ -67,10 +69,14 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     bar.set_length(names.as_ref().map_or(library.laws.len(), Vec::len) as u64);
     let report = verify::check_library(&library, names.as_deref(), &options, &|_, _| bar.inc(1));
     bar.finish_and_clear();
+    let lints = verify::lint(&library, names.as_deref());
     let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
     let color = std::io::stdout().is_terminal();
     for b in &broken {
         println!("{}", b.human(color));
+    }
+    for l in &lints {
+        println!("{}", l.human(color));
     }
     print!("{}", report.human(color));
     if args.verbose {
@@ -80,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         write_cases(&report, folder, &texts)?;
     }
     let sound = report.sound() && broken.is_empty();
-    args.common.report(&Checked { report, broken })?;
+    args.common.report(&Checked { report, broken, lints })?;
     Ok(if faulty || !sound { Found::Something } else { Found::Nothing })
 }
 

@@ -14,6 +14,7 @@ mod facts;
 mod field;
 mod instance;
 mod judge;
+mod lint;
 mod prime;
 mod propose;
 mod random;
@@ -26,6 +27,7 @@ mod values;
 
 pub use case::Case;
 pub use field::Exactness;
+pub use lint::{Lint, lint};
 pub use propose::Proposal;
 pub use report::{Counterexample, Report, Reported, TensorText};
 
@@ -55,13 +57,14 @@ pub struct CheckOptions {
     pub time_ms: u64,
     /// Laws checked at a time; results do not depend on it.
     pub threads: usize,
-    /// Search for a condition that makes a false law true.
-    pub propose: bool,
+    /// Search for the smallest counterexample and for a condition that makes a false law true, and for
+    /// conditions that a true one does not need.
+    pub explain: bool,
 }
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { seed: 0, samples: 150, time_ms: 60_000, threads: 2, propose: true }
+        CheckOptions { seed: 0, samples: 150, time_ms: 60_000, threads: 2, explain: true }
     }
 }
 
@@ -128,7 +131,7 @@ pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdic
         tally: Tally::default(),
         deadline: Instant::now() + Duration::from_millis(options.time_ms),
         warnings: Vec::new(),
-        propose: options.propose,
+        explain: options.explain,
     };
     let samples = match law.origin {
         LawOrigin::Rule | LawOrigin::Reverse => options.samples,
@@ -144,7 +147,7 @@ struct Checker<'f, 'l> {
     tally: Tally,
     deadline: Instant,
     warnings: Vec<String>,
-    propose: bool,
+    explain: bool,
 }
 
 impl Checker<'_, '_> {
@@ -225,15 +228,17 @@ impl Checker<'_, '_> {
             Finding::Exactness(exactness) => evidence.exactness = exactness,
             Finding::Differ(instance) => return self.differ(*instance, &mut rng),
         }
-        self.break_conditions(&mut evidence);
+        if self.explain {
+            self.break_conditions(&mut evidence);
+        }
         Outcome::Holds(evidence)
     }
 
     fn fails(&mut self, sample: judge::Sample, mismatch: judge::Mismatch) -> Outcome {
-        let proposal = match self.propose {
-            true => propose::propose(self.facts, &sample, &mut self.rng.fork()),
-            false => None,
-        };
+        if !self.explain {
+            return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
+        }
+        let proposal = propose::propose(self.facts, &sample, &mut self.rng.fork());
         let (sample, mismatch) = shrink::shrink(self.facts, sample, mismatch, &mut self.rng);
         let mut example = Counterexample::of(self.facts, &sample, &mismatch);
         example.holds_when = proposal;

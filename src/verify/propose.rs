@@ -27,9 +27,8 @@ pub struct Proposal {
 const SAMPLES: usize = 72;
 const CONFIRM: usize = 36;
 
-/// Proposals that are tried, single and in pairs.
-const TRIED: usize = 14;
-const PAIRS: usize = 10;
+/// Proposals that are tried: single predicates and pairs.
+const TRIED: usize = 32;
 
 struct Labelled {
     sample: Sample,
@@ -39,6 +38,8 @@ struct Labelled {
 struct Candidate {
     text: String,
     expr: Expr,
+    /// It speaks of elements.
+    elements: bool,
     /// Per sample: whether it is met.
     met: Vec<bool>,
 }
@@ -52,26 +53,26 @@ pub(super) fn propose(facts: &Facts, first: &Sample, rng: &mut Random) -> Option
     let failing = seen.iter().filter(|l| l.fails).count();
     let misses = |met: &[bool]| !seen.iter().zip(met).any(|(l, m)| l.fails && *m);
     let covers = |met: &[bool]| met.iter().filter(|m| **m).count();
-    let mut single: Vec<&Candidate> = all.iter().filter(|c| misses(&c.met)).collect();
-    single.sort_by_key(|c| std::cmp::Reverse(covers(&c.met)));
-    for c in single.iter().take(TRIED) {
-        if let Some(passing) = confirm(facts, &[&c.expr], rng) {
-            return Some(Proposal { condition: c.text.clone(), passing, failing });
-        }
-    }
-    let mut pairs: Vec<(usize, &Candidate, &Candidate)> = Vec::new();
+    // What speaks of extents and attributes comes first, then the weaker, then the shorter.
+    let mut sets: Vec<(Vec<&Candidate>, usize)> = Vec::new();
     for (i, a) in all.iter().enumerate() {
-        for b in &all[i + 1..] {
+        if misses(&a.met) {
+            sets.push((vec![a], covers(&a.met)));
+            continue;
+        }
+        for b in all[i + 1..].iter().filter(|b| !misses(&b.met)) {
             let both: Vec<bool> = a.met.iter().zip(&b.met).map(|(a, b)| *a && *b).collect();
-            if misses(&both) && !misses(&a.met) && !misses(&b.met) && covers(&both) > 0 {
-                pairs.push((covers(&both), a, b));
+            if misses(&both) && covers(&both) > 0 {
+                sets.push((vec![a, b], covers(&both)));
             }
         }
     }
-    pairs.sort_by_key(|p| std::cmp::Reverse(p.0));
-    pairs.iter().take(PAIRS).find_map(|(_, a, b)| {
-        let passing = confirm(facts, &[&a.expr, &b.expr], rng)?;
-        Some(Proposal { condition: format!("{}, {}", a.text, b.text), passing, failing })
+    let elements = |set: &[&Candidate]| set.iter().any(|c| c.elements);
+    sets.sort_by_key(|(set, n)| (elements(set), std::cmp::Reverse(*n), set.len()));
+    sets.iter().take(TRIED).find_map(|(set, _)| {
+        let passing = confirm(facts, set, rng)?;
+        let texts: Vec<&str> = set.iter().map(|c| c.text.as_str()).collect();
+        Some(Proposal { condition: texts.join(", "), passing, failing })
     })
 }
 
@@ -105,9 +106,9 @@ fn labelled(facts: &Facts, rng: &mut Random) -> Vec<Labelled> {
 }
 
 /// Samples of the law under these conditions as well; `None` if one fails or hardly any is found.
-fn confirm(facts: &Facts, conditions: &[&Expr], rng: &mut Random) -> Option<usize> {
+fn confirm(facts: &Facts, conditions: &[&Candidate], rng: &mut Random) -> Option<usize> {
     let mut law: Law = facts.law.clone();
-    law.conditions.extend(conditions.iter().map(|c| (*c).clone()));
+    law.conditions.extend(conditions.iter().map(|c| c.expr.clone()));
     let facts = Facts::of(facts.library, &law);
     let wanted = vec![true; facts.conjuncts.len()];
     let mut tally = Tally::default();
@@ -136,7 +137,9 @@ fn confirm(facts: &Facts, conditions: &[&Expr], rng: &mut Random) -> Option<usiz
 fn candidate(facts: &Facts, text: String, seen: &[Labelled]) -> Option<Candidate> {
     let expr = condition(&text)?;
     let met = seen.iter().map(|l| meets(facts, &expr, &l.sample)).collect();
-    Some(Candidate { text, expr, met })
+    let elements = matches!(&expr.kind, ExprKind::Call { callee, .. }
+        if mlc_dsl::check::is_predicate(&callee.text));
+    Some(Candidate { text, expr, elements, met })
 }
 
 /// The text of a condition as an expression.
@@ -221,7 +224,7 @@ fn candidates(facts: &Facts) -> Vec<String> {
 
 fn attributes(facts: &Facts, axes: &[&str], out: &mut Vec<String>) {
     let attrs = &facts.law.attrs;
-    for (i, p) in attrs.iter().enumerate() {
+    for p in attrs {
         let (n, kind) = (&p.name, p.ty.name.text.as_str());
         let forms: &[&str] = match kind {
             "int" => &["% == 1", "% == 0", "% > 0", "% >= 0"],
@@ -238,6 +241,9 @@ fn attributes(facts: &Facts, axes: &[&str], out: &mut Vec<String>) {
             out.extend(axes.iter().map(|a| format!("|{a}| % {n} == 0")));
             out.extend(axes.iter().map(|a| format!("{n} == |{a}|")));
         }
+    }
+    for (i, p) in attrs.iter().enumerate() {
+        let (n, kind) = (&p.name, p.ty.name.text.as_str());
         for q in attrs[i + 1..].iter().filter(|q| q.ty.name.text == kind) {
             out.push(format!("{n} == {}", q.name));
             if kind == "perm" {
