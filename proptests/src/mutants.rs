@@ -23,6 +23,8 @@ pub struct Mutant {
     pub of: String,
     /// What was changed, in one sentence.
     pub change: String,
+    /// The condition that was left out, if it is that.
+    pub without: Option<String>,
     /// Its text.
     pub text: String,
 }
@@ -66,26 +68,26 @@ pub fn mutants() -> (Vec<Mutant>, Library) {
 fn of_rule(item: &Item, rule: &Rule) -> Vec<Mutant> {
     let of = item.name.text.clone();
     let Some(law) = library().laws.iter().find(|l| *l.name == *of) else { return vec![] };
-    let mut changed: Vec<(String, Rule)> = Vec::new();
+    let mut changed: Vec<(String, Option<String>, Rule)> = Vec::new();
     for (i, c) in rule.conditions.iter().enumerate() {
         let mut r = rule.clone();
         r.conditions.remove(i);
-        changed.push((format!("without `{}`", print_expr(c)), r));
+        changed.push((format!("without `{}`", print_expr(c)), Some(print_expr(c)), r));
     }
     if rule.error != Some(ErrorClause::Exact) {
         let r = Rule { error: Some(ErrorClause::Exact), ..rule.clone() };
-        changed.push(("with `error exact`".into(), r));
+        changed.push(("with `error exact`".into(), None, r));
     }
     for (s, side) in rule.right.iter().enumerate() {
         for (what, value) in variants(law, &side.value) {
             let mut r = rule.clone();
             r.right[s].value = value;
-            changed.push((what, r));
+            changed.push((what, None, r));
         }
     }
     let mut texts = BTreeSet::new();
     let mut out = Vec::new();
-    for (change, mut rule) in changed {
+    for (change, without, mut rule) in changed {
         // One way only, and without the tests of the original.
         rule.both_ways = false;
         rule.tests.retain(|t| matches!(t, mlc_dsl::syntax::ast::RuleTest::Check { .. }));
@@ -96,7 +98,8 @@ fn of_rule(item: &Item, rule: &Rule) -> Vec<Mutant> {
             continue;
         }
         item.name.text = name.clone();
-        out.push(Mutant { name, of: of.clone(), change, text: print_item(&item) });
+        let text = print_item(&item);
+        out.push(Mutant { name, of: of.clone(), change, without, text });
     }
     out
 }
@@ -292,6 +295,16 @@ fn others(law: &Law, name: &str) -> Vec<String> {
 /// Samples with which a mutant that passed is looked at again.
 const LONG: usize = 1500;
 
+/// True if breaking a condition of the original on purpose shows that its sides differ.
+fn refutes(library: &Library, law: &str, condition: &str) -> bool {
+    let Some(law) = library.laws.iter().find(|l| *l.name == *law) else { return false };
+    let options = CheckOptions { samples: 30, ..CheckOptions::default() };
+    match check_law(library, law, &options).outcome {
+        Outcome::Holds(e) => e.refuting.iter().any(|c| c == condition),
+        Outcome::Fails(_) | Outcome::NoSample { .. } => false,
+    }
+}
+
 /// What becomes of a mutant.
 pub fn judge(library: &Library, mutant: &Mutant) -> Fate {
     let Some(law) = library.laws.iter().find(|l| *l.name == *mutant.name) else {
@@ -303,6 +316,11 @@ pub fn judge(library: &Library, mutant: &Mutant) -> Fate {
         Outcome::NoSample { .. } => return Fate::Void,
         Outcome::Holds(e) => e,
     };
+    if let Some(condition) = &mutant.without
+        && refutes(library, &mutant.of, condition)
+    {
+        return Fate::Missed(format!("the law is false where `{condition}` is broken on purpose"));
+    }
     let long = CheckOptions { seed: 77, samples: LONG, ..options };
     match (check_law(library, law, &long).outcome, evidence.exactness) {
         (Outcome::Fails(c), _) => Fate::Missed(c.broken.clone()),

@@ -102,8 +102,21 @@ impl Draft {
         }
         if let Extents::Empty(slot) = style {
             d.empty(slot);
+            if stray == Stray::Any {
+                d.without_numbers(facts, rng);
+            }
         }
         d
+    }
+
+    /// Beside a sum of nothing a number shows best if it is none.
+    fn without_numbers(&mut self, facts: &Facts, rng: &mut Random) {
+        for a in facts.law.attrs.iter().filter(|a| a.ty.name.text == "float") {
+            if rng.chance(0.7) {
+                let v = rng.pick(&[f64::NAN, f64::NAN, f64::INFINITY]);
+                self.attrs.push((a.name.clone(), Attr::float(v)));
+            }
+        }
     }
 
     /// Takes the extent of the axis or segment of that number.

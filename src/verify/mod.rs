@@ -104,6 +104,8 @@ pub struct Evidence {
     pub damage: Vec<WorstDamage>,
     /// The conditions that are needed, as breaking them alone showed.
     pub needed: Vec<String>,
+    /// Those among them without which the sides differ.
+    pub refuting: Vec<String>,
     /// Whether it is proved, or rests on samples.
     pub exactness: Exactness,
 }
@@ -117,6 +119,19 @@ pub struct WorstDamage {
     pub left: f64,
     /// Of the right side, beyond what the error class allows.
     pub right: f64,
+}
+
+/// What breaking one condition alone shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Break {
+    /// The sides differ.
+    Refutes,
+    /// The right side has no type, or another condition no value.
+    Forbids,
+    /// The law still holds.
+    Nothing,
+    /// It cannot be broken.
+    Impossible,
 }
 
 /// Samples taken to break one condition.
@@ -158,6 +173,7 @@ impl Checker<'_, '_> {
             void: 0,
             damage: vec![],
             needed: vec![],
+            refuting: vec![],
             exactness: Exactness::Sampled { reason: String::new() },
         };
         let mut damages = Damages::new(self.facts.law.error);
@@ -286,21 +302,24 @@ impl Checker<'_, '_> {
         for i in 0..self.facts.conjuncts.len() {
             let text = self.facts.conjunct_text(i);
             match self.break_condition(i) {
-                Some(true) => evidence.needed.push(text),
-                Some(false) => self.warnings.push(format!(
+                Break::Refutes => {
+                    evidence.refuting.push(text.clone());
+                    evidence.needed.push(text);
+                }
+                Break::Forbids => evidence.needed.push(text),
+                Break::Nothing => self.warnings.push(format!(
                     "condition `{text}` is idle: the law also holds on the samples that break it"
                 )),
-                None => self.warnings.push(format!(
+                Break::Impossible => self.warnings.push(format!(
                     "condition `{text}` is idle: no instance of the left side breaks it"
                 )),
             }
         }
     }
 
-    /// True if breaking condition `i` breaks the law; `None` if it cannot be broken.
-    fn break_condition(&mut self, i: usize) -> Option<bool> {
+    fn break_condition(&mut self, i: usize) -> Break {
         let mut wanted = vec![true; self.facts.conjuncts.len()];
-        let mut met = None;
+        let mut met = Break::Impossible;
         if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
             wanted[i] = false;
         }
@@ -316,12 +335,12 @@ impl Checker<'_, '_> {
             let drawn = sample::draw(self.facts, &wanted, (None, stray), &mut tally, &mut rng);
             self.tally = tally;
             if self.tally.right_refused.values().sum::<usize>() > before {
-                return Some(true);
+                return Break::Forbids;
             }
             match drawn {
-                Some(Draw::Types(..)) => return Some(true),
+                Some(Draw::Types(..)) => return Break::Refutes,
                 Some(Draw::Instance(instance)) => {
-                    met = Some(false);
+                    met = Break::Nothing;
                     let round = match &self.facts.conjuncts[i] {
                         Conjunct::Element(_, p) if p == "finite" => Round::unbounded(k),
                         _ => Round::of(k),
@@ -335,12 +354,12 @@ impl Checker<'_, '_> {
                         &mut rng,
                     );
                     if let Trial::Differ(_) = trial {
-                        return Some(true);
+                        return Break::Refutes;
                     }
                 }
                 // What gives other conditions their meaning cannot be broken alone.
-                None if self.tally.undecided() => return Some(true),
-                None if k >= 12 && met.is_none() => return None,
+                None if self.tally.undecided() => return Break::Forbids,
+                None if k >= 12 && met == Break::Impossible => return met,
                 None => {}
             }
         }

@@ -45,18 +45,17 @@ pub(super) enum Draw {
 pub(super) fn plan(facts: &Facts, i: usize) -> (Option<Extents>, Stray, Round) {
     // One sample in four leaves the declared ranges and domains, in every round of elements.
     // Definitions hold by definition, wherever their operators have a value.
-    let stray = match facts.law.origin {
-        LawOrigin::Rule | LawOrigin::Reverse if (i + i / 12).is_multiple_of(4) => Stray::Any,
-        LawOrigin::Rule | LawOrigin::Reverse | LawOrigin::Fold | LawOrigin::Unfold => Stray::No,
-    };
+    let may = matches!(facts.law.origin, LawOrigin::Rule | LawOrigin::Reverse);
+    let stray = |leaves: bool| if may && leaves { Stray::Any } else { Stray::No };
     // One in six has no elements along one axis, each axis in turn: there sums are zero, whatever
     // stands beside them.
     let slots = facts.axes.len() + facts.segs.len();
     let (empty, turn) = (i / 6, i % 6);
     if turn != 5 || slots == 0 {
-        return (None, stray, Round::of(i - empty));
+        return (None, stray((i + i / 12).is_multiple_of(4)), Round::of(i - empty));
     }
-    (Some(Extents::Empty(empty % slots)), stray, Round::of_empty(empty / slots))
+    let again = empty / slots;
+    (Some(Extents::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
 }
 
 /// Conditions often exclude what is empty: where one is to be broken, that is drawn more often.
