@@ -101,3 +101,40 @@ fn false_laws_are_refuted() {
 fn true_laws_hold() {
     check(include_str!("laws/true.rules"), "holds");
 }
+
+/// The conditions that the text states beside its laws, by law.
+fn stated(text: &str) -> Vec<(String, Option<String>)> {
+    let mut out = Vec::new();
+    let mut condition = None;
+    for line in text.lines() {
+        if let Some(c) = line.strip_prefix("// when ") {
+            condition = Some(c.to_string());
+        } else if let Some(name) = line.strip_prefix("rule ") {
+            out.push((name.to_string(), condition.take()));
+        }
+    }
+    out
+}
+
+#[test]
+fn known_false_laws_are_refuted_at_once_with_what_they_overlook() {
+    let text = include_str!("laws/known_false.rules");
+    let library = library(&["ops"], text);
+    let laws = stated(text);
+    assert!(laws.len() >= 12);
+    for (name, condition) in laws {
+        let law = library.laws.iter().find(|l| *l.name == *name).expect("a law");
+        let started = std::time::Instant::now();
+        let verdict = check_law(&library, law, &CheckOptions::default());
+        let took = started.elapsed();
+        let Outcome::Fails(c) = verdict.outcome else { panic!("{name} is not refuted") };
+        eprintln!("{name} in {took:?}\n{}", c.human());
+        let found = c.holds_when.as_ref().map(|p| p.condition.clone());
+        assert_eq!(found, condition, "{name}");
+        if let Some(p) = &c.holds_when {
+            assert!(p.passing > 0 && p.failing > 0, "{name}");
+        }
+        // Twice what is promised: other tests may run beside this one.
+        assert!(took.as_secs_f64() < 2.0, "{name} took {took:?}");
+    }
+}

@@ -2,11 +2,13 @@
 
 use super::{Common, Found};
 use crate::lawtest::{self, Broken};
+use crate::npz::write_npz;
 use crate::{stdlib, verify};
+use anyhow::Context;
 use mlc_dsl::diag::Severity;
 use serde::Serialize;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Arguments.
@@ -15,11 +17,17 @@ pub struct Args {
     /// Texts to check; the shipped ones if none is given.
     files: Vec<PathBuf>,
     /// Samples per law.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 150)]
     samples: usize,
     /// Target whose costs `picks` tests speak of.
     #[arg(long, default_value = "standard")]
     target: String,
+    /// Say something of every law, not only of those that are false or suspicious.
+    #[arg(long)]
+    verbose: bool,
+    /// Write the smallest counterexample of every false law there, as a model that can be run.
+    #[arg(long, value_name = "FOLDER")]
+    cases: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -31,6 +39,8 @@ struct Checked {
     report: verify::Report,
     /// Inline tests of laws that do not hold.
     broken: Vec<Broken>,
+    /// Warnings about the laws' texts.
+    lints: Vec<verify::Lint>,
 }
 
 /// Runs the verb.
@@ -59,13 +69,44 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     bar.set_length(names.as_ref().map_or(library.laws.len(), Vec::len) as u64);
     let report = verify::check_library(&library, names.as_deref(), &options, &|_, _| bar.inc(1));
     bar.finish_and_clear();
+    let lints = verify::lint(&library, names.as_deref());
     let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
     let color = std::io::stdout().is_terminal();
     for b in &broken {
         println!("{}", b.human(color));
     }
+    for l in &lints {
+        println!("{}", l.human(color));
+    }
     print!("{}", report.human(color));
+    if args.verbose {
+        print!("{}", report.table());
+    }
+    if let Some(folder) = &args.cases {
+        write_cases(&report, folder, &texts)?;
+    }
     let sound = report.sound() && broken.is_empty();
-    args.common.report(&Checked { report, broken })?;
+    args.common.report(&Checked { report, broken, lints })?;
     Ok(if faulty || !sound { Found::Something } else { Found::Nothing })
+}
+
+/// Writes a text and its inputs per false law, and prints how to run them.
+fn write_cases(report: &verify::Report, folder: &Path, rules: &[PathBuf]) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    for r in &report.laws {
+        let verify::Outcome::Fails(c) = &r.verdict.outcome else { continue };
+        let text = folder.join(format!("{}.rules", r.law));
+        super::model::write_file(&text, c.case.text.as_bytes())?;
+        print!("mlc-rewrite run {}", text.display());
+        if !c.case.inputs.is_empty() {
+            let inputs = folder.join(format!("{}.npz", r.law));
+            write_npz(&inputs, &c.case.inputs).map_err(|e| anyhow::anyhow!("{e}"))?;
+            print!(" --inputs {}", inputs.display());
+        }
+        rules.iter().for_each(|r| print!(" --rules {}", r.display()));
+        let place = if c.in_f64 { "reference" } else { "cpu" };
+        println!(" --backend {place} --no-optimize");
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 //! A law marked `when normal` rewrites the patterns of all other laws too, so that `x / sqrt(2)` in a
 //! law matches whatever spelling the program has.
 
-use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::functions::is_function;
 use mlc_dsl::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, OpClass};
 use mlc_dsl::syntax::ast::{Arg, BinaryOp, Expr, ExprKind, Ident, Span};
@@ -322,11 +322,7 @@ impl Compiler<'_> {
         for law in self.normal {
             let root = law.terms.get(law.left[0].root);
             let TermKind::Apply(c, law_attrs) = &root.kind else { continue };
-            // A condition about a value cannot be decided of a pattern.
-            if *c != call
-                || law.conditions.iter().any(mlc_dsl::check::asks_predicate)
-                || law.name == self.law.name
-                || !law_attrs.is_empty() && !attrs.is_empty()
+            if *c != call || law.name == self.law.name || !law_attrs.is_empty() && !attrs.is_empty()
             {
                 continue;
             }
@@ -339,7 +335,11 @@ impl Compiler<'_> {
             {
                 continue;
             }
-            if !fits || !self.admits(law, dtype) {
+            // What a condition asks of a value, or of a number still open, no pattern can answer.
+            let holds = |e: &Expr| {
+                matches!(truth(&substitute(e, &subst.attrs), &Env::default()), Ok(Some(true)))
+            };
+            if !fits || !self.admits(law, dtype) || !law.conditions.iter().all(holds) {
                 continue;
             }
             subst.dims = Some(dims.to_vec());

@@ -58,11 +58,7 @@ impl Damages {
         if !too_far {
             return None;
         }
-        let class = match self.class {
-            ErrorClass::Exact => "exact".to_string(),
-            ErrorClass::Reorder => "reorder".to_string(),
-            ErrorClass::Approx { abs, rel } => format!("approx(abs={abs}, rel={rel})"),
-        };
+        let class = super::report::class_text(self.class);
         let list = self.summary();
         let figures: Vec<String> = list
             .iter()

@@ -44,10 +44,14 @@ pub(super) enum Extents {
     Small,
     /// Some axes of extent one.
     Ones,
+    /// Two or three.
+    Few,
     /// All axes of one extent.
     Equal,
     /// Some axes of no extent.
     Zeros,
+    /// Small numbers, but the axis or segment of that number has no extent.
+    Empty(usize),
 }
 
 /// One change that may make a draft fit.
@@ -96,7 +100,37 @@ impl Draft {
             let copies = if a.private { members } else { 1 };
             d.axes.push((a.name.clone(), (0..copies).map(|_| pinned(a, &mut pool, rng)).collect()));
         }
+        if let Extents::Empty(slot) = style {
+            d.empty(slot);
+            if stray == Stray::Any {
+                d.without_numbers(facts, rng);
+            }
+        }
         d
+    }
+
+    /// Beside a sum of nothing a number shows best if it is none.
+    fn without_numbers(&mut self, facts: &Facts, rng: &mut Random) {
+        for a in facts.law.attrs.iter().filter(|a| a.ty.name.text == "float") {
+            if rng.chance(0.7) {
+                let v = rng.pick(&[f64::NAN, f64::NAN, f64::INFINITY]);
+                self.attrs.push((a.name.clone(), Attr::float(v)));
+            }
+        }
+    }
+
+    /// Takes the extent of the axis or segment of that number.
+    fn empty(&mut self, slot: usize) {
+        if let Some((_, v)) = self.axes.get_mut(slot) {
+            v.fill(0);
+        } else if let Some((_, list)) = self.segs.get_mut(slot - self.axes.len()) {
+            for s in list {
+                match s.first_mut() {
+                    Some(first) => *first = 0,
+                    None => s.push(0),
+                }
+            }
+        }
     }
 
     fn member<T>(list: &[T], member: usize) -> Option<&T> {
@@ -297,7 +331,8 @@ impl Pool {
 
     fn next(&mut self, rng: &mut Random) -> i64 {
         match self.style {
-            Extents::Small => rng.between(1, 4),
+            Extents::Small | Extents::Empty(_) => rng.between(1, 4),
+            Extents::Few => rng.between(2, 3),
             Extents::Equal => self.equal,
             Extents::Ones if rng.chance(0.4) => 1,
             Extents::Zeros if rng.chance(0.25) => 0,

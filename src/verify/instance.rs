@@ -20,6 +20,9 @@ use std::collections::BTreeSet;
 /// Tensors of more elements are not sampled.
 const MAX_ELEMENTS: i64 = 3000;
 
+/// How the reason begins where a condition has no value.
+pub(super) const UNDECIDED: &str = "cannot be decided:";
+
 /// Both sides of a law as one program.
 #[derive(Clone, Debug)]
 pub(super) struct Instance {
@@ -489,7 +492,7 @@ impl<'f, 'l> Walk<'f, 'l> {
                 };
                 let text = self.facts.conjunct_text(i);
                 let reason = match holds {
-                    Err(e) => format!("`{text}`: {e}"),
+                    Err(e) => format!("{UNDECIDED} `{text}`: {e}"),
                     Ok(_) if want => format!("`{text}` does not hold"),
                     Ok(_) => format!("`{text}` holds"),
                 };

@@ -88,12 +88,6 @@ pub(super) fn judge(library: &Library, class: ErrorClass, sample: &Sample) -> Tr
     if class == ErrorClass::Exact || m.broken == Broken::Fails {
         return trial;
     }
-    // Where infinities have met, the right may yield the limit: NaN among the inputs must not hide that they have.
-    if let Some(calm) = without_nan(sample)
-        && !matches!(once(library, class, &calm), Trial::Differ(_))
-    {
-        return Trial::Agree(vec![]);
-    }
     // A difference that vanishes beside the sample is rounding at a pole or a step, no falsehood.
     let mut rng = Random::of(1, "beside");
     let persists =
@@ -114,6 +108,24 @@ fn without_nan(sample: &Sample) -> Option<Sample> {
         Tensor::from_f64(t.dtype(), t.shape().to_vec(), &values.collect::<Vec<_>>())
     };
     Some(Sample { inputs: sample.inputs.iter().map(calm).collect(), ..sample.clone() })
+}
+
+/// Per output and element: whether infinities meet on the left there (`inf - inf`, `0 * inf`), so that no
+/// real function has a value. NaN among the inputs must neither hide nor feign it, so numbers stand in.
+fn met(library: &Library, sample: &Sample, left: &[Array]) -> Vec<Vec<bool>> {
+    if !has_infinity(sample) {
+        return vec![vec![]; left.len()];
+    }
+    let undefined = |values: &[Array]| -> Vec<Vec<bool>> {
+        let of = |a: &Array| a.floats().unwrap_or_default().iter().map(|v| v.is_nan()).collect();
+        values.iter().map(of).collect()
+    };
+    let Some(calm) = without_nan(sample) else { return undefined(left) };
+    let mut program = sample.instance.truth.clone();
+    program.outputs.truncate(left.len());
+    let values = arrays(&program, &calm)
+        .and_then(|wide| reference(Precision::F64).run_arrays(&program, library, &wide).ok());
+    values.map_or_else(|| vec![vec![]; left.len()], |v| undefined(&v))
 }
 
 fn has_nan(sample: &Sample) -> bool {
@@ -157,6 +169,7 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
     };
     let rounded = reference(Precision::Rounded).run_values(program, library, &sample.inputs);
     let rounded = rounded.unwrap_or_default();
+    let met = met(library, sample, &truth[..n]);
     let mut damage = Vec::new();
     for i in 0..n {
         let (l, r) = (&truth[i], &truth[n + i]);
@@ -177,7 +190,7 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
             }
             continue;
         }
-        if let Some(at) = first_difference(class, sample, l, r, working) {
+        if let Some(at) = first_difference(class, sample, (l, r), &met[i], working) {
             return differ(Broken::Truth, at, l, r);
         }
         let Some((wl, wr)) = working else { continue };
@@ -263,8 +276,8 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
 fn first_difference(
     class: ErrorClass,
     sample: &Sample,
-    left: &Array,
-    right: &Array,
+    (left, right): (&Array, &Array),
+    met: &[bool],
     working: Option<(&Array, &Array)>,
 ) -> Option<usize> {
     let (l, r) = (left.floats()?, right.floats()?);
@@ -279,7 +292,6 @@ fn first_difference(
     };
     let typical = 1e-3 * largest((0..l.len()).map(stray));
     let norm = largest(l.iter().chain(r).map(|v| v.abs()));
-    let (nan, infinite) = (has_nan(sample), has_infinity(sample));
     // At a pole infinity and NaN are alike; of no elements, infinity is a value like others.
     let empty = sample.inputs.iter().any(Tensor::is_empty);
     // Overflow on the way is the working type's, not the function's.
@@ -296,9 +308,9 @@ fn first_difference(
             return match class {
                 ErrorClass::Exact => !(a.is_nan() && b.is_nan()) && a != b,
                 ErrorClass::Reorder | ErrorClass::Approx { .. } => {
-                    // Where infinities have met on the left already, the right may yield the limit
-                    // there, or let them spread; they are no arguments of the real function.
-                    let limit = infinite && !nan && l.iter().any(|v| v.is_nan());
+                    // Where infinities have met on the left, the right may yield the limit; what
+                    // happened to another element excuses nothing.
+                    let limit = met.get(i).copied().unwrap_or(false);
                     let lost = empty && a.is_infinite() && b.is_nan();
                     !lenient && !limit && (lost || a.is_finite() != b.is_finite())
                 }

@@ -7,11 +7,16 @@
 //! them. Never reads an operator's name, and never trusts an error bound.
 
 mod attrs;
+mod case;
 mod damage;
 mod draft;
 mod facts;
+mod field;
 mod instance;
 mod judge;
+mod lint;
+mod prime;
+mod propose;
 mod random;
 mod report;
 mod sample;
@@ -20,11 +25,16 @@ mod symbolic;
 
 mod values;
 
+pub use case::Case;
+pub use field::Exactness;
+pub use lint::{Lint, lint};
+pub use propose::Proposal;
 pub use report::{Counterexample, Report, Reported, TensorText};
 
 use damage::Damages;
 use draft::Stray;
 use facts::{Conjunct, Facts};
+use field::Finding;
 use judge::Trial;
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use random::Random;
@@ -47,11 +57,14 @@ pub struct CheckOptions {
     pub time_ms: u64,
     /// Laws checked at a time; results do not depend on it.
     pub threads: usize,
+    /// Search for the smallest counterexample and for a condition that makes a false law true, and for
+    /// conditions that a true one does not need.
+    pub explain: bool,
 }
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { seed: 0, samples: 150, time_ms: 60_000, threads: 2 }
+        CheckOptions { seed: 0, samples: 150, time_ms: 60_000, threads: 2, explain: true }
     }
 }
 
@@ -81,7 +94,7 @@ pub enum Outcome {
 }
 
 /// What was sampled of a law that holds.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Evidence {
     /// Samples on which both sides agree.
     pub samples: usize,
@@ -91,6 +104,10 @@ pub struct Evidence {
     pub damage: Vec<WorstDamage>,
     /// The conditions that are needed, as breaking them alone showed.
     pub needed: Vec<String>,
+    /// Those among them without which the sides differ.
+    pub refuting: Vec<String>,
+    /// Whether it is proved, or rests on samples.
+    pub exactness: Exactness,
 }
 
 /// Rounding errors in one working type: the ninth decile over samples.
@@ -102,6 +119,19 @@ pub struct WorstDamage {
     pub left: f64,
     /// Of the right side, beyond what the error class allows.
     pub right: f64,
+}
+
+/// What breaking one condition alone shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Break {
+    /// The sides differ.
+    Refutes,
+    /// The right side has no type, or another condition no value.
+    Forbids,
+    /// The law still holds.
+    Nothing,
+    /// It cannot be broken.
+    Impossible,
 }
 
 /// Samples taken to break one condition.
@@ -116,6 +146,7 @@ pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdic
         tally: Tally::default(),
         deadline: Instant::now() + Duration::from_millis(options.time_ms),
         warnings: Vec::new(),
+        explain: options.explain,
     };
     let samples = match law.origin {
         LawOrigin::Rule | LawOrigin::Reverse => options.samples,
@@ -131,12 +162,20 @@ struct Checker<'f, 'l> {
     tally: Tally,
     deadline: Instant,
     warnings: Vec<String>,
+    explain: bool,
 }
 
 impl Checker<'_, '_> {
     fn sample(&mut self, samples: usize) -> Outcome {
         let wanted = vec![true; self.facts.conjuncts.len()];
-        let mut evidence = Evidence::default();
+        let mut evidence = Evidence {
+            samples: 0,
+            void: 0,
+            damage: vec![],
+            needed: vec![],
+            refuting: vec![],
+            exactness: Exactness::Sampled { reason: String::new() },
+        };
         let mut damages = Damages::new(self.facts.law.error);
         let mut first = None;
         let mut missed = 0;
@@ -146,7 +185,9 @@ impl Checker<'_, '_> {
                 break;
             }
             let mut rng = self.rng.fork();
-            let drawn = sample::draw(self.facts, &wanted, self.stray(i), &mut self.tally, &mut rng);
+            let (extents, stray, round) = sample::plan(self.facts, i);
+            let drawn =
+                sample::draw(self.facts, &wanted, (extents, stray), &mut self.tally, &mut rng);
             let instance = match drawn {
                 Some(Draw::Instance(i)) => *i,
                 Some(Draw::Types(i, output)) => {
@@ -161,7 +202,6 @@ impl Checker<'_, '_> {
                     continue;
                 }
             };
-            let round = Round::of(i);
             let (sample, trial) =
                 sample::trial(self.facts, instance, round, None, &mut self.tally, &mut rng);
             match trial {
@@ -199,21 +239,49 @@ impl Checker<'_, '_> {
         if self.facts.law.origin != LawOrigin::Unfold {
             self.warnings.extend(symbolic::check(self.facts, &first.instance.draft));
         }
-        self.break_conditions(&mut evidence);
+        let mut rng = self.rng.fork();
+        match field::prove(self.facts, &mut rng) {
+            Finding::Exactness(exactness) => evidence.exactness = exactness,
+            Finding::Differ(instance) => return self.differ(*instance, &mut rng),
+        }
+        if self.explain {
+            self.break_conditions(&mut evidence);
+        }
         Outcome::Holds(evidence)
     }
 
-    /// One sample in four leaves the declared ranges and domains, in every round of elements.
-    /// Definitions hold by definition, wherever their operators have a value.
-    fn stray(&self, i: usize) -> Stray {
-        match self.facts.law.origin {
-            LawOrigin::Rule | LawOrigin::Reverse if (i + i / 12).is_multiple_of(4) => Stray::Any,
-            LawOrigin::Rule | LawOrigin::Reverse | LawOrigin::Fold | LawOrigin::Unfold => Stray::No,
+    fn fails(&mut self, sample: judge::Sample, mismatch: judge::Mismatch) -> Outcome {
+        if !self.explain {
+            return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
         }
+        let proposal = propose::propose(self.facts, &sample, &mut self.rng.fork());
+        let (sample, mismatch) = shrink::shrink(self.facts, sample, mismatch, &mut self.rng);
+        let mut example = Counterexample::of(self.facts, &sample, &mismatch);
+        example.holds_when = proposal;
+        Outcome::Fails(Box::new(example))
     }
 
-    fn fails(&mut self, sample: judge::Sample, mismatch: judge::Mismatch) -> Outcome {
-        let (sample, mismatch) = shrink::shrink(self.facts, sample, mismatch, &mut self.rng);
+    /// Sides that are different rational functions, though no sample showed it.
+    fn differ(&mut self, instance: instance::Instance, rng: &mut Random) -> Outcome {
+        for i in 0..40 {
+            let (sample, trial) = sample::trial(
+                self.facts,
+                instance.clone(),
+                [Round::Integers, Round::Powers, Round::Normal][i % 3],
+                None,
+                &mut self.tally,
+                rng,
+            );
+            if let Trial::Differ(mismatch) = trial {
+                return self.fails(sample, *mismatch);
+            }
+        }
+        let sample = sample::fill(self.facts, instance, Round::Integers, None, Some(1), rng);
+        let message =
+            "the sides are different rational functions, as a prime field shows, though they \
+                       are hard to tell apart in f64"
+                .to_string();
+        let mismatch = judge::furthest(self.facts.library, &sample, message);
         Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)))
     }
 
@@ -234,21 +302,24 @@ impl Checker<'_, '_> {
         for i in 0..self.facts.conjuncts.len() {
             let text = self.facts.conjunct_text(i);
             match self.break_condition(i) {
-                Some(true) => evidence.needed.push(text),
-                Some(false) => self.warnings.push(format!(
+                Break::Refutes => {
+                    evidence.refuting.push(text.clone());
+                    evidence.needed.push(text);
+                }
+                Break::Forbids => evidence.needed.push(text),
+                Break::Nothing => self.warnings.push(format!(
                     "condition `{text}` is idle: the law also holds on the samples that break it"
                 )),
-                None => self.warnings.push(format!(
+                Break::Impossible => self.warnings.push(format!(
                     "condition `{text}` is idle: no instance of the left side breaks it"
                 )),
             }
         }
     }
 
-    /// True if breaking condition `i` breaks the law; `None` if it cannot be broken.
-    fn break_condition(&mut self, i: usize) -> Option<bool> {
+    fn break_condition(&mut self, i: usize) -> Break {
         let mut wanted = vec![true; self.facts.conjuncts.len()];
-        let mut met = None;
+        let mut met = Break::Impossible;
         if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
             wanted[i] = false;
         }
@@ -259,16 +330,17 @@ impl Checker<'_, '_> {
             let mut rng = self.rng.fork();
             let before: usize = self.tally.right_refused.values().sum();
             let mut tally = std::mem::take(&mut self.tally);
+            tally.refused.clear();
             let stray = if rng.chance(0.7) { Stray::Any } else { Stray::No };
-            let drawn = sample::draw(self.facts, &wanted, stray, &mut tally, &mut rng);
+            let drawn = sample::draw(self.facts, &wanted, (None, stray), &mut tally, &mut rng);
             self.tally = tally;
             if self.tally.right_refused.values().sum::<usize>() > before {
-                return Some(true);
+                return Break::Forbids;
             }
             match drawn {
-                Some(Draw::Types(..)) => return Some(true),
+                Some(Draw::Types(..)) => return Break::Refutes,
                 Some(Draw::Instance(instance)) => {
-                    met = Some(false);
+                    met = Break::Nothing;
                     let round = match &self.facts.conjuncts[i] {
                         Conjunct::Element(_, p) if p == "finite" => Round::unbounded(k),
                         _ => Round::of(k),
@@ -282,10 +354,12 @@ impl Checker<'_, '_> {
                         &mut rng,
                     );
                     if let Trial::Differ(_) = trial {
-                        return Some(true);
+                        return Break::Refutes;
                     }
                 }
-                None if k >= 12 && met.is_none() => return None,
+                // What gives other conditions their meaning cannot be broken alone.
+                None if self.tally.undecided() => return Break::Forbids,
+                None if k >= 12 && met == Break::Impossible => return met,
                 None => {}
             }
         }

@@ -2,11 +2,11 @@
 
 use super::facts::Facts;
 use super::judge::{Broken, Mismatch, Sample};
-use super::{Outcome, Verdict};
+use super::{Case, Exactness, Outcome, Proposal, Verdict, case};
 use mlc_backends::reference::Array;
 use mlc_dsl::diag::{Code, Diag, Severity, render};
 use mlc_dsl::ir::Tensor;
-use mlc_dsl::library::{Law, Library};
+use mlc_dsl::library::{ErrorClass, Law, Library};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -48,6 +48,13 @@ pub struct Counterexample {
     pub values: Option<(String, String)>,
     /// Their difference relative to the larger.
     pub relative: Option<f64>,
+    /// A condition under which no sample speaks against the law.
+    pub holds_when: Option<Proposal>,
+    /// The sides differ as functions, not only by rounding.
+    pub in_f64: bool,
+    /// The same as a model that can be run.
+    #[serde(skip)]
+    pub case: Case,
 }
 
 fn number(v: f64) -> String {
@@ -131,6 +138,9 @@ impl Counterexample {
             at,
             relative: values.map(|(l, r)| (l - r).abs() / l.abs().max(r.abs())),
             values: values.map(|(l, r)| (number(l), number(r))),
+            holds_when: None,
+            in_f64: matches!(mismatch.broken, Broken::Truth | Broken::Fails),
+            case: case::case(facts.library, &facts.law.name, sample, mismatch.broken),
         }
     }
 
@@ -170,6 +180,13 @@ impl Counterexample {
             let _ =
                 writeln!(out, "  first difference at {:?}{name}: {l} and {r}{relative}", self.at);
         }
+        if let Some(p) = &self.holds_when {
+            let _ = writeln!(
+                out,
+                "  holds when `{}`: {} samples that meet it pass, {} that do not fail",
+                p.condition, p.passing, p.failing
+            );
+        }
         out
     }
 }
@@ -203,6 +220,8 @@ pub struct Reported {
     pub file: String,
     /// The line it begins on, from 1.
     pub line: usize,
+    /// Its error class.
+    pub class: String,
     /// What is found.
     pub verdict: Verdict,
     #[serde(skip)]
@@ -222,6 +241,10 @@ pub struct Report {
     pub fail: usize,
     /// Laws that can never match.
     pub no_sample: usize,
+    /// Laws that are proved.
+    pub proved: usize,
+    /// The least certain proof errs with a probability below 2 to the minus this.
+    pub bits: u32,
     /// Seconds it took.
     pub seconds: f64,
 }
@@ -230,7 +253,17 @@ impl Report {
     pub(super) fn of(library: &Library, verdicts: Vec<(&Law, Verdict)>, seconds: f64) -> Report {
         let count =
             |f: &dyn Fn(&Outcome) -> bool| verdicts.iter().filter(|(_, v)| f(&v.outcome)).count();
+        let proofs = verdicts.iter().filter_map(|(_, v)| match &v.outcome {
+            Outcome::Holds(e) => match e.exactness {
+                Exactness::Proved { bits, .. } => Some(bits),
+                Exactness::Sampled { .. } => None,
+            },
+            Outcome::Fails(_) | Outcome::NoSample { .. } => None,
+        });
+        let proofs: Vec<u32> = proofs.collect();
         Report {
+            proved: proofs.len(),
+            bits: proofs.into_iter().min().unwrap_or(0),
             hold: count(&|o| matches!(o, Outcome::Holds(_))),
             fail: count(&|o| matches!(o, Outcome::Fails(_))),
             no_sample: count(&|o| matches!(o, Outcome::NoSample { .. })),
@@ -263,7 +296,68 @@ impl Report {
             "{} laws hold, {} fail, {} can never match ({:.1} s)",
             self.hold, self.fail, self.no_sample, self.seconds
         );
+        if self.hold > 0 {
+            let _ = writeln!(
+                out,
+                "of those that hold, {} are proved for real numbers (error below 2^-{}), {} rest on samples",
+                self.proved,
+                self.bits,
+                self.hold - self.proved
+            );
+        }
         out
+    }
+
+    /// One row per law, as a table of Markdown.
+    pub fn table(&self) -> String {
+        let mut out = String::from(
+            "| law | class | worst damage per type (left, right) | samples | exactness | needed conditions |\n\
+             |---|---|---|---|---|---|\n",
+        );
+        for r in &self.laws {
+            let _ = writeln!(out, "{}", r.row());
+        }
+        out
+    }
+}
+
+/// An error class as it is written.
+pub(super) fn class_text(class: ErrorClass) -> String {
+    match class {
+        ErrorClass::Exact => "exact".into(),
+        ErrorClass::Reorder => "reorder".into(),
+        ErrorClass::Approx { abs, rel } => format!("approx(abs={abs}, rel={rel})"),
+    }
+}
+
+impl Reported {
+    /// The law's row in [`Report::table`].
+    fn row(&self) -> String {
+        let code = |list: &[String]| {
+            let list: Vec<String> =
+                list.iter().map(|c| format!("`{}`", c.replace('|', "\\|"))).collect();
+            list.join(", ")
+        };
+        let (damage, samples, exactness, needed) = match &self.verdict.outcome {
+            Outcome::Holds(e) => {
+                let damage = e.damage.iter();
+                let damage = damage.map(|d| format!("{} {:.1e}, {:.1e}", d.dtype, d.left, d.right));
+                let exactness = match &e.exactness {
+                    Exactness::Proved { bits, .. } => format!("proved: error below 2^-{bits}"),
+                    Exactness::Sampled { reason } => format!("samples: {reason}"),
+                };
+                let damage = damage.collect::<Vec<_>>().join("; ");
+                (damage, e.samples.to_string(), exactness, code(&e.needed))
+            }
+            Outcome::Fails(_) => (String::new(), String::new(), "false".into(), String::new()),
+            Outcome::NoSample { .. } => {
+                (String::new(), "0".into(), "never matches".into(), String::new())
+            }
+        };
+        format!(
+            "| `{}` | {} | {damage} | {samples} | {exactness} | {needed} |",
+            self.law, self.class
+        )
     }
 }
 
@@ -275,6 +369,7 @@ fn reported(library: &Library, law: &Law, verdict: Verdict) -> Reported {
         law: law.name.to_string(),
         file: source.map(|s| s.name.clone()).unwrap_or_default(),
         line: head.matches('\n').count() + 1,
+        class: class_text(law.error),
         diag: diagnostic(law, &verdict),
         verdict,
         text,
@@ -288,7 +383,10 @@ fn diagnostic(law: &Law, verdict: &Verdict) -> Option<Diag> {
             "V001",
             Severity::Error,
             format!("the law `{}` is false: {}", law.name, c.broken),
-            Some("add the `if` condition that excludes this, or correct the law".to_string()),
+            Some(match &c.holds_when {
+                Some(p) => format!("with `if {}` no sample speaks against it", p.condition),
+                None => "add the `if` condition that excludes this, or correct the law".to_string(),
+            }),
         ),
         Outcome::NoSample { reason } => (
             "V002",

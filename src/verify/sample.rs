@@ -7,6 +7,7 @@ use super::judge::{Sample, Trial, judge};
 use super::random::Random;
 use super::values::{self, Round};
 use mlc_dsl::ir::Tensor;
+use mlc_dsl::library::LawOrigin;
 use std::collections::BTreeMap;
 
 /// Drafts tried for one sample, and changes tried on one draft.
@@ -24,6 +25,13 @@ pub(super) struct Tally {
     pub indices: bool,
 }
 
+impl Tally {
+    /// True if a condition had no value in some draft.
+    pub(super) fn undecided(&self) -> bool {
+        self.refused.keys().any(|r| r.starts_with(instance::UNDECIDED))
+    }
+}
+
 /// A draw.
 pub(super) enum Draw {
     /// Both sides stand.
@@ -32,10 +40,31 @@ pub(super) enum Draw {
     Types(Box<Instance>, usize),
 }
 
+/// What sample `i` looks like: extents, if special ones are asked for, whether ranges are left, and
+/// elements.
+pub(super) fn plan(facts: &Facts, i: usize) -> (Option<Extents>, Stray, Round) {
+    // One sample in four leaves the declared ranges and domains, in every round of elements.
+    // Definitions hold by definition, wherever their operators have a value.
+    let may = matches!(facts.law.origin, LawOrigin::Rule | LawOrigin::Reverse);
+    let stray = |leaves: bool| if may && leaves { Stray::Any } else { Stray::No };
+    // One in six has no elements along one axis, each axis in turn: there sums are zero, whatever
+    // stands beside them.
+    let slots = facts.axes.len() + facts.segs.len();
+    let (empty, turn) = (i / 6, i % 6);
+    if turn != 5 || slots == 0 {
+        return (None, stray((i + i / 12).is_multiple_of(4)), Round::of(i - empty));
+    }
+    let again = empty / slots;
+    (Some(Extents::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
+}
+
 /// Conditions often exclude what is empty: where one is to be broken, that is drawn more often.
 fn style(breaking: bool, rng: &mut Random) -> Extents {
     if breaking && rng.chance(0.3) {
         return Extents::Zeros;
+    }
+    if breaking && rng.chance(0.2) {
+        return Extents::Ones;
     }
     match rng.below(20) {
         0..=6 => Extents::Distinct,
@@ -46,19 +75,23 @@ fn style(breaking: bool, rng: &mut Random) -> Extents {
     }
 }
 
-/// Draws an instance in which each conjunct holds as wanted.
+/// Draws an instance in which each conjunct holds as wanted, its extents as asked if there is one.
 pub(super) fn draw(
     facts: &Facts,
     wanted: &[bool],
-    stray: Stray,
+    (first, stray): (Option<Extents>, Stray),
     tally: &mut Tally,
     rng: &mut Random,
 ) -> Option<Draw> {
     let breaking = wanted.contains(&false);
     for i in 0..DRAFTS {
-        // What leaves its range may leave no instance.
+        // What leaves its range may leave no instance, nor may what is asked for.
         let stray = if i < DRAFTS / 2 { stray } else { Stray::No };
-        let mut draft = Draft::choose(facts, style(breaking, rng), stray, rng);
+        let style = match first {
+            Some(s) if i < DRAFTS / 8 => s,
+            _ => style(breaking, rng),
+        };
+        let mut draft = Draft::choose(facts, style, stray, rng);
         for _ in 0..CHANGES {
             let (reason, fixes) = match instance::build(facts, &draft, wanted, rng) {
                 Ok(i) => return Some(Draw::Instance(Box::new(i))),
@@ -102,7 +135,7 @@ pub(super) fn fill(
             // A predicate is broken by its own variable: the others must not blur what follows.
             let round = match broken.map(|i| &facts.conjuncts[i]) {
                 Some(Conjunct::Element(own, _)) if *own != var && !round.ordinary() => {
-                    Round::Normal
+                    rng.pick(&[Round::Normal, Round::Units])
                 }
                 _ => round,
             };
@@ -132,7 +165,9 @@ pub(super) fn trial(
     extents.dedup();
     rng.shuffle(&mut extents);
     extents.push(1);
-    let mut index = tally.indices.then(|| extents[0]);
+    // Where there is nothing, an index may be read that names nothing.
+    let nothing = instance.program.inputs.iter().any(|(_, ty)| ty.shape.iter().any(|e| e.is(0)));
+    let mut index = (tally.indices && !nothing).then(|| extents[0]);
     let mut next = extents.into_iter();
     loop {
         let sample = fill(facts, instance.clone(), round, broken, index, rng);

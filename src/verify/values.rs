@@ -27,6 +27,8 @@ pub(super) enum Round {
     Zeros,
     /// At the ends of the type's range.
     Huge,
+    /// Mostly NaN: for what empty sums hide.
+    Missing,
 }
 
 impl Round {
@@ -49,6 +51,11 @@ impl Round {
         ORDER[i % ORDER.len()]
     }
 
+    /// The round of the `i`-th sample without elements along an axis.
+    pub(super) fn of_empty(i: usize) -> Round {
+        [Round::Missing, Round::Masked, Round::Normal][i % 3]
+    }
+
     /// The same among rounds that are not finite.
     pub(super) fn unbounded(i: usize) -> Round {
         [Round::Nan, Round::Masked, Round::Infinite][i % 3]
@@ -57,7 +64,8 @@ impl Round {
     /// True if all floats are finite and of moderate size.
     pub(super) fn ordinary(self) -> bool {
         match self {
-            Round::Nan | Round::Infinite | Round::Masked | Round::Zeros | Round::Huge => false,
+            Round::Nan | Round::Infinite | Round::Masked | Round::Missing => false,
+            Round::Zeros | Round::Huge => false,
             Round::Integers | Round::Normal | Round::Wide | Round::Powers | Round::Units => true,
         }
     }
@@ -111,6 +119,8 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
             (2, _) => sign * 0.0,
             _ => rng.normal(),
         },
+        Round::Missing if rng.chance(0.75) => f64::NAN,
+        Round::Missing => rng.normal(),
         Round::Zeros => match rng.below(6) {
             0 | 1 => 0.0,
             2 | 3 => -0.0,
@@ -184,7 +194,7 @@ fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 
         Round::Powers => 1 << rng.below(7),
         Round::Normal => rng.between(0, 9),
         Round::Wide => rng.between(-100, 100),
-        Round::Nan | Round::Infinite | Round::Masked | Round::Huge => {
+        Round::Nan | Round::Infinite | Round::Masked | Round::Huge | Round::Missing => {
             rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3])
         }
     }

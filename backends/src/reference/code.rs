@@ -4,7 +4,7 @@
 //! has no `else` is noted as a [`Fault`]; its value is then 0 and the run fails.
 
 use super::array::{round_to, truncate, wrap};
-use super::scalar::{Cmp, IntOp, Monoid, RealOp};
+use super::scalar::{Cmp, Function, IntOp, Monoid, RealOp};
 use mlc_dsl::ir::DType;
 
 /// Number of an index variable.
@@ -14,7 +14,7 @@ pub(super) type Slot = usize;
 #[derive(Clone, Debug)]
 pub(super) enum Real {
     Const(f64),
-    Unary(fn(f64) -> f64, Box<Real>),
+    Unary(Function, Box<Real>),
     Neg(Box<Real>),
     Binary(RealOp, Box<Real>, Box<Real>),
     Read(Box<Read<Real>>),
@@ -276,7 +276,7 @@ impl Real {
     pub(super) fn eval(&self, m: &mut Machine) -> f64 {
         match self {
             Real::Const(v) => *v,
-            Real::Unary(f, a) => f(a.eval(m)),
+            Real::Unary(f, a) => (f.apply)(a.eval(m)),
             Real::Neg(a) => -a.eval(m),
             Real::Binary(op, a, b) => {
                 let a = a.eval(m);

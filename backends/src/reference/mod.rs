@@ -8,6 +8,7 @@
 //! only regroup the sums of large contractions; [`Engine::Plain`] does without them.
 
 mod affine;
+mod algebra;
 mod apply;
 mod array;
 mod code;
@@ -23,7 +24,9 @@ mod run;
 mod scalar;
 mod walk;
 
+pub use algebra::{Algebra, Element, Lifted, lift};
 pub use array::{Array, Elements, round_to, truncate, wrap};
+pub use scalar::{Cmp, RealOp};
 
 use crate::{Backend, BackendError, Executable};
 use mlc_dsl::ir::{Attr, DType, Program, Tensor};

@@ -219,7 +219,7 @@ impl Rows for Real {
             Real::Const(v) => out.fill(*v),
             Real::Unary(f, a) => {
                 a.row(m, slot, start, out);
-                out.iter_mut().for_each(|x| *x = f(*x));
+                out.iter_mut().for_each(|x| *x = (f.apply)(*x));
             }
             Real::Neg(a) => {
                 a.row(m, slot, start, out);

@@ -2,35 +2,44 @@
 
 use mlc_dsl::ir::DType;
 
-/// A unary function of a float, by the name it has in meanings.
-pub(super) fn unary(name: &str) -> Option<fn(f64) -> f64> {
-    Some(match name {
-        "abs" => f64::abs,
-        "exp" => f64::exp,
-        "log" => f64::ln,
-        "sqrt" => f64::sqrt,
-        "erf" => libm::erf,
-        "tanh" => f64::tanh,
-        "sin" => f64::sin,
-        "cos" => f64::cos,
-        "tan" => f64::tan,
-        "asin" => f64::asin,
-        "acos" => f64::acos,
-        "atan" => f64::atan,
-        "sinh" => f64::sinh,
-        "cosh" => f64::cosh,
-        // Those of the standard library cancel for small arguments.
-        "asinh" => libm::asinh,
-        "acosh" => libm::acosh,
-        "atanh" => libm::atanh,
-        "floor" => f64::floor,
-        "ceil" => f64::ceil,
-        "round" => f64::round_ties_even,
-        "sign" => sign,
-        "rsqrt" => |x| 1.0 / x.sqrt(),
-        "recip" => |x| 1.0 / x,
-        _ => return None,
-    })
+/// A unary function of a float and the name that it has in meanings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Function {
+    pub(super) name: &'static str,
+    pub(super) apply: fn(f64) -> f64,
+}
+
+/// Every unary function. Those of the standard library cancel for small arguments where another is taken.
+const FUNCTIONS: &[(&str, fn(f64) -> f64)] = &[
+    ("abs", f64::abs),
+    ("exp", f64::exp),
+    ("log", f64::ln),
+    ("sqrt", f64::sqrt),
+    ("erf", libm::erf),
+    ("tanh", f64::tanh),
+    ("sin", f64::sin),
+    ("cos", f64::cos),
+    ("tan", f64::tan),
+    ("asin", f64::asin),
+    ("acos", f64::acos),
+    ("atan", f64::atan),
+    ("sinh", f64::sinh),
+    ("cosh", f64::cosh),
+    ("asinh", libm::asinh),
+    ("acosh", libm::acosh),
+    ("atanh", libm::atanh),
+    ("floor", f64::floor),
+    ("ceil", f64::ceil),
+    ("round", f64::round_ties_even),
+    ("sign", sign),
+    ("rsqrt", |x| 1.0 / x.sqrt()),
+    ("recip", |x| 1.0 / x),
+];
+
+/// The unary function of a name.
+pub(super) fn unary(name: &str) -> Option<Function> {
+    let (name, apply) = FUNCTIONS.iter().find(|f| f.0 == name)?;
+    Some(Function { name, apply: *apply })
 }
 
 fn sign(x: f64) -> f64 {
@@ -77,13 +86,20 @@ fn modulo(a: f64, b: f64) -> f64 {
 
 /// Binary operations on floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RealOp {
+pub enum RealOp {
+    /// Sum.
     Add,
+    /// Difference.
     Sub,
+    /// Product.
     Mul,
+    /// Quotient.
     Div,
+    /// Power.
     Pow,
+    /// The larger.
     Max,
+    /// The smaller.
     Min,
     /// Remainder with the sign of the divisor.
     Modulo,
@@ -249,12 +265,18 @@ pub(super) fn highest(dtype: Option<DType>) -> i64 {
 
 /// Comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cmp {
+pub enum Cmp {
+    /// `==`.
     Eq,
+    /// `!=`.
     Ne,
+    /// `<`.
     Lt,
+    /// `<=`.
     Le,
+    /// `>`.
     Gt,
+    /// `>=`.
     Ge,
 }
 

@@ -312,11 +312,6 @@ pub fn is_predicate(name: &str) -> bool {
     PREDICATES.iter().any(|p| p.0 == name)
 }
 
-/// True if an expression asks a predicate.
-pub fn asks_predicate(e: &Expr) -> bool {
-    PREDICATES.iter().any(|p| has_call(e, p.0))
-}
-
 /// True if a variable's declared type mentions the axis or segment.
 fn mentions(vars: &[Input], axis: &str) -> bool {
     vars.iter().flat_map(|v| v.ty.dims.iter().flatten()).any(|d| match d {

@@ -1,0 +1,539 @@
+//! Meanings over another algebra than the floats: the same compiled code, other numbers.
+//!
+//! Integers that decide which element is read stay integers; floats are what the algebra says, and
+//! truth values that floats decide are numbers of it, 1 for true and 0 for false.
+
+use super::array::wrap;
+use super::code::{Int, Machine, Quantifier, Read, Real, Sign, Truth, compare, for_each, signum};
+use super::compile::{self, Body, Code, Param};
+use super::scalar::{Cmp, RealOp};
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::infer::infer;
+use mlc_dsl::instantiate::bind_dims;
+use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::library::{Body as Definition, CallId, CallKind, DTypePattern, Library};
+use mlc_dsl::term::TermKind;
+
+/// Numbers and what can be done with them.
+pub trait Algebra {
+    /// A number.
+    type Number: Clone;
+
+    /// The number that a float denotes.
+    fn constant(&mut self, value: f64) -> Self::Number;
+
+    /// A function of one number, by the name it has in meanings.
+    fn function(&mut self, name: &str, a: &Self::Number) -> Result<Self::Number, String>;
+
+    /// An operation on two numbers.
+    fn operation(
+        &mut self,
+        op: RealOp,
+        a: &Self::Number,
+        b: &Self::Number,
+    ) -> Result<Self::Number, String>;
+
+    /// A comparison: 1 where it holds, 0 where not.
+    fn comparison(&mut self, cmp: Cmp, a: &Self::Number, b: &Self::Number) -> Self::Number;
+
+    /// The number rounded to a type, or cut to an integer of one.
+    fn conversion(&mut self, to: DType, a: &Self::Number) -> Self::Number;
+}
+
+/// An element: of a floating type a number, else an integer unless floats decide it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Element<N> {
+    /// An integer or a truth value.
+    Int(i64),
+    /// A number of the algebra.
+    Number(N),
+}
+
+/// A tensor over an algebra.
+#[derive(Clone, Debug)]
+pub struct Lifted<N> {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents.
+    pub shape: Vec<usize>,
+    /// Elements in row-major order.
+    pub elements: Vec<Element<N>>,
+}
+
+/// Runs a program over an algebra; at most `work` operations are done.
+///
+/// # Errors
+/// If something has no meaning over an algebra, such as a procedural operator or a position that floats
+/// decide, or if the work is too much.
+pub fn lift<A: Algebra>(
+    algebra: &mut A,
+    program: &Program,
+    library: &Library,
+    inputs: &[Lifted<A::Number>],
+    work: usize,
+) -> Result<Vec<Lifted<A::Number>>, String> {
+    let mut l = Lift { algebra, library, work };
+    let mut done: Vec<Vec<Lifted<A::Number>>> = Vec::with_capacity(program.nodes.len());
+    let operand = |done: &[Vec<Lifted<A::Number>>], v: &Value| {
+        let value = done.get(v.node.0 as usize).and_then(|r| r.get(v.output as usize));
+        value.cloned().ok_or_else(|| "a value is read before it is computed".to_string())
+    };
+    for node in &program.nodes {
+        let results = match &node.kind {
+            NodeKind::Input(i) => {
+                let input = inputs.get(*i as usize).cloned();
+                vec![input.ok_or_else(|| format!("input {i} is missing"))?]
+            }
+            NodeKind::Const(c) => vec![l.tensor(program.consts.get(*c))],
+            NodeKind::Apply(call, attrs) => {
+                let args =
+                    node.args.iter().map(|a| operand(&done, a)).collect::<Result<Vec<_>, _>>()?;
+                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+                l.apply(*call, &attrs, &args)?
+            }
+        };
+        done.push(results);
+    }
+    program.outputs.iter().map(|(_, v)| operand(&done, v)).collect()
+}
+
+struct Lift<'a, A: Algebra> {
+    algebra: &'a mut A,
+    library: &'a Library,
+    work: usize,
+}
+
+impl<A: Algebra> Lift<'_, A> {
+    fn tensor(&mut self, t: &Tensor) -> Lifted<A::Number> {
+        let elements = if t.dtype().is_float() {
+            t.to_f64().into_iter().map(|v| Element::Number(self.algebra.constant(v))).collect()
+        } else {
+            t.to_i64().into_iter().map(Element::Int).collect()
+        };
+        Lifted { dtype: t.dtype(), shape: t.shape().to_vec(), elements }
+    }
+
+    fn apply(
+        &mut self,
+        call: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Lifted<A::Number>],
+    ) -> Result<Vec<Lifted<A::Number>>, String> {
+        let callable = self.library.call(call);
+        let types: Vec<Type> = args.iter().map(|a| Type::known(a.dtype, &a.shape)).collect();
+        let refs: Vec<&Type> = types.iter().collect();
+        let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
+        let meanings = match &callable.kind {
+            CallKind::Op(meanings) => meanings,
+            CallKind::Def(body) => return self.expand(body, args, app.env),
+            CallKind::Extern(_) => {
+                return Err(format!("`{}` is procedural", callable.name));
+            }
+        };
+        let params: Vec<Param> = callable
+            .inputs
+            .iter()
+            .zip(args)
+            .map(|(i, a)| Param { name: &i.name, dtype: a.dtype, shape: &a.shape })
+            .collect();
+        let outputs = callable.outputs.iter().zip(&app.types).enumerate();
+        outputs
+            .map(|(i, ((name, pattern), ty))| {
+                let named = meanings.iter().find(|m| !name.is_empty() && *m.output.text == **name);
+                let meaning = named.or_else(|| meanings.get(i));
+                let meaning = meaning.ok_or_else(|| format!("output `{name}` has no meaning"))?;
+                let shape = ty.known_shape().ok_or("an extent is not known")?;
+                let dims = pattern.dims.as_deref();
+                let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, &app.env)?;
+                let elements = self.run(&code, args)?;
+                Ok(Lifted { dtype: ty.dtype, shape, elements })
+            })
+            .collect()
+    }
+
+    fn expand(
+        &mut self,
+        body: &Definition,
+        args: &[Lifted<A::Number>],
+        mut env: Env,
+    ) -> Result<Vec<Lifted<A::Number>>, String> {
+        let mut done: Vec<Vec<Lifted<A::Number>>> = Vec::with_capacity(body.terms.len());
+        for (_, term) in body.terms.iter() {
+            let operand = |i: usize, output: usize| {
+                let value = term.args.get(i).and_then(|a| done.get(a.0 as usize));
+                let value = value.and_then(|v| v.get(output)).cloned();
+                value.ok_or_else(|| "a term is used before it is computed".to_string())
+            };
+            let values = match &term.kind {
+                TermKind::Var(i) => vec![args.get(*i).cloned().ok_or("an input is missing")?],
+                TermKind::Scalar(e) => {
+                    let v = eval(e, &env).map_err(|e| e.to_string())?;
+                    let v = v.as_f64().ok_or_else(|| format!("{v} is not a known number"))?;
+                    let dtype = dtype_of(&term.dtype, &env)?;
+                    vec![self.tensor(&Tensor::from_f64(dtype, vec![], &[v]))]
+                }
+                TermKind::Apply(call, attrs) => {
+                    let attrs = attrs
+                        .iter()
+                        .map(|a| a.as_ref().map(|e| eval(e, &env)).transpose())
+                        .collect::<Result<Vec<_>, _>>()
+                        .map_err(|e| e.to_string())?;
+                    let operands = (0..term.args.len()).map(|i| operand(i, 0));
+                    let operands = operands.collect::<Result<Vec<_>, _>>()?;
+                    self.apply(*call, &attrs, &operands)?
+                }
+                TermKind::Output(i) => vec![operand(0, *i)?],
+                TermKind::EachFold(..) | TermKind::EachPart(_) => {
+                    return Err("a family has no single value".into());
+                }
+            };
+            if let (Some(dims), [v]) = (&term.dims, values.as_slice()) {
+                bind_dims(dims, &Type::known(v.dtype, &v.shape).shape, &mut env);
+            }
+            done.push(values);
+        }
+        let root = |r: &mlc_dsl::term::TermId| {
+            let value = done.get(r.0 as usize).and_then(|v| v.first()).cloned();
+            value.ok_or_else(|| "a root is missing".to_string())
+        };
+        body.roots.iter().map(root).collect()
+    }
+
+    fn run(
+        &mut self,
+        code: &Code,
+        args: &[Lifted<A::Number>],
+    ) -> Result<Vec<Element<A::Number>>, String> {
+        let mut slots = Machine::new(code.extents.len(), &[]);
+        let mut out = Vec::new();
+        let mut failed = None;
+        let mut w = Walk { lift: self, args };
+        for_each(&code.axes, &mut slots, |m| {
+            if failed.is_some() {
+                return;
+            }
+            let element = match &code.body {
+                Body::Real(body) => w.real(body, m).map(Element::Number),
+                Body::Int(dtype, body) => w.int(body, m).map(|v| match v {
+                    Element::Int(v) => Element::Int(wrap(*dtype, v)),
+                    number => number,
+                }),
+            };
+            match element {
+                Ok(e) => out.push(e),
+                Err(stop) => failed = Some(stop),
+            }
+        });
+        match failed {
+            None => Ok(out),
+            Some(Stop::Outside) => Err("an index is out of range".into()),
+            Some(Stop::Other(reason)) => Err(reason),
+        }
+    }
+}
+
+/// Why an element has no value.
+enum Stop {
+    /// It lies outside of every tensor.
+    Outside,
+    /// Anything else.
+    Other(String),
+}
+
+impl From<String> for Stop {
+    fn from(reason: String) -> Stop {
+        Stop::Other(reason)
+    }
+}
+
+struct Walk<'w, 'a, A: Algebra> {
+    lift: &'w mut Lift<'a, A>,
+    args: &'w [Lifted<A::Number>],
+}
+
+impl<A: Algebra> Walk<'_, '_, A> {
+    fn spend(&mut self) -> Result<(), Stop> {
+        self.lift.work = self.lift.work.checked_sub(1).ok_or("too much work".to_string())?;
+        Ok(())
+    }
+
+    fn operation(&mut self, op: RealOp, a: &A::Number, b: &A::Number) -> Result<A::Number, Stop> {
+        self.spend()?;
+        Ok(self.lift.algebra.operation(op, a, b)?)
+    }
+
+    fn number(&mut self, e: Element<A::Number>, sign: Sign) -> A::Number {
+        match e {
+            Element::Int(v) => self.lift.algebra.constant(super::code::from_int(sign, v)),
+            Element::Number(n) => n,
+        }
+    }
+
+    fn real(&mut self, e: &Real, m: &mut Machine) -> Result<A::Number, Stop> {
+        match e {
+            Real::Const(v) => Ok(self.lift.algebra.constant(*v)),
+            Real::Unary(f, a) => {
+                let a = self.real(a, m)?;
+                self.spend()?;
+                Ok(self.lift.algebra.function(f.name, &a)?)
+            }
+            Real::Neg(a) => {
+                let (zero, a) = (self.lift.algebra.constant(0.0), self.real(a, m)?);
+                self.operation(RealOp::Sub, &zero, &a)
+            }
+            Real::Binary(op, a, b) => {
+                let (a, b) = (self.real(a, m)?, self.real(b, m)?);
+                self.operation(*op, &a, &b)
+            }
+            Real::Read(read) => match self.offset(read, m) {
+                Ok(offset) => {
+                    let e = self.args[read.input].elements[offset].clone();
+                    Ok(self.number(e, Sign::Signed))
+                }
+                Err(Stop::Outside) => match &read.otherwise {
+                    Some(e) => self.real(e, m),
+                    None => Err(Stop::Outside),
+                },
+                Err(other) => Err(other),
+            },
+            Real::If(c, a, b) => match self.truth(c, m)? {
+                Element::Int(c) => self.real(if c != 0 { a } else { b }, m),
+                Element::Number(c) => {
+                    let (a, b) = (self.real(a, m)?, self.real(b, m)?);
+                    self.choice(&c, &a, &b)
+                }
+            },
+            Real::Reduce(r) => {
+                let (op, unit) = r.monoid.real();
+                let unit = self.lift.algebra.constant(unit);
+                self.fold(&r.over, m, unit, |w, acc, m| {
+                    let v = w.real(&r.body, m)?;
+                    w.operation(op, &acc, &v)
+                })
+            }
+            Real::FromInt(sign, a) => {
+                let v = self.int(a, m)?;
+                Ok(self.number(v, *sign))
+            }
+            Real::Round(dtype, a) => {
+                let a = self.real(a, m)?;
+                Ok(self.lift.algebra.conversion(*dtype, &a))
+            }
+        }
+    }
+
+    /// `c * a + (1 - c) * b`, which is `a` where `c` is 1 and `b` where it is 0.
+    fn choice(&mut self, c: &A::Number, a: &A::Number, b: &A::Number) -> Result<A::Number, Stop> {
+        let difference = self.operation(RealOp::Sub, a, b)?;
+        let part = self.operation(RealOp::Mul, c, &difference)?;
+        self.operation(RealOp::Add, b, &part)
+    }
+
+    fn fold<T>(
+        &mut self,
+        over: &[(usize, i64)],
+        m: &mut Machine,
+        unit: T,
+        mut step: impl FnMut(&mut Self, T, &mut Machine) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        let mut acc = Some(Ok(unit));
+        for_each(over, m, |m| {
+            if let Some(Ok(v)) = acc.take() {
+                acc = Some(step(self, v, m));
+            }
+        });
+        acc.unwrap_or_else(|| Err("a reduction has no value".to_string().into()))
+    }
+
+    /// The offset of the element that is read.
+    fn offset<E>(&mut self, read: &Read<E>, m: &mut Machine) -> Result<usize, Stop> {
+        let mut offset = 0;
+        for (axis, index) in read.index.iter().enumerate() {
+            let v = self.known(index, m)?;
+            if v < 0 || v >= read.shape[axis] {
+                return Err(Stop::Outside);
+            }
+            offset += v * read.strides[axis];
+        }
+        Ok(offset as usize)
+    }
+
+    fn known(&mut self, e: &Int, m: &mut Machine) -> Result<i64, Stop> {
+        match self.int(e, m)? {
+            Element::Int(v) => Ok(v),
+            Element::Number(_) => Err("floats decide a position".to_string().into()),
+        }
+    }
+
+    fn int(&mut self, e: &Int, m: &mut Machine) -> Result<Element<A::Number>, Stop> {
+        let v = match e {
+            Int::Const(v) => *v,
+            Int::Slot(s) => m.slots[*s],
+            Int::Affine(a) => a.eval(&m.slots),
+            Int::Neg(a) => self.known(a, m)?.wrapping_neg(),
+            Int::Abs(a) => self.known(a, m)?.wrapping_abs(),
+            Int::Signum(sign, a) => signum(*sign, self.known(a, m)?),
+            Int::Binary(op, a, b) => op.apply(self.known(a, m)?, self.known(b, m)?),
+            Int::Wrap(dtype, a) => match self.int(a, m)? {
+                Element::Int(v) => wrap(*dtype, v),
+                truth if *dtype == DType::Bool => return Ok(truth),
+                Element::Number(_) => return Err("floats decide an integer".to_string().into()),
+            },
+            Int::Exact(a, b) => {
+                let (a, b) = (self.known(a, m)?, self.known(b, m)?);
+                if b == 0 || a.wrapping_rem(b) != 0 {
+                    return Err(Stop::Outside);
+                }
+                a.wrapping_div(b)
+            }
+            Int::At(list, at) => {
+                let at = self.known(at, m)?;
+                let at = if at < 0 { at + list.len() as i64 } else { at };
+                let entry = usize::try_from(at).ok().and_then(|i| list.get(i));
+                self.known(entry.ok_or(Stop::Outside)?, m)?
+            }
+            Int::Read(read) => match self.offset(read, m) {
+                Ok(offset) => return Ok(self.args[read.input].elements[offset].clone()),
+                Err(Stop::Outside) => match &read.otherwise {
+                    Some(e) => return self.int(e, m),
+                    None => return Err(Stop::Outside),
+                },
+                Err(other) => return Err(other),
+            },
+            Int::If(c, a, b) => match self.truth(c, m)? {
+                Element::Int(c) => return self.int(if c != 0 { a } else { b }, m),
+                Element::Number(c) => {
+                    let (a, b) = (self.int(a, m)?, self.int(b, m)?);
+                    let (a, b) = (self.number(a, Sign::Signed), self.number(b, Sign::Signed));
+                    return self.choice(&c, &a, &b).map(Element::Number);
+                }
+            },
+            Int::Reduce(r) => {
+                let (op, unit) = r.monoid.int(r.dtype);
+                let v = self.fold(&r.over, m, unit, |w, acc, m| {
+                    w.spend()?;
+                    Ok(op.apply(acc, w.known(&r.body, m)?))
+                })?;
+                r.dtype.map_or(v, |d| wrap(d, v))
+            }
+            Int::FromReal(dtype, a) => {
+                let a = self.real(a, m)?;
+                return Ok(Element::Number(self.lift.algebra.conversion(*dtype, &a)));
+            }
+            Int::FromTruth(a) => return self.truth(a, m),
+        };
+        Ok(Element::Int(v))
+    }
+
+    fn truth(&mut self, t: &Truth, m: &mut Machine) -> Result<Element<A::Number>, Stop> {
+        let v = match t {
+            Truth::Const(v) => *v,
+            Truth::Real(cmp, a, b) => {
+                let (a, b) = (self.real(a, m)?, self.real(b, m)?);
+                self.spend()?;
+                return Ok(Element::Number(self.lift.algebra.comparison(*cmp, &a, &b)));
+            }
+            Truth::Int(cmp, sign, a, b) => match (self.int(a, m)?, self.int(b, m)?) {
+                (Element::Int(a), Element::Int(b)) => compare(*cmp, *sign, a, b),
+                (a, b) => return self.same(*cmp, a, b),
+            },
+            Truth::And(a, b) => return self.both(a, b, m),
+            Truth::Or(a, b) => {
+                let (a, b) = (self.negated(a, m)?, self.negated(b, m)?);
+                let neither = self.product(a, b)?;
+                return self.complement(neither);
+            }
+            Truth::Not(a) => return self.negated(a, m),
+            Truth::NonZero(a) => match self.int(a, m)? {
+                Element::Int(v) => v != 0,
+                truth => return Ok(truth),
+            },
+            Truth::If(c, a, b) => match self.truth(c, m)? {
+                Element::Int(c) => return self.truth(if c != 0 { a } else { b }, m),
+                Element::Number(c) => {
+                    let (a, b) = (self.truth(a, m)?, self.truth(b, m)?);
+                    let (a, b) = (self.number(a, Sign::Signed), self.number(b, Sign::Signed));
+                    return self.choice(&c, &a, &b).map(Element::Number);
+                }
+            },
+            Truth::Quantified(q, over, body) => {
+                let all = *q == Quantifier::All;
+                let found = self.fold(over, m, Element::Int(1), |w, acc, m| {
+                    let next = if all { w.truth(body, m)? } else { w.negated(body, m)? };
+                    w.product(acc, next)
+                })?;
+                return if all { Ok(found) } else { self.complement(found) };
+            }
+        };
+        Ok(Element::Int(v as i64))
+    }
+
+    fn both(&mut self, a: &Truth, b: &Truth, m: &mut Machine) -> Result<Element<A::Number>, Stop> {
+        match self.truth(a, m)? {
+            Element::Int(0) => Ok(Element::Int(0)),
+            a => {
+                let b = self.truth(b, m)?;
+                self.product(a, b)
+            }
+        }
+    }
+
+    fn negated(&mut self, t: &Truth, m: &mut Machine) -> Result<Element<A::Number>, Stop> {
+        let v = self.truth(t, m)?;
+        self.complement(v)
+    }
+
+    fn complement(&mut self, v: Element<A::Number>) -> Result<Element<A::Number>, Stop> {
+        match v {
+            Element::Int(v) => Ok(Element::Int((v == 0) as i64)),
+            Element::Number(n) => {
+                let one = self.lift.algebra.constant(1.0);
+                self.operation(RealOp::Sub, &one, &n).map(Element::Number)
+            }
+        }
+    }
+
+    fn product(
+        &mut self,
+        a: Element<A::Number>,
+        b: Element<A::Number>,
+    ) -> Result<Element<A::Number>, Stop> {
+        match (a, b) {
+            (Element::Int(0), _) | (_, Element::Int(0)) => Ok(Element::Int(0)),
+            (Element::Int(_), other) | (other, Element::Int(_)) => Ok(other),
+            (Element::Number(a), Element::Number(b)) => {
+                self.operation(RealOp::Mul, &a, &b).map(Element::Number)
+            }
+        }
+    }
+
+    /// Equality of truth values: `1 - a - b + 2ab`.
+    fn same(
+        &mut self,
+        cmp: Cmp,
+        a: Element<A::Number>,
+        b: Element<A::Number>,
+    ) -> Result<Element<A::Number>, Stop> {
+        if !matches!(cmp, Cmp::Eq | Cmp::Ne) {
+            return Err("floats decide an integer".to_string().into());
+        }
+        let (a, b) = (self.number(a, Sign::Signed), self.number(b, Sign::Signed));
+        let one = self.lift.algebra.constant(1.0);
+        let not = self.operation(RealOp::Sub, &one, &b)?;
+        let differ = self.choice(&a, &not, &b)?;
+        match cmp {
+            Cmp::Ne => Ok(Element::Number(differ)),
+            _ => self.complement(Element::Number(differ)),
+        }
+    }
+}
+
+fn dtype_of(pattern: &DTypePattern, env: &Env) -> Result<DType, String> {
+    match pattern {
+        DTypePattern::Fixed(d) => Ok(*d),
+        DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
+            (Some(d), _) | (None, Some(&Attr::DType(d))) => Ok(d),
+            _ => Err(format!("element type `{n}` is not bound")),
+        },
+    }
+}

@@ -1,0 +1,307 @@
+//! What is suspicious in the text of a law, without a sample: laws that others imply, variables that
+//! nothing uses, laws that feed themselves. Never says anything about truth.
+
+use mlc_dsl::diag::{Code, Diag, render};
+use mlc_dsl::library::{AttrParam, Dim, Law, LawOrigin, Library};
+use mlc_dsl::syntax::ast::Expr;
+use mlc_dsl::syntax::print_expr;
+use mlc_dsl::term::{TermId, TermKind};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A warning about a law.
+#[derive(Clone, Debug, Serialize)]
+pub struct Lint {
+    /// `V005`: another law implies it; `V006`: something is declared and not used; `V007`: its right side
+    /// contains what it matches, and no condition stops it.
+    pub code: &'static str,
+    /// The law.
+    pub law: String,
+    /// The file it is written in.
+    pub file: String,
+    /// One sentence.
+    pub message: String,
+    #[serde(skip)]
+    diag: Diag,
+    #[serde(skip)]
+    text: Arc<str>,
+}
+
+impl Lint {
+    fn of(library: &Library, law: &Law, code: &'static str, message: String, help: &str) -> Lint {
+        let source = &library.sources[law.source.0 as usize];
+        Lint {
+            code,
+            law: law.name.to_string(),
+            file: source.name.clone(),
+            diag: Diag::warning(Code(code), message.clone(), law.source.1).help(help),
+            message,
+            text: source.text.clone(),
+        }
+    }
+
+    /// The warning for people, with its place.
+    pub fn human(&self, color: bool) -> String {
+        render(std::slice::from_ref(&self.diag), &self.file, &self.text, color)
+    }
+}
+
+/// The warnings about a library's rules, or about those named.
+pub fn lint(library: &Library, only: Option<&[String]>) -> Vec<Lint> {
+    let mut out = Vec::new();
+    let mut known: BTreeMap<String, Vec<(&Law, BTreeSet<String>)>> = BTreeMap::new();
+    for law in &library.laws {
+        let (sides, conditions) = canonical(library, law);
+        known.entry(sides).or_default().push((law, conditions));
+    }
+    for law in &library.laws {
+        let wanted = only.is_none_or(|names| names.iter().any(|n| **n == *law.name));
+        if !wanted || !matches!(law.origin, LawOrigin::Rule | LawOrigin::Reverse) {
+            continue;
+        }
+        out.extend(implied(library, law, &known));
+        if law.origin == LawOrigin::Rule {
+            out.extend(unused(library, law));
+        }
+        if law.conditions.is_empty() && law.hints.is_empty() && feeds_itself(library, law) {
+            let message =
+                format!("the right side of `{}` contains what its left side matches", law.name);
+            let help = "it fires on its own results without end; add a condition that stops it";
+            out.push(Lint::of(library, law, "V007", message, help));
+        }
+    }
+    out
+}
+
+type Known<'l> = BTreeMap<String, Vec<(&'l Law, BTreeSet<String>)>>;
+
+fn implied(library: &Library, law: &Law, known: &Known) -> Option<Lint> {
+    let (sides, conditions) = canonical(library, law);
+    let others = known.get(&sides)?;
+    let own = others.iter().position(|(l, _)| l.name == law.name)?;
+    let (other, _) = others.iter().enumerate().find_map(|(i, (l, c))| {
+        // Of equal laws the later one is too much.
+        let more = c.is_subset(&conditions) && (c.len() < conditions.len() || i < own);
+        (i != own && more && l.error <= law.error).then_some((l, c))
+    })?;
+    let message = format!("`{}` implies the law `{}`", other.name, law.name);
+    Some(Lint::of(library, law, "V005", message, "remove it"))
+}
+
+/// Both sides and each condition with names by order of use, operands of commutative operators by
+/// structure: equal for laws that differ in names alone.
+fn canonical(library: &Library, law: &Law) -> (String, BTreeSet<String>) {
+    let mut names = Names { library, law, numbers: BTreeMap::new() };
+    let mut sides = String::new();
+    for side in law.left.iter().chain(&law.right) {
+        sides += if side.each { "each " } else { "" };
+        sides += &names.term(side.root);
+        sides += "; ";
+    }
+    let conditions = law.conditions.iter().map(|c| names.expr(c)).collect();
+    (sides, conditions)
+}
+
+struct Names<'l> {
+    library: &'l Library,
+    law: &'l Law,
+    numbers: BTreeMap<String, usize>,
+}
+
+impl Names<'_> {
+    fn number(&mut self, name: &str) -> String {
+        let next = self.numbers.len();
+        format!("#{}", self.numbers.entry(name.to_string()).or_insert(next))
+    }
+
+    fn is_own(&self, word: &str) -> bool {
+        let dims = |d: &Dim| matches!(d, Dim::Axis(n) | Dim::Seg(n) if **n == *word);
+        let var =
+            |v: &mlc_dsl::library::Input| *v.name == *word || v.ty.dims.iter().flatten().any(dims);
+        self.law.vars.iter().any(var) || self.law.attrs.iter().any(|a| *a.name == *word)
+    }
+
+    /// The expression with the law's own names numbered.
+    fn expr(&mut self, e: &Expr) -> String {
+        let text = print_expr(e);
+        let mut out = String::new();
+        for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            let end = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_').len();
+            let (name, rest) = word.split_at(end);
+            out += &if self.is_own(name) { self.number(name) } else { name.to_string() };
+            out += rest;
+        }
+        out
+    }
+
+    fn term(&mut self, t: TermId) -> String {
+        let term = self.law.terms.get(t);
+        match &term.kind {
+            TermKind::Var(i) => {
+                let v = &self.law.vars[*i];
+                let mut out = self.number(&v.name);
+                out += &format!(":{:?}[", v.ty.dtype);
+                for d in v.ty.dims.iter().flatten() {
+                    out += &match d {
+                        Dim::Axis(n) => self.number(n),
+                        Dim::Seg(n) => format!("..{}", self.number(n)),
+                        Dim::Value(e) | Dim::Splice(e) => self.expr(e),
+                    };
+                    out.push(',');
+                }
+                out + "]"
+            }
+            TermKind::Scalar(e) => self.expr(e),
+            TermKind::Output(i) => format!("{}.{i}", self.term(term.args[0])),
+            TermKind::EachPart(e) => {
+                let whole = self.term(term.args[0]);
+                format!("part({whole}, {})", self.expr(e))
+            }
+            TermKind::Apply(call, attrs) | TermKind::EachFold(call, attrs) => {
+                let c = self.library.call(*call);
+                let mut args = term.args.clone();
+                if c.commutative {
+                    args.sort_by_cached_key(|a| skeleton(self.library, self.law, *a));
+                }
+                let mut parts: Vec<String> = args.iter().map(|a| self.term(*a)).collect();
+                parts.extend(attrs.iter().map(|a| match a {
+                    Some(e) => self.expr(e),
+                    None => "default".into(),
+                }));
+                format!("{}({})", c.name, parts.join(", "))
+            }
+        }
+    }
+}
+
+/// The structure of a term without its names.
+fn skeleton(library: &Library, law: &Law, t: TermId) -> String {
+    let term = law.terms.get(t);
+    let head = match &term.kind {
+        TermKind::Var(i) => format!("{:?}", law.vars[*i].ty.dims.as_ref().map(Vec::len)),
+        TermKind::Scalar(_) => "number".into(),
+        TermKind::Apply(call, _) | TermKind::EachFold(call, _) => {
+            library.call(*call).name.to_string()
+        }
+        TermKind::Output(i) => format!("output {i}"),
+        TermKind::EachPart(_) => "part".into(),
+    };
+    let mut args: Vec<String> = term.args.iter().map(|a| skeleton(library, law, *a)).collect();
+    if matches!(&term.kind, TermKind::Apply(call, _) if library.call(*call).commutative) {
+        args.sort();
+    }
+    format!("{head}({})", args.join(", "))
+}
+
+/// Tensor variables that no side has, and attributes that nothing mentions.
+fn unused(library: &Library, law: &Law) -> Option<Lint> {
+    let mut terms = Vec::new();
+    let mut stack: Vec<TermId> = law.left.iter().chain(&law.right).map(|s| s.root).collect();
+    while let Some(t) = stack.pop() {
+        if !terms.contains(&t) {
+            terms.push(t);
+            stack.extend(&law.terms.get(t).args);
+        }
+    }
+    let mut mentioned: BTreeSet<String> = BTreeSet::new();
+    let mut mention = |e: &Expr| {
+        let text = print_expr(e);
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        mentioned.extend(words.map(str::to_string));
+    };
+    law.conditions.iter().chain(&law.hints).for_each(&mut mention);
+    let mut used = vec![false; law.vars.len()];
+    for t in &terms {
+        match &law.terms.get(*t).kind {
+            TermKind::Var(i) => used[*i] = true,
+            TermKind::Scalar(e) | TermKind::EachPart(e) => mention(e),
+            TermKind::Apply(_, attrs) | TermKind::EachFold(_, attrs) => {
+                attrs.iter().flatten().for_each(&mut mention);
+            }
+            TermKind::Output(_) => {}
+        }
+    }
+    let in_test = |name: &str| {
+        let source = &library.sources[law.source.0 as usize].text;
+        let text = source.get(law.source.1.range()).unwrap_or_default();
+        text.split("never")
+            .skip(1)
+            .any(|t| t.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|w| w == name))
+    };
+    let vars = law.vars.iter().zip(used).filter(|(_, u)| !u).map(|(v, _)| &v.name);
+    let attrs = law.attrs.iter().filter(|a| declares_nothing(a) && !mentioned.contains(&*a.name));
+    let idle = vars.chain(attrs.map(|a| &a.name)).find(|n| !in_test(n))?;
+    let message = format!("`{}` declares `{idle}`, which nothing uses", law.name);
+    Some(Lint::of(library, law, "V006", message, "remove it from `given`"))
+}
+
+/// An `axis(n)` may only name a position that types show.
+fn declares_nothing(a: &AttrParam) -> bool {
+    a.ty.name.text != "axis" || a.ty.of.is_none()
+}
+
+/// True if a proper part of the right side is an instance of the left side, and not the left side itself.
+fn feeds_itself(library: &Library, law: &Law) -> bool {
+    let ([left], [right]) = (law.left.as_slice(), law.right.as_slice()) else { return false };
+    if matches!(law.terms.get(left.root).kind, TermKind::Var(_) | TermKind::Scalar(_)) {
+        return false;
+    }
+    let mut stack = law.terms.get(right.root).args.clone();
+    while let Some(t) = stack.pop() {
+        let mut bound = BTreeMap::new();
+        if matches(library, law, left.root, t, &mut bound)
+            && bound.iter().any(|(v, t)| !is_variable(law, *v, *t))
+        {
+            return true;
+        }
+        stack.extend(&law.terms.get(t).args);
+    }
+    false
+}
+
+fn is_variable(law: &Law, var: usize, t: TermId) -> bool {
+    matches!(law.terms.get(t).kind, TermKind::Var(i) if i == var)
+}
+
+fn matches(
+    library: &Library,
+    law: &Law,
+    pattern: TermId,
+    term: TermId,
+    bound: &mut BTreeMap<usize, TermId>,
+) -> bool {
+    let (p, t) = (law.terms.get(pattern), law.terms.get(term));
+    let same = |a: TermId, b: TermId| {
+        let mut names = Names { library, law, numbers: BTreeMap::new() };
+        let first = names.term(a);
+        first == names.term(b)
+    };
+    match (&p.kind, &t.kind) {
+        (TermKind::Var(i), _) => match bound.get(i) {
+            Some(old) => same(*old, term),
+            None => {
+                bound.insert(*i, term);
+                true
+            }
+        },
+        (TermKind::Scalar(a), TermKind::Scalar(b)) => {
+            let open = law.attrs.iter().any(|n| print_expr(a) == *n.name);
+            open || print_expr(a) == print_expr(b)
+        }
+        (TermKind::Apply(f, a), TermKind::Apply(g, b)) => {
+            let names = |e: &Expr| law.attrs.iter().any(|n| print_expr(e) == *n.name);
+            let fits = |(a, b): (&Option<Expr>, &Option<Expr>)| match (a, b) {
+                (Some(a), _) if names(a) => true,
+                (Some(a), Some(b)) => print_expr(a) == print_expr(b),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            f == g
+                && a.iter().zip(b).all(fits)
+                && p.args.len() == t.args.len()
+                && p.args.iter().zip(&t.args).all(|(p, t)| matches(library, law, *p, *t, bound))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,254 @@
+//! Conditions that would make a false law true.
+//!
+//! Small predicates over extents, attributes and elements are held against samples, failing and
+//! passing ones; what no failing sample meets is put into the law, and the law is sampled again.
+
+use super::facts::Facts;
+use super::judge::{Sample, Trial};
+use super::random::Random;
+use super::sample::{self, Draw, Tally};
+use mlc_dsl::eval::truth;
+use mlc_dsl::library::{DTypePattern, Law};
+use mlc_dsl::syntax::ast::{Expr, ExprKind, ItemKind};
+use serde::Serialize;
+
+/// A condition under which no sample speaks against a law.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proposal {
+    /// As it would stand in an `if` clause.
+    pub condition: String,
+    /// Samples that meet it; all pass.
+    pub passing: usize,
+    /// Samples that fail; none meets it.
+    pub failing: usize,
+}
+
+/// Samples that are told apart, and samples of the law with a proposal.
+const SAMPLES: usize = 72;
+const CONFIRM: usize = 36;
+
+/// Proposals that are tried: single predicates and pairs.
+const TRIED: usize = 32;
+
+struct Labelled {
+    sample: Sample,
+    fails: bool,
+}
+
+struct Candidate {
+    text: String,
+    expr: Expr,
+    /// It speaks of elements.
+    elements: bool,
+    /// Per sample: whether it is met.
+    met: Vec<bool>,
+}
+
+/// The weakest small condition found under which the law holds.
+pub(super) fn propose(facts: &Facts, first: &Sample, rng: &mut Random) -> Option<Proposal> {
+    let mut seen = vec![Labelled { sample: first.clone(), fails: true }];
+    seen.extend(labelled(facts, rng));
+    let all: Vec<Candidate> =
+        candidates(facts).into_iter().filter_map(|text| candidate(facts, text, &seen)).collect();
+    let failing = seen.iter().filter(|l| l.fails).count();
+    let misses = |met: &[bool]| !seen.iter().zip(met).any(|(l, m)| l.fails && *m);
+    let covers = |met: &[bool]| met.iter().filter(|m| **m).count();
+    // What speaks of extents and attributes comes first, then the weaker, then the shorter.
+    let mut sets: Vec<(Vec<&Candidate>, usize)> = Vec::new();
+    for (i, a) in all.iter().enumerate() {
+        if misses(&a.met) {
+            sets.push((vec![a], covers(&a.met)));
+            continue;
+        }
+        for b in all[i + 1..].iter().filter(|b| !misses(&b.met)) {
+            let both: Vec<bool> = a.met.iter().zip(&b.met).map(|(a, b)| *a && *b).collect();
+            if misses(&both) && covers(&both) > 0 {
+                sets.push((vec![a, b], covers(&both)));
+            }
+        }
+    }
+    let elements = |set: &[&Candidate]| set.iter().any(|c| c.elements);
+    sets.sort_by_key(|(set, n)| (elements(set), std::cmp::Reverse(*n), set.len()));
+    sets.iter().take(TRIED).find_map(|(set, _)| {
+        let passing = confirm(facts, set, rng)?;
+        let texts: Vec<&str> = set.iter().map(|c| c.text.as_str()).collect();
+        Some(Proposal { condition: texts.join(", "), passing, failing })
+    })
+}
+
+/// Samples of the law, each judged.
+fn labelled(facts: &Facts, rng: &mut Random) -> Vec<Labelled> {
+    let wanted = vec![true; facts.conjuncts.len()];
+    let mut tally = Tally::default();
+    let mut out = Vec::new();
+    for i in 0..SAMPLES {
+        let mut rng = rng.fork();
+        let (extents, stray, round) = sample::plan(facts, i);
+        let drawn = sample::draw(facts, &wanted, (extents, stray), &mut tally, &mut rng);
+        let (sample, fails) = match drawn {
+            None => continue,
+            Some(Draw::Types(instance, output)) => {
+                (super::shrink::type_mismatch(*instance, output).0, true)
+            }
+            Some(Draw::Instance(instance)) => {
+                let (sample, trial) =
+                    sample::trial(facts, *instance, round, None, &mut tally, &mut rng);
+                match trial {
+                    Trial::Void => continue,
+                    Trial::Agree(_) => (sample, false),
+                    Trial::Differ(_) => (sample, true),
+                }
+            }
+        };
+        out.push(Labelled { sample, fails });
+    }
+    out
+}
+
+/// Samples of the law under these conditions as well; `None` if one fails or hardly any is found.
+fn confirm(facts: &Facts, conditions: &[&Candidate], rng: &mut Random) -> Option<usize> {
+    let mut law: Law = facts.law.clone();
+    law.conditions.extend(conditions.iter().map(|c| c.expr.clone()));
+    let facts = Facts::of(facts.library, &law);
+    let wanted = vec![true; facts.conjuncts.len()];
+    let mut tally = Tally::default();
+    let (mut passing, mut missed) = (0, 0);
+    for i in 0..CONFIRM {
+        let mut rng = rng.fork();
+        let (extents, stray, round) = sample::plan(&facts, i);
+        match sample::draw(&facts, &wanted, (extents, stray), &mut tally, &mut rng) {
+            None => missed += 1,
+            Some(Draw::Types(..)) => return None,
+            Some(Draw::Instance(instance)) => {
+                match sample::trial(&facts, *instance, round, None, &mut tally, &mut rng).1 {
+                    Trial::Void => missed += 1,
+                    Trial::Agree(_) => passing += 1,
+                    Trial::Differ(_) => return None,
+                }
+            }
+        }
+        if missed > 4 && passing == 0 {
+            return None;
+        }
+    }
+    (passing >= CONFIRM / 3).then_some(passing)
+}
+
+fn candidate(facts: &Facts, text: String, seen: &[Labelled]) -> Option<Candidate> {
+    let expr = condition(&text)?;
+    let met = seen.iter().map(|l| meets(facts, &expr, &l.sample)).collect();
+    let elements = matches!(&expr.kind, ExprKind::Call { callee, .. }
+        if mlc_dsl::check::is_predicate(&callee.text));
+    Some(Candidate { text, expr, elements, met })
+}
+
+/// The text of a condition as an expression.
+fn condition(text: &str) -> Option<Expr> {
+    let rule = format!("rule q\n  x => x\n  given x: F[..s]\n  if {text}\n  error exact\n");
+    let (file, _) = mlc_dsl::syntax::parse(&rule);
+    file.items.into_iter().find_map(|item| match item.kind {
+        ItemKind::Rule(r) => r.conditions.into_iter().next(),
+        _ => None,
+    })
+}
+
+fn meets(facts: &Facts, e: &Expr, sample: &Sample) -> bool {
+    let draft = &sample.instance.draft;
+    if let ExprKind::Call { callee, args } = &e.kind
+        && mlc_dsl::check::is_predicate(&callee.text)
+    {
+        let name = args.first().and_then(|a| super::facts::single_name(&a.value));
+        let var = facts.law.vars.iter().position(|v| Some(&*v.name) == name);
+        let own = sample.inputs.iter().zip(&sample.instance.vars).filter(|(_, v)| Some(**v) == var);
+        return own.into_iter().all(|(t, _)| {
+            let values = t.to_f64();
+            match callee.text.as_str() {
+                "finite" => values.iter().all(|v| v.is_finite()),
+                "nonzero" => values.iter().all(|v| *v != 0.0),
+                "positive" => values.iter().all(|v| *v > 0.0),
+                _ => values.windows(2).all(|w| w[0].to_bits() == w[1].to_bits()),
+            }
+        });
+    }
+    (0..draft.members).all(|m| {
+        let env = draft.env(facts, m);
+        env.is_ok_and(|env| truth(e, &env) == Ok(Some(true)))
+    })
+}
+
+/// The predicates that are tried, the plainest first.
+fn candidates(facts: &Facts) -> Vec<String> {
+    let mut out = Vec::new();
+    let axes: Vec<&str> = facts.axes.iter().map(|a| &*a.name).collect();
+    let segs: Vec<&str> =
+        facts.segs.iter().map(|s| &*s.name).filter(|s| !s.contains('.')).collect();
+    for (i, a) in axes.iter().enumerate() {
+        out.extend(axes[i + 1..].iter().map(|b| format!("|{a}| == |{b}|")));
+    }
+    for (i, a) in segs.iter().enumerate() {
+        out.extend(segs[i + 1..].iter().map(|b| format!("|{a}| == |{b}|")));
+    }
+    out.extend(axes.iter().map(|a| format!("|{a}| == 1")));
+    out.extend(axes.iter().map(|a| format!("|{a}| > 0")));
+    out.extend(axes.iter().map(|a| format!("|{a}| > 1")));
+    for s in &segs {
+        out.push(format!("product(|{s}|) > 0"));
+        out.push(format!("product(|{s}|) == 1"));
+        out.push(format!("length(|{s}|) == 0"));
+        out.push(format!("length(|{s}|) == 1"));
+    }
+    attributes(facts, &axes, &mut out);
+    for v in &facts.law.vars {
+        let n = &v.name;
+        let float = match &v.ty.dtype {
+            DTypePattern::Fixed(d) => d.is_float(),
+            DTypePattern::Var(name) => {
+                let family = name.as_bytes().first();
+                if matches!(family, Some(b'N' | b'T')) {
+                    out.push(format!("is_float(dtype({n}))"));
+                }
+                matches!(family, Some(b'F' | b'N' | b'T'))
+            }
+        };
+        if float {
+            out.extend(["finite", "positive", "nonzero", "uniform"].map(|p| format!("{p}({n})")));
+        }
+    }
+    for a in &axes {
+        let others = axes.iter().filter(|b| *b != a);
+        out.extend(others.clone().map(|b| format!("|{a}| <= |{b}|")));
+        out.extend(others.map(|b| format!("|{a}| % |{b}| == 0")));
+    }
+    out
+}
+
+fn attributes(facts: &Facts, axes: &[&str], out: &mut Vec<String>) {
+    let attrs = &facts.law.attrs;
+    for p in attrs {
+        let (n, kind) = (&p.name, p.ty.name.text.as_str());
+        let forms: &[&str] = match kind {
+            "int" => &["% == 1", "% == 0", "% > 0", "% >= 0"],
+            "axis" => &["% == 0"],
+            "float" => &["% > 0", "% >= 0", "% != 0", "% == 1", "% == 0", "% < 0", "abs(%) < inf"],
+            "ints" => &["all(% == 0)", "all(% == 1)", "all(% >= 0)", "all(% > 0)"],
+            "perm" => &["% == range(length(%))", "inverse(%) == %"],
+            "axes" | "shape" => &["length(%) == 0", "length(%) == 1"],
+            "bool" => &["%", "not %"],
+            _ => &[],
+        };
+        out.extend(forms.iter().map(|f| f.replace('%', n)));
+        if kind == "int" {
+            out.extend(axes.iter().map(|a| format!("|{a}| % {n} == 0")));
+            out.extend(axes.iter().map(|a| format!("{n} == |{a}|")));
+        }
+    }
+    for (i, p) in attrs.iter().enumerate() {
+        let (n, kind) = (&p.name, p.ty.name.text.as_str());
+        for q in attrs[i + 1..].iter().filter(|q| q.ty.name.text == kind) {
+            out.push(format!("{n} == {}", q.name));
+            if kind == "perm" {
+                out.push(format!("compose({n}, {0}) == compose({0}, {n})", q.name));
+            }
+        }
+    }
+}
