@@ -311,7 +311,9 @@ pub fn judge(library: &Library, mutant: &Mutant) -> Fate {
         return Fate::Void;
     };
     let options = CheckOptions { explain: false, ..CheckOptions::default() };
-    let evidence = match check_law(library, law, &options).outcome {
+    let verdict = check_law(library, law, &options);
+    let refused = verdict.warnings.iter().any(|w| w.contains("ill-typed"));
+    let evidence = match verdict.outcome {
         Outcome::Fails(_) => return Fate::Killed,
         Outcome::NoSample { .. } => return Fate::Void,
         Outcome::Holds(e) => e,
@@ -324,6 +326,9 @@ pub fn judge(library: &Library, mutant: &Mutant) -> Fate {
     let long = CheckOptions { seed: 77, samples: LONG, ..options };
     match (check_law(library, law, &long).outcome, evidence.exactness) {
         (Outcome::Fails(c), _) => Fate::Missed(c.broken.clone()),
+        _ if refused => Fate::Equivalent(
+            "it holds where the right side has the type of the left, and fires nowhere else".into(),
+        ),
         (_, Exactness::Proved { .. }) => {
             Fate::Equivalent("the sides are one function, as a prime field shows".into())
         }

@@ -210,8 +210,8 @@ pub(super) fn value(
     let integer = |i: usize, free: (i64, i64), rng: &mut Random| {
         let (low, high) = limits(&low, &high, i, free);
         match strays && rng.chance(0.5) {
-            // Numbers of steps are never zero.
-            true if low >= 1 => -1,
+            // Steps are never zero; they may go backwards, and further than usual.
+            true if low >= 1 => rng.pick(&[-1, 2, 2, 3, high + 1]),
             true => rng.between(low - 2, high + 2),
             _ => rng.between(low, high),
         }
@@ -248,7 +248,11 @@ pub(super) fn value(
                 &[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0, -0.5, 1e-3, 0.044715, -2.5, 10.0];
             const BEYOND: &[f64] = &[
                 f64::INFINITY,
+                f64::INFINITY,
                 f64::NEG_INFINITY,
+                f64::NAN,
+                f64::NAN,
+                f64::NAN,
                 f64::NAN,
                 -0.25,
                 -2.0,
