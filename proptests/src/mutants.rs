@@ -292,9 +292,6 @@ fn others(law: &Law, name: &str) -> Vec<String> {
     same.map(|a| a.name.to_string()).collect()
 }
 
-/// Samples with which a mutant that passed is looked at again.
-const LONG: usize = 1500;
-
 /// True if breaking a condition of the original on purpose shows that its sides differ.
 fn refutes(library: &Library, law: &str, condition: &str) -> bool {
     let Some(law) = library.laws.iter().find(|l| *l.name == *law) else { return false };
@@ -305,13 +302,15 @@ fn refutes(library: &Library, law: &str, condition: &str) -> bool {
     }
 }
 
-/// What becomes of a mutant.
-pub fn judge(library: &Library, mutant: &Mutant) -> Fate {
+/// What becomes of a mutant; one that passes is looked at again with so many samples.
+pub fn judge(library: &Library, mutant: &Mutant, again: usize) -> Fate {
     let Some(law) = library.laws.iter().find(|l| *l.name == *mutant.name) else {
         return Fate::Void;
     };
     let options = CheckOptions { explain: false, ..CheckOptions::default() };
-    let evidence = match check_law(library, law, &options).outcome {
+    let verdict = check_law(library, law, &options);
+    let refused = verdict.warnings.iter().any(|w| w.contains("ill-typed"));
+    let evidence = match verdict.outcome {
         Outcome::Fails(_) => return Fate::Killed,
         Outcome::NoSample { .. } => return Fate::Void,
         Outcome::Holds(e) => e,
@@ -321,14 +320,17 @@ pub fn judge(library: &Library, mutant: &Mutant) -> Fate {
     {
         return Fate::Missed(format!("the law is false where `{condition}` is broken on purpose"));
     }
-    let long = CheckOptions { seed: 77, samples: LONG, ..options };
+    let long = CheckOptions { seed: 77, samples: again, ..options };
     match (check_law(library, law, &long).outcome, evidence.exactness) {
         (Outcome::Fails(c), _) => Fate::Missed(c.broken.clone()),
+        _ if refused => Fate::Equivalent(
+            "it holds where the right side has the type of the left, and fires nowhere else".into(),
+        ),
         (_, Exactness::Proved { .. }) => {
             Fate::Equivalent("the sides are one function, as a prime field shows".into())
         }
         (_, Exactness::Sampled { .. }) => {
-            Fate::Equivalent(format!("{LONG} more samples show no difference"))
+            Fate::Equivalent(format!("{again} more samples show no difference"))
         }
     }
 }

@@ -33,6 +33,9 @@ pub(super) struct Open<'a> {
 /// Draws of a value until the conditions that are decided by then hold as wanted.
 pub(super) const TRIES: usize = 40;
 
+/// Entries made smaller, one at a time, before other values are drawn.
+const RELAXED: usize = 6;
+
 impl Open<'_> {
     /// Values of all attributes under which the application is well-typed; under which the law's
     /// conditions hold as wanted, if such are found.
@@ -42,7 +45,14 @@ impl Open<'_> {
         for _ in 0..TRIES {
             let mut attrs = self.propose(rng)?;
             self.impose(&mut attrs);
-            if infer(self.call, &types, &attrs).is_err() {
+            let mut fits = infer(self.call, &types, &attrs).is_ok();
+            for _ in 0..RELAXED {
+                if fits || !self.relax(&mut attrs, rng) {
+                    break;
+                }
+                fits = infer(self.call, &types, &attrs).is_ok();
+            }
+            if !fits {
                 continue;
             }
             let env = self.law_env(&attrs);
@@ -52,6 +62,24 @@ impl Open<'_> {
             second.get_or_insert(attrs);
         }
         second
+    }
+
+    /// Makes an entry of an open list smaller: what is too large for its tensor may fit then.
+    fn relax(&self, attrs: &mut [Option<Attr>], rng: &mut Random) -> bool {
+        let mut places = Vec::new();
+        for (i, a) in attrs.iter().enumerate().filter(|(i, _)| self.open[*i].is_some()) {
+            let entries = a.as_ref().and_then(Attr::as_i64s).unwrap_or_default();
+            let large = entries.iter().enumerate().filter(|(_, v)| **v > 1);
+            places.extend(large.map(|(at, v)| (i, at, v - 1)));
+        }
+        if places.is_empty() {
+            return false;
+        }
+        let (i, at, v) = rng.pick(&places);
+        if let Some(Attr::Ints(list)) = &mut attrs[i] {
+            list[at] = Extent::from(v);
+        }
+        true
     }
 
     fn law_env(&self, attrs: &[Option<Attr>]) -> Env {
@@ -201,8 +229,8 @@ pub(super) fn value(
     stray: Stray,
     rng: &mut Random,
 ) -> Option<Attr> {
-    let strays = stray != Stray::No && rng.chance(0.5);
     let real = ty.name.text == "float";
+    let strays = stray != Stray::No && rng.chance(if real { 0.8 } else { 0.5 });
     let (low, high) = match ty.range.as_ref().filter(|_| !(strays && real)) {
         Some((low, high)) => (bound(low.as_ref(), env), bound(high.as_ref(), env)),
         None => (None, None),
@@ -210,8 +238,8 @@ pub(super) fn value(
     let integer = |i: usize, free: (i64, i64), rng: &mut Random| {
         let (low, high) = limits(&low, &high, i, free);
         match strays && rng.chance(0.5) {
-            // Numbers of steps are never zero.
-            true if low >= 1 => -1,
+            // Steps are never zero; they may go backwards, and further than usual.
+            true if low >= 1 => rng.pick(&[-1, 2, 2, 3, high + 1]),
             true => rng.between(low - 2, high + 2),
             _ => rng.between(low, high),
         }
@@ -248,7 +276,12 @@ pub(super) fn value(
                 &[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0, -0.5, 1e-3, 0.044715, -2.5, 10.0];
             const BEYOND: &[f64] = &[
                 f64::INFINITY,
+                f64::INFINITY,
                 f64::NEG_INFINITY,
+                f64::NEG_INFINITY,
+                f64::NAN,
+                f64::NAN,
+                f64::NAN,
                 f64::NAN,
                 -0.25,
                 -2.0,

@@ -135,7 +135,7 @@ enum Break {
 }
 
 /// Samples taken to break one condition.
-const BREAKING: usize = 480;
+const BREAKING: usize = 1500;
 
 /// Checks one law.
 pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdict {

@@ -88,7 +88,7 @@ pub(super) fn draw(
         // What leaves its range may leave no instance, nor may what is asked for.
         let stray = if i < DRAFTS / 2 { stray } else { Stray::No };
         let style = match first {
-            Some(s) if i < DRAFTS / 8 => s,
+            Some(s) if i < DRAFTS / 3 => s,
             _ => style(breaking, rng),
         };
         let mut draft = Draft::choose(facts, style, stray, rng);

@@ -53,7 +53,7 @@ impl Round {
 
     /// The round of the `i`-th sample without elements along an axis.
     pub(super) fn of_empty(i: usize) -> Round {
-        [Round::Missing, Round::Masked, Round::Normal][i % 3]
+        [Round::Missing, Round::Missing, Round::Masked, Round::Normal][i % 4]
     }
 
     /// The same among rounds that are not finite.

@@ -10,36 +10,35 @@ pub(super) struct Function {
 }
 
 /// Every unary function. Those of the standard library cancel for small arguments where another is taken.
-const FUNCTIONS: &[(&str, fn(f64) -> f64)] = &[
-    ("abs", f64::abs),
-    ("exp", f64::exp),
-    ("log", f64::ln),
-    ("sqrt", f64::sqrt),
-    ("erf", libm::erf),
-    ("tanh", f64::tanh),
-    ("sin", f64::sin),
-    ("cos", f64::cos),
-    ("tan", f64::tan),
-    ("asin", f64::asin),
-    ("acos", f64::acos),
-    ("atan", f64::atan),
-    ("sinh", f64::sinh),
-    ("cosh", f64::cosh),
-    ("asinh", libm::asinh),
-    ("acosh", libm::acosh),
-    ("atanh", libm::atanh),
-    ("floor", f64::floor),
-    ("ceil", f64::ceil),
-    ("round", f64::round_ties_even),
-    ("sign", sign),
-    ("rsqrt", |x| 1.0 / x.sqrt()),
-    ("recip", |x| 1.0 / x),
+const FUNCTIONS: &[Function] = &[
+    Function { name: "abs", apply: f64::abs },
+    Function { name: "exp", apply: f64::exp },
+    Function { name: "log", apply: f64::ln },
+    Function { name: "sqrt", apply: f64::sqrt },
+    Function { name: "erf", apply: libm::erf },
+    Function { name: "tanh", apply: f64::tanh },
+    Function { name: "sin", apply: f64::sin },
+    Function { name: "cos", apply: f64::cos },
+    Function { name: "tan", apply: f64::tan },
+    Function { name: "asin", apply: f64::asin },
+    Function { name: "acos", apply: f64::acos },
+    Function { name: "atan", apply: f64::atan },
+    Function { name: "sinh", apply: f64::sinh },
+    Function { name: "cosh", apply: f64::cosh },
+    Function { name: "asinh", apply: libm::asinh },
+    Function { name: "acosh", apply: libm::acosh },
+    Function { name: "atanh", apply: libm::atanh },
+    Function { name: "floor", apply: f64::floor },
+    Function { name: "ceil", apply: f64::ceil },
+    Function { name: "round", apply: f64::round_ties_even },
+    Function { name: "sign", apply: sign },
+    Function { name: "rsqrt", apply: |x| 1.0 / x.sqrt() },
+    Function { name: "recip", apply: |x| 1.0 / x },
 ];
 
 /// The unary function of a name.
 pub(super) fn unary(name: &str) -> Option<Function> {
-    let (name, apply) = FUNCTIONS.iter().find(|f| f.0 == name)?;
-    Some(Function { name, apply: *apply })
+    FUNCTIONS.iter().find(|f| f.name == name).copied()
 }
 
 fn sign(x: f64) -> f64 {

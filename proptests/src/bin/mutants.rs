@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Samples with which a mutant that passes is looked at again.
+const AGAIN: usize = 1500;
+
 fn main() -> ExitCode {
     let (mut law, mut every, mut threads) = (String::new(), 1usize, 2usize);
     let mut words = std::env::args().skip(1);
@@ -17,7 +20,10 @@ fn main() -> ExitCode {
             "--every" => number().map(|n| every = n),
             "--threads" => number().map(|n| threads = n),
             _ if w.starts_with('-') => None,
-            _ => Some(law = w.clone()),
+            _ => {
+                law.clone_from(&w);
+                Some(())
+            }
         };
         if known.is_none() {
             eprintln!("`{w}` is not understood\nusage: mutants [LAW] [--every N] [--threads N]");
@@ -35,7 +41,7 @@ fn main() -> ExitCode {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     chosen.get(i).map(|m| (i, *m))
                 } {
-                    let fate = judge(&library, m);
+                    let fate = judge(&library, m, AGAIN);
                     if let Ok(mut fates) = fates.lock() {
                         fates.push((i, fate));
                     }
