@@ -4,7 +4,8 @@
 //! `reshape(sqrt(mean(x)))` becomes `sqrt(reshape(mean(x)))`, which is written as two nodes, not three.
 
 use super::export_graph::Graph;
-use mlc_dsl::ir::{Extent, NodeId, NodeKind, Value};
+use bytes::Bytes;
+use mlc_dsl::ir::{Extent, NodeId, NodeKind, Tensor, Value};
 use mlc_dsl::library::OpClass;
 
 impl Graph<'_> {
@@ -39,7 +40,6 @@ impl Graph<'_> {
                 return None;
             }
             match self.library.call(call).class {
-                OpClass::Reduction => return (!chain.is_empty()).then_some(chain),
                 OpClass::Pointwise => {
                     let mut large = args.iter().filter(|v| self.is_large(**v));
                     let next = large.next()?;
@@ -49,7 +49,11 @@ impl Graph<'_> {
                     chain.push(at);
                     (reader, at) = (at, next.node);
                 }
-                _ => return None,
+                OpClass::View | OpClass::Movement => return None,
+                OpClass::Reduction | OpClass::Contraction | OpClass::Other => {
+                    let drops = args.len() == 1 && self.ty(args[0]).rank() > shape(at).len();
+                    return (drops && !chain.is_empty()).then_some(chain);
+                }
             }
         }
     }
@@ -69,16 +73,27 @@ impl Graph<'_> {
         self.put(places[0], below);
         for (i, mut node) in moved.into_iter().enumerate() {
             let from = Value { node: places[i], output: 0 };
-            let large: Vec<bool> = node.0.args.iter().map(|v| self.is_large(*v)).collect();
-            let args = node.0.args.iter_mut().zip(large);
-            args.filter(|(_, large)| *large).for_each(|(a, _)| *a = from);
+            for a in &mut node.0.args {
+                *a = match self.repeated(*a) {
+                    Some(one) => self.add_const(one),
+                    None if self.is_large(*a) => from,
+                    None => *a,
+                };
+            }
             node.0.types[0].shape = shape.clone();
             self.put(places[i + 1], node);
         }
     }
 
     fn is_large(&self, v: Value) -> bool {
-        self.ty(v).rank() > 0
+        self.ty(v).rank() > 0 && self.repeated(v).is_none()
+    }
+
+    /// The one element that a constant with axes repeats.
+    fn repeated(&self, v: Value) -> Option<Tensor> {
+        let t = self.constant(v).filter(|t| !t.shape().is_empty())?;
+        let one = Bytes::copy_from_slice(t.splat()?);
+        Tensor::new(t.dtype(), vec![], one).ok()
     }
 
     fn applied(&self, id: NodeId) -> Option<(mlc_dsl::library::CallId, &[Value])> {
