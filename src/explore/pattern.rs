@@ -3,9 +3,11 @@
 //! A law marked `when normal` rewrites the patterns of all other laws too, so that `x / sqrt(2)` in a
 //! law matches whatever spelling the program has.
 
-use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::functions::is_function;
-use mlc_dsl::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, OpClass};
+use mlc_dsl::library::{
+    CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name, OpClass,
+};
 use mlc_dsl::syntax::ast::{Arg, BinaryOp, Expr, ExprKind, Ident, Span};
 use mlc_dsl::term::{TermId, TermKind, Terms};
 
@@ -52,6 +54,18 @@ pub struct Compiled {
     pub roots: Vec<PatId>,
     /// It rewrites patterns, too.
     pub normal: bool,
+}
+
+/// True if the numbers that a law has bound are known to be as its conditions say.
+fn numbers_agree(law: &Law, subst: &Subst) -> bool {
+    let mut env = Env::default();
+    for (name, e) in &subst.attrs {
+        if let Ok(v) = eval(e, &Env::default()) {
+            env.bind_attr(&Name::from(name.as_str()), v);
+        }
+    }
+    subst.attrs.is_empty()
+        || law.conditions.iter().all(|c| matches!(truth(c, &env), Ok(Some(true))))
 }
 
 /// True if the law is a normalising one.
@@ -297,7 +311,7 @@ impl Compiler<'_> {
             {
                 continue;
             }
-            if !fits || !self.admits(law, dtype) {
+            if !fits || !self.admits(law, dtype) || !numbers_agree(law, &subst) {
                 continue;
             }
             subst.dims = Some(dims.to_vec());
