@@ -61,6 +61,7 @@ impl<'a> Graph<'a> {
         }
         g.outputs = program.outputs.iter().map(|(n, v)| (n.clone(), moved(&new, *v))).collect();
         g.count();
+        g.sink_unit_axes();
         g
     }
 
@@ -135,6 +136,24 @@ impl<'a> Graph<'a> {
         self.source.push(None);
         self.consumers.push(Vec::new());
         Value { node: id, output: 0 }
+    }
+
+    /// A node and the program's node behind it.
+    pub fn take(&self, id: NodeId) -> (Node, Option<NodeId>) {
+        (self.node(id).clone(), self.source(id))
+    }
+
+    /// Puts a node in the place of another; [`Graph::recount`] must follow.
+    pub fn put(&mut self, id: NodeId, (node, source): (Node, Option<NodeId>)) {
+        self.nodes[id.0 as usize] = node;
+        self.source[id.0 as usize] = source;
+    }
+
+    /// Finds readers anew after nodes were replaced.
+    pub fn recount(&mut self) {
+        self.index.clear();
+        self.consumers.iter_mut().for_each(Vec::clear);
+        self.count();
     }
 
     fn push(

@@ -6,6 +6,7 @@ mod export_graph;
 mod export_match;
 mod export_rules;
 mod export_shape;
+mod export_sink;
 mod export_write;
 mod import;
 mod import_apply;
