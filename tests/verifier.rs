@@ -34,6 +34,7 @@ rule square_of_sum
 rule scaled_convolution
   conv(x, k * w, stride=p, low=l, high=h, dilation=d) => k * conv(x, w, stride=p, low=l, high=h, dilation=d)
   given x: F[b, c, ..s], w: F[o, c, ..r], k: float in 0.5..2
+  if abs(k) < inf
   error reorder
 
 rule even_hyperbola

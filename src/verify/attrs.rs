@@ -241,6 +241,8 @@ pub(super) fn value(
             // Steps are never zero; they may go backwards, and further than usual.
             true if low >= 1 => rng.pick(&[-1, 2, 2, 3, high + 1]),
             true => rng.between(low - 2, high + 2),
+            // Such a range is narrow because larger steps rarely fit.
+            _ if ty.name.text == "ints" && (low, high) == (1, 1) && rng.chance(0.3) => 2,
             _ => rng.between(low, high),
         }
     };

@@ -332,7 +332,8 @@ impl Checker<'_, '_> {
             let mut tally = std::mem::take(&mut self.tally);
             tally.refused.clear();
             let stray = if rng.chance(0.7) { Stray::Any } else { Stray::No };
-            let drawn = sample::draw(self.facts, &wanted, (None, stray), &mut tally, &mut rng);
+            let extents = sample::emptied(self.facts, k);
+            let drawn = sample::draw(self.facts, &wanted, (extents, stray), &mut tally, &mut rng);
             self.tally = tally;
             if self.tally.right_refused.values().sum::<usize>() > before {
                 return Break::Forbids;

@@ -60,7 +60,9 @@ pub(super) fn propose(facts: &Facts, first: &Sample, rng: &mut Random) -> Option
             sets.push((vec![a], covers(&a.met)));
             continue;
         }
-        for b in all[i + 1..].iter().filter(|b| !misses(&b.met)) {
+        // Two of these together describe the samples rather than the law.
+        let loose = |c: &Candidate| c.text.contains(" % |") || c.text.contains("| <= |");
+        for b in all[i + 1..].iter().filter(|b| !misses(&b.met) && !loose(a) && !loose(b)) {
             let both: Vec<bool> = a.met.iter().zip(&b.met).map(|(a, b)| *a && *b).collect();
             if misses(&both) && covers(&both) > 0 {
                 sets.push((vec![a, b], covers(&both)));
@@ -120,10 +122,11 @@ fn confirm(facts: &Facts, conditions: &[&Candidate], rng: &mut Random) -> Option
             None => missed += 1,
             Some(Draw::Types(..)) => return None,
             Some(Draw::Instance(instance)) => {
-                match sample::trial(&facts, *instance, round, None, &mut tally, &mut rng).1 {
-                    Trial::Void => missed += 1,
-                    Trial::Agree(_) => passing += 1,
-                    Trial::Differ(_) => return None,
+                match sample::trial(&facts, *instance, round, None, &mut tally, &mut rng) {
+                    (_, Trial::Void) => missed += 1,
+                    // That two empty tensors are equal says nothing for a law.
+                    (sample, Trial::Agree(_)) => passing += usize::from(has_results(&sample)),
+                    (_, Trial::Differ(_)) => return None,
                 }
             }
         }
@@ -132,6 +135,11 @@ fn confirm(facts: &Facts, conditions: &[&Candidate], rng: &mut Random) -> Option
         }
     }
     (passing >= CONFIRM / 3).then_some(passing)
+}
+
+fn has_results(sample: &Sample) -> bool {
+    let program = &sample.instance.program;
+    program.outputs.iter().any(|(_, v)| !program.ty(*v).elements().is(0))
 }
 
 fn candidate(facts: &Facts, text: String, seen: &[Labelled]) -> Option<Candidate> {

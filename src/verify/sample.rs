@@ -58,6 +58,12 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<Extents>, Stray, Round) {
     (Some(Extents::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
 }
 
+/// Extents of the `k`-th try to break a condition: every third lacks the elements along one axis.
+pub(super) fn emptied(facts: &Facts, k: usize) -> Option<Extents> {
+    let slots = facts.axes.len() + facts.segs.len();
+    (k % 3 == 2 && slots > 0).then(|| Extents::Empty(k / 3 % slots))
+}
+
 /// Conditions often exclude what is empty: where one is to be broken, that is drawn more often.
 fn style(breaking: bool, rng: &mut Random) -> Extents {
     if breaking && rng.chance(0.3) {
