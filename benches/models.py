@@ -62,7 +62,7 @@ def main(filled, *only):
     print("`standard` target; time and memory are those of `optimize` as a whole, self-check included.\n")
     print("| model | operators | cost, ms | e-graph | stop | seconds | MiB | self-check | in ONNX Runtime | CPU backend |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    failed = False
+    failed, growth = False, []
     for folder in sorted(p.parent for p in pathlib.Path(filled).glob("*/model.onnx")):
         if only and folder.name not in only:
             continue
@@ -74,6 +74,7 @@ def main(filled, *only):
                 print(f"| {folder.name} | failed: {str(e).splitlines()[0]} |", flush=True)
                 continue
         failed |= not (in_ort < 1e-4 and in_cpu < 1e-4)
+        growth.append((folder.name, r["egraph"]["rounds"], r["stop_reason"]))
         print(
             f"| {folder.name} | {r['nodes_before']} → {r['nodes_after']} "
             f"| {r['cost_before'] * 1e3:.2f} → {r['cost_after'] * 1e3:.2f} | {r['egraph']['nodes']} | {r['stop_reason']} "
@@ -81,6 +82,10 @@ def main(filled, *only):
             f"| {in_ort:.1e} | {in_cpu:.1e} |",
             flush=True,
         )
+    print("\n## Growth\n\nNodes of the e-graph after each round, and why exploration stopped.\n")
+    print("| model | nodes after each round | stop |\n|---|---|---|")
+    for name, rounds, stop in growth:
+        print(f"| {name} | {' '.join(map(str, rounds))} | {stop} |")
     sys.exit(failed)
 
 
