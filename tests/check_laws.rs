@@ -63,7 +63,7 @@ fn check(text: &str, expected: &str) {
 // `LAWS=name,name` checks these alone; `SEED` and `SAMPLES` look elsewhere and longer.
 #[test]
 fn shipped_laws_hold() {
-    let library = library(&["ops", "layers", "laws", "fuse", "targets"], "");
+    let library = library(&["ops", "extern", "layers", "laws", "fuse", "targets"], "");
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     let default = CheckOptions::default();
     let options = CheckOptions {
