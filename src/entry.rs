@@ -15,14 +15,7 @@ pub fn program(library: &Library, name: &str) -> anyhow::Result<Program> {
     let mut b = Builder::new(library);
     let mut inputs = Vec::new();
     for i in &c.inputs {
-        let dtype = match &i.ty.dtype {
-            DTypePattern::Fixed(d) => *d,
-            DTypePattern::Var(v) => match v.as_bytes().first() {
-                Some(b'I') => DType::I64,
-                Some(b'B') => DType::Bool,
-                _ => DType::F32,
-            },
-        };
+        let dtype = usual_dtype(&i.ty.dtype);
         let dims = i.ty.dims.as_ref().with_context(|| format!("input `{}` has no axes", i.name))?;
         let shape = dims.iter().map(extent).collect::<anyhow::Result<_>>();
         let shape = shape.with_context(|| format!("input `{}` of `{name}`", i.name))?;
@@ -32,6 +25,18 @@ pub fn program(library: &Library, name: &str) -> anyhow::Result<Program> {
     let out = b.expand(call, body, &attrs, &inputs)?;
     let names = (0..).zip(out).map(|(i, v)| (output_name(c, i), v)).collect();
     Ok(b.finish(names))
+}
+
+/// The element type that a pattern gets where nothing decides it: f32 for a variable, i64 for `I`, bool for `B`.
+pub fn usual_dtype(pattern: &DTypePattern) -> DType {
+    match pattern {
+        DTypePattern::Fixed(d) => *d,
+        DTypePattern::Var(v) => match v.as_bytes().first() {
+            Some(b'I') => DType::I64,
+            Some(b'B') => DType::Bool,
+            _ => DType::F32,
+        },
+    }
 }
 
 fn output_name(c: &Callable, i: usize) -> String {

@@ -10,7 +10,7 @@ use mlc_dsl::build::Builder;
 use mlc_dsl::diag::{Code, Diag, render};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::infer::resolve_dims;
-use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::{
     DTypePattern, Dim, Input, Law, LawOrigin, LawTest, Library, Name, TargetItem,
 };
@@ -206,18 +206,10 @@ fn build_of_rank(
 }
 
 fn variable_type(v: &Input, rank: usize, env: &mut Env) -> Result<Type, String> {
-    let dtype = match &v.ty.dtype {
-        DTypePattern::Fixed(d) => *d,
-        DTypePattern::Var(n) => {
-            let dtype = match n.as_bytes().first() {
-                Some(b'I') => DType::I64,
-                Some(b'B') => DType::Bool,
-                _ => DType::F32,
-            };
-            env.bind_dtype(n, dtype);
-            dtype
-        }
-    };
+    let dtype = crate::entry::usual_dtype(&v.ty.dtype);
+    if let DTypePattern::Var(n) = &v.ty.dtype {
+        env.bind_dtype(n, dtype);
+    }
     for d in v.ty.dims.iter().flatten() {
         match d {
             Dim::Axis(n) if env.axis(n).is_none() => env.bind_axis(n, Extent::from(EXTENT)),
