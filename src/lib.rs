@@ -10,6 +10,7 @@ pub mod npz;
 pub mod onnx;
 pub mod pipeline;
 pub mod prices;
+pub mod repeat;
 pub mod samples;
 pub mod selfcheck;
 pub mod show;

@@ -2,6 +2,7 @@
 
 use crate::explore::{Explored, Extracted, Limits, explore};
 use crate::prices::TargetPrices;
+use crate::repeat::{Repeat, Repeated};
 use crate::{constants, selfcheck};
 use anyhow::Context;
 use mlc_dsl::ir::{NodeKind, Program};
@@ -49,6 +50,8 @@ pub struct Options {
     pub without: Vec<String>,
     /// Operators that the result may have; `None` for all that the target computes.
     pub operators: Option<HashSet<CallId>>,
+    /// Explore a block that the program repeats once for all its copies.
+    pub share_blocks: bool,
     /// Hold the result against the source on seeded inputs.
     pub self_check: bool,
     /// Seed of the self-check.
@@ -185,16 +188,27 @@ fn optimize_once(
     let mut clock = Clock::default();
     let target = target(library, &options.target)?;
     let laws = active_laws(library, &target, options)?;
-    let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
-    clock.stage("explore");
     let prices = TargetPrices::new(library, &target, options.operators.clone());
-    let extracted = explored.extract(&prices, &GreedyDag::default())?;
-    clock.stage("extract");
+    let mut notes = Vec::new();
+    let shared = if options.share_blocks {
+        shared(&source, library, &laws, options, &prices, &mut clock, &mut notes)?
+    } else {
+        None
+    };
+    let (explored, extracted) = match shared {
+        Some(found) => found,
+        None => {
+            let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
+            clock.stage("explore");
+            let extracted = explored.extract(&prices, &GreedyDag::default())?;
+            clock.stage("extract");
+            (explored, extracted)
+        }
+    };
     let plain = plan(&source, library, &target)?;
     let mut program = constants::fold(&extracted.program, library)?;
     clock.stage("constants");
     let mut chosen = mlc_extract::cover::cover(program.clone(), library, &target);
-    let mut notes = Vec::new();
     if chosen.cost > plain.cost && options.operators.is_none() {
         // Operators are priced one by one while they are chosen; kernels have the last word.
         notes.push("the program as read is the cheapest found: it is kept".to_string());
@@ -204,7 +218,10 @@ fn optimize_once(
     let mut report = report(&source, &program, &explored, &extracted, library);
     (report.cost_before, report.cost_after) = match options.operators {
         None => (plain.cost, chosen.cost),
-        Some(_) => (prices.program(&source).unwrap_or(plain.cost), extracted.cost),
+        Some(_) => (
+            prices.program(&source).unwrap_or(plain.cost),
+            prices.program(&program).unwrap_or(extracted.cost),
+        ),
     };
     report.target = options.target.clone();
     report.kernels = kernels(&chosen, library);
@@ -214,6 +231,37 @@ fn optimize_once(
     report.seconds = clock.stages;
     report.peak_process_bytes = peak_process_bytes();
     Ok(Optimized { source, program, plan: chosen, explored, extracted, report })
+}
+
+/// Steps that extraction may take to compare the places where a block can be cut.
+const QUICK: GreedyDag = GreedyDag { steps: 1_000_000 };
+
+/// Explores a repeated block once for all its copies. Nothing if there is none, or if the program as read
+/// is cheaper than what that finds.
+fn shared(
+    source: &Program,
+    library: &Arc<Library>,
+    laws: &[u32],
+    options: &Options,
+    prices: &TargetPrices<'_>,
+    clock: &mut Clock,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Option<(Explored, Extracted)>> {
+    let Some(repeat) = Repeat::find(source) else { return Ok(None) };
+    clock.stage("find blocks");
+    let mut repeated = Repeated::explore(source, repeat, library, laws, &options.limits);
+    clock.stage("explore");
+    let extracted = repeated.extract(source, prices, &QUICK, &GreedyDag::default())?;
+    clock.stage("extract");
+    let better = extracted.source_cost.is_none_or(|before| extracted.cost <= before);
+    if !better {
+        return Ok(None);
+    }
+    let (copies, operators) = repeated.size();
+    notes.push(format!(
+        "a block of {operators} operators occurs {copies} times: explored once for all copies"
+    ));
+    Ok(Some((repeated.explored, extracted)))
 }
 
 /// The plan of a program as it stands: constants folded, definitions without a kernel expanded.

@@ -19,6 +19,7 @@ fn options() -> Options {
         limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60) },
         without: vec![],
         operators: None,
+        share_blocks: true,
         self_check: false,
         seed: 0,
         threads: 1,

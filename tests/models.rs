@@ -24,6 +24,7 @@ fn options(library: &Library, opset: i64) -> Options {
         limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60) },
         without: vec![],
         operators: Some(printable(library, opset, "standard")),
+        share_blocks: true,
         self_check: true,
         seed: 0,
         threads: 2,

@@ -87,6 +87,7 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
         limits: Limits { nodes, rounds, time: Duration::from_secs(600) },
         without: vec![],
         operators: None,
+        share_blocks: true,
         self_check: false,
         seed: 0,
         threads: 1,

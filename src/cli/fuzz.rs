@@ -56,6 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
             limits: LIMITS,
             without: args.without.iter().chain(without).cloned().collect(),
             operators: None,
+            share_blocks: true,
             self_check: false,
             seed: 0,
             threads: 1,

@@ -73,6 +73,9 @@ pub struct Tuning {
     /// Most seconds of exploration.
     #[arg(long, default_value_t = 20.0)]
     pub time: f64,
+    /// Explore every copy of a repeated block, not one for all.
+    #[arg(long)]
+    pub no_sharing: bool,
 }
 
 impl Tuning {
@@ -90,6 +93,7 @@ impl Tuning {
             limits: crate::explore::Limits { nodes: self.nodes, rounds: self.rounds, time },
             without: self.without.clone(),
             operators: None,
+            share_blocks: !self.no_sharing,
             self_check: false,
             seed: common.seed,
             threads: common.threads(),

@@ -9,7 +9,6 @@ use mlc_dsl::canon::{self, Sink};
 use mlc_dsl::eval::{Env, truth};
 use mlc_dsl::infer::TypeError;
 use mlc_dsl::instantiate::{BuildError, Instantiator, Member};
-use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Law;
 use mlc_dsl::syntax::ast::{Expr, ExprKind};
 
@@ -254,19 +253,17 @@ fn viewed(graph: &Graph, id: Id) -> Option<Id> {
 
 fn predicate(graph: &Graph, name: &str, id: Id) -> bool {
     let facts = graph.facts(id);
-    let every = |f: fn(f64) -> bool| {
-        let holds = |t: &Tensor| (0..t.len()).all(|i| f(t.get_f64(i)));
-        let value = |id: Id| graph.facts(id).value.map(|c| graph.consts.get(c));
-        value(id).is_some_and(holds)
+    let every = |name: &'static str, f: fn(f64) -> bool| {
+        graph.every_element(id, name, f)
             || facts.uniform.is_some_and(f)
-            || viewed(graph, id).is_some_and(|base| value(base).is_some_and(holds))
+            || viewed(graph, id).is_some_and(|base| graph.every_element(base, name, f))
     };
     match name {
         "const" => facts.fed_by_constants,
         "uniform" => facts.uniform.is_some(),
-        "nonzero" => every(|v| v != 0.0),
-        "finite" => every(f64::is_finite),
-        "positive" => every(|v| v > 0.0),
+        "nonzero" => every("nonzero", |v| v != 0.0),
+        "finite" => every("finite", f64::is_finite),
+        "positive" => every("positive", |v| v > 0.0),
         "nonnegative" => super::sign::nonnegative(graph, id),
         _ => false,
     }

@@ -1,14 +1,13 @@
-//! From the e-graph to the cheapest program: the neutral view, the choice, the program.
+//! From the e-graph to the cheapest nodes: the neutral view of a part of the program, and the choice.
 
 use super::language::{ENode, Head};
 use super::log::LogId;
 use super::lower::Explored;
-use super::proof::{Closure, Proof};
 use egg::Id;
 use mlc_dsl::ir::{Attr, NodeKind, Program, Type, Value};
 use mlc_dsl::library::CallId;
 use mlc_extract::{ClassId, Cost, Extractor, NodeId, Solution, View, ViewBuilder};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use thiserror::Error;
 
 /// Prices of operator applications on a target.
@@ -32,6 +31,9 @@ pub enum ExtractionError {
     /// The e-graph is inconsistent.
     #[error("the extracted program does not type: {0}")]
     Type(#[from] mlc_dsl::infer::TypeError),
+    /// A part of the program does not yield what it should.
+    #[error("the parts of the program yield no output `{0}`")]
+    Output(String),
     /// The view was not accepted.
     #[error(transparent)]
     View(#[from] mlc_extract::ViewError),
@@ -41,16 +43,57 @@ pub enum ExtractionError {
 pub struct Extracted {
     /// The program.
     pub program: Program,
-    /// Its outputs as logged terms, for proofs.
-    outputs: Vec<LogId>,
+    /// Values of the explored program and the logged terms that compute them now, for proofs.
+    pub(crate) ends: Vec<(Value, LogId)>,
     /// The sum of its operators' prices, each once, and of its constants' bytes.
     pub cost: f64,
     /// The same of the program that was explored, if the target has all its operators.
     pub source_cost: Option<f64>,
 }
 
-/// A view, the e-nodes behind its nodes, and the view's class of each e-class.
-type Indexed = (View, Vec<ENode>, HashMap<Id, ClassId>);
+/// A part of the explored program that is extracted by itself: what lies between some of its values.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// Values that it yields.
+    pub roots: Vec<Value>,
+    /// Values that are handed to it.
+    pub leaves: Vec<Value>,
+    /// Inputs that it must not read.
+    pub barred: HashSet<u32>,
+    /// Inputs that are others in every copy.
+    pub own: HashSet<u32>,
+    /// How often it occurs. What reads nothing of a copy's own is computed once for all copies.
+    pub copies: usize,
+}
+
+/// The nodes chosen for a part.
+pub struct Choice {
+    /// Classes and what computes them, operands before users.
+    pub(super) nodes: Vec<(Id, Chosen)>,
+    /// Classes of the part's roots.
+    pub(super) roots: Vec<Id>,
+    /// The sum of the prices for one copy.
+    pub cost: f64,
+    /// The same of the part as it was read, if the target has all its operators.
+    pub source_cost: Option<f64>,
+}
+
+/// What computes a class.
+#[derive(Clone, Debug)]
+pub(super) enum Chosen {
+    /// The part's leaf of that index.
+    Leaf(usize),
+    /// A node.
+    Node(ENode),
+}
+
+/// A part as the extractors see it: what is behind the nodes of a view, and the view's class of each
+/// e-class.
+struct PartView {
+    view: View,
+    nodes: Vec<(Id, Chosen)>,
+    index: HashMap<Id, ClassId>,
+}
 
 /// Constants are computed once, before the first run: their price only breaks ties.
 const CONSTANT: f64 = 1e-7;
@@ -65,52 +108,119 @@ impl Explored {
         prices: &dyn Prices,
         extractor: &dyn Extractor,
     ) -> Result<Extracted, ExtractionError> {
-        let (view, nodes, index) = self.view(prices)?;
-        let incumbent = self.incumbent(&view, &nodes, &index);
-        let solution = extractor.extract(&view, incumbent.as_ref())?;
-        let cost = solution.dag_cost(&view).seconds();
-        let source_cost = incumbent.map(|i| i.dag_cost(&view).seconds());
-        let (program, outputs) = self.program(&view, &solution, &nodes, &index)?;
-        Ok(Extracted { program, outputs, cost, source_cost })
+        let roots: Vec<Value> = self.source.outputs.iter().map(|(_, v)| *v).collect();
+        let part = Part { roots: roots.clone(), copies: 1, ..Part::default() };
+        let choice = self.choose(&part, prices, extractor)?;
+        let library = self.graph.library.clone();
+        let mut b = mlc_dsl::build::Builder::new(&library);
+        let inputs: Vec<Value> =
+            self.source.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
+        let values = self.emit(&choice, &mut b, &|i| inputs[i as usize], &[], 0)?;
+        let names = self.source.outputs.iter().map(|(n, _)| n.clone());
+        let program = b.finish(names.zip(values).collect());
+        let ends = roots.into_iter().zip(self.logged(&choice)).collect();
+        Ok(Extracted { program, ends, cost: choice.cost, source_cost: choice.source_cost })
     }
 
-    /// Classes and nodes that the outputs can reach, priced.
-    fn view(&self, prices: &dyn Prices) -> Result<Indexed, ExtractionError> {
+    /// The cheapest nodes for a part under these prices.
+    pub fn choose(
+        &self,
+        part: &Part,
+        prices: &dyn Prices,
+        extractor: &dyn Extractor,
+    ) -> Result<Choice, ExtractionError> {
+        let p = self.view(part, prices)?;
+        let incumbent = self.incumbent(&p);
+        let solution = extractor.extract(&p.view, incumbent.as_ref())?;
+        let order = solution.topological(&p.view).unwrap_or_default();
+        Ok(Choice {
+            nodes: order.into_iter().map(|n| p.nodes[n.index()].clone()).collect(),
+            roots: part.roots.iter().map(|r| self.class_of(*r)).collect(),
+            cost: solution.dag_cost(&p.view).seconds(),
+            source_cost: incumbent.map(|i| i.dag_cost(&p.view).seconds()),
+        })
+    }
+
+    /// The class of a value of the source.
+    fn class_of(&self, v: Value) -> Id {
+        self.graph.egg.find(self.places[v.node.0 as usize].0[v.output as usize])
+    }
+
+    /// Classes and nodes that the part's roots can reach, priced. A leaf is free, and nothing behind it
+    /// is looked at.
+    fn view(&self, part: &Part, prices: &dyn Prices) -> Result<PartView, ExtractionError> {
         let egg = &self.graph.egg;
+        let mut leaves: HashMap<Id, usize> = HashMap::new();
+        for (i, l) in part.leaves.iter().enumerate() {
+            leaves.entry(self.class_of(*l)).or_insert(i);
+        }
         let mut b = ViewBuilder::new();
         let mut index: HashMap<Id, ClassId> = HashMap::new();
         let mut order: Vec<Id> = Vec::new();
-        let mut stack: Vec<Id> = self.roots.iter().map(|&r| egg.find(r)).collect();
+        let mut stack: Vec<Id> = part.roots.iter().map(|r| self.class_of(*r)).collect();
         while let Some(id) = stack.pop() {
             if index.contains_key(&id) {
                 continue;
             }
             index.insert(id, b.add_class());
             order.push(id);
-            for n in &egg[id].nodes {
-                stack.extend(n.args.iter().map(|&a| egg.find(a)));
+            if !leaves.contains_key(&id) {
+                stack.extend(egg[id].nodes.iter().flat_map(|n| n.args.iter()).map(|&a| egg.find(a)));
             }
         }
-        let mut nodes: Vec<ENode> = Vec::new();
+        let shared = if part.copies > 1 { self.shared(part, &order, &leaves) } else { HashSet::new() };
+        let mut nodes: Vec<(Id, Chosen)> = Vec::new();
         let mut by_node: HashMap<(Id, ENode), NodeId> = HashMap::new();
         for id in order {
+            if let Some(&leaf) = leaves.get(&id) {
+                b.add_node(index[&id], &[], Cost::ZERO);
+                nodes.push((id, Chosen::Leaf(leaf)));
+                continue;
+            }
             let mut list: Vec<&ENode> = egg[id].nodes.iter().collect();
             list.sort();
             for n in list {
-                let Some(price) = self.price(id, n, prices) else { continue };
+                let barred = matches!(n.head, Head::Input(i) if part.barred.contains(&i));
+                let Some(price) = self.price(id, n, prices).filter(|_| !barred) else { continue };
+                let all_shared = n.args.iter().all(|&a| shared.contains(&egg.find(a)));
+                let once = shared.contains(&id) && all_shared;
+                let price = if once { price / part.copies as f64 } else { price };
                 let args: Vec<ClassId> = n.args.iter().map(|&a| index[&egg.find(a)]).collect();
                 let node = b.add_node(index[&id], &args, Cost::new(price));
                 by_node.insert((id, n.clone()), node);
-                nodes.push(n.clone());
+                nodes.push((id, Chosen::Node(n.clone())));
             }
         }
-        for &r in &self.roots {
-            b.add_root(index[&egg.find(r)]);
+        for r in &part.roots {
+            b.add_root(index[&self.class_of(*r)]);
         }
         for bundle in self.bundles(&by_node) {
             b.add_bundle(bundle);
         }
-        Ok((b.build()?, nodes, index))
+        Ok(PartView { view: b.build()?, nodes, index })
+    }
+
+    /// Classes that can be computed from nothing of a copy's own.
+    fn shared(&self, part: &Part, order: &[Id], leaves: &HashMap<Id, usize>) -> HashSet<Id> {
+        let egg = &self.graph.egg;
+        let mut shared: HashSet<Id> = HashSet::new();
+        loop {
+            let before = shared.len();
+            // Operands were found after their users.
+            for id in order.iter().rev().filter(|id| !leaves.contains_key(id)) {
+                let common = |n: &ENode| match n.head {
+                    Head::Input(i) => !part.own.contains(&i) && !part.barred.contains(&i),
+                    Head::Series(_) => false,
+                    _ => n.args.iter().all(|&a| shared.contains(&egg.find(a))),
+                };
+                if !shared.contains(id) && egg[*id].nodes.iter().any(common) {
+                    shared.insert(*id);
+                }
+            }
+            if shared.len() == before {
+                return shared;
+            }
+        }
     }
 
     /// Nodes that pay only together: each family's slices.
@@ -146,8 +256,9 @@ impl Explored {
         let (call, attrs) = match n.head {
             Head::Apply(call, attrs) => (call, attrs),
             // Of equal constants the smaller one is kept: a repetition is read, not stored.
-            Head::Const(c) => {
-                return Some(CONSTANT * BYTE * graph.consts.get(c).bytes().len() as f64);
+            Head::Const(_) | Head::Series(_) => {
+                let bytes = self.constant(n.head, 0).bytes().len();
+                return Some(CONSTANT * BYTE * bytes as f64);
             }
             Head::Input(_) | Head::Output(_) => return Some(0.0),
         };
@@ -165,141 +276,57 @@ impl Explored {
         price
     }
 
-    /// The program that was explored, as a choice.
-    fn incumbent(
-        &self,
-        view: &View,
-        nodes: &[ENode],
-        index: &HashMap<Id, ClassId>,
-    ) -> Option<Solution> {
+    /// The part as it was read, as a choice.
+    fn incumbent(&self, p: &PartView) -> Option<Solution> {
         let egg = &self.graph.egg;
-        let mut choice: Vec<Option<NodeId>> = vec![None; view.class_count()];
+        let mut choice: Vec<Option<NodeId>> = vec![None; p.view.class_count()];
+        for (id, c) in &p.index {
+            if let [only] = p.view.nodes(*c)
+                && matches!(p.nodes[only.index()], (leaf, Chosen::Leaf(_)) if leaf == *id)
+            {
+                choice[c.index()] = Some(*only);
+            }
+        }
         for (node, (classes, _)) in self.source.nodes.iter().zip(&self.places) {
             for &class in classes {
                 let class = egg.find(class);
-                let Some(&c) = index.get(&class) else { continue };
+                let Some(&c) = p.index.get(&class) else { continue };
                 if choice[c.index()].is_some() {
                     continue;
                 }
                 let wanted = |n: &ENode| match (&node.kind, n.head) {
                     (NodeKind::Input(i), Head::Input(j)) => *i == j,
                     (NodeKind::Const(a), Head::Const(b)) => *a == b,
+                    (NodeKind::Const(_), Head::Series(_)) => true,
                     (NodeKind::Apply(call, attrs), Head::Apply(c, id)) => {
                         *call == c
                             && **self.graph.attrs(id) == **attrs
-                            && node.args.iter().zip(&n.args).all(|(v, &a)| {
-                                let arg = self.places[v.node.0 as usize].0[v.output as usize];
-                                egg.find(arg) == egg.find(a)
-                            })
+                            && node
+                                .args
+                                .iter()
+                                .zip(&n.args)
+                                .all(|(v, &a)| self.class_of(*v) == egg.find(a))
                     }
                     (NodeKind::Apply(..), Head::Output(_)) => classes.len() > 1,
                     _ => false,
                 };
-                choice[c.index()] =
-                    view.nodes(c).iter().copied().find(|&n| wanted(&nodes[n.index()]));
+                choice[c.index()] = p.view.nodes(c).iter().copied().find(
+                    |n| matches!(&p.nodes[n.index()].1, Chosen::Node(node) if wanted(node)),
+                );
             }
         }
         // The applications behind the outputs of operators with several.
         for i in 0..choice.len() {
             if let Some(n) = choice[i]
-                && matches!(nodes[n.index()].head, Head::Output(_))
+                && matches!(&p.nodes[n.index()].1, Chosen::Node(n) if matches!(n.head, Head::Output(_)))
             {
-                let whole = view.children(n)[0];
+                let whole = p.view.children(n)[0];
                 if choice[whole.index()].is_none() {
-                    choice[whole.index()] = view.nodes(whole).first().copied();
+                    choice[whole.index()] = p.view.nodes(whole).first().copied();
                 }
             }
         }
         let solution = Solution::new(choice);
-        solution.validate(view).is_ok().then_some(solution)
-    }
-
-    /// The chosen program and its outputs as logged terms.
-    fn program(
-        &mut self,
-        view: &View,
-        solution: &Solution,
-        nodes: &[ENode],
-        index: &HashMap<Id, ClassId>,
-    ) -> Result<(Program, Vec<LogId>), ExtractionError> {
-        let order = solution.topological(view).unwrap_or_default();
-        let library = self.graph.library.clone();
-        let mut b = mlc_dsl::build::Builder::new(&library);
-        let inputs: Vec<Value> =
-            self.source.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
-        let mut values: HashMap<ClassId, (Vec<Value>, LogId)> = HashMap::new();
-        for n in order {
-            let node = &nodes[n.index()];
-            let args: Vec<(Vec<Value>, LogId)> =
-                view.children(n).iter().map(|c| values[c].clone()).collect();
-            let log = self.graph.log.term(node.head, args.iter().map(|a| a.1).collect());
-            let value = match node.head {
-                Head::Input(i) => vec![inputs[i as usize]],
-                Head::Const(c) => vec![b.constant(self.graph.consts.get(c).clone())],
-                Head::Output(i) => vec![args[0].0[i as usize]],
-                Head::Apply(call, attrs) => {
-                    let attrs: Vec<Option<Attr>> =
-                        self.graph.attrs(attrs).iter().cloned().map(Some).collect();
-                    let args: Vec<Value> = args.iter().map(|a| a.0[0]).collect();
-                    mlc_dsl::canon::Sink::raw(&mut b, call, &attrs, &args)?
-                }
-            };
-            values.insert(view.class_of(n), (value, log));
-        }
-        let class = |r: &Id| &index[&self.graph.egg.find(*r)];
-        let outputs: Vec<&(Vec<Value>, LogId)> =
-            self.roots.iter().map(|r| &values[class(r)]).collect();
-        let logs = outputs.iter().map(|o| o.1).collect();
-        let names = self.source.outputs.iter().map(|(n, _)| n.clone());
-        let outputs = names.zip(outputs).map(|(n, o)| (n, o.0[0])).collect();
-        Ok((b.finish(outputs), logs))
-    }
-
-    /// Why the extracted program equals the source: `None` only if the log is incomplete.
-    pub fn prove(&self, extracted: &Extracted) -> Option<Proof> {
-        let mut closure = Closure::new(&self.graph.log);
-        let from = self.source.outputs.iter().map(|(_, v)| self.source_log(*v));
-        let pairs: Vec<(LogId, LogId)> = from.zip(extracted.outputs.iter().copied()).collect();
-        closure.prove_all(&pairs)
-    }
-
-    /// The logged term of a value of the source.
-    fn source_log(&self, v: Value) -> LogId {
-        let (classes, log) = &self.places[v.node.0 as usize];
-        if classes.len() > 1 { self.graph.facts(classes[v.output as usize]).rep } else { *log }
-    }
-}
-
-impl Explored {
-    /// A logged term as text: its operator, and its arguments two levels deep.
-    pub fn term(&self, id: LogId) -> String {
-        self.term_to(id, 3)
-    }
-
-    fn term_to(&self, id: LogId, depth: usize) -> String {
-        let (head, args) = self.graph.log.get(id);
-        let args: Vec<String> = match depth {
-            0 if !args.is_empty() => vec!["…".into()],
-            _ => args.iter().map(|&a| self.term_to(a, depth - 1)).collect(),
-        };
-        match head {
-            Head::Input(i) => self.source.inputs[i as usize].0.clone(),
-            Head::Const(c) => {
-                let t = self.graph.consts.get(c);
-                if t.shape().is_empty() {
-                    format!("{}", t.get_f64(0))
-                } else {
-                    format!("{}{:?}", t.dtype(), t.shape())
-                }
-            }
-            Head::Output(i) => format!("{}.{i}", args.join(", ")),
-            Head::Apply(call, attrs) => {
-                let c = self.graph.library.call(call);
-                let attrs = c.attrs.iter().zip(self.graph.attrs(attrs).iter());
-                let attrs = attrs.map(|(d, a)| format!("{}={a}", d.name));
-                let list: Vec<String> = args.into_iter().chain(attrs).collect();
-                format!("{}({})", c.name, list.join(", "))
-            }
-        }
+        solution.validate(&p.view).is_ok().then_some(solution)
     }
 }

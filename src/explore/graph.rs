@@ -4,13 +4,14 @@
 //! refuses it once the node limit is reached: the limit is never overshot.
 
 use super::fold::Folder;
-use super::language::{Analysis, AttrsId, ENode, Egg, Facts, Head};
+use super::language::{Analysis, AttrsId, ENode, Egg, Facts, Head, Known, SeriesId};
 use super::log::{Log, LogId, Reason, Step};
 use egg::Id;
 use mlc_dsl::canon::{Sink, Structural};
 use mlc_dsl::infer::{TypeError, infer};
 use mlc_dsl::ir::{Attr, ConstId, Consts, DType, Extent, Tensor, Type};
 use mlc_dsl::library::{CallId, CallKind, Library, Name, OpClass};
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -33,6 +34,9 @@ pub struct Graph {
     pub round: u32,
     attrs: Vec<Arc<[Attr]>>,
     attrs_by_value: HashMap<Arc<[Attr]>, AttrsId>,
+    series: Vec<Arc<[ConstId]>>,
+    series_by_value: HashMap<Arc<[ConstId]>, SeriesId>,
+    predicates: RefCell<HashMap<(ConstId, &'static str), bool>>,
     folder: Folder,
     nodes: usize,
     limit: usize,
@@ -69,6 +73,9 @@ impl Graph {
             round: 0,
             attrs: Vec::new(),
             attrs_by_value: HashMap::new(),
+            series: Vec::new(),
+            series_by_value: HashMap::new(),
+            predicates: RefCell::default(),
             nodes: 0,
             limit,
             hit_limit: false,
@@ -219,7 +226,7 @@ impl Graph {
         let class = self.add(Head::Const(id), &[], |rep| Facts {
             types: Arc::from(vec![ty]),
             fed_by_constants: true,
-            value: Some(id),
+            value: Some(Known::One(id)),
             uniform,
             rep,
         })?;
@@ -237,6 +244,61 @@ impl Graph {
             }
         }
         Some(class)
+    }
+
+    /// The class of a constant that is another one in every copy of a repeated block.
+    pub fn add_series(&mut self, values: &[ConstId]) -> Option<Id> {
+        let (&first, rest) = values.split_first()?;
+        if rest.iter().all(|&v| v == first) {
+            return self.add_const(first);
+        }
+        let id = match self.series_by_value.get(values) {
+            Some(&id) => id,
+            None => {
+                let id = SeriesId(self.series.len() as u32);
+                let values: Arc<[ConstId]> = Arc::from(values);
+                self.series.push(values.clone());
+                self.series_by_value.insert(values, id);
+                id
+            }
+        };
+        let tensor = self.consts.get(first);
+        let ty = Type::known(tensor.dtype(), tensor.shape());
+        self.add(Head::Series(id), &[], |rep| Facts {
+            types: Arc::from(vec![ty]),
+            fed_by_constants: true,
+            value: Some(Known::Each(id)),
+            uniform: None,
+            rep,
+        })
+    }
+
+    /// The constants of a series, one for each copy.
+    pub fn series(&self, id: SeriesId) -> &[ConstId] {
+        &self.series[id.0 as usize]
+    }
+
+    /// The constants that a class stands for: one, or one for each copy; none if its value is not known.
+    fn values(&self, id: Id) -> Vec<ConstId> {
+        match self.facts(id).value {
+            Some(Known::One(c)) => vec![c],
+            Some(Known::Each(s)) => self.series(s).to_vec(),
+            None => vec![],
+        }
+    }
+
+    /// True if the value of a class is known and every element of it passes. Elements are looked at once
+    /// for each `name`.
+    pub fn every_element(&self, id: Id, name: &'static str, passes: fn(f64) -> bool) -> bool {
+        let holds = |c: ConstId| {
+            let mut known = self.predicates.borrow_mut();
+            *known.entry((c, name)).or_insert_with(|| {
+                let t = self.consts.get(c);
+                (0..t.len()).all(|i| passes(t.get_f64(i)))
+            })
+        };
+        let values = self.values(id);
+        !values.is_empty() && values.into_iter().all(holds)
     }
 
     /// Unites two classes and logs why. False if they were one already.
@@ -339,14 +401,21 @@ impl Graph {
         if !small(ty) || !args.iter().all(|&a| small(self.type_of(a))) {
             return;
         }
-        let values: Option<Vec<Tensor>> =
-            args.iter().map(|&a| self.facts(a).value.map(|c| self.consts.get(c).clone())).collect();
-        let Some(values) = values else { return };
-        if let Some(result) = self.folder.evaluate(call, attrs, ty, &values) {
-            let id = self.consts.intern(result);
-            if let Some(c) = self.add_const(id) {
-                self.union(class, c, Reason::ConstantFolding);
-            }
+        let known: Vec<Vec<ConstId>> = args.iter().map(|&a| self.values(a)).collect();
+        if known.iter().any(Vec::is_empty) {
+            return;
+        }
+        let copies = known.iter().map(Vec::len).max().unwrap_or(1);
+        let mut results = Vec::with_capacity(copies);
+        for k in 0..copies {
+            let of_copy = |v: &Vec<ConstId>| *v.get(k).unwrap_or(&v[0]);
+            let values: Vec<Tensor> =
+                known.iter().map(|v| self.consts.get(of_copy(v)).clone()).collect();
+            let Some(result) = self.folder.evaluate(call, attrs, ty, &values) else { return };
+            results.push(self.consts.intern(result));
+        }
+        if let Some(c) = self.add_series(&results) {
+            self.union(class, c, Reason::ConstantFolding);
         }
     }
 }

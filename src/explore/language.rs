@@ -10,6 +10,10 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AttrsId(pub u32);
 
+/// Index of a series of constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SeriesId(pub u32);
+
 /// What an e-node is, its arguments aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Head {
@@ -17,6 +21,8 @@ pub enum Head {
     Input(u32),
     /// A constant.
     Const(ConstId),
+    /// A constant that is another one in every copy of a repeated block.
+    Series(SeriesId),
     /// An operator with its attributes.
     Apply(CallId, AttrsId),
     /// One output of an operator with several.
@@ -52,6 +58,15 @@ impl Language for ENode {
     }
 }
 
+/// The value of a class that only constants feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// One value.
+    One(ConstId),
+    /// One in every copy of a repeated block.
+    Each(SeriesId),
+}
+
 /// What is known of a class.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -60,7 +75,7 @@ pub struct Facts {
     /// Only constants feed it.
     pub fed_by_constants: bool,
     /// Its value, if that has been computed.
-    pub value: Option<ConstId>,
+    pub value: Option<Known>,
     /// The number that all its elements are.
     pub uniform: Option<f64>,
     /// The oldest logged term of the class.

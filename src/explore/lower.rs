@@ -9,7 +9,7 @@ use egg::Id;
 use mlc_dsl::canon::Sink;
 use mlc_dsl::infer::infer;
 use mlc_dsl::instantiate::Instantiator;
-use mlc_dsl::ir::{Attr, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +17,6 @@ use std::sync::Arc;
 /// All equal programs, and how they came to be known.
 pub struct Explored {
     pub(super) graph: Graph,
-    /// Classes of the outputs.
-    pub(super) roots: Vec<Id>,
     /// The program that was explored.
     pub source: Program,
     /// For each node of the source: its class per output, and the logged node.
@@ -49,22 +47,31 @@ impl Explored {
     }
 }
 
+/// Constants that are others in every copy of a repeated block: by the node that holds that of the copy
+/// which is explored, all of them.
+pub type Series = HashMap<NodeId, Vec<Tensor>>;
+
 /// Explores what the laws of these indices make of a program.
 pub fn explore(library: Arc<Library>, source: Program, laws: &[u32], limits: &Limits) -> Explored {
+    explore_series(library, source, &Series::new(), laws, limits)
+}
+
+/// The same where some constants stand for one in every copy of a block: what is found holds for each.
+pub fn explore_series(
+    library: Arc<Library>,
+    source: Program,
+    series: &Series,
+    laws: &[u32],
+    limits: &Limits,
+) -> Explored {
     let mut graph = Graph::new(library, source.consts.clone(), usize::MAX);
-    let places = lower(&mut graph, &source);
+    let places = lower(&mut graph, &source, series);
     graph.egg.rebuild();
     graph.seal(uses(&source, &places));
     graph.set_limit(limits.nodes.max(graph.node_count()));
     let saturation = saturate(&mut graph, laws, limits);
-    let roots = source
-        .outputs
-        .iter()
-        .map(|(_, v)| graph.egg.find(places[v.node.0 as usize].0[v.output as usize]))
-        .collect();
     Explored {
         graph,
-        roots,
         source,
         places,
         profiles: saturation.profiles,
@@ -88,17 +95,23 @@ fn uses(source: &Program, places: &[(Vec<Id>, LogId)]) -> Vec<(Id, Id)> {
 
 /// Adds a program's nodes. Definitions are joined with their bodies at once, so that every class has a
 /// program of primitive operators whatever limit exploration hits.
-fn lower(graph: &mut Graph, source: &Program) -> Vec<(Vec<Id>, LogId)> {
+fn lower(graph: &mut Graph, source: &Program, series: &Series) -> Vec<(Vec<Id>, LogId)> {
     let mut places: Vec<(Vec<Id>, LogId)> = Vec::with_capacity(source.nodes.len());
     let mut expanded: HashMap<Id, ()> = HashMap::new();
-    for node in &source.nodes {
+    for (i, node) in source.nodes.iter().enumerate() {
         let args: Vec<Id> =
             node.args.iter().map(|v| places[v.node.0 as usize].0[v.output as usize]).collect();
         let classes = match &node.kind {
             NodeKind::Input(i) => {
                 graph.add_input(*i, node.types[0].clone()).into_iter().collect::<Vec<_>>()
             }
-            NodeKind::Const(c) => graph.add_const(*c).into_iter().collect(),
+            NodeKind::Const(c) => match series.get(&NodeId(i as u32)) {
+                Some(all) => {
+                    let all: Vec<_> = all.iter().map(|t| graph.consts.intern(t.clone())).collect();
+                    graph.add_series(&all).into_iter().collect()
+                }
+                None => graph.add_const(*c).into_iter().collect(),
+            },
             NodeKind::Apply(call, attrs) => {
                 let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
                 // A program is typed when it is built; its nodes type again.

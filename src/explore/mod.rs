@@ -3,6 +3,7 @@
 //! The only folder that names egg. Never decides what is cheap.
 
 mod apply;
+mod emit;
 mod extract;
 mod flatten;
 mod fold;
@@ -18,9 +19,9 @@ mod schedule;
 mod sign;
 mod spread;
 
-pub use extract::{Extracted, ExtractionError, Prices};
+pub use extract::{Choice, Extracted, ExtractionError, Part, Prices};
 pub use log::{LogId, Reason};
-pub use lower::{Explored, explore};
+pub use lower::{Explored, Series, explore, explore_series};
 pub use proof::{Proof, ProofStep};
 pub use schedule::{LawProfile, Stop};
 

@@ -20,13 +20,12 @@ pub fn nonnegative(graph: &Graph, id: Id) -> bool {
 fn class(graph: &Graph, id: Id, depth: usize) -> bool {
     let id = graph.egg.find(id);
     let facts = graph.facts(id);
-    let fine = |v: f64| v.is_nan() || v.is_sign_positive();
+    let fine: fn(f64) -> bool = |v| v.is_nan() || v.is_sign_positive();
     if let Some(v) = facts.uniform {
         return fine(v);
     }
-    if let Some(c) = facts.value {
-        let t = graph.consts.get(c);
-        return (0..t.len()).all(|i| fine(t.get_f64(i)));
+    if facts.value.is_some() {
+        return graph.every_element(id, "nonnegative", fine);
     }
     depth > 0 && graph.egg[id].nodes.iter().any(|n| node(graph, n, depth - 1))
 }

@@ -1,0 +1,132 @@
+//! From chosen nodes to programs, logged terms, proofs and texts.
+
+use super::extract::{Choice, Chosen, Extracted};
+use super::language::Head;
+use super::log::LogId;
+use super::lower::Explored;
+use super::proof::{Closure, Proof};
+use egg::Id;
+use mlc_dsl::build::Builder;
+use mlc_dsl::canon::Sink;
+use mlc_dsl::infer::TypeError;
+use mlc_dsl::ir::{Attr, Tensor, Value};
+use std::collections::HashMap;
+
+impl Explored {
+    /// Adds chosen nodes to a program, as the copy of that number has them, and yields the values of the
+    /// part's roots. `inputs` are those of the explored program, `leaves` those of the part.
+    pub fn emit(
+        &self,
+        choice: &Choice,
+        b: &mut Builder<'_>,
+        inputs: &dyn Fn(u32) -> Value,
+        leaves: &[Value],
+        copy: usize,
+    ) -> Result<Vec<Value>, TypeError> {
+        let mut values: HashMap<Id, Vec<Value>> = HashMap::new();
+        for (id, chosen) in &choice.nodes {
+            let n = match chosen {
+                Chosen::Leaf(i) => {
+                    values.insert(*id, vec![leaves[*i]]);
+                    continue;
+                }
+                Chosen::Node(n) => n,
+            };
+            let arg = |a: &Id| &values[&self.graph.egg.find(*a)];
+            let value = match n.head {
+                Head::Input(i) => vec![inputs(i)],
+                Head::Const(_) | Head::Series(_) => {
+                    vec![b.constant(self.constant(n.head, copy).clone())]
+                }
+                Head::Output(i) => vec![arg(&n.args[0])[i as usize]],
+                Head::Apply(call, attrs) => {
+                    let attrs: Vec<Option<Attr>> =
+                        self.graph.attrs(attrs).iter().cloned().map(Some).collect();
+                    let args: Vec<Value> = n.args.iter().map(|a| arg(a)[0]).collect();
+                    b.raw(call, &attrs, &args)?
+                }
+            };
+            values.insert(*id, value);
+        }
+        Ok(choice.roots.iter().map(|r| values[r][0]).collect())
+    }
+
+    /// The constant of a head, as the copy of that number has it.
+    ///
+    /// # Panics
+    /// If the head is no constant.
+    pub(super) fn constant(&self, head: Head, copy: usize) -> &Tensor {
+        match head {
+            Head::Const(c) => self.graph.consts.get(c),
+            Head::Series(s) => {
+                let all = self.graph.series(s);
+                self.graph.consts.get(*all.get(copy).unwrap_or(&all[0]))
+            }
+            _ => unreachable!("only constants are asked for"),
+        }
+    }
+
+    /// The roots of a part as logged terms over its leaves.
+    pub fn logged(&mut self, choice: &Choice) -> Vec<LogId> {
+        let mut logs: HashMap<Id, LogId> = HashMap::new();
+        for (id, chosen) in &choice.nodes {
+            let log = match chosen {
+                Chosen::Leaf(_) => self.graph.facts(*id).rep,
+                Chosen::Node(n) => {
+                    let args = n.args.iter().map(|&a| logs[&self.graph.egg.find(a)]).collect();
+                    self.graph.log.term(n.head, args)
+                }
+            };
+            logs.insert(*id, log);
+        }
+        choice.roots.iter().map(|r| logs[r]).collect()
+    }
+
+    /// Why the extracted program equals the source: `None` only if the log is incomplete.
+    pub fn prove(&self, extracted: &Extracted) -> Option<Proof> {
+        let mut closure = Closure::new(&self.graph.log);
+        let pairs: Vec<(LogId, LogId)> =
+            extracted.ends.iter().map(|&(v, end)| (self.source_log(v), end)).collect();
+        closure.prove_all(&pairs)
+    }
+
+    /// The logged term of a value of the source.
+    fn source_log(&self, v: Value) -> LogId {
+        let (classes, log) = &self.places[v.node.0 as usize];
+        if classes.len() > 1 { self.graph.facts(classes[v.output as usize]).rep } else { *log }
+    }
+}
+
+impl Explored {
+    /// A logged term as text: its operator, and its arguments two levels deep.
+    pub fn term(&self, id: LogId) -> String {
+        self.term_to(id, 3)
+    }
+
+    fn term_to(&self, id: LogId, depth: usize) -> String {
+        let (head, args) = self.graph.log.get(id);
+        let args: Vec<String> = match depth {
+            0 if !args.is_empty() => vec!["…".into()],
+            _ => args.iter().map(|&a| self.term_to(a, depth - 1)).collect(),
+        };
+        match head {
+            Head::Input(i) => self.source.inputs[i as usize].0.clone(),
+            Head::Const(_) | Head::Series(_) => {
+                let t = self.constant(head, 0);
+                if t.shape().is_empty() {
+                    format!("{}", t.get_f64(0))
+                } else {
+                    format!("{}{:?}", t.dtype(), t.shape())
+                }
+            }
+            Head::Output(i) => format!("{}.{i}", args.join(", ")),
+            Head::Apply(call, attrs) => {
+                let c = self.graph.library.call(call);
+                let attrs = c.attrs.iter().zip(self.graph.attrs(attrs).iter());
+                let attrs = attrs.map(|(d, a)| format!("{}={a}", d.name));
+                let list: Vec<String> = args.into_iter().chain(attrs).collect();
+                format!("{}({})", c.name, list.join(", "))
+            }
+        }
+    }
+}
