@@ -16,7 +16,7 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
     for (i, node) in program.nodes.iter().enumerate() {
         fed[i] = match &node.kind {
             NodeKind::Input(_) => false,
-            NodeKind::Const(_) => true,
+            NodeKind::Const(c) => program.consts.get(*c).unread().is_none(),
             NodeKind::Apply(_, attrs) => {
                 let known = node.types.iter().all(|t| t.known_shape().is_some());
                 known
@@ -63,7 +63,7 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
                 if pending[i] > 0 {
                     arrays.insert(value(i, 0), Array::from_tensor(tensor));
                 }
-                if read[i] {
+                if read[i] || !fed[i] {
                     values.insert(value(i, 0), b.constant(tensor.clone()));
                 }
             }

@@ -149,7 +149,14 @@ pub fn optimize(
     let mut notes = Vec::new();
     for _ in 0..REPEATS {
         let mut optimized = optimize_once(source.clone(), library, &options)?;
-        if !options.self_check {
+        let unread = source.consts.unread();
+        if unread > 0 {
+            optimized.report.notes.push(format!(
+                "{:.0} GiB of weights are not read: no law computes with them, and the self-check is left out",
+                unread as f64 / (1u64 << 30) as f64
+            ));
+        }
+        if !options.self_check || unread > 0 {
             return Ok(optimized);
         }
         let mut clock = Clock::default();

@@ -4,6 +4,7 @@
 
 pub mod mutants;
 pub mod spellings;
+pub mod stacks;
 pub mod traps;
 
 use mlc_dsl::ir::{DType, Extent, Program, Tensor};

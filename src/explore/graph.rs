@@ -223,10 +223,12 @@ impl Graph {
         let uniform = tensor.splat().map(|_| tensor.get_f64(0));
         let ty = Type::known(tensor.dtype(), tensor.shape());
         let known = self.nodes;
+        // What is not read cannot be computed with before the first run.
+        let read = tensor.unread().is_none();
         let class = self.add(Head::Const(id), &[], |rep| Facts {
             types: Arc::from(vec![ty]),
-            fed_by_constants: true,
-            value: Some(Known::One(id)),
+            fed_by_constants: read,
+            value: read.then_some(Known::One(id)),
             uniform,
             rep,
         })?;
@@ -264,10 +266,11 @@ impl Graph {
         };
         let tensor = self.consts.get(first);
         let ty = Type::known(tensor.dtype(), tensor.shape());
+        let read = values.iter().all(|&v| self.consts.get(v).unread().is_none());
         self.add(Head::Series(id), &[], |rep| Facts {
             types: Arc::from(vec![ty]),
-            fed_by_constants: true,
-            value: Some(Known::Each(id)),
+            fed_by_constants: read,
+            value: read.then_some(Known::Each(id)),
             uniform: None,
             rep,
         })

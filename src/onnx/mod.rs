@@ -25,6 +25,7 @@ mod raw_order;
 mod raw_tensor;
 mod read;
 mod write;
+mod write_data;
 
 pub use export::{ExportError, export};
 pub use import::{Imported, ModelInfo, import};
@@ -33,6 +34,7 @@ pub use printable::{domains, printable};
 pub use raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
 pub(crate) use raw_files::AtomicFile;
+pub use raw_files::map;
 pub use read::{parse_onnx, read_onnx};
 pub use write::{ExternalData, write_onnx, write_onnx_with};
 

@@ -5,15 +5,17 @@
 
 use super::raw_error::OnnxError;
 use bytes::Bytes;
+use mlc_dsl::ir::FileRange;
 use memmap2::Mmap;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use tempfile::NamedTempFile;
 
 /// The content of a file, not copied.
-pub(crate) fn map(path: &Path) -> io::Result<Bytes> {
+pub fn map(path: &Path) -> io::Result<Bytes> {
     // Opening a pipe would wait for its writer, so the kind is asked first.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -88,23 +90,30 @@ pub(crate) fn folder(path: &Path) -> &Path {
 /// The data files beside a model, each mapped once.
 pub(super) struct DataFiles<'a> {
     base_dir: Option<&'a Path>,
-    maps: HashMap<String, Bytes>,
+    maps: HashMap<String, (Arc<Path>, Bytes)>,
+    bytes: u64,
 }
 
 impl<'a> DataFiles<'a> {
     /// Data files below `base_dir`; without one, none can be read.
     pub(super) fn new(base_dir: Option<&'a Path>) -> DataFiles<'a> {
-        DataFiles { base_dir, maps: HashMap::new() }
+        DataFiles { base_dir, maps: HashMap::new(), bytes: 0 }
     }
 
-    /// `length` bytes (all that follow, if `None`) from `offset` of the file at `location`.
+    /// The bytes of all tensors that were read from here.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// `length` bytes (all that follow, if `None`) from `offset` of the file at `location`, and their
+    /// place.
     pub(super) fn slice(
         &mut self,
         location: &str,
         offset: u64,
         length: Option<u64>,
         tensor: &str,
-    ) -> Result<Bytes, OnnxError> {
+    ) -> Result<(Bytes, FileRange), OnnxError> {
         let bad = |reason: String| OnnxError::ExternalData {
             tensor: tensor.to_string(),
             location: location.to_string(),
@@ -114,18 +123,22 @@ impl<'a> DataFiles<'a> {
             let bytes = self.open(location).map_err(bad)?;
             self.maps.insert(location.to_string(), bytes);
         }
-        let bytes = &self.maps[location];
+        let (path, bytes) = &self.maps[location];
         let size = bytes.len() as u64;
         let length = length.unwrap_or(size.saturating_sub(offset));
         match offset.checked_add(length) {
-            Some(end) if end <= size => Ok(bytes.slice(offset as usize..end as usize)),
+            Some(end) if end <= size => {
+                self.bytes = self.bytes.saturating_add(length);
+                let range = FileRange { path: path.to_path_buf(), offset };
+                Ok((bytes.slice(offset as usize..end as usize), range))
+            }
             _ => Err(bad(format!(
                 "{length} bytes at offset {offset} are asked for, the file has {size}"
             ))),
         }
     }
 
-    fn open(&self, location: &str) -> Result<Bytes, String> {
+    fn open(&self, location: &str) -> Result<(Arc<Path>, Bytes), String> {
         let Some(base) = self.base_dir else {
             return Err("the model was read from memory, so no folder is known".into());
         };
@@ -139,6 +152,7 @@ impl<'a> DataFiles<'a> {
         if !path.starts_with(&base) {
             return Err("a symbolic link leads out of the model's folder".into());
         }
-        map(&path).map_err(|e| e.to_string())
+        let bytes = map(&path).map_err(|e| e.to_string())?;
+        Ok((Arc::from(path), bytes))
     }
 }

@@ -8,7 +8,8 @@ use super::raw::{RawDim, RawType};
 use super::raw_error::OnnxError;
 use super::raw_files::DataFiles;
 use bytes::Bytes;
-use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::ir::{DType, FileRange, Tensor};
+use std::sync::Arc;
 use tensor_proto::DataType;
 
 /// The element type of a wire code: `None` if undefined, the name if unsupported.
@@ -72,19 +73,28 @@ pub(super) fn tensor(
     }
     let shape = shape(&t.dims, dtype).map_err(bad)?;
     let count: usize = shape.iter().product();
-    let data = if t.data_location == Some(tensor_proto::DataLocation::External as i32) {
-        external(&t, files, place)?
+    let (data, range) = if t.data_location == Some(tensor_proto::DataLocation::External as i32) {
+        let (data, range) = external(&t, files, place)?;
+        (data, Some(range))
     } else {
-        elements(t, dtype, count).map_err(bad)?
+        (elements(t, dtype, count).map_err(bad)?, None)
     };
+    let large = range.filter(|_| dtype != DType::Bool && data.len() >= LARGE);
     let data = match dtype {
         DType::Bool if data.iter().any(|&b| b > 1) => {
             data.iter().map(|&b| (b != 0) as u8).collect()
         }
         _ => data,
     };
-    Tensor::new(dtype, shape, data).map_err(|e| bad(e.to_string()))
+    let tensor = Tensor::new(dtype, shape, data).map_err(|e| bad(e.to_string()))?;
+    Ok(match large {
+        Some(range) => tensor.into_unread(Arc::new(range)),
+        None => tensor,
+    })
 }
+
+/// External tensors of so many bytes are unread until it is known how large the model is.
+const LARGE: usize = 1 << 20;
 
 /// Extents whose element count fits the memory, zeros left out of account.
 fn shape(dims: &[i64], dtype: DType) -> Result<Vec<usize>, String> {
@@ -103,7 +113,11 @@ fn shape(dims: &[i64], dtype: DType) -> Result<Vec<usize>, String> {
     }
 }
 
-fn external(t: &TensorProto, files: &mut DataFiles<'_>, place: &str) -> Result<Bytes, OnnxError> {
+fn external(
+    t: &TensorProto,
+    files: &mut DataFiles<'_>,
+    place: &str,
+) -> Result<(Bytes, FileRange), OnnxError> {
     let mut location = None;
     let mut offset = 0;
     let mut length = None;

@@ -22,6 +22,9 @@ use std::path::Path;
 /// The newest file format known here.
 const NEWEST_IR: i64 = 14;
 
+/// Of a model with more bytes of external weights than this, none is looked at.
+const MOST_READ: u64 = 8 << 30;
+
 /// Reads the model in the file `path`; weights in other files must lie in the same folder.
 pub fn read_onnx(path: impl AsRef<Path>) -> Result<RawModel, OnnxError> {
     let path = path.as_ref();
@@ -55,6 +58,10 @@ pub fn parse_onnx(bytes: Bytes, base_dir: Option<&Path>) -> Result<RawModel, Onn
     let graph = model.graph.take().unwrap_or_default();
     let mut reader = Reader { files: DataFiles::new(base_dir) };
     let mut graph = reader.graph(graph, 0, &|| "the graph".into())?;
+    if reader.files.bytes() <= MOST_READ {
+        let all = std::mem::take(&mut graph.initializers).into_iter();
+        graph.initializers = all.map(|(n, t)| (n, t.into_read())).collect();
+    }
     raw_order::sort(&mut graph)?;
     raw_order::verify(&graph)?;
     let pairs = model.metadata_props.into_iter();
@@ -125,6 +132,7 @@ impl Reader<'_> {
             let name = t.name.take().unwrap_or_default();
             let called = format!("initializer `{name}`");
             let tensor = raw_tensor::tensor(t, &mut self.files, &called)?;
+            let tensor = if depth == 0 { tensor } else { tensor.into_read() };
             insert(&mut out.initializers, name, tensor, place)?;
         }
         for v in g.input {
@@ -204,7 +212,7 @@ impl Reader<'_> {
             AttributeType::String => RawAttr::Str(a.s.unwrap_or_default()),
             AttributeType::Tensor => {
                 let t = *a.t.ok_or_else(empty)?;
-                RawAttr::Tensor(raw_tensor::tensor(t, &mut self.files, &place())?)
+                RawAttr::Tensor(raw_tensor::tensor(t, &mut self.files, &place())?.into_read())
             }
             AttributeType::Graph => {
                 RawAttr::Graph(Box::new(self.graph(*a.g.ok_or_else(empty)?, depth + 1, place)?))
@@ -221,7 +229,7 @@ impl Reader<'_> {
             AttributeType::Tensors => {
                 let mut out = Vec::with_capacity(a.tensors.len());
                 for t in a.tensors {
-                    out.push(raw_tensor::tensor(t, &mut self.files, &place())?);
+                    out.push(raw_tensor::tensor(t, &mut self.files, &place())?.into_read());
                 }
                 RawAttr::Tensors(out)
             }

@@ -6,6 +6,7 @@
 use super::proto::*;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 use super::raw_error::OnnxError;
+use super::write_data::{DataFile, FarFiles, Weights};
 use super::raw_files::AtomicFile;
 use super::{raw_order, raw_tensor};
 use attribute_proto::AttributeType;
@@ -13,15 +14,9 @@ use bytes::Bytes;
 use mlc_dsl::ir::{DType, Tensor};
 use prost::Message;
 use prost::encoding::encode_varint;
-use std::collections::HashMap;
-use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Smallest tensor, in bytes, that is worth a place in the data file.
-const SMALL: usize = 1 << 10;
-/// Offsets in the data file are multiples of this, so that it can be mapped in pieces.
-const ALIGN: u64 = 4096;
 /// Most bytes of a protobuf message.
 const MESSAGE: u64 = i32::MAX as u64;
 
@@ -63,9 +58,10 @@ pub fn write_onnx_with(
         ExternalData::Always => true,
         ExternalData::Never => false,
     };
-    let mut data = external.then(|| DataFile::new(path)).transpose()?;
+    let far = FarFiles::new(&model.graph, path)?;
+    let mut data = Weights { far, file: external.then(|| DataFile::new(path)).transpose()? };
     let ir_version = model.ir_version;
-    let (head, graph, tensors) = messages(model, ir_version, data.as_mut());
+    let (head, graph, tensors) = messages(model, ir_version, &mut data);
     let length = graph.len() as u64 + tensors.iter().map(Part::field_len).sum::<u64>();
     if head.len() as u64 + length + 16 > MESSAGE {
         let what = "the model file".into();
@@ -73,7 +69,8 @@ pub fn write_onnx_with(
         return Err(OnnxError::TooLarge { what, limit: MESSAGE >> 20, help }.in_file(path));
     }
     // The data file is complete before a model refers to it.
-    let data = data.filter(|d| !d.pieces.is_empty());
+    data.far.link()?;
+    let data = data.file.filter(|d| !d.pieces.is_empty());
     let data = data.map(|d| d.write()).transpose()?;
     let write = || {
         let mut file = AtomicFile::create(path)?;
@@ -99,7 +96,8 @@ pub fn write_onnx_with(
 
 /// The bytes of all tensors.
 fn bytes_in(g: &RawGraph) -> u64 {
-    let own: u64 = g.initializers.values().map(|t| t.bytes().len() as u64).sum();
+    let own = g.initializers.values().filter(|t| t.unread().is_none());
+    let own: u64 = own.map(|t| t.bytes().len() as u64).sum();
     let attrs = g.nodes.iter().flat_map(|n| n.attrs.values());
     own + attrs
         .map(|a| match a {
@@ -136,60 +134,11 @@ impl Part {
     }
 }
 
-/// The data file: what goes where.
-struct DataFile {
-    path: PathBuf,
-    location: String,
-    pieces: Vec<(u64, Bytes)>,
-    /// Where bytes lie already, by their place in memory: shared weights are written once.
-    placed: HashMap<(usize, usize), u64>,
-    end: u64,
-}
-
-impl DataFile {
-    fn new(model: &Path) -> Result<DataFile, OnnxError> {
-        let Some(name) = model.file_name().and_then(|n| n.to_str()) else {
-            let reason = "its name must be UTF-8 text, as the model names its data file so";
-            return Err(OnnxError::invalid(model.display().to_string(), reason));
-        };
-        let location = format!("{name}.data");
-        let mut path = OsString::from(model);
-        path.push(".data");
-        let (pieces, placed) = (Vec::new(), HashMap::new());
-        Ok(DataFile { path: path.into(), location, pieces, placed, end: 0 })
-    }
-
-    fn place(&mut self, bytes: &Bytes) -> u64 {
-        let key = (bytes.as_ptr() as usize, bytes.len());
-        *self.placed.entry(key).or_insert_with(|| {
-            let offset = self.end.next_multiple_of(ALIGN);
-            self.end = offset + bytes.len() as u64;
-            self.pieces.push((offset, bytes.clone()));
-            offset
-        })
-    }
-
-    fn write(self) -> Result<(AtomicFile, PathBuf), OnnxError> {
-        let write = || {
-            let mut file = AtomicFile::create(&self.path)?;
-            let mut at = 0;
-            for (offset, bytes) in &self.pieces {
-                file.write_all(&[0; ALIGN as usize][..(offset - at) as usize])?;
-                file.write_all(bytes)?;
-                at = offset + bytes.len() as u64;
-            }
-            std::io::Result::Ok(file)
-        };
-        let file = write().map_err(OnnxError::io("write", &self.path))?;
-        Ok((file, self.path))
-    }
-}
-
 /// The model without its graph, the graph without its initialisers, and those.
 fn messages(
     model: &RawModel,
     ir_version: i64,
-    mut data: Option<&mut DataFile>,
+    data: &mut Weights,
 ) -> (Vec<u8>, Vec<u8>, Vec<Part>) {
     let head = ModelProto {
         ir_version: Some(ir_version),
@@ -208,11 +157,11 @@ fn messages(
     };
     let mut tensors = Vec::with_capacity(model.graph.initializers.len());
     for (name, t) in &model.graph.initializers {
-        let mut message = tensor(t, Some(name), data.as_deref_mut());
+        let mut message = tensor(t, Some(name), Some(data));
         let raw = message.raw_data.take();
         tensors.push(Part { head: message.encode_to_vec(), raw });
     }
-    let mut g = graph(&model.graph, &mut data);
+    let mut g = graph(&model.graph, data);
     // Version 3 wants every initialiser declared as an input.
     if ir_version < 4 {
         g.input.extend(model.graph.initializers.iter().map(|(name, t)| {
@@ -233,7 +182,7 @@ fn pair(key: &str, value: &str) -> StringStringEntryProto {
 }
 
 /// All of a graph but its initialisers.
-fn graph(g: &RawGraph, data: &mut Option<&mut DataFile>) -> GraphProto {
+fn graph(g: &RawGraph, data: &mut Weights) -> GraphProto {
     GraphProto {
         node: g.nodes.iter().map(|n| node(n, data)).collect(),
         // A graph must have a name.
@@ -245,14 +194,14 @@ fn graph(g: &RawGraph, data: &mut Option<&mut DataFile>) -> GraphProto {
     }
 }
 
-fn subgraph(g: &RawGraph, data: &mut Option<&mut DataFile>) -> GraphProto {
+fn subgraph(g: &RawGraph, data: &mut Weights) -> GraphProto {
     let mut out = graph(g, data);
     let tensors = g.initializers.iter();
-    out.initializer = tensors.map(|(n, t)| tensor(t, Some(n), data.as_deref_mut())).collect();
+    out.initializer = tensors.map(|(n, t)| tensor(t, Some(n), Some(data))).collect();
     out
 }
 
-fn node(n: &RawNode, data: &mut Option<&mut DataFile>) -> NodeProto {
+fn node(n: &RawNode, data: &mut Weights) -> NodeProto {
     NodeProto {
         input: n.inputs.clone(),
         output: n.outputs.clone(),
@@ -264,7 +213,7 @@ fn node(n: &RawNode, data: &mut Option<&mut DataFile>) -> NodeProto {
     }
 }
 
-fn attr(name: &str, a: &RawAttr, data: &mut Option<&mut DataFile>) -> AttributeProto {
+fn attr(name: &str, a: &RawAttr, data: &mut Weights) -> AttributeProto {
     let mut out = AttributeProto { name: Some(name.to_string()), ..AttributeProto::default() };
     let kind = match a {
         RawAttr::Int(v) => {
@@ -317,24 +266,23 @@ fn attr(name: &str, a: &RawAttr, data: &mut Option<&mut DataFile>) -> AttributeP
     out
 }
 
-fn tensor(t: &Tensor, name: Option<&str>, data: Option<&mut DataFile>) -> TensorProto {
+fn tensor(t: &Tensor, name: Option<&str>, data: Option<&mut Weights>) -> TensorProto {
     let mut out = TensorProto {
         dims: t.shape().iter().map(|&d| d as i64).collect(),
         data_type: Some(raw_tensor::code(t.dtype())),
         name: name.map(str::to_string),
         ..TensorProto::default()
     };
-    match data {
-        Some(data) if t.bytes().len() >= SMALL => {
-            let offset = data.place(t.bytes());
+    match data.and_then(|d| d.place(t)) {
+        Some((location, offset)) => {
             out.external_data = vec![
-                pair("location", &data.location),
+                pair("location", &location),
                 pair("offset", &offset.to_string()),
                 pair("length", &t.bytes().len().to_string()),
             ];
             out.data_location = Some(tensor_proto::DataLocation::External as i32);
         }
-        _ => out.raw_data = Some(t.bytes().clone()),
+        None => out.raw_data = Some(t.bytes().clone()),
     }
     out
 }

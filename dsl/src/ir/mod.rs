@@ -14,5 +14,5 @@ pub use attr::Attr;
 pub use dtype::DType;
 pub use extent::{Atom, Extent, Monomial};
 pub use program::{ConstId, Consts, Node, NodeId, NodeKind, Program, Value};
-pub use tensor::{Tensor, TensorError};
+pub use tensor::{FileRange, Tensor, TensorError};
 pub use ty::Type;

@@ -74,6 +74,12 @@ impl Consts {
         &self.tensors[id.0 as usize]
     }
 
+    /// Bytes of constants that are not read.
+    pub fn unread(&self) -> u64 {
+        let unread = self.tensors.iter().filter(|t| t.unread().is_some());
+        unread.map(|t| t.bytes().len() as u64).sum()
+    }
+
     /// Number of constants.
     pub fn len(&self) -> usize {
         self.tensors.len()

@@ -7,6 +7,8 @@ use super::DType;
 use bytes::Bytes;
 use half::{bf16, f16};
 use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Why bytes do not form a tensor.
@@ -29,13 +31,38 @@ pub enum TensorError {
     },
 }
 
+/// Where in a file the elements of a tensor lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRange {
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes before the first element.
+    pub offset: u64,
+}
+
 /// A dense tensor: type, extents and shared little-endian bytes.
-#[derive(Clone, PartialEq, Eq)]
+///
+/// An *unread* tensor is one of a model too large for its weights to be looked at: it is known by its
+/// place in a file, and only running the model reads its elements.
+#[derive(Clone)]
 pub struct Tensor {
     dtype: DType,
     shape: Vec<usize>,
     data: Bytes,
+    unread: Option<Arc<FileRange>>,
 }
+
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Tensor) -> bool {
+        let alike = self.dtype == other.dtype && self.shape == other.shape;
+        match (&self.unread, &other.unread) {
+            (None, None) => alike && self.data == other.data,
+            (a, b) => alike && a == b,
+        }
+    }
+}
+
+impl Eq for Tensor {}
 
 /// `$m!(T)` with the Rust type of a dtype's elements, as a value conversion.
 macro_rules! decode {
@@ -76,7 +103,7 @@ impl Tensor {
             let found = data.len();
             return Err(TensorError::Length { dtype, shape, expected, found });
         }
-        Ok(Tensor { dtype, shape, data })
+        Ok(Tensor { dtype, shape, data, unread: None })
     }
 
     /// A tensor whose elements are `values` rounded (floats) or wrapped (integers) to `dtype`.
@@ -89,7 +116,7 @@ impl Tensor {
         for &v in values {
             encode(dtype, v, &mut out);
         }
-        Tensor { dtype, shape, data: Bytes::from(out) }
+        Tensor { dtype, shape, data: Bytes::from(out), unread: None }
     }
 
     /// A tensor of an integer type (or `bool`, or a float) from exact integers.
@@ -102,7 +129,7 @@ impl Tensor {
         for &v in values {
             encode_int(dtype, v, &mut out);
         }
-        Tensor { dtype, shape, data: Bytes::from(out) }
+        Tensor { dtype, shape, data: Bytes::from(out), unread: None }
     }
 
     /// An f32 tensor that takes over `values`.
@@ -112,7 +139,22 @@ impl Tensor {
     pub fn from_f32(shape: Vec<usize>, values: Vec<f32>) -> Tensor {
         assert_eq!(shape.iter().product::<usize>(), values.len(), "element count");
         let data = Bytes::from_owner(FloatBytes(values));
-        Tensor { dtype: DType::F32, shape, data }
+        Tensor { dtype: DType::F32, shape, data, unread: None }
+    }
+
+    /// The same tensor, known by its place in a file from now on.
+    pub fn into_unread(self, range: Arc<FileRange>) -> Tensor {
+        Tensor { unread: Some(range), ..self }
+    }
+
+    /// The same tensor, known by its elements.
+    pub fn into_read(self) -> Tensor {
+        Tensor { unread: None, ..self }
+    }
+
+    /// The place of an unread tensor.
+    pub fn unread(&self) -> Option<&FileRange> {
+        self.unread.as_deref()
     }
 
     /// Element type.
@@ -146,7 +188,7 @@ impl Tensor {
     /// If the counts differ.
     pub fn reshaped(&self, shape: Vec<usize>) -> Tensor {
         assert_eq!(shape.iter().product::<usize>(), self.len(), "element count");
-        Tensor { dtype: self.dtype, shape, data: self.data.clone() }
+        Tensor { shape, ..self.clone() }
     }
 
     /// Element `i` in row-major order as f64 (64-bit integers round).
@@ -190,9 +232,12 @@ impl Tensor {
         Cow::Owned((0..self.len()).map(|i| self.get_f64(i) as f32).collect())
     }
 
-    /// The bit pattern that all elements share, as the bytes of one element; `None` if they differ or
-    /// there are none.
+    /// The bit pattern that all elements share, as the bytes of one element; `None` if they differ, there
+    /// are none, or they are unread.
     pub fn splat(&self) -> Option<&[u8]> {
+        if self.unread.is_some() {
+            return None;
+        }
         let n = self.dtype.size();
         let first = self.data.get(..n)?;
         self.data.chunks_exact(n).all(|c| c == first).then_some(first)
@@ -207,6 +252,10 @@ impl Tensor {
         let mut h = fnv(0xcbf2_9ce4_8422_2325, &(self.dtype as u64).to_le_bytes());
         for &d in &self.shape {
             h = fnv(h, &(d as u64).to_le_bytes());
+        }
+        if let Some(range) = &self.unread {
+            let h = fnv(h, range.path.as_os_str().as_encoded_bytes());
+            return fnv(h, &range.offset.to_le_bytes());
         }
         if self.data.len() <= BLOCK * BLOCKS {
             return fnv(h, &self.data);
@@ -226,7 +275,7 @@ impl Tensor {
 impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.shape)?;
-        if self.len() <= 16 {
+        if self.len() <= 16 && self.unread.is_none() {
             write!(f, "{:?}", self.to_f64())?;
         }
         Ok(())
