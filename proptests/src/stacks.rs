@@ -30,7 +30,15 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder of so many small layers.
     pub fn small(layers: usize) -> Decoder {
-        Decoder { layers, hidden: 64, heads: 4, kv_heads: 2, inner: 128, vocabulary: 97, tokens: 16 }
+        Decoder {
+            layers,
+            hidden: 64,
+            heads: 4,
+            kv_heads: 2,
+            inner: 128,
+            vocabulary: 97,
+            tokens: 16,
+        }
     }
 
     /// Llama 3 with 70 billion weights (Grattafiori et al., "The Llama 3 Herd of Models", 2024, table 3).

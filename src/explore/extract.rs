@@ -165,10 +165,12 @@ impl Explored {
             index.insert(id, b.add_class());
             order.push(id);
             if !leaves.contains_key(&id) {
-                stack.extend(egg[id].nodes.iter().flat_map(|n| n.args.iter()).map(|&a| egg.find(a)));
+                stack
+                    .extend(egg[id].nodes.iter().flat_map(|n| n.args.iter()).map(|&a| egg.find(a)));
             }
         }
-        let shared = if part.copies > 1 { self.shared(part, &order, &leaves) } else { HashSet::new() };
+        let shared =
+            if part.copies > 1 { self.shared(part, &order, &leaves) } else { HashSet::new() };
         let mut nodes: Vec<(Id, Chosen)> = Vec::new();
         let mut by_node: HashMap<(Id, ENode), NodeId> = HashMap::new();
         for id in order {
@@ -310,9 +312,10 @@ impl Explored {
                     (NodeKind::Apply(..), Head::Output(_)) => classes.len() > 1,
                     _ => false,
                 };
-                choice[c.index()] = p.view.nodes(c).iter().copied().find(
-                    |n| matches!(&p.nodes[n.index()].1, Chosen::Node(node) if wanted(node)),
-                );
+                choice[c.index()] =
+                    p.view.nodes(c).iter().copied().find(
+                        |n| matches!(&p.nodes[n.index()].1, Chosen::Node(node) if wanted(node)),
+                    );
             }
         }
         // The applications behind the outputs of operators with several.

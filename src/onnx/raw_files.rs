@@ -5,8 +5,8 @@
 
 use super::raw_error::OnnxError;
 use bytes::Bytes;
-use mlc_dsl::ir::FileRange;
 use memmap2::Mmap;
+use mlc_dsl::ir::FileRange;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};

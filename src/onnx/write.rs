@@ -6,8 +6,8 @@
 use super::proto::*;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 use super::raw_error::OnnxError;
-use super::write_data::{DataFile, FarFiles, Weights};
 use super::raw_files::AtomicFile;
+use super::write_data::{DataFile, FarFiles, Weights};
 use super::{raw_order, raw_tensor};
 use attribute_proto::AttributeType;
 use bytes::Bytes;

@@ -238,12 +238,7 @@ fn verify(
 }
 
 /// What an argument is in all copies, given what it is in each.
-fn read(
-    program: &Program,
-    position: &Positions,
-    r: &mut Repeat,
-    args: &[Value],
-) -> Option<Read> {
+fn read(program: &Program, position: &Positions, r: &mut Repeat, args: &[Value]) -> Option<Read> {
     if args.iter().any(|a| program.ty(*a) != program.ty(args[0])) {
         return None;
     }

@@ -10,8 +10,8 @@ mod shorten;
 pub use find::{Cut, Read, Repeat, Slot};
 pub use shorten::{Kept, Short};
 
-use crate::explore::{Choice, Explored, Extracted, ExtractionError, Limits, Part, Prices};
 use crate::explore::explore_series;
+use crate::explore::{Choice, Explored, Extracted, ExtractionError, Limits, Part, Prices};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{NodeKind, Program, Value};
 use mlc_dsl::library::Library;
@@ -81,9 +81,8 @@ impl Repeated {
         let tail = self.explored.choose(&parts.tail, prices, extractor)?;
         let program = self.assemble(whole, &cut, [&head, &block, &tail])?;
         let copies = (self.repeat.count - 1) as f64;
-        let sum = |f: &dyn Fn(&Choice) -> Option<f64>| {
-            Some(f(&head)? + copies * f(&block)? + f(&tail)?)
-        };
+        let sum =
+            |f: &dyn Fn(&Choice) -> Option<f64>| Some(f(&head)? + copies * f(&block)? + f(&tail)?);
         let mut ends = Vec::new();
         for (part, choice) in [(&parts.head, &head), (&parts.block, &block), (&parts.tail, &tail)] {
             let logged = self.explored.logged(choice);
@@ -113,8 +112,11 @@ impl Repeated {
         let crossing = |here, before: Before| -> Vec<Value> {
             cut.slots.iter().map(|s| self.crossing(cut, *s, here, before)).collect()
         };
-        let barred: HashSet<u32> =
-            [false, true].iter().flat_map(|l| self.short.fresh_inputs(*l)).map(|(i, _)| i).collect();
+        let barred: HashSet<u32> = [false, true]
+            .iter()
+            .flat_map(|l| self.short.fresh_inputs(*l))
+            .map(|(i, _)| i)
+            .collect();
         let own = self.own_inputs(whole);
         let elsewhere = own.iter().filter(|(_, (copy, _))| !(1..=2).contains(copy));
         let (own_before, own_behind) = self.outputs(cut);
@@ -248,4 +250,3 @@ enum Before {
     Fresh(bool),
     Entry,
 }
-

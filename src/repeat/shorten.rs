@@ -95,7 +95,8 @@ impl Short {
 
     /// Inputs that stand for values of the copy before, by their index in the shorter program.
     pub fn fresh_inputs(&self, last: bool) -> impl Iterator<Item = (u32, Slot)> + '_ {
-        let of = move |((l, slot), v): (&(bool, Slot), &Value)| match self.program.node(v.node).kind {
+        let of = move |((l, slot), v): (&(bool, Slot), &Value)| match self.program.node(v.node).kind
+        {
             NodeKind::Input(i) if *l == last => Some((i, *slot)),
             _ => None,
         };
@@ -191,7 +192,9 @@ impl Short {
             ends.push(self.value(Kept::Middle(1), slot));
         }
         for slot in &r.outputs {
-            ends.extend([Kept::First, Kept::Middle(0), Kept::Middle(1)].map(|k| self.value(k, *slot)));
+            ends.extend(
+                [Kept::First, Kept::Middle(0), Kept::Middle(1)].map(|k| self.value(k, *slot)),
+            );
         }
         ends.sort();
         ends.dedup();

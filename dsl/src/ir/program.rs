@@ -2,7 +2,8 @@
 
 use super::{Attr, Tensor, Type};
 use crate::library::CallId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
 /// Index of a node in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,8 +77,12 @@ impl Consts {
 
     /// Bytes of constants that are not read.
     pub fn unread(&self) -> u64 {
-        let unread = self.tensors.iter().filter(|t| t.unread().is_some());
-        unread.map(|t| t.bytes().len() as u64).sum()
+        // One range may be seen under several shapes.
+        fn range(t: &Tensor) -> Option<((&Path, u64), u64)> {
+            t.unread().map(|r| ((r.path.as_path(), r.offset), t.bytes().len() as u64))
+        }
+        let ranges: BTreeMap<_, u64> = self.tensors.iter().filter_map(range).collect();
+        ranges.values().sum()
     }
 
     /// Number of constants.
