@@ -108,6 +108,12 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("common", "a, b", "the entries of `a` that `b` has"),
     ("except", "a, b", "the entries of `a` that `b` lacks"),
     ("places", "list, entries", "where the entries stand in the list"),
+    (
+        "box_start",
+        "from, to, start, size",
+        "where the box of a tensor begins that its reshape shows as this box; an error if it is none",
+    ),
+    ("box_size", "from, to, start, size", "the extents of that box"),
     ("exact_quotient", "a, b", "quotients without remainder, entry by entry"),
 ];
 

@@ -4,6 +4,7 @@
 
 mod apply;
 mod extract;
+mod families;
 mod flatten;
 mod fold;
 mod graph;
