@@ -109,10 +109,11 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("except", "a, b", "the entries of `a` that `b` lacks"),
     ("places", "list, entries", "where the entries stand in the list"),
     (
-        "box_start",
+        "is_box",
         "from, to, start, size",
-        "where the box of a tensor begins that its reshape shows as this box; an error if it is none",
+        "whether this box of a reshape is a box of the tensor before it",
     ),
+    ("box_start", "from, to, start, size", "where that box begins"),
     ("box_size", "from, to, start, size", "the extents of that box"),
     ("exact_quotient", "a, b", "quotients without remainder, entry by entry"),
 ];

@@ -14,6 +14,7 @@ pub mod instantiate;
 pub mod ir;
 pub mod known;
 pub mod library;
+pub mod lists;
 pub mod plan;
 mod spec;
 pub mod syntax;

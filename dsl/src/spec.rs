@@ -84,6 +84,10 @@ pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> 
             let wanted = |(s, n)| if name == "box_start" { s } else { n };
             Ok(part.into_iter().map(wanted).collect())
         })()),
+        ("is_box", 4) => (|| {
+            let part = crate::boxes::before_reshape(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
+            Ok(Val::Truth(Some(part.is_ok())))
+        })(),
         ("exact_quotient", 2) => ints((|| {
             entries(&[l(0)?, l(1)?], |e| {
                 let q = e[0].div_exact(&e[1]);

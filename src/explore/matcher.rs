@@ -11,6 +11,7 @@ use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
 use mlc_dsl::ir::{Attr, DType, Extent};
 use mlc_dsl::library::{CallId, Dim, Input, Law, Name, TypePattern};
+use mlc_dsl::lists::{self, Fit};
 use mlc_dsl::syntax::ast::{Expr, ExprKind};
 use std::ops::ControlFlow;
 
@@ -134,11 +135,36 @@ impl Matcher<'_> {
         found: &mut dyn FnMut(&ENode, &State) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mark = st.env.mark();
-        if self.derive(st) && st.pending.iter().all(|(e, a)| same_attr(e, a, &st.env)) {
+        if self.derive(st) && self.settled(st) {
             found(node, st)?;
         }
         st.env.rollback(mark);
         ControlFlow::Continue(())
+    }
+
+    /// True if everything deferred agrees. Lists bind the names of their entries now, if they could not before.
+    fn settled(&self, st: &mut State) -> bool {
+        let State { env, pending, .. } = st;
+        let open = |n: &str| is_attr(self.law, n);
+        let mut waiting: Vec<&(Expr, Attr)> = pending.iter().collect();
+        loop {
+            let before = waiting.len();
+            let mut agrees = true;
+            waiting.retain(|(e, a)| match lists::fit(e, a, env, &open) {
+                Fit::Yes => false,
+                Fit::No => {
+                    agrees = false;
+                    false
+                }
+                Fit::Later => true,
+            });
+            if !agrees {
+                return false;
+            }
+            if waiting.len() == before {
+                return waiting.iter().all(|(e, a)| same_attr(e, a, env));
+            }
+        }
     }
 
     /// Binds or compares attributes that follow from the types: the positions of axes.
@@ -345,12 +371,17 @@ impl Matcher<'_> {
         ControlFlow::Continue(())
     }
 
-    /// An attribute against an expression: a bare name is bound, anything else compared.
+    /// An attribute against an expression: a bare name is bound, as are those in a list; anything else is compared.
     fn attr(&self, e: &Expr, a: &Attr, st: &mut State) -> bool {
         if let ExprKind::Name(n) = &e.kind
             && is_attr(self.law, n)
         {
             return st.env.bind_attr(&Name::from(n.as_str()), a.clone());
+        }
+        match lists::fit(e, a, &mut st.env, &|n| is_attr(self.law, n)) {
+            Fit::Yes => return true,
+            Fit::No => return false,
+            Fit::Later => {}
         }
         match eval(e, &st.env) {
             Ok(v) => same_value(&v, a),

@@ -6,7 +6,7 @@
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::functions::is_function;
 use mlc_dsl::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, OpClass};
-use mlc_dsl::syntax::ast::{Arg, BinaryOp, Expr, ExprKind, Ident, Span};
+use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span};
 use mlc_dsl::term::{TermId, TermKind, Terms};
 use std::collections::HashSet;
 
@@ -520,6 +520,13 @@ fn substitute(e: &Expr, attrs: &[(String, Expr)]) -> Expr {
             callee: callee.clone(),
             args: args.iter().map(|a| Arg { value: one(&a.value), ..a.clone() }).collect(),
         },
+        ExprKind::List(items) => {
+            let item = |i: &Elem| match i {
+                Elem::One(e) => Elem::One(one(e)),
+                Elem::Splice(e) => Elem::Splice(one(e)),
+            };
+            ExprKind::List(items.iter().map(item).collect())
+        }
         other => other.clone(),
     };
     Expr { kind, span: e.span }
