@@ -3,6 +3,7 @@
 //! The only folder that names egg. Never decides what is cheap.
 
 mod apply;
+mod compile;
 mod extract;
 mod families;
 mod flatten;
@@ -12,6 +13,9 @@ mod language;
 mod log;
 mod lower;
 mod matcher;
+mod matcher_attrs;
+mod matcher_flat;
+mod normal;
 mod pattern;
 mod proof;
 mod replay;

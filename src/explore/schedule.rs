@@ -2,12 +2,13 @@
 
 use super::Limits;
 use super::apply::{Outcome, Site, apply, apply_family};
+use super::compile::compile;
 use super::families::Families;
 use super::flatten::Flattenings;
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use super::matcher::{Binding, Matcher, State};
-use super::pattern::{Compiled, PatKind, compile};
+use super::pattern::{Compiled, PatKind};
 use egg::Id;
 use mlc_dsl::library::{CallId, ErrorClass, Law};
 use std::collections::btree_map::Entry;
