@@ -1,4 +1,5 @@
-//! Boxes of a tensor under a reshape: which box of the operand a box of the result is, if it is one.
+//! Boxes and broadcasts of a tensor under a reshape: what of the operand a box of the result is, if it is a box, and
+//! how the operand itself would be repeated.
 //!
 //! Axes of both shapes fall into blocks of equal products, which a reshape maps onto each other one by one. Inside a
 //! block a box is the image of a box if its elements lie in one row without gaps.
@@ -112,6 +113,50 @@ fn only_wide(shape: &[Extent]) -> Option<usize> {
     wide.next().filter(|_| wide.next().is_none())
 }
 
+/// A broadcast of a reshape from `from` to `to`, as places and shape of a broadcast before a reshape: axes of a
+/// block that stand side by side become those that the block had before.
+pub(crate) fn before_spread(
+    from: &[Extent],
+    to: &[Extent],
+    map: &[Extent],
+    shape: &[Extent],
+) -> Result<(Vec<Extent>, Vec<Extent>), EvalError> {
+    let none = || EvalError::invalid("the reshape is not one of blocks that stay together");
+    let places: Vec<usize> = map
+        .iter()
+        .map(|p| p.as_const().and_then(|p| usize::try_from(p).ok()))
+        .collect::<Option<_>>()
+        .filter(|p: &Vec<usize>| p.len() == to.len() && p.iter().all(|&p| p < shape.len()))
+        .ok_or_else(none)?;
+    if from.iter().chain(shape).any(|d| d.is(0)) {
+        return Err(EvalError::invalid("an empty tensor has no blocks of axes"));
+    }
+    // Where each axis of the result begins, as the axes that take its place; the rest of a block takes none.
+    let mut instead: Vec<Option<&[Extent]>> = vec![None; shape.len()];
+    let (mut i, mut j) = (0, 0);
+    while i < from.len() || j < to.len() {
+        let (i_end, j_end) = block(from, to, i, j).ok_or_else(none)?;
+        let together = (j + 1..j_end).all(|k| places[k] == places[k - 1] + 1);
+        if i == i_end || j == j_end || !together {
+            return Err(none());
+        }
+        instead[places[j]] = Some(&from[i..i_end]);
+        (j + 1..j_end).for_each(|k| instead[places[k]] = Some(&[]));
+        (i, j) = (i_end, j_end);
+    }
+    let (mut spread, mut whole) = (Vec::new(), Vec::new());
+    for (axes, d) in instead.into_iter().zip(shape) {
+        match axes {
+            Some(axes) => {
+                spread.extend((0..axes.len()).map(|k| Extent::from(whole.len() + k)));
+                whole.extend_from_slice(axes);
+            }
+            None => whole.push(d.clone()),
+        }
+    }
+    Ok((spread, whole))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +186,23 @@ mod tests {
         assert_eq!(boxed(&[1, 6, 1], &[6], &[2], &[3]), Some(vec![(0, 1), (2, 3), (0, 1)]));
         assert_eq!(boxed(&[6], &[1, 6, 1], &[0, 2, 0], &[1, 3, 1]), Some(vec![(2, 3)]));
         assert_eq!(boxed(&[], &[1, 1], &[0, 0], &[1, 1]), Some(vec![]));
+    }
+
+    #[test]
+    fn broadcasts_before_a_reshape() {
+        let spread = |from: &[i64], to: &[i64], map: &[i64], shape: &[i64]| {
+            let found = before_spread(&list(from), &list(to), &list(map), &list(shape)).ok()?;
+            let known = |v: Vec<Extent>| v.iter().map(|v| v.as_const().unwrap()).collect();
+            Some::<(Vec<i64>, Vec<i64>)>((known(found.0), known(found.1)))
+        };
+        // Joined axes are taken apart again, split ones joined; what is repeated stays where it is.
+        let joined = spread(&[2, 3, 4, 5], &[2, 3, 20], &[0, 1, 3], &[2, 3, 7, 20]);
+        assert_eq!(joined, Some((vec![0, 1, 3, 4], vec![2, 3, 7, 4, 5])));
+        let split = spread(&[2, 20], &[2, 4, 5], &[1, 2, 3], &[7, 2, 4, 5]);
+        assert_eq!(split, Some((vec![1, 2], vec![7, 2, 20])));
+        // A block that is torn apart, and unit axes that belong to none.
+        assert_eq!(spread(&[20], &[4, 5], &[0, 2], &[4, 7, 5]), None);
+        assert_eq!(spread(&[1, 20], &[20], &[1], &[7, 20]), None);
     }
 
     #[test]

@@ -84,6 +84,14 @@ pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> 
             let wanted = |(s, n)| if name == "box_start" { s } else { n };
             Ok(part.into_iter().map(wanted).collect())
         })()),
+        ("spread_map" | "spread_shape", 4) => ints((|| {
+            let (map, shape) = crate::boxes::before_spread(&l(0)?, &l(1)?, &l(2)?, &l(3)?)?;
+            Ok(if name == "spread_map" { map } else { shape })
+        })()),
+        ("is_spread", 4) => (|| {
+            let found = crate::boxes::before_spread(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
+            Ok(Val::Truth(Some(found.is_ok())))
+        })(),
         ("is_box", 4) => (|| {
             let part = crate::boxes::before_reshape(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
             Ok(Val::Truth(Some(part.is_ok())))

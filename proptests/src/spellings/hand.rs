@@ -75,7 +75,7 @@ const S: i64 = 16;
 const N: i64 = 64;
 const EPS: f64 = 1e-5;
 
-/// `x` squared, averaged over the last axis.
+/// `x` averaged over the last axis.
 fn mean(g: &mut Build, x: Value) -> Value {
     g.reduce_with("ReduceMean", x, &[2], 3, true)
 }
@@ -141,7 +141,7 @@ fn layer_norm(g: &mut Build) -> Vec<Value> {
         5 => {
             // The statistics without their axis, put back one by one.
             let d = g.op("Mul", [c, c]);
-            let v = g.reduce_with("ReduceMean", d, &[-1], 3, false);
+            let v = g.reduce_with("ReduceMean", d, &[2], 3, false);
             let v = g.unsqueeze(v, &[-1]);
             let e = g.scalar(EPS);
             let v = g.op("Add", [e, v]);

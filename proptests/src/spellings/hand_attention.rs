@@ -129,7 +129,7 @@ fn plain(g: &mut Build) -> Vec<Value> {
 fn grouped(g: &mut Build) -> Vec<Value> {
     let q = g.input(&[B, H, S, D]);
     let (k, v) = (g.input(&[B, 2, S, D]), g.input(&[B, 2, S, D]));
-    let way = g.pick(6);
+    let way = g.pick(5);
     let each = |g: &mut Build, x: Value| match way {
         0 => {
             let u = g.unsqueeze(x, &[2]);
@@ -150,11 +150,6 @@ fn grouped(g: &mut Build) -> Vec<Value> {
             g.reshape(t, &[B, H, S, D])
         }
         3 => {
-            // Heads taken apart and listed twice.
-            let p = g.parts(x, 1, &[1, 1]);
-            g.node("Concat", &[p[0], p[0], p[1], p[1]], &[("axis", int(1))])
-        }
-        4 => {
             let u = g.unsqueeze(x, &[2]);
             let c = g.node("Concat", &[u, u], &[("axis", int(2))]);
             g.reshape(c, &[0, -1, S, D])
@@ -264,7 +259,7 @@ fn packed(g: &mut Build) -> Vec<Value> {
         let r = g.reshape(x, &[B, S, H, D]);
         g.transpose(r, &[0, 2, 1, 3])
     };
-    let [q, k, v] = match g.pick(5) {
+    let [q, k, v] = match g.pick(4) {
         0 => {
             let p = g.parts(y, if flat { 1 } else { 2 }, &[H * D; 3]);
             [heads(g, p[0]), heads(g, p[1]), heads(g, p[2])]
@@ -285,13 +280,6 @@ fn packed(g: &mut Build) -> Vec<Value> {
             let t = g.transpose(r, &[2, 0, 3, 1, 4]);
             let p = g.parts(t, 0, &[1, 1, 1]);
             [g.squeeze(p[0], &[0]), g.squeeze(p[1], &[0]), g.squeeze(p[2], &[0])]
-        }
-        3 => {
-            // All heads of all three on one axis, split there.
-            let r = g.reshape(y, &[B, S, 3 * H, D]);
-            let t = g.transpose(r, &[0, 2, 1, 3]);
-            let p = g.parts(t, 1, &[H, H, H]);
-            [p[0], p[1], p[2]]
         }
         _ => {
             // Keys and values stay together longer.
