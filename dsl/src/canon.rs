@@ -3,7 +3,7 @@
 //! - `broadcast` reads an operand without unit axes and adds at least one axis that is no unit axis;
 //!   what only inserts or drops unit axes is a `reshape`. So a bias as `[c]`, `[c,1,1]` or `[1,c,1,1]`
 //!   is one value.
-//! - `reshape` never reads a `reshape`, and no structural operator leaves its operand as it was.
+//! - `reshape` never reads what is only a `reshape`, and no structural operator leaves its operand as it was.
 //!
 //! These operators belong to the notation itself; no other operator is known by name here.
 
@@ -77,6 +77,11 @@ pub trait Sink {
 
     /// The operand of `v` and the attributes if `v` is (also) an application of `call`.
     fn peel(&self, v: Self::Value, call: CallId) -> Option<(Self::Value, Vec<Attr>)>;
+
+    /// True if `v` is known as nothing but an application of `call`.
+    fn is_only(&self, v: Self::Value, call: CallId) -> bool {
+        self.peel(v, call).is_some()
+    }
 }
 
 /// Adds an application in canonical form.
@@ -140,10 +145,12 @@ pub fn reshape<S: Sink>(
     }
     let mut source = x;
     if let Some((inner, _)) = sink.peel(x, call) {
-        if sink.ty(inner).shape == shape {
-            return Ok(inner);
+        match sink.ty(inner).shape == shape {
+            true if sink.is_only(x, call) => return Ok(inner),
+            // That `inner` is a reshape of what else `x` is must stay known.
+            true => {}
+            false => source = inner,
         }
-        source = inner;
     }
     let attrs = [Some(Attr::Ints(shape.to_vec()))];
     Ok(sink.raw(call, &attrs, &[source])?[0])

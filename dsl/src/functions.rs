@@ -108,6 +108,20 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("common", "a, b", "the entries of `a` that `b` has"),
     ("except", "a, b", "the entries of `a` that `b` lacks"),
     ("places", "list, entries", "where the entries stand in the list"),
+    (
+        "is_spread",
+        "from, to, map, shape",
+        "whether a broadcast of a reshape is a reshape of a broadcast, block by block of its axes",
+    ),
+    ("spread_map", "from, to, map, shape", "the places of that broadcast"),
+    ("spread_shape", "from, to, map, shape", "its shape"),
+    (
+        "is_box",
+        "from, to, start, size",
+        "whether this box of a reshape is a box of the tensor before it",
+    ),
+    ("box_start", "from, to, start, size", "where that box begins"),
+    ("box_size", "from, to, start, size", "the extents of that box"),
     ("exact_quotient", "a, b", "quotients without remainder, entry by entry"),
 ];
 

@@ -2,6 +2,7 @@
 //!
 //! What a tensor program and a law *are*. No e-graph, no arrays, no files, no clock.
 
+mod boxes;
 pub mod build;
 pub mod canon;
 pub mod check;
@@ -13,6 +14,7 @@ pub mod instantiate;
 pub mod ir;
 pub mod known;
 pub mod library;
+pub mod lists;
 pub mod plan;
 mod spec;
 pub mod syntax;

@@ -79,6 +79,23 @@ pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> 
             let places: Option<Vec<Extent>> = l(1)?.iter().map(place).collect();
             places.ok_or_else(|| EvalError::invalid("the list lacks an entry"))
         })()),
+        ("box_start" | "box_size", 4) => ints((|| {
+            let part = crate::boxes::before_reshape(&l(0)?, &l(1)?, &l(2)?, &l(3)?)?;
+            let wanted = |(s, n)| if name == "box_start" { s } else { n };
+            Ok(part.into_iter().map(wanted).collect())
+        })()),
+        ("spread_map" | "spread_shape", 4) => ints((|| {
+            let (map, shape) = crate::boxes::before_spread(&l(0)?, &l(1)?, &l(2)?, &l(3)?)?;
+            Ok(if name == "spread_map" { map } else { shape })
+        })()),
+        ("is_spread", 4) => (|| {
+            let found = crate::boxes::before_spread(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
+            Ok(Val::Truth(Some(found.is_ok())))
+        })(),
+        ("is_box", 4) => (|| {
+            let part = crate::boxes::before_reshape(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
+            Ok(Val::Truth(Some(part.is_ok())))
+        })(),
         ("exact_quotient", 2) => ints((|| {
             entries(&[l(0)?, l(1)?], |e| {
                 let q = e[0].div_exact(&e[1]);

@@ -456,6 +456,10 @@ impl Sink for Graph {
         class.expect("room for one node was made")
     }
 
+    fn is_only(&self, v: Id, call: CallId) -> bool {
+        self.egg[v].nodes.iter().all(|n| matches!(n.head, Head::Apply(c, _) if c == call))
+    }
+
     fn peel(&self, v: Id, call: CallId) -> Option<(Id, Vec<Attr>)> {
         let nodes = &self.egg[v].nodes;
         let found = nodes.iter().find(|n| matches!(n.head, Head::Apply(c, _) if c == call))?;

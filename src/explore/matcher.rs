@@ -2,16 +2,16 @@
 //!
 //! Reads the e-graph only. Every match is handed to a callback; the search stops when that says so.
 
-use super::flatten::{Flattenings, View};
+use super::flatten::Flattenings;
 use super::graph::Graph;
 use super::language::{ENode, Head};
-use super::pattern::{Compiled, Pat, PatId, PatKind, is_attr};
+use super::pattern::{Compiled, Pat, PatId, PatKind};
 use egg::Id;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
-use mlc_dsl::ir::{Attr, DType, Extent};
+use mlc_dsl::ir::{Attr, Extent};
 use mlc_dsl::library::{CallId, Dim, Input, Law, Name, TypePattern};
-use mlc_dsl::syntax::ast::{Expr, ExprKind};
+use mlc_dsl::syntax::ast::Expr;
 use std::ops::ControlFlow;
 
 /// What a variable is bound to.
@@ -51,13 +51,10 @@ pub struct State {
     /// Leftovers of the root.
     pub rest: Option<Rest>,
     /// Comparisons whose names were not bound yet.
-    pending: Vec<(Expr, Attr)>,
+    pub(super) pending: Vec<(Expr, Attr)>,
 }
 
-/// Operands that a root pattern may leave over. In a long sum every subset would match otherwise.
-const LEFT_OVER: usize = 2;
-
-type Next<'n> = &'n mut dyn FnMut(&mut State) -> ControlFlow<()>;
+pub(super) type Next<'n> = &'n mut dyn FnMut(&mut State) -> ControlFlow<()>;
 
 /// Matches one compiled law.
 pub struct Matcher<'a> {
@@ -134,40 +131,25 @@ impl Matcher<'_> {
         found: &mut dyn FnMut(&ENode, &State) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mark = st.env.mark();
-        if self.derive(st) && st.pending.iter().all(|(e, a)| same_attr(e, a, &st.env)) {
+        if self.derive(st) && self.settled(st) {
             found(node, st)?;
         }
         st.env.rollback(mark);
         ControlFlow::Continue(())
     }
 
-    /// Binds or compares attributes that follow from the types: the positions of axes.
-    fn derive(&self, st: &mut State) -> bool {
-        for a in &self.law.attrs {
-            let Some(of) = a.ty.of.as_ref().filter(|_| a.ty.name.text == "axis") else { continue };
-            let dims = self.law.vars.iter().filter_map(|v| v.ty.dims.as_ref());
-            let position = dims.into_iter().find_map(|dims| {
-                let at = dims.iter().position(|d| matches!(d, Dim::Axis(n) if **n == *of.text))?;
-                resolve_dims(&dims[..at], &st.env).ok().map(|d| d.len())
-            });
-            let agrees = match position {
-                // A name that the pattern bound must agree with where the axis lies.
-                Some(at) => st.env.bind_attr(&a.name, Attr::int(at as i64)),
-                None => st.env.attr(&a.name).is_some(),
-            };
-            if !agrees {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn pat(&self, id: PatId) -> &Pat {
+    pub(super) fn pat(&self, id: PatId) -> &Pat {
         &self.compiled.pats[id.0 as usize]
     }
 
     /// Matches a class against a pattern.
-    fn visit(&self, p: PatId, class: Id, st: &mut State, next: Next<'_>) -> ControlFlow<()> {
+    pub(super) fn visit(
+        &self,
+        p: PatId,
+        class: Id,
+        st: &mut State,
+        next: Next<'_>,
+    ) -> ControlFlow<()> {
         let p = self.pat(p);
         self.typed(p, class, st, &mut |st| self.kind(p, class, st, next))
     }
@@ -228,31 +210,6 @@ impl Matcher<'_> {
         }
     }
 
-    /// A class that is no product (or sum) is one of itself and the unit.
-    fn unit_view(
-        &self,
-        call: CallId,
-        args: &[PatId],
-        scalar: Option<&Expr>,
-        class: Id,
-        st: &mut State,
-        next: Next<'_>,
-    ) -> ControlFlow<()> {
-        let unit = self.graph.library.call(call).unit;
-        let ([arg], Some(e), Some(unit), false) = (args, scalar, unit, self.flat.exact) else {
-            return ControlFlow::Continue(());
-        };
-        let is_nest = |n: &ENode| matches!(n.head, Head::Apply(c, _) if c == call);
-        // A lone variable would match everything.
-        if matches!(self.pat(*arg).kind, PatKind::Var(_))
-            || self.graph.egg[class].nodes.iter().any(is_nest)
-        {
-            return ControlFlow::Continue(());
-        }
-        let dtype = self.graph.type_of(class).dtype;
-        self.visit(*arg, class, st, &mut |st| self.scalar(e, unit, dtype, st, next))
-    }
-
     fn bind(&self, i: usize, b: Binding, st: &mut State, next: Next<'_>) -> ControlFlow<()> {
         if let Some(known) = &st.vars[i] {
             return if *known == b { next(st) } else { ControlFlow::Continue(()) };
@@ -278,38 +235,6 @@ impl Matcher<'_> {
         }
         st.env.rollback(mark);
         ControlFlow::Continue(())
-    }
-
-    /// A number of the e-graph against an expression: within two units in the last place.
-    fn scalar(
-        &self,
-        e: &Expr,
-        v: f64,
-        dtype: DType,
-        st: &mut State,
-        next: Next<'_>,
-    ) -> ControlFlow<()> {
-        if let ExprKind::Name(n) = &e.kind
-            && is_attr(self.law, n)
-            && st.env.attr(n).is_none()
-        {
-            let mark = st.env.mark();
-            st.env.bind_attr(&Name::from(n.as_str()), Attr::float(v));
-            next(st)?;
-            st.env.rollback(mark);
-            return ControlFlow::Continue(());
-        }
-        match eval(e, &st.env) {
-            Ok(a) if a.as_f64().is_some_and(|w| close(v, w, dtype)) => next(st),
-            Ok(_) => ControlFlow::Continue(()),
-            Err(_) => {
-                // Its names are bound later in the match, or never.
-                st.pending.push((e.clone(), Attr::float(v)));
-                next(st)?;
-                st.pending.pop();
-                ControlFlow::Continue(())
-            }
-        }
     }
 
     fn node(
@@ -343,22 +268,6 @@ impl Matcher<'_> {
         st.pending.truncate(pending);
         st.env.rollback(env);
         ControlFlow::Continue(())
-    }
-
-    /// An attribute against an expression: a bare name is bound, anything else compared.
-    fn attr(&self, e: &Expr, a: &Attr, st: &mut State) -> bool {
-        if let ExprKind::Name(n) = &e.kind
-            && is_attr(self.law, n)
-        {
-            return st.env.bind_attr(&Name::from(n.as_str()), a.clone());
-        }
-        match eval(e, &st.env) {
-            Ok(v) => same_value(&v, a),
-            Err(_) => {
-                st.pending.push((e.clone(), a.clone()));
-                true
-            }
-        }
     }
 
     fn args(&self, pats: &[PatId], ids: &[Id], st: &mut State, next: Next<'_>) -> ControlFlow<()> {
@@ -406,115 +315,6 @@ impl Matcher<'_> {
         }
         ControlFlow::Continue(())
     }
-
-    /// Every flattened view of a class against the operands of a sum or product.
-    #[allow(clippy::too_many_arguments)]
-    fn views(
-        &self,
-        call: CallId,
-        args: &[PatId],
-        scalar: Option<&Expr>,
-        class: Id,
-        root: bool,
-        st: &mut State,
-        next: Next<'_>,
-    ) -> ControlFlow<()> {
-        let dtype = self.graph.type_of(class).dtype;
-        let unit = self.graph.library.call(call).unit;
-        for view in self.flat.views(self.graph, call, class).iter() {
-            if view.operands.len() < args.len() {
-                continue;
-            }
-            let mut used = vec![false; view.operands.len()];
-            self.assign(args, view, &mut used, st, &mut |st, used| {
-                let spare = used.iter().zip(&view.operands).filter(|(u, _)| !**u);
-                let operands: Vec<Id> = spare.map(|(_, &o)| o).collect();
-                let partial = !operands.is_empty();
-                let lone = args.len() + usize::from(scalar.is_some()) < 2
-                    || args.len() == 1 && matches!(self.pat(args[0]).kind, PatKind::Var(_));
-                if partial && (!root || lone || self.flat.exact || operands.len() > LEFT_OVER) {
-                    return ControlFlow::Continue(());
-                }
-                let root = root && !self.flat.exact;
-                self.number(call, scalar, view.scalar, unit, dtype, root, st, &mut |st, left| {
-                    let saved = st.rest.take();
-                    if partial || left.is_some() {
-                        st.rest = Some(Rest { call, operands: operands.clone(), scalar: left });
-                    }
-                    let flow = next(st);
-                    st.rest = saved;
-                    flow
-                })
-            })?;
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// The number of a view against the number of a pattern; `next` gets what is left of it.
-    #[allow(clippy::too_many_arguments)]
-    fn number(
-        &self,
-        call: CallId,
-        wanted: Option<&Expr>,
-        found: Option<f64>,
-        unit: Option<f64>,
-        dtype: DType,
-        root: bool,
-        st: &mut State,
-        next: &mut dyn FnMut(&mut State, Option<f64>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        match (wanted, found) {
-            (None, None) => next(st, None),
-            (None, Some(v)) if root => next(st, Some(v)),
-            (None, Some(_)) => ControlFlow::Continue(()),
-            (Some(e), found) => {
-                let open = matches!(&e.kind, ExprKind::Name(n)
-                    if is_attr(self.law, n) && st.env.attr(n).is_none());
-                let Some(v) = found.or(if open { unit } else { None }) else {
-                    return ControlFlow::Continue(());
-                };
-                self.scalar(e, v, dtype, st, &mut |st| next(st, None))?;
-                // A product with another number is the law's side times a quotient.
-                let literal = eval(e, &st.env).ok().and_then(|a| a.as_f64());
-                let (true, Some(w)) = (root && !open, literal) else {
-                    return ControlFlow::Continue(());
-                };
-                if close(v, w, dtype) {
-                    return ControlFlow::Continue(());
-                }
-                match self.graph.library.call(call).unit {
-                    Some(1.0) if w != 0.0 && w.abs() != 1.0 && v.is_finite() && v != 0.0 => {
-                        next(st, Some(v / w))
-                    }
-                    _ => ControlFlow::Continue(()),
-                }
-            }
-        }
-    }
-
-    fn assign(
-        &self,
-        args: &[PatId],
-        view: &View,
-        used: &mut [bool],
-        st: &mut State,
-        next: &mut dyn FnMut(&mut State, &[bool]) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let [p, rest @ ..] = args else { return next(st, used) };
-        let mut tried: Vec<Id> = Vec::new();
-        for i in 0..view.operands.len() {
-            let id = view.operands[i];
-            if used[i] || tried.contains(&id) {
-                continue;
-            }
-            tried.push(id);
-            used[i] = true;
-            let mut inner = used.to_vec();
-            self.visit(*p, id, st, &mut |st| self.assign(rest, view, &mut inner, st, next))?;
-            used[i] = false;
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 /// The ways to lay out two segments of unknown length: where the axis between them may lie.
@@ -534,26 +334,4 @@ fn splits(dims: &[Dim], rank: usize, env: &Env) -> Vec<Vec<(Name, usize)>> {
         Some(n) => (0..rank).map(|at| vec![(n.clone(), at)]).collect(),
         None => vec![],
     }
-}
-
-fn same_attr(e: &Expr, a: &Attr, env: &Env) -> bool {
-    eval(e, env).is_ok_and(|v| same_value(&v, a))
-}
-
-fn same_value(v: &Attr, a: &Attr) -> bool {
-    v == a
-        || matches!((v, a), (Attr::Float(_), _) | (_, Attr::Float(_)))
-            && v.as_f64().zip(a.as_f64()).is_some_and(|(v, a)| close(v, a, DType::F32))
-}
-
-/// True if two numbers are at most two units in the last place of `dtype` apart.
-pub fn close(a: f64, b: f64, dtype: DType) -> bool {
-    if a == b || a.is_nan() && b.is_nan() {
-        return true;
-    }
-    if !dtype.is_float() || !a.is_finite() || !b.is_finite() {
-        return false;
-    }
-    let ulp = dtype.unit_roundoff() * 2.0 * a.abs().max(b.abs());
-    (a - b).abs() <= 2.0 * ulp
 }

@@ -3,8 +3,10 @@
 //! The only folder that names egg. Never decides what is cheap.
 
 mod apply;
+mod compile;
 mod emit;
 mod extract;
+mod families;
 mod flatten;
 mod fold;
 mod graph;
@@ -12,6 +14,9 @@ mod language;
 mod log;
 mod lower;
 mod matcher;
+mod matcher_attrs;
+mod matcher_flat;
+mod normal;
 mod pattern;
 mod proof;
 mod replay;

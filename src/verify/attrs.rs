@@ -216,6 +216,19 @@ impl Open<'_> {
     }
 }
 
+/// Values of the open names of a shape, spliced or not, whose product is `count`.
+pub(super) fn shares(names: &[(bool, Name)], count: i64, rng: &mut Random) -> Vec<(Name, Attr)> {
+    let mut parts: Vec<Vec<i64>> = vec![vec![]; names.len()];
+    for d in refactor(count, rng) {
+        parts[rng.below(names.len())].push(d);
+    }
+    let value = |((spliced, n), v): (&(bool, Name), Vec<i64>)| {
+        let whole = v.iter().product();
+        (n.clone(), if *spliced { Attr::ints(v) } else { Attr::int(whole) })
+    };
+    names.iter().zip(parts).map(value).collect()
+}
+
 fn extent(rng: &mut Random) -> i64 {
     rng.pick(&[1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 2, 3, 0])
 }

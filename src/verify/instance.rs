@@ -383,6 +383,9 @@ impl<'f, 'l> Walk<'f, 'l> {
                 ExprKind::Name(n) if self.envs[m].attr(n).is_none() => self.declared(n),
                 _ => None,
             });
+            if let Some(e) = e {
+                self.entries(e, &callee.attrs[i], args, m, rng)?;
+            }
             match (e, unbound) {
                 (Some(_), Some(p)) if eval_name(&p.name, &self.envs[m]).is_none() => {
                     open[i] = Some(p.clone());
@@ -420,6 +423,41 @@ impl<'f, 'l> Walk<'f, 'l> {
             self.fixes = self.callee_fixes(call, attrs, &given, arg_terms, args);
             e.to_string()
         })
+    }
+
+    /// Chooses the open names in a list so that the list may fit: extents of a shape multiply to the elements.
+    fn entries(
+        &mut self,
+        e: &Expr,
+        param: &AttrParam,
+        args: &[Value],
+        m: usize,
+        rng: &mut Random,
+    ) -> Result<(), String> {
+        let open = |(spliced, n): (bool, &str)| match self.envs[m].attr(n) {
+            None => self.declared(n).map(|p| (spliced, p.name.clone())),
+            Some(_) => None,
+        };
+        let names: Vec<(bool, Name)> =
+            mlc_dsl::lists::names(e).into_iter().filter_map(open).collect();
+        if names.is_empty() || param.ty.name.text != "shape" {
+            return Ok(());
+        }
+        let elements = args.first().and_then(|&a| self.builder.ty(a).elements().as_const());
+        let mut env = self.envs[m].clone();
+        for (spliced, n) in &names {
+            let unit = if *spliced { Attr::ints(vec![]) } else { Attr::int(1) };
+            env.bind_attr(n, unit);
+        }
+        let known = eval(e, &env).ok().and_then(|a| a.as_i64s()).map(|v| v.iter().product::<i64>());
+        let rest = match (elements, known) {
+            (Some(n), Some(k)) if k > 0 && n % k == 0 => n / k,
+            _ => return Ok(()),
+        };
+        for (n, v) in attrs::shares(&names, rest, rng) {
+            self.bind(&n, v);
+        }
+        Ok(())
     }
 
     /// Changes to the law's names that may make an application well-typed.

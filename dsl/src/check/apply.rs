@@ -7,7 +7,7 @@ use super::unify::bind;
 use crate::eval::{Env, eval};
 use crate::functions::{FUNCTIONS, is_function};
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Name};
-use crate::syntax::ast::{Expr, ExprKind, Ident, Span, UnaryOp};
+use crate::syntax::ast::{AttrType, Expr, ExprKind, Ident, Span, UnaryOp};
 use crate::term::{Term, TermId, TermKind};
 
 impl Elaborator<'_> {
@@ -204,7 +204,23 @@ impl Elaborator<'_> {
                 return Some(());
             }
         }
+        if self.declare_attrs {
+            self.declare_entries(e, param);
+        }
         self.check_names(e)
+    }
+
+    /// Names that a list in a pattern binds are integers, or lists of them where they are spliced.
+    fn declare_entries(&mut self, e: &Expr, param: &AttrParam) {
+        for (spliced, n) in crate::lists::names(e) {
+            if self.attrs.iter().any(|a| &*a.name == n) || n.parse::<crate::ir::DType>().is_ok() {
+                continue;
+            }
+            let kind = if spliced { "ints" } else { "int" };
+            let name = Ident { text: kind.into(), span: e.span };
+            let ty = AttrType { name, of: None, range: None, span: param.ty.span };
+            self.attrs.push(AttrParam { name: Name::from(n), ty, default: None });
+        }
     }
 
     /// Reports names in an attribute expression that nothing binds.

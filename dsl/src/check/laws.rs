@@ -335,6 +335,7 @@ fn unbound(law: &Law) -> Vec<Name> {
             TermKind::Scalar(e) => bind_name(e, &mut attrs),
             TermKind::Apply(_, list) => {
                 list.iter().flatten().for_each(|e| bind_name(e, &mut attrs));
+                list.iter().flatten().for_each(|e| bind_entries(e, &mut attrs));
             }
             TermKind::Output(_) | TermKind::EachFold(..) | TermKind::EachPart(_) => {}
         }
@@ -351,6 +352,15 @@ fn unbound(law: &Law) -> Vec<Name> {
 fn bind_name(e: &Expr, out: &mut HashSet<String>) {
     if let ExprKind::Name(n) = &e.kind {
         out.insert(n.clone());
+    }
+}
+
+/// The names that a list in a pattern binds: of spliced ones there may be one.
+fn bind_entries(e: &Expr, out: &mut HashSet<String>) {
+    let names = crate::lists::names(e);
+    let spliced = names.iter().filter(|(spliced, n)| *spliced && !out.contains(*n)).count();
+    if spliced < 2 {
+        out.extend(names.iter().map(|(_, n)| (*n).to_string()));
     }
 }
 

@@ -9,6 +9,8 @@ pub mod build;
 pub mod choices;
 pub mod conv;
 pub mod gates;
+pub mod hand;
+pub mod hand_attention;
 pub mod identity;
 pub mod linear;
 pub mod nodes;
@@ -63,6 +65,8 @@ pub fn families() -> Vec<Family> {
         linear::FAMILIES,
         conv::FAMILIES,
         identity::FAMILIES,
+        hand::FAMILIES,
+        hand_attention::FAMILIES,
     ];
     all.concat()
 }

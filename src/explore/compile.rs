@@ -1,0 +1,309 @@
+//! Laws become patterns: sums and products flattened, broadcasts that names imply made explicit.
+
+use super::normal::{Subst, call_expr, substitute};
+use super::pattern::{Compiled, Pat, PatId, PatKind, is_normal};
+use mlc_dsl::library::{CallId, DTypePattern, Dim, ErrorClass, Law, Library, OpClass};
+use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, Span};
+use mlc_dsl::term::{TermId, TermKind, Terms};
+use std::collections::HashSet;
+
+/// Compiles laws; patterns are rewritten by the normalising ones among them.
+pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
+    let law = |i: &u32| &library.laws[*i as usize];
+    let exact = laws.iter().all(|i| law(i).error == ErrorClass::Exact);
+    let normal: Vec<&Law> = laws.iter().map(law).filter(|l| is_normal(l)).collect();
+    let one = |i: u32, closed: HashSet<TermId>| {
+        let law = law(&i);
+        let own = is_normal(law);
+        let mut c = Compiler {
+            library,
+            normal: if own { &[] } else { &normal },
+            law,
+            pats: Vec::new(),
+            depth: 0,
+            exact,
+            closed,
+            kept: HashSet::new(),
+            refused: false,
+        };
+        let roots = law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
+        (Compiled { law: i, pats: c.pats, roots, normal: own }, c.refused)
+    };
+    let mut out = Vec::new();
+    for &i in laws {
+        out.push(one(i, HashSet::new()).0);
+        // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
+        let (closed, differs) = one(i, shared(law(&i)));
+        out.extend(differs.then_some(closed));
+    }
+    out
+}
+
+/// Terms that occur more than once in what a law matches.
+fn shared(law: &Law) -> HashSet<TermId> {
+    let (mut seen, mut out) = (HashSet::new(), HashSet::new());
+    let mut stack: Vec<TermId> = law.left.iter().map(|s| s.root).collect();
+    while let Some(t) = stack.pop() {
+        if seen.insert(t) {
+            stack.extend(&law.terms.get(t).args);
+        } else {
+            out.insert(t);
+        }
+    }
+    out
+}
+
+pub(super) struct Compiler<'a> {
+    pub(super) library: &'a Library,
+    pub(super) normal: &'a [&'a Law],
+    pub(super) law: &'a Law,
+    pats: Vec<Pat>,
+    pub(super) depth: usize,
+    /// No law may round differently: nests stay as they are written.
+    exact: bool,
+    /// Terms whose sums are operands of their own.
+    closed: HashSet<TermId>,
+    /// The patterns of those.
+    kept: HashSet<PatId>,
+    /// A nest stayed closed.
+    refused: bool,
+}
+
+impl Compiler<'_> {
+    fn push(&mut self, kind: PatKind, dims: Vec<Dim>, dtype: DTypePattern) -> PatId {
+        self.pats.push(Pat { kind, dims, dtype });
+        PatId(self.pats.len() as u32 - 1)
+    }
+
+    fn pat(&self, id: PatId) -> &Pat {
+        &self.pats[id.0 as usize]
+    }
+
+    /// Compiles a term. Within the right side of a normalising law (`subst.dims` is set) everything
+    /// has the dimensions of the node that is rewritten, or none.
+    pub(super) fn term(&mut self, terms: &Terms, id: TermId, subst: &Subst) -> PatId {
+        let t = terms.get(id);
+        let own = t.dims.clone().unwrap_or_default();
+        let dims = match &subst.dims {
+            Some(d) if !own.is_empty() => d.clone(),
+            _ => own,
+        };
+        let dtype = subst.dtype.clone().unwrap_or_else(|| t.dtype.clone());
+        match &t.kind {
+            TermKind::Var(i) => match subst.vars.get(*i) {
+                Some(Some(p)) => *p,
+                _ => self.push(PatKind::Var(*i), dims, dtype),
+            },
+            TermKind::Scalar(e) => {
+                self.push(PatKind::Scalar(substitute(e, &subst.attrs)), dims, dtype)
+            }
+            TermKind::Output(i) => {
+                let whole = self.term(terms, t.args[0], subst);
+                self.push(PatKind::Output(*i, whole), dims, dtype)
+            }
+            // Families stand on right sides only; their one argument is matched as it is.
+            TermKind::EachFold(..) | TermKind::EachPart(_) => self.term(terms, t.args[0], subst),
+            TermKind::Apply(call, attrs) => {
+                let args: Vec<PatId> = t.args.iter().map(|&a| self.term(terms, a, subst)).collect();
+                let attrs: Vec<Option<Expr>> =
+                    attrs.iter().map(|a| a.as_ref().map(|e| substitute(e, &subst.attrs))).collect();
+                let p = self.apply(*call, attrs, args, dims, dtype);
+                let sum = matches!(self.pat(p).kind, PatKind::Flat(c, ..)
+                    if self.library.call(c).unit == Some(0.0));
+                if sum && subst.dims.is_none() && self.closed.contains(&id) {
+                    self.kept.insert(p);
+                }
+                p
+            }
+        }
+    }
+
+    /// An application in normal form.
+    fn apply(
+        &mut self,
+        call: CallId,
+        attrs: Vec<Option<Expr>>,
+        args: Vec<PatId>,
+        dims: Vec<Dim>,
+        dtype: DTypePattern,
+    ) -> PatId {
+        let implied = self.implied(call, &attrs);
+        if let (true, [arg], Some(Some(map))) = (implied, args.as_slice(), attrs.first()) {
+            return self.push(PatKind::Broadcast(*arg, map.clone()), dims, dtype);
+        }
+        if let Some(e) = self.number(call, &args) {
+            let scalar = self.push(PatKind::Scalar(e), vec![], dtype.clone());
+            return self.spread(scalar, dims, dtype);
+        }
+        if let Some(p) = self.rewrite(call, &attrs, &args, &dims, &dtype) {
+            return p;
+        }
+        let c = self.library.call(call);
+        if c.commutative && c.associative && args.len() == 2 {
+            return self.flat(call, args, dims, dtype);
+        }
+        if c.class == OpClass::Pointwise
+            && let Some((map, inner, below)) = self.lifted(&args)
+        {
+            let p = self.apply(call, attrs, below, inner, dtype.clone());
+            return self.push(PatKind::Broadcast(p, map), dims, dtype);
+        }
+        self.push(PatKind::Apply(call, attrs, args), dims, dtype)
+    }
+
+    /// If all operands are broadcasts of one kind, or numbers: the places, the inner dimensions and
+    /// the inner operands. Laws pull broadcasts out of pointwise operators; so do patterns.
+    fn lifted(&mut self, args: &[PatId]) -> Option<(Expr, Vec<Dim>, Vec<PatId>)> {
+        let mut found: Option<(Expr, Vec<Dim>)> = None;
+        for &a in args {
+            if self.as_scalar(a).is_some() {
+                continue;
+            }
+            let PatKind::Broadcast(inner, map) = &self.pat(a).kind else { return None };
+            let dims = self.pat(*inner).dims.clone();
+            match &found {
+                Some((_, known)) if !same_dims(known, &dims) => return None,
+                Some(_) => {}
+                None => found = Some((map.clone(), dims)),
+            }
+        }
+        let (map, dims) = found?;
+        let mut below = Vec::new();
+        for &a in args {
+            let dtype = self.pat(a).dtype.clone();
+            below.push(match (&self.pat(a).kind, self.as_scalar(a).cloned()) {
+                (_, Some(e)) => {
+                    let scalar = self.push(PatKind::Scalar(e), vec![], dtype.clone());
+                    self.spread(scalar, dims.clone(), dtype)
+                }
+                (PatKind::Broadcast(inner, _), None) => *inner,
+                (_, None) => return None,
+            });
+        }
+        Some((map, dims, below))
+    }
+
+    /// True for a broadcast that named axes imply, as opposed to one that a law speaks of.
+    pub(super) fn implied(&self, call: CallId, attrs: &[Option<Expr>]) -> bool {
+        self.library.find("broadcast") == Some(call)
+            && matches!(attrs.first(), Some(Some(Expr { kind: ExprKind::List(_), .. })))
+    }
+
+    /// A number in the place of a tensor of these dimensions.
+    fn spread(&mut self, scalar: PatId, dims: Vec<Dim>, dtype: DTypePattern) -> PatId {
+        if dims.is_empty() {
+            return scalar;
+        }
+        let map = Expr { kind: ExprKind::List(vec![]), span: Span::default() };
+        self.push(PatKind::Broadcast(scalar, map), dims, dtype)
+    }
+
+    /// The expression behind a number, broadcast or not.
+    pub(super) fn as_scalar(&self, p: PatId) -> Option<&Expr> {
+        match &self.pat(p).kind {
+            PatKind::Scalar(e) => Some(e),
+            PatKind::Broadcast(p, _) => self.as_scalar(*p),
+            _ => None,
+        }
+    }
+
+    /// Operands and numbers of a flattened operator.
+    fn flat(
+        &mut self,
+        call: CallId,
+        args: Vec<PatId>,
+        dims: Vec<Dim>,
+        dtype: DTypePattern,
+    ) -> PatId {
+        let unit = self.library.call(call).unit;
+        let op = if unit == Some(0.0) { BinaryOp::Add } else { BinaryOp::Mul };
+        let mut operands = Vec::new();
+        let mut scalar: Option<Expr> = None;
+        let mut merge = |e: Expr| {
+            scalar = Some(match scalar.take() {
+                None => e,
+                Some(s) => Expr {
+                    kind: ExprKind::Binary(op, Box::new(call_expr("float", vec![s])), Box::new(e)),
+                    span: Span::default(),
+                },
+            });
+        };
+        for a in args {
+            if unit.is_some()
+                && let Some(e) = self.as_scalar(a)
+            {
+                merge(e.clone());
+                continue;
+            }
+            match self.pat(a).kind.clone() {
+                PatKind::Flat(c, ..) if c == call && self.kept.contains(&a) => {
+                    self.refused = true;
+                    operands.push(a);
+                }
+                PatKind::Flat(c, inner, s) if c == call && !self.exact => {
+                    operands.extend(inner);
+                    s.into_iter().for_each(&mut merge);
+                }
+                _ => operands.push(a),
+            }
+        }
+        let operands = self.grouped(call, operands, &dtype);
+        if let [only] = operands.as_slice()
+            && let PatKind::Broadcast(inner, map) = self.pat(*only).kind.clone()
+        {
+            // The number moves below the broadcast, too.
+            let below = self.pat(inner).dims.clone();
+            let p = match scalar {
+                None => inner,
+                Some(_) => {
+                    self.push(PatKind::Flat(call, vec![inner], scalar), below, dtype.clone())
+                }
+            };
+            return self.push(PatKind::Broadcast(p, map), dims, dtype);
+        }
+        let mut operands = operands;
+        operands.sort_by_key(|&p| self.breadth(p));
+        self.push(PatKind::Flat(call, operands, scalar), dims, dtype)
+    }
+
+    /// How much a pattern matches: narrow ones are tried first.
+    fn breadth(&self, p: PatId) -> u8 {
+        match &self.pat(p).kind {
+            PatKind::Apply(..) | PatKind::Output(..) => 0,
+            PatKind::Flat(..) => 1,
+            PatKind::Broadcast(inner, _) => 2 + self.breadth(*inner),
+            PatKind::Scalar(_) => 4,
+            PatKind::Var(_) => 9,
+        }
+    }
+
+    /// Operands that are broadcasts of one kind become one broadcast of their sum or product.
+    fn grouped(&mut self, call: CallId, operands: Vec<PatId>, dtype: &DTypePattern) -> Vec<PatId> {
+        let mut out: Vec<PatId> = Vec::new();
+        for p in operands {
+            let PatKind::Broadcast(b, map) = self.pat(p).kind.clone() else {
+                out.push(p);
+                continue;
+            };
+            let below = self.pat(b).dims.clone();
+            let twin = out.iter().position(|&q| match &self.pat(q).kind {
+                PatKind::Broadcast(a, _) => same_dims(&self.pat(*a).dims, &below),
+                _ => false,
+            });
+            let Some(i) = twin else {
+                out.push(p);
+                continue;
+            };
+            let PatKind::Broadcast(a, _) = self.pat(out[i]).kind.clone() else { continue };
+            let dims = self.pat(p).dims.clone();
+            let joined = self.flat(call, vec![a, b], below, dtype.clone());
+            out[i] = self.push(PatKind::Broadcast(joined, map), dims, dtype.clone());
+        }
+        out
+    }
+}
+
+fn same_dims(a: &[Dim], b: &[Dim]) -> bool {
+    let key = mlc_dsl::check::dim_key;
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b))
+}

@@ -1,0 +1,134 @@
+//! Matching attributes and numbers: names are bound, everything else is compared, now or once its names are known.
+
+use super::matcher::{Matcher, Next, State};
+use super::pattern::is_attr;
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::infer::resolve_dims;
+use mlc_dsl::ir::{Attr, DType};
+use mlc_dsl::library::{Dim, Name};
+use mlc_dsl::lists::{self, Fit};
+use mlc_dsl::syntax::ast::{Expr, ExprKind};
+use std::ops::ControlFlow;
+
+impl Matcher<'_> {
+    /// True if everything deferred agrees. Lists bind the names of their entries now, if they could not before.
+    pub(super) fn settled(&self, st: &mut State) -> bool {
+        let State { env, pending, .. } = st;
+        let open = |n: &str| is_attr(self.law, n);
+        let mut waiting: Vec<&(Expr, Attr)> = pending.iter().collect();
+        loop {
+            let before = waiting.len();
+            let mut agrees = true;
+            waiting.retain(|(e, a)| match lists::fit(e, a, env, &open) {
+                Fit::Yes => false,
+                Fit::No => {
+                    agrees = false;
+                    false
+                }
+                Fit::Later => true,
+            });
+            if !agrees {
+                return false;
+            }
+            if waiting.len() == before {
+                return waiting.iter().all(|(e, a)| same_attr(e, a, env));
+            }
+        }
+    }
+
+    /// Binds or compares attributes that follow from the types: the positions of axes.
+    pub(super) fn derive(&self, st: &mut State) -> bool {
+        for a in &self.law.attrs {
+            let Some(of) = a.ty.of.as_ref().filter(|_| a.ty.name.text == "axis") else { continue };
+            let dims = self.law.vars.iter().filter_map(|v| v.ty.dims.as_ref());
+            let position = dims.into_iter().find_map(|dims| {
+                let at = dims.iter().position(|d| matches!(d, Dim::Axis(n) if **n == *of.text))?;
+                resolve_dims(&dims[..at], &st.env).ok().map(|d| d.len())
+            });
+            let agrees = match position {
+                // A name that the pattern bound must agree with where the axis lies.
+                Some(at) => st.env.bind_attr(&a.name, Attr::int(at as i64)),
+                None => st.env.attr(&a.name).is_some(),
+            };
+            if !agrees {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A number of the e-graph against an expression: within two units in the last place.
+    pub(super) fn scalar(
+        &self,
+        e: &Expr,
+        v: f64,
+        dtype: DType,
+        st: &mut State,
+        next: Next<'_>,
+    ) -> ControlFlow<()> {
+        if let ExprKind::Name(n) = &e.kind
+            && is_attr(self.law, n)
+            && st.env.attr(n).is_none()
+        {
+            let mark = st.env.mark();
+            st.env.bind_attr(&Name::from(n.as_str()), Attr::float(v));
+            next(st)?;
+            st.env.rollback(mark);
+            return ControlFlow::Continue(());
+        }
+        match eval(e, &st.env) {
+            Ok(a) if a.as_f64().is_some_and(|w| close(v, w, dtype)) => next(st),
+            Ok(_) => ControlFlow::Continue(()),
+            Err(_) => {
+                // Its names are bound later in the match, or never.
+                st.pending.push((e.clone(), Attr::float(v)));
+                next(st)?;
+                st.pending.pop();
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    /// An attribute against an expression: a bare name is bound, as are those in a list; anything else is compared.
+    pub(super) fn attr(&self, e: &Expr, a: &Attr, st: &mut State) -> bool {
+        if let ExprKind::Name(n) = &e.kind
+            && is_attr(self.law, n)
+        {
+            return st.env.bind_attr(&Name::from(n.as_str()), a.clone());
+        }
+        match lists::fit(e, a, &mut st.env, &|n| is_attr(self.law, n)) {
+            Fit::Yes => return true,
+            Fit::No => return false,
+            Fit::Later => {}
+        }
+        match eval(e, &st.env) {
+            Ok(v) => same_value(&v, a),
+            Err(_) => {
+                st.pending.push((e.clone(), a.clone()));
+                true
+            }
+        }
+    }
+}
+
+fn same_attr(e: &Expr, a: &Attr, env: &Env) -> bool {
+    eval(e, env).is_ok_and(|v| same_value(&v, a))
+}
+
+fn same_value(v: &Attr, a: &Attr) -> bool {
+    v == a
+        || matches!((v, a), (Attr::Float(_), _) | (_, Attr::Float(_)))
+            && v.as_f64().zip(a.as_f64()).is_some_and(|(v, a)| close(v, a, DType::F32))
+}
+
+/// True if two numbers are at most two units in the last place of `dtype` apart.
+pub fn close(a: f64, b: f64, dtype: DType) -> bool {
+    if a == b || a.is_nan() && b.is_nan() {
+        return true;
+    }
+    if !dtype.is_float() || !a.is_finite() || !b.is_finite() {
+        return false;
+    }
+    let ulp = dtype.unit_roundoff() * 2.0 * a.abs().max(b.abs());
+    (a - b).abs() <= 2.0 * ulp
+}

@@ -1,0 +1,181 @@
+//! Patterns in normal form: laws marked `when normal` rewrite the patterns of all others.
+
+use super::compile::Compiler;
+use super::pattern::PatId;
+use mlc_dsl::eval::{Env, eval, truth};
+use mlc_dsl::functions::is_function;
+use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, OpClass};
+use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span};
+use mlc_dsl::term::{TermId, TermKind};
+
+/// What the variables of a normalising law stand for while a pattern is rewritten.
+pub(super) struct Subst {
+    pub(super) vars: Vec<Option<PatId>>,
+    pub(super) attrs: Vec<(String, Expr)>,
+    pub(super) dims: Option<Vec<Dim>>,
+    pub(super) dtype: Option<DTypePattern>,
+}
+
+impl Subst {
+    pub(super) fn none() -> Subst {
+        Subst { vars: Vec::new(), attrs: Vec::new(), dims: None, dtype: None }
+    }
+}
+
+impl Compiler<'_> {
+    /// A pointwise operator of numbers is a number.
+    pub(super) fn number(&self, call: CallId, args: &[PatId]) -> Option<Expr> {
+        let c = self.library.call(call);
+        if c.class != OpClass::Pointwise {
+            return None;
+        }
+        let args: Vec<Expr> =
+            args.iter().map(|&a| self.as_scalar(a).cloned()).collect::<Option<_>>()?;
+        let span = Span::default();
+        let kind = match (&*c.name, args.as_slice()) {
+            ("add" | "sub" | "mul" | "div" | "pow", [a, b]) => {
+                let op = match &*c.name {
+                    "add" => BinaryOp::Add,
+                    "sub" => BinaryOp::Sub,
+                    "mul" => BinaryOp::Mul,
+                    "div" => BinaryOp::Div,
+                    _ => BinaryOp::Pow,
+                };
+                // Among integers `/` and `^` of attributes mean something else.
+                let a = call_expr("float", vec![a.clone()]);
+                ExprKind::Binary(op, Box::new(a), Box::new(b.clone()))
+            }
+            ("neg", [a]) => {
+                let minus = Expr { kind: ExprKind::Float(-1.0), span };
+                ExprKind::Binary(BinaryOp::Mul, Box::new(minus), Box::new(a.clone()))
+            }
+            (name, [_]) if is_function(name) => return Some(call_expr(name, args)),
+            _ => return None,
+        };
+        Some(Expr { kind, span })
+    }
+
+    /// Rewrites by the first normalising law that fits.
+    pub(super) fn rewrite(
+        &mut self,
+        call: CallId,
+        attrs: &[Option<Expr>],
+        args: &[PatId],
+        dims: &[Dim],
+        dtype: &DTypePattern,
+    ) -> Option<PatId> {
+        if self.depth > 8 || self.library.call(call).class != OpClass::Pointwise {
+            return None;
+        }
+        for law in self.normal {
+            let root = law.terms.get(law.left[0].root);
+            let TermKind::Apply(c, law_attrs) = &root.kind else { continue };
+            if *c != call || law.name == self.law.name || !law_attrs.is_empty() && !attrs.is_empty()
+            {
+                continue;
+            }
+            let mut subst = Subst::none();
+            subst.vars = vec![None; law.vars.len()];
+            let fits = root.args.iter().zip(args).all(|(&t, &p)| self.fits(law, t, p, &mut subst));
+            if fits
+                && let DTypePattern::Fixed(d) = dtype
+                && !law.terms.get(law.left[0].root).dtype.admits(*d)
+            {
+                continue;
+            }
+            // What a condition asks of a value, or of a number still open, no pattern can answer.
+            let holds = |e: &Expr| {
+                matches!(truth(&substitute(e, &subst.attrs), &Env::default()), Ok(Some(true)))
+            };
+            if !fits || !self.admits(law, dtype) || !law.conditions.iter().all(holds) {
+                continue;
+            }
+            subst.dims = Some(dims.to_vec());
+            subst.dtype = Some(dtype.clone());
+            self.depth += 1;
+            let p = self.term(&law.terms, law.right[0].root, &subst);
+            self.depth -= 1;
+            return Some(p);
+        }
+        None
+    }
+
+    /// True if every dtype that the pattern may have is one that the law admits.
+    fn admits(&self, law: &Law, dtype: &DTypePattern) -> bool {
+        match (&law.terms.get(law.left[0].root).dtype, dtype) {
+            (DTypePattern::Fixed(a), DTypePattern::Fixed(b)) => a == b,
+            (p @ DTypePattern::Var(_), DTypePattern::Fixed(d)) => p.admits(*d),
+            (DTypePattern::Var(a), DTypePattern::Var(b)) => {
+                let family = |v: &str| v.chars().next().unwrap_or('T');
+                let (a, b) = (family(a), family(b));
+                a == 'T' || a == b || a == 'N' && matches!(b, 'F' | 'I')
+            }
+            (DTypePattern::Fixed(_), DTypePattern::Var(_)) => false,
+        }
+    }
+
+    fn fits(&self, law: &Law, t: TermId, p: PatId, subst: &mut Subst) -> bool {
+        match &law.terms.get(t).kind {
+            TermKind::Var(i) => match subst.vars[*i] {
+                None => {
+                    subst.vars[*i] = Some(p);
+                    true
+                }
+                Some(q) => p == q,
+            },
+            TermKind::Scalar(e) => {
+                let Some(found) = self.as_scalar(p) else { return false };
+                if let ExprKind::Name(n) = &e.kind
+                    && law.attrs.iter().any(|a| &*a.name == n)
+                {
+                    subst.attrs.push((n.clone(), found.clone()));
+                    return true;
+                }
+                let value = |e: &Expr| eval(e, &Env::default()).ok().and_then(|a| a.as_f64());
+                value(e).is_some() && value(e) == value(found)
+            }
+            TermKind::Apply(c, attrs) if self.implied(*c, attrs) => {
+                let arg = law.terms.get(t).args[0];
+                matches!(law.terms.get(arg).kind, TermKind::Scalar(_))
+                    && self.fits(law, arg, p, subst)
+            }
+            _ => false,
+        }
+    }
+}
+
+pub(super) fn call_expr(name: &str, args: Vec<Expr>) -> Expr {
+    let span = Span::default();
+    let callee = Ident { text: name.to_string(), span };
+    let args = args.into_iter().map(|value| Arg { name: None, each: false, value }).collect();
+    Expr { kind: ExprKind::Call { callee, args }, span }
+}
+
+/// `e` with names replaced.
+pub(super) fn substitute(e: &Expr, attrs: &[(String, Expr)]) -> Expr {
+    if attrs.is_empty() {
+        return e.clone();
+    }
+    let one = |e: &Expr| substitute(e, attrs);
+    let kind = match &e.kind {
+        ExprKind::Name(n) => match attrs.iter().find(|(a, _)| a == n) {
+            Some((_, v)) => return v.clone(),
+            None => e.kind.clone(),
+        },
+        ExprKind::Unary(op, a) => ExprKind::Unary(*op, Box::new(one(a))),
+        ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, Box::new(one(a)), Box::new(one(b))),
+        ExprKind::Call { callee, args } => ExprKind::Call {
+            callee: callee.clone(),
+            args: args.iter().map(|a| Arg { value: one(&a.value), ..a.clone() }).collect(),
+        },
+        ExprKind::List(items) => {
+            let item = |i: &Elem| match i {
+                Elem::One(e) => Elem::One(one(e)),
+                Elem::Splice(e) => Elem::Splice(one(e)),
+            };
+            ExprKind::List(items.iter().map(item).collect())
+        }
+        other => other.clone(),
+    };
+    Expr { kind, span: e.span }
+}
