@@ -24,6 +24,8 @@ pub(super) struct Open<'a> {
     pub words: &'a [String],
     /// Whether attributes may leave their declared ranges.
     pub stray: Stray,
+    /// Of several choices that fit, the one that tells most is taken.
+    pub telling: bool,
     /// The law's conditions, and whether each is to hold.
     pub conditions: Vec<(&'a Expr, bool)>,
     /// The law's names.
@@ -33,6 +35,9 @@ pub(super) struct Open<'a> {
 /// Draws of a value until the conditions that are decided by then hold as wanted.
 pub(super) const TRIES: usize = 40;
 
+/// Choices that fit, of which the one that tells most is taken.
+const CHOICES: usize = 8;
+
 /// Entries made smaller, one at a time, before other values are drawn.
 const RELAXED: usize = 6;
 
@@ -41,27 +46,50 @@ impl Open<'_> {
     /// conditions hold as wanted, if such are found.
     pub(super) fn choose(&self, rng: &mut Random) -> Option<Vec<Option<Attr>>> {
         let types: Vec<&Type> = self.types.iter().collect();
-        let mut second = None;
+        let (mut second, mut best) = (None, None);
+        let mut left = if self.telling { CHOICES } else { 1 };
         for _ in 0..TRIES {
             let mut attrs = self.propose(rng)?;
             self.impose(&mut attrs);
-            let mut fits = infer(self.call, &types, &attrs).is_ok();
+            let mut typed = infer(self.call, &types, &attrs);
             for _ in 0..RELAXED {
-                if fits || !self.relax(&mut attrs, rng) {
+                if typed.is_ok() || !self.relax(&mut attrs, rng) {
                     break;
                 }
-                fits = infer(self.call, &types, &attrs).is_ok();
+                typed = infer(self.call, &types, &attrs);
             }
-            if !fits {
+            let Ok(typed) = typed else { continue };
+            let env = self.law_env(&attrs);
+            if !self.conditions.iter().all(|(c, want)| truth(c, &env) != Ok(Some(!want))) {
+                second.get_or_insert(attrs);
                 continue;
             }
-            let env = self.law_env(&attrs);
-            if self.conditions.iter().all(|(c, want)| truth(c, &env) != Ok(Some(!want))) {
-                return Some(attrs);
+            let tells = if self.telling { self.tells(&attrs, &typed.types) } else { 0 };
+            if best.as_ref().is_none_or(|(least, _)| tells > *least) {
+                best = Some((tells, attrs));
             }
-            second.get_or_insert(attrs);
+            left -= 1;
+            if left == 0 {
+                break;
+            }
         }
-        second
+        best.map(|(_, attrs)| attrs).or(second)
+    }
+
+    /// How much a choice tells: results of several elements along every axis, and integers that no
+    /// other integer of the law can be taken for.
+    fn tells(&self, attrs: &[Option<Attr>], typed: &[Type]) -> i64 {
+        let extents = typed.iter().flat_map(|t| &t.shape).filter_map(Extent::as_const);
+        let room: i64 = extents.map(|e| [-4, 0][usize::from(e > 0)] + (e - 1).clamp(0, 3)).sum();
+        let chosen = self.open.iter().zip(attrs).filter(|(open, _)| open.is_some());
+        let own: Vec<i64> = chosen.filter_map(|(_, a)| entries(a.as_ref()?)).flatten().collect();
+        let bound = self.env.attrs().filter_map(|(_, a)| entries(a)).flatten();
+        let others: Vec<i64> = bound.collect();
+        let tells = |(i, v): (usize, &i64)| {
+            let alone = !own[..i].contains(v) && !others.contains(v);
+            i64::from(*v != 0) + i64::from(!matches!(v, 0 | 1)) + 2 * i64::from(alone)
+        };
+        room + own.iter().enumerate().map(tells).sum::<i64>()
     }
 
     /// Makes an entry of an open list smaller: what is too large for its tensor may fit then.
@@ -216,6 +244,11 @@ impl Open<'_> {
     }
 }
 
+/// The integers of an attribute.
+fn entries(a: &Attr) -> Option<Vec<i64>> {
+    a.as_i64s().or_else(|| a.as_i64().map(|v| vec![v]))
+}
+
 fn extent(rng: &mut Random) -> i64 {
     rng.pick(&[1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 2, 3, 0])
 }
@@ -242,7 +275,9 @@ pub(super) fn value(
             true if low >= 1 => rng.pick(&[-1, 2, 2, 3, high + 1]),
             true => rng.between(low - 2, high + 2),
             // Such a range is narrow because larger steps rarely fit.
-            _ if ty.name.text == "ints" && (low, high) == (1, 1) && rng.chance(0.3) => 2,
+            _ if ty.name.text == "ints" && (low, high) == (1, 1) && rng.chance(0.5) => {
+                rng.pick(&[1, 2, 2, 3])
+            }
             _ => rng.between(low, high),
         }
     };

@@ -23,6 +23,8 @@ pub(super) struct Draft {
     pub attrs: Vec<(Name, Attr)>,
     /// Whether ranges and domains are kept.
     pub stray: Stray,
+    /// Attributes are chosen to tell as much as they can.
+    pub telling: bool,
 }
 
 /// Whether attributes keep their declared ranges and elements their domains. Both advise samples;
@@ -52,6 +54,8 @@ pub(super) enum Extents {
     Zeros,
     /// Small numbers, but the axis or segment of that number has no extent.
     Empty(usize),
+    /// Some axes so long that parts of parts, windows and steps have room, and attributes that use it.
+    Roomy,
 }
 
 /// One change that may make a draft fit.
@@ -78,8 +82,15 @@ impl Draft {
     /// Chooses everything but attributes.
     pub(super) fn choose(facts: &Facts, style: Extents, stray: Stray, rng: &mut Random) -> Draft {
         let members = if facts.each { 2 + rng.below(2) } else { 1 };
-        let mut d =
-            Draft { members, dtypes: vec![], axes: vec![], segs: vec![], attrs: vec![], stray };
+        let mut d = Draft {
+            members,
+            dtypes: vec![],
+            axes: vec![],
+            segs: vec![],
+            attrs: vec![],
+            stray,
+            telling: style == Extents::Roomy,
+        };
         for n in &facts.dtypes {
             d.dtypes.push((n.clone(), dtype(n, rng)));
         }
@@ -318,21 +329,32 @@ fn pinned(a: &Extended, pool: &mut Pool, rng: &mut Random) -> i64 {
     }
 }
 
+/// Long axes are drawn until that many elements lie along all of them.
+const ROOM: i64 = 40;
+
 struct Pool {
     style: Extents,
     left: Vec<i64>,
     equal: i64,
+    /// Elements along all that was drawn.
+    elements: i64,
 }
 
 impl Pool {
     fn new(style: Extents, rng: &mut Random) -> Pool {
-        Pool { style, left: vec![], equal: rng.between(1, 3) }
+        Pool { style, left: vec![], equal: rng.between(1, 3), elements: 1 }
     }
 
     fn next(&mut self, rng: &mut Random) -> i64 {
         match self.style {
             Extents::Small | Extents::Empty(_) => rng.between(1, 4),
             Extents::Few => rng.between(2, 3),
+            Extents::Roomy => {
+                let long = self.elements < ROOM && rng.chance(0.7);
+                let e = if long { rng.between(5, 10) } else { rng.between(1, 3) };
+                self.elements *= e;
+                e
+            }
             Extents::Equal => self.equal,
             Extents::Ones if rng.chance(0.4) => 1,
             Extents::Zeros if rng.chance(0.25) => 0,

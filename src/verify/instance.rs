@@ -401,6 +401,7 @@ impl<'f, 'l> Walk<'f, 'l> {
                 open,
                 words: &self.facts.words,
                 stray: self.draft.stray,
+                telling: self.draft.telling,
                 conditions: self.wanted(),
                 env: &self.envs[m],
             };

@@ -65,12 +65,15 @@ pub(super) fn emptied(facts: &Facts, k: usize) -> Option<Extents> {
 }
 
 /// Conditions often exclude what is empty: where one is to be broken, that is drawn more often.
-fn style(breaking: bool, rng: &mut Random) -> Extents {
+fn style(facts: &Facts, breaking: bool, rng: &mut Random) -> Extents {
     if breaking && rng.chance(0.3) {
         return Extents::Zeros;
     }
     if breaking && rng.chance(0.2) {
         return Extents::Ones;
+    }
+    if facts.parts && rng.chance(0.4) {
+        return Extents::Roomy;
     }
     match rng.below(20) {
         0..=6 => Extents::Distinct,
@@ -95,7 +98,7 @@ pub(super) fn draw(
         let stray = if i < DRAFTS / 2 { stray } else { Stray::No };
         let style = match first {
             Some(s) if i < DRAFTS / 3 => s,
-            _ => style(breaking, rng),
+            _ => style(facts, breaking, rng),
         };
         let mut draft = Draft::choose(facts, style, stray, rng);
         for _ in 0..CHANGES {
