@@ -1,12 +1,12 @@
 //! Attributes of an application, chosen to fit its operator and its arguments.
 
-use super::draft::{Stray, any_dtype, refactor};
-use super::random::Random;
+use super::draft::{Stray, any_dtype};
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::infer::{infer, unify};
 use mlc_dsl::ir::{Attr, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, Dim, Name};
 use mlc_dsl::syntax::ast::{AttrType, BinaryOp, Elem, Expr, ExprKind};
+use mlc_fuzz::Random;
 
 /// An application whose attributes are partly open.
 pub(super) struct Open<'a> {
@@ -306,7 +306,7 @@ pub(super) fn value(
                 .as_ref()
                 .and_then(|s| env.seg(&s.text))
                 .map(|s| s.iter().map(|e| e.as_const().unwrap_or(1)).product::<i64>());
-            Attr::ints(refactor(own.unwrap_or(count), rng))
+            Attr::ints(rng.shape(own.unwrap_or(count)))
         }
         "float" => {
             const VALUES: &[f64] =

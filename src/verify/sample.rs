@@ -4,10 +4,10 @@ use super::draft::{Draft, Extents, Stray};
 use super::facts::{Conjunct, Facts};
 use super::instance::{self, Instance, Refusal};
 use super::judge::{Sample, Trial, judge};
-use super::random::Random;
 use super::values::{self, Round};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::LawOrigin;
+use mlc_fuzz::Random;
 use std::collections::BTreeMap;
 
 /// Drafts tried for one sample, and changes tried on one draft.
