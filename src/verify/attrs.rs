@@ -43,13 +43,16 @@ const RELAXED: usize = 6;
 
 impl Open<'_> {
     /// Values of all attributes under which the application is well-typed; under which the law's
-    /// conditions hold as wanted, if such are found.
-    pub(super) fn choose(&self, rng: &mut Random) -> Option<Vec<Option<Attr>>> {
+    /// conditions hold as wanted, if such are found. The error is a proposal that does not fit.
+    pub(super) fn choose(
+        &self,
+        rng: &mut Random,
+    ) -> Result<Vec<Option<Attr>>, Option<Vec<Option<Attr>>>> {
         let types: Vec<&Type> = self.types.iter().collect();
-        let (mut second, mut best) = (None, None);
+        let (mut second, mut best, mut unfit) = (None, None, None);
         let mut left = if self.telling { CHOICES } else { 1 };
         for _ in 0..TRIES {
-            let mut attrs = self.propose(rng)?;
+            let Some(mut attrs) = self.propose(rng) else { return Err(unfit) };
             self.impose(&mut attrs);
             let mut typed = infer(self.call, &types, &attrs);
             for _ in 0..RELAXED {
@@ -58,7 +61,10 @@ impl Open<'_> {
                 }
                 typed = infer(self.call, &types, &attrs);
             }
-            let Ok(typed) = typed else { continue };
+            let Ok(typed) = typed else {
+                unfit = Some(attrs);
+                continue;
+            };
             let env = self.law_env(&attrs);
             if !self.conditions.iter().all(|(c, want)| truth(c, &env) != Ok(Some(!want))) {
                 second.get_or_insert(attrs);
@@ -73,23 +79,36 @@ impl Open<'_> {
                 break;
             }
         }
-        best.map(|(_, attrs)| attrs).or(second)
+        best.map(|(_, attrs)| attrs).or(second).ok_or(unfit)
     }
 
-    /// How much a choice tells: results of several elements along every axis, and integers that no
-    /// other integer of the law can be taken for.
+    /// How much a choice tells: results of several elements along every axis, numbers that no other
+    /// number of the law can be taken for, permutations that differ from their inverses.
     fn tells(&self, attrs: &[Option<Attr>], typed: &[Type]) -> i64 {
         let extents = typed.iter().flat_map(|t| &t.shape).filter_map(Extent::as_const);
         let room: i64 = extents.map(|e| [-4, 0][usize::from(e > 0)] + (e - 1).clamp(0, 3)).sum();
-        let chosen = self.open.iter().zip(attrs).filter(|(open, _)| open.is_some());
-        let own: Vec<i64> = chosen.filter_map(|(_, a)| entries(a.as_ref()?)).flatten().collect();
-        let bound = self.env.attrs().filter_map(|(_, a)| entries(a)).flatten();
-        let others: Vec<i64> = bound.collect();
-        let tells = |(i, v): (usize, &i64)| {
-            let alone = !own[..i].contains(v) && !others.contains(v);
-            i64::from(*v != 0) + i64::from(!matches!(v, 0 | 1)) + 2 * i64::from(alone)
-        };
-        room + own.iter().enumerate().map(tells).sum::<i64>()
+        let mut others: Vec<f64> =
+            self.env.attrs().filter_map(|(_, a)| numbers(a)).flatten().collect();
+        let mut score = room;
+        for (a, p) in attrs.iter().zip(&self.open).filter_map(|(a, p)| a.as_ref().zip(p.as_ref())) {
+            let own = numbers(a).unwrap_or_default();
+            let at = |v: f64| own.get(v as usize).copied();
+            score += match p.ty.name.text.as_str() {
+                "perm" => {
+                    let moved = (0u32..).zip(&own).any(|(i, v)| f64::from(i) != *v);
+                    let turned = (0u32..).zip(&own).any(|(i, v)| at(*v) != Some(f64::from(i)));
+                    2 * i64::from(moved) + 2 * i64::from(turned)
+                }
+                "axes" => 2 * own.len().min(2) as i64,
+                _ => {
+                    let alone = own.iter().filter(|v| !others.contains(v)).count();
+                    let usual = own.iter().filter(|v| **v == 0.0 || **v == 1.0).count();
+                    2 * alone as i64 + (own.len() - usual) as i64
+                }
+            };
+            others.extend(own);
+        }
+        score
     }
 
     /// Makes an entry of an open list smaller: what is too large for its tensor may fit then.
@@ -244,9 +263,10 @@ impl Open<'_> {
     }
 }
 
-/// The integers of an attribute.
-fn entries(a: &Attr) -> Option<Vec<i64>> {
-    a.as_i64s().or_else(|| a.as_i64().map(|v| vec![v]))
+/// The numbers of an attribute.
+fn numbers(a: &Attr) -> Option<Vec<f64>> {
+    let list = a.as_i64s().map(|l| l.into_iter().map(|v| v as f64).collect());
+    list.or_else(|| a.as_f64().map(|v| vec![v]))
 }
 
 fn extent(rng: &mut Random) -> i64 {
@@ -311,26 +331,8 @@ pub(super) fn value(
         "float" => {
             const VALUES: &[f64] =
                 &[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0, -0.5, 1e-3, 0.044715, -2.5, 10.0];
-            const BEYOND: &[f64] = &[
-                f64::INFINITY,
-                f64::INFINITY,
-                f64::NEG_INFINITY,
-                f64::NEG_INFINITY,
-                f64::NAN,
-                f64::NAN,
-                f64::NAN,
-                f64::NAN,
-                -0.25,
-                -2.0,
-                0.25,
-                -4.0,
-                4.0,
-                -1e-5,
-                6e4,
-                -6e4,
-                1e30,
-                1e-30,
-            ];
+            const BEYOND: &[f64] =
+                &[-0.25, -2.0, 0.25, -4.0, 4.0, -3.0, -1e-5, 6e4, -6e4, 1e30, 1e-30];
             let number = |l: &Option<Vec<f64>>| l.as_ref().and_then(|l| l.first().copied());
             let (low, high) = (number(&low), number(&high));
             let fits = |v: &f64| low.is_none_or(|l| *v >= l) && high.is_none_or(|h| *v <= h);

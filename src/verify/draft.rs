@@ -71,7 +71,7 @@ impl Draft {
             segs: vec![],
             attrs: vec![],
             stray,
-            telling: style == Extents::Roomy,
+            telling: style == Extents::Roomy || rng.chance(0.4),
         };
         for n in &facts.dtypes {
             d.dtypes.push((n.clone(), dtype(n, rng)));
@@ -95,20 +95,32 @@ impl Draft {
         }
         if let Extents::Empty(slot) = style {
             d.empty(slot);
-            if stray == Stray::Any {
-                d.without_numbers(facts, rng);
-            }
+        }
+        if stray == Stray::Any {
+            let beside_nothing = matches!(style, Extents::Empty(_));
+            d.special_numbers(facts, beside_nothing, rng);
         }
         d
     }
 
-    /// Beside a sum of nothing a number shows best if it is none.
-    fn without_numbers(&mut self, facts: &Facts, rng: &mut Random) {
-        for a in facts.law.attrs.iter().filter(|a| a.ty.name.text == "float") {
-            if rng.chance(0.7) {
-                let v = rng.pick(&[f64::NAN, f64::NAN, f64::INFINITY]);
-                self.attrs.push((a.name.clone(), Attr::float(v)));
-            }
+    /// Numbers of the law that are no ordinary ones. One at a time, for two blur each other; but beside a
+    /// sum of nothing a number shows best if it is none.
+    fn special_numbers(&mut self, facts: &Facts, beside_nothing: bool, rng: &mut Random) {
+        const SPECIAL: &[f64] =
+            &[f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::NAN, 0.0, -0.0, -2.0];
+        let floats = facts.law.attrs.iter().filter(|a| a.ty.name.text == "float");
+        let floats: Vec<&Name> = floats.map(|a| &a.name).collect();
+        if floats.is_empty() {
+            return;
+        }
+        let one = rng.pick(&floats);
+        for name in floats {
+            let v = match beside_nothing {
+                true if rng.chance(0.7) => rng.pick(&[f64::NAN, f64::NAN, f64::INFINITY]),
+                false if name == one && rng.chance(0.7) => rng.pick(SPECIAL),
+                true | false => continue,
+            };
+            self.attrs.push((name.clone(), Attr::float(v)));
         }
     }
 

@@ -5,6 +5,7 @@ use super::facts::Facts;
 use super::repair::Fix;
 use super::walk::Walk;
 use mlc_dsl::ir::{Attr, NodeKind, Program, Type};
+use mlc_dsl::library::Name;
 use mlc_dsl::syntax::ast::Expr;
 use mlc_fuzz::Random;
 
@@ -33,8 +34,8 @@ pub(super) struct Instance {
 /// Why a draft has no instance.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
-    /// The left side or a condition; with changes that may help.
-    Left(String, Vec<Fix>),
+    /// The left side or a condition; with changes that may help, and the attributes they go with.
+    Left(String, Vec<Fix>, Vec<(Name, Attr)>),
     /// Left side and conditions stand, but the right side has no instance.
     Right(String),
     /// Both sides stand, with these different types.
@@ -48,14 +49,17 @@ pub(super) fn build(
     wanted: &[bool],
     rng: &mut Random,
 ) -> Result<Instance, Refusal> {
-    let no = |reason: String| Refusal::Left(reason, vec![]);
+    let no = |reason: String| Refusal::Left(reason, vec![], vec![]);
     let envs = (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>();
     let mut w = envs.and_then(|envs| Walk::start(facts, draft.clone(), envs)).map_err(no)?;
     let law = facts.law;
     w.wanted = wanted.to_vec();
     let left = match w.side(&law.left, rng) {
         Ok(v) => v,
-        Err(reason) => return Err(Refusal::Left(reason, std::mem::take(&mut w.fixes))),
+        Err(reason) => {
+            let fixes = std::mem::take(&mut w.fixes);
+            return Err(Refusal::Left(reason, fixes, w.draft.attrs));
+        }
     };
     w.remaining(rng).map_err(no)?;
     w.conditions()?;

@@ -130,7 +130,8 @@ fn confirm(facts: &Facts, conditions: &[&Candidate], rng: &mut Random) -> Option
                 }
             }
         }
-        if missed > 4 && passing == 0 {
+        // What samples hardly meet would not help.
+        if missed > 4 + passing {
             return None;
         }
     }

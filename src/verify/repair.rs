@@ -26,6 +26,13 @@ pub(super) enum Fix {
 }
 
 impl Draft {
+    /// Takes over attributes, but for positions of axes, which follow from the types.
+    pub(super) fn keep(&mut self, facts: &Facts, attrs: Vec<(Name, Attr)>) {
+        let kind = |name: &Name| facts.law.attrs.iter().find(|a| a.name == *name);
+        let moves = |name: &Name| kind(name).is_some_and(|a| a.ty.name.text == "axis");
+        self.attrs = attrs.into_iter().filter(|(name, _)| !moves(name)).collect();
+    }
+
     /// Changes the draft; false if that changes nothing or is impossible.
     pub(super) fn apply(&mut self, fix: &Fix, rng: &mut Random) -> bool {
         const CAP: i64 = 64;

@@ -102,20 +102,24 @@ pub(super) fn draw(
         };
         let mut draft = Draft::choose(facts, style, stray, rng);
         for _ in 0..CHANGES {
-            let (reason, fixes) = match instance::build(facts, &draft, wanted, rng) {
+            let (reason, fixes, attrs) = match instance::build(facts, &draft, wanted, rng) {
                 Ok(i) => return Some(Draw::Instance(Box::new(i))),
                 Err(Refusal::Types(i, output)) => return Some(Draw::Types(i, output)),
                 Err(Refusal::Right(reason)) => {
                     *tally.right_refused.entry(reason).or_default() += 1;
                     break;
                 }
-                Err(Refusal::Left(reason, fixes)) => (reason, fixes),
+                Err(Refusal::Left(reason, fixes, attrs)) => (reason, fixes, attrs),
             };
             if tally.refused.len() < 200 || tally.refused.contains_key(&reason) {
                 *tally.refused.entry(reason).or_default() += 1;
             }
             let mut fixes = fixes;
             rng.shuffle(&mut fixes);
+            // What is to be mended goes with the attributes chosen so far; other ones may be better.
+            if rng.chance(0.7) {
+                draft.keep(facts, attrs);
+            }
             if !fixes.iter().any(|f| draft.apply(f, rng)) {
                 break;
             }

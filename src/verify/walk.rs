@@ -310,13 +310,19 @@ impl<'f, 'l> Walk<'f, 'l> {
             };
             let chosen = question.choose(rng);
             let open = question.open;
-            let chosen = chosen.ok_or_else(|| format!("no attributes of `{}` fit", callee.name))?;
+            let fits = chosen.is_ok();
+            let none = || format!("no attributes of `{}` fit", callee.name);
+            let chosen = chosen.or_else(|unfit| unfit.ok_or_else(none))?;
             for (p, a) in open.iter().zip(&chosen) {
                 if let (Some(p), Some(a)) = (p, a)
                     && self.envs[0].attr(&p.name).is_none()
                 {
                     self.bind(&p.name, a.clone());
                 }
+            }
+            if !fits {
+                self.fixes = self.callee_fixes(call, attrs, &chosen, arg_terms, args);
+                return Err(none());
             }
             given = chosen;
         }
@@ -401,7 +407,7 @@ impl<'f, 'l> Walk<'f, 'l> {
                     Ok(_) if want => format!("`{text}` does not hold"),
                     Ok(_) => format!("`{text}` holds"),
                 };
-                return Err(Refusal::Left(reason, fixes));
+                return Err(Refusal::Left(reason, fixes, self.draft.attrs.clone()));
             }
         }
         Ok(())
