@@ -13,7 +13,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum EvalError {
     /// A name is not bound.
-    #[error("`{0}` is not bound")]
+    #[error("{}", unbound(.0))]
     Unbound(String),
     /// An operation does not apply to its arguments.
     #[error("{0}")]
@@ -21,6 +21,20 @@ pub enum EvalError {
     /// The form has no meaning among attributes.
     #[error("this expression is not an attribute")]
     NotAnAttribute,
+}
+
+fn unbound(name: &str) -> String {
+    match name.split_once('#') {
+        None => format!("`{name}` is not bound"),
+        // Computed axes have names that nobody wrote: operator, its axis, a mark and a number.
+        Some((from, _)) => {
+            let operator = from.split('.').next().unwrap_or(from);
+            format!(
+                "the axes that `{operator}` computes have no name here; \
+                 `let r = {operator}(…)` and `r[..a]` give them one"
+            )
+        }
+    }
 }
 
 impl EvalError {

@@ -41,6 +41,8 @@ const CASES: &[(&str, &[&str])] = &[
             "op f(x: F[n]) -> y: F[m]\n  y[m] = x[m]\n",
             "def f(x: F[a, b]) -> F[b, a]\n  = x[b, c]\n",
             "def f(x: F[a, b]) -> F[a]\n  = x[a]\n",
+            "def f(x: F[n]) -> F[n]\n  let r = pad(x, 0, low=[1], high=[1])\n  = r[a]\n",
+            "def f(x: F[n]) -> F[n]\n  let r = reshape(x, shape=[2, 2, |n|])\n  = sum(a) r[a, b]\n",
             "def f(x: F[a, n]) -> F[a, n]\n  let (u, v) = split(x, axis=m, parts=2)\n  = concat(u, v, axis=-1)\n",
         ],
     ),

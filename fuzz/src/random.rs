@@ -1,4 +1,5 @@
-//! Reproducible random numbers: the same seed gives the same campaign everywhere.
+//! Reproducible random numbers: the same seed gives the same campaign everywhere, and the same samples of a
+//! law, whatever thread checks it.
 
 /// A small generator (SplitMix64).
 #[derive(Clone, Debug)]
@@ -8,6 +9,20 @@ impl Random {
     /// The stream of a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    /// The stream of a seed and a name.
+    pub fn of(seed: u64, name: &str) -> Random {
+        let mut h = 0xcbf2_9ce4_8422_2325u64 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for b in name.bytes() {
+            h = (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        Random(h)
+    }
+
+    /// A stream of its own, split off this one.
+    pub fn fork(&mut self) -> Random {
+        Random(self.bits())
     }
 
     /// 64 random bits.
@@ -56,5 +71,34 @@ impl Random {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
         }
+    }
+
+    /// A random shape of `count` elements.
+    pub fn shape(&mut self, count: i64) -> Vec<i64> {
+        if count == 0 {
+            return self.pick(&[vec![0], vec![0, 2], vec![3, 0]]);
+        }
+        let mut factors = Vec::new();
+        let (mut n, mut p) = (count, 2);
+        while n > 1 && p * p <= n {
+            if n % p == 0 {
+                factors.push(p);
+                n /= p;
+            } else {
+                p += 1;
+            }
+        }
+        if n > 1 {
+            factors.push(n);
+        }
+        let groups = 1 + self.below(4);
+        let mut shape = vec![1; groups];
+        for f in factors {
+            shape[self.below(groups)] *= f;
+        }
+        if !self.chance(0.3) {
+            shape.retain(|&d| d != 1);
+        }
+        shape
     }
 }

@@ -334,7 +334,7 @@ fn value(p: &AttrParam, env: &Env, words: &Words, rng: &mut Random) -> Option<At
         }
         "shape" => {
             let own = segment?.iter().map(Extent::as_const).product::<Option<i64>>()?;
-            Attr::ints(refactor(own, rng))
+            Attr::ints(rng.shape(own))
         }
         "float" => {
             let number = |l: &Option<Vec<f64>>| l.as_ref().and_then(|l| l.first().copied());
@@ -364,33 +364,4 @@ fn value(p: &AttrParam, env: &Env, words: &Words, rng: &mut Random) -> Option<At
         ])),
         _ => return None,
     })
-}
-
-/// A random shape of `count` elements.
-pub(crate) fn refactor(count: i64, rng: &mut Random) -> Vec<i64> {
-    if count == 0 {
-        return rng.pick(&[vec![0], vec![0, 2], vec![3, 0]]);
-    }
-    let mut factors = Vec::new();
-    let (mut n, mut p) = (count, 2);
-    while n > 1 && p * p <= n {
-        if n % p == 0 {
-            factors.push(p);
-            n /= p;
-        } else {
-            p += 1;
-        }
-    }
-    if n > 1 {
-        factors.push(n);
-    }
-    let groups = 1 + rng.below(4);
-    let mut shape = vec![1; groups];
-    for f in factors {
-        shape[rng.below(groups)] *= f;
-    }
-    if !rng.chance(0.3) {
-        shape.retain(|&d| d != 1);
-    }
-    shape
 }

@@ -1,12 +1,12 @@
 //! Attributes of an application, chosen to fit its operator and its arguments.
 
-use super::draft::{Stray, any_dtype, refactor};
-use super::random::Random;
+use super::draft::{Stray, any_dtype};
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::infer::{infer, unify};
 use mlc_dsl::ir::{Attr, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, Dim, Name};
 use mlc_dsl::syntax::ast::{AttrType, BinaryOp, Elem, Expr, ExprKind};
+use mlc_fuzz::Random;
 
 /// An application whose attributes are partly open.
 pub(super) struct Open<'a> {
@@ -24,6 +24,8 @@ pub(super) struct Open<'a> {
     pub words: &'a [String],
     /// Whether attributes may leave their declared ranges.
     pub stray: Stray,
+    /// Of several choices that fit, the one that tells most is taken.
+    pub telling: bool,
     /// The law's conditions, and whether each is to hold.
     pub conditions: Vec<(&'a Expr, bool)>,
     /// The law's names.
@@ -33,35 +35,80 @@ pub(super) struct Open<'a> {
 /// Draws of a value until the conditions that are decided by then hold as wanted.
 pub(super) const TRIES: usize = 40;
 
+/// Choices that fit, of which the one that tells most is taken.
+const CHOICES: usize = 8;
+
 /// Entries made smaller, one at a time, before other values are drawn.
 const RELAXED: usize = 6;
 
 impl Open<'_> {
     /// Values of all attributes under which the application is well-typed; under which the law's
-    /// conditions hold as wanted, if such are found.
-    pub(super) fn choose(&self, rng: &mut Random) -> Option<Vec<Option<Attr>>> {
+    /// conditions hold as wanted, if such are found. The error is a proposal that does not fit.
+    pub(super) fn choose(
+        &self,
+        rng: &mut Random,
+    ) -> Result<Vec<Option<Attr>>, Option<Vec<Option<Attr>>>> {
         let types: Vec<&Type> = self.types.iter().collect();
-        let mut second = None;
+        let (mut second, mut best, mut unfit) = (None, None, None);
+        let mut left = if self.telling { CHOICES } else { 1 };
         for _ in 0..TRIES {
-            let mut attrs = self.propose(rng)?;
+            let Some(mut attrs) = self.propose(rng) else { return Err(unfit) };
             self.impose(&mut attrs);
-            let mut fits = infer(self.call, &types, &attrs).is_ok();
+            let mut typed = infer(self.call, &types, &attrs);
             for _ in 0..RELAXED {
-                if fits || !self.relax(&mut attrs, rng) {
+                if typed.is_ok() || !self.relax(&mut attrs, rng) {
                     break;
                 }
-                fits = infer(self.call, &types, &attrs).is_ok();
+                typed = infer(self.call, &types, &attrs);
             }
-            if !fits {
+            let Ok(typed) = typed else {
+                unfit = Some(attrs);
+                continue;
+            };
+            let env = self.law_env(&attrs);
+            if !self.conditions.iter().all(|(c, want)| truth(c, &env) != Ok(Some(!want))) {
+                second.get_or_insert(attrs);
                 continue;
             }
-            let env = self.law_env(&attrs);
-            if self.conditions.iter().all(|(c, want)| truth(c, &env) != Ok(Some(!want))) {
-                return Some(attrs);
+            let tells = if self.telling { self.tells(&attrs, &typed.types) } else { 0 };
+            if best.as_ref().is_none_or(|(least, _)| tells > *least) {
+                best = Some((tells, attrs));
             }
-            second.get_or_insert(attrs);
+            left -= 1;
+            if left == 0 {
+                break;
+            }
         }
-        second
+        best.map(|(_, attrs)| attrs).or(second).ok_or(unfit)
+    }
+
+    /// How much a choice tells: results of several elements along every axis, numbers that no other
+    /// number of the law can be taken for, permutations that differ from their inverses.
+    fn tells(&self, attrs: &[Option<Attr>], typed: &[Type]) -> i64 {
+        let extents = typed.iter().flat_map(|t| &t.shape).filter_map(Extent::as_const);
+        let room: i64 = extents.map(|e| [-4, 0][usize::from(e > 0)] + (e - 1).clamp(0, 3)).sum();
+        let mut others: Vec<f64> =
+            self.env.attrs().filter_map(|(_, a)| numbers(a)).flatten().collect();
+        let mut score = room;
+        for (a, p) in attrs.iter().zip(&self.open).filter_map(|(a, p)| a.as_ref().zip(p.as_ref())) {
+            let own = numbers(a).unwrap_or_default();
+            let at = |v: f64| own.get(v as usize).copied();
+            score += match p.ty.name.text.as_str() {
+                "perm" => {
+                    let moved = (0u32..).zip(&own).any(|(i, v)| f64::from(i) != *v);
+                    let turned = (0u32..).zip(&own).any(|(i, v)| at(*v) != Some(f64::from(i)));
+                    2 * i64::from(moved) + 2 * i64::from(turned)
+                }
+                "axes" => 2 * own.len().min(2) as i64,
+                _ => {
+                    let alone = own.iter().filter(|v| !others.contains(v)).count();
+                    let usual = own.iter().filter(|v| **v == 0.0 || **v == 1.0).count();
+                    2 * alone as i64 + (own.len() - usual) as i64
+                }
+            };
+            others.extend(own);
+        }
+        score
     }
 
     /// Makes an entry of an open list smaller: what is too large for its tensor may fit then.
@@ -219,7 +266,7 @@ impl Open<'_> {
 /// Values of the open names of a shape, spliced or not, whose product is `count`.
 pub(super) fn shares(names: &[(bool, Name)], count: i64, rng: &mut Random) -> Vec<(Name, Attr)> {
     let mut parts: Vec<Vec<i64>> = vec![vec![]; names.len()];
-    for d in refactor(count, rng) {
+    for d in rng.shape(count) {
         parts[rng.below(names.len())].push(d);
     }
     let value = |((spliced, n), v): (&(bool, Name), Vec<i64>)| {
@@ -227,6 +274,12 @@ pub(super) fn shares(names: &[(bool, Name)], count: i64, rng: &mut Random) -> Ve
         (n.clone(), if *spliced { Attr::ints(v) } else { Attr::int(whole) })
     };
     names.iter().zip(parts).map(value).collect()
+}
+
+/// The numbers of an attribute.
+fn numbers(a: &Attr) -> Option<Vec<f64>> {
+    let list = a.as_i64s().map(|l| l.into_iter().map(|v| v as f64).collect());
+    list.or_else(|| a.as_f64().map(|v| vec![v]))
 }
 
 fn extent(rng: &mut Random) -> i64 {
@@ -255,7 +308,9 @@ pub(super) fn value(
             true if low >= 1 => rng.pick(&[-1, 2, 2, 3, high + 1]),
             true => rng.between(low - 2, high + 2),
             // Such a range is narrow because larger steps rarely fit.
-            _ if ty.name.text == "ints" && (low, high) == (1, 1) && rng.chance(0.3) => 2,
+            _ if ty.name.text == "ints" && (low, high) == (1, 1) && rng.chance(0.5) => {
+                rng.pick(&[1, 2, 2, 3])
+            }
             _ => rng.between(low, high),
         }
     };
@@ -284,31 +339,13 @@ pub(super) fn value(
                 .as_ref()
                 .and_then(|s| env.seg(&s.text))
                 .map(|s| s.iter().map(|e| e.as_const().unwrap_or(1)).product::<i64>());
-            Attr::ints(refactor(own.unwrap_or(count), rng))
+            Attr::ints(rng.shape(own.unwrap_or(count)))
         }
         "float" => {
             const VALUES: &[f64] =
                 &[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0, -0.5, 1e-3, 0.044715, -2.5, 10.0];
-            const BEYOND: &[f64] = &[
-                f64::INFINITY,
-                f64::INFINITY,
-                f64::NEG_INFINITY,
-                f64::NEG_INFINITY,
-                f64::NAN,
-                f64::NAN,
-                f64::NAN,
-                f64::NAN,
-                -0.25,
-                -2.0,
-                0.25,
-                -4.0,
-                4.0,
-                -1e-5,
-                6e4,
-                -6e4,
-                1e30,
-                1e-30,
-            ];
+            const BEYOND: &[f64] =
+                &[-0.25, -2.0, 0.25, -4.0, 4.0, -3.0, -1e-5, 6e4, -6e4, 1e30, 1e-30];
             let number = |l: &Option<Vec<f64>>| l.as_ref().and_then(|l| l.first().copied());
             let (low, high) = (number(&low), number(&high));
             let fits = |v: &f64| low.is_none_or(|l| *v >= l) && high.is_none_or(|h| *v <= h);

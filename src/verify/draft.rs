@@ -1,12 +1,11 @@
 //! Drafts of samples: element types, extents, ranks and attributes, chosen and repaired.
 
-use super::facts::{Extended, Facts, single_name};
-use super::random::Random;
-use mlc_dsl::eval::{Env, eval};
+use super::facts::{Extended, Facts};
+use mlc_dsl::eval::Env;
 use mlc_dsl::infer::resolve_dims;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
-use mlc_dsl::library::{DTypePattern, Dim, Name};
-use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind};
+use mlc_dsl::library::{DTypePattern, Name};
+use mlc_fuzz::Random;
 
 /// A sample without its elements. Lists have one entry per member of the family.
 #[derive(Clone, Debug)]
@@ -23,6 +22,8 @@ pub(super) struct Draft {
     pub attrs: Vec<(Name, Attr)>,
     /// Whether ranges and domains are kept.
     pub stray: Stray,
+    /// Attributes are chosen to tell as much as they can.
+    pub telling: bool,
 }
 
 /// Whether attributes keep their declared ranges and elements their domains. Both advise samples;
@@ -52,23 +53,8 @@ pub(super) enum Extents {
     Zeros,
     /// Small numbers, but the axis or segment of that number has no extent.
     Empty(usize),
-}
-
-/// One change that may make a draft fit.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Fix {
-    /// An axis gets this extent.
-    Axis(Name, i64),
-    /// A segment gets these extents.
-    Seg(Name, Vec<i64>),
-    /// A segment gets that many axes.
-    Rank(Name, usize),
-    /// A segment is refactored to that many elements.
-    Elements(Name, i64),
-    /// An axis becomes a multiple.
-    Multiple(Name, i64),
-    /// An attribute gets this value.
-    Attr(Name, Attr),
+    /// Some axes so long that parts of parts, windows and steps have room, and attributes that use it.
+    Roomy,
 }
 
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
@@ -78,8 +64,15 @@ impl Draft {
     /// Chooses everything but attributes.
     pub(super) fn choose(facts: &Facts, style: Extents, stray: Stray, rng: &mut Random) -> Draft {
         let members = if facts.each { 2 + rng.below(2) } else { 1 };
-        let mut d =
-            Draft { members, dtypes: vec![], axes: vec![], segs: vec![], attrs: vec![], stray };
+        let mut d = Draft {
+            members,
+            dtypes: vec![],
+            axes: vec![],
+            segs: vec![],
+            attrs: vec![],
+            stray,
+            telling: style == Extents::Roomy || rng.chance(0.4),
+        };
         for n in &facts.dtypes {
             d.dtypes.push((n.clone(), dtype(n, rng)));
         }
@@ -102,20 +95,32 @@ impl Draft {
         }
         if let Extents::Empty(slot) = style {
             d.empty(slot);
-            if stray == Stray::Any {
-                d.without_numbers(facts, rng);
-            }
+        }
+        if stray == Stray::Any {
+            let beside_nothing = matches!(style, Extents::Empty(_));
+            d.special_numbers(facts, beside_nothing, rng);
         }
         d
     }
 
-    /// Beside a sum of nothing a number shows best if it is none.
-    fn without_numbers(&mut self, facts: &Facts, rng: &mut Random) {
-        for a in facts.law.attrs.iter().filter(|a| a.ty.name.text == "float") {
-            if rng.chance(0.7) {
-                let v = rng.pick(&[f64::NAN, f64::NAN, f64::INFINITY]);
-                self.attrs.push((a.name.clone(), Attr::float(v)));
-            }
+    /// Numbers of the law that are no ordinary ones. One at a time, for two blur each other; but beside a
+    /// sum of nothing a number shows best if it is none.
+    fn special_numbers(&mut self, facts: &Facts, beside_nothing: bool, rng: &mut Random) {
+        const SPECIAL: &[f64] =
+            &[f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::NAN, 0.0, -0.0, -2.0];
+        let floats = facts.law.attrs.iter().filter(|a| a.ty.name.text == "float");
+        let floats: Vec<&Name> = floats.map(|a| &a.name).collect();
+        if floats.is_empty() {
+            return;
+        }
+        let one = rng.pick(&floats);
+        for name in floats {
+            let v = match beside_nothing {
+                true if rng.chance(0.7) => rng.pick(&[f64::NAN, f64::NAN, f64::INFINITY]),
+                false if name == one && rng.chance(0.7) => rng.pick(SPECIAL),
+                true | false => continue,
+            };
+            self.attrs.push((name.clone(), Attr::float(v)));
         }
     }
 
@@ -194,77 +199,6 @@ impl Draft {
         };
         Ok(Type::new(dtype, resolve_dims(&facts.dims(var), env)?))
     }
-
-    /// Changes the draft; false if that changes nothing or is impossible.
-    pub(super) fn apply(&mut self, fix: &Fix, rng: &mut Random) -> bool {
-        const CAP: i64 = 64;
-        let find_axis = |d: &mut Draft, n: &Name| d.axes.iter().position(|(a, _)| a == n);
-        let find_seg = |d: &mut Draft, n: &Name| d.segs.iter().position(|(a, _)| a == n);
-        match fix {
-            Fix::Axis(n, v) if (0..=CAP).contains(v) => match find_axis(self, n) {
-                Some(i) => {
-                    let changed = self.axes[i].1.iter().any(|old| old != v);
-                    self.axes[i].1.iter_mut().for_each(|old| *old = *v);
-                    changed
-                }
-                None => false,
-            },
-            Fix::Multiple(n, k) if *k > 1 && *k <= CAP => match find_axis(self, n) {
-                Some(i) => {
-                    for v in &mut self.axes[i].1 {
-                        *v = (*v / k).clamp(1, 3) * k;
-                    }
-                    true
-                }
-                None => false,
-            },
-            Fix::Seg(n, v) if v.iter().all(|e| (0..=CAP).contains(e)) => match find_seg(self, n) {
-                Some(i) => {
-                    let changed = self.segs[i].1.iter().any(|old| old != v);
-                    self.segs[i].1.iter_mut().for_each(|old| old.clone_from(v));
-                    changed
-                }
-                None => false,
-            },
-            Fix::Rank(n, rank) if *rank <= 5 => match find_seg(self, n) {
-                Some(i) => {
-                    let changed = self.segs[i].1.iter().any(|old| old.len() != *rank);
-                    for list in &mut self.segs[i].1 {
-                        while list.len() < *rank {
-                            list.push(rng.between(1, 3));
-                        }
-                        list.truncate(*rank);
-                    }
-                    changed
-                }
-                None => false,
-            },
-            Fix::Elements(n, count) if (0..=4096).contains(count) => match find_seg(self, n) {
-                Some(i) => {
-                    let shape = refactor(*count, rng);
-                    self.segs[i].1.iter_mut().for_each(|old| old.clone_from(&shape));
-                    true
-                }
-                None => false,
-            },
-            Fix::Attr(n, a) => match self.attrs.iter_mut().find(|(b, _)| b == n) {
-                Some((_, old)) if old == a => false,
-                Some((_, old)) => {
-                    *old = a.clone();
-                    true
-                }
-                None => {
-                    self.attrs.push((n.clone(), a.clone()));
-                    true
-                }
-            },
-            Fix::Axis(..)
-            | Fix::Multiple(..)
-            | Fix::Seg(..)
-            | Fix::Rank(..)
-            | Fix::Elements(..) => false,
-        }
-    }
 }
 
 /// An element type of the family of a variable.
@@ -318,21 +252,32 @@ fn pinned(a: &Extended, pool: &mut Pool, rng: &mut Random) -> i64 {
     }
 }
 
+/// Long axes are drawn until that many elements lie along all of them.
+const ROOM: i64 = 40;
+
 struct Pool {
     style: Extents,
     left: Vec<i64>,
     equal: i64,
+    /// Elements along all that was drawn.
+    elements: i64,
 }
 
 impl Pool {
     fn new(style: Extents, rng: &mut Random) -> Pool {
-        Pool { style, left: vec![], equal: rng.between(1, 3) }
+        Pool { style, left: vec![], equal: rng.between(1, 3), elements: 1 }
     }
 
     fn next(&mut self, rng: &mut Random) -> i64 {
         match self.style {
             Extents::Small | Extents::Empty(_) => rng.between(1, 4),
             Extents::Few => rng.between(2, 3),
+            Extents::Roomy => {
+                let long = self.elements < ROOM && rng.chance(0.7);
+                let e = if long { rng.between(5, 10) } else { rng.between(1, 3) };
+                self.elements *= e;
+                e
+            }
             Extents::Equal => self.equal,
             Extents::Ones if rng.chance(0.4) => 1,
             Extents::Zeros if rng.chance(0.25) => 0,
@@ -348,170 +293,5 @@ impl Pool {
                 self.left.pop().unwrap_or(2)
             }
         }
-    }
-}
-
-/// A random shape of `count` elements.
-pub(super) fn refactor(count: i64, rng: &mut Random) -> Vec<i64> {
-    if count == 0 {
-        return rng.pick(&[vec![0], vec![0, 2], vec![3, 0]]);
-    }
-    let mut factors = Vec::new();
-    let (mut n, mut p) = (count, 2);
-    while n > 1 && p * p <= n {
-        if n % p == 0 {
-            factors.push(p);
-            n /= p;
-        } else {
-            p += 1;
-        }
-    }
-    if n > 1 {
-        factors.push(n);
-    }
-    let groups = 1 + rng.below(4);
-    let mut shape = vec![1; groups];
-    for f in factors {
-        shape[rng.below(groups)] *= f;
-    }
-    if !rng.chance(0.3) {
-        shape.retain(|&d| d != 1);
-    }
-    shape
-}
-
-/// What the names of a condition stand for among a law's names.
-pub(super) trait Names {
-    /// The law's axis behind a name.
-    fn axis(&self, name: &str) -> Option<Name>;
-    /// The law's segment behind a name.
-    fn seg(&self, name: &str) -> Option<Name>;
-    /// The law's attribute behind a name.
-    fn attr(&self, name: &str) -> Option<Name>;
-}
-
-/// Changes that may make a condition hold that does not.
-pub(super) fn fixes(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
-    let mut out = Vec::new();
-    match &e.kind {
-        ExprKind::Binary(BinaryOp::And, a, b) => {
-            out.extend(fixes(a, env, names));
-            out.extend(fixes(b, env, names));
-        }
-        ExprKind::Binary(BinaryOp::Eq, a, b) => {
-            equate(a, b, env, names, &mut out);
-            equate(b, a, env, names, &mut out);
-        }
-        ExprKind::Call { callee, args } if callee.text == "all" && args.len() == 1 => {
-            out.extend(fixes(&args[0].value, env, names));
-        }
-        _ => {}
-    }
-    out
-}
-
-/// Changes that may make a comparison fail that holds: both sides become equal, or neighbours.
-pub(super) fn breaks(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
-    let mut out = Vec::new();
-    match &e.kind {
-        ExprKind::Binary(BinaryOp::Gt | BinaryOp::Lt | BinaryOp::Ne, a, b) => {
-            equate(a, b, env, names, &mut out);
-            equate(b, a, env, names, &mut out);
-        }
-        ExprKind::Call { callee, args } if callee.text == "all" && args.len() == 1 => {
-            out.extend(breaks(&args[0].value, env, names));
-        }
-        _ => {}
-    }
-    out
-}
-
-/// Ways to give `target` the value of `other`.
-fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut Vec<Fix>) {
-    let Ok(value) = eval(other, env) else { return };
-    if let ExprKind::Call { callee, args } = &target.kind
-        && let [arg] = args.as_slice()
-        && let Some(n) = single_name(&arg.value)
-        && let Some(v) = value.as_i64()
-    {
-        match callee.text.as_str() {
-            "rank" | "length" => {
-                if let (Some(s), Ok(v)) = (names.seg(n), usize::try_from(v)) {
-                    out.push(Fix::Rank(s, v));
-                }
-            }
-            "product" => out.extend(names.seg(n).map(|s| Fix::Elements(s, v))),
-            _ => {}
-        }
-    }
-    if let ExprKind::Binary(BinaryOp::Mod, n, k) = &target.kind
-        && value.as_i64() == Some(0)
-        && let Some(axis) = single_name(n).and_then(|n| names.axis(n))
-        && let Some(k) = eval(k, env).ok().and_then(|k| k.as_i64())
-    {
-        out.push(Fix::Multiple(axis, k));
-    }
-    let Some(n) = single_name(target) else { return };
-    if let (Some(axis), Some(v)) = (names.axis(n), value.as_i64()) {
-        out.push(Fix::Axis(axis, v));
-    }
-    if let (Some(seg), Some(old)) = (names.seg(n), env.seg(n)) {
-        let every = value.as_i64().map(|v| vec![v; old.len()]);
-        out.extend(value.as_i64s().or(every).map(|v| Fix::Seg(seg, v)));
-    }
-    if let Some(a) = names.attr(n) {
-        let value = match (&value, env.attr(n)) {
-            (Attr::Int(v), Some(Attr::Ints(old))) => Attr::Ints(vec![v.clone(); old.len()]),
-            _ => value,
-        };
-        out.push(Fix::Attr(a, value));
-    }
-}
-
-/// A law's own names.
-pub(super) struct OwnNames<'a, 'l>(pub &'a Facts<'l>);
-
-impl Names for OwnNames<'_, '_> {
-    fn axis(&self, name: &str) -> Option<Name> {
-        self.0.axes.iter().find(|a| &*a.name == name).map(|a| a.name.clone())
-    }
-
-    fn seg(&self, name: &str) -> Option<Name> {
-        self.0.segs.iter().find(|s| &*s.name == name).map(|s| s.name.clone())
-    }
-
-    fn attr(&self, name: &str) -> Option<Name> {
-        self.0.law.attrs.iter().find(|a| &*a.name == name).map(|a| a.name.clone())
-    }
-}
-
-/// An operator's names as the law's.
-pub(super) struct CalleeNames<'a, 'l> {
-    /// The law's names.
-    pub own: OwnNames<'a, 'l>,
-    /// The operator's dimensions and the law's behind them.
-    pub dims: Vec<(Dim, Dim)>,
-    /// The operator's attributes and the law's behind them.
-    pub attrs: Vec<(Name, Name)>,
-}
-
-impl Names for CalleeNames<'_, '_> {
-    fn axis(&self, name: &str) -> Option<Name> {
-        self.dims.iter().find_map(|(p, own)| match (p, own) {
-            (Dim::Axis(p), Dim::Axis(own)) if &**p == name => self.own.axis(own),
-            _ => None,
-        })
-    }
-
-    fn seg(&self, name: &str) -> Option<Name> {
-        self.dims.iter().find_map(|(p, own)| match (p, own) {
-            (Dim::Seg(p), Dim::Seg(own)) if &**p == name => self.own.seg(own),
-            _ => None,
-        })
-    }
-
-    fn attr(&self, name: &str) -> Option<Name> {
-        let (_, own) = self.attrs.iter().find(|(p, _)| &**p == name)?;
-        self.own.attr(own)
     }
 }

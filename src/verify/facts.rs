@@ -69,6 +69,8 @@ pub(super) struct Facts<'a> {
     pub dependent: Vec<bool>,
     /// The law speaks of families.
     pub each: bool,
+    /// An attribute is a list of integers: parts, windows and steps need room.
+    pub parts: bool,
     /// Words that an attribute may be compared with.
     pub words: Vec<String>,
 }
@@ -88,6 +90,7 @@ impl<'a> Facts<'a> {
             elements: Vec::new(),
             dependent: dependent(law),
             each,
+            parts: law.attrs.iter().any(|a| a.ty.name.text == "ints"),
             words: Vec::new(),
         };
         f.names();

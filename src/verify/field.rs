@@ -10,11 +10,11 @@ use super::draft::{Extents, Stray};
 use super::facts::{ElementRule, Facts};
 use super::instance::Instance;
 use super::prime::{Field, Number, P, POLE};
-use super::random::Random;
 use super::sample::{self, Draw, Tally};
 use mlc_backends::reference::{Element, Lifted, lift};
 use mlc_dsl::ir::{DType, Program};
 use mlc_dsl::library::ErrorClass;
+use mlc_fuzz::Random;
 use serde::Serialize;
 
 /// How a law that holds is known to hold.
@@ -146,7 +146,7 @@ fn evaluate(
 ) -> Result<(Field, Vec<Lifted<Number>>), String> {
     let mut reason = String::new();
     for _ in 0..RETRIES {
-        let mut field = Field::at(rng.next());
+        let mut field = Field::at(rng.bits());
         let inputs = inputs(facts, instance, rng)?;
         match lift(&mut field, &instance.truth, facts.library, &inputs, WORK) {
             Ok(values) => return Ok((field, values)),
@@ -186,7 +186,7 @@ fn elements(
     rng: &mut Random,
 ) -> Vec<Element<Number>> {
     let one = |rng: &mut Random| match dtype {
-        d if d.is_float() => Element::Number(Number::variable(1 + rng.next() % (P - 1))),
+        d if d.is_float() => Element::Number(Number::variable(1 + rng.bits() % (P - 1))),
         DType::Bool => Element::Int(rng.below(2) as i64),
         _ => Element::Int(rng.between(0, least - 1)),
     };

@@ -6,11 +6,11 @@
 
 use super::draft::Stray;
 use super::instance::Instance;
-use super::random::Random;
 use super::values::Round;
 use mlc_backends::reference::{Array, Engine, Precision, Reference};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::{ErrorClass, Library};
+use mlc_fuzz::Random;
 
 /// An instance with elements.
 #[derive(Clone, Debug)]

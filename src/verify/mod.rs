@@ -17,13 +17,13 @@ mod judge;
 mod lint;
 mod prime;
 mod propose;
-mod random;
+mod repair;
 mod report;
 mod sample;
 mod shrink;
 mod symbolic;
-
 mod values;
+mod walk;
 
 pub use case::Case;
 pub use field::Exactness;
@@ -37,7 +37,7 @@ use facts::{Conjunct, Facts};
 use field::Finding;
 use judge::Trial;
 use mlc_dsl::library::{Law, LawOrigin, Library};
-use random::Random;
+use mlc_fuzz::Random;
 use sample::{Draw, Tally};
 use serde::Serialize;
 use std::sync::Mutex;

@@ -5,11 +5,11 @@
 
 use super::facts::Facts;
 use super::judge::{Sample, Trial};
-use super::random::Random;
 use super::sample::{self, Draw, Tally};
 use mlc_dsl::eval::truth;
 use mlc_dsl::library::{DTypePattern, Law};
 use mlc_dsl::syntax::ast::{Expr, ExprKind, ItemKind};
+use mlc_fuzz::Random;
 use serde::Serialize;
 
 /// A condition under which no sample speaks against a law.
@@ -130,7 +130,8 @@ fn confirm(facts: &Facts, conditions: &[&Candidate], rng: &mut Random) -> Option
                 }
             }
         }
-        if missed > 4 && passing == 0 {
+        // What samples hardly meet would not help.
+        if missed > 4 + passing {
             return None;
         }
     }

@@ -4,10 +4,10 @@ use super::draft::{Draft, Extents, Stray};
 use super::facts::{Conjunct, Facts};
 use super::instance::{self, Instance, Refusal};
 use super::judge::{Sample, Trial, judge};
-use super::random::Random;
 use super::values::{self, Round};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::LawOrigin;
+use mlc_fuzz::Random;
 use std::collections::BTreeMap;
 
 /// Drafts tried for one sample, and changes tried on one draft.
@@ -65,12 +65,15 @@ pub(super) fn emptied(facts: &Facts, k: usize) -> Option<Extents> {
 }
 
 /// Conditions often exclude what is empty: where one is to be broken, that is drawn more often.
-fn style(breaking: bool, rng: &mut Random) -> Extents {
+fn style(facts: &Facts, breaking: bool, rng: &mut Random) -> Extents {
     if breaking && rng.chance(0.3) {
         return Extents::Zeros;
     }
     if breaking && rng.chance(0.2) {
         return Extents::Ones;
+    }
+    if facts.parts && rng.chance(0.4) {
+        return Extents::Roomy;
     }
     match rng.below(20) {
         0..=6 => Extents::Distinct,
@@ -95,24 +98,28 @@ pub(super) fn draw(
         let stray = if i < DRAFTS / 2 { stray } else { Stray::No };
         let style = match first {
             Some(s) if i < DRAFTS / 3 => s,
-            _ => style(breaking, rng),
+            _ => style(facts, breaking, rng),
         };
         let mut draft = Draft::choose(facts, style, stray, rng);
         for _ in 0..CHANGES {
-            let (reason, fixes) = match instance::build(facts, &draft, wanted, rng) {
+            let (reason, fixes, attrs) = match instance::build(facts, &draft, wanted, rng) {
                 Ok(i) => return Some(Draw::Instance(Box::new(i))),
                 Err(Refusal::Types(i, output)) => return Some(Draw::Types(i, output)),
                 Err(Refusal::Right(reason)) => {
                     *tally.right_refused.entry(reason).or_default() += 1;
                     break;
                 }
-                Err(Refusal::Left(reason, fixes)) => (reason, fixes),
+                Err(Refusal::Left(reason, fixes, attrs)) => (reason, fixes, attrs),
             };
             if tally.refused.len() < 200 || tally.refused.contains_key(&reason) {
                 *tally.refused.entry(reason).or_default() += 1;
             }
             let mut fixes = fixes;
             rng.shuffle(&mut fixes);
+            // What is to be mended goes with the attributes chosen so far; other ones may be better.
+            if rng.chance(0.7) {
+                draft.keep(facts, attrs);
+            }
             if !fixes.iter().any(|f| draft.apply(f, rng)) {
                 break;
             }

@@ -4,11 +4,11 @@ use super::draft::Draft;
 use super::facts::Facts;
 use super::instance::{self, Instance, Refusal};
 use super::judge::{Broken, Mismatch, Sample, Trial, judge};
-use super::random::Random;
 use super::sample::fill;
 use super::values::Round;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, Extent, Tensor};
+use mlc_fuzz::Random;
 
 /// Samples judged while shrinking one counterexample.
 const BUDGET: usize = 500;

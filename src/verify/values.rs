@@ -1,8 +1,8 @@
 //! Elements of sample tensors.
 
 use super::facts::ElementRule;
-use super::random::Random;
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_fuzz::Random;
 
 /// What the elements of a sample look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

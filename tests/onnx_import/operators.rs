@@ -332,3 +332,24 @@ fn normalisations_and_recurrences_compute() {
         &[floats(&[1, 1, 1, 1], &[h]), floats(&[1, 1, 1], &[h])],
     );
 }
+
+/// As NumPy has it: NaN is larger than the largest and smaller than the smallest element.
+#[test]
+fn the_place_of_an_extreme_is_that_of_the_first_nan() {
+    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let rows =
+        [[1.0, nan, 3.0, 4.0], [4.0, 2.0, 1.0, 1.0], [nan, nan, 0.0, 0.0], [-inf, inf, inf, nan]];
+    let x = || In(floats(&[4, 4], &rows.concat()));
+    let along =
+        |last: i64| [("axis", int(1)), ("keepdims", int(0)), ("select_last_index", int(last))];
+    check("ArgMax", &[x()], &along(0), &[ints(&[4], &[1, 0, 0, 3])]);
+    check("ArgMin", &[x()], &along(0), &[ints(&[4], &[1, 2, 0, 3])]);
+    check("ArgMax", &[x()], &along(1), &[ints(&[4], &[1, 0, 1, 3])]);
+    check("ArgMin", &[x()], &along(1), &[ints(&[4], &[1, 3, 1, 3])]);
+    let kept = [("axis", int(0)), ("keepdims", int(1))];
+    check("ArgMax", &[x()], &kept, &[ints(&[1, 4], &[2, 0, 3, 3])]);
+    check("ArgMin", &[x()], &kept, &[ints(&[1, 4], &[2, 0, 2, 3])]);
+    let whole = || In(ints(&[5], &[3, 9, 1, 9, 1]));
+    check("ArgMax", &[whole()], &[], &[ints(&[1], &[1])]);
+    check("ArgMin", &[whole()], &[], &[ints(&[1], &[2])]);
+}

@@ -128,7 +128,7 @@ impl Elaborator<'_> {
                 "argument `{}` of `{}` has the axes [{}], expected [{}]",
                 input.name,
                 callee.name,
-                dims::keys(&own),
+                dims::without_fresh(&dims::keys(&own)),
                 dims::keys(&pattern)
             );
             return self.fail(

@@ -35,6 +35,41 @@ pub fn keys(dims: &[Dim]) -> String {
     dims.iter().map(key).collect::<Vec<_>>().join(",")
 }
 
+/// All dimensions as a message shows them, with how those are named that have no name.
+pub fn shown(dims: &[Dim]) -> String {
+    let list = without_fresh(&keys(dims));
+    let nameless = |d: &Dim| match d {
+        Dim::Axis(n) | Dim::Seg(n) => n.contains('#'),
+        Dim::Value(_) | Dim::Splice(_) => true,
+    };
+    if !dims.iter().any(nameless) {
+        return format!("[{list}]");
+    }
+    let names = dims.iter().enumerate().map(|(i, d)| match d {
+        Dim::Axis(_) | Dim::Seg(_) if !nameless(d) => key(d),
+        Dim::Axis(_) | Dim::Value(_) => format!("a{i}"),
+        Dim::Seg(_) | Dim::Splice(_) => format!("..a{i}"),
+    });
+    let names: Vec<String> = names.collect();
+    format!("[{list}]; those without a name get one by their place, e.g. `[{}]`", names.join(", "))
+}
+
+/// The text with `_` in the place of names that nobody wrote.
+pub fn without_fresh(text: &str) -> String {
+    let mut parts = text.split('#');
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let name = out.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
+        // Two dots before a name say that it is a segment.
+        let dots = if out[name.len()..].starts_with("..") { ".." } else { "" };
+        out.truncate(name.len());
+        out += dots;
+        out.push('_');
+        out += part.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+    }
+    out
+}
+
 /// True if both lists name the same dimensions in the same order.
 pub fn same(a: &[Dim], b: &[Dim]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b))
@@ -136,7 +171,8 @@ pub fn shape_but(dims: &[Dim], i: usize, other: Expr, span: Span) -> Expr {
     expr(ExprKind::List(list.collect()), span)
 }
 
-/// A short name for a computed dimension: the same computation has the same name.
+/// A short name for a computed dimension: the same computation has the same name. The mark in it occurs in
+/// no name that is written.
 pub fn fresh(callee: &str, dim: &str, from: &str) -> String {
     let mut h = 0xcbf2_9ce4_8422_2325u64;
     for b in from.bytes() {

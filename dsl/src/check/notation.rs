@@ -34,7 +34,7 @@ impl Elaborator<'_> {
             };
             let Some(i) = dims::find(&own, &d) else {
                 let message = format!("`{}` has no axis `{}`", base.text, dims::key(&d));
-                let help = format!("its axes are [{}]", dims::keys(&own));
+                let help = format!("its axes are {}", dims::shown(&own));
                 return self.error("R004", e.span, message, &help);
             };
             order.push(i);
@@ -42,7 +42,7 @@ impl Elaborator<'_> {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         if sorted != (0..own.len()).collect::<Vec<_>>() {
-            let help = format!("its axes are [{}]", dims::keys(&own));
+            let help = format!("its axes are {}", dims::shown(&own));
             let message = format!("every axis of `{}` must be named once", base.text);
             return self.error("R004", span, message, &help);
         }
@@ -99,7 +99,7 @@ impl Elaborator<'_> {
         for item in axes {
             let (Elem::One(e) | Elem::Splice(e)) = item;
             let ExprKind::Name(n) = &e.kind else {
-                let help = format!("its axes are [{}]", dims::keys(&own));
+                let help = format!("its axes are {}", dims::shown(&own));
                 return self.error("R004", e.span, "expected the name of an axis".into(), &help);
             };
             let name = Name::from(n.as_str());
@@ -111,7 +111,7 @@ impl Elaborator<'_> {
                 Some(i) => at.push(i),
                 None => {
                     let message = format!("axis `{}` is unknown here", dims::key(&d));
-                    let help = format!("the axes are [{}]", dims::keys(&own));
+                    let help = format!("the axes are {}", dims::shown(&own));
                     return self.error("R004", e.span, message, &help);
                 }
             }

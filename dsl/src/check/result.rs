@@ -86,7 +86,7 @@ pub(super) fn result_dims(
 
 /// The dimensions of a result's segment that only rearranges what the caller knows (`where b = shape`,
 /// `where b = permute(|a|, perm)`), in the caller's names: `shape=[..|h|, |m|]` yields the axes `..h, m`.
-/// `None` if it computes new extents, or two axes would bear one name.
+/// `None` if it computes new extents, or two segments would bear one name.
 fn stated(
     callee: &Callable,
     segment: &Name,
@@ -100,12 +100,19 @@ fn stated(
         return None;
     }
     let e = in_callers_names(value, callee, bound, attrs)?;
-    let out: Vec<Dim> = match &e.kind {
-        ExprKind::List(items) => items.iter().map(stated_dim).collect(),
-        _ => vec![stated_dim(&Elem::Splice(e))],
-    };
-    let distinct = (1..out.len()).all(|i| dims::find(&out[..i], &out[i]).is_none());
-    distinct.then_some(out)
+    let ExprKind::List(items) = &e.kind else { return Some(vec![stated_dim(&Elem::Splice(e))]) };
+    let mut out: Vec<Dim> = Vec::new();
+    for (i, item) in items.iter().enumerate() {
+        let mut d = stated_dim(item);
+        if dims::find(&out, &d).is_some() {
+            // A second axis of that extent is another axis.
+            let Elem::One(_) = item else { return None };
+            let from = crate::syntax::print_expr(&e);
+            d = Dim::Axis(Name::from(dims::fresh(&callee.name, &i.to_string(), &from)));
+        }
+        out.push(d);
+    }
+    Some(out)
 }
 
 /// A name for what a `where` computes: the same for all applications that compute the same.

@@ -1,7 +1,7 @@
 //! The mutants of the shipped laws: how many the verifier refutes, and which it lets pass.
 //!
 //! `mutants [LAW] [--every N] [--threads N]`; LAW is the beginning of names, of every N mutants one is taken.
-//! Prints Markdown. The exit code is 1 if fewer than 99 % of those that are wrong are refuted.
+//! Prints Markdown, and what is missed at once. The exit code is 1 if fewer than 99 % of those that are wrong are refuted.
 
 use mlc_proptests::mutants::{Fate, judge, mutants};
 use std::process::ExitCode;
@@ -42,6 +42,9 @@ fn main() -> ExitCode {
                     chosen.get(i).map(|m| (i, *m))
                 } {
                     let fate = judge(&library, m, AGAIN);
+                    if let Fate::Missed(why) = &fate {
+                        eprintln!("{i} of {}: missed {} ({}): {why}", chosen.len(), m.of, m.change);
+                    }
                     if let Ok(mut fates) = fates.lock() {
                         fates.push((i, fate));
                     }

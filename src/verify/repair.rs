@@ -1,0 +1,242 @@
+//! Repairs of drafts: changes that may make a condition or an application hold, or fail.
+
+use super::draft::Draft;
+use super::facts::{Facts, single_name};
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::ir::Attr;
+use mlc_dsl::library::{Dim, Name};
+use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind};
+use mlc_fuzz::Random;
+
+/// One change that may make a draft fit.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Fix {
+    /// An axis gets this extent.
+    Axis(Name, i64),
+    /// A segment gets these extents.
+    Seg(Name, Vec<i64>),
+    /// A segment gets that many axes.
+    Rank(Name, usize),
+    /// A segment is refactored to that many elements.
+    Elements(Name, i64),
+    /// An axis becomes a multiple.
+    Multiple(Name, i64),
+    /// An attribute gets this value.
+    Attr(Name, Attr),
+}
+
+impl Draft {
+    /// Takes over attributes, but for positions of axes, which follow from the types.
+    pub(super) fn keep(&mut self, facts: &Facts, attrs: Vec<(Name, Attr)>) {
+        let kind = |name: &Name| facts.law.attrs.iter().find(|a| a.name == *name);
+        let moves = |name: &Name| kind(name).is_some_and(|a| a.ty.name.text == "axis");
+        self.attrs = attrs.into_iter().filter(|(name, _)| !moves(name)).collect();
+    }
+
+    /// Changes the draft; false if that changes nothing or is impossible.
+    pub(super) fn apply(&mut self, fix: &Fix, rng: &mut Random) -> bool {
+        const CAP: i64 = 64;
+        let find_axis = |d: &mut Draft, n: &Name| d.axes.iter().position(|(a, _)| a == n);
+        let find_seg = |d: &mut Draft, n: &Name| d.segs.iter().position(|(a, _)| a == n);
+        match fix {
+            Fix::Axis(n, v) if (0..=CAP).contains(v) => match find_axis(self, n) {
+                Some(i) => {
+                    let changed = self.axes[i].1.iter().any(|old| old != v);
+                    self.axes[i].1.iter_mut().for_each(|old| *old = *v);
+                    changed
+                }
+                None => false,
+            },
+            Fix::Multiple(n, k) if *k > 1 && *k <= CAP => match find_axis(self, n) {
+                Some(i) => {
+                    for v in &mut self.axes[i].1 {
+                        *v = (*v / k).clamp(1, 3) * k;
+                    }
+                    true
+                }
+                None => false,
+            },
+            Fix::Seg(n, v) if v.iter().all(|e| (0..=CAP).contains(e)) => match find_seg(self, n) {
+                Some(i) => {
+                    let changed = self.segs[i].1.iter().any(|old| old != v);
+                    self.segs[i].1.iter_mut().for_each(|old| old.clone_from(v));
+                    changed
+                }
+                None => false,
+            },
+            Fix::Rank(n, rank) if *rank <= 5 => match find_seg(self, n) {
+                Some(i) => {
+                    let changed = self.segs[i].1.iter().any(|old| old.len() != *rank);
+                    for list in &mut self.segs[i].1 {
+                        while list.len() < *rank {
+                            list.push(rng.between(1, 3));
+                        }
+                        list.truncate(*rank);
+                    }
+                    changed
+                }
+                None => false,
+            },
+            Fix::Elements(n, count) if (0..=4096).contains(count) => match find_seg(self, n) {
+                Some(i) => {
+                    let shape = rng.shape(*count);
+                    self.segs[i].1.iter_mut().for_each(|old| old.clone_from(&shape));
+                    true
+                }
+                None => false,
+            },
+            Fix::Attr(n, a) => match self.attrs.iter_mut().find(|(b, _)| b == n) {
+                Some((_, old)) if old == a => false,
+                Some((_, old)) => {
+                    *old = a.clone();
+                    true
+                }
+                None => {
+                    self.attrs.push((n.clone(), a.clone()));
+                    true
+                }
+            },
+            Fix::Axis(..)
+            | Fix::Multiple(..)
+            | Fix::Seg(..)
+            | Fix::Rank(..)
+            | Fix::Elements(..) => false,
+        }
+    }
+}
+
+/// What the names of a condition stand for among a law's names.
+pub(super) trait Names {
+    /// The law's axis behind a name.
+    fn axis(&self, name: &str) -> Option<Name>;
+    /// The law's segment behind a name.
+    fn seg(&self, name: &str) -> Option<Name>;
+    /// The law's attribute behind a name.
+    fn attr(&self, name: &str) -> Option<Name>;
+}
+
+/// Changes that may make a condition hold that does not.
+pub(super) fn fixes(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
+    let mut out = Vec::new();
+    match &e.kind {
+        ExprKind::Binary(BinaryOp::And, a, b) => {
+            out.extend(fixes(a, env, names));
+            out.extend(fixes(b, env, names));
+        }
+        ExprKind::Binary(BinaryOp::Eq, a, b) => {
+            equate(a, b, env, names, &mut out);
+            equate(b, a, env, names, &mut out);
+        }
+        ExprKind::Call { callee, args } if callee.text == "all" && args.len() == 1 => {
+            out.extend(fixes(&args[0].value, env, names));
+        }
+        _ => {}
+    }
+    out
+}
+
+/// Changes that may make a comparison fail that holds: both sides become equal, or neighbours.
+pub(super) fn breaks(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
+    let mut out = Vec::new();
+    match &e.kind {
+        ExprKind::Binary(BinaryOp::Gt | BinaryOp::Lt | BinaryOp::Ne, a, b) => {
+            equate(a, b, env, names, &mut out);
+            equate(b, a, env, names, &mut out);
+        }
+        ExprKind::Call { callee, args } if callee.text == "all" && args.len() == 1 => {
+            out.extend(breaks(&args[0].value, env, names));
+        }
+        _ => {}
+    }
+    out
+}
+
+/// Ways to give `target` the value of `other`.
+fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut Vec<Fix>) {
+    let Ok(value) = eval(other, env) else { return };
+    if let ExprKind::Call { callee, args } = &target.kind
+        && let [arg] = args.as_slice()
+        && let Some(n) = single_name(&arg.value)
+        && let Some(v) = value.as_i64()
+    {
+        match callee.text.as_str() {
+            "rank" | "length" => {
+                if let (Some(s), Ok(v)) = (names.seg(n), usize::try_from(v)) {
+                    out.push(Fix::Rank(s, v));
+                }
+            }
+            "product" => out.extend(names.seg(n).map(|s| Fix::Elements(s, v))),
+            _ => {}
+        }
+    }
+    if let ExprKind::Binary(BinaryOp::Mod, n, k) = &target.kind
+        && value.as_i64() == Some(0)
+        && let Some(axis) = single_name(n).and_then(|n| names.axis(n))
+        && let Some(k) = eval(k, env).ok().and_then(|k| k.as_i64())
+    {
+        out.push(Fix::Multiple(axis, k));
+    }
+    let Some(n) = single_name(target) else { return };
+    if let (Some(axis), Some(v)) = (names.axis(n), value.as_i64()) {
+        out.push(Fix::Axis(axis, v));
+    }
+    if let (Some(seg), Some(old)) = (names.seg(n), env.seg(n)) {
+        let every = value.as_i64().map(|v| vec![v; old.len()]);
+        out.extend(value.as_i64s().or(every).map(|v| Fix::Seg(seg, v)));
+    }
+    if let Some(a) = names.attr(n) {
+        let value = match (&value, env.attr(n)) {
+            (Attr::Int(v), Some(Attr::Ints(old))) => Attr::Ints(vec![v.clone(); old.len()]),
+            _ => value,
+        };
+        out.push(Fix::Attr(a, value));
+    }
+}
+
+/// A law's own names.
+pub(super) struct OwnNames<'a, 'l>(pub &'a Facts<'l>);
+
+impl Names for OwnNames<'_, '_> {
+    fn axis(&self, name: &str) -> Option<Name> {
+        self.0.axes.iter().find(|a| &*a.name == name).map(|a| a.name.clone())
+    }
+
+    fn seg(&self, name: &str) -> Option<Name> {
+        self.0.segs.iter().find(|s| &*s.name == name).map(|s| s.name.clone())
+    }
+
+    fn attr(&self, name: &str) -> Option<Name> {
+        self.0.law.attrs.iter().find(|a| &*a.name == name).map(|a| a.name.clone())
+    }
+}
+
+/// An operator's names as the law's.
+pub(super) struct CalleeNames<'a, 'l> {
+    /// The law's names.
+    pub own: OwnNames<'a, 'l>,
+    /// The operator's dimensions and the law's behind them.
+    pub dims: Vec<(Dim, Dim)>,
+    /// The operator's attributes and the law's behind them.
+    pub attrs: Vec<(Name, Name)>,
+}
+
+impl Names for CalleeNames<'_, '_> {
+    fn axis(&self, name: &str) -> Option<Name> {
+        self.dims.iter().find_map(|(p, own)| match (p, own) {
+            (Dim::Axis(p), Dim::Axis(own)) if &**p == name => self.own.axis(own),
+            _ => None,
+        })
+    }
+
+    fn seg(&self, name: &str) -> Option<Name> {
+        self.dims.iter().find_map(|(p, own)| match (p, own) {
+            (Dim::Seg(p), Dim::Seg(own)) if &**p == name => self.own.seg(own),
+            _ => None,
+        })
+    }
+
+    fn attr(&self, name: &str) -> Option<Name> {
+        let (_, own) = self.attrs.iter().find(|(p, _)| &**p == name)?;
+        self.own.attr(own)
+    }
+}
