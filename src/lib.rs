@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod constants;
+pub mod egraphs;
 pub mod entry;
 pub mod explain;
 pub mod explore;

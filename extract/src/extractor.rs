@@ -1,16 +1,17 @@
-//! What every extractor promises, and the two that are here.
+//! What every extractor promises, and the greedy ones.
 //!
 //! No answer is ever dearer than the incumbent, and equal prices go to the incumbent, so a caller
 //! can chain extractors without looking at the costs in between.
 
 use thiserror::Error;
 
+use crate::anytime::bound;
 use crate::greedy::{NONE, Sharing, settle};
 use crate::improve::Improver;
 use crate::selection::Selection;
 use crate::solution::{Solution, SolutionError};
 use crate::trim::Trim;
-use crate::view::{ClassId, NodeId, View, number};
+use crate::view::{ClassId, Cost, NodeId, View, number};
 
 /// Prices within this part of each other are equal: they differ by the order of summing alone.
 const TIE: f64 = 1e-12;
@@ -29,6 +30,37 @@ pub enum ExtractError {
     Incumbent(#[from] SolutionError),
 }
 
+/// A program, and what is known of all others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extraction {
+    /// The cheapest program found.
+    pub solution: Solution,
+    /// What it costs.
+    pub cost: Cost,
+    /// No program costs less; the cost itself if that is proven to be least.
+    pub lower_bound: Cost,
+    /// Elementary steps spent on bounding and branching.
+    pub steps: u64,
+}
+
+impl Extraction {
+    /// The part of the cost that a better program might save: zero if there is none.
+    #[must_use]
+    pub fn gap(&self) -> f64 {
+        let cost = self.cost.seconds();
+        if self.proven() { 0.0 } else { (cost - self.lower_bound.seconds()) / cost }
+    }
+
+    /// Whether no program is cheaper, but for rounding.
+    #[must_use]
+    pub fn proven(&self) -> bool {
+        self.lower_bound >= self.cost
+    }
+}
+
+/// Asked now and then whether to stop; the only way for a clock to come in.
+pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// Reads a cheap program out of an e-graph.
 pub trait Extractor {
     /// A valid solution, never dearer than the incumbent; the incumbent itself unless something is
@@ -37,6 +69,22 @@ pub trait Extractor {
     /// # Errors
     /// A root cannot be computed, or the incumbent does not validate.
     fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError>;
+
+    /// The same, with a lower bound on all programs, and stopped early if `stop` says so.
+    ///
+    /// An extractor that proves nothing itself gives a bound all the same, and does not ask.
+    ///
+    /// # Errors
+    /// As [`extract`](Self::extract).
+    fn search(
+        &self,
+        view: &View,
+        incumbent: Option<&Solution>,
+        stop: Stop<'_>,
+    ) -> Result<Extraction, ExtractError> {
+        let _ = stop;
+        bound(view, self.extract(view, incumbent)?)
+    }
 }
 
 /// The cheapest tree of each class, bottom-up; shared work is charged to each user in full. The
@@ -134,7 +182,7 @@ fn finish(choice: Vec<u32>) -> Solution {
     )
 }
 
-fn better(view: &View, found: Solution, incumbent: Option<&Solution>) -> Solution {
+pub(crate) fn better(view: &View, found: Solution, incumbent: Option<&Solution>) -> Solution {
     match incumbent {
         Some(incumbent) => {
             let (new, old) = (found.dag_cost(view).seconds(), incumbent.dag_cost(view).seconds());

@@ -331,10 +331,10 @@ impl<'s, 't> Improver<'s, 't> {
 }
 
 /// The xorshift generator of Marsaglia (2003): chance that is the same everywhere.
-struct Chance(u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -1,9 +1,20 @@
 //! Tables: what a view refuses, what a solution costs, which moves extraction must find.
 
 use mlc_extract::{
-    ClassId, Cost, ExtractError, Extractor, GreedyDag, GreedyTree, NodeId, Solution, SolutionError,
-    View, ViewBuilder, ViewError,
+    Anytime, ClassId, Cost, Exact, ExtractError, Extractor, GreedyDag, GreedyTree, NodeId,
+    Solution, SolutionError, View, ViewBuilder, ViewError,
 };
+
+/// One of each kind.
+fn all() -> [Box<dyn Extractor>; 4] {
+    let exact = Exact { steps: u64::MAX, start: 0 };
+    [
+        Box::new(GreedyTree),
+        Box::new(GreedyDag::default()),
+        Box::new(Anytime::default()),
+        Box::new(exact),
+    ]
+}
 
 /// Class, children, cost.
 type Row = (u32, &'static [u32], f64);
@@ -192,7 +203,7 @@ fn two_and_two_siblings_beat_three_and_one_only_by_a_move_of_all_four() {
 #[test]
 fn the_incumbent_is_kept_on_a_tie_and_bettered_otherwise() {
     let view = view(1, &[(0, &[], 1.0), (0, &[], 1.0), (0, &[], 2.0)], &[0]);
-    for extractor in [&GreedyTree as &dyn Extractor, &GreedyDag::default()] {
+    for extractor in all() {
         for (incumbent, answer) in [(0, 0), (1, 1), (2, 0)] {
             assert_eq!(
                 extractor.extract(&view, Some(&solution(&[Some(incumbent)]))),
@@ -206,7 +217,7 @@ fn the_incumbent_is_kept_on_a_tie_and_bettered_otherwise() {
 fn what_cannot_be_extracted_is_said() {
     let only_cycle = view(2, &[(0, &[1], 0.0), (1, &[0], 0.0)], &[0]);
     let fine = view(1, &[(0, &[], 1.0)], &[0]);
-    for extractor in [&GreedyTree as &dyn Extractor, &GreedyDag::default()] {
+    for extractor in all() {
         assert_eq!(
             extractor.extract(&only_cycle, None),
             Err(ExtractError::Uncomputable { root: ClassId::new(0) })
@@ -236,6 +247,8 @@ fn a_chain_may_be_a_hundred_thousand_deep() {
     let best = GreedyDag { steps: 5_000_000 }.extract(&view, None).expect("a computable view");
     assert_eq!(best.dag_cost(&view), Cost::new(f64::from(DEPTH)));
     assert_eq!(best.topological(&view).map(|order| order.len()), Ok(DEPTH as usize + 1));
+    let found = Anytime::default().search(&view, None, &|| false).expect("a computable view");
+    assert_eq!((found.cost, found.proven()), (Cost::new(f64::from(DEPTH)), true));
 }
 
 #[test]
@@ -255,4 +268,26 @@ fn doubling_at_every_level_does_not_overflow() {
     builder.add_root(last);
     let view = builder.build().expect("a sound view");
     assert_eq!(cost_of(&GreedyDag { steps: 20_000_000 }, &view), 15_001.0);
+    let found = Anytime::default().search(&view, None, &|| false).expect("a computable view");
+    assert_eq!((found.cost.seconds(), found.proven()), (15_001.0, true));
+}
+
+#[test]
+fn siblings_are_merged_and_proven_from_the_cheapest_trees() {
+    let view = siblings().build().expect("a sound view");
+    let found =
+        Exact { steps: u64::MAX, start: 0 }.search(&view, None, &|| false).expect("computable");
+    assert_eq!((found.cost, found.lower_bound), (Cost::new(13.1), Cost::new(13.1)));
+}
+
+#[test]
+fn a_cycle_gives_no_value_for_nothing() {
+    // Classes 1 and 2 compute each other for nothing; one of them has to be computed at a price.
+    let rows: &[Row] =
+        &[(0, &[1, 2], 0.0), (1, &[2], 0.0), (2, &[1], 0.0), (1, &[], 5.0), (2, &[], 4.0)];
+    let view = view(3, rows, &[0]);
+    for extractor in all() {
+        let found = extractor.search(&view, None, &|| false).expect("computable");
+        assert_eq!((found.cost, found.lower_bound), (Cost::new(4.0), Cost::new(4.0)));
+    }
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod explain;
+mod extract;
 mod fmt;
 mod fuzz;
 mod model;
@@ -32,6 +33,8 @@ enum Verb {
     Bench(bench::Args),
     /// Say what was rewritten, by which law and why it pays; or show a law.
     Explain(explain::Args),
+    /// Extract the cheapest program from an e-graph in a file.
+    Extract(extract::Args),
     /// Parse, type-check and numerically verify laws.
     Check(check::Args),
     /// Hold random programs, optimised and run every way, against the judge.
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
         Verb::Run(a) => run::run(a),
         Verb::Bench(a) => bench::run(a),
         Verb::Explain(a) => explain::run(a),
+        Verb::Extract(a) => extract::run(a),
         Verb::Check(a) => check::run(a),
         Verb::Fuzz(a) => fuzz::run(a),
         Verb::Fmt(a) => fmt::run(a),

@@ -1,0 +1,36 @@
+//! What a search may spend: steps, counted, and whether somebody wants it to end, asked now and then.
+
+use crate::extractor::Stop;
+
+/// Steps between questions whether to stop.
+const POLL: u64 = 1 << 16;
+
+/// Steps spent, and how many there are.
+pub(crate) struct Budget<'a> {
+    pub(crate) steps: u64,
+    limit: u64,
+    stop: Stop<'a>,
+    poll: u64,
+    stopped: bool,
+}
+
+impl<'a> Budget<'a> {
+    pub(crate) fn new(limit: u64, stop: Stop<'a>) -> Self {
+        Self { steps: 0, limit, stop, poll: 0, stopped: false }
+    }
+
+    /// A part of what is left, to be spent first.
+    pub(crate) fn part(&self, steps: u64) -> Self {
+        Self::new(self.limit.saturating_sub(self.steps).min(steps), self.stop)
+    }
+
+    /// Whether there is nothing left or somebody wants an end; once so, for good.
+    pub(crate) fn spent(&mut self) -> bool {
+        if !self.stopped && self.steps >= self.poll {
+            self.poll = self.steps + POLL;
+            self.stopped = (self.stop)();
+        }
+        self.stopped |= self.steps >= self.limit;
+        self.stopped
+    }
+}

@@ -1,0 +1,115 @@
+//! Search with a proof against brute force, on graphs with cycles, several roots and shared nodes.
+
+mod graphs;
+
+use graphs::{brute_force, close, dense, views};
+use mlc_extract::{Anytime, Exact, Extraction, Extractor, GreedyDag, GreedyTree, View};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+/// Computable graphs of each kind that are solved; dense ones take brute force long.
+const CASES: usize = 8_800;
+const DENSE: usize = 1_200;
+
+/// Search that starts from trees and has to find the rest by itself.
+const FROM_TREES: Exact = Exact { steps: u64::MAX, start: 0 };
+
+const fn anytime(steps: u64, threads: usize) -> Anytime {
+    Anytime { steps, threads }
+}
+
+/// The first computable graphs of a fixed sequence, with the price of their optimum.
+fn cases(count: usize, strategy: &impl Strategy<Value = View>, mut each: impl FnMut(&View, f64)) {
+    let mut runner = TestRunner::deterministic();
+    let mut done = 0;
+    while done < count {
+        let view = strategy.new_tree(&mut runner).expect("a view").current();
+        if let Some((least, _)) = brute_force(&view) {
+            done += 1;
+            each(&view, least);
+        }
+    }
+}
+
+#[track_caller]
+fn run(extractor: &dyn Extractor, view: &View) -> Extraction {
+    let found = extractor.search(view, None, &|| false).expect("computable");
+    assert_eq!(found.solution.validate(view), Ok(()));
+    assert_eq!(found.cost, found.solution.dag_cost(view));
+    found
+}
+
+#[track_caller]
+fn solved(extractor: &dyn Extractor, view: &View, least: f64) {
+    let found = run(extractor, view);
+    assert!(close(found.cost.seconds(), least), "{} against {least}", found.cost.seconds());
+    assert!(found.proven(), "bounded by {} only", found.lower_bound.seconds());
+    assert_eq!(found.gap(), 0.0);
+}
+
+#[test]
+fn every_small_graph_is_solved_and_proven() {
+    let check = |view: &View, least: f64| {
+        solved(&FROM_TREES, view, least);
+        solved(&Exact::default(), view, least);
+        solved(&anytime(u64::MAX, 1), view, least);
+    };
+    cases(CASES, &views(), check);
+    cases(DENSE, &dense(), check);
+}
+
+#[test]
+fn a_budget_leaves_a_program_and_a_bound_around_the_optimum() {
+    let mut steps = 0;
+    let mut open = 0;
+    cases(400, &dense(), |view, least| {
+        steps = (steps + 37) % 4_000;
+        let tree = run(&GreedyTree, view);
+        let greedy = run(&GreedyDag { steps }, view);
+        let exact = run(&Exact { steps, start: 0 }, view);
+        let near = run(&anytime(steps, 1), view);
+        for found in [&tree, &greedy, &exact, &near] {
+            let (low, high) = (found.lower_bound.seconds(), found.cost.seconds());
+            assert!(low <= least * (1.0 + 1e-9), "bound {low} above the optimum {least}");
+            assert!(high >= least * (1.0 - 1e-9), "cost {high} below the optimum {least}");
+            assert!((0.0..=1.0).contains(&found.gap()));
+            open += usize::from(!found.proven());
+        }
+        assert!(exact.cost <= tree.cost && near.cost <= greedy.cost);
+    });
+    assert!(open > 100, "{open} searches ended early");
+}
+
+#[test]
+fn incumbents_are_bettered_or_kept() {
+    cases(300, &dense(), |view, least| {
+        let tree = GreedyTree.extract(view, None).expect("computable");
+        for extractor in [&FROM_TREES as &dyn Extractor, &anytime(20_000, 1)] {
+            let found = extractor.search(view, Some(&tree), &|| false).expect("computable");
+            assert!(found.cost <= tree.dag_cost(view));
+            if close(tree.dag_cost(view).seconds(), least) {
+                assert_eq!(found.solution, tree, "an optimal incumbent stays");
+            }
+        }
+    });
+}
+
+#[test]
+fn threads_change_nothing() {
+    cases(300, &dense(), |view, _| {
+        for steps in [500, 5_000, u64::MAX] {
+            assert_eq!(run(&anytime(steps, 1), view), run(&anytime(steps, 2), view));
+        }
+    });
+}
+
+#[test]
+fn a_search_that_is_stopped_at_once_gives_the_greedy_answer() {
+    cases(100, &dense(), |view, least| {
+        let found = Anytime::default().search(view, None, &|| true).expect("computable");
+        let greedy = GreedyDag { steps: Anytime::default().steps }.extract(view, None);
+        assert_eq!(Ok(found.solution), greedy);
+        assert!(found.lower_bound.seconds() <= least * (1.0 + 1e-9));
+    });
+}

@@ -1,0 +1,164 @@
+//! `extract EGRAPH.json[.gz]`: the cheapest program of an e-graph from elsewhere, and how far from the optimum it may be.
+
+use super::model::progress;
+use super::{Common, Found};
+use crate::egraphs::{EGraph, LARGEST, parse};
+use anyhow::{Context, anyhow, bail};
+use clap::ValueEnum;
+use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Stop};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The e-graph, in the JSON form of egraph-serialize; may be gzipped.
+    egraph: PathBuf,
+    /// How to search.
+    #[arg(long, value_enum, default_value = "anytime")]
+    solver: Solver,
+    /// Seconds after which the best program so far is taken.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    deadline: f64,
+    /// Most steps of the search; where they end before the deadline, a run can be repeated exactly.
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Ways to search.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Solver {
+    /// Greedy over the DAG with local improvement, and a quick lower bound.
+    Greedy,
+    /// Exact search and neighbourhoods in turns, until the optimum is proven or time is over.
+    Anytime,
+    /// Branch and bound alone, until the optimum is proven or time is over.
+    Exact,
+}
+
+#[derive(Serialize)]
+struct Report {
+    nodes: usize,
+    classes: usize,
+    roots: usize,
+    solver: String,
+    cost: f64,
+    lower_bound: f64,
+    gap: f64,
+    proven: bool,
+    steps: u64,
+    seconds: f64,
+    /// The chosen node of each class that the program needs.
+    choices: BTreeMap<String, String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Found> {
+    let deadline = Duration::try_from_secs_f64(args.deadline)
+        .with_context(|| format!("`--deadline {}` is not a number of seconds", args.deadline))?;
+    let path = args.egraph.display();
+    let graph = parse(&read(&args.egraph)?).with_context(|| path.to_string())?;
+    let bar = progress("s");
+    bar.set_length(deadline.as_secs());
+    let start = Instant::now();
+    let stop = || {
+        bar.set_position(start.elapsed().as_secs());
+        start.elapsed() >= deadline
+    };
+    let found = search(&args, &graph, &stop).map_err(|e| named(&e, &graph))?;
+    let seconds = start.elapsed().as_secs_f64();
+    bar.finish_and_clear();
+    let solver = format!("{:?}", args.solver).to_lowercase();
+    let report = report(&graph, &found, solver, seconds)?;
+    args.common.report(&report)?;
+    print!("{}", human(&report));
+    Ok(Found::Nothing)
+}
+
+/// The bytes of a file, of which more than [`LARGEST`] are never read.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path);
+    file.and_then(|f| f.take(LARGEST + 1).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    if bytes.is_empty() {
+        bail!("{} is empty", path.display());
+    }
+    Ok(bytes)
+}
+
+fn search(args: &Args, graph: &EGraph, stop: Stop<'_>) -> Result<Extraction, ExtractError> {
+    let steps = args.steps.unwrap_or(u64::MAX);
+    let threads = args.common.threads().min(2);
+    let extractor: &dyn Extractor = match args.solver {
+        Solver::Greedy => &args.steps.map_or(GreedyDag::default(), |steps| GreedyDag { steps }),
+        Solver::Anytime => &Anytime { steps, threads },
+        Solver::Exact => &Exact { steps, ..Exact::default() },
+    };
+    extractor.search(&graph.view, None, stop)
+}
+
+/// The error with the names of the file.
+fn named(error: &ExtractError, graph: &EGraph) -> anyhow::Error {
+    match error {
+        ExtractError::Uncomputable { root } => anyhow!(
+            "root `{}` cannot be computed: every choice of nodes for it needs a class without nodes, or itself",
+            graph.classes[root.index()]
+        ),
+        ExtractError::Incumbent(e) => anyhow!("{e}"),
+    }
+}
+
+fn report(
+    graph: &EGraph,
+    found: &Extraction,
+    solver: String,
+    seconds: f64,
+) -> anyhow::Result<Report> {
+    let view = &graph.view;
+    let chosen = found.solution.topological(view)?.into_iter().map(|node| {
+        let class = view.class_of(node);
+        (graph.classes[class.index()].clone(), graph.nodes[node.index()].clone())
+    });
+    Ok(Report {
+        nodes: view.node_count(),
+        classes: view.class_count(),
+        roots: view.roots().len(),
+        solver,
+        cost: found.cost.seconds(),
+        lower_bound: found.lower_bound.seconds(),
+        gap: found.gap(),
+        proven: found.proven(),
+        steps: found.steps,
+        seconds,
+        choices: chosen.collect(),
+    })
+}
+
+fn human(r: &Report) -> String {
+    let verdict = if r.proven {
+        "proven optimal".to_string()
+    } else {
+        format!("gap {:.2} %: not proven optimal", 100.0 * r.gap)
+    };
+    format!(
+        "e-graph      {} nodes, {} classes, {} roots\n\
+         cost         {:.6} of {} chosen nodes\n\
+         lower bound  {:.6}, {verdict}\n\
+         time         {:.2} s with {}, {} steps of proof\n",
+        r.nodes,
+        r.classes,
+        r.roots,
+        r.cost,
+        r.choices.len(),
+        r.lower_bound,
+        r.seconds,
+        r.solver,
+        r.steps
+    )
+}
