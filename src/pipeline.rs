@@ -8,11 +8,11 @@ use anyhow::Context;
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::plan::Plan;
-use mlc_extract::GreedyDag;
+use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Solution, View};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Which laws may fire, by how far they may stray.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -37,6 +37,58 @@ impl Fp {
     }
 }
 
+/// How the cheapest program is searched for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Solver {
+    /// Greedy over the DAG with local improvement, and a quick lower bound.
+    Greedy,
+    /// Exact search and neighbourhoods in turns, until the optimum is proven or the budget is spent.
+    #[default]
+    Anytime,
+    /// Branch and bound alone, until the optimum is proven or the budget is spent.
+    Exact,
+}
+
+/// Steps of an exact search without a deadline: about half a minute.
+const EXACT_STEPS: u64 = 1_000_000_000;
+
+/// An extractor that ends at a deadline, if there is one; without one it ends after a number of steps, so
+/// that every run has the same result.
+struct Budgeted {
+    solver: Solver,
+    deadline: Option<Duration>,
+    threads: usize,
+}
+
+impl Extractor for Budgeted {
+    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
+        Ok(self.search(view, incumbent, &|| false)?.solution)
+    }
+
+    fn search(
+        &self,
+        view: &View,
+        incumbent: Option<&Solution>,
+        stop: mlc_extract::Stop<'_>,
+    ) -> Result<Extraction, ExtractError> {
+        let began = Instant::now();
+        let over = || stop() || self.deadline.is_some_and(|d| began.elapsed() >= d);
+        let endless = |steps: u64| if self.deadline.is_some() { u64::MAX } else { steps };
+        let threads = self.threads.clamp(1, 2);
+        match self.solver {
+            Solver::Greedy => GreedyDag::default().search(view, incumbent, &over),
+            Solver::Anytime => {
+                let steps = endless(Anytime::default().steps);
+                Anytime { steps, threads }.search(view, incumbent, &over)
+            }
+            Solver::Exact => {
+                let steps = endless(EXACT_STEPS);
+                Exact { steps, ..Exact::default() }.search(view, incumbent, &over)
+            }
+        }
+    }
+}
+
 /// What the user decides.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -50,6 +102,10 @@ pub struct Options {
     pub without: Vec<String>,
     /// Operators that the result may have; `None` for all that the target computes.
     pub operators: Option<HashSet<CallId>>,
+    /// How the cheapest program is searched for.
+    pub solver: Solver,
+    /// Time for that, in place of a number of steps; each part of a program that repeats a block has it.
+    pub deadline: Option<Duration>,
     /// Explore a block that the program repeats once for all its copies.
     pub share_blocks: bool,
     /// Hold the result against the source on seeded inputs.
@@ -58,6 +114,12 @@ pub struct Options {
     pub seed: u64,
     /// Threads of the self-check's runs.
     pub threads: usize,
+}
+
+impl Options {
+    fn extractor(&self) -> Budgeted {
+        Budgeted { solver: self.solver, deadline: self.deadline, threads: self.threads }
+    }
 }
 
 /// What a run of the pipeline yields.
@@ -91,6 +153,8 @@ pub struct Report {
     pub cost_before: f64,
     /// Estimated seconds after.
     pub cost_after: f64,
+    /// How far the extracted program may be from the cheapest of the e-graph: `(cost - bound) / cost`.
+    pub gap: f64,
     /// The target.
     pub target: String,
     /// Kernels of the plan.
@@ -207,7 +271,7 @@ fn optimize_once(
         None => {
             let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
             clock.stage("explore");
-            let extracted = explored.extract(&prices, &GreedyDag::default())?;
+            let extracted = explored.extract(&prices, &options.extractor())?;
             clock.stage("extract");
             (explored, extracted)
         }
@@ -229,6 +293,10 @@ fn optimize_once(
             prices.program(&source).unwrap_or(plain.cost),
             prices.program(&program).unwrap_or(extracted.cost),
         ),
+    };
+    report.gap = match extracted.cost > 0.0 {
+        true => (1.0 - extracted.lower_bound / extracted.cost).max(0.0),
+        false => 0.0,
     };
     report.target = options.target.clone();
     report.kernels = kernels(&chosen, library);
@@ -258,7 +326,7 @@ fn shared(
     clock.stage("find blocks");
     let mut repeated = Repeated::explore(source, repeat, library, laws, &options.limits);
     clock.stage("explore");
-    let extracted = repeated.extract(source, prices, &QUICK, &GreedyDag::default())?;
+    let extracted = repeated.extract(source, prices, &QUICK, &options.extractor())?;
     clock.stage("extract");
     let better = extracted.source_cost.is_none_or(|before| extracted.cost <= before);
     if !better {

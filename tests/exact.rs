@@ -6,7 +6,7 @@ use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_rewrite::explore::Limits;
 use mlc_rewrite::onnx::{import, read_onnx};
-use mlc_rewrite::pipeline::{self, Fp, Options};
+use mlc_rewrite::pipeline::{self, Fp, Options, Solver};
 use mlc_rewrite::{samples, stdlib};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ fn options() -> Options {
         limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60) },
         without: vec![],
         operators: None,
+        solver: Solver::default(),
+        deadline: None,
         share_blocks: true,
         self_check: false,
         seed: 0,

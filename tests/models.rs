@@ -10,7 +10,7 @@ use mlc_rewrite::explore::Limits;
 use mlc_rewrite::onnx::{
     ModelInfo, RawAttr, RawModel, export, import, parse_onnx, printable, read_onnx,
 };
-use mlc_rewrite::pipeline::{Fp, Optimized, Options, optimize};
+use mlc_rewrite::pipeline::{Fp, Optimized, Options, Solver, optimize};
 use mlc_rewrite::samples::Random;
 use mlc_rewrite::stdlib;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ fn options(library: &Library, opset: i64) -> Options {
         limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60) },
         without: vec![],
         operators: Some(printable(library, opset, "standard")),
+        solver: Solver::default(),
+        deadline: None,
         share_blocks: true,
         self_check: true,
         seed: 0,

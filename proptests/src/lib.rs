@@ -11,7 +11,7 @@ use mlc_dsl::ir::{DType, Extent, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_fuzz::{Generator, Size};
 use mlc_rewrite::explore::Limits;
-use mlc_rewrite::pipeline::{Fp, Optimized, Options, optimize};
+use mlc_rewrite::pipeline::{Fp, Optimized, Options, Solver, optimize};
 use mlc_rewrite::stdlib;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -88,6 +88,8 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
         limits: Limits { nodes, rounds, time: Duration::from_secs(600) },
         without: vec![],
         operators: None,
+        solver: Solver::default(),
+        deadline: None,
         share_blocks: true,
         self_check: false,
         seed: 0,

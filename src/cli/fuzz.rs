@@ -56,6 +56,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
             limits: LIMITS,
             without: args.without.iter().chain(without).cloned().collect(),
             operators: None,
+            solver: pipeline::Solver::default(),
+            deadline: None,
             share_blocks: true,
             self_check: false,
             seed: 0,

@@ -73,6 +73,12 @@ pub struct Tuning {
     /// Most seconds of exploration.
     #[arg(long, default_value_t = 20.0)]
     pub time: f64,
+    /// How the cheapest program is searched for.
+    #[arg(long, value_enum, default_value = "anytime")]
+    pub solver: crate::pipeline::Solver,
+    /// Seconds of that search, in place of a fixed number of steps.
+    #[arg(long, value_name = "SECONDS")]
+    pub deadline: Option<f64>,
     /// Explore every copy of a repeated block, not one for all.
     #[arg(long)]
     pub no_sharing: bool,
@@ -87,12 +93,16 @@ impl Tuning {
     ) -> anyhow::Result<crate::pipeline::Options> {
         let time = std::time::Duration::try_from_secs_f64(self.time)
             .context("`--time` is not a number of seconds")?;
+        let deadline = self.deadline.map(std::time::Duration::try_from_secs_f64).transpose();
+        let deadline = deadline.context("`--deadline` is not a number of seconds")?;
         Ok(crate::pipeline::Options {
             target: target.to_string(),
             fp: self.fp,
             limits: crate::explore::Limits { nodes: self.nodes, rounds: self.rounds, time },
             without: self.without.clone(),
             operators: None,
+            solver: self.solver,
+            deadline,
             share_blocks: !self.no_sharing,
             self_check: false,
             seed: common.seed,

@@ -111,6 +111,12 @@ pub fn human(r: &Report) -> String {
         ratio(r.cost_before, r.cost_after),
         r.target
     );
+    let found = if r.gap <= 1e-9 {
+        "proven the cheapest of the e-graph".to_string()
+    } else {
+        format!("at most {:.2} % above the cheapest of the e-graph", 100.0 * r.gap)
+    };
+    let _ = writeln!(out, "extraction  {found}");
     let _ = writeln!(
         out,
         "e-graph     {} nodes, {} classes, {} rounds, {}",

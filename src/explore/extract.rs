@@ -47,6 +47,8 @@ pub struct Extracted {
     pub(crate) ends: Vec<(Value, LogId)>,
     /// The sum of its operators' prices, each once, and of its constants' bytes.
     pub cost: f64,
+    /// No program of the e-graph costs less; where a block is cut, none that is cut there.
+    pub lower_bound: f64,
     /// The same of the program that was explored, if the target has all its operators.
     pub source_cost: Option<f64>,
 }
@@ -74,6 +76,8 @@ pub struct Choice {
     pub(super) roots: Vec<Id>,
     /// The sum of the prices for one copy.
     pub cost: f64,
+    /// No choice costs less.
+    pub lower_bound: f64,
     /// The same of the part as it was read, if the target has all its operators.
     pub source_cost: Option<f64>,
 }
@@ -119,7 +123,8 @@ impl Explored {
         let names = self.source.outputs.iter().map(|(n, _)| n.clone());
         let program = b.finish(names.zip(values).collect());
         let ends = roots.into_iter().zip(self.logged(&choice)).collect();
-        Ok(Extracted { program, ends, cost: choice.cost, source_cost: choice.source_cost })
+        let Choice { cost, lower_bound, source_cost, .. } = choice;
+        Ok(Extracted { program, ends, cost, lower_bound, source_cost })
     }
 
     /// The cheapest nodes for a part under these prices.
@@ -131,12 +136,13 @@ impl Explored {
     ) -> Result<Choice, ExtractionError> {
         let p = self.view(part, prices)?;
         let incumbent = self.incumbent(&p);
-        let solution = extractor.extract(&p.view, incumbent.as_ref())?;
-        let order = solution.topological(&p.view).unwrap_or_default();
+        let found = extractor.search(&p.view, incumbent.as_ref(), &|| false)?;
+        let order = found.solution.topological(&p.view).unwrap_or_default();
         Ok(Choice {
             nodes: order.into_iter().map(|n| p.nodes[n.index()].clone()).collect(),
             roots: part.roots.iter().map(|r| self.class_of(*r)).collect(),
-            cost: solution.dag_cost(&p.view).seconds(),
+            cost: found.cost.seconds(),
+            lower_bound: found.lower_bound.seconds(),
             source_cost: incumbent.map(|i| i.dag_cost(&p.view).seconds()),
         })
     }

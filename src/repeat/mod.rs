@@ -92,6 +92,7 @@ impl Repeated {
             program,
             ends,
             cost: sum(&|c| Some(c.cost)).unwrap_or(0.0),
+            lower_bound: sum(&|c| Some(c.lower_bound)).unwrap_or(0.0),
             source_cost: sum(&|c| c.source_cost),
         })
     }
