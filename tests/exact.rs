@@ -16,7 +16,7 @@ fn options() -> Options {
     Options {
         target: "cpu".into(),
         fp: Fp::Exact,
-        limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60) },
+        limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60), threads: 1 },
         without: vec![],
         operators: None,
         solver: Solver::default(),

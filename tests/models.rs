@@ -21,7 +21,7 @@ fn options(library: &Library, opset: i64) -> Options {
     Options {
         target: "standard".into(),
         fp: Fp::Reorder,
-        limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60) },
+        limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60), threads: 1 },
         without: vec![],
         operators: Some(printable(library, opset, "standard")),
         solver: Solver::default(),

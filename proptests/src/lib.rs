@@ -85,7 +85,7 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
         target: "cpu".into(),
         fp: Fp::Reorder,
         // Generous time: results must not depend on it.
-        limits: Limits { nodes, rounds, time: Duration::from_secs(600) },
+        limits: Limits { nodes, rounds, time: Duration::from_secs(600), threads: 1 },
         without: vec![],
         operators: None,
         solver: Solver::default(),

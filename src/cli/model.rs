@@ -98,7 +98,12 @@ impl Tuning {
         Ok(crate::pipeline::Options {
             target: target.to_string(),
             fp: self.fp,
-            limits: crate::explore::Limits { nodes: self.nodes, rounds: self.rounds, time },
+            limits: crate::explore::Limits {
+                nodes: self.nodes,
+                rounds: self.rounds,
+                time,
+                threads: common.threads(),
+            },
             without: self.without.clone(),
             operators: None,
             solver: self.solver,

@@ -11,9 +11,8 @@ use mlc_dsl::canon::{Sink, Structural};
 use mlc_dsl::infer::{TypeError, infer};
 use mlc_dsl::ir::{Attr, ConstId, Consts, DType, Extent, Tensor, Type};
 use mlc_dsl::library::{CallId, CallKind, Library, Name, OpClass};
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Results of folding with more elements than this stay unevaluated until the plan is made.
 const FOLD_ELEMENTS: usize = 4096;
@@ -36,7 +35,7 @@ pub struct Graph {
     attrs_by_value: HashMap<Arc<[Attr]>, AttrsId>,
     series: Vec<Arc<[ConstId]>>,
     series_by_value: HashMap<Arc<[ConstId]>, SeriesId>,
-    predicates: RefCell<HashMap<(ConstId, &'static str), bool>>,
+    predicates: Mutex<HashMap<(ConstId, &'static str), bool>>,
     folder: Folder,
     nodes: usize,
     limit: usize,
@@ -75,7 +74,7 @@ impl Graph {
             attrs_by_value: HashMap::new(),
             series: Vec::new(),
             series_by_value: HashMap::new(),
-            predicates: RefCell::default(),
+            predicates: Mutex::default(),
             nodes: 0,
             limit,
             hit_limit: false,
@@ -294,11 +293,15 @@ impl Graph {
     /// for each `name`.
     pub fn every_element(&self, id: Id, name: &'static str, passes: fn(f64) -> bool) -> bool {
         let holds = |c: ConstId| {
-            let mut known = self.predicates.borrow_mut();
-            *known.entry((c, name)).or_insert_with(|| {
-                let t = self.consts.get(c);
-                (0..t.len()).all(|i| passes(t.get_f64(i)))
-            })
+            // A thread that panicked left no half-made entry.
+            let known = || self.predicates.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(&holds) = known().get(&(c, name)) {
+                return holds;
+            }
+            let t = self.consts.get(c);
+            let holds = (0..t.len()).all(|i| passes(t.get_f64(i)));
+            known().insert((c, name), holds);
+            holds
         };
         let values = self.values(id);
         !values.is_empty() && values.into_iter().all(holds)

@@ -41,10 +41,12 @@ pub struct Limits {
     pub rounds: u32,
     /// Time, a safety net: results depend on it only when it is hit.
     pub time: Duration,
+    /// Threads of the search; the result is the same.
+    pub threads: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 12_000, rounds: 12, time: Duration::from_secs(20) }
+        Limits { nodes: 12_000, rounds: 12, time: Duration::from_secs(20), threads: 1 }
     }
 }

@@ -15,6 +15,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Matches of one law in one round before it has to sit out the next; doubles every time.
@@ -132,33 +133,23 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         graph.round = round;
         let mut news = false;
         let index = index(graph);
-        let flat = Flattenings::new(graph, exact);
         let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
-        let mut banned = false;
-        for (i, r) in runners.iter_mut().enumerate() {
-            if r.banned_until >= round {
-                banned = true;
-                continue;
-            }
-            let began = Instant::now();
-            let law = &library.laws[r.compiled.law as usize];
-            let allowed = MATCHES << r.bans;
-            let search = Search { graph, law, compiled: &r.compiled, index: &index, flat: &flat };
-            let (mut found, over) = search.run(allowed, &r.applied, start, limits.time);
-            if over {
+        let banned = runners.iter().any(|r| r.banned_until >= round);
+        let searched = search_all(graph, &runners, &index, exact, (start, limits));
+        let mut over_now = false;
+        for s in searched {
+            let r = &mut runners[s.runner];
+            if s.over {
                 r.bans += 1;
                 r.banned_until = round + (1 << r.bans);
-                banned = true;
-                found.truncate(allowed);
+                over_now = true;
             }
             r.profile.searches += 1;
-            r.profile.matches += found.len();
-            r.profile.time += began.elapsed();
-            waiting.push((i, found));
-            if start.elapsed() > limits.time {
-                break;
-            }
+            r.profile.matches += s.found.len();
+            r.profile.time += s.time;
+            waiting.push((s.runner, s.found));
         }
+        let banned = banned || over_now;
         'apply: for (i, found) in waiting {
             let r = &mut runners[i];
             let law = &library.laws[r.compiled.law as usize];
@@ -193,6 +184,65 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         }
     }
     Saturation { profiles: profiles(runners), stop, sizes, bundles: families.bundles }
+}
+
+/// What the search of one pattern found.
+struct Searched {
+    runner: usize,
+    found: Vec<Found>,
+    over: bool,
+    time: Duration,
+}
+
+/// Searches every pattern that is not banned, on several threads; the result is in the patterns' order,
+/// whatever their number.
+fn search_all(
+    graph: &Graph,
+    runners: &[Runner],
+    index: &HashMap<Option<CallId>, Vec<Id>>,
+    exact: bool,
+    (start, limits): (Instant, &Limits),
+) -> Vec<Searched> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let flat = Flattenings::new(graph, exact);
+        let mut out = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(r) = runners.get(i) else { return out };
+            if r.banned_until >= graph.round || start.elapsed() > limits.time {
+                continue;
+            }
+            let began = Instant::now();
+            let law = &graph.library.laws[r.compiled.law as usize];
+            let allowed = MATCHES << r.bans;
+            let search = Search { graph, law, compiled: &r.compiled, index, flat: &flat };
+            let (mut found, over) = search.run(allowed, &r.applied, start, limits.time);
+            found.truncate(allowed);
+            out.push(Searched { runner: i, found, over, time: began.elapsed() });
+        }
+    };
+    let mut out = work_on(limits.threads, work);
+    out.sort_by_key(|s| s.runner);
+    out
+}
+
+/// The results of a task that shares its work between so many threads.
+fn work_on<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> Vec<T> {
+    if threads < 2 {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+        let mut out = work();
+        for o in others {
+            match o.join() {
+                Ok(more) => out.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        out
+    })
 }
 
 /// One profile per law, in the laws' order; a law may have several patterns.
