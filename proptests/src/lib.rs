@@ -2,6 +2,7 @@
 //!
 //! Holds what several properties need; the properties themselves are in `tests/`.
 
+pub mod architectures;
 pub mod mutants;
 pub mod spellings;
 pub mod stacks;
