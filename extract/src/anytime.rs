@@ -16,8 +16,8 @@ use crate::trim::Trim;
 use crate::view::{Cost, NodeId, View};
 
 /// Steps of the first round, and how many times that the next has.
-const ROUND: u64 = 4_000_000;
-const GROWTH: u64 = 16;
+const ROUND: u64 = 16_000_000;
+const GROWTH: u64 = 8;
 
 /// Steps of the greedy start at most.
 const START: u64 = 100_000_000;
@@ -35,7 +35,7 @@ pub struct Anytime {
 impl Default for Anytime {
     /// About half a second for an e-graph of ten thousand nodes.
     fn default() -> Self {
-        Self { steps: 12_000_000, threads: 2 }
+        Self { steps: ROUND, threads: 2 }
     }
 }
 

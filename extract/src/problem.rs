@@ -11,6 +11,9 @@ use crate::view::Lists;
 /// where they are not saturated.
 const UNIT: f64 = (1_u64 << 52) as f64;
 
+/// Prices below this many ticks count as nothing: they tell equal programs apart and tie everything to everything.
+const NOISE: u64 = 1 << 10;
+
 /// Prices in ticks, rounded down, so that a bound in ticks is a bound in prices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale(f64);
@@ -22,7 +25,8 @@ impl Scale {
     }
 
     pub(crate) fn ticks(self, price: f64) -> u64 {
-        (price * self.0) as u64
+        let ticks = (price * self.0) as u64;
+        if ticks < NOISE { 0 } else { ticks }
     }
 
     pub(crate) fn price(self, ticks: u64) -> f64 {
