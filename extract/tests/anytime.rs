@@ -2,7 +2,7 @@
 
 mod graphs;
 
-use graphs::{brute_force, close, dense, views};
+use graphs::{brute_force, close, dense, long, views};
 use mlc_extract::{Anytime, Exact, Extraction, Extractor, GreedyDag, GreedyTree, View};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -57,6 +57,26 @@ fn every_small_graph_is_solved_and_proven() {
     };
     cases(CASES, &views(), check);
     cases(DENSE, &dense(), check);
+}
+
+#[test]
+fn larger_graphs_have_one_optimum_from_wherever_search_starts() {
+    let mut runner = TestRunner::deterministic();
+    let mut gains = 0;
+    for _ in 0..200 {
+        let view = long().new_tree(&mut runner).expect("a view").current();
+        let found = run(&FROM_TREES, &view);
+        assert!(found.proven());
+        let least = found.cost.seconds();
+        solved(&Exact::default(), &view, least);
+        solved(&anytime(u64::MAX, 1), &view, least);
+        let greedy = run(&GreedyDag::default(), &view);
+        assert!(greedy.cost.seconds() >= least * (1.0 - 1e-9));
+        assert!(greedy.lower_bound.seconds() <= least * (1.0 + 1e-9));
+        let tree = GreedyTree.extract(&view, None).expect("computable");
+        gains += u32::from(!close(tree.dag_cost(&view).seconds(), least));
+    }
+    assert!(gains > 50, "trees miss the optimum of {gains} only");
 }
 
 #[test]
