@@ -23,7 +23,7 @@ const GROWTH: u64 = 8;
 const BOUND: u64 = 4_000_000;
 
 /// Steps of the greedy start at most.
-const START: u64 = 100_000_000;
+const START: u64 = 30_000_000;
 
 /// The best program that a budget allows, and a lower bound: greedy over the DAG, then rounds of exact search on the whole and
 /// in neighbourhoods. Ends early when the optimum is proven.

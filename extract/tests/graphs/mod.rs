@@ -111,35 +111,3 @@ pub fn brute_force(view: &View) -> Option<(f64, Solution)> {
 pub fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(1.0)
 }
-
-/// A long graph: operands lie near their users, above or below, so that regions meet only at few classes; too large for
-/// brute force.
-pub fn long() -> impl Strategy<Value = View> {
-    const LENGTH: u32 = 60;
-    let cost = prop_oneof![Just(0.0), Just(1.0), (0..400_u32).prop_map(|c| f64::from(c) / 100.0)];
-    let node = (prop::collection::vec(0..9_u32, 1..=3), cost);
-    prop::collection::vec((prop::collection::vec(node, 1..=4), 0..8_u32), LENGTH as usize).prop_map(
-        |rows| {
-            let mut builder = ViewBuilder::new();
-            let ids: Vec<ClassId> = rows.iter().map(|_| builder.add_class()).collect();
-            for (place, (rows, leaf)) in (0..).zip(&rows) {
-                let class = ids[place as usize];
-                for (operands, cost) in rows {
-                    // Six below to two above.
-                    let near =
-                        |o: &u32| ClassId::new((place + o).saturating_sub(6).min(LENGTH - 1));
-                    let children: Vec<ClassId> = operands.iter().map(near).collect();
-                    builder.add_node(class, &children, Cost::new(*cost));
-                }
-                let below: &[ClassId] = if *leaf == 0 {
-                    &[]
-                } else {
-                    &ids[(place as usize).saturating_sub(1)..place as usize]
-                };
-                builder.add_node(class, below, Cost::new(f64::from(3 + leaf)));
-            }
-            builder.add_root(ids[LENGTH as usize - 1]);
-            builder.build().expect("a sound view")
-        },
-    )
-}
