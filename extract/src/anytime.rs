@@ -22,6 +22,9 @@ const GROWTH: u64 = 8;
 /// Steps for a bound beside an answer of another kind.
 const BOUND: u64 = 4_000_000;
 
+/// Bytes of stack for branches above one another.
+const STACK: usize = 64 << 20;
+
 /// Steps of the greedy start at most.
 const START: u64 = 30_000_000;
 
@@ -73,7 +76,7 @@ impl Extractor for Anytime {
             let beside = || {
                 let coarse = proof.exact(proof.scale.coarse(), budget, &halt);
                 let regions = Regions::new(&trim, proof.scale, &nodes, round);
-                (coarse, regions.run(budget / 2, &halt))
+                (coarse, roomy(|| regions.run(budget / 2, &halt)))
             };
             let (exact, beside) = if self.threads > 1 {
                 std::thread::scope(|scope| {
@@ -137,6 +140,15 @@ impl Extractor for Exact {
     }
 }
 
+/// Runs on a stack that is large enough for the deepest branches, whatever the caller's is.
+fn roomy<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let work = thread.spawn_scoped(scope, work).expect("the system has a thread to give");
+        work.join().unwrap_or_else(|e| std::panic::resume_unwind(e))
+    })
+}
+
 /// A program with a lower bound that takes little to find.
 pub(crate) fn bound(view: &View, solution: Solution) -> Result<Extraction, ExtractError> {
     let trim = Trim::new(view);
@@ -193,7 +205,7 @@ impl<'v> Proof<'v> {
         let cap = self.ticks(scale, &chosen.collect::<Vec<u32>>());
         let mut budget = Budget::new(steps, stop);
         let draft = Draft::within(self.trim, scale, |_| None);
-        let outcome = Search::new(&mut budget).solve(draft, cap, 0);
+        let outcome = roomy(|| Search::new(&mut budget).solve(draft, cap, 0));
         Searched { outcome, cap, steps: budget.steps }
     }
 
