@@ -135,20 +135,27 @@ impl<'b, 'a> Search<'b, 'a> {
         let found = guess(problem, bound, &mut self.budget.steps);
         let mut best = (found.cost < cap).then_some(found);
         cap = best.as_ref().map_or(cap, |best| best.cost);
-        let Some(class) = branching(problem, bound) else {
-            return Outcome { lower: bound.lower, best };
-        };
-        let mut nodes: Vec<(u64, u32)> =
-            problem.nodes(class).map(|node| (bound.with(problem, node), node)).collect();
-        nodes.sort_unstable();
         let mut lower = FAR;
+        let class = branching(problem, bound);
+        if class.is_none() {
+            // Only a problem that is not simplified to the end leaves nothing to choose.
+            lower = bound.lower;
+            if depth < DEPTH && !self.budget.spent() {
+                let outcome = self.solve(rest.clone(), cap, depth + 1);
+                (lower, best) = (outcome.lower, outcome.best.or(best));
+            }
+        }
+        let open = class.map_or(&[][..], |class| &rest.nodes[class as usize]);
+        let mut nodes: Vec<(u64, u32)> =
+            open.iter().map(|&node| (bound.with(problem, node), node)).collect();
+        nodes.sort_unstable();
         for (least, node) in nodes {
             if least >= cap || depth >= DEPTH || self.budget.spent() {
                 lower = lower.min(least);
                 continue;
             }
             let mut child = rest.clone();
-            child.choose(class, node);
+            child.choose(problem.class_of[node as usize], node);
             let outcome = self.solve(child, cap, depth + 1);
             lower = lower.min(outcome.lower.max(least));
             if let Some(found) = outcome.best {
