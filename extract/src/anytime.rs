@@ -1,7 +1,7 @@
 //! Search that can be stopped at any time and knows how far from the optimum it may be.
 //!
-//! Rounds of growing budgets: branch and bound on the whole problem beside search in neighbourhoods of the best program, which
-//! meet after each round. Steps are the only clock, so a run that is not stopped from outside has one result, whatever the
+//! Rounds of growing budgets: branch and bound on the whole problem; beside it the same without small change, and search in
+//! neighbourhoods of the best program. They meet after each round. Steps are the only clock, so a run that is not stopped from outside has one result, whatever the
 //! number of threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,17 +10,23 @@ use crate::budget::Budget;
 use crate::extractor::{ExtractError, Extraction, Extractor, GreedyDag, GreedyTree, Stop, better};
 use crate::problem::{Draft, Scale};
 use crate::region::Regions;
-use crate::search::{Found, Outcome, Search};
+use crate::search::{Outcome, Search};
 use crate::solution::Solution;
 use crate::trim::Trim;
 use crate::view::{Cost, NodeId, View};
 
 /// Steps of the first round, and how many times that the next has.
-const ROUND: u64 = 4_000_000;
-const GROWTH: u64 = 16;
+const ROUND: u64 = 16_000_000;
+const GROWTH: u64 = 8;
+
+/// Steps for a bound beside an answer of another kind.
+const BOUND: u64 = 4_000_000;
+
+/// Bytes of stack for branches above one another.
+const STACK: usize = 64 << 20;
 
 /// Steps of the greedy start at most.
-const START: u64 = 100_000_000;
+const START: u64 = 30_000_000;
 
 /// The best program that a budget allows, and a lower bound: greedy over the DAG, then rounds of exact search on the whole and
 /// in neighbourhoods. Ends early when the optimum is proven.
@@ -35,7 +41,7 @@ pub struct Anytime {
 impl Default for Anytime {
     /// About half a second for an e-graph of ten thousand nodes.
     fn default() -> Self {
-        Self { steps: 12_000_000, threads: 2 }
+        Self { steps: 8_000_000, threads: 2 }
     }
 }
 
@@ -58,29 +64,35 @@ impl Extractor for Anytime {
         let mut round = 0;
         while !proof.closed() && proof.steps < self.steps && !stop() {
             budget = budget.min(self.steps - proof.steps);
-            let nodes = proof.nodes()?;
             let ended = AtomicBool::new(false);
             let halt = || ended.load(Ordering::Relaxed) || stop();
             let exact = || {
-                let outcome = proof.exact(budget, stop);
-                ended.store(outcome.0.lower >= proof.cap, Ordering::Relaxed);
-                outcome
+                let result = proof.exact(proof.scale, budget, stop);
+                ended.store(result.outcome.lower >= result.cap, Ordering::Relaxed);
+                result
             };
-            let near = || Regions::new(&trim, proof.scale, &nodes, round).run(budget, &halt);
-            let ((outcome, steps), found) = if self.threads > 1 {
+            // The same in small change left out, then neighbourhoods: of no use once the optimum is proven.
+            let nodes = proof.nodes()?;
+            let beside = || {
+                let coarse = proof.exact(proof.scale.coarse(), budget, &halt);
+                let regions = Regions::new(&trim, proof.scale, &nodes, round);
+                (coarse, roomy(|| regions.run(budget / 2, &halt)))
+            };
+            let (exact, beside) = if self.threads > 1 {
                 std::thread::scope(|scope| {
-                    let near = scope.spawn(near);
-                    let outcome = exact();
-                    (outcome, near.join().unwrap_or_else(|e| std::panic::resume_unwind(e)))
+                    let beside = scope.spawn(beside);
+                    let exact = exact();
+                    (exact, Some(beside.join().unwrap_or_else(|e| std::panic::resume_unwind(e))))
                 })
             } else {
-                let outcome = exact();
-                let found = if ended.load(Ordering::Relaxed) { None } else { near() };
-                (outcome, found)
+                let exact = exact();
+                (exact, (!ended.load(Ordering::Relaxed)).then(beside))
             };
-            proof.learn(outcome, steps);
-            if let Some(found) = found.filter(|_| !proof.closed()) {
-                proof.take(found);
+            proof.steps += exact.steps;
+            proof.learn(exact);
+            if let Some((coarse, near)) = beside.filter(|_| !proof.closed()) {
+                proof.learn(coarse);
+                near.into_iter().for_each(|found| proof.take(found.nodes));
             }
             budget = budget.saturating_mul(GROWTH);
             round += 1;
@@ -121,20 +133,38 @@ impl Extractor for Exact {
         };
         let trim = Trim::new(view);
         let mut proof = Proof::new(view, &trim, start)?;
-        let (outcome, steps) = proof.exact(self.steps, stop);
-        proof.learn(outcome, steps);
+        let result = proof.exact(proof.scale, self.steps, stop);
+        proof.steps = result.steps;
+        proof.learn(result);
         Ok(proof.extraction())
     }
+}
+
+/// Runs on a stack that is large enough for the deepest branches, whatever the caller's is.
+fn roomy<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let work = thread.spawn_scoped(scope, work).expect("the system has a thread to give");
+        work.join().unwrap_or_else(|e| std::panic::resume_unwind(e))
+    })
 }
 
 /// A program with a lower bound that takes little to find.
 pub(crate) fn bound(view: &View, solution: Solution) -> Result<Extraction, ExtractError> {
     let trim = Trim::new(view);
     let mut proof = Proof::new(view, &trim, solution)?;
-    let (outcome, steps) = proof.exact(ROUND, &|| false);
-    proof.lower = outcome.lower.min(proof.cap);
-    proof.steps = steps;
+    let result = proof.exact(proof.scale, BOUND, &|| false);
+    proof.lower = result.outcome.lower.min(result.cap);
+    proof.steps = result.steps;
     Ok(proof.extraction())
+}
+
+/// What came of branch and bound.
+struct Searched {
+    outcome: Outcome,
+    /// The price that solutions had to be below.
+    cap: u64,
+    steps: u64,
 }
 
 /// What is known: a program, a bound.
@@ -153,8 +183,7 @@ impl<'v> Proof<'v> {
     fn new(view: &'v View, trim: &'v Trim, solution: Solution) -> Result<Self, ExtractError> {
         let scale = Scale::of(solution.dag_cost(view).seconds());
         let mut this = Self { view, trim, scale, solution, cap: 0, lower: 0, steps: 0 };
-        let ticks = this.nodes()?.into_iter().map(|node| scale.ticks(trim.cost[node as usize]));
-        this.cap = ticks.sum();
+        this.cap = this.ticks(scale, &this.nodes()?);
         Ok(this)
     }
 
@@ -162,42 +191,44 @@ impl<'v> Proof<'v> {
         Ok(self.solution.topological(self.view)?.into_iter().map(u32::from).collect())
     }
 
+    fn ticks(&self, scale: Scale, nodes: &[u32]) -> u64 {
+        nodes.iter().map(|&node| scale.ticks(self.trim.cost[node as usize])).sum()
+    }
+
     fn closed(&self) -> bool {
         self.lower >= self.cap
     }
 
-    /// Branch and bound on the whole; what came of it, and the steps it took.
-    fn exact(&self, steps: u64, stop: Stop<'_>) -> (Outcome, u64) {
+    /// Branch and bound on the whole, at the prices of a scale.
+    fn exact(&self, scale: Scale, steps: u64, stop: Stop<'_>) -> Searched {
+        let chosen = self.solution.topological(self.view).into_iter().flatten().map(u32::from);
+        let cap = self.ticks(scale, &chosen.collect::<Vec<u32>>());
         let mut budget = Budget::new(steps, stop);
-        let draft = Draft::within(self.trim, self.scale, |_| None);
-        let outcome = Search::new(&mut budget).solve(draft, self.cap, 0);
-        (outcome, budget.steps)
+        let draft = Draft::within(self.trim, scale, |_| None);
+        let outcome = roomy(|| Search::new(&mut budget).solve(draft, cap, 0));
+        Searched { outcome, cap, steps: budget.steps }
     }
 
-    fn learn(&mut self, outcome: Outcome, steps: u64) {
-        self.steps += steps;
-        if let Some(found) = outcome.best {
-            self.take(found);
+    fn learn(&mut self, searched: Searched) {
+        if let Some(found) = searched.outcome.best {
+            self.take(found.nodes);
         }
-        self.lower = self.lower.max(outcome.lower.min(self.cap));
+        self.lower = self.lower.max(searched.outcome.lower.min(searched.cap));
     }
 
-    fn take(&mut self, found: Found) {
-        if found.cost >= self.cap {
-            return;
-        }
+    fn take(&mut self, nodes: Vec<u32>) {
         let mut choice = vec![None; self.view.class_count()];
-        for node in found.nodes {
+        for node in nodes {
             choice[self.trim.class_of[node as usize] as usize] = Some(NodeId::new(node));
         }
         let solution = Solution::new(choice);
-        assert_eq!(
-            solution.validate(self.view),
-            Ok(()),
-            "every move of the search keeps a program"
-        );
-        self.solution = better(self.view, solution, Some(&self.solution));
-        self.cap = found.cost;
+        let chosen = solution.topological(self.view);
+        let chosen = chosen.expect("every move of the search keeps a program").into_iter();
+        let cap = self.ticks(self.scale, &chosen.map(u32::from).collect::<Vec<u32>>());
+        if cap < self.cap {
+            self.solution = better(self.view, solution, Some(&self.solution));
+            self.cap = cap;
+        }
     }
 
     fn extraction(self) -> Extraction {

@@ -12,6 +12,7 @@ mod extractor;
 mod greedy;
 mod improve;
 mod landmark;
+mod memo;
 mod problem;
 mod region;
 mod search;

@@ -11,22 +11,35 @@ use crate::view::Lists;
 /// where they are not saturated.
 const UNIT: f64 = (1_u64 << 52) as f64;
 
+/// Prices below so many ticks count as nothing: about 2e-13 of the incumbent, and 3e-8 on the coarse scale.
+const FINE: u64 = 1 << 10;
+const COARSE: u64 = 1 << 27;
+
 /// Prices in ticks, rounded down, so that a bound in ticks is a bound in prices.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scale(f64);
+pub(crate) struct Scale {
+    factor: f64,
+    noise: u64,
+}
 
 impl Scale {
     /// The scale for an incumbent at this price.
     pub(crate) fn of(price: f64) -> Self {
-        Self(if price > 0.0 { UNIT / price } else { 1.0 })
+        Self { factor: if price > 0.0 { UNIT / price } else { 1.0 }, noise: FINE }
+    }
+
+    /// The same scale without small change: shared values that cost next to nothing tie the parts of a problem together.
+    pub(crate) fn coarse(self) -> Self {
+        Self { noise: COARSE, ..self }
     }
 
     pub(crate) fn ticks(self, price: f64) -> u64 {
-        (price * self.0) as u64
+        let ticks = (price * self.factor) as u64;
+        if ticks < self.noise { 0 } else { ticks }
     }
 
     pub(crate) fn price(self, ticks: u64) -> f64 {
-        ticks as f64 / self.0
+        ticks as f64 / self.factor
     }
 }
 

@@ -68,7 +68,7 @@ impl<'t> Regions<'t> {
             let mut inner = budget.part(STEPS);
             let outcome = Search::new(&mut inner).solve(draft, self.cost, 0);
             let ended = inner.spent();
-            budget.steps += inner.steps + self.needed.len() as u64;
+            budget.steps += inner.steps + self.trim.class_count() as u64;
             if let Some(found) = outcome.best {
                 self.take(&found.nodes);
                 self.improved = true;

@@ -8,16 +8,17 @@ use std::collections::BinaryHeap;
 
 use crate::budget::Budget;
 use crate::landmark::{Bound, FAR, Ties};
+use crate::memo::Memo;
 use crate::problem::{Draft, Problem, index};
 
 /// Branches above one another; beyond, a branch counts as not searched.
 const DEPTH: usize = 600;
 
-/// Times that a problem is bounded anew after nodes fell to its bound.
-const REFITS: usize = 6;
+/// A problem is bounded anew when at least one of so many nodes was ruled out.
+const REFIT: usize = 32;
 
 /// A solution: nodes of the view, at most one for each class.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) cost: u64,
     pub(crate) nodes: Vec<u32>,
@@ -36,146 +37,163 @@ impl Outcome {
     fn none(lower: u64) -> Self {
         Self { lower, best: None }
     }
-
-    /// The same, where no solution is known to cost less than `floor`.
-    fn above(mut self, floor: u64) -> Self {
-        self.lower = self.lower.max(floor);
-        self
-    }
 }
 
 /// A search under a budget.
 pub(crate) struct Search<'b, 'a> {
     budget: &'b mut Budget<'a>,
+    memo: Memo,
 }
 
 impl<'b, 'a> Search<'b, 'a> {
     pub(crate) fn new(budget: &'b mut Budget<'a>) -> Self {
-        Self { budget }
+        Self { budget, memo: Memo::default() }
     }
 
     /// The cheapest solution below `cap`, unless stopped.
     pub(crate) fn solve(&mut self, mut draft: Draft, cap: u64, depth: usize) -> Outcome {
-        let mut floor = 0;
-        let mut refits = 0;
-        // Bounds of the same nodes in a row.
-        let mut idle = 0;
-        let (problem, bound) = loop {
-            if draft.shrink(&mut self.budget.steps).is_err() {
-                return Outcome::none(FAR);
-            }
-            if draft.base >= cap {
-                return Outcome::none(draft.base);
-            }
-            let problem = draft.problem();
-            if problem.size() == 0 {
-                let best = Some(Found { cost: draft.base, nodes: draft.settled });
-                return Outcome { lower: draft.base, best };
-            }
-            let parts = problem.components();
-            if parts.len() > 1 {
-                return self.solve_parts(parts, &draft, cap, depth).above(floor);
-            }
-            let ties = if refits % 2 == 0 { Ties::Lowest } else { Ties::Highest };
-            let bound = Bound::new(&problem, ties, self.budget);
-            floor = floor.max(draft.base + bound.lower);
-            if floor >= cap {
-                return Outcome::none(floor);
-            }
-            let room = cap - draft.base;
-            let doomed: Vec<bool> =
-                (0..index(problem.size())).map(|node| bound.with(&problem, node) >= room).collect();
-            idle = if doomed.contains(&true) { 1 } else { idle + 1 };
-            if (idle > 1 || refits >= REFITS) && branching(&problem, &bound).is_some() {
-                break (problem, bound);
-            }
-            refits += 1;
-            let mut next = problem.draft();
-            for nodes in &mut next.nodes {
-                nodes.retain(|&node| !doomed[node as usize]);
-            }
-            (next.base, next.settled) = (draft.base, draft.settled);
-            draft = next;
+        if draft.shrink(&mut self.budget.steps).is_err() {
+            return Outcome::none(FAR);
+        }
+        if draft.base >= cap {
+            return Outcome::none(draft.base);
+        }
+        let room = cap - draft.base;
+        let problem = draft.problem();
+        let parts = problem.components();
+        let outcome = match parts.len() {
+            0 => Outcome { lower: 0, best: Some(Found::default()) },
+            1 => self.solve_connected(&problem, room, depth),
+            _ => self.solve_parts(parts, room, depth),
         };
-        self.branch(&problem, &bound, &draft, cap, depth).above(floor)
+        let lower = draft.base.saturating_add(outcome.lower);
+        let best = outcome.best.map(|mut found| {
+            found.cost += draft.base;
+            found.nodes.extend(draft.settled);
+            found
+        });
+        Outcome { lower, best }
     }
 
+    /// The same for a problem in one part: recalled, or bounded and branched on.
+    fn solve_connected(&mut self, problem: &Problem, cap: u64, depth: usize) -> Outcome {
+        let key = Memo::key(problem);
+        self.budget.steps += problem.size() as u64;
+        let floor = match self.memo.recall(key, cap) {
+            Ok(known) => return known,
+            Err(lower) => lower,
+        };
+        let mut outcome = self.bounded(problem, cap, depth);
+        // Nodes that only solutions from the cap on have were left out: nothing is known beyond it.
+        outcome.lower = outcome.lower.max(floor).min(cap);
+        self.memo.learn(key, &outcome);
+        outcome
+    }
+
+    /// Rules out nodes by both bounds, then starts again with what is left, or branches.
+    fn bounded(&mut self, problem: &Problem, cap: u64, depth: usize) -> Outcome {
+        let mut doomed = vec![false; problem.size()];
+        let mut best: Option<Bound> = None;
+        for ties in [Ties::Lowest, Ties::Highest] {
+            let bound = Bound::new(problem, ties, self.budget);
+            if bound.lower >= cap {
+                return Outcome::none(bound.lower);
+            }
+            for (node, doomed) in doomed.iter_mut().enumerate() {
+                *doomed |= bound.with(problem, index(node)) >= cap;
+            }
+            if best.as_ref().is_none_or(|best| best.lower <= bound.lower) {
+                best = Some(bound);
+            }
+            if few(&doomed) {
+                continue;
+            }
+            break;
+        }
+        let Some(bound) = best else { return Outcome::none(0) };
+        let mut rest = problem.draft();
+        for nodes in &mut rest.nodes {
+            nodes.retain(|&node| !doomed[node as usize]);
+        }
+        let outcome = if few(&doomed) {
+            self.branch(problem, &bound, &rest, cap, depth)
+        } else {
+            self.solve(rest, cap, depth)
+        };
+        Outcome { lower: outcome.lower.max(bound.lower), ..outcome }
+    }
+
+    /// Chooses each node of one class in turn; `rest` is the problem without the nodes ruled out.
     fn branch(
         &mut self,
         problem: &Problem,
         bound: &Bound,
-        draft: &Draft,
+        rest: &Draft,
         mut cap: u64,
         depth: usize,
     ) -> Outcome {
-        let mut best = None;
         let found = guess(problem, bound, &mut self.budget.steps);
-        if draft.base + found.cost < cap {
-            cap = draft.base + found.cost;
-            best = Some(joined(draft, found));
-        }
-        let own = draft.base + bound.lower;
-        let Some(class) = branching(problem, bound) else { return Outcome { lower: own, best } };
-        let mut nodes: Vec<(u64, u32)> = problem
-            .nodes(class)
-            .map(|node| (draft.base.saturating_add(bound.with(problem, node)), node))
-            .collect();
-        nodes.sort_unstable();
+        let mut best = (found.cost < cap).then_some(found);
+        cap = best.as_ref().map_or(cap, |best| best.cost);
         let mut lower = FAR;
+        let class = branching(problem, bound);
+        if class.is_none() {
+            // Only a problem that is not simplified to the end leaves nothing to choose.
+            lower = bound.lower;
+            if depth < DEPTH && !self.budget.spent() {
+                let outcome = self.solve(rest.clone(), cap, depth + 1);
+                (lower, best) = (outcome.lower, outcome.best.or(best));
+            }
+        }
+        let open = class.map_or(&[][..], |class| &rest.nodes[class as usize]);
+        let mut nodes: Vec<(u64, u32)> =
+            open.iter().map(|&node| (bound.with(problem, node), node)).collect();
+        nodes.sort_unstable();
         for (least, node) in nodes {
             if least >= cap || depth >= DEPTH || self.budget.spent() {
                 lower = lower.min(least);
                 continue;
             }
-            let mut child = problem.draft();
-            child.choose(class, node);
-            let room = cap - draft.base;
-            let outcome = self.solve(child, room, depth + 1);
-            lower = lower.min(draft.base.saturating_add(outcome.lower).max(least));
+            let mut child = rest.clone();
+            child.choose(problem.class_of[node as usize], node);
+            let outcome = self.solve(child, cap, depth + 1);
+            lower = lower.min(outcome.lower.max(least));
             if let Some(found) = outcome.best {
-                cap = draft.base + found.cost;
-                best = Some(joined(draft, found));
+                cap = found.cost;
+                best = Some(found);
             }
         }
-        if let Some(best) = &best {
-            lower = lower.min(best.cost);
-        }
-        Outcome { lower: lower.max(own), best }
+        Outcome { lower: lower.min(best.as_ref().map_or(FAR, |best| best.cost)), best }
     }
 
     /// Solves parts that have nothing to do with each other.
-    fn solve_parts(&mut self, parts: Vec<Draft>, whole: &Draft, cap: u64, depth: usize) -> Outcome {
+    fn solve_parts(&mut self, parts: Vec<Draft>, cap: u64, depth: usize) -> Outcome {
         let mut lowers = Vec::with_capacity(parts.len());
         for part in &parts {
-            let bound = Bound::new(&part.problem(), Ties::Lowest, self.budget);
-            lowers.push(bound.lower);
+            lowers.push(Bound::new(&part.problem(), Ties::Lowest, self.budget).lower);
         }
-        let mut lower = whole.base + lowers.iter().sum::<u64>();
-        let mut found = Some(Found { cost: lower, nodes: whole.settled.clone() });
+        let mut lower = lowers.iter().sum::<u64>();
+        let mut found = Found { cost: lower, nodes: Vec::new() };
         for (part, least) in parts.into_iter().zip(lowers) {
-            // What is found takes the place of its bound in the price of the whole.
-            let so_far = found.as_ref().map_or(lower, |found| found.cost);
-            if lower >= cap || so_far >= cap {
+            if found.cost >= cap {
                 return Outcome::none(lower);
             }
-            let outcome = self.solve(part, cap - (so_far - least), depth + 1);
-            lower = (lower - least).saturating_add(outcome.lower.max(least));
-            match (outcome.best, &mut found) {
-                (Some(one), Some(found)) => {
-                    found.cost = so_far - least + one.cost;
-                    found.nodes.extend(one.nodes);
-                }
-                _ => return Outcome::none(lower),
-            }
+            // What is found takes the place of its bound in the price of the whole.
+            let others = found.cost - least;
+            let outcome = self.solve(part, cap - others, depth + 1);
+            lower += outcome.lower.clamp(least, (cap - others).max(least)) - least;
+            let Some(one) = outcome.best else { return Outcome::none(lower) };
+            found.cost = others + one.cost;
+            found.nodes.extend(one.nodes);
         }
-        Outcome { lower, best: found.filter(|found| found.cost < cap) }
+        let best = (found.cost < cap).then_some(found);
+        Outcome { lower, best }
     }
 }
 
-fn joined(draft: &Draft, mut found: Found) -> Found {
-    found.cost += draft.base;
-    found.nodes.extend(&draft.settled);
-    found
+/// Whether the nodes ruled out are too few to start again for them.
+fn few(doomed: &[bool]) -> bool {
+    doomed.iter().filter(|doomed| **doomed).count() * REFIT < doomed.len()
 }
 
 /// The class to choose in next: required, of several nodes, all but one of which raise the bound most.

@@ -3,7 +3,9 @@
 mod graphs;
 
 use graphs::{brute_force, close, dense, views};
-use mlc_extract::{Anytime, Exact, Extraction, Extractor, GreedyDag, GreedyTree, View};
+use mlc_extract::{
+    Anytime, ClassId, Cost, Exact, Extraction, Extractor, GreedyDag, GreedyTree, View, ViewBuilder,
+};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -17,6 +19,38 @@ const FROM_TREES: Exact = Exact { steps: u64::MAX, start: 0 };
 
 const fn anytime(steps: u64, threads: usize) -> Anytime {
     Anytime { steps, threads }
+}
+
+/// A long graph: operands lie near their users, above or below, so that regions meet only at few classes; too large for
+/// brute force.
+fn long() -> impl Strategy<Value = View> {
+    const LENGTH: u32 = 60;
+    let cost = prop_oneof![Just(0.0), Just(1.0), (0..400_u32).prop_map(|c| f64::from(c) / 100.0)];
+    let node = (prop::collection::vec(0..9_u32, 1..=3), cost);
+    prop::collection::vec((prop::collection::vec(node, 1..=4), 0..8_u32), LENGTH as usize).prop_map(
+        |rows| {
+            let mut builder = ViewBuilder::new();
+            let ids: Vec<ClassId> = rows.iter().map(|_| builder.add_class()).collect();
+            for (place, (rows, leaf)) in (0..).zip(&rows) {
+                let class = ids[place as usize];
+                for (operands, cost) in rows {
+                    // Six below to two above.
+                    let near =
+                        |o: &u32| ClassId::new((place + o).saturating_sub(6).min(LENGTH - 1));
+                    let children: Vec<ClassId> = operands.iter().map(near).collect();
+                    builder.add_node(class, &children, Cost::new(*cost));
+                }
+                let below: &[ClassId] = if *leaf == 0 {
+                    &[]
+                } else {
+                    &ids[(place as usize).saturating_sub(1)..place as usize]
+                };
+                builder.add_node(class, below, Cost::new(f64::from(3 + leaf)));
+            }
+            builder.add_root(ids[LENGTH as usize - 1]);
+            builder.build().expect("a sound view")
+        },
+    )
 }
 
 /// The first computable graphs of a fixed sequence, with the price of their optimum.
@@ -57,6 +91,26 @@ fn every_small_graph_is_solved_and_proven() {
     };
     cases(CASES, &views(), check);
     cases(DENSE, &dense(), check);
+}
+
+#[test]
+fn larger_graphs_have_one_optimum_from_wherever_search_starts() {
+    let mut runner = TestRunner::deterministic();
+    let mut gains = 0;
+    for _ in 0..200 {
+        let view = long().new_tree(&mut runner).expect("a view").current();
+        let found = run(&FROM_TREES, &view);
+        assert!(found.proven());
+        let least = found.cost.seconds();
+        solved(&Exact::default(), &view, least);
+        solved(&anytime(u64::MAX, 1), &view, least);
+        let greedy = run(&GreedyDag::default(), &view);
+        assert!(greedy.cost.seconds() >= least * (1.0 - 1e-9));
+        assert!(greedy.lower_bound.seconds() <= least * (1.0 + 1e-9));
+        let tree = GreedyTree.extract(&view, None).expect("computable");
+        gains += u32::from(!close(tree.dag_cost(&view).seconds(), least));
+    }
+    assert!(gains > 50, "trees miss the optimum of {gains} only");
 }
 
 #[test]

@@ -291,3 +291,35 @@ fn a_cycle_gives_no_value_for_nothing() {
         assert_eq!((found.cost, found.lower_bound), (Cost::new(4.0), Cost::new(4.0)));
     }
 }
+
+#[test]
+fn deep_branches_fit_into_a_small_stack() {
+    // A cover of the edges of a circulant graph: each edge needs one of its ends, and no bound tells which.
+    const ENDS: u32 = 901;
+    let mut rows: Vec<(u32, Vec<u32>, f64)> = (0..ENDS).map(|end| (end, vec![], 1.0)).collect();
+    for end in 0..ENDS {
+        for (place, step) in (0..).zip([1, 30, 217]) {
+            let edge = ENDS + 3 * end + place;
+            rows.push((edge, vec![end], 0.0));
+            rows.push((edge, vec![(end + step) % ENDS], 0.0));
+        }
+    }
+    let mut builder = ViewBuilder::new();
+    for _ in 0..4 * ENDS {
+        builder.add_class();
+    }
+    for (class, children, cost) in rows {
+        let children: Vec<ClassId> = children.into_iter().map(ClassId::new).collect();
+        builder.add_node(ClassId::new(class), &children, Cost::new(cost));
+    }
+    (ENDS..4 * ENDS).for_each(|edge| builder.add_root(ClassId::new(edge)));
+    let view = builder.build().expect("a sound view");
+    let search = move || {
+        let exact = Exact { steps: 50_000_000, start: 0 };
+        let found = exact.search(&view, None, &|| false).expect("computable");
+        assert!(found.lower_bound.seconds() >= f64::from(ENDS / 2), "{:?}", found.lower_bound);
+        assert!(!found.proven());
+    };
+    let small = std::thread::Builder::new().stack_size(1 << 20);
+    small.spawn(search).expect("a thread").join().expect("the stack is enough");
+}

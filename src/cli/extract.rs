@@ -141,19 +141,20 @@ fn report(
 }
 
 fn human(r: &Report) -> String {
-    let verdict = if r.proven {
-        "proven optimal".to_string()
-    } else {
-        format!("gap {:.2} %: not proven optimal", 100.0 * r.gap)
+    let verdict = match r.gap {
+        _ if r.proven => "proven optimal".to_string(),
+        small if small < 1e-4 => format!("gap {:.1e} %: not proven optimal", 100.0 * small),
+        gap => format!("gap {:.2} %: not proven optimal", 100.0 * gap),
     };
     format!(
-        "e-graph      {} nodes, {} classes, {} roots\n\
+        "e-graph      {} nodes, {} classes, {} root{}\n\
          cost         {:.6} of {} chosen nodes\n\
          lower bound  {:.6}, {verdict}\n\
          time         {:.2} s with {}, {} steps of proof\n",
         r.nodes,
         r.classes,
         r.roots,
+        if r.roots == 1 { "" } else { "s" },
         r.cost,
         r.choices.len(),
         r.lower_bound,
