@@ -331,7 +331,10 @@ impl Checker<'_, '_> {
             let before: usize = self.tally.right_refused.values().sum();
             let mut tally = std::mem::take(&mut self.tally);
             tally.refused.clear();
-            let stray = if rng.chance(0.7) { Stray::Any } else { Stray::No };
+            let stray = match rng.chance(0.7) {
+                true => Stray::Any(rng.below(1000)),
+                false => Stray::No,
+            };
             let extents = sample::emptied(self.facts, k);
             let drawn = sample::draw(self.facts, &wanted, (extents, stray), &mut tally, &mut rng);
             self.tally = tally;
