@@ -64,7 +64,7 @@ pub struct CheckOptions {
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { seed: 0, samples: 150, time_ms: 60_000, threads: 2, explain: true }
+        CheckOptions { seed: 0, samples: 250, time_ms: 60_000, threads: 2, explain: true }
     }
 }
 
@@ -346,8 +346,8 @@ impl Checker<'_, '_> {
                 Some(Draw::Instance(instance)) => {
                     met = Break::Nothing;
                     let round = match &self.facts.conjuncts[i] {
-                        Conjunct::Element(_, p) if p == "finite" => Round::unbounded(k),
-                        _ => Round::of(k),
+                        Conjunct::Element(_, p) if p == "finite" => Round::unbounded(rng.below(3)),
+                        _ => Round::of(rng.below(12)),
                     };
                     let (_, trial) = sample::trial(
                         self.facts,
