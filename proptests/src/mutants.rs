@@ -302,6 +302,13 @@ fn refutes(library: &Library, law: &str, condition: &str) -> bool {
     }
 }
 
+/// True if the samples of this seed refute a mutant.
+pub fn refuted(library: &Library, mutant: &Mutant, seed: u64) -> bool {
+    let Some(law) = library.laws.iter().find(|l| *l.name == *mutant.name) else { return false };
+    let options = CheckOptions { seed, explain: false, ..CheckOptions::default() };
+    matches!(check_law(library, law, &options).outcome, Outcome::Fails(_))
+}
+
 /// What becomes of a mutant; one that passes is looked at again with so many samples.
 pub fn judge(library: &Library, mutant: &Mutant, again: usize) -> Fate {
     let Some(law) = library.laws.iter().find(|l| *l.name == *mutant.name) else {

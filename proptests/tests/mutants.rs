@@ -1,27 +1,41 @@
 //! A fixed sample of the mutants of the shipped laws: the verifier refutes those that are wrong.
+//!
+//! The whole campaign, which measures the share that is refuted, is the binary `mutants`. Fifty mutants
+//! cannot tell 99 % from 98 %: what is asserted of them is that nothing escapes for a reason of its own.
 
-use mlc_proptests::mutants::{Fate, judge, mutants};
+use mlc_proptests::mutants::{Fate, judge, mutants, refuted};
 
-/// Of so many mutants one is taken; the whole campaign is the binary `mutants`.
+/// Of so many mutants one is taken.
 const EVERY: usize = 41;
 
 /// Samples with which a mutant that passes is looked at again.
 const AGAIN: usize = 300;
 
+/// Further seeds for a mutant that passes though it is wrong. What passes them all is no matter of chance.
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
+
 #[test]
 fn mutants_are_refuted() {
     let (all, library) = mutants();
     assert!(all.len() > 1000, "{} mutants", all.len());
-    let (mut killed, mut missed) = (0, Vec::new());
+    let (mut killed, mut unlucky, mut blind) = (0, Vec::new(), Vec::new());
     for m in all.iter().step_by(EVERY) {
         match judge(&library, m, AGAIN) {
             Fate::Killed => killed += 1,
-            Fate::Missed(why) => missed.push(format!("{} ({}): {why}", m.of, m.change)),
+            Fate::Missed(why) => {
+                let case = format!("{} ({}): {why}", m.of, m.change);
+                match SEEDS.into_iter().any(|seed| refuted(&library, m, seed)) {
+                    true => unlucky.push(case),
+                    false => blind.push(case),
+                }
+            }
             Fate::Equivalent(why) => eprintln!("{} ({}): {why}", m.of, m.change),
             Fate::Void => {}
         }
     }
-    eprintln!("{killed} refuted, {} missed", missed.len());
+    eprintln!("{killed} refuted, missed by chance: {unlucky:#?}");
     assert!(killed > 30, "{killed} refuted");
-    assert!(missed.len() * 100 <= killed + missed.len(), "missed: {missed:#?}");
+    assert!(blind.is_empty(), "no seed refutes {blind:#?}");
+    // If one wrong mutant in a hundred passes, more than two of fifty do once in a hundred times.
+    assert!(unlucky.len() <= 2, "too many are missed by chance: {unlucky:#?}");
 }

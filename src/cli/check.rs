@@ -17,7 +17,7 @@ pub struct Args {
     /// Texts to check; the shipped ones if none is given.
     files: Vec<PathBuf>,
     /// Samples per law.
-    #[arg(long, default_value_t = 150)]
+    #[arg(long, default_value_t = verify::CheckOptions::default().samples)]
     samples: usize,
     /// Target whose costs `picks` tests speak of.
     #[arg(long, default_value = "standard")]

@@ -1,6 +1,6 @@
 //! Attributes of an application, chosen to fit its operator and its arguments.
 
-use super::draft::{Stray, any_dtype};
+use super::draft::{Extents, Stray, any_dtype};
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::infer::{infer, unify};
 use mlc_dsl::ir::{Attr, Extent, Type};
@@ -24,6 +24,8 @@ pub(super) struct Open<'a> {
     pub words: &'a [String],
     /// Whether attributes may leave their declared ranges.
     pub stray: Stray,
+    /// How extents are chosen.
+    pub style: Extents,
     /// Of several choices that fit, the one that tells most is taken.
     pub telling: bool,
     /// The law's conditions, and whether each is to hold.
@@ -231,6 +233,15 @@ impl Open<'_> {
         Some(attrs)
     }
 
+    /// An extent that nothing else tells.
+    fn extent(&self, rng: &mut Random) -> i64 {
+        match self.style {
+            Extents::Zeros | Extents::Empty(_) if rng.chance(0.4) => 0,
+            Extents::Ones if rng.chance(0.5) => 1,
+            _ => rng.pick(&[1, 2, 2, 2, 3, 3, 4, 4, 5, 2, 3, 1]),
+        }
+    }
+
     /// Positions and a shape for the one operator whose attributes depend on each other wholly.
     fn propose_broadcast(&self, attrs: &mut [Option<Attr>], rng: &mut Random) {
         let [map, shape] = attrs else { return };
@@ -238,9 +249,15 @@ impl Open<'_> {
         let known = shape.as_ref().and_then(Attr::as_i64s);
         let positions = map.as_ref().and_then(Attr::as_i64s);
         let least = positions.iter().flatten().map(|&p| p as usize + 1).max().unwrap_or(0);
-        let rank = match &known {
-            Some(s) => s.len(),
-            None => own.len().max(least) + 1 + rng.below(2),
+        // Shapes of one law are often alike.
+        let others = self.env.attrs().filter_map(|(_, a)| a.as_i64s());
+        let others =
+            others.filter(|s| s.len() >= own.len().max(least) && s.iter().all(|e| *e >= 0));
+        let others: Vec<Vec<i64>> = others.collect();
+        let alike = (!others.is_empty() && rng.chance(0.6)).then(|| rng.pick(&others));
+        let rank = match (&known, &alike) {
+            (Some(s), _) | (None, Some(s)) => s.len(),
+            (None, None) => own.len().max(least) + 1 + rng.below(2),
         };
         let positions = positions.unwrap_or_else(|| {
             let mut all: Vec<i64> = (0..rank as i64).collect();
@@ -250,7 +267,8 @@ impl Open<'_> {
             all
         });
         let extents = known.unwrap_or_else(|| {
-            let mut s: Vec<i64> = (0..rank).map(|_| extent(rng)).collect();
+            let new = || (0..rank).map(|_| self.extent(rng)).collect();
+            let mut s: Vec<i64> = alike.unwrap_or_else(new);
             for (&p, &d) in positions.iter().zip(&own) {
                 if let Some(e) = s.get_mut(p as usize) {
                     *e = d as i64;
@@ -280,10 +298,6 @@ pub(super) fn shares(names: &[(bool, Name)], count: i64, rng: &mut Random) -> Ve
 fn numbers(a: &Attr) -> Option<Vec<f64>> {
     let list = a.as_i64s().map(|l| l.into_iter().map(|v| v as f64).collect());
     list.or_else(|| a.as_f64().map(|v| vec![v]))
-}
-
-fn extent(rng: &mut Random) -> i64 {
-    rng.pick(&[1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 2, 3, 0])
 }
 
 /// A value of a kind of attribute; `count` is the number of elements of a shape.

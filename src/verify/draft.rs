@@ -22,6 +22,8 @@ pub(super) struct Draft {
     pub attrs: Vec<(Name, Attr)>,
     /// Whether ranges and domains are kept.
     pub stray: Stray,
+    /// How extents are chosen.
+    pub style: Extents,
     /// Attributes are chosen to tell as much as they can.
     pub telling: bool,
 }
@@ -32,8 +34,8 @@ pub(super) struct Draft {
 pub(super) enum Stray {
     /// They do.
     No,
-    /// They may be anything that the operators take.
-    Any,
+    /// They may be anything that the operators take; the number says which special number has its turn.
+    Any(usize),
 }
 
 /// How extents are chosen.
@@ -71,6 +73,7 @@ impl Draft {
             segs: vec![],
             attrs: vec![],
             stray,
+            style,
             telling: style == Extents::Roomy || rng.chance(0.4),
         };
         for n in &facts.dtypes {
@@ -82,6 +85,15 @@ impl Draft {
             let rank = pick_rank(facts, rng);
             let mut list: Vec<Vec<i64>> =
                 (0..copies).map(|_| (0..rank).map(|_| pool.next(rng)).collect()).collect();
+            // Tensors of one law are often alike.
+            if rng.chance(0.25)
+                && let Some((_, other)) = d.segs.last().filter(|(_, l)| l.len() == copies)
+            {
+                list.clone_from(other);
+                if let Some(e) = list[0].first_mut().filter(|_| rng.chance(0.5)) {
+                    *e = pool.next(rng);
+                }
+            }
             // Members that differ in more than one axis rarely fit together.
             if rng.chance(0.8) {
                 let first = list[0].clone();
@@ -96,31 +108,36 @@ impl Draft {
         if let Extents::Empty(slot) = style {
             d.empty(slot);
         }
-        if stray == Stray::Any {
-            let beside_nothing = matches!(style, Extents::Empty(_));
-            d.special_numbers(facts, beside_nothing, rng);
+        if let Stray::Any(turn) = stray {
+            d.special_numbers(facts, turn, rng);
         }
         d
     }
 
-    /// Numbers of the law that are no ordinary ones. One at a time, for two blur each other; but beside a
-    /// sum of nothing a number shows best if it is none.
-    fn special_numbers(&mut self, facts: &Facts, beside_nothing: bool, rng: &mut Random) {
-        const SPECIAL: &[f64] =
-            &[f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, f64::NAN, 0.0, -0.0, -2.0];
+    /// Numbers of the law that are no ordinary ones. One at a time, each in turn, for two blur each other;
+    /// but beside a sum of nothing a number shows best if it is none.
+    fn special_numbers(&mut self, facts: &Facts, turn: usize, rng: &mut Random) {
+        const SPECIAL: &[Option<f64>] = &[
+            Some(f64::INFINITY),
+            Some(f64::NAN),
+            None,
+            Some(f64::NEG_INFINITY),
+            Some(0.0),
+            Some(f64::INFINITY),
+            None,
+            Some(-2.0),
+            Some(-0.0),
+        ];
         let floats = facts.law.attrs.iter().filter(|a| a.ty.name.text == "float");
         let floats: Vec<&Name> = floats.map(|a| &a.name).collect();
-        if floats.is_empty() {
-            return;
-        }
-        let one = rng.pick(&floats);
-        for name in floats {
+        let beside_nothing = matches!(self.style, Extents::Empty(_));
+        for (i, name) in floats.iter().enumerate() {
             let v = match beside_nothing {
-                true if rng.chance(0.7) => rng.pick(&[f64::NAN, f64::NAN, f64::INFINITY]),
-                false if name == one && rng.chance(0.7) => rng.pick(SPECIAL),
-                true | false => continue,
+                true => rng.chance(0.7).then(|| rng.pick(&[f64::NAN, f64::NAN, f64::INFINITY])),
+                false if turn % floats.len() == i => SPECIAL[turn / floats.len() % SPECIAL.len()],
+                false => None,
             };
-            self.attrs.push((name.clone(), Attr::float(v)));
+            self.attrs.extend(v.map(|v| ((*name).clone(), Attr::float(v))));
         }
     }
 

@@ -292,8 +292,9 @@ fn first_difference(
     };
     let typical = 1e-3 * largest((0..l.len()).map(stray));
     let norm = largest(l.iter().chain(r).map(|v| v.abs()));
-    // At a pole infinity and NaN are alike; of no elements, infinity is a value like others.
-    let empty = sample.inputs.iter().any(Tensor::is_empty);
+    // At a pole infinity and NaN are alike. Where none came in, the infinity of no elements, as their
+    // maximum has it, is a value like others.
+    let empty = sample.inputs.iter().any(Tensor::is_empty) && !has_infinity(sample);
     // Overflow on the way is the working type's, not the function's.
     let huge = |v: f64| v.is_finite() && v.abs() > 1e3;
     let lenient = match sample.round {

@@ -64,7 +64,7 @@ pub struct CheckOptions {
 
 impl Default for CheckOptions {
     fn default() -> CheckOptions {
-        CheckOptions { seed: 0, samples: 150, time_ms: 60_000, threads: 2, explain: true }
+        CheckOptions { seed: 0, samples: 250, time_ms: 60_000, threads: 2, explain: true }
     }
 }
 
@@ -331,7 +331,10 @@ impl Checker<'_, '_> {
             let before: usize = self.tally.right_refused.values().sum();
             let mut tally = std::mem::take(&mut self.tally);
             tally.refused.clear();
-            let stray = if rng.chance(0.7) { Stray::Any } else { Stray::No };
+            let stray = match rng.chance(0.7) {
+                true => Stray::Any(rng.below(1000)),
+                false => Stray::No,
+            };
             let extents = sample::emptied(self.facts, k);
             let drawn = sample::draw(self.facts, &wanted, (extents, stray), &mut tally, &mut rng);
             self.tally = tally;
@@ -343,8 +346,8 @@ impl Checker<'_, '_> {
                 Some(Draw::Instance(instance)) => {
                     met = Break::Nothing;
                     let round = match &self.facts.conjuncts[i] {
-                        Conjunct::Element(_, p) if p == "finite" => Round::unbounded(k),
-                        _ => Round::of(k),
+                        Conjunct::Element(_, p) if p == "finite" => Round::unbounded(rng.below(3)),
+                        _ => Round::of(rng.below(12)),
                     };
                     let (_, trial) = sample::trial(
                         self.facts,

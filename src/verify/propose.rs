@@ -131,7 +131,7 @@ fn confirm(facts: &Facts, conditions: &[&Candidate], rng: &mut Random) -> Option
             }
         }
         // What samples hardly meet would not help.
-        if missed > 4 + passing {
+        if missed > 1 + passing {
             return None;
         }
     }

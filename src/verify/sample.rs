@@ -46,10 +46,10 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<Extents>, Stray, Round) {
     // One sample in four leaves the declared ranges and domains, in every round of elements.
     // Definitions hold by definition, wherever their operators have a value.
     let may = matches!(facts.law.origin, LawOrigin::Rule | LawOrigin::Reverse);
-    let stray = |leaves: bool| if may && leaves { Stray::Any } else { Stray::No };
+    let stray = |leaves: bool| if may && leaves { Stray::Any(i / 4) } else { Stray::No };
     // One in six has no elements along one axis, each axis in turn: there sums are zero, whatever
     // stands beside them.
-    let slots = facts.axes.len() + facts.segs.len();
+    let slots = slots(facts);
     let (empty, turn) = (i / 6, i % 6);
     if turn != 5 || slots == 0 {
         return (None, stray((i + i / 12).is_multiple_of(4)), Round::of(i - empty));
@@ -58,9 +58,15 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<Extents>, Stray, Round) {
     (Some(Extents::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
 }
 
+/// What can be empty: every axis, every segment, and the shapes among the attributes.
+fn slots(facts: &Facts) -> usize {
+    let shapes = facts.law.attrs.iter().any(|a| a.ty.name.text == "shape");
+    facts.axes.len() + facts.segs.len() + usize::from(shapes)
+}
+
 /// Extents of the `k`-th try to break a condition: every third lacks the elements along one axis.
 pub(super) fn emptied(facts: &Facts, k: usize) -> Option<Extents> {
-    let slots = facts.axes.len() + facts.segs.len();
+    let slots = slots(facts);
     (k % 3 == 2 && slots > 0).then(|| Extents::Empty(k / 3 % slots))
 }
 
@@ -95,7 +101,11 @@ pub(super) fn draw(
     let breaking = wanted.contains(&false);
     for i in 0..DRAFTS {
         // What leaves its range may leave no instance, nor may what is asked for.
-        let stray = if i < DRAFTS / 2 { stray } else { Stray::No };
+        let stray = match stray {
+            // A special number that the conditions exclude gives its turn to another.
+            Stray::Any(turn) if i < DRAFTS / 2 => Stray::Any(turn + i),
+            Stray::Any(_) | Stray::No => Stray::No,
+        };
         let style = match first {
             Some(s) if i < DRAFTS / 3 => s,
             _ => style(facts, breaking, rng),

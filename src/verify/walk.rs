@@ -307,6 +307,7 @@ impl<'f, 'l> Walk<'f, 'l> {
                 open,
                 words: &self.facts.words,
                 stray: self.draft.stray,
+                style: self.draft.style,
                 telling: self.draft.telling,
                 conditions: self.wanted(),
                 env: &self.envs[m],
