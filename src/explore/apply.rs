@@ -260,7 +260,6 @@ fn predicate(graph: &Graph, name: &str, id: Id) -> bool {
     };
     match name {
         "const" => facts.fed_by_constants,
-        "source" => graph.in_source(id),
         "uniform" => facts.uniform.is_some(),
         "nonzero" => every("nonzero", |v| v != 0.0),
         "finite" => every("finite", f64::is_finite),

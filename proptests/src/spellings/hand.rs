@@ -365,28 +365,23 @@ fn hard_swish(g: &mut Build) -> Vec<Value> {
 fn softmax(g: &mut Build) -> Vec<Value> {
     let x = g.input(&[B, S, N]);
     let x = g.noise(x);
-    let y = match g.pick(7) {
+    let y = match g.pick(6) {
         0 => g.node("Softmax", &[x], &[("axis", int(-1))]),
         1 => {
-            let e = g.op("Exp", [x]);
-            let s = g.reduce("ReduceSum", e, &[2], 3);
-            g.op("Div", [e, s])
-        }
-        2 => {
             let l = g.node("LogSoftmax", &[x], &[("axis", int(2))]);
             g.op("Exp", [l])
         }
-        3 => {
+        2 => {
             let l = g.reduce("ReduceLogSumExp", x, &[2], 3);
             let d = g.op("Sub", [x, l]);
             g.op("Exp", [d])
         }
-        4 => {
+        3 => {
             let t = g.transpose(x, &[0, 2, 1]);
             let s = g.node("Softmax", &[t], &[("axis", int(1))]);
             g.transpose(s, &[0, 2, 1])
         }
-        5 => {
+        4 => {
             let r = g.reshape(x, &[-1, N]);
             let s = g.node("Softmax", &[r], &[("axis", int(1))]);
             g.reshape(s, &[-1, S, N])
