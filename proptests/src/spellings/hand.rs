@@ -27,7 +27,7 @@ pub const FAMILIES: &[Family] = &[
         build: rms_norm,
     },
     Family {
-        name: "hand_gelu",
+        name: "hand_gelu_erf",
         expect: &["pointwise(gelu)"],
         setups: SETUPS,
         opsets: SETS,
@@ -55,7 +55,7 @@ pub const FAMILIES: &[Family] = &[
         build: linear,
     },
     Family {
-        name: "hand_conv",
+        name: "hand_conv_affine",
         expect: &["conv(add conv)"],
         setups: ONE,
         opsets: SETS,
