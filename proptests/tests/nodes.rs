@@ -1,8 +1,8 @@
 //! Results as ONNX: a fixed sample of every family's spellings takes as few nodes as the layer can be written in.
 
 use mlc_proptests::checked_options;
-use mlc_proptests::spellings::nodes::{self, Place};
 use mlc_proptests::spellings::families;
+use mlc_proptests::spellings::nodes::{self, Place};
 
 /// Spellings of each family, the reference among them.
 const SAMPLE: usize = 4;

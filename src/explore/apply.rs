@@ -263,7 +263,6 @@ fn predicate(graph: &Graph, name: &str, id: Id) -> bool {
     };
     match name {
         "const" => facts.fed_by_constants,
-        "source" => graph.in_source(id),
         "uniform" => facts.uniform.is_some(),
         "nonzero" => every(|v| v != 0.0),
         "finite" => every(f64::is_finite),

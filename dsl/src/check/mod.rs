@@ -297,7 +297,6 @@ fn has_call(e: &Expr, callee: &str) -> bool {
 /// Predicates of `if` and `when` clauses about tensors, with one line of what they ask.
 pub const PREDICATES: &[(&str, &str)] = &[
     ("const", "the tensor is fed by constants only"),
-    ("source", "the tensor is a value of the program as it was read"),
     ("uniform", "the tensor is a constant whose elements are all equal"),
     ("nonzero", "no element of the constant is zero"),
     ("finite", "every element of the constant is finite"),

@@ -365,28 +365,23 @@ fn hard_swish(g: &mut Build) -> Vec<Value> {
 fn softmax(g: &mut Build) -> Vec<Value> {
     let x = g.input(&[B, S, N]);
     let x = g.noise(x);
-    let y = match g.pick(7) {
+    let y = match g.pick(6) {
         0 => g.node("Softmax", &[x], &[("axis", int(-1))]),
         1 => {
-            let e = g.op("Exp", [x]);
-            let s = g.reduce("ReduceSum", e, &[2], 3);
-            g.op("Div", [e, s])
-        }
-        2 => {
             let l = g.node("LogSoftmax", &[x], &[("axis", int(2))]);
             g.op("Exp", [l])
         }
-        3 => {
+        2 => {
             let l = g.reduce("ReduceLogSumExp", x, &[2], 3);
             let d = g.op("Sub", [x, l]);
             g.op("Exp", [d])
         }
-        4 => {
+        3 => {
             let t = g.transpose(x, &[0, 2, 1]);
             let s = g.node("Softmax", &[t], &[("axis", int(1))]);
             g.transpose(s, &[0, 2, 1])
         }
-        5 => {
+        4 => {
             let r = g.reshape(x, &[-1, N]);
             let s = g.node("Softmax", &[r], &[("axis", int(1))]);
             g.reshape(s, &[-1, S, N])
@@ -512,7 +507,7 @@ fn conv(g: &mut Build) -> Vec<Value> {
 fn group_norm(g: &mut Build) -> Vec<Value> {
     let x = g.input(&[2, 8, 6, 6]);
     let (w, z) = (g.weight_in(&[8], 0.5, 1.5), g.weight(&[8]));
-    let way = g.pick(5);
+    let way = g.pick(4);
     if g.opset >= 21 && way == 0 {
         let attrs = [("num_groups", int(4)), ("epsilon", float(EPS))];
         return vec![g.node("GroupNormalization", &[x, w, z], &attrs)];
@@ -537,7 +532,7 @@ fn group_norm(g: &mut Build) -> Vec<Value> {
             let n = g.op("Div", [c, d]);
             g.reshape(n, &[2, 8, 6, 6])
         }
-        3 => {
+        _ => {
             // JAX: mean of squares minus square of mean.
             let r = g.reshape(x, &[2, 4, 72]);
             let m = g.reduce_with("ReduceMean", r, &[2], 3, true);
@@ -552,17 +547,6 @@ fn group_norm(g: &mut Build) -> Vec<Value> {
             let c = g.op("Sub", [r, m]);
             let n = g.op("Mul", [c, i]);
             g.reshape(n, &[2, 8, 6, 6])
-        }
-        _ => {
-            // A layer normalisation of every group.
-            let r = g.reshape(x, &[8, 72]);
-            let (one, zero) = (g.tensor(&[72], &[1.0; 72]), g.tensor(&[72], &[0.0; 72]));
-            let m = if g.opset >= 17 {
-                g.node("LayerNormalization", &[r, one, zero], &[("epsilon", float(EPS))])
-            } else {
-                r
-            };
-            g.reshape(m, &[2, 8, 6, 6])
         }
     };
     let (w, z) = (g.unsqueeze(w, &[1, 2]), g.unsqueeze(z, &[1, 2]));

@@ -48,7 +48,7 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "instance_norm",
-        expect: &["norm(layernorm), pointwise(add mul)"],
+        expect: &["norm(layernorm), pointwise(add mul), view()"],
         setups: IMAGES,
         opsets: SETS,
         build: instance_norm,
