@@ -114,7 +114,7 @@ fn lists_in_patterns_bind_their_entries() {
             let text = format!(
                 "def case(q: f32[{heads}, 16, 8], k: f32[{heads}, 16, 8], v: f32[{heads}, 16, 8]) -> f32[{heads}, 16, 8]\n  \
                  let t = transpose(reshape(k, shape=[8, 16, 8]), perm=[0, 2, 1])\n  \
-                 let s = {inner}0.25 * (reshape(q, shape=[8, 16, 8]) @ t){outer}\n  \
+                 let s = {inner}reshape(0.25 * q, shape=[8, 16, 8]) @ t{outer}\n  \
                  let w = softmax(s, axis={axis})\n  \
                  = reshape({back} @ reshape(v, shape=[8, 16, 8]), shape=[{heads}, 16, 8])\n"
             );
