@@ -12,6 +12,9 @@ const BEYOND: &[(&str, &str, usize)] = &[
     // A product with its bias in one node, and a reshape that is shared, cost less than products and sums.
     ("standard", "qkv_bias", 1),
     ("onnxruntime", "qkv_bias", 1),
+    // A scale of scores stays apart from the weights of the queries where it comes after the product.
+    ("standard", "attention_packed", 1),
+    ("standard", "hand_attention_packed", 1),
     // A scale and a shift of channels are two nodes.
     ("standard", "batch_norm", 1),
     ("onnxruntime", "batch_norm", 1),
