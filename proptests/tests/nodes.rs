@@ -15,6 +15,9 @@ const BEYOND: &[(&str, &str, usize)] = &[
     // A scale of scores stays apart from the weights of the queries where it comes after the product.
     ("standard", "attention_packed", 1),
     ("standard", "hand_attention_packed", 1),
+    // The runtime's attention of packed rows is not found behind products that are merged.
+    ("onnxruntime", "attention_packed", 12),
+    ("onnxruntime", "hand_attention_packed", 12),
     // A scale and a shift of channels are two nodes.
     ("standard", "batch_norm", 1),
     ("onnxruntime", "batch_norm", 1),
