@@ -248,7 +248,7 @@ fn gelu(g: &mut Build) -> Vec<Value> {
         }
         1 => {
             // The number as single precision prints it.
-            let k = g.scalar(0.707_106_77);
+            let k = g.scalar(f64::from(std::f32::consts::FRAC_1_SQRT_2));
             let d = g.op("Mul", [x, k]);
             let e = g.op("Erf", [d]);
             let s = g.op("Add", [one, e]);
@@ -257,7 +257,7 @@ fn gelu(g: &mut Build) -> Vec<Value> {
         }
         2 => {
             // The odd half of the error function: one minus it, of the negated input.
-            let k = g.scalar(-0.707_106_781);
+            let k = g.scalar(-std::f64::consts::FRAC_1_SQRT_2);
             let d = g.op("Mul", [x, k]);
             let e = g.op("Erf", [d]);
             let s = g.op("Sub", [one, e]);
