@@ -105,6 +105,25 @@ fn norms_and_softmax() {
 }
 
 #[test]
+fn lists_in_patterns_bind_their_entries() {
+    // Heads folded into the batch, two axes or three, the softmax inside or outside of the fold.
+    for heads in ["2, 4", "2, 2, 2"] {
+        for (inner, outer) in [("", ""), ("reshape(", &*format!(", shape=[{heads}, 16, 16])"))] {
+            let back = if inner.is_empty() { "w" } else { "reshape(w, shape=[8, 16, 16])" };
+            let axis = if inner.is_empty() { 2 } else { 2 + heads.matches(',').count() };
+            let text = format!(
+                "def case(q: f32[{heads}, 16, 8], k: f32[{heads}, 16, 8], v: f32[{heads}, 16, 8]) -> f32[{heads}, 16, 8]\n  \
+                 let t = transpose(reshape(k, shape=[8, 16, 8]), perm=[0, 2, 1])\n  \
+                 let s = {inner}reshape(0.25 * q, shape=[8, 16, 8]) @ t{outer}\n  \
+                 let w = softmax(s, axis={axis})\n  \
+                 = reshape({back} @ reshape(v, shape=[8, 16, 8]), shape=[{heads}, 16, 8])\n"
+            );
+            assert_eq!(extracted(&text), ["attention"], "{text}");
+        }
+    }
+}
+
+#[test]
 fn exact_laws_regroup_nothing() {
     let case = |body: &str| format!("def case(x: f32[4, 7]) -> f32[4, 7]\n  = {body}\n");
     let body = "0.5 * x * (1 + erf(x / sqrt(2)))";

@@ -157,6 +157,44 @@ pub(crate) fn before_spread(
     Ok((spread, whole))
 }
 
+/// The tensor around a slice that is reshaped: the shape that the whole takes, and where the slice then begins, so
+/// that slicing after the reshape yields the same. `whole` are the extents before, `start` and `size` the slice.
+pub(crate) fn after_slice(
+    whole: &[Extent],
+    start: &[Extent],
+    size: &[Extent],
+    to: &[Extent],
+) -> Result<(Vec<Extent>, Vec<Extent>), EvalError> {
+    let none = || EvalError::invalid("the slice of the reshape is none of the whole");
+    if start.len() != whole.len() || size.len() != whole.len() {
+        return Err(EvalError::invalid("the lists have different lengths"));
+    }
+    if whole.iter().chain(size).any(|d| d.is(0)) {
+        return Err(EvalError::invalid("an empty tensor has no blocks of axes"));
+    }
+    let (mut shape, mut begin) = (to.to_vec(), vec![Extent::from(0); to.len()]);
+    let (mut i, mut j) = (0, 0);
+    while i < size.len() || j < to.len() {
+        let (i_end, j_end) = block(size, to, i, j).ok_or_else(none)?;
+        let cut: Vec<usize> =
+            (i..i_end).filter(|&k| size[k] != whole[k] || !start[k].is(0)).collect();
+        match cut.as_slice() {
+            [] => {}
+            // A slice along the first axis of a block takes whole rows of it.
+            [k] if *k == i && j < j_end => {
+                let below =
+                    |list: &[Extent]| list.iter().fold(Extent::from(1), |product, d| &product * d);
+                let (inner, row) = (below(&size[i + 1..i_end]), below(&to[j + 1..j_end]));
+                let scaled = |n: &Extent| (n * &inner).div_exact(&row).ok_or_else(none);
+                (shape[j], begin[j]) = (scaled(&whole[i])?, scaled(&start[i])?);
+            }
+            _ => return Err(none()),
+        }
+        (i, j) = (i_end, j_end);
+    }
+    Ok((shape, begin))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +241,22 @@ mod tests {
         // A block that is torn apart, and unit axes that belong to none.
         assert_eq!(spread(&[20], &[4, 5], &[0, 2], &[4, 7, 5]), None);
         assert_eq!(spread(&[1, 20], &[20], &[1], &[7, 20]), None);
+    }
+
+    #[test]
+    fn reshapes_of_slices_are_slices_of_reshapes() {
+        let around = |whole: &[i64], start: &[i64], size: &[i64], to: &[i64]| {
+            let found = after_slice(&list(whole), &list(start), &list(size), &list(to)).ok()?;
+            let known = |v: Vec<Extent>| v.iter().map(|v| v.as_const().unwrap()).collect();
+            Some::<(Vec<i64>, Vec<i64>)>((known(found.0), known(found.1)))
+        };
+        let heads = around(&[32, 768], &[0, 256], &[32, 256], &[2, 16, 4, 64]);
+        assert_eq!(heads, Some((vec![2, 16, 12, 64], vec![0, 0, 4, 0])));
+        let joined = around(&[6, 4], &[2, 0], &[3, 4], &[12]);
+        assert_eq!(joined, Some((vec![24], vec![8])));
+        // Half a row more, and a slice of an inner axis that is joined with an outer one.
+        assert_eq!(around(&[32, 800], &[0, 256], &[32, 256], &[2, 16, 4, 64]), None);
+        assert_eq!(around(&[4, 6], &[0, 2], &[4, 3], &[12]), None);
     }
 
     #[test]

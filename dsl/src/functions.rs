@@ -109,6 +109,13 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("except", "a, b", "the entries of `a` that `b` lacks"),
     ("places", "list, entries", "where the entries stand in the list"),
     (
+        "is_around",
+        "whole, start, size, to",
+        "whether a reshape to `to` of a slice of a tensor of shape `whole` is a slice of its reshape",
+    ),
+    ("around_shape", "whole, start, size, to", "the shape of that reshape"),
+    ("around_start", "whole, start, size, to", "where that slice begins"),
+    (
         "is_spread",
         "from, to, map, shape",
         "whether a broadcast of a reshape is a reshape of a broadcast, block by block of its axes",

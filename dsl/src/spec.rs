@@ -92,6 +92,14 @@ pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> 
             let found = crate::boxes::before_spread(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
             Ok(Val::Truth(Some(found.is_ok())))
         })(),
+        ("around_shape" | "around_start", 4) => ints((|| {
+            let (shape, start) = crate::boxes::after_slice(&l(0)?, &l(1)?, &l(2)?, &l(3)?)?;
+            Ok(if name == "around_shape" { shape } else { start })
+        })()),
+        ("is_around", 4) => (|| {
+            let found = crate::boxes::after_slice(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
+            Ok(Val::Truth(Some(found.is_ok())))
+        })(),
         ("is_box", 4) => (|| {
             let part = crate::boxes::before_reshape(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
             Ok(Val::Truth(Some(part.is_ok())))

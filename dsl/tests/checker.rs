@@ -135,6 +135,7 @@ const CASES: &[(&str, &[&str])] = &[
         &[
             "rule r\n  x + y => x + z\n  given x: F[..s], y: F[..s], z: F[..s]\n  error exact\n",
             "rule r\n  x + y => k * x\n  given x: F[..s], y: F[..s], k: float\n  error exact\n",
+            "rule r\n  reshape(x, shape=[..p, ..q]) => reshape(x, shape=[..q, ..p])\n  given x: F[..s]\n  error exact\n",
         ],
     ),
     (

@@ -6,9 +6,6 @@ use mlc_proptests::spellings::{families, run};
 /// Spellings of each family and setting, the reference among them.
 const SAMPLE: usize = 6;
 
-/// Families of which some spellings are known to fall short; the table of `spellings` tells how many.
-const SHORT: &[&str] = &["attention_packed", "swiglu_mlp"];
-
 #[test]
 fn every_spelling_becomes_its_layer() {
     let scratch = std::env::temp_dir().join(format!("spelling-test-{}.onnx", std::process::id()));
@@ -16,7 +13,7 @@ fn every_spelling_becomes_its_layer() {
     let mut short = Vec::new();
     let all = families();
     assert!(all.len() >= 24, "{} families", all.len());
-    for f in all.iter().filter(|f| !SHORT.contains(&f.name)) {
+    for f in &all {
         let o = run::run(f, SAMPLE, &scratch, &options);
         assert!(o.spellings >= f.setups.len(), "{} has no spellings", f.name);
         short.extend(

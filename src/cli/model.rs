@@ -1,5 +1,6 @@
 //! Reading models and writing files for all verbs.
 
+use crate::explore::Limits;
 use crate::onnx::{AtomicFile, ModelInfo, import, read_onnx};
 use crate::{entry, stdlib};
 use anyhow::{Context, anyhow};
@@ -65,10 +66,10 @@ pub struct Tuning {
     #[arg(long, value_name = "LAW")]
     pub without: Vec<String>,
     /// Most nodes that the e-graph takes.
-    #[arg(long, default_value_t = 12_000)]
+    #[arg(long, default_value_t = Limits::default().nodes)]
     pub nodes: usize,
     /// Most rounds of exploration.
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = Limits::default().rounds)]
     pub rounds: u32,
     /// Most seconds of exploration.
     #[arg(long, default_value_t = 20.0)]
@@ -98,7 +99,7 @@ impl Tuning {
         Ok(crate::pipeline::Options {
             target: target.to_string(),
             fp: self.fp,
-            limits: crate::explore::Limits {
+            limits: Limits {
                 nodes: self.nodes,
                 rounds: self.rounds,
                 time,

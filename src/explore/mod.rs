@@ -47,6 +47,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 12_000, rounds: 12, time: Duration::from_secs(20), threads: 1 }
+        Limits { nodes: 12_000, rounds: 14, time: Duration::from_secs(20), threads: 1 }
     }
 }

@@ -92,9 +92,11 @@ fn one(
     Ok(raw)
 }
 
-/// The fewest nodes that a target's operators take for a family; `None` for a family without an entry. Entries are of
+/// The fewest nodes that a target's operators take for a family; `None` for a family without an entry. A layer spelled by
+/// hand takes as many as the layer. Entries are of
 /// operator set 22; since 23 there are attention and normalisation by the root of the mean square, since 24 swish.
 pub fn smallest(family: &str, target: &str, opset: i64) -> Option<usize> {
+    let family = family.strip_prefix("hand_").unwrap_or(family);
     let runtime = RUNTIME.iter().filter(|_| target == "onnxruntime");
     let newer = NEWER.iter().filter(|(_, since, _)| opset >= *since).map(|(f, _, n)| (*f, *n));
     let all = newer.chain(runtime.copied()).chain(STANDARD.iter().copied());

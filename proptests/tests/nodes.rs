@@ -1,0 +1,66 @@
+//! Results as ONNX: a fixed sample of every family's spellings takes as few nodes as the layer can be written in.
+
+use mlc_proptests::checked_options;
+use mlc_proptests::spellings::families;
+use mlc_proptests::spellings::nodes::{self, Place};
+
+/// Spellings of each family, the reference among them.
+const SAMPLE: usize = 4;
+
+/// Nodes beyond the fewest that some spelling of a family takes: what is cheaper by price, and what is not found.
+const BEYOND: &[(&str, &str, usize)] = &[
+    // A product with its bias in one node, and a reshape that is shared, cost less than products and sums.
+    ("standard", "qkv_bias", 1),
+    ("onnxruntime", "qkv_bias", 1),
+    // A scale of scores stays apart from the weights of the queries where it comes after the product.
+    ("standard", "attention_packed", 1),
+    ("standard", "hand_attention_packed", 1),
+    // The runtime's attention of packed rows is not found behind products that are merged.
+    ("onnxruntime", "attention_packed", 12),
+    ("onnxruntime", "hand_attention_packed", 12),
+    // A scale and a shift of channels are two nodes.
+    ("standard", "batch_norm", 1),
+    ("onnxruntime", "batch_norm", 1),
+    // The normalisation after a product stays apart in one spelling.
+    ("standard", "linear_norm", 1),
+    ("onnxruntime", "linear_norm", 1),
+];
+
+/// Checks every family on a target: no spelling takes more nodes than the fewest, and those of `BEYOND`.
+#[track_caller]
+fn smallest(target: &str, opset: i64) {
+    let scratch = std::env::temp_dir().join(format!("nodes-{target}-{}.onnx", std::process::id()));
+    let options = checked_options();
+    let place = Place { target, opset, folder: None };
+    let mut wrong = Vec::new();
+    for f in families() {
+        let Some(expected) = nodes::smallest(f.name, target, opset) else {
+            wrong.push(format!("{}: no count is known", f.name));
+            continue;
+        };
+        let w = nodes::written(&f, SAMPLE, &scratch, &options, &place);
+        wrong.extend(w.failed);
+        let beyond = BEYOND.iter().find(|(t, n, _)| *t == target && *n == f.name);
+        let allowed = expected + beyond.map_or(0, |b| b.2);
+        match w.nodes.iter().max() {
+            Some(&most) if most <= allowed => {}
+            most => wrong.push(format!(
+                "{}: {allowed} nodes suffice, {most:?} are written: {}",
+                f.name, w.largest
+            )),
+        }
+    }
+    // A leftover of a run in the temporary folder harms nobody.
+    let _ = std::fs::remove_file(&scratch);
+    assert!(wrong.is_empty(), "on {target}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn standard_operators_suffice() {
+    smallest("standard", 22);
+}
+
+#[test]
+fn operators_of_the_runtime_suffice() {
+    smallest("onnxruntime", 22);
+}
