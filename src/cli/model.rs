@@ -68,7 +68,7 @@ pub struct Tuning {
     #[arg(long, default_value_t = 12_000)]
     pub nodes: usize,
     /// Most rounds of exploration.
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 14)]
     pub rounds: u32,
     /// Most seconds of exploration.
     #[arg(long, default_value_t = 20.0)]
