@@ -23,9 +23,6 @@ pub const NOMINAL: i64 = 32;
 /// Most nodes of one pointwise kernel.
 const LARGEST: usize = 96;
 
-/// Most nodes of an epilogue that lead from one value to the next.
-const LONGEST: usize = 16;
-
 /// The kernel name of fused pointwise operators.
 pub const POINTWISE: &str = "pointwise";
 /// The kernel name of views that no other kernel takes.
@@ -182,49 +179,23 @@ impl<'a> Cover<'a> {
         list.sort_unstable();
     }
 
-    /// Gives kernels with an epilogue the pointwise nodes after them, as far as one value leads on.
+    /// Gives kernels with an epilogue the single-reader chain of pointwise nodes after them.
     fn epilogues(&mut self) {
         for anchor in 0..self.program.nodes.len() {
             if !self.kernel_of(anchor).is_some_and(|k| k.epilogue) {
                 continue;
             }
             let mut at = anchor;
-            while let Some(step) = self.epilogue_step(at) {
-                // Only the last value is read from outside, so the union stays convex.
-                for &node in &step {
-                    self.join(self.cluster[anchor], node);
+            while let [next] = *self.readers[at].as_slice() {
+                let free = self.roles[next] == Role::Pointwise && self.members.contains_key(&next);
+                let alone = free && self.members[&next].len() == 1;
+                if !alone || self.results.contains(&at) || self.shape(next) != self.shape(at) {
+                    break;
                 }
-                at = *step.last().unwrap_or(&at);
+                // A value read once is the only way out of the cluster, so the union stays convex.
+                self.join(self.cluster[anchor], next);
+                at = next;
             }
-        }
-    }
-
-    /// The next pointwise nodes after a value through which all of its readers lead to one value again,
-    /// which is that of the last.
-    fn epilogue_step(&self, at: usize) -> Option<Vec<usize>> {
-        let mut step: Vec<usize> = Vec::new();
-        let mut open: BTreeSet<usize> = BTreeSet::new();
-        let mut exits: BTreeSet<usize> = BTreeSet::from([at]);
-        loop {
-            // A value that others read, or nobody, cannot stay inside.
-            let ends = |v: &usize| self.results.contains(v) || self.readers[*v].is_empty();
-            if exits.iter().any(ends) {
-                return None;
-            }
-            open.extend(exits.iter().flat_map(|v| &self.readers[*v]).filter(|r| !step.contains(r)));
-            let next = open.pop_first()?;
-            let free = self.roles[next] == Role::Pointwise
-                && self.members.get(&next).is_some_and(|m| m.len() == 1);
-            if !free || self.shape(next) != self.shape(at) || step.len() >= LONGEST {
-                return None;
-            }
-            step.push(next);
-            let inside = |r: &usize| step.contains(r);
-            exits.retain(|v| !self.readers[*v].iter().all(inside));
-            if exits.is_empty() && open.is_empty() {
-                return Some(step);
-            }
-            exits.insert(next);
         }
     }
 
