@@ -262,19 +262,28 @@ fn optimize_once(
     let prices = TargetPrices::new(library, &target, options.operators.clone());
     let mut notes = Vec::new();
     let shared = if options.share_blocks {
-        shared(&source, library, &laws, options, &prices, &mut clock, &mut notes)?
+        shared(&source, library, &laws, options, &prices, &mut clock)?
     } else {
         None
     };
-    let (explored, extracted) = match shared {
-        Some(found) => found,
-        None => {
-            let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
-            clock.stage("explore");
-            let extracted = explored.extract(&prices, &options.extractor())?;
-            clock.stage("extract");
-            (explored, extracted)
+    // Where little is to be explored, the whole shows what only all copies together allow.
+    let is_small = |e: &Explored, copies: usize| e.size().0 * copies / KEPT <= options.limits.nodes;
+    let settled = shared.as_ref().is_some_and(|s| !is_small(&s.explored, s.copies));
+    let whole = (!settled).then(|| -> anyhow::Result<(Explored, Extracted)> {
+        let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
+        clock.stage("explore");
+        let extracted = explored.extract(&prices, &options.extractor())?;
+        clock.stage("extract");
+        Ok((explored, extracted))
+    });
+    let (explored, extracted) = match (shared, whole.transpose()?) {
+        (Some(s), Some(whole)) if whole.1.cost < s.extracted.cost * (1.0 - SAME) => whole,
+        (Some(s), _) => {
+            notes.push(s.note());
+            (s.explored, s.extracted)
         }
+        (None, Some(whole)) => whole,
+        (None, None) => anyhow::bail!("nothing was explored"),
     };
     let plain = plan(&source, library, &target)?;
     let mut program = constants::fold(&extracted.program, library)?;
@@ -311,6 +320,29 @@ fn optimize_once(
 /// Steps that extraction may take to compare the places where a block can be cut.
 const QUICK: GreedyDag = GreedyDag { steps: 1_000_000 };
 
+/// Copies of a block that are explored for all of them.
+const KEPT: usize = 4;
+
+/// Costs that differ by no more than this part are equal.
+const SAME: f64 = 1e-9;
+
+/// What exploring a block once for all of its copies found.
+struct Shared {
+    explored: Explored,
+    extracted: Extracted,
+    copies: usize,
+    operators: usize,
+}
+
+impl Shared {
+    fn note(&self) -> String {
+        let (copies, operators) = (self.copies, self.operators);
+        format!(
+            "a block of {operators} operators occurs {copies} times: explored once for all copies"
+        )
+    }
+}
+
 /// Explores a repeated block once for all its copies. Nothing if there is none, or if the program as read
 /// is cheaper than what that finds.
 fn shared(
@@ -320,8 +352,7 @@ fn shared(
     options: &Options,
     prices: &TargetPrices<'_>,
     clock: &mut Clock,
-    notes: &mut Vec<String>,
-) -> anyhow::Result<Option<(Explored, Extracted)>> {
+) -> anyhow::Result<Option<Shared>> {
     let Some(repeat) = Repeat::find(source) else { return Ok(None) };
     clock.stage("find blocks");
     let mut repeated = Repeated::explore(source, repeat, library, laws, &options.limits);
@@ -329,14 +360,8 @@ fn shared(
     let extracted = repeated.extract(source, prices, &QUICK, &options.extractor())?;
     clock.stage("extract");
     let better = extracted.source_cost.is_none_or(|before| extracted.cost <= before);
-    if !better {
-        return Ok(None);
-    }
     let (copies, operators) = repeated.size();
-    notes.push(format!(
-        "a block of {operators} operators occurs {copies} times: explored once for all copies"
-    ));
-    Ok(Some((repeated.explored, extracted)))
+    Ok(better.then_some(Shared { explored: repeated.explored, extracted, copies, operators }))
 }
 
 /// The plan of a program as it stands: constants folded, definitions without a kernel expanded.
@@ -437,10 +462,10 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Ends a stage.
+    /// Ends a stage; one that comes again goes on.
     pub fn stage(&mut self, name: &str) {
         let now = Instant::now();
-        self.stages.insert(name.to_string(), (now - self.last).as_secs_f64());
+        *self.stages.entry(name.to_string()).or_default() += (now - self.last).as_secs_f64();
         self.last = now;
     }
 }
