@@ -141,16 +141,30 @@ impl MatMul {
 
     fn doubles(&self, a: &[f64], b: &[f64], out: &mut [f64]) {
         let Sizes { m, n, k } = self.sizes;
-        if m * n == 0 {
-            return;
+        // The buffer's contents are arbitrary, and a product over nothing is zero.
+        if m * n * k == 0 {
+            return out.fill(0.0);
         }
         for (i, out) in out.chunks_exact_mut(m * n).enumerate() {
-            let c = ArrayViewMut2::from_shape((m, n), out);
-            let a = plain(a, &self.a, i, m, k);
-            let b = plain(b, &self.b, i, k, n);
-            if let (Ok(mut c), Some(a), Some(b)) = (c, a, b) {
-                general_mat_mul(1.0, &a, &b, 0.0, &mut c);
+            let views = (plain(a, &self.a, i, m, k), plain(b, &self.b, i, k, n));
+            match (ArrayViewMut2::from_shape((m, n), &mut *out), views) {
+                (Ok(mut c), (Some(a), Some(b))) => general_mat_mul(1.0, &a, &b, 0.0, &mut c),
+                // An operand that is read backwards is no view of `ndarray`.
+                _ => self.doubles_by_element(a, b, i, out),
             }
+        }
+    }
+
+    /// Product `i`, element by element.
+    fn doubles_by_element(&self, a: &[f64], b: &[f64], i: usize, out: &mut [f64]) {
+        let get = |data: &[f64], side: &Side, row: usize, col: usize| {
+            let at = side.starts[i] as isize + row as isize * side.row + col as isize * side.col;
+            data[at as usize]
+        };
+        for (at, v) in out.iter_mut().enumerate() {
+            let (r, c) = (at / self.sizes.n, at % self.sizes.n);
+            let products = (0..self.sizes.k).map(|k| get(a, &self.a, r, k) * get(b, &self.b, k, c));
+            *v = products.fold(0.0, |sum, p| sum + p);
         }
     }
 

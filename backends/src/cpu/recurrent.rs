@@ -141,6 +141,10 @@ impl Recurrent {
         [all, step, spare]: [&mut [f32]; 3],
     ) {
         let (n, b, rows) = (self.h, self.b, self.cell.gates() * self.h);
+        // A state without elements has no lines.
+        if n == 0 || b == 0 {
+            return;
+        }
         let (w, r) = (&args[1][d * rows * self.i..], &args[2][d * rows * n..]);
         let bias = &args[3][d * 2 * rows..][..2 * rows];
         let all = &mut all[..self.s * b * rows];

@@ -193,3 +193,27 @@ fn runs_share_nothing() {
         }
     });
 }
+
+#[test]
+fn a_product_over_nothing_is_zero_in_a_used_buffer() {
+    for dtype in [DType::F32, DType::F64, DType::I64] {
+        check(&format!("matmul over nothing {dtype}"), Tolerance(0.0, 0.0), |c| {
+            let x = c.input(dtype, &[2, 3, 4]);
+            let used = if dtype.is_float() {
+                let e = c.apply("exp", &[], &[x]);
+                let n = c.apply("neg", &[], &[e]);
+                c.apply("log", &[], &[n])
+            } else {
+                c.apply("add", &[], &[x, x])
+            };
+            let (a, b) = (c.input(dtype, &[2, 3, 0]), c.input(dtype, &[2, 0, 4]));
+            let list = |v: [i64; 3]| Attr::ints(v);
+            let (start, size, step) = (list([0; 3]), list([2, 3, 0]), list([1; 3]));
+            let part = [("start", start), ("size", size), ("step", step)];
+            let none = c.apply("slice", &part, &[used]);
+            let first = c.apply("matmul", &[], &[none, b]);
+            let second = c.apply("matmul", &[], &[a, b]);
+            vec![first, second]
+        });
+    }
+}

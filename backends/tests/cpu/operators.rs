@@ -464,7 +464,15 @@ fn movements() {
 #[test]
 fn recurrent_layers() {
     for (direction, d) in [("forward", 1), ("reverse", 1), ("bidirectional", 2)] {
-        for (s, b, i, h) in [(5, 3, 4, 6), (1, 1, 1, 1), (0, 2, 3, 2), (4, 2, 33, 17)] {
+        for (s, b, i, h) in [
+            (5, 3, 4, 6),
+            (1, 1, 1, 1),
+            (0, 2, 3, 2),
+            (2, 3, 4, 0),
+            (2, 0, 3, 2),
+            (2, 3, 0, 2),
+            (4, 2, 33, 17),
+        ] {
             let f = DType::F32;
             let way = ("direction", Attr::Str(direction.into()));
             check(&format!("lstm {direction}"), Tolerance(1e-5, 1e-5), |c| {
