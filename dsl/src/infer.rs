@@ -1,7 +1,7 @@
 //! Type inference: what an operator yields on arguments of given types.
 
 use crate::eval::{Env, EvalError, eval, truth};
-use crate::ir::{Attr, Extent, Type};
+use crate::ir::{Attr, DType, Extent, Type};
 use crate::library::{AttrParam, Callable, DTypePattern, Dim, Name, TypePattern};
 use thiserror::Error;
 
@@ -346,16 +346,20 @@ fn unify_dim(d: &Dim, part: &[Extent], env: &mut Env) -> Result<(), String> {
 
 /// The concrete type of a pattern whose names are all bound.
 pub fn resolve(ty: &TypePattern, env: &Env) -> Result<Type, String> {
-    let dtype = match &ty.dtype {
-        DTypePattern::Fixed(d) => *d,
-        DTypePattern::Var(v) => match (env.dtype(v), env.attr(v)) {
-            (Some(d), _) => d,
-            (None, Some(Attr::DType(d))) => *d,
-            _ => return Err(format!("element type `{v}` is not bound")),
-        },
-    };
+    let dtype = resolve_dtype(&ty.dtype, env)?;
     let dims = ty.dims.as_ref().ok_or("the result's shape is not declared")?;
     Ok(Type { dtype, shape: resolve_dims(dims, env)? })
+}
+
+/// The element type of a pattern whose name is bound, be it by an attribute.
+pub fn resolve_dtype(pattern: &DTypePattern, env: &Env) -> Result<DType, String> {
+    match pattern {
+        DTypePattern::Fixed(d) => Ok(*d),
+        DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
+            (Some(d), _) | (None, Some(&Attr::DType(d))) => Ok(d),
+            _ => Err(format!("element type `{n}` is not bound")),
+        },
+    }
 }
 
 /// The extents of dimensions whose names are all bound.

@@ -2,7 +2,7 @@
 
 use crate::canon::{self, Sink, Structural};
 use crate::eval::{Env, eval};
-use crate::infer::{TypeError, resolve_dims};
+use crate::infer::{TypeError, resolve_dims, resolve_dtype};
 use crate::ir::{Attr, DType, Extent};
 use crate::library::{CallId, DTypePattern, Dim};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
@@ -121,13 +121,7 @@ impl<S: Sink> Instantiator<'_, S> {
         dtype: &DTypePattern,
         env: &Env,
     ) -> Result<S::Value, BuildError> {
-        let dtype = match dtype {
-            DTypePattern::Fixed(d) => *d,
-            DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
-                (Some(d), _) | (None, Some(&Attr::DType(d))) => d,
-                _ => return Err(BuildError::Value(format!("element type `{n}` is not bound"))),
-            },
-        };
+        let dtype = resolve_dtype(dtype, env).map_err(BuildError::Value)?;
         self.number(e, dtype, env)
     }
 

@@ -6,6 +6,7 @@ pub mod architectures;
 pub mod mutants;
 pub mod spellings;
 pub mod stacks;
+pub mod tool;
 pub mod traps;
 
 use mlc_dsl::ir::{DType, Extent, Program, Tensor};

@@ -147,6 +147,18 @@ impl Explored {
         })
     }
 
+    /// What the cheapest nodes cost that an extractor finds for a part; nothing is proven of it.
+    pub fn price_of(
+        &self,
+        part: &Part,
+        prices: &dyn Prices,
+        extractor: &dyn Extractor,
+    ) -> Result<f64, ExtractionError> {
+        let p = self.view(part, prices)?;
+        let solution = extractor.extract(&p.view, self.incumbent(&p).as_ref())?;
+        Ok(solution.dag_cost(&p.view).seconds())
+    }
+
     /// The class of a value of the source.
     fn class_of(&self, v: Value) -> Id {
         self.graph.egg.find(self.places[v.node.0 as usize].0[v.output as usize])

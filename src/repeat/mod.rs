@@ -68,7 +68,7 @@ impl Repeated {
     ) -> Result<Extracted, ExtractionError> {
         let mut best: Option<(f64, Cut)> = None;
         for cut in self.repeat.cuts(whole).into_iter().take(CUTS) {
-            let cost = self.explored.choose(&self.parts(whole, &cut).block, prices, quick)?.cost;
+            let cost = self.explored.price_of(&self.parts(whole, &cut).block, prices, quick)?;
             if best.as_ref().is_none_or(|(least, _)| cost < least * (1.0 - 1e-9)) {
                 best = Some((cost, cut));
             }

@@ -10,10 +10,10 @@ use super::instance::{Refusal, UNDECIDED};
 use super::repair::{self, CalleeNames, Fix, OwnNames};
 use mlc_dsl::build::Builder;
 use mlc_dsl::eval::{Env, EvalError, eval, truth};
-use mlc_dsl::infer::unify;
+use mlc_dsl::infer::{resolve_dtype, unify};
 use mlc_dsl::instantiate::bind_dims;
-use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Value};
-use mlc_dsl::library::{AttrParam, CallId, DTypePattern, Dim, LawSide, Name};
+use mlc_dsl::ir::{Attr, Extent, Tensor, Value};
+use mlc_dsl::library::{AttrParam, CallId, Dim, LawSide, Name};
 use mlc_dsl::syntax::ast::{Expr, ExprKind};
 use mlc_dsl::term::{TermId, TermKind};
 use mlc_fuzz::Random;
@@ -176,7 +176,7 @@ impl<'f, 'l> Walk<'f, 'l> {
             TermKind::Scalar(e) => {
                 let v = self.attr(e, m, rng)?;
                 let v = v.as_f64().ok_or_else(|| format!("{v} is not a number"))?;
-                let dtype = dtype_of(&term.dtype, &self.envs[m])?;
+                let dtype = resolve_dtype(&term.dtype, &self.envs[m])?;
                 Ok(vec![self.builder.constant(Tensor::from_f64(dtype, vec![], &[v]))])
             }
             TermKind::Apply(call, attrs) => self.apply(*call, attrs, &term.args, &args, m, rng),
@@ -455,14 +455,4 @@ impl<'f, 'l> Walk<'f, 'l> {
 
 fn eval_name(name: &Name, env: &Env) -> Option<Extent> {
     env.axis(name).cloned()
-}
-
-fn dtype_of(pattern: &DTypePattern, env: &Env) -> Result<DType, String> {
-    match pattern {
-        DTypePattern::Fixed(d) => Ok(*d),
-        DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
-            (Some(d), _) | (None, Some(&Attr::DType(d))) => Ok(d),
-            _ => Err(format!("element type `{n}` is not bound")),
-        },
-    }
 }

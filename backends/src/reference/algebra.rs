@@ -9,9 +9,10 @@ use super::compile::{self, Body, Code, Param};
 use super::scalar::{Cmp, RealOp};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::infer::infer;
+use mlc_dsl::infer::resolve_dtype;
 use mlc_dsl::instantiate::bind_dims;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{Body as Definition, CallId, CallKind, DTypePattern, Library};
+use mlc_dsl::library::{Body as Definition, CallId, CallKind, Library};
 use mlc_dsl::term::TermKind;
 
 /// Numbers and what can be done with them.
@@ -169,7 +170,7 @@ impl<A: Algebra> Lift<'_, A> {
                 TermKind::Scalar(e) => {
                     let v = eval(e, &env).map_err(|e| e.to_string())?;
                     let v = v.as_f64().ok_or_else(|| format!("{v} is not a known number"))?;
-                    let dtype = dtype_of(&term.dtype, &env)?;
+                    let dtype = resolve_dtype(&term.dtype, &env)?;
                     vec![self.tensor(&Tensor::from_f64(dtype, vec![], &[v]))]
                 }
                 TermKind::Apply(call, attrs) => {
@@ -525,15 +526,5 @@ impl<A: Algebra> Walk<'_, '_, A> {
             Cmp::Ne => Ok(Element::Number(differ)),
             _ => self.complement(Element::Number(differ)),
         }
-    }
-}
-
-fn dtype_of(pattern: &DTypePattern, env: &Env) -> Result<DType, String> {
-    match pattern {
-        DTypePattern::Fixed(d) => Ok(*d),
-        DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
-            (Some(d), _) | (None, Some(&Attr::DType(d))) => Ok(d),
-            _ => Err(format!("element type `{n}` is not bound")),
-        },
     }
 }

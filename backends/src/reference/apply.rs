@@ -5,9 +5,10 @@ use super::compile::{self, Param};
 use super::{Reference, exec, externs, scalar};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::infer::infer;
+use mlc_dsl::infer::resolve_dtype;
 use mlc_dsl::instantiate::bind_dims;
-use mlc_dsl::ir::{Attr, DType, Type};
-use mlc_dsl::library::{Body, CallId, CallKind, Callable, DTypePattern, Library};
+use mlc_dsl::ir::{Attr, Type};
+use mlc_dsl::library::{Body, CallId, CallKind, Callable, Library};
 use mlc_dsl::syntax::ast::Meaning;
 use mlc_dsl::term::{Term, TermId, TermKind};
 use std::collections::HashMap;
@@ -155,7 +156,7 @@ fn evaluate_term(
         TermKind::Scalar(e) => {
             let v = eval(e, env).map_err(|e| e.to_string())?;
             let v = v.as_f64().ok_or_else(|| format!("{v} is not a known number"))?;
-            Ok(vec![scalar(dtype_of(&term.dtype, env)?, v)])
+            Ok(vec![scalar(resolve_dtype(&term.dtype, env)?, v)])
         }
         TermKind::Apply(call, attrs) => {
             let attrs = attrs
@@ -172,15 +173,5 @@ fn evaluate_term(
         TermKind::EachFold(..) | TermKind::EachPart(_) => {
             Err("a family has no single value".into())
         }
-    }
-}
-
-fn dtype_of(pattern: &DTypePattern, env: &Env) -> Result<DType, String> {
-    match pattern {
-        DTypePattern::Fixed(d) => Ok(*d),
-        DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
-            (Some(d), _) | (None, Some(&Attr::DType(d))) => Ok(d),
-            _ => Err(format!("element type `{n}` is not bound")),
-        },
     }
 }

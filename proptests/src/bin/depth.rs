@@ -5,9 +5,10 @@
 //! model of the dimensions of Llama 3 70B, whose weights are a file of zeros that is never read.
 
 use mlc_proptests::stacks::Decoder;
+use mlc_proptests::tool;
 use mlc_rewrite::onnx::write_onnx;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 
 /// Runs of each stack; the fastest counts.
@@ -89,22 +90,14 @@ impl Run {
 
 fn optimize(file: &Path, check: bool) -> Result<Run, String> {
     let (out, json) = (file.with_extension("opt.onnx"), file.with_extension("json"));
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
-    let tool = own.with_file_name("mlc-rewrite");
-    let began = Instant::now();
-    let mut command = Command::new(&tool);
-    command.arg("optimize").arg(file).arg("-o").arg(&out).arg("--json").arg(&json);
+    let (model, out) = (file.display().to_string(), out.display().to_string());
+    let mut args = vec!["optimize", &model, "-o", &out];
     if !check {
-        command.arg("--no-check");
+        args.push("--no-check");
     }
-    let done = command.output().map_err(|e| format!("{}: {e}; build it first", tool.display()))?;
-    let seconds = began.elapsed().as_secs_f64();
-    if !done.status.success() {
-        return Err(String::from_utf8_lossy(&done.stderr).into_owned());
-    }
-    let text = std::fs::read_to_string(&json).map_err(|e| e.to_string())?;
-    let report = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-    Ok(Run { report, seconds })
+    let began = Instant::now();
+    let report = tool::report(&args, &json)?;
+    Ok(Run { report, seconds: began.elapsed().as_secs_f64() })
 }
 
 /// The share of the variance that a line explains.

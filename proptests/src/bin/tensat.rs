@@ -5,9 +5,10 @@
 //! from files; prints Markdown. Exit code 1 if one took longer than what was published.
 
 use mlc_proptests::architectures::ARCHITECTURES;
+use mlc_proptests::tool::report as tool;
 use mlc_rewrite::onnx::write_onnx;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -78,17 +79,4 @@ fn row(name: &str, file: &Path, published: Option<f64>, folder: &Path) -> Result
         number(&bench, "/ratio").unwrap_or(f64::NAN),
     );
     Ok(published.is_none_or(|s| seconds <= s))
-}
-
-/// Runs the tool and reads its report.
-fn tool(args: &[&str], json: &Path) -> Result<serde_json::Value, String> {
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
-    let tool = own.with_file_name("mlc-rewrite");
-    let done = Command::new(&tool).args(args).arg("--json").arg(json).output();
-    let done = done.map_err(|e| format!("{}: {e}; build it first", tool.display()))?;
-    if !done.status.success() {
-        return Err(String::from_utf8_lossy(&done.stderr).into_owned());
-    }
-    let text = std::fs::read_to_string(json).map_err(|e| e.to_string())?;
-    serde_json::from_str(&text).map_err(|e| e.to_string())
 }
