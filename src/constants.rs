@@ -4,8 +4,8 @@ use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
 use mlc_dsl::ir::{Attr, Node, NodeKind, Program, Type, Value};
-use mlc_dsl::library::{CallKind, Library, OpClass, TargetItem};
-use mlc_extract::cover::is_pointwise;
+use mlc_dsl::library::{CallKind, Library, OpClass};
+use mlc_extract::target::TargetPrices;
 use std::collections::HashMap;
 
 /// The same program with every part that only constants feed replaced by its value, computed in f64
@@ -103,19 +103,16 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
     Ok(b.finish(outputs))
 }
 
-/// The same program with the body of every layer that no kernel of the target computes as one, so that
+/// The same program with the body of every layer that the target does not have, so that
 /// what constants alone feed inside it is seen.
 pub fn unfold(
     program: &Program,
     library: &Library,
-    target: &TargetItem,
+    prices: &TargetPrices<'_>,
 ) -> anyhow::Result<Program> {
     let opens = |node: &Node| match &node.kind {
         NodeKind::Apply(call, _) => {
-            let c = library.call(*call);
-            matches!(c.kind, CallKind::Def(_))
-                && !target.kernels.iter().any(|k| k.covers.contains(call))
-                && !is_pointwise(library, c)
+            matches!(library.call(*call).kind, CallKind::Def(_)) && !prices.permits(*call)
         }
         NodeKind::Input(_) | NodeKind::Const(_) => false,
     };

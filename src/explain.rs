@@ -2,11 +2,11 @@
 
 use crate::explore::{Explored, Extracted, ProofStep, Reason};
 use crate::pipeline::Optimized;
-use crate::prices::TargetPrices;
 use crate::{samples, selfcheck};
 use anyhow::Context;
 use mlc_dsl::ir::{NodeKind, Program, Type};
 use mlc_dsl::library::{ErrorClass, Law, LawOrigin, Library};
+use mlc_extract::target::TargetPrices;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -27,6 +27,10 @@ pub fn reason(library: &Library, reason: Reason) -> String {
 pub struct Explanation {
     /// Estimated seconds before and after.
     pub cost: (f64, f64),
+    /// Planned bytes of buffers before and after, if extents are known.
+    pub peak_bytes: Option<(u64, u64)>,
+    /// Bytes of constants before and after.
+    pub weights_bytes: (u64, u64),
     /// The laws that the result rests on.
     pub laws: Vec<LawUse>,
     /// Operators by name: how many before and after, at which estimated seconds.
@@ -89,7 +93,14 @@ pub fn explain(o: &Optimized, library: &Library, prices: &TargetPrices<'_>) -> E
         c.after += 1;
         c.seconds_after += s;
     });
-    Explanation { cost: (o.report.cost_before, o.report.cost_after), laws, operators }
+    let r = &o.report;
+    Explanation {
+        cost: (r.cost_before, r.cost_after),
+        peak_bytes: r.peak_bytes_before.zip(r.peak_bytes),
+        weights_bytes: (r.weights_bytes_before, r.weights_bytes),
+        laws,
+        operators,
+    }
 }
 
 /// A step of a proof that numbers contradict.
@@ -179,11 +190,10 @@ fn tally(
     prices: &TargetPrices<'_>,
     f: &mut dyn FnMut(String, f64),
 ) {
-    use crate::explore::Prices;
     for n in &p.nodes {
         if let NodeKind::Apply(call, attrs) = &n.kind {
             let args: Vec<&Type> = n.args.iter().map(|&a| p.ty(a)).collect();
-            let s = prices.seconds(*call, attrs, &args, &n.types).unwrap_or(0.0);
+            let s = prices.alone(*call, attrs, &args, &n.types).unwrap_or(0.0);
             f(library.call(*call).name.to_string(), s);
         }
     }
@@ -196,11 +206,16 @@ impl Explanation {
         let (before, after) = self.cost;
         let _ = writeln!(
             out,
-            "estimated cost {} -> {} ({:.2} of the original)\n",
+            "estimated cost {} -> {} ({:.2} of the original)",
             seconds(before),
             seconds(after),
             if before > 0.0 { after / before } else { 1.0 }
         );
+        if let Some((before, after)) = self.peak_bytes {
+            let _ = writeln!(out, "peak memory {} -> {}", bytes(before), bytes(after));
+        }
+        let (before, after) = self.weights_bytes;
+        let _ = writeln!(out, "weights {} -> {}\n", bytes(before), bytes(after));
         let _ = writeln!(out, "what changed and what it gains");
         for (name, c) in &self.operators {
             if c.before == c.after && (c.seconds_before - c.seconds_after).abs() < 1e-12 {
@@ -233,6 +248,17 @@ pub fn seconds(s: f64) -> String {
         s if s >= 1.0 => format!("{s:.2} s"),
         s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
         s => format!("{:.2} us", s * 1e6),
+    }
+}
+
+/// Bytes with a fitting unit.
+pub fn bytes(b: u64) -> String {
+    let of = |unit: u32| b as f64 / f64::from(unit);
+    match b {
+        b if b >= 1 << 30 => format!("{:.2} GiB", of(1 << 30)),
+        b if b >= 1 << 20 => format!("{:.1} MiB", of(1 << 20)),
+        b if b >= 1 << 10 => format!("{:.1} KiB", of(1 << 10)),
+        b => format!("{b} bytes"),
     }
 }
 

@@ -4,7 +4,6 @@
 
 use crate::explore::{Limits, explore};
 use crate::pipeline::{self, Fp};
-use crate::prices::TargetPrices;
 use crate::samples::Random;
 use mlc_dsl::build::Builder;
 use mlc_dsl::diag::{Code, Diag, render};
@@ -17,6 +16,7 @@ use mlc_dsl::library::{
 use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, Span};
 use mlc_dsl::term::{TermId, Terms};
 use mlc_extract::GreedyDag;
+use mlc_extract::target::TargetPrices;
 use serde::Serialize;
 use std::sync::Arc;
 

@@ -1,126 +1,23 @@
 //! The pipeline: a program in, a cheaper equal program and its plan out, each stage its own type.
 
-use crate::explore::{Explored, Extracted, Limits, explore};
-use crate::prices::TargetPrices;
+use crate::explore::{Explored, Extracted, explore};
+use crate::objective::{Candidate, Judge, Objective, distinct, stored};
+pub use crate::options::{Fp, Options, Solver};
+use crate::relevant::Foreign;
 use crate::repeat::{Repeat, Repeated};
-use crate::{constants, selfcheck};
+use crate::report::report;
+pub use crate::report::{
+    Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
+};
+use crate::{constants, measure, selfcheck};
 use anyhow::Context;
-use mlc_dsl::ir::{NodeKind, Program};
-use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
+use mlc_dsl::ir::Program;
+use mlc_dsl::library::{Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::plan::Plan;
-use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Solution, View};
-use serde::Serialize;
-use std::collections::{BTreeMap, HashSet};
+use mlc_extract::cover::{cover_at, cover_with};
+use mlc_extract::target::{Aim, Jitter, TargetPrices};
+use mlc_extract::{CostModel, GreedyDag};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// Which laws may fire, by how far they may stray.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Fp {
-    /// Same bits.
-    Exact,
-    /// Same real function, differently rounded.
-    #[default]
-    Reorder,
-    /// Other functions within the laws' stated bounds.
-    Approx,
-}
-
-impl Fp {
-    /// True if a law of this class may fire.
-    pub fn admits(self, class: ErrorClass) -> bool {
-        match class {
-            ErrorClass::Exact => true,
-            ErrorClass::Reorder => self != Fp::Exact,
-            ErrorClass::Approx { .. } => self == Fp::Approx,
-        }
-    }
-}
-
-/// How the cheapest program is searched for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Solver {
-    /// Greedy over the DAG with local improvement, and a quick lower bound.
-    Greedy,
-    /// Exact search and neighbourhoods in turns, until the optimum is proven or the budget is spent.
-    #[default]
-    Anytime,
-    /// Branch and bound alone, until the optimum is proven or the budget is spent.
-    Exact,
-}
-
-/// Steps of an exact search without a deadline: about half a minute.
-const EXACT_STEPS: u64 = 1_000_000_000;
-
-/// An extractor that ends at a deadline, if there is one; without one it ends after a number of steps, so
-/// that every run has the same result.
-struct Budgeted {
-    solver: Solver,
-    deadline: Option<Duration>,
-    threads: usize,
-}
-
-impl Extractor for Budgeted {
-    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
-        Ok(self.search(view, incumbent, &|| false)?.solution)
-    }
-
-    fn search(
-        &self,
-        view: &View,
-        incumbent: Option<&Solution>,
-        stop: mlc_extract::Stop<'_>,
-    ) -> Result<Extraction, ExtractError> {
-        let began = Instant::now();
-        let over = || stop() || self.deadline.is_some_and(|d| began.elapsed() >= d);
-        let endless = |steps: u64| if self.deadline.is_some() { u64::MAX } else { steps };
-        let threads = self.threads.clamp(1, 2);
-        match self.solver {
-            Solver::Greedy => GreedyDag::default().search(view, incumbent, &over),
-            Solver::Anytime => {
-                let steps = endless(Anytime::default().steps);
-                Anytime { steps, threads }.search(view, incumbent, &over)
-            }
-            Solver::Exact => {
-                let steps = endless(EXACT_STEPS);
-                Exact { steps, ..Exact::default() }.search(view, incumbent, &over)
-            }
-        }
-    }
-}
-
-/// What the user decides.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Name of the target.
-    pub target: String,
-    /// Which laws may fire.
-    pub fp: Fp,
-    /// Limits of exploration.
-    pub limits: Limits,
-    /// Laws that must not fire, by name.
-    pub without: Vec<String>,
-    /// Operators that the result may have; `None` for all that the target computes.
-    pub operators: Option<HashSet<CallId>>,
-    /// How the cheapest program is searched for.
-    pub solver: Solver,
-    /// Time for that, in place of a number of steps; each part of a program that repeats a block has it.
-    pub deadline: Option<Duration>,
-    /// Explore a block that the program repeats once for all its copies.
-    pub share_blocks: bool,
-    /// Hold the result against the source on seeded inputs.
-    pub self_check: bool,
-    /// Seed of the self-check.
-    pub seed: u64,
-    /// Threads of the self-check's runs.
-    pub threads: usize,
-}
-
-impl Options {
-    fn extractor(&self) -> Budgeted {
-        Budgeted { solver: self.solver, deadline: self.deadline, threads: self.threads }
-    }
-}
 
 /// What a run of the pipeline yields.
 pub struct Optimized {
@@ -138,67 +35,6 @@ pub struct Optimized {
     pub report: Report,
 }
 
-/// What happened, for people and programs.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
-    /// Nodes of the model before.
-    pub nodes_before: usize,
-    /// Nodes of the model after.
-    pub nodes_after: usize,
-    /// Core operators before.
-    pub operators_before: usize,
-    /// Core operators after.
-    pub operators_after: usize,
-    /// Estimated seconds before.
-    pub cost_before: f64,
-    /// Estimated seconds after.
-    pub cost_after: f64,
-    /// How far the extracted program may be from the cheapest of the e-graph: `(cost - bound) / cost`.
-    pub gap: f64,
-    /// The target.
-    pub target: String,
-    /// Kernels of the plan.
-    pub kernels: Vec<KernelReport>,
-    /// How often each law made something new known.
-    pub laws: BTreeMap<String, usize>,
-    /// Laws that the result rests on, with the number of their equations in its proof.
-    pub proof: BTreeMap<String, usize>,
-    /// Why exploration ended.
-    pub stop_reason: String,
-    /// Size of the e-graph.
-    pub egraph: GraphReport,
-    /// Seconds per stage, in order.
-    pub seconds: BTreeMap<String, f64>,
-    /// Planned peak of intermediate buffers in bytes, if extents are known.
-    pub peak_bytes: Option<u64>,
-    /// Peak memory of this process in bytes, where the system tells.
-    pub peak_process_bytes: Option<u64>,
-    /// Largest relative error of the self-check; `None` if it did not run.
-    pub self_check_error: Option<f64>,
-    /// What the user should know besides.
-    pub notes: Vec<String>,
-}
-
-/// One kernel of a plan.
-#[derive(Clone, Debug, Serialize)]
-pub struct KernelReport {
-    /// Its name in the backend's registry.
-    pub name: String,
-    /// The operators it covers.
-    pub nodes: Vec<String>,
-}
-
-/// The size of an e-graph.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct GraphReport {
-    /// Nodes.
-    pub nodes: usize,
-    /// Classes.
-    pub classes: usize,
-    /// Nodes after each round.
-    pub rounds: Vec<usize>,
-}
-
 /// How often a run is repeated without the laws that a failed self-check blames.
 const REPEATS: usize = 3;
 
@@ -213,6 +49,9 @@ pub fn optimize(
     let mut notes = Vec::new();
     for _ in 0..REPEATS {
         let mut optimized = optimize_once(source.clone(), library, &options)?;
+        if options.costing.measure > 0 {
+            optimized = measure::choose(&source, library, &options, optimized)?;
+        }
         let unread = source.consts.unread();
         if unread > 0 {
             optimized.report.notes.push(format!(
@@ -251,33 +90,43 @@ pub fn optimize(
     anyhow::bail!("the self-check still fails without the laws that it blames; nothing is written")
 }
 
-fn optimize_once(
+/// One run of all stages, without the self-check.
+pub fn optimize_once(
     source: Program,
     library: &Arc<Library>,
     options: &Options,
 ) -> anyhow::Result<Optimized> {
     let mut clock = Clock::default();
     let target = target(library, &options.target)?;
-    let laws = active_laws(library, &target, options)?;
-    let prices = TargetPrices::new(library, &target, options.operators.clone());
+    let laws = active_laws(library, &target, options, &source)?;
+    let model = options.costing.model(&target, &source);
+    let at = |aim| {
+        TargetPrices::new(library, &target, options.operators.clone())
+            .with_model(model.clone())
+            .aimed(aim)
+    };
+    let honest = at(Aim::Time);
+    let aims = std::iter::once(Aim::Time).chain(options.objective.aims());
+    let all: Vec<TargetPrices<'_>> =
+        aims.map(|aim| at(aim).jittered(options.costing.jitter)).collect();
     let mut notes = Vec::new();
     let shared = if options.share_blocks {
-        shared(&source, library, &laws, options, &prices, &mut clock)?
+        shared(&source, library, &laws, options, &all, &mut clock)?
     } else {
         None
     };
     // Where little is to be explored, the whole shows what only all copies together allow.
     let is_small = |e: &Explored, copies: usize| e.size().0 * copies / KEPT <= options.limits.nodes;
     let settled = shared.as_ref().is_some_and(|s| !is_small(&s.explored, s.copies));
-    let whole = (!settled).then(|| -> anyhow::Result<(Explored, Extracted)> {
+    let whole = (!settled).then(|| -> anyhow::Result<(Explored, Vec<Extracted>)> {
         let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
         clock.stage("explore");
-        let extracted = explored.extract(&prices, &options.extractor())?;
+        let extracted = each(&all, |p| explored.extract(p, &*options.extractor_for(p)))?;
         clock.stage("extract");
         Ok((explored, extracted))
     });
     let (explored, extracted) = match (shared, whole.transpose()?) {
-        (Some(s), Some(whole)) if whole.1.cost < s.extracted.cost * (1.0 - SAME) => whole,
+        (Some(s), Some(whole)) if whole.1[0].cost < s.extracted[0].cost * (1.0 - SAME) => whole,
         (Some(s), _) => {
             notes.push(s.note());
             (s.explored, s.extracted)
@@ -285,36 +134,70 @@ fn optimize_once(
         (None, Some(whole)) => whole,
         (None, None) => anyhow::bail!("nothing was explored"),
     };
-    let plain = plan(&source, library, &target)?;
-    let mut program = constants::fold(&extracted.program, library)?;
+    let judge = Judge { options, library, prices: &honest };
+    let plain = judge.as_read(&source)?;
+    let mut found = distinct(extracted)
+        .into_iter()
+        .map(|e| Ok((judge.candidate(constants::fold(&e.program, library)?), e)))
+        .collect::<anyhow::Result<Vec<(Candidate, Extracted)>>>()?;
     clock.stage("constants");
-    let mut chosen = mlc_extract::cover::cover(program.clone(), library, &target);
-    if chosen.cost > plain.cost && options.operators.is_none() {
-        // Operators are priced one by one while they are chosen; kernels have the last word.
-        notes.push("the program as read is the cheapest found: it is kept".to_string());
-        (program, chosen) = (plain.program.clone(), plain.clone());
+    let best = (1..found.len()).fold(0, |best, i| match found[i].0.beats(&found[best].0) {
+        true => i,
+        false => best,
+    });
+    let (mut chosen, extracted) = found.swap_remove(best);
+    let permitted = extracted.source_cost.is_some() || options.objective != Objective::Latency;
+    if permitted && options.costing.jitter.is_none() && plain.beats(&chosen) {
+        // Candidates are bounded and a block's cut is not crossed: the plan has the last word.
+        notes.push("the program as read is the best found: it is kept".to_string());
+        chosen = plain.clone();
     }
     clock.stage("plan");
+    let program = chosen.plan.program.clone();
     let mut report = report(&source, &program, &explored, &extracted, library);
-    (report.cost_before, report.cost_after) = match options.operators {
-        None => (plain.cost, chosen.cost),
-        Some(_) => (
-            prices.program(&source).unwrap_or(plain.cost),
-            prices.program(&program).unwrap_or(extracted.cost),
-        ),
-    };
     report.gap = match extracted.cost > 0.0 {
         true => (1.0 - extracted.lower_bound / extracted.cost).max(0.0),
         false => 0.0,
     };
-    report.target = options.target.clone();
-    report.kernels = kernels(&chosen, library);
-    report.peak_bytes = chosen.peak_bytes;
+    report.cost_model = model.source.clone();
+    report.cost_model_given = options.costing.is_given();
+    report.figures(options, stored(&source), &plain, &chosen);
+    report.kernels = kernels(&chosen.plan, library);
     report.notes = notes;
     clock.stage("report");
     report.seconds = clock.stages;
     report.peak_process_bytes = peak_process_bytes();
-    Ok(Optimized { source, program, plan: chosen, explored, extracted, report })
+    Ok(Optimized { source, program, plan: chosen.plan, explored, extracted, report })
+}
+
+/// One extraction for each of the prices.
+fn each<E: Into<anyhow::Error>>(
+    prices: &[TargetPrices<'_>],
+    mut extract: impl FnMut(&TargetPrices<'_>) -> Result<Extracted, E>,
+) -> anyhow::Result<Vec<Extracted>> {
+    prices.iter().map(|p| extract(p).map_err(Into::into)).collect()
+}
+
+/// Plans of one e-graph under prices that are off on purpose, one for each.
+pub fn variants(
+    source: &Program,
+    library: &Arc<Library>,
+    options: &Options,
+    prices_off: &[Jitter],
+) -> anyhow::Result<Vec<Plan>> {
+    let target = target(library, &options.target)?;
+    let laws = active_laws(library, &target, options, source)?;
+    let model = options.costing.model(&target, source);
+    let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
+    let mut plan = |jitter: &Jitter| {
+        let prices = TargetPrices::new(library, &target, options.operators.clone())
+            .with_model(model.clone())
+            .jittered(Some(*jitter));
+        let extracted = explored.extract(&prices, &QUICK)?;
+        let program = constants::fold(&extracted.program, library)?;
+        Ok(cover_with(program, library, &target, &model))
+    };
+    prices_off.iter().map(&mut plan).collect()
 }
 
 /// Steps that extraction may take to compare the places where a block can be cut.
@@ -329,7 +212,7 @@ const SAME: f64 = 1e-9;
 /// What exploring a block once for all of its copies found.
 struct Shared {
     explored: Explored,
-    extracted: Extracted,
+    extracted: Vec<Extracted>,
     copies: usize,
     operators: usize,
 }
@@ -350,24 +233,45 @@ fn shared(
     library: &Arc<Library>,
     laws: &[u32],
     options: &Options,
-    prices: &TargetPrices<'_>,
+    prices: &[TargetPrices<'_>],
     clock: &mut Clock,
 ) -> anyhow::Result<Option<Shared>> {
     let Some(repeat) = Repeat::find(source) else { return Ok(None) };
     clock.stage("find blocks");
     let mut repeated = Repeated::explore(source, repeat, library, laws, &options.limits);
     clock.stage("explore");
-    let extracted = repeated.extract(source, prices, &QUICK, &options.extractor())?;
+    let extract =
+        |p: &TargetPrices<'_>| repeated.extract(source, p, &QUICK, &*options.extractor_for(p));
+    let extracted = each(prices, extract)?;
     clock.stage("extract");
-    let better = extracted.source_cost.is_none_or(|before| extracted.cost <= before);
+    let first = &extracted[0];
+    let better = first.source_cost.is_none_or(|before| first.cost <= before);
     let (copies, operators) = repeated.size();
     Ok(better.then_some(Shared { explored: repeated.explored, extracted, copies, operators }))
 }
 
 /// The plan of a program as it stands: constants folded, definitions without a kernel expanded.
 pub fn plan(program: &Program, library: &Library, target: &TargetItem) -> anyhow::Result<Plan> {
-    let folded = constants::fold(&constants::unfold(program, library, target)?, library)?;
-    Ok(mlc_extract::cover::cover(folded, library, target))
+    plan_at(program, library, &TargetPrices::new(library, target, None))
+}
+
+/// The same, priced by a model.
+pub fn plan_with(
+    program: &Program,
+    library: &Library,
+    target: &TargetItem,
+    model: &CostModel,
+) -> anyhow::Result<Plan> {
+    plan_at(program, library, &TargetPrices::new(library, target, None).with_model(model.clone()))
+}
+
+fn plan_at(
+    program: &Program,
+    library: &Library,
+    prices: &TargetPrices<'_>,
+) -> anyhow::Result<Plan> {
+    let folded = constants::fold(&constants::unfold(program, library, prices)?, library)?;
+    Ok(cover_at(folded, library, prices))
 }
 
 /// The target of a name.
@@ -384,7 +288,9 @@ fn active_laws(
     library: &Library,
     target: &TargetItem,
     options: &Options,
+    source: &Program,
 ) -> anyhow::Result<Vec<u32>> {
+    let foreign = Foreign::of(library, target, options.operators.as_ref(), source);
     let has_kernel = |l: &Law| {
         let layer = l.name.strip_suffix(".rev").unwrap_or(&l.name);
         matches!(l.origin, LawOrigin::Fold | LawOrigin::Unfold)
@@ -397,83 +303,10 @@ fn active_laws(
         anyhow::ensure!(known, "there is no law `{name}`");
     }
     let active = library.laws.iter().enumerate().filter(|(_, l)| {
-        options.fp.admits(l.error)
-            && !(options.fp == Fp::Exact && has_kernel(l))
-            && !options.without.iter().any(|w| **w == *l.name)
+        let off = options.without.iter().any(|w| **w == *l.name);
+        let rounds = options.fp == Fp::Exact && has_kernel(l);
+        options.fp.admits(l.error) && !off && !rounds
     });
-    Ok(active.map(|(i, _)| i as u32).collect())
-}
-
-fn report(
-    source: &Program,
-    program: &Program,
-    explored: &Explored,
-    extracted: &Extracted,
-    library: &Library,
-) -> Report {
-    let (nodes, classes) = explored.size();
-    let fired = explored.profiles.iter().filter(|(_, p)| p.applications > 0);
-    let name = |i: u32| library.laws[i as usize].name.to_string();
-    let mut proof: BTreeMap<String, usize> = BTreeMap::new();
-    for step in explored.prove(extracted).into_iter().flat_map(|p| p.steps) {
-        *proof.entry(crate::explain::reason(library, step.reason)).or_default() += 1;
-    }
-    Report {
-        operators_before: operators(source),
-        operators_after: operators(program),
-        nodes_before: operators(source),
-        nodes_after: operators(program),
-        laws: fired.map(|(i, p)| (name(*i), p.applications)).collect(),
-        proof,
-        stop_reason: explored.stop.to_string(),
-        egraph: GraphReport { nodes, classes, rounds: explored.sizes.clone() },
-        ..Report::default()
-    }
-}
-
-/// Operator applications of a program.
-pub fn operators(program: &Program) -> usize {
-    program.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Apply(..))).count()
-}
-
-/// The kernels of a plan, by name and operators.
-pub fn kernels(plan: &Plan, library: &Library) -> Vec<KernelReport> {
-    let name = |n| library.node_name(&plan.program, n);
-    plan.kernels
-        .iter()
-        .map(|k| KernelReport {
-            name: k.name.clone(),
-            nodes: k.nodes.iter().map(|&n| name(n)).collect(),
-        })
-        .collect()
-}
-
-/// Names and times stages.
-pub struct Clock {
-    last: Instant,
-    /// Seconds by stage.
-    pub stages: BTreeMap<String, f64>,
-}
-
-impl Default for Clock {
-    fn default() -> Clock {
-        Clock { last: Instant::now(), stages: BTreeMap::new() }
-    }
-}
-
-impl Clock {
-    /// Ends a stage; one that comes again goes on.
-    pub fn stage(&mut self, name: &str) {
-        let now = Instant::now();
-        *self.stages.entry(name.to_string()).or_default() += (now - self.last).as_secs_f64();
-        self.last = now;
-    }
-}
-
-/// The process's largest resident size so far, on Linux.
-pub fn peak_process_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
+    let useful = active.filter(|(_, l)| !foreign.concerns(l));
+    Ok(useful.map(|(i, _)| i as u32).collect())
 }

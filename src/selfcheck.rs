@@ -55,6 +55,7 @@ pub fn run(
         doc: vec![],
         figures: Default::default(),
         kernels: vec![],
+        pointwise: None,
     });
     let plan = mlc_extract::cover::cover(program.clone(), library, &target);
     Cpu::new(threads).compile(&plan, library.clone())?.run(inputs)

@@ -60,7 +60,7 @@ fn at(node: NodeId, output: u32) -> Value {
     Value { node, output }
 }
 
-fn attr(a: &Attr) -> String {
+pub(crate) fn attr(a: &Attr) -> String {
     a.to_string()
 }
 

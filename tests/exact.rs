@@ -16,6 +16,7 @@ fn options() -> Options {
     Options {
         target: "cpu".into(),
         fp: Fp::Exact,
+        objective: Default::default(),
         limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60), threads: 1 },
         without: vec![],
         operators: None,
@@ -23,6 +24,7 @@ fn options() -> Options {
         deadline: None,
         share_blocks: true,
         self_check: false,
+        costing: Default::default(),
         seed: 0,
         threads: 1,
     }

@@ -3,8 +3,9 @@
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{ErrorClass, Library};
 use mlc_extract::GreedyDag;
+use mlc_extract::target::TargetPrices;
 use mlc_rewrite::explore::{Limits, explore};
-use mlc_rewrite::{entry, prices::TargetPrices, stdlib};
+use mlc_rewrite::{entry, stdlib};
 use std::sync::Arc;
 
 fn laws(library: &Library, most: ErrorClass) -> Vec<u32> {
@@ -47,6 +48,7 @@ fn extracted_within(text: &str, most: ErrorClass) -> Vec<String> {
         doc: vec![],
         figures: Default::default(),
         kernels: vec![],
+        pointwise: None,
     });
     let prices = TargetPrices::new(&library, &target, None);
     let out = explored.extract(&prices, &GreedyDag::default()).expect("extracts");

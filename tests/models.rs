@@ -21,6 +21,7 @@ fn options(library: &Library, opset: i64) -> Options {
     Options {
         target: "standard".into(),
         fp: Fp::Reorder,
+        objective: Default::default(),
         limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60), threads: 1 },
         without: vec![],
         operators: Some(printable(library, opset, "standard")),
@@ -28,6 +29,7 @@ fn options(library: &Library, opset: i64) -> Options {
         deadline: None,
         share_blocks: true,
         self_check: true,
+        costing: Default::default(),
         seed: 0,
         threads: 2,
     }

@@ -13,13 +13,13 @@ const PLANS: &[(&str, &str, &str)] = &[
     (
         "a product that its epilogue reads twice",
         "def f(x: f32[4, 8], w: f32[8, 16]) -> f32[4, 16]\n  let y = x @ w\n  = y * sigmoid(y)\n",
-        "gemm 1, pointwise 2",
+        "gemm 3",
     ),
     (
         "several ways from one value to the next",
         "def f(x: f32[4, 8], w: f32[8, 16], z: f32[16]) -> f32[4, 16]\n  let y = x @ w + z\n  \
          let a = exp(y)\n  let b = tanh(y)\n  = a * b + y\n",
-        "gemm 2, pointwise 4",
+        "gemm 6",
     ),
     (
         "a product that something else reads, too",
@@ -28,10 +28,15 @@ const PLANS: &[(&str, &str, &str)] = &[
         "gemm 1, softmax 1, pointwise 3",
     ),
     (
+        "a reduction of what is computed element by element",
+        "def f(x: f32[4, 8]) -> f32[4]\n  = sqrt(sum(abs(x * x), axes=[1]))\n",
+        "reduce 4",
+    ),
+    (
         "gate and product: each way out belongs to one kernel",
         "def f(x: f32[4, 8], g: f32[8, 16], u: f32[8, 16]) -> f32[4, 16]\n  let y = x @ g\n  \
          = y * sigmoid(y) * (x @ u)\n",
-        "gemm 1, pointwise 2, gemm 2",
+        "gemm 1, gemm 4",
     ),
 ];
 

@@ -44,6 +44,20 @@ pub enum BackendError {
 pub trait Executable: Send + Sync {
     /// Runs on concrete inputs, in the program's order; yields the outputs in the program's order.
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError>;
+
+    /// The buffers of all runs so far; `None` if it does not keep any.
+    fn allocated(&self) -> Option<Allocated> {
+        None
+    }
+}
+
+/// Bytes of buffers that were allocated and are kept for the next run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocated {
+    /// For intermediate values.
+    pub arena: u64,
+    /// For results.
+    pub results: u64,
 }
 
 /// A place that runs plans.

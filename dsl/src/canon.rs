@@ -144,13 +144,14 @@ pub fn reshape<S: Sink>(
         return Ok(x);
     }
     let mut source = x;
-    if let Some((inner, _)) = sink.peel(x, call) {
-        match sink.ty(inner).shape == shape {
-            true if sink.is_only(x, call) => return Ok(inner),
-            // That `inner` is a reshape of what else `x` is must stay known.
-            true => {}
-            false => source = inner,
+    // That the result is a reshape of what else `x` is must stay known.
+    if let Some((inner, _)) = sink.peel(x, call)
+        && sink.is_only(x, call)
+    {
+        if sink.ty(inner).shape == shape {
+            return Ok(inner);
         }
+        source = inner;
     }
     let attrs = [Some(Attr::Ints(shape.to_vec()))];
     Ok(sink.raw(call, &attrs, &[source])?[0])

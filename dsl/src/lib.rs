@@ -2,6 +2,7 @@
 //!
 //! What a tensor program and a law *are*. No e-graph, no arrays, no files, no clock.
 
+pub mod arena;
 mod boxes;
 pub mod build;
 pub mod canon;

@@ -292,8 +292,10 @@ pub struct FuseItem {
     /// What its kernels compute: the call itself, or the one operator that the body applies under
     /// `pointwise`.
     pub covers: CallId,
-    /// Its kernels go on with any chain of pointwise operators.
+    /// Its kernels go on with any pointwise operators.
     pub epilogue: bool,
+    /// Its kernels compute pointwise operators on what they read.
+    pub prologue: bool,
     /// Targets and kernel names.
     pub on: Vec<(Ident, String)>,
     /// Which source text, and where in it.
@@ -311,6 +313,8 @@ pub struct TargetItem {
     pub figures: HashMap<String, f64>,
     /// Native kernels.
     pub kernels: Vec<TargetKernel>,
+    /// The kernel that runs pointwise operators of one shape in one loop, if there is one.
+    pub pointwise: Option<String>,
 }
 
 /// A native kernel of a target.
@@ -320,8 +324,10 @@ pub struct TargetKernel {
     pub name: String,
     /// The operators it computes.
     pub covers: Vec<CallId>,
-    /// It also applies a chain of pointwise operators to its result.
+    /// It also applies pointwise operators to its result.
     pub epilogue: bool,
+    /// It also applies pointwise operators to what it reads.
+    pub prologue: bool,
     /// Time as a multiple of the roofline.
     pub factor: f64,
 }

@@ -1,26 +1,78 @@
-//! The roofline price of a kernel: it computes or it moves bytes, whichever takes longer, after it
-//! was launched.
+//! What a kernel costs: seconds from its name, its element type and its work.
 //!
-//! The model is that of S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
-//! performance model for multicore architectures", Communications of the ACM 52(4), 2009, with a
-//! fixed time for each launch beside it. Ignores caches, occupancy and overlap between kernels; a
-//! measured time replaces it wherever there is one.
+//! By default the roofline of S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
+//! performance model for multicore architectures", Communications of the ACM 52(4), 2009: a kernel computes
+//! or it moves bytes, whichever takes longer, after it was launched. Kernels that were timed on the machine
+//! are priced by what was fitted to their times instead.
 
+use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign};
 
+use mlc_dsl::ir::DType;
+use mlc_dsl::library::TargetItem;
+
+use crate::fit::{Caches, Fit, features};
+use crate::target::REFERENCE;
 use crate::view::Cost;
 
 /// What a kernel, or several kernels together, must do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Floating-point operations; a fused multiply-add is two.
+    /// Quick operations; a fused multiply-add is two.
     pub flops: f64,
+    /// Operations that take many instructions: exponentials, roots, trigonometry.
+    pub slow: f64,
+    /// Of `slow`, those that vector units are seldom given: trigonometry, powers.
+    pub rare: f64,
+    /// Of `flops`, those on operands that are used few times once fetched.
+    pub thin: f64,
+    /// Of `flops`, those of contractions that meet their operands in windows.
+    pub windowed: f64,
+    /// Operations that vector units do in vain, as the results end in short axes.
+    pub idle: f64,
+    /// Elements that a contraction brings to its units beyond those of its operands: of a convolution the
+    /// windows written out.
+    pub fetched: f64,
+    /// Elements of results, those that never leave the kernel among them.
+    pub points: f64,
+    /// Runs of neighbouring elements: of every operator the larger number of its operands and results.
+    pub rows: f64,
+    /// Elements that are visited in another order than they lie in.
+    pub moved: f64,
+    /// Problems that a contraction consists of, which share nothing; addresses that are looked up.
+    pub parts: f64,
     /// Bytes read from memory.
     pub read: f64,
+    /// Of `read`, bytes of constants, which no kernel before this one left in a cache.
+    pub fixed: f64,
     /// Bytes written to memory.
     pub written: f64,
     /// Kernel launches.
     pub launches: f64,
+}
+
+impl Work {
+    /// The same kernel with so many times the work; it is launched as often.
+    #[must_use]
+    pub fn scaled(&self, by: f64) -> Work {
+        Work {
+            flops: self.flops * by,
+            slow: self.slow * by,
+            rare: self.rare * by,
+            thin: self.thin * by,
+            windowed: self.windowed * by,
+            idle: self.idle * by,
+            fetched: self.fetched * by,
+            points: self.points * by,
+            rows: self.rows * by,
+            moved: self.moved * by,
+            parts: self.parts * by,
+            read: self.read * by,
+            fixed: self.fixed * by,
+            written: self.written * by,
+            launches: self.launches,
+        }
+    }
 }
 
 impl Add for Work {
@@ -28,7 +80,18 @@ impl Add for Work {
     fn add(self, other: Self) -> Self {
         Self {
             flops: self.flops + other.flops,
+            slow: self.slow + other.slow,
+            rare: self.rare + other.rare,
+            thin: self.thin + other.thin,
+            windowed: self.windowed + other.windowed,
+            idle: self.idle + other.idle,
+            fetched: self.fetched + other.fetched,
+            points: self.points + other.points,
+            rows: self.rows + other.rows,
+            moved: self.moved + other.moved,
+            parts: self.parts + other.parts,
             read: self.read + other.read,
+            fixed: self.fixed + other.fixed,
             written: self.written + other.written,
             launches: self.launches + other.launches,
         }
@@ -41,35 +104,168 @@ impl AddAssign for Work {
     }
 }
 
+/// Quick operations in the time of a slow one, unless a target says otherwise.
+const SLOWNESS: f64 = 16.0;
+
+/// Operations per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Sustained quick operations per second.
+    pub flops_per_s: f64,
+    /// Sustained slow operations per second.
+    pub slow_per_s: f64,
+}
+
+/// A level of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// What it holds.
+    pub bytes: f64,
+    /// Sustained bytes per second to and from it.
+    pub bytes_per_s: f64,
+}
+
 /// The speed of a place to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// How people call it.
     pub name: String,
-    /// Sustained floating-point operations per second.
-    pub flops_per_s: f64,
-    /// Sustained bytes per second to and from memory.
-    pub bytes_per_s: f64,
+    /// Operations on element types that `dtypes` does not list.
+    pub rate: Rate,
+    /// Operations on these element types.
+    pub dtypes: BTreeMap<DType, Rate>,
+    /// From the nearest to the one that holds everything; never empty.
+    pub levels: Vec<Level>,
     /// Seconds from asking for a kernel until it starts.
     pub launch_s: f64,
 }
 
 impl Profile {
-    /// Seconds this work takes here: `max(flops / flops_per_s, bytes / bytes_per_s) + launches *
-    /// launch_s`.
+    /// The speed of a target, from its figures `flops`, `slow`, `bytes` and `launch`.
+    pub fn of(target: &TargetItem) -> Profile {
+        let figure = |key: &str, default: f64| target.figures.get(key).copied().unwrap_or(default);
+        let flops_per_s = figure("flops", 1e11);
+        Profile {
+            name: target.name.to_string(),
+            rate: Rate { flops_per_s, slow_per_s: figure("slow", flops_per_s / SLOWNESS) },
+            dtypes: BTreeMap::new(),
+            levels: vec![Level { bytes: f64::INFINITY, bytes_per_s: figure("bytes", 1e10) }],
+            launch_s: figure("launch", 1e-6),
+        }
+    }
+
+    /// Seconds this work takes here: `max(flops / flops_per_s + slow / slow_per_s, bytes /
+    /// bytes_per_s) + launches * launch_s`, the bytes at the speed of the nearest level that holds them.
     ///
     /// The maximum is taken over all of `work`, so price each kernel by itself and add the seconds.
     #[must_use]
-    pub fn seconds(&self, work: &Work) -> f64 {
-        let compute = work.flops / self.flops_per_s;
-        let memory = (work.read + work.written) / self.bytes_per_s;
+    pub fn seconds(&self, dtype: DType, work: &Work) -> f64 {
+        let rate = self.dtypes.get(&dtype).unwrap_or(&self.rate);
+        let compute = work.flops / rate.flops_per_s + work.slow / rate.slow_per_s;
+        let bytes = work.read + work.written;
+        let level = self.levels.iter().find(|l| bytes <= l.bytes).or(self.levels.last());
+        let memory = level.map_or(0.0, |l| bytes / l.bytes_per_s);
         compute.max(memory) + work.launches * self.launch_s
     }
+}
 
-    /// [`seconds`](Self::seconds) as the cost of a node.
+/// Fits of a machine's kernels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fits {
+    /// The caches that they were made with.
+    pub caches: Caches,
+    /// By kernel.
+    pub kernels: BTreeMap<String, Fit>,
+}
+
+/// Seconds of kernels.
+#[derive(Clone, Debug)]
+pub struct CostModel {
+    /// Where its figures are from, for people.
+    pub source: String,
+    profile: Profile,
+    factors: BTreeMap<String, f64>,
+    fits: Fits,
+    /// Bytes of all constants of the program that is priced.
+    weights: f64,
+}
+
+impl CostModel {
+    /// The figures of a target's text.
+    pub fn of(target: &TargetItem) -> CostModel {
+        let source = format!("the figures of target `{}`", target.name);
+        CostModel::new(target, Profile::of(target), source)
+    }
+
+    /// A target's kernels at other figures.
+    pub fn new(target: &TargetItem, profile: Profile, source: String) -> CostModel {
+        let judge = target.figures.get("judge").map(|f| (REFERENCE.to_string(), *f));
+        let kernels = target.kernels.iter().rev().map(|k| (k.name.clone(), k.factor));
+        let factors = kernels.chain(judge).collect();
+        CostModel { source, profile, factors, fits: Fits::default(), weights: 0.0 }
+    }
+
+    /// The same, with kernels that were timed.
     #[must_use]
-    pub fn cost(&self, work: &Work) -> Cost {
-        Cost::new(self.seconds(work))
+    pub fn with_fits(self, fits: Fits, source: String) -> CostModel {
+        CostModel { fits, source, ..self }
+    }
+
+    /// The same for a program whose constants have so many bytes: whether they stay in a cache from one
+    /// run to the next decides what reading them takes.
+    #[must_use]
+    pub fn with_weights(self, bytes: f64) -> CostModel {
+        CostModel { weights: bytes, ..self }
+    }
+
+    /// Seconds of a kernel.
+    #[must_use]
+    pub fn seconds(&self, kernel: &str, dtype: DType, work: &Work) -> f64 {
+        if let Some(s) = self.fitted(kernel, work) {
+            return s;
+        }
+        let factor = match kernel {
+            crate::target::VIEW => 0.0,
+            _ => self.factors.get(kernel).copied().unwrap_or(1.0),
+        };
+        self.profile.seconds(dtype, work) * factor
+    }
+
+    /// Seconds by the roofline alone, whatever the kernel.
+    #[must_use]
+    pub fn roofline(&self, dtype: DType, work: &Work) -> f64 {
+        self.profile.seconds(dtype, work)
+    }
+
+    /// [`roofline`](Self::roofline) as the cost of a node.
+    #[must_use]
+    pub fn cost(&self, dtype: DType, work: &Work) -> Cost {
+        Cost::new(self.roofline(dtype, work))
+    }
+
+    /// Seconds of a kernel that was timed. Work beyond what was sampled is priced as the largest of its kind
+    /// within, times what the roofline says the rest adds.
+    #[must_use]
+    pub fn fitted(&self, kernel: &str, work: &Work) -> Option<f64> {
+        let fit = self.fits.kernels.get(kernel)?;
+        let caches = &self.fits.caches;
+        let is_cold = self.weights > caches.far;
+        let row = features(work, caches, is_cold);
+        let beyond = fit.beyond(&row);
+        if beyond <= 1.0 {
+            return Some(fit.seconds(&row));
+        }
+        let inside = work.scaled(1.0 / beyond);
+        let known = fit.seconds(&features(&inside, caches, is_cold));
+        Some(
+            known * self.profile.seconds(DType::F32, work)
+                / self.profile.seconds(DType::F32, &inside),
+        )
+    }
+
+    /// The fits of kernels that were timed.
+    pub fn fits(&self) -> &Fits {
+        &self.fits
     }
 }
 
@@ -78,29 +274,38 @@ mod tests {
     use super::*;
 
     fn work(flops: f64, read: f64, written: f64, launches: f64) -> Work {
-        Work { flops, read, written, launches }
+        Work { flops, slow: flops / 4.0, points: 1.0, read, written, launches, ..Work::default() }
     }
 
     #[test]
     fn the_slower_side_sets_the_price() {
-        let profile =
-            Profile { name: "toy".into(), flops_per_s: 100.0, bytes_per_s: 10.0, launch_s: 0.5 };
+        let profile = Profile {
+            name: "toy".into(),
+            rate: Rate { flops_per_s: 100.0, slow_per_s: 50.0 },
+            dtypes: BTreeMap::from([(DType::F16, Rate { flops_per_s: 1e3, slow_per_s: 1e3 })]),
+            levels: vec![
+                Level { bytes: 5.0, bytes_per_s: 100.0 },
+                Level { bytes: f64::INFINITY, bytes_per_s: 10.0 },
+            ],
+            launch_s: 0.5,
+        };
         for (work, seconds) in [
             (work(0.0, 0.0, 0.0, 0.0), 0.0),
-            (work(200.0, 5.0, 5.0, 0.0), 2.0),
+            (work(200.0, 5.0, 5.0, 0.0), 3.0),
             (work(100.0, 20.0, 10.0, 0.0), 3.0),
-            (work(100.0, 10.0, 0.0, 2.0), 2.0),
+            (work(100.0, 10.0, 0.0, 2.0), 2.5),
             (work(0.0, 0.0, 0.0, 3.0), 1.5),
         ] {
-            assert_eq!(profile.seconds(&work), seconds, "{work:?}");
-            assert_eq!(profile.cost(&work), Cost::new(seconds), "{work:?}");
+            assert_eq!(profile.seconds(DType::F32, &work), seconds, "{work:?}");
         }
+        assert_eq!(profile.seconds(DType::F32, &work(0.0, 2.0, 2.0, 0.0)), 0.04, "in a cache");
+        assert_eq!(profile.seconds(DType::F16, &work(400.0, 0.0, 0.0, 0.0)), 0.5, "another type");
     }
 
     #[test]
     fn work_adds_by_component() {
         let mut sum = work(1.0, 2.0, 3.0, 4.0) + work(10.0, 20.0, 30.0, 40.0);
         sum += work(0.5, 0.5, 0.5, 0.5);
-        assert_eq!(sum, work(11.5, 22.5, 33.5, 44.5));
+        assert_eq!(sum, Work { points: 3.0, ..work(11.5, 22.5, 33.5, 44.5) });
     }
 }

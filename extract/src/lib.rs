@@ -1,29 +1,36 @@
 //! Extraction of the cheapest program from an e-graph.
 //!
 //! A [`View`] is the e-graph, stripped to classes, nodes and costs; an [`Extractor`] finds a
-//! [`Solution`]; a [`Profile`] prices [`Work`] by a roofline. Knows nothing of tensors, operators
+//! [`Solution`]; a [`CostModel`] prices [`Work`]. Knows nothing of tensors, operators
 //! or egg, and has no clock, I/O or hidden chance.
 
 mod anytime;
 mod budget;
+pub mod candidates;
 mod cost;
 pub mod cover;
 mod extractor;
+pub mod fit;
 mod greedy;
 mod improve;
+mod kernels;
 mod landmark;
 mod memo;
+pub mod memory;
 mod problem;
 mod region;
+pub mod schedule;
 mod search;
 mod selection;
 mod shrink;
 mod solution;
+pub mod target;
 mod trim;
 mod view;
+pub mod work;
 
 pub use anytime::{Anytime, Exact};
-pub use cost::{Profile, Work};
+pub use cost::{CostModel, Fits, Level, Profile, Rate, Work};
 pub use extractor::{ExtractError, Extraction, Extractor, GreedyDag, GreedyTree, Stop};
 pub use solution::{Solution, SolutionError};
 pub use view::{ClassId, Cost, NodeId, View, ViewBuilder, ViewError};

@@ -360,7 +360,7 @@ fn embed(from: &Type, to: &Type) -> Option<Vec<i64>> {
 }
 
 /// The words that texts compare attributes with or give them as defaults.
-fn words(library: &Library) -> Words {
+pub(crate) fn words(library: &Library) -> Words {
     let mut out = Words::new();
     for s in &library.sources {
         for (at, _) in s.text.match_indices("= \"") {

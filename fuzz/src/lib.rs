@@ -10,6 +10,7 @@ pub mod generate;
 pub mod oracle;
 pub mod random;
 pub mod reduce;
+pub mod shapes;
 mod signature;
 pub mod values;
 

@@ -93,8 +93,14 @@ impl<'a> Draft<'a> {
         for (i, p) in self.sig.attrs.iter().enumerate() {
             // Plain numbers first: extents depend on them (groups, factors).
             let plain = p.ty.name.text == "int" && p.ty.of.is_none();
-            if plain && self.attrs[i].is_none() && (p.default.is_none() || rng.chance(0.4)) {
-                self.attrs[i] = value(p, &self.env, &Words::new(), rng);
+            let open = p.default.is_none() || extents.large || rng.chance(0.4);
+            if plain && self.attrs[i].is_none() && open {
+                self.attrs[i] = match extents.large && rng.chance(0.8) {
+                    // Networks have one group, or as many as there are channels.
+                    true if rng.chance(0.7) => Some(Attr::int(1)),
+                    true => Some(Attr::int(extents.pick(rng))),
+                    false => value(p, &self.env, &Words::new(), rng),
+                };
             }
             if let (true, Some(a)) = (plain, &self.attrs[i]) {
                 self.env.bind_attr(&p.name, a.clone());
@@ -118,16 +124,25 @@ impl<'a> Draft<'a> {
         for d in open {
             match &d {
                 Dim::Axis(n) => {
-                    let v = self.stated(n).filter(|v| (0..=64).contains(v));
-                    self.env.bind_axis(n, Extent::from(v.unwrap_or_else(|| extents.pick(rng))));
+                    let many = if extents.large && self.is_multiple(n) && rng.chance(0.85) {
+                        extents.pick(rng)
+                    } else {
+                        1
+                    };
+                    let v = self.stated(n).map(|v| v.saturating_mul(many));
+                    let v = v.filter(|v| (0..=extents.most()).contains(v));
+                    let batch = extents.large && self.is_batch(n);
+                    let free = if batch { rng.pick(&BATCHES) } else { extents.pick(rng) };
+                    self.env.bind_axis(n, Extent::from(v.unwrap_or(free)));
                 }
                 Dim::Seg(n) => {
-                    let rank = match self.stated(n) {
-                        Some(r) if (0..=4).contains(&r) => r as usize,
-                        _ => rng.pick(&[0, 1, 1, 1, 2, 2, 3]),
+                    let stated = self.stated(n).filter(|r| (0..=4).contains(r));
+                    let rank = match stated {
+                        Some(r) => r as usize,
+                        None => extents.rank(self.part(n), rng),
                     };
-                    let seg = (0..rank).map(|_| Extent::from(extents.pick(rng))).collect();
-                    self.env.bind_seg(n, seg);
+                    let part = if stated.is_some() { Part::Window } else { self.part(n) };
+                    self.env.bind_seg(n, extents.segment(rank, part, rng));
                 }
                 Dim::Value(_) | Dim::Splice(_) => {}
             }
@@ -142,9 +157,43 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// What a segment is to its operator.
+    fn part(&self, name: &str) -> Part {
+        let lists = |p: &AttrParam| p.ty.of.as_ref().is_some_and(|s| s.text == name);
+        if self.sig.attrs.iter().any(|p| p.ty.name.text == "ints" && lists(p)) {
+            return Part::Windowed;
+        }
+        let first = |i: &Input| i.ty.dims.as_ref().and_then(|d| d.first().cloned());
+        let leads = |i: &Input| matches!(first(i), Some(Dim::Seg(n)) if *n == *name);
+        if self.sig.inputs.iter().any(leads) { Part::Leading } else { Part::Trailing }
+    }
+
+    /// True for an axis that leads the first of several tensors or of one with windows, and no other.
+    fn is_batch(&self, name: &str) -> bool {
+        let dims = |i: &Input| i.ty.dims.clone().unwrap_or_default();
+        let Some((first, rest)) = self.sig.inputs.split_first() else { return false };
+        let leads = dims(first).first().is_some_and(|d| is_axis(d, name));
+        leads && !rest.iter().any(|i| dims(i).iter().any(|d| is_axis(d, name)))
+    }
+
     /// True if a condition equates something with a name.
     fn is_stated(&self, name: &str) -> bool {
         self.equations(name).next().is_some()
+    }
+
+    /// True if a condition asks that a name be a multiple of something.
+    fn is_multiple(&self, name: &str) -> bool {
+        let of_name = |e: &Expr| matches!(&e.kind, ExprKind::Binary(BinaryOp::Mod, n, _) if matches!(&n.kind, ExprKind::Size(s) if s == name));
+        let mut stack: Vec<&Expr> = self.sig.conditions.iter().collect();
+        while let Some(e) = stack.pop() {
+            if let ExprKind::Binary(op, a, b) = &e.kind {
+                if *op == BinaryOp::Eq && (of_name(a) || of_name(b)) {
+                    return true;
+                }
+                stack.extend([a.as_ref(), b.as_ref()]);
+            }
+        }
+        false
     }
 
     /// What a condition equates a name with, where that is known by now: of an axis its extent (or a
@@ -263,11 +312,70 @@ pub(crate) fn family(name: &str, rng: &mut Random) -> DType {
     }
 }
 
-/// Extents of one program: few different ones, so that shapes meet.
+/// Sides of the windows of networks.
+const WINDOWS: [i64; 10] = [1, 1, 1, 3, 3, 3, 3, 5, 7, 2];
+
+/// Sides of the planes and volumes that windows run over.
+const PLANES: [i64; 16] = [7, 7, 8, 10, 13, 14, 14, 20, 27, 28, 28, 32, 55, 56, 64, 112];
+
+/// Batches.
+const BATCHES: [i64; 8] = [1, 1, 1, 1, 2, 4, 8, 32];
+
+/// What a segment is to its operator.
+#[derive(Clone, Copy)]
+enum Part {
+    /// As many axes as another segment has: a window on that.
+    Window,
+    /// Attributes have an entry for each of its axes.
+    Windowed,
+    /// It comes first.
+    Leading,
+    /// Anything else.
+    Trailing,
+}
+
+/// Extents to draw from.
 #[derive(Clone, Debug)]
-pub(crate) struct Extents(pub Vec<i64>);
+pub(crate) struct Extents {
+    pool: Vec<i64>,
+    large: bool,
+}
 
 impl Extents {
+    /// Those of one program that is timed.
+    pub(crate) fn large(pool: Vec<i64>) -> Extents {
+        Extents { pool, large: true }
+    }
+
+    fn most(&self) -> i64 {
+        if self.large { 1 << 13 } else { 64 }
+    }
+
+    fn rank(&self, part: Part, rng: &mut Random) -> usize {
+        let ranks: &[usize] = match part {
+            _ if !self.large => &[0, 1, 1, 1, 2, 2, 3],
+            Part::Windowed | Part::Window => &[2, 2, 2, 2, 2, 2, 2, 2, 1, 3],
+            Part::Leading => &[0, 1, 1, 2, 2, 3],
+            Part::Trailing => &[0, 0, 0, 0, 1, 2],
+        };
+        rng.pick(ranks)
+    }
+
+    /// Extents of several axes: where networks are drawn from, these are often equal.
+    fn segment(&self, rank: usize, part: Part, rng: &mut Random) -> Vec<Extent> {
+        let one = |rng: &mut Random| match part {
+            _ if !self.large => self.pick(rng),
+            Part::Window => rng.pick(&WINDOWS),
+            Part::Windowed => rng.pick(&PLANES),
+            Part::Leading | Part::Trailing => self.pick(rng),
+        };
+        if self.large && (matches!(part, Part::Window) || rng.chance(0.7)) {
+            return vec![Extent::from(one(rng)); rank];
+        }
+        (0..rank).map(|_| Extent::from(one(rng))).collect()
+    }
+
+    /// Few different ones, so that shapes meet.
     pub(crate) fn choose(rng: &mut Random) -> Extents {
         let mut all = vec![1, 2, 3, 4, 5, 6];
         rng.shuffle(&mut all);
@@ -278,11 +386,11 @@ impl Extents {
         if rng.chance(0.1) {
             all.push(rng.between(7, 19));
         }
-        Extents(all)
+        Extents { pool: all, large: false }
     }
 
     pub(crate) fn pick(&self, rng: &mut Random) -> i64 {
-        rng.pick(&self.0)
+        rng.pick(&self.pool)
     }
 }
 

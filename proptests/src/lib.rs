@@ -4,6 +4,7 @@
 
 pub mod architectures;
 pub mod mutants;
+pub mod scatter;
 pub mod spellings;
 pub mod stacks;
 pub mod tool;
@@ -86,6 +87,7 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
     Options {
         target: "cpu".into(),
         fp: Fp::Reorder,
+        objective: Default::default(),
         // Generous time: results must not depend on it.
         limits: Limits { nodes, rounds, time: Duration::from_secs(600), threads: 1 },
         without: vec![],
@@ -94,6 +96,7 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
         deadline: None,
         share_blocks: true,
         self_check: false,
+        costing: Default::default(),
         seed: 0,
         threads: 1,
     }

@@ -1,11 +1,12 @@
 //! Whole programs through the pipeline.
 
+use mlc_extract::target::TargetPrices;
 use mlc_fuzz::oracle::examine;
 use mlc_fuzz::values::Style;
 use mlc_fuzz::{Subject, Verdict};
 use mlc_proptests::{library, optimised, options, program, programs, seeded};
 use mlc_rewrite::explore::explore;
-use mlc_rewrite::{prices::TargetPrices, selfcheck, show};
+use mlc_rewrite::{selfcheck, show};
 use proptest::prelude::*;
 
 proptest! {

@@ -52,8 +52,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         let program = model.program.clone();
         prepare(program, &model.library, args.backend, optimize, &args.tuning, &args.common)
     };
-    let (fast, _) = make(true)?;
-    let (plain, _) = make(false)?;
+    let (fast, plain) = (make(true)?.executable, make(false)?.executable);
     let (mut a, mut b) = (Vec::new(), Vec::new());
     let start = Instant::now();
     while a.len() < RUNS || start.elapsed() < LIMIT / 4 {

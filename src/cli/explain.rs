@@ -2,9 +2,9 @@
 
 use super::model::{Tuning, load};
 use super::{Common, Found};
-use crate::prices::TargetPrices;
 use crate::{explain, onnx, pipeline, stdlib};
 use anyhow::bail;
+use mlc_extract::target::TargetPrices;
 use std::path::PathBuf;
 
 /// Arguments.
@@ -44,7 +44,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     }
     let optimized = pipeline::optimize(model.program, &model.library, &options)?;
     let item = pipeline::target(&model.library, target)?;
-    let prices = TargetPrices::new(&model.library, &item, options.operators.clone());
+    let prices = TargetPrices::new(&model.library, &item, options.operators.clone())
+        .with_model(options.costing.model(&item, &optimized.source));
     let explanation = explain::explain(&optimized, &model.library, &prices);
     args.common.report(&explanation)?;
     print!("{}", explanation.human());

@@ -54,6 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         let options = pipeline::Options {
             target: "cpu".into(),
             fp: args.fp,
+            objective: Default::default(),
             limits: LIMITS,
             without: args.without.iter().chain(without).cloned().collect(),
             operators: None,
@@ -61,6 +62,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
             deadline: None,
             share_blocks: true,
             self_check: false,
+            costing: Default::default(),
             seed: 0,
             threads: 1,
         };

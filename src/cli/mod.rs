@@ -1,12 +1,13 @@
 //! The command line: one module per verb; nothing on standard output but the result.
 
 mod bench;
+mod calibrate;
 mod check;
 mod explain;
 mod extract;
 mod fmt;
 mod fuzz;
-mod model;
+pub mod model;
 mod optimize;
 mod run;
 mod show;
@@ -37,6 +38,8 @@ enum Verb {
     Extract(extract::Args),
     /// Parse, type-check and numerically verify laws.
     Check(check::Args),
+    /// Time this machine's kernels, and fit their costs.
+    Calibrate(calibrate::Args),
     /// Hold random programs, optimised and run every way, against the judge.
     Fuzz(fuzz::Args),
     /// Print `.rules` texts in the canonical form.
@@ -98,6 +101,7 @@ pub fn main() -> ExitCode {
         Verb::Explain(a) => explain::run(a),
         Verb::Extract(a) => extract::run(a),
         Verb::Check(a) => check::run(a),
+        Verb::Calibrate(a) => calibrate::run(a),
         Verb::Fuzz(a) => fuzz::run(a),
         Verb::Fmt(a) => fmt::run(a),
         Verb::Show(a) => show::run(a),

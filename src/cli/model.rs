@@ -1,8 +1,10 @@
 //! Reading models and writing files for all verbs.
 
+use crate::calibrate::{self, store};
+use crate::costing::Costing;
 use crate::explore::Limits;
 use crate::onnx::{AtomicFile, ModelInfo, import, read_onnx};
-use crate::{entry, stdlib};
+use crate::{entry, profile, stdlib};
 use anyhow::{Context, anyhow};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
@@ -62,6 +64,9 @@ pub struct Tuning {
     /// Which laws may fire, by how far they may stray.
     #[arg(long, value_enum, default_value = "reorder")]
     pub fp: crate::pipeline::Fp,
+    /// What is to be least; of equal programs the faster is taken.
+    #[arg(long, value_enum, default_value = "latency")]
+    pub objective: crate::objective::Objective,
     /// A law that must not fire; may be given several times.
     #[arg(long, value_name = "LAW")]
     pub without: Vec<String>,
@@ -80,12 +85,44 @@ pub struct Tuning {
     /// Seconds of that search, in place of a fixed number of steps.
     #[arg(long, value_name = "SECONDS")]
     pub deadline: Option<f64>,
+    /// Figures of the target, as TOML, in place of those of its text.
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["calibrated", "store"])]
+    pub profile: Option<PathBuf>,
+    /// Costs of this machine's kernels as `calibrate` measured them; for target `cpu`.
+    #[arg(long)]
+    pub calibrated: bool,
+    /// The same from another store than the usual one.
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+    /// Time so many plans from different points of the search, and keep the fastest.
+    #[arg(long, value_name = "PLANS", num_args = 0..=1, default_missing_value = "4")]
+    pub measure: Option<usize>,
     /// Explore every copy of a repeated block, not one for all.
     #[arg(long)]
     pub no_sharing: bool,
 }
 
 impl Tuning {
+    /// Where the costs of a target's kernels are from.
+    fn costing(&self, target: &str, threads: usize) -> anyhow::Result<Costing> {
+        let mut costing = match &self.profile {
+            Some(path) => profile::read(path)?,
+            None => Costing::default(),
+        };
+        if self.calibrated || self.store.is_some() {
+            anyhow::ensure!(
+                target == "cpu",
+                "`{target}` has no kernels here that could be timed\nhelp: add `--target cpu`, or leave `--calibrated` out"
+            );
+            let path = self.store.clone().map_or_else(store::usual_path, Ok)?;
+            let (fits, samples) = calibrate::stored(&store::Store::open(&path)?, threads)?;
+            costing.source = format!("a fit to {samples} kernels timed on this machine");
+            costing.fits = Some(fits);
+        }
+        costing.measure = self.measure.unwrap_or(0);
+        Ok(costing)
+    }
+
     /// The pipeline's options for a target.
     pub fn options(
         &self,
@@ -99,6 +136,7 @@ impl Tuning {
         Ok(crate::pipeline::Options {
             target: target.to_string(),
             fp: self.fp,
+            objective: self.objective,
             limits: Limits {
                 nodes: self.nodes,
                 rounds: self.rounds,
@@ -111,6 +149,7 @@ impl Tuning {
             deadline,
             share_blocks: !self.no_sharing,
             self_check: false,
+            costing: self.costing(target, common.threads())?,
             seed: common.seed,
             threads: common.threads(),
         })

@@ -2,8 +2,9 @@
 
 use super::model::{Tuning, load};
 use super::{Common, Found};
-use crate::explain::seconds;
+use crate::explain::{bytes, seconds};
 use crate::explore::LawProfile;
+use crate::objective::Objective;
 use crate::onnx::{domains, export, printable, write_onnx};
 use crate::pipeline::{Clock, Optimized, Report, optimize};
 use anyhow::Context;
@@ -30,7 +31,7 @@ pub struct Args {
     no_check: bool,
     /// Print what every law did.
     #[arg(long)]
-    profile: bool,
+    laws: bool,
     #[command(flatten)]
     tuning: Tuning,
     #[command(flatten)]
@@ -67,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     }
     args.common.report(&report)?;
     print!("{}", human(&report));
-    if args.profile {
+    if args.laws {
         print!("{}", profile(&optimized, &model.library));
     }
     Ok(Found::Nothing)
@@ -111,7 +112,31 @@ pub fn human(r: &Report) -> String {
         ratio(r.cost_before, r.cost_after),
         r.target
     );
-    let found = if r.gap <= 1e-9 {
+    if r.cost_model_given {
+        let _ = writeln!(out, "cost model  {}", r.cost_model);
+    }
+    out.push_str(&measured(r));
+    if r.objective != Objective::Latency.name() {
+        let (a, b) = (r.objective_before, r.objective_after);
+        let _ = writeln!(
+            out,
+            "objective   {}: {} -> {} ({:.2})",
+            r.objective,
+            bytes(a as u64),
+            bytes(b as u64),
+            ratio(a, b)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "weights     {} -> {} ({:.2})",
+        bytes(r.weights_bytes_before),
+        bytes(r.weights_bytes),
+        ratio(r.weights_bytes_before as f64, r.weights_bytes as f64)
+    );
+    let found = if r.objective != Objective::Latency.name() {
+        format!("the best for {} of several programs", r.objective)
+    } else if r.gap <= 1e-9 {
         "proven the cheapest of the e-graph".to_string()
     } else {
         format!("at most {:.2} % above the cheapest of the e-graph", 100.0 * r.gap)
@@ -128,6 +153,16 @@ pub fn human(r: &Report) -> String {
     match r.self_check_error {
         Some(e) => drop(writeln!(out, "self-check  largest relative error {e:.1e}")),
         None => drop(writeln!(out, "self-check  skipped")),
+    }
+    if let (Some(planned), Some(alive)) = (r.peak_bytes, r.alive_bytes) {
+        let before = r.peak_bytes_before.map(|b| format!(" (before {})", bytes(b)));
+        let _ = writeln!(
+            out,
+            "peak memory {} planned, {} alive at once at least{}",
+            bytes(planned),
+            bytes(alive),
+            before.unwrap_or_default()
+        );
     }
     if let Some(p) = r.peak_process_bytes {
         let _ = writeln!(out, "memory      {:.0} MiB at most", p as f64 / (1 << 20) as f64);
@@ -148,6 +183,17 @@ pub fn human(r: &Report) -> String {
     }
     if laws.len() > 12 {
         let _ = writeln!(out, "          and {} more; see `explain`", laws.len() - 12);
+    }
+    out
+}
+
+/// The plans that were timed, a line each.
+pub fn measured(r: &Report) -> String {
+    let mut out = String::new();
+    for (i, m) in r.measured.iter().enumerate() {
+        let (label, kept) = if i == 0 { ("measured", ", kept") } else { ("", "") };
+        let (median, estimate) = (seconds(m.median), seconds(m.estimate));
+        let _ = writeln!(out, "{label:<11} {median}, estimated {estimate}: {}{kept}", m.point);
     }
     out
 }

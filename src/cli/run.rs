@@ -2,6 +2,7 @@
 
 use super::model::{Tuning, load};
 use super::{Common, Found};
+use crate::explain::bytes;
 use crate::npz::{read_npy, read_npz, write_npz};
 use crate::{pipeline, samples};
 use anyhow::{Context, bail};
@@ -60,6 +61,10 @@ struct RunReport {
     kernels: Vec<pipeline::KernelReport>,
     seconds: BTreeMap<String, f64>,
     outputs: BTreeMap<String, OutputReport>,
+    /// Bytes of the plan's buffers, if extents are known.
+    peak_bytes: Option<u64>,
+    /// Bytes of buffers that the backend allocated.
+    allocated_bytes: Option<u64>,
     peak_process_bytes: Option<u64>,
 }
 
@@ -82,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
                 .context("the model's inputs have no known size")?
         }
     };
-    let (executable, kernels) = prepare(
+    let Prepared { executable, kernels, peak_bytes } = prepare(
         model.program.clone(),
         &model.library,
         args.backend,
@@ -104,6 +109,10 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         println!("{name}: {}{:?}  {}", t.dtype(), t.shape(), summary(t));
     }
     println!("ran in {} on {:?}", crate::explain::seconds(took), args.backend);
+    let allocated_bytes = executable.allocated().map(|a| a.arena + a.results);
+    if let (Some(planned), Some(used)) = (peak_bytes, allocated_bytes) {
+        println!("buffers of {} planned, {} allocated", bytes(planned), bytes(used));
+    }
     let outputs = named.iter().map(|(n, t)| {
         (n.clone(), OutputReport { dtype: t.dtype().to_string(), shape: t.shape().to_vec() })
     });
@@ -113,6 +122,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         kernels,
         seconds: clock.stages,
         outputs: outputs.collect(),
+        peak_bytes,
+        allocated_bytes,
         peak_process_bytes: pipeline::peak_process_bytes(),
     })?;
     Ok(Found::Nothing)
@@ -125,7 +136,17 @@ fn summary(t: &Tensor) -> String {
     format!("[{}{more}]", shown.join(", "))
 }
 
-/// A program made ready on a backend, and its kernels.
+/// A program ready to run.
+pub struct Prepared {
+    /// What runs it.
+    pub executable: Box<dyn Executable>,
+    /// Its kernels.
+    pub kernels: Vec<pipeline::KernelReport>,
+    /// Bytes of its buffers as planned, if extents are known.
+    pub peak_bytes: Option<u64>,
+}
+
+/// A program made ready on a backend.
 pub fn prepare(
     program: Program,
     library: &Arc<Library>,
@@ -133,7 +154,7 @@ pub fn prepare(
     optimize: bool,
     tuning: &Tuning,
     common: &Common,
-) -> anyhow::Result<(Box<dyn Executable>, Vec<pipeline::KernelReport>)> {
+) -> anyhow::Result<Prepared> {
     let backend: Box<dyn Backend> = match place {
         Place::Reference => Box::new(Reference::default()),
         Place::Cpu => Box::new(Cpu::new(common.threads())),
@@ -142,12 +163,18 @@ pub fn prepare(
         ),
     };
     let plan = if optimize {
-        pipeline::optimize(program, library, &tuning.options("cpu", common)?)?.plan
+        let done = pipeline::optimize(program, library, &tuning.options("cpu", common)?)?;
+        eprint!("{}", super::optimize::measured(&done.report));
+        for n in &done.report.notes {
+            eprintln!("note: {n}");
+        }
+        done.plan
     } else {
         pipeline::plan(&program, library, &pipeline::target(library, "cpu")?)?
     };
     let kernels = pipeline::kernels(&plan, library);
-    Ok((backend.compile(&plan, library.clone())?, kernels))
+    let executable = backend.compile(&plan, library.clone())?;
+    Ok(Prepared { executable, kernels, peak_bytes: plan.peak_bytes() })
 }
 
 /// The inputs that were given, in the program's order; `None` if none were.

@@ -201,6 +201,11 @@ pub fn refusal(graph: &Graph, law: &Law, st: &State) -> Option<String> {
         .map(|(kind, c)| format!("{kind} {}", mlc_dsl::syntax::print_expr(c)))
 }
 
+/// True if a part of a match is known already to fail a condition, whatever the rest is bound to.
+pub fn contradicted(graph: &Graph, law: &Law, st: &State) -> bool {
+    law.conditions.iter().any(|c| holds(graph, law, c, st) == Some(false))
+}
+
 fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
     match &c.kind {
         ExprKind::Name(n) if n == "normal" => Some(true),

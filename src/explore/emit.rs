@@ -24,29 +24,34 @@ impl Explored {
         copy: usize,
     ) -> Result<Vec<Value>, TypeError> {
         let mut values: HashMap<Id, Vec<Value>> = HashMap::new();
-        for (id, chosen) in &choice.nodes {
-            let n = match chosen {
-                Chosen::Leaf(i) => {
-                    values.insert(*id, vec![leaves[*i]]);
-                    continue;
-                }
-                Chosen::Node(n) => n,
-            };
-            let arg = |a: &Id| &values[&self.graph.egg.find(*a)];
-            let value = match n.head {
-                Head::Input(i) => vec![inputs(i)],
-                Head::Const(_) | Head::Series(_) => {
-                    vec![b.constant(self.constant(n.head, copy).clone())]
-                }
-                Head::Output(i) => vec![arg(&n.args[0])[i as usize]],
-                Head::Apply(call, attrs) => {
-                    let attrs: Vec<Option<Attr>> =
-                        self.graph.attrs(attrs).iter().cloned().map(Some).collect();
-                    let args: Vec<Value> = n.args.iter().map(|a| arg(a)[0]).collect();
-                    b.raw(call, &attrs, &args)?
-                }
-            };
-            values.insert(*id, value);
+        for kernel in &choice.kernels {
+            // What a kernel has inside is its own: another may compute the same class otherwise.
+            let mut inside: HashMap<Id, Vec<Value>> = HashMap::new();
+            for (id, chosen) in kernel {
+                let arg = |a: &Id| {
+                    let a = self.graph.egg.find(*a);
+                    inside.get(&a).unwrap_or_else(|| &values[&a])
+                };
+                let value = match chosen {
+                    Chosen::Leaf(i) => vec![leaves[*i]],
+                    Chosen::Node(n) => match n.head {
+                        Head::Input(i) => vec![inputs(i)],
+                        Head::Const(_) | Head::Series(_) => {
+                            vec![b.constant(self.constant(n.head, copy).clone())]
+                        }
+                        Head::Output(i) => vec![arg(&n.args[0])[i as usize]],
+                        Head::Apply(call, attrs) => {
+                            let attrs: Vec<Option<Attr>> =
+                                self.graph.attrs(attrs).iter().cloned().map(Some).collect();
+                            let args: Vec<Value> = n.args.iter().map(|a| arg(a)[0]).collect();
+                            b.raw(call, &attrs, &args)?
+                        }
+                    },
+                };
+                inside.insert(*id, value);
+            }
+            let root = kernel.last().and_then(|(id, _)| inside.remove_entry(id));
+            values.extend(root);
         }
         Ok(choice.roots.iter().map(|r| values[r][0]).collect())
     }
@@ -69,15 +74,24 @@ impl Explored {
     /// The roots of a part as logged terms over its leaves.
     pub fn logged(&mut self, choice: &Choice) -> Vec<LogId> {
         let mut logs: HashMap<Id, LogId> = HashMap::new();
-        for (id, chosen) in &choice.nodes {
-            let log = match chosen {
-                Chosen::Leaf(_) => self.graph.facts(*id).rep,
-                Chosen::Node(n) => {
-                    let args = n.args.iter().map(|&a| logs[&self.graph.egg.find(a)]).collect();
-                    self.graph.log.term(n.head, args)
-                }
-            };
-            logs.insert(*id, log);
+        for kernel in &choice.kernels {
+            let mut inside: HashMap<Id, LogId> = HashMap::new();
+            for (id, chosen) in kernel {
+                let log = match chosen {
+                    Chosen::Leaf(_) => self.graph.facts(*id).rep,
+                    Chosen::Node(n) => {
+                        let arg = |a: &Id| {
+                            let a = self.graph.egg.find(*a);
+                            *inside.get(&a).unwrap_or_else(|| &logs[&a])
+                        };
+                        let args = n.args.iter().map(arg).collect();
+                        self.graph.log.term(n.head, args)
+                    }
+                };
+                inside.insert(*id, log);
+            }
+            let root = kernel.last().and_then(|(id, _)| inside.remove_entry(id));
+            logs.extend(root);
         }
         choice.roots.iter().map(|r| logs[r]).collect()
     }

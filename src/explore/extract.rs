@@ -3,24 +3,16 @@
 use super::language::{ENode, Head};
 use super::log::LogId;
 use super::lower::Explored;
+use super::stored::{Stores, Weight};
 use egg::Id;
-use mlc_dsl::ir::{Attr, NodeKind, Program, Type, Value};
-use mlc_dsl::library::CallId;
-use mlc_extract::{ClassId, Cost, Extractor, NodeId, Solution, View, ViewBuilder};
+use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
+use mlc_dsl::library::OpClass;
+use mlc_extract::candidates::{Candidate, Class, Entry, candidates};
+use mlc_extract::target::{Site, TargetPrices};
+use mlc_extract::work::bytes;
+use mlc_extract::{ClassId, Cost, Extractor, NodeId, Solution, View, ViewBuilder, Work};
 use std::collections::{HashMap, HashSet};
 use thiserror::Error;
-
-/// Prices of operator applications on a target.
-pub trait Prices {
-    /// Seconds of one application; `None` if the target does not have the operator.
-    fn seconds(
-        &self,
-        call: CallId,
-        attrs: &[Attr],
-        args: &[&Type],
-        results: &[Type],
-    ) -> Option<f64>;
-}
 
 /// Why no program was extracted.
 #[derive(Debug, Error)]
@@ -45,7 +37,7 @@ pub struct Extracted {
     pub program: Program,
     /// Values of the explored program and the logged terms that compute them now, for proofs.
     pub(crate) ends: Vec<(Value, LogId)>,
-    /// The sum of its operators' prices, each once, and of its constants' bytes.
+    /// The sum of its kernels' prices and of its constants' bytes.
     pub cost: f64,
     /// No program of the e-graph costs less; where a block is cut, none that is cut there.
     pub lower_bound: f64,
@@ -70,8 +62,8 @@ pub struct Part {
 
 /// The nodes chosen for a part.
 pub struct Choice {
-    /// Classes and what computes them, operands before users.
-    pub(super) nodes: Vec<(Id, Chosen)>,
+    /// Kernels, operands before users.
+    pub(super) kernels: Vec<Kernel>,
     /// Classes of the part's roots.
     pub(super) roots: Vec<Id>,
     /// The sum of the prices for one copy.
@@ -82,6 +74,9 @@ pub struct Choice {
     pub source_cost: Option<f64>,
 }
 
+/// The classes inside a kernel and what computes them, operands before users, its result last.
+pub(super) type Kernel = Vec<(Id, Chosen)>;
+
 /// What computes a class.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
@@ -91,12 +86,31 @@ pub(super) enum Chosen {
     Node(ENode),
 }
 
-/// A part as the extractors see it: what is behind the nodes of a view, and the view's class of each
-/// e-class.
-struct PartView {
-    view: View,
-    nodes: Vec<(Id, Chosen)>,
-    index: HashMap<Id, ClassId>,
+/// A part as the extractors see it: a node of the view is a kernel.
+pub(super) struct PartView {
+    pub(super) view: View,
+    /// What computes which class.
+    pub(super) entries: Vec<(Id, Chosen)>,
+    /// The entries inside each node of the view; the first nodes are kernels of one entry, in order.
+    pub(super) kernels: Vec<Candidate>,
+    pub(super) index: HashMap<Id, ClassId>,
+    /// What constants weigh.
+    pub(super) stores: Stores,
+}
+
+impl PartView {
+    /// What is inside a node that is a kernel.
+    pub(super) fn kernel(&self, n: NodeId) -> Option<Kernel> {
+        let entries = self.kernels.get(n.index())?.entries.iter();
+        Some(entries.map(|&e| self.entries[e as usize].clone()).collect())
+    }
+
+    /// The node of a class whose kernel is one entry that passes.
+    pub(super) fn alone(&self, class: ClassId, passes: impl Fn(&Chosen) -> bool) -> Option<NodeId> {
+        let fits =
+            |n: &NodeId| self.entries.get(n.index()).is_some_and(|(_, chosen)| passes(chosen));
+        self.view.nodes(class).iter().copied().find(fits)
+    }
 }
 
 /// Constants are computed once, before the first run: their price only breaks ties.
@@ -109,7 +123,7 @@ impl Explored {
     /// The cheapest program under these prices.
     pub fn extract(
         &mut self,
-        prices: &dyn Prices,
+        prices: &TargetPrices<'_>,
         extractor: &dyn Extractor,
     ) -> Result<Extracted, ExtractionError> {
         let roots: Vec<Value> = self.source.outputs.iter().map(|(_, v)| *v).collect();
@@ -131,16 +145,16 @@ impl Explored {
     pub fn choose(
         &self,
         part: &Part,
-        prices: &dyn Prices,
+        prices: &TargetPrices<'_>,
         extractor: &dyn Extractor,
     ) -> Result<Choice, ExtractionError> {
         let p = self.view(part, prices)?;
         let incumbent = self.incumbent(&p);
         let found = extractor.search(&p.view, incumbent.as_ref(), &|| false)?;
-        let order = found.solution.topological(&p.view).unwrap_or_default();
+        let roots: Vec<Id> = part.roots.iter().map(|r| self.class_of(*r)).collect();
         Ok(Choice {
-            nodes: order.into_iter().map(|n| p.nodes[n.index()].clone()).collect(),
-            roots: part.roots.iter().map(|r| self.class_of(*r)).collect(),
+            kernels: self.chosen(&p, &found.solution, &roots),
+            roots,
             cost: found.cost.seconds(),
             lower_bound: found.lower_bound.seconds(),
             source_cost: incumbent.map(|i| i.dag_cost(&p.view).seconds()),
@@ -151,7 +165,7 @@ impl Explored {
     pub fn price_of(
         &self,
         part: &Part,
-        prices: &dyn Prices,
+        prices: &TargetPrices<'_>,
         extractor: &dyn Extractor,
     ) -> Result<f64, ExtractionError> {
         let p = self.view(part, prices)?;
@@ -166,7 +180,7 @@ impl Explored {
 
     /// Classes and nodes that the part's roots can reach, priced. A leaf is free, and nothing behind it
     /// is looked at.
-    fn view(&self, part: &Part, prices: &dyn Prices) -> Result<PartView, ExtractionError> {
+    fn view(&self, part: &Part, prices: &TargetPrices<'_>) -> Result<PartView, ExtractionError> {
         let egg = &self.graph.egg;
         let mut leaves: HashMap<Id, usize> = HashMap::new();
         for (i, l) in part.leaves.iter().enumerate() {
@@ -189,35 +203,104 @@ impl Explored {
         }
         let shared =
             if part.copies > 1 { self.shared(part, &order, &leaves) } else { HashSet::new() };
-        let mut nodes: Vec<(Id, Chosen)> = Vec::new();
-        let mut by_node: HashMap<(Id, ENode), NodeId> = HashMap::new();
-        for id in order {
-            if let Some(&leaf) = leaves.get(&id) {
-                b.add_node(index[&id], &[], Cost::ZERO);
-                nodes.push((id, Chosen::Leaf(leaf)));
+        let (classes, dtypes) = self.values(&order, &index);
+        let mut entries: Vec<(Id, Chosen)> = Vec::new();
+        let mut sites: Vec<Entry> = Vec::new();
+        for id in &order {
+            let class = index[id].index() as u32;
+            if let Some(&leaf) = leaves.get(id) {
+                entries.push((*id, Chosen::Leaf(leaf)));
+                sites.push(Entry::free(class));
                 continue;
             }
-            let mut list: Vec<&ENode> = egg[id].nodes.iter().collect();
+            let mut list: Vec<&ENode> = egg[*id].nodes.iter().collect();
             list.sort();
             for n in list {
                 let barred = matches!(n.head, Head::Input(i) if part.barred.contains(&i));
-                let Some(price) = self.price(id, n, prices).filter(|_| !barred) else { continue };
-                let all_shared = n.args.iter().all(|&a| shared.contains(&egg.find(a)));
-                let once = shared.contains(&id) && all_shared;
-                let price = if once { price / part.copies as f64 } else { price };
-                let args: Vec<ClassId> = n.args.iter().map(|&a| index[&egg.find(a)]).collect();
-                let node = b.add_node(index[&id], &args, Cost::new(price));
-                by_node.insert((id, n.clone()), node);
-                nodes.push((id, Chosen::Node(n.clone())));
+                let Some(site) = self.entry(*id, n, prices).filter(|_| !barred) else { continue };
+                let args = n.args.iter().map(|&a| index[&egg.find(a)].index() as u32).collect();
+                sites.push(Entry { class, args, ..site });
+                entries.push((*id, Chosen::Node(n.clone())));
             }
+        }
+        let price = |kernel: u32, class: u32, work: &Work| {
+            prices.seconds(kernel, dtypes[class as usize], work)
+        };
+        let kernels = candidates(&classes, &sites, &price);
+        let ids: Vec<ClassId> = order.iter().map(|id| index[id]).collect();
+        let common: Vec<bool> = order.iter().map(|id| shared.contains(id)).collect();
+        for k in &kernels {
+            let Some(&root) = k.entries.last() else { continue };
+            let class = sites[root as usize].class as usize;
+            let once = common[class] && k.reads.iter().all(|&r| common[r as usize]);
+            let cost = if once { k.cost / part.copies as f64 } else { k.cost };
+            let reads: Vec<ClassId> = k.reads.iter().map(|&r| ids[r as usize]).collect();
+            b.add_node(ids[class], &reads, Cost::new(cost));
         }
         for r in &part.roots {
             b.add_root(index[&self.class_of(*r)]);
         }
+        let place = |(i, (id, chosen)): (usize, &(Id, Chosen))| match chosen {
+            Chosen::Node(n) => Some(((*id, n.clone()), NodeId::new(i as u32))),
+            Chosen::Leaf(_) => None,
+        };
+        let by_node = entries.iter().enumerate().filter_map(place).collect();
         for bundle in self.bundles(&by_node) {
             b.add_bundle(bundle);
         }
-        Ok(PartView { view: b.build()?, nodes, index })
+        let stores = Stores::default();
+        let p = PartView { view: b.build()?, entries, kernels, index, stores };
+        match prices.stored_byte() {
+            Some(per_byte) => {
+                self.weighed(p, &Weight { per_byte, copies: part.copies, shared: &shared })
+            }
+            None => Ok(p),
+        }
+    }
+
+    /// What reading and writing the classes takes, and their element types.
+    fn values(&self, order: &[Id], index: &HashMap<Id, ClassId>) -> (Vec<Class>, Vec<DType>) {
+        let mut shapes: HashMap<&[Extent], u32> = HashMap::new();
+        let mut readers: HashMap<Id, u32> = HashMap::new();
+        for value in self.graph.source_reads().values().flatten() {
+            *readers.entry(*value).or_default() += 1;
+        }
+        let (mut classes, mut dtypes) = (Vec::new(), Vec::new());
+        for id in order {
+            let types = &self.graph.facts(*id).types;
+            let fresh = shapes.len() as u32;
+            let shape = types.first().map_or(&[][..], |t| &t.shape);
+            let shape = *shapes.entry(shape).or_insert(fresh);
+            let written: f64 = types.iter().map(bytes).sum();
+            let readers = readers.get(id).copied().unwrap_or(0);
+            let fixed = self.graph.facts(*id).fed_by_constants;
+            classes.push(Class { shape, read: written, written, readers, fixed });
+            dtypes.push(types.first().map_or(DType::F32, |t| t.dtype));
+        }
+        // A repetition is read where it comes from.
+        loop {
+            let mut changed = false;
+            for (i, id) in order.iter().enumerate().rev() {
+                for n in self.graph.egg[*id].nodes.iter().filter(|n| self.is_view(n)) {
+                    for a in &n.args {
+                        let Some(from) = index.get(&self.graph.egg.find(*a)) else { continue };
+                        let least = classes[from.index()].read;
+                        if least < classes[i].read {
+                            classes[i].read = least;
+                            changed = true;
+                        }
+                    }
+                }
+            }
+            if !changed {
+                return (classes, dtypes);
+            }
+        }
+    }
+
+    fn is_view(&self, n: &ENode) -> bool {
+        let Head::Apply(call, _) = n.head else { return false };
+        self.graph.library.call(call).class == OpClass::View
     }
 
     /// Classes that can be computed from nothing of a copy's own.
@@ -270,17 +353,17 @@ impl Explored {
         out
     }
 
-    /// Seconds of a node; `None` if it may not be chosen.
-    fn price(&self, class: Id, n: &ENode, prices: &dyn Prices) -> Option<f64> {
+    /// A node as kernels see it; `None` if it may not be chosen.
+    fn entry(&self, class: Id, n: &ENode, prices: &TargetPrices<'_>) -> Option<Entry> {
         let graph = &self.graph;
         let (call, attrs) = match n.head {
             Head::Apply(call, attrs) => (call, attrs),
             // Of equal constants the smaller one is kept: a repetition is read, not stored.
             Head::Const(_) | Head::Series(_) => {
                 let bytes = self.constant(n.head, 0).bytes().len();
-                return Some(CONSTANT * BYTE * bytes as f64);
+                return Some(Entry::priced(CONSTANT * BYTE * bytes as f64));
             }
-            Head::Input(_) | Head::Output(_) => return Some(0.0),
+            Head::Input(_) | Head::Output(_) => return Some(Entry::priced(0.0)),
         };
         let args: Vec<&Type> = n.args.iter().map(|&a| graph.type_of(a)).collect();
         let results = &graph.facts(class).types;
@@ -288,24 +371,22 @@ impl Explored {
         if fed && !n.args.iter().all(|&a| graph.facts(a).fed_by_constants) {
             return None;
         }
-        let price = prices.seconds(call, graph.attrs(attrs), &args, results);
+        let attrs = graph.attrs(attrs);
         if fed {
             // Whatever computes a constant, the judge can evaluate it.
-            return Some(CONSTANT * price.unwrap_or(1e-3));
+            let price = prices.alone(call, attrs, &args, results);
+            return Some(Entry::priced(CONSTANT * price.unwrap_or(1e-3)));
         }
-        price
+        let Site { role, kernel, work } = prices.site(call, attrs, &args, results)?;
+        Some(Entry { role, kernel, work, fixed: None, ..Entry::free(0) })
     }
 
     /// The part as it was read, as a choice.
     fn incumbent(&self, p: &PartView) -> Option<Solution> {
         let egg = &self.graph.egg;
         let mut choice: Vec<Option<NodeId>> = vec![None; p.view.class_count()];
-        for (id, c) in &p.index {
-            if let [only] = p.view.nodes(*c)
-                && matches!(p.nodes[only.index()], (leaf, Chosen::Leaf(_)) if leaf == *id)
-            {
-                choice[c.index()] = Some(*only);
-            }
+        for c in p.index.values() {
+            choice[c.index()] = p.alone(*c, |chosen| matches!(chosen, Chosen::Leaf(_)));
         }
         for (node, (classes, _)) in self.source.nodes.iter().zip(&self.places) {
             for &class in classes {
@@ -331,15 +412,13 @@ impl Explored {
                     _ => false,
                 };
                 choice[c.index()] =
-                    p.view.nodes(c).iter().copied().find(
-                        |n| matches!(&p.nodes[n.index()].1, Chosen::Node(node) if wanted(node)),
-                    );
+                    p.alone(c, |chosen| matches!(chosen, Chosen::Node(node) if wanted(node)));
             }
         }
         // The applications behind the outputs of operators with several.
         for i in 0..choice.len() {
             if let Some(n) = choice[i]
-                && matches!(&p.nodes[n.index()].1, Chosen::Node(n) if matches!(n.head, Head::Output(_)))
+                && matches!(&p.entries[n.index()].1, Chosen::Node(n) if matches!(n.head, Head::Output(_)))
             {
                 let whole = p.view.children(n)[0];
                 if choice[whole.index()].is_none() {
@@ -347,6 +426,7 @@ impl Explored {
                 }
             }
         }
+        p.complete(&mut choice);
         let solution = Solution::new(choice);
         solution.validate(&p.view).is_ok().then_some(solution)
     }

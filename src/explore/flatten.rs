@@ -13,10 +13,10 @@ use std::rc::Rc;
 
 /// Operands of one view at most.
 const OPERANDS: usize = 6;
-/// Views of one class at most.
+/// Views of one class at most, besides those of its nodes as they stand.
 const VIEWS: usize = 8;
 /// Nesting that is looked through.
-const DEPTH: usize = 3;
+pub(super) const DEPTH: usize = 3;
 
 /// One view of a class.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,20 +67,28 @@ impl Flattenings {
         depth: usize,
     ) -> Vec<View> {
         let mut out: Vec<View> = Vec::new();
+        let push = |l: &View, r: &View, out: &mut Vec<View>| {
+            if let Some(v) = join(graph, call, l, r)
+                && !out.contains(&v)
+            {
+                out.push(v);
+            }
+        };
+        // What a node shows by itself is never left out, however many nests there are.
         for (a, b) in applications(graph, call, class) {
+            push(&itself(graph, call, a), &itself(graph, call, b), &mut out);
+        }
+        for (a, b) in applications(graph, call, class) {
+            if out.len() >= VIEWS {
+                return out;
+            }
             let left = self.side(graph, call, a, path, depth);
             let right = self.side(graph, call, b, path, depth);
-            for l in &left {
-                for r in &right {
-                    if let Some(v) = join(graph, call, l, r)
-                        && !out.contains(&v)
-                    {
-                        out.push(v);
-                    }
-                    if out.len() >= VIEWS {
-                        return out;
-                    }
+            for (l, r) in left.iter().flat_map(|l| right.iter().map(move |r| (l, r))) {
+                if out.len() >= VIEWS {
+                    return out;
                 }
+                push(l, r, &mut out);
             }
         }
         out
@@ -96,11 +104,10 @@ impl Flattenings {
         depth: usize,
     ) -> Vec<View> {
         let id = graph.egg.find(id);
-        let unit = graph.library.call(call).unit;
-        let own = match graph.facts(id).uniform.filter(|_| unit.is_some()) {
-            Some(v) => return vec![View { operands: vec![], scalar: Some(v) }],
-            None => View { operands: vec![id], scalar: None },
-        };
+        let own = itself(graph, call, id);
+        if own.operands.is_empty() {
+            return vec![own];
+        }
         let mut out = vec![own];
         if depth > 0 && !path.contains(&id) && self.opens(graph, call, id) {
             path.push(id);
@@ -118,6 +125,15 @@ impl Flattenings {
         graph.library.call(call).unit != Some(0.0)
             || !self.shared.contains(&id)
             || applications(graph, call, id).any(|(a, b)| number(a) || number(b))
+    }
+}
+
+/// The view of an argument that looks through nothing: a number, or the class.
+fn itself(graph: &Graph, call: CallId, id: Id) -> View {
+    let unit = graph.library.call(call).unit;
+    match graph.facts(id).uniform.filter(|_| unit.is_some()) {
+        Some(v) => View { operands: vec![], scalar: Some(v) },
+        None => View { operands: vec![graph.egg.find(id)], scalar: None },
     }
 }
 

@@ -78,6 +78,9 @@ impl Matcher<'_> {
         state: &State,
         found: &mut dyn FnMut(&ENode, &State) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        if !self.plausible(root, class) {
+            return ControlFlow::Continue(());
+        }
         let p = self.pat(root);
         let mut st = state.clone();
         if st.vars.is_empty() {
@@ -150,8 +153,34 @@ impl Matcher<'_> {
         st: &mut State,
         next: Next<'_>,
     ) -> ControlFlow<()> {
+        if !self.plausible(p, class) {
+            return ControlFlow::Continue(());
+        }
         let p = self.pat(p);
         self.typed(p, class, st, &mut |st| self.kind(p, class, st, next))
+    }
+
+    /// False if a class lacks an operator that the pattern asks for: told without binding anything.
+    fn plausible(&self, p: PatId, class: Id) -> bool {
+        let nodes = || &self.graph.egg[class].nodes;
+        let each = |pats: &mut dyn Iterator<Item = &PatId>, args: &[Id]| {
+            pats.zip(args).all(|(&p, &a)| self.plausible(p, a))
+        };
+        match &self.pat(p).kind {
+            PatKind::Var(_) | PatKind::Broadcast(..) | PatKind::Flat(..) => true,
+            PatKind::Scalar(_) => self.graph.facts(class).uniform.is_some(),
+            PatKind::Output(i, whole) => nodes()
+                .iter()
+                .any(|n| n.head == Head::Output(*i as u32) && self.plausible(*whole, n.args[0])),
+            PatKind::Apply(call, _, pats) => {
+                let commutes = self.graph.library.call(*call).commutative;
+                nodes().iter().any(|n| {
+                    matches!(n.head, Head::Apply(c, _) if c == *call)
+                        && (each(&mut pats.iter(), &n.args)
+                            || commutes && each(&mut pats.iter().rev(), &n.args))
+                })
+            }
+        }
     }
 
     /// Unifies the pattern's type with the class's, in every way there is.

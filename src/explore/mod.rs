@@ -3,6 +3,7 @@
 //! The only folder that names egg. Never decides what is cheap.
 
 mod apply;
+mod changes;
 mod compile;
 mod emit;
 mod extract;
@@ -23,8 +24,9 @@ mod replay;
 mod schedule;
 mod sign;
 mod spread;
+mod stored;
 
-pub use extract::{Choice, Extracted, ExtractionError, Part, Prices};
+pub use extract::{Choice, Extracted, ExtractionError, Part};
 pub use log::{LogId, Reason};
 pub use lower::{Explored, Series, explore, explore_series};
 pub use proof::{Proof, ProofStep};

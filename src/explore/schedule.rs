@@ -1,16 +1,18 @@
 //! The rounds of saturation: search every law, apply what was found, rebuild; under hard limits.
 
 use super::Limits;
-use super::apply::{Outcome, Site, apply, apply_family};
+use super::apply::{Outcome, Site, apply, apply_family, contradicted};
+use super::changes::{Changes, reach};
 use super::compile::compile;
 use super::families::Families;
 use super::flatten::Flattenings;
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use super::matcher::{Binding, Matcher, State};
-use super::pattern::{Compiled, PatKind};
+use super::pattern::{Compiled, PatId, PatKind};
 use egg::Id;
-use mlc_dsl::library::{CallId, ErrorClass, Law};
+use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
+use mlc_dsl::syntax::ast::Expr;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -86,6 +88,29 @@ struct Runner {
     banned_until: u32,
     bans: u32,
     applied: HashSet<u64>,
+    /// How far each root looks.
+    reach: Vec<usize>,
+    /// The last round in which every match was found; classes that have not changed since have no new ones.
+    complete: u32,
+    /// Matches may become new without a change: families grow, and what is known of signs does.
+    restless: bool,
+}
+
+impl Runner {
+    fn new(library: &Library, compiled: Compiled) -> Runner {
+        let law = &library.laws[compiled.law as usize];
+        let signs = |c: &Expr| mlc_dsl::syntax::print_expr(c).contains("nonnegative");
+        Runner {
+            reach: compiled.roots.iter().map(|&r| reach(&compiled, r)).collect(),
+            restless: law.left.iter().any(|s| s.each) || law.conditions.iter().any(signs),
+            compiled,
+            profile: LawProfile::default(),
+            banned_until: 0,
+            bans: 0,
+            applied: HashSet::new(),
+            complete: 0,
+        }
+    }
 }
 
 /// What saturation yields besides the graph.
@@ -115,24 +140,22 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     let exact = laws.iter().all(|&i| library.laws[i as usize].error == ErrorClass::Exact);
     let mut runners: Vec<Runner> = compile(&library, laws)
         .into_iter()
-        .map(|compiled| Runner {
-            compiled,
-            profile: LawProfile::default(),
-            banned_until: 0,
-            bans: 0,
-            applied: HashSet::new(),
-        })
+        .map(|compiled| Runner::new(&library, compiled))
         .collect();
     // Normalising laws go first: they give the others their one spelling.
     runners.sort_by_key(|r| !r.compiled.normal);
+    let levels = runners.iter().flat_map(|r| r.reach.iter().copied()).max().unwrap_or(0);
+    let mut changes = Changes::default();
     let mut families = Families::default();
     let mut sizes = Vec::new();
     let mut stop = Stop::Rounds;
     graph.egg.rebuild();
     for round in 1..=limits.rounds {
         graph.round = round;
-        let mut news = false;
-        let index = index(graph);
+        let known = graph.log.steps().len();
+        let reachable: Vec<Id> = graph.reachable().into_iter().collect();
+        changes.update(graph, &reachable, levels);
+        let index = index(graph, &reachable, &changes);
         let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
         let banned = runners.iter().any(|r| r.banned_until >= round);
         let searched = search_all(graph, &runners, &index, exact, (start, limits));
@@ -143,6 +166,8 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
                 r.bans += 1;
                 r.banned_until = round + (1 << r.bans);
                 over_now = true;
+            } else {
+                r.complete = round;
             }
             r.profile.searches += 1;
             r.profile.matches += s.found.len();
@@ -160,7 +185,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
                 found
             };
             for f in found {
-                news |= run_match(graph, law, r, &f, &mut families);
+                run_match(graph, law, r, &f, &mut families);
                 if graph.is_full() || start.elapsed() > limits.time {
                     r.profile.time += began.elapsed();
                     break 'apply;
@@ -178,6 +203,8 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
             stop = Stop::Time;
             break;
         }
+        // What a right side's constants fold to may join classes though the law itself says nothing new.
+        let news = graph.log.steps().len() > known;
         if !news && !banned {
             stop = Stop::Saturated;
             break;
@@ -199,7 +226,7 @@ struct Searched {
 fn search_all(
     graph: &Graph,
     runners: &[Runner],
-    index: &HashMap<Option<CallId>, Vec<Id>>,
+    index: &Index<'_>,
     exact: bool,
     (start, limits): (Instant, &Limits),
 ) -> Vec<Searched> {
@@ -216,8 +243,8 @@ fn search_all(
             let began = Instant::now();
             let law = &graph.library.laws[r.compiled.law as usize];
             let allowed = MATCHES << r.bans;
-            let search = Search { graph, law, compiled: &r.compiled, index, flat: &flat };
-            let (mut found, over) = search.run(allowed, &r.applied, start, limits.time);
+            let search = Search { graph, law, runner: r, index, flat: &flat };
+            let (mut found, over) = search.run(allowed, start, limits.time);
             found.truncate(allowed);
             out.push(Searched { runner: i, found, over, time: began.elapsed() });
         }
@@ -257,13 +284,7 @@ fn profiles(runners: Vec<Runner>) -> Vec<(u32, LawProfile)> {
     out.into_iter().collect()
 }
 
-fn run_match(
-    graph: &mut Graph,
-    law: &Law,
-    r: &mut Runner,
-    f: &Found,
-    families: &mut Families,
-) -> bool {
+fn run_match(graph: &mut Graph, law: &Law, r: &mut Runner, f: &Found, families: &mut Families) {
     let sites: Vec<Site> = f
         .sites
         .iter()
@@ -284,10 +305,7 @@ fn run_match(
         outcome
     };
     match outcome {
-        Outcome::United => {
-            r.profile.applications += 1;
-            return true;
-        }
+        Outcome::United => r.profile.applications += 1,
         Outcome::Known | Outcome::Full => {}
         Outcome::Refused(clause) => *r.profile.refusals.entry(clause).or_default() += 1,
         Outcome::IllTyped(why) => {
@@ -297,30 +315,43 @@ fn run_match(
             }
         }
     }
-    false
 }
 
-/// Classes that the program may be computed by, by the operators of their nodes, in id order. What a
-/// refused match left behind is not among them.
-fn index(graph: &Graph) -> HashMap<Option<CallId>, Vec<Id>> {
-    let ids = graph.reachable();
-    let mut out: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
-    for id in ids {
-        let mut calls: Vec<Option<CallId>> = graph.egg[id]
-            .nodes
-            .iter()
-            .map(|n| match n.head {
-                Head::Apply(c, _) => Some(c),
-                _ => None,
-            })
-            .collect();
+/// Where a pattern may match.
+struct Index<'c> {
+    changes: &'c Changes,
+    /// Classes by the operators of their nodes, in id order.
+    by_call: HashMap<Option<CallId>, Vec<Id>>,
+    /// Classes by an operator and what it is applied to, in id order.
+    users: HashMap<(CallId, Id), Vec<Id>>,
+}
+
+/// Classes that the program may be computed by. What a refused match left behind is not among them.
+fn index<'c>(graph: &Graph, reachable: &[Id], changes: &'c Changes) -> Index<'c> {
+    let mut by_call: HashMap<Option<CallId>, Vec<Id>> = HashMap::new();
+    let mut users: HashMap<(CallId, Id), Vec<Id>> = HashMap::new();
+    for &id in reachable {
+        let mut calls: Vec<Option<CallId>> = Vec::new();
+        for n in &graph.egg[id].nodes {
+            let Head::Apply(c, _) = n.head else {
+                calls.push(None);
+                continue;
+            };
+            calls.push(Some(c));
+            for &a in &n.args {
+                let of = users.entry((c, graph.egg.find(a))).or_default();
+                if of.last() != Some(&id) {
+                    of.push(id);
+                }
+            }
+        }
         calls.sort();
         calls.dedup();
         for c in calls {
-            out.entry(c).or_default().push(id);
+            by_call.entry(c).or_default().push(id);
         }
     }
-    out
+    Index { changes, by_call, users }
 }
 
 fn fingerprint(graph: &Graph, f: &Found) -> u64 {
@@ -359,28 +390,22 @@ type Callback<'c> = &'c mut dyn FnMut(&[(ENode, Id)], &State) -> ControlFlow<()>
 struct Search<'a> {
     graph: &'a Graph,
     law: &'a Law,
-    compiled: &'a Compiled,
-    index: &'a HashMap<Option<CallId>, Vec<Id>>,
+    runner: &'a Runner,
+    index: &'a Index<'a>,
     flat: &'a Flattenings,
 }
 
 impl Search<'_> {
     /// New matches, at most `allowed`, and whether there are more.
-    fn run(
-        &self,
-        allowed: usize,
-        applied: &HashSet<u64>,
-        start: Instant,
-        time: Duration,
-    ) -> (Vec<Found>, bool) {
+    fn run(&self, allowed: usize, start: Instant, time: Duration) -> (Vec<Found>, bool) {
         let family = self.law.left.iter().any(|s| s.each);
         let mut out: Vec<Found> = Vec::new();
         let mut seen: HashSet<u64> = HashSet::new();
         let mut over = false;
-        let _ = self.root(0, &mut Vec::new(), &State::default(), &mut |sites, st| {
+        let _ = self.root(0, false, &mut Vec::new(), &State::default(), &mut |sites, st| {
             let found = Found { sites: sites.to_vec(), states: vec![st.clone()], family };
             let print = fingerprint(self.graph, &found);
-            if !family && applied.contains(&print) || !seen.insert(print) {
+            if !family && self.runner.applied.contains(&print) || !seen.insert(print) {
                 return ControlFlow::Continue(());
             }
             if out.len() >= allowed {
@@ -396,30 +421,65 @@ impl Search<'_> {
         (out, over)
     }
 
-    /// Matches root `i` and those after it.
+    /// True if a root may match a class in a way that it did not when the law was searched last.
+    fn changed(&self, i: usize, class: Id) -> bool {
+        let r = self.runner;
+        r.restless || self.index.changes.latest(class, r.reach[i]) > r.complete
+    }
+
+    /// The classes where a root may match, given what the roots before it are bound to.
+    fn places(&self, root: PatId, st: &State) -> &[Id] {
+        let pat = |p: PatId| &self.runner.compiled.pats[p.0 as usize].kind;
+        let call = match pat(root) {
+            &PatKind::Apply(c, _, ref args) => {
+                let bound = args.iter().find_map(|&a| match pat(a) {
+                    &PatKind::Var(v) => match st.vars.get(v) {
+                        Some(Some(Binding::Class(id))) => Some(self.graph.egg.find(*id)),
+                        _ => None,
+                    },
+                    _ => None,
+                });
+                // An operand that is known already leads to its users.
+                if let Some(id) = bound {
+                    return self.index.users.get(&(c, id)).map_or(&[], Vec::as_slice);
+                }
+                Some(c)
+            }
+            &PatKind::Flat(c, ..) => Some(c),
+            PatKind::Broadcast(..) => self.graph.structural.broadcast,
+            PatKind::Output(..) | PatKind::Var(_) | PatKind::Scalar(_) => None,
+        };
+        self.index.by_call.get(&call).map_or(&[], Vec::as_slice)
+    }
+
+    /// Matches root `i` and those after it; at least one of all must have changed.
     fn root(
         &self,
         i: usize,
+        changed: bool,
         sites: &mut Vec<(ENode, Id)>,
         st: &State,
         found: Callback<'_>,
     ) -> ControlFlow<()> {
-        let Some(&root) = self.compiled.roots.get(i) else { return found(sites, st) };
-        let matcher =
-            Matcher { graph: self.graph, law: self.law, compiled: self.compiled, flat: self.flat };
-        let call = match &self.compiled.pats[root.0 as usize].kind {
-            PatKind::Apply(c, ..) | PatKind::Flat(c, ..) => Some(*c),
-            PatKind::Broadcast(..) => self.graph.structural.broadcast,
-            PatKind::Output(..) | PatKind::Var(_) | PatKind::Scalar(_) => None,
+        let Some(&root) = self.runner.compiled.roots.get(i) else { return found(sites, st) };
+        let matcher = Matcher {
+            graph: self.graph,
+            law: self.law,
+            compiled: &self.runner.compiled,
+            flat: self.flat,
         };
-        let empty = Vec::new();
-        for &class in self.index.get(&call).unwrap_or(&empty) {
-            if sites.iter().any(|(_, c)| *c == class) {
+        for &class in self.places(root, st) {
+            let changed = changed || self.changed(i, class);
+            let last = i + 1 == self.runner.compiled.roots.len();
+            if last && !changed || sites.iter().any(|(_, c)| *c == class) {
                 continue;
             }
             matcher.class(root, class, st, &mut |node, st| {
+                if !last && contradicted(self.graph, self.law, st) {
+                    return ControlFlow::Continue(());
+                }
                 sites.push((node.clone(), class));
-                let flow = self.root(i + 1, sites, st, found);
+                let flow = self.root(i + 1, changed, sites, st, found);
                 sites.pop();
                 flow
             })?;

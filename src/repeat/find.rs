@@ -5,7 +5,7 @@
 //! node; nothing is guessed.
 
 use mlc_dsl::ir::{ConstId, NodeKind, Program, Value};
-use mlc_extract::cover::elements;
+use mlc_extract::work::elements;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 

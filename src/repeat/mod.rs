@@ -11,11 +11,12 @@ pub use find::{Cut, Read, Repeat, Slot};
 pub use shorten::{Kept, Short};
 
 use crate::explore::explore_series;
-use crate::explore::{Choice, Explored, Extracted, ExtractionError, Limits, Part, Prices};
+use crate::explore::{Choice, Explored, Extracted, ExtractionError, Limits, Part};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{NodeKind, Program, Value};
 use mlc_dsl::library::Library;
 use mlc_extract::Extractor;
+use mlc_extract::target::TargetPrices;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ impl Repeated {
     pub fn extract(
         &mut self,
         whole: &Program,
-        prices: &dyn Prices,
+        prices: &TargetPrices<'_>,
         quick: &dyn Extractor,
         extractor: &dyn Extractor,
     ) -> Result<Extracted, ExtractionError> {

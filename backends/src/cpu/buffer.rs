@@ -4,6 +4,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// One cache line.
@@ -60,7 +61,7 @@ impl Buffer {
 
 impl Buffer {
     /// Bytes held, used or not.
-    fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.lines.len() * 64
     }
 }
@@ -73,7 +74,10 @@ impl AsRef<[u8]> for Buffer {
 
 /// Buffers of results that callers have dropped, kept for the next run.
 #[derive(Default)]
-pub struct Pool(Mutex<Vec<Buffer>>);
+pub struct Pool {
+    free: Mutex<Vec<Buffer>>,
+    bytes: AtomicUsize,
+}
 
 /// Most buffers that a pool keeps.
 const POOLED: usize = 32;
@@ -81,12 +85,21 @@ const POOLED: usize = 32;
 impl Pool {
     /// A buffer of `len` bytes with arbitrary contents.
     pub fn take(self: &Arc<Pool>, len: usize) -> Lease {
-        let mut free = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        let fits = free.iter().position(|b| b.capacity() >= len && b.capacity() / 2 <= len);
+        let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
+        // Capacities are whole lines: a result of a few bytes fits a line.
+        let most = 2 * len.next_multiple_of(size_of::<Line>());
+        let fits = free.iter().position(|b| b.capacity() >= len && b.capacity() <= most);
         let mut buffer = fits.map_or_else(Buffer::default, |i| free.swap_remove(i));
         drop(free);
+        let before = buffer.capacity();
         buffer.resize(len);
+        self.bytes.fetch_add(buffer.capacity() - before, Ordering::Relaxed);
         Lease { buffer, home: Arc::downgrade(self) }
+    }
+
+    /// Bytes of all its buffers, lent or not.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -117,9 +130,11 @@ impl AsRef<[u8]> for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
-            let mut free = home.0.lock().unwrap_or_else(|e| e.into_inner());
+            let mut free = home.free.lock().unwrap_or_else(|e| e.into_inner());
             if free.len() < POOLED {
                 free.push(std::mem::take(&mut self.buffer));
+            } else {
+                home.bytes.fetch_sub(self.buffer.capacity(), Ordering::Relaxed);
             }
         }
     }

@@ -8,6 +8,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use std::sync::Arc;
 
+mod arena;
 mod attention;
 mod buffer;
 mod conv;
@@ -20,6 +21,7 @@ mod halves;
 mod judge;
 mod launch;
 mod layout;
+mod map_reduce;
 mod math;
 mod matmul;
 mod moves;
@@ -59,9 +61,24 @@ impl Cpu {
         run::Compiled::new(plan, library, self.threads.clone())?.profile(inputs, runs)
     }
 
+    /// A plan whose launches are timed one by one.
+    pub fn watched(&self, plan: &Plan, library: Arc<Library>) -> Result<Watched, BackendError> {
+        Ok(Watched(run::Compiled::new(plan, library, self.threads.clone())?))
+    }
+
     /// How many threads it uses.
     pub fn threads(&self) -> usize {
         self.threads.count()
+    }
+}
+
+/// A compiled plan whose launches are timed one by one.
+pub struct Watched(run::Compiled);
+
+impl Watched {
+    /// Runs once; the seconds of every launch. Empty if shapes depend on data.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
+        self.0.times(inputs)
     }
 }
 

@@ -14,10 +14,14 @@ use mlc_dsl::ir::DType;
 
 /// How elements are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Monoid {
+pub enum Monoid {
+    /// By addition.
     Sum,
+    /// By multiplication.
     Prod,
+    /// To the larger; NaN if either is.
     Max,
+    /// To the smaller; NaN if either is.
     Min,
 }
 
@@ -54,12 +58,14 @@ fn make(site: &Site<'_>, monoid: Monoid) -> Option<Box<dyn Launch>> {
     Some(Box::new(Reduce { monoid, dtype, kept: part(false), gone: part(true), offset: x.offset }))
 }
 
-/// Lanes of a row sum; blocks of it are added in f64.
+/// Lanes of a row sum.
 const LANES: usize = 64;
-const BLOCK: usize = 4096;
+/// Blocks of a row sum, which are added in f64.
+pub const BLOCK: usize = 4096;
 
 simd! {
-    fn row(monoid: Monoid, x: &[f32]) -> f32 {
+    /// A run of elements combined.
+    pub fn row(monoid: Monoid, x: &[f32]) -> f32 {
         let add = |a: f32, b: f32| a + b;
         let mul = |a: f32, b: f32| a * b;
         match monoid {
@@ -72,7 +78,8 @@ simd! {
 }
 
 simd! {
-    fn combine(monoid: Monoid, acc: &mut [f32], x: &[f32]) {
+    /// Elements combined with others side by side.
+    pub fn combine(monoid: Monoid, acc: &mut [f32], x: &[f32]) {
         let pairs = acc.iter_mut().zip(x);
         match monoid {
             Monoid::Sum => pairs.for_each(|(a, &v)| *a += v),
@@ -84,7 +91,8 @@ simd! {
 }
 
 impl Monoid {
-    fn float(self) -> f64 {
+    /// What combines to the other operand.
+    pub fn float(self) -> f64 {
         match self {
             Monoid::Sum => 0.0,
             Monoid::Prod => 1.0,
@@ -93,7 +101,8 @@ impl Monoid {
         }
     }
 
-    fn join(self, a: f64, b: f64) -> f64 {
+    /// Two elements combined.
+    pub fn join(self, a: f64, b: f64) -> f64 {
         match self {
             Monoid::Sum => a + b,
             Monoid::Prod => a * b,

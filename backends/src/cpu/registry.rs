@@ -1,6 +1,7 @@
 //! Which kernel computes which operator. The only place of this backend that names operators.
 
 use super::launch::Maker;
+use super::reduce::Monoid;
 use super::view::View;
 use super::*;
 
@@ -42,6 +43,17 @@ pub fn view(op: &str) -> Option<View> {
         "reshape" => View::Reshape,
         "broadcast" => View::Broadcast,
         "slice" => View::Slice,
+        _ => return None,
+    })
+}
+
+/// How an operator combines elements along axes.
+pub fn monoid(op: &str) -> Option<Monoid> {
+    Some(match op {
+        "sum" => Monoid::Sum,
+        "prod" => Monoid::Prod,
+        "max" => Monoid::Max,
+        "min" => Monoid::Min,
         _ => return None,
     })
 }

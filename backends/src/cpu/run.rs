@@ -1,13 +1,14 @@
-//! Running a compiled plan: buffers by liveness, one arena per concurrent run.
+//! Running a compiled plan: intermediate values in one arena per concurrent run, results in memory that leaves with them.
 
+use super::arena::{self, Part, lend};
 use super::buffer::{Buffer, Lease, Pool};
 use super::graph::{self, Graph};
 use super::launch::{Array, Context, Packs};
 use super::layout::Layout;
-use super::resolve::{NEEDS_DATA, Place, Resolved, Resolver, Storage, aligned};
+use super::resolve::{NEEDS_DATA, Place, Resolved, Resolver, Step, Storage, aligned};
 use super::symbols::Symbols;
 use super::threads::Threads;
-use crate::{BackendError, Executable};
+use crate::{Allocated, BackendError, Executable};
 use bytes::Bytes;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
@@ -32,27 +33,12 @@ pub struct Compiled {
 /// Launches with their memory plan.
 struct Ready {
     resolved: Resolved,
-    /// The slot of each intermediate; `None` for results, which leave the arena.
-    slots: Vec<Option<usize>>,
-    /// Bytes of each slot.
-    sizes: Vec<usize>,
-    arenas: Mutex<Vec<Vec<Buffer>>>,
+    /// The part of the arena that each intermediate has; `None` for results.
+    parts: Vec<Option<Part>>,
+    /// Bytes of the arena.
+    bytes: usize,
+    arenas: Mutex<Vec<Buffer>>,
     results: Arc<Pool>,
-}
-
-/// Memory that a step writes.
-enum Held {
-    Slot(Buffer),
-    Result(Lease),
-}
-
-impl Held {
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        match self {
-            Held::Slot(b) => b.bytes_mut(),
-            Held::Result(b) => b.bytes_mut(),
-        }
-    }
 }
 
 impl Compiled {
@@ -122,6 +108,19 @@ impl Compiled {
         Ok(out)
     }
 
+    /// Runs once; the seconds of every launch. Empty if shapes depend on data.
+    pub fn times(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
+        let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
+        let inputs: Vec<Tensor> = inputs.iter().cloned().map(aligned).collect();
+        let ready = match self.ready(&symbols) {
+            Err(e) if needs_data(&e) => return Ok(vec![]),
+            other => other?,
+        };
+        let mut times = Vec::with_capacity(ready.resolved.steps.len());
+        self.threads.enter(|| ready.run(&self.threads, &inputs, Some(&mut times)))?;
+        Ok(times)
+    }
+
     /// The launches for these symbols, prepared now or before.
     fn ready(&self, symbols: &Symbols) -> Result<Arc<Ready>, BackendError> {
         let lock = || self.ready.lock().unwrap_or_else(|e| e.into_inner());
@@ -155,6 +154,17 @@ impl Executable for Compiled {
             Err(e) => Err(e),
         }
     }
+
+    fn allocated(&self) -> Option<Allocated> {
+        let all = self.ready.lock().unwrap_or_else(|e| e.into_inner());
+        let mut out = Allocated::default();
+        for (_, ready) in all.iter() {
+            let free = ready.arenas.lock().unwrap_or_else(|e| e.into_inner());
+            out.arena += free.iter().map(|b| b.capacity() as u64).sum::<u64>();
+            out.results += ready.results.bytes() as u64;
+        }
+        Some(out)
+    }
 }
 
 /// The tensor of a dense value that is a constant or an input.
@@ -181,8 +191,8 @@ fn shaped(t: &Tensor, layout: &Layout) -> Tensor {
 
 impl Ready {
     fn new(resolved: Resolved) -> Ready {
-        let (slots, sizes) = assign(&resolved);
-        Ready { resolved, slots, sizes, arenas: Mutex::default(), results: Arc::default() }
+        let (parts, bytes) = arena::parts(&resolved);
+        Ready { resolved, parts, bytes, arenas: Mutex::default(), results: Arc::default() }
     }
 
     fn run(
@@ -192,12 +202,11 @@ impl Ready {
         watch: Option<&mut Vec<f64>>,
     ) -> Result<Vec<Tensor>, BackendError> {
         let lock = || self.arenas.lock().unwrap_or_else(|e| e.into_inner());
-        let arena = lock().pop();
-        let mut slots =
-            arena.unwrap_or_else(|| self.sizes.iter().map(|&n| Buffer::new(n)).collect());
+        let free = lock().pop();
+        let mut arena = free.unwrap_or_else(|| Buffer::new(self.bytes));
         let mut results: HashMap<usize, Lease> = HashMap::new();
-        let done = self.steps(threads, inputs, &mut slots, &mut results, watch);
-        lock().push(slots);
+        let done = self.steps(threads, inputs, arena.bytes_mut(), &mut results, watch);
+        lock().push(arena);
         done?;
         let mut known: HashMap<usize, Tensor> = HashMap::new();
         let mut out = Vec::with_capacity(self.resolved.outputs.len());
@@ -225,54 +234,13 @@ impl Ready {
         &self,
         threads: &Threads,
         inputs: &[Tensor],
-        slots: &mut [Buffer],
+        arena: &mut [u8],
         results: &mut HashMap<usize, Lease>,
         mut watch: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError> {
         for step in &self.resolved.steps {
             let start = watch.as_ref().map(|_| Instant::now());
-            // Taken out of the arena, so that inputs can be borrowed from it meanwhile.
-            let mut held: Vec<Held> = step
-                .outputs
-                .iter()
-                .map(|&t| {
-                    let size = self.resolved.temps[t];
-                    match self.slots[t] {
-                        Some(s) => {
-                            let mut b = std::mem::take(&mut slots[s]);
-                            b.resize(size);
-                            Held::Slot(b)
-                        }
-                        None => Held::Result(self.results.take(size)),
-                    }
-                })
-                .collect();
-            let done = {
-                let bytes = |p: &Place| match p.storage {
-                    Storage::Const(c) => &self.resolved.consts[c].bytes()[..],
-                    Storage::Input(i) => &inputs[i].bytes()[..],
-                    Storage::Temp(t) => match self.slots[t] {
-                        Some(s) => &slots[s].bytes()[..self.resolved.temps[t]],
-                        None => results.get(&t).map_or(&[][..], |b| b.bytes()),
-                    },
-                };
-                let arrays: Vec<Array<'_>> = step.inputs[..step.own]
-                    .iter()
-                    .map(|p| Array { dtype: p.dtype, layout: &p.layout, bytes: bytes(p) })
-                    .collect();
-                let mut extra: Vec<&[u8]> = vec![&[]];
-                extra.extend(step.inputs[step.own..].iter().map(bytes));
-                let tail = step.tail.as_ref().map(|t| (t, extra.as_slice()));
-                let mut outs: Vec<&mut [u8]> = held.iter_mut().map(Held::bytes_mut).collect();
-                step.launch.run(&Context { threads, tail }, &arrays, &mut outs)
-            };
-            for (&t, buffer) in step.outputs.iter().zip(held) {
-                match (self.slots[t], buffer) {
-                    (Some(s), Held::Slot(b)) => slots[s] = b,
-                    (_, Held::Result(b)) => drop(results.insert(t, b)),
-                    (None, Held::Slot(_)) => {}
-                }
-            }
+            let done = self.step(step, threads, inputs, arena, results);
             if let (Some(times), Some(start)) = (&mut watch, start) {
                 times.push(start.elapsed().as_secs_f64());
             }
@@ -280,47 +248,54 @@ impl Ready {
         }
         Ok(())
     }
-}
 
-/// Slots for intermediates by liveness: the smallest free one that fits, else the largest, grown.
-fn assign(r: &Resolved) -> (Vec<Option<usize>>, Vec<usize>) {
-    let mut last = vec![0usize; r.temps.len()];
-    for (i, step) in r.steps.iter().enumerate() {
-        for p in &step.inputs {
-            if let Storage::Temp(t) = p.storage {
-                last[t] = i;
+    fn step(
+        &self,
+        step: &Step,
+        threads: &Threads,
+        inputs: &[Tensor],
+        arena: &mut [u8],
+        results: &mut HashMap<usize, Lease>,
+    ) -> Result<(), String> {
+        // Results are taken out of the map while others are read from it.
+        let is_result = |t: &&usize| self.parts[**t].is_none();
+        let mut fresh: Vec<(usize, Lease)> = step
+            .outputs
+            .iter()
+            .filter(is_result)
+            .map(|&t| (t, self.results.take(self.resolved.temps[t])))
+            .collect();
+        let written: Vec<Part> = step.outputs.iter().filter_map(|&t| self.parts[t]).collect();
+        let (inner, rest) = lend(arena, &written).ok_or("its results overlap in memory")?;
+        let bytes = |p: &Place| match p.storage {
+            Storage::Const(c) => Ok(&self.resolved.consts[c].bytes()[..]),
+            Storage::Input(i) => Ok(&inputs[i].bytes()[..]),
+            Storage::Temp(t) => match self.parts[t] {
+                Some(part) => rest.read(part),
+                None => results.get(&t).map(|b| b.bytes()),
             }
+            .ok_or("it reads memory that it writes"),
+        };
+        let mut arrays: Vec<Array<'_>> = Vec::with_capacity(step.own);
+        for p in &step.inputs[..step.own] {
+            arrays.push(Array { dtype: p.dtype, layout: &p.layout, bytes: bytes(p)? });
         }
+        let mut extra: Vec<&[u8]> = vec![&[]];
+        for p in &step.inputs[step.own..] {
+            extra.push(bytes(p)?);
+        }
+        let tail = step.tail.as_ref().map(|t| (t, extra.as_slice()));
+        let (mut inner, mut own) = (inner.into_iter(), fresh.iter_mut());
+        let mut outs: Vec<&mut [u8]> = Vec::with_capacity(step.outputs.len());
         for &t in &step.outputs {
-            last[t] = last[t].max(i);
+            let next = match self.parts[t] {
+                Some(_) => inner.next(),
+                None => own.next().map(|(_, lease)| lease.bytes_mut()),
+            };
+            outs.extend(next);
         }
+        step.launch.run(&Context { threads, tail }, &arrays, &mut outs)?;
+        results.extend(fresh);
+        Ok(())
     }
-    let mut leaves = vec![false; r.temps.len()];
-    for p in &r.outputs {
-        if let Storage::Temp(t) = p.storage {
-            leaves[t] = true;
-        }
-    }
-    let mut ends: Vec<Vec<usize>> = vec![vec![]; r.steps.len()];
-    for (t, &l) in last.iter().enumerate().filter(|(t, _)| !leaves[*t]) {
-        ends[l].push(t);
-    }
-    let mut slots = vec![None; r.temps.len()];
-    let (mut sizes, mut free): (Vec<usize>, Vec<usize>) = (vec![], vec![]);
-    for (i, step) in r.steps.iter().enumerate() {
-        for &t in step.outputs.iter().filter(|&&t| !leaves[t]) {
-            let need = r.temps[t];
-            let fits = free.iter().copied().filter(|&s| sizes[s] >= need).min_by_key(|&s| sizes[s]);
-            let slot = fits.or_else(|| free.iter().copied().max_by_key(|&s| sizes[s]));
-            let slot = slot.unwrap_or_else(|| {
-                sizes.push(0);
-                sizes.len() - 1
-            });
-            free.retain(|&s| s != slot);
-            sizes[slot] = sizes[slot].max(need);
-            slots[t] = Some(slot);
-        }
-        free.extend(ends[i].iter().filter_map(|&t| slots[t]));
-    }
-    (slots, sizes)
 }

@@ -4,6 +4,7 @@ use super::support::*;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::{Backend, BackendError};
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type, Value};
+use mlc_extract::cover::cover;
 
 fn linear(c: &mut Case<'_>, x: Value, out: usize) -> Value {
     let shape = c.shape(x);
@@ -66,7 +67,7 @@ fn transformer_block_fuses_and_agrees() {
     let count = |n: &str| names.iter().filter(|k| **k == n).count();
     assert_eq!((count("gemm"), count("softmax"), count("norm")), (8, 1, 1), "{names:?}");
     assert_eq!((count("pointwise"), count("reference")), (0, 0), "{names:?}");
-    assert!(plan.cost > 0.0 && plan.peak_bytes.is_some_and(|b| b > 0));
+    assert!(plan.cost > 0.0 && plan.peak_bytes().is_some_and(|b| b > 0));
     check_program("block", &program, &inputs, Tolerance(1e-2, 1e-4));
 }
 
@@ -216,4 +217,63 @@ fn a_product_over_nothing_is_zero_in_a_used_buffer() {
             vec![first, second]
         });
     }
+}
+
+/// Reductions of f32 expressions, from axes that lie anywhere: shape and axes.
+const REDUCED: &[(&[usize], &[i64])] = &[
+    (&[6], &[0]),
+    (&[5, 7], &[1]),
+    (&[5, 7], &[0]),
+    (&[3, 4, 5], &[1]),
+    (&[3, 4, 5], &[0, 2]),
+    (&[3, 4, 5], &[0, 1, 2]),
+    (&[2, 3, 4, 5], &[1, 3]),
+    (&[2, 5000], &[1]),
+    (&[4, 3, 1500], &[0, 2]),
+    (&[300, 40], &[0]),
+    (&[4, 1], &[1]),
+    (&[3, 0], &[1]),
+    (&[0, 3], &[1]),
+];
+
+#[test]
+fn reductions_of_expressions_are_one_kernel() {
+    for (shape, axes) in REDUCED {
+        for op in ["sum", "prod", "max", "min"] {
+            let library = library();
+            let mut c = Case::new(&library);
+            let (x, y) = (c.input(DType::F32, shape), c.input(DType::F32, shape));
+            let z = c.apply("mul", &[], &[x, y]);
+            let z = c.apply("tanh", &[], &[z]);
+            let r = c.apply(op, &[("axes", Attr::ints(axes.to_vec()))], &[z]);
+            let rest = c.shape(r);
+            let b = c.input(DType::F32, &rest);
+            let r = c.apply("add", &[], &[r, b]);
+            let r = c.apply("abs", &[], &[r]);
+            let (program, inputs) = c.finish(&[r]);
+            let names: Vec<String> =
+                plan(&program).kernels.iter().map(|k| k.name.clone()).collect();
+            assert_eq!(names, ["reduce"], "{op} of {shape:?} over {axes:?}");
+            let what = format!("{op} {shape:?} {axes:?}");
+            check_program(&what, &program, &inputs, Tolerance(1e-4, 1e-5));
+            let mut target = library.target("cpu").expect("the cpu target").clone();
+            target.kernels.iter_mut().for_each(|k| k.prologue = false);
+            let apart = cover(program.clone(), &library, &target);
+            assert!(apart.kernels.len() > 1);
+            let apart = Cpu::new(2).compile(&apart, library.clone()).unwrap().run(&inputs).unwrap();
+            assert_eq!(run(&program, &inputs, 2).unwrap()[0].bytes(), apart[0].bytes(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_a_reduction_reads_may_be_read_elsewhere() {
+    check("centred", Tolerance(1e-4, 1e-5), |c| {
+        let x = c.input(DType::F32, &[6, 33]);
+        let e = c.apply("exp", &[], &[x]);
+        let s = c.apply("sum", &[("axes", Attr::ints([1]))], &[e]);
+        let wide = c.broadcast(s, &[0], &[6, 33]);
+        let y = c.apply("div", &[], &[e, wide]);
+        vec![y, e]
+    });
 }

@@ -360,3 +360,37 @@ fn every_operator_has_a_case() {
         assert!(tested || matches!(call.kind, CallKind::Extern(_)), "no case for `{}`", call.name);
     }
 }
+
+#[test]
+fn parts() {
+    let x = f32s(&[2, 4], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    type Case<'a> = (&'a str, &'a [(&'a str, Attr)], &'a [&'a [f64]]);
+    let cases: &[Case<'_>] = &[
+        (
+            "two_parts",
+            &[("axis", Attr::int(1)), ("sizes", ints(&[1, 3]))],
+            &[&[1.0, 5.0], &[2.0, 3.0, 4.0, 6.0, 7.0, 8.0]],
+        ),
+        (
+            "two_parts",
+            &[("axis", Attr::int(0)), ("sizes", ints(&[2, 0]))],
+            &[&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[]],
+        ),
+        (
+            "three_parts",
+            &[("axis", Attr::int(1)), ("first", Attr::int(1)), ("second", Attr::int(2))],
+            &[&[1.0, 5.0], &[2.0, 3.0, 6.0, 7.0], &[4.0, 8.0]],
+        ),
+    ];
+    for (op, attrs, parts) in cases {
+        for engine in [Engine::Plain, Engine::Fast] {
+            let found = apply(engine, op, attrs, std::slice::from_ref(&x)).expect("parts");
+            assert_eq!(found.len(), parts.len(), "{op}");
+            for (part, expect) in found.iter().zip(*parts) {
+                close(op, &part.to_f64(), expect, 0.0);
+            }
+        }
+    }
+    let wrong = [("axis", Attr::int(1)), ("sizes", ints(&[1, 2]))];
+    fails("two_parts", &wrong, &[x], "`two_parts` needs");
+}

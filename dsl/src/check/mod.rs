@@ -120,9 +120,12 @@ impl Builder {
                 continue;
             };
             // What follows `pointwise` is open: only a composition under it is a law.
-            let open = has_call(decl, "pointwise");
-            let alone = targets::anchor(&self.library, id).filter(|_| open);
-            if alone.is_none() {
+            let is_open = |e: &Expr| matches!(&e.kind, ExprKind::Call { callee, .. } if callee.text == "pointwise");
+            let (mut inner, epilogue) = (0usize, is_open(decl));
+            walk(decl, &mut |e| inner += usize::from(is_open(e)));
+            let prologue = inner > usize::from(epilogue);
+            let alone = targets::anchor(&self.library, id).filter(|_| epilogue || prologue);
+            if alone.is_none() && !targets::is_bare(&self.library, id) {
                 self.library.laws.extend(laws::of_definition(&self.library, id, &f.hints));
             }
             self.library.fuses.push(FuseItem {
@@ -130,7 +133,8 @@ impl Builder {
                 doc: item.doc.clone(),
                 call: id,
                 covers: alone.unwrap_or(id),
-                epilogue: open,
+                epilogue,
+                prologue,
                 on: f.on.iter().map(|(t, k)| (t.clone(), k.clone())).collect(),
                 source: (*source, item.span),
             });
@@ -284,14 +288,6 @@ fn substitute(e: &Expr, f: &dyn Fn(&str) -> Option<Expr>) -> Expr {
         | ExprKind::Size(_) => e.kind.clone(),
     };
     Expr { kind, span: e.span }
-}
-
-fn has_call(e: &Expr, callee: &str) -> bool {
-    let mut found = false;
-    walk(e, &mut |e| {
-        found |= matches!(&e.kind, ExprKind::Call { callee: c, .. } if c.text == callee);
-    });
-    found
 }
 
 /// Predicates of `if` and `when` clauses about tensors, with one line of what they ask.

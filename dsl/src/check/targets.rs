@@ -9,12 +9,13 @@ use crate::term::TermKind;
 use std::collections::HashMap;
 
 /// Figures of a target, with what each says and an example.
-pub const FIGURES: [(&str, &str, &str); 5] = [
+pub const FIGURES: [(&str, &str, &str); 6] = [
     ("flops", "operations per second", "1e11"),
+    ("slow", "exponentials, roots and their like per second", "5e9"),
     ("bytes", "bytes of memory per second", "1e10"),
     ("launch", "seconds that starting a kernel takes", "4e-6"),
-    ("pointwise", "the part of their cost that pointwise operators keep once fused", "0.1"),
     ("view", "the part of their cost that views keep", "0.01"),
+    ("judge", "how much slower the judge is, which computes what no kernel covers", "100"),
 ];
 
 /// The target of an item.
@@ -64,11 +65,11 @@ pub fn target(library: &Library, item: &Item, t: &Target) -> (TargetItem, Vec<Di
                 1.0
             }),
         };
-        kernels.push(TargetKernel { name: k.name.clone(), covers, epilogue: k.epilogue, factor });
+        let (name, epilogue, prologue) = (k.name.clone(), k.epilogue, false);
+        kernels.push(TargetKernel { name, covers, epilogue, prologue, factor });
     }
-    let target =
-        TargetItem { name: name(&item.name.text), doc: item.doc.clone(), figures, kernels };
-    (target, diags)
+    let (name, doc) = (name(&item.name.text), item.doc.clone());
+    (TargetItem { name, doc, figures, kernels, pointwise: None }, diags)
 }
 
 /// The one operator in the body of a composition that is not pointwise, if that is all that a kernel
@@ -88,11 +89,18 @@ pub fn anchor(library: &Library, id: CallId) -> Option<CallId> {
     anchors.next().is_none().then_some(first)
 }
 
+/// True if the body of a composition is its argument: what a kernel computes is then the open part alone.
+pub fn is_bare(library: &Library, id: CallId) -> bool {
+    let CallKind::Def(body) = &library.call(id).kind else { return false };
+    body.terms.iter().all(|(_, t)| matches!(t.kind, TermKind::Var(_)))
+}
+
 /// Gives every target the kernels that `fuse` items offer it.
 pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
     let mut out = Vec::new();
     for i in 0..library.fuses.len() {
         let f = library.fuses[i].clone();
+        let bare = f.epilogue && is_bare(library, f.call);
         for (target, kernel) in &f.on {
             let Some(t) = library.targets.iter_mut().find(|t| *t.name == *target.text) else {
                 let names = library.targets.iter().map(|t| &*t.name);
@@ -107,7 +115,13 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
                 out.push((f.source.0, vec![error("R021", target.span, message, &help)]));
                 continue;
             };
-            let twin = t.kernels.iter_mut().find(|k| k.name == *kernel && k.epilogue == f.epilogue);
+            if bare {
+                t.pointwise = Some(kernel.clone());
+                continue;
+            }
+            let twin = t.kernels.iter_mut().find(|k| {
+                k.name == *kernel && (k.epilogue, k.prologue) == (f.epilogue, f.prologue)
+            });
             match twin {
                 Some(k) if k.covers.contains(&f.covers) => {}
                 Some(k) => k.covers.push(f.covers),
@@ -115,6 +129,7 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
                     name: kernel.clone(),
                     covers: vec![f.covers],
                     epilogue: f.epilogue,
+                    prologue: f.prologue,
                     factor: 1.0,
                 }),
             }

@@ -85,6 +85,11 @@ impl Consts {
         ranges.values().sum()
     }
 
+    /// Bytes of all constants.
+    pub fn bytes(&self) -> u64 {
+        self.tensors.iter().map(|t| t.bytes().len() as u64).sum()
+    }
+
     /// Number of constants.
     pub fn len(&self) -> usize {
         self.tensors.len()

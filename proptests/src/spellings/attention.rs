@@ -79,7 +79,7 @@ fn turned(g: &mut Build, x: Value) -> Value {
 }
 
 /// Scaled scores of queries against keys, `[b, h, s, d]` both.
-fn scores(g: &mut Build, q: Value, k: Value) -> Value {
+pub(super) fn scores(g: &mut Build, q: Value, k: Value) -> Value {
     let scale = 1.0 / (D as f64).sqrt();
     match g.pick(7) {
         1 => {
@@ -121,7 +121,8 @@ fn scores(g: &mut Build, q: Value, k: Value) -> Value {
     }
 }
 
-fn product(g: &mut Build, q: Value, k: Value) -> Value {
+/// Scores of queries against keys.
+pub(super) fn product(g: &mut Build, q: Value, k: Value) -> Value {
     match g.pick(5) {
         3 => g.node("Einsum", &[q, k], &[("equation", word("bhsd,bhtd->bhst"))]),
         4 => {
@@ -137,7 +138,7 @@ fn product(g: &mut Build, q: Value, k: Value) -> Value {
 }
 
 /// Softmax of scores.
-fn weights(g: &mut Build, x: Value) -> Value {
+pub(super) fn weights(g: &mut Build, x: Value) -> Value {
     let y = match g.pick(5) {
         4 => {
             let m = g.reduce("ReduceMax", x, &[3], 4);
@@ -151,7 +152,8 @@ fn weights(g: &mut Build, x: Value) -> Value {
     g.noise(y)
 }
 
-fn values(g: &mut Build, w: Value, v: Value) -> Value {
+/// Values weighed.
+pub(super) fn values(g: &mut Build, w: Value, v: Value) -> Value {
     if g.pick(4) == 3 {
         return g.node("Einsum", &[w, v], &[("equation", word("bhst,bhtd->bhsd"))]);
     }

@@ -507,7 +507,7 @@ fn conv(g: &mut Build) -> Vec<Value> {
 fn group_norm(g: &mut Build) -> Vec<Value> {
     let x = g.input(&[2, 8, 6, 6]);
     let (w, z) = (g.weight_in(&[8], 0.5, 1.5), g.weight(&[8]));
-    let way = g.pick(4);
+    let way = g.pick(5);
     if g.opset >= 21 && way == 0 {
         let attrs = [("num_groups", int(4)), ("epsilon", float(EPS))];
         return vec![g.node("GroupNormalization", &[x, w, z], &attrs)];
@@ -530,6 +530,17 @@ fn group_norm(g: &mut Build) -> Vec<Value> {
             let v = g.reduce_with("ReduceMean", q, &[2, 3, 4], 5, true);
             let d = root(g, v);
             let n = g.op("Div", [c, d]);
+            g.reshape(n, &[2, 8, 6, 6])
+        }
+        3 => {
+            // Rows of the operator for layers, its scale left to what follows.
+            let r = g.reshape(x, &[8, -1]);
+            let (one, zero) = (g.tensor(&[72], &[1.0; 72]), g.tensor(&[72], &[0.0; 72]));
+            let attrs = [("axis", int(-1)), ("epsilon", float(EPS))];
+            let n = match g.flip() {
+                true => g.node("LayerNormalization", &[r, one], &attrs),
+                false => g.node("LayerNormalization", &[r, one, zero], &attrs),
+            };
             g.reshape(n, &[2, 8, 6, 6])
         }
         _ => {

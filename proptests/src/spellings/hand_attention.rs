@@ -38,6 +38,14 @@ pub const FAMILIES: &[Family] = &[
         opsets: SETS,
         build: packed,
     },
+    // The transpose of all heads at once is read by three slices: it stays a kernel of its own.
+    Family {
+        name: "hand_attention_stacked",
+        expect: &["gemm(add matmul), attention(attention), view(), view()"],
+        setups: ONE,
+        opsets: SETS,
+        build: stacked,
+    },
 ];
 
 const B: i64 = 2;
@@ -129,7 +137,7 @@ fn plain(g: &mut Build) -> Vec<Value> {
 fn grouped(g: &mut Build) -> Vec<Value> {
     let q = g.input(&[B, H, S, D]);
     let (k, v) = (g.input(&[B, 2, S, D]), g.input(&[B, 2, S, D]));
-    let way = g.pick(5);
+    let way = g.pick(6);
     let each = |g: &mut Build, x: Value| match way {
         0 => {
             let u = g.unsqueeze(x, &[2]);
@@ -153,6 +161,11 @@ fn grouped(g: &mut Build) -> Vec<Value> {
             let u = g.unsqueeze(x, &[2]);
             let c = g.node("Concat", &[u, u], &[("axis", int(2))]);
             g.reshape(c, &[0, -1, S, D])
+        }
+        4 => {
+            // One head after the other, each as often as it is shared.
+            let (a, b) = (g.slice(x, 1, 0, 1), g.slice(x, 1, 1, 2));
+            g.node("Concat", &[a, a, b, b], &[("axis", int(1))])
         }
         _ => {
             // A product with ones that repeats.
@@ -243,18 +256,23 @@ fn whole(g: &mut Build, v: i64) -> Value {
     g.constant(Tensor::from_i64(DType::I64, vec![], &[v]))
 }
 
-fn packed(g: &mut Build) -> Vec<Value> {
+/// One biased product of `x` with the weights of queries, keys and values, its rows flat or not.
+fn product(g: &mut Build, flat: bool) -> Value {
     let x = g.input(&[B, S, H * D]);
     let n = (H * D) as usize;
     let (w, z) = (g.weight(&[n, 3 * n]), g.weight(&[3 * n]));
-    let flat = g.flip();
-    let y = if flat {
+    if flat {
         let r = g.reshape(x, &[-1, H * D]);
         g.node("Gemm", &[r, w, z], &[("alpha", float(1.0))])
     } else {
         let y = g.op("MatMul", [x, w]);
         g.op("Add", [y, z])
-    };
+    }
+}
+
+fn packed(g: &mut Build) -> Vec<Value> {
+    let flat = g.flip();
+    let y = product(g, flat);
     let heads = |g: &mut Build, x| {
         let r = g.reshape(x, &[B, S, H, D]);
         g.transpose(r, &[0, 2, 1, 3])
@@ -289,11 +307,37 @@ fn packed(g: &mut Build) -> Vec<Value> {
             [heads(g, p[0]), heads(g, kv[0]), heads(g, kv[1])]
         }
     };
+    vec![attended(g, [q, k, v])]
+}
+
+/// All heads of queries, keys and values as one axis, transposed at once.
+fn stacked(g: &mut Build) -> Vec<Value> {
+    let flat = g.flip();
+    let y = product(g, flat);
+    let r = g.reshape(y, &[B, S, 3 * H, D]);
+    let t = g.transpose(r, &[0, 2, 1, 3]);
+    let parts = if g.flip() {
+        // By numbers.
+        let mut one = |i: i64| {
+            let all: Vec<i64> = (i * H..(i + 1) * H).collect();
+            let i = g.integers(&all);
+            g.node("Gather", &[t, i], &[("axis", int(1))])
+        };
+        [one(0), one(1), one(2)]
+    } else {
+        let p = g.parts(t, 1, &[H, H, H]);
+        [p[0], p[1], p[2]]
+    };
+    vec![attended(g, parts)]
+}
+
+/// Attention of heads, folded into rows again.
+fn attended(g: &mut Build, [q, k, v]: [Value; 3]) -> Value {
     let t = g.transpose(k, &[0, 1, 3, 2]);
     let s = g.op("MatMul", [q, t]);
     let s = g.scale(s, 0.125);
     let w = rows(g, s);
     let y = g.op("MatMul", [w, v]);
     let t = g.transpose(y, &[0, 2, 1, 3]);
-    vec![g.reshape(t, &[B, S, H * D])]
+    g.reshape(t, &[B, S, H * D])
 }

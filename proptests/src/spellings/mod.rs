@@ -13,6 +13,8 @@ pub mod hand;
 pub mod hand_attention;
 pub mod identity;
 pub mod linear;
+pub mod modern;
+pub mod modern_attention;
 pub mod nodes;
 pub mod norm;
 pub mod run;
@@ -67,6 +69,8 @@ pub fn families() -> Vec<Family> {
         identity::FAMILIES,
         hand::FAMILIES,
         hand_attention::FAMILIES,
+        modern::FAMILIES,
+        modern_attention::FAMILIES,
     ];
     all.concat()
 }

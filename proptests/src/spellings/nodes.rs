@@ -138,6 +138,10 @@ const STANDARD: &[(&str, usize)] = &[
     ("batch_norm", 1),
     ("instance_norm", 1),
     ("group_norm", 1),
+    // The same between two Cast, and Mul in half precision
+    ("rms_norm_cast", 8),
+    // Transpose, LayerNormalization, Transpose
+    ("layer_norm_channels", 3),
     // ReduceL2, Max, Div
     ("l2_norm", 3),
     ("softmax", 1),
@@ -153,9 +157,19 @@ const STANDARD: &[(&str, usize)] = &[
     ("attention_grouped", 11),
     // Reshape and Transpose for queries, keys, values and the result
     ("attention_heads", 12),
-    ("attention_packed", 15),
+    // Reshape, Gemm, Reshape, Split, three Transpose, MatMul, Mul, Softmax, MatMul, Transpose, Reshape
+    ("attention_packed", 13),
+    // The heads are transposed at once, and keys once more.
+    ("attention_stacked", 12),
+    // As masked, with IsNaN and Where
+    ("attention_guarded", 8),
+    // As masked, with one Add more and no scale
+    ("attention_biased", 6),
+    ("attention_alibi", 6),
     // Mul, Split, Concat, Mul, Add
     ("rope", 5),
+    // The same between two Reshape
+    ("rope_pairs", 7),
     ("linear", 1),
     // MatMul, Add, Gelu
     ("linear_gelu", 3),
@@ -165,10 +179,15 @@ const STANDARD: &[(&str, usize)] = &[
     ("swiglu", 4),
     // MatMul, Sigmoid, Mul, MatMul, Mul, MatMul
     ("swiglu_mlp", 6),
-    // Three products; one, and a Split, moves as many bytes again.
-    ("qkv", 3),
-    // Three products with a bias each
-    ("qkv_bias", 6),
+    // MatMul, Split
+    ("qkv", 2),
+    // MatMul, Add, Split
+    ("qkv_bias", 3),
+    // Split, the activation, Mul
+    ("geglu", 3),
+    ("geglu_tanh", 3),
+    ("reglu", 3),
+    ("glu", 3),
     ("conv_affine", 1),
     // Conv, Relu
     ("conv_affine_relu", 2),
@@ -176,6 +195,12 @@ const STANDARD: &[(&str, usize)] = &[
     ("conv_depthwise", 2),
     ("conv_padded", 1),
     ("affine_conv", 1),
+    // GlobalAveragePool, Conv, Relu, Conv, Sigmoid, Mul
+    ("squeeze_excite", 6),
+    // Reshape, Transpose, Reshape
+    ("channel_shuffle", 3),
+    ("pixel_shuffle", 1),
+    ("space_to_depth", 1),
     ("identity_movement", 1),
     ("identity_parts", 1),
     ("identity_numbers", 1),
@@ -209,7 +234,12 @@ const RUNTIME: &[(&str, usize)] = &[
     ("attention_causal", 4),
     ("attention_grouped", 9),
     ("attention_heads", 1),
-    ("attention_packed", 3),
+    ("attention_packed", 1),
+    ("attention_stacked", 1),
+    // As masked, with IsNaN and Where
+    ("attention_guarded", 6),
+    ("attention_biased", 5),
+    ("attention_alibi", 4),
     // MatMul, BiasGelu
     ("linear_gelu", 2),
     // Split, QuickGelu, Mul

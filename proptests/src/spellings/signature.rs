@@ -1,8 +1,10 @@
 //! Plans told apart by what they compute and how, not by what things are called.
 //!
-//! Numbers are compared within a few units in the last place of their type; weights by type and shape only.
+//! Numbers are compared within a few units in the last place of their type; weights by type and shape only. A
+//! chain of views is what it shows of the value that it begins with: which element lies where.
 
-use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Type, Value};
+use mlc_backends::reference::{Array, Reference};
+use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{Library, OpClass};
 use mlc_dsl::plan::Plan;
 use std::collections::HashMap;
@@ -40,16 +42,18 @@ impl Signature {
             .kernels
             .iter()
             .map(|k| {
+                let computes = |n: &&NodeId| !is_view(&plan.program, library, **n);
+                let alone = !k.nodes.iter().any(|n| computes(&n));
                 let mut nodes: Vec<(usize, String)> = k
                     .nodes
                     .iter()
+                    .filter(|n| alone || computes(n))
                     .map(|n| {
                         let at = walk.place.get(&n.0).copied().unwrap_or(usize::MAX);
                         (at, library.node_name(&plan.program, *n))
                     })
                     .collect();
                 nodes.sort();
-                let computes = |n: &&NodeId| !is_view(&plan.program, library, **n);
                 let mut names: Vec<String> = k
                     .nodes
                     .iter()
@@ -91,6 +95,39 @@ fn close(a: f64, b: f64, dtype: DType) -> bool {
     a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= ULPS * ulp
 }
 
+/// Elements of a value whose views are told apart by what they show.
+const SHOWN: usize = 1 << 20;
+
+/// What a chain of views begins with, and a number for which of its elements it shows where. Nothing for what is no
+/// view, or where extents are open.
+fn shown(program: &Program, library: &Library, v: Value) -> Option<(Value, u64)> {
+    let step = |v: Value| match (&program.node(v.node).kind, program.node(v.node).args.as_slice()) {
+        (NodeKind::Apply(call, attrs), [arg]) if library.call(*call).class == OpClass::View => {
+            Some((*call, attrs, *arg))
+        }
+        _ => None,
+    };
+    let (mut base, mut chain) = (v, Vec::new());
+    while let Some((call, attrs, arg)) = step(base) {
+        chain.push((call, attrs.iter().cloned().map(Some).collect::<Vec<_>>()));
+        base = arg;
+    }
+    let shape = program.ty(base).known_shape()?;
+    let count: usize = shape.iter().product();
+    if chain.is_empty() || count > SHOWN {
+        return None;
+    }
+    let numbers: Vec<f64> = (0..count).map(|i| i as f64).collect();
+    let mut array = Array::from_tensor(&Tensor::from_f64(DType::I64, shape, &numbers));
+    for (call, attrs) in chain.iter().rev() {
+        array = Reference::default().apply(library, *call, attrs, &[array]).ok()?.pop()?;
+    }
+    let tensor = array.to_tensor();
+    let mut h = DefaultHasher::new();
+    (tensor.shape(), tensor.bytes()).hash(&mut h);
+    Some((base, h.finish()))
+}
+
 /// The value that all elements of a constant share.
 fn uniform(program: &Program, v: Value) -> Option<f64> {
     let t = program.as_const(v)?;
@@ -108,6 +145,11 @@ fn keys(program: &Program, library: &Library) -> Vec<u64> {
     for (i, n) in program.nodes.iter().enumerate() {
         let mut h = DefaultHasher::new();
         let own = Value { node: NodeId(i as u32), output: 0 };
+        if let Some((base, layout)) = shown(program, library, own) {
+            ("view", keys[base.node.0 as usize], base.output, layout).hash(&mut h);
+            keys.push(h.finish());
+            continue;
+        }
         match &n.kind {
             NodeKind::Input(k) => ("input", k).hash(&mut h),
             NodeKind::Const(_) => {
@@ -159,6 +201,13 @@ impl Walk<'_> {
             return at;
         }
         let node = self.program.node(v.node);
+        if let Some((base, layout)) = shown(self.program, self.library, v) {
+            let from = self.visit(base);
+            let at = self.place.len();
+            self.place.insert(v.node.0, at);
+            self.word(format!("view {layout:x} [{from}.{}]", base.output));
+            return at;
+        }
         let mut args = node.args.clone();
         if let NodeKind::Apply(call, _) = &node.kind
             && self.library.call(*call).commutative

@@ -12,6 +12,7 @@ pub mod export;
 mod graph;
 mod integer;
 mod linear;
+mod modern;
 mod norm;
 pub mod run;
 mod shape;
@@ -93,4 +94,5 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "shape", traps: shape::TRAPS },
     Family { name: "attributes", traps: attributes::TRAPS },
     Family { name: "graph", traps: graph::TRAPS },
+    Family { name: "modern", traps: modern::TRAPS },
 ];

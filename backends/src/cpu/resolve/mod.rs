@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 mod concat;
 mod fuse;
+mod mapped;
 
 /// What holds the elements of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +170,9 @@ impl<'a> Resolver<'a> {
     }
 
     fn group(&mut self, group: &Group) -> Result<(), BackendError> {
+        if !group.reference && self.mapped(group)? {
+            return Ok(());
+        }
         let mut pending = Pending::default();
         for &id in &group.nodes {
             let node = self.graph.program.node(id);
@@ -193,6 +197,9 @@ impl<'a> Resolver<'a> {
             }
             let waiting = |a: &Value| !self.places.contains_key(a);
             if class == OpClass::View {
+                if self.places.contains_key(&Value { node: id, output: 0 }) {
+                    continue;
+                }
                 if node.args.iter().any(waiting) {
                     self.flush(&mut pending)?;
                 }

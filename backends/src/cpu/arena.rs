@@ -1,0 +1,112 @@
+//! Parts of one block of memory, lent for one launch: those that it writes, and all that lies between them.
+//!
+//! Never lends one byte to a writer and to anybody else: a plan whose buffers overlap is an error, not a race.
+
+use super::resolve::{Resolved, Storage};
+use mlc_dsl::arena::{Arena, Buffer, place};
+
+/// A part of the block: where it begins, and its bytes.
+pub type Part = (usize, usize);
+
+/// A block with parts lent to a writer.
+pub struct Lent<'a> {
+    /// Ranges that nobody writes, in order.
+    between: Vec<(usize, &'a [u8])>,
+}
+
+/// The parts `written`, in their order, and the rest of the block. Nothing if two of them overlap or one lies outside.
+pub fn lend<'a>(block: &'a mut [u8], written: &[Part]) -> Option<(Vec<&'a mut [u8]>, Lent<'a>)> {
+    let mut order: Vec<usize> = (0..written.len()).filter(|&i| written[i].1 > 0).collect();
+    order.sort_unstable_by_key(|&i| written[i]);
+    let mut out: Vec<&'a mut [u8]> = written.iter().map(|_| nothing()).collect();
+    let mut between = Vec::with_capacity(order.len() + 1);
+    let (mut rest, mut at) = (block, 0usize);
+    for i in order {
+        let (start, len) = written[i];
+        let (before, tail) = rest.split_at_mut_checked(start.checked_sub(at)?)?;
+        let (own, tail) = tail.split_at_mut_checked(len)?;
+        between.push((at, &*before));
+        out[i] = own;
+        (rest, at) = (tail, start + len);
+    }
+    between.push((at, &*rest));
+    Some((out, Lent { between }))
+}
+
+/// No bytes, aligned for elements of every type.
+fn nothing<'a>() -> &'a mut [u8] {
+    bytemuck::cast_slice_mut::<u64, u8>(&mut [])
+}
+
+impl<'a> Lent<'a> {
+    /// A part that nobody writes.
+    pub fn read(&self, (start, len): Part) -> Option<&'a [u8]> {
+        if len == 0 {
+            return Some(nothing());
+        }
+        let i = self.between.partition_point(|b| b.0 <= start).checked_sub(1)?;
+        let (at, bytes) = self.between[i];
+        bytes.get(start - at..)?.get(..len)
+    }
+}
+
+/// The part of each intermediate, `None` for results, and the bytes of the block.
+pub fn parts(r: &Resolved) -> (Vec<Option<Part>>, usize) {
+    let mut first = vec![0usize; r.temps.len()];
+    let mut last = vec![0usize; r.temps.len()];
+    for (i, step) in r.steps.iter().enumerate() {
+        for p in &step.inputs {
+            if let Storage::Temp(t) = p.storage {
+                last[t] = i;
+            }
+        }
+        for &t in &step.outputs {
+            (first[t], last[t]) = (i, last[t].max(i));
+        }
+    }
+    let mut leaves = vec![false; r.temps.len()];
+    for p in &r.outputs {
+        if let Storage::Temp(t) = p.storage {
+            leaves[t] = true;
+        }
+    }
+    let inner: Vec<usize> = (0..r.temps.len()).filter(|&t| !leaves[t]).collect();
+    let buffer = |&t: &usize| Buffer { start: first[t], end: last[t], bytes: r.temps[t] as u64 };
+    let buffers: Vec<Buffer> = inner.iter().map(buffer).collect();
+    let Arena { offsets, bytes } = place(&buffers);
+    let mut out = vec![None; r.temps.len()];
+    for (&t, offset) in inner.iter().zip(offsets) {
+        out[t] = Some((offset as usize, r.temps[t]));
+    }
+    (out, bytes as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_apart_from_what_is_read() {
+        let mut block: Vec<u8> = (0..10).collect();
+        let (mut out, rest) = lend(&mut block, &[(6, 2), (2, 3), (0, 0)]).expect("apart");
+        assert_eq!(out, [&[6, 7][..], &[2, 3, 4], &[]]);
+        assert_eq!(rest.read((0, 2)), Some(&[0, 1][..]));
+        assert_eq!(rest.read((5, 1)), Some(&[5][..]));
+        assert_eq!(rest.read((8, 2)), Some(&[8, 9][..]));
+        assert_eq!(rest.read((3, 0)), Some(&[][..]));
+        for written in [(1, 2), (2, 1), (4, 2), (7, 2), (9, 2)] {
+            assert_eq!(rest.read(written), None, "{written:?}");
+        }
+        out[0].fill(1);
+        assert_eq!(block[6..8], [1, 1]);
+    }
+
+    #[test]
+    fn parts_that_overlap_are_not_lent() {
+        let mut block = [0u8; 8];
+        assert!(lend(&mut block, &[(0, 4), (3, 2)]).is_none());
+        assert!(lend(&mut block, &[(6, 4)]).is_none());
+        assert!(lend(&mut block, &[(9, 1)]).is_none());
+        assert!(lend(&mut block, &[(4, 4), (0, 4)]).is_some());
+    }
+}

@@ -1,0 +1,154 @@
+//! Reductions of pointwise expressions: what is reduced never leaves the cache.
+//!
+//! For f32. Elements are combined in the order of [`super::reduce`], so whether a reduction is fused changes no bit.
+
+use super::buffer::with_scratch;
+use super::launch::{Array, Context, Launch};
+use super::layout::{Merged, coalesce, dense_strides, odometer};
+use super::pointwise::Fused;
+use super::reduce::{BLOCK, Monoid, combine, row};
+
+/// A pointwise program over the axes of an operand, and the axes that go.
+pub struct MapReduce {
+    fused: Fused,
+    monoid: Monoid,
+    kept: Merged,
+    gone: Merged,
+}
+
+impl MapReduce {
+    /// The reduction over `axes` of a program whose one result has this shape.
+    pub fn new(fused: Fused, monoid: Monoid, shape: &[usize], axes: &[usize]) -> MapReduce {
+        let strides = dense_strides(shape);
+        let part = |gone: bool| {
+            let picked: Vec<usize> =
+                (0..shape.len()).filter(|i| axes.contains(i) == gone).collect();
+            let extents: Vec<usize> = picked.iter().map(|&i| shape[i]).collect();
+            let strides: Vec<isize> = picked.iter().map(|&i| strides[i]).collect();
+            coalesce(&extents, &[&strides])
+        };
+        MapReduce { fused, monoid, kept: part(false), gone: part(true) }
+    }
+
+    /// Where result `i` begins in the operand.
+    fn start(&self, i: usize) -> usize {
+        let (mut rest, mut at) = (i, 0);
+        for (&d, &s) in self.kept.shape.iter().zip(&self.kept.strides[0]).rev() {
+            at += rest % d * s as usize;
+            rest /= d;
+        }
+        at
+    }
+
+    fn map(&self, at: usize, inputs: &[&[u8]], out: &mut [f32]) {
+        self.fused.span(at, out.len(), inputs, &mut [bytemuck::cast_slice_mut(out)]);
+    }
+
+    /// Results from `first` on.
+    fn results(&self, first: usize, inputs: &[&[u8]], out: &mut [f32]) {
+        let count: usize = self.gone.shape.iter().product();
+        if count == 0 {
+            return out.fill(self.monoid.float() as f32);
+        }
+        match (self.gone.strides[0].last(), self.gone.shape.last()) {
+            (Some(1), Some(&run)) => self.rows(first, run, inputs, out),
+            (None, _) => self.rows(first, 1, inputs, out),
+            _ => self.columns(first, inputs, out),
+        }
+    }
+
+    /// The innermost axis goes: runs of `run` elements are computed and combined, short ones together.
+    fn rows(&self, first: usize, run: usize, inputs: &[&[u8]], out: &mut [f32]) {
+        let m = self.monoid;
+        let outer = self.gone.shape.len().saturating_sub(1);
+        let whole = outer == 0 && self.kept.shape.len() <= 1;
+        with_scratch::<f32, 1, _>([BLOCK], |[buffer]| {
+            if whole && run <= BLOCK {
+                let lines = BLOCK / run;
+                for (i, part) in out.chunks_mut(lines).enumerate() {
+                    let buffer = &mut buffer[..part.len() * run];
+                    self.map((first + i * lines) * run, inputs, buffer);
+                    for (o, x) in part.iter_mut().zip(buffer.chunks_exact(run)) {
+                        *o = row(m, x);
+                    }
+                }
+                return;
+            }
+            for (i, o) in out.iter_mut().enumerate() {
+                let mut total = m.float();
+                let (extents, strides) =
+                    (&self.gone.shape[..outer], &self.gone.strides[0][..outer]);
+                odometer(extents, [strides], [self.start(first + i)], |[at]| {
+                    for from in (0..run).step_by(BLOCK) {
+                        let buffer = &mut buffer[..BLOCK.min(run - from)];
+                        self.map(at + from, inputs, buffer);
+                        match outer {
+                            0 => total = m.join(total, f64::from(row(m, buffer))),
+                            _ => {
+                                total = buffer.iter().fold(total, |t, &v| m.join(t, f64::from(v)));
+                            }
+                        }
+                    }
+                });
+                *o = total as f32;
+            }
+        });
+    }
+
+    /// The innermost axis stays: runs of results are combined side by side.
+    fn columns(&self, first: usize, inputs: &[&[u8]], out: &mut [f32]) {
+        /// Runs combined before they are added to the total.
+        const RUNS: usize = 64;
+        let inner = *self.kept.shape.last().unwrap_or(&1);
+        let m = self.monoid;
+        let mut done = 0;
+        with_scratch::<f32, 2, _>([inner, inner], |[partial, line]| {
+            while done < out.len() {
+                let n = (inner - (first + done) % inner).min(out.len() - done);
+                let total = &mut out[done..done + n];
+                let (partial, line) = (&mut partial[..n], &mut line[..n]);
+                total.fill(m.float() as f32);
+                partial.fill(m.float() as f32);
+                let mut runs = 0;
+                let at = self.start(first + done);
+                odometer(&self.gone.shape, [&self.gone.strides[0]], [at], |[p]| {
+                    self.map(p, inputs, line);
+                    combine(m, partial, line);
+                    runs += 1;
+                    if runs == RUNS {
+                        combine(m, total, partial);
+                        partial.fill(m.float() as f32);
+                        runs = 0;
+                    }
+                });
+                combine(m, total, partial);
+                done += n;
+            }
+        });
+    }
+}
+
+impl Launch for MapReduce {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let bytes: Vec<&[u8]> = inputs.iter().map(|i| i.bytes).collect();
+        let count: usize = self.gone.shape.iter().product();
+        let grain = (1usize << 14).div_ceil(count.max(1)).max(1);
+        let out: &mut [f32] = bytemuck::cast_slice_mut(&mut *outputs[0]);
+        cx.threads.chunks(out, 1, grain, |at, part| {
+            self.results(at, &bytes, part);
+            if let Some((tail, extra)) = cx.tail {
+                tail.apply(at, part, extra);
+            }
+        });
+        Ok(())
+    }
+
+    fn takes_tail(&self) -> bool {
+        true
+    }
+}

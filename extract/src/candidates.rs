@@ -1,0 +1,382 @@
+//! Kernel candidates: from each class, bounded cuts of the e-graph that one kernel can compute.
+//!
+//! Cut enumeration with priorities over a graph of choices, as in technology mapping (Chatterjee et al., "Reducing
+//! structural bias in technology mapping", 2006; Mishchenko et al., "Combinational and sequential mapping with priority
+//! cuts", 2007). A cut grows through pointwise operators of one shape and takes in at most one operator whose kernel
+//! goes on element by element. What a cut has inside is computed for it alone, so that recomputing is priced. Knows no
+//! operator; drops nothing that is a kernel by itself.
+
+use crate::Work;
+use std::collections::HashMap;
+
+/// How an operator shares kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A kernel, or none, of its own.
+    Alone,
+    /// It runs in a loop with others of its shape.
+    Pointwise,
+    /// Its kernel takes in pointwise operators.
+    Anchor {
+        /// Those that follow it.
+        epilogue: bool,
+        /// Those that compute what it reads.
+        prologue: bool,
+    },
+}
+
+/// A node: an operator that computes a class.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The class.
+    pub class: u32,
+    /// Classes of the operands.
+    pub args: Vec<u32>,
+    /// How it shares kernels.
+    pub role: Role,
+    /// The kernel that computes it.
+    pub kernel: u32,
+    /// What it does, but for bytes.
+    pub work: Work,
+    /// Its price where none is asked for: what no kernel computes, or what is priced as a whole.
+    pub fixed: Option<f64>,
+}
+
+impl Entry {
+    /// What costs nothing: a value that is there.
+    pub fn free(class: u32) -> Entry {
+        let (args, role, work) = (Vec::new(), Role::Alone, Work::default());
+        Entry { class, args, role, kernel: 0, work, fixed: Some(0.0) }
+    }
+
+    /// What no kernel of its own computes, at a price.
+    pub fn priced(fixed: f64) -> Entry {
+        Entry { fixed: Some(fixed), ..Entry::free(0) }
+    }
+}
+
+/// A class: a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Class {
+    /// A number for its shape.
+    pub shape: u32,
+    /// Bytes that reading it takes.
+    pub read: f64,
+    /// Bytes that writing it takes.
+    pub written: f64,
+    /// Its value is known before the first run.
+    pub fixed: bool,
+    /// How many read it in the program that the e-graph came from.
+    pub readers: u32,
+}
+
+/// One way to compute a class by one kernel.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The entries inside, operands before users; the last one computes the class.
+    pub entries: Vec<u32>,
+    /// Classes that it reads, in order.
+    pub reads: Vec<u32>,
+    /// What it costs.
+    pub cost: f64,
+}
+
+/// Seconds of a kernel that does this work to yield a class.
+pub type Price<'a> = &'a dyn Fn(u32, u32, &Work) -> f64;
+
+/// The kernel number of views: layouts, not work.
+pub const VIEWS: u32 = 0;
+
+/// Cuts kept for each class beside those of one node.
+const KEPT: usize = 6;
+
+/// Most operators of one kernel.
+const LARGEST: usize = 64;
+
+/// Passes over the classes; operands that come later in the first are known in the second.
+const PASSES: usize = 2;
+
+/// A cut: what is inside, sorted by class, and what it reads, sorted.
+#[derive(Clone, Debug)]
+struct Cut {
+    inside: Vec<(u32, u32)>,
+    reads: Vec<u32>,
+    /// The entry that yields the result.
+    root: u32,
+    /// The entry inside that is not pointwise.
+    anchor: Option<u32>,
+    /// It computes the anchor's operands, too.
+    headed: bool,
+    cost: f64,
+    /// Its cost, and what its operands cost as trees.
+    score: f64,
+}
+
+struct Search<'a> {
+    classes: &'a [Class],
+    entries: &'a [Entry],
+    of: Vec<Vec<u32>>,
+    price: Price<'a>,
+    /// The cheapest tree of each class, as kernels of one node and later of cuts.
+    tree: Vec<f64>,
+    cuts: Vec<Vec<Cut>>,
+}
+
+/// All candidates, those of one node first and in the order of the entries.
+pub fn candidates(classes: &[Class], entries: &[Entry], price: Price<'_>) -> Vec<Candidate> {
+    let mut of = vec![Vec::new(); classes.len()];
+    for (i, e) in entries.iter().enumerate() {
+        of[e.class as usize].push(i as u32);
+    }
+    let tree = vec![f64::INFINITY; classes.len()];
+    let cuts = vec![Vec::new(); classes.len()];
+    let mut s = Search { classes, entries, of, price, tree, cuts };
+    let single: Vec<Cut> = (0..entries.len() as u32).map(|e| s.single(e)).collect();
+    s.trees(&single);
+    let mut order: Vec<u32> = (0..classes.len() as u32).filter(|&c| s.grows(c)).collect();
+    order.sort_by(|&a, &b| s.tree[a as usize].total_cmp(&s.tree[b as usize]).then(a.cmp(&b)));
+    for _ in 0..PASSES {
+        for &class in &order {
+            s.grow(class, &single);
+        }
+    }
+    let alone = |c: &Cut| Candidate { entries: vec![c.root], reads: c.reads.clone(), cost: c.cost };
+    let mut out: Vec<Candidate> = single.iter().map(alone).collect();
+    for class in order {
+        let grown = s.cuts[class as usize].iter().filter(|c| c.inside.len() > 1);
+        out.extend(grown.filter_map(|c| s.candidate(c)));
+    }
+    out
+}
+
+impl Search<'_> {
+    fn single(&self, entry: u32) -> Cut {
+        let e = &self.entries[entry as usize];
+        let mut reads = e.args.clone();
+        reads.sort_unstable();
+        reads.dedup();
+        let anchor = matches!(e.role, Role::Anchor { .. }).then_some(entry);
+        let inside = vec![(e.class, entry)];
+        let cost = e.fixed.unwrap_or_else(|| self.cost(&inside, &reads, entry, anchor));
+        Cut { inside, reads, root: entry, anchor, headed: false, cost, score: 0.0 }
+    }
+
+    /// True for a class that a cut of several nodes may hold.
+    fn grows(&self, class: u32) -> bool {
+        self.of[class as usize].iter().any(|&e| self.entries[e as usize].role != Role::Alone)
+    }
+
+    fn cost(&self, inside: &[(u32, u32)], reads: &[u32], root: u32, anchor: Option<u32>) -> f64 {
+        let class = self.entries[root as usize].class;
+        let mut work = Work { launches: 1.0, ..Work::default() };
+        for &(_, e) in inside {
+            work += self.entries[e as usize].work;
+        }
+        let read = |fixed: bool| -> f64 {
+            let all = reads.iter().map(|&r| &self.classes[r as usize]);
+            all.filter(|c| c.fixed || !fixed).map(|c| c.read).sum()
+        };
+        (work.read, work.fixed) = (read(false), read(true));
+        let kernel = self.entries[anchor.unwrap_or(root) as usize].kernel;
+        let class_of = &self.classes[class as usize];
+        // A view that repeats writes nothing: it is read where it comes from.
+        work.written = if kernel == VIEWS { class_of.read } else { class_of.written };
+        (self.price)(kernel, class, &work)
+    }
+
+    /// The cheapest tree of every class out of kernels of one node.
+    fn trees(&mut self, single: &[Cut]) {
+        loop {
+            let mut changed = false;
+            // Operands tend to come behind their users.
+            for class in (0..self.classes.len()).rev() {
+                for &e in &self.of[class] {
+                    let cut = &single[e as usize];
+                    let all: f64 = cut.reads.iter().map(|&r| self.tree[r as usize]).sum();
+                    if cut.cost + all < self.tree[class] {
+                        self.tree[class] = cut.cost + all;
+                        changed = true;
+                    }
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    /// What an operand is taken to cost: its tree, shared among those who read it.
+    fn flow(&self, class: u32) -> f64 {
+        self.tree[class as usize] / f64::from(self.classes[class as usize].readers.max(1))
+    }
+
+    fn grow(&mut self, class: u32, single: &[Cut]) {
+        let mut found: Vec<Cut> = Vec::new();
+        for &e in &self.of[class as usize] {
+            let cut = &single[e as usize];
+            match self.entries[e as usize].role {
+                Role::Alone => continue,
+                Role::Pointwise | Role::Anchor { prologue: true, .. } => {
+                    self.through(e, cut, &mut found);
+                }
+                Role::Anchor { .. } => {}
+            }
+            found.push(self.scored(cut.clone()));
+        }
+        self.cuts[class as usize] = keep(found);
+        let best = self.cuts[class as usize].first().map_or(f64::INFINITY, |c| c.score);
+        let tree = &mut self.tree[class as usize];
+        *tree = tree.min(best);
+    }
+
+    fn scored(&self, cut: Cut) -> Cut {
+        let score = cut.cost + cut.reads.iter().map(|&r| self.flow(r)).sum::<f64>();
+        Cut { score, ..cut }
+    }
+
+    /// Cuts through an entry: each operand is read, or computed inside in one of the ways known for it.
+    fn through(&self, entry: u32, single: &Cut, found: &mut Vec<Cut>) {
+        let e = &self.entries[entry as usize];
+        let shape = self.classes[e.class as usize].shape;
+        let mut partial = vec![single.clone()];
+        for &arg in &single.reads {
+            if e.role == Role::Pointwise && self.classes[arg as usize].shape != shape {
+                continue;
+            }
+            let mut next = partial.clone();
+            for p in &partial {
+                let inner = self.cuts[arg as usize].iter().filter(|c| self.joins(e.role, c));
+                next.extend(inner.filter_map(|c| self.merge(p, c, arg)));
+            }
+            partial = keep(next.into_iter().map(|c| self.scored(c)).collect());
+        }
+        found.extend(partial.into_iter().filter(|c| c.inside.len() > 1));
+    }
+
+    /// True if a kernel that ends in such an operator may begin with the cut.
+    fn joins(&self, role: Role, inner: &Cut) -> bool {
+        match inner.anchor.map(|a| self.entries[a as usize].role) {
+            None => true,
+            Some(Role::Anchor { epilogue, .. }) => epilogue && role == Role::Pointwise,
+            Some(_) => false,
+        }
+    }
+
+    /// A cut with the operand `arg` computed inside.
+    fn merge(&self, outer: &Cut, inner: &Cut, arg: u32) -> Option<Cut> {
+        let root = outer.root;
+        let anchor = match (outer.anchor, inner.anchor) {
+            (Some(a), Some(b)) if a != b => return None,
+            (a, b) => a.or(b),
+        };
+        let class = self.entries[root as usize].class;
+        if inner.inside.iter().chain(&outer.inside).any(|i| i.0 == class && i.1 != root)
+            || inner.reads.contains(&class)
+        {
+            return None;
+        }
+        let mut inside = outer.inside.clone();
+        let mut meets = false;
+        for &(c, e) in &inner.inside {
+            match inside.binary_search_by_key(&c, |i| i.0) {
+                Ok(at) if inside[at].1 != e => return None,
+                Ok(_) => meets = true,
+                Err(at) => inside.insert(at, (c, e)),
+            }
+        }
+        let headed = anchor.map_or(Some(false), |a| self.headed(&inside, a))?;
+        if inside.len() > LARGEST {
+            return None;
+        }
+        let within = |r: &u32| inside.binary_search_by_key(r, |i| i.0).is_ok();
+        let mut reads: Vec<u32> = outer.reads.iter().chain(&inner.reads).copied().collect();
+        reads.retain(|r| *r != arg && !within(r));
+        reads.sort_unstable();
+        reads.dedup();
+        let crossed = |cut: &Cut| cut.reads.iter().any(|r| *r != arg && within(r));
+        if meets || crossed(outer) || crossed(inner) {
+            // What one part reads the other computes: nothing must wait for itself.
+            self.ordered(&inside, root)?;
+        }
+        let cost = self.cost(&inside, &reads, root, anchor);
+        Some(Cut { inside, reads, root, anchor, headed, cost, score: 0.0 })
+    }
+
+    /// Whether the anchor's operands are computed inside; `None` if its kernel does not do so, or if what
+    /// follows the anchor reads them, too.
+    fn headed(&self, inside: &[(u32, u32)], anchor: u32) -> Option<bool> {
+        let at = |class: &u32| inside.binary_search_by_key(class, |i| i.0).ok();
+        let mut head: Vec<usize> = Vec::new();
+        let mut stack: Vec<u32> = self.entries[anchor as usize].args.clone();
+        while let Some(class) = stack.pop() {
+            if let Some(i) = at(&class).filter(|i| !head.contains(i)) {
+                head.push(i);
+                stack.extend(&self.entries[inside[i].1 as usize].args);
+            }
+        }
+        let takes =
+            matches!(self.entries[anchor as usize].role, Role::Anchor { prologue: true, .. });
+        let follows = |i: usize, e: u32| e != anchor && !head.contains(&i);
+        let reads_head =
+            |e: u32| self.entries[e as usize].args.iter().filter_map(at).any(|i| head.contains(&i));
+        let mut others = inside.iter().enumerate().filter(|(i, (_, e))| follows(*i, *e));
+        let sound = head.is_empty() || takes && !others.any(|(_, &(_, e))| reads_head(e));
+        sound.then_some(!head.is_empty())
+    }
+
+    /// The entries inside, operands first; `None` if they wait for each other.
+    fn ordered(&self, inside: &[(u32, u32)], root: u32) -> Option<Vec<u32>> {
+        let mut out = Vec::with_capacity(inside.len());
+        let mut state: HashMap<u32, bool> = HashMap::with_capacity(inside.len());
+        let mut stack = vec![(root, false)];
+        while let Some((e, done)) = stack.pop() {
+            if done {
+                state.insert(e, true);
+                out.push(e);
+                continue;
+            }
+            match state.get(&e) {
+                Some(true) => continue,
+                Some(false) => return None,
+                None => {}
+            }
+            state.insert(e, false);
+            stack.push((e, true));
+            for a in self.entries[e as usize].args.iter().rev() {
+                if let Ok(at) = inside.binary_search_by_key(a, |i| i.0) {
+                    let inner = inside[at].1;
+                    match state.get(&inner) {
+                        Some(true) => {}
+                        Some(false) => return None,
+                        None => stack.push((inner, false)),
+                    }
+                }
+            }
+        }
+        Some(out)
+    }
+
+    /// The candidate of a cut; `None` if its entries wait for each other.
+    fn candidate(&self, cut: &Cut) -> Option<Candidate> {
+        let entries = self.ordered(&cut.inside, cut.root)?;
+        Some(Candidate { entries, reads: cut.reads.clone(), cost: cut.cost })
+    }
+}
+
+/// The best cuts, none of which reads what another does and more at a higher price.
+fn keep(mut cuts: Vec<Cut>) -> Vec<Cut> {
+    cuts.sort_by(|a, b| a.score.total_cmp(&b.score).then_with(|| a.inside.cmp(&b.inside)));
+    let mut kept: Vec<Cut> = Vec::with_capacity(KEPT);
+    for cut in cuts {
+        let worse = |k: &Cut| {
+            let joins = k.anchor.is_none() || k.anchor == cut.anchor && (cut.headed || !k.headed);
+            joins
+                && k.cost <= cut.cost
+                && k.reads.iter().all(|r| cut.reads.binary_search(r).is_ok())
+        };
+        if kept.len() < KEPT && !kept.iter().any(worse) {
+            kept.push(cut);
+        }
+    }
+    kept
+}

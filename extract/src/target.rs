@@ -1,0 +1,344 @@
+//! What a target's text makes of operators: which kernel computes one, how it shares kernels, what kernels cost.
+//!
+//! The one price of kernels, for e-graphs and for plans. Knows no operator by name, and decides what pays, never what is
+//! equal.
+
+use crate::candidates::{Role, VIEWS};
+use crate::work::{Works, bytes, elements};
+use crate::{CostModel, Work};
+use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Type};
+use mlc_dsl::library::{
+    Body, CallId, CallKind, Callable, Library, OpClass, TargetItem, TargetKernel,
+};
+use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind};
+use mlc_dsl::term::TermKind;
+use std::collections::{HashMap, HashSet};
+
+/// The kernel name of views: layouts, not work.
+pub const VIEW: &str = "view";
+/// The kernel name of loops over pointwise operators, where the target's text has one.
+pub const POINTWISE: &str = "pointwise";
+/// The kernel name of operators that the target leaves to the judge.
+pub const REFERENCE: &str = "reference";
+
+/// The kernel number of operators that the judge computes where the target has one.
+const REST: u32 = 1;
+/// The kernel number of operators that are a kernel of their own, and of definitions that run as their bodies.
+const OWN: u32 = 2;
+
+/// The part of a launch that decides between operators of equal cost.
+const TIE: f64 = 1e-3;
+
+/// Prices that are off on purpose: extraction under them yields another program of the e-graph.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Jitter {
+    /// Which factors.
+    pub seed: u64,
+    /// The most that a factor's logarithm may be.
+    pub spread: f64,
+}
+
+impl Jitter {
+    /// The factor of an operator.
+    fn factor(self, operator: &str) -> f64 {
+        let hash = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
+        let mixed = operator.bytes().fold(self.seed ^ 0xcbf2_9ce4_8422_2325, hash);
+        let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let unit = (mixed >> 11) as f64 / (1u64 << 53) as f64;
+        (self.spread * (2.0 * unit - 1.0)).exp()
+    }
+}
+
+/// What prices are to make small.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Aim {
+    /// Seconds.
+    #[default]
+    Time,
+    /// Bytes of the constants that the result stores; they outweigh time.
+    Stored,
+    /// Bytes that kernels write; they outweigh time.
+    Written,
+    /// Their squares: large results are avoided first.
+    Large,
+    /// Time and bytes written, about as much of each.
+    Traffic,
+}
+
+/// Seconds that a stored byte counts for: more than a program takes for each.
+const STORED_BYTE: f64 = 1e-3;
+
+/// What an operator is to kernels.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// How it shares them.
+    pub role: Role,
+    /// The kernel that computes it.
+    pub kernel: u32,
+    /// What it does, but for bytes and a whole launch.
+    pub work: Work,
+}
+
+/// Kernels and prices of a target.
+pub struct TargetPrices<'a> {
+    library: &'a Library,
+    model: CostModel,
+    jitter: Option<Jitter>,
+    aim: Aim,
+    /// What fraction of its traffic a change of layout keeps.
+    view: f64,
+    /// Names of kernels, views and the rest first.
+    kernels: Vec<String>,
+    /// The kernel of an operator, and how it shares it.
+    of: HashMap<CallId, (u32, Role)>,
+    /// The kernel of fused pointwise operators.
+    pointwise: Option<u32>,
+    /// Operators that may be chosen; `None` for all primitives and what the target's kernels cover.
+    allowed: Option<HashSet<CallId>>,
+    works: Works<'a>,
+    by_element: Vec<bool>,
+}
+
+impl<'a> TargetPrices<'a> {
+    /// Prices by a target's text. `allowed` are the operators that a result may have.
+    pub fn new(
+        library: &'a Library,
+        target: &TargetItem,
+        allowed: Option<HashSet<CallId>>,
+    ) -> TargetPrices<'a> {
+        let rest = if target.figures.contains_key("judge") { REFERENCE } else { "" };
+        let mut kernels = [VIEW, rest, ""].map(str::to_string).to_vec();
+        let mut of = HashMap::new();
+        for TargetKernel { name, covers, epilogue, prologue, .. } in &target.kernels {
+            let role = match (epilogue, prologue) {
+                (false, false) => Role::Alone,
+                (&epilogue, &prologue) => Role::Anchor { epilogue, prologue },
+            };
+            of.extend(covers.iter().map(|c| (*c, (kernels.len() as u32, role))));
+            kernels.push(name.clone());
+        }
+        let pointwise = target.pointwise.as_ref().map(|name| {
+            kernels.push(name.clone());
+            kernels.len() as u32 - 1
+        });
+        TargetPrices {
+            library,
+            model: CostModel::of(target),
+            jitter: None,
+            aim: Aim::Time,
+            view: target.figures.get("view").copied().unwrap_or(0.1),
+            kernels,
+            of,
+            pointwise,
+            allowed,
+            works: Works::new(library),
+            by_element: library.calls.iter().map(|c| is_pointwise(library, c)).collect(),
+        }
+    }
+
+    /// The same by another model.
+    #[must_use]
+    pub fn with_model(self, model: CostModel) -> TargetPrices<'a> {
+        TargetPrices { model, ..self }
+    }
+
+    /// The same, every operator's price off by a factor of its own.
+    #[must_use]
+    pub fn jittered(self, jitter: Option<Jitter>) -> TargetPrices<'a> {
+        TargetPrices { jitter, ..self }
+    }
+
+    /// The same with another aim.
+    #[must_use]
+    pub fn aimed(self, aim: Aim) -> TargetPrices<'a> {
+        TargetPrices { aim, ..self }
+    }
+
+    /// What a byte of a constant weighs that the result stores, in seconds; `None` if that does not matter.
+    pub fn stored_byte(&self) -> Option<f64> {
+        (self.aim == Aim::Stored).then_some(STORED_BYTE)
+    }
+
+    /// True if the sum of the prices is not what is to be least, but only goes with it.
+    pub fn leads(&self) -> bool {
+        matches!(self.aim, Aim::Written | Aim::Large | Aim::Traffic)
+    }
+
+    /// What kernels cost.
+    pub fn model(&self) -> &CostModel {
+        &self.model
+    }
+
+    /// The name of a kernel; empty for an operator that is a kernel of its own.
+    pub fn kernel_name(&self, kernel: u32) -> &str {
+        &self.kernels[kernel as usize]
+    }
+
+    /// The sum of a program's operator prices, each a kernel of its own; `None` if the target lacks one.
+    pub fn program(&self, program: &Program) -> Option<f64> {
+        let mut sum = 0.0;
+        for n in &program.nodes {
+            if let NodeKind::Apply(call, attrs) = &n.kind {
+                let args: Vec<&Type> = n.args.iter().map(|&a| program.ty(a)).collect();
+                sum += self.alone(*call, attrs, &args, &n.types)?;
+            }
+        }
+        Some(sum)
+    }
+
+    /// What an application is to kernels; `None` if the target does not have the operator.
+    pub fn site(
+        &self,
+        id: CallId,
+        attrs: &[Attr],
+        args: &[&Type],
+        results: &[Type],
+    ) -> Option<Site> {
+        let call = self.library.call(id);
+        if !self.permits(id) {
+            return None;
+        }
+        let mut work = self.works.of(id, attrs, args, results);
+        work.launches = TIE * preference(call, results);
+        if let Some(jitter) = self.jitter {
+            let factor = jitter.factor(&call.name);
+            work = work.scaled(factor);
+            work.launches += (factor - 1.0).max(0.0);
+        }
+        let (role, kernel) = match self.of.get(&id) {
+            Some(&(kernel, role)) => (role, kernel),
+            None if self.by_element[id.0 as usize] => match self.pointwise {
+                Some(kernel) => (Role::Pointwise, kernel),
+                None => (Role::Alone, OWN),
+            },
+            None if call.class == OpClass::View => (Role::Alone, VIEWS),
+            None => (Role::Alone, self.rest(call)),
+        };
+        Some(Site { role, kernel, work })
+    }
+
+    /// What an application is to kernels, whether or not the target has the operator.
+    pub fn any_site(&self, id: CallId, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Site {
+        self.site(id, attrs, args, results).unwrap_or_else(|| {
+            let work = self.works.of(id, attrs, args, results);
+            Site { role: Role::Alone, kernel: self.rest(self.library.call(id)), work }
+        })
+    }
+
+    /// Who computes what no kernel covers.
+    fn rest(&self, call: &Callable) -> u32 {
+        if matches!(call.kind, CallKind::Def(_)) { OWN } else { REST }
+    }
+
+    /// True for operators that the judge may have to compute.
+    pub fn is_rest(&self, kernel: u32) -> bool {
+        kernel == REST || kernel == OWN
+    }
+
+    /// True for views.
+    pub fn is_view(&self, kernel: u32) -> bool {
+        kernel == VIEWS
+    }
+
+    /// Seconds of a kernel whose result has this element type.
+    pub fn seconds(&self, kernel: u32, dtype: DType, work: &Work) -> f64 {
+        if kernel == VIEWS {
+            let moved = Work {
+                read: work.read * self.view,
+                written: work.written * self.view,
+                launches: work.launches * self.view,
+                ..Work::default()
+            };
+            return self.model.roofline(dtype, &moved);
+        }
+        let weight = match self.aim {
+            Aim::Time | Aim::Stored => 0.0,
+            Aim::Written => 1e-6 * work.written,
+            Aim::Large => 1e-12 * work.written * work.written,
+            Aim::Traffic => 1e-9 * work.written,
+        };
+        self.model.seconds(self.kernel_name(kernel), dtype, work) + weight
+    }
+
+    /// Seconds of one application in a kernel of its own; `None` if the target does not have the operator.
+    pub fn alone(
+        &self,
+        id: CallId,
+        attrs: &[Attr],
+        args: &[&Type],
+        results: &[Type],
+    ) -> Option<f64> {
+        let Site { kernel, mut work, .. } = self.site(id, attrs, args, results)?;
+        work.read = args.iter().map(|t| bytes(t)).sum();
+        work.written = results.iter().map(bytes).sum();
+        work.launches += 1.0;
+        Some(self.seconds(kernel, results.first().map_or(DType::F32, |t| t.dtype), &work))
+    }
+
+    /// True if a program for the target may have the operator.
+    pub fn permits(&self, id: CallId) -> bool {
+        let call = self.library.call(id);
+        match (&self.allowed, &call.kind) {
+            (Some(set), _) => set.contains(&id),
+            (None, CallKind::Op(_) | CallKind::Extern(_)) => true,
+            (None, CallKind::Def(_)) => self.of.contains_key(&id) || self.by_element[id.0 as usize],
+        }
+    }
+}
+
+/// True if the body applies nothing but pointwise operators and repeats nothing but numbers.
+fn is_pointwise_body(library: &Library, body: &Body) -> bool {
+    body.roots.len() == 1
+        && body.terms.iter().all(|(_, t)| match &t.kind {
+            TermKind::Var(_) | TermKind::Scalar(_) => true,
+            TermKind::Apply(call, _) => {
+                let callee = library.call(*call);
+                let of_number =
+                    t.args.iter().all(|a| matches!(body.terms.get(*a).kind, TermKind::Scalar(_)));
+                (callee.class == OpClass::View && of_number) || is_pointwise(library, callee)
+            }
+            TermKind::Output(_) | TermKind::EachFold(..) | TermKind::EachPart(_) => false,
+        })
+}
+
+/// True if the callable works element by element, by itself or by its body.
+pub fn is_pointwise(library: &Library, call: &Callable) -> bool {
+    match &call.kind {
+        CallKind::Op(_) => call.class == OpClass::Pointwise,
+        CallKind::Def(body) => is_pointwise_body(library, body),
+        CallKind::Extern(_) => false,
+    }
+}
+
+/// What speaks against an operator where costs are equal: axes that its loops run over, operands, and arithmetic
+/// that is slower than sums and products, the more the larger the result.
+fn preference(c: &Callable, results: &[Type]) -> f64 {
+    let axes: usize = results.iter().map(|t| t.rank()).sum();
+    let shown = axes as f64 + 0.01 * c.inputs.len() as f64;
+    let CallKind::Op(meanings) = &c.kind else { return shown };
+    let often = |t: &Type| (1.0 + elements(t)).ln() / 5.0;
+    let each = meanings.iter().zip(results).map(|(m, t)| slowness(&m.value) * often(t));
+    shown + 0.1 * each.sum::<f64>()
+}
+
+/// Scalar operators of an expression, slow ones counted several times.
+fn slowness(e: &Expr) -> f64 {
+    match &e.kind {
+        ExprKind::Unary(_, a) => 0.5 + slowness(a),
+        ExprKind::Binary(op, a, b) => {
+            let own = match op {
+                BinaryOp::Add | BinaryOp::Mul => 1.0,
+                BinaryOp::Sub => 1.5,
+                BinaryOp::Div | BinaryOp::Pow => 4.0,
+                _ => 1.0,
+            };
+            own + slowness(a) + slowness(b)
+        }
+        ExprKind::Call { args, .. } => 2.0 + args.iter().map(|a| slowness(&a.value)).sum::<f64>(),
+        ExprKind::Reduce { body, .. } => slowness(body),
+        ExprKind::If { cond, then, otherwise } => {
+            slowness(cond) + slowness(then) + slowness(otherwise)
+        }
+        _ => 0.0,
+    }
+}

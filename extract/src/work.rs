@@ -1,0 +1,340 @@
+//! What operators must do, read off their meanings: the one count that prices and plans share.
+//!
+//! Knows no operator by name. Where an extent is symbolic, every symbol counts as [`NOMINAL`].
+
+use crate::Work;
+use crate::target::VIEW;
+use mlc_dsl::build::Builder;
+use mlc_dsl::eval::Env;
+use mlc_dsl::infer::infer;
+use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Type, Value};
+use mlc_dsl::library::{
+    AttrParam, CallId, CallKind, Callable, Dim, Input, Library, Name, OpClass, TypePattern,
+};
+use mlc_dsl::plan::Kernel;
+use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+/// The value of every symbol when work is estimated.
+pub const NOMINAL: i64 = 32;
+
+/// Scalar functions that a processor has an instruction for.
+const QUICK: [&str; 10] =
+    ["abs", "floor", "ceil", "round", "trunc", "sign", "min", "max", "minimum", "maximum"];
+
+/// Slow functions that are common enough for vector units to be given them.
+const COMMON: [&str; 5] = ["exp", "log", "sqrt", "erf", "tanh"];
+
+/// The number of an extent, symbols at [`NOMINAL`].
+pub fn nominal(e: &Extent) -> f64 {
+    e.eval(&|_| Some(NOMINAL)).unwrap_or(1).max(0) as f64
+}
+
+/// Elements of a type, symbols at [`NOMINAL`].
+pub fn elements(ty: &Type) -> f64 {
+    ty.shape.iter().map(nominal).product()
+}
+
+/// Bytes of a value of a type, symbols at [`NOMINAL`].
+pub fn bytes(ty: &Type) -> f64 {
+    elements(ty) * ty.dtype.size() as f64
+}
+
+/// An application: operator, attributes, types of its arguments.
+type Application = (CallId, Vec<Attr>, Vec<Type>);
+
+/// Counts the work of operators; what a definition's body does is counted once.
+pub struct Works<'a> {
+    library: &'a Library,
+    definitions: RefCell<HashMap<Application, Work>>,
+}
+
+impl<'a> Works<'a> {
+    /// For the operators of a library.
+    pub fn new(library: &'a Library) -> Works<'a> {
+        Works { library, definitions: RefCell::default() }
+    }
+
+    /// Operations of an application and points of its results; no bytes and no launch, for those are
+    /// the kernel's that computes it.
+    pub fn of(&self, id: CallId, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Work {
+        let call = self.library.call(id);
+        match &call.kind {
+            _ if call.class == OpClass::View => {
+                let points: f64 = results.iter().map(elements).sum();
+                Work { moved: if reorders(call, attrs) { points } else { 0.0 }, ..Work::default() }
+            }
+            CallKind::Op(_) => {
+                let moved = across(call, attrs, args);
+                Work { moved, ..operations(call, attrs, args, results) }
+            }
+            CallKind::Def(_) => self.definition(id, attrs, args, results),
+            CallKind::Extern(_) => procedure(call, args, results),
+        }
+    }
+
+    /// The work of a plan's kernel. A view that does not reorder is free.
+    pub fn kernel(&self, program: &Program, k: &Kernel) -> Work {
+        let mut work = Work { launches: 1.0, ..Work::default() };
+        for &n in &k.nodes {
+            let node = program.node(n);
+            if let NodeKind::Apply(call, attrs) = &node.kind {
+                let args: Vec<&Type> = node.args.iter().map(|a| program.ty(*a)).collect();
+                let own = self.of(*call, attrs, &args, &node.types);
+                let is_view = self.library.call(*call).class == OpClass::View;
+                // A constant is seen in another order before the first run.
+                let done = is_view && node.args.iter().all(|a| program.as_const(*a).is_some());
+                work += if done { Work::default() } else { own };
+            }
+        }
+        if k.name == VIEW && work.moved == 0.0 {
+            return Work::default();
+        }
+        let size = |vs: &[Value]| vs.iter().map(|v| bytes(program.ty(*v))).sum::<f64>();
+        let constants = k.inputs.iter().filter(|v| program.as_const(**v).is_some());
+        work.fixed = constants.map(|v| bytes(program.ty(*v))).sum();
+        work.read = size(&k.inputs);
+        work.written = size(&k.outputs);
+        work
+    }
+
+    fn definition(&self, id: CallId, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Work {
+        let key = (id, attrs.to_vec(), args.iter().map(|t| (*t).clone()).collect::<Vec<_>>());
+        if let Some(w) = self.definitions.borrow().get(&key) {
+            return *w;
+        }
+        let points = results.iter().map(elements).sum();
+        let work = self.body(id, attrs, args).map_or(Work::default(), |w| Work { points, ..w });
+        let moved = across(self.library.call(id), attrs, args);
+        let work = Work { rows: rows(args, results), moved, ..work };
+        self.definitions.borrow_mut().insert(key, work);
+        work
+    }
+
+    /// The work of a definition's body; `None` if it does not apply to these arguments.
+    fn body(&self, id: CallId, attrs: &[Attr], args: &[&Type]) -> Option<Work> {
+        let CallKind::Def(body) = &self.library.call(id).kind else { return None };
+        let mut b = Builder::new(self.library);
+        let inputs: Vec<_> =
+            args.iter().enumerate().map(|(i, t)| b.input(&i.to_string(), (*t).clone())).collect();
+        let given: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+        let out = b.expand(id, body, &given, &inputs).ok()?;
+        let program = b.finish(out.into_iter().map(|v| (String::new(), v)).collect());
+        let mut work = Work::default();
+        for n in &program.nodes {
+            if let NodeKind::Apply(call, attrs) = &n.kind {
+                let args: Vec<&Type> = n.args.iter().map(|&a| program.ty(a)).collect();
+                work += self.of(*call, attrs, &args, &n.types);
+            }
+        }
+        Some(work)
+    }
+}
+
+/// True if an attribute of the operator is a permutation that moves something.
+fn reorders(call: &Callable, attrs: &[Attr]) -> bool {
+    let moves = |a: &Attr| a.as_i64s().is_some_and(|p| !p.is_sorted());
+    call.attrs.iter().zip(attrs).any(|(p, a)| p.ty.name.text == "perm" && moves(a))
+}
+
+/// Elements that an operator visits across their order: its attributes name axes, but not the last.
+fn across(call: &Callable, attrs: &[Attr], args: &[&Type]) -> f64 {
+    let Some(first) = args.first() else { return 0.0 };
+    let last = first.rank() as i64 - 1;
+    let crosses = |(p, a): (&AttrParam, &Attr)| match p.ty.name.text.as_str() {
+        "axis" => a.as_i64().is_some_and(|v| v != last && v != -1),
+        "axes" => a.as_i64s().is_some_and(|v| !v.is_empty() && !v.contains(&last)),
+        _ => false,
+    };
+    if call.attrs.iter().zip(attrs).any(crosses) { elements(first) } else { 0.0 }
+}
+
+/// What a procedure does, read off its signature: each operand meets the first one, or the first result,
+/// wherever they share an axis.
+fn procedure(call: &Callable, args: &[&Type], results: &[Type]) -> Work {
+    let points: f64 = results.iter().map(elements).sum();
+    let axes = |t: &TypePattern, ty: &Type| -> BTreeMap<Name, f64> {
+        let dims = t.dims.iter().flatten().zip(&ty.shape);
+        let named = dims.filter_map(|(d, e)| match d {
+            Dim::Axis(n) => Some((n.clone(), nominal(e))),
+            _ => None,
+        });
+        named.collect()
+    };
+    let all: Vec<BTreeMap<Name, f64>> =
+        call.inputs.iter().zip(args).map(|(i, t)| axes(&i.ty, t)).collect();
+    let result = call.outputs.first().zip(results.first()).map(|(o, t)| axes(&o.1, t));
+    let mut flops = points;
+    for own in all.iter().skip(1) {
+        let met = all.first().into_iter().chain(&result);
+        let met = met.filter(|m| m.keys().any(|k| own.contains_key(k)));
+        let union = |m: &BTreeMap<Name, f64>| -> f64 {
+            let more = own.iter().filter(|(k, _)| !m.contains_key(*k));
+            m.values().chain(more.map(|(_, v)| v)).product()
+        };
+        let least = met.map(union).fold(f64::INFINITY, f64::min);
+        flops += if least.is_finite() { 2.0 * least } else { 0.0 };
+    }
+    let thin = flops * thinness(flops / 2.0, args);
+    Work { flops, thin, points, rows: rows(args, results), ..Work::default() }
+}
+
+/// Problems of a contraction that share nothing: the extents of the axes that all operands have.
+fn problems(call: &Callable, app: &Env) -> f64 {
+    let Some((first, rest)) = call.inputs.split_first() else { return 0.0 };
+    let has = |i: &Input, d: &Dim| {
+        i.ty.dims.iter().flatten().any(|e| match (d, e) {
+            (Dim::Axis(a), Dim::Axis(b)) | (Dim::Seg(a), Dim::Seg(b)) => a == b,
+            _ => false,
+        })
+    };
+    let kept = |d: &&Dim| {
+        let result = call.outputs.first().and_then(|o| o.1.dims.as_ref());
+        let stays = result.is_some_and(|r| {
+            r.iter().any(|e| match (*d, e) {
+                (Dim::Axis(a), Dim::Axis(b)) | (Dim::Seg(a), Dim::Seg(b)) => a == b,
+                _ => false,
+            })
+        });
+        stays && rest.iter().all(|i| has(i, d))
+    };
+    let extent = |d: &Dim| match d {
+        Dim::Axis(n) => app.axis(n).map_or(1.0, nominal),
+        Dim::Seg(n) => app.seg(n).map_or(1.0, |s| s.iter().map(nominal).product()),
+        Dim::Value(_) | Dim::Splice(_) => 1.0,
+    };
+    first.ty.dims.iter().flatten().filter(kept).map(extent).product()
+}
+
+/// Elements that a vector unit takes at once.
+const LANES: f64 = 16.0;
+
+/// How many operations are done in vain for one that is not: vectors run along what results end in.
+fn idleness(call: &Callable, env: &Env) -> f64 {
+    let last = call.outputs.first().and_then(|o| o.1.dims.as_ref()?.last());
+    let run = match last {
+        Some(Dim::Axis(n)) => env.axis(n).map(nominal),
+        Some(Dim::Seg(n)) => env.seg(n).map(|s| s.iter().map(nominal).product()),
+        _ => None,
+    };
+    run.filter(|n| *n >= 1.0).map_or(0.0, |n| (n / LANES).ceil() * LANES / n - 1.0)
+}
+
+/// What part of a contraction's terms must be brought in: each operand meets the result's axes that another
+/// operand has. Axes that no operand names follow from the first one's.
+fn fetched(call: &Callable, env: &Env, result: &Type) -> f64 {
+    let dims = |i: &Input| i.ty.dims.clone().unwrap_or_default();
+    let has = |i: &Input, name: &str| {
+        dims(i).iter().any(|d| matches!(d, Dim::Axis(n) | Dim::Seg(n) if **n == *name))
+    };
+    let of_result = call.outputs.first().and_then(|o| o.1.dims.clone()).unwrap_or_default();
+    let reuse = |at: usize, own: &Input| -> f64 {
+        let mut met = 1.0;
+        for d in &of_result {
+            let (name, extent) = match d {
+                Dim::Axis(n) => (n, env.axis(n).map(nominal)),
+                Dim::Seg(n) => (n, env.seg(n).map(|s| s.iter().map(nominal).product())),
+                Dim::Value(_) | Dim::Splice(_) => continue,
+            };
+            let named = call.inputs.iter().any(|i| has(i, name));
+            if !has(own, name) && (named || at > 0) {
+                met *= extent.unwrap_or(1.0);
+            }
+        }
+        met.clamp(1.0, elements(result).max(1.0))
+    };
+    call.inputs.iter().enumerate().map(|(at, i)| 1.0 / reuse(at, i)).sum()
+}
+
+/// Runs of neighbours along the last axis.
+fn rows(args: &[&Type], results: &[Type]) -> f64 {
+    let of = |t: &Type| elements(t) / t.shape.last().map_or(1.0, nominal).max(1.0);
+    args.iter().map(|t| of(t)).chain(results.iter().map(of)).fold(0.0, f64::max)
+}
+
+/// Uses of an operand's element that keep a processor's units busy: about what its registers hold.
+const BUSY: f64 = 16.0;
+
+/// The part of a contraction's operations that wait for operands.
+fn thinness(terms: f64, args: &[&Type]) -> f64 {
+    let uses = args.iter().map(|t| terms / elements(t).max(1.0)).fold(f64::INFINITY, f64::min);
+    (BUSY / uses.max(1.0)).min(1.0)
+}
+
+/// Scalar operations: those in the meaning, times the points they are computed at.
+fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Work {
+    let points: f64 = results.iter().map(elements).sum();
+    let given: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+    let (CallKind::Op(meanings), Ok(app)) = (&call.kind, infer(call, args, &given)) else {
+        return Work { flops: points, points, rows: rows(args, results), ..Work::default() };
+    };
+    let extent = |axis: &Elem| -> f64 {
+        let (Elem::One(e) | Elem::Splice(e)) = axis;
+        let ExprKind::Name(n) = &e.kind else { return 1.0 };
+        let seg = app.env.seg(n).map(|s| s.iter().map(nominal).product());
+        app.env.axis(n).map(nominal).or(seg).unwrap_or(1.0)
+    };
+    let mut work = Work { points, rows: rows(args, results), ..Work::default() };
+    if call.class == OpClass::Contraction {
+        work.parts = problems(call, &app.env);
+    }
+    if call.class == OpClass::Movement {
+        let indices = args.iter().skip(1).filter(|t| t.dtype.is_int());
+        work.parts = indices.map(|t| elements(t)).sum();
+    }
+    for (m, t) in meanings.iter().zip(results) {
+        let [quick, slow, rare] = per_point(&m.value, &extent);
+        work.flops += elements(t) * quick;
+        work.slow += elements(t) * slow;
+        work.rare += elements(t) * rare;
+        if call.class == OpClass::Contraction {
+            // A product and a sum are one term.
+            let terms = elements(t) * quick / 2.0;
+            work.thin += 2.0 * terms * thinness(terms, args);
+            let all: f64 = args.iter().map(|t| elements(t)).sum();
+            let beyond = terms * fetched(call, &app.env, t) - all;
+            // Less is rounding.
+            if beyond > 1e-3 * all {
+                work.fetched += beyond;
+                work.windowed += 2.0 * terms;
+            }
+            work.idle += 2.0 * terms * idleness(call, &app.env);
+        }
+    }
+    work
+}
+
+/// Quick, slow, and of these rare scalar operations of an expression at one point; index arithmetic is free.
+fn per_point(e: &Expr, extent: &dyn Fn(&Elem) -> f64) -> [f64; 3] {
+    const QUICK_ONE: [f64; 3] = [1.0, 0.0, 0.0];
+    const RARE_ONE: [f64; 3] = [0.0, 1.0, 1.0];
+    let inner = |e: &Expr| per_point(e, extent);
+    let add = |a: [f64; 3], b: [f64; 3]| [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
+    match &e.kind {
+        ExprKind::Unary(_, a) => add(QUICK_ONE, inner(a)),
+        ExprKind::Binary(op, a, b) => {
+            let own = if *op == BinaryOp::Pow { RARE_ONE } else { QUICK_ONE };
+            add(own, add(inner(a), inner(b)))
+        }
+        ExprKind::Call { callee, args } => {
+            let own = match &*callee.text {
+                f if QUICK.contains(&f) => QUICK_ONE,
+                f if COMMON.contains(&f) => [0.0, 1.0, 0.0],
+                _ => RARE_ONE,
+            };
+            args.iter().map(|a| inner(&a.value)).fold(own, add)
+        }
+        ExprKind::Reduce { axes, body, .. } => {
+            let terms = axes.iter().map(extent).product::<f64>();
+            let [quick, slow, rare] = inner(body);
+            [(1.0 + quick) * terms, slow * terms, rare * terms]
+        }
+        ExprKind::If { cond, then, otherwise } => {
+            let (t, o) = (inner(then), inner(otherwise));
+            let most = std::array::from_fn(|i| f64::max(t[i], o[i]));
+            add(inner(cond), most)
+        }
+        _ => [0.0; 3],
+    }
+}

@@ -1,0 +1,311 @@
+//! Predicted against measured latency of plans from different points of the search.
+//!
+//! `fidelity [--store FILE] [--plans N] [--svg OUT.svg] [--json OUT.json] MODEL...` takes models from files,
+//! makes up to N different plans of each (20), runs them interleaved on the CPU backend with two threads,
+//! and prints Markdown. What is measured of a plan is the fastest time of each of its launches, added up: a
+//! machine that does other things as well disturbs a launch more seldom than a run. The plan as read runs among
+//! all others; by its times those of different minutes are brought to one scale. Spearman's rank correlation and the median relative error are those of each model and of all.
+
+use mlc_backends::cpu::{Cpu, Watched};
+use mlc_dsl::ir::Tensor;
+use mlc_dsl::plan::Plan;
+use mlc_extract::cover::estimate;
+use mlc_extract::fit::features;
+use mlc_extract::target::Jitter;
+use mlc_extract::work::Works;
+use mlc_proptests::scatter::{Group, svg};
+use mlc_rewrite::calibrate::store::{Store, usual_path};
+use mlc_rewrite::calibrate::{machine, stored};
+use mlc_rewrite::cli::model::{Model, load};
+use mlc_rewrite::costing::Costing;
+use mlc_rewrite::explore::Limits;
+use mlc_rewrite::measure::{points, text};
+use mlc_rewrite::pipeline::{self, Fp, Options, Solver};
+use mlc_rewrite::samples;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Threads of the runs.
+const THREADS: usize = 2;
+/// Plans that are compiled and run at once, beside the plan as read.
+const TOGETHER: usize = 6;
+/// Time for the runs of such plans, once there are enough.
+const BUDGET: Duration = Duration::from_secs(5);
+/// Runs of each plan, at least and at most.
+const RUNS: usize = 8;
+const MOST: usize = 60;
+
+fn main() -> ExitCode {
+    match Arguments::read().and_then(|a| run(&a).map_err(|e| format!("{e:#}"))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!(
+                "error: {e}\nusage: fidelity [--store FILE] [--plans N] [--svg OUT.svg] [--json OUT.json] MODEL..."
+            );
+            ExitCode::from(2)
+        }
+    }
+}
+
+struct Arguments {
+    store: Option<PathBuf>,
+    plans: usize,
+    svg: Option<PathBuf>,
+    json: Option<PathBuf>,
+    models: Vec<PathBuf>,
+}
+
+impl Arguments {
+    fn read() -> Result<Arguments, String> {
+        let mut a = Arguments { store: None, plans: 20, svg: None, json: None, models: vec![] };
+        let mut words = std::env::args().skip(1);
+        while let Some(w) = words.next() {
+            let mut value = || words.next().ok_or(format!("{w} wants a value"));
+            match w.as_str() {
+                "--store" => a.store = Some(value()?.into()),
+                "--svg" => a.svg = Some(value()?.into()),
+                "--json" => a.json = Some(value()?.into()),
+                "--plans" => a.plans = value()?.parse().map_err(|_| "--plans wants a number")?,
+                _ => a.models.push(w.into()),
+            }
+        }
+        if a.models.is_empty() { Err("no model is given".into()) } else { Ok(a) }
+    }
+}
+
+/// A plan, predicted and measured.
+#[derive(serde::Serialize)]
+struct Timed {
+    model: String,
+    point: String,
+    predicted: f64,
+    /// The fastest time of every launch, added up.
+    least: f64,
+    /// The fastest run.
+    whole: f64,
+    /// The median of the runs.
+    median: f64,
+    /// The kernels' names and features.
+    kernels: Vec<(String, Vec<f64>)>,
+}
+
+fn run(a: &Arguments) -> anyhow::Result<()> {
+    let path = a.store.clone().map_or_else(usual_path, Ok)?;
+    let (fits, samples) = stored(&Store::open(&path)?, THREADS)?;
+    let source = format!("a fit to {samples} kernels");
+    let costing = Costing { fits: Some(fits), source, ..Costing::default() };
+    let mut all: Vec<Timed> = Vec::new();
+    println!("{}\n", machine::key(THREADS));
+    println!("| model | plans | measured, ms | Spearman | of whole runs | median relative error |");
+    println!("|---|---|---|---|---|---|");
+    for m in &a.models {
+        let timed = model(m, &costing, a.plans)?;
+        let Some(first) = timed.first() else { continue };
+        let (low, high) =
+            timed.iter().fold((f64::MAX, 0.0f64), |r, t| (r.0.min(t.least), r.1.max(t.least)));
+        println!(
+            "| {} | {} | {:.2} to {:.2} | {:.3} | {:.3} | {:.1} % |",
+            first.model,
+            timed.len(),
+            low * 1e3,
+            high * 1e3,
+            spearman(&timed, |t| t.least),
+            spearman(&timed, |t| t.whole),
+            100.0 * error(&timed)
+        );
+        all.extend(timed);
+        // What is measured by now stays, whatever happens to the next model.
+        write(a, &all)?;
+    }
+    println!(
+        "| all | {} | | {:.3} | {:.3} | {:.1} % |",
+        all.len(),
+        spearman(&all, |t| t.least),
+        spearman(&all, |t| t.whole),
+        100.0 * error(&all)
+    );
+    Ok(())
+}
+
+fn write(a: &Arguments, all: &[Timed]) -> anyhow::Result<()> {
+    if let Some(path) = &a.svg {
+        std::fs::write(path, plot(all))?;
+    }
+    if let Some(path) = &a.json {
+        std::fs::write(path, serde_json::to_vec(all)?)?;
+    }
+    Ok(())
+}
+
+fn options(costing: &Costing) -> Options {
+    Options {
+        objective: Default::default(),
+        target: "cpu".into(),
+        fp: Fp::Reorder,
+        limits: Limits { time: Duration::from_secs(60), threads: THREADS, ..Limits::default() },
+        without: vec![],
+        operators: None,
+        solver: Solver::default(),
+        deadline: None,
+        share_blocks: true,
+        self_check: false,
+        costing: costing.clone(),
+        seed: 0,
+        threads: THREADS,
+    }
+}
+
+/// A model's name: that of its file, or of its folder where that says more.
+fn name(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = path.parent().and_then(Path::file_name).map(|f| f.to_string_lossy().into_owned());
+    match folder {
+        Some(f) if stem == "model" => f,
+        _ => stem,
+    }
+}
+
+/// Different plans of a model, measured.
+fn model(path: &Path, costing: &Costing, count: usize) -> anyhow::Result<Vec<Timed>> {
+    let model = load(path, &[])?;
+    let cpu = pipeline::target(&model.library, "cpu")?;
+    let price = costing.model(&cpu, &model.program);
+    let mut plans: Vec<(String, Plan)> = vec![(
+        "as read".into(),
+        pipeline::plan_with(&model.program, &model.library, &cpu, &price)?,
+    )];
+    let mut known = vec![text(&plans[0].1, &model.library)];
+    let base = options(costing);
+    let mut keep = |name: String, plan: Plan| {
+        let t = text(&plan, &model.library);
+        if plans.len() < count && !known.contains(&t) {
+            known.push(t);
+            plans.push((name, plan));
+        }
+    };
+    let mut tries = vec![("optimised".to_string(), base.clone())];
+    tries.extend(points(&base, 6).into_iter().filter(|(_, o)| o.costing.jitter.is_none()));
+    for (name, o) in tries {
+        let found = pipeline::optimize_once(model.program.clone(), &model.library, &o)?;
+        keep(name, found.plan);
+    }
+    let spread = |seed: u64| [0.5, 1.0, 2.0][seed as usize % 3];
+    let off: Vec<Jitter> =
+        (0..2 * count as u64).map(|seed| Jitter { seed, spread: spread(seed) }).collect();
+    for (j, plan) in
+        off.iter().zip(pipeline::variants(&model.program, &model.library, &base, &off)?)
+    {
+        keep(format!("prices off by {}, seed {}", j.spread, j.seed), plan);
+    }
+    measured(path, &model, &price, plans)
+}
+
+fn measured(
+    path: &Path,
+    model: &Model,
+    price: &mlc_extract::CostModel,
+    plans: Vec<(String, Plan)>,
+) -> anyhow::Result<Vec<Timed>> {
+    let inputs = samples::inputs(&model.program, &model.library, 0)
+        .ok_or_else(|| anyhow::anyhow!("{}: inputs of unknown size", path.display()))?;
+    let backend = Cpu::new(THREADS);
+    let works = Works::new(&model.library);
+    let is_cold = model.program.consts.bytes() as f64 > price.fits().caches.far;
+    let Some((first, rest)) = plans.split_first() else { return Ok(vec![]) };
+    let mut out: Vec<(f64, Timed)> = Vec::new();
+    for part in rest.chunks(TOGETHER).chain(rest.is_empty().then_some(&[][..])) {
+        let part: Vec<&(String, Plan)> = std::iter::once(first).chain(part).collect();
+        let ready: Vec<Watched> = part
+            .iter()
+            .map(|(_, p)| backend.watched(p, model.library.clone()))
+            .collect::<Result<_, _>>()?;
+        let times = launches(&ready, &inputs)?;
+        let of_first = fastest_launches(&times[0]);
+        let skip = usize::from(!out.is_empty());
+        for ((point, plan), times) in part.into_iter().zip(times).skip(skip) {
+            let row = |k| {
+                features(&works.kernel(&plan.program, k), &price.fits().caches, is_cold).to_vec()
+            };
+            let whole: Vec<f64> = times.iter().map(|run| run.iter().sum()).collect();
+            let timed = Timed {
+                model: name(path),
+                point: point.clone(),
+                predicted: estimate(&plan.program, &plan.kernels, &model.library, price),
+                least: fastest_launches(&times),
+                whole: whole.iter().copied().fold(f64::MAX, f64::min),
+                median: mlc_rewrite::measure::median(&whole),
+                kernels: plan.kernels.iter().map(|k| (k.name.clone(), row(k))).collect(),
+            };
+            out.push((of_first, timed));
+        }
+    }
+    // A machine is not equally fast at all times: the plan as read, which runs among all, tells by how much.
+    let best = out.iter().map(|(f, _)| *f).fold(f64::MAX, f64::min);
+    let relative = |(of_first, t): (f64, Timed)| {
+        let by = best / of_first;
+        Timed { least: t.least * by, whole: t.whole * by, median: t.median * by, ..t }
+    };
+    Ok(out.into_iter().map(relative).collect())
+}
+
+/// The fastest time of every launch, added up.
+fn fastest_launches(runs: &[Vec<f64>]) -> f64 {
+    let steps = runs.first().map_or(0, Vec::len);
+    let fastest = |i: usize| runs.iter().map(|run| run[i]).fold(f64::MAX, f64::min);
+    (0..steps).map(fastest).sum()
+}
+
+/// Of each plan the seconds of every launch of every run, plans in turns.
+fn launches(plans: &[Watched], inputs: &[Tensor]) -> anyhow::Result<Vec<Vec<Vec<f64>>>> {
+    for p in plans {
+        p.run(inputs)?;
+    }
+    let mut times = vec![Vec::new(); plans.len()];
+    let began = Instant::now();
+    for round in 0..MOST {
+        if round >= RUNS && began.elapsed() >= BUDGET {
+            break;
+        }
+        for (p, times) in plans.iter().zip(&mut times) {
+            times.push(p.run(inputs)?);
+        }
+    }
+    Ok(times)
+}
+
+/// The ranks of values, equal ones sharing theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let less = |v: f64| values.iter().filter(|w| **w < v).count() as f64;
+    let same = |v: f64| values.iter().filter(|w| **w == v).count() as f64;
+    values.iter().map(|&v| less(v) + (same(v) - 1.0) / 2.0).collect()
+}
+
+/// Spearman's rank correlation of predicted and measured seconds.
+fn spearman(timed: &[Timed], measured: fn(&Timed) -> f64) -> f64 {
+    let x = ranks(&timed.iter().map(|t| t.predicted).collect::<Vec<_>>());
+    let y = ranks(&timed.iter().map(measured).collect::<Vec<_>>());
+    let mean = (timed.len() as f64 - 1.0) / 2.0;
+    let product = |a: &[f64], b: &[f64]| -> f64 {
+        a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
+    };
+    product(&x, &y) / (product(&x, &x) * product(&y, &y)).sqrt()
+}
+
+fn error(timed: &[Timed]) -> f64 {
+    let errors: Vec<f64> = timed.iter().map(|t| (t.predicted / t.least - 1.0).abs()).collect();
+    mlc_rewrite::measure::median(&errors)
+}
+
+fn plot(all: &[Timed]) -> String {
+    let mut groups: Vec<Group> = Vec::new();
+    for t in all {
+        let point = (t.predicted, t.least);
+        match groups.iter_mut().find(|g| g.name == t.model) {
+            Some(g) => g.points.push(point),
+            None => groups.push(Group { name: t.model.clone(), points: vec![point] }),
+        }
+    }
+    let title = format!("{} plans, Spearman {:.3}", all.len(), spearman(all, |t| t.least));
+    svg(&title, &groups)
+}

@@ -1,0 +1,146 @@
+//! Calibration: the kernels of this machine are timed over a plan of shapes, the times kept, and what kernels
+//! take is fitted to them.
+//!
+//! Never decides what is equal; a run without it gives the same result everywhere.
+
+pub mod choose;
+pub mod draw;
+pub mod machine;
+pub mod store;
+pub mod timing;
+
+use draw::{Draw, Point};
+use mlc_dsl::library::{Library, TargetItem};
+use mlc_extract::Fits;
+use mlc_extract::fit::{Caches, Fit, Sample, features};
+use mlc_extract::target::{POINTWISE, REFERENCE, VIEW};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::{Entry, Store};
+use timing::Timer;
+
+/// Programs per kernel; kernels that take pointwise operators in, and those alone, have more to be told apart.
+const POINTS: usize = 40;
+/// The same for those.
+const MANY: usize = 140;
+
+/// The programs to time: of every kernel the most telling first, kernels in turns.
+pub fn planned(library: &Library, target: &TargetItem, seed: u64) -> Vec<Point> {
+    let draw = Draw::new(library, target);
+    let mut lists: Vec<_> = draw
+        .families()
+        .iter()
+        .map(|f| {
+            let plain = [VIEW, REFERENCE].contains(&f.kernel.as_str());
+            let many = f.takes_tail() || f.kernel == POINTWISE;
+            let count = if many && !plain { MANY } else { POINTS };
+            choose::points(&draw, f, count, seed).into_iter()
+        })
+        .collect();
+    let mut out = Vec::new();
+    loop {
+        let before = out.len();
+        for l in &mut lists {
+            // Longer lists give more in each turn, so that all end together.
+            let share = if l.len() > POINTS { 3 } else { 1 };
+            out.extend(l.by_ref().take(share));
+        }
+        if out.len() == before {
+            return out;
+        }
+    }
+}
+
+/// What a calibration did.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Done {
+    /// Programs of the plan.
+    pub planned: usize,
+    /// Timed now.
+    pub timed: usize,
+    /// In the store already.
+    pub known: usize,
+    /// That the backend does not run.
+    pub refused: usize,
+    /// Left for another time: the budget was spent.
+    pub left: usize,
+}
+
+/// What is timed, where, for how long.
+pub struct Calibration<'a> {
+    /// The library.
+    pub library: &'a Arc<Library>,
+    /// Whose kernels.
+    pub target: &'a TargetItem,
+    /// Threads of the backend.
+    pub threads: usize,
+    /// No program is begun after this time.
+    pub budget: Duration,
+    /// Seed of the plan.
+    pub seed: u64,
+}
+
+impl Calibration<'_> {
+    /// Times what the store lacks. `progress` gets the programs done and the programs planned.
+    pub fn run(&self, store: &Store, progress: &dyn Fn(usize, usize)) -> anyhow::Result<Done> {
+        let began = Instant::now();
+        let hardware = machine::key(self.threads);
+        let caches = machine::caches(self.threads);
+        let points = planned(self.library, self.target, self.seed);
+        let draw = Draw::new(self.library, self.target);
+        let timer = Timer::new(self.library, self.target, self.threads, caches.far);
+        let mut done = Done { planned: points.len(), ..Done::default() };
+        for (i, p) in points.iter().enumerate() {
+            progress(i, points.len());
+            if store.has(&hardware, &p.kernel, &p.signature)? {
+                done.known += 1;
+                continue;
+            }
+            if began.elapsed() >= self.budget {
+                done.left += 1;
+                continue;
+            }
+            let Ok(Some(timed)) = timer.time(&draw, p, self.seed) else {
+                done.refused += 1;
+                continue;
+            };
+            let entry = Entry {
+                kernel: p.kernel.clone(),
+                signature: p.signature.clone(),
+                work: p.work,
+                warm: timed.warm,
+                cold: timed.cold,
+            };
+            store.add(&hardware, &entry)?;
+            done.timed += 1;
+        }
+        Ok(done)
+    }
+}
+
+/// Fits of all kernels that there are times of. The fastest run counts: whatever else the machine does only
+/// adds to a time.
+pub fn fits(entries: &[Entry], caches: Caches) -> Fits {
+    let mut samples: BTreeMap<&str, Vec<Sample>> = BTreeMap::new();
+    for e in entries {
+        let list = samples.entry(&e.kernel).or_default();
+        list.push(Sample { row: features(&e.work, &caches, false), seconds: e.warm.least });
+        if let Some(cold) = e.cold {
+            list.push(Sample { row: features(&e.work, &caches, true), seconds: cold.least });
+        }
+    }
+    let fitted = samples.into_iter().filter_map(|(k, s)| Some((k.to_string(), Fit::new(&s)?)));
+    Fits { caches, kernels: fitted.collect() }
+}
+
+/// The fits of this machine's times in a store; an error says what to do if there are none.
+pub fn stored(store: &Store, threads: usize) -> anyhow::Result<(Fits, usize)> {
+    let hardware = machine::key(threads);
+    let entries = store.entries(&hardware)?;
+    anyhow::ensure!(
+        !entries.is_empty(),
+        "the store has no times of this machine ({hardware})\nhelp: `mlc-rewrite calibrate` takes them"
+    );
+    Ok((fits(&entries, machine::caches(threads)), entries.len()))
+}

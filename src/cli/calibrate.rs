@@ -1,0 +1,132 @@
+//! `calibrate`: times this machine's kernels and fits their costs.
+
+use super::{Common, Found};
+use crate::calibrate::store::{Entry, Store, usual_path};
+use crate::calibrate::{Calibration, Done, fits, machine};
+use crate::{pipeline, stdlib};
+use anyhow::ensure;
+use mlc_extract::Fits;
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where times are kept; a file in the user's folder for data by default.
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    /// Seconds after which no further kernel is timed; a later call goes on.
+    #[arg(long, value_name = "SECONDS", default_value_t = 240.0)]
+    time: f64,
+    /// Time nothing; print what the store has.
+    #[arg(long)]
+    show: bool,
+    /// Write the fitted costs as a profile, for `--profile` of other verbs.
+    #[arg(long, value_name = "OUT.toml")]
+    profile: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The backend's target.
+const TARGET: &str = "cpu";
+
+#[derive(Serialize)]
+struct Report {
+    hardware: String,
+    store: String,
+    done: Option<Done>,
+    kernels: Vec<KernelReport>,
+    times: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct KernelReport {
+    kernel: String,
+    samples: usize,
+    median_relative_error: f64,
+    interval: [f64; 2],
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> anyhow::Result<Found> {
+    ensure!(args.time.is_finite() && args.time >= 0.0, "--time takes a number of seconds");
+    let library = Arc::new(stdlib::load_sound(&args.common.rules)?);
+    let target = pipeline::target(&library, TARGET)?;
+    let path = args.store.clone().map_or_else(usual_path, Ok)?;
+    let threads = args.common.threads();
+    let store = if args.show { Store::open(&path)? } else { Store::create(&path)? };
+    let done = match args.show {
+        true => None,
+        false => {
+            let calibration = Calibration {
+                library: &library,
+                target: &target,
+                threads,
+                budget: Duration::from_secs_f64(args.time.min(1e9)),
+                seed: args.common.seed,
+            };
+            let bar = super::model::progress("kernels");
+            let done = calibration.run(&store, &|at, of| {
+                bar.set_length(of as u64);
+                bar.set_position(at as u64);
+            })?;
+            bar.finish_and_clear();
+            Some(done)
+        }
+    };
+    let hardware = machine::key(threads);
+    let times = store.entries(&hardware)?;
+    let found = fits(&times, machine::caches(threads));
+    print!("{}", human(&found, done, &hardware));
+    println!("times in {}", path.display());
+    if let Some(out) = &args.profile {
+        let text = crate::profile::written(&found, &target, &hardware)?;
+        super::model::write_file(out, text.as_bytes())?;
+    }
+    args.common.report(&Report {
+        hardware,
+        store: path.display().to_string(),
+        done,
+        kernels: rows(&found),
+        times,
+    })?;
+    Ok(Found::Nothing)
+}
+
+fn rows(fits: &Fits) -> Vec<KernelReport> {
+    let row = |(kernel, f): (&String, &mlc_extract::fit::Fit)| KernelReport {
+        kernel: kernel.clone(),
+        samples: f.samples,
+        median_relative_error: f.error,
+        interval: [f.low, f.high],
+    };
+    fits.kernels.iter().map(row).collect()
+}
+
+/// The table of fits.
+fn human(fits: &Fits, done: Option<Done>, hardware: &str) -> String {
+    let mut out = format!("{hardware}\n");
+    if let Some(d) = done {
+        let _ = writeln!(
+            out,
+            "{} kernels timed, {} known before, {} that the backend does not run, {} left",
+            d.timed, d.known, d.refused, d.left
+        );
+    }
+    let _ = writeln!(out, "{:<16} {:>8} {:>8}  80 % within", "kernel", "samples", "error");
+    for r in rows(fits) {
+        let [low, high] = r.interval;
+        let _ = writeln!(
+            out,
+            "{:<16} {:>8} {:>7.1}%  {low:.2} to {high:.2} of the prediction",
+            r.kernel,
+            r.samples,
+            100.0 * r.median_relative_error
+        );
+    }
+    out
+}

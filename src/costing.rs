@@ -1,0 +1,54 @@
+//! Where the costs of kernels are from: a target's text, a profile, times of this machine.
+
+use mlc_dsl::ir::Program;
+use mlc_dsl::library::TargetItem;
+use mlc_extract::target::Jitter;
+use mlc_extract::{CostModel, Fits, Profile};
+use serde::Serialize;
+
+/// Where the costs of kernels are from.
+#[derive(Clone, Debug, Default)]
+pub struct Costing {
+    /// Figures in place of those of the target's text.
+    pub profile: Option<Profile>,
+    /// What was fitted to times of this machine's kernels.
+    pub fits: Option<Fits>,
+    /// Where these are from, for people.
+    pub source: String,
+    /// How many plans are timed, and the fastest kept; none if 0.
+    pub measure: usize,
+    /// Prices that are off on purpose.
+    pub jitter: Option<Jitter>,
+}
+
+impl Costing {
+    /// True if costs are others than those of the target's text.
+    pub fn is_given(&self) -> bool {
+        self.profile.is_some() || self.fits.is_some()
+    }
+
+    /// The costs of a target's kernels in a program.
+    pub fn model(&self, target: &TargetItem, program: &Program) -> CostModel {
+        let plain = CostModel::of(target);
+        let model = match &self.profile {
+            Some(p) => CostModel::new(target, p.clone(), self.source.clone()),
+            None => plain,
+        };
+        let model = match &self.fits {
+            Some(f) => model.with_fits(f.clone(), self.source.clone()),
+            None => model,
+        };
+        model.with_weights(program.consts.bytes() as f64)
+    }
+}
+
+/// A plan that was timed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Which point of the search it is.
+    pub point: String,
+    /// Its estimated seconds.
+    pub estimate: f64,
+    /// The median of its runs in seconds.
+    pub median: f64,
+}

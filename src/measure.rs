@@ -1,0 +1,187 @@
+//! Plans from different points of the search, timed on the CPU backend; the fastest is kept.
+//!
+//! Runs are interleaved, so that whatever else the machine does meets all plans alike.
+
+use crate::costing::Measured;
+use crate::pipeline::{self, Fp, Optimized, Options, Solver};
+use crate::{samples, show};
+use anyhow::Context;
+use mlc_backends::cpu::Cpu;
+use mlc_backends::{Backend, Executable};
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
+use mlc_extract::target::Jitter;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs of each plan at least.
+const RUNS: usize = 5;
+/// Runs of each plan at most.
+const MOST: usize = 200;
+/// Time for all runs, once there are enough.
+const BUDGET: Duration = Duration::from_secs(6);
+
+/// Other points of the search than the options', the most different first.
+pub fn points(options: &Options, count: usize) -> Vec<(String, Options)> {
+    let with = |name: &str, change: &dyn Fn(&mut Options)| {
+        let mut o = options.clone();
+        change(&mut o);
+        (name.to_string(), o)
+    };
+    let jitter = |seed: u64, spread: f64| {
+        let name = format!("prices off by {spread}, seed {seed}");
+        with(&name, &|o| {
+            o.costing.jitter = Some(Jitter { seed, spread });
+            o.solver = Solver::Greedy;
+        })
+    };
+    let mut out = vec![
+        jitter(1, 0.5),
+        with("2 rounds", &|o| o.limits.rounds = o.limits.rounds.min(2)),
+        with("greedy", &|o| o.solver = Solver::Greedy),
+        with("laws of class exact", &|o| o.fp = Fp::Exact),
+        with("1 round", &|o| o.limits.rounds = o.limits.rounds.min(1)),
+        with("4 rounds", &|o| o.limits.rounds = o.limits.rounds.min(4)),
+    ];
+    for seed in 2.. {
+        if out.len() >= count {
+            break;
+        }
+        out.push(jitter(seed, [0.5, 1.0, 2.0][seed as usize % 3]));
+    }
+    out.truncate(count);
+    out
+}
+
+/// A plan in words that are equal for equal plans.
+pub fn text(plan: &Plan, library: &Library) -> String {
+    let names: Vec<&str> = plan.kernels.iter().map(|k| k.name.as_str()).collect();
+    format!("{}{}", show::program(&plan.program, library, "plan"), names.join(" "))
+}
+
+/// Seconds of each plan's runs, interleaved.
+pub fn runs(
+    plans: &[&dyn Executable],
+    inputs: &[Tensor],
+    budget: Duration,
+) -> anyhow::Result<Vec<Vec<f64>>> {
+    for p in plans {
+        p.run(inputs)?;
+    }
+    let mut times = vec![Vec::new(); plans.len()];
+    let began = Instant::now();
+    for round in 0..MOST {
+        if round >= RUNS && began.elapsed() >= budget {
+            break;
+        }
+        for (p, times) in plans.iter().zip(&mut times) {
+            let start = Instant::now();
+            p.run(inputs)?;
+            times.push(start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(times)
+}
+
+/// The median.
+pub fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// One plan to time.
+struct Candidate {
+    name: String,
+    plan: Plan,
+    /// What it belongs to; `None` for the plan as read.
+    found: Option<Optimized>,
+}
+
+/// Times the result, the program as read and other points of the search; keeps the fastest. The program as
+/// read is kept unless another is faster.
+pub fn choose(
+    source: &Program,
+    library: &Arc<Library>,
+    options: &Options,
+    optimized: Optimized,
+) -> anyhow::Result<Optimized> {
+    let inputs = samples::inputs(source, library, options.seed)
+        .context("the model's inputs have no known size: plans cannot be timed")?;
+    let began = Instant::now();
+    let cpu = pipeline::target(library, "cpu")?;
+    let model = options.costing.model(&cpu, source);
+    let plan_of = |p: &Program| pipeline::plan_with(p, library, &cpu, &model);
+    let is_own = options.operators.is_none() && options.target == "cpu";
+    let mut all = vec![Candidate { name: "as read".into(), plan: plan_of(source)?, found: None }];
+    let mut known = vec![text(&all[0].plan, library)];
+    let mut add = |name: String, o: Optimized, base: bool| -> anyhow::Result<()> {
+        let plan = if is_own { o.plan.clone() } else { plan_of(&o.program)? };
+        let t = text(&plan, library);
+        if base || !known.contains(&t) {
+            known.push(t);
+            all.push(Candidate { name, plan, found: Some(o) });
+        }
+        Ok(())
+    };
+    add("optimised".into(), optimized, true)?;
+    for (name, o) in points(options, options.costing.measure.saturating_sub(2)) {
+        add(name, pipeline::optimize_once(source.clone(), library, &o)?, false)?;
+    }
+    let backend = Cpu::new(options.threads);
+    let compiled: Vec<_> =
+        all.iter().map(|c| backend.compile(&c.plan, library.clone())).collect::<Result<_, _>>()?;
+    let plans: Vec<&dyn Executable> = compiled.iter().map(|c| c.as_ref()).collect();
+    let medians: Vec<f64> = runs(&plans, &inputs, BUDGET)?.iter().map(|t| median(t)).collect();
+    let mut best = (0..all.len()).min_by(|&a, &b| medians[a].total_cmp(&medians[b])).unwrap_or(0);
+    if best > 0 {
+        // The fastest of many is partly the luckiest: it must be so again.
+        let again = runs(&[plans[0], plans[best]], &inputs, BUDGET / 2)?;
+        if median(&again[1]) >= median(&again[0]) {
+            best = 0;
+        }
+    }
+    drop(plans);
+    drop(compiled);
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|&i| (i != best, i));
+    let measured = order
+        .into_iter()
+        .map(|i| Measured {
+            point: all[i].name.clone(),
+            estimate: all[i].plan.cost,
+            median: medians[i],
+        })
+        .collect();
+    let seconds = began.elapsed().as_secs_f64();
+    finish(all, best, source, options, measured, seconds)
+}
+
+/// The chosen result with the report of the whole.
+fn finish(
+    mut all: Vec<Candidate>,
+    best: usize,
+    source: &Program,
+    options: &Options,
+    measured: Vec<Measured>,
+    seconds: f64,
+) -> anyhow::Result<Optimized> {
+    let plain = all[0].plan.clone();
+    let chosen = all.swap_remove(best.max(1));
+    let mut out = chosen.found.context("a plan that was found")?;
+    if best == 0 {
+        out.report.notes.push("the program as read is the fastest: it is kept".into());
+        out.program = match options.operators {
+            None => plain.program.clone(),
+            Some(_) => source.clone(),
+        };
+        out.report.cost_after = out.report.cost_before;
+        out.report.operators_after = pipeline::operators(&out.program);
+        out.report.nodes_after = out.report.operators_after;
+        out.plan = plain;
+    }
+    out.report.measured = measured;
+    out.report.seconds.insert("measure".into(), seconds);
+    Ok(out)
+}

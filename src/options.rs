@@ -1,0 +1,131 @@
+//! What the user decides about a run of the pipeline.
+
+use crate::costing::Costing;
+use crate::explore::Limits;
+use crate::objective::Objective;
+use mlc_dsl::library::{CallId, ErrorClass};
+use mlc_extract::target::TargetPrices;
+use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Solution, View};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// Which laws may fire, by how far they may stray.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Fp {
+    /// Same bits.
+    Exact,
+    /// Same real function, differently rounded.
+    #[default]
+    Reorder,
+    /// Other functions within the laws' stated bounds.
+    Approx,
+}
+
+impl Fp {
+    /// True if a law of this class may fire.
+    pub fn admits(self, class: ErrorClass) -> bool {
+        match class {
+            ErrorClass::Exact => true,
+            ErrorClass::Reorder => self != Fp::Exact,
+            ErrorClass::Approx { .. } => self == Fp::Approx,
+        }
+    }
+}
+
+/// How the cheapest program is searched for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Solver {
+    /// Greedy over the DAG with local improvement, and a quick lower bound.
+    Greedy,
+    /// Exact search and neighbourhoods in turns, until the optimum is proven or the budget is spent.
+    #[default]
+    Anytime,
+    /// Branch and bound alone, until the optimum is proven or the budget is spent.
+    Exact,
+}
+
+/// Steps of an exact search without a deadline: about half a minute.
+const EXACT_STEPS: u64 = 1_000_000_000;
+
+/// An extractor that ends at a deadline, if there is one; without one it ends after a number of steps, so
+/// that every run has the same result.
+pub(crate) struct Budgeted {
+    solver: Solver,
+    deadline: Option<Duration>,
+    threads: usize,
+}
+
+impl Extractor for Budgeted {
+    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
+        Ok(self.search(view, incumbent, &|| false)?.solution)
+    }
+
+    fn search(
+        &self,
+        view: &View,
+        incumbent: Option<&Solution>,
+        stop: mlc_extract::Stop<'_>,
+    ) -> Result<Extraction, ExtractError> {
+        let began = Instant::now();
+        let over = || stop() || self.deadline.is_some_and(|d| began.elapsed() >= d);
+        let endless = |steps: u64| if self.deadline.is_some() { u64::MAX } else { steps };
+        let threads = self.threads.clamp(1, 2);
+        match self.solver {
+            Solver::Greedy => GreedyDag::default().search(view, incumbent, &over),
+            Solver::Anytime => {
+                let steps = endless(Anytime::default().steps);
+                Anytime { steps, threads }.search(view, incumbent, &over)
+            }
+            Solver::Exact => {
+                let steps = endless(EXACT_STEPS);
+                Exact { steps, ..Exact::default() }.search(view, incumbent, &over)
+            }
+        }
+    }
+}
+
+/// What the user decides.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the target.
+    pub target: String,
+    /// Which laws may fire.
+    pub fp: Fp,
+    /// What is to be least.
+    pub objective: Objective,
+    /// Limits of exploration.
+    pub limits: Limits,
+    /// Laws that must not fire, by name.
+    pub without: Vec<String>,
+    /// Operators that the result may have; `None` for all that the target computes.
+    pub operators: Option<HashSet<CallId>>,
+    /// How the cheapest program is searched for.
+    pub solver: Solver,
+    /// Time for that, in place of a number of steps; each part of a program that repeats a block has it.
+    pub deadline: Option<Duration>,
+    /// Explore a block that the program repeats once for all its copies.
+    pub share_blocks: bool,
+    /// Hold the result against the source on seeded inputs.
+    pub self_check: bool,
+    /// What kernels cost, and whether plans are timed.
+    pub costing: Costing,
+    /// Seed of the self-check.
+    pub seed: u64,
+    /// Threads of the self-check's runs.
+    pub threads: usize,
+}
+
+impl Options {
+    /// How the cheapest program is searched for.
+    pub(crate) fn extractor(&self) -> Budgeted {
+        Budgeted { solver: self.solver, deadline: self.deadline, threads: self.threads }
+    }
+
+    /// Prices that only lead to an objective are worth no proof.
+    pub(crate) fn extractor_for(&self, prices: &TargetPrices<'_>) -> Box<dyn Extractor> {
+        match prices.leads() {
+            true => Box::new(GreedyDag::default()),
+            false => Box::new(self.extractor()),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Target profiles: the figures of a place to run, and fitted costs of its kernels, as TOML.
+//!
+//! Bad input is an error that says where, why and what to write instead.
+
+use crate::costing::Costing;
+use anyhow::{Context, bail, ensure};
+use mlc_dsl::ir::DType;
+use mlc_dsl::library::TargetItem;
+use mlc_extract::fit::{Caches, FEATURES, Fit, N, Row};
+use mlc_extract::{Fits, Level, Profile, Rate};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::str::FromStr;
+
+/// A profile as written.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// How people call it.
+    name: String,
+    /// Seconds from asking for a kernel until it starts.
+    launch: f64,
+    /// Operations per second; `any`, or an element type.
+    operations: BTreeMap<String, Operations>,
+    /// Nearest first; the last has no size.
+    memory: Vec<Memory>,
+    /// Bytes of the caches that fits were made with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    caches: Option<CacheSizes>,
+    /// Fitted kernels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    kernels: BTreeMap<String, Kernel>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Operations {
+    quick: f64,
+    slow: f64,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Memory {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes: Option<f64>,
+    bandwidth: f64,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct CacheSizes {
+    near: f64,
+    far: f64,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Kernel {
+    samples: usize,
+    error: f64,
+    low: f64,
+    high: f64,
+    /// Seconds per unit of each feature.
+    seconds: BTreeMap<String, f64>,
+    /// The largest sampled value of each feature.
+    most: BTreeMap<String, f64>,
+}
+
+/// Reads a profile.
+pub fn read(path: &Path) -> anyhow::Result<Costing> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    parse(&text, &path.display().to_string())
+}
+
+/// A profile's text; `place` is its file.
+pub fn parse(text: &str, place: &str) -> anyhow::Result<Costing> {
+    let file: File = toml::from_str(text)
+        .map_err(|e| anyhow::anyhow!("{place}: {}\nhelp: {HELP}", e.to_string().trim_end()))?;
+    file.checked().with_context(|| format!("{place}\nhelp: {HELP}"))
+}
+
+/// What a profile looks like.
+const HELP: &str = "a profile has `name`, `launch`, `[operations.any]` with `quick` and `slow`, and `[[memory]]` \
+    levels with `bytes` and `bandwidth`; see examples/server.toml";
+
+fn positive(what: &str, v: f64) -> anyhow::Result<f64> {
+    ensure!(v.is_finite() && v > 0.0, "`{what}` is {v}, not a positive number");
+    Ok(v)
+}
+
+fn not_negative(what: &str, v: f64) -> anyhow::Result<f64> {
+    ensure!(v.is_finite() && v >= 0.0, "`{what}` is {v}, a number below zero or none");
+    Ok(v)
+}
+
+impl File {
+    fn checked(self) -> anyhow::Result<Costing> {
+        let mut rates = BTreeMap::new();
+        let mut any = None;
+        for (key, o) in &self.operations {
+            let rate = Rate {
+                flops_per_s: positive(&format!("operations.{key}.quick"), o.quick)?,
+                slow_per_s: positive(&format!("operations.{key}.slow"), o.slow)?,
+            };
+            match DType::from_str(key) {
+                _ if key == "any" => any = Some(rate),
+                Ok(d) => drop(rates.insert(d, rate)),
+                Err(_) => bail!("`operations.{key}`: neither `any` nor an element type"),
+            }
+        }
+        let rate = any.context("`operations.any` is missing")?;
+        let profile = Profile {
+            name: self.name.clone(),
+            rate,
+            dtypes: rates,
+            levels: self.levels()?,
+            launch_s: not_negative("launch", self.launch)?,
+        };
+        let fits = if self.kernels.is_empty() { None } else { Some(self.fits()?) };
+        let source = format!("profile `{}`", self.name);
+        Ok(Costing { profile: Some(profile), fits, source, ..Costing::default() })
+    }
+
+    fn levels(&self) -> anyhow::Result<Vec<Level>> {
+        ensure!(!self.memory.is_empty(), "there is no `[[memory]]` level");
+        let last = self.memory.len() - 1;
+        let mut out: Vec<Level> = Vec::new();
+        for (i, m) in self.memory.iter().enumerate() {
+            let bytes = match m.bytes {
+                Some(b) if i < last => positive("memory.bytes", b)?,
+                Some(_) => bail!("the last level of `memory` holds everything: it has no `bytes`"),
+                None if i == last => f64::INFINITY,
+                None => bail!("level {} of `memory` has no `bytes`", i + 1),
+            };
+            let larger = out.last().is_none_or(|l| l.bytes < bytes);
+            ensure!(larger, "level {} of `memory` is not larger than the one before", i + 1);
+            out.push(Level { bytes, bytes_per_s: positive("memory.bandwidth", m.bandwidth)? });
+        }
+        Ok(out)
+    }
+
+    fn fits(&self) -> anyhow::Result<Fits> {
+        let c =
+            self.caches.as_ref().context("fitted kernels need `[caches]` with `near` and `far`")?;
+        let caches =
+            Caches { near: positive("caches.near", c.near)?, far: positive("caches.far", c.far)? };
+        let mut kernels = BTreeMap::new();
+        for (name, k) in &self.kernels {
+            let fit = Fit {
+                coefficients: row(name, &k.seconds)?,
+                most: row(name, &k.most)?,
+                low: positive(&format!("kernels.{name}.low"), k.low)?,
+                high: positive(&format!("kernels.{name}.high"), k.high)?,
+                error: not_negative(&format!("kernels.{name}.error"), k.error)?,
+                samples: k.samples,
+            };
+            kernels.insert(name.clone(), fit);
+        }
+        Ok(Fits { caches, kernels })
+    }
+}
+
+fn row(kernel: &str, values: &BTreeMap<String, f64>) -> anyhow::Result<Row> {
+    let mut out = [0.0; N];
+    for (key, v) in values {
+        let at = FEATURES.iter().position(|f| f == key);
+        let at = at.with_context(|| {
+            format!("kernels.{kernel}: `{key}` is no feature; those are {}", FEATURES.join(", "))
+        })?;
+        out[at] = not_negative(&format!("kernels.{kernel}.{key}"), *v)?;
+    }
+    Ok(out)
+}
+
+/// Fitted costs as a profile, beside the figures of the target's text.
+pub fn written(fits: &Fits, target: &TargetItem, name: &str) -> anyhow::Result<String> {
+    let p = Profile::of(target);
+    let named = |r: &Row| -> BTreeMap<String, f64> {
+        let pairs = FEATURES.iter().zip(r).filter(|(_, v)| **v > 0.0);
+        pairs.map(|(f, v)| (f.to_string(), *v)).collect()
+    };
+    let kernel = |f: &Fit| Kernel {
+        samples: f.samples,
+        error: f.error,
+        low: f.low,
+        high: f.high,
+        seconds: named(&f.coefficients),
+        most: named(&f.most),
+    };
+    let any = Operations { quick: p.rate.flops_per_s, slow: p.rate.slow_per_s };
+    let memory = p.levels.iter().map(|l| Memory {
+        bytes: l.bytes.is_finite().then_some(l.bytes),
+        bandwidth: l.bytes_per_s,
+    });
+    let file = File {
+        name: name.to_string(),
+        launch: p.launch_s,
+        operations: BTreeMap::from([("any".to_string(), any)]),
+        memory: memory.collect(),
+        caches: Some(CacheSizes { near: fits.caches.near, far: fits.caches.far }),
+        kernels: fits.kernels.iter().map(|(k, f)| (k.clone(), kernel(f))).collect(),
+    };
+    Ok(toml::to_string(&file)?)
+}

@@ -1,0 +1,196 @@
+//! What a run of the pipeline tells, for people and programs.
+
+use crate::costing::Measured;
+use crate::explore::{Explored, Extracted};
+use crate::objective::{Candidate, Objective};
+use crate::options::Options;
+use mlc_dsl::ir::{NodeKind, Program};
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// What happened, for people and programs.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Nodes of the model before.
+    pub nodes_before: usize,
+    /// Nodes of the model after.
+    pub nodes_after: usize,
+    /// Core operators before.
+    pub operators_before: usize,
+    /// Core operators after.
+    pub operators_after: usize,
+    /// Estimated seconds before.
+    pub cost_before: f64,
+    /// Estimated seconds after.
+    pub cost_after: f64,
+    /// How far the extracted program may be from the cheapest of the e-graph: `(cost - bound) / cost`.
+    pub gap: f64,
+    /// The target.
+    pub target: String,
+    /// Where the costs of its kernels are from.
+    pub cost_model: String,
+    /// Whether these are others than the target's text has.
+    #[serde(skip)]
+    pub cost_model_given: bool,
+    /// Medians of the plans that were timed, the chosen one first; empty if none were.
+    pub measured: Vec<Measured>,
+    /// Kernels of the plan.
+    pub kernels: Vec<KernelReport>,
+    /// How often each law made something new known.
+    pub laws: BTreeMap<String, usize>,
+    /// Laws that the result rests on, with the number of their equations in its proof.
+    pub proof: BTreeMap<String, usize>,
+    /// Why exploration ended.
+    pub stop_reason: String,
+    /// Size of the e-graph.
+    pub egraph: GraphReport,
+    /// Seconds per stage, in order.
+    pub seconds: BTreeMap<String, f64>,
+    /// Planned peak of intermediate buffers in bytes, if extents are known.
+    pub peak_bytes: Option<u64>,
+    /// Bytes of the plan's buffers alive at once: no placement takes less.
+    pub alive_bytes: Option<u64>,
+    /// No order of the plan's kernels has fewer bytes alive at once.
+    pub least_bytes: Option<u64>,
+    /// The planned peak of the program as read.
+    pub peak_bytes_before: Option<u64>,
+    /// Bytes of the constants of the program as read.
+    pub weights_bytes_before: u64,
+    /// Bytes of the constants that the result stores.
+    pub weights_bytes: u64,
+    /// What was to be least.
+    pub objective: String,
+    /// That figure of the program as read, in seconds or bytes; symbols at their nominal value.
+    pub objective_before: f64,
+    /// That figure of the result.
+    pub objective_after: f64,
+    /// Peak memory of this process in bytes, where the system tells.
+    pub peak_process_bytes: Option<u64>,
+    /// Largest relative error of the self-check; `None` if it did not run.
+    pub self_check_error: Option<f64>,
+    /// What the user should know besides.
+    pub notes: Vec<String>,
+}
+
+/// One kernel of a plan.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelReport {
+    /// Its name in the backend's registry.
+    pub name: String,
+    /// The operators it covers.
+    pub nodes: Vec<String>,
+}
+
+/// The size of an e-graph.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GraphReport {
+    /// Nodes.
+    pub nodes: usize,
+    /// Classes.
+    pub classes: usize,
+    /// Nodes after each round.
+    pub rounds: Vec<usize>,
+}
+
+impl Report {
+    /// Figures of the program as read and of the chosen one.
+    pub(crate) fn figures(
+        &mut self,
+        options: &Options,
+        weights: u64,
+        plain: &Candidate,
+        chosen: &Candidate,
+    ) {
+        (self.cost_before, self.cost_after) = (plain.seconds, chosen.seconds);
+        self.target = options.target.clone();
+        self.objective = options.objective.name().to_string();
+        self.objective_before = match options.objective {
+            Objective::Size => weights as f64,
+            Objective::Latency | Objective::Memory => plain.figure,
+        };
+        self.objective_after = chosen.figure;
+        self.peak_bytes = chosen.plan.peak_bytes();
+        self.alive_bytes = self.peak_bytes.map(|_| chosen.plan.memory.alive);
+        self.least_bytes = self.peak_bytes.map(|_| chosen.plan.memory.least);
+        self.peak_bytes_before = plain.plan.peak_bytes();
+        (self.weights_bytes_before, self.weights_bytes) = (weights, chosen.weights);
+    }
+}
+
+/// What exploration and extraction tell.
+pub(crate) fn report(
+    source: &Program,
+    program: &Program,
+    explored: &Explored,
+    extracted: &Extracted,
+    library: &Library,
+) -> Report {
+    let (nodes, classes) = explored.size();
+    let fired = explored.profiles.iter().filter(|(_, p)| p.applications > 0);
+    let name = |i: u32| library.laws[i as usize].name.to_string();
+    let mut proof: BTreeMap<String, usize> = BTreeMap::new();
+    for step in explored.prove(extracted).into_iter().flat_map(|p| p.steps) {
+        *proof.entry(crate::explain::reason(library, step.reason)).or_default() += 1;
+    }
+    Report {
+        operators_before: operators(source),
+        operators_after: operators(program),
+        nodes_before: operators(source),
+        nodes_after: operators(program),
+        laws: fired.map(|(i, p)| (name(*i), p.applications)).collect(),
+        proof,
+        stop_reason: explored.stop.to_string(),
+        egraph: GraphReport { nodes, classes, rounds: explored.sizes.clone() },
+        ..Report::default()
+    }
+}
+
+/// Operator applications of a program.
+pub fn operators(program: &Program) -> usize {
+    program.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Apply(..))).count()
+}
+
+/// The kernels of a plan, by name and operators.
+pub fn kernels(plan: &Plan, library: &Library) -> Vec<KernelReport> {
+    let name = |n| library.node_name(&plan.program, n);
+    plan.kernels
+        .iter()
+        .map(|k| KernelReport {
+            name: k.name.clone(),
+            nodes: k.nodes.iter().map(|&n| name(n)).collect(),
+        })
+        .collect()
+}
+
+/// Names and times stages.
+pub struct Clock {
+    last: Instant,
+    /// Seconds by stage.
+    pub stages: BTreeMap<String, f64>,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock { last: Instant::now(), stages: BTreeMap::new() }
+    }
+}
+
+impl Clock {
+    /// Ends a stage; one that comes again goes on.
+    pub fn stage(&mut self, name: &str) {
+        let now = Instant::now();
+        *self.stages.entry(name.to_string()).or_default() += (now - self.last).as_secs_f64();
+        self.last = now;
+    }
+}
+
+/// The process's largest resident size so far, on Linux.
+pub fn peak_process_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}

@@ -1,0 +1,253 @@
+//! Times of kernels and their store, profiles as TOML, and plans chosen by measuring.
+
+use mlc_dsl::library::Library;
+use mlc_extract::Work;
+use mlc_rewrite::calibrate::store::{Entry, Store};
+use mlc_rewrite::calibrate::timing::Times;
+use mlc_rewrite::calibrate::{Calibration, fits, machine, planned};
+use mlc_rewrite::{pipeline, profile, stdlib};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn library() -> Arc<Library> {
+    Arc::new(stdlib::load_sound(&[]).expect("the shipped texts are sound"))
+}
+
+fn entry(kernel: &str, signature: &str, seconds: f64) -> Entry {
+    let times = Times { lower: seconds, median: seconds, upper: seconds, least: seconds, runs: 5 };
+    let work = Work { flops: 1e9 * seconds, launches: 1.0, ..Work::default() };
+    let (kernel, signature) = (kernel.to_string(), signature.to_string());
+    Entry { kernel, signature, work, warm: times, cold: Some(times) }
+}
+
+#[test]
+fn what_is_stored_is_read_again_by_hardware() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("new/times.redb");
+    let all = [entry("gemm", "a", 1.0), entry("gemm", "b", 2.5), entry("pool", "a", 1e-6)];
+    {
+        let store = Store::create(&path).expect("a new store");
+        for e in &all {
+            assert!(!store.has("here", &e.kernel, &e.signature).expect("reads"));
+            store.add("here", e).expect("writes");
+            assert!(store.has("here", &e.kernel, &e.signature).expect("reads"));
+        }
+        store.add("here and there", &entry("gemm", "a", 9.0)).expect("writes");
+    }
+    let store = Store::open(&path).expect("the store is there");
+    assert_eq!(store.entries("here").expect("reads"), all);
+    assert_eq!(store.entries("here and there").expect("reads").len(), 1);
+    assert_eq!(store.entries("elsewhere").expect("reads"), []);
+}
+
+#[track_caller]
+fn refused(path: &Path, wanted: &[&str]) {
+    let Err(e) = Store::open(path).and_then(|s| s.entries("here").map(|_| ())) else {
+        panic!("{} is taken for a store", path.display());
+    };
+    let text = format!("{e:#}");
+    for w in wanted.iter().chain(&["help: "]) {
+        assert!(text.contains(w), "`{w}` is missing in: {text}");
+    }
+}
+
+#[test]
+fn damaged_foreign_and_missing_stores_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("times.redb");
+    refused(&path, &["there are no times in", "times.redb", "calibrate"]);
+    std::fs::write(&path, "no database").expect("writes");
+    refused(&path, &["times.redb", "damaged", "--store"]);
+    std::fs::remove_file(&path).expect("removes");
+    Store::create(&path).expect("a store").add("here", &entry("gemm", "a", 1.0)).expect("writes");
+    let mut bytes = std::fs::read(&path).expect("reads");
+    let keep = bytes.len() / 3;
+    bytes.truncate(keep);
+    std::fs::write(&path, &bytes).expect("writes");
+    refused(&path, &["times.redb", "damaged"]);
+}
+
+#[test]
+fn a_store_in_use_is_said_to_be() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("times.redb");
+    let held = Store::create(&path).expect("a store");
+    refused(&path, &["in use", "--store"]);
+    drop(held);
+}
+
+#[test]
+fn the_plan_covers_every_kernel_and_is_the_same_every_time() {
+    let library = library();
+    let cpu = pipeline::target(&library, "cpu").expect("the target");
+    let names = |seed| -> Vec<(String, String)> {
+        planned(&library, &cpu, seed).into_iter().map(|p| (p.kernel, p.signature)).collect()
+    };
+    let all = names(0);
+    assert_eq!(all, names(0));
+    assert_ne!(all, names(1));
+    let kernels = cpu.kernels.iter().map(|k| k.name.as_str()).chain(["pointwise", "view"]);
+    for k in kernels {
+        let count = all.iter().filter(|(name, _)| name == k).count();
+        assert!(count >= 8, "{k} has {count} programs");
+    }
+    let firsts: std::collections::BTreeSet<&str> =
+        all.iter().take(60).map(|(k, _)| k.as_str()).collect();
+    assert!(firsts.len() >= 10, "a short budget covers only {firsts:?}");
+}
+
+#[test]
+fn a_calibration_goes_on_where_it_was_stopped() {
+    let library = library();
+    let cpu = pipeline::target(&library, "cpu").expect("the target");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("times.redb");
+    let run = |seconds: f64| {
+        let store = Store::create(&path).expect("a store");
+        let budget = Duration::from_secs_f64(seconds);
+        Calibration { library: &library, target: &cpu, threads: 1, budget, seed: 0 }
+            .run(&store, &|_, _| {})
+            .expect("times kernels")
+    };
+    let first = run(1.0);
+    assert!(first.timed > 0 && first.left > 0, "{first:?}");
+    let second = run(1.0);
+    assert_eq!(second.known, first.timed);
+    assert!(second.timed > 0, "{second:?}");
+    let nothing = run(0.0);
+    assert_eq!((nothing.timed, nothing.known), (0, first.timed + second.timed));
+    let entries = Store::open(&path).expect("opens").entries(&machine::key(1)).expect("reads");
+    assert_eq!(entries.len(), nothing.known);
+    assert!(entries.iter().all(|e| e.warm.least > 0.0 && e.warm.least <= e.warm.upper));
+}
+
+const PROFILE: &str = r#"
+name = "server"
+launch = 1e-6
+[operations.any]
+quick = 2e11
+slow = 1e10
+[operations.f16]
+quick = 4e11
+slow = 1e10
+[[memory]]
+bytes = 2e6
+bandwidth = 2e11
+[[memory]]
+bandwidth = 2e10
+"#;
+
+#[test]
+fn a_profile_is_read_with_all_its_figures() {
+    let costing = profile::parse(PROFILE, "server.toml").expect("a sound profile");
+    let p = costing.profile.expect("figures");
+    assert_eq!((p.name.as_str(), p.launch_s, p.rate.flops_per_s), ("server", 1e-6, 2e11));
+    assert_eq!(p.dtypes.len(), 1);
+    assert_eq!(p.levels.iter().map(|l| l.bytes_per_s).collect::<Vec<_>>(), [2e11, 2e10]);
+    assert!(costing.fits.is_none());
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/server.toml");
+    assert!(profile::read(&example).is_ok());
+}
+
+#[test]
+fn what_is_wrong_with_a_profile_is_said() {
+    for (from, to, wanted) in [
+        ("quick = 2e11", "quick = -1", "`operations.any.quick` is -1"),
+        ("quick = 2e11", "quick = nan", "not a positive number"),
+        ("quick = 2e11", "fast = 2e11", "unknown field `fast`"),
+        ("[operations.any]", "[operations.i64]", "`operations.any` is missing"),
+        ("operations.f16", "operations.f17", "`operations.f17`"),
+        ("bytes = 2e6", "", "level 1 of `memory` has no `bytes`"),
+        ("bandwidth = 2e10", "bandwidth = 2e10\nbytes = 1e9", "the last level"),
+        ("launch = 1e-6", "launch = inf", "`launch` is inf"),
+        ("launch = 1e-6", "launch = \"soon\"", "line 3"),
+        ("name = \"server\"", "name = ", "line 2"),
+    ] {
+        assert!(PROFILE.contains(from), "{from}");
+        let Err(e) = profile::parse(&PROFILE.replacen(from, to, 1), "server.toml") else {
+            panic!("`{to}` is taken");
+        };
+        let text = format!("{e:#}");
+        for w in ["server.toml", wanted, "help: "] {
+            assert!(text.contains(w), "`{w}` is missing for `{to}`: {text}");
+        }
+    }
+}
+
+#[test]
+fn fits_are_the_same_after_a_profile() {
+    let entries: Vec<Entry> =
+        (1..40).map(|i| entry("gemm", &i.to_string(), 1e-5 * f64::from(i * i))).collect();
+    let library = library();
+    let cpu = pipeline::target(&library, "cpu").expect("the target");
+    let found = fits(&entries, machine::caches(2));
+    assert_eq!(found.kernels.len(), 1);
+    let text = profile::written(&found, &cpu, "mine").expect("TOML");
+    let again = profile::parse(&text, "mine.toml").expect("what was written is sound");
+    assert_eq!(again.fits, Some(found));
+}
+
+fn tool(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mlc-rewrite")).args(args).output().expect("the tool runs")
+}
+
+fn model() -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("examples/squeezenet1_1.onnx")
+        .display()
+        .to_string()
+}
+
+#[test]
+fn bad_figures_end_with_two_and_a_help() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bad = folder.path().join("bad.toml");
+    std::fs::write(&bad, PROFILE.replace("2e11", "0")).expect("writes");
+    let (bad, none) = (bad.display().to_string(), folder.path().join("none").display().to_string());
+    let model = model();
+    for (args, wanted) in [
+        (vec!["explain", &model, "--profile", &bad], "not a positive number"),
+        (vec!["explain", &model, "--store", &none, "--target", "cpu"], "there are no times in"),
+        (vec!["explain", &model, "--store", &none, "--target", "standard"], "--target cpu"),
+        (vec!["calibrate", "--show", "--store", &none], "there are no times in"),
+        (vec!["calibrate", "--time=-1"], "--time"),
+    ] {
+        let out = tool(&args);
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {text}");
+        assert!(text.contains(wanted), "{args:?}: {text}");
+    }
+}
+
+#[test]
+fn a_profile_changes_estimates_and_measuring_keeps_the_fastest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let slow = folder.path().join("slow.toml");
+    let text = PROFILE.replace("2e11", "2e5").replace("2e10", "2e4");
+    std::fs::write(&slow, text).expect("writes");
+    let onnx = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/squeezenet1_1.onnx");
+    let onnx = onnx.display().to_string();
+    let report = |more: &[&str]| -> serde_json::Value {
+        let json = folder.path().join("report.json").display().to_string();
+        let out = folder.path().join("out.onnx").display().to_string();
+        let mut args = vec!["optimize", &onnx, "-o", &out, "--json", &json];
+        args.extend(more);
+        let done = tool(&args);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("JSON")
+    };
+    let plain = report(&[]);
+    let other = report(&["--profile", &slow.display().to_string(), "--measure", "3"]);
+    let cost = |r: &serde_json::Value| r["cost_before"].as_f64().expect("a cost");
+    assert!(cost(&other) > 1e3 * cost(&plain), "{} and {}", cost(&other), cost(&plain));
+    assert_eq!(plain["cost_model"], "the figures of target `standard`");
+    assert_eq!(other["cost_model"], "profile `server`");
+    assert_eq!(plain["measured"], serde_json::json!([]));
+    let measured = other["measured"].as_array().expect("a list");
+    let median = |m: &serde_json::Value| m["median"].as_f64().expect("a median");
+    let read = measured.iter().find(|m| m["point"] == "as read").expect("the plan as read");
+    assert!(measured.len() >= 2, "{measured:?}");
+    assert!(median(&measured[0]) <= median(read), "{measured:?}");
+}
