@@ -119,6 +119,8 @@ struct Search<'a> {
     price: Price<'a>,
     /// The cheapest tree of each class, as kernels of one node and later of cuts.
     tree: Vec<f64>,
+    /// Classes that come before an anchor: where it takes them in, what follows it must not read them.
+    before: Vec<bool>,
     cuts: Vec<Vec<Cut>>,
 }
 
@@ -130,7 +132,8 @@ pub fn candidates(classes: &[Class], entries: &[Entry], price: Price<'_>) -> Vec
     }
     let tree = vec![f64::INFINITY; classes.len()];
     let cuts = vec![Vec::new(); classes.len()];
-    let mut s = Search { classes, entries, of, price, tree, cuts };
+    let before = before(classes.len(), entries, &of);
+    let mut s = Search { classes, entries, of, price, tree, before, cuts };
     let single: Vec<Cut> = (0..entries.len() as u32).map(|e| s.single(e)).collect();
     s.trees(&single);
     let mut order: Vec<u32> = (0..classes.len() as u32).filter(|&c| s.grows(c)).collect();
@@ -147,6 +150,27 @@ pub fn candidates(classes: &[Class], entries: &[Entry], price: Price<'_>) -> Vec
         out.extend(grown.filter_map(|c| s.candidate(c)));
     }
     out
+}
+
+/// The operands of anchors, and what those with a prologue can compute them from.
+fn before(classes: usize, entries: &[Entry], of: &[Vec<u32>]) -> Vec<bool> {
+    let (mut before, mut within) = (vec![false; classes], vec![false; classes]);
+    let mut stack: Vec<u32> = Vec::new();
+    for e in entries {
+        if let Role::Anchor { prologue, .. } = e.role {
+            e.args.iter().for_each(|&a| before[a as usize] = true);
+            stack.extend(e.args.iter().filter(|_| prologue));
+        }
+    }
+    while let Some(class) = stack.pop() {
+        if std::mem::replace(&mut within[class as usize], true) {
+            continue;
+        }
+        before[class as usize] = true;
+        let inside = of[class as usize].iter().map(|&e| &entries[e as usize]);
+        stack.extend(inside.filter(|e| e.role == Role::Pointwise).flat_map(|e| &e.args));
+    }
+    before
 }
 
 impl Search<'_> {
@@ -223,7 +247,7 @@ impl Search<'_> {
             }
             found.push(self.scored(cut.clone()));
         }
-        self.cuts[class as usize] = keep(found);
+        self.cuts[class as usize] = self.keep(found);
         let best = self.cuts[class as usize].first().map_or(f64::INFINITY, |c| c.score);
         let tree = &mut self.tree[class as usize];
         *tree = tree.min(best);
@@ -248,7 +272,7 @@ impl Search<'_> {
                 let inner = self.cuts[arg as usize].iter().filter(|c| self.joins(e.role, c));
                 next.extend(inner.filter_map(|c| self.merge(p, c, arg)));
             }
-            partial = keep(next.into_iter().map(|c| self.scored(c)).collect());
+            partial = self.keep(next.into_iter().map(|c| self.scored(c)).collect());
         }
         found.extend(partial.into_iter().filter(|c| c.inside.len() > 1));
     }
@@ -361,22 +385,25 @@ impl Search<'_> {
         let entries = self.ordered(&cut.inside, cut.root)?;
         Some(Candidate { entries, reads: cut.reads.clone(), cost: cut.cost })
     }
-}
 
-/// The best cuts, none of which reads what another does and more at a higher price.
-fn keep(mut cuts: Vec<Cut>) -> Vec<Cut> {
-    cuts.sort_by(|a, b| a.score.total_cmp(&b.score).then_with(|| a.inside.cmp(&b.inside)));
-    let mut kept: Vec<Cut> = Vec::with_capacity(KEPT);
-    for cut in cuts {
-        let worse = |k: &Cut| {
-            let joins = k.anchor.is_none() || k.anchor == cut.anchor && (cut.headed || !k.headed);
-            joins
-                && k.cost <= cut.cost
-                && k.reads.iter().all(|r| cut.reads.binary_search(r).is_ok())
-        };
-        if kept.len() < KEPT && !kept.iter().any(worse) {
-            kept.push(cut);
+    /// The best cuts, none of which can stand for another at no higher price.
+    fn keep(&self, mut cuts: Vec<Cut>) -> Vec<Cut> {
+        cuts.sort_by(|a, b| a.score.total_cmp(&b.score).then_with(|| a.inside.cmp(&b.inside)));
+        let mut kept: Vec<Cut> = Vec::with_capacity(KEPT);
+        for cut in cuts {
+            if kept.len() < KEPT && !kept.iter().any(|k| self.stands_for(k, &cut)) {
+                kept.push(cut);
+            }
         }
+        kept
     }
-    kept
+
+    /// True if the one cut reads no more than the other, costs no more, and goes wherever the other goes.
+    fn stands_for(&self, one: &Cut, other: &Cut) -> bool {
+        let has = |c: &u32| other.inside.binary_search_by_key(c, |i| i.0).is_ok();
+        one.cost <= other.cost
+            && (one.anchor.is_none() || one.anchor == other.anchor && (other.headed || !one.headed))
+            && one.reads.iter().all(|r| other.reads.binary_search(r).is_ok())
+            && one.inside.iter().all(|(c, _)| !self.before[*c as usize] || has(c))
+    }
 }

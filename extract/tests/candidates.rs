@@ -190,25 +190,48 @@ proptest! {
 
     #[test]
     fn the_best_cover_is_among_them(entries in graph(5, 1, false)) {
-        let classes = classes(&entries);
-        let all = candidates(&classes, &entries, &price);
-        let mut b = ViewBuilder::new();
-        let ids: Vec<_> = classes.iter().map(|_| b.add_class()).collect();
-        for c in &all {
-            let class = entries[*c.entries.last().unwrap() as usize].class as usize;
-            let reads: Vec<_> = c.reads.iter().map(|&r| ids[r as usize]).collect();
-            b.add_node(ids[class], &reads, Cost::new(c.cost));
-        }
-        let root = classes.len() as u32 - 1;
-        b.add_root(ids[root as usize]);
-        let view = b.build().unwrap();
-        let found = Exact::default().extract(&view, None).unwrap().dag_cost(&view).seconds();
-        let reachable = reachable(&entries, root);
-        let entries: Vec<Entry> =
-            entries.into_iter().filter(|e| reachable.contains(&e.class)).collect();
-        let best = brute_force_reachable(&entries, &classes, root, &reachable);
+        let (found, best) = found_and_best(&entries);
         prop_assert!((found - best).abs() < 1e-6, "{found} found, {best} is best");
     }
+}
+
+/// A sum of `a` and of a product over `b`, where `a` reads `b`, too: `b` is read by one kernel of all others.
+#[test]
+fn what_follows_a_product_reads_its_operand() {
+    let entry = |class: u32, args: &[u32], role, kernel| {
+        let (args, work) = (args.to_vec(), Work::default());
+        Entry { class, args, role, kernel, work, fixed: None }
+    };
+    let product = Role::Anchor { epilogue: true, prologue: false };
+    let entries = [
+        Entry::free(0),
+        entry(1, &[0], Role::Pointwise, 3),
+        entry(2, &[1], product, 1),
+        entry(3, &[0, 1], Role::Pointwise, 3),
+        entry(4, &[3, 2], Role::Pointwise, 3),
+    ];
+    assert_eq!(found_and_best(&entries), (41.0, 41.0));
+}
+
+/// The cost of the best cover out of candidates, and that of the best one at all.
+fn found_and_best(entries: &[Entry]) -> (f64, f64) {
+    let classes = classes(entries);
+    let all = candidates(&classes, entries, &price);
+    let mut b = ViewBuilder::new();
+    let ids: Vec<_> = classes.iter().map(|_| b.add_class()).collect();
+    for c in &all {
+        let class = entries[*c.entries.last().unwrap() as usize].class as usize;
+        let reads: Vec<_> = c.reads.iter().map(|&r| ids[r as usize]).collect();
+        b.add_node(ids[class], &reads, Cost::new(c.cost));
+    }
+    let root = classes.len() as u32 - 1;
+    b.add_root(ids[root as usize]);
+    let view = b.build().unwrap();
+    let found = Exact::default().extract(&view, None).unwrap().dag_cost(&view).seconds();
+    let reachable = reachable(entries, root);
+    let entries: Vec<Entry> =
+        entries.iter().filter(|e| reachable.contains(&e.class)).cloned().collect();
+    (found, brute_force_reachable(&entries, &classes, root, &reachable))
 }
 
 fn reachable(entries: &[Entry], root: u32) -> BTreeSet<u32> {
