@@ -43,15 +43,15 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What costs nothing: a value that is there.
-    pub fn free(class: u32) -> Entry {
-        let (args, role, work) = (Vec::new(), Role::Alone, Work::default());
-        Entry { class, args, role, kernel: 0, work, fixed: Some(0.0) }
+    /// What no kernel of its own computes, at a price.
+    pub fn priced(class: u32, args: Vec<u32>, seconds: f64) -> Entry {
+        let work = Work::default();
+        Entry { class, args, role: Role::Alone, kernel: 0, work, fixed: Some(seconds) }
     }
 
-    /// What no kernel of its own computes, at a price.
-    pub fn priced(fixed: f64) -> Entry {
-        Entry { fixed: Some(fixed), ..Entry::free(0) }
+    /// What costs nothing: a value that is there.
+    pub fn free(class: u32) -> Entry {
+        Entry::priced(class, Vec::new(), 0.0)
     }
 }
 

@@ -4,8 +4,8 @@
 //! pointwise kernels that feed each other become one with several results. Decides what pays, never what is equal.
 
 use crate::candidates::{Candidate, Class, Entry, Role, VIEWS, candidates};
-use crate::kernels::{Draft, finish};
-use crate::target::{Site, TargetPrices};
+use crate::kernels::{Draft, finish, reads};
+use crate::target::TargetPrices;
 use crate::work::{Works, bytes};
 use crate::{Cost, CostModel, Extractor, GreedyDag, Solution, View, ViewBuilder, Work};
 use mlc_dsl::ir::{DType, Extent, NodeId, NodeKind, Program, Type, Value};
@@ -42,7 +42,10 @@ pub fn estimate(
     library: &Library,
     model: &CostModel,
 ) -> f64 {
-    let works = Works::new(library);
+    total(program, kernels, &Works::new(library), model)
+}
+
+fn total(program: &Program, kernels: &[Kernel], works: &Works<'_>, model: &CostModel) -> f64 {
     let seconds = |k: &Kernel| {
         let dtype = k.outputs.first().map_or(DType::F32, |v| program.ty(*v).dtype);
         model.seconds(&k.name, dtype, &works.kernel(program, k))
@@ -55,9 +58,9 @@ pub fn cover_at(program: Program, library: &Library, prices: &TargetPrices<'_>) 
     let sites = Sites::of(&program, library, prices);
     let mut drafts = sites.choose(prices);
     let views = sites.views(prices, &drafts);
-    merge(&mut drafts, &sites);
+    merge(&mut drafts, &sites, &program);
     let kernels = finish(&program, library, prices, drafts);
-    let cost = views + estimate(&program, &kernels, library, prices.model());
+    let cost = views + total(&program, &kernels, prices.works(), prices.model());
     crate::memory::plan(program, library, kernels, cost)
 }
 
@@ -90,16 +93,8 @@ impl Sites {
                         // A repetition is read where it comes from.
                         read = args.iter().fold(read, |r, &a| r.min(classes[a as usize].read));
                     }
-                    let Site { role, kernel, work } =
-                        prices.any_site(*call, attrs, &types, &node.types);
-                    Entry {
-                        args: args.clone(),
-                        role,
-                        kernel,
-                        work,
-                        fixed: None,
-                        ..Entry::free(i as u32)
-                    }
+                    let site = prices.any_site(*call, attrs, &types, &node.types);
+                    site.entry(i as u32, args.clone())
                 }
             };
             for &a in &args {
@@ -177,21 +172,23 @@ impl Sites {
 }
 
 /// Joins pointwise kernels with those of the same shape that they read.
-fn merge(drafts: &mut Vec<Draft>, sites: &Sites) {
+fn merge(drafts: &mut Vec<Draft>, sites: &Sites, program: &Program) {
     let mut maker: HashMap<usize, usize> = HashMap::new();
     for (i, d) in drafts.iter().enumerate() {
         maker.extend(d.roots.iter().map(|&r| (r, i)));
     }
     let shape = |d: &Draft| d.roots.first().map(|&r| sites.classes[r].shape);
     for i in 0..drafts.len() {
-        let reads: Vec<usize> =
-            sites.reads(&drafts[i]).into_iter().filter_map(|r| maker.get(&r).copied()).collect();
+        let reads: Vec<usize> = reads(program, &drafts[i].nodes)
+            .into_iter()
+            .filter_map(|r| maker.get(&r).copied())
+            .collect();
         for p in reads {
             let (d, q) = (&drafts[i], &drafts[p]);
             let fits = d.pointwise && q.pointwise && p != i && shape(d) == shape(q);
             if !fits
                 || d.nodes.union(&q.nodes).count() > LARGEST
-                || detour(drafts, &maker, sites, p, i)
+                || detour(drafts, &maker, program, p, i)
             {
                 continue;
             }
@@ -205,7 +202,7 @@ fn merge(drafts: &mut Vec<Draft>, sites: &Sites) {
     // A result that only its own kernel reads stays inside.
     let mut read: HashMap<usize, BTreeSet<usize>> = HashMap::new();
     for (i, d) in drafts.iter().enumerate() {
-        for r in sites.reads(d) {
+        for r in reads(program, &d.nodes) {
             read.entry(r).or_default().insert(i);
         }
     }
@@ -214,26 +211,18 @@ fn merge(drafts: &mut Vec<Draft>, sites: &Sites) {
     }
 }
 
-impl Sites {
-    /// What a kernel reads.
-    fn reads(&self, d: &Draft) -> BTreeSet<usize> {
-        let args = d.nodes.iter().flat_map(|&n| &self.entries[n].args);
-        args.map(|&a| a as usize).filter(|a| !d.nodes.contains(a)).collect()
-    }
-}
-
 /// True if a path leads from kernel `from` through a third one to kernel `to`.
 fn detour(
     drafts: &[Draft],
     maker: &HashMap<usize, usize>,
-    sites: &Sites,
+    program: &Program,
     from: usize,
     to: usize,
 ) -> bool {
     let mut seen = HashSet::from([to]);
     let mut stack = vec![to];
     while let Some(k) = stack.pop() {
-        for r in sites.reads(&drafts[k]) {
+        for r in reads(program, &drafts[k].nodes) {
             let Some(&next) = maker.get(&r) else { continue };
             if next == from && k != to {
                 return true;

@@ -61,18 +61,18 @@ pub(crate) fn finish(
     kernels.into_iter().map(|(_, k)| k).collect()
 }
 
-impl Finish<'_> {
-    /// What a set of nodes reads from outside.
-    fn reads(&self, nodes: &BTreeSet<usize>) -> BTreeSet<usize> {
-        let args = nodes.iter().flat_map(|&n| &self.program.nodes[n].args);
-        args.map(|a| a.node.0 as usize).filter(|a| !nodes.contains(a)).collect()
-    }
+/// What a set of nodes reads from outside.
+pub(crate) fn reads(program: &Program, nodes: &BTreeSet<usize>) -> BTreeSet<usize> {
+    let args = nodes.iter().flat_map(|&n| &program.nodes[n].args);
+    args.map(|a| a.node.0 as usize).filter(|a| !nodes.contains(a)).collect()
+}
 
+impl Finish<'_> {
     /// Views that are read where they are needed rather than by themselves, by the number of their kernel.
     fn folded(&self) -> HashSet<usize> {
         let mut readers: HashMap<usize, Vec<usize>> = HashMap::new();
         for (i, d) in self.drafts.iter().enumerate() {
-            for r in self.reads(&d.nodes) {
+            for r in reads(self.program, &d.nodes) {
                 if let Some(&m) = self.maker.get(&r) {
                     readers.entry(m).or_default().push(i);
                 }
@@ -84,7 +84,7 @@ impl Finish<'_> {
             let readers = readers.get(i).map_or(&[][..], Vec::as_slice);
             let by_judge = readers.iter().any(|r| self.prices.is_rest(self.drafts[*r].kernel));
             // A view of a view may need a copy, which is made once for all readers.
-            let inner = self.reads(&d.nodes);
+            let inner = reads(self.program, &d.nodes);
             let copies = inner.iter().any(|r| self.maker.get(r).is_some_and(is_view));
             let yields = d.roots.iter().any(|r| self.results.contains(r));
             let stays = yields || by_judge || copies && readers.len() > 1;
@@ -113,7 +113,7 @@ impl Finish<'_> {
         let mut missing: BTreeMap<usize, usize> = BTreeMap::new();
         let mut readers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (&i, nodes) in whole {
-            let reads = self.reads(nodes);
+            let reads = reads(self.program, nodes);
             let of: BTreeSet<usize> = reads
                 .iter()
                 .filter_map(|r| self.maker.get(r).copied())

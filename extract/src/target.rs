@@ -3,10 +3,10 @@
 //! The one price of kernels, for e-graphs and for plans. Knows no operator by name, and decides what pays, never what is
 //! equal.
 
-use crate::candidates::{Role, VIEWS};
+use crate::candidates::{Entry, Role, VIEWS};
 use crate::work::{Works, bytes, elements};
 use crate::{CostModel, Work};
-use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Type};
+use mlc_dsl::ir::{Attr, DType, Type};
 use mlc_dsl::library::{
     Body, CallId, CallKind, Callable, Library, OpClass, TargetItem, TargetKernel,
 };
@@ -77,6 +77,14 @@ pub struct Site {
     pub kernel: u32,
     /// What it does, but for bytes and a whole launch.
     pub work: Work,
+}
+
+impl Site {
+    /// The node that computes a class from others in this way.
+    pub fn entry(self, class: u32, args: Vec<u32>) -> Entry {
+        let Site { role, kernel, work } = self;
+        Entry { class, args, role, kernel, work, fixed: None }
+    }
 }
 
 /// Kernels and prices of a target.
@@ -169,21 +177,14 @@ impl<'a> TargetPrices<'a> {
         &self.model
     }
 
+    /// What operators do.
+    pub fn works(&self) -> &Works<'a> {
+        &self.works
+    }
+
     /// The name of a kernel; empty for an operator that is a kernel of its own.
     pub fn kernel_name(&self, kernel: u32) -> &str {
         &self.kernels[kernel as usize]
-    }
-
-    /// The sum of a program's operator prices, each a kernel of its own; `None` if the target lacks one.
-    pub fn program(&self, program: &Program) -> Option<f64> {
-        let mut sum = 0.0;
-        for n in &program.nodes {
-            if let NodeKind::Apply(call, attrs) = &n.kind {
-                let args: Vec<&Type> = n.args.iter().map(|&a| program.ty(a)).collect();
-                sum += self.alone(*call, attrs, &args, &n.types)?;
-            }
-        }
-        Some(sum)
     }
 
     /// What an application is to kernels; `None` if the target does not have the operator.

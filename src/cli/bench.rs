@@ -4,11 +4,11 @@ use super::model::{Tuning, load};
 use super::run::{Place, prepare};
 use super::{Common, Found};
 use crate::explain::seconds;
-use crate::samples;
+use crate::{measure, samples};
 use anyhow::{Context, bail};
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -35,10 +35,8 @@ struct BenchReport {
     ratio: f64,
 }
 
-/// Runs of each kind at least.
-const RUNS: usize = 5;
-/// No further runs after this time.
-const LIMIT: Duration = Duration::from_secs(20);
+/// Time for all runs, once there are enough.
+const BUDGET: Duration = Duration::from_secs(5);
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Found> {
@@ -53,19 +51,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         prepare(program, &model.library, args.backend, optimize, &args.tuning, &args.common)
     };
     let (fast, plain) = (make(true)?.executable, make(false)?.executable);
-    let (mut a, mut b) = (Vec::new(), Vec::new());
-    let start = Instant::now();
-    while a.len() < RUNS || start.elapsed() < LIMIT / 4 {
-        for (e, times) in [(&fast, &mut a), (&plain, &mut b)] {
-            let began = Instant::now();
-            e.run(&inputs)?;
-            times.push(began.elapsed().as_secs_f64());
-        }
-        if start.elapsed() > LIMIT && !a.is_empty() {
-            break;
-        }
-    }
-    let (fast, plain) = (median(&mut a), median(&mut b));
+    let times = measure::runs(&[&*fast, &*plain], &inputs, BUDGET)?;
+    let (fast, plain) = (measure::median(&times[0]), measure::median(&times[1]));
     println!(
         "optimised    {}\nunoptimised  {}\nratio        {:.3}",
         seconds(fast),
@@ -73,15 +60,10 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         fast / plain
     );
     args.common.report(&BenchReport {
-        runs: a.len(),
+        runs: times[0].len(),
         median_seconds: fast,
         median_seconds_unoptimized: plain,
         ratio: fast / plain,
     })?;
     Ok(Found::Nothing)
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }

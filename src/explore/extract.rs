@@ -113,6 +113,14 @@ impl PartView {
     }
 }
 
+/// What a node costs.
+enum Price {
+    /// What the kernel that it shares does.
+    Site(Site),
+    /// Seconds.
+    Fixed(f64),
+}
+
 /// Constants are computed once, before the first run: their price only breaks ties.
 const CONSTANT: f64 = 1e-7;
 
@@ -217,9 +225,12 @@ impl Explored {
             list.sort();
             for n in list {
                 let barred = matches!(n.head, Head::Input(i) if part.barred.contains(&i));
-                let Some(site) = self.entry(*id, n, prices).filter(|_| !barred) else { continue };
+                let Some(price) = self.price(*id, n, prices).filter(|_| !barred) else { continue };
                 let args = n.args.iter().map(|&a| index[&egg.find(a)].index() as u32).collect();
-                sites.push(Entry { class, args, ..site });
+                sites.push(match price {
+                    Price::Site(site) => site.entry(class, args),
+                    Price::Fixed(seconds) => Entry::priced(class, args, seconds),
+                });
                 entries.push((*id, Chosen::Node(n.clone())));
             }
         }
@@ -354,16 +365,16 @@ impl Explored {
     }
 
     /// A node as kernels see it; `None` if it may not be chosen.
-    fn entry(&self, class: Id, n: &ENode, prices: &TargetPrices<'_>) -> Option<Entry> {
+    fn price(&self, class: Id, n: &ENode, prices: &TargetPrices<'_>) -> Option<Price> {
         let graph = &self.graph;
         let (call, attrs) = match n.head {
             Head::Apply(call, attrs) => (call, attrs),
             // Of equal constants the smaller one is kept: a repetition is read, not stored.
             Head::Const(_) | Head::Series(_) => {
                 let bytes = self.constant(n.head, 0).bytes().len();
-                return Some(Entry::priced(CONSTANT * BYTE * bytes as f64));
+                return Some(Price::Fixed(CONSTANT * BYTE * bytes as f64));
             }
-            Head::Input(_) | Head::Output(_) => return Some(Entry::priced(0.0)),
+            Head::Input(_) | Head::Output(_) => return Some(Price::Fixed(0.0)),
         };
         let args: Vec<&Type> = n.args.iter().map(|&a| graph.type_of(a)).collect();
         let results = &graph.facts(class).types;
@@ -375,10 +386,9 @@ impl Explored {
         if fed {
             // Whatever computes a constant, the judge can evaluate it.
             let price = prices.alone(call, attrs, &args, results);
-            return Some(Entry::priced(CONSTANT * price.unwrap_or(1e-3)));
+            return Some(Price::Fixed(CONSTANT * price.unwrap_or(1e-3)));
         }
-        let Site { role, kernel, work } = prices.site(call, attrs, &args, results)?;
-        Some(Entry { role, kernel, work, fixed: None, ..Entry::free(0) })
+        prices.site(call, attrs, &args, results).map(Price::Site)
     }
 
     /// The part as it was read, as a choice.

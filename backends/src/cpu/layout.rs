@@ -146,6 +146,18 @@ pub struct Merged {
     pub strides: Vec<Vec<isize>>,
 }
 
+impl Merged {
+    /// The offset of element `i` in row-major order, for the first operand.
+    pub fn offset(&self, i: usize) -> isize {
+        let (mut rest, mut at) = (i, 0);
+        for (&d, &s) in self.shape.iter().zip(&self.strides[0]).rev() {
+            at += (rest % d) as isize * s;
+            rest /= d;
+        }
+        at
+    }
+}
+
 /// Drops unit axes and merges neighbouring axes that every operand walks in one stride.
 pub fn coalesce(shape: &[usize], strides: &[&[isize]]) -> Merged {
     let mut out = Merged { shape: vec![], strides: vec![vec![]; strides.len()] };

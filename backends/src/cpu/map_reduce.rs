@@ -6,7 +6,7 @@ use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch};
 use super::layout::{Merged, coalesce, dense_strides, odometer};
 use super::pointwise::Fused;
-use super::reduce::{BLOCK, Monoid, combine, row};
+use super::reduce::{BLOCK, Columns, Monoid, row};
 
 /// A pointwise program over the axes of an operand, and the axes that go.
 pub struct MapReduce {
@@ -28,16 +28,6 @@ impl MapReduce {
             coalesce(&extents, &[&strides])
         };
         MapReduce { fused, monoid, kept: part(false), gone: part(true) }
-    }
-
-    /// Where result `i` begins in the operand.
-    fn start(&self, i: usize) -> usize {
-        let (mut rest, mut at) = (i, 0);
-        for (&d, &s) in self.kept.shape.iter().zip(&self.kept.strides[0]).rev() {
-            at += rest % d * s as usize;
-            rest /= d;
-        }
-        at
     }
 
     fn map(&self, at: usize, inputs: &[&[u8]], out: &mut [f32]) {
@@ -78,7 +68,7 @@ impl MapReduce {
                 let mut total = m.float();
                 let (extents, strides) =
                     (&self.gone.shape[..outer], &self.gone.strides[0][..outer]);
-                odometer(extents, [strides], [self.start(first + i)], |[at]| {
+                odometer(extents, [strides], [self.kept.offset(first + i) as usize], |[at]| {
                     for from in (0..run).step_by(BLOCK) {
                         let buffer = &mut buffer[..BLOCK.min(run - from)];
                         self.map(at + from, inputs, buffer);
@@ -97,31 +87,20 @@ impl MapReduce {
 
     /// The innermost axis stays: runs of results are combined side by side.
     fn columns(&self, first: usize, inputs: &[&[u8]], out: &mut [f32]) {
-        /// Runs combined before they are added to the total.
-        const RUNS: usize = 64;
         let inner = *self.kept.shape.last().unwrap_or(&1);
-        let m = self.monoid;
         let mut done = 0;
-        with_scratch::<f32, 2, _>([inner, inner], |[partial, line]| {
+        with_scratch::<f32, 2, _>([inner, inner], |[block, line]| {
             while done < out.len() {
                 let n = (inner - (first + done) % inner).min(out.len() - done);
-                let total = &mut out[done..done + n];
-                let (partial, line) = (&mut partial[..n], &mut line[..n]);
-                total.fill(m.float() as f32);
-                partial.fill(m.float() as f32);
-                let mut runs = 0;
-                let at = self.start(first + done);
+                let line = &mut line[..n];
+                let mut columns =
+                    Columns::new(self.monoid, &mut out[done..done + n], &mut block[..n]);
+                let at = self.kept.offset(first + done) as usize;
                 odometer(&self.gone.shape, [&self.gone.strides[0]], [at], |[p]| {
                     self.map(p, inputs, line);
-                    combine(m, partial, line);
-                    runs += 1;
-                    if runs == RUNS {
-                        combine(m, total, partial);
-                        partial.fill(m.float() as f32);
-                        runs = 0;
-                    }
+                    columns.push(line);
                 });
-                combine(m, total, partial);
+                columns.finish();
                 done += n;
             }
         });

@@ -132,6 +132,44 @@ impl Monoid {
     }
 }
 
+/// Runs of elements combined side by side. The total is taken in blocks, whose number depends on the number of runs
+/// alone.
+pub struct Columns<'a> {
+    monoid: Monoid,
+    total: &'a mut [f32],
+    block: &'a mut [f32],
+    runs: usize,
+}
+
+/// Runs of a block.
+const RUNS: usize = 64;
+
+impl<'a> Columns<'a> {
+    /// Totals of nothing; `block` is as long, whatever it holds.
+    pub fn new(monoid: Monoid, total: &'a mut [f32], block: &'a mut [f32]) -> Columns<'a> {
+        let none = monoid.float() as f32;
+        total.fill(none);
+        block.fill(none);
+        Columns { monoid, total, block, runs: 0 }
+    }
+
+    /// Takes in a run, an element for each total.
+    pub fn push(&mut self, run: &[f32]) {
+        combine(self.monoid, self.block, run);
+        self.runs += 1;
+        if self.runs == RUNS {
+            combine(self.monoid, self.total, self.block);
+            self.block.fill(self.monoid.float() as f32);
+            self.runs = 0;
+        }
+    }
+
+    /// Leaves the totals in place.
+    pub fn finish(self) {
+        combine(self.monoid, self.total, self.block);
+    }
+}
+
 impl Launch for Reduce {
     fn run(
         &self,
@@ -150,26 +188,18 @@ impl Launch for Reduce {
             return Ok(());
         }
         cx.threads.chunks(out, size, grain * size, |at, part| {
-            self.starts(at / size, part.len() / size, |i, start| {
-                self.one(inputs[0].bytes, start, &mut part[i * size..(i + 1) * size]);
-            });
+            for (i, result) in part.chunks_exact_mut(size).enumerate() {
+                self.one(inputs[0].bytes, self.start(at / size + i), result);
+            }
         });
         Ok(())
     }
 }
 
 impl Reduce {
-    /// Calls `f` with the number and the input offset of results `first..first + n`.
-    fn starts(&self, first: usize, n: usize, mut f: impl FnMut(usize, usize)) {
-        for i in 0..n {
-            let mut rest = first + i;
-            let mut at = self.offset as isize;
-            for (&d, &s) in self.kept.shape.iter().zip(&self.kept.strides[0]).rev() {
-                at += (rest % d) as isize * s;
-                rest /= d;
-            }
-            f(i, at as usize);
-        }
+    /// Where result `i` begins in the operand.
+    fn start(&self, i: usize) -> usize {
+        (self.offset as isize + self.kept.offset(i)) as usize
     }
 
     fn floats(&self, x: &[f32], first: usize, out: &mut [f32]) {
@@ -179,47 +209,38 @@ impl Reduce {
             return out.fill(self.monoid.float() as f32);
         }
         if gone.is_empty() || *gone == [1] {
-            return self
-                .starts(first, out.len(), |i, at| out[i] = row(self.monoid, &x[at..at + count]));
+            for (i, o) in out.iter_mut().enumerate() {
+                let at = self.start(first + i);
+                *o = row(self.monoid, &x[at..at + count]);
+            }
+            return;
         }
         if self.kept.strides[0].last() == Some(&1) {
             return self.columns(x, first, out);
         }
         let m = self.monoid;
-        self.starts(first, out.len(), |i, at| {
+        for (i, o) in out.iter_mut().enumerate() {
             let mut acc = m.float();
+            let at = self.start(first + i);
             odometer(&self.gone.shape, [gone], [at], |[p]| acc = m.join(acc, x[p] as f64));
-            out[i] = acc as f32;
-        });
+            *o = acc as f32;
+        }
     }
 
     /// The innermost axis stays and is contiguous: whole runs are combined.
     fn columns(&self, x: &[f32], first: usize, out: &mut [f32]) {
-        /// Runs combined before they are added to the total.
-        const RUNS: usize = 64;
         let inner = *self.kept.shape.last().unwrap_or(&1);
-        let m = self.monoid;
         let mut done = 0;
-        with_scratch::<f32, 1, _>([inner], |[partial]| {
+        with_scratch::<f32, 1, _>([inner], |[block]| {
             while done < out.len() {
-                let column = (first + done) % inner;
-                let n = (inner - column).min(out.len() - done);
-                let (total, partial) = (&mut out[done..done + n], &mut partial[..n]);
-                total.fill(m.float() as f32);
-                partial.fill(m.float() as f32);
-                self.starts(first + done, 1, |_, at| {
-                    let mut runs = 0;
-                    odometer(&self.gone.shape, [&self.gone.strides[0]], [at], |[p]| {
-                        combine(m, partial, &x[p..p + n]);
-                        runs += 1;
-                        if runs == RUNS {
-                            combine(m, total, partial);
-                            partial.fill(m.float() as f32);
-                            runs = 0;
-                        }
-                    });
+                let n = (inner - (first + done) % inner).min(out.len() - done);
+                let mut columns =
+                    Columns::new(self.monoid, &mut out[done..done + n], &mut block[..n]);
+                let at = self.start(first + done);
+                odometer(&self.gone.shape, [&self.gone.strides[0]], [at], |[p]| {
+                    columns.push(&x[p..p + n]);
                 });
-                combine(m, total, partial);
+                columns.finish();
                 done += n;
             }
         });

@@ -1,9 +1,8 @@
 //! Groups that reduce what they compute element by element.
 
-use super::{Place, Resolver};
+use super::{Anchor, Resolver};
 use crate::BackendError;
 use crate::cpu::graph::Group;
-use crate::cpu::launch::Tail;
 use crate::cpu::map_reduce::MapReduce;
 use crate::cpu::registry;
 use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Value};
@@ -48,27 +47,8 @@ impl Resolver<'_> {
             return Ok(false);
         }
         let launch = Box::new(MapReduce::new(map, monoid, &from, &axes));
-        let outputs = [(DType::F32, to.clone())];
-        let name = self.name(parts.reduction);
-        if parts.tail.is_empty() {
-            let places = self.step(launch, inputs, &outputs, None, &name)?;
-            self.places.extend(places.into_iter().map(|p| (result, p)));
-            return Ok(true);
-        }
-        let inside: HashSet<NodeId> = parts.tail.iter().copied().collect();
-        let own = !self.graph.shared.contains(&result) && !self.read_outside(&result, &inside);
-        if own
-            && let Some((fused, extra, outs)) = self.fuse(&parts.tail, &to, Some(result))?
-            && let [(last, DType::F32)] = outs.as_slice()
-        {
-            let all: Vec<Place> = inputs.into_iter().chain(extra).collect();
-            let places = self.step(launch, all, &outputs, Some(Tail { fused }), &name)?;
-            self.places.extend(places.into_iter().map(|p| (*last, p)));
-            return Ok(true);
-        }
-        let places = self.step(launch, inputs, &outputs, None, &name)?;
-        self.places.extend(places.into_iter().map(|p| (result, p)));
-        self.pointwise(&parts.tail, &to)?;
+        let outputs = vec![(DType::F32, to.clone())];
+        self.launch_before(Anchor { launch, args: inputs, outputs, result }, &parts.tail, &to)?;
         Ok(true)
     }
 

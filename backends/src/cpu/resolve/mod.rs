@@ -92,6 +92,15 @@ struct Pending {
     shape: Vec<usize>,
 }
 
+/// A kernel that is not launched yet.
+struct Anchor {
+    launch: Box<dyn Launch>,
+    args: Vec<Place>,
+    outputs: Vec<(DType, Vec<usize>)>,
+    /// What it computes.
+    result: Value,
+}
+
 impl<'a> Resolver<'a> {
     /// Resolves the whole program. With `inputs` everything is computed at once.
     pub fn resolve(
@@ -281,25 +290,36 @@ impl<'a> Resolver<'a> {
             self.judged(anchor, Some(&outputs))?;
             return self.pointwise(&nodes, &shape);
         };
+        self.launch_before(Anchor { launch, args, outputs, result }, &nodes, &shape)
+    }
+
+    /// Launches a kernel and the pointwise operators that follow it: as its tail where it takes one.
+    fn launch_before(
+        &mut self,
+        anchor: Anchor,
+        nodes: &[NodeId],
+        shape: &[usize],
+    ) -> Result<(), BackendError> {
+        let Anchor { launch, args, outputs, result } = anchor;
+        let name = self.name(result.node);
         let inside: HashSet<NodeId> = nodes.iter().copied().collect();
         let own_only = !self.graph.shared.contains(&result) && !self.read_outside(&result, &inside);
         let constant = args.iter().all(|a| matches!(a.storage, Storage::Const(_)));
-        let fusible = own_only && launch.takes_tail() && !nodes.is_empty() && !constant;
-        if fusible
-            && let Some((fused, extra, outs)) = self.fuse(&nodes, &shape, Some(result))?
+        if own_only
+            && launch.takes_tail()
+            && !nodes.is_empty()
+            && !constant
+            && let Some((fused, extra, outs)) = self.fuse(nodes, shape, Some(result))?
             && let [(last, DType::F32)] = outs.as_slice()
         {
-            let mut inputs = args;
-            inputs.extend(extra);
-            let name = self.name(anchor);
-            let place = self.step(launch, inputs, &outputs, Some(Tail { fused }), &name)?;
-            self.places.extend(place.into_iter().map(|p| (*last, p)));
+            let inputs = args.into_iter().chain(extra).collect();
+            let places = self.step(launch, inputs, &outputs, Some(Tail { fused }), &name)?;
+            self.places.extend(places.into_iter().map(|p| (*last, p)));
             return Ok(());
         }
-        let name = self.name(anchor);
         let places = self.step(launch, args, &outputs, None, &name)?;
         self.places.extend(places.into_iter().map(|p| (result, p)));
-        self.pointwise(&nodes, &shape)
+        self.pointwise(nodes, shape)
     }
 
     /// Asks the registry for the kernel of a node.
