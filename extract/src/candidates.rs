@@ -87,11 +87,15 @@ pub type Price<'a> = &'a dyn Fn(u32, u32, &Work) -> f64;
 /// The kernel number of views: layouts, not work.
 pub const VIEWS: u32 = 0;
 
-/// Cuts kept for each class beside those of one node.
+/// Cuts kept for each class: so many of one node, and as many of several.
 const KEPT: usize = 6;
 
 /// Most operators of one kernel.
 const LARGEST: usize = 64;
+
+/// Seconds that tell kernels apart that cost the same: the first operand of what follows an anchor is taken in sooner
+/// than the last.
+const ORDER: f64 = 1e-11;
 
 /// Passes over the classes; operands that come later in the first are known in the second.
 const PASSES: usize = 2;
@@ -205,7 +209,16 @@ impl Search<'_> {
         let class_of = &self.classes[class as usize];
         // A view that repeats writes nothing: it is read where it comes from.
         work.written = if kernel == VIEWS { class_of.read } else { class_of.written };
-        (self.price)(kernel, class, &work)
+        (self.price)(kernel, class, &work) + ORDER * self.behind(inside, anchor) as f64
+    }
+
+    /// Which operand the anchor is of what follows it.
+    fn behind(&self, inside: &[(u32, u32)], anchor: Option<u32>) -> usize {
+        let Some(anchor) = anchor else { return 0 };
+        let yields = self.entries[anchor as usize].class;
+        let place =
+            |&(_, e): &(u32, u32)| self.entries[e as usize].args.iter().position(|&a| a == yields);
+        inside.iter().filter_map(place).min().unwrap_or(0)
     }
 
     /// The cheapest tree of every class out of kernels of one node.
@@ -238,6 +251,10 @@ impl Search<'_> {
         let mut found: Vec<Cut> = Vec::new();
         for &e in &self.of[class as usize] {
             let cut = &single[e as usize];
+            if cut.reads.contains(&class) {
+                // A unit of its operator times itself: nothing is computed that way.
+                continue;
+            }
             match self.entries[e as usize].role {
                 Role::Alone => continue,
                 Role::Pointwise | Role::Anchor { prologue: true, .. } => {
@@ -389,9 +406,13 @@ impl Search<'_> {
     /// The best cuts, none of which can stand for another at no higher price.
     fn keep(&self, mut cuts: Vec<Cut>) -> Vec<Cut> {
         cuts.sort_by(|a, b| a.score.total_cmp(&b.score).then_with(|| a.inside.cmp(&b.inside)));
-        let mut kept: Vec<Cut> = Vec::with_capacity(KEPT);
+        let mut kept: Vec<Cut> = Vec::with_capacity(2 * KEPT);
+        // A class of many spellings has as many single operators: these do not crowd out the rest.
+        let mut places = [KEPT; 2];
         for cut in cuts {
-            if kept.len() < KEPT && !kept.iter().any(|k| self.stands_for(k, &cut)) {
+            let left = &mut places[usize::from(cut.inside.len() > 1)];
+            if *left > 0 && !kept.iter().any(|k| self.stands_for(k, &cut)) {
+                *left -= 1;
                 kept.push(cut);
             }
         }

@@ -210,7 +210,8 @@ fn what_follows_a_product_reads_its_operand() {
         entry(3, &[0, 1], Role::Pointwise, 3),
         entry(4, &[3, 2], Role::Pointwise, 3),
     ];
-    assert_eq!(found_and_best(&entries), (41.0, 41.0));
+    let (found, best) = found_and_best(&entries);
+    assert!((found - 41.0).abs() < 1e-6 && (best - 41.0).abs() < 1e-6, "{found}, {best}");
 }
 
 /// The cost of the best cover out of candidates, and that of the best one at all.

@@ -208,7 +208,7 @@ pub fn contradicted(graph: &Graph, law: &Law, st: &State) -> bool {
 
 fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
     match &c.kind {
-        ExprKind::Name(n) if n == "normal" => Some(true),
+        ExprKind::Name(n) if n == "normal" || n == "numbered" => Some(true),
         ExprKind::Call { callee, args } if mlc_dsl::check::is_predicate(&callee.text) => {
             let classes: Vec<Id> = args
                 .iter()

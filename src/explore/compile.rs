@@ -1,7 +1,7 @@
 //! Laws become patterns: sums and products flattened, broadcasts that names imply made explicit.
 
 use super::normal::{Subst, call_expr, substitute};
-use super::pattern::{Compiled, Pat, PatId, PatKind, is_normal};
+use super::pattern::{Compiled, Pat, PatId, PatKind, has_hint, is_normal};
 use mlc_dsl::library::{CallId, DTypePattern, Dim, ErrorClass, Law, Library, OpClass};
 use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, Span};
 use mlc_dsl::term::{TermId, TermKind, Terms};
@@ -27,7 +27,16 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
             refused: false,
         };
         let roots = law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
-        (Compiled { law: i, pats: c.pats, roots, normal: own }, c.refused)
+        (
+            Compiled {
+                law: i,
+                pats: c.pats,
+                roots,
+                normal: own,
+                numbered: has_hint(law, "numbered"),
+            },
+            c.refused,
+        )
     };
     let mut out = Vec::new();
     for &i in laws {

@@ -36,6 +36,8 @@ pub struct Graph {
     series: Vec<Arc<[ConstId]>>,
     series_by_value: HashMap<Arc<[ConstId]>, SeriesId>,
     predicates: Mutex<HashMap<(ConstId, &'static str), bool>>,
+    /// Classes that are computed without a number, as of the beginning of the round.
+    pub(super) numberless: HashSet<Id>,
     folder: Folder,
     nodes: usize,
     limit: usize,
@@ -75,6 +77,7 @@ impl Graph {
             series: Vec::new(),
             series_by_value: HashMap::new(),
             predicates: Mutex::default(),
+            numberless: HashSet::new(),
             nodes: 0,
             limit,
             hit_limit: false,

@@ -53,6 +53,12 @@ impl Matcher<'_> {
         st: &mut State,
         next: Next<'_>,
     ) -> ControlFlow<()> {
+        if scalar.is_some()
+            && self.compiled.numbered
+            && self.graph.numberless.contains(&self.graph.egg.find(class))
+        {
+            return ControlFlow::Continue(());
+        }
         let dtype = self.graph.type_of(class).dtype;
         let unit = self.graph.library.call(call).unit;
         for view in self.flat.views(self.graph, call, class).iter() {

@@ -18,6 +18,7 @@ mod matcher;
 mod matcher_attrs;
 mod matcher_flat;
 mod normal;
+mod numbers;
 mod pattern;
 mod proof;
 mod replay;
@@ -49,6 +50,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 12_000, rounds: 14, time: Duration::from_secs(20), threads: 1 }
+        Limits { nodes: 12_000, rounds: 24, time: Duration::from_secs(20), threads: 1 }
     }
 }

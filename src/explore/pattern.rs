@@ -49,12 +49,18 @@ pub struct Compiled {
     pub roots: Vec<PatId>,
     /// It rewrites patterns, too.
     pub normal: bool,
+    /// What it matches as a product with a number has no other spelling.
+    pub numbered: bool,
 }
 
 /// True if the law is a normalising one.
 pub fn is_normal(law: &Law) -> bool {
-    law.origin == LawOrigin::Rule
-        && law.hints.iter().any(|h| matches!(&h.kind, ExprKind::Name(n) if n == "normal"))
+    law.origin == LawOrigin::Rule && has_hint(law, "normal")
+}
+
+/// True if a word stands among the hints of the law.
+pub fn has_hint(law: &Law, word: &str) -> bool {
+    law.hints.iter().any(|h| matches!(&h.kind, ExprKind::Name(n) if n == word))
 }
 
 /// True if `name` is an attribute variable of the law.

@@ -9,6 +9,7 @@ use super::flatten::Flattenings;
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use super::matcher::{Binding, Matcher, State};
+use super::numbers::numberless;
 use super::pattern::{Compiled, PatId, PatKind};
 use egg::Id;
 use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
@@ -155,6 +156,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         let known = graph.log.steps().len();
         let reachable: Vec<Id> = graph.reachable().into_iter().collect();
         changes.update(graph, &reachable, levels);
+        graph.numberless = numberless(graph, &reachable);
         let index = index(graph, &reachable, &changes);
         let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
         let banned = runners.iter().any(|r| r.banned_until >= round);

@@ -232,7 +232,10 @@ impl Elaborator<'_> {
             ExprKind::Name(n) => {
                 let known = attrs.iter().any(|a| &*a.name == n)
                     || vars.iter().any(|v| &*v.name == n)
-                    || matches!(n.as_str(), "pi" | "inf" | "nan" | "lowest" | "highest" | "normal")
+                    || matches!(
+                        n.as_str(),
+                        "pi" | "inf" | "nan" | "lowest" | "highest" | "normal" | "numbered"
+                    )
                     || n.parse::<crate::ir::DType>().is_ok()
                     || super::mentions(vars, n);
                 if !known {
