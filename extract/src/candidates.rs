@@ -87,7 +87,7 @@ pub type Price<'a> = &'a dyn Fn(u32, u32, &Work) -> f64;
 /// The kernel number of views: layouts, not work.
 pub const VIEWS: u32 = 0;
 
-/// Cuts kept for each class: so many of one node, and as many of several.
+/// Cuts kept for each class beside those of one node.
 const KEPT: usize = 6;
 
 /// Most operators of one kernel.
@@ -406,13 +406,9 @@ impl Search<'_> {
     /// The best cuts, none of which can stand for another at no higher price.
     fn keep(&self, mut cuts: Vec<Cut>) -> Vec<Cut> {
         cuts.sort_by(|a, b| a.score.total_cmp(&b.score).then_with(|| a.inside.cmp(&b.inside)));
-        let mut kept: Vec<Cut> = Vec::with_capacity(2 * KEPT);
-        // A class of many spellings has as many single operators: these do not crowd out the rest.
-        let mut places = [KEPT; 2];
+        let mut kept: Vec<Cut> = Vec::with_capacity(KEPT);
         for cut in cuts {
-            let left = &mut places[usize::from(cut.inside.len() > 1)];
-            if *left > 0 && !kept.iter().any(|k| self.stands_for(k, &cut)) {
-                *left -= 1;
+            if kept.len() < KEPT && !kept.iter().any(|k| self.stands_for(k, &cut)) {
                 kept.push(cut);
             }
         }
