@@ -8,17 +8,25 @@ use super::language::{ENode, Head};
 use egg::Id;
 use mlc_dsl::library::{CallKind, Callable};
 use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind};
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// Operators that are looked through.
 const DEPTH: usize = 8;
 
 /// True if no element can be below zero or a negative zero; any may be NaN.
 pub fn nonnegative(graph: &Graph, id: Id) -> bool {
-    class(graph, id, DEPTH)
+    class(graph, id, DEPTH, &Open::default())
 }
 
-fn class(graph: &Graph, id: Id, depth: usize) -> bool {
+/// Classes that are not known to be so, and how many operators were looked through to see that.
+type Open = RefCell<HashMap<Id, usize>>;
+
+fn class(graph: &Graph, id: Id, depth: usize, open: &Open) -> bool {
     let id = graph.egg.find(id);
+    if open.borrow().get(&id).is_some_and(|&d| d >= depth) {
+        return false;
+    }
     let facts = graph.facts(id);
     let fine: fn(f64) -> bool = |v| v.is_nan() || v.is_sign_positive();
     if let Some(v) = facts.uniform {
@@ -27,15 +35,19 @@ fn class(graph: &Graph, id: Id, depth: usize) -> bool {
     if facts.value.is_some() {
         return graph.every_element(id, "nonnegative", fine);
     }
-    depth > 0 && graph.egg[id].nodes.iter().any(|n| node(graph, n, depth - 1))
+    let known = depth > 0 && graph.egg[id].nodes.iter().any(|n| node(graph, n, depth - 1, open));
+    if !known {
+        open.borrow_mut().insert(id, depth);
+    }
+    known
 }
 
-fn node(graph: &Graph, n: &ENode, depth: usize) -> bool {
+fn node(graph: &Graph, n: &ENode, depth: usize, open: &Open) -> bool {
     let Head::Apply(call, _) = n.head else { return false };
     let callee = graph.library.call(call);
     let CallKind::Op(meanings) = &callee.kind else { return false };
     let [meaning] = meanings.as_slice() else { return false };
-    Reading { graph, callee, node: n, depth }.holds(&meaning.value)
+    Reading { graph, callee, node: n, depth, open }.holds(&meaning.value)
 }
 
 /// One application whose meaning is read.
@@ -44,6 +56,7 @@ struct Reading<'a> {
     callee: &'a Callable,
     node: &'a ENode,
     depth: usize,
+    open: &'a Open,
 }
 
 impl Reading<'_> {
@@ -58,8 +71,9 @@ impl Reading<'_> {
             ExprKind::Int(v) => *v >= 0,
             ExprKind::Float(v) => v.is_sign_positive(),
             ExprKind::Index { base, otherwise, .. } => {
-                let inside =
-                    self.argument(&base.text).is_some_and(|a| class(self.graph, a, self.depth));
+                let inside = self
+                    .argument(&base.text)
+                    .is_some_and(|a| class(self.graph, a, self.depth, self.open));
                 inside && otherwise.as_ref().is_none_or(|o| self.holds(o))
             }
             ExprKind::Binary(BinaryOp::Mul, a, b) => {

@@ -6,6 +6,7 @@
 pub mod activation;
 pub mod attention;
 pub mod build;
+pub mod careless;
 pub mod choices;
 pub mod conv;
 pub mod gates;
@@ -71,6 +72,7 @@ pub fn families() -> Vec<Family> {
         hand_attention::FAMILIES,
         modern::FAMILIES,
         modern_attention::FAMILIES,
+        careless::FAMILIES,
     ];
     all.concat()
 }

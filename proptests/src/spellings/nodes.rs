@@ -93,10 +93,11 @@ fn one(
 }
 
 /// The fewest nodes that a target's operators take for a family; `None` for a family without an entry. A layer spelled by
-/// hand takes as many as the layer. Entries are of
+/// hand or carelessly takes as many as the layer. Entries are of
 /// operator set 22; since 23 there are attention and normalisation by the root of the mean square, since 24 swish.
 pub fn smallest(family: &str, target: &str, opset: i64) -> Option<usize> {
-    let family = family.strip_prefix("hand_").unwrap_or(family);
+    let family =
+        ["hand_", "careless_"].iter().find_map(|p| family.strip_prefix(p)).unwrap_or(family);
     let runtime = RUNTIME.iter().filter(|_| target == "onnxruntime");
     let newer = NEWER.iter().filter(|(_, since, _)| opset >= *since).map(|(f, _, n)| (*f, *n));
     let all = newer.chain(runtime.copied()).chain(STANDARD.iter().copied());
@@ -133,8 +134,8 @@ const STANDARD: &[(&str, usize)] = &[
     ("layer_norm_plain", 1),
     // Add, LayerNormalization
     ("layer_norm_skip", 2),
-    // Mul, ReduceMean, Add, Sqrt, Div, Mul
-    ("rms_norm", 6),
+    // ReduceSumSquare, Add, Sqrt, Div, Mul
+    ("rms_norm", 5),
     ("batch_norm", 1),
     ("instance_norm", 1),
     ("group_norm", 1),

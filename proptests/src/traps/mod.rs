@@ -7,6 +7,7 @@ mod activation;
 mod algebra;
 mod attention;
 mod attributes;
+mod careless;
 mod conv;
 pub mod export;
 mod graph;
@@ -95,4 +96,5 @@ pub const FAMILIES: &[Family] = &[
     Family { name: "attributes", traps: attributes::TRAPS },
     Family { name: "graph", traps: graph::TRAPS },
     Family { name: "modern", traps: modern::TRAPS },
+    Family { name: "careless", traps: careless::TRAPS },
 ];
