@@ -6,7 +6,7 @@
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use egg::Id;
-use mlc_dsl::library::OpClass;
+use mlc_dsl::library::{CallKind, OpClass};
 use std::collections::HashSet;
 
 /// The classes, out of these, with a node that no number multiplies: not itself, nor an operand that it moves, sums up
@@ -32,6 +32,8 @@ fn is_free(graph: &Graph, n: &ENode, known: &HashSet<Id>) -> bool {
     let is = |name| graph.structural.arithmetic(name) == Some(call);
     let free = |a: &Id| known.contains(&graph.egg.find(*a));
     match graph.library.call(call).class {
+        // A definition's body stands beside it.
+        _ if matches!(graph.library.call(call).kind, CallKind::Def(_)) => false,
         OpClass::Pointwise if is("neg") => false,
         OpClass::Pointwise if is("mul") || is("div") => n.args.iter().all(free),
         OpClass::Pointwise | OpClass::Other => true,
