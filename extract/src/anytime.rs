@@ -41,7 +41,7 @@ pub struct Anytime {
 impl Default for Anytime {
     /// About half a second for an e-graph of ten thousand nodes.
     fn default() -> Self {
-        Self { steps: 8_000_000, threads: 2 }
+        Self { steps: 5_000_000, threads: 2 }
     }
 }
 

@@ -53,6 +53,28 @@ pub struct Compiled {
     pub numbered: bool,
 }
 
+impl Compiled {
+    /// The operators that every match has an application of.
+    pub fn operators(&self) -> Vec<CallId> {
+        let mut out = Vec::new();
+        let mut stack = self.roots.clone();
+        while let Some(p) = stack.pop() {
+            match &self.pats[p.0 as usize].kind {
+                PatKind::Apply(call, _, args) => {
+                    out.push(*call);
+                    stack.extend(args);
+                }
+                PatKind::Flat(_, args, _) => stack.extend(args),
+                PatKind::Broadcast(arg, _) | PatKind::Output(_, arg) => stack.push(*arg),
+                PatKind::Var(_) | PatKind::Scalar(_) => {}
+            }
+        }
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+}
+
 /// True if the law is a normalising one.
 pub fn is_normal(law: &Law) -> bool {
     law.origin == LawOrigin::Rule && has_hint(law, "normal")

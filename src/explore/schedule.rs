@@ -91,6 +91,8 @@ struct Runner {
     applied: HashSet<u64>,
     /// How far each root looks.
     reach: Vec<usize>,
+    /// Operators without which nothing matches.
+    needs: Vec<CallId>,
     /// The last round in which every match was found; classes that have not changed since have no new ones.
     complete: u32,
     /// Matches may become new without a change: families grow, and what is known of signs does.
@@ -103,6 +105,7 @@ impl Runner {
         let signs = |c: &Expr| mlc_dsl::syntax::print_expr(c).contains("nonnegative");
         Runner {
             reach: compiled.roots.iter().map(|&r| reach(&compiled, r)).collect(),
+            needs: compiled.operators(),
             restless: law.left.iter().any(|s| s.each) || law.conditions.iter().any(signs),
             compiled,
             profile: LawProfile::default(),
@@ -240,6 +243,11 @@ fn search_all(
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(r) = runners.get(i) else { return out };
             if r.banned_until >= graph.round || start.elapsed() > limits.time {
+                continue;
+            }
+            if !r.needs.iter().all(|c| index.by_call.contains_key(&Some(*c))) {
+                let (found, time) = (Vec::new(), Duration::ZERO);
+                out.push(Searched { runner: i, found, over: false, time });
                 continue;
             }
             let began = Instant::now();
