@@ -79,7 +79,7 @@ simd! {
 
 simd! {
     /// Elements combined with others side by side.
-    pub fn combine(monoid: Monoid, acc: &mut [f32], x: &[f32]) {
+    fn combine(monoid: Monoid, acc: &mut [f32], x: &[f32]) {
         let pairs = acc.iter_mut().zip(x);
         match monoid {
             Monoid::Sum => pairs.for_each(|(a, &v)| *a += v),
