@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign};
 
 use mlc_dsl::ir::DType;
-use mlc_dsl::library::TargetItem;
+use mlc_dsl::library::{TargetItem, TargetKernel};
 
-use crate::fit::{Caches, Fit, features};
+use crate::fit::{Caches, FEATURES, Fit, N, features};
 use crate::target::REFERENCE;
 use crate::view::Cost;
 
@@ -202,13 +202,15 @@ impl CostModel {
         let judge = target.figures.get("judge").map(|f| (REFERENCE.to_string(), *f));
         let kernels = target.kernels.iter().rev().map(|k| (k.name.clone(), k.factor));
         let factors = kernels.chain(judge).collect();
-        CostModel { source, profile, factors, fits: Fits::default(), weights: 0.0 }
+        CostModel { source, profile, factors, fits: stated(target), weights: 0.0 }
     }
 
     /// The same, with kernels that were timed.
     #[must_use]
     pub fn with_fits(self, fits: Fits, source: String) -> CostModel {
-        CostModel { fits, source, ..self }
+        let mut kernels = self.fits.kernels.clone();
+        kernels.extend(fits.kernels);
+        CostModel { fits: Fits { kernels, ..fits }, source, ..self }
     }
 
     /// The same for a program whose constants have so many bytes: whether they stay in a cache from one
@@ -267,6 +269,20 @@ impl CostModel {
     pub fn fits(&self) -> &Fits {
         &self.fits
     }
+}
+
+/// What a target's text says of its kernels.
+fn stated(target: &TargetItem) -> Fits {
+    let fit = |k: &TargetKernel| {
+        let mut coefficients = [0.0; N];
+        for (key, seconds) in &k.takes {
+            let at = FEATURES.iter().position(|f| f == key);
+            at.map(|i| coefficients[i] = *seconds);
+        }
+        Fit { coefficients, most: [f64::INFINITY; N], low: 1.0, high: 1.0, error: 0.0, samples: 0 }
+    };
+    let stated = target.kernels.iter().filter(|k| !k.takes.is_empty());
+    Fits { kernels: stated.map(|k| (k.name.clone(), fit(k))).collect(), ..Fits::default() }
 }
 
 #[cfg(test)]

@@ -14,9 +14,6 @@ const BEYOND: &[(&str, &str, usize)] = &[
     ("onnxruntime", "squeeze_excite", 1),
     // Two products of pairs, spread over both of each, move fewer bytes than four of halves.
     ("onnxruntime", "rope_pairs", 1),
-    // Mul and ReduceMean in half precision, where a sum of squares overflows.
-    ("standard", "rms_norm", 1),
-    ("onnxruntime", "rms_norm", 1),
 ];
 
 /// Checks every family on a target: no spelling takes more nodes than the fewest, and those of `BEYOND`.

@@ -272,7 +272,48 @@ impl<'a> Graph<'a> {
             }
             out[i] = args[i];
         }
+        for i in 0..out.len() {
+            let Some(trimmed) = self.trimmed(out[i], trailing[i], &node.origin) else { continue };
+            let long = out.clone();
+            out[i] = trimmed;
+            if self.lead(&out, &trailing) == whole {
+                continue;
+            }
+            // A weight leaves the axes that are only its own to the operand that is computed.
+            for j in (0..out.len()).filter(|&j| j != i && trailing[j] > 0) {
+                let full = program.ty(node.args[j]).shape.clone();
+                let same = full.len() >= self.ty(out[j]).rank() && self.is_padded(out[j], &full);
+                if same && self.constant(out[j]).is_none() {
+                    out[j] = self.reshape(out[j], &full, &node.origin, None);
+                }
+            }
+            if self.lead(&out, &trailing) != whole {
+                out = long;
+            }
+        }
         out
+    }
+
+    /// True if a shape is the value's own with unit axes in front.
+    fn is_padded(&self, v: Value, shape: &[Extent]) -> bool {
+        let own = &self.ty(v).shape;
+        let (units, rest) = shape.split_at(shape.len() - own.len());
+        rest == own && units.iter().all(|e| e.is(1))
+    }
+
+    /// A constant or a reshaped value without the unit axes in front that NumPy's rule adds by itself: runtimes pack
+    /// the matrix, and know the bias, that has no more axes than it needs. A channel's unit axes stay on both sides.
+    fn trimmed(&mut self, v: Value, trailing: usize, origin: &str) -> Option<Value> {
+        let shape = &self.ty(v).shape;
+        let spare = shape.len().checked_sub(trailing)?;
+        let units = shape[..spare].iter().take_while(|e| e.is(1)).count();
+        let short = shape[units..].to_vec();
+        let is_constant = self.constant(v).is_some();
+        let is_reshape = matches!(&self.node(v.node).kind,
+            NodeKind::Apply(call, _) if Some(*call) == self.structural.reshape);
+        let is_channel = trailing == 0 && short.iter().any(|e| e.is(1));
+        let may = units > 0 && !is_channel && (is_constant || is_reshape);
+        may.then(|| self.reshape(v, &short, origin, None))
     }
 
     /// NumPy's common shape of the leading axes; `None` where there is none.

@@ -29,7 +29,7 @@ impl Graph<'_> {
         let x = self.applied(top).filter(|(c, _)| *c == reshape).map(|(_, args)| args[0])?;
         let shape = |id: NodeId| &self.node(id).types[0].shape;
         let wide = |id| shape(id).iter().filter(|e| !e.is(1)).cloned().collect::<Vec<Extent>>();
-        if shape(top).len() <= shape(x.node).len() || wide(top) != *shape(x.node) {
+        if shape(top).len() <= shape(x.node).len() || wide(top) != wide(x.node) {
             return None;
         }
         let mut chain = Vec::new();

@@ -4,7 +4,7 @@ use super::{error, name, suggest};
 use crate::diag::Diag;
 use crate::eval::{Env, eval};
 use crate::library::{CallId, CallKind, Library, OpClass, TargetItem, TargetKernel};
-use crate::syntax::ast::{Expr, Item, Target};
+use crate::syntax::ast::{Expr, Item, Kernel, Target};
 use crate::term::TermKind;
 use std::collections::HashMap;
 
@@ -16,6 +16,12 @@ pub const FIGURES: [(&str, &str, &str); 6] = [
     ("launch", "seconds that starting a kernel takes", "4e-6"),
     ("view", "the part of their cost that views keep", "0.01"),
     ("judge", "how much slower the judge is, which computes what no kernel covers", "100"),
+];
+
+/// What a kernel's work is counted in, in the order of `mlc_extract::fit::FEATURES`.
+pub const WORK: [&str; 15] = [
+    "launches", "flops", "thin", "windowed", "idle", "fetched", "slow", "rare", "points", "rows",
+    "moved", "parts", "read", "fixed", "written",
 ];
 
 /// The target of an item.
@@ -65,11 +71,40 @@ pub fn target(library: &Library, item: &Item, t: &Target) -> (TargetItem, Vec<Di
                 1.0
             }),
         };
+        let takes = takes(k, &mut diags);
         let (name, epilogue, prologue) = (k.name.clone(), k.epilogue, false);
-        kernels.push(TargetKernel { name, covers, epilogue, prologue, factor });
+        kernels.push(TargetKernel { name, covers, epilogue, prologue, factor, takes });
     }
     let (name, doc) = (name(&item.name.text), item.doc.clone());
     (TargetItem { name, doc, figures, kernels, pointwise: None }, diags)
+}
+
+/// Seconds for each unit of a kernel's work.
+fn takes(k: &Kernel, diags: &mut Vec<Diag>) -> Vec<(String, f64)> {
+    let mut out = Vec::new();
+    for (key, e) in &k.takes {
+        if !WORK.contains(&key.text.as_str()) {
+            let help = suggest(&key.text, WORK.into_iter())
+                .unwrap_or_else(|| format!("one of {}", WORK.join(", ")));
+            let message = format!("a kernel's work is not counted in `{}`", key.text);
+            diags.push(error("R012", key.span, message, &help));
+            continue;
+        }
+        let value = eval(e, &Env::default()).ok().and_then(|a| a.as_f64());
+        match value.filter(|v| v.is_finite() && *v >= 0.0) {
+            Some(v) => out.push((key.text.clone(), v)),
+            None => {
+                let message = format!("`{}` is a number of seconds that is not negative", key.text);
+                diags.push(error(
+                    "R012",
+                    e.span,
+                    message,
+                    "e.g. `takes launches = 2e-6, flops = 7e-12`",
+                ));
+            }
+        }
+    }
+    out
 }
 
 /// The one operator in the body of a composition that is not pointwise, if that is all that a kernel
@@ -131,6 +166,7 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
                     epilogue: f.epilogue,
                     prologue: f.prologue,
                     factor: 1.0,
+                    takes: vec![],
                 }),
             }
         }

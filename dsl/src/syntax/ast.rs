@@ -431,6 +431,8 @@ pub struct Kernel {
     pub epilogue: bool,
     /// `cost factor`: time as a multiple of the roofline.
     pub cost: Option<Expr>,
+    /// `takes flops = 7e-12, launches = 2e-6`: seconds for each unit of its work.
+    pub takes: Vec<(Ident, Expr)>,
 }
 
 /// An expression.

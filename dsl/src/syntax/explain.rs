@@ -364,6 +364,7 @@ fn describe(rule: Rule) -> &'static [Expected] {
         Rule::kw_covers => &[Clause("covers")],
         Rule::kw_epilogue => &[Clause("epilogue")],
         Rule::kw_cost => &[Clause("cost")],
+        Rule::kw_takes => &[Clause("takes")],
         Rule::kw_as => &[Clause("as")],
         Rule::kw_at => &[Clause("at")],
         Rule::kw_else => &[Clause("else")],

@@ -370,14 +370,20 @@ impl Builder {
     }
 
     fn kernel(&mut self, pair: Pair<'_, Rule>) -> Kernel {
-        let mut kernel =
-            Kernel { name: String::new(), covers: Vec::new(), epilogue: false, cost: None };
+        let mut kernel = Kernel {
+            name: String::new(),
+            covers: vec![],
+            epilogue: false,
+            cost: None,
+            takes: vec![],
+        };
         for part in pair.into_inner() {
             match part.as_rule() {
                 Rule::string => kernel.name = self.string(&part),
                 Rule::ident => kernel.covers.push(self.ident(&part)),
                 Rule::kw_epilogue => kernel.epilogue = true,
                 Rule::expr => kernel.cost = Some(self.expr(part)),
+                Rule::entry => kernel.takes.extend(self.named_values(part)),
                 _ => {}
             }
         }

@@ -195,6 +195,12 @@ fn kernel(kernel: &Kernel) -> Doc {
     if let Some(cost) = &kernel.cost {
         parts.extend([text(" cost "), before_more(cost)]);
     }
+    if !kernel.takes.is_empty() {
+        let entry = |(key, value): &(Ident, Expr)| {
+            cat([text(format!("{} = ", key.text)), before_more(value)])
+        };
+        parts.extend([text(" takes "), fill(kernel.takes.iter().map(entry).collect())]);
+    }
     Doc::Cat(parts)
 }
 

@@ -134,13 +134,13 @@ const STANDARD: &[(&str, usize)] = &[
     ("layer_norm_plain", 1),
     // Add, LayerNormalization
     ("layer_norm_skip", 2),
-    // ReduceSumSquare, Add, Sqrt, Div, Mul
-    ("rms_norm", 5),
+    // Pow, ReduceMean, Add, Sqrt, Div, Mul: the spelling that runtimes compute in one kernel
+    ("rms_norm", 6),
     ("batch_norm", 1),
     ("instance_norm", 1),
     ("group_norm", 1),
     // The same between two Cast, and Mul in half precision
-    ("rms_norm_cast", 8),
+    ("rms_norm_cast", 9),
     // Transpose, LayerNormalization, Transpose
     ("layer_norm_channels", 3),
     // ReduceL2, Max, Div
@@ -227,7 +227,6 @@ const NEWER: &[(&str, i64, usize)] = &[
 const RUNTIME: &[(&str, usize)] = &[
     ("gelu_sigmoid", 1),
     ("silu", 1),
-    ("layer_norm_skip", 1),
     // FusedMatMul, Softmax, MatMul, and Add or Where for a mask
     ("attention", 3),
     ("attention_masked", 4),
@@ -241,8 +240,6 @@ const RUNTIME: &[(&str, usize)] = &[
     ("attention_guarded", 6),
     ("attention_biased", 5),
     ("attention_alibi", 4),
-    // MatMul, BiasGelu
-    ("linear_gelu", 2),
     // Split, QuickGelu, Mul
     ("swiglu", 3),
     ("swiglu_mlp", 5),

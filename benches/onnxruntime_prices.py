@@ -1,0 +1,289 @@
+"""What ONNX Runtime takes for its kernels: prints the `takes` clauses of `rules/targets/{standard,onnxruntime}.rules`.
+
+Every kernel is timed as a graph of one node, copied a few times, by the runtime's own profiler with all of its optimisations, on one
+thread, over extents of networks; the fastest run of a node counts. Its seconds are fitted as a sum of what it does
+(`docs/cost.md`, features of work), no coefficient negative, the relative error least. Figures are of the machine that
+runs this; what matters is how they stand to each other. Needs numpy, onnx and onnxruntime.
+"""
+
+import collections
+import itertools
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+# This folder holds a script that is called as the runtime is.
+sys.path = [p for p in sys.path if p and pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+COPIES = 4
+RUNS = 30
+# Seconds from the end of one node's kernel to the start of the next one's, which the profiler does not show.
+DISPATCH = 1.0e-6
+# Seconds of a kernel that does next to nothing: no fit says more.
+LAUNCH = 6.0e-6
+# Uses of an operand's element that keep a processor's units busy, as in extract/src/work.rs.
+BUSY = 16.0
+
+rng = np.random.default_rng(0)
+
+
+class Case:
+    """A node: its operands by shape (constant or not), attributes, and what it does."""
+
+    def __init__(self, op, operands, out, work, domain="", constants=(), ints=None, **attributes):
+        self.op, self.operands, self.out, self.domain = op, operands, out, domain
+        self.constants, self.ints, self.attributes = set(constants), ints or {}, attributes
+        size = lambda shape: 4.0 * float(np.prod(shape))
+        self.work = {
+            "launches": 1.0,
+            "read": sum(size(s) for i, s in enumerate(operands) if i not in self.constants),
+            "fixed": sum(size(s) for i, s in enumerate(operands) if i in self.constants),
+            "written": size(out),
+            **work,
+        }
+
+    def seconds(self):
+        inputs, feeds, initializers, names = [], {}, [], []
+        for i, shape in enumerate(self.operands):
+            array = (rng.standard_normal(shape) * 0.1).astype(np.float32)
+            if i in self.constants:
+                initializers.append(numpy_helper.from_array(array, f"c{i}"))
+                names.append(f"c{i}")
+            else:
+                inputs.append(helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, shape))
+                feeds[f"x{i}"] = array
+                names.append(f"x{i}")
+        for at, values in sorted(self.ints.items()):
+            initializers.append(numpy_helper.from_array(np.array(values, np.int64), f"i{at}"))
+            names.insert(at, f"i{at}")
+        # Copies differ in a factor before them, so that they are not taken for one.
+        nodes, outputs = [], []
+        results = self.attributes.get("results", 1)
+        attributes = {k: v for k, v in self.attributes.items() if k != "results"}
+        for k in range(COPIES):
+            initializers.append(numpy_helper.from_array(np.float32(1 + k / 8), f"f{k}"))
+            nodes.append(helper.make_node("Mul", ["x0", f"f{k}"], [f"m{k}"]))
+            outs = [f"y{k}_{r}" for r in range(results)]
+            nodes.append(helper.make_node(self.op, [f"m{k}", *names[1:]], outs, domain=self.domain, name=f"timed{k}", **attributes))
+            outputs += [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outs]
+        graph = helper.make_graph(nodes, "g", inputs, outputs, initializers)
+        sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString()
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 4
+        options.enable_profiling = True
+        with tempfile.TemporaryDirectory() as folder:
+            options.profile_file_prefix = os.path.join(folder, "p")
+            session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            for _ in range(RUNS):
+                session.run(None, feeds)
+            events = json.load(open(session.end_profiling()))
+        times = collections.defaultdict(list)
+        for e in events:
+            if e.get("cat") == "Node" and e["name"].endswith("_kernel_time") and e["args"]["op_name"] not in ("Mul", "ReorderInput", "ReorderOutput"):
+                times[e["name"]].append(e["dur"])
+        if self.op == "Mul":
+            for e in events:
+                if e.get("cat") == "Node" and "timed" in e["name"] and e["name"].endswith("_kernel_time"):
+                    times[e["name"]].append(e["dur"])
+        # A mean of the faster half: the clock ticks in microseconds.
+        fast = [np.mean(sorted(t)[: max(1, len(t) // 2)]) for t in times.values()]
+        return min(fast) * 1e-6 + DISPATCH
+
+
+def product(m, k, n, batch=1):
+    terms = float(batch * m * k * n)
+    uses = min(terms / (batch * m * k), terms / (k * n if batch == 1 else batch * k * n))
+    return {"flops": 2 * terms, "thin": 2 * terms * min(BUSY / max(uses, 1.0), 1.0), "parts": float(batch)}
+
+
+def products():
+    for m, (k, n) in itertools.product((1, 8, 32, 64, 128, 196), ((64, 256), (256, 256), (512, 512), (768, 768), (768, 3072), (3072, 768))):
+        yield Case("MatMul", [[m, k], [k, n]], [m, n], product(m, k, n), constants=[1])
+    for h, m, k, n in itertools.product((32, 256, 512), (1, 4), (16, 64), (1, 16)):
+        yield Case("MatMul", [[h, m, k], [h, k, n]], [h, m, n], product(m, k, n, h))
+    for h, s, d in itertools.product((4, 12), (16, 64, 128, 197), (32, 64)):
+        yield Case("MatMul", [[h, s, d], [h, d, s]], [h, s, s], product(s, d, s, h))
+        yield Case("MatMul", [[h, s, s], [h, s, d]], [h, s, d], product(s, s, d, h))
+
+
+def gemms():
+    for m, (k, n) in itertools.product((1, 8, 32, 64, 128, 196), ((64, 256), (256, 256), (512, 512), (768, 768), (768, 3072), (3072, 768))):
+        yield Case("Gemm", [[m, k], [k, n], [n]], [m, n], product(m, k, n), constants=[1, 2])
+
+
+def convolutions():
+    for c, o, side, r, stride, group in (
+        (3, 32, 224, 3, 2, 1), (3, 64, 224, 7, 2, 1), (3, 64, 112, 3, 1, 1), (64, 64, 56, 1, 1, 1), (64, 256, 56, 1, 1, 1),
+        (256, 64, 56, 1, 1, 1), (64, 64, 56, 3, 1, 1), (128, 128, 28, 3, 1, 1), (128, 128, 56, 3, 2, 1), (256, 512, 28, 1, 2, 1),
+        (256, 256, 14, 3, 1, 1), (512, 512, 7, 3, 1, 1), (512, 2048, 7, 1, 1, 1), (16, 64, 55, 1, 1, 1), (16, 64, 55, 3, 1, 1),
+        (32, 32, 112, 3, 1, 32), (96, 96, 56, 3, 1, 96), (144, 144, 56, 3, 2, 144), (384, 384, 14, 3, 1, 384), (960, 960, 7, 3, 1, 960),
+        (96, 96, 28, 5, 1, 96), (24, 144, 56, 1, 1, 1), (144, 24, 56, 1, 1, 1), (160, 960, 7, 1, 1, 1), (128, 128, 28, 3, 1, 32),
+        (192, 192, 17, 7, 1, 1), (48, 48, 28, 5, 1, 48), (32, 16, 112, 1, 1, 1),
+    ):
+        out = (side + 2 * (r // 2) - r) // stride + 1
+        terms = float(o * out * out * (c // group) * r * r)
+        uses = min(terms / (c * side * side), terms / (o * (c // group) * r * r))
+        work = {"flops": 2 * terms, "thin": 2 * terms * min(BUSY / max(uses, 1.0), 1.0), "windowed": 2 * terms if r > 1 else 0.0}
+        yield Case(
+            "Conv", [[1, c, side, side], [o, c // group, r, r], [o]], [1, o, out, out], work, constants=[1, 2],
+            kernel_shape=[r, r], strides=[stride, stride], pads=[r // 2] * 4, group=group,
+        )
+
+
+ROWS = ((1, 512), (16, 768), (64, 512), (128, 768), (197, 768), (128, 3072), (64, 1408), (512, 1024))
+
+
+def unary(op, domain="", **attributes):
+    return lambda: (Case(op, [[1, s, d]], [1, s, d], {}, domain, **attributes) for s, d in ROWS)
+
+
+def binary(op):
+    def cases():
+        for s, d in ROWS:
+            yield Case(op, [[1, s, d], [1, s, d]], [1, s, d], {})
+            yield Case(op, [[1, s, d], [d]], [1, s, d], {}, constants=[1])
+
+    return cases
+
+
+def rows(op, extra, domain="", operands=1, **attributes):
+    def cases():
+        for s, d in ROWS:
+            shapes = [[1, s, d]] * operands + [[d]] * extra
+            yield Case(op, shapes, [1, s, d], {}, domain, constants=range(operands, operands + extra), **attributes)
+
+    return cases
+
+
+def softmaxes():
+    for h, s in itertools.product((4, 12), (16, 64, 128, 197)):
+        yield Case("Softmax", [[h, s, s]], [h, s, s], {}, axis=-1)
+
+
+def transposes():
+    for s, h, d in itertools.product((16, 64, 128, 197), (4, 12), (32, 64)):
+        for perm in ((0, 2, 1, 3), (0, 2, 3, 1)):
+            shape = [1, s, h, d]
+            yield Case("Transpose", [shape], [shape[p] for p in perm], {"moved": float(s * h * d)}, perm=list(perm))
+
+
+def reductions():
+    for s, d in ROWS:
+        yield Case("ReduceMean", [[1, s, d]], [1, s, 1], {}, axes=[-1], keepdims=1)
+        yield Case("ReduceMean", [[1, s, d]], [1, 1, d], {"moved": float(s * d)}, axes=[1], keepdims=1)
+
+
+def joins():
+    for s, d in ROWS:
+        yield Case("Concat", [[1, s, d], [1, s, d]], [1, s, 2 * d], {}, axis=-1)
+        yield Case("Concat", [[1, s, d], [1, s, d]], [1, 2 * s, d], {}, axis=1)
+
+
+def cuts():
+    for s, d in ROWS:
+        yield Case("Slice", [[1, s, d]], [1, s, d // 2], {}, ints={1: [0], 2: [d // 2], 3: [2]})
+
+
+def parts():
+    for s, d in ROWS:
+        yield Case("Split", [[1, s, d]], [1, s, d], {}, axis=2, results=2)
+
+
+def pools():
+    for c, side, r, stride in ((64, 112, 3, 2), (64, 55, 3, 2), (128, 28, 3, 2), (256, 14, 3, 1), (64, 128, 2, 2)):
+        out = (side - r) // stride + 1
+        yield Case("MaxPool", [[1, c, side, side]], [1, c, out, out], {"flops": float(c * out * out * r * r)}, kernel_shape=[r, r], strides=[stride, stride])
+
+
+def attentions():
+    for b, s, d, h in ((1, 128, 768, 12), (1, 128, 384, 12), (1, 64, 512, 8), (1, 32, 512, 8), (1, 197, 768, 12), (1, 16, 256, 4)):
+        e = d // h
+        inner = product(s, e, s, b * h)
+        twice = {k: 2 * v for k, v in inner.items()}
+        mask = [b, h, s, s]
+        case = Case("MultiHeadAttention", [[b, s, d]] * 3, [b, s, d], twice, "com.microsoft", num_heads=h)
+        case.work["slow"] = float(b * h * s * s)
+        yield case
+        outer = product(b * s, d, 3 * d)
+        both = {k: twice[k] + outer[k] for k in twice}
+        case = Case("Attention", [[b, s, d], [d, 3 * d], [3 * d]], [b, s, d], both, "com.microsoft", constants=[1, 2], num_heads=h)
+        case.work["slow"] = float(b * h * s * s)
+        yield case
+
+
+# Kernel, its cases, and the features that its seconds are a sum of.
+KERNELS = [
+    ("MatMul", products, ["launches", "flops", "thin", "parts", "read", "fixed", "written"]),
+    ("Gemm", gemms, ["launches", "flops", "thin", "read", "fixed", "written"]),
+    ("Conv", convolutions, ["launches", "flops", "thin", "windowed", "read", "fixed", "written"]),
+    ("Pool", pools, ["launches", "flops", "read", "written"]),
+    ("Add", binary("Add"), ["launches", "read", "written"]),
+    ("Div", binary("Div"), ["launches", "read", "written"]),
+    ("Sum", binary("Sum"), ["launches", "read", "written"]),
+    ("Pow", lambda: (Case("Pow", [[1, s, d], []], [1, s, d], {}, constants=[1]) for s, d in ROWS), ["launches", "written"]),
+    ("Relu", unary("Relu"), ["launches", "written"]),
+    ("Sqrt", unary("Sqrt"), ["launches", "written"]),
+    ("Exp", unary("Exp"), ["launches", "written"]),
+    ("Erf", unary("Erf"), ["launches", "written"]),
+    ("Tanh", unary("Tanh"), ["launches", "written"]),
+    ("Sigmoid", unary("Sigmoid"), ["launches", "written"]),
+    ("Gelu", unary("Gelu", "com.microsoft"), ["launches", "written"]),
+    ("FastGelu", unary("FastGelu", "com.microsoft"), ["launches", "written"]),
+    ("QuickGelu", unary("QuickGelu", "com.microsoft", alpha=1.0), ["launches", "written"]),
+    ("BiasGelu", rows("BiasGelu", 1, "com.microsoft"), ["launches", "written"]),
+    ("LayerNormalization", rows("LayerNormalization", 2), ["launches", "written"]),
+    ("SimplifiedLayerNormalization", rows("SimplifiedLayerNormalization", 1), ["launches", "written"]),
+    ("SkipLayerNormalization", rows("SkipLayerNormalization", 2, "com.microsoft", 2), ["launches", "written"]),
+    ("SkipSimplifiedLayerNormalization", rows("SkipSimplifiedLayerNormalization", 1, "com.microsoft", 2), ["launches", "written"]),
+    ("Softmax", softmaxes, ["launches", "written"]),
+    ("Transpose", transposes, ["launches", "moved", "read"]),
+    ("Reduce", reductions, ["launches", "moved", "read"]),
+    ("Concat", joins, ["launches", "read", "written"]),
+    ("Slice", cuts, ["launches", "written"]),
+    ("Split", parts, ["launches", "read", "written"]),
+    ("Attention", attentions, ["launches", "flops", "slow", "fixed", "written"]),
+]
+
+
+def fitted(rows, seconds, features):
+    """Coefficients of least relative error, none negative: coordinate descent on the normal equations."""
+    a = np.array(rows) / np.array(seconds)[:, None]
+    scale = np.maximum(np.abs(a).max(axis=0), 1e-300)
+    a = a / scale
+    gram, right = a.T @ a, a.sum(axis=0)
+    x = np.zeros(len(scale))
+    most = np.where(np.array(features) == "launches", LAUNCH * scale, np.inf)
+    for _ in range(20000):
+        for j in range(len(x)):
+            if gram[j, j] > 0:
+                x[j] = min(max(0.0, x[j] + (right[j] - gram[j] @ x) / gram[j, j]), most[j])
+    return x / scale
+
+
+def main():
+    wanted = set(sys.argv[1:])
+    print(f"// ONNX Runtime {ort.__version__}, one thread; median relative error of the fit.")
+    for name, cases, features in KERNELS:
+        if wanted and name not in wanted:
+            continue
+        rows, seconds = [], []
+        for case in cases():
+            seconds.append(case.seconds())
+            rows.append([case.work.get(f, 0.0) for f in features])
+        found = fitted(rows, seconds, features)
+        error = np.median(np.abs(np.array(rows) @ found / np.array(seconds) - 1))
+        takes = ", ".join(f"{f} = {c:.2g}" for f, c in zip(features, found) if c > 0)
+        print(f"{name:34} takes {takes}  // {100 * error:.0f} %", flush=True)
+
+
+if __name__ == "__main__":
+    main()
