@@ -1,0 +1,133 @@
+//! Which laws are to blame: every equation of a result's proof, held against numbers on the inputs that
+//! showed the result to be wrong.
+
+use super::{
+    Check, Failure, InputSet, JUDGED, Rule, Runs, Verdict, beside, operations, unit, verdict,
+};
+use crate::explore::{ProofStep, Reason};
+use crate::pipeline::Optimized;
+use crate::samples::{self, Style};
+use anyhow::Context;
+use mlc_backends::reference::{self, Array};
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// A step of a proof that numbers contradict.
+pub struct Contradiction {
+    /// The step.
+    pub step: ProofStep,
+    /// By how much.
+    pub verdict: String,
+}
+
+/// Holds every step of the proof against numbers: the number of steps, and those that do not hold.
+pub fn replay(
+    o: &Optimized,
+    library: &Arc<Library>,
+    seed: u64,
+    threads: usize,
+) -> anyhow::Result<(usize, Vec<Contradiction>)> {
+    let proof = o.explored.prove(&o.extracted).context("the log does not prove the result")?;
+    let program = o.explored.replay(&proof)?;
+    let inputs = samples::inputs(&program, library, seed)
+        .context("the model's inputs have no known size")?;
+    let values = super::run(&program, library, &inputs, threads)?;
+    let mut wrong = Vec::new();
+    for (&step, sides) in proof.steps.iter().zip(values.chunks_exact(2)) {
+        let verdict = match super::difference(&sides[0], &sides[1]) {
+            Ok(e) if e <= 1e-3 => continue,
+            Ok(e) => format!("relative error {e:.1e}"),
+            Err(e) => e.to_string(),
+        };
+        wrong.push(Contradiction { step, verdict });
+    }
+    Ok((proof.steps.len(), wrong))
+}
+
+/// The judge may do that many times the work of a check once something is known to be wrong.
+const THOROUGH: f64 = 20.0;
+
+/// The laws whose equations in the proof do not hold on the inputs of a failure: by name, with the first
+/// equation of each.
+pub fn blame(
+    o: &Optimized,
+    check: &Check<'_>,
+    failure: &Failure,
+) -> anyhow::Result<BTreeMap<String, (String, String)>> {
+    let proof = o.explored.prove(&o.extracted).context("the log does not prove the result")?;
+    let program = o.explored.replay(&proof)?;
+    let inputs = inputs(&program, &o.source, check, &failure.set)?;
+    let moved = beside(&inputs, check.seed);
+    let plan = check.plan(&program);
+    let mut runs = check.runs(&plan, &[&inputs, &moved])?.into_iter();
+    let (Some(Ok(here)), Some(Ok(there))) = (runs.next(), runs.next()) else {
+        return Ok(BTreeMap::new());
+    };
+    let affordable = operations(&program, check.library) <= THOROUGH * JUDGED;
+    let judged = |inputs: &[Tensor]| match affordable {
+        true => reference::run_values(&program, check.library, inputs).ok(),
+        false => None,
+    };
+    let (truth, beside_truth) = (judged(&inputs), judged(&moved));
+    let rule = Rule { tolerance: check.guard.tolerance, unit: unit(&program), overflows: true };
+    let mut laws = BTreeMap::new();
+    for (i, step) in proof.steps.iter().enumerate() {
+        let Reason::Law(law) = step.reason else { continue };
+        let first = sides(i, truth.as_deref(), &here, &there, &rule);
+        let second = sides(i, beside_truth.as_deref(), &there, &here, &rule);
+        if first.wrong.iter().any(|at| second.wrong.binary_search(at).is_ok()) {
+            let name = check.library.laws[law as usize].name.to_string();
+            let terms = || (o.explored.term(step.left), o.explored.term(step.right));
+            laws.entry(name).or_insert_with(terms);
+        }
+    }
+    Ok(laws)
+}
+
+/// The verdict on a step: what it replaces is the source, what it puts there the result.
+fn sides(
+    step: usize,
+    truth: Option<&[Array]>,
+    here: &[Tensor],
+    moved: &[Tensor],
+    rule: &Rule,
+) -> Verdict {
+    let (left, right) = (2 * step, 2 * step + 1);
+    let runs = Runs {
+        truth: truth.map(|t| &t[left]),
+        source: &here[left],
+        moved: Some(&moved[left]),
+        result: &here[right],
+    };
+    verdict(&runs, rule)
+}
+
+/// The failure's inputs for the program of a proof; a program whose repeated block was explored once has
+/// further inputs that stand for values inside, which are drawn in the same style.
+fn inputs(
+    program: &Program,
+    source: &Program,
+    check: &Check<'_>,
+    set: &InputSet,
+) -> anyhow::Result<Vec<Tensor>> {
+    let mut inputs = set.inputs.clone();
+    if program.inputs.len() > inputs.len() {
+        let mut symbols: HashMap<String, i64> = HashMap::new();
+        for ((_, ty), t) in source.inputs.iter().zip(&set.inputs) {
+            for (e, &n) in ty.shape.iter().zip(t.shape()) {
+                for s in e.symbols() {
+                    if *e == mlc_dsl::ir::Extent::sym(&s) {
+                        symbols.insert(s.to_string(), n as i64);
+                    }
+                }
+            }
+        }
+        let style = set.style.unwrap_or(Style::Ordinary);
+        let drawn = samples::styled(program, check.library, style, check.seed, &symbols)
+            .context("the model's inputs have no known size")?;
+        inputs.extend(drawn.into_iter().skip(set.inputs.len()));
+    }
+    Ok(inputs)
+}
