@@ -1,20 +1,20 @@
 //! The guard: a result that the self-check finds to be wrong is never handed out.
 //!
-//! The laws whose equations in its proof do not hold on the inputs that showed it are turned off, and the
-//! run is repeated. Where none can be blamed the program is kept as it was read. The report says all of
+//! The law of the first equation in its proof that does not hold on the inputs that showed it is turned off,
+//! and the run is repeated. Where none can be blamed the program is kept as it was read. The report says all of
 //! it, whoever asked: `optimize`, `run`, `bench` and the library come here.
 
 use crate::options::Options;
 use crate::pipeline::{self, Clock, Optimized, peak_process_bytes};
 use crate::samples::Style;
-use crate::selfcheck::{Check, Failure, TurnedOff, blame};
+use crate::selfcheck::{Blamed, Check, Failure, TurnedOff, blame};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often a run is repeated.
-const REPEATS: usize = 8;
+const REPEATS: usize = 12;
 
 /// Runs `once` until its result passes the self-check, each time without the laws that were to blame.
 pub(crate) fn hold(
@@ -35,6 +35,7 @@ pub(crate) fn hold(
         let check = Check {
             library,
             guard: &options.guard,
+            fp: options.fp,
             styles: &Style::ALL,
             seed: options.seed,
             threads: options.threads,
@@ -53,19 +54,20 @@ pub(crate) fn hold(
         o.report.self_check_error = checked.report.error;
         o.report.self_check = Some(checked.report);
         o.report.peak_process_bytes = peak_process_bytes();
-        let Some((failure, laws)) = found else {
+        let Some((failure, blamed)) = found else {
             o.report.laws_turned_off = off;
             return Ok(o);
         };
-        let is_blamed = !laws.is_empty();
-        for (law, sides) in laws {
-            options.without.extend(both_ways(library, &law));
-            off.push(turned_off(law, sides, &failure));
-        }
-        last = Some((o, failure.message));
-        // Of a block that stands for its copies the proof does not see the values inside.
-        if !is_blamed && !std::mem::take(&mut options.share_blocks) {
-            break;
+        eprintln!("GUARD {:?} {}", blamed, failure.message);
+        last = Some((o, failure.message.clone()));
+        match blamed {
+            Some(blamed) => {
+                options.without.extend(both_ways(library, &blamed.law));
+                off.push(turned_off(blamed, &failure));
+            }
+            // Of a block that stands for its copies the proof does not see the values inside.
+            None if options.share_blocks => options.share_blocks = false,
+            None => break,
         }
     }
     let Some((o, message)) = last else { anyhow::bail!("nothing was tried") };
@@ -82,9 +84,10 @@ fn both_ways(library: &Library, law: &str) -> Vec<String> {
     same.map(|l| l.name.to_string()).collect()
 }
 
-fn turned_off(law: String, (left, right): (String, String), failure: &Failure) -> TurnedOff {
+fn turned_off(blamed: Blamed, failure: &Failure) -> TurnedOff {
     let finding = failure.finding.as_ref();
     let number = |v: f64| format!("{v:?}");
+    let Blamed { law, left, right } = blamed;
     TurnedOff {
         law,
         output: failure.output.clone(),

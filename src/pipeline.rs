@@ -35,8 +35,8 @@ pub struct Optimized {
     pub report: Report,
 }
 
-/// Runs all stages on a program. If the self-check finds the result to be wrong, the laws whose equations do not
-/// hold are turned off, which the report says, and the run is repeated; where none can be blamed the program is
+/// Runs all stages on a program. If the self-check finds the result to be wrong, the law whose equation does not
+/// hold is turned off, which the report says, and the run is repeated; where none can be blamed the program is
 /// kept as it is read.
 pub fn optimize(
     source: Program,

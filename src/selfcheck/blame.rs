@@ -1,17 +1,15 @@
 //! Which laws are to blame: every equation of a result's proof, held against numbers on the inputs that
 //! showed the result to be wrong.
 
-use super::{
-    Check, Failure, InputSet, JUDGED, Rule, Runs, Verdict, beside, operations, unit, verdict,
-};
-use crate::explore::{ProofStep, Reason};
+use super::{Check, Failure, InputSet, JUDGED, Rule, Runs, Verdict, beside, operations, verdict};
+use crate::explore::{Proof, ProofStep, Reason};
 use crate::pipeline::Optimized;
 use crate::samples::{self, Style};
 use anyhow::Context;
 use mlc_backends::reference::{self, Array};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A step of a proof that numbers contradict.
@@ -49,41 +47,72 @@ pub fn replay(
 /// The judge may do that many times the work of a check once something is known to be wrong.
 const THOROUGH: f64 = 20.0;
 
-/// The laws whose equations in the proof do not hold on the inputs of a failure: by name, with the first
-/// equation of each.
+/// A law that is to blame, with the equation that shows it.
+#[derive(Clone, Debug)]
+pub struct Blamed {
+    /// Its name.
+    pub law: String,
+    /// What it replaced.
+    pub left: String,
+    /// By what.
+    pub right: String,
+}
+
+/// The law of an equation that does not hold on the inputs of a failure. Of the equations in the proof only the
+/// first that fails is looked at: what later ones matched may rest on it. The same is true of that one and
+/// of equations beneath it which the proof does without, so the first of these that fails is the one.
 pub fn blame(
     o: &Optimized,
     check: &Check<'_>,
     failure: &Failure,
-) -> anyhow::Result<BTreeMap<String, (String, String)>> {
+) -> anyhow::Result<Option<Blamed>> {
     let proof = o.explored.prove(&o.extracted).context("the log does not prove the result")?;
-    let program = o.explored.replay(&proof)?;
+    let Some(mut step) = first_wrong(o, check, failure, &proof, false)? else { return Ok(None) };
+    let beneath = o.explored.beneath(&step);
+    if let Some(earlier) = first_wrong(o, check, failure, &beneath, true)? {
+        step = earlier;
+    }
+    let Reason::Law(law) = step.reason else { return Ok(None) };
+    Ok(Some(Blamed {
+        law: check.library.laws[law as usize].name.to_string(),
+        left: o.explored.term(step.left),
+        right: o.explored.term(step.right),
+    }))
+}
+
+/// The first equation of a law that does not hold; none if `bounded` and the judge would take too long.
+fn first_wrong(
+    o: &Optimized,
+    check: &Check<'_>,
+    failure: &Failure,
+    proof: &Proof,
+    bounded: bool,
+) -> anyhow::Result<Option<ProofStep>> {
+    let program = o.explored.replay(proof)?;
+    let affordable = operations(&program, check.library) <= THOROUGH * JUDGED;
+    if bounded && !affordable {
+        return Ok(None);
+    }
     let inputs = inputs(&program, &o.source, check, &failure.set)?;
     let moved = beside(&inputs, check.seed);
     let plan = check.plan(&program);
     let mut runs = check.runs(&plan, &[&inputs, &moved])?.into_iter();
     let (Some(Ok(here)), Some(Ok(there))) = (runs.next(), runs.next()) else {
-        return Ok(BTreeMap::new());
+        return Ok(None);
     };
-    let affordable = operations(&program, check.library) <= THOROUGH * JUDGED;
     let judged = |inputs: &[Tensor]| match affordable {
         true => reference::run_values(&program, check.library, inputs).ok(),
         false => None,
     };
     let (truth, beside_truth) = (judged(&inputs), judged(&moved));
-    let rule = Rule { tolerance: check.guard.tolerance, unit: unit(&program), overflows: true };
-    let mut laws = BTreeMap::new();
-    for (i, step) in proof.steps.iter().enumerate() {
-        let Reason::Law(law) = step.reason else { continue };
+    let rule = Rule { overflows: true, ..check.rule(&program) };
+    let is_wrong = |i: usize| {
         let first = sides(i, truth.as_deref(), &here, &there, &rule);
         let second = sides(i, beside_truth.as_deref(), &there, &here, &rule);
-        if first.wrong.iter().any(|at| second.wrong.binary_search(at).is_ok()) {
-            let name = check.library.laws[law as usize].name.to_string();
-            let terms = || (o.explored.term(step.left), o.explored.term(step.right));
-            laws.entry(name).or_insert_with(terms);
-        }
-    }
-    Ok(laws)
+        first.wrong.iter().any(|w| second.is_wrong(w.at))
+    };
+    let laws = (0..proof.steps.len()).filter(|&i| matches!(proof.steps[i].reason, Reason::Law(_)));
+    Ok(laws.into_iter().find(|&i| is_wrong(i)).map(|i| proof.steps[i]))
 }
 
 /// The verdict on a step: what it replaces is the source, what it puts there the result.

@@ -9,11 +9,11 @@ mod near;
 mod report;
 mod verdict;
 
-pub use blame::{Contradiction, blame, replay};
-pub use report::{InputSetReport, SelfCheck, TurnedOff};
+pub use blame::{Blamed, Contradiction, blame, replay};
+pub use report::{Against, InputSetReport, SelfCheck, TurnedOff};
 pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, largest, verdict};
 
-use crate::pipeline::Optimized;
+use crate::pipeline::{Fp, Optimized};
 use crate::samples::{self, Style};
 use anyhow::{Context, bail};
 use mlc_backends::cpu::Cpu;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Operations that the judge may do in all input sets of a program together: about half a second.
 pub const JUDGED: f64 = 1e9;
 /// Operations that the CPU may do in those after the first.
-pub const CHECKED: f64 = 1.2e10;
+pub const CHECKED: f64 = 2e10;
 /// Quick operations that a slow one takes.
 const SLOW: f64 = 20.0;
 
@@ -82,6 +82,8 @@ pub struct Check<'a> {
     pub library: &'a Arc<Library>,
     /// What the user decides.
     pub guard: &'a Guard,
+    /// Which laws may have fired.
+    pub fp: Fp,
     /// Styles of the seeded inputs, if the program has such inputs.
     pub styles: &'a [Style],
     /// Seed of the inputs.
@@ -100,7 +102,8 @@ pub fn compare(
     threads: usize,
 ) -> anyhow::Result<f64> {
     let guard = Guard::default();
-    let check = Check { library, guard: &guard, styles: &[Style::Ordinary], seed, threads };
+    let (fp, styles) = (Fp::Reorder, &[Style::Ordinary]);
+    let check = Check { library, guard: &guard, fp, styles, seed, threads };
     let checked = check.plans(source, &check.plan(program))?;
     match checked.failure {
         Some(f) => bail!("{}", f.message),
@@ -157,7 +160,12 @@ impl Check<'_> {
             let one =
                 One { check: self, source, plan: &plan, result, set: &set, truth, s: &s, r: &r };
             let (verdicts, wrong) = one.judge()?;
-            report.add(&set, affordable, &verdicts, &s, &r);
+            let against = match (same, affordable) {
+                (true, _) => Against::Bits,
+                (false, true) => Against::Judge,
+                (false, false) => Against::Model,
+            };
+            report.add(&set, against, &verdicts, &s, &r);
             if let Some(output) = wrong {
                 failure = Some(one.failure(output, &verdicts[output]));
                 break;
@@ -205,6 +213,16 @@ impl Check<'_> {
         Ok((sets, left_out))
     }
 
+    /// How strictly the results of a program are compared.
+    fn rule(&self, program: &Program) -> Rule {
+        Rule {
+            tolerance: self.guard.tolerance,
+            unit: unit(program),
+            is_approx: self.fp == Fp::Approx,
+            overflows: false,
+        }
+    }
+
     /// A program's plan for the CPU.
     fn plan(&self, program: &Program) -> Plan {
         mlc_extract::cover::cover(program.clone(), self.library, &cpu(self.library))
@@ -237,7 +255,11 @@ impl One<'_> {
     /// The verdicts on all outputs, and the output that is wrong: it must be so on inputs beside these, and
     /// not come of an overflow that the source is near to itself.
     fn judge(&self) -> anyhow::Result<(Vec<Verdict>, Option<usize>)> {
-        let rule = self.rule();
+        let rule = Rule {
+            unit: unit(self.source).max(unit(&self.result.program)),
+            overflows: !matches!(self.set.style, Some(Style::Ordinary | Style::Zeros)),
+            ..self.check.rule(self.source)
+        };
         let all =
             |truth: Option<&[Array]>, s: &[Tensor], moved: Option<&[Tensor]>, r: &[Tensor]| {
                 let one = |i: usize| {
@@ -253,8 +275,7 @@ impl One<'_> {
             };
         let is_wrong = |v: &[Verdict]| v.iter().any(|v| !v.wrong.is_empty());
         if let Some(i) = self.s.iter().zip(self.r).position(|(s, r)| type_of(s) != type_of(r)) {
-            let mut verdicts = vec![Verdict::default(); self.s.len()];
-            verdicts[i].wrong.push(0);
+            let verdicts = vec![Verdict::default(); self.s.len()];
             return Ok((verdicts, Some(i)));
         }
         let verdicts = all(self.truth.as_deref(), self.s, None, self.r);
@@ -278,33 +299,17 @@ impl One<'_> {
         let again = all(truth.as_deref(), &s, Some(self.s), &r);
         let overflows = near::overflow(self.source, self.check, &self.set.inputs)?;
         for (v, again) in verdicts.iter_mut().zip(&again) {
-            let before = v.wrong.len();
-            v.wrong.retain(|i| again.wrong.binary_search(i).is_ok());
-            let excused = |w: &Finding| {
-                overflows && w.wrong == Wrong::Kind && !w.result.is_finite() && !w.source.is_nan()
-            };
-            if v.worst.as_ref().is_some_and(excused) {
-                v.wrong.clear();
-            }
-            let dropped = before - v.wrong.len();
-            (v.void, v.compared) = (v.void + dropped, v.compared - dropped);
+            let of_overflow =
+                |w: &Finding| w.wrong == Wrong::Kind && !w.result.is_finite() && !w.source.is_nan();
+            v.keep(|w| again.is_wrong(w.at) && !(overflows && of_overflow(w)));
         }
         let wrong = verdicts.iter().position(|v| !v.wrong.is_empty());
         Ok((verdicts, wrong))
     }
 
-    fn rule(&self) -> Rule {
-        let of = |p: &Program| unit(p);
-        Rule {
-            tolerance: self.check.guard.tolerance,
-            unit: of(self.source).max(of(&self.result.program)),
-            overflows: !matches!(self.set.style, Some(Style::Ordinary | Style::Zeros)),
-        }
-    }
-
     fn failure(&self, output: usize, v: &Verdict) -> Failure {
         let name = self.source.outputs[output].0.clone();
-        let message = match &v.worst {
+        let message = match v.worst() {
             Some(w) => format!("output `{name}`, input set `{}`: {}", self.set.name, words(w)),
             None => format!(
                 "output `{name}`: {} became {}",
@@ -312,7 +317,7 @@ impl One<'_> {
                 type_of(&self.r[output])
             ),
         };
-        Failure { set: self.set.clone(), output: name, finding: v.worst.clone(), message }
+        Failure { set: self.set.clone(), output: name, finding: v.worst().cloned(), message }
     }
 }
 

@@ -20,13 +20,26 @@ pub struct SelfCheck {
     pub error: Option<f64>,
 }
 
+/// What the result was held against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Against {
+    /// The model as read: the result has its bits.
+    Bits,
+    /// The f64 interpreter.
+    Judge,
+    /// The model as read: the interpreter would take too long.
+    #[default]
+    Model,
+}
+
 /// One input set.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct InputSetReport {
     /// Its name.
     pub name: String,
-    /// Whether the result was held against the f64 interpreter, or against the model.
-    pub judged: bool,
+    /// What the result was held against.
+    pub against: Against,
     /// Largest distance from that, relative to an output's largest element.
     pub error: f64,
     /// The same of the model as read; only where the f64 interpreter ran.
@@ -51,7 +64,7 @@ impl SelfCheck {
     pub(super) fn add(
         &mut self,
         set: &InputSet,
-        judged: bool,
+        against: Against,
         verdicts: &[Verdict],
         s: &[Tensor],
         r: &[Tensor],
@@ -60,7 +73,7 @@ impl SelfCheck {
         let sum = |f: &dyn Fn(&Verdict) -> usize| verdicts.iter().map(f).sum();
         self.sets.push(InputSetReport {
             name: set.name.clone(),
-            judged,
+            against,
             error: most(&|v| v.error),
             source_error: most(&|v| v.source_error),
             compared: sum(&|v| v.compared),
@@ -77,12 +90,20 @@ impl SelfCheck {
     /// One line for people.
     pub fn human(&self) -> String {
         let used: Vec<&InputSetReport> = self.sets.iter().filter(|s| s.unused.is_none()).collect();
-        let judged = used.iter().filter(|s| s.judged).count();
         let mut out = match self.error {
             Some(e) => format!("largest relative error {e:.1e}; "),
             None => String::new(),
         };
-        let _ = write!(out, "{} input sets, {judged} held against f64", used.len());
+        let _ = write!(out, "{} input sets:", used.len());
+        let count = |a: Against| used.iter().filter(|s| s.against == a).count();
+        let kinds = [
+            (Against::Bits, "the same bits"),
+            (Against::Judge, "held against f64"),
+            (Against::Model, "held against the model"),
+        ];
+        let counts = kinds.iter().map(|(a, name)| (count(*a), name)).filter(|(n, _)| *n > 0);
+        let counts: Vec<String> = counts.map(|(n, name)| format!("{n} {name}")).collect();
+        let _ = write!(out, " {}", counts.join(", "));
         let void = used.iter().filter(|s| s.compared == 0).count();
         if void > 0 {
             let _ = write!(out, ", {void} tell nothing as the model itself overflows");

@@ -9,7 +9,7 @@ use mlc_dsl::ir::{DType, Tensor};
 
 /// The result may be that many times as far from the truth as the source.
 pub const FACTOR: f64 = 16.0;
-/// And that many roundings of an element beyond.
+/// And that many roundings of an output's largest element beyond.
 pub const UNITS: f64 = 64.0;
 /// Without the judge: the part of an output's largest element that regrouped sums explain.
 pub const PART: f64 = 5e-3;
@@ -35,6 +35,9 @@ pub struct Rule {
     pub tolerance: Option<f64>,
     /// The coarsest rounding of the two programs.
     pub unit: f64,
+    /// The user allows approximations: they stray as far as regrouped sums may without the judge, and are finite
+    /// where the source overflows.
+    pub is_approx: bool,
     /// Without the judge: whether values that are not finite may be overflow, which decides nothing.
     pub overflows: bool,
 }
@@ -77,9 +80,27 @@ pub struct Verdict {
     /// Distance of the source from the truth.
     pub source_error: f64,
     /// Elements that are wrong, by position.
-    pub wrong: Vec<usize>,
-    /// The worst of these.
-    pub worst: Option<Finding>,
+    pub wrong: Vec<Finding>,
+}
+
+impl Verdict {
+    /// The element that is furthest off.
+    pub fn worst(&self) -> Option<&Finding> {
+        self.wrong.iter().rev().max_by(|a, b| a.error.total_cmp(&b.error))
+    }
+
+    /// True if the element at a position is wrong.
+    pub fn is_wrong(&self, at: usize) -> bool {
+        self.wrong.binary_search_by_key(&at, |f| f.at).is_ok()
+    }
+
+    /// Keeps those wrong elements for which `f` holds; the others tell nothing.
+    pub fn keep(&mut self, f: impl Fn(&Finding) -> bool) {
+        let before = self.wrong.len();
+        self.wrong.retain(f);
+        let dropped = before - self.wrong.len();
+        (self.void, self.compared) = (self.void + dropped, self.compared - dropped);
+    }
 }
 
 /// What kind of number a value is; infinities of either sign are alike, as zeros are.
@@ -146,9 +167,8 @@ fn whole(runs: &Runs<'_>) -> Verdict {
         }
         out.compared += 1;
         if s[i] != r[i] {
-            out.wrong.push(i);
             let value = |v: i64| v as f64;
-            out.worst.get_or_insert(Finding {
+            out.wrong.push(Finding {
                 at: i,
                 wrong: Wrong::Far,
                 source: value(s[i]),
@@ -210,7 +230,7 @@ impl Floats<'_> {
             };
             let (sought, r) = (self.sought(i), self.r[i]);
             if kind(r) != kind(sought) {
-                if self.is_overflow(i) {
+                if self.is_overflow(i) || self.rule.is_approx && r.is_finite() {
                     out.void += 1;
                 } else {
                     out.compared += 1;
@@ -227,9 +247,8 @@ impl Floats<'_> {
             let typical = alike.min(in_part * sought.abs());
             let allowed = match (self.rule.tolerance, self.t) {
                 (Some(tolerance), _) => tolerance * scale,
-                (None, Some(_)) => {
-                    FACTOR * own.max(typical) + UNITS * self.rule.unit * sought.abs()
-                }
+                (None, Some(_)) if self.rule.is_approx => (PART * scale).max(FACTOR * alike),
+                (None, Some(_)) => FACTOR * own.max(typical) + UNITS * self.rule.unit * scale,
                 (None, None) => (PART * scale).max(FACTOR * alike),
             };
             if off > allowed + tiny(self.dtype) {
@@ -250,18 +269,14 @@ impl Floats<'_> {
     }
 
     fn note(&self, out: &mut Verdict, i: usize, wrong: Wrong, error: f64) {
-        out.wrong.push(i);
-        let worse = |w: &Finding| error > w.error;
-        if out.worst.as_ref().is_none_or(worse) {
-            out.worst = Some(Finding {
-                at: i,
-                wrong,
-                source: self.s[i],
-                result: self.r[i],
-                truth: self.t.map(|t| t[i]),
-                error,
-            });
-        }
+        out.wrong.push(Finding {
+            at: i,
+            wrong,
+            source: self.s[i],
+            result: self.r[i],
+            truth: self.t.map(|t| t[i]),
+            error,
+        });
     }
 }
 
@@ -275,7 +290,8 @@ mod tests {
 
     fn judged(t: &[f64], s: &[f32], r: &[f32]) -> Verdict {
         let truth = Array::from_f64(DType::F32, vec![t.len()], t.to_vec());
-        let rule = Rule { tolerance: None, unit: 2f64.powi(-24), overflows: false };
+        let rule =
+            Rule { tolerance: None, unit: 2f64.powi(-24), is_approx: false, overflows: false };
         let (source, result) = (tensor(s), tensor(r));
         verdict(
             &Runs { truth: truth.as_ref(), source: &source, moved: None, result: &result },
@@ -289,10 +305,11 @@ mod tests {
         const NAN: f32 = f32::NAN;
         // (truth, source, result, elements that are wrong, elements that tell nothing)
         type Case<'a> = (&'a [f64], &'a [f32], &'a [f32], &'a [usize], usize);
-        let cases: [Case; 9] = [
+        let cases: [Case; 10] = [
             (&[1.0, 2.0], &[1.0, 2.0], &[1.000_001, 2.0], &[], 0),
             (&[1.0, 2.0], &[1.0, 2.0], &[1.01, 2.0], &[0], 0),
-            (&[1e-6, 1e6], &[1e-6, 1e6], &[2e-6, 1e6], &[0], 0),
+            (&[1e-6, 1e6], &[1e-6, 1e6], &[2e-6, 1e6], &[], 0),
+            (&[1e-6, 1e-6], &[1e-6, 1e-6], &[2e-6, 1e-6], &[0], 0),
             (&[1.0, 2.0], &[1.001, 2.0], &[0.999, 2.0], &[], 0),
             (&[1.0, 2.0], &[1.0, 2.0], &[NAN, 2.0], &[0], 0),
             (&[1e60, 2.0], &[INF, 2.0], &[NAN, 2.0], &[], 1),
@@ -302,7 +319,8 @@ mod tests {
         ];
         for (i, (t, s, r, wrong, void)) in cases.into_iter().enumerate() {
             let v = judged(t, s, r);
-            assert_eq!((v.wrong.as_slice(), v.void), (wrong, void), "case {i}: {v:?}");
+            let found: Vec<usize> = v.wrong.iter().map(|f| f.at).collect();
+            assert_eq!((found.as_slice(), v.void), (wrong, void), "case {i}: {v:?}");
         }
     }
 }
