@@ -1,12 +1,12 @@
 //! Which laws are to blame: every equation of a result's proof, held against numbers on the inputs that
 //! showed the result to be wrong.
 
-use super::{Check, Failure, InputSet, JUDGED, Rule, Runs, Verdict, beside, operations, verdict};
+use super::{Check, Failure, InputSet, JUDGED, Rule, Runs, beside, operations, verdict};
 use crate::explore::{Proof, ProofStep, Reason};
 use crate::pipeline::Optimized;
 use crate::samples::{self, Style};
 use anyhow::Context;
-use mlc_backends::reference::{self, Array};
+use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use std::collections::HashMap;
@@ -100,37 +100,36 @@ fn first_wrong(
     let (Some(Ok(here)), Some(Ok(there))) = (runs.next(), runs.next()) else {
         return Ok(None);
     };
-    let judged = |inputs: &[Tensor]| match affordable {
-        true => reference::run_values(&program, check.library, inputs).ok(),
+    let judged = |precision: Precision, inputs: &[Tensor]| match affordable {
+        true => {
+            let judge = Reference { precision, ..Reference::default() };
+            judge.run_values(&program, check.library, inputs).ok()
+        }
         false => None,
     };
-    let (truth, beside_truth) = (judged(&inputs), judged(&moved));
+    let (truth, beside_truth) = (judged(Precision::F64, &inputs), judged(Precision::F64, &moved));
+    let disturbed = judged(Precision::Disturbed(check.seed), &inputs);
     let rule = Rule { overflows: true, ..check.rule(&program) };
+    let (truth, beside_truth) = (truth.as_deref(), beside_truth.as_deref());
+    // What the law replaced is the source, what it put there the result.
+    let sides = |i: usize, truth: Option<&[Array]>, here: &[Tensor], moved: &[Tensor]| {
+        let (left, right) = (2 * i, 2 * i + 1);
+        let runs = Runs {
+            truth: truth.map(|t| &t[left]),
+            source: &here[left],
+            moved: Some(&moved[left]),
+            disturbed: disturbed.as_ref().map(|d| &d[left]),
+            result: &here[right],
+        };
+        verdict(&runs, &rule)
+    };
     let is_wrong = |i: usize| {
-        let first = sides(i, truth.as_deref(), &here, &there, &rule);
-        let second = sides(i, beside_truth.as_deref(), &there, &here, &rule);
+        let (first, second) =
+            (sides(i, truth, &here, &there), sides(i, beside_truth, &there, &here));
         first.wrong.iter().any(|w| second.is_wrong(w.at))
     };
     let laws = (0..proof.steps.len()).filter(|&i| matches!(proof.steps[i].reason, Reason::Law(_)));
     Ok(laws.into_iter().find(|&i| is_wrong(i)).map(|i| proof.steps[i]))
-}
-
-/// The verdict on a step: what it replaces is the source, what it puts there the result.
-fn sides(
-    step: usize,
-    truth: Option<&[Array]>,
-    here: &[Tensor],
-    moved: &[Tensor],
-    rule: &Rule,
-) -> Verdict {
-    let (left, right) = (2 * step, 2 * step + 1);
-    let runs = Runs {
-        truth: truth.map(|t| &t[left]),
-        source: &here[left],
-        moved: Some(&moved[left]),
-        result: &here[right],
-    };
-    verdict(&runs, rule)
 }
 
 /// The failure's inputs for the program of a proof; a program whose repeated block was explored once has

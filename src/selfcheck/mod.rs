@@ -17,7 +17,7 @@ use crate::pipeline::{Fp, Optimized};
 use crate::samples::{self, Style};
 use anyhow::{Context, bail};
 use mlc_backends::cpu::Cpu;
-use mlc_backends::reference::{self, Array};
+use mlc_backends::reference::{self, Array, Precision, Reference};
 use mlc_backends::{Backend, BackendError};
 use mlc_dsl::ir::{NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::{Library, TargetItem};
@@ -260,25 +260,22 @@ impl One<'_> {
             overflows: !matches!(self.set.style, Some(Style::Ordinary | Style::Zeros)),
             ..self.check.rule(self.source)
         };
-        let all =
-            |truth: Option<&[Array]>, s: &[Tensor], moved: Option<&[Tensor]>, r: &[Tensor]| {
-                let one = |i: usize| {
-                    let runs = Runs {
-                        truth: truth.map(|t| &t[i]),
-                        source: &s[i],
-                        moved: moved.map(|m| &m[i]),
-                        result: &r[i],
-                    };
-                    verdict(&runs, &rule)
-                };
-                (0..s.len()).map(one).collect::<Vec<Verdict>>()
-            };
+        let all = |here: &Here<'_>| -> Vec<Verdict> {
+            (0..here.s.len()).map(|i| verdict(&here.output(i), &rule)).collect()
+        };
         let is_wrong = |v: &[Verdict]| v.iter().any(|v| !v.wrong.is_empty());
         if let Some(i) = self.s.iter().zip(self.r).position(|(s, r)| type_of(s) != type_of(r)) {
             let verdicts = vec![Verdict::default(); self.s.len()];
             return Ok((verdicts, Some(i)));
         }
-        let verdicts = all(self.truth.as_deref(), self.s, None, self.r);
+        let mut here = Here {
+            truth: self.truth.as_deref(),
+            s: self.s,
+            r: self.r,
+            moved: None,
+            disturbed: None,
+        };
+        let verdicts = all(&here);
         if !is_wrong(&verdicts) {
             return Ok((verdicts, None));
         }
@@ -288,15 +285,20 @@ impl One<'_> {
             // A rounding decides whether it runs at all.
             return Ok((verdicts, None));
         };
-        let mut verdicts = all(self.truth.as_deref(), self.s, Some(&s), self.r);
+        let judge = |precision: Precision, inputs: &[Tensor]| {
+            let judge = Reference { precision, ..Reference::default() };
+            self.truth.as_ref()?;
+            judge.run_values(self.source, self.check.library, inputs).ok()
+        };
+        let disturbed = judge(Precision::Disturbed(self.check.seed), &self.set.inputs);
+        (here.moved, here.disturbed) = (Some(s.as_slice()), disturbed.as_deref());
+        let mut verdicts = all(&here);
         if !is_wrong(&verdicts) {
             return Ok((verdicts, None));
         }
-        let truth = self
-            .truth
-            .as_ref()
-            .and_then(|_| reference::run_values(self.source, self.check.library, &beside).ok());
-        let again = all(truth.as_deref(), &s, Some(self.s), &r);
+        let truth = judge(Precision::F64, &beside);
+        let again =
+            all(&Here { truth: truth.as_deref(), s: &s, r: &r, moved: Some(self.s), ..here });
         let overflows = near::overflow(self.source, self.check, &self.set.inputs)?;
         for (v, again) in verdicts.iter_mut().zip(&again) {
             let of_overflow =
@@ -318,6 +320,28 @@ impl One<'_> {
             ),
         };
         Failure { set: self.set.clone(), output: name, finding: v.worst().cloned(), message }
+    }
+}
+
+/// The runs of all outputs.
+#[derive(Clone, Copy)]
+struct Here<'a> {
+    truth: Option<&'a [Array]>,
+    s: &'a [Tensor],
+    r: &'a [Tensor],
+    moved: Option<&'a [Tensor]>,
+    disturbed: Option<&'a [Array]>,
+}
+
+impl<'a> Here<'a> {
+    fn output(&self, i: usize) -> Runs<'a> {
+        Runs {
+            truth: self.truth.map(|t| &t[i]),
+            source: &self.s[i],
+            moved: self.moved.map(|m| &m[i]),
+            disturbed: self.disturbed.map(|d| &d[i]),
+            result: &self.r[i],
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Runs<'a> {
     pub source: &'a Tensor,
     /// The source's on inputs that are moved by a rounding, where that was needed.
     pub moved: Option<&'a Tensor>,
+    /// The judge's with every value on the way moved by a rounding, where that was needed.
+    pub disturbed: Option<&'a Array>,
     /// The result's.
     pub result: &'a Tensor,
 }
@@ -142,12 +144,14 @@ pub fn verdict(runs: &Runs<'_>, rule: &Rule) -> Verdict {
     let (s, r) = (runs.source.to_f64(), runs.result.to_f64());
     let moved = runs.moved.map(Tensor::to_f64);
     let truth = runs.truth.map(Array::to_f64);
+    let disturbed = runs.disturbed.map(Array::to_f64);
     Floats {
         rule,
         dtype: runs.source.dtype(),
         s: &s,
         r: &r,
         moved: moved.as_deref(),
+        disturbed: disturbed.as_deref(),
         t: truth.as_deref(),
     }
     .judge()
@@ -158,10 +162,11 @@ fn whole(runs: &Runs<'_>) -> Verdict {
     let (s, r) = (runs.source.to_i64(), runs.result.to_i64());
     let truth: Option<Vec<i64>> = runs.truth.and_then(|t| t.ints().map(<[i64]>::to_vec));
     let moved = runs.moved.map(Tensor::to_i64);
+    let disturbed: Option<Vec<i64>> = runs.disturbed.and_then(|t| t.ints().map(<[i64]>::to_vec));
     let mut out = Verdict::default();
     for i in 0..s.len() {
         let lost = |other: &Option<Vec<i64>>| other.as_ref().is_some_and(|v| v[i] != s[i]);
-        if lost(&truth) || lost(&moved) {
+        if lost(&truth) || lost(&moved) || lost(&disturbed) {
             out.void += 1;
             continue;
         }
@@ -189,6 +194,7 @@ struct Floats<'a> {
     s: &'a [f64],
     r: &'a [f64],
     moved: Option<&'a [f64]>,
+    disturbed: Option<&'a [f64]>,
     t: Option<&'a [f64]>,
 }
 
@@ -201,14 +207,16 @@ impl Floats<'_> {
     /// How far the source itself is off, or moves with its inputs; `None` where it is lost.
     fn own(&self, i: usize) -> Option<f64> {
         let (s, sought) = (self.s[i], self.sought(i));
-        if kind(s) != kind(sought) || self.moved.is_some_and(|m| kind(m[i]) != kind(s)) {
+        let moves = |other: Option<&[f64]>, from: f64| match other.map(|v| v[i]) {
+            Some(v) if kind(v) != kind(from) => None,
+            Some(v) if v.is_finite() => Some((v - from).abs()),
+            _ => Some(0.0),
+        };
+        if kind(s) != kind(sought) {
             return None;
         }
-        if !s.is_finite() {
-            return Some(0.0);
-        }
-        let moved = self.moved.map_or(0.0, |m| (m[i] - s).abs());
-        Some((s - sought).abs().max(moved))
+        let off = if s.is_finite() { (s - sought).abs() } else { 0.0 };
+        Some(off.max(moves(self.moved, s)?).max(moves(self.disturbed, sought)?))
     }
 
     fn judge(&self) -> Verdict {
@@ -294,7 +302,13 @@ mod tests {
             Rule { tolerance: None, unit: 2f64.powi(-24), is_approx: false, overflows: false };
         let (source, result) = (tensor(s), tensor(r));
         verdict(
-            &Runs { truth: truth.as_ref(), source: &source, moved: None, result: &result },
+            &Runs {
+                truth: truth.as_ref(),
+                source: &source,
+                moved: None,
+                disturbed: None,
+                result: &result,
+            },
             &rule,
         )
     }
