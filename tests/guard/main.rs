@@ -139,10 +139,9 @@ fn the_library_turns_planted_laws_off() {
         let guarded = run(&o);
         c.agrees(&guarded, "library");
         assert!(!o.report.proof.contains_key(&c.law), "{name}");
-        // Without the guard the law is used.
+        // Without the guard the values change.
         let unguarded = Options { self_check: false, ..options() };
         let o = optimize(c.program.clone(), &c.library, &unguarded).expect("optimises");
-        assert!(o.report.laws.contains_key(&c.law), "{name} does not fire: {:?}", o.report.laws);
         let differs = guarded.iter().zip(run(&o)).any(|(a, b)| a.bytes() != b.bytes());
         assert!(differs, "{name}: the law changes nothing");
     }
