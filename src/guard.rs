@@ -42,11 +42,9 @@ pub(crate) fn hold(
         };
         let checked =
             check.run(source, &o, options.operators.is_none() && options.target == "cpu")?;
-        let found = match &checked.failure {
-            // A proof that cannot be replayed blames nobody.
-            Some(f) => Some((f.clone(), blame(&o, &check, f).unwrap_or_default())),
-            None => None,
-        };
+        // A proof that cannot be replayed blames nobody.
+        let blamed = |f: &Failure| (f.clone(), blame(&o, &check, f).unwrap_or_default());
+        let found = checked.failure.as_ref().map(blamed);
         clock.stage("self-check");
         for (stage, s) in o.report.seconds.iter().chain(&clock.stages) {
             *seconds.entry(stage.clone()).or_insert(0.0) += s;
