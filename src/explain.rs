@@ -2,15 +2,12 @@
 
 use crate::explore::{Explored, Extracted, ProofStep, Reason};
 use crate::pipeline::Optimized;
-use crate::{samples, selfcheck};
-use anyhow::Context;
 use mlc_dsl::ir::{NodeKind, Program, Type};
 use mlc_dsl::library::{ErrorClass, Law, LawOrigin, Library};
 use mlc_extract::target::TargetPrices;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::Arc;
 
 /// The name of a reason: a law's, or what the tool does by itself.
 pub fn reason(library: &Library, reason: Reason) -> String {
@@ -101,56 +98,6 @@ pub fn explain(o: &Optimized, library: &Library, prices: &TargetPrices<'_>) -> E
         laws,
         operators,
     }
-}
-
-/// A step of a proof that numbers contradict.
-pub struct Contradiction {
-    /// The step.
-    pub step: ProofStep,
-    /// By how much.
-    pub verdict: String,
-}
-
-/// Holds every step of the proof against numbers: the number of steps, and those that do not hold.
-pub fn replay(
-    o: &Optimized,
-    library: &Arc<Library>,
-    seed: u64,
-    threads: usize,
-) -> anyhow::Result<(usize, Vec<Contradiction>)> {
-    let proof = o.explored.prove(&o.extracted).context("the log does not prove the result")?;
-    let program = o.explored.replay(&proof)?;
-    let inputs = samples::inputs(&program, library, seed)
-        .context("the model's inputs have no known size")?;
-    let values = selfcheck::run(&program, library, &inputs, threads)?;
-    let mut wrong = Vec::new();
-    for (&step, sides) in proof.steps.iter().zip(values.chunks_exact(2)) {
-        let verdict = match selfcheck::difference(&sides[0], &sides[1]) {
-            Ok(e) if e <= 1e-3 => continue,
-            Ok(e) => format!("relative error {e:.1e}"),
-            Err(e) => e.to_string(),
-        };
-        wrong.push(Contradiction { step, verdict });
-    }
-    Ok((proof.steps.len(), wrong))
-}
-
-/// The laws whose equations in the proof do not hold, by name.
-pub fn blame(
-    o: &Optimized,
-    library: &Arc<Library>,
-    seed: u64,
-    threads: usize,
-) -> anyhow::Result<Vec<String>> {
-    let (_, wrong) = replay(o, library, seed, threads)?;
-    let laws = wrong.iter().filter_map(|c| match c.step.reason {
-        Reason::Law(i) => Some(library.laws[i as usize].name.to_string()),
-        _ => None,
-    });
-    let mut laws: Vec<String> = laws.collect();
-    laws.sort();
-    laws.dedup();
-    Ok(laws)
 }
 
 /// The equations that the result rests on, in the order they were found.

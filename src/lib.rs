@@ -8,6 +8,7 @@ pub mod egraphs;
 pub mod entry;
 pub mod explain;
 pub mod explore;
+mod guard;
 pub mod lawtest;
 pub mod measure;
 pub mod npz;

@@ -3,6 +3,7 @@
 use crate::costing::Costing;
 use crate::explore::Limits;
 use crate::objective::Objective;
+use crate::selfcheck::Guard;
 use mlc_dsl::library::{CallId, ErrorClass};
 use mlc_extract::target::TargetPrices;
 use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Solution, View};
@@ -105,8 +106,10 @@ pub struct Options {
     pub deadline: Option<Duration>,
     /// Explore a block that the program repeats once for all its copies.
     pub share_blocks: bool,
-    /// Hold the result against the source on seeded inputs.
+    /// Hold the result against the source on seeded inputs, and turn off laws that make it wrong.
     pub self_check: bool,
+    /// The user's inputs and tolerance for that.
+    pub guard: Guard,
     /// What kernels cost, and whether plans are timed.
     pub costing: Costing,
     /// Seed of the self-check.

@@ -9,7 +9,7 @@ use crate::report::report;
 pub use crate::report::{
     Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
 };
-use crate::{constants, measure, selfcheck};
+use crate::{constants, guard, measure};
 use anyhow::Context;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::{Law, LawOrigin, Library, TargetItem};
@@ -35,22 +35,18 @@ pub struct Optimized {
     pub report: Report,
 }
 
-/// How often a run is repeated without the laws that a failed self-check blames.
-const REPEATS: usize = 3;
-
-/// Runs all stages on a program. If the self-check fails, the proof is replayed numerically, the laws
-/// whose equations do not hold are turned off, which the report says, and the run is repeated.
+/// Runs all stages on a program. If the self-check finds the result to be wrong, the law whose equation does not
+/// hold is turned off, which the report says, and the run is repeated; where none can be blamed the program is
+/// kept as it is read.
 pub fn optimize(
     source: Program,
     library: &Arc<Library>,
     options: &Options,
 ) -> anyhow::Result<Optimized> {
-    let mut options = options.clone();
-    let mut notes = Vec::new();
-    for _ in 0..REPEATS {
-        let mut optimized = optimize_once(source.clone(), library, &options)?;
+    let once = |options: &Options| {
+        let mut optimized = optimize_once(source.clone(), library, options)?;
         if options.costing.measure > 0 {
-            optimized = measure::choose(&source, library, &options, optimized)?;
+            optimized = measure::choose(&source, library, options, optimized)?;
         }
         let unread = source.consts.unread();
         if unread > 0 {
@@ -59,35 +55,32 @@ pub fn optimize(
                 unread as f64 / (1u64 << 30) as f64
             ));
         }
-        if !options.self_check || unread > 0 {
-            return Ok(optimized);
-        }
-        let mut clock = Clock::default();
-        let checked =
-            selfcheck::compare(&source, &optimized.program, library, options.seed, options.threads);
-        let failure = match checked {
-            Ok(error) => {
-                clock.stage("self-check");
-                optimized.report.self_check_error = Some(error);
-                optimized.report.seconds.extend(clock.stages);
-                optimized.report.peak_process_bytes = peak_process_bytes();
-                optimized.report.notes.extend(notes);
-                return Ok(optimized);
-            }
-            Err(e) => e,
-        };
-        let blamed = crate::explain::blame(&optimized, library, options.seed, options.threads)?;
-        if blamed.is_empty() {
-            return Err(failure);
-        }
-        for law in blamed {
-            notes.push(format!(
-                "law `{law}` was turned off: the self-check found it to equate different values here"
-            ));
-            options.without.push(law);
-        }
-    }
-    anyhow::bail!("the self-check still fails without the laws that it blames; nothing is written")
+        Ok(optimized)
+    };
+    guard::hold(&source, library, options, &once)
+}
+
+/// The program as read in the place of a result that is wrong.
+pub(crate) fn keep_as_read(
+    mut o: Optimized,
+    library: &Library,
+    options: &Options,
+) -> anyhow::Result<Optimized> {
+    let target = target(library, &options.target)?;
+    let prices = TargetPrices::new(library, &target, options.operators.clone())
+        .with_model(options.costing.model(&target, &o.source));
+    let plain = Judge { options, library, prices: &prices }.as_read(&o.source)?;
+    o.program = match options.operators {
+        None => plain.plan.program.clone(),
+        Some(_) => o.source.clone(),
+    };
+    o.report.figures(options, stored(&o.source), &plain, &plain);
+    o.report.kernels = kernels(&plain.plan, library);
+    o.report.operators_after = operators(&o.program);
+    o.report.nodes_after = o.report.operators_after;
+    o.report.proof.clear();
+    o.plan = plain.plan;
+    Ok(o)
 }
 
 /// One run of all stages, without the self-check.

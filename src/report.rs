@@ -4,6 +4,7 @@ use crate::costing::Measured;
 use crate::explore::{Explored, Extracted};
 use crate::objective::{Candidate, Objective};
 use crate::options::Options;
+use crate::selfcheck::{SelfCheck, TurnedOff};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -69,8 +70,14 @@ pub struct Report {
     pub objective_after: f64,
     /// Peak memory of this process in bytes, where the system tells.
     pub peak_process_bytes: Option<u64>,
-    /// Largest relative error of the self-check; `None` if it did not run.
+    /// Largest relative error of the self-check on ordinary inputs and the user's; `None` if it did not run.
     pub self_check_error: Option<f64>,
+    /// What the self-check compared; `None` if it did not run.
+    pub self_check: Option<SelfCheck>,
+    /// Laws that were turned off, as the result was wrong with them.
+    pub laws_turned_off: Vec<TurnedOff>,
+    /// Why the program was kept as read: the result was wrong, and no law could be blamed.
+    pub kept_as_read: Option<String>,
     /// What the user should know besides.
     pub notes: Vec<String>,
 }

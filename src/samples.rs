@@ -40,6 +40,82 @@ impl Random {
     }
 }
 
+/// What the elements of inputs look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Standard normal.
+    Ordinary,
+    /// Of a thousand to ten thousand, either sign: exponentials overflow and vanish.
+    Large,
+    /// A mean of 1000 and a deviation of 1: what subtracts squares loses all digits.
+    Offset,
+    /// Zeros of both signs, ones and other repeated numbers among normal ones.
+    Zeros,
+    /// Small enough that squares vanish.
+    Tiny,
+    /// Magnitudes far apart whose squares are in range.
+    Wide,
+    /// Magnitudes over the whole range of the type.
+    Range,
+    /// Standard normal floats; integers that select nothing are of the whole range of their type.
+    Integers,
+}
+
+impl Style {
+    /// All styles, those that show most first.
+    pub const ALL: [Style; 8] = [
+        Style::Ordinary,
+        Style::Large,
+        Style::Offset,
+        Style::Zeros,
+        Style::Tiny,
+        Style::Wide,
+        Style::Range,
+        Style::Integers,
+    ];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Style::Ordinary => "standard normal",
+            Style::Large => "large values",
+            Style::Offset => "large offset, small spread",
+            Style::Zeros => "signed zeros and repeated values",
+            Style::Tiny => "tiny values",
+            Style::Wide => "magnitudes far apart",
+            Style::Range => "the whole range of exponents",
+            Style::Integers => "integers of the whole range",
+        }
+    }
+
+    fn float(self, dtype: DType, random: &mut Random) -> f64 {
+        let sign = |r: &mut Random| if r.below(2) == 0 { 1.0 } else { -1.0 };
+        let power =
+            |r: &mut Random, low: f64, high: f64| sign(r) * (low + (high - low) * r.unit()).exp2();
+        // Least and largest exponents of normal numbers.
+        let (least, most) = match dtype {
+            DType::F16 => (-14.0, 15.0),
+            DType::F64 => (-1022.0, 1023.0),
+            _ => (-126.0, 127.0),
+        };
+        match self {
+            Style::Ordinary | Style::Integers => random.normal(),
+            Style::Large => sign(random) * 10f64.powf(3.0 + random.unit()),
+            Style::Offset => 1000.0 + random.normal(),
+            Style::Zeros => match random.below(6) {
+                0 => 0.0,
+                1 => -0.0,
+                2 => sign(random),
+                3 => sign(random) * 2.0,
+                _ => random.normal(),
+            },
+            Style::Tiny => power(random, 0.75 * least, 0.55 * least),
+            Style::Wide => power(random, 0.45 * least, 0.45 * most),
+            Style::Range => power(random, least, most),
+        }
+    }
+}
+
 /// One value per symbol of the program's inputs: small and different from each other.
 pub fn symbols(program: &Program) -> HashMap<String, i64> {
     let mut names: Vec<String> = Vec::new();
@@ -59,7 +135,34 @@ pub fn symbols(program: &Program) -> HashMap<String, i64> {
 /// Inputs for a program. Integers that select elements lie within what they select from; other
 /// integers are 0 or 1, as masks are.
 pub fn inputs(program: &Program, library: &Library, seed: u64) -> Option<Vec<Tensor>> {
+    styled(program, library, Style::Ordinary, seed, &symbols(program))
+}
+
+/// The styles in which the inputs of a program differ.
+pub fn styles(program: &Program, library: &Library) -> Vec<Style> {
     let symbols = symbols(program);
+    let selecting = bounds(program, library, &|e| e.eval(&|s| symbols.get(s).copied()));
+    let has_floats = program.inputs.iter().any(|(_, t)| t.dtype.is_float());
+    let is_free = |(i, (_, t)): (usize, &(String, Type))| {
+        t.dtype.is_int() && !selecting.contains_key(&(i as u32))
+    };
+    let has_free = program.inputs.iter().enumerate().any(is_free);
+    let differs = |s: &Style| match s {
+        Style::Ordinary => true,
+        Style::Integers => has_free,
+        _ => has_floats,
+    };
+    Style::ALL.into_iter().filter(differs).collect()
+}
+
+/// Inputs of a style; symbols have the values given, or small ones of their own.
+pub fn styled(
+    program: &Program,
+    library: &Library,
+    style: Style,
+    seed: u64,
+    symbols: &HashMap<String, i64>,
+) -> Option<Vec<Tensor>> {
     let known = |e: &Extent| e.eval(&|s| symbols.get(s).copied());
     let bounds = bounds(program, library, &known);
     let mut random = Random::new(seed);
@@ -69,25 +172,50 @@ pub fn inputs(program: &Program, library: &Library, seed: u64) -> Option<Vec<Ten
             ty.shape.iter().map(|e| known(e).and_then(|v| usize::try_from(v).ok())).collect();
         let shape = shape?;
         let n = shape.iter().try_fold(1usize, |a, &b| a.checked_mul(b)).filter(|&n| n < 1 << 31)?;
-        out.push(tensor(ty, shape, n, bounds.get(&(i as u32)).copied().unwrap_or(2), &mut random));
+        let bound = bounds.get(&(i as u32)).copied();
+        out.push(tensor(ty, shape, n, bound, style, &mut random));
     }
     Some(out)
 }
 
-fn tensor(ty: &Type, shape: Vec<usize>, n: usize, bound: i64, random: &mut Random) -> Tensor {
+fn tensor(
+    ty: &Type,
+    shape: Vec<usize>,
+    n: usize,
+    bound: Option<i64>,
+    style: Style,
+    random: &mut Random,
+) -> Tensor {
     match ty.dtype {
-        DType::F32 => Tensor::from_f32(shape, (0..n).map(|_| random.normal() as f32).collect()),
+        DType::F32 => {
+            let values = (0..n).map(|_| style.float(DType::F32, random) as f32).collect();
+            Tensor::from_f32(shape, values)
+        }
         d if d.is_float() => {
-            let values: Vec<f64> = (0..n).map(|_| random.normal()).collect();
+            let values: Vec<f64> = (0..n).map(|_| style.float(d, random)).collect();
             Tensor::from_f64(d, shape, &values)
         }
+        d if style == Style::Integers && bound.is_none() && d.is_int() => {
+            let values: Vec<i64> = (0..n).map(|_| whole(d, random)).collect();
+            Tensor::from_i64(d, shape, &values)
+        }
         d => {
+            let bound = bound.unwrap_or(2);
             let bound = if d == DType::Bool { 2 } else { bound.clamp(1, 127.max(bound)) };
             let bound = d.int_range().map_or(bound, |r| bound.min(r.1.min(1 << 40) as i64));
             let values: Vec<i64> = (0..n).map(|_| random.below(bound as u64) as i64).collect();
             Tensor::from_i64(d, shape, &values)
         }
     }
+}
+
+/// An integer of any magnitude that its type holds.
+fn whole(dtype: DType, random: &mut Random) -> i64 {
+    let (low, high) = dtype.int_range().unwrap_or((0, 1));
+    let bits = random.below(8 * dtype.size() as u64);
+    let v = (random.bits() >> 1 >> (63 - bits)) as i128;
+    let v = if low < 0 && random.below(2) == 0 { -v } else { v };
+    v.clamp(low, high).clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 /// For inputs whose elements reach an operator that moves elements of another argument (`gather` and

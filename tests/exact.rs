@@ -24,6 +24,7 @@ fn options() -> Options {
         deadline: None,
         share_blocks: true,
         self_check: false,
+        guard: Default::default(),
         costing: Default::default(),
         seed: 0,
         threads: 1,

@@ -29,6 +29,7 @@ fn options(library: &Library, opset: i64) -> Options {
         deadline: None,
         share_blocks: true,
         self_check: true,
+        guard: Default::default(),
         costing: Default::default(),
         seed: 0,
         threads: 2,

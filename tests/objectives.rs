@@ -28,6 +28,7 @@ fn options(objective: Objective) -> Options {
         deadline: None,
         share_blocks: true,
         self_check: false,
+        guard: Default::default(),
         seed: 0,
         threads: 2,
     }

@@ -96,6 +96,7 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
         deadline: None,
         share_blocks: true,
         self_check: false,
+        guard: Default::default(),
         costing: Default::default(),
         seed: 0,
         threads: 1,

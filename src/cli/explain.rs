@@ -2,7 +2,7 @@
 
 use super::model::{Tuning, load};
 use super::{Common, Found};
-use crate::{explain, onnx, pipeline, stdlib};
+use crate::{explain, onnx, pipeline, selfcheck, stdlib};
 use anyhow::bail;
 use mlc_extract::target::TargetPrices;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ fn replay(
     seed: u64,
     threads: usize,
 ) -> anyhow::Result<Found> {
-    let (steps, wrong) = explain::replay(o, library, seed, threads)?;
+    let (steps, wrong) = selfcheck::replay(o, library, seed, threads)?;
     for c in &wrong {
         let (left, right) = (o.explored.term(c.step.left), o.explored.term(c.step.right));
         let law = explain::reason(library, c.step.reason);

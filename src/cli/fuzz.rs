@@ -62,6 +62,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
             deadline: None,
             share_blocks: true,
             self_check: false,
+            guard: Default::default(),
             costing: Default::default(),
             seed: 0,
             threads: 1,

@@ -3,6 +3,7 @@
 mod bench;
 mod calibrate;
 mod check;
+mod checking;
 mod explain;
 mod extract;
 mod fmt;

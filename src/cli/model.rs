@@ -149,6 +149,7 @@ impl Tuning {
             deadline,
             share_blocks: !self.no_sharing,
             self_check: false,
+            guard: Default::default(),
             costing: self.costing(target, common.threads())?,
             seed: common.seed,
             threads: common.threads(),

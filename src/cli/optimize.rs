@@ -1,5 +1,6 @@
 //! `optimize MODEL.onnx -o OUT.onnx`.
 
+use super::checking::{Checking, samples, told};
 use super::model::{Tuning, load};
 use super::{Common, Found};
 use crate::explain::{bytes, seconds};
@@ -26,12 +27,15 @@ pub struct Args {
     /// Operator set of the result; that of the model by default.
     #[arg(long)]
     opset: Option<i64>,
-    /// Skip the comparison of the result with the model.
-    #[arg(long)]
-    no_check: bool,
+    /// Inputs that the result is also held against the model on: an array per input, or several samples of
+    /// arrays named K/INPUT.
+    #[arg(long, value_name = "FILE.npz")]
+    inputs: Option<PathBuf>,
     /// Print what every law did.
     #[arg(long)]
     laws: bool,
+    #[command(flatten)]
+    checking: Checking,
     #[command(flatten)]
     tuning: Tuning,
     #[command(flatten)]
@@ -48,7 +52,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let opset = args.opset.unwrap_or_else(|| info.opset());
     let mut options = args.tuning.options(&args.target, &args.common)?;
     options.operators = Some(printable(&model.library, opset, &args.target));
-    options.self_check = !args.no_check;
+    let given = args.inputs.as_ref().map(|path| samples(path, &model.program)).transpose()?;
+    args.checking.enter(&mut options, given.unwrap_or_default())?;
     for (domain, version) in domains(&model.library, &args.target) {
         info.opset_imports.entry(domain).or_insert(version);
     }
@@ -150,10 +155,11 @@ pub fn human(r: &Report) -> String {
         r.egraph.rounds.len(),
         r.stop_reason
     );
-    match r.self_check_error {
-        Some(e) => drop(writeln!(out, "self-check  largest relative error {e:.1e}")),
+    match &r.self_check {
+        Some(c) => drop(writeln!(out, "self-check  {}", c.human())),
         None => drop(writeln!(out, "self-check  skipped")),
     }
+    out.push_str(&told(r));
     if let (Some(planned), Some(alive)) = (r.peak_bytes, r.alive_bytes) {
         let before = r.peak_bytes_before.map(|b| format!(" (before {})", bytes(b)));
         let _ = writeln!(

@@ -1,5 +1,6 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
+use super::checking::{CheckReport, Checking, names, told};
 use super::model::{Tuning, load};
 use super::{Common, Found};
 use crate::explain::bytes;
@@ -49,6 +50,8 @@ pub struct Args {
     #[arg(long)]
     no_optimize: bool,
     #[command(flatten)]
+    checking: Checking,
+    #[command(flatten)]
     tuning: Tuning,
     #[command(flatten)]
     common: Common,
@@ -66,6 +69,8 @@ struct RunReport {
     /// Bytes of buffers that the backend allocated.
     allocated_bytes: Option<u64>,
     peak_process_bytes: Option<u64>,
+    #[serde(flatten)]
+    check: CheckReport,
 }
 
 #[derive(Serialize)]
@@ -79,7 +84,10 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let mut clock = pipeline::Clock::default();
     let model = load(&args.model, &args.common.rules)?;
     clock.stage("read");
-    let inputs = match gather(&args, &model.program)? {
+    let mut options = args.tuning.options("cpu", &args.common)?;
+    let given = gather(&args, &model.program)?;
+    args.checking.enter(&mut options, given.iter().cloned().collect())?;
+    let inputs = match given {
         Some(inputs) => inputs,
         None => {
             eprintln!("note: no inputs are given; seeded ones are used");
@@ -87,15 +95,15 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
                 .context("the model's inputs have no known size")?
         }
     };
-    let Prepared { executable, kernels, peak_bytes } = prepare(
-        model.program.clone(),
-        &model.library,
-        args.backend,
-        !args.no_optimize,
-        &args.tuning,
-        &args.common,
-    )?;
+    let options = (!args.no_optimize).then_some(&options);
+    let threads = args.common.threads();
+    let prepared = prepare(model.program.clone(), &model.library, args.backend, threads, options)?;
+    let Prepared { executable, kernels, peak_bytes, self_check_seconds, check } = prepared;
     clock.stage("compile");
+    if let Some(spent) = self_check_seconds {
+        *clock.stages.entry("compile".into()).or_default() -= spent;
+        clock.stages.insert("self-check".into(), spent);
+    }
     let start = Instant::now();
     let outputs = executable.run(&inputs)?;
     let took = start.elapsed().as_secs_f64();
@@ -125,6 +133,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         peak_bytes,
         allocated_bytes,
         peak_process_bytes: pipeline::peak_process_bytes(),
+        check,
     })?;
     Ok(Found::Nothing)
 }
@@ -144,37 +153,45 @@ pub struct Prepared {
     pub kernels: Vec<pipeline::KernelReport>,
     /// Bytes of its buffers as planned, if extents are known.
     pub peak_bytes: Option<u64>,
+    /// Seconds of the self-check, if it ran.
+    pub self_check_seconds: Option<f64>,
+    /// What the self-check found.
+    pub check: CheckReport,
 }
 
-/// A program made ready on a backend.
+/// A program made ready on a backend, optimised if there are options for that.
 pub fn prepare(
     program: Program,
     library: &Arc<Library>,
     place: Place,
-    optimize: bool,
-    tuning: &Tuning,
-    common: &Common,
+    threads: usize,
+    options: Option<&pipeline::Options>,
 ) -> anyhow::Result<Prepared> {
     let backend: Box<dyn Backend> = match place {
         Place::Reference => Box::new(Reference::default()),
-        Place::Cpu => Box::new(Cpu::new(common.threads())),
+        Place::Cpu => Box::new(Cpu::new(threads)),
         Place::Cuda => bail!(
             "this build has no CUDA backend; run with `--backend cpu` or `--backend reference`"
         ),
     };
-    let plan = if optimize {
-        let done = pipeline::optimize(program, library, &tuning.options("cpu", common)?)?;
-        eprint!("{}", super::optimize::measured(&done.report));
-        for n in &done.report.notes {
-            eprintln!("note: {n}");
+    let (mut check, mut self_check_seconds) = (CheckReport::default(), None);
+    let plan = match options {
+        Some(options) => {
+            let done = pipeline::optimize(program, library, options)?;
+            eprint!("{}{}", super::optimize::measured(&done.report), told(&done.report));
+            for n in &done.report.notes {
+                eprintln!("note: {n}");
+            }
+            check = CheckReport::of(&done.report);
+            self_check_seconds = done.report.seconds.get("self-check").copied();
+            done.plan
         }
-        done.plan
-    } else {
-        pipeline::plan(&program, library, &pipeline::target(library, "cpu")?)?
+        None => pipeline::plan(&program, library, &pipeline::target(library, "cpu")?)?,
     };
     let kernels = pipeline::kernels(&plan, library);
     let executable = backend.compile(&plan, library.clone())?;
-    Ok(Prepared { executable, kernels, peak_bytes: plan.peak_bytes() })
+    let peak_bytes = plan.peak_bytes();
+    Ok(Prepared { executable, kernels, peak_bytes, self_check_seconds, check })
 }
 
 /// The inputs that were given, in the program's order; `None` if none were.
@@ -191,10 +208,13 @@ fn gather(args: &Args, program: &Program) -> anyhow::Result<Option<Vec<Tensor>>>
     if given.is_empty() && args.inputs.is_none() && !program.inputs.is_empty() {
         return Ok(None);
     }
-    let names = || program.inputs.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>().join(", ");
     for name in given.keys() {
         let known = program.inputs.iter().any(|(n, _)| n == name);
-        anyhow::ensure!(known, "the model has no input `{name}`; its inputs are {}", names());
+        anyhow::ensure!(
+            known,
+            "the model has no input `{name}`; its inputs are {}",
+            names(program)
+        );
     }
     let find = |(name, _): &(String, _)| {
         given.get(name).cloned().with_context(|| format!("input `{name}` is missing"))

@@ -4,7 +4,7 @@ use super::extract::{Choice, Chosen, Extracted};
 use super::language::Head;
 use super::log::LogId;
 use super::lower::Explored;
-use super::proof::{Closure, Proof};
+use super::proof::{Closure, Proof, ProofStep};
 use egg::Id;
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
@@ -102,6 +102,11 @@ impl Explored {
         let pairs: Vec<(LogId, LogId)> =
             extracted.ends.iter().map(|&(v, end)| (self.source_log(v), end)).collect();
         closure.prove_all(&pairs)
+    }
+
+    /// The earlier equations on values that one side of a step may be computed from.
+    pub fn beneath(&self, step: &ProofStep) -> Proof {
+        Closure::of_first(&self.graph.log, step.step).beneath(step.left, step.step)
     }
 
     /// The logged term of a value of the source.

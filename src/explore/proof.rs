@@ -55,6 +55,11 @@ pub struct Closure<'a> {
 impl<'a> Closure<'a> {
     /// Closes all asserted equations under congruence.
     pub fn new(log: &'a Log) -> Closure<'a> {
+        Closure::of_first(log, log.steps().len())
+    }
+
+    /// Closes the first asserted equations under congruence.
+    pub fn of_first(log: &'a Log, steps: usize) -> Closure<'a> {
         let n = log.len();
         let mut c = Closure {
             log,
@@ -70,7 +75,7 @@ impl<'a> Closure<'a> {
             }
             c.enter(i);
         }
-        for (i, s) in log.steps().iter().enumerate() {
+        for (i, s) in log.steps().iter().enumerate().take(steps) {
             c.merge(s.left.0, s.right.0, Edge::Step(i));
         }
         c
@@ -166,15 +171,35 @@ impl<'a> Closure<'a> {
                 }
             }
         }
-        let all = self.log.steps();
-        let step = |i: usize| ProofStep {
-            step: i,
-            reason: all[i].reason,
-            left: all[i].left,
-            right: all[i].right,
-            round: all[i].round,
-        };
-        Some(Proof { steps: steps.into_iter().map(step).collect() })
+        Some(Proof { steps: steps.into_iter().map(|i| self.step(i)).collect() })
+    }
+
+    fn step(&self, i: usize) -> ProofStep {
+        let s = &self.log.steps()[i];
+        ProofStep { step: i, reason: s.reason, left: s.left, right: s.right, round: s.round }
+    }
+
+    /// The equations among the first ones on values that a term may be computed from: what a law matched there
+    /// can rest on these alone.
+    pub fn beneath(&mut self, term: LogId, first: usize) -> Proof {
+        let mut seen: BTreeSet<u32> = BTreeSet::new();
+        let mut work = vec![self.find(term.0)];
+        while let Some(class) = work.pop() {
+            if !seen.insert(class) {
+                continue;
+            }
+            for m in self.members[class as usize].clone() {
+                for a in self.log.get(LogId(m)).1 {
+                    work.push(self.find(a.0));
+                }
+            }
+        }
+        let steps = (0..first).filter(|&i| {
+            let left = self.log.steps()[i].left.0;
+            seen.contains(&self.find(left))
+        });
+        let steps: Vec<usize> = steps.collect();
+        Proof { steps: steps.into_iter().map(|i| self.step(i)).collect() }
     }
 
     /// The edges between two terms of one tree.
@@ -226,5 +251,8 @@ mod tests {
         let proof = closure.prove_all(&[(ffa, ffc)]).expect("equal");
         assert_eq!(proof.steps.iter().map(|s| s.step).collect::<Vec<_>>(), [0, 1]);
         assert!(closure.prove_all(&[(ffa, a)]).is_none());
+        let beneath = Closure::of_first(&log, 1).beneath(ffa, 1);
+        assert_eq!(beneath.steps.iter().map(|s| s.step).collect::<Vec<_>>(), [0]);
+        assert!(Closure::of_first(&log, 1).beneath(ffc, 1).steps.is_empty());
     }
 }

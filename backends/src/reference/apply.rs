@@ -54,7 +54,7 @@ pub(super) fn apply(
             results
         }
     };
-    Ok(results.into_iter().map(|a| reference.rounded(a)).collect())
+    Ok(results.into_iter().map(|a| reference.rounded(callable.class, a)).collect())
 }
 
 /// Evaluates a meaning over the whole output.

@@ -76,6 +76,24 @@ impl Array {
         self
     }
 
+    /// The same array with every float moved by up to four roundings of the element type; equal values at
+    /// equal places move alike.
+    pub fn disturbed(mut self, seed: u64) -> Array {
+        let u = 4.0 * self.dtype.unit_roundoff();
+        if let Elements::Float(v) = &mut self.elements {
+            let place = |(i, x): (usize, &mut f64)| {
+                // The finalizer of MurmurHash3.
+                let mut h = seed ^ x.to_bits() ^ (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+                h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+                let unit = ((h ^ (h >> 33)) >> 11) as f64 / (1u64 << 53) as f64;
+                *x *= 1.0 + u * (2.0 * unit - 1.0);
+            };
+            Arc::make_mut(v).iter_mut().enumerate().for_each(place);
+        }
+        self
+    }
+
     /// Element type.
     pub fn dtype(&self) -> DType {
         self.dtype

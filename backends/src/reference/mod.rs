@@ -30,7 +30,7 @@ pub use scalar::{Cmp, RealOp};
 
 use crate::{Backend, BackendError, Executable};
 use mlc_dsl::ir::{Attr, DType, Program, Tensor};
-use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::library::{CallId, Library, OpClass};
 use mlc_dsl::plan::Plan;
 use std::sync::Arc;
 
@@ -43,6 +43,9 @@ pub enum Precision {
     /// The floats of every operator's result, also inside definitions, are rounded to its type: what
     /// working in that type costs at least.
     Rounded,
+    /// They stay, but each that is computed is moved by up to four roundings of its type, at random by this seed: how far
+    /// roundings on the way carry a result.
+    Disturbed(u64),
 }
 
 /// How meanings are evaluated.
@@ -100,10 +103,13 @@ impl Reference {
         })
     }
 
-    fn rounded(&self, a: Array) -> Array {
-        match self.precision {
-            Precision::F64 => a,
-            Precision::Rounded => a.rounded(),
+    fn rounded(&self, class: OpClass, a: Array) -> Array {
+        match (self.precision, class) {
+            (Precision::F64, _) => a,
+            (Precision::Rounded, _) => a.rounded(),
+            // What is only moved is not rounded.
+            (Precision::Disturbed(_), OpClass::View | OpClass::Movement) => a,
+            (Precision::Disturbed(seed), _) => a.disturbed(seed),
         }
     }
 }

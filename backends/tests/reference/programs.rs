@@ -132,6 +132,12 @@ fn rounding_happens_only_where_it_is_asked_for() {
         };
         assert_eq!(with(Precision::F64), x.to_f64(), "{dtype}");
         assert_eq!(with(Precision::Rounded), [0.0, 1024.0], "{dtype}");
+        // What the sum absorbs shows once the sum is disturbed.
+        let far = with(Precision::Disturbed(1));
+        let room = 9.0 * 32768.0 * dtype.unit_roundoff();
+        assert!(far[0] != small && (far[0] - small).abs() <= room, "{dtype}: {far:?}");
+        assert_eq!(far, with(Precision::Disturbed(1)), "{dtype}");
+        assert_ne!(far, with(Precision::Disturbed(2)), "{dtype}");
     }
 }
 

@@ -150,6 +150,7 @@ fn options(costing: &Costing) -> Options {
         deadline: None,
         share_blocks: true,
         self_check: false,
+        guard: Default::default(),
         costing: costing.clone(),
         seed: 0,
         threads: THREADS,

@@ -1,0 +1,161 @@
+//! Which laws are to blame: every equation of a result's proof, held against numbers on the inputs that
+//! showed the result to be wrong.
+
+use super::{Check, Failure, InputSet, JUDGED, Rule, Runs, beside, operations, verdict};
+use crate::explore::{Proof, ProofStep, Reason};
+use crate::pipeline::Optimized;
+use crate::samples::{self, Style};
+use anyhow::Context;
+use mlc_backends::reference::{Array, Precision, Reference};
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A step of a proof that numbers contradict.
+pub struct Contradiction {
+    /// The step.
+    pub step: ProofStep,
+    /// By how much.
+    pub verdict: String,
+}
+
+/// Holds every step of the proof against numbers: the number of steps, and those that do not hold.
+pub fn replay(
+    o: &Optimized,
+    library: &Arc<Library>,
+    seed: u64,
+    threads: usize,
+) -> anyhow::Result<(usize, Vec<Contradiction>)> {
+    let proof = o.explored.prove(&o.extracted).context("the log does not prove the result")?;
+    let program = o.explored.replay(&proof)?;
+    let inputs = samples::inputs(&program, library, seed)
+        .context("the model's inputs have no known size")?;
+    let values = super::run(&program, library, &inputs, threads)?;
+    let mut wrong = Vec::new();
+    for (&step, sides) in proof.steps.iter().zip(values.chunks_exact(2)) {
+        let verdict = match super::difference(&sides[0], &sides[1]) {
+            Ok(e) if e <= 1e-3 => continue,
+            Ok(e) => format!("relative error {e:.1e}"),
+            Err(e) => e.to_string(),
+        };
+        wrong.push(Contradiction { step, verdict });
+    }
+    Ok((proof.steps.len(), wrong))
+}
+
+/// The judge may do that many times the work of a check once something is known to be wrong.
+const THOROUGH: f64 = 20.0;
+
+/// A law that is to blame, with the equation that shows it.
+#[derive(Clone, Debug)]
+pub struct Blamed {
+    /// Its name.
+    pub law: String,
+    /// What it replaced.
+    pub left: String,
+    /// By what.
+    pub right: String,
+}
+
+/// The law of an equation that does not hold on the inputs of a failure. Of the equations in the proof only the
+/// first that fails is looked at: what later ones matched may rest on it. The same is true of that one and
+/// of equations beneath it which the proof does without, so the first of these that fails is the one.
+pub fn blame(
+    o: &Optimized,
+    check: &Check<'_>,
+    failure: &Failure,
+) -> anyhow::Result<Option<Blamed>> {
+    let proof = o.explored.prove(&o.extracted).context("the log does not prove the result")?;
+    let Some(mut step) = first_wrong(o, check, failure, &proof, false)? else { return Ok(None) };
+    let beneath = o.explored.beneath(&step);
+    if let Some(earlier) = first_wrong(o, check, failure, &beneath, true)? {
+        step = earlier;
+    }
+    let Reason::Law(law) = step.reason else { return Ok(None) };
+    Ok(Some(Blamed {
+        law: check.library.laws[law as usize].name.to_string(),
+        left: o.explored.term(step.left),
+        right: o.explored.term(step.right),
+    }))
+}
+
+/// The first equation of a law that does not hold; none if `bounded` and the judge would take too long.
+fn first_wrong(
+    o: &Optimized,
+    check: &Check<'_>,
+    failure: &Failure,
+    proof: &Proof,
+    bounded: bool,
+) -> anyhow::Result<Option<ProofStep>> {
+    let program = o.explored.replay(proof)?;
+    let affordable = operations(&program, check.library) <= THOROUGH * JUDGED;
+    if bounded && !affordable {
+        return Ok(None);
+    }
+    let inputs = inputs(&program, &o.source, check, &failure.set)?;
+    let moved = beside(&inputs, check.seed);
+    let plan = check.plan(&program);
+    let mut runs = check.runs(&plan, &[&inputs, &moved])?.into_iter();
+    let (Some(Ok(here)), Some(Ok(there))) = (runs.next(), runs.next()) else {
+        return Ok(None);
+    };
+    let judged = |precision: Precision, inputs: &[Tensor]| match affordable {
+        true => {
+            let judge = Reference { precision, ..Reference::default() };
+            judge.run_values(&program, check.library, inputs).ok()
+        }
+        false => None,
+    };
+    let (truth, beside_truth) = (judged(Precision::F64, &inputs), judged(Precision::F64, &moved));
+    let disturbed = judged(Precision::Disturbed(check.seed), &inputs);
+    let rule = Rule { overflows: true, ..check.rule(&program) };
+    let (truth, beside_truth) = (truth.as_deref(), beside_truth.as_deref());
+    // What the law replaced is the source, what it put there the result.
+    let sides = |i: usize, truth: Option<&[Array]>, here: &[Tensor], moved: &[Tensor]| {
+        let (left, right) = (2 * i, 2 * i + 1);
+        let runs = Runs {
+            truth: truth.map(|t| &t[left]),
+            source: &here[left],
+            moved: Some(&moved[left]),
+            disturbed: disturbed.as_ref().map(|d| &d[left]),
+            result: &here[right],
+        };
+        verdict(&runs, &rule)
+    };
+    let is_wrong = |i: usize| {
+        let (first, second) =
+            (sides(i, truth, &here, &there), sides(i, beside_truth, &there, &here));
+        first.wrong.iter().any(|w| second.is_wrong(w.at))
+    };
+    let laws = (0..proof.steps.len()).filter(|&i| matches!(proof.steps[i].reason, Reason::Law(_)));
+    Ok(laws.into_iter().find(|&i| is_wrong(i)).map(|i| proof.steps[i]))
+}
+
+/// The failure's inputs for the program of a proof; a program whose repeated block was explored once has
+/// further inputs that stand for values inside, which are drawn in the same style.
+fn inputs(
+    program: &Program,
+    source: &Program,
+    check: &Check<'_>,
+    set: &InputSet,
+) -> anyhow::Result<Vec<Tensor>> {
+    let mut inputs = set.inputs.clone();
+    if program.inputs.len() > inputs.len() {
+        let mut symbols: HashMap<String, i64> = HashMap::new();
+        for ((_, ty), t) in source.inputs.iter().zip(&set.inputs) {
+            for (e, &n) in ty.shape.iter().zip(t.shape()) {
+                for s in e.symbols() {
+                    if *e == mlc_dsl::ir::Extent::sym(&s) {
+                        symbols.insert(s.to_string(), n as i64);
+                    }
+                }
+            }
+        }
+        let style = set.style.unwrap_or(Style::Ordinary);
+        let drawn = samples::styled(program, check.library, style, check.seed, &symbols)
+            .context("the model's inputs have no known size")?;
+        inputs.extend(drawn.into_iter().skip(set.inputs.len()));
+    }
+    Ok(inputs)
+}

@@ -1,0 +1,442 @@
+//! The self-check: source and result run on the same inputs, and the f64 judge says which is right.
+//!
+//! Inputs are the user's and seeded ones of several styles, as many as a program's size allows; a small
+//! program is held against the judge, a large one against the source. Never decides what is done about a
+//! result that is wrong: that is the guard's, in `guard.rs`.
+
+mod blame;
+mod near;
+mod report;
+mod verdict;
+
+pub use blame::{Blamed, Contradiction, blame, replay};
+pub use report::{Against, InputSetReport, SelfCheck, TurnedOff};
+pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, largest, verdict};
+
+use crate::pipeline::{Fp, Optimized};
+use crate::samples::{self, Style};
+use anyhow::{Context, bail};
+use mlc_backends::cpu::Cpu;
+use mlc_backends::reference::{self, Array, Precision, Reference};
+use mlc_backends::{Backend, BackendError};
+use mlc_dsl::ir::{NodeKind, Program, Tensor, Type};
+use mlc_dsl::library::{Library, TargetItem};
+use mlc_dsl::plan::Plan;
+use mlc_extract::work::Works;
+use std::sync::Arc;
+
+/// Operations that the judge may do in all input sets of a program together: about half a second.
+pub const JUDGED: f64 = 1e9;
+/// Operations that the CPU may do in those after the first.
+pub const CHECKED: f64 = 2e10;
+/// Quick operations that a slow one takes.
+const SLOW: f64 = 20.0;
+
+/// What the user decides about the self-check.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Inputs besides the seeded ones, each in the program's order.
+    pub given: Vec<Vec<Tensor>>,
+    /// The part of an output's largest element that an element may be off, in place of the default
+    /// bound.
+    pub tolerance: Option<f64>,
+}
+
+/// Inputs of a check.
+#[derive(Clone, Debug)]
+pub struct InputSet {
+    /// For people.
+    pub name: String,
+    /// How they were drawn; `None` for the user's own.
+    pub style: Option<Style>,
+    /// One tensor per input.
+    pub inputs: Vec<Tensor>,
+}
+
+/// A result that is wrong on an input set.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The inputs.
+    pub set: InputSet,
+    /// Name of the output; empty if the result does not run at all.
+    pub output: String,
+    /// The worst element.
+    pub finding: Option<Finding>,
+    /// In words.
+    pub message: String,
+}
+
+/// What a check found: what it did, and the first failure.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// What was compared.
+    pub report: SelfCheck,
+    /// What is wrong.
+    pub failure: Option<Failure>,
+}
+
+/// What a check needs besides programs.
+#[derive(Clone, Copy)]
+pub struct Check<'a> {
+    /// The declarations.
+    pub library: &'a Arc<Library>,
+    /// What the user decides.
+    pub guard: &'a Guard,
+    /// Which laws may have fired.
+    pub fp: Fp,
+    /// Styles of the seeded inputs, if the program has such inputs.
+    pub styles: &'a [Style],
+    /// Seed of the inputs.
+    pub seed: u64,
+    /// Threads of the runs.
+    pub threads: usize,
+}
+
+/// Holds a program against its source on ordinary inputs; yields the largest error relative to each
+/// output's largest element.
+pub fn compare(
+    source: &Program,
+    program: &Program,
+    library: &Arc<Library>,
+    seed: u64,
+    threads: usize,
+) -> anyhow::Result<f64> {
+    let guard = Guard::default();
+    let (fp, styles) = (Fp::Reorder, &[Style::Ordinary]);
+    let check = Check { library, guard: &guard, fp, styles, seed, threads };
+    let checked = check.plans(source, &check.plan(program))?;
+    match checked.failure {
+        Some(f) => bail!("{}", f.message),
+        None => checked.report.error.context("the program does not run on seeded inputs"),
+    }
+}
+
+impl Check<'_> {
+    /// Holds a result against its source: its own plan, if that is for the CPU.
+    pub fn run(&self, source: &Program, o: &Optimized, is_own: bool) -> anyhow::Result<Checked> {
+        match is_own {
+            true => self.plans(source, &o.plan),
+            false => self.plans(source, &self.plan(&o.program)),
+        }
+    }
+
+    /// Holds a plan for the CPU against its source.
+    pub fn plans(&self, source: &Program, result: &Plan) -> anyhow::Result<Checked> {
+        let work = operations(source, self.library);
+        let (sets, mut left_out) = self.sets(source, work)?;
+        let plan = self.plan(source);
+        let inputs: Vec<&[Tensor]> = sets.iter().map(|s| s.inputs.as_slice()).collect();
+        let sources = self.runs(&plan, &inputs)?;
+        let results = self.runs(result, &inputs)?;
+        let mut report = SelfCheck { operations: work, ..SelfCheck::default() };
+        let mut failure = None;
+        let mut spent = 0.0;
+        for (set, (s, r)) in sets.into_iter().zip(sources.into_iter().zip(results)) {
+            let s = match s {
+                Ok(s) => s,
+                Err(e) if set.style.is_none() => bail!("input set `{}`: {e}", set.name),
+                Err(e) => {
+                    report.sets.push(InputSetReport::unused(&set.name, e.to_string()));
+                    continue;
+                }
+            };
+            let r = match r {
+                Ok(r) => r,
+                Err(e) => {
+                    let message = format!("the result fails where the model does not: {e}");
+                    let output = String::new();
+                    failure = Some(Failure { set, output, finding: None, message });
+                    break;
+                }
+            };
+            let same = s.iter().zip(&r).all(|(a, b)| a.bytes() == b.bytes());
+            let affordable = spent + work <= JUDGED;
+            let truth = if affordable && !same {
+                spent += work;
+                reference::run_values(source, self.library, &set.inputs).ok()
+            } else {
+                None
+            };
+            let one =
+                One { check: self, source, plan: &plan, result, set: &set, truth, s: &s, r: &r };
+            let (verdicts, wrong) = one.judge()?;
+            let against = match (same, affordable) {
+                (true, _) => Against::Bits,
+                (false, true) => Against::Judge,
+                (false, false) => Against::Model,
+            };
+            report.add(&set, against, &verdicts, &s, &r);
+            if let Some(output) = wrong {
+                failure = Some(one.failure(output, &verdicts[output]));
+                break;
+            }
+        }
+        report.left_out.append(&mut left_out);
+        Ok(Checked { report, failure })
+    }
+
+    /// The user's inputs and the seeded ones that the program's size allows, and what is left out.
+    fn sets(&self, source: &Program, work: f64) -> anyhow::Result<(Vec<InputSet>, Vec<String>)> {
+        let given = self.guard.given.iter().enumerate().map(|(i, inputs)| InputSet {
+            name: format!("given inputs {i}"),
+            style: None,
+            inputs: inputs.clone(),
+        });
+        let mut sets: Vec<InputSet> = given.collect();
+        let mut left_out = Vec::new();
+        let symbols = samples::symbols(source);
+        let mut spent = 0.0;
+        for style in samples::styles(source, self.library) {
+            if !self.styles.contains(&style) {
+                continue;
+            }
+            let is_first = style == Style::Ordinary;
+            // Whether integers of any size mean anything, only the judge can tell.
+            let judged = style != Style::Integers || work * sets.len() as f64 <= JUDGED;
+            if !is_first && (spent + 2.0 * work > CHECKED || !judged) {
+                left_out.push(style.name().to_string());
+                continue;
+            }
+            if !is_first {
+                spent += 2.0 * work;
+            }
+            match samples::styled(source, self.library, style, self.seed, &symbols) {
+                Some(inputs) => {
+                    sets.push(InputSet { name: style.name().into(), style: Some(style), inputs });
+                }
+                None if sets.is_empty() => {
+                    bail!("the program's inputs have no known size for the self-check")
+                }
+                None => left_out.push(style.name().to_string()),
+            }
+        }
+        Ok((sets, left_out))
+    }
+
+    /// How strictly the results of a program are compared.
+    fn rule(&self, program: &Program) -> Rule {
+        Rule {
+            tolerance: self.guard.tolerance,
+            unit: unit(program),
+            is_approx: self.fp == Fp::Approx,
+            overflows: false,
+        }
+    }
+
+    /// A program's plan for the CPU.
+    fn plan(&self, program: &Program) -> Plan {
+        mlc_extract::cover::cover(program.clone(), self.library, &cpu(self.library))
+    }
+
+    /// Runs a plan on several inputs.
+    fn runs(
+        &self,
+        plan: &Plan,
+        inputs: &[&[Tensor]],
+    ) -> Result<Vec<Result<Vec<Tensor>, BackendError>>, BackendError> {
+        let executable = Cpu::new(self.threads).compile(plan, self.library.clone())?;
+        Ok(inputs.iter().map(|i| executable.run(i)).collect())
+    }
+}
+
+/// One input set, with the runs on it.
+struct One<'a> {
+    check: &'a Check<'a>,
+    source: &'a Program,
+    plan: &'a Plan,
+    result: &'a Plan,
+    set: &'a InputSet,
+    truth: Option<Vec<Array>>,
+    s: &'a [Tensor],
+    r: &'a [Tensor],
+}
+
+impl One<'_> {
+    /// The verdicts on all outputs, and the output that is wrong: it must be so on inputs beside these, and
+    /// not come of an overflow that the source is near to itself.
+    fn judge(&self) -> anyhow::Result<(Vec<Verdict>, Option<usize>)> {
+        let rule = Rule {
+            unit: unit(self.source).max(unit(&self.result.program)),
+            overflows: !matches!(self.set.style, Some(Style::Ordinary | Style::Zeros)),
+            ..self.check.rule(self.source)
+        };
+        let all = |here: &Here<'_>| -> Vec<Verdict> {
+            (0..here.s.len()).map(|i| verdict(&here.output(i), &rule)).collect()
+        };
+        let is_wrong = |v: &[Verdict]| v.iter().any(|v| !v.wrong.is_empty());
+        if let Some(i) = self.s.iter().zip(self.r).position(|(s, r)| type_of(s) != type_of(r)) {
+            let verdicts = vec![Verdict::default(); self.s.len()];
+            return Ok((verdicts, Some(i)));
+        }
+        let mut here = Here {
+            truth: self.truth.as_deref(),
+            s: self.s,
+            r: self.r,
+            moved: None,
+            disturbed: None,
+        };
+        let verdicts = all(&here);
+        if !is_wrong(&verdicts) {
+            return Ok((verdicts, None));
+        }
+        let beside = beside(&self.set.inputs, self.check.seed);
+        let run = |plan: &Plan| self.check.runs(plan, &[&beside]).map(|mut r| r.swap_remove(0));
+        let (Ok(s), Ok(r)) = (run(self.plan)?, run(self.result)?) else {
+            // A rounding decides whether it runs at all.
+            return Ok((verdicts, None));
+        };
+        let judge = |precision: Precision, inputs: &[Tensor]| {
+            let judge = Reference { precision, ..Reference::default() };
+            self.truth.as_ref()?;
+            judge.run_values(self.source, self.check.library, inputs).ok()
+        };
+        let disturbed = judge(Precision::Disturbed(self.check.seed), &self.set.inputs);
+        (here.moved, here.disturbed) = (Some(s.as_slice()), disturbed.as_deref());
+        let mut verdicts = all(&here);
+        if !is_wrong(&verdicts) {
+            return Ok((verdicts, None));
+        }
+        let truth = judge(Precision::F64, &beside);
+        let again =
+            all(&Here { truth: truth.as_deref(), s: &s, r: &r, moved: Some(self.s), ..here });
+        let overflows = near::overflow(self.source, self.check, &self.set.inputs)?;
+        for (v, again) in verdicts.iter_mut().zip(&again) {
+            let of_overflow =
+                |w: &Finding| w.wrong == Wrong::Kind && !w.result.is_finite() && !w.source.is_nan();
+            v.keep(|w| again.is_wrong(w.at) && !(overflows && of_overflow(w)));
+        }
+        let wrong = verdicts.iter().position(|v| !v.wrong.is_empty());
+        Ok((verdicts, wrong))
+    }
+
+    fn failure(&self, output: usize, v: &Verdict) -> Failure {
+        let name = self.source.outputs[output].0.clone();
+        let message = match v.worst() {
+            Some(w) => format!("output `{name}`, input set `{}`: {}", self.set.name, words(w)),
+            None => format!(
+                "output `{name}`: {} became {}",
+                type_of(&self.s[output]),
+                type_of(&self.r[output])
+            ),
+        };
+        Failure { set: self.set.clone(), output: name, finding: v.worst().cloned(), message }
+    }
+}
+
+/// The runs of all outputs.
+#[derive(Clone, Copy)]
+struct Here<'a> {
+    truth: Option<&'a [Array]>,
+    s: &'a [Tensor],
+    r: &'a [Tensor],
+    moved: Option<&'a [Tensor]>,
+    disturbed: Option<&'a [Array]>,
+}
+
+impl<'a> Here<'a> {
+    fn output(&self, i: usize) -> Runs<'a> {
+        Runs {
+            truth: self.truth.map(|t| &t[i]),
+            source: &self.s[i],
+            moved: self.moved.map(|m| &m[i]),
+            disturbed: self.disturbed.map(|d| &d[i]),
+            result: &self.r[i],
+        }
+    }
+}
+
+/// A finding in words.
+pub fn words(w: &Finding) -> String {
+    let truth = w.truth.map_or(String::new(), |t| format!(", and f64 {t:?}"));
+    let off = match w.wrong {
+        Wrong::Far => format!(", a relative error of {:.1e}", w.error),
+        Wrong::Kind => String::new(),
+    };
+    format!(
+        "element {} is {:?} where the model as read has {:?}{truth}{off}",
+        w.at, w.result, w.source
+    )
+}
+
+fn type_of(t: &Tensor) -> Type {
+    Type::new(t.dtype(), t.shape().iter().map(|&n| (n as i64).into()).collect())
+}
+
+/// The coarsest rounding of a program's floats.
+fn unit(p: &Program) -> f64 {
+    let types = p.nodes.iter().flat_map(|n| &n.types);
+    types.map(|t| t.dtype.unit_roundoff()).fold(0.0, f64::max)
+}
+
+/// The inputs with every float moved by a few roundings; zeros and what is not finite stay.
+fn beside(inputs: &[Tensor], seed: u64) -> Vec<Tensor> {
+    let mut random = samples::Random::new(seed ^ 0xbe51de);
+    let moved = |t: &Tensor| {
+        if !t.dtype().is_float() {
+            return t.clone();
+        }
+        let u = 4.0 * t.dtype().unit_roundoff();
+        let values = t.to_f64().into_iter().map(|v| v * (1.0 + u * (2.0 * random.unit() - 1.0)));
+        Tensor::from_f64(t.dtype(), t.shape().to_vec(), &values.collect::<Vec<_>>())
+    };
+    inputs.iter().map(moved).collect()
+}
+
+/// Operations of a program; a slow one counts as some quick ones, a symbol as its nominal value.
+pub fn operations(program: &Program, library: &Library) -> f64 {
+    let works = Works::new(library);
+    let mut sum = 0.0;
+    for n in &program.nodes {
+        if let NodeKind::Apply(call, attrs) = &n.kind {
+            let args: Vec<&Type> = n.args.iter().map(|a| program.ty(*a)).collect();
+            let work = works.of(*call, attrs, &args, &n.types);
+            sum += work.flops + SLOW * work.slow + work.points;
+        }
+    }
+    sum
+}
+
+/// The target on which checks run.
+fn cpu(library: &Library) -> TargetItem {
+    library.target("cpu").cloned().unwrap_or_else(|| TargetItem {
+        name: "cpu".into(),
+        doc: vec![],
+        figures: Default::default(),
+        kernels: vec![],
+        pointwise: None,
+    })
+}
+
+/// Runs a program on the CPU backend, one kernel plan per call.
+pub fn run(
+    program: &Program,
+    library: &Arc<Library>,
+    inputs: &[Tensor],
+    threads: usize,
+) -> Result<Vec<Tensor>, BackendError> {
+    let plan = mlc_extract::cover::cover(program.clone(), library, &cpu(library));
+    Cpu::new(threads).compile(&plan, library.clone())?.run(inputs)
+}
+
+/// The largest difference relative to the largest finite element; NaN and infinities must agree.
+pub fn difference(a: &Tensor, b: &Tensor) -> anyhow::Result<f64> {
+    if a.dtype() != b.dtype() || a.shape() != b.shape() {
+        bail!("{:?} became {:?}", (a.dtype(), a.shape()), (b.dtype(), b.shape()));
+    }
+    if a.bytes() == b.bytes() {
+        return Ok(0.0);
+    }
+    let (x, y) = (a.to_f64(), b.to_f64());
+    let scale = x.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
+    let mut worst = 0.0f64;
+    for (i, (&p, &q)) in x.iter().zip(&y).enumerate() {
+        if p == q || p.is_nan() && q.is_nan() {
+            continue;
+        }
+        if !p.is_finite() || !q.is_finite() {
+            bail!("element {i}: {p} became {q}");
+        }
+        worst = worst.max((p - q).abs());
+    }
+    Ok(if worst == 0.0 { 0.0 } else { worst / scale.max(f64::MIN_POSITIVE) })
+}

@@ -1,0 +1,43 @@
+//! Whether a program comes near overflow by itself: then sums that are regrouped may overflow, too.
+
+use super::{Check, largest};
+use mlc_dsl::ir::{NodeId, NodeKind, Program, Tensor, Value};
+
+/// Values within that factor of the largest number of their type are near overflow.
+const MARGIN: f64 = 64.0;
+
+/// True if some operator makes a value near overflow, or one that is not finite, of values that are not.
+pub(super) fn overflow(
+    program: &Program,
+    check: &Check<'_>,
+    inputs: &[Tensor],
+) -> anyhow::Result<bool> {
+    let program = program.pruned();
+    let mut traced = program.clone();
+    let mut at: Vec<Vec<usize>> = Vec::with_capacity(program.nodes.len());
+    traced.outputs.clear();
+    for (i, node) in program.nodes.iter().enumerate() {
+        let outputs = 0..node.types.len() as u32;
+        let of = |output: u32| {
+            traced.outputs.push((String::new(), Value { node: NodeId(i as u32), output }));
+            traced.outputs.len() - 1
+        };
+        at.push(outputs.map(of).collect());
+    }
+    let plan = check.plan(&traced);
+    let values = match check.runs(&plan, &[inputs])?.swap_remove(0) {
+        Ok(values) => values,
+        Err(_) => return Ok(false),
+    };
+    let large: Vec<bool> = values.iter().map(is_near).collect();
+    Ok(program.nodes.iter().enumerate().any(|(i, node)| {
+        matches!(node.kind, NodeKind::Apply(..))
+            && at[i].iter().any(|&k| large[k])
+            && node.args.iter().all(|a| !large[at[a.node.0 as usize][a.output as usize]])
+    }))
+}
+
+fn is_near(t: &Tensor) -> bool {
+    let most = largest(t.dtype()) / MARGIN;
+    t.dtype().is_float() && t.to_f64().iter().any(|v| v.is_nan() || v.abs() > most)
+}

@@ -1,0 +1,163 @@
+//! What the self-check tells, for people and programs.
+
+use super::{InputSet, Verdict};
+use crate::samples::Style;
+use mlc_dsl::ir::Tensor;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// What was compared.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SelfCheck {
+    /// Estimated operations of one run of the model.
+    pub operations: f64,
+    /// The input sets, in the order they ran.
+    pub sets: Vec<InputSetReport>,
+    /// Input sets that the model's size does not allow.
+    pub left_out: Vec<String>,
+    /// Largest difference between the outputs of model and result, relative to an output's largest
+    /// element, on ordinary inputs and the user's; `None` if neither ran.
+    pub error: Option<f64>,
+}
+
+/// What the result was held against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Against {
+    /// The model as read: the result has its bits.
+    Bits,
+    /// The f64 interpreter.
+    Judge,
+    /// The model as read: the interpreter would take too long.
+    #[default]
+    Model,
+}
+
+/// One input set.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct InputSetReport {
+    /// Its name.
+    pub name: String,
+    /// What the result was held against.
+    pub against: Against,
+    /// Largest distance from that, relative to an output's largest element.
+    pub error: f64,
+    /// The same of the model as read; only where the f64 interpreter ran.
+    pub source_error: f64,
+    /// Elements of all outputs that were compared.
+    pub compared: usize,
+    /// Elements that tell nothing, as the model itself overflows or loses all digits there.
+    pub void: usize,
+    /// Why the set was not used.
+    pub unused: Option<String>,
+}
+
+impl InputSetReport {
+    /// A set on which the model itself fails.
+    pub(super) fn unused(name: &str, why: String) -> InputSetReport {
+        InputSetReport { name: name.into(), unused: Some(why), ..InputSetReport::default() }
+    }
+}
+
+impl SelfCheck {
+    /// Adds what the outputs of a set show.
+    pub(super) fn add(
+        &mut self,
+        set: &InputSet,
+        against: Against,
+        verdicts: &[Verdict],
+        s: &[Tensor],
+        r: &[Tensor],
+    ) {
+        let most = |f: &dyn Fn(&Verdict) -> f64| verdicts.iter().map(f).fold(0.0, f64::max);
+        let sum = |f: &dyn Fn(&Verdict) -> usize| verdicts.iter().map(f).sum();
+        self.sets.push(InputSetReport {
+            name: set.name.clone(),
+            against,
+            error: most(&|v| v.error),
+            source_error: most(&|v| v.source_error),
+            compared: sum(&|v| v.compared),
+            void: sum(&|v| v.void),
+            unused: None,
+        });
+        if matches!(set.style, None | Some(Style::Ordinary)) {
+            let between = |(a, b): (&Tensor, &Tensor)| super::difference(a, b).unwrap_or(0.0);
+            let error = s.iter().zip(r).map(between).fold(0.0, f64::max);
+            self.error = Some(self.error.unwrap_or(0.0).max(error));
+        }
+    }
+
+    /// One line for people.
+    pub fn human(&self) -> String {
+        let used: Vec<&InputSetReport> = self.sets.iter().filter(|s| s.unused.is_none()).collect();
+        let mut out = match self.error {
+            Some(e) => format!("largest relative error {e:.1e}; "),
+            None => String::new(),
+        };
+        let _ = write!(out, "{} input sets:", used.len());
+        let count = |a: Against| used.iter().filter(|s| s.against == a).count();
+        let kinds = [
+            (Against::Bits, "the same bits"),
+            (Against::Judge, "held against f64"),
+            (Against::Model, "held against the model"),
+        ];
+        let counts = kinds.iter().map(|(a, name)| (count(*a), name)).filter(|(n, _)| *n > 0);
+        let counts: Vec<String> = counts.map(|(n, name)| format!("{n} {name}")).collect();
+        let _ = write!(out, " {}", counts.join(", "));
+        let void = used.iter().filter(|s| s.compared == 0).count();
+        if void > 0 {
+            let _ = write!(out, ", {void} tell nothing as the model itself overflows");
+        }
+        let unused = self.sets.len() - used.len();
+        if unused > 0 {
+            let _ = write!(out, ", {unused} that the model does not run on");
+        }
+        if !self.left_out.is_empty() {
+            let _ = write!(
+                out,
+                "; {} left out, as a run takes {:.1e} operations",
+                self.left_out.len(),
+                self.operations
+            );
+        }
+        out
+    }
+}
+
+/// A law that the guard turned off, and the values that it was found by.
+#[derive(Clone, Debug, Serialize)]
+pub struct TurnedOff {
+    /// Its name.
+    pub law: String,
+    /// The output of the model that was wrong.
+    pub output: String,
+    /// The inputs that showed it.
+    pub input_set: String,
+    /// Position of the worst element in row-major order.
+    pub element: Option<usize>,
+    /// Its value as the model has it.
+    pub source: String,
+    /// Its value as the result had it.
+    pub result: String,
+    /// Its value in f64, where that was computed.
+    pub judge: Option<String>,
+    /// Its error relative to the output's largest element; `None` where it is another kind of number.
+    pub error: Option<f64>,
+    /// What the law replaced.
+    pub left: String,
+    /// By what.
+    pub right: String,
+}
+
+impl TurnedOff {
+    /// Two lines for people.
+    pub fn human(&self) -> String {
+        let judge = self.judge.as_ref().map_or(String::new(), |j| format!(", f64 {j}"));
+        let error = self.error.map_or(String::new(), |e| format!(", a relative error of {e:.1e}"));
+        let element = self.element.map_or(String::new(), |i| format!(" element {i}:"));
+        format!(
+            "law `{}`: output `{}`, {}:{element} {} in place of {}{judge}{error}\n{} => {}",
+            self.law, self.output, self.input_set, self.result, self.source, self.left, self.right
+        )
+    }
+}

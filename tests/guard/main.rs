@@ -1,0 +1,197 @@
+//! Planted laws that change values on some inputs: the guard turns each off, and says so, whoever asks.
+
+use mlc_backends::Backend;
+use mlc_backends::cpu::Cpu;
+use mlc_backends::reference::run_values;
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
+use mlc_rewrite::npz::{read_npz, write_npz};
+use mlc_rewrite::onnx::{ModelInfo, export, import, read_onnx, write_onnx};
+use mlc_rewrite::pipeline::{Fp, Optimized, Options, Solver, optimize};
+use mlc_rewrite::samples::{self, Style};
+use mlc_rewrite::{entry, selfcheck, stdlib};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// The planted laws, and the inputs that show each to be wrong.
+const CASES: [(&str, Style); 12] = [
+    ("softmax", Style::Large),
+    ("variance", Style::Offset),
+    ("log_exp", Style::Large),
+    ("quotient", Style::Zeros),
+    ("transposition", Style::Ordinary),
+    ("sign", Style::Ordinary),
+    ("scale", Style::Ordinary),
+    ("negative", Style::Ordinary),
+    ("large", Style::Large),
+    ("zero", Style::Zeros),
+    ("nan", Style::Ordinary),
+    ("integer", Style::Integers),
+];
+
+/// A case, ready to run.
+struct Case {
+    name: &'static str,
+    law: String,
+    style: Style,
+    rules: PathBuf,
+    library: Arc<Library>,
+    program: Program,
+    /// The inputs that show the law to be wrong, and the judge's outputs.
+    inputs: Vec<Tensor>,
+    judged: Vec<Vec<f64>>,
+}
+
+fn case(name: &'static str, style: Style) -> Case {
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/guard/{name}.rules"));
+    let library = Arc::new(stdlib::load_sound(std::slice::from_ref(&rules)).expect("sound"));
+    let program = entry::program(&library, "model").expect("a model");
+    let symbols = samples::symbols(&program);
+    let inputs = samples::styled(&program, &library, style, 0, &symbols).expect("inputs");
+    let judged = run_values(&program, &library, &inputs).expect("the judge runs it");
+    let judged = judged.iter().map(|a| a.to_f64()).collect();
+    let law = format!("planted_{name}");
+    Case { name, law, style, rules, library, program, inputs, judged }
+}
+
+impl Case {
+    /// Outputs have the judge's values.
+    fn agrees(&self, outputs: &[Tensor], who: &str) {
+        for (t, y) in self.judged.iter().zip(outputs) {
+            let scale = t.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
+            for (i, (&t, y)) in t.iter().zip(y.to_f64()).enumerate() {
+                let same = t == y || t.is_nan() && y.is_nan();
+                let near = (t - y).abs() <= 1e-3 * t.abs() + 1e-6 * scale + 1e-37;
+                // Overflow of the working type is the model's own.
+                let overflow = t.abs() > f64::from(f32::MAX) && !y.is_finite();
+                assert!(same || near || overflow, "{}, {who}, element {i}: {y} for {t}", self.name);
+            }
+        }
+    }
+
+    /// A report names the law, the input set, and the error or the values.
+    fn is_reported(&self, report: &Value, who: &str) {
+        let off = report["laws_turned_off"].as_array().expect("a list");
+        let found = off.iter().find(|l| l["law"] == self.law.as_str());
+        let l = found.unwrap_or_else(|| panic!("{}, {who}: not turned off: {off:?}", self.name));
+        assert_eq!(l["input_set"], self.style.name(), "{}, {who}: {l}", self.name);
+        assert_eq!(l["output"], "y", "{}, {who}", self.name);
+        assert_ne!(l["source"], l["result"], "{}, {who}", self.name);
+        assert_eq!(l["judge"], l["judge"].as_str().expect("the judge ran"), "{}", self.name);
+        let error = l["error"].as_f64();
+        let is_kind = ["NaN", "inf"].iter().any(|k| {
+            [&l["source"], &l["result"]].iter().any(|v| v.as_str().is_some_and(|v| v.contains(k)))
+        });
+        assert!(is_kind || error.is_some_and(|e| e > 1e-6), "{}, {who}: {l}", self.name);
+        assert!(report["kept_as_read"].is_null(), "{}, {who}", self.name);
+        assert!(report["self_check_error"].as_f64().is_some(), "{}, {who}", self.name);
+    }
+
+    /// Runs the tool; its report and what it says.
+    fn tool(&self, dir: &Path, verb: &str, args: &[&str]) -> (Value, String, String) {
+        let json = dir.join("report.json");
+        let done = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"))
+            .arg(verb)
+            .args(args)
+            .arg("--json")
+            .arg(&json)
+            .output()
+            .expect("runs");
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        let (out, err) = (text(&done.stdout), text(&done.stderr));
+        assert!(done.status.success(), "{}, {verb}: {err}", self.name);
+        let report = std::fs::read(json).expect("a report");
+        (serde_json::from_slice(&report).expect("json"), out, err)
+    }
+}
+
+fn options() -> Options {
+    Options {
+        target: "cpu".into(),
+        fp: Fp::Reorder,
+        objective: Default::default(),
+        limits: Default::default(),
+        without: vec![],
+        operators: None,
+        solver: Solver::default(),
+        deadline: None,
+        share_blocks: true,
+        self_check: true,
+        guard: Default::default(),
+        costing: Default::default(),
+        seed: 0,
+        threads: 1,
+    }
+}
+
+#[test]
+fn the_library_turns_planted_laws_off() {
+    for (name, style) in CASES {
+        let c = case(name, style);
+        let run = |o: &Optimized| {
+            let plan = Cpu::new(1).compile(&o.plan, c.library.clone()).expect("compiles");
+            plan.run(&c.inputs).expect("runs")
+        };
+        let o = optimize(c.program.clone(), &c.library, &options()).expect("optimises");
+        c.is_reported(&serde_json::to_value(&o.report).expect("json"), "library");
+        let guarded = run(&o);
+        c.agrees(&guarded, "library");
+        assert!(!o.report.proof.contains_key(&c.law), "{name}");
+        // Without the guard the values change.
+        let unguarded = Options { self_check: false, ..options() };
+        let o = optimize(c.program.clone(), &c.library, &unguarded).expect("optimises");
+        let differs = guarded.iter().zip(run(&o)).any(|(a, b)| a.bytes() != b.bytes());
+        assert!(differs, "{name}: the law changes nothing");
+    }
+}
+
+#[test]
+fn run_and_bench_turn_planted_laws_off_and_the_manual_has_what_they_say() {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guard.md");
+    let manual = std::fs::read_to_string(manual).expect("the manual");
+    let dir = tempfile::tempdir().expect("a folder");
+    let (given, out) = (dir.path().join("in.npz"), dir.path().join("out.npz"));
+    let text = |p: &Path| p.display().to_string();
+    for (name, style) in CASES {
+        let c = case(name, style);
+        let rules = text(&c.rules);
+        let (report, _, told) = c.tool(dir.path(), "run", &[&rules]);
+        c.is_reported(&report, "run");
+        assert!(told.contains(&format!("turned off  law `{}`", c.law)), "{name}: {told}");
+        let told: Vec<&str> = told.lines().filter(|l| !l.starts_with("note")).collect();
+        let told = told.join("\n");
+        assert!(manual.contains(&told), "{name}: docs/guard.md lacks\n{told}");
+        assert!(report["seconds"]["self-check"].as_f64().is_some(), "{name}");
+        let names = c.program.inputs.iter().map(|(n, _)| n.clone());
+        let named: Vec<(String, Tensor)> = names.zip(c.inputs.clone()).collect();
+        write_npz(&given, &named).expect("written");
+        c.tool(dir.path(), "run", &[&rules, "--inputs", &text(&given), "--outputs", &text(&out)]);
+        let outputs: Vec<Tensor> = read_npz(&out).expect("read").into_values().collect();
+        c.agrees(&outputs, "run");
+        let (report, _, _) = c.tool(dir.path(), "bench", &[&rules]);
+        c.is_reported(&report, "bench");
+    }
+}
+
+#[test]
+fn optimize_turns_planted_laws_off() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (model, out) = (dir.path().join("model.onnx"), dir.path().join("out.onnx"));
+    let text = |p: &Path| p.display().to_string();
+    for (name, style) in CASES {
+        let c = case(name, style);
+        let info = ModelInfo { opset_imports: [(String::new(), 18)].into(), ..Default::default() };
+        write_onnx(&export(&c.program, &c.library, &info, 18).expect("exports"), &model)
+            .expect("written");
+        let (rules, model, out) = (text(&c.rules), text(&model), text(&out));
+        let args = [&model, "-o", &out, "--rules", &rules, "--target", "cpu"];
+        let (report, told, _) = c.tool(dir.path(), "optimize", &args.map(|a| a as &str));
+        c.is_reported(&report, "optimize");
+        assert!(told.contains(&format!("turned off  law `{}`", c.law)), "{name}: {told}");
+        let again = import(read_onnx(&out).expect("reads"), &c.library).expect("imports").program;
+        let outputs = selfcheck::run(&again, &c.library, &c.inputs, 1).expect("runs");
+        c.agrees(&outputs, "optimize");
+    }
+}
