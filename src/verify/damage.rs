@@ -4,12 +4,9 @@
 
 use super::WorstDamage;
 use super::judge::{Damage, Sample};
+use super::working::{FACTOR, UNITS};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::ErrorClass;
-
-/// The right side may stray that many times as far as the left, and that many units beyond.
-const FACTOR: f64 = 16.0;
-const UNITS: f64 = 64.0;
 
 /// Fewer samples of a type show nothing.
 const LEAST: usize = 6;

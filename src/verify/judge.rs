@@ -7,6 +7,7 @@
 use super::draft::Stray;
 use super::instance::Instance;
 use super::values::Round;
+use super::working::Working;
 use mlc_backends::reference::{Array, Engine, Precision, Reference};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::{ErrorClass, Library};
@@ -58,6 +59,8 @@ pub(super) enum Broken {
     Truth,
     /// The bits differ in the working type.
     Bits,
+    /// In the working type a value changes its kind, or the error outgrows the left side's own.
+    Working,
 }
 
 /// Where two sides differ.
@@ -75,6 +78,14 @@ pub(super) struct Mismatch {
     pub right: Option<Array>,
     /// A message where there are no values.
     pub message: String,
+}
+
+impl Mismatch {
+    /// The two elements where the sides differ first.
+    pub(super) fn change(&self) -> Option<(f64, f64)> {
+        let element = |a: &Option<Array>| a.as_ref()?.to_f64().get(self.at?).copied();
+        element(&self.left).zip(element(&self.right))
+    }
 }
 
 fn reference(precision: Precision) -> Reference {
@@ -170,6 +181,7 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
     let rounded = reference(Precision::Rounded).run_values(program, library, &sample.inputs);
     let rounded = rounded.unwrap_or_default();
     let met = met(library, sample, &truth[..n]);
+    let judge = Working::of(library, class, sample);
     let mut damage = Vec::new();
     for i in 0..n {
         let (l, r) = (&truth[i], &truth[n + i]);
@@ -198,7 +210,22 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
             if let Some(at) = first_bit(wl, wr) {
                 return differ(Broken::Bits, at, wl, wr);
             }
-        } else if sample.round.ordinary() && sample.instance.draft.stray == Stray::No {
+            continue;
+        }
+        if let (Some(judge), Some(t), Some(a), Some(b)) =
+            (&judge, l.floats(), wl.floats(), wr.floats())
+            && let Some(excess) = judge.excess(i, (t, a, b))
+        {
+            return Trial::Differ(Box::new(Mismatch {
+                broken: Broken::Working,
+                output: i,
+                at: Some(excess.at),
+                left: Some(wl.clone()),
+                right: Some(wr.clone()),
+                message: excess.message,
+            }));
+        }
+        if sample.round.ordinary() && sample.instance.draft.stray == Stray::No {
             // Ranges are declared where samples beyond them are ill-conditioned.
             damage.extend(damage_of(class, l, wl, wr));
         }
@@ -299,7 +326,7 @@ fn first_difference(
     let huge = |v: f64| v.is_finite() && v.abs() > 1e3;
     let lenient = match sample.round {
         _ if sample.instance.draft.attrs.iter().any(|(_, a)| a.as_f64().is_some_and(huge)) => true,
-        Round::Huge => true,
+        Round::Huge | Round::Scaled | Round::Scattered => true,
         Round::Zeros => dtype == DType::F64,
         _ => false,
     };

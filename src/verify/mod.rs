@@ -19,11 +19,13 @@ mod prime;
 mod propose;
 mod repair;
 mod report;
+mod running;
 mod sample;
 mod shrink;
 mod symbolic;
 mod values;
 mod walk;
+mod working;
 
 pub use case::Case;
 pub use field::Exactness;
@@ -346,8 +348,10 @@ impl Checker<'_, '_> {
                 Some(Draw::Instance(instance)) => {
                     met = Break::Nothing;
                     let round = match &self.facts.conjuncts[i] {
-                        Conjunct::Element(_, p) if p == "finite" => Round::unbounded(rng.below(3)),
-                        _ => Round::of(rng.below(12)),
+                        Conjunct::Element(_, p) if p.name == "finite" => {
+                            Round::unbounded(rng.below(3))
+                        }
+                        _ => Round::of(rng.below(17)),
                     };
                     let (_, trial) = sample::trial(
                         self.facts,
