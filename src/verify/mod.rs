@@ -112,7 +112,8 @@ pub struct Evidence {
     pub exactness: Exactness,
 }
 
-/// Rounding errors in one working type: the ninth decile over samples.
+/// Rounding errors in one working type, relative to the largest element: of the sample where the right side
+/// errs most beside the left.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorstDamage {
     /// The working type.
@@ -121,6 +122,8 @@ pub struct WorstDamage {
     pub left: f64,
     /// Of the right side, beyond what the error class allows.
     pub right: f64,
+    /// How many times the right side's is the left's and one unit of roundoff.
+    pub growth: f64,
 }
 
 /// What breaking one condition alone shows.

@@ -319,7 +319,7 @@ impl Report {
     /// One row per law, as a table of Markdown.
     pub fn table(&self) -> String {
         let mut out = String::from(
-            "| law | class | worst damage per type (left, right) | samples | exactness | needed conditions |\n\
+            "| law | class | worst damage per type (left, right, growth) | samples | exactness | needed conditions |\n\
              |---|---|---|---|---|---|\n",
         );
         for r in &self.laws {
@@ -349,7 +349,9 @@ impl Reported {
         let (damage, samples, exactness, needed) = match &self.verdict.outcome {
             Outcome::Holds(e) => {
                 let damage = e.damage.iter();
-                let damage = damage.map(|d| format!("{} {:.1e}, {:.1e}", d.dtype, d.left, d.right));
+                let damage = damage.map(|d| {
+                    format!("{} {:.1e}, {:.1e} ({:.0}×)", d.dtype, d.left, d.right, d.growth)
+                });
                 let exactness = match &e.exactness {
                     Exactness::Proved { bits, .. } => format!("proved: error below 2^-{bits}"),
                     Exactness::Sampled { reason } => format!("samples: {reason}"),

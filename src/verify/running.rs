@@ -39,6 +39,8 @@ pub(super) struct Number {
     pub loose: bool,
     /// It may have vanished on the way.
     faint: bool,
+    /// It is a sum of products, however nested.
+    pub pure: bool,
     /// What finite numbers were given to has overflowed on the way.
     pub overflowed: bool,
     /// What was not zero has vanished on the way.
@@ -137,6 +139,7 @@ impl Running {
             wild: false,
             loose: false,
             faint: value != 0.0 && value.abs() < self.normal,
+            pure: true,
             overflowed: false,
             vanished: false,
         }
@@ -149,6 +152,7 @@ impl Running {
             open: any(|n| n.open),
             overflowed: any(|n| n.overflowed),
             vanished: any(|n| n.vanished),
+            pure: of.iter().all(|n| n.pure),
             ..self.leaf(value, inner)
         }
     }
@@ -224,6 +228,7 @@ impl Running {
             out.vanished |= of.iter().any(|n| n.value.abs() > 1.0);
         }
         out.open |= open;
+        out.pure = false;
         out.wild = wild && !out.value.is_finite();
         out
     }
@@ -292,7 +297,8 @@ impl Running {
     /// One of two closed numbers.
     fn one(&self, a: &Number, b: &Number, value: f64, error: f64) -> Number {
         let out = self.from(value, error, &[a, b]);
-        Number { wild: (a.wild || b.wild) && !value.is_finite(), faint: a.faint || b.faint, ..out }
+        let wild = (a.wild || b.wild) && !value.is_finite();
+        Number { wild, faint: a.faint || b.faint, pure: false, ..out }
     }
 }
 

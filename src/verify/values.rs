@@ -135,7 +135,8 @@ pub(super) fn tensor(
 fn scale(dtype: DType, rng: &mut Random) -> f64 {
     let (largest, normal, _) = limits(dtype);
     let (low, high) = if rng.chance(0.5) {
-        (-6.0, if dtype == DType::F64 { 10.5 } else { 8.0 })
+        // Up to twice what an exponential may be given.
+        (-6.0, largest.ln().log2() + 1.0)
     } else {
         (normal.log2() + 1.0, largest.log2() - 2.0)
     };

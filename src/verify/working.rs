@@ -9,7 +9,7 @@ use super::judge::Sample;
 use super::running::{self, Number, limits};
 use mlc_dsl::ir::{Attr, DType, Program};
 use mlc_dsl::library::{ErrorClass, Library};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 
 /// The right side may stray that many times as far as the left, and that many units beyond.
 pub(super) const FACTOR: f64 = 16.0;
@@ -22,6 +22,8 @@ pub(super) struct Working<'a> {
     sample: &'a Sample,
     dtype: DType,
     left: OnceCell<Option<Vec<Vec<Number>>>>,
+    /// The errors of both sides where the right one's is largest beside the left one's.
+    worst: Cell<Option<(f64, f64)>>,
 }
 
 /// What is broken at an element.
@@ -71,7 +73,14 @@ impl<'a> Working<'a> {
         if !sample.instance.draft.attrs.iter().all(|(_, a)| numbers(a).into_iter().all(held)) {
             return None;
         }
-        Some(Working { library, class, sample, dtype, left: OnceCell::new() })
+        Some(Working {
+            library,
+            class,
+            sample,
+            dtype,
+            left: OnceCell::new(),
+            worst: Cell::new(None),
+        })
     }
 
     /// One side alone.
@@ -94,6 +103,20 @@ impl<'a> Working<'a> {
     fn own(&self, output: usize, at: usize) -> Option<Number> {
         let left = self.left.get_or_init(|| self.analysed(false)).as_ref()?;
         left.get(output)?.get(at).copied()
+    }
+
+    /// True if a product of one element of each input may be beyond the range, or vanish from it. What only
+    /// multiplies and adds may meet that product in one order and not in another.
+    fn products_overflow(&self) -> bool {
+        let (largest, normal, _) = limits(self.dtype);
+        let (mut top, mut bottom) = (0.0, 0.0);
+        for t in self.sample.inputs.iter().filter(|t| t.dtype().is_float()) {
+            let logs = t.to_f64().into_iter().map(|v| v.abs().log2()).filter(|v| v.is_finite());
+            let (low, high) = logs.fold((0.0, 0.0), |(l, h): (f64, f64), v| (l.min(v), h.max(v)));
+            top += high;
+            bottom += low;
+        }
+        top > largest.log2() - 2.0 || bottom < normal.log2()
     }
 
     /// True if the order of operations decides what an element of the output is: what one element overflows,
@@ -138,6 +161,9 @@ impl<'a> Working<'a> {
             return None;
         }
         let other = self.analysed(true).and_then(|o| o.get(output)?.get(at).copied());
+        if own.pure && other.is_none_or(|o| o.pure) && self.products_overflow() {
+            return None;
+        }
         let (lost, source) = if l.is_finite() { (other?, "right") } else { (own, "left") };
         let cause = match lost {
             Number { overflowed: true, .. } => format!("overflow inside the {source} side"),
@@ -147,6 +173,21 @@ impl<'a> Working<'a> {
         };
         let text = |v: f64| if v.is_finite() { format!("{v:?}") } else { word(v).to_string() };
         Some(format!("{cause}: {} became {} in {}", text(l), text(r), self.dtype))
+    }
+
+    /// Notes the errors of an element, relative to the largest.
+    fn note(&self, left: f64, right: f64) {
+        let unit = self.dtype.unit_roundoff();
+        let ratio = |(l, r): (f64, f64)| r / (l + unit);
+        let more = self.worst.get().is_none_or(|old| ratio((left, right)) > ratio(old));
+        if more && left.is_finite() && right.is_finite() {
+            self.worst.set(Some((left, right)));
+        }
+    }
+
+    /// The worst damage noted: of the left and of the right side, relative to the largest element.
+    pub(super) fn worst(&self) -> Option<(f64, f64)> {
+        self.worst.get()
     }
 
     fn growth(
@@ -168,11 +209,19 @@ impl<'a> Working<'a> {
         let slack = UNITS * (unit * norm + normal) + allowed;
         let (left, right) = ((l - t).abs(), (r - t).abs());
         if right <= FACTOR * left + slack {
+            self.note(left / norm, (right - allowed).max(0.0) / norm);
             return None;
         }
         let own = self.own(output, at)?;
         let error = left.max(own.error(unit));
-        if own.open || right <= FACTOR * error + slack {
+        if own.open {
+            return None;
+        }
+        if right <= FACTOR * error + slack {
+            // What may vanish errs by all of it, whatever the order.
+            if error < 0.5 * t.abs() {
+                self.note(left / norm, (right - allowed).max(0.0) / norm);
+            }
             return None;
         }
         let times = right / error.max(unit * norm).max(normal);
