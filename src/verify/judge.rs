@@ -187,7 +187,10 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
     let rounded = rounded.run_values(program, library, &sample.inputs);
     let rounded = rounded.unwrap_or_default();
     let met = met(library, sample, &truth[..n]);
-    let judge = Working::of(library, class, sample);
+    let judge = match class {
+        ErrorClass::Exact => None,
+        ErrorClass::Reorder | ErrorClass::Approx { .. } => Working::of(library, class, sample),
+    };
     let mut damage = Vec::new();
     for i in 0..n {
         let (l, r) = (&truth[i], &truth[n + i]);
@@ -208,8 +211,14 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
             }
             continue;
         }
+        let strayed = working.zip(judge.as_ref()).and_then(|(w, j)| strays(j, i, l, w));
         if let Some(at) = first_difference(class, sample, (l, r), &met[i], working) {
-            return differ(Broken::Truth, at, l, r);
+            // Where f64 itself overflows the working type says why.
+            let finite = |a: &Array| a.floats().is_none_or(|v| v[at].is_finite());
+            return match strayed {
+                Some(mismatch) if finite(l) != finite(r) => Trial::Differ(mismatch),
+                _ => differ(Broken::Truth, at, l, r),
+            };
         }
         let Some((wl, wr)) = working else { continue };
         if class == ErrorClass::Exact {
@@ -218,18 +227,8 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
             }
             continue;
         }
-        if let (Some(judge), Some(t), Some(a), Some(b)) =
-            (&judge, l.floats(), wl.floats(), wr.floats())
-            && let Some(excess) = judge.excess(i, (t, a, b))
-        {
-            return Trial::Differ(Box::new(Mismatch {
-                broken: Broken::Working,
-                output: i,
-                at: Some(excess.at),
-                left: Some(wl.clone()),
-                right: Some(wr.clone()),
-                message: excess.message,
-            }));
+        if let Some(mismatch) = strayed {
+            return Trial::Differ(mismatch);
         }
         if sample.round.ordinary() && sample.instance.draft.stray == Stray::No {
             // Ranges are declared where samples beyond them are ill-conditioned.
@@ -245,6 +244,24 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
         }));
     }
     Trial::Agree(damage)
+}
+
+/// Where an output breaks a promise in the working type.
+fn strays(
+    judge: &Working,
+    output: usize,
+    truth: &Array,
+    (left, right): (&Array, &Array),
+) -> Option<Box<Mismatch>> {
+    let excess = judge.excess(output, (truth.floats()?, left.floats()?, right.floats()?))?;
+    Some(Box::new(Mismatch {
+        broken: Broken::Working,
+        output,
+        at: Some(excess.at),
+        left: Some(left.clone()),
+        right: Some(right.clone()),
+        message: excess.message,
+    }))
 }
 
 /// Where the right side strays furthest from the truth in the working type.

@@ -214,7 +214,8 @@ impl Running {
         let sources_finite = of.iter().all(|n| n.value.is_finite());
         if !size.is_finite() {
             out.inner = 0.0;
-            out.overflowed |= sources_finite && value.is_infinite();
+            // What was given a value that vanished has a pole there.
+            out.overflowed |= sources_finite && value.is_infinite() && !out.vanished;
         } else if size > self.largest * MARGIN {
             out = Number { value: f64::INFINITY.copysign(value), overflowed: true, ..out };
         } else if size > self.largest / MARGIN {

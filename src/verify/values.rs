@@ -41,8 +41,9 @@ pub(super) enum Round {
 /// What the tensors of one sample share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared {
-    /// Where they lie.
+    /// Where they lie: a binary exponent, or a share of the type's exponents.
     offset: f64,
+    whole: bool,
     /// How far apart they lie, as a share of the roundoff's digits.
     spread: f64,
 }
@@ -50,15 +51,16 @@ pub(super) struct Shared {
 impl Shared {
     /// For one sample.
     pub(super) fn draw(rng: &mut Random) -> Shared {
-        let offset = (2f64).powf(rng.unit() * 12.0) * if rng.chance(0.3) { -1.0 } else { 1.0 };
-        Shared { offset, spread: 0.3 + 0.4 * rng.unit() }
+        let whole = rng.chance(0.5);
+        let offset = rng.unit() * if whole { 0.7 } else { 12.0 };
+        Shared { offset, whole, spread: 0.3 + 0.4 * rng.unit() }
     }
 }
 
 impl Round {
     /// The round of sample `i`.
     pub(super) fn of(i: usize) -> Round {
-        const ORDER: [Round; 17] = [
+        const ORDER: [Round; 18] = [
             Round::Normal,
             Round::Integers,
             Round::Scaled,
@@ -75,6 +77,7 @@ impl Round {
             Round::Offset,
             Round::Masked,
             Round::Scattered,
+            Round::Offset,
             Round::Wide,
         ];
         ORDER[i % ORDER.len()]
@@ -148,7 +151,8 @@ fn place(dtype: DType, round: Round, shared: Shared, rng: &mut Random) -> (f64, 
     match round {
         Round::Scaled => (0.0, scale(dtype, rng)),
         Round::Offset => {
-            let center = shared.offset * rng.pick(&[1.0, 1.0, 1.0, -1.0]);
+            let exponents = if shared.whole { limits(dtype).0.log2() } else { 1.0 };
+            let center = (shared.offset * exponents).exp2() * rng.pick(&[1.0, 1.0, 1.0, -1.0]);
             (center, center.abs() * dtype.unit_roundoff().powf(shared.spread))
         }
         _ => (0.0, 1.0),
