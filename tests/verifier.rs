@@ -27,7 +27,7 @@ rule regrouped_product
   error reorder
 
 rule square_of_sum
-  (x + y) * (x + y) => x * x + 2 * x * y + y * y
+  x * x + 2 * x * y + y * y => (x + y) * (x + y)
   given x: F[..s], y: F[..s]
   error reorder
 

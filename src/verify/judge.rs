@@ -357,8 +357,8 @@ fn first_difference(
     let huge = |v: f64| v.is_finite() && v.abs() > 1e3;
     let lenient = match sample.round {
         _ if sample.instance.draft.attrs.iter().any(|(_, a)| a.as_f64().is_some_and(huge)) => true,
-        Round::Huge | Round::Scaled | Round::Scattered => true,
-        Round::Zeros | Round::Offset => dtype == DType::F64,
+        Round::Huge | Round::Scaled | Round::Scattered | Round::Offset => true,
+        Round::Zeros => dtype == DType::F64,
         _ => false,
     };
     (0..l.len()).find(|&i| {

@@ -354,7 +354,7 @@ impl Checker<'_, '_> {
                         Conjunct::Element(_, p) if p.name == "finite" => {
                             Round::unbounded(rng.below(3))
                         }
-                        _ => Round::of(rng.below(18)),
+                        _ => Round::of(rng.below(20)),
                     };
                     let (_, trial) = sample::trial(
                         self.facts,

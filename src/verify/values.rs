@@ -60,11 +60,12 @@ impl Shared {
 impl Round {
     /// The round of sample `i`.
     pub(super) fn of(i: usize) -> Round {
-        const ORDER: [Round; 18] = [
+        const ORDER: [Round; 20] = [
             Round::Normal,
             Round::Integers,
             Round::Scaled,
             Round::Nan,
+            Round::Scaled,
             Round::Wide,
             Round::Zeros,
             Round::Offset,
@@ -73,6 +74,7 @@ impl Round {
             Round::Scaled,
             Round::Infinite,
             Round::Units,
+            Round::Scaled,
             Round::Huge,
             Round::Offset,
             Round::Masked,
@@ -139,7 +141,7 @@ fn scale(dtype: DType, rng: &mut Random) -> f64 {
     let (largest, normal, _) = limits(dtype);
     let (low, high) = if rng.chance(0.5) {
         // Up to twice what an exponential may be given.
-        (-6.0, largest.ln().log2() + 1.0)
+        (-10.0, largest.ln().log2() + 1.0)
     } else {
         (normal.log2() + 1.0, largest.log2() - 2.0)
     };

@@ -7,7 +7,7 @@
 use super::instance::Instance;
 use super::judge::Sample;
 use super::running::{self, Number, limits};
-use mlc_dsl::ir::{Attr, DType, Program};
+use mlc_dsl::ir::{Attr, DType, NodeKind, Program};
 use mlc_dsl::library::{ErrorClass, Library};
 use std::cell::{Cell, OnceCell};
 
@@ -70,7 +70,18 @@ impl<'a> Working<'a> {
         // A number of a program is one of its type.
         let (largest, _, least) = limits(dtype);
         let held = |v: f64| v == 0.0 || !v.is_finite() || (least..=largest).contains(&v.abs());
-        if !sample.instance.draft.attrs.iter().all(|(_, a)| numbers(a).into_iter().all(held)) {
+        let given = sample.instance.draft.attrs.iter().flat_map(|(_, a)| numbers(a));
+        let truth = &sample.instance.truth;
+        let written = truth.nodes.iter().flat_map(|n| match &n.kind {
+            NodeKind::Const(c) => {
+                let t = truth.consts.get(*c);
+                let single = t.dtype().is_float() && t.len() == 1;
+                single.then(|| t.get_f64(0)).into_iter().collect()
+            }
+            NodeKind::Apply(_, attrs) => attrs.iter().flat_map(numbers).collect(),
+            NodeKind::Input(_) => vec![],
+        });
+        if !given.chain(written).all(held) {
             return None;
         }
         Some(Working {
