@@ -134,3 +134,23 @@ fn exact_laws_regroup_nothing() {
     let kept = extracted_within(&case(body), ErrorClass::Exact);
     assert!(!kept.contains(&"gelu".to_string()), "{kept:?}");
 }
+
+/// A law that holds on a range fires where the program shows the range, and nowhere else.
+#[test]
+fn ranges_are_proved_by_how_a_value_is_computed() {
+    let of = |body: &str| extracted(&format!("def case(x: f32[4, 8]) -> f32[4, 8]\n  = {body}\n"));
+    for bounded in [
+        "tanh(x)",
+        "3 * sin(x) - 2",
+        "clip(x, low=-4, high=6)",
+        "sigmoid(x) * cos(x)",
+        "minimum(abs(x), 8)",
+    ] {
+        let left = of(&format!("log(exp({bounded}))"));
+        assert!(!left.contains(&"log".to_string()), "{bounded}: {left:?}");
+    }
+    for open in ["x", "2 * x", "10 * tanh(x)", "maximum(x, 0)", "exp(x)"] {
+        let left = of(&format!("log(exp({open}))"));
+        assert!(left.contains(&"log".to_string()), "{open}: {left:?}");
+    }
+}

@@ -6,7 +6,7 @@ use super::log::{LogId, Reason};
 use super::matcher::{Binding, Rest, State};
 use egg::Id;
 use mlc_dsl::canon::{self, Sink};
-use mlc_dsl::eval::{Env, truth};
+use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::infer::TypeError;
 use mlc_dsl::instantiate::{BuildError, Instantiator, Member};
 use mlc_dsl::library::Law;
@@ -210,7 +210,8 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
     match &c.kind {
         ExprKind::Name(n) if n == "normal" || n == "numbered" => Some(true),
         ExprKind::Call { callee, args } if mlc_dsl::check::is_predicate(&callee.text) => {
-            let classes: Vec<Id> = args
+            let tensors = mlc_dsl::check::tensors(&callee.text, args);
+            let classes: Vec<Id> = tensors
                 .iter()
                 .filter_map(|a| match &a.value.kind {
                     ExprKind::Name(n) => law.vars.iter().position(|v| &*v.name == n),
@@ -222,9 +223,16 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
                     None => None,
                 })
                 .collect();
-            if classes.len() < args.len() {
+            if classes.len() < tensors.len() {
                 // Families are checked member by member; outputs of the law have no class yet.
                 return Some(true);
+            }
+            if tensors.len() < args.len() {
+                let bounds = args[tensors.len()..].iter().map(|a| eval(&a.value, &st.env).ok());
+                let (low, high) = super::interval::named(&bounds.collect::<Vec<_>>())?;
+                return Some(
+                    classes.iter().all(|&id| super::interval::within(graph, id, low, high)),
+                );
             }
             Some(classes.iter().all(|&id| predicate(graph, &callee.text, id)))
         }

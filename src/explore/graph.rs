@@ -310,6 +310,19 @@ impl Graph {
         !values.is_empty() && values.into_iter().all(holds)
     }
 
+    /// The smallest and the largest element of a class whose value is known, if all are numbers and they
+    /// are few enough to look at.
+    pub fn bounds(&self, id: Id) -> Option<(f64, f64)> {
+        const MOST: usize = 1 << 16;
+        let tensors: Vec<&Tensor> = self.values(id).iter().map(|c| self.consts.get(*c)).collect();
+        let few = !tensors.is_empty() && tensors.iter().map(|t| t.len()).sum::<usize>() <= MOST;
+        let mut out = (f64::INFINITY, f64::NEG_INFINITY);
+        for v in tensors.iter().filter(|_| few).flat_map(|t| (0..t.len()).map(|i| t.get_f64(i))) {
+            out = if v.is_nan() { return None } else { (out.0.min(v), out.1.max(v)) };
+        }
+        (out.0 <= out.1).then_some(out)
+    }
+
     /// Unites two classes and logs why. False if they were one already.
     pub fn union(&mut self, a: Id, b: Id, reason: Reason) -> bool {
         let (a, b) = (self.egg.find(a), self.egg.find(b));

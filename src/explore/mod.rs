@@ -11,6 +11,7 @@ mod families;
 mod flatten;
 mod fold;
 mod graph;
+mod interval;
 mod language;
 mod log;
 mod lower;

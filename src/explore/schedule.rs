@@ -102,7 +102,7 @@ struct Runner {
 impl Runner {
     fn new(library: &Library, compiled: Compiled) -> Runner {
         let law = &library.laws[compiled.law as usize];
-        let signs = |c: &Expr| mlc_dsl::syntax::print_expr(c).contains("nonnegative");
+        let signs = |c: &Expr| mlc_dsl::check::is_learned(&mlc_dsl::syntax::print_expr(c));
         Runner {
             reach: compiled.roots.iter().map(|&r| reach(&compiled, r)).collect(),
             needs: compiled.operators(),
@@ -308,8 +308,8 @@ fn run_match(graph: &mut Graph, law: &Law, r: &mut Runner, f: &Found, families: 
     } else {
         let print = fingerprint(graph, f);
         let outcome = apply(graph, law, index, &sites, &f.states[0]);
-        // What is not known to be above zero yet may be so once more is known of it.
-        if !matches!(&outcome, Outcome::Refused(clause) if clause.contains("nonnegative")) {
+        // What is not known to be above zero or bounded yet may be so once more is known of it.
+        if !matches!(&outcome, Outcome::Refused(clause) if mlc_dsl::check::is_learned(clause)) {
             r.applied.insert(print);
         }
         outcome

@@ -21,7 +21,7 @@ pub(super) fn case(library: &Library, law: &str, sample: &Sample, broken: Broken
     let instance = &sample.instance;
     let program = match broken {
         Broken::Truth | Broken::Fails => &instance.truth,
-        Broken::Types | Broken::Bits => &instance.program,
+        Broken::Types | Broken::Bits | Broken::Working => &instance.program,
     };
     let mut inputs: Vec<(String, Tensor)> = Vec::new();
     for ((name, ty), t) in program.inputs.iter().zip(&sample.inputs) {

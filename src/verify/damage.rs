@@ -4,12 +4,9 @@
 
 use super::WorstDamage;
 use super::judge::{Damage, Sample};
+use super::working::{FACTOR, UNITS};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::ErrorClass;
-
-/// The right side may stray that many times as far as the left, and that many units beyond.
-const FACTOR: f64 = 16.0;
-const UNITS: f64 = 64.0;
 
 /// Fewer samples of a type show nothing.
 const LEAST: usize = 6;
@@ -38,9 +35,11 @@ impl Damages {
         }
     }
 
+    /// The ordinary samples by type.
     fn dtypes(&self) -> impl Iterator<Item = (DType, Vec<Damage>)> + '_ {
         [DType::F32, DType::F16, DType::BF16].into_iter().filter_map(|dtype| {
-            let of: Vec<Damage> = self.all.iter().filter(|d| d.dtype == dtype).copied().collect();
+            let own = self.all.iter().filter(|d| d.dtype == dtype && d.ordinary);
+            let of: Vec<Damage> = own.copied().collect();
             (!of.is_empty()).then_some((dtype, of))
         })
     }
@@ -59,11 +58,11 @@ impl Damages {
             return None;
         }
         let class = super::report::class_text(self.class);
-        let list = self.summary();
-        let figures: Vec<String> = list
-            .iter()
-            .map(|d| {
-                format!("{}: {:.1e} on the left, {:.1e} on the right", d.dtype, d.left, d.right)
+        let figures: Vec<String> = self
+            .dtypes()
+            .map(|(dtype, of)| {
+                let (left, right) = deciles(&of, 0.9);
+                format!("{dtype}: {left:.1e} on the left, {right:.1e} on the right")
             })
             .collect();
         let message = format!(
@@ -88,11 +87,18 @@ impl Damages {
         of.collect()
     }
 
-    /// Per working type, the ninth decile.
+    /// Per working type, the sample whose right side strays furthest beside the left.
     pub(super) fn summary(&self) -> Vec<WorstDamage> {
-        let of = self.dtypes().map(|(dtype, of)| {
-            let (left, right) = deciles(&of, 0.9);
-            WorstDamage { dtype: dtype.to_string(), left, right }
+        let of = [DType::F32, DType::F16, DType::BF16].into_iter().filter_map(|dtype| {
+            let growth = |d: &Damage| d.right / (d.left + dtype.unit_roundoff());
+            let own = self.all.iter().filter(|d| d.dtype == dtype);
+            let worst = own.max_by(|a, b| growth(a).total_cmp(&growth(b)))?;
+            Some(WorstDamage {
+                dtype: dtype.to_string(),
+                left: worst.left,
+                right: worst.right,
+                growth: growth(worst),
+            })
         });
         of.collect()
     }

@@ -221,8 +221,9 @@ impl Draft {
 /// An element type of the family of a variable.
 fn dtype(name: &str, rng: &mut Random) -> DType {
     let float = |rng: &mut Random| match rng.below(20) {
-        // f64 is where truth is judged; it has no rounding to judge.
-        0..=13 => DType::F32,
+        // f64 is where truth is judged; it has no rounding to judge, but a range.
+        0 => DType::F64,
+        1..=13 => DType::F32,
         14..=16 => DType::F16,
         _ => DType::BF16,
     };

@@ -4,7 +4,7 @@ use super::draft::Stray;
 use mlc_dsl::check::is_predicate;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::library::{DTypePattern, Dim, Law, LawTest, Library, Name};
-use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, UnaryOp};
+use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, UnaryOp};
 use mlc_dsl::term::{TermId, TermKind};
 
 /// An axis or segment of the law's variables.
@@ -35,6 +35,8 @@ pub(super) struct ElementRule {
     pub finite: bool,
     /// No negative zero.
     pub unsigned: bool,
+    /// Within its bounds an element may be NaN.
+    pub missing: bool,
 }
 
 /// A condition that a sample can break alone.
@@ -42,8 +44,29 @@ pub(super) struct ElementRule {
 pub(super) enum Conjunct {
     /// Decided by extents and attributes; predicates in it count as true.
     Static(Expr),
-    /// Decided by the elements of a variable: which, and the predicate's name.
-    Element(usize, String),
+    /// Decided by the elements of a variable.
+    Element(usize, Predicate),
+}
+
+/// What a condition asks of elements.
+#[derive(Clone, Debug)]
+pub(super) struct Predicate {
+    /// Its name.
+    pub name: String,
+    /// The bounds, if it has some.
+    pub bounds: Option<(f64, f64)>,
+}
+
+impl Predicate {
+    /// Of a call in a condition.
+    pub(super) fn of(name: &str, args: &[Arg]) -> Predicate {
+        let number = |a: &Arg| eval(&a.value, &Env::default()).ok().and_then(|a| a.as_f64());
+        let bounds = match args {
+            [_, low, high] => number(low).zip(number(high)),
+            _ => None,
+        };
+        Predicate { name: name.to_string(), bounds }
+    }
 }
 
 /// A law and what sampling must know of it.
@@ -73,6 +96,8 @@ pub(super) struct Facts<'a> {
     pub parts: bool,
     /// Words that an attribute may be compared with.
     pub words: Vec<String>,
+    /// Per variable: whether the law asks for a constant there.
+    pub given: Vec<bool>,
 }
 
 impl<'a> Facts<'a> {
@@ -92,6 +117,7 @@ impl<'a> Facts<'a> {
             each,
             parts: law.attrs.iter().any(|a| a.ty.name.text == "ints"),
             words: Vec::new(),
+            given: vec![false; law.vars.len()],
         };
         f.names();
         f.domains();
@@ -99,6 +125,7 @@ impl<'a> Facts<'a> {
             f.conjunct(c);
         }
         f.collect_words();
+        law.conditions.iter().chain(&law.hints).for_each(|c| f.constants(c));
         f
     }
 
@@ -167,9 +194,10 @@ impl<'a> Facts<'a> {
             }
             ExprKind::Call { callee, args } if is_predicate(&callee.text) => {
                 if callee.text != "const" {
-                    for a in args {
+                    for a in mlc_dsl::check::tensors(&callee.text, args) {
                         if let Some(i) = self.variable(&a.value) {
-                            self.conjuncts.push(Conjunct::Element(i, callee.text.clone()));
+                            let predicate = Predicate::of(&callee.text, args);
+                            self.conjuncts.push(Conjunct::Element(i, predicate));
                         }
                     }
                 }
@@ -195,7 +223,7 @@ impl<'a> Facts<'a> {
             ExprKind::Call { callee, args } if is_predicate(&callee.text) => {
                 for a in args {
                     if let Some(i) = self.variable(&a.value) {
-                        apply_predicate(&callee.text, &mut self.elements[i]);
+                        apply_predicate(&Predicate::of(&callee.text, args), &mut self.elements[i]);
                     }
                 }
                 of(ExprKind::Bool(true))
@@ -216,6 +244,24 @@ impl<'a> Facts<'a> {
                 of(ExprKind::Binary(*op, Box::new(a), Box::new(b)))
             }
             _ => e.clone(),
+        }
+    }
+
+    /// Notes of which variables a clause asks that they be constants.
+    fn constants(&mut self, e: &Expr) {
+        match &e.kind {
+            ExprKind::Binary(BinaryOp::And, a, b) => {
+                self.constants(a);
+                self.constants(b);
+            }
+            ExprKind::Call { callee, args } if callee.text == "const" => {
+                for a in args {
+                    if let Some(i) = self.variable(&a.value) {
+                        self.given[i] = true;
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -267,13 +313,22 @@ impl<'a> Facts<'a> {
     pub(super) fn conjunct_text(&self, i: usize) -> String {
         match &self.conjuncts[i] {
             Conjunct::Static(e) => mlc_dsl::syntax::print_expr(e),
-            Conjunct::Element(var, p) => format!("{p}({})", self.law.vars[*var].name),
+            Conjunct::Element(var, p) => {
+                let bounds = p.bounds.map(|(l, h)| format!(", {l}, {h}")).unwrap_or_default();
+                format!("{}({}{bounds})", p.name, self.law.vars[*var].name)
+            }
         }
     }
 }
 
-fn apply_predicate(predicate: &str, rule: &mut ElementRule) {
-    match predicate {
+fn apply_predicate(predicate: &Predicate, rule: &mut ElementRule) {
+    match predicate.name.as_str() {
+        "within" => {
+            let (low, high) = predicate.bounds.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+            rule.low = Some(rule.low.map_or(low, |l| l.max(low)));
+            rule.high = Some(rule.high.map_or(high, |h| h.min(high)));
+            rule.missing = true;
+        }
         "uniform" => rule.uniform = true,
         "nonzero" => rule.nonzero = true,
         "finite" => rule.finite = true,

@@ -29,6 +29,8 @@ pub(super) struct Instance {
     pub vars: Vec<usize>,
     /// Outputs of one side.
     pub outputs: usize,
+    /// Per variable: whether the law speaks of constants there, whose own rounding counts as given.
+    pub given: Vec<bool>,
 }
 
 /// Why a draft has no instance.
@@ -85,7 +87,8 @@ pub(super) fn build(
         });
     let wide = if casts { None } else { widened(facts, &w.draft, rng) };
     let truth = wide.unwrap_or_else(|| program.clone());
-    let instance = Instance { draft: w.draft, program, truth, vars, outputs };
+    let given = facts.given.clone();
+    let instance = Instance { draft: w.draft, program, truth, vars, outputs, given };
     match types.iter().position(|(l, r)| l != r) {
         Some(i) => Err(Refusal::Types(Box::new(instance), i)),
         None => Ok(instance),

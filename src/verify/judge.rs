@@ -7,6 +7,7 @@
 use super::draft::Stray;
 use super::instance::Instance;
 use super::values::Round;
+use super::working::Working;
 use mlc_backends::reference::{Array, Engine, Precision, Reference};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::{ErrorClass, Library};
@@ -39,6 +40,8 @@ pub(super) enum Trial {
 pub(super) struct Damage {
     /// The working type.
     pub dtype: DType,
+    /// Of a sample of ordinary elements, whose damage is compared by deciles.
+    pub ordinary: bool,
     /// Of the left side.
     pub left: f64,
     /// Of the right side; the class' own bounds are deducted.
@@ -58,6 +61,8 @@ pub(super) enum Broken {
     Truth,
     /// The bits differ in the working type.
     Bits,
+    /// In the working type a value changes its kind, or the error outgrows the left side's own.
+    Working,
 }
 
 /// Where two sides differ.
@@ -75,6 +80,14 @@ pub(super) struct Mismatch {
     pub right: Option<Array>,
     /// A message where there are no values.
     pub message: String,
+}
+
+impl Mismatch {
+    /// The two elements where the sides differ first.
+    pub(super) fn change(&self) -> Option<(f64, f64)> {
+        let element = |a: &Option<Array>| a.as_ref()?.to_f64().get(self.at?).copied();
+        element(&self.left).zip(element(&self.right))
+    }
 }
 
 fn reference(precision: Precision) -> Reference {
@@ -167,9 +180,17 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
         Ok(values) => values,
         Err(e) => return failed(library, sample, e.to_string()),
     };
-    let rounded = reference(Precision::Rounded).run_values(program, library, &sample.inputs);
+    // Of f64 nothing is rounded away that another order of large sums would show.
+    let double = program.nodes.iter().flat_map(|n| &n.types).any(|t| t.dtype == DType::F64);
+    let engine = if double { Engine::Plain } else { Engine::Fast };
+    let rounded = Reference { precision: Precision::Rounded, engine };
+    let rounded = rounded.run_values(program, library, &sample.inputs);
     let rounded = rounded.unwrap_or_default();
     let met = met(library, sample, &truth[..n]);
+    let judge = match class {
+        ErrorClass::Exact => None,
+        ErrorClass::Reorder | ErrorClass::Approx { .. } => Working::of(library, class, sample),
+    };
     let mut damage = Vec::new();
     for i in 0..n {
         let (l, r) = (&truth[i], &truth[n + i]);
@@ -190,20 +211,57 @@ fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
             }
             continue;
         }
+        let strayed = working.zip(judge.as_ref()).and_then(|(w, j)| strays(j, i, l, w));
         if let Some(at) = first_difference(class, sample, (l, r), &met[i], working) {
-            return differ(Broken::Truth, at, l, r);
+            // Where f64 itself overflows the working type says why.
+            let finite = |a: &Array| a.floats().is_none_or(|v| v[at].is_finite());
+            return match strayed {
+                Some(mismatch) if finite(l) != finite(r) => Trial::Differ(mismatch),
+                _ => differ(Broken::Truth, at, l, r),
+            };
         }
         let Some((wl, wr)) = working else { continue };
         if class == ErrorClass::Exact {
             if let Some(at) = first_bit(wl, wr) {
                 return differ(Broken::Bits, at, wl, wr);
             }
-        } else if sample.round.ordinary() && sample.instance.draft.stray == Stray::No {
+            continue;
+        }
+        if let Some(mismatch) = strayed {
+            return Trial::Differ(mismatch);
+        }
+        if sample.round.ordinary() && sample.instance.draft.stray == Stray::No {
             // Ranges are declared where samples beyond them are ill-conditioned.
             damage.extend(damage_of(class, l, wl, wr));
         }
+        let worst = judge.as_ref().and_then(Working::worst);
+        damage.extend(worst.filter(|_| wl.dtype() != DType::F64).map(|(left, right)| Damage {
+            dtype: wl.dtype(),
+            ordinary: false,
+            left,
+            right,
+            overflow: false,
+        }));
     }
     Trial::Agree(damage)
+}
+
+/// Where an output breaks a promise in the working type.
+fn strays(
+    judge: &Working,
+    output: usize,
+    truth: &Array,
+    (left, right): (&Array, &Array),
+) -> Option<Box<Mismatch>> {
+    let excess = judge.excess(output, (truth.floats()?, left.floats()?, right.floats()?))?;
+    Some(Box::new(Mismatch {
+        broken: Broken::Working,
+        output,
+        at: Some(excess.at),
+        left: Some(left.clone()),
+        right: Some(right.clone()),
+        message: excess.message,
+    }))
 }
 
 /// Where the right side strays furthest from the truth in the working type.
@@ -299,7 +357,7 @@ fn first_difference(
     let huge = |v: f64| v.is_finite() && v.abs() > 1e3;
     let lenient = match sample.round {
         _ if sample.instance.draft.attrs.iter().any(|(_, a)| a.as_f64().is_some_and(huge)) => true,
-        Round::Huge => true,
+        Round::Huge | Round::Scaled | Round::Scattered | Round::Offset => true,
         Round::Zeros => dtype == DType::F64,
         _ => false,
     };
@@ -313,7 +371,9 @@ fn first_difference(
                     // happened to another element excuses nothing.
                     let limit = met.get(i).copied().unwrap_or(false);
                     let lost = empty && a.is_infinite() && b.is_nan();
-                    !lenient && !limit && (lost || a.is_finite() != b.is_finite())
+                    let promised = matches!(class, ErrorClass::Reorder) || a.is_finite();
+                    let changes = promised && a.is_finite() != b.is_finite();
+                    !lenient && !limit && (lost || changes)
                 }
             };
         }
@@ -366,5 +426,6 @@ fn damage_of(class: ErrorClass, truth: &Array, left: &Array, right: &Array) -> O
             .map(|&i| ((v[i] - t[i]).abs() - if slack { bound(i) } else { 0.0 }).max(0.0));
         largest(each) / norm
     };
-    Some(Damage { dtype, left: error(l, false), right: error(r, true), overflow })
+    let (left, right) = (error(l, false), error(r, true));
+    Some(Damage { dtype, ordinary: true, left, right, overflow })
 }

@@ -19,11 +19,13 @@ mod prime;
 mod propose;
 mod repair;
 mod report;
+mod running;
 mod sample;
 mod shrink;
 mod symbolic;
 mod values;
 mod walk;
+mod working;
 
 pub use case::Case;
 pub use field::Exactness;
@@ -110,7 +112,8 @@ pub struct Evidence {
     pub exactness: Exactness,
 }
 
-/// Rounding errors in one working type: the ninth decile over samples.
+/// Rounding errors in one working type, relative to the largest element: of the sample where the right side
+/// errs most beside the left.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorstDamage {
     /// The working type.
@@ -119,6 +122,8 @@ pub struct WorstDamage {
     pub left: f64,
     /// Of the right side, beyond what the error class allows.
     pub right: f64,
+    /// How many times the right side's is the left's and one unit of roundoff.
+    pub growth: f64,
 }
 
 /// What breaking one condition alone shows.
@@ -346,8 +351,10 @@ impl Checker<'_, '_> {
                 Some(Draw::Instance(instance)) => {
                     met = Break::Nothing;
                     let round = match &self.facts.conjuncts[i] {
-                        Conjunct::Element(_, p) if p == "finite" => Round::unbounded(rng.below(3)),
-                        _ => Round::of(rng.below(12)),
+                        Conjunct::Element(_, p) if p.name == "finite" => {
+                            Round::unbounded(rng.below(3))
+                        }
+                        _ => Round::of(rng.below(20)),
                     };
                     let (_, trial) = sample::trial(
                         self.facts,

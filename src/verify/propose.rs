@@ -3,7 +3,7 @@
 //! Small predicates over extents, attributes and elements are held against samples, failing and
 //! passing ones; what no failing sample meets is put into the law, and the law is sampled again.
 
-use super::facts::Facts;
+use super::facts::{Facts, Predicate};
 use super::judge::{Sample, Trial};
 use super::sample::{self, Draw, Tally};
 use mlc_dsl::eval::truth;
@@ -29,6 +29,9 @@ const CONFIRM: usize = 36;
 
 /// Proposals that are tried: single predicates and pairs.
 const TRIED: usize = 32;
+
+/// Bounds of elements that are tried, the wider ones first.
+const BOUNDS: [(f64, f64); 4] = [(-100.0, 100.0), (0.01, 100.0), (-8.0, 8.0), (-4.0, 4.0)];
 
 struct Labelled {
     sample: Sample,
@@ -166,13 +169,16 @@ fn meets(facts: &Facts, e: &Expr, sample: &Sample) -> bool {
     if let ExprKind::Call { callee, args } = &e.kind
         && mlc_dsl::check::is_predicate(&callee.text)
     {
+        let (low, high) = Predicate::of(&callee.text, args).bounds.unwrap_or((0.0, 0.0));
         let name = args.first().and_then(|a| super::facts::single_name(&a.value));
         let var = facts.law.vars.iter().position(|v| Some(&*v.name) == name);
         let own = sample.inputs.iter().zip(&sample.instance.vars).filter(|(_, v)| Some(**v) == var);
         return own.into_iter().all(|(t, _)| {
             let values = t.to_f64();
             match callee.text.as_str() {
+                "within" => values.iter().all(|v| v.is_nan() || (low <= *v && *v <= high)),
                 "finite" => values.iter().all(|v| v.is_finite()),
+                "nonnegative" => values.iter().all(|v| v.is_nan() || v.is_sign_positive()),
                 "nonzero" => values.iter().all(|v| *v != 0.0),
                 "positive" => values.iter().all(|v| *v > 0.0),
                 _ => values.windows(2).all(|w| w[0].to_bits() == w[1].to_bits()),
@@ -221,6 +227,8 @@ fn candidates(facts: &Facts) -> Vec<String> {
         };
         if float {
             out.extend(["finite", "positive", "nonzero", "uniform"].map(|p| format!("{p}({n})")));
+            out.push(format!("nonnegative({n})"));
+            out.extend(BOUNDS.map(|(low, high)| format!("within({n}, {low}, {high})")));
         }
     }
     for a in &axes {

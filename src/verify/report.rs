@@ -52,6 +52,8 @@ pub struct Counterexample {
     pub holds_when: Option<Proposal>,
     /// The sides differ as functions, not only by rounding.
     pub in_f64: bool,
+    /// The sides are one function of real numbers; the working type breaks them.
+    pub numerical: bool,
     /// The same as a model that can be run.
     #[serde(skip)]
     pub case: Case,
@@ -99,7 +101,13 @@ impl Counterexample {
         let broken = match mismatch.broken {
             Broken::Types => format!("the types differ: {}", mismatch.message),
             Broken::Fails => format!("the right side fails: {}", mismatch.message),
-            Broken::Truth => "the sides differ in f64".to_string(),
+            Broken::Truth => match mismatch.change() {
+                Some((l, r)) if l.is_finite() != r.is_finite() => {
+                    format!("the sides differ in f64: {} became {}", number(l), number(r))
+                }
+                _ => "the sides differ in f64".to_string(),
+            },
+            Broken::Working => mismatch.message.clone(),
             Broken::Bits if !mismatch.message.is_empty() => mismatch.message.clone(),
             Broken::Bits => {
                 "the law is declared `exact`, but the bits differ where every operator \
@@ -107,8 +115,7 @@ impl Counterexample {
                     .to_string()
             }
         };
-        let element = |a: &Option<Array>| a.as_ref()?.to_f64().get(mismatch.at?).copied();
-        let values = element(&mismatch.left).zip(element(&mismatch.right));
+        let values = mismatch.change();
         let index = |shape: &[usize], mut flat: usize| -> Vec<usize> {
             let mut out = vec![0; shape.len()];
             for (slot, &d) in out.iter_mut().zip(shape).rev() {
@@ -140,6 +147,7 @@ impl Counterexample {
             values: values.map(|(l, r)| (number(l), number(r))),
             holds_when: None,
             in_f64: matches!(mismatch.broken, Broken::Truth | Broken::Fails),
+            numerical: mismatch.broken == Broken::Working,
             case: case::case(facts.library, &facts.law.name, sample, mismatch.broken),
         }
     }
@@ -311,7 +319,7 @@ impl Report {
     /// One row per law, as a table of Markdown.
     pub fn table(&self) -> String {
         let mut out = String::from(
-            "| law | class | worst damage per type (left, right) | samples | exactness | needed conditions |\n\
+            "| law | class | worst damage per type (left, right, growth) | samples | exactness | needed conditions |\n\
              |---|---|---|---|---|---|\n",
         );
         for r in &self.laws {
@@ -341,7 +349,9 @@ impl Reported {
         let (damage, samples, exactness, needed) = match &self.verdict.outcome {
             Outcome::Holds(e) => {
                 let damage = e.damage.iter();
-                let damage = damage.map(|d| format!("{} {:.1e}, {:.1e}", d.dtype, d.left, d.right));
+                let damage = damage.map(|d| {
+                    format!("{} {:.1e}, {:.1e} ({:.0}×)", d.dtype, d.left, d.right, d.growth)
+                });
                 let exactness = match &e.exactness {
                     Exactness::Proved { bits, .. } => format!("proved: error below 2^-{bits}"),
                     Exactness::Sampled { reason } => format!("samples: {reason}"),
@@ -376,6 +386,21 @@ fn reported(library: &Library, law: &Law, verdict: Verdict) -> Reported {
     }
 }
 
+/// What to write instead.
+fn help(c: &Counterexample) -> String {
+    let mut help = match &c.holds_when {
+        Some(p) => format!("with `if {}` no sample speaks against it", p.condition),
+        None if c.numerical => {
+            "add the `if` condition that excludes this, such as `within(x, low, high)`".into()
+        }
+        None => "add the `if` condition that excludes this, or correct the law".to_string(),
+    };
+    if c.numerical {
+        help += "; or declare how far it strays: `error approx(abs=…, rel=…)`";
+    }
+    help
+}
+
 /// The diagnostic of a law that does not hold, or the warnings of one that does.
 fn diagnostic(law: &Law, verdict: &Verdict) -> Option<Diag> {
     let (code, severity, message, help) = match &verdict.outcome {
@@ -383,10 +408,7 @@ fn diagnostic(law: &Law, verdict: &Verdict) -> Option<Diag> {
             "V001",
             Severity::Error,
             format!("the law `{}` is false: {}", law.name, c.broken),
-            Some(match &c.holds_when {
-                Some(p) => format!("with `if {}` no sample speaks against it", p.condition),
-                None => "add the `if` condition that excludes this, or correct the law".to_string(),
-            }),
+            Some(help(c)),
         ),
         Outcome::NoSample { reason } => (
             "V002",

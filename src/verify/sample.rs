@@ -4,7 +4,7 @@ use super::draft::{Draft, Extents, Stray};
 use super::facts::{Conjunct, Facts};
 use super::instance::{self, Instance, Refusal};
 use super::judge::{Sample, Trial, judge};
-use super::values::{self, Round};
+use super::values::{self, Round, Shared};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::LawOrigin;
 use mlc_fuzz::Random;
@@ -148,6 +148,7 @@ pub(super) fn fill(
     rng: &mut Random,
 ) -> Sample {
     let rules = facts.element_rules(broken, instance.draft.stray);
+    let shared = Shared::draw(rng);
     let inputs = instance
         .program
         .inputs
@@ -162,7 +163,7 @@ pub(super) fn fill(
                 }
                 _ => round,
             };
-            values::tensor(ty.dtype, &shape, round, &rules[var], index, rng)
+            values::tensor(ty.dtype, &shape, (round, shared), &rules[var], index, rng)
         })
         .collect::<Vec<Tensor>>();
     Sample { instance, inputs, round }

@@ -1,6 +1,7 @@
 //! Elements of sample tensors.
 
 use super::facts::ElementRule;
+use super::running::limits;
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_fuzz::Random;
 
@@ -29,23 +30,56 @@ pub(super) enum Round {
     Huge,
     /// Mostly NaN: for what empty sums hide.
     Missing,
+    /// Each tensor has a magnitude of its own, from the whole range of exponents.
+    Scaled,
+    /// Each element has.
+    Scattered,
+    /// A small spread around a large number that the tensors share, but for a sign.
+    Offset,
+}
+
+/// What the tensors of one sample share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    /// Where they lie: a binary exponent, or a share of the type's exponents.
+    offset: f64,
+    whole: bool,
+    /// How far apart they lie, as a share of the roundoff's digits.
+    spread: f64,
+}
+
+impl Shared {
+    /// For one sample.
+    pub(super) fn draw(rng: &mut Random) -> Shared {
+        let whole = rng.chance(0.5);
+        let offset = rng.unit() * if whole { 0.7 } else { 12.0 };
+        Shared { offset, whole, spread: 0.3 + 0.4 * rng.unit() }
+    }
 }
 
 impl Round {
     /// The round of sample `i`.
     pub(super) fn of(i: usize) -> Round {
-        const ORDER: [Round; 12] = [
+        const ORDER: [Round; 20] = [
             Round::Normal,
             Round::Integers,
+            Round::Scaled,
             Round::Nan,
+            Round::Scaled,
             Round::Wide,
             Round::Zeros,
+            Round::Offset,
             Round::Normal,
             Round::Powers,
+            Round::Scaled,
             Round::Infinite,
             Round::Units,
+            Round::Scaled,
             Round::Huge,
+            Round::Offset,
             Round::Masked,
+            Round::Scattered,
+            Round::Offset,
             Round::Wide,
         ];
         ORDER[i % ORDER.len()]
@@ -66,6 +100,7 @@ impl Round {
         match self {
             Round::Nan | Round::Infinite | Round::Masked | Round::Missing => false,
             Round::Zeros | Round::Huge => false,
+            Round::Scaled | Round::Scattered | Round::Offset => false,
             Round::Integers | Round::Normal | Round::Wide | Round::Powers | Round::Units => true,
         }
     }
@@ -75,14 +110,22 @@ impl Round {
 pub(super) fn tensor(
     dtype: DType,
     shape: &[usize],
-    round: Round,
+    (round, shared): (Round, Shared),
     rule: &ElementRule,
     index: Option<i64>,
     rng: &mut Random,
 ) -> Tensor {
     let n: usize = shape.iter().product();
     if dtype.is_float() {
-        let one = |rng: &mut Random| fit_float(dtype, float(dtype, round, rng), rule, rng);
+        let (center, spread) = place(dtype, round, shared, rng);
+        let one = |rng: &mut Random| {
+            let v = match round {
+                Round::Scaled | Round::Offset => center + spread * rng.normal().clamp(-2.0, 2.0),
+                Round::Scattered => scale(dtype, rng) * rng.pick(&[1.0, -1.0]) * (1.0 + rng.unit()),
+                _ => float(dtype, round, rng),
+            };
+            fit_float(dtype, v, rule, rng)
+        };
         let values: Vec<f64> =
             if rule.uniform { vec![one(rng); n] } else { (0..n).map(|_| one(rng)).collect() };
         return Tensor::from_f64(dtype, shape.to_vec(), &values);
@@ -93,18 +136,33 @@ pub(super) fn tensor(
     Tensor::from_i64(dtype, shape.to_vec(), &values)
 }
 
-/// Largest finite number and smallest positive one.
-fn limits(dtype: DType) -> (f64, f64) {
-    match dtype {
-        DType::F16 => (65504.0, 2f64.powi(-24)),
-        DType::BF16 => (3.389_531_389_251_535_5e38, 2f64.powi(-133)),
-        DType::F64 => (f64::MAX, f64::from_bits(1)),
-        _ => (f32::MAX as f64, f32::from_bits(1) as f64),
+/// A magnitude: half of them moderate, where exponentials end, the others from the whole range.
+fn scale(dtype: DType, rng: &mut Random) -> f64 {
+    let (largest, normal, _) = limits(dtype);
+    let (low, high) = if rng.chance(0.5) {
+        // Up to twice what an exponential may be given.
+        (-10.0, largest.ln().log2() + 1.0)
+    } else {
+        (normal.log2() + 1.0, largest.log2() - 2.0)
+    };
+    (low + (high - low) * rng.unit()).exp2()
+}
+
+/// Where a tensor of a round lies, and how far its elements spread.
+fn place(dtype: DType, round: Round, shared: Shared, rng: &mut Random) -> (f64, f64) {
+    match round {
+        Round::Scaled => (0.0, scale(dtype, rng)),
+        Round::Offset => {
+            let exponents = if shared.whole { limits(dtype).0.log2() } else { 1.0 };
+            let center = (shared.offset * exponents).exp2() * rng.pick(&[1.0, 1.0, 1.0, -1.0]);
+            (center, center.abs() * dtype.unit_roundoff().powf(shared.spread))
+        }
+        _ => (0.0, 1.0),
     }
 }
 
 fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
-    let (largest, smallest) = limits(dtype);
+    let (largest, _, smallest) = limits(dtype);
     let sign = if rng.chance(0.5) { -1.0 } else { 1.0 };
     match round {
         Round::Integers => rng.between(-4, 4) as f64,
@@ -134,12 +192,16 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
             3 => sign / largest.sqrt(),
             _ => rng.normal(),
         },
+        Round::Scaled | Round::Scattered | Round::Offset => rng.normal(),
     }
 }
 
 fn fit_float(dtype: DType, v: f64, rule: &ElementRule, rng: &mut Random) -> f64 {
     let bounded = rule.low.is_some() || rule.high.is_some();
     let mut v = v;
+    if v.is_nan() && rule.missing && !rule.finite {
+        return v;
+    }
     if (rule.finite && !v.is_finite()) || (bounded && v.is_nan()) {
         v = rng.normal();
     }
@@ -192,7 +254,7 @@ fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 
         Round::Integers | Round::Zeros => rng.between(-4, 4),
         Round::Units => rng.between(-1, 1),
         Round::Powers => 1 << rng.below(7),
-        Round::Normal => rng.between(0, 9),
+        Round::Normal | Round::Scaled | Round::Scattered | Round::Offset => rng.between(0, 9),
         Round::Wide => rng.between(-100, 100),
         Round::Nan | Round::Infinite | Round::Masked | Round::Huge | Round::Missing => {
             rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3])

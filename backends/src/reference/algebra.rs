@@ -39,6 +39,18 @@ pub trait Algebra {
 
     /// The number rounded to a type, or cut to an integer of one.
     fn conversion(&mut self, to: DType, a: &Self::Number) -> Self::Number;
+
+    /// `a` where `c` is 1 and `b` where it is 0: `b + c * (a - b)` unless the algebra knows better.
+    fn choice(
+        &mut self,
+        c: &Self::Number,
+        a: &Self::Number,
+        b: &Self::Number,
+    ) -> Result<Self::Number, String> {
+        let difference = self.operation(RealOp::Sub, a, b)?;
+        let part = self.operation(RealOp::Mul, c, &difference)?;
+        self.operation(RealOp::Add, b, &part)
+    }
 }
 
 /// An element: of a floating type a number, else an integer unless floats decide it.
@@ -79,8 +91,10 @@ pub fn lift<A: Algebra>(
         let value = done.get(v.node.0 as usize).and_then(|r| r.get(v.output as usize));
         value.cloned().ok_or_else(|| "a value is read before it is computed".to_string())
     };
-    for node in &program.nodes {
+    let needed = needed(program);
+    for (node, needed) in program.nodes.iter().zip(needed) {
         let results = match &node.kind {
+            _ if !needed => vec![],
             NodeKind::Input(i) => {
                 let input = inputs.get(*i as usize).cloned();
                 vec![input.ok_or_else(|| format!("input {i} is missing"))?]
@@ -96,6 +110,18 @@ pub fn lift<A: Algebra>(
         done.push(results);
     }
     program.outputs.iter().map(|(_, v)| operand(&done, v)).collect()
+}
+
+/// Per node: whether an output depends on it.
+fn needed(program: &Program) -> Vec<bool> {
+    let mut needed = vec![false; program.nodes.len()];
+    program.outputs.iter().for_each(|(_, v)| needed[v.node.0 as usize] = true);
+    for i in (0..program.nodes.len()).rev() {
+        if needed[i] {
+            program.nodes[i].args.iter().for_each(|a| needed[a.node.0 as usize] = true);
+        }
+    }
+    needed
 }
 
 struct Lift<'a, A: Algebra> {
@@ -323,11 +349,9 @@ impl<A: Algebra> Walk<'_, '_, A> {
         }
     }
 
-    /// `c * a + (1 - c) * b`, which is `a` where `c` is 1 and `b` where it is 0.
     fn choice(&mut self, c: &A::Number, a: &A::Number, b: &A::Number) -> Result<A::Number, Stop> {
-        let difference = self.operation(RealOp::Sub, a, b)?;
-        let part = self.operation(RealOp::Mul, c, &difference)?;
-        self.operation(RealOp::Add, b, &part)
+        self.spend()?;
+        Ok(self.lift.algebra.choice(c, a, b)?)
     }
 
     fn fold<T>(

@@ -26,7 +26,7 @@ mod walk;
 
 pub use algebra::{Algebra, Element, Lifted, lift};
 pub use array::{Array, Elements, round_to, truncate, wrap};
-pub use scalar::{Cmp, RealOp};
+pub use scalar::{Cmp, RealOp, function};
 
 use crate::{Backend, BackendError, Executable};
 use mlc_dsl::ir::{Attr, DType, Program, Tensor};

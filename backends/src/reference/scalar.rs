@@ -41,6 +41,11 @@ pub(super) fn unary(name: &str) -> Option<Function> {
     FUNCTIONS.iter().find(|f| f.name == name).copied()
 }
 
+/// The value of the unary function that has this name in meanings.
+pub fn function(name: &str, x: f64) -> Option<f64> {
+    unary(name).map(|f| (f.apply)(x))
+}
+
 fn sign(x: f64) -> f64 {
     if x > 0.0 {
         1.0
@@ -107,8 +112,9 @@ pub enum RealOp {
 }
 
 impl RealOp {
+    /// The operation on two floats.
     #[inline]
-    pub(super) fn apply(self, a: f64, b: f64) -> f64 {
+    pub fn apply(self, a: f64, b: f64) -> f64 {
         match self {
             RealOp::Add => a + b,
             RealOp::Sub => a - b,
@@ -280,8 +286,9 @@ pub enum Cmp {
 }
 
 impl Cmp {
+    /// True if the comparison holds.
     #[inline]
-    pub(super) fn holds<T: PartialOrd>(self, a: T, b: T) -> bool {
+    pub fn holds<T: PartialOrd>(self, a: T, b: T) -> bool {
         match self {
             Cmp::Eq => a == b,
             Cmp::Ne => a != b,

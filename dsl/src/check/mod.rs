@@ -301,7 +301,21 @@ pub const PREDICATES: &[(&str, &str)] = &[
         "nonnegative",
         "no element can be below zero or a negative zero, by how it is computed; any may be NaN",
     ),
+    ("within", "every element lies between two bounds, by how it is computed; any may be NaN"),
 ];
+
+/// The arguments of a predicate that are tensors: all, but for the bounds of `within`.
+pub fn tensors<'a>(predicate: &str, args: &'a [Arg]) -> &'a [Arg] {
+    match predicate {
+        "within" => &args[..args.len().min(1)],
+        _ => args,
+    }
+}
+
+/// True if a clause asks what may become known as a program is explored.
+pub fn is_learned(clause: &str) -> bool {
+    ["nonnegative(", "within("].iter().any(|p| clause.contains(p))
+}
 
 /// True if `name` is a predicate about tensors.
 pub fn is_predicate(name: &str) -> bool {

@@ -76,6 +76,7 @@ fn wrapped(g: &mut Build, layer: fn(&mut Build, Value) -> Value) -> Vec<Value> {
 fn relu(g: &mut Build, x: Value) -> Value {
     match g.pick(5) {
         3 => {
+            g.unstable();
             let a = g.op("Abs", [x]);
             let s = g.add(x, a);
             g.scale(s, 0.5)
@@ -372,6 +373,7 @@ fn tanh(g: &mut Build, x: Value) -> Value {
             g.shift(s, -1.0)
         }
         2 => {
+            g.unstable();
             let p = g.op("Exp", [x]);
             let n = g.neg(x);
             let n = g.op("Exp", [n]);
@@ -380,6 +382,7 @@ fn tanh(g: &mut Build, x: Value) -> Value {
             g.div(a, b)
         }
         3 => {
+            g.unstable();
             let d = g.scale(x, 2.0);
             let e = g.op("Exp", [d]);
             let a = g.shift(e, -1.0);
@@ -398,6 +401,7 @@ fn tanh(g: &mut Build, x: Value) -> Value {
 fn sigmoid(g: &mut Build, x: Value) -> Value {
     match g.pick(4) {
         1 => {
+            g.unstable();
             let e = g.op("Exp", [x]);
             let s = g.shift(e, 1.0);
             g.div(e, s)
@@ -415,6 +419,7 @@ fn sigmoid(g: &mut Build, x: Value) -> Value {
 fn log_sigmoid(g: &mut Build, x: Value) -> Value {
     match g.pick(4) {
         1 => {
+            g.unstable();
             let s = g.logistic(x);
             g.op("Log", [s])
         }

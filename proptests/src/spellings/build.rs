@@ -23,6 +23,7 @@ pub struct Build {
     next: u32,
     drawn: u32,
     contrib: bool,
+    unstable: bool,
 }
 
 /// An integer attribute.
@@ -49,7 +50,28 @@ impl Build {
     /// An empty graph.
     pub fn new(opset: i64, dtype: DType, symbolic: bool, choices: Choices) -> Build {
         let graph = RawGraph { name: "spelling".into(), ..RawGraph::default() };
-        Build { opset, dtype, symbolic, choices, graph, next: 0, drawn: 0, contrib: false }
+        Build {
+            opset,
+            dtype,
+            symbolic,
+            choices,
+            graph,
+            next: 0,
+            drawn: 0,
+            contrib: false,
+            unstable: false,
+        }
+    }
+
+    /// The spelling overflows, or loses infinities or digits, where the layer does not: it is another function in floating
+    /// point, and becomes the layer only where the caller allows approximations.
+    pub fn unstable(&mut self) {
+        self.unstable = true;
+    }
+
+    /// Whether it is such a spelling.
+    pub fn is_unstable(&self) -> bool {
+        self.unstable
     }
 
     /// One of `n` decisions.

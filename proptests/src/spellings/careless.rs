@@ -136,6 +136,7 @@ fn negative(g: &mut Build, x: Value) -> Value {
             g.op("Where", [c, zero, x])
         }
         2 => {
+            g.unstable();
             let a = g.op("Abs", [x]);
             let d = g.sub(x, a);
             g.scale(d, 0.5)
@@ -246,6 +247,7 @@ fn hard_sigmoid(g: &mut Build) -> Vec<Value> {
             g.sub(one, c)
         }
         3 => {
+            g.unstable();
             let a = g.scale(x, 0.25);
             let (t, u) = (g.shift(a, 0.5), g.shift(a, -0.5));
             let (t, u) = (g.rectified(t), g.rectified(u));
@@ -267,11 +269,13 @@ fn hard_sigmoid(g: &mut Build) -> Vec<Value> {
 fn soft(g: &mut Build, x: Value) -> Value {
     match g.pick(4) {
         0 => {
+            g.unstable();
             let n = g.neg(x);
             let s = g.op("Softplus", [n]);
             g.add(x, s)
         }
         1 => {
+            g.unstable();
             let s = g.op("Sigmoid", [x]);
             let l = g.op("Log", [s]);
             g.sub(x, l)
@@ -286,6 +290,7 @@ fn soft(g: &mut Build, x: Value) -> Value {
             g.add(r, l)
         }
         _ => {
+            g.unstable();
             let n = g.neg(x);
             let e = g.op("Exp", [n]);
             let s = g.shift(e, 1.0);
@@ -309,12 +314,14 @@ fn mish(g: &mut Build) -> Vec<Value> {
             return vec![g.mul(x, t)];
         }
         1 => {
+            g.unstable();
             let e = g.op("Exp", [x]);
             let d = g.shift(e, 2.0);
             let n = g.mul(e, d);
             (n, g.shift(n, 2.0))
         }
         _ => {
+            g.unstable();
             let e = g.op("Exp", [x]);
             let d = g.shift(e, 1.0);
             let n = g.square(d);
@@ -355,6 +362,7 @@ fn layer_norm(g: &mut Build) -> Vec<Value> {
     let y = match g.pick(3) {
         0 => {
             // The variance by the mean of squares, kept from falling below zero.
+            g.unstable();
             let (q, mm) = (g.square(x), g.square(m));
             let q = g.reduce_with("ReduceMean", q, &[2], 3, true);
             let (v, zero) = (g.sub(q, mm), g.scalar(0.0));

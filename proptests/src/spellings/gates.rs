@@ -91,6 +91,7 @@ pub fn gelu_by_tanh(g: &mut Build, x: Value) -> Value {
         }
     };
     if g.pick(4) == 3 {
+        g.unstable();
         let d = g.scale(inner, 2.0);
         let s = g.logistic(d);
         return g.mul(x, s);
@@ -138,6 +139,7 @@ pub fn silu(g: &mut Build, x: Value) -> Value {
 pub fn smooth(g: &mut Build, x: Value) -> Value {
     match g.pick(5) {
         3 => {
+            g.unstable();
             let e = g.op("Exp", [x]);
             let s = g.shift(e, 1.0);
             g.op("Log", [s])
@@ -152,6 +154,7 @@ pub fn smooth(g: &mut Build, x: Value) -> Value {
             g.add(r, l)
         }
         2 => {
+            g.unstable();
             let n = g.neg(x);
             let s = g.logistic(n);
             let l = g.op("Log", [s]);

@@ -98,6 +98,7 @@ fn layer_norm(g: &mut Build) -> Vec<Value> {
     let y = match way {
         1 => {
             // The variance by the mean of squares.
+            g.unstable();
             let q = g.op("Mul", [x, x]);
             let (q, mm) = (mean(g, q), g.op("Mul", [m, m]));
             let v = g.op("Sub", [q, mm]);
@@ -545,6 +546,7 @@ fn group_norm(g: &mut Build) -> Vec<Value> {
         }
         _ => {
             // JAX: mean of squares minus square of mean.
+            g.unstable();
             let r = g.reshape(x, &[2, 4, 72]);
             let m = g.reduce_with("ReduceMean", r, &[2], 3, true);
             let q = g.op("Mul", [r, r]);

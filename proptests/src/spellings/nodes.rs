@@ -37,9 +37,9 @@ pub fn written(
     place: &Place,
 ) -> Written {
     let mut out = Written::default();
-    for (i, model) in run::models(family, most).into_iter().enumerate() {
+    for (i, (model, unstable)) in run::models(family, most).into_iter().enumerate() {
         let stem = format!("{}-{i}", family.name);
-        match one(&model, &stem, scratch, options, place) {
+        match one(&model, &stem, scratch, &run::admitting(unstable, options), place) {
             Ok(raw) => {
                 let nodes = &raw.graph.nodes;
                 if out.nodes.iter().all(|&n| n < nodes.len()) {

@@ -86,6 +86,7 @@ fn variance(g: &mut Build, x: Value, c: Value, axes: &[i64], rank: i64, count: i
             g.mean(s, axes, rank, count)
         }
         6 => {
+            g.unstable();
             let s = g.square(x);
             let m = g.mean(s, axes, rank, count);
             let a = g.mean(x, axes, rank, count);

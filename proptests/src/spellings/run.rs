@@ -5,7 +5,7 @@ use super::choices::Choices;
 use super::signature::Signature;
 use super::{Family, Setup};
 use mlc_rewrite::onnx::{RawModel, import, read_onnx, write_onnx};
-use mlc_rewrite::pipeline::{Optimized, Options, optimize};
+use mlc_rewrite::pipeline::{Fp, Optimized, Options, optimize};
 use mlc_rewrite::show;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -40,14 +40,16 @@ pub struct Outcome {
 struct Spelling {
     model: RawModel,
     choices: Choices,
+    unstable: bool,
 }
 
 fn spelling(family: &Family, setup: &Setup, mut choices: Choices) -> Spelling {
     let opset = family.opsets[choices.pick(family.opsets.len())];
     let mut g = Build::new(opset, setup.dtype, setup.symbolic, choices);
     let outputs = (family.build)(&mut g);
+    let unstable = g.is_unstable();
     let (model, choices) = g.finish(&outputs, setup.dtype);
-    Spelling { model, choices }
+    Spelling { model, choices, unstable }
 }
 
 /// At most `most` different graphs of a family in one setup, the reference first: all where there are
@@ -91,10 +93,16 @@ pub fn graphs(family: &Family, setup: &Setup, most: usize) -> usize {
     spellings(family, setup, most).len()
 }
 
-/// At most `most` different graphs of a family, in all its setups.
-pub fn models(family: &Family, most: usize) -> Vec<RawModel> {
+/// The options under which a spelling becomes its layer.
+pub(super) fn admitting(unstable: bool, options: &Options) -> Options {
+    let fp = if unstable { Fp::Approx } else { options.fp };
+    Options { fp, ..options.clone() }
+}
+
+/// At most `most` different graphs of a family, in all its setups, and whether each is an unstable spelling.
+pub fn models(family: &Family, most: usize) -> Vec<(RawModel, bool)> {
     let share = most.div_ceil(family.setups.len()).max(1);
-    let of = |setup| spellings(family, setup, share).into_iter().map(|s| s.model);
+    let of = |setup| spellings(family, setup, share).into_iter().map(|s| (s.model, s.unstable));
     family.setups.iter().flat_map(of).collect()
 }
 
@@ -122,7 +130,7 @@ pub fn run(family: &Family, most: usize, scratch: &Path, options: &Options) -> O
         let mut reference: Option<Signature> = None;
         for s in spellings(family, setup, share) {
             out.spellings += 1;
-            let result = pipeline(&s.model, scratch, options);
+            let result = pipeline(&s.model, scratch, &admitting(s.unstable, options));
             let (became, plan, equal) = match &result {
                 Ok(o) => {
                     let sig = Signature::of(&o.plan, crate::library());

@@ -88,6 +88,7 @@ fn log_softmax_of(g: &mut Build, x: Value, axis: i64) -> Value {
             g.sub(c, l)
         }
         3 => {
+            g.unstable();
             let s = fused(g, "Softmax", x, axis);
             g.op("Log", [s])
         }

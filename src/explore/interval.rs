@@ -1,0 +1,167 @@
+//! Bounds of what a class can be, read off the meanings of operators.
+//!
+//! Sound up to rounding of the bounds themselves, not complete: constants, what bounded functions yield, and
+//! what arithmetic makes of them. NaN is in every interval. Never reads an operator's name.
+
+use super::graph::Graph;
+use super::language::{ENode, Head};
+use egg::Id;
+use mlc_dsl::ir::Attr;
+use mlc_dsl::library::{CallKind, Callable};
+use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// Operators that are looked through.
+const DEPTH: usize = 6;
+
+/// A lower and an upper bound.
+type Interval = (f64, f64);
+
+const ALL: Interval = (f64::NEG_INFINITY, f64::INFINITY);
+
+/// True if every element lies between these bounds, or is NaN.
+pub fn within(graph: &Graph, id: Id, low: f64, high: f64) -> bool {
+    let (l, h) = class(graph, id, DEPTH, &Seen::default());
+    l >= low && h <= high
+}
+
+/// Bounds of classes by how many operators were looked through.
+type Seen = RefCell<HashMap<(Id, usize), Interval>>;
+
+fn class(graph: &Graph, id: Id, depth: usize, seen: &Seen) -> Interval {
+    let id = graph.egg.find(id);
+    if let Some(v) = graph.facts(id).uniform {
+        return if v.is_nan() { ALL } else { (v, v) };
+    }
+    if let Some(known) = graph.bounds(id) {
+        return known;
+    }
+    if depth == 0 {
+        return ALL;
+    }
+    if let Some(known) = seen.borrow().get(&(id, depth)) {
+        return *known;
+    }
+    // A class that contains itself has no bounds by itself.
+    seen.borrow_mut().insert((id, depth), ALL);
+    let of = |n: &ENode| node(graph, n, depth - 1, seen);
+    let found = graph.egg[id].nodes.iter().map(of);
+    let out = found.fold(ALL, |a, b| (a.0.max(b.0), a.1.min(b.1)));
+    seen.borrow_mut().insert((id, depth), out);
+    out
+}
+
+fn node(graph: &Graph, n: &ENode, depth: usize, seen: &Seen) -> Interval {
+    let Head::Apply(call, _) = n.head else { return ALL };
+    let callee = graph.library.call(call);
+    let CallKind::Op(meanings) = &callee.kind else { return ALL };
+    let [meaning] = meanings.as_slice() else { return ALL };
+    let out = Reading { graph, callee, node: n, depth, seen }.of(&meaning.value);
+    if out.0.is_nan() || out.1.is_nan() { ALL } else { out }
+}
+
+/// One application whose meaning is read.
+struct Reading<'a> {
+    graph: &'a Graph,
+    callee: &'a Callable,
+    node: &'a ENode,
+    depth: usize,
+    seen: &'a Seen,
+}
+
+fn hull(list: &[f64]) -> Interval {
+    if list.iter().any(|v| v.is_nan()) {
+        return ALL;
+    }
+    let low = list.iter().copied().fold(f64::INFINITY, f64::min);
+    (low, list.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+}
+
+fn monotone(x: Interval, f: fn(f64) -> f64) -> Interval {
+    hull(&[f(x.0), f(x.1)])
+}
+
+impl Reading<'_> {
+    fn of(&self, e: &Expr) -> Interval {
+        match &e.kind {
+            ExprKind::Int(v) => (*v as f64, *v as f64),
+            ExprKind::Float(v) => (*v, *v),
+            ExprKind::Unary(UnaryOp::Neg, a) => monotone(self.of(a), |v| -v),
+            ExprKind::Index { base, otherwise, .. } => self.element(&base.text, otherwise),
+            ExprKind::Binary(op, a, b) => binary(*op, self.of(a), self.of(b)),
+            ExprKind::Reduce { monoid, body, .. } if matches!(&*monoid.text, "max" | "min") => {
+                // No elements have an infinite one.
+                let (low, high) = self.of(body);
+                if &*monoid.text == "max" {
+                    (f64::NEG_INFINITY, high)
+                } else {
+                    (low, f64::INFINITY)
+                }
+            }
+            ExprKind::If { then, otherwise, .. } => {
+                let (a, b) = (self.of(then), self.of(otherwise));
+                (a.0.min(b.0), a.1.max(b.1))
+            }
+            ExprKind::Call { callee, args } => match args.as_slice() {
+                [x] => function(&callee.text, self.of(&x.value)),
+                [a, b] => match (&*callee.text, self.of(&a.value), self.of(&b.value)) {
+                    ("maximum", a, b) => (a.0.max(b.0), a.1.max(b.1)),
+                    ("minimum", a, b) => (a.0.min(b.0), a.1.min(b.1)),
+                    _ => ALL,
+                },
+                _ => ALL,
+            },
+            _ => ALL,
+        }
+    }
+
+    fn element(&self, base: &str, otherwise: &Option<Box<Expr>>) -> Interval {
+        let Some(i) = self.callee.inputs.iter().position(|i| &*i.name == base) else { return ALL };
+        let Some(&arg) = self.node.args.get(i) else { return ALL };
+        let inside = class(self.graph, arg, self.depth, self.seen);
+        match otherwise.as_ref().map(|o| self.of(o)) {
+            Some(o) => (inside.0.min(o.0), inside.1.max(o.1)),
+            None => inside,
+        }
+    }
+}
+
+fn binary(op: BinaryOp, a: Interval, b: Interval) -> Interval {
+    match op {
+        BinaryOp::Add => (a.0 + b.0, a.1 + b.1),
+        BinaryOp::Sub => (a.0 - b.1, a.1 - b.0),
+        BinaryOp::Mul => hull(&[a.0 * b.0, a.0 * b.1, a.1 * b.0, a.1 * b.1]),
+        BinaryOp::Div if b.0 > 0.0 || b.1 < 0.0 => {
+            hull(&[a.0 / b.0, a.0 / b.1, a.1 / b.0, a.1 / b.1])
+        }
+        _ => ALL,
+    }
+}
+
+fn function(name: &str, x: Interval) -> Interval {
+    match name {
+        "abs" if x.0 <= 0.0 && x.1 >= 0.0 => (0.0, x.1.max(-x.0)),
+        "abs" => monotone(x, f64::abs),
+        "exp" => monotone(x, f64::exp),
+        "log" if x.0 >= 0.0 => monotone(x, f64::ln),
+        "sqrt" if x.0 >= 0.0 => monotone(x, f64::sqrt),
+        "sqrt" => (0.0, x.1.max(0.0).sqrt()),
+        "recip" if x.0 > 0.0 || x.1 < 0.0 => monotone(x, |v| 1.0 / v),
+        "tanh" => monotone(x, f64::tanh),
+        "erf" | "sin" | "cos" | "sign" => (-1.0, 1.0),
+        "floor" => monotone(x, f64::floor),
+        "ceil" => monotone(x, f64::ceil),
+        "round" => monotone(x, f64::round_ties_even),
+        "atan" => monotone(x, f64::atan),
+        _ => ALL,
+    }
+}
+
+/// The bounds that a condition `within(x, low, high)` names.
+pub fn named(bounds: &[Option<Attr>]) -> Option<Interval> {
+    match bounds {
+        [Some(low), Some(high)] => Some((low.as_f64()?, high.as_f64()?)),
+        _ => None,
+    }
+}
