@@ -7,7 +7,7 @@ use crate::samples::{self, Random};
 use crate::show;
 use bytes::Bytes;
 use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{Attr, DType, Extent, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{
     CallId, CallKind, Callable, DTypePattern, Input, Library, OpClass, TargetItem,
 };
@@ -226,7 +226,8 @@ impl<'a> Draw<'a> {
         if sizes.iter().zip(most).any(|(s, m)| s > m) || work.launches == 0.0 {
             return None;
         }
-        let mut signature = self.signature(&plan.program);
+        let all = (0..plan.program.nodes.len() as u32).map(NodeId);
+        let mut signature = show::signature(&plan.program, all, self.library);
         let kinds: String = recipe.fixed.iter().map(|f| if *f { 'c' } else { 'x' }).collect();
         let _ = write!(signature, " / {kinds}");
         Some(Point { kernel: family.kernel.clone(), signature, work, recipe })
@@ -326,19 +327,6 @@ impl<'a> Draw<'a> {
             false => samples::inputs(&program, self.library, seed),
         };
         Some((program, inputs?))
-    }
-
-    fn signature(&self, program: &Program) -> String {
-        let mut out = String::new();
-        for n in &program.nodes {
-            let NodeKind::Apply(call, attrs) = &n.kind else { continue };
-            let args = n.args.iter().map(|a| program.ty(*a).to_string());
-            let attrs = attrs.iter().map(show::attr);
-            let list: Vec<String> = args.chain(attrs).collect();
-            let gap = if out.is_empty() { "" } else { "; " };
-            let _ = write!(out, "{gap}{}({})", self.library.call(*call).name, list.join(", "));
-        }
-        out
     }
 }
 

@@ -2,15 +2,18 @@
 
 use super::model::{Tuning, load};
 use super::{Common, Found};
+use crate::costing::Measured;
 use crate::explain::bytes;
 use crate::npz::{read_npy, read_npz, write_npz};
-use crate::{pipeline, samples};
+use crate::pipeline::{self, Optimized, Options};
+use crate::samples;
 use anyhow::{Context, bail};
+use mlc_backends::Backend;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::Reference;
-use mlc_backends::{Backend, Executable};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -58,6 +61,8 @@ pub struct Args {
 struct RunReport {
     backend: String,
     optimized: bool,
+    /// Plans that were timed, the chosen one first.
+    measured: Vec<Measured>,
     kernels: Vec<pipeline::KernelReport>,
     seconds: BTreeMap<String, f64>,
     outputs: BTreeMap<String, OutputReport>,
@@ -87,14 +92,17 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
                 .context("the model's inputs have no known size")?
         }
     };
-    let Prepared { executable, kernels, peak_bytes } = prepare(
-        model.program.clone(),
-        &model.library,
-        args.backend,
-        !args.no_optimize,
-        &args.tuning,
-        &args.common,
-    )?;
+    let options = args.tuning.options_here(&args.common)?;
+    let (plan, measured) = match args.no_optimize {
+        true => (as_read(&model.program, &model.library, &options)?, vec![]),
+        false => {
+            let done = optimized(model.program.clone(), &model.library, &options)?;
+            (done.plan, done.report.measured)
+        }
+    };
+    let kernels = pipeline::kernels(&plan, &model.library);
+    let peak_bytes = plan.peak_bytes();
+    let executable = backend(args.backend, &args.common)?.compile(&plan, model.library.clone())?;
     clock.stage("compile");
     let start = Instant::now();
     let outputs = executable.run(&inputs)?;
@@ -119,6 +127,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     args.common.report(&RunReport {
         backend: format!("{:?}", args.backend).to_lowercase(),
         optimized: !args.no_optimize,
+        measured,
         kernels,
         seconds: clock.stages,
         outputs: outputs.collect(),
@@ -136,45 +145,39 @@ fn summary(t: &Tensor) -> String {
     format!("[{}{more}]", shown.join(", "))
 }
 
-/// A program ready to run.
-pub struct Prepared {
-    /// What runs it.
-    pub executable: Box<dyn Executable>,
-    /// Its kernels.
-    pub kernels: Vec<pipeline::KernelReport>,
-    /// Bytes of its buffers as planned, if extents are known.
-    pub peak_bytes: Option<u64>,
-}
-
-/// A program made ready on a backend.
-pub fn prepare(
-    program: Program,
-    library: &Arc<Library>,
-    place: Place,
-    optimize: bool,
-    tuning: &Tuning,
-    common: &Common,
-) -> anyhow::Result<Prepared> {
-    let backend: Box<dyn Backend> = match place {
+/// What runs plans at a place.
+pub(super) fn backend(place: Place, common: &Common) -> anyhow::Result<Box<dyn Backend>> {
+    Ok(match place {
         Place::Reference => Box::new(Reference::default()),
         Place::Cpu => Box::new(Cpu::new(common.threads())),
         Place::Cuda => bail!(
             "this build has no CUDA backend; run with `--backend cpu` or `--backend reference`"
         ),
-    };
-    let plan = if optimize {
-        let done = pipeline::optimize(program, library, &tuning.options("cpu", common)?)?;
-        eprint!("{}", super::optimize::measured(&done.report));
-        for n in &done.report.notes {
-            eprintln!("note: {n}");
-        }
-        done.plan
-    } else {
-        pipeline::plan(&program, library, &pipeline::target(library, "cpu")?)?
-    };
-    let kernels = pipeline::kernels(&plan, library);
-    let executable = backend.compile(&plan, library.clone())?;
-    Ok(Prepared { executable, kernels, peak_bytes: plan.peak_bytes() })
+    })
+}
+
+/// The optimised program; what happened goes to standard error.
+pub(super) fn optimized(
+    program: Program,
+    library: &Arc<Library>,
+    options: &Options,
+) -> anyhow::Result<Optimized> {
+    let done = pipeline::optimize(program, library, options)?;
+    eprint!("{}", super::optimize::measured(&done.report));
+    for n in &done.report.notes {
+        eprintln!("note: {n}");
+    }
+    Ok(done)
+}
+
+/// The plan of the program as it is.
+pub(super) fn as_read(
+    program: &Program,
+    library: &Library,
+    options: &Options,
+) -> anyhow::Result<Plan> {
+    let cpu = pipeline::target(library, "cpu")?;
+    pipeline::plan_with(program, library, &cpu, &options.costing.model(&cpu, program))
 }
 
 /// The inputs that were given, in the program's order; `None` if none were.
