@@ -15,6 +15,7 @@ use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::CostModel;
+use mlc_extract::fit::Class;
 use mlc_extract::work::Works;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -134,8 +135,10 @@ fn doubt(plans: [&Plan; 2], library: &Library, model: &CostModel) -> f64 {
     for (plan, sign) in plans.into_iter().zip([1.0, -1.0]) {
         for k in &plan.kernels {
             let dtype = k.outputs.first().map_or(DType::F32, |v| plan.program.ty(*v).dtype);
-            let seconds = model.seconds(&k.name, dtype, &works.kernel(&plan.program, k));
-            let error = model.fits().kernels.get(&k.name).map_or(1.0, |f| f.error);
+            let work = works.kernel(&plan.program, k);
+            let seconds = model.seconds(&k.name, dtype, &work);
+            let fit = model.fits().kernels.get(&k.name);
+            let error = fit.map_or(1.0, |f| f.of(Class::of(&work)).error);
             let nodes = show::signature(&plan.program, k.nodes.iter().copied(), library);
             let entry = kernels.entry(format!("{}: {nodes}", k.name)).or_insert((0.0, 0.0));
             *entry = (entry.0 + sign, seconds * error);

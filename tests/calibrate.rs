@@ -4,15 +4,15 @@ use mlc_dsl::library::Library;
 use mlc_extract::Work;
 use mlc_rewrite::calibrate::store::{Entry, Store};
 use mlc_rewrite::calibrate::timing::Times;
-use mlc_rewrite::calibrate::{Calibration, fits, machine, planned};
-use mlc_rewrite::{pipeline, profile, stdlib};
+use mlc_rewrite::calibrate::{Calibration, fits, layers, machine, planned};
+use mlc_rewrite::{pipeline, profile};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
 fn library() -> Arc<Library> {
-    Arc::new(stdlib::load_sound(&[]).expect("the shipped texts are sound"))
+    Arc::new(layers::library(&[]).expect("the shipped texts are sound"))
 }
 
 fn entry(kernel: &str, signature: &str, seconds: f64) -> Entry {

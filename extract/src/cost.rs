@@ -11,7 +11,7 @@ use std::ops::{Add, AddAssign};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
 
-use crate::fit::{Caches, Fit, features};
+use crate::fit::{Caches, Class, Fit, features};
 use crate::target::REFERENCE;
 use crate::view::Cost;
 
@@ -20,6 +20,8 @@ use crate::view::Cost;
 pub struct Work {
     /// Quick operations; a fused multiply-add is two.
     pub flops: f64,
+    /// Of `flops`, those of contractions.
+    pub products: f64,
     /// Operations that take many instructions: exponentials, roots, trigonometry.
     pub slow: f64,
     /// Of `slow`, those that vector units are seldom given: trigonometry, powers.
@@ -57,6 +59,7 @@ impl Work {
     pub fn scaled(&self, by: f64) -> Work {
         Work {
             flops: self.flops * by,
+            products: self.products * by,
             slow: self.slow * by,
             rare: self.rare * by,
             thin: self.thin * by,
@@ -80,6 +83,7 @@ impl Add for Work {
     fn add(self, other: Self) -> Self {
         Self {
             flops: self.flops + other.flops,
+            products: self.products + other.products,
             slow: self.slow + other.slow,
             rare: self.rare + other.rare,
             thin: self.thin + other.thin,
@@ -247,7 +251,7 @@ impl CostModel {
     /// within, times what the roofline says the rest adds.
     #[must_use]
     pub fn fitted(&self, kernel: &str, work: &Work) -> Option<f64> {
-        let fit = self.fits.kernels.get(kernel)?;
+        let fit = self.fits.kernels.get(kernel)?.of(Class::of(work));
         let caches = &self.fits.caches;
         let is_cold = self.weights > caches.far;
         let row = features(work, caches, is_cold);

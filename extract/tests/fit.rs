@@ -2,7 +2,7 @@
 
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
-use mlc_extract::fit::{Caches, FEATURES, Fit, N, Row, Sample, features};
+use mlc_extract::fit::{Caches, Class, FEATURES, Fit, N, Row, Sample, features};
 use mlc_extract::{CostModel, Fits, Profile, Work};
 use std::collections::{BTreeMap, HashMap};
 
@@ -48,7 +48,7 @@ fn samples(count: usize, spread: f64, seed: u64) -> Vec<Sample> {
     let mut r = Random(seed);
     let one = |r: &mut Random| {
         let row = row(r);
-        Sample { row, seconds: truth(&row) * (spread * r.normal()).exp() }
+        Sample { class: Class::default(), row, seconds: truth(&row) * (spread * r.normal()).exp() }
     };
     (0..count).map(|_| one(&mut r)).collect()
 }

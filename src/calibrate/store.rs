@@ -249,6 +249,7 @@ mod work {
     #[serde(remote = "Work")]
     struct Fields {
         flops: f64,
+        products: f64,
         slow: f64,
         rare: f64,
         thin: f64,

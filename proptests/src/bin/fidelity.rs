@@ -26,7 +26,7 @@ use mlc_rewrite::samples;
 use mlc_rewrite::watch::{KernelTime, Timed, interleave};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Plans that are compiled and run at once, beside the plan as read.
 const TOGETHER: usize = 6;
