@@ -1,8 +1,8 @@
-"""How fast models run on the CPU backend before and after: `latency.py [--threads N]... MODELS[/NAME]...`.
+"""How fast models run on the CPU backend before and after: `latency.py [--threads N]... [--processes N] MODELS[/NAME]...`.
 
 MODELS is a folder of folders with a `model.onnx` each, or one of these. Runs `mlc-rewrite bench` (interleaved runs, the
 fastest of each counts) in several processes for every number of threads (1 and 2 unless some are given), and prints
-Markdown: of three processes the one with the median ratio, and the geometric means of the ratios. A star marks
+Markdown: of the processes (3 unless told) the one with the median ratio, and the geometric means of the ratios. A star marks
 models of which the plan as read is kept. Exit code 1 if a model became slower by more than the noise.
 """
 
@@ -14,9 +14,6 @@ import sys
 import tempfile
 
 TOOL = pathlib.Path(__file__).resolve().parents[1] / "target/release/mlc-rewrite"
-
-# Two processes differ by more than the runs of one.
-PROCESSES = 3
 
 # The fastest runs of one plan, compiled twice, differ by less than this.
 NOISE = 0.02
@@ -37,15 +34,20 @@ def models(path):
 
 
 def arguments(words):
-    threads, paths = [], []
+    threads, paths, processes = [], [], 3
     words = iter(words)
     for w in words:
-        threads.append(int(next(words))) if w == "--threads" else paths.append(w)
-    return threads or [1, 2], [m for p in paths for m in models(p)]
+        if w == "--threads":
+            threads.append(int(next(words)))
+        elif w == "--processes":
+            processes = int(next(words))
+        else:
+            paths.append(w)
+    return threads or [1, 2], processes, [m for p in paths for m in models(p)]
 
 
 def main():
-    threads, found = arguments(sys.argv[1:])
+    threads, processes, found = arguments(sys.argv[1:])
     if not found:
         sys.exit(__doc__)
     heads = [f"{n} thread{'s' if n > 1 else ''}: {c}" for n in threads for c in ("before, ms", "after, ms", "after/before")]
@@ -54,8 +56,8 @@ def main():
     for model in found:
         cells = [model.parent.name]
         for n in threads:
-            runs = [bench(model, n) for _ in range(PROCESSES)]
-            r = sorted(runs, key=lambda r: r["ratio"])[PROCESSES // 2]
+            runs = [bench(model, n) for _ in range(processes)]
+            r = sorted(runs, key=lambda r: r["ratio"])[processes // 2]
             kept = "*" if r["same_plan"] else ""
             logs[n].append(math.log(r["ratio"]))
             cells += [f"{r['least_seconds_unoptimized'] * 1e3:.3f}", f"{r['least_seconds'] * 1e3:.3f}"]

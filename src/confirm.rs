@@ -5,12 +5,11 @@
 
 use crate::calibrate::store::{Store, Verdict};
 use crate::costing::{Confirm, Measured};
-use crate::measure::{self, MARGIN, keep_read, least, runs};
+use crate::measure::{self, MARGIN, anew, keep_read, least};
 use crate::objective::Objective;
 use crate::pipeline::{self, Optimized, Options};
 use crate::{samples, show};
 use mlc_backends::cpu::Cpu;
-use mlc_backends::{Backend, Executable};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -102,11 +101,7 @@ fn timed(
     threads: usize,
     inputs: &[Tensor],
 ) -> anyhow::Result<Verdict> {
-    let backend = Cpu::new(threads);
-    let [plain, found] = plans.map(|p| backend.compile(p, library.clone()));
-    let (plain, found) = (plain?, found?);
-    let both: [&dyn Executable; 2] = [plain.as_ref(), found.as_ref()];
-    let times = runs(&both, inputs, BUDGET)?;
+    let times = anew(&Cpu::new(threads), &plans, library, inputs, BUDGET)?;
     Ok(Verdict { read: least(&times[0]), optimized: least(&times[1]) })
 }
 

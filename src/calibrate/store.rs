@@ -18,7 +18,7 @@ type Table = TableDefinition<'static, &'static str, &'static [u8]>;
 /// Times by hardware, kernel and shape.
 const TIMES: Table = TableDefinition::new("times");
 /// Pairs of plans that were timed, by hardware and both plans.
-const VERDICTS: Table = TableDefinition::new("verdicts");
+const VERDICTS: Table = TableDefinition::new("plans");
 /// How long to wait for another process to be done with the store.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Parts of a key.

@@ -53,7 +53,7 @@ struct BenchReport {
 }
 
 /// Time for all runs, once there are enough.
-const BUDGET: Duration = Duration::from_secs(5);
+const BUDGET: Duration = Duration::from_secs(4);
 /// Runs whose kernels are watched, at least and at most.
 const WATCHED: (usize, usize) = (5, 100);
 
@@ -74,9 +74,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let after = done.plan;
     let before = as_read(&model.program, &model.library, &options)?;
     let place = backend(args.backend, &args.common)?;
-    let fast = place.compile(&after, model.library.clone())?;
-    let plain = place.compile(&before, model.library.clone())?;
-    let times = measure::runs(&[&*fast, &*plain], &inputs, BUDGET)?;
+    let both = [&after, &before];
+    let times = measure::anew(&*place, &both, &model.library, &inputs, BUDGET)?;
     let [fast, plain] = [&times[0], &times[1]].map(|t| (measure::least(t), measure::median(t)));
     println!(
         "optimised    {}, median {}\nunoptimised  {}, median {}\nratio        {:.3}",

@@ -1,15 +1,15 @@
 //! Predicted against measured latency of plans from different points of the search.
 //!
 //! `fidelity [--threads N] [--store FILE] [--plans N] [--svg OUT.svg] [--json OUT.json] MODEL...` takes models from
-//! files, makes up to N different plans of each (20), runs them interleaved on the CPU backend with two threads or N,
-//! and prints Markdown. What is measured of a plan is the fastest time of each of its launches, added up: a
-//! machine that does other things as well disturbs a launch more seldom than a run. The plan as read runs among
-//! all others; by its times those of different minutes are brought to one scale. Spearman's rank correlation and the
-//! median relative error are those of each model and of all. Exit code 1 if plans of a model differ by more than a
-//! tenth and are not ordered.
+//! files, makes up to N plans of each (20) with different kernels, runs them interleaved on the CPU backend with two
+//! threads or N, and prints Markdown. What is measured of a kernel is the median, over the plans that have an equal one,
+//! of the fastest times of its launches; of a plan, the sum over its kernels: where two plans are alike they take alike. The
+//! plan as read runs among all others; by its times those of different minutes are brought to one scale. Rank correlations
+//! and the median relative error are those of each model and of all; "apart" is the rank correlation (Goodman and
+//! Kruskal's gamma) of the pairs of plans that differ by more than a tenth. Exit code 1 if that is below 0.7 for a model.
 
 use mlc_backends::cpu::Cpu;
-use mlc_dsl::plan::Plan;
+use mlc_dsl::plan::{Kernel, Plan};
 use mlc_extract::cover::estimate;
 use mlc_extract::fit::features;
 use mlc_extract::target::Jitter;
@@ -20,10 +20,11 @@ use mlc_rewrite::calibrate::{machine, stored};
 use mlc_rewrite::cli::model::{Model, load};
 use mlc_rewrite::costing::Costing;
 use mlc_rewrite::explore::Limits;
-use mlc_rewrite::measure::{points, text};
+use mlc_rewrite::measure::{least, median, points};
 use mlc_rewrite::pipeline::{self, Fp, Options, Solver};
-use mlc_rewrite::samples;
 use mlc_rewrite::watch::{KernelTime, Timed, interleave};
+use mlc_rewrite::{samples, show};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,6 +39,8 @@ const RUNS: (usize, usize) = (8, 60);
 const APART: f64 = 0.1;
 /// Rank correlation from which they are.
 const ORDERED: f64 = 0.7;
+/// How far prices are off for other plans.
+const SPREADS: [f64; 3] = [0.5, 2.0, 4.0];
 
 fn main() -> ExitCode {
     match Arguments::read().and_then(|a| run(&a).map_err(|e| format!("{e:#}"))) {
@@ -89,12 +92,10 @@ struct Point {
     model: String,
     point: String,
     predicted: f64,
-    /// The fastest time of every launch, added up.
-    least: f64,
+    /// Its kernels' times, added up.
+    measured: f64,
     /// The fastest run.
     whole: f64,
-    /// The median of the runs.
-    median: f64,
     kernels: Vec<Row>,
 }
 
@@ -104,6 +105,13 @@ struct Row {
     #[serde(flatten)]
     time: KernelTime,
     features: Vec<f64>,
+}
+
+impl Row {
+    /// Equal for kernels that do the same.
+    fn name(&self) -> String {
+        format!("{}: {}", self.time.kernel, self.time.computes)
+    }
 }
 
 /// True if the plans of every model that has different ones are ordered.
@@ -116,25 +124,26 @@ fn run(a: &Arguments) -> anyhow::Result<bool> {
     let mut ordered = true;
     println!("{}\n", machine::key(a.threads));
     println!(
-        "| model | plans | measured, ms | slowest/fastest | Spearman | of whole runs | median relative error |"
+        "| model | plans | measured, ms | slowest/fastest | Spearman | pairs apart | ordered | error, median |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|");
     for m in &a.models {
         let timed = model(m, &options(&costing, a.threads), a.plans)?;
         let Some(first) = timed.first() else { continue };
-        let (low, high) =
-            timed.iter().fold((f64::MAX, 0.0f64), |r, t| (r.0.min(t.least), r.1.max(t.least)));
-        let rank = spearman(&timed, |t| t.least);
-        ordered &= high / low <= 1.0 + APART || rank >= ORDERED;
+        let (low, high) = timed
+            .iter()
+            .fold((f64::MAX, 0.0f64), |r, t| (r.0.min(t.measured), r.1.max(t.measured)));
+        let (pairs, gamma) = apart(&timed);
+        ordered &= pairs == 0 || gamma >= ORDERED;
         println!(
-            "| {} | {} | {:.2} to {:.2} | {:.2} | {:.3} | {:.3} | {:.1} % |",
+            "| {} | {} | {:.2} to {:.2} | {:.2} | {:.3} | {pairs} | {} | {:.1} % |",
             first.model,
             timed.len(),
             low * 1e3,
             high * 1e3,
             high / low,
-            rank,
-            spearman(&timed, |t| t.whole),
+            spearman(&timed),
+            if pairs > 0 { format!("{gamma:.3}") } else { "–".into() },
             100.0 * error(&timed)
         );
         all.extend(timed);
@@ -142,10 +151,9 @@ fn run(a: &Arguments) -> anyhow::Result<bool> {
         write(a, &all)?;
     }
     println!(
-        "| all | {} | | | {:.3} | {:.3} | {:.1} % |",
+        "| all | {} | | | {:.3} | | | {:.1} % |",
         all.len(),
-        spearman(&all, |t| t.least),
-        spearman(&all, |t| t.whole),
+        spearman(&all),
         100.0 * error(&all)
     );
     Ok(ordered)
@@ -198,9 +206,19 @@ fn model(path: &Path, base: &Options, count: usize) -> anyhow::Result<Vec<Point>
         "as read".into(),
         pipeline::plan_with(&model.program, &model.library, &cpu, &price)?,
     )];
-    let mut known = vec![text(&plans[0].1, &model.library)];
+    // Plans with the same kernels in another order are one.
+    let text = |plan: &Plan| {
+        let kernel = |k: &Kernel| {
+            let nodes = k.nodes.iter().copied();
+            format!("{}: {}", k.name, show::signature(&plan.program, nodes, &model.library))
+        };
+        let mut all: Vec<String> = plan.kernels.iter().map(kernel).collect();
+        all.sort();
+        all
+    };
+    let mut known = vec![text(&plans[0].1)];
     let mut keep = |name: String, plan: Plan| {
-        let t = text(&plan, &model.library);
+        let t = text(&plan);
         if plans.len() < count && !known.contains(&t) {
             known.push(t);
             plans.push((name, plan));
@@ -212,7 +230,7 @@ fn model(path: &Path, base: &Options, count: usize) -> anyhow::Result<Vec<Point>
         let found = pipeline::optimize_once(model.program.clone(), &model.library, &o)?;
         keep(name, found.plan);
     }
-    let spread = |seed: u64| [0.5, 1.0, 2.0][seed as usize % 3];
+    let spread = |seed: u64| SPREADS[seed as usize % SPREADS.len()];
     let off: Vec<Jitter> =
         (0..2 * count as u64).map(|seed| Jitter { seed, spread: spread(seed) }).collect();
     for (j, plan) in off.iter().zip(pipeline::variants(&model.program, &model.library, base, &off)?)
@@ -256,21 +274,43 @@ fn measured(
                 model: name(path),
                 point: point.clone(),
                 predicted: estimate(&plan.program, &plan.kernels, &model.library, price),
-                least: timed.least(),
-                whole: timed.runs.iter().copied().fold(f64::MAX, f64::min),
-                median: mlc_rewrite::measure::median(&timed.runs),
+                measured: 0.0,
+                whole: least(&timed.runs),
                 kernels: rows.map(row).collect(),
             };
             out.push((of_first, point));
         }
     }
     // A machine is not equally fast at all times: the plan as read, which runs among all, tells by how much.
-    let best = out.iter().map(|(f, _)| *f).fold(f64::MAX, f64::min);
-    let relative = |(of_first, t): (f64, Point)| {
-        let by = best / of_first;
-        Point { least: t.least * by, whole: t.whole * by, median: t.median * by, ..t }
-    };
-    Ok(out.into_iter().map(relative).collect())
+    let best = least(&out.iter().map(|(f, _)| *f).collect::<Vec<_>>());
+    let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (of_first, point) in &mut out {
+        point.whole *= best / *of_first;
+        for k in &mut point.kernels {
+            k.time.measured *= best / *of_first;
+            times.entry(k.name()).or_default().push(k.time.measured);
+        }
+    }
+    let measured = |k: &Row| times.get(&k.name()).map_or(f64::NAN, |t| median(t));
+    let pooled =
+        |(_, p): (f64, Point)| Point { measured: p.kernels.iter().map(measured).sum(), ..p };
+    Ok(out.into_iter().map(pooled).collect())
+}
+
+/// The pairs of plans that differ by more than a tenth, and how they are ordered: from -1, all wrong, to 1.
+fn apart(timed: &[Point]) -> (usize, f64) {
+    let (mut right, mut wrong) = (0u32, 0u32);
+    for (i, a) in timed.iter().enumerate() {
+        for b in &timed[..i] {
+            let (x, y) = (a.measured.max(b.measured), a.measured.min(b.measured));
+            if x > (1.0 + APART) * y {
+                let same = (a.measured < b.measured) == (a.predicted < b.predicted);
+                let equal = a.predicted == b.predicted;
+                if same && !equal { right += 1 } else { wrong += 1 }
+            }
+        }
+    }
+    ((right + wrong) as usize, (f64::from(right) - f64::from(wrong)) / f64::from(right + wrong))
 }
 
 /// The ranks of values, equal ones sharing theirs.
@@ -281,9 +321,9 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 }
 
 /// Spearman's rank correlation of predicted and measured seconds.
-fn spearman(timed: &[Point], measured: fn(&Point) -> f64) -> f64 {
+fn spearman(timed: &[Point]) -> f64 {
     let x = ranks(&timed.iter().map(|t| t.predicted).collect::<Vec<_>>());
-    let y = ranks(&timed.iter().map(measured).collect::<Vec<_>>());
+    let y = ranks(&timed.iter().map(|t| t.measured).collect::<Vec<_>>());
     let mean = (timed.len() as f64 - 1.0) / 2.0;
     let product = |a: &[f64], b: &[f64]| -> f64 {
         a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
@@ -292,19 +332,19 @@ fn spearman(timed: &[Point], measured: fn(&Point) -> f64) -> f64 {
 }
 
 fn error(timed: &[Point]) -> f64 {
-    let errors: Vec<f64> = timed.iter().map(|t| (t.predicted / t.least - 1.0).abs()).collect();
-    mlc_rewrite::measure::median(&errors)
+    let errors: Vec<f64> = timed.iter().map(|t| (t.predicted / t.measured - 1.0).abs()).collect();
+    median(&errors)
 }
 
 fn plot(all: &[Point]) -> String {
     let mut groups: Vec<Group> = Vec::new();
     for t in all {
-        let point = (t.predicted, t.least);
+        let point = (t.predicted, t.measured);
         match groups.iter_mut().find(|g| g.name == t.model) {
             Some(g) => g.points.push(point),
             None => groups.push(Group { name: t.model.clone(), points: vec![point] }),
         }
     }
-    let title = format!("{} plans, Spearman {:.3}", all.len(), spearman(all, |t| t.least));
+    let title = format!("{} plans, Spearman {:.3}", all.len(), spearman(all));
     svg(&title, &groups)
 }
