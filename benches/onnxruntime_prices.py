@@ -102,7 +102,7 @@ class Case:
 def product(m, k, n, batch=1):
     terms = float(batch * m * k * n)
     uses = min(terms / (batch * m * k), terms / (k * n if batch == 1 else batch * k * n))
-    return {"flops": 2 * terms, "thin": 2 * terms * min(BUSY / max(uses, 1.0), 1.0), "parts": float(batch)}
+    return {"products": 2 * terms, "thin": 2 * terms * min(BUSY / max(uses, 1.0), 1.0), "parts": float(batch)}
 
 
 def products():
@@ -132,7 +132,7 @@ def convolutions():
         out = (side + 2 * (r // 2) - r) // stride + 1
         terms = float(o * out * out * (c // group) * r * r)
         uses = min(terms / (c * side * side), terms / (o * (c // group) * r * r))
-        work = {"flops": 2 * terms, "thin": 2 * terms * min(BUSY / max(uses, 1.0), 1.0), "windowed": 2 * terms if r > 1 else 0.0}
+        work = {"products": 2 * terms, "thin": 2 * terms * min(BUSY / max(uses, 1.0), 1.0), "windowed": 2 * terms if r > 1 else 0.0}
         yield Case(
             "Conv", [[1, c, side, side], [o, c // group, r, r], [o]], [1, o, out, out], work, constants=[1, 2],
             kernel_shape=[r, r], strides=[stride, stride], pads=[r // 2] * 4, group=group,
@@ -222,9 +222,9 @@ def attentions():
 
 # Kernel, its cases, and the features that its seconds are a sum of.
 KERNELS = [
-    ("MatMul", products, ["launches", "flops", "thin", "parts", "read", "fixed", "written"]),
-    ("Gemm", gemms, ["launches", "flops", "thin", "read", "fixed", "written"]),
-    ("Conv", convolutions, ["launches", "flops", "thin", "windowed", "read", "fixed", "written"]),
+    ("MatMul", products, ["launches", "products", "thin", "parts", "read", "fixed", "written"]),
+    ("Gemm", gemms, ["launches", "products", "thin", "read", "fixed", "written"]),
+    ("Conv", convolutions, ["launches", "products", "thin", "windowed", "read", "fixed", "written"]),
     ("Pool", pools, ["launches", "flops", "read", "written"]),
     ("Add", binary("Add"), ["launches", "read", "written"]),
     ("Div", binary("Div"), ["launches", "read", "written"]),
@@ -250,7 +250,7 @@ KERNELS = [
     ("Concat", joins, ["launches", "read", "written"]),
     ("Slice", cuts, ["launches", "written"]),
     ("Split", parts, ["launches", "read", "written"]),
-    ("Attention", attentions, ["launches", "flops", "slow", "fixed", "written"]),
+    ("Attention", attentions, ["launches", "products", "slow", "fixed", "written"]),
 ]
 
 

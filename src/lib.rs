@@ -2,6 +2,7 @@
 
 pub mod calibrate;
 pub mod cli;
+pub mod confirm;
 pub mod constants;
 pub mod costing;
 pub mod egraphs;
@@ -25,3 +26,4 @@ pub mod selfcheck;
 pub mod show;
 pub mod stdlib;
 pub mod verify;
+pub mod watch;

@@ -9,7 +9,7 @@ use crate::report::report;
 pub use crate::report::{
     Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
 };
-use crate::{constants, guard, measure};
+use crate::{confirm, constants, guard, measure};
 use anyhow::Context;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::{Law, LawOrigin, Library, TargetItem};
@@ -45,9 +45,10 @@ pub fn optimize(
 ) -> anyhow::Result<Optimized> {
     let once = |options: &Options| {
         let mut optimized = optimize_once(source.clone(), library, options)?;
-        if options.costing.measure > 0 {
-            optimized = measure::choose(&source, library, options, optimized)?;
-        }
+        optimized = match options.costing.measure {
+            0 => confirm::settle(&source, library, options, optimized)?,
+            _ => measure::choose(&source, library, options, optimized)?,
+        };
         let unread = source.consts.unread();
         if unread > 0 {
             optimized.report.notes.push(format!(

@@ -6,7 +6,7 @@ use crate::costing::Costing;
 use anyhow::{Context, bail, ensure};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
-use mlc_extract::fit::{Caches, FEATURES, Fit, N, Row};
+use mlc_extract::fit::{Caches, Class, FEATURES, Fit, N, Row};
 use mlc_extract::{Fits, Level, Profile, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -66,6 +66,9 @@ struct Kernel {
     seconds: BTreeMap<String, f64>,
     /// The largest sampled value of each feature.
     most: BTreeMap<String, f64>,
+    /// Fits of classes of shapes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    classes: BTreeMap<String, Kernel>,
 }
 
 /// Reads a profile.
@@ -147,20 +150,48 @@ impl File {
             self.caches.as_ref().context("fitted kernels need `[caches]` with `near` and `far`")?;
         let caches =
             Caches { near: positive("caches.near", c.near)?, far: positive("caches.far", c.far)? };
-        let mut kernels = BTreeMap::new();
-        for (name, k) in &self.kernels {
-            let fit = Fit {
-                coefficients: row(name, &k.seconds)?,
-                most: row(name, &k.most)?,
-                low: positive(&format!("kernels.{name}.low"), k.low)?,
-                high: positive(&format!("kernels.{name}.high"), k.high)?,
-                error: not_negative(&format!("kernels.{name}.error"), k.error)?,
-                samples: k.samples,
-            };
-            kernels.insert(name.clone(), fit);
-        }
+        let fit = |(name, k): (&String, &Kernel)| Ok((name.clone(), k.fit(name)?));
+        let kernels = self.kernels.iter().map(fit).collect::<anyhow::Result<_>>()?;
         Ok(Fits { caches, kernels })
     }
+}
+
+impl Kernel {
+    fn fit(&self, name: &str) -> anyhow::Result<Fit> {
+        let mut classes = BTreeMap::new();
+        for (class, k) in &self.classes {
+            let named = Class::named(class).with_context(|| {
+                format!("`kernels.{name}.classes` has no class `{class}` of shapes")
+            })?;
+            classes.insert(named, k.fit(&format!("{name}.classes.{class}"))?);
+        }
+        Ok(Fit {
+            coefficients: row(name, &self.seconds)?,
+            most: row(name, &self.most)?,
+            low: positive(&format!("kernels.{name}.low"), self.low)?,
+            high: positive(&format!("kernels.{name}.high"), self.high)?,
+            error: not_negative(&format!("kernels.{name}.error"), self.error)?,
+            samples: self.samples,
+            classes,
+        })
+    }
+
+    fn of(f: &Fit) -> Kernel {
+        Kernel {
+            samples: f.samples,
+            error: f.error,
+            low: f.low,
+            high: f.high,
+            seconds: named(&f.coefficients),
+            most: named(&f.most),
+            classes: f.classes.iter().map(|(c, f)| (c.to_string(), Kernel::of(f))).collect(),
+        }
+    }
+}
+
+fn named(r: &Row) -> BTreeMap<String, f64> {
+    let pairs = FEATURES.iter().zip(r).filter(|(_, v)| **v > 0.0);
+    pairs.map(|(f, v)| (f.to_string(), *v)).collect()
 }
 
 fn row(kernel: &str, values: &BTreeMap<String, f64>) -> anyhow::Result<Row> {
@@ -178,18 +209,6 @@ fn row(kernel: &str, values: &BTreeMap<String, f64>) -> anyhow::Result<Row> {
 /// Fitted costs as a profile, beside the figures of the target's text.
 pub fn written(fits: &Fits, target: &TargetItem, name: &str) -> anyhow::Result<String> {
     let p = Profile::of(target);
-    let named = |r: &Row| -> BTreeMap<String, f64> {
-        let pairs = FEATURES.iter().zip(r).filter(|(_, v)| **v > 0.0);
-        pairs.map(|(f, v)| (f.to_string(), *v)).collect()
-    };
-    let kernel = |f: &Fit| Kernel {
-        samples: f.samples,
-        error: f.error,
-        low: f.low,
-        high: f.high,
-        seconds: named(&f.coefficients),
-        most: named(&f.most),
-    };
     let any = Operations { quick: p.rate.flops_per_s, slow: p.rate.slow_per_s };
     let memory = p.levels.iter().map(|l| Memory {
         bytes: l.bytes.is_finite().then_some(l.bytes),
@@ -201,7 +220,7 @@ pub fn written(fits: &Fits, target: &TargetItem, name: &str) -> anyhow::Result<S
         operations: BTreeMap::from([("any".to_string(), any)]),
         memory: memory.collect(),
         caches: Some(CacheSizes { near: fits.caches.near, far: fits.caches.far }),
-        kernels: fits.kernels.iter().map(|(k, f)| (k.clone(), kernel(f))).collect(),
+        kernels: fits.kernels.iter().map(|(k, f)| (k.clone(), Kernel::of(f))).collect(),
     };
     Ok(toml::to_string(&file)?)
 }

@@ -56,6 +56,19 @@ pub fn program(p: &Program, library: &Library, name: &str) -> String {
     out
 }
 
+/// Applications in a line: operators with the types and attributes that they are given.
+pub fn signature(p: &Program, nodes: impl Iterator<Item = NodeId>, library: &Library) -> String {
+    let mut out = String::new();
+    for n in nodes.map(|id| p.node(id)) {
+        let NodeKind::Apply(call, attrs) = &n.kind else { continue };
+        let args = n.args.iter().map(|a| p.ty(*a).to_string());
+        let list: Vec<String> = args.chain(attrs.iter().map(attr)).collect();
+        let gap = if out.is_empty() { "" } else { "; " };
+        let _ = write!(out, "{gap}{}({})", library.call(*call).name, list.join(", "));
+    }
+    out
+}
+
 fn at(node: NodeId, output: u32) -> Value {
     Value { node, output }
 }

@@ -205,3 +205,38 @@ fn lists_of_real_numbers_are_attributes() {
     let report = mlc_rewrite::verify::check_library(&library, Some(&names), &options, &|_, _| {});
     assert!(report.sound(), "{}", report.human(false));
 }
+
+#[test]
+fn weights_of_products_keep_two_axes() {
+    let library = Arc::new(stdlib::load_sound(&[]).expect("loads"));
+    let call = |name: &str| library.find(name).expect("shipped");
+    let values: Vec<f64> = (0..24).map(|i| f64::from(i) / 8.0).collect();
+    let weight = Tensor::from_f64(DType::F32, vec![1, 6, 4], &values);
+    let bias = Tensor::from_f64(DType::F32, vec![1, 1, 4], &values[..4]);
+    for rows in [vec![1, 5, 6], vec![5, 6]] {
+        let mut b = mlc_dsl::build::Builder::new(&library);
+        let x = b.input("x", mlc_dsl::ir::Type::known(DType::F32, &rows));
+        let known = |s: &[i64]| mlc_dsl::ir::Attr::Ints(s.iter().map(|&e| e.into()).collect());
+        let shape = |s: &[i64]| Some(known(s));
+        let x = b.apply(call("reshape"), &[shape(&[1, 5, 6])], &[x]).expect("types")[0];
+        let w = b.constant(weight.clone());
+        let z = b.constant(bias.clone());
+        let y = b.apply(call("matmul"), &[], &[x, w]).expect("types")[0];
+        let wide = b.apply(call("broadcast"), &[shape(&[0, 1, 2]), shape(&[1, 5, 4])], &[z]);
+        let wide = wide.or_else(|_| {
+            let z = b.constant(bias.reshaped(vec![4]));
+            b.apply(call("broadcast"), &[shape(&[2]), shape(&[1, 5, 4])], &[z])
+        });
+        let out = b.apply(call("add"), &[], &[y, wide.expect("types")[0]]).expect("types")[0];
+        let program = b.finish(vec![("y".into(), out)]);
+        let info =
+            ModelInfo { opset_imports: [(String::new(), 17)].into(), ..ModelInfo::default() };
+        let raw = export(&program, &library, &info, 17).expect("exports");
+        let ranks: Vec<usize> = raw.graph.initializers.values().map(|t| t.shape().len()).collect();
+        let packed = raw.graph.initializers.values().any(|t| t.shape() == [6, 4]);
+        assert!(packed, "{ranks:?}");
+        let again = import(raw, &library).expect("imports").program;
+        let error = mlc_rewrite::selfcheck::compare(&program, &again, &library, 1, 1);
+        assert_eq!(error.expect("agrees"), 0.0);
+    }
+}

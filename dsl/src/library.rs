@@ -330,7 +330,7 @@ pub struct TargetKernel {
     pub prologue: bool,
     /// Time as a multiple of the roofline.
     pub factor: f64,
-    /// Seconds for each unit of its work, in place of the roofline; see [`crate::check::targets::WORK`].
+    /// Seconds for each unit of its work, in place of the roofline; see [`crate::check::WORK`].
     pub takes: Vec<(String, f64)>,
 }
 

@@ -104,7 +104,7 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "R012",
         &[
-            "target t\n  flops = \"fast\"\n  bites = 1e9\n  launch = -1\n  kernel \"k\" covers matmul cost 0\n",
+            "target t\n  flops = \"fast\"\n  bites = 1e9\n  launch = -1\n  kernel \"k\" covers matmul cost 0\n  kernel \"l\" covers conv takes flop = 1e-12, read = -1\n",
         ],
     ),
     ("R013", &["op f(x: F[..s]) -> y: F[..s]\n  commutative\n  y[..s] = x[..s]\n"]),

@@ -11,7 +11,7 @@ use std::ops::{Add, AddAssign};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::{TargetItem, TargetKernel};
 
-use crate::fit::{Caches, FEATURES, Fit, N, features};
+use crate::fit::{Caches, Class, FEATURES, Fit, N, features};
 use crate::target::REFERENCE;
 use crate::view::Cost;
 
@@ -20,6 +20,8 @@ use crate::view::Cost;
 pub struct Work {
     /// Quick operations; a fused multiply-add is two.
     pub flops: f64,
+    /// Of `flops`, those of contractions.
+    pub products: f64,
     /// Operations that take many instructions: exponentials, roots, trigonometry.
     pub slow: f64,
     /// Of `slow`, those that vector units are seldom given: trigonometry, powers.
@@ -57,6 +59,7 @@ impl Work {
     pub fn scaled(&self, by: f64) -> Work {
         Work {
             flops: self.flops * by,
+            products: self.products * by,
             slow: self.slow * by,
             rare: self.rare * by,
             thin: self.thin * by,
@@ -80,6 +83,7 @@ impl Add for Work {
     fn add(self, other: Self) -> Self {
         Self {
             flops: self.flops + other.flops,
+            products: self.products + other.products,
             slow: self.slow + other.slow,
             rare: self.rare + other.rare,
             thin: self.thin + other.thin,
@@ -249,7 +253,7 @@ impl CostModel {
     /// within, times what the roofline says the rest adds.
     #[must_use]
     pub fn fitted(&self, kernel: &str, work: &Work) -> Option<f64> {
-        let fit = self.fits.kernels.get(kernel)?;
+        let fit = self.fits.kernels.get(kernel)?.of(Class::of(work));
         let caches = &self.fits.caches;
         let is_cold = self.weights > caches.far;
         let row = features(work, caches, is_cold);
@@ -279,7 +283,15 @@ fn stated(target: &TargetItem) -> Fits {
             let at = FEATURES.iter().position(|f| f == key);
             at.map(|i| coefficients[i] = *seconds);
         }
-        Fit { coefficients, most: [f64::INFINITY; N], low: 1.0, high: 1.0, error: 0.0, samples: 0 }
+        Fit {
+            coefficients,
+            most: [f64::INFINITY; N],
+            low: 1.0,
+            high: 1.0,
+            error: 0.0,
+            samples: 0,
+            classes: BTreeMap::new(),
+        }
     };
     let stated = target.kernels.iter().filter(|k| !k.takes.is_empty());
     Fits { kernels: stated.map(|k| (k.name.clone(), fit(k))).collect(), ..Fits::default() }

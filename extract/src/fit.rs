@@ -5,10 +5,12 @@
 //! work that was not timed may be off. Has no clock and no chance.
 
 use crate::Work;
+use std::collections::BTreeMap;
 
 /// What the coefficients belong to, in order.
-pub const FEATURES: [&str; 17] = [
+pub const FEATURES: [&str; 18] = [
     "launches",
+    "products",
     "flops",
     "thin",
     "windowed",
@@ -55,7 +57,8 @@ pub fn features(work: &Work, caches: &Caches, is_cold: bool) -> Row {
     let cold = if is_cold { work.fixed } else { 0.0 };
     [
         work.launches,
-        work.flops,
+        work.products,
+        work.flops - work.products,
         work.thin,
         work.windowed,
         work.idle,
@@ -74,9 +77,66 @@ pub fn features(work: &Work, caches: &Caches, is_cold: bool) -> Row {
     ]
 }
 
+/// Problems of a contraction from which they are many.
+const MANY: f64 = 4.0;
+
+/// What kernels tell apart by the shapes of what they are given: each class has loops, and times, of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Class {
+    /// A contraction meets its operands in windows.
+    pub windowed: bool,
+    /// Most operations of a contraction are on operands that are used few times.
+    pub thin: bool,
+    /// The results of a contraction end in an axis that is shorter than a vector.
+    pub narrow: bool,
+    /// A contraction consists of many problems.
+    pub many: bool,
+    /// Elements are visited in another order than they lie in.
+    pub across: bool,
+}
+
+impl Class {
+    /// Names of what holds, in order.
+    const NAMES: [&str; 5] = ["windowed", "thin", "narrow", "many", "across"];
+
+    /// The class of some work.
+    pub fn of(work: &Work) -> Class {
+        Class {
+            windowed: work.windowed > 0.0,
+            thin: work.thin > 0.5 * work.products,
+            narrow: work.idle > work.products,
+            many: work.products > 0.0 && work.parts >= MANY,
+            across: work.products == 0.0 && work.moved > 0.0,
+        }
+    }
+
+    fn flags(self) -> [bool; 5] {
+        [self.windowed, self.thin, self.narrow, self.many, self.across]
+    }
+
+    /// The class of a name as [`Display`](std::fmt::Display) writes it.
+    pub fn named(name: &str) -> Option<Class> {
+        let known = |w: &str| w == "plain" || Self::NAMES.contains(&w);
+        let words: Vec<&str> = name.split(' ').collect();
+        let has = |n: &str| words.contains(&n);
+        let [windowed, thin, narrow, many, across] = Self::NAMES.map(has);
+        words.iter().all(|w| known(w)).then_some(Class { windowed, thin, narrow, many, across })
+    }
+}
+
+impl std::fmt::Display for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let held = Self::NAMES.iter().zip(self.flags()).filter(|(_, h)| *h);
+        let words: Vec<&str> = held.map(|(n, _)| *n).collect();
+        f.write_str(&if words.is_empty() { "plain".to_string() } else { words.join(" ") })
+    }
+}
+
 /// One kernel, timed.
 #[derive(Clone, Debug)]
 pub struct Sample {
+    /// The class of its work.
+    pub class: Class,
     /// Features of its work.
     pub row: Row,
     /// Seconds it took.
@@ -99,10 +159,14 @@ pub struct Fit {
     pub error: f64,
     /// Number of samples.
     pub samples: usize,
+    /// Fits of the classes that have enough samples of their own.
+    pub classes: BTreeMap<Class, Fit>,
 }
 
 /// Samples below which nothing is fitted.
 pub const FEWEST: usize = 8;
+/// Samples below which a class has no fit of its own.
+const FEWEST_OF_CLASS: usize = 12;
 /// Parts of the samples, each left out once.
 const PARTS: usize = 10;
 /// Relative error from which a sample counts less.
@@ -118,24 +182,41 @@ impl Fit {
         if samples.len() < FEWEST {
             return None;
         }
-        let coefficients = solve(&samples);
-        let mut ratios = left_out(&samples);
+        let mut by_class: BTreeMap<Class, Vec<&Sample>> = BTreeMap::new();
+        for s in &samples {
+            by_class.entry(s.class).or_default().push(s);
+        }
+        by_class.retain(|_, own| own.len() >= FEWEST_OF_CLASS);
+        let classes = by_class.iter().map(|(c, own)| (*c, Fit::single(own))).collect();
+        Some(Fit { classes, ..Fit::single(&samples) })
+    }
+
+    /// One fit to all samples.
+    fn single(samples: &[&Sample]) -> Fit {
+        let coefficients = solve(samples);
+        let mut ratios = left_out(samples);
         ratios.sort_by(f64::total_cmp);
         let at = |q: f64| ratios[((ratios.len() - 1) as f64 * q).round() as usize];
         let mut errors: Vec<f64> = ratios.iter().map(|r| (1.0 / r - 1.0).abs()).collect();
         errors.sort_by(f64::total_cmp);
         let mut most = [0.0f64; N];
-        for s in &samples {
+        for s in samples {
             most.iter_mut().zip(&s.row).for_each(|(m, v)| *m = m.max(*v));
         }
-        Some(Fit {
+        Fit {
             coefficients,
             most,
             low: at(0.1),
             high: at(0.9),
             error: errors[errors.len() / 2],
             samples: samples.len(),
-        })
+            classes: BTreeMap::new(),
+        }
+    }
+
+    /// The fit for a class of work: its own, or that of all.
+    pub fn of(&self, class: Class) -> &Fit {
+        self.classes.get(&class).unwrap_or(self)
     }
 
     /// How many times the largest sampled value a feature has, the most of all; at most 1 inside.

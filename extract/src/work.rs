@@ -177,7 +177,26 @@ fn procedure(call: &Callable, args: &[&Type], results: &[Type]) -> Work {
         flops += if least.is_finite() { 2.0 * least } else { 0.0 };
     }
     let thin = flops * thinness(flops / 2.0, args);
-    Work { flops, thin, points, rows: rows(args, results), ..Work::default() }
+    Work {
+        flops,
+        products: flops - points,
+        thin,
+        points,
+        rows: rows(args, results),
+        ..Work::default()
+    }
+}
+
+/// Groups that an attribute cuts the operands of a contraction into.
+fn groups(call: &Callable, attrs: &[Attr]) -> f64 {
+    let of = |(p, a): (&AttrParam, &Attr)| (*p.name == *"group").then(|| a.as_i64()).flatten();
+    call.attrs.iter().zip(attrs).find_map(of).map_or(1.0, |n| n.max(1) as f64)
+}
+
+/// True if an attribute says that elements are left out between those that are met.
+fn strides(call: &Callable, attrs: &[Attr]) -> bool {
+    let leaves = |a: &Attr| a.as_i64s().is_some_and(|v| v.iter().any(|s| *s > 1));
+    call.attrs.iter().zip(attrs).any(|(p, a)| *p.name == *"stride" && leaves(a))
 }
 
 /// Problems of a contraction that share nothing: the extents of the axes that all operands have.
@@ -223,7 +242,7 @@ fn idleness(call: &Callable, env: &Env) -> f64 {
 
 /// What part of a contraction's terms must be brought in: each operand meets the result's axes that another
 /// operand has. Axes that no operand names follow from the first one's.
-fn fetched(call: &Callable, env: &Env, result: &Type) -> f64 {
+fn fetched(call: &Callable, env: &Env, result: &Type, groups: f64) -> f64 {
     let dims = |i: &Input| i.ty.dims.clone().unwrap_or_default();
     let has = |i: &Input, name: &str| {
         dims(i).iter().any(|d| matches!(d, Dim::Axis(n) | Dim::Seg(n) if **n == *name))
@@ -242,6 +261,8 @@ fn fetched(call: &Callable, env: &Env, result: &Type) -> f64 {
                 met *= extent.unwrap_or(1.0);
             }
         }
+        // An element of the first operand meets the results of its own group.
+        let met = if at == 0 { met / groups } else { met };
         met.clamp(1.0, elements(result).max(1.0))
     };
     call.inputs.iter().enumerate().map(|(at, i)| 1.0 / reuse(at, i)).sum()
@@ -276,8 +297,9 @@ fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type])
         app.env.axis(n).map(nominal).or(seg).unwrap_or(1.0)
     };
     let mut work = Work { points, rows: rows(args, results), ..Work::default() };
+    let groups = groups(call, attrs);
     if call.class == OpClass::Contraction {
-        work.parts = problems(call, &app.env);
+        work.parts = problems(call, &app.env) * groups;
     }
     if call.class == OpClass::Movement {
         let indices = args.iter().skip(1).filter(|t| t.dtype.is_int());
@@ -291,12 +313,13 @@ fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type])
         if call.class == OpClass::Contraction {
             // A product and a sum are one term.
             let terms = elements(t) * quick / 2.0;
+            work.products += 2.0 * terms;
             work.thin += 2.0 * terms * thinness(terms, args);
             let all: f64 = args.iter().map(|t| elements(t)).sum();
-            let beyond = terms * fetched(call, &app.env, t) - all;
+            let beyond = terms * fetched(call, &app.env, t, groups) - all;
             // Less is rounding.
-            if beyond > 1e-3 * all {
-                work.fetched += beyond;
+            work.fetched += if beyond > 1e-3 * all { beyond } else { 0.0 };
+            if beyond > 1e-3 * all || strides(call, attrs) {
                 work.windowed += 2.0 * terms;
             }
             work.idle += 2.0 * terms * idleness(call, &app.env);

@@ -2,7 +2,7 @@
 
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
-use mlc_extract::fit::{Caches, FEATURES, Fit, N, Row, Sample, features};
+use mlc_extract::fit::{Caches, Class, FEATURES, Fit, N, Row, Sample, features};
 use mlc_extract::{CostModel, Fits, Profile, Work};
 use std::collections::{BTreeMap, HashMap};
 
@@ -48,7 +48,7 @@ fn samples(count: usize, spread: f64, seed: u64) -> Vec<Sample> {
     let mut r = Random(seed);
     let one = |r: &mut Random| {
         let row = row(r);
-        Sample { row, seconds: truth(&row) * (spread * r.normal()).exp() }
+        Sample { class: Class::default(), row, seconds: truth(&row) * (spread * r.normal()).exp() }
     };
     (0..count).map(|_| one(&mut r)).collect()
 }
@@ -128,4 +128,24 @@ fn beyond_the_samples_the_roofline_goes_on() {
     let profile = Profile::of(&target());
     let roofline = profile.seconds(DType::F32, &far) / profile.seconds(DType::F32, &edge);
     assert!((ratio / roofline - 1.0).abs() < 1e-9, "{ratio} for {roofline}");
+}
+
+#[test]
+fn a_text_says_what_a_kernel_takes() {
+    assert_eq!(mlc_dsl::check::WORK[..], FEATURES[..mlc_dsl::check::WORK.len()]);
+    let text = "/// A place.\ntarget place\n  launch = 1\n  kernel \"k\" covers neg takes launches = 3, read = 0.5\n";
+    let op = "/// Negation.\nop neg(x: F[..s]) -> y: F[..s]\n  y[..s] = -x[..s]\n";
+    let texts = [("t.rules".to_string(), format!("{op}\n{text}"))];
+    let (library, diags) = mlc_dsl::check::library(&texts);
+    assert!(diags.is_empty());
+    let model = CostModel::of(library.target("place").expect("declared"));
+    let work = Work { launches: 1.0, read: 8.0, written: 8.0, ..Work::default() };
+    assert_eq!(model.seconds("k", DType::F32, &work), 7.0);
+    let own = Fits { kernels: BTreeMap::new(), ..Fits::default() };
+    let other = model.with_fits(own, "elsewhere".into());
+    assert_eq!(
+        other.seconds("k", DType::F32, &work),
+        7.0,
+        "what was not timed stays as it is said"
+    );
 }

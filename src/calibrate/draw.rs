@@ -3,11 +3,12 @@
 //! Drawn from signatures, so that a new kernel line is timed without a word here; names no operator. The same
 //! library and seed give the same programs.
 
+use super::layers;
 use crate::samples::{self, Random};
 use crate::show;
 use bytes::Bytes;
 use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{Attr, DType, Extent, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{
     CallId, CallKind, Callable, DTypePattern, Input, Library, OpClass, TargetItem,
 };
@@ -35,6 +36,8 @@ const MOST_JUDGED: [f64; 4] = [2e6, 1e5, 4e6, 1e5];
 const USES: usize = 12;
 /// Longest chain of pointwise operators.
 const CHAIN: usize = 6;
+/// Draws per program of a layer, at most.
+const TRIES: usize = 8;
 
 /// A kernel and what may be applied to time it.
 pub struct Family {
@@ -56,6 +59,8 @@ impl Family {
 #[derive(Clone)]
 struct Recipe {
     head: CallId,
+    /// The head is its body.
+    open: bool,
     types: Vec<Type>,
     attrs: Vec<Option<Attr>>,
     /// Which operands are constants.
@@ -197,11 +202,34 @@ impl<'a> Draw<'a> {
         let fixed = (0..types.len()).map(|i| i > 0 && rng.chance(0.75)).collect();
         let may_turn = self.turn.is_some() && Some(head) != self.turn && family.kernel != REFERENCE;
         let turned = types.iter().map(|t| may_turn && t.rank() >= 2 && rng.chance(0.08)).collect();
-        let mut recipe = Recipe { head, types, attrs, fixed, turned, tail: vec![] };
+        let tail = vec![];
+        let mut recipe = Recipe { head, open: false, types, attrs, fixed, turned, tail };
         if family.tail {
             recipe.tail = self.tail(&recipe, rng)?;
         }
-        self.finish(family, recipe, &most)
+        self.finish(recipe, &most).filter(|p| p.kernel == family.kernel)
+    }
+
+    /// Different programs of a layer, at most so many, each if it is of a fit size and one kernel.
+    pub fn layer(&self, head: CallId, count: usize, rng: &mut mlc_fuzz::Random) -> Vec<Point> {
+        let call = self.library.call(head);
+        let mut out: Vec<Point> = Vec::new();
+        for _ in 0..TRIES * count {
+            let Some(types) = layers::types(call, rng).filter(|_| out.len() < count) else { break };
+            if types.iter().map(bytes).sum::<f64>() > MOST[2] {
+                continue;
+            }
+            let fixed = call.inputs.iter().map(|i| !layers::is_variable(&i.name)).collect();
+            let turned = vec![false; types.len()];
+            let (attrs, tail) = (vec![None; call.attrs.len()], vec![]);
+            let recipe = Recipe { head, open: true, types, attrs, fixed, turned, tail };
+            let point = self.finish(recipe, &MOST);
+            let fresh = |p: &Point| out.iter().all(|o| o.signature != p.signature);
+            if let Some(p) = point.filter(fresh) {
+                out.push(p);
+            }
+        }
+        out
     }
 
     /// A constant that nobody looks into.
@@ -212,13 +240,10 @@ impl<'a> Draw<'a> {
         Tensor::new(ty.dtype, shape, data).ok()
     }
 
-    fn finish(&self, family: &Family, recipe: Recipe, most: &[f64; 4]) -> Option<Point> {
+    fn finish(&self, recipe: Recipe, most: &[f64; 4]) -> Option<Point> {
         let draft = self.build(&recipe, &mut |t| self.hollow(t))?;
         let plan = cover(draft, self.library, self.target);
         let [kernel] = plan.kernels.as_slice() else { return None };
-        if kernel.name != family.kernel {
-            return None;
-        }
         let works = Works::new(self.library);
         let work = works.kernel(&plan.program, kernel);
         let sizes =
@@ -226,10 +251,11 @@ impl<'a> Draw<'a> {
         if sizes.iter().zip(most).any(|(s, m)| s > m) || work.launches == 0.0 {
             return None;
         }
-        let mut signature = self.signature(&plan.program);
+        let all = (0..plan.program.nodes.len() as u32).map(NodeId);
+        let mut signature = show::signature(&plan.program, all, self.library);
         let kinds: String = recipe.fixed.iter().map(|f| if *f { 'c' } else { 'x' }).collect();
         let _ = write!(signature, " / {kinds}");
-        Some(Point { kernel: family.kernel.clone(), signature, work, recipe })
+        Some(Point { kernel: kernel.name.clone(), signature, work, recipe })
     }
 
     /// A chain of pointwise operators after the head.
@@ -286,7 +312,12 @@ impl<'a> Draw<'a> {
             };
             args.push(v);
         }
-        let mut results = b.apply(recipe.head, &recipe.attrs, &args).ok()?;
+        let mut results = match &self.library.call(recipe.head).kind {
+            CallKind::Def(body) if recipe.open => {
+                b.expand(recipe.head, body, &recipe.attrs, &args).ok()?
+            }
+            _ => b.apply(recipe.head, &recipe.attrs, &args).ok()?,
+        };
         for link in &recipe.tail {
             let [at] = results.as_slice() else { return None };
             let ty = b.ty(*at).clone();
@@ -326,19 +357,6 @@ impl<'a> Draw<'a> {
             false => samples::inputs(&program, self.library, seed),
         };
         Some((program, inputs?))
-    }
-
-    fn signature(&self, program: &Program) -> String {
-        let mut out = String::new();
-        for n in &program.nodes {
-            let NodeKind::Apply(call, attrs) = &n.kind else { continue };
-            let args = n.args.iter().map(|a| program.ty(*a).to_string());
-            let attrs = attrs.iter().map(show::attr);
-            let list: Vec<String> = args.chain(attrs).collect();
-            let gap = if out.is_empty() { "" } else { "; " };
-            let _ = write!(out, "{gap}{}({})", self.library.call(*call).name, list.join(", "));
-        }
-        out
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod choose;
 pub mod draw;
+pub mod layers;
 pub mod machine;
 pub mod store;
 pub mod timing;
@@ -12,22 +13,33 @@ pub mod timing;
 use draw::{Draw, Point};
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_extract::Fits;
-use mlc_extract::fit::{Caches, Fit, Sample, features};
+use mlc_extract::fit::{Caches, Class, Fit, Sample, features};
 use mlc_extract::target::{POINTWISE, REFERENCE, VIEW};
+use mlc_fuzz::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::{Entry, Store};
 use timing::Timer;
 
-/// Programs per kernel; kernels that take pointwise operators in, and those alone, have more to be told apart.
-const POINTS: usize = 40;
+/// Programs per kernel drawn from signatures; kernels that take pointwise operators in, and those alone, have more to be
+/// told apart.
+const POINTS: usize = 30;
 /// The same for those.
-const MANY: usize = 140;
+const MANY: usize = 90;
+/// Programs per layer.
+const PER_LAYER: usize = 11;
 
 /// The programs to time: of every kernel the most telling first, kernels in turns.
 pub fn planned(library: &Library, target: &TargetItem, seed: u64) -> Vec<Point> {
     let draw = Draw::new(library, target);
+    let mut of_layers: BTreeMap<String, Vec<Point>> = BTreeMap::new();
+    let mut rng = Random::of(seed, "layers");
+    for layer in layers::layers(library) {
+        for p in draw.layer(layer, PER_LAYER, &mut rng) {
+            of_layers.entry(p.kernel.clone()).or_default().push(p);
+        }
+    }
     let mut lists: Vec<_> = draw
         .families()
         .iter()
@@ -35,21 +47,34 @@ pub fn planned(library: &Library, target: &TargetItem, seed: u64) -> Vec<Point> 
             let plain = [VIEW, REFERENCE].contains(&f.kernel.as_str());
             let many = f.takes_tail() || f.kernel == POINTWISE;
             let count = if many && !plain { MANY } else { POINTS };
-            choose::points(&draw, f, count, seed).into_iter()
+            let drawn = choose::points(&draw, f, count, seed);
+            mixed(drawn, of_layers.remove(&f.kernel).unwrap_or_default()).into_iter()
         })
         .collect();
+    // Longer lists give more in each turn, so that all end together.
+    let shares: Vec<usize> = lists.iter().map(|l| l.len().div_ceil(POINTS)).collect();
     let mut out = Vec::new();
     loop {
         let before = out.len();
-        for l in &mut lists {
-            // Longer lists give more in each turn, so that all end together.
-            let share = if l.len() > POINTS { 3 } else { 1 };
-            out.extend(l.by_ref().take(share));
+        for (l, share) in lists.iter_mut().zip(&shares) {
+            out.extend(l.by_ref().take(*share));
         }
         if out.len() == before {
             return out;
         }
     }
+}
+
+/// Two lists as one, each spread over all of it.
+fn mixed(a: Vec<Point>, b: Vec<Point>) -> Vec<Point> {
+    let (la, lb) = (a.len(), b.len());
+    let (mut a, mut b) = (a.into_iter(), b.into_iter());
+    let mut out = Vec::with_capacity(la + lb);
+    for _ in 0..la + lb {
+        let first = b.len() == 0 || a.len() > 0 && a.len() * lb >= b.len() * la;
+        out.extend(if first { a.next() } else { b.next() });
+    }
+    out
 }
 
 /// What a calibration did.
@@ -125,9 +150,11 @@ pub fn fits(entries: &[Entry], caches: Caches) -> Fits {
     let mut samples: BTreeMap<&str, Vec<Sample>> = BTreeMap::new();
     for e in entries {
         let list = samples.entry(&e.kernel).or_default();
-        list.push(Sample { row: features(&e.work, &caches, false), seconds: e.warm.least });
+        let class = Class::of(&e.work);
+        let row = |is_cold| features(&e.work, &caches, is_cold);
+        list.push(Sample { class, row: row(false), seconds: e.warm.least });
         if let Some(cold) = e.cold {
-            list.push(Sample { row: features(&e.work, &caches, true), seconds: cold.least });
+            list.push(Sample { class, row: row(true), seconds: cold.least });
         }
     }
     let fitted = samples.into_iter().filter_map(|(k, s)| Some((k.to_string(), Fit::new(&s)?)));

@@ -5,12 +5,22 @@
 use super::timing::Times;
 use anyhow::{Context, anyhow};
 use mlc_extract::Work;
-use redb::{Database, DatabaseError, ReadableDatabase, TableDefinition, TableError};
+use redb::{
+    Database, DatabaseError, ReadOnlyDatabase, ReadTransaction, ReadableDatabase, TableDefinition,
+    TableError, TransactionError,
+};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+/// A table of JSON by parts of a key.
+type Table = TableDefinition<'static, &'static str, &'static [u8]>;
 /// Times by hardware, kernel and shape.
-const TIMES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("times");
+const TIMES: Table = TableDefinition::new("times");
+/// Pairs of plans that were timed, by hardware and both plans.
+const VERDICTS: Table = TableDefinition::new("plans");
+/// How long to wait for another process to be done with the store.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Parts of a key.
 const GAP: char = '\u{1f}';
 
@@ -30,10 +40,46 @@ pub struct Entry {
     pub cold: Option<Times>,
 }
 
+/// What the clock said of two plans of one program: seconds of their fastest runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Of the plan as read.
+    pub read: f64,
+    /// Of the optimised one.
+    pub optimized: f64,
+}
+
 /// An open store.
 pub struct Store {
-    db: Database,
+    db: Db,
     path: PathBuf,
+}
+
+/// Readers share a database, a writer has it alone.
+enum Db {
+    Shared(ReadOnlyDatabase),
+    Alone(Database),
+}
+
+impl Db {
+    fn begin_read(&self) -> Result<ReadTransaction, TransactionError> {
+        match self {
+            Db::Shared(db) => db.begin_read(),
+            Db::Alone(db) => db.begin_read(),
+        }
+    }
+
+    /// Opens a database that is there for reading.
+    fn shared(path: &Path) -> Result<Db, DatabaseError> {
+        match ReadOnlyDatabase::open(path) {
+            // A process ended while it wrote: opening it for writing repairs it.
+            Err(DatabaseError::RepairAborted) => {
+                drop(Database::open(path)?);
+                ReadOnlyDatabase::open(path).map(Db::Shared)
+            }
+            other => other.map(Db::Shared),
+        }
+    }
 }
 
 /// Where the store is unless one is named: the user's folder for data.
@@ -55,44 +101,80 @@ impl Store {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
-        let db = Database::create(path).map_err(|e| unusable(path, &e))?;
-        Ok(Store { db, path: path.to_path_buf() })
+        let db = patiently(|| Database::create(path)).map_err(|e| unusable(path, &e))?;
+        Ok(Store { db: Db::Alone(db), path: path.to_path_buf() })
     }
 
-    /// Opens a store that is there.
+    /// Opens a store that is there, for reading.
     pub fn open(path: &Path) -> anyhow::Result<Store> {
         anyhow::ensure!(
             path.exists(),
             "there are no times in {}\nhelp: `mlc-rewrite calibrate` takes them",
             path.display()
         );
-        let db = Database::open(path).map_err(|e| unusable(path, &e))?;
+        let db = patiently(|| Db::shared(path)).map_err(|e| unusable(path, &e))?;
         Ok(Store { db, path: path.to_path_buf() })
     }
 
     /// True if the store has times of this program on this hardware.
     pub fn has(&self, hardware: &str, kernel: &str, signature: &str) -> anyhow::Result<bool> {
+        Ok(self.get(TIMES, &key(&[hardware, kernel, signature]))?.is_some())
+    }
+
+    /// True if the store has times of some hardware.
+    pub fn knows(&self, hardware: &str) -> anyhow::Result<bool> {
+        let start = format!("{hardware}{GAP}");
         let read = || -> Result<bool, redb::Error> {
             let table = match self.db.begin_read()?.open_table(TIMES) {
                 Err(TableError::TableDoesNotExist(_)) => return Ok(false),
                 other => other?,
             };
-            Ok(table.get(key(hardware, kernel, signature).as_str())?.is_some())
+            let first = table.range(start.as_str()..)?.next().transpose()?;
+            Ok(first.is_some_and(|(k, _)| k.value().starts_with(&start)))
         };
         read().map_err(|e| self.failed(&e))
     }
 
-    /// Adds times.
-    pub fn add(&self, hardware: &str, entry: &Entry) -> anyhow::Result<()> {
-        let value = serde_json::to_vec(entry)?;
+    /// What was said of two plans on some hardware before.
+    pub fn verdict(&self, hardware: &str, plans: &str) -> anyhow::Result<Option<Verdict>> {
+        let found = self.get(VERDICTS, &key(&[hardware, plans]))?;
+        let parse = |v: Vec<u8>| serde_json::from_slice(&v).map_err(|e| self.failed(&e));
+        found.map(parse).transpose()
+    }
+
+    /// Keeps what was said of two plans.
+    pub fn decide(&self, hardware: &str, plans: &str, verdict: &Verdict) -> anyhow::Result<()> {
+        self.put(VERDICTS, &key(&[hardware, plans]), &serde_json::to_vec(verdict)?)
+    }
+
+    fn get(&self, table: Table, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let read = || -> Result<Option<Vec<u8>>, redb::Error> {
+            let table = match self.db.begin_read()?.open_table(table) {
+                Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+                other => other?,
+            };
+            Ok(table.get(key)?.map(|v| v.value().to_vec()))
+        };
+        read().map_err(|e| self.failed(&e))
+    }
+
+    fn put(&self, table: Table, key: &str, value: &[u8]) -> anyhow::Result<()> {
+        let Db::Alone(db) = &self.db else {
+            anyhow::bail!("{} was opened for reading", self.path.display());
+        };
         let write = || -> Result<(), redb::Error> {
-            let transaction = self.db.begin_write()?;
-            let key = key(hardware, &entry.kernel, &entry.signature);
-            transaction.open_table(TIMES)?.insert(key.as_str(), value.as_slice())?;
+            let transaction = db.begin_write()?;
+            transaction.open_table(table)?.insert(key, value)?;
             transaction.commit()?;
             Ok(())
         };
         write().map_err(|e| self.failed(&e))
+    }
+
+    /// Adds times.
+    pub fn add(&self, hardware: &str, entry: &Entry) -> anyhow::Result<()> {
+        let key = key(&[hardware, &entry.kernel, &entry.signature]);
+        self.put(TIMES, &key, &serde_json::to_vec(entry)?)
     }
 
     /// All times of some hardware, in the order of their keys.
@@ -123,8 +205,21 @@ impl Store {
     }
 }
 
-fn key(hardware: &str, kernel: &str, signature: &str) -> String {
-    format!("{hardware}{GAP}{kernel}{GAP}{signature}")
+fn key(parts: &[&str]) -> String {
+    parts.join(&GAP.to_string())
+}
+
+/// Opens a database once no other process has it.
+fn patiently<T>(open: impl Fn() -> Result<T, DatabaseError>) -> Result<T, DatabaseError> {
+    let began = Instant::now();
+    loop {
+        match open() {
+            Err(DatabaseError::DatabaseAlreadyOpen) if began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            other => return other,
+        }
+    }
 }
 
 fn damaged(path: &Path, e: &dyn std::fmt::Display) -> anyhow::Error {
@@ -154,6 +249,7 @@ mod work {
     #[serde(remote = "Work")]
     struct Fields {
         flops: f64,
+        products: f64,
         slow: f64,
         rare: f64,
         thin: f64,

@@ -1,14 +1,18 @@
-//! `bench MODEL`: median time of runs, optimised against the model as it is, interleaved.
+//! `bench MODEL`: times of runs, optimised against the model as it is, interleaved.
 
 use super::checking::{self, CheckReport, Checking};
 use super::model::{Tuning, load};
-use super::run::{Place, Prepared, prepare};
+use super::run::{Place, as_read, backend, optimized};
 use super::{Common, Found};
+use crate::costing::Measured;
 use crate::explain::seconds;
-use crate::{measure, samples};
-use anyhow::{Context, bail};
+use crate::watch::{KernelTime, Timed, interleave};
+use crate::{measure, pipeline, samples};
+use anyhow::{Context, bail, ensure};
+use mlc_backends::cpu::Cpu;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +31,9 @@ pub struct Args {
     /// A peer to compare with; none is built in.
     #[arg(long, value_name = "PEER")]
     against: Option<String>,
+    /// Print what every kernel takes, measured and estimated.
+    #[arg(long)]
+    kernels: bool,
     #[command(flatten)]
     checking: Checking,
     #[command(flatten)]
@@ -38,23 +45,39 @@ pub struct Args {
 #[derive(Serialize)]
 struct BenchReport {
     runs: usize,
+    /// The fastest runs.
+    least_seconds: f64,
+    least_seconds_unoptimized: f64,
     median_seconds: f64,
     median_seconds_unoptimized: f64,
+    /// Of the fastest runs.
     ratio: f64,
     /// Seconds per stage besides the runs.
     seconds: BTreeMap<String, f64>,
     #[serde(flatten)]
     check: CheckReport,
+    /// The optimised plan is the plan as read.
+    same_plan: bool,
+    /// Plans that were timed to choose between them, the chosen one first.
+    measured: Vec<Measured>,
+    kernels: Vec<KernelTime>,
+    kernels_unoptimized: Vec<KernelTime>,
 }
 
 /// Time for all runs, once there are enough.
-const BUDGET: Duration = Duration::from_secs(5);
+const BUDGET: Duration = Duration::from_secs(4);
+/// Runs whose kernels are watched, at least and at most.
+const WATCHED: (usize, usize) = (5, 100);
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Found> {
     if let Some(peer) = &args.against {
         bail!("timing against `{peer}` is not built in; see benches/ for a comparison with peers");
     }
+    ensure!(
+        !args.kernels || args.backend == Place::Cpu,
+        "only the processor's kernels are timed one by one\nhelp: leave `--backend` or `--kernels` out"
+    );
     let model = load(&args.model, &args.common.rules)?;
     let given = args.inputs.as_ref().map(|path| checking::samples(path, &model.program));
     let given = given.transpose()?.unwrap_or_default();
@@ -63,29 +86,84 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         None => samples::inputs(&model.program, &model.library, args.common.seed)
             .context("the model's inputs have no known size")?,
     };
-    let mut options = args.tuning.options("cpu", &args.common)?;
+    let mut options = args.tuning.options_here(&args.common)?;
     args.checking.enter(&mut options, given)?;
-    let make = |options| {
-        let (program, threads) = (model.program.clone(), args.common.threads());
-        prepare(program, &model.library, args.backend, threads, options)
-    };
-    let Prepared { executable: fast, check, self_check_seconds, .. } = make(Some(&options))?;
-    let plain = make(None)?.executable;
-    let times = measure::runs(&[&*fast, &*plain], &inputs, BUDGET)?;
-    let (fast, plain) = (measure::median(&times[0]), measure::median(&times[1]));
+    let done = optimized(model.program.clone(), &model.library, &options)?;
+    let check = CheckReport::of(&done.report);
+    let self_check_seconds = done.report.seconds.get("self-check").copied();
+    let after = done.plan;
+    let before = as_read(&model.program, &model.library, &options)?;
+    let place = backend(args.backend, &args.common)?;
+    let both = [&after, &before];
+    let times = measure::anew(&*place, &both, &model.library, &inputs, BUDGET)?;
+    let [fast, plain] = [&times[0], &times[1]].map(|t| (measure::least(t), measure::median(t)));
     println!(
-        "optimised    {}\nunoptimised  {}\nratio        {:.3}",
-        seconds(fast),
-        seconds(plain),
-        fast / plain
+        "optimised    {}, median {}\nunoptimised  {}, median {}\nratio        {:.3}",
+        seconds(fast.0),
+        seconds(fast.1),
+        seconds(plain.0),
+        seconds(plain.1),
+        fast.0 / plain.0
     );
+    let mut kernels = (vec![], vec![]);
+    if args.kernels {
+        let cpu = pipeline::target(&model.library, "cpu")?;
+        let price = options.costing.model(&cpu, &model.program);
+        let backend = Cpu::new(args.common.threads());
+        let mut both = [
+            Timed::new(&after, &backend, &model.library, &inputs)?,
+            Timed::new(&before, &backend, &model.library, &inputs)?,
+        ];
+        interleave(&mut both, &inputs, WATCHED, BUDGET)?;
+        let [fast, plain] = both.map(|t| t.kernels(&model.library, &price));
+        print!("{}{}", table("optimised", &fast), table("unoptimised", &plain));
+        kernels = (fast, plain);
+    }
     args.common.report(&BenchReport {
         runs: times[0].len(),
-        median_seconds: fast,
-        median_seconds_unoptimized: plain,
-        ratio: fast / plain,
+        least_seconds: fast.0,
+        least_seconds_unoptimized: plain.0,
+        median_seconds: fast.1,
+        median_seconds_unoptimized: plain.1,
+        ratio: fast.0 / plain.0,
         seconds: self_check_seconds.map(|s| ("self-check".to_string(), s)).into_iter().collect(),
         check,
+        same_plan: measure::text(&after, &model.library) == measure::text(&before, &model.library),
+        measured: done.report.measured,
+        kernels: kernels.0,
+        kernels_unoptimized: kernels.1,
     })?;
     Ok(Found::Nothing)
+}
+
+/// Kernels that compute the same together, those that take longest first.
+fn table(title: &str, kernels: &[KernelTime]) -> String {
+    let mut rows: Vec<(KernelTime, usize)> = Vec::new();
+    for k in kernels {
+        let same =
+            |(r, _): &&mut (KernelTime, usize)| r.kernel == k.kernel && r.computes == k.computes;
+        match rows.iter_mut().find(same) {
+            Some((r, count)) => {
+                r.measured += k.measured;
+                r.predicted += k.predicted;
+                *count += 1;
+            }
+            None => rows.push((k.clone(), 1)),
+        }
+    }
+    rows.sort_by(|a, b| b.0.measured.total_cmp(&a.0.measured));
+    let mut out = format!("\n{title}: measured, estimated, estimated/measured, kernel\n");
+    for (k, count) in rows {
+        let times = if count > 1 { format!("{count} x ") } else { String::new() };
+        let _ = writeln!(
+            out,
+            "{:>10} {:>10} {:>6.2}  {times}{}: {}",
+            seconds(k.measured),
+            seconds(k.predicted),
+            k.predicted / k.measured,
+            k.kernel,
+            k.computes
+        );
+    }
+    out
 }

@@ -2,10 +2,11 @@
 
 use super::{Common, Found};
 use crate::calibrate::store::{Entry, Store, usual_path};
-use crate::calibrate::{Calibration, Done, fits, machine};
-use crate::{pipeline, stdlib};
+use crate::calibrate::{Calibration, Done, fits, layers, machine};
+use crate::pipeline;
 use anyhow::ensure;
 use mlc_extract::Fits;
+use mlc_extract::fit::{Class, Fit};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -46,6 +47,8 @@ struct Report {
 #[derive(Serialize)]
 struct KernelReport {
     kernel: String,
+    /// What its class of shapes is; none for all of them.
+    class: Option<String>,
     samples: usize,
     median_relative_error: f64,
     interval: [f64; 2],
@@ -54,7 +57,7 @@ struct KernelReport {
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Found> {
     ensure!(args.time.is_finite() && args.time >= 0.0, "--time takes a number of seconds");
-    let library = Arc::new(stdlib::load_sound(&args.common.rules)?);
+    let library = Arc::new(layers::library(&args.common.rules)?);
     let target = pipeline::target(&library, TARGET)?;
     let path = args.store.clone().map_or_else(usual_path, Ok)?;
     let threads = args.common.threads();
@@ -98,13 +101,18 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
 }
 
 fn rows(fits: &Fits) -> Vec<KernelReport> {
-    let row = |(kernel, f): (&String, &mlc_extract::fit::Fit)| KernelReport {
-        kernel: kernel.clone(),
+    let row = |kernel: &str, class: Option<&Class>, f: &Fit| KernelReport {
+        kernel: kernel.into(),
+        class: class.map(Class::to_string),
         samples: f.samples,
         median_relative_error: f.error,
         interval: [f.low, f.high],
     };
-    fits.kernels.iter().map(row).collect()
+    let rows = |(kernel, f): (&String, &Fit)| -> Vec<KernelReport> {
+        let classes = f.classes.iter().map(|(c, f)| row(kernel, Some(c), f));
+        std::iter::once(row(kernel, None, f)).chain(classes).collect()
+    };
+    fits.kernels.iter().flat_map(rows).collect()
 }
 
 /// The table of fits.
@@ -117,13 +125,13 @@ fn human(fits: &Fits, done: Option<Done>, hardware: &str) -> String {
             d.timed, d.known, d.refused, d.left
         );
     }
-    let _ = writeln!(out, "{:<16} {:>8} {:>8}  80 % within", "kernel", "samples", "error");
+    let _ = writeln!(out, "{:<24} {:>8} {:>8}  80 % within", "kernel", "samples", "error");
     for r in rows(fits) {
         let [low, high] = r.interval;
         let _ = writeln!(
             out,
-            "{:<16} {:>8} {:>7.1}%  {low:.2} to {high:.2} of the prediction",
-            r.kernel,
+            "{:<24} {:>8} {:>7.1}%  {low:.2} to {high:.2} of the prediction",
+            r.class.map_or(r.kernel, |c| format!("  {c}")),
             r.samples,
             100.0 * r.median_relative_error
         );

@@ -1,6 +1,6 @@
 //! Reading models and writing files for all verbs.
 
-use crate::calibrate::{self, store};
+use crate::calibrate::store;
 use crate::costing::Costing;
 use crate::explore::Limits;
 use crate::onnx::{AtomicFile, ModelInfo, import, read_onnx};
@@ -86,7 +86,7 @@ pub struct Tuning {
     #[arg(long, value_name = "SECONDS")]
     pub deadline: Option<f64>,
     /// Figures of the target, as TOML, in place of those of its text.
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["calibrated", "store"])]
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["calibrated", "store", "no_calibration"])]
     pub profile: Option<PathBuf>,
     /// Costs of this machine's kernels as `calibrate` measured them; for target `cpu`.
     #[arg(long)]
@@ -94,6 +94,9 @@ pub struct Tuning {
     /// The same from another store than the usual one.
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
+    /// With `run` and `bench`, do as on a machine that was never calibrated.
+    #[arg(long, conflicts_with_all = ["calibrated", "store"])]
+    pub no_calibration: bool,
     /// Time so many plans from different points of the search, and keep the fastest.
     #[arg(long, value_name = "PLANS", num_args = 0..=1, default_missing_value = "4")]
     pub measure: Option<usize>,
@@ -115,12 +118,24 @@ impl Tuning {
                 "`{target}` has no kernels here that could be timed\nhelp: add `--target cpu`, or leave `--calibrated` out"
             );
             let path = self.store.clone().map_or_else(store::usual_path, Ok)?;
-            let (fits, samples) = calibrate::stored(&store::Store::open(&path)?, threads)?;
-            costing.source = format!("a fit to {samples} kernels timed on this machine");
-            costing.fits = Some(fits);
+            costing = Costing::stored(&path, threads)?;
         }
         costing.measure = self.measure.unwrap_or(0);
         Ok(costing)
+    }
+
+    /// The options for running on this machine's processor: what its calibration says, if there is one.
+    pub fn options_here(&self, common: &super::Common) -> anyhow::Result<crate::pipeline::Options> {
+        let mut options = self.options("cpu", common)?;
+        if self.profile.is_none() && options.costing.fits.is_none() && !self.no_calibration {
+            let measure = options.costing.measure;
+            options.costing = Costing::of_this_machine(common.threads()).unwrap_or_else(|e| {
+                eprintln!("note: this machine's calibration is not used: {e:#}");
+                Costing::default()
+            });
+            options.costing.measure = measure;
+        }
+        Ok(options)
     }
 
     /// The pipeline's options for a target.

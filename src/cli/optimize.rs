@@ -198,8 +198,8 @@ pub fn measured(r: &Report) -> String {
     let mut out = String::new();
     for (i, m) in r.measured.iter().enumerate() {
         let (label, kept) = if i == 0 { ("measured", ", kept") } else { ("", "") };
-        let (median, estimate) = (seconds(m.median), seconds(m.estimate));
-        let _ = writeln!(out, "{label:<11} {median}, estimated {estimate}: {}{kept}", m.point);
+        let (least, estimate) = (seconds(m.least), seconds(m.estimate));
+        let _ = writeln!(out, "{label:<11} {least}, estimated {estimate}: {}{kept}", m.point);
     }
     out
 }

@@ -3,15 +3,18 @@
 use super::checking::{CheckReport, Checking, names, told};
 use super::model::{Tuning, load};
 use super::{Common, Found};
+use crate::costing::Measured;
 use crate::explain::bytes;
 use crate::npz::{read_npy, read_npz, write_npz};
-use crate::{pipeline, samples};
+use crate::pipeline::{self, Optimized, Options};
+use crate::samples;
 use anyhow::{Context, bail};
+use mlc_backends::Backend;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::Reference;
-use mlc_backends::{Backend, Executable};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -61,6 +64,8 @@ pub struct Args {
 struct RunReport {
     backend: String,
     optimized: bool,
+    /// Plans that were timed, the chosen one first.
+    measured: Vec<Measured>,
     kernels: Vec<pipeline::KernelReport>,
     seconds: BTreeMap<String, f64>,
     outputs: BTreeMap<String, OutputReport>,
@@ -84,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let mut clock = pipeline::Clock::default();
     let model = load(&args.model, &args.common.rules)?;
     clock.stage("read");
-    let mut options = args.tuning.options("cpu", &args.common)?;
+    let mut options = args.tuning.options_here(&args.common)?;
     let given = gather(&args, &model.program)?;
     args.checking.enter(&mut options, given.iter().cloned().collect())?;
     let inputs = match given {
@@ -95,10 +100,19 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
                 .context("the model's inputs have no known size")?
         }
     };
-    let options = (!args.no_optimize).then_some(&options);
-    let threads = args.common.threads();
-    let prepared = prepare(model.program.clone(), &model.library, args.backend, threads, options)?;
-    let Prepared { executable, kernels, peak_bytes, self_check_seconds, check } = prepared;
+    let (mut check, mut self_check_seconds) = (CheckReport::default(), None);
+    let (plan, measured) = match args.no_optimize {
+        true => (as_read(&model.program, &model.library, &options)?, vec![]),
+        false => {
+            let done = optimized(model.program.clone(), &model.library, &options)?;
+            check = CheckReport::of(&done.report);
+            self_check_seconds = done.report.seconds.get("self-check").copied();
+            (done.plan, done.report.measured)
+        }
+    };
+    let kernels = pipeline::kernels(&plan, &model.library);
+    let peak_bytes = plan.peak_bytes();
+    let executable = backend(args.backend, &args.common)?.compile(&plan, model.library.clone())?;
     clock.stage("compile");
     if let Some(spent) = self_check_seconds {
         *clock.stages.entry("compile".into()).or_default() -= spent;
@@ -127,6 +141,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     args.common.report(&RunReport {
         backend: format!("{:?}", args.backend).to_lowercase(),
         optimized: !args.no_optimize,
+        measured,
         kernels,
         seconds: clock.stages,
         outputs: outputs.collect(),
@@ -145,53 +160,39 @@ fn summary(t: &Tensor) -> String {
     format!("[{}{more}]", shown.join(", "))
 }
 
-/// A program ready to run.
-pub struct Prepared {
-    /// What runs it.
-    pub executable: Box<dyn Executable>,
-    /// Its kernels.
-    pub kernels: Vec<pipeline::KernelReport>,
-    /// Bytes of its buffers as planned, if extents are known.
-    pub peak_bytes: Option<u64>,
-    /// Seconds of the self-check, if it ran.
-    pub self_check_seconds: Option<f64>,
-    /// What the self-check found.
-    pub check: CheckReport,
-}
-
-/// A program made ready on a backend, optimised if there are options for that.
-pub fn prepare(
-    program: Program,
-    library: &Arc<Library>,
-    place: Place,
-    threads: usize,
-    options: Option<&pipeline::Options>,
-) -> anyhow::Result<Prepared> {
-    let backend: Box<dyn Backend> = match place {
+/// What runs plans at a place.
+pub(super) fn backend(place: Place, common: &Common) -> anyhow::Result<Box<dyn Backend>> {
+    Ok(match place {
         Place::Reference => Box::new(Reference::default()),
-        Place::Cpu => Box::new(Cpu::new(threads)),
+        Place::Cpu => Box::new(Cpu::new(common.threads())),
         Place::Cuda => bail!(
             "this build has no CUDA backend; run with `--backend cpu` or `--backend reference`"
         ),
-    };
-    let (mut check, mut self_check_seconds) = (CheckReport::default(), None);
-    let plan = match options {
-        Some(options) => {
-            let done = pipeline::optimize(program, library, options)?;
-            eprint!("{}{}", super::optimize::measured(&done.report), told(&done.report));
-            for n in &done.report.notes {
-                eprintln!("note: {n}");
-            }
-            check = CheckReport::of(&done.report);
-            self_check_seconds = done.report.seconds.get("self-check").copied();
-            done.plan
-        }
-        None => pipeline::plan(&program, library, &pipeline::target(library, "cpu")?)?,
-    };
-    let kernels = pipeline::kernels(&plan, library);
-    let executable = backend.compile(&plan, library.clone())?;
-    let peak_bytes = plan.peak_bytes();
-    Ok(Prepared { executable, kernels, peak_bytes, self_check_seconds, check })
+    })
+}
+
+/// The optimised program; what happened goes to standard error.
+pub(super) fn optimized(
+    program: Program,
+    library: &Arc<Library>,
+    options: &Options,
+) -> anyhow::Result<Optimized> {
+    let done = pipeline::optimize(program, library, options)?;
+    eprint!("{}{}", super::optimize::measured(&done.report), told(&done.report));
+    for n in &done.report.notes {
+        eprintln!("note: {n}");
+    }
+    Ok(done)
+}
+
+/// The plan of the program as it is.
+pub(super) fn as_read(
+    program: &Program,
+    library: &Library,
+    options: &Options,
+) -> anyhow::Result<Plan> {
+    let cpu = pipeline::target(library, "cpu")?;
+    pipeline::plan_with(program, library, &cpu, &options.costing.model(&cpu, program))
 }
 
 /// The inputs that were given, in the program's order; `None` if none were.

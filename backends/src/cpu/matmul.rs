@@ -2,7 +2,7 @@
 //!
 //! f32 (and by [`super::halves`] the 16-bit floats) use the packed product, f64 the one of `ndarray`, integers a plain loop that wraps.
 
-use super::gemm::{Left, Matrix, PackedRight, Product, Right, Sizes, gemm};
+use super::gemm::{Left, Matrix, PackedLeft, PackedRight, Product, Right, Sizes, THIN, gemm};
 use super::launch::{Array, Context, Launch, Site};
 use super::layout::{coalesce, odometer};
 use mlc_dsl::ir::DType;
@@ -15,7 +15,15 @@ struct MatMul {
     sizes: Sizes,
     a: Side,
     b: Side,
-    packed: Option<Arc<PackedRight>>,
+    /// An operand that is the same constant in all products, packed.
+    packed: Packed,
+}
+
+/// What is packed before the first run: at most one operand.
+enum Packed {
+    Left(Arc<PackedLeft>),
+    Right(Arc<PackedRight>),
+    Neither,
 }
 
 /// One operand: strides within a product, and the offset of each product of the batch.
@@ -59,14 +67,21 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
         starts.1.push(y);
     });
     let (br, bc) = (bl.strides[rank - 2], bl.strides[rank - 1]);
-    let packed = match (&b.constant, dtype, starts.1.as_slice()) {
-        (Some(t), DType::F32, [first, rest @ ..])
-            if rest.iter().all(|s| s == first) && k * n > 0 =>
-        {
-            let data = bytemuck::cast_slice(t.bytes());
-            Some(site.packs.right(t, &Matrix { data, offset: *first, row: br, col: bc }, k, n))
-        }
+    let once = |starts: &[usize]| match starts {
+        [first, rest @ ..] if rest.iter().all(|s| s == first) => Some(*first),
         _ => None,
+    };
+    let packed = match (&a.constant, &b.constant, once(&starts.0), once(&starts.1)) {
+        _ if dtype != DType::F32 || k * n * sizes.m == 0 => Packed::Neither,
+        (_, Some(t), _, Some(offset)) => {
+            let b = Matrix { data: bytemuck::cast_slice(t.bytes()), offset, row: br, col: bc };
+            Packed::Right(site.packs.right(t, &b, k, n))
+        }
+        (Some(t), None, Some(offset), _) if sizes.m > THIN => {
+            let a = Matrix { data: bytemuck::cast_slice(t.bytes()), offset, row, col: ac };
+            Packed::Left(site.packs.left(t, &a, sizes.m, k))
+        }
+        _ => Packed::Neither,
     };
     let a = Side { row, col: ac, starts: starts.0 };
     let b = Side { row: br, col: bc, starts: starts.1 };
@@ -111,21 +126,20 @@ impl Launch for MatMul {
 impl MatMul {
     fn floats(&self, cx: &Context<'_>, a: &[f32], b: &[f32], out: &mut [f32]) {
         let size = self.sizes.m * self.sizes.n;
+        let matrix = |data, side: &Side, i: usize| Matrix {
+            data,
+            offset: side.starts[i],
+            row: side.row,
+            col: side.col,
+        };
         let product = |i: usize| Product {
-            left: Left::Plain(Matrix {
-                data: a,
-                offset: self.a.starts[i],
-                row: self.a.row,
-                col: self.a.col,
-            }),
+            left: match &self.packed {
+                Packed::Left(p) => Left::Packed(p),
+                Packed::Right(_) | Packed::Neither => Left::Plain(matrix(a, &self.a, i)),
+            },
             right: match &self.packed {
-                Some(p) => Right::Packed(p),
-                None => Right::Plain(Matrix {
-                    data: b,
-                    offset: self.b.starts[i],
-                    row: self.b.row,
-                    col: self.b.col,
-                }),
+                Packed::Right(p) => Right::Packed(p),
+                Packed::Left(_) | Packed::Neither => Right::Plain(matrix(b, &self.b, i)),
             },
             at: i * size,
         };

@@ -50,17 +50,6 @@ impl Cpu {
         Cpu { threads: Arc::new(threads::Threads::new(threads)) }
     }
 
-    /// The seconds of every launch of a plan, the least of `runs` runs.
-    pub fn profile(
-        &self,
-        plan: &Plan,
-        library: Arc<Library>,
-        inputs: &[Tensor],
-        runs: usize,
-    ) -> Result<Vec<(String, f64)>, BackendError> {
-        run::Compiled::new(plan, library, self.threads.clone())?.profile(inputs, runs)
-    }
-
     /// A plan whose launches are timed one by one.
     pub fn watched(&self, plan: &Plan, library: Arc<Library>) -> Result<Watched, BackendError> {
         Ok(Watched(run::Compiled::new(plan, library, self.threads.clone())?))
@@ -79,6 +68,11 @@ impl Watched {
     /// Runs once; the seconds of every launch. Empty if shapes depend on data.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
         self.0.times(inputs)
+    }
+
+    /// The kernel of the plan that each launch belongs to, in that order; `None` for a copy of a result.
+    pub fn kernels(&self, inputs: &[Tensor]) -> Result<Vec<Option<usize>>, BackendError> {
+        self.0.owners(inputs)
     }
 }
 

@@ -83,31 +83,6 @@ impl Compiled {
         })
     }
 
-    /// The seconds of every launch, the least of `runs` runs, with the operator it is named after. Empty if shapes depend
-    /// on data.
-    pub fn profile(
-        &self,
-        inputs: &[Tensor],
-        runs: usize,
-    ) -> Result<Vec<(String, f64)>, BackendError> {
-        let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
-        let inputs: Vec<Tensor> = inputs.iter().cloned().map(aligned).collect();
-        let ready = match self.ready(&symbols) {
-            Err(e) if needs_data(&e) => return Ok(vec![]),
-            other => other?,
-        };
-        let mut out: Vec<(String, f64)> =
-            ready.resolved.steps.iter().map(|s| (s.name.clone(), f64::INFINITY)).collect();
-        for _ in 0..runs {
-            let mut times = Vec::with_capacity(out.len());
-            self.threads.enter(|| ready.run(&self.threads, &inputs, Some(&mut times)))?;
-            for (o, t) in out.iter_mut().zip(times) {
-                o.1 = o.1.min(t);
-            }
-        }
-        Ok(out)
-    }
-
     /// Runs once; the seconds of every launch. Empty if shapes depend on data.
     pub fn times(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
         let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
@@ -119,6 +94,15 @@ impl Compiled {
         let mut times = Vec::with_capacity(ready.resolved.steps.len());
         self.threads.enter(|| ready.run(&self.threads, &inputs, Some(&mut times)))?;
         Ok(times)
+    }
+
+    /// The kernel of the plan that each launch belongs to, in the order of [`times`](Self::times).
+    pub fn owners(&self, inputs: &[Tensor]) -> Result<Vec<Option<usize>>, BackendError> {
+        let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
+        match self.ready(&symbols) {
+            Err(e) if needs_data(&e) => Ok(vec![]),
+            other => Ok(other?.resolved.steps.iter().map(|s| s.kernel).collect()),
+        }
     }
 
     /// The launches for these symbols, prepared now or before.

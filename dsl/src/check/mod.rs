@@ -14,6 +14,7 @@ mod targets;
 mod unify;
 
 pub use dims::key as dim_key;
+pub use targets::WORK;
 
 use crate::diag::{Code, Diag, Severity};
 use crate::library::{

@@ -19,9 +19,9 @@ pub const FIGURES: [(&str, &str, &str); 6] = [
 ];
 
 /// What a kernel's work is counted in, in the order of `mlc_extract::fit::FEATURES`.
-pub const WORK: [&str; 15] = [
-    "launches", "flops", "thin", "windowed", "idle", "fetched", "slow", "rare", "points", "rows",
-    "moved", "parts", "read", "fixed", "written",
+pub const WORK: [&str; 16] = [
+    "launches", "products", "flops", "thin", "windowed", "idle", "fetched", "slow", "rare",
+    "points", "rows", "moved", "parts", "read", "fixed", "written",
 ];
 
 /// The target of an item.

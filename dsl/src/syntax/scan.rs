@@ -37,6 +37,7 @@ pub(super) const OTHER_WORDS: [&str; 31] = [
     "covers",
     "epilogue",
     "cost",
+    "takes",
     "each",
     "in",
     "as",

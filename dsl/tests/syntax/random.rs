@@ -321,8 +321,10 @@ fn onnx() -> impl Strategy<Value = Onnx> {
 }
 
 fn target() -> impl Strategy<Value = Target> {
-    let kernel = (quote(), some(ident()), any::<bool>(), of(expr()))
-        .prop_map(|(name, covers, epilogue, cost)| Kernel { name, covers, epilogue, cost });
+    let kernel =
+        (quote(), some(ident()), any::<bool>(), of(expr()), few((ident(), expr()))).prop_map(
+            |(name, covers, epilogue, cost, takes)| Kernel { name, covers, epilogue, cost, takes },
+        );
     (few((ident(), expr())), few(kernel)).prop_map(|(entries, kernels)| Target { entries, kernels })
 }
 

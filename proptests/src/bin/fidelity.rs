@@ -1,14 +1,15 @@
 //! Predicted against measured latency of plans from different points of the search.
 //!
-//! `fidelity [--store FILE] [--plans N] [--svg OUT.svg] [--json OUT.json] MODEL...` takes models from files,
-//! makes up to N different plans of each (20), runs them interleaved on the CPU backend with two threads,
-//! and prints Markdown. What is measured of a plan is the fastest time of each of its launches, added up: a
-//! machine that does other things as well disturbs a launch more seldom than a run. The plan as read runs among
-//! all others; by its times those of different minutes are brought to one scale. Spearman's rank correlation and the median relative error are those of each model and of all.
+//! `fidelity [--threads N] [--store FILE] [--plans N] [--svg OUT.svg] [--json OUT.json] MODEL...` takes models from
+//! files, makes up to N plans of each (20) with different kernels, runs them interleaved on the CPU backend with two
+//! threads or N, and prints Markdown. What is measured of a kernel is the median, over the plans that have an equal one,
+//! of the fastest times of its launches; of a plan, the sum over its kernels: where two plans are alike they take alike. The
+//! plan as read runs among all others; by its times those of different minutes are brought to one scale. Rank correlations
+//! and the median relative error are those of each model and of all; "apart" is the rank correlation (Goodman and
+//! Kruskal's gamma) of the pairs of plans that differ by more than a tenth. Exit code 1 if that is below 0.7 for a model.
 
-use mlc_backends::cpu::{Cpu, Watched};
-use mlc_dsl::ir::Tensor;
-use mlc_dsl::plan::Plan;
+use mlc_backends::cpu::Cpu;
+use mlc_dsl::plan::{Kernel, Plan};
 use mlc_extract::cover::estimate;
 use mlc_extract::fit::features;
 use mlc_extract::target::Jitter;
@@ -19,29 +20,35 @@ use mlc_rewrite::calibrate::{machine, stored};
 use mlc_rewrite::cli::model::{Model, load};
 use mlc_rewrite::costing::Costing;
 use mlc_rewrite::explore::Limits;
-use mlc_rewrite::measure::{points, text};
+use mlc_rewrite::measure::{least, median, points};
 use mlc_rewrite::pipeline::{self, Fp, Options, Solver};
-use mlc_rewrite::samples;
+use mlc_rewrite::watch::{KernelTime, Timed, interleave};
+use mlc_rewrite::{samples, show};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Threads of the runs.
-const THREADS: usize = 2;
 /// Plans that are compiled and run at once, beside the plan as read.
 const TOGETHER: usize = 6;
 /// Time for the runs of such plans, once there are enough.
 const BUDGET: Duration = Duration::from_secs(5);
 /// Runs of each plan, at least and at most.
-const RUNS: usize = 8;
-const MOST: usize = 60;
+const RUNS: (usize, usize) = (8, 60);
+/// Plans that differ by more than this part must be ordered.
+const APART: f64 = 0.1;
+/// Rank correlation from which they are.
+const ORDERED: f64 = 0.7;
+/// How far prices are off for other plans.
+const SPREADS: [f64; 3] = [0.5, 2.0, 4.0];
 
 fn main() -> ExitCode {
     match Arguments::read().and_then(|a| run(&a).map_err(|e| format!("{e:#}"))) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
         Err(e) => {
             eprintln!(
-                "error: {e}\nusage: fidelity [--store FILE] [--plans N] [--svg OUT.svg] [--json OUT.json] MODEL..."
+                "error: {e}\nusage: fidelity [--threads N] [--store FILE] [--plans N] [--svg OUT.svg] [--json OUT.json] MODEL..."
             );
             ExitCode::from(2)
         }
@@ -50,6 +57,7 @@ fn main() -> ExitCode {
 
 struct Arguments {
     store: Option<PathBuf>,
+    threads: usize,
     plans: usize,
     svg: Option<PathBuf>,
     json: Option<PathBuf>,
@@ -58,7 +66,8 @@ struct Arguments {
 
 impl Arguments {
     fn read() -> Result<Arguments, String> {
-        let mut a = Arguments { store: None, plans: 20, svg: None, json: None, models: vec![] };
+        let (store, svg, json) = (None, None, None);
+        let mut a = Arguments { store, threads: 2, plans: 20, svg, json, models: vec![] };
         let mut words = std::env::args().skip(1);
         while let Some(w) = words.next() {
             let mut value = || words.next().ok_or(format!("{w} wants a value"));
@@ -67,6 +76,9 @@ impl Arguments {
                 "--svg" => a.svg = Some(value()?.into()),
                 "--json" => a.json = Some(value()?.into()),
                 "--plans" => a.plans = value()?.parse().map_err(|_| "--plans wants a number")?,
+                "--threads" => {
+                    a.threads = value()?.parse().map_err(|_| "--threads wants a number")?;
+                }
                 _ => a.models.push(w.into()),
             }
         }
@@ -76,42 +88,62 @@ impl Arguments {
 
 /// A plan, predicted and measured.
 #[derive(serde::Serialize)]
-struct Timed {
+struct Point {
     model: String,
     point: String,
     predicted: f64,
-    /// The fastest time of every launch, added up.
-    least: f64,
+    /// Its kernels' times, added up.
+    measured: f64,
     /// The fastest run.
     whole: f64,
-    /// The median of the runs.
-    median: f64,
-    /// The kernels' names and features.
-    kernels: Vec<(String, Vec<f64>)>,
+    kernels: Vec<Row>,
 }
 
-fn run(a: &Arguments) -> anyhow::Result<()> {
+/// A kernel with the features of its work.
+#[derive(serde::Serialize)]
+struct Row {
+    #[serde(flatten)]
+    time: KernelTime,
+    features: Vec<f64>,
+}
+
+impl Row {
+    /// Equal for kernels that do the same.
+    fn name(&self) -> String {
+        format!("{}: {}", self.time.kernel, self.time.computes)
+    }
+}
+
+/// True if the plans of every model that has different ones are ordered.
+fn run(a: &Arguments) -> anyhow::Result<bool> {
     let path = a.store.clone().map_or_else(usual_path, Ok)?;
-    let (fits, samples) = stored(&Store::open(&path)?, THREADS)?;
+    let (fits, samples) = stored(&Store::open(&path)?, a.threads)?;
     let source = format!("a fit to {samples} kernels");
     let costing = Costing { fits: Some(fits), source, ..Costing::default() };
-    let mut all: Vec<Timed> = Vec::new();
-    println!("{}\n", machine::key(THREADS));
-    println!("| model | plans | measured, ms | Spearman | of whole runs | median relative error |");
-    println!("|---|---|---|---|---|---|");
+    let mut all: Vec<Point> = Vec::new();
+    let mut ordered = true;
+    println!("{}\n", machine::key(a.threads));
+    println!(
+        "| model | plans | measured, ms | slowest/fastest | Spearman | pairs apart | ordered | error, median |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
     for m in &a.models {
-        let timed = model(m, &costing, a.plans)?;
+        let timed = model(m, &options(&costing, a.threads), a.plans)?;
         let Some(first) = timed.first() else { continue };
-        let (low, high) =
-            timed.iter().fold((f64::MAX, 0.0f64), |r, t| (r.0.min(t.least), r.1.max(t.least)));
+        let (low, high) = timed
+            .iter()
+            .fold((f64::MAX, 0.0f64), |r, t| (r.0.min(t.measured), r.1.max(t.measured)));
+        let (pairs, gamma) = apart(&timed);
+        ordered &= pairs == 0 || gamma >= ORDERED;
         println!(
-            "| {} | {} | {:.2} to {:.2} | {:.3} | {:.3} | {:.1} % |",
+            "| {} | {} | {:.2} to {:.2} | {:.2} | {:.3} | {pairs} | {} | {:.1} % |",
             first.model,
             timed.len(),
             low * 1e3,
             high * 1e3,
-            spearman(&timed, |t| t.least),
-            spearman(&timed, |t| t.whole),
+            high / low,
+            spearman(&timed),
+            if pairs > 0 { format!("{gamma:.3}") } else { "–".into() },
             100.0 * error(&timed)
         );
         all.extend(timed);
@@ -119,16 +151,15 @@ fn run(a: &Arguments) -> anyhow::Result<()> {
         write(a, &all)?;
     }
     println!(
-        "| all | {} | | {:.3} | {:.3} | {:.1} % |",
+        "| all | {} | | | {:.3} | | | {:.1} % |",
         all.len(),
-        spearman(&all, |t| t.least),
-        spearman(&all, |t| t.whole),
+        spearman(&all),
         100.0 * error(&all)
     );
-    Ok(())
+    Ok(ordered)
 }
 
-fn write(a: &Arguments, all: &[Timed]) -> anyhow::Result<()> {
+fn write(a: &Arguments, all: &[Point]) -> anyhow::Result<()> {
     if let Some(path) = &a.svg {
         std::fs::write(path, plot(all))?;
     }
@@ -138,12 +169,12 @@ fn write(a: &Arguments, all: &[Timed]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn options(costing: &Costing) -> Options {
+fn options(costing: &Costing, threads: usize) -> Options {
     Options {
         objective: Default::default(),
         target: "cpu".into(),
         fp: Fp::Reorder,
-        limits: Limits { time: Duration::from_secs(60), threads: THREADS, ..Limits::default() },
+        limits: Limits { time: Duration::from_secs(60), threads, ..Limits::default() },
         without: vec![],
         operators: None,
         solver: Solver::default(),
@@ -153,7 +184,7 @@ fn options(costing: &Costing) -> Options {
         guard: Default::default(),
         costing: costing.clone(),
         seed: 0,
-        threads: THREADS,
+        threads,
     }
 }
 
@@ -168,111 +199,119 @@ fn name(path: &Path) -> String {
 }
 
 /// Different plans of a model, measured.
-fn model(path: &Path, costing: &Costing, count: usize) -> anyhow::Result<Vec<Timed>> {
+fn model(path: &Path, base: &Options, count: usize) -> anyhow::Result<Vec<Point>> {
     let model = load(path, &[])?;
     let cpu = pipeline::target(&model.library, "cpu")?;
-    let price = costing.model(&cpu, &model.program);
+    let price = base.costing.model(&cpu, &model.program);
     let mut plans: Vec<(String, Plan)> = vec![(
         "as read".into(),
         pipeline::plan_with(&model.program, &model.library, &cpu, &price)?,
     )];
-    let mut known = vec![text(&plans[0].1, &model.library)];
-    let base = options(costing);
+    // Plans with the same kernels in another order are one.
+    let text = |plan: &Plan| {
+        let kernel = |k: &Kernel| {
+            let nodes = k.nodes.iter().copied();
+            format!("{}: {}", k.name, show::signature(&plan.program, nodes, &model.library))
+        };
+        let mut all: Vec<String> = plan.kernels.iter().map(kernel).collect();
+        all.sort();
+        all
+    };
+    let mut known = vec![text(&plans[0].1)];
     let mut keep = |name: String, plan: Plan| {
-        let t = text(&plan, &model.library);
+        let t = text(&plan);
         if plans.len() < count && !known.contains(&t) {
             known.push(t);
             plans.push((name, plan));
         }
     };
     let mut tries = vec![("optimised".to_string(), base.clone())];
-    tries.extend(points(&base, 6).into_iter().filter(|(_, o)| o.costing.jitter.is_none()));
+    tries.extend(points(base, 6).into_iter().filter(|(_, o)| o.costing.jitter.is_none()));
     for (name, o) in tries {
         let found = pipeline::optimize_once(model.program.clone(), &model.library, &o)?;
         keep(name, found.plan);
     }
-    let spread = |seed: u64| [0.5, 1.0, 2.0][seed as usize % 3];
+    let spread = |seed: u64| SPREADS[seed as usize % SPREADS.len()];
     let off: Vec<Jitter> =
         (0..2 * count as u64).map(|seed| Jitter { seed, spread: spread(seed) }).collect();
-    for (j, plan) in
-        off.iter().zip(pipeline::variants(&model.program, &model.library, &base, &off)?)
+    for (j, plan) in off.iter().zip(pipeline::variants(&model.program, &model.library, base, &off)?)
     {
         keep(format!("prices off by {}, seed {}", j.spread, j.seed), plan);
     }
-    measured(path, &model, &price, plans)
+    measured(path, &model, &price, base.threads, plans)
 }
 
 fn measured(
     path: &Path,
     model: &Model,
     price: &mlc_extract::CostModel,
+    threads: usize,
     plans: Vec<(String, Plan)>,
-) -> anyhow::Result<Vec<Timed>> {
+) -> anyhow::Result<Vec<Point>> {
     let inputs = samples::inputs(&model.program, &model.library, 0)
         .ok_or_else(|| anyhow::anyhow!("{}: inputs of unknown size", path.display()))?;
-    let backend = Cpu::new(THREADS);
+    let backend = Cpu::new(threads);
     let works = Works::new(&model.library);
     let is_cold = model.program.consts.bytes() as f64 > price.fits().caches.far;
     let Some((first, rest)) = plans.split_first() else { return Ok(vec![]) };
-    let mut out: Vec<(f64, Timed)> = Vec::new();
+    let mut out: Vec<(f64, Point)> = Vec::new();
     for part in rest.chunks(TOGETHER).chain(rest.is_empty().then_some(&[][..])) {
         let part: Vec<&(String, Plan)> = std::iter::once(first).chain(part).collect();
-        let ready: Vec<Watched> = part
+        let mut ready: Vec<Timed<'_>> = part
             .iter()
-            .map(|(_, p)| backend.watched(p, model.library.clone()))
+            .map(|(_, p)| Timed::new(p, &backend, &model.library, &inputs))
             .collect::<Result<_, _>>()?;
-        let times = launches(&ready, &inputs)?;
-        let of_first = fastest_launches(&times[0]);
+        interleave(&mut ready, &inputs, RUNS, BUDGET)?;
+        let of_first = ready[0].least();
         let skip = usize::from(!out.is_empty());
-        for ((point, plan), times) in part.into_iter().zip(times).skip(skip) {
-            let row = |k| {
-                features(&works.kernel(&plan.program, k), &price.fits().caches, is_cold).to_vec()
+        for ((point, plan), timed) in part.into_iter().zip(&ready).skip(skip) {
+            let rows = timed.kernels(&model.library, price).into_iter().zip(&plan.kernels);
+            let row = |(time, k)| {
+                let work = works.kernel(&plan.program, k);
+                let features = features(&work, &price.fits().caches, is_cold).to_vec();
+                Row { time, features }
             };
-            let whole: Vec<f64> = times.iter().map(|run| run.iter().sum()).collect();
-            let timed = Timed {
+            let point = Point {
                 model: name(path),
                 point: point.clone(),
                 predicted: estimate(&plan.program, &plan.kernels, &model.library, price),
-                least: fastest_launches(&times),
-                whole: whole.iter().copied().fold(f64::MAX, f64::min),
-                median: mlc_rewrite::measure::median(&whole),
-                kernels: plan.kernels.iter().map(|k| (k.name.clone(), row(k))).collect(),
+                measured: 0.0,
+                whole: least(&timed.runs),
+                kernels: rows.map(row).collect(),
             };
-            out.push((of_first, timed));
+            out.push((of_first, point));
         }
     }
     // A machine is not equally fast at all times: the plan as read, which runs among all, tells by how much.
-    let best = out.iter().map(|(f, _)| *f).fold(f64::MAX, f64::min);
-    let relative = |(of_first, t): (f64, Timed)| {
-        let by = best / of_first;
-        Timed { least: t.least * by, whole: t.whole * by, median: t.median * by, ..t }
-    };
-    Ok(out.into_iter().map(relative).collect())
-}
-
-/// The fastest time of every launch, added up.
-fn fastest_launches(runs: &[Vec<f64>]) -> f64 {
-    let steps = runs.first().map_or(0, Vec::len);
-    let fastest = |i: usize| runs.iter().map(|run| run[i]).fold(f64::MAX, f64::min);
-    (0..steps).map(fastest).sum()
-}
-
-/// Of each plan the seconds of every launch of every run, plans in turns.
-fn launches(plans: &[Watched], inputs: &[Tensor]) -> anyhow::Result<Vec<Vec<Vec<f64>>>> {
-    for p in plans {
-        p.run(inputs)?;
-    }
-    let mut times = vec![Vec::new(); plans.len()];
-    let began = Instant::now();
-    for round in 0..MOST {
-        if round >= RUNS && began.elapsed() >= BUDGET {
-            break;
-        }
-        for (p, times) in plans.iter().zip(&mut times) {
-            times.push(p.run(inputs)?);
+    let best = least(&out.iter().map(|(f, _)| *f).collect::<Vec<_>>());
+    let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (of_first, point) in &mut out {
+        point.whole *= best / *of_first;
+        for k in &mut point.kernels {
+            k.time.measured *= best / *of_first;
+            times.entry(k.name()).or_default().push(k.time.measured);
         }
     }
-    Ok(times)
+    let measured = |k: &Row| times.get(&k.name()).map_or(f64::NAN, |t| median(t));
+    let pooled =
+        |(_, p): (f64, Point)| Point { measured: p.kernels.iter().map(measured).sum(), ..p };
+    Ok(out.into_iter().map(pooled).collect())
+}
+
+/// The pairs of plans that differ by more than a tenth, and how they are ordered: from -1, all wrong, to 1.
+fn apart(timed: &[Point]) -> (usize, f64) {
+    let (mut right, mut wrong) = (0u32, 0u32);
+    for (i, a) in timed.iter().enumerate() {
+        for b in &timed[..i] {
+            let (x, y) = (a.measured.max(b.measured), a.measured.min(b.measured));
+            if x > (1.0 + APART) * y {
+                let same = (a.measured < b.measured) == (a.predicted < b.predicted);
+                let equal = a.predicted == b.predicted;
+                if same && !equal { right += 1 } else { wrong += 1 }
+            }
+        }
+    }
+    ((right + wrong) as usize, (f64::from(right) - f64::from(wrong)) / f64::from(right + wrong))
 }
 
 /// The ranks of values, equal ones sharing theirs.
@@ -283,9 +322,9 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 }
 
 /// Spearman's rank correlation of predicted and measured seconds.
-fn spearman(timed: &[Timed], measured: fn(&Timed) -> f64) -> f64 {
+fn spearman(timed: &[Point]) -> f64 {
     let x = ranks(&timed.iter().map(|t| t.predicted).collect::<Vec<_>>());
-    let y = ranks(&timed.iter().map(measured).collect::<Vec<_>>());
+    let y = ranks(&timed.iter().map(|t| t.measured).collect::<Vec<_>>());
     let mean = (timed.len() as f64 - 1.0) / 2.0;
     let product = |a: &[f64], b: &[f64]| -> f64 {
         a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
@@ -293,20 +332,20 @@ fn spearman(timed: &[Timed], measured: fn(&Timed) -> f64) -> f64 {
     product(&x, &y) / (product(&x, &x) * product(&y, &y)).sqrt()
 }
 
-fn error(timed: &[Timed]) -> f64 {
-    let errors: Vec<f64> = timed.iter().map(|t| (t.predicted / t.least - 1.0).abs()).collect();
-    mlc_rewrite::measure::median(&errors)
+fn error(timed: &[Point]) -> f64 {
+    let errors: Vec<f64> = timed.iter().map(|t| (t.predicted / t.measured - 1.0).abs()).collect();
+    median(&errors)
 }
 
-fn plot(all: &[Timed]) -> String {
+fn plot(all: &[Point]) -> String {
     let mut groups: Vec<Group> = Vec::new();
     for t in all {
-        let point = (t.predicted, t.least);
+        let point = (t.predicted, t.measured);
         match groups.iter_mut().find(|g| g.name == t.model) {
             Some(g) => g.points.push(point),
             None => groups.push(Group { name: t.model.clone(), points: vec![point] }),
         }
     }
-    let title = format!("{} plans, Spearman {:.3}", all.len(), spearman(all, |t| t.least));
+    let title = format!("{} plans, Spearman {:.3}", all.len(), spearman(all));
     svg(&title, &groups)
 }

@@ -2,7 +2,8 @@
 //! estimate before and after, and the time of a run before and after.
 //!
 //! `tensat [NAME]... [--model NAME=FILE]...` takes the architectures whose names begin so, and models
-//! from files; prints Markdown. Exit code 1 if one took longer than what was published.
+//! from files; prints Markdown. Exit code 1 if one took longer than what was published. `tensat --write FOLDER` writes
+//! the architectures to FOLDER/NAME/model.onnx instead.
 
 use mlc_proptests::architectures::ARCHITECTURES;
 use mlc_proptests::tool::report as tool;
@@ -15,13 +16,20 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(e) => {
-            eprintln!("error: {e}\nusage: tensat [NAME]... [--model NAME=FILE]...");
+            eprintln!(
+                "error: {e}\nusage: tensat [NAME]... [--model NAME=FILE]... | tensat --write FOLDER"
+            );
             ExitCode::from(2)
         }
     }
 }
 
 fn run(words: Vec<String>) -> Result<bool, String> {
+    if let [flag, folder] = words.as_slice()
+        && flag == "--write"
+    {
+        return write(Path::new(folder)).map(|()| true);
+    }
     let (mut names, mut models) = (Vec::new(), Vec::new());
     let mut words = words.into_iter();
     while let Some(w) = words.next() {
@@ -55,6 +63,15 @@ fn run(words: Vec<String>) -> Result<bool, String> {
         in_time &= row(&name, &file, published, folder.path())?;
     }
     Ok(in_time)
+}
+
+fn write(folder: &Path) -> Result<(), String> {
+    for a in ARCHITECTURES {
+        let own = folder.join(a.name);
+        std::fs::create_dir_all(&own).map_err(|e| e.to_string())?;
+        write_onnx(&a.model(), &own.join("model.onnx")).map_err(|e| e.to_string())?;
+    }
+    Ok(())
 }
 
 fn row(name: &str, file: &Path, published: Option<f64>, folder: &Path) -> Result<bool, String> {

@@ -14,6 +14,7 @@ use kernel::{Target, shape};
 pub use pack::{Matrix, PackedLeft, PackedRight};
 use pack::{block_depth, pack_left, pack_right, panel_rows, panels, right_len};
 use std::ops::Range;
+pub use thin::MOST_ROWS as THIN;
 
 /// Columns of a matrix that are made up while they are packed.
 pub trait Columns: Sync {

@@ -57,6 +57,8 @@ pub struct Step {
     pub tail: Option<Tail>,
     /// The operator and the imported node, for messages.
     pub name: String,
+    /// The kernel of the plan that it belongs to; `None` for copies of results.
+    pub kernel: Option<usize>,
 }
 
 /// A program with known shapes.
@@ -81,6 +83,8 @@ pub struct Resolver<'a> {
     places: HashMap<Value, Place>,
     /// Concatenations that the next one takes apart again.
     parts: HashMap<Value, Vec<Place>>,
+    /// The kernel of the plan that is resolved.
+    kernel: Option<usize>,
     out: Resolved,
 }
 
@@ -120,12 +124,15 @@ impl<'a> Resolver<'a> {
             symbols,
             places: HashMap::new(),
             parts: HashMap::new(),
+            kernel: None,
             out,
         };
         r.leaves(inputs)?;
-        for group in &graph.groups {
+        for (i, group) in graph.groups.iter().enumerate() {
+            r.kernel = Some(i);
             r.group(group)?;
         }
+        r.kernel = None;
         for (_, v) in &graph.program.outputs {
             let place = r.place(*v)?.clone();
             let whole = place.layout.is_dense() && place.layout.offset == 0;
@@ -507,8 +514,8 @@ impl<'a> Resolver<'a> {
             temps.push(self.out.temps.len() - 1);
             places.push(place(Storage::Temp(self.out.temps.len() - 1), o));
         }
-        let name = name.to_string();
-        self.out.steps.push(Step { launch, inputs, own, outputs: temps, tail, name });
+        let (name, kernel) = (name.to_string(), self.kernel);
+        self.out.steps.push(Step { launch, inputs, own, outputs: temps, tail, name, kernel });
         Ok(places)
     }
 }
