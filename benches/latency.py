@@ -3,7 +3,8 @@
 MODELS is a folder of folders with a `model.onnx` each, or one of these. Runs `mlc-rewrite bench` (interleaved runs, the
 fastest of each counts) in several processes for every number of threads (1 and 2 unless some are given), and prints
 Markdown: of the processes (3 unless told) the one with the median ratio, and the geometric means of the ratios. A star marks
-models of which the plan as read is kept. Exit code 1 if a model became slower by more than the noise.
+models of which the plan as read is kept: their ratio is noise, and counts as one. Exit code 1 if a model became slower
+by more than the noise.
 """
 
 import json
@@ -59,7 +60,7 @@ def main():
             runs = [bench(model, n) for _ in range(processes)]
             r = sorted(runs, key=lambda r: r["ratio"])[processes // 2]
             kept = "*" if r["same_plan"] else ""
-            logs[n].append(math.log(r["ratio"]))
+            logs[n].append(0.0 if r["same_plan"] else math.log(r["ratio"]))
             cells += [f"{r['least_seconds_unoptimized'] * 1e3:.3f}", f"{r['least_seconds'] * 1e3:.3f}"]
             cells.append(f"{r['ratio']:.3f}{kept}")
         print("| " + " | ".join(cells) + " |", flush=True)
