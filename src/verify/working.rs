@@ -219,8 +219,14 @@ impl<'a> Working<'a> {
         let (_, normal, _) = limits(self.dtype);
         let slack = UNITS * (unit * norm + normal) + allowed;
         let (left, right) = ((l - t).abs(), (r - t).abs());
+        // Beside the smallest normal numbers relative errors say nothing.
+        let note = |left: f64| {
+            if unit * norm > normal {
+                self.note(left / norm, (right - allowed).max(0.0) / norm);
+            }
+        };
         if right <= FACTOR * left + slack {
-            self.note(left / norm, (right - allowed).max(0.0) / norm);
+            note(left);
             return None;
         }
         let own = self.own(output, at)?;
@@ -231,7 +237,7 @@ impl<'a> Working<'a> {
         if right <= FACTOR * error + slack {
             // What may vanish errs by all of it, whatever the order.
             if error < 0.5 * t.abs() {
-                self.note(left / norm, (right - allowed).max(0.0) / norm);
+                note(left);
             }
             return None;
         }
