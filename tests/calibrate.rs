@@ -2,6 +2,7 @@
 
 use mlc_dsl::library::Library;
 use mlc_extract::Work;
+use mlc_extract::fit::{FEATURES, N};
 use mlc_rewrite::calibrate::store::{Entry, Store};
 use mlc_rewrite::calibrate::timing::Times;
 use mlc_rewrite::calibrate::{Calibration, fits, layers, machine, planned};
@@ -295,10 +296,13 @@ fn plans_that_differ_by_less_than_costs_are_off_stay_as_read() {
     let model = mlc_rewrite::cli::model::load(&text, &[]).expect("a sound text");
     let entries: Vec<Entry> =
         (1..40).map(|i| entry("gemm", &i.to_string(), 1e-6 * f64::from(i))).collect();
+    let products = FEATURES.iter().position(|f| *f == "products").expect("a feature");
     let kept = |error: f64| {
         let mut found = fits(&entries, machine::caches(1));
         let fit = found.kernels.get_mut("gemm").expect("fitted");
-        (fit.error, fit.classes) = (error, Default::default());
+        // Half a millisecond each.
+        fit.coefficients[products] = 1e-9;
+        (fit.error, fit.most, fit.classes) = (error, [f64::MAX; N], Default::default());
         let costing = mlc_rewrite::costing::Costing { fits: Some(found), ..Default::default() };
         let options = options(costing);
         let done = pipeline::optimize(model.program.clone(), &model.library, &options);
