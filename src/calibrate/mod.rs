@@ -109,13 +109,13 @@ pub struct Calibration<'a> {
 impl Calibration<'_> {
     /// Times what the store lacks. `progress` gets the programs done and the programs planned.
     pub fn run(&self, store: &Store, progress: &dyn Fn(usize, usize)) -> anyhow::Result<Done> {
-        let began = Instant::now();
         let hardware = machine::key(self.threads);
         let caches = machine::caches(self.threads);
         let points = planned(self.library, self.target, self.seed);
         let draw = Draw::new(self.library, self.target);
         let timer = Timer::new(self.library, self.target, self.threads, caches.far);
         let mut done = Done { planned: points.len(), ..Done::default() };
+        let began = Instant::now();
         for (i, p) in points.iter().enumerate() {
             progress(i, points.len());
             if store.has(&hardware, &p.kernel, &p.signature)? {

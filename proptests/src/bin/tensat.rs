@@ -69,7 +69,7 @@ fn write(folder: &Path) -> Result<(), String> {
     for a in ARCHITECTURES {
         let own = folder.join(a.name);
         std::fs::create_dir_all(&own).map_err(|e| e.to_string())?;
-        write_onnx(&a.model(), &own.join("model.onnx")).map_err(|e| e.to_string())?;
+        write_onnx(&a.model(), own.join("model.onnx")).map_err(|e| e.to_string())?;
     }
     Ok(())
 }
