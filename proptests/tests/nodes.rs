@@ -12,6 +12,8 @@ const BEYOND: &[(&str, &str, usize)] = &[
     // Both products of the gate are Gemm, of rows that have to become an image again.
     ("standard", "squeeze_excite", 1),
     ("onnxruntime", "squeeze_excite", 1),
+    // The parts of the product are cut before their heads are: cheaper by price than cutting all heads at once.
+    ("standard", "hand_attention_packed", 3),
     // Two products of pairs, spread over both of each, move fewer bytes than four of halves.
     ("onnxruntime", "rope_pairs", 1),
 ];

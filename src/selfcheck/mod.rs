@@ -193,7 +193,9 @@ impl Check<'_> {
             let is_first = style == Style::Ordinary;
             // Whether integers of any size mean anything, only the judge can tell.
             let judged = style != Style::Integers || work * sets.len() as f64 <= JUDGED;
-            if !is_first && (spent + 2.0 * work > CHECKED || !judged) {
+            // Laws of class `approx` differ from what they replace on extreme values: that is what is asked for.
+            let is_asked = self.fp == Fp::Approx;
+            if !is_first && (spent + 2.0 * work > CHECKED || !judged || is_asked) {
                 left_out.push(style.name().to_string());
                 continue;
             }
