@@ -281,7 +281,9 @@ fn stated(target: &TargetItem) -> Fits {
         let mut coefficients = [0.0; N];
         for (key, seconds) in &k.takes {
             let at = FEATURES.iter().position(|f| f == key);
-            at.map(|i| coefficients[i] = *seconds);
+            if let Some(i) = at {
+                coefficients[i] = *seconds;
+            }
         }
         Fit {
             coefficients,
