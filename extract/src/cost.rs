@@ -198,15 +198,16 @@ impl CostModel {
     /// The figures of a target's text.
     pub fn of(target: &TargetItem) -> CostModel {
         let source = format!("the figures of target `{}`", target.name);
-        CostModel::new(target, Profile::of(target), source)
+        let model = CostModel::new(target, Profile::of(target), source);
+        CostModel { fits: stated(target), ..model }
     }
 
-    /// A target's kernels at other figures.
+    /// A target's kernels at other figures than those of its text, what it says of single kernels among them.
     pub fn new(target: &TargetItem, profile: Profile, source: String) -> CostModel {
         let judge = target.figures.get("judge").map(|f| (REFERENCE.to_string(), *f));
         let kernels = target.kernels.iter().rev().map(|k| (k.name.clone(), k.factor));
         let factors = kernels.chain(judge).collect();
-        CostModel { source, profile, factors, fits: stated(target), weights: 0.0 }
+        CostModel { source, profile, factors, fits: Fits::default(), weights: 0.0 }
     }
 
     /// The same, with kernels that were timed.
