@@ -1,18 +1,20 @@
 """How fast models run in ONNX Runtime before and after: `onnxruntime.py MODELS [MODEL]...`.
 
 MODELS is a folder of folders with a `model.onnx` each. Every model is optimised for each target; then the model and its results run in
-turns in one process, with all of the runtime's own optimisations and with none, on one and on two threads, and the
-fastest run of each counts. Prints Markdown with the geometric means. Exit code 1 if a model became slower by more than the
-noise. Needs numpy, onnx and onnxruntime.
+turns, with all of the runtime's own optimisations and with none, on one and on two threads, and the ratio is of the fastest runs.
+Where the buffers of a session happen to lie changes it by some percent, so the median over several processes counts; the
+column `control` shows what is left of that: the model against itself. Prints Markdown with the geometric means.
+Exit code 1 if a model became slower by more than the noise. Needs numpy, onnx and onnxruntime.
 
-Options: `--targets A,B`, `--threads N,M`, `--levels all,none`, `--seconds S` for the runs of one setting, `--tool FILE`, `--keep DIR`
-for the optimised models, `--json FILE`.
+Options: `--targets A,B`, `--threads N,M`, `--levels all,none`, `--seconds S` for the runs of one setting, `--processes N`,
+`--tool FILE`, `--keep DIR` for the optimised models, `--json FILE`.
 """
 
 import argparse
 import json
 import math
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,10 +32,7 @@ TOOL = pathlib.Path(__file__).resolve().parents[1] / "target/release/mlc-rewrite
 NOISE = 0.02
 
 # Rounds of which every program runs once at least.
-ROUNDS = 5
-
-# Sessions made of each program: where the buffers of one happen to lie changes its time by some percent.
-SESSIONS = 3
+ROUNDS = 3
 
 LEVELS = {
     "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
@@ -70,14 +69,25 @@ def inputs(of, folder):
     return out
 
 
-def fastest(paths, folder, setting, seconds):
-    """The fastest run of each program in seconds over several sessions of it."""
-    best = [math.inf] * len(paths)
-    for _ in range(SESSIONS):
-        sessions = [session(p, *setting) for p in paths]
-        feeds = [inputs(s, folder) for s in sessions]
-        best = list(map(min, best, minima(sessions, feeds, seconds / SESSIONS)))
-    return best
+def ratios(paths, folder, setting, seconds, processes):
+    """The time of each program after the first over that of the first: the median over processes of their fastest runs."""
+    found = []
+    for turn in range(processes):
+        # Each program is loaded first in some process.
+        order = [(k + turn) % len(paths) for k in range(len(paths))]
+        work = [[str(paths[k]) for k in order], str(folder), setting, seconds / processes]
+        done = subprocess.run([sys.executable, __file__, "--child", json.dumps(work)], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{folder}: {done.stderr.strip()[-2000:]}")
+        best = dict(zip(order, json.loads(done.stdout)))
+        found.append([best[k] / best[0] for k in range(1, len(paths))])
+    return [statistics.median(of) for of in zip(*found)]
+
+
+def child(paths, folder, setting, seconds):
+    sessions = [session(p, *setting) for p in paths]
+    feeds = [inputs(s, pathlib.Path(folder)) for s in sessions]
+    print(json.dumps(minima(sessions, feeds, seconds)))
 
 
 def minima(sessions, feeds, seconds):
@@ -88,8 +98,8 @@ def minima(sessions, feeds, seconds):
     end = time.perf_counter() + seconds
     rounds = 0
     while rounds < ROUNDS or time.perf_counter() < end:
-        order = range(len(sessions)) if rounds % 2 == 0 else reversed(range(len(sessions)))
-        for k in order:
+        for k in range(len(sessions)):
+            k = (k * (-1) ** rounds + rounds // 2) % len(sessions)
             start = time.perf_counter()
             sessions[k].run(None, feeds[k])
             best[k] = min(best[k], time.perf_counter() - start)
@@ -107,11 +117,13 @@ def optimise(tool, model, target, out):
     return json.loads(report.read_text())
 
 
-def mean(ratios):
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+def mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def main():
+    if sys.argv[1:2] == ["--child"]:
+        return child(*json.loads(sys.argv[2]))
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("models", type=pathlib.Path)
     parser.add_argument("names", nargs="*")
@@ -119,6 +131,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--levels", default="all,none")
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--tool", default=TOOL)
     parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path)
@@ -127,7 +140,8 @@ def main():
     settings = [(level, int(n)) for level in args.levels.split(",") for n in args.threads.split(",")]
     names = args.names or sorted(p.parent.name for p in args.models.glob("*/model.onnx"))
     print("After over before in ONNX Runtime", ort.__version__ + ", fastest of interleaved runs.\n")
-    heads = [f"{t}, {level}, {n}" for t in targets for level, n in settings]
+    columns = [*targets, "control"]
+    heads = [f"{t}, {level}, {n}" for t in columns for level, n in settings]
     print("| model | nodes |" + "".join(f" {h} |" for h in heads))
     print("|---" * (len(heads) + 2) + "|")
     found = {h: {} for h in heads}
@@ -139,9 +153,10 @@ def main():
             paths = [keep / name / f"{t}.onnx" for t in targets]
             reports = [optimise(args.tool, model, t, p) for t, p in zip(targets, paths)]
             for level, threads in settings:
-                before, *after = fastest([model, *paths], folder, (level, threads), args.seconds)
-                for t, a in zip(targets, after):
-                    found[f"{t}, {level}, {threads}"][name] = a / before
+                programs = [model, *paths, model]
+                measured = ratios(programs, folder, (level, threads), args.seconds, args.processes)
+                for t, r in zip(columns, measured):
+                    found[f"{t}, {level}, {threads}"][name] = r
             nodes = f"{reports[0]['nodes_before']} → " + ", ".join(str(r["nodes_after"]) for r in reports)
             print(f"| {name} | {nodes} |" + "".join(f" {found[h][name]:.3f} |" for h in heads), flush=True)
             if not args.keep:
@@ -151,7 +166,7 @@ def main():
     print("| geometric mean | |" + "".join(f" {mean(found[h].values()):.3f} |" for h in heads))
     if args.json:
         args.json.write_text(json.dumps(found, indent=1) + "\n")
-    slower = {(h, m) for h in heads for m, r in found[h].items() if r > 1 + NOISE}
+    slower = {(h, m) for h in heads if not h.startswith("control") for m, r in found[h].items() if r > 1 + NOISE}
     for h, m in sorted(slower):
         print(f"slower: {m} ({h}): {found[h][m]:.3f}")
     sys.exit(int(bool(slower)))

@@ -9,6 +9,7 @@ runs this; what matters is how they stand to each other. Needs numpy, onnx and o
 import collections
 import itertools
 import json
+import math
 import os
 import pathlib
 import sys
@@ -30,6 +31,8 @@ DISPATCH = 1.0e-6
 LAUNCH = 6.0e-6
 # Uses of an operand's element that keep a processor's units busy, as in extract/src/work.rs.
 BUSY = 16.0
+# Elements of a vector, as there.
+LANES = 16.0
 
 rng = np.random.default_rng(0)
 
@@ -49,13 +52,16 @@ class Case:
             **work,
         }
 
-    def seconds(self):
+    def model(self):
+        """A model of COPIES such nodes, each after a product with a number, and its inputs."""
         inputs, feeds, initializers, names = [], {}, [], []
         for i, shape in enumerate(self.operands):
             array = (rng.standard_normal(shape) * 0.1).astype(np.float32)
             if i in self.constants:
-                initializers.append(numpy_helper.from_array(array, f"c{i}"))
-                names.append(f"c{i}")
+                # Every copy has its own, as the weights of a network are seldom in the nearest cache.
+                for k in range(COPIES):
+                    initializers.append(numpy_helper.from_array(array + np.float32(k), f"c{i}_{k}"))
+                names.append(f"c{i}_")
             else:
                 inputs.append(helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, shape))
                 feeds[f"x{i}"] = array
@@ -63,19 +69,24 @@ class Case:
         for at, values in sorted(self.ints.items()):
             initializers.append(numpy_helper.from_array(np.array(values, np.int64), f"i{at}"))
             names.insert(at, f"i{at}")
+        moving = next(n for n in names if n.startswith("x"))
         # Copies differ in a factor before them, so that they are not taken for one.
         nodes, outputs = [], []
         results = self.attributes.get("results", 1)
         attributes = {k: v for k, v in self.attributes.items() if k != "results"}
         for k in range(COPIES):
             initializers.append(numpy_helper.from_array(np.float32(1 + k / 8), f"f{k}"))
-            nodes.append(helper.make_node("Mul", ["x0", f"f{k}"], [f"m{k}"]))
+            nodes.append(helper.make_node("Mul", [moving, f"f{k}"], [f"m{k}"]))
             outs = [f"y{k}_{r}" for r in range(results)]
-            nodes.append(helper.make_node(self.op, [f"m{k}", *names[1:]], outs, domain=self.domain, name=f"timed{k}", **attributes))
+            own = [f"{n}{k}" if n.startswith("c") else f"m{k}" if n == moving else n for n in names]
+            nodes.append(helper.make_node(self.op, own, outs, domain=self.domain, name=f"timed{k}", **attributes))
             outputs += [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outs]
         graph = helper.make_graph(nodes, "g", inputs, outputs, initializers)
         sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-        model = helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString()
+        return helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString(), feeds
+
+    def seconds(self):
+        model, feeds = self.model()
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 4
@@ -102,12 +113,20 @@ class Case:
 def product(m, k, n, batch=1):
     terms = float(batch * m * k * n)
     uses = min(terms / (batch * m * k), terms / (k * n if batch == 1 else batch * k * n))
-    return {"products": 2 * terms, "thin": 2 * terms * min(BUSY / max(uses, 1.0), 1.0), "parts": float(batch)}
+    thin, idle = min(BUSY / max(uses, 1.0), 1.0), math.ceil(n / LANES) * LANES / n - 1.0
+    return {"products": 2 * terms, "thin": 2 * terms * thin, "idle": 2 * terms * idle, "parts": float(batch)}
 
 
 def products():
     for m, (k, n) in itertools.product((1, 8, 32, 64, 128, 196), ((64, 256), (256, 256), (512, 512), (768, 768), (768, 3072), (3072, 768))):
         yield Case("MatMul", [[m, k], [k, n]], [m, n], product(m, k, n), constants=[1])
+    for k, n in ((480, 120), (120, 480), (960, 240), (240, 960), (512, 1000), (2048, 1000)):
+        yield Case("MatMul", [[1, k], [k, n]], [1, n], product(1, k, n), constants=[1])
+    # A convolution of single elements, as a product with its weight on the left.
+    wide = itertools.product(((16, 32), (24, 96), (32, 192), (96, 24), (64, 256)), (784, 3136, 12544))
+    deep = itertools.product(((64, 64), (80, 184), (160, 960), (960, 160), (256, 512)), (49, 196, 784))
+    for (o, c), s in itertools.chain(wide, deep):
+        yield Case("MatMul", [[o, c], [1, c, s]], [1, o, s], product(o, c, s), constants=[0])
     for h, m, k, n in itertools.product((32, 256, 512), (1, 4), (16, 64), (1, 16)):
         yield Case("MatMul", [[h, m, k], [h, k, n]], [h, m, n], product(m, k, n, h))
     for h, s, d in itertools.product((4, 12), (16, 64, 128, 197), (32, 64)):
@@ -128,6 +147,9 @@ def convolutions():
         (32, 32, 112, 3, 1, 32), (96, 96, 56, 3, 1, 96), (144, 144, 56, 3, 2, 144), (384, 384, 14, 3, 1, 384), (960, 960, 7, 3, 1, 960),
         (96, 96, 28, 5, 1, 96), (24, 144, 56, 1, 1, 1), (144, 24, 56, 1, 1, 1), (160, 960, 7, 1, 1, 1), (128, 128, 28, 3, 1, 32),
         (192, 192, 17, 7, 1, 1), (48, 48, 28, 5, 1, 48), (32, 16, 112, 1, 1, 1),
+        (480, 128, 1, 1, 1, 1), (128, 480, 1, 1, 1, 1), (960, 240, 1, 1, 1, 1), (240, 960, 1, 1, 1, 1), (64, 64, 28, 1, 1, 1),
+        (184, 80, 14, 1, 1, 1), (960, 160, 7, 1, 1, 1), (512, 256, 14, 1, 1, 1), (512, 256, 28, 1, 1, 1),
+        (96, 24, 56, 1, 1, 1), (144, 32, 28, 1, 1, 1), (192, 32, 28, 1, 1, 1), (192, 64, 28, 1, 1, 1), (32, 192, 28, 1, 1, 1),
     ):
         out = (side + 2 * (r // 2) - r) // stride + 1
         terms = float(o * out * out * (c // group) * r * r)
@@ -222,8 +244,8 @@ def attentions():
 
 # Kernel, its cases, and the features that its seconds are a sum of.
 KERNELS = [
-    ("MatMul", products, ["launches", "products", "thin", "parts", "read", "fixed", "written"]),
-    ("Gemm", gemms, ["launches", "products", "thin", "read", "fixed", "written"]),
+    ("MatMul", products, ["launches", "products", "thin", "idle", "parts", "read", "fixed", "written"]),
+    ("Gemm", gemms, ["launches", "products", "thin", "idle", "read", "fixed", "written"]),
     ("Conv", convolutions, ["launches", "products", "thin", "windowed", "read", "fixed", "written"]),
     ("Pool", pools, ["launches", "flops", "read", "written"]),
     ("Add", binary("Add"), ["launches", "read", "written"]),
@@ -269,20 +291,24 @@ def fitted(rows, seconds, features):
     return x / scale
 
 
-def main():
-    wanted = set(sys.argv[1:])
-    print(f"// ONNX Runtime {ort.__version__}, one thread; median relative error of the fit.")
-    for name, cases, features in KERNELS:
+def report(kernels, seconds, wanted):
+    """Times the cases of the wanted kernels, all if none is named, and prints what was fitted."""
+    for name, cases, features in kernels:
         if wanted and name not in wanted:
             continue
-        rows, seconds = [], []
+        rows, times = [], []
         for case in cases():
-            seconds.append(case.seconds())
+            times.append(seconds(case))
             rows.append([case.work.get(f, 0.0) for f in features])
-        found = fitted(rows, seconds, features)
-        error = np.median(np.abs(np.array(rows) @ found / np.array(seconds) - 1))
+        found = fitted(rows, times, features)
+        error = np.median(np.abs(np.array(rows) @ found / np.array(times) - 1))
         takes = ", ".join(f"{f} = {c:.2g}" for f, c in zip(features, found) if c > 0)
         print(f"{name:34} takes {takes}  // {100 * error:.0f} %", flush=True)
+
+
+def main():
+    print(f"// ONNX Runtime {ort.__version__}, one thread; median relative error of the fit.")
+    report(KERNELS, Case.seconds, set(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ pub struct Costing {
     pub confirm: Option<Confirm>,
     /// Prices that are off on purpose.
     pub jitter: Option<Jitter>,
+    /// Programs of few operators are looked for; what they take is priced as ever.
+    pub few: bool,
 }
 
 /// Where the clock's verdicts are remembered.

@@ -100,7 +100,8 @@ pub fn optimize_once(
             .aimed(aim)
     };
     let honest = at(Aim::Time);
-    let aims = std::iter::once(Aim::Time).chain(options.objective.aims());
+    let first = if options.costing.few { Aim::Few } else { Aim::Time };
+    let aims = std::iter::once(first).chain(options.objective.aims());
     let all: Vec<TargetPrices<'_>> =
         aims.map(|aim| at(aim).jittered(options.costing.jitter)).collect();
     let mut notes = Vec::new();

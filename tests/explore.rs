@@ -46,6 +46,8 @@ fn extracted_within(text: &str, most: ErrorClass) -> Vec<String> {
     let target = library.target("cpu").cloned().unwrap_or(mlc_dsl::library::TargetItem {
         name: "cpu".into(),
         doc: vec![],
+        extends: None,
+        source: 0,
         figures: Default::default(),
         kernels: vec![],
         pointwise: None,

@@ -47,7 +47,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("R018", "a law without an error class"),
     ("R019", "sides that do not name the same outputs"),
     ("R020", "a variable of the result that the match does not bind"),
-    ("R021", "a target that is not declared"),
+    ("R021", "a target that is not declared, or that extends itself"),
 ];
 
 /// A stable code such as `S001`; `S` are mistakes of syntax, `R` mistakes of meaning.

@@ -309,6 +309,10 @@ pub struct TargetItem {
     pub name: Name,
     /// Documentation.
     pub doc: Vec<String>,
+    /// The target whose figures and kernels it has unless it states its own.
+    pub extends: Option<Ident>,
+    /// Which source text.
+    pub source: u32,
     /// `flops`, `bytes`, `launch`, … as written.
     pub figures: HashMap<String, f64>,
     /// Native kernels.
@@ -324,14 +328,41 @@ pub struct TargetKernel {
     pub name: String,
     /// The operators it computes.
     pub covers: Vec<CallId>,
-    /// It also applies pointwise operators to its result.
-    pub epilogue: bool,
+    /// The pointwise operators that it also applies to its result.
+    pub epilogue: Epilogue,
     /// It also applies pointwise operators to what it reads.
     pub prologue: bool,
+    /// How images lie that it reads and writes.
+    pub layout: Layout,
     /// Time as a multiple of the roofline.
     pub factor: f64,
     /// Seconds for each unit of its work, in place of the roofline; see [`crate::check::WORK`].
     pub takes: Vec<(String, f64)>,
+}
+
+/// The pointwise operators that a kernel applies to its result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Epilogue {
+    /// None.
+    #[default]
+    None,
+    /// All that there are.
+    Any,
+    /// These.
+    Of(Vec<CallId>),
+}
+
+/// How images, values of four axes, lie in memory where a runtime has a layout of its own for them, such as blocks of
+/// channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Row by row, as everything else.
+    #[default]
+    Plain,
+    /// In the runtime's own layout.
+    Blocked,
+    /// In its own if all operands lie so, constants aside.
+    Same,
 }
 
 /// A source text of the library.

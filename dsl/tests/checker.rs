@@ -69,7 +69,7 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(x: i64[..s]) -> i64[..s]\n  = exp(x)\n",
             "def f(x: F[..s], y: I[..s]) -> F[..s]\n  = x + y\n",
             "op f(x: F[..s]) -> y: N[..s]\n  y[..s] = x[..s]\n",
-            "def f(x: F[..s]) -> F[..s]\n  = x + cast(3, to=f32)\n",
+            "def f(x: F[..s]) -> F[..s]\n  = x + reshape(3, shape=[])\n",
         ],
     ),
     (

@@ -7,6 +7,8 @@
 //! operator; drops nothing that is a kernel by itself.
 
 use crate::Work;
+use crate::layout::{self, Lies};
+use mlc_dsl::library::Layout;
 use std::collections::HashMap;
 
 /// How an operator shares kernels.
@@ -14,15 +16,27 @@ use std::collections::HashMap;
 pub enum Role {
     /// A kernel, or none, of its own.
     Alone,
-    /// It runs in a loop with others of its shape.
-    Pointwise,
+    /// It goes with others of its shape.
+    Pointwise {
+        /// A kernel may consist of nothing else.
+        loops: bool,
+        /// The epilogues that take it in, a bit for each.
+        follows: u64,
+    },
     /// Its kernel takes in pointwise operators.
     Anchor {
-        /// Those that follow it.
-        epilogue: bool,
+        /// Those that follow it: the bit of its epilogue, or none.
+        epilogue: u64,
         /// Those that compute what it reads.
         prologue: bool,
     },
+}
+
+impl Role {
+    /// True for an operator that goes with others of its shape.
+    pub fn is_pointwise(self) -> bool {
+        matches!(self, Role::Pointwise { .. })
+    }
 }
 
 /// A node: an operator that computes a class.
@@ -36,6 +50,8 @@ pub struct Entry {
     pub role: Role,
     /// The kernel that computes it.
     pub kernel: u32,
+    /// How images lie that the kernel reads and writes.
+    pub layout: Layout,
     /// What it does, but for bytes.
     pub work: Work,
     /// Its price where none is asked for: what no kernel computes, or what is priced as a whole.
@@ -45,8 +61,8 @@ pub struct Entry {
 impl Entry {
     /// What no kernel of its own computes, at a price.
     pub fn priced(class: u32, args: Vec<u32>, seconds: f64) -> Entry {
-        let work = Work::default();
-        Entry { class, args, role: Role::Alone, kernel: 0, work, fixed: Some(seconds) }
+        let (role, layout, work) = (Role::Alone, Layout::Plain, Work::default());
+        Entry { class, args, role, kernel: 0, layout, work, fixed: Some(seconds) }
     }
 
     /// What costs nothing: a value that is there.
@@ -125,6 +141,9 @@ struct Search<'a> {
     tree: Vec<f64>,
     /// Classes that come before an anchor: where it takes them in, what follows it must not read them.
     before: Vec<bool>,
+    lies: Vec<Lies>,
+    /// Some pointwise operators go into epilogues alone.
+    named: bool,
     cuts: Vec<Vec<Cut>>,
 }
 
@@ -137,7 +156,9 @@ pub fn candidates(classes: &[Class], entries: &[Entry], price: Price<'_>) -> Vec
     let tree = vec![f64::INFINITY; classes.len()];
     let cuts = vec![Vec::new(); classes.len()];
     let before = before(classes.len(), entries, &of);
-    let mut s = Search { classes, entries, of, price, tree, before, cuts };
+    let lies = layout::lies(classes, entries);
+    let named = entries.iter().any(|e| matches!(e.role, Role::Pointwise { loops: false, .. }));
+    let mut s = Search { classes, entries, of, price, tree, before, lies, named, cuts };
     let single: Vec<Cut> = (0..entries.len() as u32).map(|e| s.single(e)).collect();
     s.trees(&single);
     let mut order: Vec<u32> = (0..classes.len() as u32).filter(|&c| s.grows(c)).collect();
@@ -172,7 +193,7 @@ fn before(classes: usize, entries: &[Entry], of: &[Vec<u32>]) -> Vec<bool> {
         }
         before[class as usize] = true;
         let inside = of[class as usize].iter().map(|&e| &entries[e as usize]);
-        stack.extend(inside.filter(|e| e.role == Role::Pointwise).flat_map(|e| &e.args));
+        stack.extend(inside.filter(|e| e.role.is_pointwise()).flat_map(|e| &e.args));
     }
     before
 }
@@ -205,7 +226,8 @@ impl Search<'_> {
             all.filter(|c| c.fixed || !fixed).map(|c| c.read).sum()
         };
         (work.read, work.fixed) = (read(false), read(true));
-        let kernel = self.entries[anchor.unwrap_or(root) as usize].kernel;
+        let Entry { kernel, layout, .. } = self.entries[anchor.unwrap_or(root) as usize];
+        work += layout::changes(layout, reads, self.classes, &self.lies);
         let class_of = &self.classes[class as usize];
         // A view that repeats writes nothing: it is read where it comes from.
         work.written = if kernel == VIEWS { class_of.read } else { class_of.written };
@@ -257,7 +279,7 @@ impl Search<'_> {
             }
             match self.entries[e as usize].role {
                 Role::Alone => continue,
-                Role::Pointwise | Role::Anchor { prologue: true, .. } => {
+                Role::Pointwise { .. } | Role::Anchor { prologue: true, .. } => {
                     self.through(e, cut, &mut found);
                 }
                 Role::Anchor { .. } => {}
@@ -281,7 +303,7 @@ impl Search<'_> {
         let shape = self.classes[e.class as usize].shape;
         let mut partial = vec![single.clone()];
         for &arg in &single.reads {
-            if e.role == Role::Pointwise && self.classes[arg as usize].shape != shape {
+            if e.role.is_pointwise() && self.classes[arg as usize].shape != shape {
                 continue;
             }
             let mut next = partial.clone();
@@ -297,8 +319,14 @@ impl Search<'_> {
     /// True if a kernel that ends in such an operator may begin with the cut.
     fn joins(&self, role: Role, inner: &Cut) -> bool {
         match inner.anchor.map(|a| self.entries[a as usize].role) {
-            None => true,
-            Some(Role::Anchor { epilogue, .. }) => epilogue && role == Role::Pointwise,
+            None => {
+                let own = !matches!(role, Role::Pointwise { loops: false, .. });
+                own && inner.inside.iter().all(|i| self.loops(i.1))
+            }
+            Some(Role::Anchor { epilogue, .. }) => match role {
+                Role::Pointwise { follows, .. } => follows & epilogue != 0,
+                _ => false,
+            },
             Some(_) => false,
         }
     }
@@ -335,9 +363,13 @@ impl Search<'_> {
         reads.sort_unstable();
         reads.dedup();
         let crossed = |cut: &Cut| cut.reads.iter().any(|r| *r != arg && within(r));
-        if meets || crossed(outer) || crossed(inner) {
+        let named = self.named && inside.iter().any(|i| !self.loops(i.1));
+        if named || meets || crossed(outer) || crossed(inner) {
             // What one part reads the other computes: nothing must wait for itself.
-            self.ordered(&inside, root)?;
+            let order = self.ordered(&inside, root)?;
+            if named && !self.joined(&order, &inside, anchor) {
+                return None;
+            }
         }
         let cost = self.cost(&inside, &reads, root, anchor);
         Some(Cut { inside, reads, root, anchor, headed, cost, score: 0.0 })
@@ -363,6 +395,41 @@ impl Search<'_> {
         let mut others = inside.iter().enumerate().filter(|(i, (_, e))| follows(*i, *e));
         let sound = head.is_empty() || takes && !others.any(|(_, &(_, e))| reads_head(e));
         sound.then_some(!head.is_empty())
+    }
+
+    /// True if the one cut has no anchor and goes wherever the other goes.
+    fn is_free(&self, one: &Cut, other: &Cut) -> bool {
+        let loops = |c: &Cut| c.inside.iter().all(|i| self.loops(i.1));
+        one.anchor.is_none()
+            && (!self.named || other.anchor.is_none() && (loops(one) || !loops(other)))
+    }
+
+    /// False for a pointwise operator that goes into epilogues alone.
+    fn loops(&self, entry: u32) -> bool {
+        !matches!(self.entries[entry as usize].role, Role::Pointwise { loops: false, .. })
+    }
+
+    /// True if every entry inside goes with those inside that it reads; `order` has operands first.
+    fn joined(&self, order: &[u32], inside: &[(u32, u32)], anchor: Option<u32>) -> bool {
+        let epilogue = match anchor.map(|a| self.entries[a as usize].role) {
+            Some(Role::Anchor { epilogue, .. }) => epilogue,
+            _ => 0,
+        };
+        // What the anchor computes or what follows it.
+        let mut led: Vec<u32> = Vec::new();
+        order.iter().all(|&e| {
+            let entry = &self.entries[e as usize];
+            let at = |a: &u32| inside.binary_search_by_key(a, |i| i.0).ok().map(|i| inside[i].1);
+            let read: Vec<u32> = entry.args.iter().filter_map(at).collect();
+            if anchor == Some(e) || read.iter().any(|r| led.contains(r)) {
+                led.push(e);
+            }
+            read.iter().all(|r| match (led.contains(r), entry.role) {
+                (true, Role::Pointwise { follows, .. }) => follows & epilogue != 0,
+                (true, _) => false,
+                (false, _) => self.loops(e) && self.loops(*r),
+            })
+        })
     }
 
     /// The entries inside, operands first; `None` if they wait for each other.
@@ -419,8 +486,11 @@ impl Search<'_> {
     fn stands_for(&self, one: &Cut, other: &Cut) -> bool {
         let has = |c: &u32| other.inside.binary_search_by_key(c, |i| i.0).is_ok();
         one.cost <= other.cost
-            && (one.anchor.is_none() || one.anchor == other.anchor && (other.headed || !one.headed))
+            && (self.is_free(one, other)
+                || one.anchor.is_some()
+                    && one.anchor == other.anchor
+                    && (other.headed || !one.headed))
             && one.reads.iter().all(|r| other.reads.binary_search(r).is_ok())
-            && one.inside.iter().all(|(c, _)| !self.before[*c as usize] || has(c))
+            && one.inside.iter().all(|(c, _)| !self.named && !self.before[*c as usize] || has(c))
     }
 }

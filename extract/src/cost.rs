@@ -49,6 +49,8 @@ pub struct Work {
     pub fixed: f64,
     /// Bytes written to memory.
     pub written: f64,
+    /// Bytes read that lie in another layout than the kernel takes.
+    pub relaid: f64,
     /// Kernel launches.
     pub launches: f64,
 }
@@ -73,6 +75,7 @@ impl Work {
             read: self.read * by,
             fixed: self.fixed * by,
             written: self.written * by,
+            relaid: self.relaid * by,
             launches: self.launches,
         }
     }
@@ -97,6 +100,7 @@ impl Add for Work {
             read: self.read + other.read,
             fixed: self.fixed + other.fixed,
             written: self.written + other.written,
+            relaid: self.relaid + other.relaid,
             launches: self.launches + other.launches,
         }
     }

@@ -5,11 +5,12 @@
 
 use crate::candidates::{Candidate, Class, Entry, Role, VIEWS, candidates};
 use crate::kernels::{Draft, finish, reads};
+use crate::layout::{self, Lies};
 use crate::target::TargetPrices;
 use crate::work::{Works, bytes};
 use crate::{Cost, CostModel, Extractor, GreedyDag, Solution, View, ViewBuilder, Work};
 use mlc_dsl::ir::{DType, Extent, NodeId, NodeKind, Program, Type, Value};
-use mlc_dsl::library::{Library, OpClass, TargetItem};
+use mlc_dsl::library::{Layout, Library, OpClass, TargetItem};
 use mlc_dsl::plan::{Kernel, Plan};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -42,13 +43,20 @@ pub fn estimate(
     library: &Library,
     model: &CostModel,
 ) -> f64 {
-    total(program, kernels, &Works::new(library), model)
+    total(program, kernels, &Works::new(library), model, &|_| Work::default())
 }
 
-fn total(program: &Program, kernels: &[Kernel], works: &Works<'_>, model: &CostModel) -> f64 {
+/// The sum of the kernels' prices, each with the work that comes before it.
+fn total(
+    program: &Program,
+    kernels: &[Kernel],
+    works: &Works<'_>,
+    model: &CostModel,
+    before: &dyn Fn(&Kernel) -> Work,
+) -> f64 {
     let seconds = |k: &Kernel| {
         let dtype = k.outputs.first().map_or(DType::F32, |v| program.ty(*v).dtype);
-        model.seconds(&k.name, dtype, &works.kernel(program, k))
+        model.seconds(&k.name, dtype, &(works.kernel(program, k) + before(k)))
     };
     kernels.iter().map(seconds).sum()
 }
@@ -60,7 +68,9 @@ pub fn cover_at(program: Program, library: &Library, prices: &TargetPrices<'_>) 
     let views = sites.views(prices, &drafts);
     merge(&mut drafts, &sites, &program);
     let kernels = finish(&program, library, prices, drafts);
-    let cost = views + total(&program, &kernels, prices.works(), prices.model());
+    let cost = views
+        + total(&program, &kernels, prices.works(), prices.model(), &|k| sites.changes(k))
+        + prices.relayout() * kernels.iter().map(|k| sites.changes(k).relaid).sum::<f64>();
     crate::memory::plan(program, library, kernels, cost)
 }
 
@@ -68,6 +78,8 @@ pub fn cover_at(program: Program, library: &Library, prices: &TargetPrices<'_>) 
 struct Sites {
     classes: Vec<Class>,
     entries: Vec<Entry>,
+    /// How the values lie.
+    lies: Vec<Lies>,
     /// Element type of each node's first result.
     dtypes: Vec<DType>,
     /// Nodes that yield the outputs.
@@ -107,7 +119,8 @@ impl Sites {
         let roots: BTreeSet<usize> = program.outputs.iter().map(|o| o.1.node.0 as usize).collect();
         roots.iter().for_each(|&r| classes[r].readers += 1);
         let dtypes = program.nodes.iter().map(|n| n.types[0].dtype).collect();
-        Sites { classes, entries, dtypes, roots }
+        let lies = layout::lies(&classes, &entries);
+        Sites { classes, entries, lies, dtypes, roots }
     }
 
     /// The kernels that compute the outputs at least cost.
@@ -125,6 +138,16 @@ impl Sites {
             .filter(|c| self.entries[c.entries[0] as usize].fixed.is_none())
             .map(|c| self.draft(c))
             .collect()
+    }
+
+    /// The work of changing the layout of what a kernel reads.
+    fn changes(&self, k: &Kernel) -> Work {
+        let own = k.nodes.iter().map(|n| self.entries[n.0 as usize].layout);
+        let blocked = own.clone().find(|l| *l == Layout::Blocked);
+        let layout = blocked.or(own.last()).unwrap_or_default();
+        let mut reads: Vec<u32> = k.inputs.iter().map(|v| v.node.0).collect();
+        reads.dedup();
+        layout::changes(layout, &reads, &self.classes, &self.lies)
     }
 
     /// What the target takes for views, wherever they are read; those of constants are seen before the first run.
@@ -166,7 +189,7 @@ impl Sites {
         let root = c.entries.last().map_or(0, |&e| e as usize);
         let anchor = nodes.iter().find(|&&n| matches!(self.entries[n].role, Role::Anchor { .. }));
         let kernel = self.entries[*anchor.unwrap_or(&root)].kernel;
-        let pointwise = nodes.iter().all(|&n| self.entries[n].role == Role::Pointwise);
+        let pointwise = nodes.iter().all(|&n| self.entries[n].role.is_pointwise());
         Draft { nodes, roots: BTreeSet::from([root]), kernel, pointwise }
     }
 }

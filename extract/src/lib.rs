@@ -15,6 +15,7 @@ mod greedy;
 mod improve;
 mod kernels;
 mod landmark;
+pub mod layout;
 mod memo;
 pub mod memory;
 mod problem;

@@ -8,7 +8,7 @@ use crate::work::{Works, bytes, elements};
 use crate::{CostModel, Work};
 use mlc_dsl::ir::{Attr, DType, Type};
 use mlc_dsl::library::{
-    Body, CallId, CallKind, Callable, Library, OpClass, TargetItem, TargetKernel,
+    Body, CallId, CallKind, Callable, Epilogue, Layout, Library, OpClass, TargetItem, TargetKernel,
 };
 use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind};
 use mlc_dsl::term::TermKind;
@@ -63,6 +63,25 @@ pub enum Aim {
     Large,
     /// Time and bytes written, about as much of each.
     Traffic,
+    /// Time, where every operator counts as a launch of its own: few operators.
+    Few,
+}
+
+/// Axes of an image, which a runtime may have a layout of its own for.
+const IMAGE: usize = 4;
+
+/// The bit of epilogues that take in any pointwise operator.
+const ANY: u64 = 1;
+
+/// The bit of a kernel's epilogue: one for all that take in any operator, one for each of the others.
+fn bit(kernels: &[TargetKernel], at: usize) -> u64 {
+    let named = |k: &&TargetKernel| matches!(k.epilogue, Epilogue::Of(_));
+    match &kernels[at].epilogue {
+        Epilogue::None => 0,
+        Epilogue::Any => ANY,
+        // No target's text has more of them than there are bits.
+        Epilogue::Of(_) => ANY << (1 + kernels[..at].iter().filter(named).count()),
+    }
 }
 
 /// Seconds that a stored byte counts for: more than a program takes for each.
@@ -75,6 +94,8 @@ pub struct Site {
     pub role: Role,
     /// The kernel that computes it.
     pub kernel: u32,
+    /// How images lie that the kernel reads and writes.
+    pub layout: Layout,
     /// What it does, but for bytes and a whole launch.
     pub work: Work,
 }
@@ -82,8 +103,8 @@ pub struct Site {
 impl Site {
     /// The node that computes a class from others in this way.
     pub fn entry(self, class: u32, args: Vec<u32>) -> Entry {
-        let Site { role, kernel, work } = self;
-        Entry { class, args, role, kernel, work, fixed: None }
+        let Site { role, kernel, layout, work } = self;
+        Entry { class, args, role, kernel, layout, work, fixed: None }
     }
 }
 
@@ -97,8 +118,14 @@ pub struct TargetPrices<'a> {
     view: f64,
     /// Names of kernels, views and the rest first.
     kernels: Vec<String>,
+    /// Seconds for each byte whose layout changes between kernels.
+    relayout: f64,
     /// The kernel of an operator, and how it shares it.
-    of: HashMap<CallId, (u32, Role)>,
+    of: HashMap<CallId, (u32, Role, Layout)>,
+    /// Some kernel takes in any pointwise operator.
+    takes_any: bool,
+    /// The epilogues that take in an operator, a bit for each; the first takes in all.
+    follows: HashMap<CallId, u64>,
     /// The kernel of fused pointwise operators.
     pointwise: Option<u32>,
     /// Operators that may be chosen; `None` for all primitives and what the target's kernels cover.
@@ -116,14 +143,18 @@ impl<'a> TargetPrices<'a> {
     ) -> TargetPrices<'a> {
         let rest = if target.figures.contains_key("judge") { REFERENCE } else { "" };
         let mut kernels = [VIEW, rest, ""].map(str::to_string).to_vec();
-        let mut of = HashMap::new();
-        for TargetKernel { name, covers, epilogue, prologue, .. } in &target.kernels {
-            let role = match (epilogue, prologue) {
-                (false, false) => Role::Alone,
-                (&epilogue, &prologue) => Role::Anchor { epilogue, prologue },
+        let (mut of, mut follows) = (HashMap::new(), HashMap::new());
+        for (i, k) in target.kernels.iter().enumerate() {
+            let epilogue = bit(&target.kernels, i);
+            if let Epilogue::Of(operators) = &k.epilogue {
+                operators.iter().for_each(|o| *follows.entry(*o).or_default() |= epilogue);
+            }
+            let role = match (epilogue, k.prologue) {
+                (0, false) => Role::Alone,
+                (epilogue, prologue) => Role::Anchor { epilogue, prologue },
             };
-            of.extend(covers.iter().map(|c| (*c, (kernels.len() as u32, role))));
-            kernels.push(name.clone());
+            of.extend(k.covers.iter().map(|c| (*c, (kernels.len() as u32, role, k.layout))));
+            kernels.push(k.name.clone());
         }
         let pointwise = target.pointwise.as_ref().map(|name| {
             kernels.push(name.clone());
@@ -135,8 +166,11 @@ impl<'a> TargetPrices<'a> {
             jitter: None,
             aim: Aim::Time,
             view: target.figures.get("view").copied().unwrap_or(0.1),
+            relayout: target.figures.get("relayout").copied().unwrap_or(0.0),
+            takes_any: target.kernels.iter().any(|k| k.epilogue == Epilogue::Any),
             kernels,
             of,
+            follows,
             pointwise,
             allowed,
             works: Works::new(library),
@@ -172,6 +206,11 @@ impl<'a> TargetPrices<'a> {
         matches!(self.aim, Aim::Written | Aim::Large | Aim::Traffic)
     }
 
+    /// Seconds for each byte whose layout changes between kernels.
+    pub fn relayout(&self) -> f64 {
+        self.relayout
+    }
+
     /// What kernels cost.
     pub fn model(&self) -> &CostModel {
         &self.model
@@ -201,28 +240,44 @@ impl<'a> TargetPrices<'a> {
         }
         let mut work = self.works.of(id, attrs, args, results);
         work.launches = TIE * preference(call, results);
+        if self.aim == Aim::Few && call.class != OpClass::View {
+            work.launches += 1.0;
+        }
         if let Some(jitter) = self.jitter {
             let factor = jitter.factor(&call.name);
             work = work.scaled(factor);
             work.launches += (factor - 1.0).max(0.0);
         }
-        let (role, kernel) = match self.of.get(&id) {
-            Some(&(kernel, role)) => (role, kernel),
-            None if self.by_element[id.0 as usize] => match self.pointwise {
-                Some(kernel) => (Role::Pointwise, kernel),
-                None => (Role::Alone, OWN),
-            },
-            None if call.class == OpClass::View => (Role::Alone, VIEWS),
-            None => (Role::Alone, self.rest(call)),
+        let by_element = self.by_element[id.0 as usize];
+        let any = if by_element && self.takes_any { ANY } else { 0 };
+        let follows = self.follows.get(&id).copied().unwrap_or(0) | any;
+        let alone = match follows {
+            0 => Role::Alone,
+            _ => Role::Pointwise { loops: false, follows },
         };
-        Some(Site { role, kernel, work })
+        let plain = |role, kernel| (role, kernel, Layout::Plain);
+        let (role, kernel, layout) = match self.of.get(&id) {
+            Some(&(kernel, Role::Alone, layout)) => (alone, kernel, layout),
+            Some(&(kernel, role, layout)) => (role, kernel, layout),
+            None if by_element => match self.pointwise {
+                Some(kernel) => {
+                    (Role::Pointwise { loops: true, follows: follows | ANY }, kernel, Layout::Same)
+                }
+                None => plain(alone, OWN),
+            },
+            None if call.class == OpClass::View => plain(Role::Alone, VIEWS),
+            None => plain(Role::Alone, self.rest(call)),
+        };
+        let layout = if results.iter().all(|t| t.rank() == IMAGE) { layout } else { Layout::Plain };
+        Some(Site { role, kernel, layout, work })
     }
 
     /// What an application is to kernels, whether or not the target has the operator.
     pub fn any_site(&self, id: CallId, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Site {
         self.site(id, attrs, args, results).unwrap_or_else(|| {
             let work = self.works.of(id, attrs, args, results);
-            Site { role: Role::Alone, kernel: self.rest(self.library.call(id)), work }
+            let kernel = self.rest(self.library.call(id));
+            Site { role: Role::Alone, kernel, layout: Layout::Plain, work }
         })
     }
 
@@ -243,6 +298,7 @@ impl<'a> TargetPrices<'a> {
 
     /// Seconds of a kernel whose result has this element type.
     pub fn seconds(&self, kernel: u32, dtype: DType, work: &Work) -> f64 {
+        let relaid = self.relayout * work.relaid;
         if kernel == VIEWS {
             let moved = Work {
                 read: work.read * self.view,
@@ -250,15 +306,16 @@ impl<'a> TargetPrices<'a> {
                 launches: work.launches * self.view,
                 ..Work::default()
             };
-            return self.model.roofline(dtype, &moved);
+            return self.model.roofline(dtype, &moved) + relaid;
         }
         let weight = match self.aim {
-            Aim::Time | Aim::Stored => 0.0,
+            Aim::Time | Aim::Stored | Aim::Few => 0.0,
             Aim::Written => 1e-6 * work.written,
             Aim::Large => 1e-12 * work.written * work.written,
             Aim::Traffic => 1e-9 * work.written,
         };
-        self.model.seconds(self.kernel_name(kernel), dtype, work) + weight
+        let seconds = self.model.seconds(self.kernel_name(kernel), dtype, work);
+        seconds + relaid + weight
     }
 
     /// Seconds of one application in a kernel of its own; `None` if the target does not have the operator.

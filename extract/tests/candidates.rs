@@ -1,5 +1,6 @@
 //! Kernel candidates: what they may hold, and that the best cover is among them.
 
+use mlc_dsl::library::Layout;
 use mlc_extract::candidates::{Candidate, Class, Entry, Role, candidates};
 use mlc_extract::{Cost, Exact, Extractor, ViewBuilder, Work};
 use proptest::prelude::*;
@@ -22,13 +23,22 @@ fn graph(most: usize, choices: usize, cycles: bool) -> impl Strategy<Value = Vec
                 let args: Vec<u32> = args.iter().map(|a| a.index(below) as u32).collect();
                 let role = match kind {
                     0 => Role::Alone,
-                    1 => Role::Anchor { epilogue: true, prologue: false },
-                    2 => Role::Anchor { epilogue: true, prologue: true },
-                    _ => Role::Pointwise,
+                    1 => Role::Anchor { epilogue: 1, prologue: false },
+                    2 => Role::Anchor { epilogue: 3, prologue: true },
+                    3 => Role::Pointwise { loops: false, follows: 2 },
+                    _ => Role::Pointwise { loops: true, follows: 1 },
                 };
                 let work = Work { flops: f64::from(flops), ..Work::default() };
                 let (class, kernel) = (i as u32 + 1, u32::from(kind));
-                entries.push(Entry { class, args, role, kernel, work, fixed: None });
+                entries.push(Entry {
+                    class,
+                    args,
+                    role,
+                    kernel,
+                    layout: Layout::Plain,
+                    work,
+                    fixed: None,
+                });
             }
         }
         entries
@@ -67,6 +77,31 @@ fn falls_apart(inside: &[&Entry]) -> bool {
     !inside.iter().any(|e| in_head(&e)) || takes && !inside.iter().any(|e| tail(&e) && of_head(&e))
 }
 
+/// True if every entry inside goes with those inside that it reads.
+fn joined(inside: &[&Entry]) -> bool {
+    let anchor = inside.iter().find(|e| is_anchor(e));
+    let mut led: BTreeSet<u32> = anchor.iter().map(|a| a.class).collect();
+    for _ in inside {
+        let more = inside.iter().filter(|e| e.args.iter().any(|a| led.contains(a)));
+        led = led.iter().copied().chain(more.map(|e| e.class)).collect();
+    }
+    let epilogue = anchor.map_or(0, |a| match a.role {
+        Role::Anchor { epilogue, .. } => epilogue,
+        _ => 0,
+    });
+    let loops = |e: &Entry| matches!(e.role, Role::Pointwise { loops: true, .. });
+    inside.iter().all(|e| {
+        let read = inside.iter().filter(|i| e.args.contains(&i.class));
+        let fits = |i: &&Entry| match (led.contains(&i.class), e.role) {
+            (true, Role::Pointwise { follows, .. }) => follows & epilogue != 0,
+            (false, Role::Pointwise { loops: own, .. }) => own && loops(i),
+            (false, Role::Anchor { prologue, .. }) => prologue && loops(i),
+            _ => false,
+        };
+        read.copied().all(|i| fits(&i))
+    })
+}
+
 /// What is wrong with a candidate, if anything.
 fn fault(c: &Candidate, entries: &[Entry], classes: &[Class]) -> Option<&'static str> {
     let of = |e: &u32| &entries[*e as usize];
@@ -90,6 +125,9 @@ fn fault(c: &Candidate, entries: &[Entry], classes: &[Class]) -> Option<&'static
         }
     }
     let all: Vec<&Entry> = c.entries.iter().map(of).collect();
+    if !joined(&all) {
+        return Some("an entry that does not go with what it reads");
+    }
     if !falls_apart(&all) {
         return Some("what follows the anchor and what comes before it are one");
     }
@@ -145,22 +183,14 @@ fn kernel(
                 reads.insert(a);
                 continue;
             }
-            let joins = match (of[&c].role, of[&a].role) {
-                (Role::Pointwise, Role::Pointwise) => true,
-                (Role::Pointwise, Role::Anchor { epilogue, .. }) => epilogue,
-                (Role::Anchor { prologue, .. }, Role::Pointwise) => prologue,
-                _ => false,
-            };
-            if !joins {
-                return None;
-            }
             stack.push(a);
         }
     }
     if inside.iter().filter(|c| is_anchor(of[c])).count() > 1 {
         return None;
     }
-    if !falls_apart(&inside.iter().map(|c| of[c]).collect::<Vec<_>>()) {
+    let all: Vec<&Entry> = inside.iter().map(|c| of[c]).collect();
+    if !joined(&all) || !falls_apart(&all) {
         return None;
     }
     let mut work = Work { launches: 1.0, ..Work::default() };
@@ -200,15 +230,16 @@ proptest! {
 fn what_follows_a_product_reads_its_operand() {
     let entry = |class: u32, args: &[u32], role, kernel| {
         let (args, work) = (args.to_vec(), Work::default());
-        Entry { class, args, role, kernel, work, fixed: None }
+        Entry { class, args, role, kernel, layout: Layout::Plain, work, fixed: None }
     };
-    let product = Role::Anchor { epilogue: true, prologue: false };
+    let product = Role::Anchor { epilogue: 1, prologue: false };
+    let sum = Role::Pointwise { loops: true, follows: 1 };
     let entries = [
         Entry::free(0),
-        entry(1, &[0], Role::Pointwise, 3),
+        entry(1, &[0], sum, 3),
         entry(2, &[1], product, 1),
-        entry(3, &[0, 1], Role::Pointwise, 3),
-        entry(4, &[3, 2], Role::Pointwise, 3),
+        entry(3, &[0, 1], sum, 3),
+        entry(4, &[3, 2], sum, 3),
     ];
     let (found, best) = found_and_best(&entries);
     assert!((found - 41.0).abs() < 1e-6 && (best - 41.0).abs() < 1e-6, "{found}, {best}");

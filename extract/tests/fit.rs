@@ -100,7 +100,15 @@ fn too_few_samples_yield_no_fit() {
 
 fn target() -> TargetItem {
     let figures = HashMap::from([("flops".to_string(), 1e11), ("launch".to_string(), 1e-6)]);
-    TargetItem { name: "toy".into(), doc: vec![], figures, kernels: vec![], pointwise: None }
+    TargetItem {
+        name: "toy".into(),
+        doc: vec![],
+        extends: None,
+        source: 0,
+        figures,
+        kernels: vec![],
+        pointwise: None,
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{
-    CallId, CallKind, Callable, DTypePattern, Input, Library, OpClass, TargetItem,
+    CallId, CallKind, Callable, DTypePattern, Epilogue, Input, Library, OpClass, TargetItem,
 };
 use mlc_dsl::term::TermKind;
 use mlc_extract::Work;
@@ -155,7 +155,7 @@ impl<'a> Draw<'a> {
                 None => out.push(Family {
                     kernel: k.name.clone(),
                     heads: k.covers.clone(),
-                    tail: k.epilogue,
+                    tail: k.epilogue != Epilogue::None,
                 }),
             }
         }

@@ -263,6 +263,8 @@ mod work {
         read: f64,
         fixed: f64,
         written: f64,
+        #[serde(default)]
+        relaid: f64,
         launches: f64,
     }
 

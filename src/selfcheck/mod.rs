@@ -403,6 +403,8 @@ fn cpu(library: &Library) -> TargetItem {
     library.target("cpu").cloned().unwrap_or_else(|| TargetItem {
         name: "cpu".into(),
         doc: vec![],
+        extends: None,
+        source: 0,
         figures: Default::default(),
         kernels: vec![],
         pointwise: None,

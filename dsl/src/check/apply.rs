@@ -311,7 +311,7 @@ impl Elaborator<'_> {
             .map(|(_, ty)| {
                 let dtype = match &ty.dtype {
                     DTypePattern::Fixed(_) => ty.dtype.clone(),
-                    DTypePattern::Var(v) => result_dtype(callee, v, &attrs, dtypes),
+                    DTypePattern::Var(v) => result_dtype(callee, v, &attrs, dtypes, self.vars),
                 };
                 let dims = ty.dims.as_deref().unwrap_or_default();
                 (result_dims(callee, dims, bound, &terms, &attrs, self, &from), dtype)

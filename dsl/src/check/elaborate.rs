@@ -3,6 +3,7 @@
 use super::dims;
 use crate::diag::Diag;
 use crate::functions::is_function;
+use crate::ir::DType;
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Input, Library, Name};
 use crate::syntax::ast::{Arg, AttrType, BinaryOp, Expr, ExprKind, Ident, Span, UnaryOp};
 use crate::term::{Term, TermId, TermKind, Terms};
@@ -359,7 +360,8 @@ impl<'a> Elaborator<'a> {
                 let dtype = match &input.ty.dtype {
                     d @ DTypePattern::Fixed(_) => Some(d.clone()),
                     DTypePattern::Var(v) => {
-                        dtypes.iter().find(|(n, _)| n == v).map(|(_, d)| d.clone())
+                        let shown = dtypes.iter().find(|(n, _)| n == v).map(|(_, d)| d.clone());
+                        shown.or_else(|| own_dtype(callee, v, &e))
                     }
                 };
                 let Some(dtype) = dtype else {
@@ -499,4 +501,16 @@ pub fn translate(ty: &AttrType, bound: &Bound) -> AttrType {
         ty.range = None;
     }
     ty
+}
+
+/// The element type of a number where nothing but itself depends on it, as in `cast(1, to=F)`.
+fn own_dtype(callee: &Callable, var: &Name, e: &Expr) -> Option<DTypePattern> {
+    let uses = |d: &DTypePattern| matches!(d, DTypePattern::Var(v) if v == var);
+    let inputs = callee.inputs.iter().filter(|i| uses(&i.ty.dtype)).count();
+    let free = inputs == 1 && !callee.outputs.iter().any(|o| uses(&o.1.dtype));
+    match &e.kind {
+        ExprKind::Int(_) if free => Some(DTypePattern::Fixed(DType::I64)),
+        ExprKind::Float(_) if free => Some(DTypePattern::Fixed(DType::F32)),
+        _ => None,
+    }
 }

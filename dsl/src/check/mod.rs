@@ -161,7 +161,7 @@ impl Builder {
                     source: (*source, item.span),
                 }),
                 ItemKind::Target(t) => {
-                    let (target, diags) = targets::target(&self.library, item, t);
+                    let (target, diags) = targets::target(&self.library, *source, item, t);
                     self.report(*source, diags);
                     self.library.targets.push(target);
                 }
@@ -169,6 +169,9 @@ impl Builder {
             }
         }
         for (source, diags) in targets::offer(&mut self.library) {
+            self.report(source, diags);
+        }
+        for (source, diags) in targets::inherit(&mut self.library.targets) {
             self.report(source, diags);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::dims;
 use super::elaborate::{Bound, Elaborator};
-use crate::library::{Callable, DTypePattern, Dim, Name};
+use crate::library::{Callable, DTypePattern, Dim, Input, Name};
 use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind};
 use crate::term::TermId;
 
@@ -12,6 +12,7 @@ pub(super) fn result_dtype(
     v: &Name,
     attrs: &[Option<Expr>],
     dtypes: &[(Name, DTypePattern)],
+    vars: &[Input],
 ) -> DTypePattern {
     if let Some((_, d)) = dtypes.iter().find(|(n, _)| n == v) {
         return d.clone();
@@ -22,6 +23,13 @@ pub(super) fn result_dtype(
             Ok(d) => DTypePattern::Fixed(d),
             Err(()) => DTypePattern::Var(Name::from(n.as_str())),
         },
+        Some(ExprKind::Call { callee, args, .. }) if callee.text == "dtype" => {
+            let of = args.first().and_then(|a| match &a.value.kind {
+                ExprKind::Name(n) => vars.iter().find(|i| *i.name == **n),
+                _ => None,
+            });
+            of.map_or(DTypePattern::Var(v.clone()), |i| i.ty.dtype.clone())
+        }
         _ => DTypePattern::Var(v.clone()),
     }
 }

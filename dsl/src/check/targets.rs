@@ -3,18 +3,21 @@
 use super::{error, name, suggest};
 use crate::diag::Diag;
 use crate::eval::{Env, eval};
-use crate::library::{CallId, CallKind, Library, OpClass, TargetItem, TargetKernel};
-use crate::syntax::ast::{Expr, Item, Kernel, Target};
+use crate::library::{
+    CallId, CallKind, Epilogue, Layout, Library, OpClass, TargetItem, TargetKernel,
+};
+use crate::syntax::ast::{Expr, Ident, Item, Kernel, Target};
 use crate::term::TermKind;
 use std::collections::HashMap;
 
 /// Figures of a target, with what each says and an example.
-pub const FIGURES: [(&str, &str, &str); 6] = [
+pub const FIGURES: [(&str, &str, &str); 7] = [
     ("flops", "operations per second", "1e11"),
     ("slow", "exponentials, roots and their like per second", "5e9"),
     ("bytes", "bytes of memory per second", "1e10"),
     ("launch", "seconds that starting a kernel takes", "4e-6"),
     ("view", "the part of their cost that views keep", "0.01"),
+    ("relayout", "seconds for each byte whose layout changes between kernels", "1e-10"),
     ("judge", "how much slower the judge is, which computes what no kernel covers", "100"),
 ];
 
@@ -24,8 +27,11 @@ pub const WORK: [&str; 16] = [
     "points", "rows", "moved", "parts", "read", "fixed", "written",
 ];
 
+/// Most kernels of a target that name what follows them.
+const EPILOGUES: usize = 62;
+
 /// The target of an item.
-pub fn target(library: &Library, item: &Item, t: &Target) -> (TargetItem, Vec<Diag>) {
+pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (TargetItem, Vec<Diag>) {
     let mut diags = Vec::new();
     let number = |e: &Expr| eval(e, &Env::default()).ok().and_then(|a| a.as_f64());
     let mut figures = HashMap::new();
@@ -50,18 +56,7 @@ pub fn target(library: &Library, item: &Item, t: &Target) -> (TargetItem, Vec<Di
     }
     let mut kernels = Vec::new();
     for k in &t.kernels {
-        let mut covers = Vec::new();
-        for c in &k.covers {
-            match library.find(&c.text) {
-                Some(id) => covers.push(id),
-                None => {
-                    let names = library.calls.iter().map(|c| &*c.name);
-                    let help = suggest(&c.text, names).unwrap_or_default();
-                    let message = format!("`{}` is not an operator", c.text);
-                    diags.push(error("R003", c.span, message, &help));
-                }
-            }
-        }
+        let covers = operators(library, &k.covers, &mut diags);
         let factor = match &k.cost {
             None => 1.0,
             Some(e) => number(e).filter(|v| v.is_finite() && *v > 0.0).unwrap_or_else(|| {
@@ -71,12 +66,55 @@ pub fn target(library: &Library, item: &Item, t: &Target) -> (TargetItem, Vec<Di
                 1.0
             }),
         };
+        let epilogue = match k.epilogue.as_deref() {
+            None => Epilogue::None,
+            Some([]) => Epilogue::Any,
+            Some(names) => Epilogue::Of(operators(library, names, &mut diags)),
+        };
+        let layout = k.layout.as_ref().map_or(Layout::Plain, |l| layout(l, &mut diags));
         let takes = takes(k, &mut diags);
-        let (name, epilogue, prologue) = (k.name.clone(), k.epilogue, false);
-        kernels.push(TargetKernel { name, covers, epilogue, prologue, factor, takes });
+        let (name, prologue) = (k.name.clone(), false);
+        kernels.push(TargetKernel { name, covers, epilogue, prologue, layout, factor, takes });
     }
-    let (name, doc) = (name(&item.name.text), item.doc.clone());
-    (TargetItem { name, doc, figures, kernels, pointwise: None }, diags)
+    if let Some(k) = t.kernels.iter().filter(|k| k.epilogue.is_some()).nth(EPILOGUES) {
+        let at = k.covers.first().map_or(item.name.span, |c| c.span);
+        let message = format!("a target has at most {EPILOGUES} kernels with an epilogue");
+        let help = "kernels of one price can be one: name all that it covers";
+        diags.push(error("R012", at, message, help));
+    }
+    let (name, doc, extends) = (name(&item.name.text), item.doc.clone(), t.extends.clone());
+    (TargetItem { name, doc, extends, source, figures, kernels, pointwise: None }, diags)
+}
+
+/// The operators of these names.
+fn operators(library: &Library, names: &[Ident], diags: &mut Vec<Diag>) -> Vec<CallId> {
+    let mut out = Vec::new();
+    for c in names {
+        match library.find(&c.text) {
+            Some(id) => out.push(id),
+            None => {
+                let names = library.calls.iter().map(|c| &*c.name);
+                let help = suggest(&c.text, names).unwrap_or_default();
+                let message = format!("`{}` is not an operator", c.text);
+                diags.push(error("R003", c.span, message, &help));
+            }
+        }
+    }
+    out
+}
+
+/// The layout of this name.
+fn layout(name: &Ident, diags: &mut Vec<Diag>) -> Layout {
+    match name.text.as_str() {
+        "blocked" => Layout::Blocked,
+        "same" => Layout::Same,
+        _ => {
+            let message = format!("`{}` is not a layout", name.text);
+            let help = "`blocked` is the runtime's own, `same` that of the operands";
+            diags.push(error("R012", name.span, message, help));
+            Layout::Plain
+        }
+    }
 }
 
 /// Seconds for each unit of a kernel's work.
@@ -138,24 +176,17 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
         let bare = f.epilogue && is_bare(library, f.call);
         for (target, kernel) in &f.on {
             let Some(t) = library.targets.iter_mut().find(|t| *t.name == *target.text) else {
-                let names = library.targets.iter().map(|t| &*t.name);
-                let help = suggest(&target.text, names.clone()).unwrap_or_else(|| {
-                    let names: Vec<&str> = names.collect();
-                    match names.is_empty() {
-                        true => "declare it with `target`".into(),
-                        false => format!("there are {}", names.join(", ")),
-                    }
-                });
-                let message = format!("`{}` is not a target", target.text);
-                out.push((f.source.0, vec![error("R021", target.span, message, &help)]));
+                out.push((f.source.0, vec![undeclared(&library.targets, target)]));
                 continue;
             };
             if bare {
                 t.pointwise = Some(kernel.clone());
                 continue;
             }
+            let epilogue = if f.epilogue { Epilogue::Any } else { Epilogue::None };
             let twin = t.kernels.iter_mut().find(|k| {
-                k.name == *kernel && (k.epilogue, k.prologue) == (f.epilogue, f.prologue)
+                let of_list = matches!(k.epilogue, Epilogue::Of(_)) && !f.epilogue;
+                k.name == *kernel && k.prologue == f.prologue && (of_list || k.epilogue == epilogue)
             });
             match twin {
                 Some(k) if k.covers.contains(&f.covers) => {}
@@ -163,8 +194,9 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
                 None => t.kernels.push(TargetKernel {
                     name: kernel.clone(),
                     covers: vec![f.covers],
-                    epilogue: f.epilogue,
+                    epilogue,
                     prologue: f.prologue,
+                    layout: Layout::Plain,
                     factor: 1.0,
                     takes: vec![],
                 }),
@@ -172,4 +204,67 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
         }
     }
     out
+}
+
+/// Gives every target that extends another what it does not state itself: figures, and kernels for operators that none
+/// of its own covers.
+pub fn inherit(targets: &mut [TargetItem]) -> Vec<(u32, Vec<Diag>)> {
+    let mut out = Vec::new();
+    for i in 0..targets.len() {
+        let mut seen = vec![targets[i].name.clone()];
+        let mut at = i;
+        while let Some(base) = targets[at].extends.clone() {
+            let Some(j) = targets.iter().position(|t| *t.name == *base.text) else {
+                // Said once, of the target that names it.
+                if at == i {
+                    out.push((targets[i].source, vec![undeclared(targets, &base)]));
+                }
+                break;
+            };
+            if seen.contains(&targets[j].name) {
+                let message = format!("the target `{}` extends itself", targets[i].name);
+                let help = "a target extends one that is stated without it";
+                out.push((targets[i].source, vec![error("R021", base.span, message, help)]));
+                break;
+            }
+            seen.push(targets[j].name.clone());
+            let from = targets[j].clone();
+            take_over(&mut targets[i], from);
+            at = j;
+        }
+    }
+    out
+}
+
+/// What `t` does not state itself, from the target that it extends.
+fn take_over(t: &mut TargetItem, from: TargetItem) {
+    for (key, value) in from.figures {
+        t.figures.entry(key).or_insert(value);
+    }
+    t.pointwise = t.pointwise.take().or(from.pointwise);
+    let own: Vec<CallId> = t.kernels.iter().flat_map(|k| k.covers.iter().copied()).collect();
+    for mut k in from.kernels {
+        k.covers.retain(|c| !own.contains(c));
+        let twin = |o: &&mut TargetKernel| {
+            o.name == k.name && (&o.epilogue, o.prologue) == (&k.epilogue, k.prologue)
+        };
+        match t.kernels.iter_mut().find(twin) {
+            _ if k.covers.is_empty() => {}
+            Some(o) => o.covers.extend(k.covers),
+            None => t.kernels.push(k),
+        }
+    }
+}
+
+/// A name that no target has.
+fn undeclared(targets: &[TargetItem], target: &Ident) -> Diag {
+    let names = targets.iter().map(|t| &*t.name);
+    let help = suggest(&target.text, names.clone()).unwrap_or_else(|| {
+        let names: Vec<&str> = names.collect();
+        match names.is_empty() {
+            true => "declare it with `target`".into(),
+            false => format!("there are {}", names.join(", ")),
+        }
+    });
+    error("R021", target.span, format!("`{}` is not a target", target.text), &help)
 }

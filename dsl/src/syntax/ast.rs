@@ -411,9 +411,11 @@ pub struct Print {
     pub conditions: Vec<Expr>,
 }
 
-/// `target name`, then `key = value …` and kernels.
+/// `target name extends base`, then `key = value …` and kernels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
+    /// `extends base`: the target whose figures and kernels it has unless it states its own.
+    pub extends: Option<Ident>,
     /// `key = value` entries such as `flops = 1e11`.
     pub entries: Vec<(Ident, Expr)>,
     /// `kernel "name" covers expr`: ops this target computes natively.
@@ -427,8 +429,10 @@ pub struct Kernel {
     pub name: String,
     /// The operators it computes.
     pub covers: Vec<Ident>,
-    /// It also applies a chain of pointwise operators to its result.
-    pub epilogue: bool,
+    /// It also applies a chain of pointwise operators to its result: of these, or of any if none is named.
+    pub epilogue: Option<Vec<Ident>>,
+    /// `in layout`: how its operands and its result lie in memory.
+    pub layout: Option<Ident>,
     /// `cost factor`: time as a multiple of the roofline.
     pub cost: Option<Expr>,
     /// `takes flops = 7e-12, launches = 2e-6`: seconds for each unit of its work.

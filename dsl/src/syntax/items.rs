@@ -358,9 +358,10 @@ impl Builder {
     }
 
     fn target(&mut self, parts: Parts<'_>) -> Target {
-        let mut target = Target { entries: Vec::new(), kernels: Vec::new() };
+        let mut target = Target { extends: None, entries: Vec::new(), kernels: Vec::new() };
         for part in parts {
             match part.as_rule() {
+                Rule::extends => target.extends = Some(self.inner_ident(part)),
                 Rule::entry => target.entries.extend(self.named_values(part)),
                 Rule::kernel => target.kernels.push(self.kernel(part)),
                 _ => {}
@@ -373,7 +374,8 @@ impl Builder {
         let mut kernel = Kernel {
             name: String::new(),
             covers: vec![],
-            epilogue: false,
+            epilogue: None,
+            layout: None,
             cost: None,
             takes: vec![],
         };
@@ -381,7 +383,11 @@ impl Builder {
             match part.as_rule() {
                 Rule::string => kernel.name = self.string(&part),
                 Rule::ident => kernel.covers.push(self.ident(&part)),
-                Rule::kw_epilogue => kernel.epilogue = true,
+                Rule::epilogue => {
+                    let names = part.into_inner().filter(|p| p.as_rule() == Rule::ident);
+                    kernel.epilogue = Some(names.map(|p| self.ident(&p)).collect());
+                }
+                Rule::layout => kernel.layout = Some(self.inner_ident(part)),
                 Rule::expr => kernel.cost = Some(self.expr(part)),
                 Rule::entry => kernel.takes.extend(self.named_values(part)),
                 _ => {}

@@ -178,7 +178,8 @@ fn print_print(name: &Ident, print: &Print) -> Doc {
 }
 
 fn print_target(name: &Ident, target: &Target) -> Vec<Doc> {
-    let mut out = vec![text(format!("target {}", name.text))];
+    let extends = target.extends.iter().map(|base| format!(" extends {}", base.text));
+    let mut out = vec![text(format!("target {}", name.text) + &extends.collect::<String>())];
     for (key, value) in &target.entries {
         out.push(cat([text(format!("{} = ", key.text)), before_more(value)]));
     }
@@ -189,8 +190,15 @@ fn print_target(name: &Ident, target: &Target) -> Vec<Doc> {
 fn kernel(kernel: &Kernel) -> Doc {
     let covers = kernel.covers.iter().map(|name| text(&name.text)).collect();
     let mut parts = vec![text(format!("kernel {} covers ", quoted(&kernel.name))), fill(covers)];
-    if kernel.epilogue {
+    if let Some(follow) = &kernel.epilogue {
         parts.push(text(" epilogue"));
+        let names: Vec<Doc> = follow.iter().map(|name| text(&name.text)).collect();
+        if !names.is_empty() {
+            parts.extend([text(" "), fill(names)]);
+        }
+    }
+    if let Some(layout) = &kernel.layout {
+        parts.push(text(format!(" in {}", layout.text)));
     }
     if let Some(cost) = &kernel.cost {
         parts.extend([text(" cost "), before_more(cost)]);

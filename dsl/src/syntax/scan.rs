@@ -15,7 +15,7 @@ pub(super) const MAX_NESTING: usize = 64;
 pub(super) const ITEM_WORDS: [&str; 7] = ["op", "def", "rule", "fuse", "extern", "onnx", "target"];
 
 /// The reserved words that open no item, clauses in their canonical order first.
-pub(super) const OTHER_WORDS: [&str; 32] = [
+pub(super) const OTHER_WORDS: [&str; 33] = [
     "commutative",
     "associative",
     "unit",
@@ -38,6 +38,7 @@ pub(super) const OTHER_WORDS: [&str; 32] = [
     "epilogue",
     "cost",
     "takes",
+    "extends",
     "each",
     "in",
     "as",

@@ -322,10 +322,17 @@ fn onnx() -> impl Strategy<Value = Onnx> {
 
 fn target() -> impl Strategy<Value = Target> {
     let kernel =
-        (quote(), some(ident()), any::<bool>(), of(expr()), few((ident(), expr()))).prop_map(
-            |(name, covers, epilogue, cost, takes)| Kernel { name, covers, epilogue, cost, takes },
-        );
-    (few((ident(), expr())), few(kernel)).prop_map(|(entries, kernels)| Target { entries, kernels })
+        (quote(), some(ident()), of(few(ident())), of(ident()), of(expr()), few((ident(), expr())))
+            .prop_map(|(name, covers, epilogue, layout, cost, takes)| Kernel {
+                name,
+                covers,
+                epilogue,
+                layout,
+                cost,
+                takes,
+            });
+    (of(ident()), few((ident(), expr())), few(kernel))
+        .prop_map(|(extends, entries, kernels)| Target { extends, entries, kernels })
 }
 
 fn remarks() -> impl Strategy<Value = Vec<String>> {
