@@ -1,6 +1,6 @@
 """How fast models run in ONNX Runtime before and after: `onnxruntime.py MODELS [MODEL]...`.
 
-MODELS is a folder of folders with a `model.onnx` each. Every model is optimised for each target; then the model and its results run in
+MODELS is a folder of folders with a `model.onnx` each (`tensat --write` and `networks` of `proptests` make such). Every model is optimised for each target; then the model and its results run in
 turns, with all of the runtime's own optimisations and with none, on one and on two threads, and the ratio is of the fastest runs.
 Where the buffers of a session happen to lie changes it by some percent, so the median over several processes counts; the
 column `control` shows what is left of that: the model against itself. Prints Markdown with the geometric means.

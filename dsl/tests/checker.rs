@@ -105,6 +105,7 @@ const CASES: &[(&str, &[&str])] = &[
         "R012",
         &[
             "target t\n  flops = \"fast\"\n  bites = 1e9\n  launch = -1\n  kernel \"k\" covers matmul cost 0\n  kernel \"l\" covers conv takes flop = 1e-12, read = -1\n",
+            "target t\n  kernel \"k\" covers matmul in rows\n",
         ],
     ),
     ("R013", &["op f(x: F[..s]) -> y: F[..s]\n  commutative\n  y[..s] = x[..s]\n"]),
@@ -143,6 +144,8 @@ const CASES: &[(&str, &[&str])] = &[
         &[
             "target small\n  kernel \"gemm\" covers matmul\nfuse f(x: F[..h, a, b], w: F[b, c]) -> F[..h, a, c]\n  = x @ w\n  on small(\"gemm\"), smal(\"gemm\")\n",
             "fuse f(x: F[..s]) -> F[..s]\n  = exp(x)\n  on gpu(\"loop\")\n",
+            "target small extends large\n  launch = 1e-6\n",
+            "target small extends large\ntarget large extends small\n",
         ],
     ),
 ];

@@ -1,7 +1,7 @@
 //! The shipped operators make a library without a single diagnostic.
 
 use mlc_dsl::check::library;
-use mlc_dsl::library::OpClass;
+use mlc_dsl::library::{Epilogue, OpClass};
 use std::path::Path;
 
 fn texts(folder: &Path, out: &mut Vec<(String, String)>) {
@@ -52,4 +52,54 @@ fn operators_are_sound_and_classified() {
     ] {
         assert_eq!(class(name), expected, "{name}");
     }
+}
+
+#[test]
+fn a_target_has_what_it_does_not_state_from_the_one_it_extends() {
+    let mut all = shipped("ops");
+    let text = "
+        target third extends second
+          kernel \"own\" covers exp
+        target second extends first
+          launch = 2e-6
+          kernel \"sum\" covers add epilogue neg, abs
+        target first
+          launch = 1e-6
+          flops = 1e9
+          kernel \"sum\" covers add, mul
+          kernel \"other\" covers exp, tanh
+        fuse scaled(x: F[..s], k: F[..s]) -> F[..s]
+          = tanh(x * k)
+          on first(\"fused\")
+    ";
+    all.push(("targets.rules".into(), text.into()));
+    let (lib, diags) = library(&all);
+    assert!(diags.is_empty(), "{diags:?}");
+    let names = |calls: &[mlc_dsl::library::CallId]| -> Vec<String> {
+        calls.iter().map(|c| lib.call(*c).name.to_string()).collect()
+    };
+    let shown = |target: &str| -> Vec<String> {
+        let t = lib.target(target).unwrap();
+        let kernel = |k: &mlc_dsl::library::TargetKernel| {
+            let after = match &k.epilogue {
+                Epilogue::None => String::new(),
+                Epilogue::Any => " any".into(),
+                Epilogue::Of(calls) => format!(" then {}", names(calls).join(" ")),
+            };
+            format!("{}: {}{after}", k.name, names(&k.covers).join(" "))
+        };
+        t.kernels.iter().map(kernel).collect()
+    };
+    let first = ["sum: add mul", "other: exp tanh", "fused: scaled"];
+    assert_eq!(shown("first"), first);
+    assert_eq!(
+        shown("second"),
+        ["sum: add then neg abs", "sum: mul", "other: exp tanh", "fused: scaled"]
+    );
+    assert_eq!(
+        shown("third"),
+        ["own: exp", "sum: add then neg abs", "sum: mul", "other: tanh", "fused: scaled"]
+    );
+    let figure = |target: &str, name: &str| lib.target(target).unwrap().figures[name];
+    assert_eq!((figure("third", "launch"), figure("third", "flops")), (2e-6, 1e9));
 }

@@ -7,8 +7,7 @@
 //! operator; drops nothing that is a kernel by itself.
 
 use crate::Work;
-use crate::layout::{self, Lies};
-use mlc_dsl::library::Layout;
+use crate::layout::{self, Layout, Lies};
 use std::collections::HashMap;
 
 /// How an operator shares kernels.
@@ -227,7 +226,7 @@ impl Search<'_> {
         };
         (work.read, work.fixed) = (read(false), read(true));
         let Entry { kernel, layout, .. } = self.entries[anchor.unwrap_or(root) as usize];
-        work += layout::changes(layout, reads, self.classes, &self.lies);
+        work += layout::changes(layout, reads, class, self.classes, &self.lies);
         let class_of = &self.classes[class as usize];
         // A view that repeats writes nothing: it is read where it comes from.
         work.written = if kernel == VIEWS { class_of.read } else { class_of.written };

@@ -5,12 +5,12 @@
 
 use crate::candidates::{Candidate, Class, Entry, Role, VIEWS, candidates};
 use crate::kernels::{Draft, finish, reads};
-use crate::layout::{self, Lies};
+use crate::layout::{self, Layout, Lies};
 use crate::target::TargetPrices;
 use crate::work::{Works, bytes};
 use crate::{Cost, CostModel, Extractor, GreedyDag, Solution, View, ViewBuilder, Work};
 use mlc_dsl::ir::{DType, Extent, NodeId, NodeKind, Program, Type, Value};
-use mlc_dsl::library::{Layout, Library, OpClass, TargetItem};
+use mlc_dsl::library::{Library, OpClass, TargetItem};
 use mlc_dsl::plan::{Kernel, Plan};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -142,12 +142,13 @@ impl Sites {
 
     /// The work of changing the layout of what a kernel reads.
     fn changes(&self, k: &Kernel) -> Work {
-        let own = k.nodes.iter().map(|n| self.entries[n.0 as usize].layout);
+        let mut own = k.nodes.iter().map(|n| self.entries[n.0 as usize].layout);
         let blocked = own.clone().find(|l| *l == Layout::Blocked);
-        let layout = blocked.or(own.last()).unwrap_or_default();
+        let layout = blocked.or(own.next_back()).unwrap_or_default();
+        let Some(result) = k.outputs.first() else { return Work::default() };
         let mut reads: Vec<u32> = k.inputs.iter().map(|v| v.node.0).collect();
         reads.dedup();
-        layout::changes(layout, &reads, &self.classes, &self.lies)
+        layout::changes(layout, &reads, result.node.0, &self.classes, &self.lies)
     }
 
     /// What the target takes for views, wherever they are read; those of constants are seen before the first run.

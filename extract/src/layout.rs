@@ -3,7 +3,18 @@
 
 use crate::Work;
 use crate::candidates::{Class, Entry, Role};
-use mlc_dsl::library::Layout;
+
+/// How a kernel takes and yields images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// Row by row.
+    #[default]
+    Plain,
+    /// In the runtime's own layout.
+    Blocked,
+    /// In its own if all operands lie so, constants aside.
+    Same,
+}
 
 /// How a value lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +67,15 @@ fn stays(mut operands: impl Iterator<Item = Lies> + Clone) -> bool {
     operands.clone().any(|l| l == Lies::Blocked) && operands.all(|l| l != Lies::Plain)
 }
 
-/// The work of changing the layout of what a kernel reads: bytes, and a launch for each operand.
-pub fn changes(layout: Layout, reads: &[u32], classes: &[Class], lies: &[Lies]) -> Work {
+/// The work of changing layouts for a kernel: of operands that lie otherwise than it takes them, and of its result
+/// where others take that to be in the runtime's own layout. Bytes, and a launch for each value.
+pub fn changes(
+    layout: Layout,
+    reads: &[u32],
+    result: u32,
+    classes: &[Class],
+    lies: &[Lies],
+) -> Work {
     let operands = reads.iter().map(|&r| lies[r as usize]);
     let wrong = match layout {
         Layout::Blocked => Lies::Plain,
@@ -65,8 +83,12 @@ pub fn changes(layout: Layout, reads: &[u32], classes: &[Class], lies: &[Lies]) 
         Layout::Same | Layout::Plain => Lies::Blocked,
     };
     let changed = reads.iter().zip(operands).filter(|(_, l)| *l == wrong);
-    changed.fold(Work::default(), |sum, (&r, _)| Work {
-        relaid: sum.relaid + classes[r as usize].read,
+    let read = changed.map(|(&r, _)| classes[r as usize].read);
+    let written = classes[result as usize].written;
+    let turned = wrong == Lies::Blocked && lies[result as usize] == Lies::Blocked;
+    let all = read.chain(turned.then_some(written));
+    all.fold(Work::default(), |sum, bytes| Work {
+        relaid: sum.relaid + bytes,
         launches: sum.launches + 1.0,
         ..sum
     })
@@ -108,16 +130,17 @@ mod tests {
         let found = lies(&classes, &entries);
         use Lies::{Blocked as B, Either as E, Plain as P};
         assert_eq!(found, [E, E, B, B, B, P, B]);
-        for (layout, reads, expected) in [
-            (Layout::Blocked, &[0, 1][..], &[][..]),
-            (Layout::Same, &[2], &[]),
-            (Layout::Same, &[3, 1], &[]),
-            (Layout::Same, &[3, 5], &[13.0]),
-            (Layout::Plain, &[4, 2], &[14.0, 12.0]),
-            (Layout::Plain, &[5, 0], &[]),
-            (Layout::Blocked, &[5], &[15.0]),
+        for (layout, reads, result, expected) in [
+            (Layout::Blocked, &[0, 1][..], 2, &[][..]),
+            (Layout::Same, &[2], 3, &[]),
+            (Layout::Same, &[3, 1], 4, &[]),
+            (Layout::Same, &[3, 5], 5, &[13.0]),
+            (Layout::Plain, &[4, 2], 5, &[14.0, 12.0]),
+            (Layout::Plain, &[5, 0], 5, &[]),
+            (Layout::Plain, &[5, 0], 6, &[16.0]),
+            (Layout::Blocked, &[5], 6, &[15.0]),
         ] {
-            let work = changes(layout, reads, &classes, &found);
+            let work = changes(layout, reads, result, &classes, &found);
             let sum: f64 = expected.iter().sum();
             assert_eq!(
                 (work.relaid, work.launches),

@@ -4,11 +4,12 @@
 //! equal.
 
 use crate::candidates::{Entry, Role, VIEWS};
+use crate::layout::Layout;
 use crate::work::{Works, bytes, elements};
 use crate::{CostModel, Work};
 use mlc_dsl::ir::{Attr, DType, Type};
 use mlc_dsl::library::{
-    Body, CallId, CallKind, Callable, Epilogue, Layout, Library, OpClass, TargetItem, TargetKernel,
+    self, Body, CallId, CallKind, Callable, Epilogue, Library, OpClass, TargetItem, TargetKernel,
 };
 use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind};
 use mlc_dsl::term::TermKind;
@@ -72,6 +73,15 @@ const IMAGE: usize = 4;
 
 /// The bit of epilogues that take in any pointwise operator.
 const ANY: u64 = 1;
+
+/// The layout that a target's text says of a kernel.
+fn layout(stated: library::Layout) -> Layout {
+    match stated {
+        library::Layout::Plain => Layout::Plain,
+        library::Layout::Blocked => Layout::Blocked,
+        library::Layout::Same => Layout::Same,
+    }
+}
 
 /// The bit of a kernel's epilogue: one for all that take in any operator, one for each of the others.
 fn bit(kernels: &[TargetKernel], at: usize) -> u64 {
@@ -153,7 +163,9 @@ impl<'a> TargetPrices<'a> {
                 (0, false) => Role::Alone,
                 (epilogue, prologue) => Role::Anchor { epilogue, prologue },
             };
-            of.extend(k.covers.iter().map(|c| (*c, (kernels.len() as u32, role, k.layout))));
+            of.extend(
+                k.covers.iter().map(|c| (*c, (kernels.len() as u32, role, layout(k.layout)))),
+            );
             kernels.push(k.name.clone());
         }
         let pointwise = target.pointwise.as_ref().map(|name| {

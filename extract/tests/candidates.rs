@@ -1,7 +1,7 @@
 //! Kernel candidates: what they may hold, and that the best cover is among them.
 
-use mlc_dsl::library::Layout;
 use mlc_extract::candidates::{Candidate, Class, Entry, Role, candidates};
+use mlc_extract::layout::Layout;
 use mlc_extract::{Cost, Exact, Extractor, ViewBuilder, Work};
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};

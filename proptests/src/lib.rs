@@ -4,6 +4,7 @@
 
 pub mod architectures;
 pub mod mutants;
+pub mod networks;
 pub mod scatter;
 pub mod spellings;
 pub mod stacks;

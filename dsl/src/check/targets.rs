@@ -176,7 +176,7 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
         let bare = f.epilogue && is_bare(library, f.call);
         for (target, kernel) in &f.on {
             let Some(t) = library.targets.iter_mut().find(|t| *t.name == *target.text) else {
-                out.push((f.source.0, vec![undeclared(&library.targets, target)]));
+                out.push((f.source.0, vec![undeclared(library.targets.iter(), target)]));
                 continue;
             };
             if bare {
@@ -217,7 +217,10 @@ pub fn inherit(targets: &mut [TargetItem]) -> Vec<(u32, Vec<Diag>)> {
             let Some(j) = targets.iter().position(|t| *t.name == *base.text) else {
                 // Said once, of the target that names it.
                 if at == i {
-                    out.push((targets[i].source, vec![undeclared(targets, &base)]));
+                    out.push((
+                        targets[i].source,
+                        vec![undeclared(targets.iter().filter(|t| t.name != seen[0]), &base)],
+                    ));
                 }
                 break;
             };
@@ -257,8 +260,8 @@ fn take_over(t: &mut TargetItem, from: TargetItem) {
 }
 
 /// A name that no target has.
-fn undeclared(targets: &[TargetItem], target: &Ident) -> Diag {
-    let names = targets.iter().map(|t| &*t.name);
+fn undeclared<'a>(known: impl Iterator<Item = &'a TargetItem> + Clone, target: &Ident) -> Diag {
+    let names = known.map(|t| &*t.name);
     let help = suggest(&target.text, names.clone()).unwrap_or_else(|| {
         let names: Vec<&str> = names.collect();
         match names.is_empty() {

@@ -79,7 +79,7 @@ fn turned(g: &mut Build, x: Value) -> Value {
 }
 
 /// Scaled scores of queries against keys, `[b, h, s, d]` both.
-pub(super) fn scores(g: &mut Build, q: Value, k: Value) -> Value {
+pub fn scores(g: &mut Build, q: Value, k: Value) -> Value {
     let scale = 1.0 / (D as f64).sqrt();
     match g.pick(7) {
         1 => {
@@ -138,7 +138,7 @@ pub(super) fn product(g: &mut Build, q: Value, k: Value) -> Value {
 }
 
 /// Softmax of scores.
-pub(super) fn weights(g: &mut Build, x: Value) -> Value {
+pub fn weights(g: &mut Build, x: Value) -> Value {
     let y = match g.pick(5) {
         4 => {
             let m = g.reduce("ReduceMax", x, &[3], 4);
@@ -153,7 +153,7 @@ pub(super) fn weights(g: &mut Build, x: Value) -> Value {
 }
 
 /// Values weighed.
-pub(super) fn values(g: &mut Build, w: Value, v: Value) -> Value {
+pub fn values(g: &mut Build, w: Value, v: Value) -> Value {
     if g.pick(4) == 3 {
         return g.node("Einsum", &[w, v], &[("equation", word("bhst,bhtd->bhsd"))]);
     }

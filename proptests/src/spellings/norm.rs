@@ -115,21 +115,21 @@ fn over_deviation(g: &mut Build, c: Value, v: Value, eps: f64) -> Value {
     g.div(c, s)
 }
 
-/// A vector over the last axis, perhaps with unit axes in front of it.
-fn vector(g: &mut Build) -> Value {
+/// A vector of `n` over the last axis, perhaps with unit axes in front of it.
+fn vector(g: &mut Build, n: usize) -> Value {
     let shape: &[usize] = match g.pick(5) {
-        3 => &[1, 64],
-        4 => &[1, 1, 64],
-        _ => &[64],
+        3 => &[1, n],
+        4 => &[1, 1, n],
+        _ => &[n],
     };
     g.weight_in(shape, 0.5, 1.5)
 }
 
-/// Scale and bias, or the normalisation itself as a scale and a bias per row.
-fn layer_norm_of(g: &mut Build, x: Value) -> Value {
+/// Layer normalisation of rows of `n`: scale and bias, or the normalisation itself as a scale and a bias per row.
+pub fn layer_norm_of(g: &mut Build, x: Value, n: usize) -> Value {
     let (axes, eps) = (&[2], 1e-5);
     if g.opset >= 17 && g.pick(4) == 0 {
-        let (s, z) = (g.weight_in(&[64], 0.5, 1.5), g.weight(&[64]));
+        let (s, z) = (g.weight_in(&[n], 0.5, 1.5), g.weight(&[n]));
         let axis = if g.flip() { 2 } else { -1 };
         return g.node(
             "LayerNormalization",
@@ -137,18 +137,18 @@ fn layer_norm_of(g: &mut Build, x: Value) -> Value {
             &[("axis", int(axis)), ("epsilon", float(eps))],
         );
     }
-    let c = centred(g, x, axes, 3, N);
-    let v = variance(g, x, c, axes, 3, N);
+    let c = centred(g, x, axes, 3, n as i64);
+    let v = variance(g, x, c, axes, 3, n as i64);
     match g.pick(5) {
         3 => {
             // Keras: x * inv + (beta - mean * inv).
             let e = g.shift(v, eps);
             let r = g.rsqrt(e);
-            let s = vector(g);
+            let s = vector(g, n);
             let inv = g.mul(r, s);
-            let m = g.mean(x, axes, 3, N);
+            let m = g.mean(x, axes, 3, n as i64);
             let mi = g.mul(m, inv);
-            let z = vector(g);
+            let z = vector(g, n);
             let b = g.sub(z, mi);
             let xi = g.mul(x, inv);
             g.add(xi, b)
@@ -156,17 +156,17 @@ fn layer_norm_of(g: &mut Build, x: Value) -> Value {
         4 => {
             let e = g.shift(v, eps);
             let r = g.rsqrt(e);
-            let s = vector(g);
+            let s = vector(g, n);
             let inv = g.mul(r, s);
             let y = g.mul(c, inv);
-            let z = vector(g);
+            let z = vector(g, n);
             g.add(y, z)
         }
         _ => {
             let y = over_deviation(g, c, v, eps);
-            let s = vector(g);
+            let s = vector(g, n);
             let y = g.mul(y, s);
-            let z = vector(g);
+            let z = vector(g, n);
             g.add(y, z)
         }
     }
@@ -175,14 +175,14 @@ fn layer_norm_of(g: &mut Build, x: Value) -> Value {
 fn layer_norm(g: &mut Build) -> Vec<Value> {
     let x = g.input(&[2, 16, N]);
     let x = g.noise(x);
-    let y = layer_norm_of(g, x);
+    let y = layer_norm_of(g, x, N as usize);
     vec![g.noise(y)]
 }
 
 fn layer_norm_skip(g: &mut Build) -> Vec<Value> {
     let (a, b) = (g.input(&[2, 16, N]), g.input(&[2, 16, N]));
     let x = g.add(a, b);
-    vec![layer_norm_of(g, x)]
+    vec![layer_norm_of(g, x, N as usize)]
 }
 
 fn layer_norm_plain(g: &mut Build) -> Vec<Value> {
@@ -208,52 +208,54 @@ fn layer_norm_plain(g: &mut Build) -> Vec<Value> {
 fn rms_norm(g: &mut Build) -> Vec<Value> {
     let x = g.input(&[2, 16, N]);
     let x = g.noise(x);
-    let eps = 1e-5;
     if g.opset >= 23 && !g.flip() {
         let s = g.weight_in(&[64], 0.5, 1.5);
-        return vec![g.node(
-            "RMSNormalization",
-            &[x, s],
-            &[("axis", int(-1)), ("epsilon", float(eps))],
-        )];
+        let attrs = [("axis", int(-1)), ("epsilon", float(1e-5))];
+        return vec![g.node("RMSNormalization", &[x, s], &attrs)];
     }
+    let y = rms_norm_of(g, x, N as usize);
+    vec![g.noise(y)]
+}
+
+/// Normalisation of rows of `n` by the root of their mean square.
+pub fn rms_norm_of(g: &mut Build, x: Value, n: usize) -> Value {
+    let (count, eps) = (n as i64, 1e-5);
     let m = match g.pick(5) {
         3 => {
             let s = g.reduce("ReduceSumSquare", x, &[2], 3);
-            g.scale(s, 1.0 / N as f64)
+            g.scale(s, 1.0 / n as f64)
         }
         4 => {
             let l = g.reduce("ReduceL2", x, &[2], 3);
             let s = g.square(l);
-            g.scale(s, 1.0 / N as f64)
+            g.scale(s, 1.0 / n as f64)
         }
         _ => {
             let s = g.square(x);
-            g.mean(s, &[2], 3, N)
+            g.mean(s, &[2], 3, count)
         }
     };
-    let y = match g.pick(4) {
+    match g.pick(4) {
         3 => {
             let e = g.shift(m, eps);
             let r = g.rsqrt(e);
-            let s = vector(g);
+            let s = vector(g, n);
             let f = g.mul(r, s);
             g.mul(x, f)
         }
         2 => {
             let e = g.shift(m, eps);
-            let s = vector(g);
+            let s = vector(g, n);
             let xs = g.mul(x, s);
             let r = g.sqrt(e);
             g.div(xs, r)
         }
         _ => {
             let y = over_deviation(g, x, m, eps);
-            let s = vector(g);
+            let s = vector(g, n);
             g.mul(y, s)
         }
-    };
-    vec![g.noise(y)]
+    }
 }
 
 /// Values per channel, spread over NCHW by reshape, by unit axes or as stored.

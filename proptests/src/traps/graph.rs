@@ -31,12 +31,13 @@ pub(super) const TRAPS: &[Trap] = &[
         y = MatMul(w, v)
         -> y, w",
     ),
+    // Powers of two: a second convolution with scaled weights is right to the bit, though sums cancel.
     trap(
         "conv_in_between",
         "the convolution is an output before its scale",
         "x: f32[1, 3, 5, 5]
         c = Conv(x, f32[4, 3, 3, 3]~)
-        y = Relu(Mul(c, f32[4, 1, 1]~))
+        y = Relu(Mul(c, f32[4, 1, 1]{-0.5, 2, 0.25, -4}))
         -> c, y",
     ),
     trap(
