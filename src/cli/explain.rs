@@ -39,7 +39,9 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let default = if model.info.is_some() { "standard" } else { "cpu" };
     let target = args.target.as_deref().unwrap_or(default);
     let mut options = args.tuning.options(target, &args.common)?;
-    if let Some(info) = model.info.as_ref().filter(|_| target == "standard") {
+    // What runs here is planned as it is; for a runtime of its own the result is written.
+    let is_written = !matches!(target, "cpu" | "cuda");
+    if let Some(info) = model.info.as_ref().filter(|_| is_written) {
         options.operators = Some(onnx::printable(&model.library, info.opset(), target));
     }
     let optimized = pipeline::optimize(model.program, &model.library, &options)?;

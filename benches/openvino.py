@@ -1,0 +1,88 @@
+"""How fast models run in OpenVINO on one thread before and after: `openvino.py MODELS [MODEL]...`.
+
+As `onnxruntime.py`, which see, for target `openvino` and OpenVINO's CPU plugin in f32. Options: `--seconds S`, `--processes N`,
+`--tool FILE`. Needs numpy, onnx, onnxruntime and openvino.
+"""
+
+import argparse
+import importlib.util
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import openvino
+
+# Not by its name: that script is called as ONNX Runtime is.
+path = pathlib.Path(__file__).resolve().parent / "onnxruntime.py"
+spec = importlib.util.spec_from_file_location("before_and_after", path)
+bench = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(bench)
+
+SETTINGS = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+
+
+def child(paths, folder, seconds):
+    core = openvino.Core()
+    requests = [core.compile_model(core.read_model(p), "CPU", SETTINGS).create_infer_request() for p in paths]
+    # The inputs of the model before serve all.
+    feed = bench.inputs(bench.session(paths[0], "none", 1), pathlib.Path(folder))
+    for r in requests:
+        r.infer(feed)
+    best, end, rounds = [math.inf] * len(requests), time.perf_counter() + seconds, 0
+    while rounds < bench.ROUNDS or time.perf_counter() < end:
+        for k in range(len(requests)):
+            k = (k + rounds) % len(requests)
+            start = time.perf_counter()
+            requests[k].infer(feed)
+            best[k] = min(best[k], time.perf_counter() - start)
+        rounds += 1
+    print(json.dumps(best))
+
+
+def ratios(paths, folder, seconds, processes):
+    """Times over that of the first program: the median over processes."""
+    found = []
+    for _ in range(processes):
+        work = [[str(p) for p in paths], str(folder), seconds / processes]
+        done = subprocess.run([sys.executable, __file__, "--child", json.dumps(work)], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{folder}: {done.stderr.strip()[-2000:]}")
+        best = json.loads(done.stdout)
+        found.append([b / best[0] for b in best[1:]])
+    return [statistics.median(of) for of in zip(*found)]
+
+
+def main():
+    if sys.argv[1:2] == ["--child"]:
+        return child(*json.loads(sys.argv[2]))
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("models", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("--tool", default=bench.TOOL)
+    args = parser.parse_args()
+    names = args.names or sorted(p.parent.name for p in args.models.glob("*/model.onnx"))
+    print("After over before in OpenVINO", openvino.__version__ + ", one thread, fastest of interleaved runs.\n")
+    print("| model | nodes | openvino | control |")
+    print("|---|---|---|---|")
+    found = []
+    for name in names:
+        with tempfile.TemporaryDirectory() as scratch:
+            out = pathlib.Path(scratch) / "model.onnx"
+            model = args.models / name / "model.onnx"
+            report = bench.optimise(args.tool, model, "openvino", out)
+            after, control = ratios([model, out, model], args.models / name, args.seconds, args.processes)
+        found.append(after)
+        print(f"| {name} | {report['nodes_before']} → {report['nodes_after']} | {after:.3f} | {control:.3f} |", flush=True)
+    print(f"| geometric mean | | {bench.mean(found):.3f} | |")
+    sys.exit(int(any(r > 1 + bench.NOISE for r in found)))
+
+
+if __name__ == "__main__":
+    main()
