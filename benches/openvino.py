@@ -15,6 +15,9 @@ import sys
 import tempfile
 import time
 
+# This script is called as the runtime is: its own folder must not be searched.
+sys.path = [p for p in sys.path if p and pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
+
 import openvino
 
 # Not by its name: that script is called as ONNX Runtime is.

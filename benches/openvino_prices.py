@@ -8,6 +8,9 @@ import importlib.util
 import pathlib
 import sys
 
+# This folder holds a script that is called as the runtime is.
+sys.path = [p for p in sys.path if p and pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
+
 import numpy as np
 import openvino
 

@@ -15,8 +15,9 @@ use mlc_extract::target::Jitter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The part by which a plan must be faster than the plan as read to be taken in its place.
-pub const MARGIN: f64 = 0.01;
+/// The part by which a plan must be faster than the plan as read to be taken in its place: by as much the fastest runs of
+/// one plan differ from one compilation to the next, as its buffers lie elsewhere.
+pub const MARGIN: f64 = 0.03;
 
 /// Runs of each plan at least.
 const RUNS: usize = 5;
