@@ -1,7 +1,7 @@
 """How fast models run in ONNX Runtime before and after: `onnxruntime.py MODELS [MODEL]...`.
 
-MODELS is a folder of folders with a `model.onnx` each (`tensat --write` and `networks` of `proptests` make such). Every model is optimised for each target; then the model and its results run in
-turns, with all of the runtime's own optimisations and with none, on one and on two threads, and the ratio is of the fastest runs.
+MODELS is a folder of folders with a `model.onnx` each (`tensat --write` and `networks` of `proptests` make such). Every
+model is optimised for each target; then the model and its results run in turns, with all of the runtime's own optimisations and with none, on one and on two threads, and the ratio is of the fastest runs.
 Where the buffers of a session happen to lie changes it by some percent, so the median over several processes counts; the
 column `control` shows what is left of that: the model against itself. Prints Markdown with the geometric means.
 Exit code 1 if a model became slower by more than the noise. Needs numpy, onnx and onnxruntime.
@@ -69,14 +69,14 @@ def inputs(of, folder):
     return out
 
 
-def ratios(paths, folder, setting, seconds, processes):
+def ratios(paths, folder, setting, seconds, processes, script=__file__):
     """The time of each program after the first over that of the first: the median over processes of their fastest runs."""
     found = []
     for turn in range(processes):
         # Each program is loaded first in some process.
         order = [(k + turn) % len(paths) for k in range(len(paths))]
         work = [[str(paths[k]) for k in order], str(folder), setting, seconds / processes]
-        done = subprocess.run([sys.executable, __file__, "--child", json.dumps(work)], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, script, "--child", json.dumps(work)], capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{folder}: {done.stderr.strip()[-2000:]}")
         best = dict(zip(order, json.loads(done.stdout)))
@@ -87,21 +87,22 @@ def ratios(paths, folder, setting, seconds, processes):
 def child(paths, folder, setting, seconds):
     sessions = [session(p, *setting) for p in paths]
     feeds = [inputs(s, pathlib.Path(folder)) for s in sessions]
-    print(json.dumps(minima(sessions, feeds, seconds)))
+    runs = [lambda s=s, f=f: s.run(None, f) for s, f in zip(sessions, feeds)]
+    print(json.dumps(minima(runs, seconds)))
 
 
-def minima(sessions, feeds, seconds):
-    """The fastest run of each session in seconds, all in turns."""
-    for s, f in zip(sessions, feeds):
-        s.run(None, f)
-    best = [math.inf] * len(sessions)
+def minima(runs, seconds):
+    """The fastest of each program's runs in seconds, all in turns."""
+    for run in runs:
+        run()
+    best = [math.inf] * len(runs)
     end = time.perf_counter() + seconds
     rounds = 0
     while rounds < ROUNDS or time.perf_counter() < end:
-        for k in range(len(sessions)):
-            k = (k * (-1) ** rounds + rounds // 2) % len(sessions)
+        for k in range(len(runs)):
+            k = (k * (-1) ** rounds + rounds // 2) % len(runs)
             start = time.perf_counter()
-            sessions[k].run(None, feeds[k])
+            runs[k]()
             best[k] = min(best[k], time.perf_counter() - start)
         rounds += 1
     return best

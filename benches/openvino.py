@@ -7,13 +7,9 @@ As `onnxruntime.py`, which see, for target `openvino` and OpenVINO's CPU plugin 
 import argparse
 import importlib.util
 import json
-import math
 import pathlib
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 
 # This script is called as the runtime is: its own folder must not be searched.
 sys.path = [p for p in sys.path if p and pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
@@ -29,35 +25,12 @@ spec.loader.exec_module(bench)
 SETTINGS = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
 
 
-def child(paths, folder, seconds):
+def child(paths, folder, setting, seconds):
     core = openvino.Core()
-    requests = [core.compile_model(core.read_model(p), "CPU", SETTINGS).create_infer_request() for p in paths]
-    # The inputs of the model before serve all.
+    requests = [core.compile_model(core.read_model(p), "CPU", setting).create_infer_request() for p in paths]
+    # All programs have the same inputs.
     feed = bench.inputs(bench.session(paths[0], "none", 1), pathlib.Path(folder))
-    for r in requests:
-        r.infer(feed)
-    best, end, rounds = [math.inf] * len(requests), time.perf_counter() + seconds, 0
-    while rounds < bench.ROUNDS or time.perf_counter() < end:
-        for k in range(len(requests)):
-            k = (k + rounds) % len(requests)
-            start = time.perf_counter()
-            requests[k].infer(feed)
-            best[k] = min(best[k], time.perf_counter() - start)
-        rounds += 1
-    print(json.dumps(best))
-
-
-def ratios(paths, folder, seconds, processes):
-    """Times over that of the first program: the median over processes."""
-    found = []
-    for _ in range(processes):
-        work = [[str(p) for p in paths], str(folder), seconds / processes]
-        done = subprocess.run([sys.executable, __file__, "--child", json.dumps(work)], capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{folder}: {done.stderr.strip()[-2000:]}")
-        best = json.loads(done.stdout)
-        found.append([b / best[0] for b in best[1:]])
-    return [statistics.median(of) for of in zip(*found)]
+    print(json.dumps(bench.minima([lambda r=r: r.infer(feed) for r in requests], seconds)))
 
 
 def main():
@@ -80,7 +53,7 @@ def main():
             out = pathlib.Path(scratch) / "model.onnx"
             model = args.models / name / "model.onnx"
             report = bench.optimise(args.tool, model, "openvino", out)
-            after, control = ratios([model, out, model], args.models / name, args.seconds, args.processes)
+            after, control = bench.ratios([model, out, model], args.models / name, SETTINGS, args.seconds, args.processes, __file__)
         found.append(after)
         print(f"| {name} | {report['nodes_before']} → {report['nodes_after']} | {after:.3f} | {control:.3f} |", flush=True)
     print(f"| geometric mean | | {bench.mean(found):.3f} | |")
