@@ -47,17 +47,11 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
     let mut arrays: HashMap<Value, Array> = HashMap::new();
     let mut b = Builder::new(library);
     let mut values: HashMap<Value, Value> = HashMap::new();
-    for (i, t) in program.inputs.iter().enumerate() {
-        let at = program.nodes.iter().position(|n| n.kind == NodeKind::Input(i as u32));
-        let v = b.input(&t.0, t.1.clone());
-        if let Some(at) = at {
-            values.insert(value(at, 0), v);
-        }
-    }
+    let inputs: Vec<Value> = program.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
     for (i, node) in program.nodes.iter().enumerate() {
         b.set_origin(&node.origin);
         match &node.kind {
-            NodeKind::Input(_) => {}
+            NodeKind::Input(k) => drop(values.insert(value(i, 0), inputs[*k as usize])),
             NodeKind::Const(c) => {
                 let tensor = program.consts.get(*c);
                 if pending[i] > 0 {
@@ -88,7 +82,9 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
                     let left = &mut pending[a.node.0 as usize];
                     *left -= 1;
                     if *left == 0 {
-                        arrays.retain(|v, _| v.node != a.node);
+                        let outputs = program.node(a.node).types.len() as u32;
+                        (0..outputs)
+                            .for_each(|output| drop(arrays.remove(&Value { output, ..*a })));
                     }
                 }
                 if !fed[i] || read[i] && stays(program, library, i) {

@@ -1,6 +1,6 @@
 //! The pipeline: a program in, a cheaper equal program and its plan out, each stage its own type.
 
-use crate::explore::{Explored, Extracted, explore};
+use crate::explore::{Explored, Extracted, Limits, explore};
 use crate::objective::{Candidate, Judge, Objective, distinct, stored};
 pub use crate::options::{Fp, Options, Solver};
 use crate::relevant::Foreign;
@@ -33,6 +33,13 @@ pub struct Optimized {
     pub extracted: Extracted,
     /// What happened.
     pub report: Report,
+}
+
+impl Optimized {
+    /// True if the result is the program as read.
+    pub fn is_kept(&self) -> bool {
+        self.report.as_read
+    }
 }
 
 /// Runs all stages on a program. If the self-check finds the result to be wrong, the law whose equation does not
@@ -80,6 +87,7 @@ pub(crate) fn keep_as_read(
     o.report.operators_after = operators(&o.program);
     o.report.nodes_after = o.report.operators_after;
     o.report.proof.clear();
+    o.report.as_read = true;
     o.plan = plain.plan;
     Ok(o)
 }
@@ -105,8 +113,12 @@ pub fn optimize_once(
     let all: Vec<TargetPrices<'_>> =
         aims.map(|aim| at(aim).jittered(options.costing.jitter)).collect();
     let mut notes = Vec::new();
+    let judge = Judge { options, library, prices: &honest };
+    let plain = judge.as_read(&source)?;
+    clock.stage("constants");
+    let limits = options.limits.for_gain(plain.seconds);
     let shared = if options.share_blocks {
-        shared(&source, library, &laws, options, &all, &mut clock)?
+        shared(&source, library, &laws, options, &limits, &all, &mut clock)?
     } else {
         None
     };
@@ -114,7 +126,7 @@ pub fn optimize_once(
     let is_small = |e: &Explored, copies: usize| e.size().0 * copies / KEPT <= options.limits.nodes;
     let settled = shared.as_ref().is_some_and(|s| !is_small(&s.explored, s.copies));
     let whole = (!settled).then(|| -> anyhow::Result<(Explored, Vec<Extracted>)> {
-        let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
+        let mut explored = explore(library.clone(), source.clone(), &laws, &limits);
         clock.stage("explore");
         let extracted = each(&all, |p| explored.extract(p, &*options.extractor_for(p)))?;
         clock.stage("extract");
@@ -129,8 +141,6 @@ pub fn optimize_once(
         (None, Some(whole)) => whole,
         (None, None) => anyhow::bail!("nothing was explored"),
     };
-    let judge = Judge { options, library, prices: &honest };
-    let plain = judge.as_read(&source)?;
     let mut found = distinct(extracted)
         .into_iter()
         .map(|e| Ok((judge.candidate(constants::fold(&e.program, library)?), e)))
@@ -142,7 +152,8 @@ pub fn optimize_once(
     });
     let (mut chosen, extracted) = found.swap_remove(best);
     let permitted = extracted.source_cost.is_some() || options.objective != Objective::Latency;
-    if permitted && options.costing.jitter.is_none() && plain.beats(&chosen) {
+    let kept = permitted && options.costing.jitter.is_none() && plain.beats(&chosen);
+    if kept {
         // Candidates are bounded and a block's cut is not crossed: the plan has the last word.
         notes.push("the program as read is the best found: it is kept".to_string());
         chosen = plain.clone();
@@ -159,6 +170,10 @@ pub fn optimize_once(
     report.figures(options, stored(&source), &plain, &chosen);
     report.kernels = kernels(&chosen.plan, library);
     report.notes = notes;
+    report.as_read = kept;
+    if kept {
+        report.proof.clear();
+    }
     clock.stage("report");
     report.seconds = clock.stages;
     report.peak_process_bytes = peak_process_bytes();
@@ -228,12 +243,13 @@ fn shared(
     library: &Arc<Library>,
     laws: &[u32],
     options: &Options,
+    limits: &Limits,
     prices: &[TargetPrices<'_>],
     clock: &mut Clock,
 ) -> anyhow::Result<Option<Shared>> {
     let Some(repeat) = Repeat::find(source) else { return Ok(None) };
     clock.stage("find blocks");
-    let mut repeated = Repeated::explore(source, repeat, library, laws, &options.limits);
+    let mut repeated = Repeated::explore(source, repeat, library, laws, limits);
     clock.stage("explore");
     let extract =
         |p: &TargetPrices<'_>| repeated.extract(source, p, &QUICK, &*options.extractor_for(p));
@@ -286,22 +302,42 @@ fn active_laws(
     source: &Program,
 ) -> anyhow::Result<Vec<u32>> {
     let foreign = Foreign::of(library, target, options.operators.as_ref(), source);
-    let has_kernel = |l: &Law| {
-        let layer = l.name.strip_suffix(".rev").unwrap_or(&l.name);
-        matches!(l.origin, LawOrigin::Fold | LawOrigin::Unfold)
-            && library
-                .find(layer)
-                .is_some_and(|c| target.kernels.iter().any(|k| k.covers.contains(&c)))
-    };
     for name in &options.without {
         let known = library.laws.iter().any(|l| &*l.name == name.as_str());
         anyhow::ensure!(known, "there is no law `{name}`");
     }
     let active = library.laws.iter().enumerate().filter(|(_, l)| {
         let off = options.without.iter().any(|w| **w == *l.name);
-        let rounds = options.fp == Fp::Exact && has_kernel(l);
-        options.fp.admits(l.error) && !off && !rounds
+        options.fp.admits(l.error) && !off && !rounds(library, target, options, l)
     });
     let useful = active.filter(|(_, l)| !foreign.concerns(l));
     Ok(useful.map(|(i, _)| i as u32).collect())
+}
+
+/// True for a definition whose kernel may give other bits than its body, where the bits must stay.
+fn rounds(library: &Library, target: &TargetItem, options: &Options, law: &Law) -> bool {
+    let layer = law.name.strip_suffix(".rev").unwrap_or(&law.name);
+    let has_kernel = |c| target.kernels.iter().any(|k| k.covers.contains(&c));
+    options.fp == Fp::Exact
+        && matches!(law.origin, LawOrigin::Fold | LawOrigin::Unfold)
+        && library.find(layer).is_some_and(has_kernel)
+}
+
+/// Why a law is not searched.
+pub fn why_off(library: &Library, options: &Options, law: &Law) -> String {
+    if options.without.iter().any(|w| **w == *law.name) {
+        return "it is turned off by `--without`".into();
+    }
+    if !options.fp.admits(law.error) {
+        let class = crate::explain::class(law.error);
+        return format!("its error class is {class}; `--fp` admits less");
+    }
+    let exact = target(library, &options.target).is_ok_and(|t| rounds(library, &t, options, law));
+    match exact {
+        true => "its kernel may give other bits than its body, and `--fp exact` keeps them".into(),
+        false => format!(
+            "what it yields has no kernel on `{}`, and nothing follows from it",
+            options.target
+        ),
+    }
 }

@@ -76,6 +76,8 @@ pub struct Report {
     pub self_check: Option<SelfCheck>,
     /// Laws that were turned off, as the result was wrong with them.
     pub laws_turned_off: Vec<TurnedOff>,
+    /// The result is the program as read.
+    pub as_read: bool,
     /// Why the program was kept as read: the result was wrong, and no law could be blamed.
     pub kept_as_read: Option<String>,
     /// What the user should know besides.

@@ -17,7 +17,13 @@ fn options() -> Options {
         target: "cpu".into(),
         fp: Fp::Exact,
         objective: Default::default(),
-        limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60), threads: 1 },
+        limits: Limits {
+            nodes: 8_000,
+            rounds: 6,
+            time: Duration::from_secs(60),
+            threads: 1,
+            ..Limits::default()
+        },
         without: vec![],
         operators: None,
         solver: Solver::default(),

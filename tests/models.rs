@@ -22,7 +22,13 @@ fn options(library: &Library, opset: i64) -> Options {
         target: "standard".into(),
         fp: Fp::Reorder,
         objective: Default::default(),
-        limits: Limits { nodes: 8_000, rounds: 6, time: Duration::from_secs(60), threads: 1 },
+        limits: Limits {
+            nodes: 8_000,
+            rounds: 6,
+            time: Duration::from_secs(60),
+            threads: 1,
+            ..Limits::default()
+        },
         without: vec![],
         operators: Some(printable(library, opset, "standard")),
         solver: Solver::default(),

@@ -3,6 +3,8 @@
 //! Knows lifetimes and bytes, nothing of what the buffers hold. The problem is NP-hard; several orders of
 //! placing are tried, the best one is improved for a bounded number of passes, and equal input gives equal output.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 /// Every offset is a multiple of this, and every buffer takes a multiple of it.
 pub const ALIGN: u64 = 64;
 
@@ -69,8 +71,14 @@ const PAIRS: usize = 20_000_000;
 /// Most passes of the improvement.
 const PASSES: usize = 200;
 
+/// More buffers than this are placed in one sweep over the steps.
+const SWEPT: usize = 4096;
+
 /// Places buffers.
 pub fn place(buffers: &[Buffer]) -> Arena {
+    if buffers.len() > SWEPT {
+        return swept(buffers);
+    }
     let least = alive(buffers);
     let mut best: Option<(Arena, Vec<usize>, Fit)> = None;
     for order in orders(buffers) {
@@ -111,6 +119,81 @@ fn improved(
         }
     }
     best
+}
+
+/// Places buffers step by step, each in the smallest gap that is large enough.
+fn swept(buffers: &[Buffer]) -> Arena {
+    let mut arena = Arena { offsets: vec![0; buffers.len()], bytes: 0 };
+    let mut gaps = Gaps::default();
+    let mut order: Vec<usize> = (0..buffers.len()).filter(|&i| buffers[i].size() > 0).collect();
+    order.sort_by_key(|&i| (buffers[i].start, u64::MAX - buffers[i].size(), i));
+    let mut ends: BTreeSet<(usize, usize)> = BTreeSet::new();
+    for i in order {
+        while let Some(&(end, dead)) = ends.first().filter(|(end, _)| *end < buffers[i].start) {
+            ends.remove(&(end, dead));
+            gaps.give(arena.offsets[dead], buffers[dead].size());
+        }
+        arena.offsets[i] = gaps.take(buffers[i].size()).unwrap_or_else(|| {
+            // The end of the block is a gap that grows.
+            let at = gaps.take_last(arena.bytes).unwrap_or(arena.bytes);
+            arena.bytes = at.saturating_add(buffers[i].size());
+            at
+        });
+        ends.insert((buffers[i].end, i));
+    }
+    arena
+}
+
+/// What is free in a block.
+#[derive(Default)]
+struct Gaps {
+    by_offset: BTreeMap<u64, u64>,
+    by_size: BTreeSet<(u64, u64)>,
+}
+
+impl Gaps {
+    fn remove(&mut self, at: u64, size: u64) {
+        self.by_offset.remove(&at);
+        self.by_size.remove(&(size, at));
+    }
+
+    fn insert(&mut self, at: u64, size: u64) {
+        self.by_offset.insert(at, size);
+        self.by_size.insert((size, at));
+    }
+
+    /// The smallest gap of so many bytes or more: its offset.
+    fn take(&mut self, size: u64) -> Option<u64> {
+        let &(room, at) = self.by_size.range((size, 0)..).next()?;
+        self.remove(at, room);
+        if room > size {
+            self.insert(at + size, room - size);
+        }
+        Some(at)
+    }
+
+    /// The gap that ends here.
+    fn take_last(&mut self, end: u64) -> Option<u64> {
+        let (&at, &room) = self.by_offset.last_key_value()?;
+        (at.saturating_add(room) == end).then(|| self.remove(at, room))?;
+        Some(at)
+    }
+
+    /// Makes room, joined with the gaps at both sides.
+    fn give(&mut self, mut at: u64, mut size: u64) {
+        if let Some((&before, &room)) = self.by_offset.range(..at).next_back()
+            && before.saturating_add(room) == at
+        {
+            self.remove(before, room);
+            (at, size) = (before, size.saturating_add(room));
+        }
+        let end = at.saturating_add(size);
+        if let Some(&room) = self.by_offset.get(&end) {
+            self.remove(end, room);
+            size = size.saturating_add(room);
+        }
+        self.insert(at, size);
+    }
 }
 
 /// Orders in which buffers are placed.

@@ -8,7 +8,8 @@
 
 use crate::Work;
 use crate::layout::{self, Layout, Lies};
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 
 /// How an operator shares kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,21 +245,37 @@ impl Search<'_> {
 
     /// The cheapest tree of every class out of kernels of one node.
     fn trees(&mut self, single: &[Cut]) {
+        let mut readers: Vec<Vec<u32>> = vec![Vec::new(); self.classes.len()];
+        let mut missing: Vec<usize> = single.iter().map(|c| c.reads.len()).collect();
+        let mut heap: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
+        for (e, cut) in (0..).zip(single) {
+            cut.reads.iter().for_each(|&r| readers[r as usize].push(e));
+        }
+        let mut ready: Vec<u32> =
+            (0..single.len() as u32).filter(|&e| missing[e as usize] == 0).collect();
+        let mut settled = vec![false; self.classes.len()];
         loop {
-            let mut changed = false;
-            // Operands tend to come behind their users.
-            for class in (0..self.classes.len()).rev() {
-                for &e in &self.of[class] {
-                    let cut = &single[e as usize];
-                    let all: f64 = cut.reads.iter().map(|&r| self.tree[r as usize]).sum();
-                    if cut.cost + all < self.tree[class] {
-                        self.tree[class] = cut.cost + all;
-                        changed = true;
-                    }
+            for e in ready.drain(..) {
+                let cut = &single[e as usize];
+                let class = self.entries[e as usize].class;
+                let all: f64 = cut.reads.iter().map(|&r| self.tree[r as usize]).sum();
+                let cost = cut.cost + all + 0.0;
+                if cost < self.tree[class as usize] {
+                    self.tree[class as usize] = cost;
+                    // The bits of numbers that are not negative are ordered as they are.
+                    heap.push(Reverse((cost.to_bits(), class)));
                 }
             }
-            if !changed {
-                return;
+            // The cheapest class that is left cannot become cheaper: whatever reads another one costs more.
+            let Some(Reverse((_, class))) = heap.pop() else { return };
+            if std::mem::replace(&mut settled[class as usize], true) {
+                continue;
+            }
+            for &e in &readers[class as usize] {
+                missing[e as usize] -= 1;
+                if missing[e as usize] == 0 {
+                    ready.push(e);
+                }
             }
         }
     }

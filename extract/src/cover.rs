@@ -61,11 +61,31 @@ fn total(
     kernels.iter().map(seconds).sum()
 }
 
+/// Estimated seconds of each of a plan's kernels, in the plan's order: their sum is the plan's cost.
+pub fn by_kernel(plan: &Plan, library: &Library, prices: &TargetPrices<'_>) -> Vec<f64> {
+    let program = &plan.program;
+    let sites = Sites::of(program, library, prices);
+    let is_view = |n: &&NodeId| prices.is_view(sites.entries[n.0 as usize].kernel);
+    let seconds = |k: &Kernel| {
+        let alone = std::slice::from_ref(k);
+        let views: Vec<usize> = match k.nodes.iter().all(|n| is_view(&n)) {
+            true => k.nodes.iter().map(|n| n.0 as usize).collect(),
+            false => vec![],
+        };
+        total(program, alone, prices.works(), prices.model(), &|k| sites.changes(k))
+            + prices.relayout() * sites.changes(k).relaid
+            + sites.views(prices, &views)
+    };
+    plan.kernels.iter().map(seconds).collect()
+}
+
 /// Covers a program at these prices.
 pub fn cover_at(program: Program, library: &Library, prices: &TargetPrices<'_>) -> Plan {
     let sites = Sites::of(&program, library, prices);
     let mut drafts = sites.choose(prices);
-    let views = sites.views(prices, &drafts);
+    let views = drafts.iter().filter(|d| prices.is_view(d.kernel)).flat_map(|d| &d.nodes);
+    let views: Vec<usize> = views.copied().collect();
+    let views = sites.views(prices, &views);
     merge(&mut drafts, &sites, &program);
     let kernels = finish(&program, library, prices, drafts);
     let cost = views
@@ -151,9 +171,8 @@ impl Sites {
         layout::changes(layout, &reads, result.node.0, &self.classes, &self.lies)
     }
 
-    /// What the target takes for views, wherever they are read; those of constants are seen before the first run.
-    fn views(&self, prices: &TargetPrices<'_>, drafts: &[Draft]) -> f64 {
-        let nodes = drafts.iter().filter(|d| prices.is_view(d.kernel)).flat_map(|d| &d.nodes);
+    /// What the target takes for these views, wherever they are read; those of constants are seen before the first run.
+    fn views(&self, prices: &TargetPrices<'_>, nodes: &[usize]) -> f64 {
         let seconds = |&n: &usize| {
             let reads = self.entries[n].args.iter().map(|&a| self.classes[a as usize]);
             if reads.clone().all(|c| c.fixed) {
@@ -167,7 +186,7 @@ impl Sites {
             };
             prices.seconds(VIEWS, self.dtypes[n], &work)
         };
-        nodes.map(seconds).sum()
+        nodes.iter().map(seconds).sum()
     }
 
     /// The candidates as an e-graph, and every node as a kernel of its own.

@@ -46,20 +46,22 @@ pub fn lies(classes: &[Class], entries: &[Entry]) -> Vec<Lies> {
     let goes = |e: &&Entry| matches!(e.role, Role::Pointwise { follows, .. } if follows != 0);
     let same = |e: &&Entry| e.layout == Layout::Same || goes(e);
     let follows: Vec<&Entry> = entries.iter().filter(computed).filter(same).collect();
-    loop {
-        let mut changed = false;
-        // Operands tend to come behind their users.
-        for e in follows.iter().rev() {
-            let class = e.class as usize;
-            if out[class] != Lies::Blocked && stays(e.args.iter().map(|&a| out[a as usize])) {
-                out[class] = Lies::Blocked;
-                changed = true;
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); classes.len()];
+    for (i, e) in follows.iter().enumerate() {
+        e.args.iter().for_each(|&a| readers[a as usize].push(i));
+    }
+    let mut blocked: Vec<usize> = (0..out.len()).filter(|&c| out[c] == Lies::Blocked).collect();
+    while let Some(class) = blocked.pop() {
+        for &i in &readers[class] {
+            let e = follows[i];
+            let result = e.class as usize;
+            if out[result] != Lies::Blocked && stays(e.args.iter().map(|&a| out[a as usize])) {
+                out[result] = Lies::Blocked;
+                blocked.push(result);
             }
         }
-        if !changed {
-            return out;
-        }
     }
+    out
 }
 
 /// True if a kernel that goes by its operands runs in the runtime's own layout.

@@ -48,8 +48,8 @@ pub struct Schedule {
     pub least: u64,
 }
 
-/// Sets of jobs that all searches together may look at.
-const SETS: usize = 40_000;
+/// Words that all searches together may look at: for a set of jobs done, one a job, and its size for each that may come next.
+const WORK: usize = 4_000_000;
 
 /// More jobs than this are left in the order they have.
 const MOST: usize = 8192;
@@ -68,7 +68,7 @@ pub fn schedule(jobs: &Jobs) -> Schedule {
     let mut by_peak: Vec<(usize, usize)> = segments.clone();
     by_peak.sort_by_key(|s| (Reverse(most(s)), s.0));
     let mut order = given;
-    let (mut alive, mut least, mut left) = (0, local, SETS);
+    let (mut alive, mut least, mut left) = (0, local, WORK);
     for segment in by_peak {
         // A segment that stays below what another one needs is left alone.
         if most(&segment) <= alive {
@@ -171,18 +171,17 @@ fn distinct(job: &Job) -> Vec<usize> {
 }
 
 /// A range of jobs between two cuts.
-struct Part<'a> {
-    jobs: &'a Jobs,
+struct Part {
     start: usize,
     count: usize,
     /// Jobs of the part that each job waits for, counted from the part's first.
     after: Vec<Vec<usize>>,
-    /// Buffers of each job, each once.
+    /// The buffers that each job needs and that die within the part, each once, counted from the part's first.
     cells: Vec<Vec<usize>>,
+    /// Bytes of these buffers.
+    bytes: Vec<u64>,
     /// Bytes that each job adds.
     adds: Vec<u64>,
-    /// Jobs of the part that need a buffer that dies within it.
-    users: HashMap<usize, Vec<usize>>,
     /// Bytes alive when the part begins.
     entry: u64,
 }
@@ -212,38 +211,37 @@ struct State {
     from: Option<(usize, usize)>,
 }
 
-impl<'a> Part<'a> {
-    fn new(jobs: &'a Jobs, (start, end): (usize, usize)) -> Part<'a> {
+impl Part {
+    fn new(jobs: &Jobs, (start, end): (usize, usize)) -> Part {
         let count = end - start;
         let inside = |j: usize| (start..end).contains(&j);
-        let all = jobs.users();
-        let mut users = HashMap::new();
-        let mut entry = 0u64;
-        for (c, list) in all.iter().enumerate() {
-            let (Some(&first), Some(&last)) = (list.first(), list.last()) else { continue };
-            if first < start && (last >= start || jobs.cells[c].kept) {
-                entry = entry.saturating_add(jobs.cells[c].bytes);
+        let mut cells = vec![Vec::new(); count];
+        let (mut bytes, mut entry) = (Vec::new(), 0u64);
+        for (c, users) in jobs.users().iter().enumerate() {
+            let (Some(&first), Some(&last)) = (users.first(), users.last()) else { continue };
+            let cell = jobs.cells[c];
+            if first < start && (last >= start || cell.kept) {
+                entry = entry.saturating_add(cell.bytes);
             }
-            if !jobs.cells[c].kept && inside(last) {
-                let here = list.iter().filter(|&&j| inside(j)).map(|j| j - start).collect();
-                users.insert(c, here);
+            if !cell.kept && inside(last) {
+                users
+                    .iter()
+                    .filter(|&&j| inside(j))
+                    .for_each(|&j| cells[j - start].push(bytes.len()));
+                bytes.push(cell.bytes);
             }
         }
-        let range = start..end;
+        let after = |j: usize| {
+            let deps = jobs.jobs[j].after.iter();
+            deps.filter(|&&d| inside(d)).map(|d| d - start).collect()
+        };
         Part {
-            jobs,
             start,
             count,
-            after: range
-                .clone()
-                .map(|j| {
-                    let deps = jobs.jobs[j].after.iter();
-                    deps.filter(|&&d| inside(d)).map(|d| d - start).collect()
-                })
-                .collect(),
-            cells: range.clone().map(|j| distinct(&jobs.jobs[j])).collect(),
-            adds: range.map(|j| jobs.bytes(&jobs.jobs[j].writes)).collect(),
-            users,
+            after: (start..end).map(after).collect(),
+            cells,
+            bytes,
+            adds: (start..end).map(|j| jobs.bytes(&jobs.jobs[j].writes)).collect(),
             entry,
         }
     }
@@ -269,12 +267,12 @@ impl<'a> Part<'a> {
     }
 
     fn peak(&self, order: &[usize]) -> u64 {
-        let mut done = self.nothing();
+        let mut users = self.users(&self.nothing());
         let (mut alive, mut peak) = (self.entry, self.entry);
         for &j in order {
             peak = peak.max(alive.saturating_add(self.adds[j]));
-            alive = alive.saturating_add(self.adds[j]).saturating_sub(self.freed(&done, j));
-            done = done.with(j);
+            alive = alive.saturating_add(self.adds[j]).saturating_sub(self.freed(&users, j));
+            self.cells[j].iter().for_each(|&c| users[c] -= 1);
         }
         peak
     }
@@ -288,15 +286,18 @@ impl<'a> Part<'a> {
         (0..self.count).filter(free).collect()
     }
 
+    /// How many jobs still need each buffer.
+    fn users(&self, done: &Done) -> Vec<usize> {
+        let mut users = vec![0; self.bytes.len()];
+        let left = (0..self.count).filter(|&j| !done.has(j));
+        left.flat_map(|j| &self.cells[j]).for_each(|&c| users[c] += 1);
+        users
+    }
+
     /// The bytes that nobody needs once job `j` is done, too.
-    fn freed(&self, done: &Done, j: usize) -> u64 {
-        let dies = |c: &&usize| {
-            self.users.get(c).is_some_and(|u| u.iter().all(|&k| k == j || done.has(k)))
-        };
-        self.cells[j]
-            .iter()
-            .filter(dies)
-            .fold(0, |n, &c| n.saturating_add(self.jobs.cells[c].bytes))
+    fn freed(&self, users: &[usize], j: usize) -> u64 {
+        let dies = self.cells[j].iter().filter(|&&c| users[c] == 1);
+        dies.fold(0, |n, &c| n.saturating_add(self.bytes[c]))
     }
 
     /// One job after another by a rule.
@@ -309,11 +310,11 @@ impl<'a> Part<'a> {
         }
         let mut ready: Vec<usize> = (0..self.count).filter(|&j| missing[j] == 0).collect();
         let mut since = vec![0usize; self.count];
-        let mut done = self.nothing();
+        let mut users = self.users(&self.nothing());
         let mut order = Vec::with_capacity(self.count);
         while !ready.is_empty() {
             let key = |j: usize| {
-                let (adds, freed) = (self.adds[j] as i128, self.freed(&done, j) as i128);
+                let (adds, freed) = (self.adds[j] as i128, self.freed(&users, j) as i128);
                 match rule {
                     Rule::Net => (adds - freed, adds, j),
                     Rule::Peak => (adds, adds - freed, j),
@@ -323,7 +324,7 @@ impl<'a> Part<'a> {
             let at = (0..ready.len()).min_by_key(|&i| key(ready[i])).unwrap_or(0);
             let j = ready.swap_remove(at);
             order.push(j);
-            done = done.with(j);
+            self.cells[j].iter().for_each(|&c| users[c] -= 1);
             for &n in &next[j] {
                 missing[n] -= 1;
                 if missing[n] == 0 {
@@ -355,13 +356,13 @@ impl<'a> Part<'a> {
             if known.get(&done).is_some_and(|&p| p < bound) {
                 continue;
             }
-            *left -= 1;
+            let users = self.users(&done);
             let moves: Vec<(usize, u64, u64)> = self
                 .ready(&done)
                 .into_iter()
                 .map(|j| {
                     let during = alive.saturating_add(self.adds[j]);
-                    (j, during, during.saturating_sub(self.freed(&done, j)))
+                    (j, during, during.saturating_sub(self.freed(&users, j)))
                 })
                 .collect();
             // A job that needs no more than was needed before, and leaves no more alive, may come at once.
@@ -370,6 +371,7 @@ impl<'a> Part<'a> {
                 Some(i) => &moves[i..=i],
                 None => &moves[..],
             };
+            *left = left.saturating_sub(self.count + moves.len() * done.0.len());
             for &(j, during, after) in moves {
                 let peak = peak.max(during);
                 if peak >= bar {

@@ -122,16 +122,7 @@ proptest! {
     #[test]
     fn live_buffers_do_not_overlap(buffers in buffers()) {
         let arena = arena::place(&buffers);
-        for (i, a) in buffers.iter().enumerate() {
-            let (from, to) = (arena.offsets[i], arena.offsets[i] + a.bytes);
-            prop_assert_eq!(from % arena::ALIGN, 0);
-            prop_assert!(to <= arena.bytes);
-            for (j, b) in buffers.iter().enumerate().skip(i + 1) {
-                let together = a.start <= b.end && b.start <= a.end;
-                let apart = to <= arena.offsets[j] || arena.offsets[j] + b.bytes <= from;
-                prop_assert!(!together || apart || a.bytes == 0 || b.bytes == 0, "{i} and {j}");
-            }
-        }
+        apart(&buffers, &arena);
         prop_assert!(arena.bytes >= arena::alive(&buffers));
         prop_assert!(arena.bytes <= buffers.iter().map(Buffer::size).sum());
         prop_assert_eq!(arena::place(&buffers), arena);
@@ -197,4 +188,42 @@ fn a_placement_is_compact_where_the_first_fit_is_not() {
     // In order of time the third buffer finds a gap that is too small.
     let buffers = [life(0, 1, 2), life(1, 3, 3), life(2, 4, 4), life(4, 5, 5)];
     assert_eq!(arena::place(&buffers).bytes, arena::alive(&buffers));
+}
+
+/// Asserts that no two buffers overlap that are alive at one time, and that all lie in the block.
+fn apart(buffers: &[Buffer], arena: &arena::Arena) {
+    let mut order: Vec<usize> = (0..buffers.len()).filter(|&i| buffers[i].bytes > 0).collect();
+    order.sort_by_key(|&i| arena.offsets[i]);
+    for (at, &i) in order.iter().enumerate() {
+        let (a, end) = (&buffers[i], arena.offsets[i] + buffers[i].bytes);
+        assert_eq!(arena.offsets[i] % arena::ALIGN, 0);
+        assert!(end <= arena.bytes);
+        for &j in order[at + 1..].iter().take_while(|&&j| arena.offsets[j] < end) {
+            let b = &buffers[j];
+            assert!(a.start > b.end || b.start > a.end, "{i} and {j}");
+        }
+    }
+}
+
+/// Long programs are placed in one sweep: no overlap, close to what is alive, and quickly.
+#[test]
+fn many_buffers_are_placed_in_one_sweep() {
+    let mut state = 1u64;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % n
+    };
+    let buffers: Vec<Buffer> = (0..20_000)
+        .map(|start| Buffer {
+            start,
+            end: start + below(40) as usize,
+            bytes: below(5) * below(1000),
+        })
+        .collect();
+    let arena = arena::place(&buffers);
+    apart(&buffers, &arena);
+    assert!(arena.bytes < 2 * arena::alive(&buffers), "{} bytes", arena.bytes);
+    let chain: Vec<Buffer> =
+        (0..100_000).map(|start| Buffer { start, end: start + 1, bytes: 64 }).collect();
+    assert_eq!(arena::place(&chain).bytes, 128);
 }

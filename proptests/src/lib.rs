@@ -90,7 +90,13 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
         fp: Fp::Reorder,
         objective: Default::default(),
         // Generous time: results must not depend on it.
-        limits: Limits { nodes, rounds, time: Duration::from_secs(600), threads: 1 },
+        limits: Limits {
+            nodes,
+            rounds,
+            time: Duration::from_secs(600),
+            threads: 1,
+            ..Limits::default()
+        },
         without: vec![],
         operators: None,
         solver: Solver::default(),

@@ -15,6 +15,18 @@ pub struct Args {
     /// What the result is to run on: `standard` for ONNX models, else `cpu`.
     #[arg(long)]
     target: Option<String>,
+    /// What each law gains: the model is optimised once more without it, one law after another.
+    #[arg(long)]
+    gains: bool,
+    /// Why a law did not fire, or an operator is not in the result.
+    #[arg(long, value_name = "NAME")]
+    why_not: Option<String>,
+    /// The node of the model that `--why-not` asks about; all by default.
+    #[arg(long, value_name = "NODE", requires = "why_not")]
+    at: Option<String>,
+    /// Leave nothing out: unchanged kernels, every name, equations of the proof.
+    #[arg(long)]
+    all: bool,
     /// Run both sides of every equation of the proof on seeded inputs.
     #[arg(long)]
     replay: bool,
@@ -29,13 +41,15 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let path = PathBuf::from(&args.what);
     if !path.exists() {
         let library = stdlib::load_sound(&args.common.rules)?;
-        match explain::declaration(&library, &args.what) {
-            Some(text) => print!("{text}"),
-            None => bail!("`{}` is neither a file nor a law nor an operator", args.what),
-        }
+        let Some(found) = explain::declaration(&library, &args.what) else {
+            bail!("`{}` is neither a file nor a law nor an operator", args.what)
+        };
+        args.common.report(&found)?;
+        print!("{}", found.human());
         return Ok(Found::Nothing);
     }
-    let model = load(&path, &args.common.rules)?;
+    let mut model = load(&path, &args.common.rules)?;
+    explain::name_all(&mut model.program, &model.library);
     let default = if model.info.is_some() { "standard" } else { "cpu" };
     let target = args.target.as_deref().unwrap_or(default);
     let mut options = args.tuning.options(target, &args.common)?;
@@ -44,13 +58,26 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     if let Some(info) = model.info.as_ref().filter(|_| is_written) {
         options.operators = Some(onnx::printable(&model.library, info.opset(), target));
     }
+    // An operator that is asked for is looked for in the whole program.
+    options.share_blocks &= args.why_not.is_none();
     let optimized = pipeline::optimize(model.program, &model.library, &options)?;
     let item = pipeline::target(&model.library, target)?;
     let prices = TargetPrices::new(&model.library, &item, options.operators.clone())
         .with_model(options.costing.model(&item, &optimized.source));
-    let explanation = explain::explain(&optimized, &model.library, &prices);
+    if let Some(name) = &args.why_not {
+        let at = args.at.as_deref();
+        let found = explain::why_not(&optimized, &model.library, &prices, &options, name, at);
+        let Some(found) = found else { bail!("there is no law and no operator `{name}`") };
+        args.common.report(&found)?;
+        print!("{}", found.human());
+        return Ok(Found::Nothing);
+    }
+    let mut explanation = explain::explain(&optimized, &model.library, &prices, &options)?;
+    if args.gains {
+        explain::leave_out(&mut explanation, &optimized.source, &model.library, &options)?;
+    }
     args.common.report(&explanation)?;
-    print!("{}", explanation.human());
+    print!("{}", explanation.human(args.all));
     if args.replay {
         return replay(&optimized, &model.library, args.common.seed, args.common.threads());
     }

@@ -36,8 +36,14 @@ pub struct Args {
 }
 
 /// Limits of exploration: small programs need no more, and a campaign needs many of them.
-const LIMITS: Limits =
-    Limits { nodes: 5_000, rounds: 6, time: Duration::from_secs(10), threads: 1 };
+const LIMITS: Limits = Limits {
+    nodes: 5_000,
+    rounds: 6,
+    effort: 100_000,
+    most: 1 << 24,
+    time: Duration::from_secs(10),
+    threads: 1,
+};
 
 /// Runs the verb.
 pub fn run(args: Args) -> anyhow::Result<Found> {

@@ -76,6 +76,9 @@ pub struct Tuning {
     /// Most rounds of exploration.
     #[arg(long, default_value_t = Limits::default().rounds)]
     pub rounds: u32,
+    /// Most steps of matching for each node of the model, over all rounds.
+    #[arg(long, default_value_t = Limits::default().effort)]
+    pub effort: u64,
     /// Most seconds of exploration.
     #[arg(long, default_value_t = 20.0)]
     pub time: f64,
@@ -155,8 +158,10 @@ impl Tuning {
             limits: Limits {
                 nodes: self.nodes,
                 rounds: self.rounds,
+                effort: self.effort,
                 time,
                 threads: common.threads(),
+                ..Limits::default()
             },
             without: self.without.clone(),
             operators: None,

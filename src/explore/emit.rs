@@ -9,12 +9,13 @@ use egg::Id;
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
 use mlc_dsl::infer::TypeError;
-use mlc_dsl::ir::{Attr, Tensor, Value};
+use mlc_dsl::ir::{Attr, NodeId, Tensor, Value};
 use std::collections::HashMap;
 
 impl Explored {
     /// Adds chosen nodes to a program, as the copy of that number has them, and yields the values of the
-    /// part's roots. `inputs` are those of the explored program, `leaves` those of the part.
+    /// part's roots. `inputs` are those of the explored program, `leaves` those of the part. What computes a value of the
+    /// explored program is named as `origin` says of the node that computes it there.
     pub fn emit(
         &self,
         choice: &Choice,
@@ -22,7 +23,9 @@ impl Explored {
         inputs: &dyn Fn(u32) -> Value,
         leaves: &[Value],
         copy: usize,
+        origin: &dyn Fn(NodeId) -> String,
     ) -> Result<Vec<Value>, TypeError> {
+        let origins = self.origins();
         let mut values: HashMap<Id, Vec<Value>> = HashMap::new();
         for kernel in &choice.kernels {
             // What a kernel has inside is its own: another may compute the same class otherwise.
@@ -44,6 +47,7 @@ impl Explored {
                             let attrs: Vec<Option<Attr>> =
                                 self.graph.attrs(attrs).iter().cloned().map(Some).collect();
                             let args: Vec<Value> = n.args.iter().map(|a| arg(a)[0]).collect();
+                            b.set_origin(&origins.get(id).map(|n| origin(*n)).unwrap_or_default());
                             b.raw(call, &attrs, &args)?
                         }
                     },
@@ -98,7 +102,14 @@ impl Explored {
 
     /// Why the extracted program equals the source: `None` only if the log is incomplete.
     pub fn prove(&self, extracted: &Extracted) -> Option<Proof> {
-        let mut closure = Closure::new(&self.graph.log);
+        self.prove_by(extracted, &mut Closure::new(&self.graph.log))
+    }
+
+    pub(super) fn prove_by(
+        &self,
+        extracted: &Extracted,
+        closure: &mut Closure<'_>,
+    ) -> Option<Proof> {
         let pairs: Vec<(LogId, LogId)> =
             extracted.ends.iter().map(|&(v, end)| (self.source_log(v), end)).collect();
         closure.prove_all(&pairs)

@@ -6,7 +6,7 @@ use super::lower::Explored;
 use super::stored::{Stores, Weight};
 use egg::Id;
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
-use mlc_dsl::library::OpClass;
+use mlc_dsl::library::{CallId, OpClass};
 use mlc_extract::candidates::{Candidate, Class, Entry, candidates};
 use mlc_extract::target::{Site, TargetPrices};
 use mlc_extract::work::bytes;
@@ -56,6 +56,8 @@ pub struct Part {
     pub barred: HashSet<u32>,
     /// Inputs that are others in every copy.
     pub own: HashSet<u32>,
+    /// A class that only this operator may compute.
+    pub forced: Option<(Id, CallId)>,
     /// How often it occurs. What reads nothing of a copy's own is computed once for all copies.
     pub copies: usize,
 }
@@ -141,7 +143,8 @@ impl Explored {
         let mut b = mlc_dsl::build::Builder::new(&library);
         let inputs: Vec<Value> =
             self.source.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
-        let values = self.emit(&choice, &mut b, &|i| inputs[i as usize], &[], 0)?;
+        let origin = |n: mlc_dsl::ir::NodeId| self.source.node(n).origin.clone();
+        let values = self.emit(&choice, &mut b, &|i| inputs[i as usize], &[], 0, &origin)?;
         let names = self.source.outputs.iter().map(|(n, _)| n.clone());
         let program = b.finish(names.zip(values).collect());
         let ends = roots.into_iter().zip(self.logged(&choice)).collect();
@@ -225,7 +228,12 @@ impl Explored {
             list.sort();
             for n in list {
                 let barred = matches!(n.head, Head::Input(i) if part.barred.contains(&i));
-                let Some(price) = self.price(*id, n, prices).filter(|_| !barred) else { continue };
+                let other = part.forced.is_some_and(|(class, call)| {
+                    class == *id && !matches!(n.head, Head::Apply(c, _) if c == call)
+                });
+                let Some(price) = self.price(*id, n, prices).filter(|_| !barred && !other) else {
+                    continue;
+                };
                 let args = n.args.iter().map(|&a| index[&egg.find(a)].index() as u32).collect();
                 sites.push(match price {
                     Price::Site(site) => site.entry(class, args),

@@ -2,6 +2,7 @@
 //!
 //! Reads the e-graph only. Every match is handed to a callback; the search stops when that says so.
 
+use super::effort::Effort;
 use super::flatten::Flattenings;
 use super::graph::Graph;
 use super::language::{ENode, Head};
@@ -66,6 +67,8 @@ pub struct Matcher<'a> {
     pub compiled: &'a Compiled,
     /// Flattened views of sums and products.
     pub flat: &'a Flattenings,
+    /// What the search may still do.
+    pub(super) effort: &'a Effort,
 }
 
 impl Matcher<'_> {
@@ -79,7 +82,7 @@ impl Matcher<'_> {
         found: &mut dyn FnMut(&ENode, &State) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         if !self.plausible(root, class) {
-            return ControlFlow::Continue(());
+            return self.go_on();
         }
         let p = self.pat(root);
         let mut st = state.clone();
@@ -154,14 +157,27 @@ impl Matcher<'_> {
         next: Next<'_>,
     ) -> ControlFlow<()> {
         if !self.plausible(p, class) {
-            return ControlFlow::Continue(());
+            return self.go_on();
         }
         let p = self.pat(p);
         self.typed(p, class, st, &mut |st| self.kind(p, class, st, next))
     }
 
-    /// False if a class lacks an operator that the pattern asks for: told without binding anything.
+    /// Ends the search once its effort is spent.
+    fn go_on(&self) -> ControlFlow<()> {
+        match self.effort.is_spent() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// False if a class lacks an operator that the pattern asks for: told without binding anything. Nothing matches
+    /// once the effort is spent.
     fn plausible(&self, p: PatId, class: Id) -> bool {
+        self.effort.step();
+        if self.effort.is_spent() {
+            return false;
+        }
         let nodes = || &self.graph.egg[class].nodes;
         let each = |pats: &mut dyn Iterator<Item = &PatId>, args: &[Id]| {
             pats.zip(args).all(|(&p, &a)| self.plausible(p, a))

@@ -5,6 +5,8 @@
 mod apply;
 mod changes;
 mod compile;
+mod credit;
+mod effort;
 mod emit;
 mod extract;
 mod families;
@@ -18,6 +20,7 @@ mod lower;
 mod matcher;
 mod matcher_attrs;
 mod matcher_flat;
+mod nearest;
 mod normal;
 mod numbers;
 mod pattern;
@@ -43,6 +46,10 @@ pub struct Limits {
     pub nodes: usize,
     /// Rounds.
     pub rounds: u32,
+    /// Steps of matching for each node of the program, over all rounds and beside [`LEAST_STEPS`]; a million take about a second.
+    pub effort: u64,
+    /// Steps of matching at most, beside the least.
+    pub most: u64,
     /// Time, a safety net: results depend on it only when it is hit.
     pub time: Duration,
     /// Threads of the search; the result is the same.
@@ -51,6 +58,27 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 12_000, rounds: 24, time: Duration::from_secs(20), threads: 1 }
+        let time = Duration::from_secs(20);
+        Limits { nodes: 12_000, rounds: 24, effort: 10_000, most: MOST_STEPS, time, threads: 1 }
+    }
+}
+
+/// Steps of matching that the smallest program may take, and the largest.
+pub const LEAST_STEPS: u64 = 300_000;
+const MOST_STEPS: u64 = 20_000_000;
+
+/// Steps of matching for each second that a run of the program is estimated to take: a search longer than some hundred
+/// thousand runs is not worth what it may gain.
+const STEPS_OF_GAIN: f64 = 1e11;
+
+impl Limits {
+    /// Steps of matching for a program of so many nodes.
+    pub(crate) fn steps(&self, nodes: usize) -> u64 {
+        self.effort.saturating_mul(nodes as u64).min(self.most).saturating_add(LEAST_STEPS)
+    }
+
+    /// The same limits for a program that takes so many seconds: no more effort than there is to gain.
+    pub(crate) fn for_gain(&self, seconds: f64) -> Limits {
+        Limits { most: self.most.min((seconds * STEPS_OF_GAIN) as u64), ..self.clone() }
     }
 }

@@ -5,7 +5,7 @@
 //! that it yields is a check of what egg did.
 
 use super::language::Head;
-use super::log::{Log, LogId, Reason};
+use super::log::{Log, LogId, Reason, Step};
 use std::collections::{BTreeSet, HashMap};
 
 /// One equation that a proof rests on.
@@ -60,6 +60,15 @@ impl<'a> Closure<'a> {
 
     /// Closes the first asserted equations under congruence.
     pub fn of_first(log: &'a Log, steps: usize) -> Closure<'a> {
+        Closure::of(log, steps, &|_| true)
+    }
+
+    /// Closes the asserted equations that pass under congruence.
+    pub fn with(log: &'a Log, passes: &dyn Fn(&Step) -> bool) -> Closure<'a> {
+        Closure::of(log, log.steps().len(), passes)
+    }
+
+    fn of(log: &'a Log, steps: usize, passes: &dyn Fn(&Step) -> bool) -> Closure<'a> {
         let n = log.len();
         let mut c = Closure {
             log,
@@ -75,7 +84,7 @@ impl<'a> Closure<'a> {
             }
             c.enter(i);
         }
-        for (i, s) in log.steps().iter().enumerate().take(steps) {
+        for (i, s) in log.steps().iter().enumerate().take(steps).filter(|(_, s)| passes(s)) {
             c.merge(s.left.0, s.right.0, Edge::Step(i));
         }
         c

@@ -4,10 +4,12 @@ use super::Limits;
 use super::apply::{Outcome, Site, apply, apply_family, contradicted};
 use super::changes::{Changes, reach};
 use super::compile::compile;
+use super::effort::Effort;
 use super::families::Families;
 use super::flatten::Flattenings;
 use super::graph::Graph;
 use super::language::{ENode, Head};
+use super::log::LogId;
 use super::matcher::{Binding, Matcher, State};
 use super::numbers::numberless;
 use super::pattern::{Compiled, PatId, PatKind};
@@ -24,6 +26,12 @@ use std::time::{Duration, Instant};
 /// Matches of one law in one round before it has to sit out the next; doubles every time.
 const MATCHES: usize = 2_000;
 
+/// Steps of one law in one round before it has to sit out the next; doubles every time.
+const STEPS: u64 = 1 << 20;
+
+/// Places kept of each clause's refusals.
+const REFUSED: usize = 16;
+
 /// Why exploration ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stop {
@@ -33,6 +41,8 @@ pub enum Stop {
     Nodes,
     /// The round limit was reached.
     Rounds,
+    /// The limit of effort was reached.
+    Effort,
     /// The time limit was reached.
     Time,
 }
@@ -43,6 +53,7 @@ impl std::fmt::Display for Stop {
             Stop::Saturated => "saturated",
             Stop::Nodes => "node limit",
             Stop::Rounds => "round limit",
+            Stop::Effort => "effort limit",
             Stop::Time => "time limit",
         })
     }
@@ -59,6 +70,8 @@ pub struct LawProfile {
     pub applications: usize,
     /// Refused matches by clause.
     pub refusals: BTreeMap<String, usize>,
+    /// Terms at which each clause refused a match, a few.
+    pub refused_at: BTreeMap<String, Vec<LogId>>,
     /// Matches whose right side does not type, with one reason.
     pub ill_typed: (usize, String),
     /// Time searching and applying.
@@ -73,6 +86,9 @@ impl LawProfile {
         self.applications += other.applications;
         for (clause, n) in other.refusals {
             *self.refusals.entry(clause).or_default() += n;
+        }
+        for (clause, at) in other.refused_at {
+            self.refused_at.entry(clause).or_default().extend(at);
         }
         self.ill_typed.0 += other.ill_typed.0;
         if self.ill_typed.1.is_empty() {
@@ -153,6 +169,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     let mut families = Families::default();
     let mut sizes = Vec::new();
     let mut stop = Stop::Rounds;
+    let mut left = limits.steps(graph.node_count());
     graph.egg.rebuild();
     for round in 1..=limits.rounds {
         graph.round = round;
@@ -163,10 +180,11 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         let index = index(graph, &reachable, &changes);
         let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
         let banned = runners.iter().any(|r| r.banned_until >= round);
-        let searched = search_all(graph, &runners, &index, exact, (start, limits));
+        let searched = search_all(graph, &runners, &index, exact, left, (start, limits));
         let mut over_now = false;
         for s in searched {
             let r = &mut runners[s.runner];
+            left = left.saturating_sub(s.steps);
             if s.over {
                 r.bans += 1;
                 r.banned_until = round + (1 << r.bans);
@@ -208,6 +226,10 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
             stop = Stop::Time;
             break;
         }
+        if left == 0 {
+            stop = Stop::Effort;
+            break;
+        }
         // What a right side's constants fold to may join classes though the law itself says nothing new.
         let news = graph.log.steps().len() > known;
         if !news && !banned {
@@ -223,6 +245,7 @@ struct Searched {
     runner: usize,
     found: Vec<Found>,
     over: bool,
+    steps: u64,
     time: Duration,
 }
 
@@ -233,6 +256,7 @@ fn search_all(
     runners: &[Runner],
     index: &Index<'_>,
     exact: bool,
+    left: u64,
     (start, limits): (Instant, &Limits),
 ) -> Vec<Searched> {
     let next = AtomicUsize::new(0);
@@ -247,16 +271,17 @@ fn search_all(
             }
             if !r.needs.iter().all(|c| index.by_call.contains_key(&Some(*c))) {
                 let (found, time) = (Vec::new(), Duration::ZERO);
-                out.push(Searched { runner: i, found, over: false, time });
+                out.push(Searched { runner: i, found, over: false, steps: 0, time });
                 continue;
             }
             let began = Instant::now();
             let law = &graph.library.laws[r.compiled.law as usize];
             let allowed = MATCHES << r.bans;
-            let search = Search { graph, law, runner: r, index, flat: &flat };
-            let (mut found, over) = search.run(allowed, start, limits.time);
-            found.truncate(allowed);
-            out.push(Searched { runner: i, found, over, time: began.elapsed() });
+            let effort = Effort::new(left.min(STEPS << r.bans), start, limits.time);
+            let search = Search { graph, law, runner: r, index, flat: &flat, effort: &effort };
+            let (found, over) = search.run(allowed);
+            let steps = effort.steps();
+            out.push(Searched { runner: i, found, over, steps, time: began.elapsed() });
         }
     };
     let mut out = work_on(limits.threads, work);
@@ -317,7 +342,13 @@ fn run_match(graph: &mut Graph, law: &Law, r: &mut Runner, f: &Found, families: 
     match outcome {
         Outcome::United => r.profile.applications += 1,
         Outcome::Known | Outcome::Full => {}
-        Outcome::Refused(clause) => *r.profile.refusals.entry(clause).or_default() += 1,
+        Outcome::Refused(clause) => {
+            let at = r.profile.refused_at.entry(clause.clone()).or_default();
+            if let Some(site) = sites.first().filter(|_| at.len() < REFUSED) {
+                at.push(site.node);
+            }
+            *r.profile.refusals.entry(clause).or_default() += 1;
+        }
         Outcome::IllTyped(why) => {
             r.profile.ill_typed.0 += 1;
             if r.profile.ill_typed.1.is_empty() {
@@ -403,11 +434,12 @@ struct Search<'a> {
     runner: &'a Runner,
     index: &'a Index<'a>,
     flat: &'a Flattenings,
+    effort: &'a Effort,
 }
 
 impl Search<'_> {
-    /// New matches, at most `allowed`, and whether there are more.
-    fn run(&self, allowed: usize, start: Instant, time: Duration) -> (Vec<Found>, bool) {
+    /// New matches, at most `allowed`, and whether there may be more.
+    fn run(&self, allowed: usize) -> (Vec<Found>, bool) {
         let family = self.law.left.iter().any(|s| s.each);
         let mut out: Vec<Found> = Vec::new();
         let mut seen: HashSet<u64> = HashSet::new();
@@ -423,12 +455,9 @@ impl Search<'_> {
                 return ControlFlow::Break(());
             }
             out.push(found);
-            if out.len().is_multiple_of(64) && start.elapsed() > time {
-                return ControlFlow::Break(());
-            }
             ControlFlow::Continue(())
         });
-        (out, over)
+        (out, over || self.effort.is_spent())
     }
 
     /// True if a root may match a class in a way that it did not when the law was searched last.
@@ -477,6 +506,7 @@ impl Search<'_> {
             law: self.law,
             compiled: &self.runner.compiled,
             flat: self.flat,
+            effort: self.effort,
         };
         for &class in self.places(root, st) {
             let changed = changed || self.changed(i, class);

@@ -74,19 +74,27 @@ pub(super) struct Sheet {
     /// The graph.
     pub graph: RawGraph,
     taken: HashSet<String>,
+    /// The last number given to a name that was taken.
+    numbers: HashMap<String, usize>,
+    /// Constants by their sample keys.
+    alike: HashMap<u64, Vec<String>>,
 }
 
 impl Sheet {
     /// A name like `base` that nothing else bears.
     pub fn fresh(&mut self, base: &str) -> String {
         let base = if base.is_empty() { "value" } else { base };
-        let mut name = base.to_string();
-        let mut n = 0;
-        while !self.taken.insert(name.clone()) {
-            n += 1;
-            name = format!("{base}_{n}");
+        if self.taken.insert(base.to_string()) {
+            return base.to_string();
         }
-        name
+        let last = self.numbers.entry(base.to_string()).or_default();
+        loop {
+            *last += 1;
+            let name = format!("{base}_{last}");
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
     }
 
     /// Adds a node with one output and returns the output's name.
@@ -107,13 +115,16 @@ impl Sheet {
     /// Adds a constant, or finds an equal one.
     pub fn constant(&mut self, tensor: Tensor, name: &str) -> String {
         let small = tensor.len() <= 64;
-        let same = self.graph.initializers.iter().find(|(_, t)| {
-            t.same_storage(&tensor) || small && t.len() == tensor.len() && **t == tensor
+        let key = tensor.sample_key();
+        let same = self.alike.get(&key).into_iter().flatten().find(|name| {
+            let known = self.graph.initializers.get(*name);
+            known.is_some_and(|t| t.same_storage(&tensor) || small && *t == tensor)
         });
-        if let Some((name, _)) = same {
+        if let Some(name) = same {
             return name.clone();
         }
         let name = self.fresh(name);
+        self.alike.entry(key).or_default().push(name.clone());
         self.graph.initializers.insert(name.clone(), tensor);
         name
     }

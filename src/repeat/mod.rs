@@ -13,7 +13,7 @@ pub use shorten::{Kept, Short};
 use crate::explore::explore_series;
 use crate::explore::{Choice, Explored, Extracted, ExtractionError, Limits, Part};
 use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{NodeKind, Program, Value};
+use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
 use mlc_extract::Extractor;
 use mlc_extract::target::TargetPrices;
@@ -137,6 +137,7 @@ impl Repeated {
             barred: barred.iter().chain(elsewhere.map(|(i, _)| i)).copied().collect(),
             own: own.keys().copied().collect(),
             copies: self.repeat.count - 1,
+            ..Part::default()
         };
         block.roots.extend(own_behind.iter().map(|s| self.short.value(a, *s)));
         block.roots.extend(own_before.iter().map(|s| self.short.value(b, *s)));
@@ -211,7 +212,8 @@ impl Repeated {
             made.extend(slots.iter().zip(values).map(|(s, v)| (r.value(copy, *s), *v)));
         };
         let real = |i: u32| inputs[i as usize];
-        let values = self.explored.emit(head, &mut b, &real, &[], 0)?;
+        let plain = |n: NodeId| self.short.program.node(n).origin.clone();
+        let values = self.explored.emit(head, &mut b, &real, &[], 0, &plain)?;
         let (mut crossing, rest) = (values[..width].to_vec(), &values[width..]);
         let early: Vec<usize> = self.whole_outputs(whole, false).map(|(i, _)| i).collect();
         let mut outputs: Vec<Option<Value>> = vec![None; whole.outputs.len()];
@@ -225,12 +227,16 @@ impl Repeated {
                 Some((c, all)) => inputs[all[c + copy - 1] as usize],
                 None => inputs[i as usize],
             };
-            let values = self.explored.emit(block, &mut b, &shifted, &crossing, copy)?;
+            let origin = |n: NodeId| match self.short.middle(n) {
+                Some((k, at)) => whole.nodes[r.node(copy + k, at)].origin.clone(),
+                None => plain(n),
+            };
+            let values = self.explored.emit(block, &mut b, &shifted, &crossing, copy, &origin)?;
             crossing = values[..width].to_vec();
             note(copy, &own_behind, &values[width..width + own_behind.len()]);
             note(copy + 1, &own_before, &values[width + own_behind.len()..]);
         }
-        let values = self.explored.emit(tail, &mut b, &real, &crossing, 0)?;
+        let values = self.explored.emit(tail, &mut b, &real, &crossing, 0, &plain)?;
         note(r.count - 1, &own_behind, &values[..own_behind.len()]);
         let late = self.whole_outputs(whole, true);
         for ((i, _), v) in late.zip(&values[own_behind.len()..]) {

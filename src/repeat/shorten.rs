@@ -41,6 +41,8 @@ pub struct Short {
     pub kept: HashMap<Value, Value>,
     /// Values of the copies that are kept.
     copies: HashMap<(Kept, usize), NodeId>,
+    /// Applications of the copies in the middle: which of the two, and where in it.
+    middle: HashMap<NodeId, (usize, usize)>,
     /// What the middle and the last copy read in place of values of the copy before.
     fresh: BTreeMap<(bool, Slot), Value>,
 }
@@ -53,6 +55,7 @@ impl Short {
             series: Series::new(),
             kept: HashMap::new(),
             copies: HashMap::new(),
+            middle: HashMap::new(),
             fresh: BTreeMap::new(),
         };
         s.inputs(whole, r);
@@ -86,6 +89,11 @@ impl Short {
     /// A value of a copy that is kept.
     pub fn value(&self, kept: Kept, slot: Slot) -> Value {
         Value { node: self.copies[&(kept, slot.at)], output: slot.output }
+    }
+
+    /// Which of the copies in the middle an application is of, and where in it.
+    pub fn middle(&self, node: NodeId) -> Option<(usize, usize)> {
+        self.middle.get(&node).copied()
     }
 
     /// What stands for a value of the copy before: of the middle, or of the last.
@@ -165,6 +173,9 @@ impl Short {
         let args: Vec<Value> = args.collect();
         let id = self.program.push(Node { args, ..node.clone() });
         self.copies.insert((kept, at), id);
+        if let Kept::Middle(k) = kept {
+            self.middle.insert(id, (k, at));
+        }
     }
 
     /// A constant or an input of a copy's own.

@@ -1,0 +1,181 @@
+//! What `explain` says, each claim found again by other means: which nodes a kernel computes by running both programs,
+//! what is saved by the two plans, on which laws the result rests by the log without them, what a law gains by leaving it
+//! out.
+
+use mlc_backends::Backend;
+use mlc_backends::cpu::Cpu;
+use mlc_dsl::ir::{NodeId, NodeKind, Program, Tensor, Value};
+use mlc_dsl::library::Library;
+use mlc_extract::target::TargetPrices;
+use mlc_proptests::networks::{NETWORKS, spelled};
+use mlc_rewrite::explain::{Explanation, explain, leave_out, name_all, reason, why_not};
+use mlc_rewrite::explore::Reason;
+use mlc_rewrite::onnx::{RawModel, import, printable, read_onnx};
+use mlc_rewrite::pipeline::{self, Optimized, Options, optimize};
+use mlc_rewrite::samples;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// A model, what became of it, and what is said of that.
+struct Case {
+    library: Arc<Library>,
+    options: Options,
+    optimized: Optimized,
+    told: Explanation,
+}
+
+fn prices<'a>(library: &'a Library, options: &Options) -> TargetPrices<'a> {
+    let target = pipeline::target(library, &options.target).expect("the target");
+    TargetPrices::new(library, &target, options.operators.clone())
+}
+
+fn case(model: RawModel) -> Case {
+    let library = mlc_proptests::library().clone();
+    let model = import(model, &library).expect("imports");
+    let mut program = model.program;
+    name_all(&mut program, &library);
+    let operators = Some(printable(&library, model.model.opset(), "standard"));
+    let (target, limits) = ("standard".into(), Default::default());
+    let options = Options { target, operators, limits, ..mlc_proptests::options(0, 0) };
+    let optimized = optimize(program, &library, &options).expect("optimises");
+    let told = explain(&optimized, &library, &prices(&library, &options), &options);
+    Case { told: told.expect("explains"), library, options, optimized }
+}
+
+fn squeezenet() -> RawModel {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/squeezenet1_1.onnx");
+    read_onnx(path).expect("the example reads")
+}
+
+fn network(name: &str) -> RawModel {
+    let network = NETWORKS.iter().find(|n| n.0 == name).expect("a network");
+    spelled(network, 0)
+}
+
+/// Every claim of an explanation.
+#[track_caller]
+fn holds(c: &Case) {
+    the_sums_are_those_of_the_plans(c);
+    kernels_compute_the_nodes_they_name(c);
+    the_laws_named_are_those_that_are_needed(c);
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+fn the_sums_are_those_of_the_plans(c: &Case) {
+    let (before, after) = c.told.cost;
+    assert!(close(after, c.optimized.plan.cost), "the result's estimate");
+    let saved: f64 = c.told.regions.iter().map(|r| r.saved).sum();
+    assert!(close(before, after + saved), "{before} is not {after} and {saved}");
+    for r in &c.told.regions {
+        let sum = |lines: &[mlc_rewrite::explain::KernelLine]| -> f64 {
+            lines.iter().map(|l| l.seconds).sum::<f64>() * r.times() as f64
+        };
+        let told = sum(&r.before) - sum(&r.after);
+        assert!((told - r.saved).abs() < 0.02 * before, "{:?}: {told} or {}", r.nodes, r.saved);
+    }
+    let kernels: usize = c.told.regions.iter().map(|r| r.after.len() * r.times()).sum();
+    assert_eq!(kernels, c.optimized.plan.kernels.len());
+    let named: BTreeSet<&String> =
+        c.optimized.source.nodes.iter().map(|n| &n.origin).filter(|n| !n.is_empty()).collect();
+    for r in &c.told.regions {
+        for n in r.nodes.iter().chain(r.alike.iter().flatten()) {
+            assert!(named.contains(n), "`{n}` is no node of the model");
+        }
+    }
+}
+
+/// The values of some nodes of a program.
+fn values(program: &Program, nodes: &[NodeId], library: &Arc<Library>) -> Vec<Tensor> {
+    let mut program = program.clone();
+    let output = |n: &NodeId| (format!("{}", n.0), Value { node: *n, output: 0 });
+    program.outputs = nodes.iter().map(output).collect();
+    let inputs = samples::inputs(&program, library, 7).expect("known sizes");
+    let target = pipeline::target(library, "cpu").expect("the target");
+    let plan = pipeline::plan(&program, library, &target).expect("plans");
+    Cpu::new(2).compile(&plan, library.clone()).expect("compiles").run(&inputs).expect("runs")
+}
+
+/// A node of the result that has the name of a node of the model has one of its values.
+fn kernels_compute_the_nodes_they_name(c: &Case) {
+    let named = |p: &Program| -> Vec<NodeId> {
+        let is_named = |i: &usize| {
+            matches!(p.nodes[*i].kind, NodeKind::Apply(..))
+                && !p.nodes[*i].origin.is_empty()
+                && p.nodes[*i].types[0].dtype.is_float()
+        };
+        (0..p.nodes.len()).filter(is_named).map(|i| NodeId(i as u32)).collect()
+    };
+    let (source, result) = (&c.optimized.source, &c.optimized.plan.program);
+    let (old, new) = (named(source), named(result));
+    let mut of: HashMap<&str, Vec<Tensor>> = HashMap::new();
+    for (n, t) in old.iter().zip(values(source, &old, &c.library)) {
+        of.entry(&source.node(*n).origin).or_default().push(t);
+    }
+    for (n, t) in new.iter().zip(values(result, &new, &c.library)) {
+        let name = result.node(*n).origin.as_str();
+        let is_close = |o: &Tensor| {
+            let (a, b) = (o.to_f64(), t.to_f64());
+            let most = a.iter().fold(1e-30, |m: f64, v| m.max(v.abs()));
+            o.shape() == t.shape() && a.iter().zip(&b).all(|(x, y)| (x - y).abs() <= 1e-3 * most)
+        };
+        assert!(of[name].iter().any(is_close), "`{name}` has another value in the result");
+    }
+}
+
+fn the_laws_named_are_those_that_are_needed(c: &Case) {
+    let o = &c.optimized;
+    let is_named = |r: Reason| match r {
+        Reason::Law(_) => c.told.laws.iter().any(|l| l.law == reason(&c.library, r)),
+        _ => true,
+    };
+    assert!(o.explored.prove_without(&o.extracted, &|r| !is_named(r)).is_some(), "one is missing");
+    for l in &c.told.laws {
+        let barred = |r: Reason| !is_named(r) || reason(&c.library, r) == l.law;
+        assert!(o.explored.prove_without(&o.extracted, &barred).is_none(), "`{}`", l.law);
+        assert!(!l.nodes.is_empty() && l.equations > 0, "`{}` was applied nowhere", l.law);
+    }
+}
+
+#[test]
+fn a_convolutional_network_is_explained() {
+    let mut c = case(squeezenet());
+    holds(&c);
+    assert!(c.told.regions.iter().any(|r| !r.is_unchanged()));
+    let source = c.optimized.source.clone();
+    leave_out(&mut c.told, &source, &c.library, &c.options).expect("optimises without");
+    for l in &c.told.laws {
+        let options = Options { without: vec![l.law.clone()], ..c.options.clone() };
+        let other = optimize(source.clone(), &c.library, &options).expect("optimises");
+        assert_eq!(l.without, Some(other.report.cost_after), "`{}`", l.law);
+        assert!(!other.report.laws.contains_key(&l.law));
+    }
+    insta::assert_snapshot!("squeezenet", c.told.human(false));
+}
+
+#[test]
+fn spelled_networks_are_explained() {
+    for name in ["encoder", "mixer"] {
+        let c = case(network(name));
+        holds(&c);
+        assert!(!c.told.laws.is_empty());
+        assert!(c.told.regions.iter().any(|r| !r.is_unchanged() && !r.laws.is_empty()), "{name}");
+    }
+}
+
+/// What keeps a law from firing, or an operator from the result: the law, the clause or the price.
+#[test]
+fn what_is_not_there_is_explained() {
+    let c = case(squeezenet());
+    let prices = prices(&c.library, &c.options);
+    let asked = |name: &str| why_not(&c.optimized, &c.library, &prices, &c.options, name, None);
+    assert!(asked("no_such_law").is_none());
+    let mut text = String::new();
+    for name in ["attention", "matmul", "conv_merge", "gelu", "conv"] {
+        let found = asked(name).expect("known");
+        text.push_str(&format!("--why-not {name}\n{}\n", found.human()));
+    }
+    insta::assert_snapshot!("why_not", text);
+}

@@ -1,0 +1,176 @@
+//! Why: what became of the nodes of a model, which laws made it so, and what that gains.
+//!
+//! Says only what can be found again: kernels and seconds are those of the two plans, a law is named if the result cannot
+//! be proven without it, and what it gains is what the result costs where it must not fire.
+
+mod declaration;
+mod regions;
+mod text;
+mod whynot;
+
+use crate::explore::Reason;
+use crate::objective::Judge;
+use crate::options::Options;
+use crate::pipeline::{self, Optimized};
+pub use declaration::{Declaration, declaration};
+use mlc_dsl::ir::Program;
+use mlc_dsl::library::{ErrorClass, Library};
+use mlc_extract::cover::by_kernel;
+use mlc_extract::target::TargetPrices;
+use regions::Priced;
+pub use regions::{KernelLine, Region, name_all};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+pub use text::{bytes, seconds};
+pub use whynot::{WhyNot, why_not};
+
+/// The name of a reason: a law's, or what the tool does by itself.
+pub fn reason(library: &Library, reason: Reason) -> String {
+    match reason {
+        Reason::Law(i) => library.laws[i as usize].name.to_string(),
+        Reason::ConstantFolding => "(constant folding)".into(),
+        Reason::UniformConstant => "(uniform constant)".into(),
+        Reason::Definition => "(definition)".into(),
+    }
+}
+
+/// An explanation of one optimisation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explanation {
+    /// What the estimates are for.
+    pub target: String,
+    /// Estimated seconds before and after.
+    pub cost: (f64, f64),
+    /// Planned bytes of buffers before and after, if extents are known.
+    pub peak_bytes: Option<(u64, u64)>,
+    /// Bytes of constants before and after.
+    pub weights_bytes: (u64, u64),
+    /// Kernels before and after by the nodes of the model that they compute; what they save adds up to the whole.
+    pub regions: Vec<Region>,
+    /// The laws without which the result cannot be proven.
+    pub laws: Vec<LawUse>,
+    /// What the user should know besides.
+    pub notes: Vec<String>,
+}
+
+/// One law's part.
+#[derive(Clone, Debug, Serialize)]
+pub struct LawUse {
+    /// Its name.
+    pub law: String,
+    /// The first line of its documentation.
+    pub doc: String,
+    /// Its error class.
+    pub error: String,
+    /// Equations of the proof that it gives.
+    pub equations: usize,
+    /// Nodes of the model where it was applied: whose values its sides are, or the nearest that are computed from them.
+    pub nodes: Vec<String>,
+    /// Some of these equations: what was there, what it equals.
+    pub examples: Vec<(String, String)>,
+    /// Estimated seconds of the result.
+    pub with: f64,
+    /// Estimated seconds of the result where the law must not fire, if that was tried.
+    pub without: Option<f64>,
+}
+
+/// Examples kept per law.
+const EXAMPLES: usize = 3;
+
+/// Explains what was done, at the prices it was chosen by. Nodes are named as in the model that was read.
+///
+/// # Errors
+/// If the program as read cannot be planned.
+pub fn explain(
+    o: &Optimized,
+    library: &Library,
+    prices: &TargetPrices<'_>,
+    options: &Options,
+) -> anyhow::Result<Explanation> {
+    let plain = Judge { options, library, prices }.as_read(&o.source)?.plan;
+    let priced = |plan| Priced { plan, seconds: by_kernel(plan, library, prices) };
+    let (laws, places) = credits(o, library);
+    let r = &o.report;
+    Ok(Explanation {
+        target: r.target.clone(),
+        cost: (r.cost_before, r.cost_after),
+        peak_bytes: r.peak_bytes_before.zip(r.peak_bytes),
+        weights_bytes: (r.weights_bytes_before, r.weights_bytes),
+        regions: regions::regions(library, &priced(&plain), &priced(&o.plan), &places),
+        laws,
+        notes: r.notes.clone(),
+    })
+}
+
+/// The laws that the result rests on, and at which nodes each was applied.
+fn credits(o: &Optimized, library: &Library) -> (Vec<LawUse>, Vec<(String, String)>) {
+    let mut laws: BTreeMap<String, LawUse> = BTreeMap::new();
+    let mut all = Vec::new();
+    if o.is_kept() {
+        return (vec![], vec![]);
+    }
+    let steps = o.explored.prove_with_few(&o.extracted).unwrap_or_default().steps;
+    for (step, place) in steps.iter().zip(o.explored.places(&steps)) {
+        let Reason::Law(_) = step.reason else { continue };
+        let name = reason(library, step.reason);
+        let new = || describe(library, step.reason, o.report.cost_after);
+        let entry = laws.entry(name.clone()).or_insert_with(new);
+        entry.equations += 1;
+        if entry.examples.len() < EXAMPLES {
+            entry.examples.push((o.explored.term(step.left), o.explored.term(step.right)));
+        }
+        let Some(node) = place.map(|n| o.explored.source.node(n).origin.clone()) else { continue };
+        if !entry.nodes.contains(&node) {
+            entry.nodes.push(node.clone());
+        }
+        all.push((node, name));
+    }
+    let mut laws: Vec<LawUse> = laws.into_values().collect();
+    laws.sort_by(|a, b| b.equations.cmp(&a.equations).then(a.law.cmp(&b.law)));
+    (laws, all)
+}
+
+/// What a model costs where each of these laws must not fire, one at a time.
+///
+/// # Errors
+/// If the model cannot be optimised.
+pub fn leave_out(
+    explanation: &mut Explanation,
+    source: &Program,
+    library: &Arc<Library>,
+    options: &Options,
+) -> anyhow::Result<()> {
+    for law in &mut explanation.laws {
+        let mut options = options.clone();
+        options.without.push(law.law.clone());
+        options.self_check = false;
+        let other = pipeline::optimize(source.clone(), library, &options)?;
+        law.without = Some(other.report.cost_after);
+    }
+    Ok(())
+}
+
+fn describe(library: &Library, reason: Reason, with: f64) -> LawUse {
+    let law = self::reason(library, reason);
+    let (doc, error) = match reason {
+        Reason::Law(i) => {
+            let l = &library.laws[i as usize];
+            (l.doc.first().cloned().unwrap_or_default(), class(l.error))
+        }
+        Reason::ConstantFolding | Reason::UniformConstant | Reason::Definition => {
+            (String::new(), "exact".into())
+        }
+    };
+    let (nodes, examples) = (vec![], vec![]);
+    LawUse { law, doc, error, equations: 0, nodes, examples, with, without: None }
+}
+
+/// An error class as it is written.
+pub fn class(e: ErrorClass) -> String {
+    match e {
+        ErrorClass::Exact => "exact".into(),
+        ErrorClass::Reorder => "reorder".into(),
+        ErrorClass::Approx { abs, rel } => format!("approx(abs={abs:e}, rel={rel:e})"),
+    }
+}

@@ -1,0 +1,225 @@
+//! Where kernels differ: the nodes of the model that a set of kernels computed before and another one computes now.
+//!
+//! Kernels belong together if they compute values of the same nodes, as read or in the result; what is neither read from
+//! the model nor found in it belongs to what reads it. Every kernel of both plans is in exactly one region, so that what
+//! the regions save is what the whole saves.
+
+use mlc_dsl::ir::{NodeId, NodeKind, Program};
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A kernel as it is told.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelLine {
+    /// The kernel's name on the target.
+    pub kernel: String,
+    /// The operators that it computes.
+    pub operators: Vec<String>,
+    /// Nodes of the model whose values it computes.
+    pub nodes: Vec<String>,
+    /// Estimated seconds.
+    pub seconds: f64,
+}
+
+/// Kernels before and after that compute the same nodes of the model.
+#[derive(Clone, Debug, Serialize)]
+pub struct Region {
+    /// The nodes.
+    pub nodes: Vec<String>,
+    /// Kernels of the program as read.
+    pub before: Vec<KernelLine>,
+    /// Kernels of the result.
+    pub after: Vec<KernelLine>,
+    /// Estimated seconds saved; negative if it takes longer.
+    pub saved: f64,
+    /// Laws of the proof that were applied here.
+    pub laws: BTreeSet<String>,
+    /// Regions of other nodes that are alike, copies of a layer for instance: their nodes.
+    pub alike: Vec<Vec<String>>,
+}
+
+impl Region {
+    /// True if the kernels are the same before and after.
+    pub fn is_unchanged(&self) -> bool {
+        shape(&self.before) == shape(&self.after)
+    }
+
+    /// How often it occurs.
+    pub fn times(&self) -> usize {
+        1 + self.alike.len()
+    }
+}
+
+/// A plan, and the estimated seconds of its kernels.
+pub struct Priced<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// Seconds by kernel.
+    pub seconds: Vec<f64>,
+}
+
+/// The regions of two plans of one model, those that save most first, with the laws applied at each of these nodes.
+pub fn regions(
+    library: &Library,
+    before: &Priced<'_>,
+    after: &Priced<'_>,
+    laws: &[(String, String)],
+) -> Vec<Region> {
+    let mut sets = Sets::default();
+    let (old, new) = (lines(library, before), lines(library, after));
+    for line in old.iter().chain(&new) {
+        line.nodes.iter().for_each(|n| sets.join(&line.nodes[0], n));
+    }
+    // A node whose value is nowhere computed any more went into what reads it.
+    let still: BTreeSet<&String> = new.iter().flat_map(|l| &l.nodes).collect();
+    let readers = readers(before.plan);
+    for (line, readers) in old.iter().zip(&readers) {
+        for gone in line.nodes.iter().filter(|n| !still.contains(n)) {
+            let reader = readers.iter().find_map(|&r| old[r].nodes.first());
+            reader.into_iter().for_each(|r| sets.join(gone, r));
+        }
+    }
+    let mut out: BTreeMap<String, Region> = BTreeMap::new();
+    for (line, is_old) in old.iter().map(|l| (l, true)).chain(new.iter().map(|l| (l, false))) {
+        let key = line.nodes.first().map_or(String::new(), |n| sets.find(n));
+        let region = out.entry(key).or_insert_with(|| Region {
+            nodes: vec![],
+            before: vec![],
+            after: vec![],
+            saved: 0.0,
+            laws: BTreeSet::new(),
+            alike: vec![],
+        });
+        let known: BTreeSet<String> = region.nodes.iter().cloned().collect();
+        region.nodes.extend(line.nodes.iter().filter(|n| !known.contains(*n)).cloned());
+        let (list, sign) =
+            if is_old { (&mut region.before, 1.0) } else { (&mut region.after, -1.0) };
+        list.push(line.clone());
+        region.saved += sign * line.seconds;
+    }
+    for (node, law) in laws {
+        if let Some(region) = out.get_mut(&sets.find(node)) {
+            region.laws.insert(law.clone());
+        }
+    }
+    gathered(out.into_values().collect())
+}
+
+/// Regions that are alike told once, those that save most first. A law is proven for one copy of a repeated layer; the
+/// others, where no law is noted, are told with it.
+fn gathered(mut all: Vec<Region>) -> Vec<Region> {
+    all.sort_by_key(|r| r.laws.is_empty());
+    let mut out: Vec<Region> = Vec::new();
+    let mut known: HashMap<_, usize> = HashMap::new();
+    let mut first: HashMap<_, usize> = HashMap::new();
+    for region in all {
+        let shapes = (shape(&region.before), shape(&region.after));
+        let at = match region.laws.is_empty() {
+            true => first.get(&shapes),
+            false => known.get(&(shapes.clone(), region.laws.clone())),
+        };
+        match at {
+            Some(&at) => {
+                out[at].alike.push(region.nodes);
+                out[at].saved += region.saved;
+            }
+            None => {
+                known.insert((shapes.clone(), region.laws.clone()), out.len());
+                first.entry(shapes).or_insert(out.len());
+                out.push(region);
+            }
+        }
+    }
+    out.sort_by(|a, b| b.saved.abs().total_cmp(&a.saved.abs()).then(a.nodes.cmp(&b.nodes)));
+    out
+}
+
+/// What kernels are, wherever they stand.
+fn shape(lines: &[KernelLine]) -> Vec<(String, Vec<String>, String)> {
+    let mut out: Vec<_> = lines
+        .iter()
+        .map(|l| (l.kernel.clone(), l.operators.clone(), super::text::seconds(l.seconds)))
+        .collect();
+    out.sort();
+    out
+}
+
+/// A plan's kernels; one whose own nodes have no name gets those of what reads it.
+fn lines(library: &Library, priced: &Priced<'_>) -> Vec<KernelLine> {
+    let plan = priced.plan;
+    let readers = readers(plan);
+    let mut out: Vec<KernelLine> = Vec::with_capacity(plan.kernels.len());
+    for (k, seconds) in plan.kernels.iter().zip(&priced.seconds) {
+        let mut nodes: Vec<String> = Vec::new();
+        for name in k.nodes.iter().map(|n| &plan.program.node(*n).origin) {
+            if !name.is_empty() && !nodes.contains(name) {
+                nodes.push(name.clone());
+            }
+        }
+        let operators = k.nodes.iter().map(|&n| library.node_name(&plan.program, n)).collect();
+        out.push(KernelLine { kernel: k.name.clone(), operators, nodes, seconds: *seconds });
+    }
+    for k in (0..out.len()).rev().filter(|&k| readers[k].iter().all(|&r| r > k)) {
+        if out[k].nodes.is_empty() {
+            out[k].nodes = readers[k].first().map(|&r| out[r].nodes.clone()).unwrap_or_default();
+        }
+    }
+    out
+}
+
+/// For each kernel those that read what it yields, in order.
+fn readers(plan: &Plan) -> Vec<Vec<usize>> {
+    let mut maker: HashMap<NodeId, usize> = HashMap::new();
+    for (k, kernel) in plan.kernels.iter().enumerate() {
+        maker.extend(kernel.outputs.iter().map(|v| (v.node, k)));
+    }
+    let mut out = vec![Vec::new(); plan.kernels.len()];
+    for (k, kernel) in plan.kernels.iter().enumerate() {
+        for made in kernel.inputs.iter().filter_map(|v| maker.get(&v.node)) {
+            if out[*made].last() != Some(&k) && *made != k {
+                out[*made].push(k);
+            }
+        }
+    }
+    out
+}
+
+/// Gives every application without a name one of its operator and number.
+pub fn name_all(program: &mut Program, library: &Library) {
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    for node in &mut program.nodes {
+        if let NodeKind::Apply(call, _) = &node.kind
+            && node.origin.is_empty()
+        {
+            let name = library.call(*call).name.to_string();
+            let n = count.entry(name.clone()).or_default();
+            *n += 1;
+            node.origin = format!("{name}#{n}");
+        }
+    }
+}
+
+/// Sets of names that are joined.
+#[derive(Default)]
+struct Sets {
+    above: HashMap<String, String>,
+}
+
+impl Sets {
+    fn find(&self, name: &str) -> String {
+        let mut at = name;
+        while let Some(up) = self.above.get(at) {
+            at = up;
+        }
+        at.to_string()
+    }
+
+    fn join(&mut self, a: &str, b: &str) {
+        let (a, b) = (self.find(a), self.find(b));
+        if a != b {
+            self.above.insert(b, a);
+        }
+    }
+}

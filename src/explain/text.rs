@@ -1,0 +1,161 @@
+//! Explanations as text.
+
+use super::regions::{KernelLine, Region};
+use super::{Explanation, LawUse};
+use itertools::Itertools;
+use std::fmt::Write;
+
+/// Names that are written out before the rest is counted.
+const NAMES: usize = 4;
+
+impl Explanation {
+    /// For people; `all` leaves nothing out: unchanged kernels, every name, the equations of the proof.
+    pub fn human(&self, all: bool) -> String {
+        let mut out = String::new();
+        let (before, after) = self.cost;
+        let part = if before > 0.0 { after / before } else { 1.0 };
+        let _ = writeln!(
+            out,
+            "estimated for {}: {} -> {} ({part:.2} of the program as read)",
+            self.target,
+            seconds(before),
+            seconds(after)
+        );
+        if let Some((before, after)) = self.peak_bytes {
+            let _ = writeln!(out, "peak memory {} -> {}", bytes(before), bytes(after));
+        }
+        let (before, after) = self.weights_bytes;
+        let _ = writeln!(out, "weights {} -> {}", bytes(before), bytes(after));
+        for n in &self.notes {
+            let _ = writeln!(out, "note: {n}");
+        }
+        self.changes(&mut out, all);
+        self.credits(&mut out, all);
+        out
+    }
+
+    fn changes(&self, out: &mut String, all: bool) {
+        let (same, changed): (Vec<&Region>, Vec<&Region>) =
+            self.regions.iter().partition(|r| r.is_unchanged());
+        let heading = match changed.is_empty() {
+            true => "no kernel is another one than before",
+            false => "what changed, by the nodes of the model",
+        };
+        let _ = writeln!(out, "\n{heading}");
+        changed.iter().for_each(|r| region(out, r, all));
+        let kernels: usize = same.iter().map(|r| r.after.len() * r.times()).sum();
+        if kernels > 0 {
+            let all_of =
+                |r: &&Region| r.after.iter().map(|k| k.seconds).sum::<f64>() * r.times() as f64;
+            let took: f64 = same.iter().map(all_of).sum();
+            let _ = writeln!(out, "  as before: {kernels} kernels, {}", seconds(took));
+        }
+        if all {
+            same.iter().for_each(|r| region(out, r, all));
+        }
+        let _ = writeln!(out, "  together {}", saved(self.cost.0 - self.cost.1));
+    }
+
+    fn credits(&self, out: &mut String, all: bool) {
+        if self.laws.is_empty() {
+            return;
+        }
+        let _ = writeln!(out, "\nby which laws");
+        for l in &self.laws {
+            law(out, l, all);
+        }
+    }
+}
+
+fn region(out: &mut String, r: &Region, all: bool) {
+    let times = match r.times() {
+        1 => String::new(),
+        n => format!(", {n} times"),
+    };
+    let _ = writeln!(out, "  {}{times}: {}", saved(r.saved), names(&r.nodes, all));
+    if all {
+        for n in &r.alike {
+            let _ = writeln!(out, "      and {}", names(n, all));
+        }
+    }
+    let _ = writeln!(out, "      before  {}", kernels(&r.before));
+    if !r.is_unchanged() {
+        let _ = writeln!(out, "      after   {}", kernels(&r.after));
+    }
+    if !r.laws.is_empty() {
+        let _ = writeln!(out, "      by      {}", r.laws.iter().join(", "));
+    }
+}
+
+fn law(out: &mut String, l: &LawUse, all: bool) {
+    let _ = writeln!(out, "  {} [{}]  {}", l.law, l.error, l.doc);
+    let _ = writeln!(out, "      at {}", names(&l.nodes, all));
+    if let Some(gain) = l.without {
+        let _ =
+            writeln!(out, "      without it: {} in all, {}", seconds(gain), more(gain - l.with));
+    }
+    for (a, b) in l.examples.iter().filter(|_| all) {
+        let _ = writeln!(out, "      {a}\n   =  {b}");
+    }
+}
+
+fn more(s: f64) -> String {
+    match s {
+        s if s > 1e-12 => format!("{} more", seconds(s)),
+        s if s < -1e-12 => format!("{} less", seconds(-s)),
+        _ => "the same".into(),
+    }
+}
+
+fn saved(s: f64) -> String {
+    match s {
+        s if s > 1e-12 => format!("saves {}", seconds(s)),
+        s if s < -1e-12 => format!("costs {} more", seconds(-s)),
+        _ => "takes the same time".into(),
+    }
+}
+
+/// The first names, and how many more there are.
+pub(super) fn names(all: &[String], whole: bool) -> String {
+    let shown = if whole { all.len() } else { NAMES };
+    let mut out = all.iter().take(shown).join(", ");
+    if all.len() > shown {
+        let _ = write!(out, " and {} more", all.len() - shown);
+    }
+    out
+}
+
+/// Kernels with their operators and seconds; equal ones are counted.
+fn kernels(lines: &[KernelLine]) -> String {
+    let mut out: Vec<(String, usize)> = Vec::new();
+    for l in lines {
+        let text = format!("{} {}", l.operators.join("+"), seconds(l.seconds));
+        match out.iter_mut().find(|(t, _)| *t == text) {
+            Some((_, n)) => *n += 1,
+            None => out.push((text, 1)),
+        }
+    }
+    let one = |(text, n): (String, usize)| if n > 1 { format!("{n} x {text}") } else { text };
+    let out = out.into_iter().map(one).join("; ");
+    if out.is_empty() { "nothing: it is known before a run".into() } else { out }
+}
+
+/// A duration with a fitting unit.
+pub fn seconds(s: f64) -> String {
+    match s {
+        s if s >= 1.0 => format!("{s:.2} s"),
+        s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
+        s => format!("{:.2} us", s * 1e6),
+    }
+}
+
+/// Bytes with a fitting unit.
+pub fn bytes(b: u64) -> String {
+    let of = |unit: u32| b as f64 / f64::from(unit);
+    match b {
+        b if b >= 1 << 30 => format!("{:.2} GiB", of(1 << 30)),
+        b if b >= 1 << 20 => format!("{:.1} MiB", of(1 << 20)),
+        b if b >= 1 << 10 => format!("{:.1} KiB", of(1 << 10)),
+        b => format!("{b} bytes"),
+    }
+}

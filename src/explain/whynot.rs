@@ -1,0 +1,262 @@
+//! Why not: what kept a law from firing, or an operator from the result.
+
+use super::text::{names, seconds};
+use crate::explore::LawProfile;
+use crate::options::Options;
+use crate::pipeline::{self, Optimized};
+use mlc_dsl::ir::NodeKind;
+use mlc_dsl::library::{CallId, Law, LawOrigin, Library};
+use mlc_extract::target::TargetPrices;
+use serde::Serialize;
+use std::fmt::Write;
+
+/// An answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct WhyNot {
+    /// What was asked for.
+    pub name: String,
+    /// What the result has of it: how many applications of the operator.
+    pub in_result: usize,
+    /// Where the operator was found though the result does without, and what it would cost.
+    pub dearer: Vec<Dearer>,
+    /// The laws that bear the name or yield the operator.
+    pub laws: Vec<LawStory>,
+}
+
+/// A place where an operator was found and not taken.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dearer {
+    /// The node of the model.
+    pub node: String,
+    /// Estimated seconds of the result.
+    pub result: f64,
+    /// Estimated seconds of the cheapest program that has the operator here; none if the target cannot compute it.
+    pub with: Option<f64>,
+}
+
+/// What became of a law.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LawStory {
+    /// Its name.
+    pub law: String,
+    /// Why it was not searched at all.
+    pub off: Option<String>,
+    /// Matches found.
+    pub matches: usize,
+    /// Matches that made something new known.
+    pub applied: usize,
+    /// Matches that a clause refused: the clause, how many, at which nodes.
+    pub refused: Vec<(String, usize, Vec<String>)>,
+    /// Matches whose right side has no type here, with one reason.
+    pub ill_typed: Option<(usize, String)>,
+    /// Where most of its pattern is.
+    pub near: Vec<NearMiss>,
+}
+
+/// A place that has a part of a law's pattern.
+#[derive(Clone, Debug, Serialize)]
+pub struct NearMiss {
+    /// The nodes of the model.
+    pub nodes: Vec<String>,
+    /// Operators of the pattern that are there, and all of them.
+    pub operators: (usize, usize),
+    /// The first operator that is missing.
+    pub wants: String,
+    /// What is in its place.
+    pub has: Vec<String>,
+}
+
+/// Places told for each law.
+const PLACES: usize = 5;
+
+/// Why a law did not fire, or an operator is not in the result; at one node of the model, or anywhere. Nothing if there is
+/// no such law or operator.
+pub fn why_not(
+    o: &Optimized,
+    library: &Library,
+    prices: &TargetPrices<'_>,
+    options: &Options,
+    name: &str,
+    at: Option<&str>,
+) -> Option<WhyNot> {
+    let call = library.find(name);
+    let laws: Vec<u32> = (0..library.laws.len() as u32)
+        .filter(|&i| concerns(&library.laws[i as usize], name, call))
+        .collect();
+    if call.is_none() && laws.is_empty() {
+        return None;
+    }
+    let is_it = |k: &NodeKind| matches!(k, NodeKind::Apply(c, _) if Some(*c) == call);
+    let in_result = o.program.nodes.iter().filter(|n| is_it(&n.kind)).count();
+    let wanted = |node: &String| at.is_none_or(|a| a == node);
+    let mut dearer: Vec<Dearer> = Vec::new();
+    if in_result == 0
+        && let Some(call) = call
+    {
+        let found = o.explored.with_operator(call, prices, &*options.extractor_for(prices));
+        let told = found.into_iter().map(|(node, with)| Dearer {
+            node: node.map_or("?".into(), |n| o.explored.source.node(n).origin.clone()),
+            result: o.extracted.cost,
+            with,
+        });
+        dearer = told.filter(|d| wanted(&d.node)).take(PLACES).collect();
+    }
+    let story = |i: u32| story(o, library, options, i, &wanted);
+    Some(WhyNot {
+        name: name.into(),
+        in_result,
+        dearer,
+        laws: laws.into_iter().map(story).collect(),
+    })
+}
+
+/// True for a law of this name, and for one that yields the operator.
+fn concerns(law: &Law, name: &str, call: Option<CallId>) -> bool {
+    let bare = law.name.strip_suffix(".rev").unwrap_or(&law.name);
+    bare == name && law.origin != LawOrigin::Unfold
+        || law.right.iter().any(|s| {
+            let kind = &law.terms.get(s.root).kind;
+            matches!(kind, mlc_dsl::term::TermKind::Apply(c, _) if Some(*c) == call)
+        }) && law.origin != LawOrigin::Unfold
+}
+
+fn story(
+    o: &Optimized,
+    library: &Library,
+    options: &Options,
+    index: u32,
+    wanted: &dyn Fn(&String) -> bool,
+) -> LawStory {
+    let law = &library.laws[index as usize];
+    let name = law.name.to_string();
+    let Some((_, p)) = o.explored.profiles.iter().find(|(i, _)| *i == index) else {
+        let off = Some(pipeline::why_off(library, options, law));
+        return LawStory { law: name, off, ..LawStory::default() };
+    };
+    let label = |n: mlc_dsl::ir::NodeId| o.explored.source.node(n).origin.clone();
+    let near = match p.matches {
+        0 => o.explored.nearest_matches(index, 64),
+        _ => vec![],
+    };
+    let called = |c: CallId| library.call(c).name.to_string();
+    let mut misses: Vec<NearMiss> = Vec::new();
+    for n in near {
+        let (Some((wants, has)), Some(node)) = (n.missing, n.at.map(label)) else { continue };
+        if !wanted(&node) {
+            continue;
+        }
+        let miss = NearMiss {
+            nodes: vec![node.clone()],
+            operators: (n.found, n.all),
+            wants: called(wants),
+            has: has.into_iter().map(called).collect(),
+        };
+        let alike = |m: &&mut NearMiss| (&m.wants, &m.has) == (&miss.wants, &miss.has);
+        match misses.iter_mut().find(alike) {
+            Some(m) if !m.nodes.contains(&node) => m.nodes.push(node),
+            Some(_) => {}
+            None => misses.push(miss),
+        }
+    }
+    misses.truncate(PLACES);
+    LawStory {
+        law: name,
+        off: None,
+        matches: p.matches,
+        applied: p.applications,
+        refused: refused(o, p, wanted),
+        ill_typed: (p.ill_typed.0 > 0).then(|| p.ill_typed.clone()),
+        near: misses,
+    }
+}
+
+fn refused(
+    o: &Optimized,
+    p: &LawProfile,
+    wanted: &dyn Fn(&String) -> bool,
+) -> Vec<(String, usize, Vec<String>)> {
+    let told = p.refusals.iter().filter_map(|(clause, n)| {
+        let places = p.refused_at.get(clause).map_or(&[][..], Vec::as_slice);
+        let mut nodes: Vec<String> = o
+            .explored
+            .places_of(places)
+            .into_iter()
+            .flatten()
+            .map(|n| o.explored.source.node(n).origin.clone())
+            .filter(|n| wanted(n))
+            .collect();
+        nodes.dedup();
+        let any = wanted(&String::new()) || !nodes.is_empty();
+        any.then_some((clause.clone(), *n, nodes))
+    });
+    told.collect()
+}
+
+impl WhyNot {
+    /// For people.
+    pub fn human(&self) -> String {
+        let mut out = String::new();
+        if self.in_result > 0 {
+            let _ = writeln!(out, "the result has {} of `{}`", self.in_result, self.name);
+        }
+        for d in &self.dearer {
+            let _ = match d.with {
+                Some(with) => writeln!(
+                    out,
+                    "`{}` was found at {}: with it {}, the result {} (estimated)",
+                    self.name,
+                    d.node,
+                    seconds(with),
+                    seconds(d.result)
+                ),
+                None => writeln!(
+                    out,
+                    "`{}` was found at {}: the target cannot compute it",
+                    self.name, d.node
+                ),
+            };
+        }
+        for l in &self.laws {
+            law(&mut out, l);
+        }
+        if self.laws.is_empty() && self.dearer.is_empty() && self.in_result == 0 {
+            let _ = writeln!(out, "no law yields `{}`, and the model does not have it", self.name);
+        }
+        out
+    }
+}
+
+fn law(out: &mut String, l: &LawStory) {
+    if let Some(off) = &l.off {
+        let _ = writeln!(out, "law {}: not searched: {off}", l.law);
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "law {}: {} matches, {} made something new known",
+        l.law, l.matches, l.applied
+    );
+    for (clause, n, nodes) in &l.refused {
+        let at =
+            if nodes.is_empty() { String::new() } else { format!(", at {}", names(nodes, false)) };
+        let _ = writeln!(out, "  refused {n} times by `{clause}`{at}");
+    }
+    if let Some((n, why)) = &l.ill_typed {
+        let _ = writeln!(out, "  {n} matches have no right side of this type: {why}");
+    }
+    for n in &l.near {
+        let has = match n.has.is_empty() {
+            true => "an input or a constant".to_string(),
+            false => n.has.iter().map(|h| format!("`{h}`")).collect::<Vec<_>>().join(", "),
+        };
+        let _ = writeln!(
+            out,
+            "  nearest at {}: the pattern wants `{}` where the model has {has}",
+            names(&n.nodes, false),
+            n.wants
+        );
+    }
+    if l.matches == 0 && l.near.is_empty() {
+        let _ = writeln!(out, "  no operator of its pattern is in the model");
+    }
+}
