@@ -141,14 +141,24 @@ impl Needs {
             let ty = plan.program.ty(v);
             size(ty, symbols, ty.dtype.size() as u64)
         };
-        let written = || plan.kernels.iter().flat_map(|k| k.outputs.iter().copied());
         let is_view = |v: &Value| is_view(&plan.program, library, v.node);
-        if let Some(v) = written().filter(|v| !is_view(v)).max_by_key(|v| own(*v)) {
+        let written = plan.kernels.iter().flat_map(|k| k.outputs.iter().copied());
+        let results = || plan.program.outputs.iter().map(|(_, v)| *v);
+        let buffers = written.filter(|v| !is_view(v)).chain(results());
+        if let Some(v) = buffers.max_by_key(|v| own(*v)) {
             needs.name_largest(&plan.program, library, v, own(v));
         }
         let buffers = plan.peak_bytes().unwrap_or_else(|| alive(plan, library, &own));
-        needs.bytes = needs.inputs.saturating_add(buffers);
+        // A result that is a view has a buffer of its own all the same.
+        let views = results().filter(is_view).map(own).fold(0, u64::saturating_add);
+        needs.bytes = needs.inputs.saturating_add(buffers).saturating_add(views);
         needs
+    }
+
+    /// With the buffers of another plan on the same inputs, kept at the same time.
+    pub fn beside(mut self, other: &Needs) -> Needs {
+        self.bytes = self.bytes.saturating_add(other.bytes.saturating_sub(other.inputs));
+        self
     }
 
     /// Of a program in the f64 interpreter, which keeps eight bytes of every element and shows no value without copying it.

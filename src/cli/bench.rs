@@ -2,7 +2,7 @@
 
 use super::checking::{self, CheckReport, Checking};
 use super::model::{Tuning, load};
-use super::run::{Place, afford, as_read, backend, optimized};
+use super::run::{Place, as_read, backend, needed, optimized};
 use super::{Common, Found};
 use crate::costing::Measured;
 use crate::explain::seconds;
@@ -87,7 +87,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         None => samples::symbols(&model.program),
     };
     let before = as_read(&model.program, &model.library, &options)?;
-    afford(&before, &model.library, &symbols, args.backend, &args.tuning)?;
+    let needs = needed(&before, &model.library, &symbols, args.backend);
+    needs.afford(args.tuning.memory)?;
     let inputs = match given.first() {
         Some(inputs) => inputs.clone(),
         None => samples::inputs(&model.program, &model.library, args.common.seed)
@@ -98,6 +99,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let check = CheckReport::of(&done.report);
     let self_check_seconds = done.report.seconds.get("self-check").copied();
     let after = done.plan;
+    let both = needed(&after, &model.library, &symbols, args.backend).beside(&needs);
+    both.afford(args.tuning.memory)?;
     let place = backend(args.backend, &args.common, &args.tuning)?;
     let both = [&after, &before];
     let times = measure::anew(&*place, &both, &model.library, &inputs, BUDGET)?;

@@ -98,7 +98,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         None => samples::symbols(&model.program),
     };
     let plain = as_read(&model.program, &model.library, &options)?;
-    afford(&plain, &model.library, &symbols, args.backend, &args.tuning)?;
+    let needs = needed(&plain, &model.library, &symbols, args.backend);
+    needs.afford(args.tuning.memory)?;
     let inputs = match given {
         Some(inputs) => inputs,
         None => {
@@ -162,25 +163,17 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
 }
 
 fn summary(t: &Tensor) -> String {
-    let v = t.to_f64();
-    let shown: Vec<String> = v.iter().take(4).map(|x| format!("{x:.6}")).collect();
-    let more = if v.len() > 4 { ", …" } else { "" };
+    let shown: Vec<String> = (0..t.len().min(4)).map(|i| format!("{:.6}", t.get_f64(i))).collect();
+    let more = if t.len() > 4 { ", …" } else { "" };
     format!("[{}{more}]", shown.join(", "))
 }
 
-/// An error if running a plan at a place takes more than there is.
-pub(super) fn afford(
-    plan: &Plan,
-    library: &Library,
-    symbols: &Symbols,
-    place: Place,
-    tuning: &Tuning,
-) -> anyhow::Result<()> {
-    let needs = match place {
+/// What running a plan at a place takes.
+pub(super) fn needed(plan: &Plan, library: &Library, symbols: &Symbols, place: Place) -> Needs {
+    match place {
         Place::Reference => Needs::of_judge(&plan.program, library, symbols),
         Place::Cpu | Place::Cuda => Needs::of_plan(plan, library, symbols),
-    };
-    needs.afford(tuning.memory)
+    }
 }
 
 /// What runs plans at a place.

@@ -58,6 +58,24 @@ impl Window {
         (0..self.from.len()).all(near) && taps.is_some_and(|t| t < FAR)
     }
 
+    /// The same without the taps at both ends that read nothing of the input, whatever the result element: what lies
+    /// outside must not count, as in pooling.
+    pub fn clipped(mut self) -> Window {
+        for i in 0..self.from.len() {
+            let (low, by) = (self.low[i], self.dilation[i] as i64);
+            let last = (self.to[i].max(1) - 1) as i64 * self.stride[i] as i64;
+            // Tap `t` of the first element reads `t * by - low`, of the last one `last` more.
+            let first = (low - last).max(0).div_euclid(by.max(1));
+            let end = (low + self.from[i] as i64 - 1).div_euclid(by.max(1)) + 1;
+            let end = end.min(self.size[i] as i64);
+            if by > 0 && first < end {
+                self.size[i] = (end - first) as usize;
+                self.low[i] = low - first * by;
+            }
+        }
+        self
+    }
+
     /// Elements of a window.
     pub fn taps(&self) -> usize {
         self.size.iter().product()
