@@ -6,6 +6,7 @@
 use crate::calibrate::store::{Store, Verdict};
 use crate::costing::{Confirm, Measured};
 use crate::measure::{self, MARGIN, anew, keep_read, least};
+use crate::needs::Needs;
 use crate::objective::Objective;
 use crate::pipeline::{self, Optimized, Options};
 use crate::{samples, show};
@@ -47,7 +48,9 @@ pub fn settle(
         return Ok(optimized);
     }
     let began = Instant::now();
-    let inputs = samples::inputs(source, library, options.seed);
+    let needs = Needs::of_plan(&plain, library, &samples::symbols(source));
+    let affordable = needs.afford(options.guard.memory).is_ok();
+    let inputs = affordable.then(|| samples::inputs(source, library, options.seed)).flatten();
     match (&options.costing.confirm, inputs) {
         (Some(confirm), Some(inputs)) => {
             let key = key(&texts);

@@ -1,27 +1,33 @@
 //! What only constants feed is computed once, before the first run.
 
+use crate::needs;
 use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
 use mlc_dsl::ir::{Attr, Node, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library, OpClass};
 use mlc_extract::target::TargetPrices;
+use mlc_extract::work::Works;
 use std::collections::HashMap;
 
 /// The same program with every part that only constants feed replaced by its value, computed in f64
-/// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant stays: it costs nothing to read.
+/// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant
+/// stays: it costs nothing to read; and so does what would be large ([`needs::folds`]).
 pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
     let n = program.nodes.len();
+    let works = Works::new(library);
     let mut fed = vec![false; n];
     for (i, node) in program.nodes.iter().enumerate() {
         fed[i] = match &node.kind {
             NodeKind::Input(_) => false,
             NodeKind::Const(c) => program.consts.get(*c).unread().is_none(),
-            NodeKind::Apply(_, attrs) => {
+            NodeKind::Apply(call, attrs) => {
                 let known = node.types.iter().all(|t| t.known_shape().is_some());
+                let args = || node.args.iter().map(|a| program.ty(*a)).collect::<Vec<_>>();
                 known
                     && attrs.iter().all(is_known)
                     && node.args.iter().all(|a| fed[a.node.0 as usize])
+                    && needs::folds(&works, library, *call, attrs, &args(), &node.types)
             }
         };
     }

@@ -1,7 +1,8 @@
 //! A `.rules` text as a model: its last `def`, its parameters being the inputs.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use mlc_dsl::build::Builder;
+use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, Program, Type};
 use mlc_dsl::library::{CallKind, Callable, DTypePattern, Dim, Library};
 use mlc_dsl::syntax::ast::ExprKind;
@@ -18,6 +19,10 @@ pub fn program(library: &Library, name: &str) -> anyhow::Result<Program> {
         let dtype = usual_dtype(&i.ty.dtype);
         let dims = i.ty.dims.as_ref().with_context(|| format!("input `{}` has no axes", i.name))?;
         let shape = dims.iter().map(extent).collect::<anyhow::Result<_>>();
+        let shape = shape.and_then(|s: Vec<Extent>| match is_countable(&s) {
+            true => Ok(s),
+            false => Err(anyhow!("{}", too_many(&s))),
+        });
         let shape = shape.with_context(|| format!("input `{}` of `{name}`", i.name))?;
         inputs.push(b.input(&i.name, Type::new(dtype, shape)));
     }

@@ -12,6 +12,7 @@ pub mod explore;
 mod guard;
 pub mod lawtest;
 pub mod measure;
+pub mod needs;
 pub mod npz;
 pub mod objective;
 pub mod onnx;

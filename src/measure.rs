@@ -3,6 +3,7 @@
 //! Runs are interleaved, so that whatever else the machine does meets all plans alike.
 
 use crate::costing::Measured;
+use crate::needs::Needs;
 use crate::pipeline::{self, Fp, Optimized, Options, Solver};
 use crate::{samples, show};
 use anyhow::Context;
@@ -145,12 +146,14 @@ pub fn choose(
     options: &Options,
     optimized: Optimized,
 ) -> anyhow::Result<Optimized> {
-    let inputs = samples::inputs(source, library, options.seed)
-        .context("the model's inputs have no known size: plans cannot be timed")?;
     let began = Instant::now();
     let cpu = pipeline::target(library, "cpu")?;
     let model = options.costing.model(&cpu, source);
     let plan_of = |p: &Program| pipeline::plan_with(p, library, &cpu, &model);
+    let needs = Needs::of_plan(&plan_of(source)?, library, &samples::symbols(source));
+    needs.afford(options.guard.memory).context("plans cannot be timed")?;
+    let inputs = samples::inputs(source, library, options.seed)
+        .context("the model's inputs have no known size: plans cannot be timed")?;
     let is_own = options.operators.is_none() && options.target == "cpu";
     let mut all = vec![Candidate { name: "as read".into(), plan: plan_of(source)?, found: None }];
     let mut known = vec![text(&all[0].plan, library)];

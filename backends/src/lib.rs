@@ -9,6 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub mod cpu;
+pub mod memory;
 pub mod reference;
 
 /// Why a plan does not compile or run.
@@ -29,6 +30,18 @@ pub enum BackendError {
         op: String,
         /// What is wrong.
         reason: String,
+    },
+    /// It would take more memory than it may.
+    #[error("operator `{op}`: {what} take {bytes} bytes where {limit} are to be had")]
+    Memory {
+        /// The operator, with the imported node's name when there is one.
+        op: String,
+        /// What takes the memory.
+        what: String,
+        /// Bytes that it takes.
+        bytes: u64,
+        /// Bytes that it may take.
+        limit: u64,
     },
     /// The backend cannot do this.
     #[error("the {backend} backend does not support {what}")]

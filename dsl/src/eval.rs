@@ -398,15 +398,23 @@ fn ints(op: BinaryOp, a: &Extent, b: &Extent) -> Result<Val, EvalError> {
         None => None,
     };
     let one = Extent::from(1);
+    // Known numbers never wrap: a size that 64 bits do not hold is no size.
+    let within = |result: Extent, exact: fn(i64, i64) -> Option<i64>| {
+        let known = a.as_const().zip(b.as_const());
+        match known.is_none_or(|(a, b)| exact(a, b).is_some()) {
+            true => Ok(Val::Attr(Attr::Int(result))),
+            false => Err(EvalError::invalid(format!("{op:?} of {a} and {b} exceeds 64 bits"))),
+        }
+    };
     Ok(match op {
-        BinaryOp::Add => Val::Attr(Attr::Int(a + b)),
-        BinaryOp::Sub => Val::Attr(Attr::Int(a - b)),
-        BinaryOp::Mul => Val::Attr(Attr::Int(a * b)),
+        BinaryOp::Add => within(a + b, i64::checked_add)?,
+        BinaryOp::Sub => within(a - b, i64::checked_sub)?,
+        BinaryOp::Mul => within(a * b, i64::checked_mul)?,
         BinaryOp::Div => {
             if b.is(0) {
                 return Err(EvalError::invalid("division by zero"));
             }
-            Val::Attr(Attr::Int(a.floor_div(b)))
+            within(a.floor_div(b), i64::checked_div)?
         }
         BinaryOp::Mod => {
             if b.is(0) {
@@ -415,8 +423,10 @@ fn ints(op: BinaryOp, a: &Extent, b: &Extent) -> Result<Val, EvalError> {
             Val::Attr(Attr::Int(a.modulo(b)))
         }
         BinaryOp::Pow => match (a.as_const(), b.as_const()) {
-            (Some(a), Some(b)) if (0..63).contains(&b) => {
-                Val::Attr(Attr::int(a.wrapping_pow(b as u32)))
+            (Some(x), Some(n)) if (0..63).contains(&n) => {
+                let power = x.checked_pow(n as u32);
+                let wide = || EvalError::invalid(format!("{a}^{b} exceeds 64 bits"));
+                Val::Attr(Attr::int(power.ok_or_else(wide)?))
             }
             _ => floats(op, int_as_f64(a)?, int_as_f64(b)?)?,
         },

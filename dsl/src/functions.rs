@@ -1,9 +1,9 @@
 //! The closed list of functions on attributes: lists, extents, numbers.
 
-use crate::eval::{Env, EvalError, Val, value};
+use crate::eval::{Env, EvalError, Val, binary, value};
 use crate::ir::{Attr, Extent};
 use crate::spec;
-use crate::syntax::ast::{Arg, ExprKind};
+use crate::syntax::ast::{Arg, BinaryOp, ExprKind};
 
 /// Every function with its parameters and one line of what it yields.
 pub const FUNCTIONS: &[(&str, &str, &str)] = &[
@@ -234,8 +234,8 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
             Val::Attr(Attr::Floats(v)) => v.len(),
             v => v.ints()?.len(),
         })),
-        ("product", 1) => int(pop()?.ints()?.iter().fold(Extent::from(1), |a, b| &a * b)),
-        ("total", 1) => int(pop()?.ints()?.iter().fold(Extent::from(0), |a, b| &a + b)),
+        ("product", 1) => all_of(BinaryOp::Mul, 1, pop()?),
+        ("total", 1) => all_of(BinaryOp::Add, 0, pop()?),
         ("contains", 2) => {
             let (v, list) = (pop()?.int()?, pop()?.ints()?);
             truth(Some(list.contains(&v)))
@@ -327,7 +327,7 @@ fn zip(name: &str, a: Val, b: Val) -> Result<Val, EvalError> {
     let f = |a: &Extent, b: &Extent| match name {
         "maximum" => a.maximum(b),
         "minimum" => a.minimum(b),
-        _ => (&(a + b) - &Extent::from(1)).floor_div(b),
+        _ => spec::ceil_div(a, b),
     };
     Ok(Val::Attr(match (a, b) {
         (Val::Attr(Attr::Ints(a)), Val::Attr(Attr::Ints(b))) if a.len() == b.len() => {
@@ -346,6 +346,13 @@ fn zip(name: &str, a: Val, b: Val) -> Result<Val, EvalError> {
         }
         _ => return Err(EvalError::invalid(format!("`{name}` takes integers"))),
     }))
+}
+
+/// All entries of a list joined, which fails where 64 bits do not hold the result.
+fn all_of(op: BinaryOp, unit: i64, list: Val) -> Result<Val, EvalError> {
+    let entry = |e| Val::Attr(Attr::Int(e));
+    let join = |sum: Val, e: Extent| binary(op, sum, entry(e));
+    list.ints()?.into_iter().try_fold(entry(Extent::from(unit)), join)
 }
 
 /// Three-valued conjunction.

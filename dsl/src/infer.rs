@@ -344,6 +344,22 @@ fn unify_dim(d: &Dim, part: &[Extent], env: &mut Env) -> Result<(), String> {
     Ok(())
 }
 
+/// Most elements of a tensor: their bytes are a number of 63 bits, whatever their type.
+const MOST_ELEMENTS: i64 = 1 << 59;
+
+/// True if the product of all known extents but zeros can be counted.
+pub fn is_countable(shape: &[Extent]) -> bool {
+    let known = shape.iter().filter_map(Extent::as_const).filter(|&n| n > 0);
+    let count = known.into_iter().try_fold(1i64, i64::checked_mul);
+    count.is_some_and(|n| n <= MOST_ELEMENTS)
+}
+
+/// What is wrong with extents that are not [countable](is_countable).
+pub fn too_many(shape: &[Extent]) -> String {
+    let shape: Vec<String> = shape.iter().map(Extent::to_string).collect();
+    format!("a tensor of shape [{}] has more elements than 2^59", shape.join(", "))
+}
+
 /// The concrete type of a pattern whose names are all bound.
 pub fn resolve(ty: &TypePattern, env: &Env) -> Result<Type, String> {
     let dtype = resolve_dtype(&ty.dtype, env)?;
@@ -383,8 +399,11 @@ pub fn resolve_dims(dims: &[Dim], env: &Env) -> Result<Vec<Extent>, String> {
             },
         }
     }
-    match shape.iter().find(|e| e.sign() == Some(-1)) {
-        Some(e) => Err(format!("an extent of the result is {e}")),
-        None => Ok(shape),
+    if let Some(e) = shape.iter().find(|e| e.sign() == Some(-1)) {
+        return Err(format!("an extent of the result is {e}"));
+    }
+    match is_countable(&shape) {
+        true => Ok(shape),
+        false => Err(too_many(&shape)),
     }
 }

@@ -131,7 +131,11 @@ fn entries(
         .collect()
 }
 
-fn ceil_div(a: &Extent, b: &Extent) -> Extent {
+/// The quotient rounded up.
+pub(crate) fn ceil_div(a: &Extent, b: &Extent) -> Extent {
+    if let (Some(x), Some(y)) = (a.as_const(), b.as_const().filter(|&y| y > 0)) {
+        return Extent::from(x.div_euclid(y) + i64::from(x.rem_euclid(y) != 0));
+    }
     (&(a + b) - &Extent::from(1)).floor_div(b)
 }
 

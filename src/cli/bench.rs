@@ -2,12 +2,12 @@
 
 use super::checking::{self, CheckReport, Checking};
 use super::model::{Tuning, load};
-use super::run::{Place, as_read, backend, optimized};
+use super::run::{Place, as_read, backend, needed, optimized};
 use super::{Common, Found};
 use crate::costing::Measured;
 use crate::explain::seconds;
 use crate::watch::{KernelTime, Timed, interleave};
-use crate::{measure, pipeline, samples};
+use crate::{measure, needs, pipeline, samples};
 use anyhow::{Context, bail, ensure};
 use mlc_backends::cpu::Cpu;
 use serde::Serialize;
@@ -81,19 +81,27 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let model = load(&args.model, &args.common.rules)?;
     let given = args.inputs.as_ref().map(|path| checking::samples(path, &model.program));
     let given = given.transpose()?.unwrap_or_default();
+    let mut options = args.tuning.options_here(&args.common)?;
+    let symbols = match given.first() {
+        Some(inputs) => needs::symbols_of(&model.program, inputs),
+        None => samples::symbols(&model.program),
+    };
+    let before = as_read(&model.program, &model.library, &options)?;
+    let needs = needed(&before, &model.library, &symbols, args.backend);
+    needs.afford(args.tuning.memory)?;
     let inputs = match given.first() {
         Some(inputs) => inputs.clone(),
         None => samples::inputs(&model.program, &model.library, args.common.seed)
             .context("the model's inputs have no known size")?,
     };
-    let mut options = args.tuning.options_here(&args.common)?;
     args.checking.enter(&mut options, given)?;
     let done = optimized(model.program.clone(), &model.library, &options)?;
     let check = CheckReport::of(&done.report);
     let self_check_seconds = done.report.seconds.get("self-check").copied();
     let after = done.plan;
-    let before = as_read(&model.program, &model.library, &options)?;
-    let place = backend(args.backend, &args.common)?;
+    let both = needed(&after, &model.library, &symbols, args.backend).beside(&needs);
+    both.afford(args.tuning.memory)?;
+    let place = backend(args.backend, &args.common, &args.tuning)?;
     let both = [&after, &before];
     let times = measure::anew(&*place, &both, &model.library, &inputs, BUDGET)?;
     let [fast, plain] = [&times[0], &times[1]].map(|t| (measure::least(t), measure::median(t)));

@@ -103,6 +103,13 @@ impl CheckReport {
     }
 }
 
+/// Warns on standard error that a result was not held against the model.
+pub fn warn(r: &Report) {
+    if let Some(why) = r.self_check.as_ref().and_then(|c| c.not_checked.as_ref()) {
+        eprintln!("warning: the result is not checked: {why}");
+    }
+}
+
 /// What the guard did, for people; empty if it had nothing to do.
 pub fn told(r: &Report) -> String {
     let mut out = String::new();

@@ -4,6 +4,7 @@ use crate::calibrate::store;
 use crate::costing::Costing;
 use crate::explore::Limits;
 use crate::onnx::{AtomicFile, ModelInfo, import, read_onnx};
+use crate::selfcheck::Guard;
 use crate::{entry, profile, stdlib};
 use anyhow::{Context, anyhow};
 use mlc_dsl::ir::Program;
@@ -103,6 +104,9 @@ pub struct Tuning {
     /// Time so many plans from different points of the search, and keep the fastest.
     #[arg(long, value_name = "PLANS", num_args = 0..=1, default_missing_value = "4")]
     pub measure: Option<usize>,
+    /// Bytes that runs may take, such as 512M or 4G; what the machine has free by default.
+    #[arg(long, value_name = "SIZE", value_parser = crate::needs::parse_bytes)]
+    pub memory: Option<u64>,
     /// Explore every copy of a repeated block, not one for all.
     #[arg(long)]
     pub no_sharing: bool,
@@ -169,7 +173,7 @@ impl Tuning {
             deadline,
             share_blocks: !self.no_sharing,
             self_check: false,
-            guard: Default::default(),
+            guard: Guard { memory: self.memory, ..Guard::default() },
             costing: self.costing(target, common.threads())?,
             seed: common.seed,
             threads: common.threads(),

@@ -1,6 +1,6 @@
 //! `optimize MODEL.onnx -o OUT.onnx`.
 
-use super::checking::{Checking, samples, told};
+use super::checking::{Checking, samples, told, warn};
 use super::model::{Tuning, load};
 use super::{Common, Found};
 use crate::costing::Costing;
@@ -64,6 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let (optimized, raw) = with_few_nodes(optimized, &model.library, &info, opset, &options)?;
     clock.stage("count nodes");
     let mut report = optimized.report.clone();
+    warn(&report);
     report.nodes_before = info.nodes;
     report.nodes_after = raw.graph.nodes.len();
     write_onnx(&raw, &args.output).map_err(|e| anyhow::anyhow!("{e}"))?;

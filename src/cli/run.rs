@@ -1,10 +1,11 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
-use super::checking::{CheckReport, Checking, names, told};
+use super::checking::{CheckReport, Checking, names, told, warn};
 use super::model::{Tuning, load};
 use super::{Common, Found};
 use crate::costing::Measured;
 use crate::explain::bytes;
+use crate::needs::{self, Needs, Symbols};
 use crate::npz::{read_npy, read_npz, write_npz};
 use crate::pipeline::{self, Optimized, Options};
 use crate::samples;
@@ -92,6 +93,13 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let mut options = args.tuning.options_here(&args.common)?;
     let given = gather(&args, &model.program)?;
     args.checking.enter(&mut options, given.iter().cloned().collect())?;
+    let symbols = match &given {
+        Some(inputs) => needs::symbols_of(&model.program, inputs),
+        None => samples::symbols(&model.program),
+    };
+    let plain = as_read(&model.program, &model.library, &options)?;
+    let needs = needed(&plain, &model.library, &symbols, args.backend);
+    needs.afford(args.tuning.memory)?;
     let inputs = match given {
         Some(inputs) => inputs,
         None => {
@@ -102,7 +110,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     };
     let (mut check, mut self_check_seconds) = (CheckReport::default(), None);
     let (plan, measured) = match args.no_optimize {
-        true => (as_read(&model.program, &model.library, &options)?, vec![]),
+        true => (plain, vec![]),
         false => {
             let done = optimized(model.program.clone(), &model.library, &options)?;
             check = CheckReport::of(&done.report);
@@ -112,7 +120,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     };
     let kernels = pipeline::kernels(&plan, &model.library);
     let peak_bytes = plan.peak_bytes();
-    let executable = backend(args.backend, &args.common)?.compile(&plan, model.library.clone())?;
+    let place = backend(args.backend, &args.common, &args.tuning)?;
+    let executable = place.compile(&plan, model.library.clone())?;
     clock.stage("compile");
     if let Some(spent) = self_check_seconds {
         *clock.stages.entry("compile".into()).or_default() -= spent;
@@ -154,17 +163,28 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
 }
 
 fn summary(t: &Tensor) -> String {
-    let v = t.to_f64();
-    let shown: Vec<String> = v.iter().take(4).map(|x| format!("{x:.6}")).collect();
-    let more = if v.len() > 4 { ", …" } else { "" };
+    let shown: Vec<String> = (0..t.len().min(4)).map(|i| format!("{:.6}", t.get_f64(i))).collect();
+    let more = if t.len() > 4 { ", …" } else { "" };
     format!("[{}{more}]", shown.join(", "))
 }
 
+/// What running a plan at a place takes.
+pub(super) fn needed(plan: &Plan, library: &Library, symbols: &Symbols, place: Place) -> Needs {
+    match place {
+        Place::Reference => Needs::of_judge(&plan.program, library, symbols),
+        Place::Cpu | Place::Cuda => Needs::of_plan(plan, library, symbols),
+    }
+}
+
 /// What runs plans at a place.
-pub(super) fn backend(place: Place, common: &Common) -> anyhow::Result<Box<dyn Backend>> {
+pub(super) fn backend(
+    place: Place,
+    common: &Common,
+    tuning: &Tuning,
+) -> anyhow::Result<Box<dyn Backend>> {
     Ok(match place {
         Place::Reference => Box::new(Reference::default()),
-        Place::Cpu => Box::new(Cpu::new(common.threads())),
+        Place::Cpu => Box::new(Cpu::new(common.threads()).within(tuning.memory)),
         Place::Cuda => bail!(
             "this build has no CUDA backend; run with `--backend cpu` or `--backend reference`"
         ),
@@ -179,6 +199,7 @@ pub(super) fn optimized(
 ) -> anyhow::Result<Optimized> {
     let done = pipeline::optimize(program, library, options)?;
     eprint!("{}{}", super::optimize::measured(&done.report), told(&done.report));
+    warn(&done.report);
     for n in &done.report.notes {
         eprintln!("note: {n}");
     }

@@ -1,8 +1,10 @@
 //! Evaluation of constant applications by the judge.
 
+use crate::needs;
 use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::ir::{Attr, Tensor, Type};
 use mlc_dsl::library::{CallId, Library};
+use mlc_extract::work::Works;
 use std::sync::Arc;
 
 /// Evaluates applications of constants.
@@ -16,7 +18,7 @@ impl Folder {
         Folder { library }
     }
 
-    /// The value of an application, computed in f64 and rounded once; `None` if the judge refuses.
+    /// The value of an application, computed in f64 and rounded once; `None` if the judge refuses, or would be long.
     pub fn evaluate(
         &self,
         call: CallId,
@@ -24,6 +26,13 @@ impl Folder {
         ty: &Type,
         args: &[Tensor],
     ) -> Option<Tensor> {
+        let types: Vec<Type> = args.iter().map(|t| Type::known(t.dtype(), t.shape())).collect();
+        let types: Vec<&Type> = types.iter().collect();
+        let works = Works::new(&self.library);
+        let result = std::slice::from_ref(ty);
+        if !needs::folds(&works, &self.library, call, attrs, &types, result) {
+            return None;
+        }
         let args: Vec<Array> = args.iter().map(Array::from_tensor).collect();
         let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
         let results = Reference::default().apply(&self.library, call, &attrs, &args).ok()?;

@@ -9,6 +9,7 @@ use super::import_bind::bind;
 use super::import_error::ImportError;
 use super::import_read::Reader;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
+use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::{Library, OnnxItem};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -213,6 +214,9 @@ impl Importer<'_> {
                 extent = extent.substitute(&|s| (s == from).then(|| to.clone()));
             }
             shape.push(extent);
+        }
+        if !is_countable(&shape) {
+            return Err(wrong(&too_many(&shape), "give the input a shape that a machine can hold"));
         }
         Ok(Type::new(dtype, shape))
     }

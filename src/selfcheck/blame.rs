@@ -94,6 +94,9 @@ fn first_wrong(
         return Ok(None);
     }
     let inputs = inputs(&program, &o.source, check, &failure.set)?;
+    if !check.holds_all(&program, &inputs) {
+        return Ok(None);
+    }
     let moved = beside(&inputs, check.seed);
     let plan = check.plan(&program);
     let mut runs = check.runs(&plan, &[&inputs, &moved])?.into_iter();

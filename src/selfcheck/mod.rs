@@ -7,30 +7,30 @@
 mod blame;
 mod near;
 mod report;
+mod room;
 mod verdict;
 
 pub use blame::{Blamed, Contradiction, blame, replay};
 pub use report::{Against, InputSetReport, SelfCheck, TurnedOff};
 pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, largest, verdict};
 
+pub use crate::needs::operations;
 use crate::pipeline::{Fp, Optimized};
 use crate::samples::{self, Style};
 use anyhow::{Context, bail};
 use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::{self, Array, Precision, Reference};
 use mlc_backends::{Backend, BackendError};
-use mlc_dsl::ir::{NodeKind, Program, Tensor, Type};
+use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;
-use mlc_extract::work::Works;
+use room::Room;
 use std::sync::Arc;
 
 /// Operations that the judge may do in all input sets of a program together: about half a second.
 pub const JUDGED: f64 = 1e9;
 /// Operations that the CPU may do in those after the first.
 pub const CHECKED: f64 = 2e10;
-/// Quick operations that a slow one takes.
-const SLOW: f64 = 20.0;
 
 /// What the user decides about the self-check.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,9 @@ pub struct Guard {
     /// The part of an output's largest element that an element may be off, in place of the default
     /// bound.
     pub tolerance: Option<f64>,
+    /// Bytes that runs may take; `None` for what the machine has free, of which a check takes no more than
+    /// [`needs::CHECKED_BYTES`].
+    pub memory: Option<u64>,
 }
 
 /// Inputs of a check.
@@ -123,12 +126,24 @@ impl Check<'_> {
     /// Holds a plan for the CPU against its source.
     pub fn plans(&self, source: &Program, result: &Plan) -> anyhow::Result<Checked> {
         let work = operations(source, self.library);
-        let (sets, mut left_out) = self.sets(source, work)?;
         let plan = self.plan(source);
-        let inputs: Vec<&[Tensor]> = sets.iter().map(|s| s.inputs.as_slice()).collect();
-        let sources = self.runs(&plan, &inputs)?;
-        let results = self.runs(result, &inputs)?;
         let mut report = SelfCheck { operations: work, ..SelfCheck::default() };
+        let room = match self.room(&plan, result) {
+            Ok(room) => room,
+            Err(why) => return Ok(Checked::not(report, why)),
+        };
+        (report.bytes, report.symbols) = (room.bytes, room.symbols.clone().into_iter().collect());
+        let (mut sets, mut left_out) = self.sets(source, work, &room);
+        let sources = match self.sources(&plan, &mut sets) {
+            Ok(sources) => sources,
+            Err(e) => return Ok(Checked::not(report, e.to_string())),
+        };
+        let inputs: Vec<&[Tensor]> = sets.iter().map(|s| s.inputs.as_slice()).collect();
+        let results = match self.runs(result, &inputs) {
+            Ok(results) => results,
+            Err(e @ BackendError::Memory { .. }) => return Ok(Checked::not(report, e.to_string())),
+            Err(e) => vec![Err(e); sets.len()],
+        };
         let mut failure = None;
         let mut spent = 0.0;
         for (set, (s, r)) in sets.into_iter().zip(sources.into_iter().zip(results)) {
@@ -142,6 +157,10 @@ impl Check<'_> {
             };
             let r = match r {
                 Ok(r) => r,
+                Err(e @ BackendError::Memory { .. }) => {
+                    report.sets.push(InputSetReport::unused(&set.name, e.to_string()));
+                    continue;
+                }
                 Err(e) => {
                     let message = format!("the result fails where the model does not: {e}");
                     let output = String::new();
@@ -150,7 +169,7 @@ impl Check<'_> {
                 }
             };
             let same = s.iter().zip(&r).all(|(a, b)| a.bytes() == b.bytes());
-            let affordable = spent + work <= JUDGED;
+            let affordable = spent + work <= JUDGED && room.judge;
             let truth = if affordable && !same {
                 spent += work;
                 reference::run_values(source, self.library, &set.inputs).ok()
@@ -172,11 +191,17 @@ impl Check<'_> {
             }
         }
         report.left_out.append(&mut left_out);
+        if failure.is_none() && report.sets.iter().all(|s| s.unused.is_some()) {
+            let why = report.sets.first().and_then(|s| s.unused.clone());
+            let why = why.unwrap_or_else(|| "no inputs could be drawn".into());
+            report.not_checked =
+                Some(format!("the model does not run on inputs drawn for it: {why}"));
+        }
         Ok(Checked { report, failure })
     }
 
     /// The user's inputs and the seeded ones that the program's size allows, and what is left out.
-    fn sets(&self, source: &Program, work: f64) -> anyhow::Result<(Vec<InputSet>, Vec<String>)> {
+    fn sets(&self, source: &Program, work: f64, room: &Room) -> (Vec<InputSet>, Vec<String>) {
         let given = self.guard.given.iter().enumerate().map(|(i, inputs)| InputSet {
             name: format!("given inputs {i}"),
             style: None,
@@ -184,7 +209,6 @@ impl Check<'_> {
         });
         let mut sets: Vec<InputSet> = given.collect();
         let mut left_out = Vec::new();
-        let symbols = samples::symbols(source);
         let mut spent = 0.0;
         for style in samples::styles(source, self.library) {
             if !self.styles.contains(&style) {
@@ -195,24 +219,23 @@ impl Check<'_> {
             let judged = style != Style::Integers || work * sets.len() as f64 <= JUDGED;
             // Laws of class `approx` differ from what they replace on extreme values: that is what is asked for.
             let is_asked = self.fp == Fp::Approx;
-            if !is_first && (spent + 2.0 * work > CHECKED || !judged || is_asked) {
+            let is_full = room.sets <= sets.len();
+            let is_long = spent + 2.0 * work + room.drawn > CHECKED;
+            if is_full || !is_first && (is_long || !judged || is_asked) {
                 left_out.push(style.name().to_string());
                 continue;
             }
             if !is_first {
-                spent += 2.0 * work;
+                spent += 2.0 * work + room.drawn;
             }
-            match samples::styled(source, self.library, style, self.seed, &symbols) {
+            match samples::styled(source, self.library, style, self.seed, &room.symbols) {
                 Some(inputs) => {
                     sets.push(InputSet { name: style.name().into(), style: Some(style), inputs });
-                }
-                None if sets.is_empty() => {
-                    bail!("the program's inputs have no known size for the self-check")
                 }
                 None => left_out.push(style.name().to_string()),
             }
         }
-        Ok((sets, left_out))
+        (sets, left_out)
     }
 
     /// How strictly the results of a program are compared.
@@ -236,7 +259,7 @@ impl Check<'_> {
         plan: &Plan,
         inputs: &[&[Tensor]],
     ) -> Result<Vec<Result<Vec<Tensor>, BackendError>>, BackendError> {
-        let executable = Cpu::new(self.threads).compile(plan, self.library.clone())?;
+        let executable = self.cpu().compile(plan, self.library.clone())?;
         Ok(inputs.iter().map(|i| executable.run(i)).collect())
     }
 }
@@ -382,20 +405,6 @@ fn beside(inputs: &[Tensor], seed: u64) -> Vec<Tensor> {
         Tensor::from_f64(t.dtype(), t.shape().to_vec(), &values.collect::<Vec<_>>())
     };
     inputs.iter().map(moved).collect()
-}
-
-/// Operations of a program; a slow one counts as some quick ones, a symbol as its nominal value.
-pub fn operations(program: &Program, library: &Library) -> f64 {
-    let works = Works::new(library);
-    let mut sum = 0.0;
-    for n in &program.nodes {
-        if let NodeKind::Apply(call, attrs) = &n.kind {
-            let args: Vec<&Type> = n.args.iter().map(|a| program.ty(*a)).collect();
-            let work = works.of(*call, attrs, &args, &n.types);
-            sum += work.flops + SLOW * work.slow + work.points;
-        }
-    }
-    sum
 }
 
 /// The target on which checks run.

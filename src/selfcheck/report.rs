@@ -4,6 +4,7 @@ use super::{InputSet, Verdict};
 use crate::samples::Style;
 use mlc_dsl::ir::Tensor;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// What was compared.
@@ -15,6 +16,12 @@ pub struct SelfCheck {
     pub sets: Vec<InputSetReport>,
     /// Input sets that the model's size does not allow.
     pub left_out: Vec<String>,
+    /// Why nothing could be compared; `None` if something was.
+    pub not_checked: Option<String>,
+    /// The values that the symbols of the model had.
+    pub symbols: BTreeMap<String, i64>,
+    /// Bytes that a run of the model takes on its first inputs, weights aside.
+    pub bytes: u64,
     /// Largest difference between the outputs of model and result, relative to an output's largest
     /// element, on ordinary inputs and the user's; `None` if neither ran.
     pub error: Option<f64>,
@@ -89,6 +96,9 @@ impl SelfCheck {
 
     /// One line for people.
     pub fn human(&self) -> String {
+        if let Some(why) = &self.not_checked {
+            return format!("not checked: {}", why.lines().next().unwrap_or_default());
+        }
         let used: Vec<&InputSetReport> = self.sets.iter().filter(|s| s.unused.is_none()).collect();
         let mut out = match self.error {
             Some(e) => format!("largest relative error {e:.1e}; "),
@@ -115,9 +125,10 @@ impl SelfCheck {
         if !self.left_out.is_empty() {
             let _ = write!(
                 out,
-                "; {} left out, as a run takes {:.1e} operations",
+                "; {} left out, as a run takes {:.1e} operations and {}",
                 self.left_out.len(),
-                self.operations
+                self.operations,
+                crate::explain::bytes(self.bytes)
             );
         }
         out

@@ -5,4 +5,5 @@
 
 mod graphs;
 mod operators;
+mod sizes;
 mod support;

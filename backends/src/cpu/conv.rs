@@ -116,6 +116,19 @@ impl Launch for Conv {
     fn takes_tail(&self) -> bool {
         true
     }
+
+    fn scratch(&self) -> u64 {
+        let planes = match is_depthwise(self.q, self.o, &self.window) {
+            true => 1,
+            false => self.batch * self.group * self.q,
+        };
+        self.frame.as_ref().map_or(0, |f| bytes_of(&[f.len(), planes]))
+    }
+}
+
+/// Bytes of a product of so many floats.
+fn bytes_of(extents: &[usize]) -> u64 {
+    extents.iter().fold(4, |n, &d| n.saturating_mul(d as u64))
 }
 
 impl Conv {
@@ -287,6 +300,10 @@ pub fn make_transposed(site: &Site<'_>) -> Option<Box<dyn Launch>> {
 }
 
 impl Launch for Transposed {
+    fn scratch(&self) -> u64 {
+        bytes_of(&[self.o, self.window.taps(), self.window.outputs()])
+    }
+
     fn run(
         &self,
         cx: &Context<'_>,

@@ -9,6 +9,11 @@ use super::window::Window;
 /// Results computed at once.
 pub const CHUNK: usize = 16;
 
+/// Elements that a frame may have, for one of input and result.
+const SPARSE: usize = 8;
+/// Frames of fewer elements are always worth it.
+const LEAST: usize = 1 << 16;
+
 /// The frame of a window.
 #[derive(Clone, Debug)]
 pub struct Frame {
@@ -24,7 +29,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame of a window with one or two spatial axes.
+    /// The frame of a window with one or two spatial axes; none if it would be mostly empty.
     pub fn of(w: &Window) -> Option<Frame> {
         let two = |v: &[usize], unit: usize| match *v {
             [a] => Some([unit, a]),
@@ -41,7 +46,12 @@ impl Frame {
         let reach =
             |a: usize| (to[a].max(1) - 1) * stride[a] + (size[a].max(1) - 1) * dilation[a] + 1;
         let (high, lane) = (reach(0), reach(1).div_ceil(stride[1]));
-        let row = lane * stride[1];
+        let row = lane.checked_mul(stride[1])?;
+        let len = high.checked_mul(row)?;
+        let worth = (w.inputs().saturating_add(w.outputs())).saturating_mul(SPARSE).max(LEAST);
+        if len > worth || w.taps() > worth {
+            return None;
+        }
         let taps = (0..size[0] * size[1])
             .map(|t| {
                 let (y, x) = (t / size[1] * dilation[0], t % size[1] * dilation[1]);

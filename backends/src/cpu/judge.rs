@@ -15,11 +15,14 @@ pub struct Judged {
     library: Arc<Library>,
     call: CallId,
     attrs: Vec<Option<Attr>>,
+    /// Elements of arguments and results, each of which the judge holds as eight bytes.
+    elements: u64,
 }
 
 impl Judged {
-    /// Prepares node `id`.
+    /// Prepares node `id`, whose arguments and results have so many elements.
     pub fn new(
+        elements: u64,
         from: &Program,
         id: NodeId,
         symbols: &Symbols,
@@ -30,7 +33,7 @@ impl Judged {
             return Err(BackendError::Unsupported { backend: "cpu", what });
         };
         let attrs = attrs.iter().map(|a| Some(symbols.attr(a))).collect();
-        Ok(Judged { library: library.clone(), call: *call, attrs })
+        Ok(Judged { library: library.clone(), call: *call, attrs, elements })
     }
 
     /// The results.
@@ -50,6 +53,10 @@ impl Judged {
 }
 
 impl Launch for Judged {
+    fn scratch(&self) -> u64 {
+        self.elements.saturating_mul(8)
+    }
+
     fn run(
         &self,
         _: &Context<'_>,

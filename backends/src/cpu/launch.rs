@@ -61,6 +61,11 @@ pub trait Launch: Send + Sync {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String>;
 
+    /// Bytes that it works in besides inputs and outputs, where that grows with them.
+    fn scratch(&self) -> u64 {
+        0
+    }
+
     /// True if it applies [`Context::tail`].
     fn takes_tail(&self) -> bool {
         false

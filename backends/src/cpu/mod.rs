@@ -42,17 +42,23 @@ mod window;
 /// The processor of this machine.
 pub struct Cpu {
     threads: Arc<threads::Threads>,
+    memory: Option<u64>,
 }
 
 impl Cpu {
     /// The backend with a pool of `threads` threads; 0 takes one per core.
     pub fn new(threads: usize) -> Cpu {
-        Cpu { threads: Arc::new(threads::Threads::new(threads)) }
+        Cpu { threads: Arc::new(threads::Threads::new(threads)), memory: None }
+    }
+
+    /// The same with so many bytes for the buffers of a plan, in place of what the machine has free.
+    pub fn within(self, memory: Option<u64>) -> Cpu {
+        Cpu { memory, ..self }
     }
 
     /// A plan whose launches are timed one by one.
     pub fn watched(&self, plan: &Plan, library: Arc<Library>) -> Result<Watched, BackendError> {
-        Ok(Watched(run::Compiled::new(plan, library, self.threads.clone())?))
+        Ok(Watched(run::Compiled::new(plan, library, self.threads.clone(), self.memory)?))
     }
 
     /// How many threads it uses.
@@ -86,7 +92,7 @@ impl Backend for Cpu {
         plan: &Plan,
         library: Arc<Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
-        let compiled = run::Compiled::new(plan, library, self.threads.clone())?;
+        let compiled = run::Compiled::new(plan, library, self.threads.clone(), self.memory)?;
         Ok(Box::new(compiled))
     }
 }

@@ -47,6 +47,10 @@ fn gather_of(site: &Site<'_>, elements: bool) -> Option<Box<dyn Launch>> {
 }
 
 impl Launch for Gather {
+    fn scratch(&self) -> u64 {
+        (self.count as u64).saturating_mul(8)
+    }
+
     fn run(
         &self,
         cx: &Context<'_>,

@@ -38,11 +38,16 @@ fn make(site: &Site<'_>, kind: Kind) -> Option<Box<dyn Launch>> {
         return None;
     }
     let window = Window::new(&x.shape[2..], &size, &out[2..], stride, low, dilation)?;
+    let window = window.clipped();
     let frame = Frame::of(&window);
     Some(Box::new(Pool { kind, window, frame, at: x.offset }))
 }
 
 impl Launch for Pool {
+    fn scratch(&self) -> u64 {
+        self.frame.as_ref().map_or(0, |f| 4 * f.len() as u64)
+    }
+
     fn run(
         &self,
         cx: &Context<'_>,

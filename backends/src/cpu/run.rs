@@ -5,7 +5,7 @@ use super::buffer::{Buffer, Lease, Pool};
 use super::graph::{self, Graph};
 use super::launch::{Array, Context, Packs};
 use super::layout::Layout;
-use super::resolve::{NEEDS_DATA, Place, Resolved, Resolver, Step, Storage, aligned};
+use super::resolve::{NEEDS_DATA, Place, Resolved, Resolver, Step, Storage, aligned, room};
 use super::symbols::Symbols;
 use super::threads::Threads;
 use crate::{Allocated, BackendError, Executable};
@@ -26,6 +26,8 @@ pub struct Compiled {
     library: Arc<Library>,
     threads: Arc<Threads>,
     packs: Packs,
+    /// Bytes that buffers may take; `None` for what the machine has free.
+    memory: Option<u64>,
     /// Launches by the symbols' values, in order of first use.
     ready: Mutex<Vec<(Symbols, Arc<Ready>)>>,
 }
@@ -47,6 +49,7 @@ impl Compiled {
         plan: &Plan,
         library: Arc<Library>,
         threads: Arc<Threads>,
+        memory: Option<u64>,
     ) -> Result<Compiled, BackendError> {
         let graph = graph::read(plan, &library)?;
         let fixed = plan.program.inputs.iter().all(|(_, t)| t.known_shape().is_some());
@@ -55,6 +58,7 @@ impl Compiled {
             library,
             threads,
             packs: Packs::default(),
+            memory,
             ready: Mutex::new(Vec::new()),
         };
         if fixed {
@@ -79,6 +83,7 @@ impl Compiled {
                 &self.packs,
                 symbols.clone(),
                 inputs,
+                self.memory,
             )
         })
     }
@@ -111,7 +116,7 @@ impl Compiled {
         if let Some((_, known)) = lock().iter().find(|(s, _)| s == symbols) {
             return Ok(known.clone());
         }
-        let fresh = Arc::new(Ready::new(self.resolve(symbols, None)?));
+        let fresh = Arc::new(Ready::new(self.resolve(symbols, None)?, self.memory)?);
         let mut all = lock();
         if all.len() >= KEPT {
             all.remove(0);
@@ -174,9 +179,24 @@ fn shaped(t: &Tensor, layout: &Layout) -> Tensor {
 }
 
 impl Ready {
-    fn new(resolved: Resolved) -> Ready {
+    /// Places the buffers, unless they and what the largest launch works in take more than there is.
+    fn new(resolved: Resolved, memory: Option<u64>) -> Result<Ready, BackendError> {
         let (parts, bytes) = arena::parts(&resolved);
-        Ready { resolved, parts, bytes, arenas: Mutex::default(), results: Arc::default() }
+        let results = resolved.temps.iter().zip(&parts).filter(|(_, p)| p.is_none());
+        let results = results.fold(0u64, |n, (b, _)| n.saturating_add(*b as u64));
+        let scratch = |s: &&Step| s.launch.scratch();
+        let most = resolved.steps.iter().max_by_key(scratch).map_or(0, |s| s.launch.scratch());
+        let all = results.saturating_add(bytes as u64).saturating_add(most);
+        if let Err(limit) = room(all, memory) {
+            let size = |s: &&Step| {
+                let outputs = s.outputs.iter().map(|&t| resolved.temps[t] as u64);
+                outputs.fold(s.launch.scratch(), u64::saturating_add)
+            };
+            let op = resolved.steps.iter().max_by_key(size).map_or("", |s| s.name.as_str()).into();
+            let what = "the buffers of the plan, most of them its own,".into();
+            return Err(BackendError::Memory { op, what, bytes: all, limit });
+        }
+        Ok(Ready { resolved, parts, bytes, arenas: Mutex::default(), results: Arc::default() })
     }
 
     fn run(

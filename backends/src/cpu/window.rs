@@ -23,20 +23,57 @@ impl Window {
         from: &[usize],
         size: &[usize],
         to: &[usize],
-        stride: Vec<usize>,
+        mut stride: Vec<usize>,
         low: Vec<i64>,
-        dilation: Vec<usize>,
+        mut dilation: Vec<usize>,
     ) -> Option<Window> {
         let n = from.len();
         let lens = [size.len(), to.len(), stride.len(), low.len(), dilation.len()];
-        lens.iter().all(|&l| l == n).then(|| Window {
-            from: from.to_vec(),
-            size: size.to_vec(),
-            to: to.to_vec(),
-            stride,
-            low,
-            dilation,
-        })
+        if !lens.iter().all(|&l| l == n) {
+            return None;
+        }
+        // A step that is never taken may be any.
+        for i in 0..n {
+            stride[i] = if to[i] <= 1 { 1 } else { stride[i] };
+            dilation[i] = if size[i] <= 1 { 1 } else { dilation[i] };
+        }
+        let (from, size, to) = (from.to_vec(), size.to_vec(), to.to_vec());
+        let window = Window { from, size, to, stride, low, dilation };
+        window.is_within().then_some(window)
+    }
+
+    /// True if every position that a tap may read, be it far outside, is a number well within 64 bits, and the
+    /// taps can be counted.
+    fn is_within(&self) -> bool {
+        const FAR: usize = 1 << 60;
+        let steps = |n: usize, by: usize| n.saturating_sub(1).checked_mul(by);
+        let reach = |i: usize| {
+            let outer = steps(self.to[i], self.stride[i])?;
+            let inner = steps(self.size[i], self.dilation[i])?;
+            let low = usize::try_from(self.low[i].unsigned_abs()).ok()?;
+            outer.checked_add(inner)?.checked_add(low)?.checked_add(self.from[i])
+        };
+        let near = |i: usize| reach(i).is_some_and(|r| r < FAR);
+        let taps = self.size.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+        (0..self.from.len()).all(near) && taps.is_some_and(|t| t < FAR)
+    }
+
+    /// The same without the taps at both ends that read nothing of the input, whatever the result element: what lies
+    /// outside must not count, as in pooling.
+    pub fn clipped(mut self) -> Window {
+        for i in 0..self.from.len() {
+            let (low, by) = (self.low[i], self.dilation[i] as i64);
+            let last = (self.to[i].max(1) - 1) as i64 * self.stride[i] as i64;
+            // Tap `t` of the first element reads `t * by - low`, of the last one `last` more.
+            let first = (low - last).max(0).div_euclid(by.max(1));
+            let end = (low + self.from[i] as i64 - 1).div_euclid(by.max(1)) + 1;
+            let end = end.min(self.size[i] as i64);
+            if by > 0 && first < end {
+                self.size[i] = (end - first) as usize;
+                self.low[i] = low - first * by;
+            }
+        }
+        self
     }
 
     /// Elements of a window.

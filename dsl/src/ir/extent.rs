@@ -204,16 +204,16 @@ impl Extent {
         }
     }
 
-    /// The value where `symbol` gives each symbol's; `None` if one is missing.
+    /// The value where `symbol` gives each symbol's; `None` if one is missing, or 64 bits do not hold it.
     pub fn eval(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Option<i64> {
         let mut sum = 0i64;
         for (m, c) in self.terms() {
             let mut product = c;
             for (a, power) in m {
                 let v = a.eval(symbol)?;
-                product = product.wrapping_mul(v.wrapping_pow(power));
+                product = product.checked_mul(v.checked_pow(power)?)?;
             }
-            sum = sum.wrapping_add(product);
+            sum = sum.checked_add(product)?;
         }
         Some(sum)
     }

@@ -85,6 +85,9 @@ pub struct Resolver<'a> {
     parts: HashMap<Value, Vec<Place>>,
     /// The kernel of the plan that is resolved.
     kernel: Option<usize>,
+    /// Bytes that it may take, and has taken, for what is computed here.
+    memory: Option<u64>,
+    taken: u64,
     out: Resolved,
 }
 
@@ -107,6 +110,7 @@ struct Anchor {
 
 impl<'a> Resolver<'a> {
     /// Resolves the whole program. With `inputs` everything is computed at once.
+    #[allow(clippy::too_many_arguments, reason = "all that a compiled plan holds")]
     pub fn resolve(
         graph: &'a Graph,
         library: &'a Arc<Library>,
@@ -114,6 +118,7 @@ impl<'a> Resolver<'a> {
         packs: &'a Packs,
         symbols: Symbols,
         inputs: Option<&[Tensor]>,
+        memory: Option<u64>,
     ) -> Result<Resolved, BackendError> {
         let out = Resolved { steps: vec![], consts: vec![], temps: vec![], outputs: vec![] };
         let mut r = Resolver {
@@ -125,6 +130,8 @@ impl<'a> Resolver<'a> {
             places: HashMap::new(),
             parts: HashMap::new(),
             kernel: None,
+            memory,
+            taken: 0,
             out,
         };
         r.leaves(inputs)?;
@@ -421,7 +428,12 @@ impl<'a> Resolver<'a> {
         let node = self.graph.program.node(id);
         let args: Vec<Place> =
             node.args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
-        let launch = judge::Judged::new(&self.graph.program, id, &self.symbols, self.library)?;
+        let count = |shape: &[usize]| shape.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
+        let own = args.iter().map(|p| count(&p.layout.shape));
+        let made = outputs.iter().flat_map(|o| o.iter()).map(|o| count(&o.1));
+        let elements = own.chain(made).fold(0, u64::saturating_add);
+        let program = &self.graph.program;
+        let launch = judge::Judged::new(elements, program, id, &self.symbols, self.library)?;
         let name = self.name(id);
         if let Some(outputs) = outputs {
             let places = self.step(Box::new(launch), args, outputs, None, &name)?;
@@ -462,6 +474,19 @@ impl<'a> Resolver<'a> {
             .collect()
     }
 
+    /// Counts bytes that are allocated now.
+    fn take(&mut self, bytes: u64, name: &str) -> Result<(), BackendError> {
+        self.taken = self.taken.saturating_add(bytes);
+        // What is taken is missing from what the machine has free.
+        let needed = if self.memory.is_some() { self.taken } else { bytes };
+        room(needed, self.memory).map_err(|limit| BackendError::Memory {
+            op: name.into(),
+            what: "its results, computed before the run,".into(),
+            bytes: needed,
+            limit,
+        })
+    }
+
     /// Adds a step, or runs it now if it reads only constants.
     fn step(
         &mut self,
@@ -487,6 +512,12 @@ impl<'a> Resolver<'a> {
                     reason: format!("a result of shape {shape:?} is too large"),
                 }
             })?);
+        }
+        if tail.is_none() && self.constants(&inputs).is_some() {
+            self.take(
+                sizes.iter().fold(launch.scratch(), |n, &b| n.saturating_add(b as u64)),
+                name,
+            )?;
         }
         let constant = tail.is_none().then(|| self.constants(&inputs)).flatten();
         if let Some(arrays) = constant {
@@ -518,6 +549,19 @@ impl<'a> Resolver<'a> {
         self.out.steps.push(Step { launch, inputs, own, outputs: temps, tail, name, kernel });
         Ok(places)
     }
+}
+
+/// Fewer bytes are not worth asking the system for.
+const SMALL: u64 = 64 << 20;
+
+/// Whether there is room for so many bytes: within `memory`, or what the machine has free. If not, that limit.
+pub fn room(bytes: u64, memory: Option<u64>) -> Result<(), u64> {
+    let limit = match memory {
+        Some(limit) => limit,
+        None if bytes < SMALL => return Ok(()),
+        None => crate::memory::available(),
+    };
+    if bytes <= limit { Ok(()) } else { Err(limit) }
 }
 
 /// What the error of [`Resolver::judged`] says when shapes depend on data.

@@ -1,0 +1,153 @@
+//! How much of a check there is room and time for, known before anything runs; and runs of the source on inputs that
+//! it takes.
+
+use super::{Check, Checked, InputSet, SelfCheck};
+use crate::needs::{self, CHECKED_BYTES, CHECKED_OPERATIONS, Needs, Symbols};
+use crate::samples;
+use mlc_backends::cpu::Cpu;
+use mlc_backends::{BackendError, memory};
+use mlc_dsl::ir::{Program, Tensor, Type};
+use mlc_dsl::plan::Plan;
+
+/// Bytes that comparing two elements takes: six numbers of each at once.
+const COMPARED: u64 = 64;
+
+/// The room for a check.
+pub(super) struct Room {
+    /// What the symbols stand for.
+    pub symbols: Symbols,
+    /// Input sets that fit.
+    pub sets: usize,
+    /// Whether the f64 interpreter fits.
+    pub judge: bool,
+    /// Bytes that a run of the source takes.
+    pub bytes: u64,
+    /// Operations of drawing its inputs.
+    pub drawn: f64,
+}
+
+impl Checked {
+    /// Nothing was compared.
+    pub(super) fn not(report: SelfCheck, why: String) -> Checked {
+        Checked { report: SelfCheck { not_checked: Some(why), ..report }, failure: None }
+    }
+}
+
+impl Check<'_> {
+    /// The processor, with the memory that a check may take.
+    pub(super) fn cpu(&self) -> Cpu {
+        Cpu::new(self.threads).within(self.guard.memory)
+    }
+
+    /// Bytes that it may take.
+    fn limit(&self) -> u64 {
+        self.guard.memory.unwrap_or_else(|| CHECKED_BYTES.min(memory::available()))
+    }
+
+    /// True if all values of a program on these inputs can be kept at once, by the f64 interpreter as well.
+    pub(super) fn holds_all(&self, program: &Program, inputs: &[Tensor]) -> bool {
+        let symbols = needs::symbols_of(program, inputs);
+        let types = program.nodes.iter().flat_map(|n| &n.types);
+        let all = types.map(|t| needs::size(t, &symbols, 8));
+        all.fold(0, u64::saturating_add) <= self.limit()
+    }
+
+    /// The room for holding a plan against its source, or why there is none. Symbols are small; where that is too much they
+    /// are as small as can be.
+    pub(super) fn room(&self, source: &Plan, result: &Plan) -> Result<Room, String> {
+        let usual = samples::symbols(&source.program);
+        let mut tries = vec![usual.clone()];
+        for most in [2, 1] {
+            let smaller: Symbols = usual.iter().map(|(s, &n)| (s.clone(), n.min(most))).collect();
+            if tries.last() != Some(&smaller) {
+                tries.push(smaller);
+            }
+        }
+        let mut why = String::new();
+        for symbols in tries {
+            match self.room_at(source, result, symbols) {
+                Ok(room) => return Ok(room),
+                Err(reason) => why = reason,
+            }
+        }
+        Err(why)
+    }
+
+    fn room_at(&self, source: &Plan, result: &Plan, symbols: Symbols) -> Result<Room, String> {
+        let limit = self.limit();
+        let (s, r) = (
+            Needs::of_plan(source, self.library, &symbols),
+            Needs::of_plan(result, self.library, &symbols),
+        );
+        let judge = Needs::of_judge(&source.program, self.library, &symbols);
+        let elements = |t: &Type| needs::size(t, &symbols, 1);
+        let outputs = source.program.outputs.iter().map(|(_, v)| elements(source.program.ty(*v)));
+        let compared = outputs.max().unwrap_or(0).saturating_mul(COMPARED);
+        // Inputs and results of every set are kept, and a set beside the first one where a result looks wrong.
+        let set = s.inputs.saturating_add(s.results).saturating_add(r.results);
+        let passing = s.bytes.max(r.bytes).saturating_add(compared);
+        let all = set.saturating_add(passing);
+        let larger = if s.bytes >= r.bytes { &s } else { &r };
+        if all > limit {
+            return Err(format!(
+                "comparing takes {}, more than {}: {}",
+                crate::explain::bytes(all),
+                crate::explain::bytes(limit),
+                larger.largest
+            ));
+        }
+        let given = !self.guard.given.is_empty();
+        let work = s.drawn_operations() + r.operations;
+        if work > CHECKED_OPERATIONS && !given {
+            let slower = if s.operations >= r.operations { &s } else { &r };
+            return Err(format!(
+                "comparing takes {work:.1e} operations, more than {CHECKED_OPERATIONS:.0e}: {}",
+                slower.slowest
+            ));
+        }
+        let sets = (limit - passing) / set.max(1);
+        Ok(Room {
+            symbols,
+            sets: usize::try_from(sets).unwrap_or(usize::MAX).max(1),
+            judge: judge.bytes.saturating_add(all) <= limit,
+            bytes: s.bytes,
+            drawn: s.drawn_operations() - s.operations,
+        })
+    }
+
+    /// The source's runs. Integers that a drawn set has where the model takes only others are replaced by such as it
+    /// takes.
+    pub(super) fn sources(
+        &self,
+        plan: &Plan,
+        sets: &mut [InputSet],
+    ) -> Result<Vec<Result<Vec<Tensor>, BackendError>>, BackendError> {
+        use mlc_backends::Backend;
+        let executable = self.cpu().compile(plan, self.library.clone())?;
+        let mut out = Vec::with_capacity(sets.len());
+        for set in sets {
+            let mut run = executable.run(&set.inputs);
+            if run.is_err() && set.style.is_some() {
+                for n in [0, 1, -1] {
+                    let inputs = with_integers(&set.inputs, n);
+                    if let Ok(done) = executable.run(&inputs) {
+                        set.name = format!("{}, integers {n}", set.name);
+                        (set.inputs, run) = (inputs, Ok(done));
+                        break;
+                    }
+                }
+            }
+            out.push(run);
+        }
+        Ok(out)
+    }
+}
+
+/// The inputs with every integer replaced by one number.
+fn with_integers(inputs: &[Tensor], n: i64) -> Vec<Tensor> {
+    let of = |t: &Tensor| match t.dtype().is_int() {
+        true => Tensor::from_i64(t.dtype(), t.shape().to_vec(), &vec![n; t.len()]),
+        false => t.clone(),
+    };
+    inputs.iter().map(of).collect()
+}
