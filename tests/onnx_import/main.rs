@@ -4,5 +4,8 @@
 //! Models are built here, operator by operator; expectations follow ONNX's own documentation.
 
 mod graphs;
+mod integers;
+mod invalid;
 mod operators;
 mod support;
+mod versions;
