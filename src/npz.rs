@@ -8,6 +8,7 @@ use crate::onnx::raw_files::{AtomicFile, map};
 use bytes::Bytes;
 use indexmap::IndexMap;
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::{shown, told};
 use std::fmt::Display;
 use std::io::{Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -27,11 +28,11 @@ const RATIO: u64 = 20;
 
 /// Why an array or archive was not read or written.
 #[derive(Debug, Error)]
-#[error("{}: {reason}", file.display())]
+#[error("{}: {}", told(&file.display().to_string()), told(reason))]
 pub struct NpzError {
     file: PathBuf,
     reason: String,
-    help: Option<&'static str>,
+    help: &'static str,
 }
 
 impl NpzError {
@@ -47,24 +48,32 @@ impl NpzError {
 
     /// What the user can do about it.
     pub fn help(&self) -> Option<String> {
-        self.help.map(str::to_string)
+        Some(self.help.to_string())
     }
 }
 
 /// A reason and a help, before the file is known.
-type Wrong = (String, Option<&'static str>);
+type Wrong = (String, &'static str);
 
 fn wrong(reason: impl Display, help: &'static str) -> Wrong {
-    (reason.to_string(), Some(help))
+    (reason.to_string(), help)
 }
 
 fn io(e: std::io::Error) -> Wrong {
-    (e.to_string(), None)
+    let help = match e.kind() {
+        std::io::ErrorKind::NotFound => "check the path; it is relative to the current directory",
+        std::io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
+        std::io::ErrorKind::StorageFull => "free space on the target's file system",
+        _ => DISK,
+    };
+    (e.to_string(), help)
 }
 
 fn within(path: &Path) -> impl FnOnce(Wrong) -> NpzError {
     move |(reason, help)| NpzError { file: path.to_path_buf(), reason, help }
 }
+
+const DISK: &str = "check that the file and its disk can be read and written by other programs";
 
 const DAMAGED: &str =
     "the file is damaged or no NumPy file: save it again with `np.save` or `np.savez`";
@@ -108,7 +117,7 @@ fn archive<W: Write + Seek>(out: W, arrays: &[(String, Tensor)]) -> Result<W, Wr
     for (name, tensor) in arrays {
         let failed = |e: &dyn Display| {
             wrong(
-                format!("array `{}` cannot be added: {e}", shortened(name)),
+                format!("array `{}` cannot be added: {e}", shown(name)),
                 "give each array a name of its own, of at most 65,531 bytes",
             )
         };
@@ -122,21 +131,11 @@ fn archive<W: Write + Seek>(out: W, arrays: &[(String, Tensor)]) -> Result<W, Wr
         zip.write_all(&head).map_err(|e| failed(&e))?;
         zip.write_all(tensor.bytes()).map_err(|e| failed(&e))?;
     }
-    zip.finish().map_err(|e| (e.to_string(), None))
-}
-
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= 80 {
-        return name.to_string();
-    }
-    name.chars().take(80).chain("...".chars()).collect()
+    zip.finish().map_err(|e| wrong(e, DISK))
 }
 
 fn open(path: &Path) -> Result<Bytes, Wrong> {
-    map(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => wrong(e, "check the path"),
-        _ => io(e),
-    })
+    map(path).map_err(io)
 }
 
 /// The array in the bytes of a `.npy` file.
@@ -176,9 +175,9 @@ fn parse_npz(bytes: Bytes) -> Result<IndexMap<String, Tensor>, Wrong> {
         let name = entry.name().map_err(damaged)?.into_owned();
         let array = name.strip_suffix(".npy").unwrap_or(&name).to_string();
         let tensor = member(entry, &mut budget)
-            .map_err(|(e, help)| (format!("array `{}`: {e}", shortened(&array)), help))?;
+            .map_err(|(e, help)| (format!("array `{}`: {e}", shown(&array)), help))?;
         if out.contains_key(&array) {
-            let reason = format!("two arrays have the name `{}`", shortened(&array));
+            let reason = format!("two arrays have the name `{}`", shown(&array));
             return Err(wrong(reason, "give each array a name of its own"));
         }
         out.insert(array, tensor);

@@ -131,6 +131,9 @@ impl<S: Sink> Instantiator<'_, S> {
         match eval(e, env) {
             Ok(Attr::Int(n)) if n.as_const().is_none() => self.extent(n, dtype),
             Ok(v) => match v.as_f64() {
+                Some(v) if !dtype.is_exact(v) => {
+                    Err(BuildError::Value(format!("{v} is no {dtype}")))
+                }
                 Some(v) => Ok(self.sink.scalar(dtype, v)),
                 None => Err(BuildError::Value(format!("{v} is not a number"))),
             },

@@ -4,6 +4,9 @@
 //! an operator's meaning is evaluated element by element over extents instead of numbers, so that such
 //! a computation yields `[batch, seq, 768]`. Partial on purpose: what is not decided for every value of
 //! the symbols is not known. No operator is known by name.
+//!
+//! Integers here are those of extents, of 64 bits and without a type to wrap to. Where arithmetic of elements
+//! leaves [`EXACT`] or the range of their type, nothing is known: the judge computes it.
 
 use crate::eval::{self, Env, Val};
 use crate::functions;
@@ -14,6 +17,8 @@ use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Meaning, UnaryOp};
 
 /// Tensors with more elements are not known.
 pub const MAX_ELEMENTS: usize = 4096;
+/// Sums, differences and comparisons of integers up to here cannot overflow.
+const EXACT: i64 = 1 << 53;
 /// Evaluations with more steps are given up.
 const MAX_STEPS: usize = 1 << 18;
 
@@ -38,9 +43,10 @@ pub struct Known {
 }
 
 impl Known {
-    /// The elements of a tensor, unless there are too many.
+    /// The elements of a tensor, unless there are too many or one is beyond the integers of extents.
     pub fn of(t: &Tensor) -> Option<Known> {
-        if t.len() > MAX_ELEMENTS {
+        let beyond = |i| t.get_i128(i) > i128::from(i64::MAX);
+        if t.len() > MAX_ELEMENTS || t.dtype() == DType::U64 && (0..t.len()).any(beyond) {
             return None;
         }
         let element = |i| match t.dtype().is_float() {
@@ -67,6 +73,15 @@ impl Known {
             .iter()
             .map(|e| if let Element::Int(v) = e { Some(v.clone()) } else { None })
             .collect()
+    }
+
+    /// True if every element is also a float of 64 bits.
+    pub fn is_exact(&self) -> bool {
+        let exact = |e: &Element| match e {
+            Element::Int(e) => e.as_const().is_none_or(|v| v.abs_diff(0) <= EXACT as u64),
+            Element::Real(_) => true,
+        };
+        self.elements.iter().all(exact)
     }
 
     fn read(&self, index: &[i64]) -> Option<&Element> {
@@ -137,11 +152,42 @@ fn element(v: Val, dtype: DType) -> Option<Element> {
         Val::Attr(Attr::Bool(b)) => Element::Int(Extent::from(i64::from(b))),
         Val::Attr(Attr::Int(e)) => match e.as_const() {
             Some(v) if dtype.is_float() => Element::Real(number(v as f64)),
-            Some(v) => Element::Int(Extent::from(Tensor::from_i64(dtype, vec![], &[v]).get_i64(0))),
+            Some(_) if dtype == DType::Bool => Element::Int(Extent::from(i64::from(!e.is(0)))),
+            Some(v) if in_range(v, dtype) => Element::Int(e),
+            Some(_) => return None,
             None if dtype == DType::Bool => return None,
             None => Element::Int(e),
         },
         Val::Attr(Attr::Float(b)) if dtype.is_float() => Element::Real(number(f64::from_bits(b))),
+        _ => return None,
+    })
+}
+
+fn in_range(v: i64, dtype: DType) -> bool {
+    dtype.int_range().is_none_or(|(low, high)| (low..=high).contains(&i128::from(v)))
+}
+
+/// The integers that arithmetic takes and yields.
+fn integers(v: &Val) -> &[Extent] {
+    match v {
+        Val::Attr(Attr::Int(e)) => std::slice::from_ref(e),
+        Val::Attr(Attr::Ints(v)) => v,
+        _ => &[],
+    }
+}
+
+fn const_of(v: &Val) -> Option<i64> {
+    if let Val::Attr(Attr::Int(e)) = v { e.as_const() } else { None }
+}
+
+fn compare(op: BinaryOp, a: i64, b: i64) -> Option<bool> {
+    Some(match op {
+        BinaryOp::Eq => a == b,
+        BinaryOp::Ne => a != b,
+        BinaryOp::Lt => a < b,
+        BinaryOp::Le => a <= b,
+        BinaryOp::Gt => a > b,
+        BinaryOp::Ge => a >= b,
         _ => return None,
     })
 }
@@ -209,7 +255,11 @@ impl Evaluator<'_> {
         }
         match &e.kind {
             ExprKind::Unary(UnaryOp::Neg, a) => {
-                eval::binary(BinaryOp::Sub, Val::Attr(Attr::int(0)), self.value(a)?).ok()
+                let v = self.value(a)?;
+                let elements = self.reads(a);
+                let negated =
+                    eval::binary(BinaryOp::Sub, Val::Attr(Attr::int(0)), v.clone()).ok()?;
+                (!elements || self.is_exact(&v) && self.is_exact(&negated)).then_some(negated)
             }
             ExprKind::Unary(UnaryOp::Not, a) => Some(Val::Truth(self.truth(a)?.map(|t| !t))),
             ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
@@ -249,10 +299,39 @@ impl Evaluator<'_> {
         }
     }
 
+    /// True if arithmetic of elements with these operands or of this result is that of their types.
+    fn is_exact(&self, v: &Val) -> bool {
+        let types = self.inputs.iter().map(|(_, k)| k.dtype).filter(|d| d.is_int());
+        let fits = |v: i64| v.abs_diff(0) <= EXACT as u64 && types.clone().all(|d| in_range(v, d));
+        integers(v).iter().filter_map(Extent::as_const).all(fits)
+    }
+
     fn arithmetic(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Option<Val> {
-        let elements = self.reads(a) && self.reads(b);
-        let real = elements && self.inputs.iter().any(|(_, k)| k.dtype.is_float());
+        let elements = self.reads(a) || self.reads(b);
         let (x, y) = (self.value(a)?, self.value(b)?);
+        if !elements {
+            return eval::binary(op, x, y).ok();
+        }
+        if let (Some(p), Some(q)) = (const_of(&x), const_of(&y))
+            && let Some(t) = compare(op, p, q)
+        {
+            return Some(Val::Truth(Some(t)));
+        }
+        if !self.is_exact(&x) || !self.is_exact(&y) {
+            return None;
+        }
+        // A product of two of these may overflow, and then lies anywhere.
+        if let (BinaryOp::Mul, Some(p), Some(q)) = (op, const_of(&x), const_of(&y))
+            && p.checked_mul(q).is_none()
+        {
+            return None;
+        }
+        let both = self.reads(a) && self.reads(b);
+        self.combine(op, x, y, both).filter(|v| self.is_exact(v))
+    }
+
+    fn combine(&self, op: BinaryOp, x: Val, y: Val, elements: bool) -> Option<Val> {
+        let real = elements && self.inputs.iter().any(|(_, k)| k.dtype.is_float());
         match (op, &x, &y) {
             (BinaryOp::Div, Val::Attr(Attr::Int(p)), Val::Attr(Attr::Int(q))) if real => {
                 p.div_exact(q).map(|v| Val::Attr(Attr::Int(v)))
@@ -331,10 +410,10 @@ impl Evaluator<'_> {
             self.bind(&variables, &index);
             let v = self.value(body);
             self.env.rollback(mark);
-            let v = v?;
+            let v = v.filter(|v| self.is_exact(v))?;
             sum = Some(match sum {
                 None => v,
-                Some(s) => join(monoid, s, v)?,
+                Some(s) => join(monoid, s, v).filter(|v| self.is_exact(v))?,
             });
             advance(&mut index, &shape);
         }
@@ -349,6 +428,23 @@ impl Evaluator<'_> {
 
     fn call(&mut self, name: &str, args: &[Arg]) -> Option<Val> {
         let vals = args.iter().map(|a| self.value(&a.value)).collect::<Option<Vec<_>>>()?;
+        let moves = matches!(name, "cast" | "ravel" | "unravel");
+        let elements = !moves && args.iter().any(|a| self.reads(&a.value));
+        if let (true, [a, b]) = (elements, vals.as_slice())
+            && let (Some(a), Some(b)) = (const_of(a), const_of(b))
+            && let "maximum" | "minimum" = name
+        {
+            let v = if name == "maximum" { a.max(b) } else { a.min(b) };
+            return Some(Val::Attr(Attr::int(v)));
+        }
+        if elements && !vals.iter().all(|v| self.is_exact(v)) {
+            return None;
+        }
+        let result = self.function(name, vals)?;
+        (!elements || self.is_exact(&result)).then_some(result)
+    }
+
+    fn function(&self, name: &str, vals: Vec<Val>) -> Option<Val> {
         match (name, vals.as_slice()) {
             ("cast", [v, Val::Attr(Attr::DType(to))]) => cast(v.clone(), *to),
             ("modulo", [a, b]) => eval::binary(BinaryOp::Mod, a.clone(), b.clone()).ok(),
@@ -406,6 +502,12 @@ fn int_of(v: &Val) -> Option<Extent> {
 fn join(monoid: &str, a: Val, b: Val) -> Option<Val> {
     match (monoid, &a, &b) {
         ("sum", ..) => eval::binary(BinaryOp::Add, a, b).ok(),
+        ("prod", Val::Attr(Attr::Int(p)), Val::Attr(Attr::Int(q))) => {
+            if let (Some(p), Some(q)) = (p.as_const(), q.as_const()) {
+                p.checked_mul(q)?;
+            }
+            eval::binary(BinaryOp::Mul, a, b).ok()
+        }
         ("prod", ..) => eval::binary(BinaryOp::Mul, a, b).ok(),
         ("max", ..) => functions::apply("maximum", vec![a, b]).ok(),
         ("min", ..) => functions::apply("minimum", vec![a, b]).ok(),
@@ -422,8 +524,8 @@ fn cast(v: Val, to: DType) -> Option<Val> {
             Some(Val::Truth(Some(f64::from_bits(b) != 0.0)))
         }
         Val::Attr(Attr::Float(b)) if !to.is_float() => {
-            let v = f64::from_bits(b);
-            v.is_finite().then(|| Val::Attr(Attr::int(v as i64)))
+            let v = f64::from_bits(b).trunc();
+            to.is_exact(v).then(|| Val::Attr(Attr::int(v as i64)))
         }
         Val::Truth(t) if to != DType::Bool => Some(Val::Attr(Attr::int(t?.into()))),
         v => Some(v),

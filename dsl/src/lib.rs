@@ -17,6 +17,9 @@ pub mod known;
 pub mod library;
 pub mod lists;
 pub mod plan;
+mod shown;
 mod spec;
 pub mod syntax;
 pub mod term;
+
+pub use shown::{shown, told};

@@ -101,7 +101,8 @@ fn write_cases(report: &verify::Report, folder: &Path, rules: &[PathBuf]) -> any
         print!("mlc-rewrite run {}", text.display());
         if !c.case.inputs.is_empty() {
             let inputs = folder.join(format!("{}.npz", r.law));
-            write_npz(&inputs, &c.case.inputs).map_err(|e| anyhow::anyhow!("{e}"))?;
+            write_npz(&inputs, &c.case.inputs)
+                .map_err(|e| super::model::with_help(&e, e.help()))?;
             print!(" --inputs {}", inputs.display());
         }
         rules.iter().for_each(|r| print!(" --rules {}", r.display()));

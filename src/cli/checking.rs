@@ -40,10 +40,7 @@ impl Checking {
 
 /// The samples in an archive: one, of arrays named as the inputs, or several, of arrays named `K/INPUT`.
 pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>>> {
-    let arrays = read_npz(path).map_err(|e| match e.help() {
-        Some(help) => anyhow::anyhow!("{e}\nhelp: {help}"),
-        None => anyhow::anyhow!("{e}"),
-    })?;
+    let arrays = read_npz(path).map_err(|e| super::model::with_help(&e, e.help()))?;
     let is_input = |name: &str| program.inputs.iter().any(|(n, _)| n == name);
     let mut samples: IndexMap<&str, IndexMap<&str, &Tensor>> = IndexMap::new();
     for (key, tensor) in &arrays {

@@ -9,6 +9,8 @@ use crate::{entry, profile, stdlib};
 use anyhow::{Context, anyhow};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
+use mlc_dsl::told;
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,17 +38,26 @@ pub fn load(path: &Path, rules: &[PathBuf]) -> anyhow::Result<Model> {
         return Ok(Model { library, program, info: None });
     }
     let library = Arc::new(stdlib::load_sound(rules)?);
-    let with_help = |text: String, help: Option<String>| match help {
-        Some(h) => anyhow!("{text}\nhelp: {h}"),
-        None => anyhow!("{text}"),
-    };
-    let raw = read_onnx(path).map_err(|e| with_help(e.to_string(), e.help()))?;
-    let imported = import(raw, &library)
-        .map_err(|e| with_help(e.to_string(), e.help().map(str::to_string)))?;
+    let raw = read_onnx(path).map_err(|e| with_help(&e, e.help()))?;
+    let imported = import(raw, &library).map_err(|e| {
+        let place = told(&path.display().to_string());
+        with_help(format!("{place}: {e}"), e.help().map(str::to_string))
+    })?;
     for (symbol, same) in &imported.assumed {
         eprintln!("note: the model is only meaningful if extent `{symbol}` equals `{same}`");
     }
+    for note in &imported.notes {
+        eprintln!("note: {note}");
+    }
     Ok(Model { library, program: imported.program, info: Some(imported.model) })
+}
+
+/// An error and what can be done about it.
+pub fn with_help(error: impl Display, help: Option<String>) -> anyhow::Error {
+    match help {
+        Some(h) => anyhow!("{error}\nhelp: {h}"),
+        None => anyhow!("{error}"),
+    }
 }
 
 /// Writes a whole file or nothing.

@@ -1,15 +1,16 @@
 //! `optimize MODEL.onnx -o OUT.onnx`.
 
 use super::checking::{Checking, samples, told, warn};
-use super::model::{Tuning, load};
+use super::model::{Tuning, load, with_help};
 use super::{Common, Found};
 use crate::costing::Costing;
 use crate::explain::{bytes, seconds};
 use crate::explore::LawProfile;
 use crate::objective::Objective;
-use crate::onnx::{ModelInfo, RawModel, domains, export, printable, write_onnx};
+use crate::onnx::{ModelInfo, NEWEST_OPSET, RawModel, domains, export, printable, write_onnx};
 use crate::pipeline::{Clock, Optimized, Options, Report, optimize};
 use anyhow::Context;
+use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -52,6 +53,11 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         model.info.context("`optimize` takes an ONNX model; use `explain` for a text")?;
     clock.stage("read");
     let opset = args.opset.unwrap_or_else(|| info.opset());
+    anyhow::ensure!(
+        (1..=NEWEST_OPSET).contains(&opset),
+        "operator set {opset} is not known\nhelp: give `--opset` a version from 1 to {NEWEST_OPSET}, or leave it out to \
+         keep that of the model"
+    );
     let mut options = args.tuning.options(&args.target, &args.common)?;
     options.operators = Some(printable(&model.library, opset, &args.target));
     let given = args.inputs.as_ref().map(|path| samples(path, &model.program)).transpose()?;
@@ -67,7 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     warn(&report);
     report.nodes_before = info.nodes;
     report.nodes_after = raw.graph.nodes.len();
-    write_onnx(&raw, &args.output).map_err(|e| anyhow::anyhow!("{e}"))?;
+    write_onnx(&raw, &args.output).map_err(|e| with_help(&e, e.help()))?;
     clock.stage("write");
     for stage in ["read", "write"] {
         report.seconds.insert(stage.into(), clock.stages[stage]);
@@ -78,6 +84,15 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         print!("{}", profile(&optimized, &model.library));
     }
     Ok(Found::Nothing)
+}
+
+fn written(
+    program: &Program,
+    library: &Library,
+    info: &ModelInfo,
+    opset: i64,
+) -> anyhow::Result<RawModel> {
+    export(program, library, info, opset).map_err(|e| with_help(&e, e.help().map(str::to_string)))
 }
 
 /// Estimates that differ by no more than this part do not justify more nodes than the model has.
@@ -92,7 +107,7 @@ fn with_few_nodes(
     opset: i64,
     options: &Options,
 ) -> anyhow::Result<(Optimized, RawModel)> {
-    let raw = export(&optimized.program, library, info, opset)?;
+    let raw = written(&optimized.program, library, info, opset)?;
     let nodes = raw.graph.nodes.len();
     if nodes <= info.nodes || options.objective != Objective::Latency {
         return Ok((optimized, raw));
@@ -100,8 +115,8 @@ fn with_few_nodes(
     let costing = Costing { few: true, ..options.costing.clone() };
     let options = Options { costing, ..options.clone() };
     let mut other = optimize(optimized.source.clone(), library, &options)?;
-    let written = export(&other.program, library, info, opset)?;
-    let fewer = written.graph.nodes.len();
+    let shorter = written(&other.program, library, info, opset)?;
+    let fewer = shorter.graph.nodes.len();
     let most = optimized.report.cost_after * (1.0 + CLOSE);
     if fewer >= nodes || other.report.cost_after > most {
         return Ok((optimized, raw));
@@ -110,7 +125,7 @@ fn with_few_nodes(
         "{nodes} nodes would be estimated {:.1} % faster: {fewer} are kept",
         100.0 * (other.report.cost_after / optimized.report.cost_after - 1.0)
     ));
-    Ok((other, written))
+    Ok((other, shorter))
 }
 
 /// The one screen.

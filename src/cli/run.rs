@@ -1,7 +1,7 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
 use super::checking::{CheckReport, Checking, names, told, warn};
-use super::model::{Tuning, load};
+use super::model::{Tuning, load, with_help};
 use super::{Common, Found};
 use crate::costing::Measured;
 use crate::explain::bytes;
@@ -134,7 +134,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let named: Vec<(String, Tensor)> =
         model.program.outputs.iter().map(|(n, _)| n.clone()).zip(outputs).collect();
     if let Some(path) = &args.outputs {
-        write_npz(path, &named).map_err(|e| anyhow::anyhow!("{e}"))?;
+        write_npz(path, &named).map_err(|e| with_help(&e, e.help()))?;
     }
     for (name, t) in &named {
         println!("{name}: {}{:?}  {}", t.dtype(), t.shape(), summary(t));
@@ -220,12 +220,12 @@ pub(super) fn as_read(
 fn gather(args: &Args, program: &Program) -> anyhow::Result<Option<Vec<Tensor>>> {
     let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
     if let Some(path) = &args.inputs {
-        let archive = read_npz(path).map_err(|e| anyhow::anyhow!("{e}"))?;
+        let archive = read_npz(path).map_err(|e| with_help(&e, e.help()))?;
         given.extend(archive);
     }
     for pair in &args.input {
         let (name, file) = pair.split_once('=').context("write `--input NAME=FILE.npy`")?;
-        given.insert(name.into(), read_npy(file).map_err(|e| anyhow::anyhow!("{e}"))?);
+        given.insert(name.into(), read_npy(file).map_err(|e| with_help(&e, e.help()))?);
     }
     if given.is_empty() && args.inputs.is_none() && !program.inputs.is_empty() {
         return Ok(None);

@@ -222,7 +222,9 @@ impl Graph {
     /// The class of a constant. A constant whose elements are all equal is also that scalar, broadcast.
     pub fn add_const(&mut self, id: ConstId) -> Option<Id> {
         let tensor = self.consts.get(id).clone();
-        let uniform = tensor.splat().map(|_| tensor.get_f64(0));
+        // An integer that no float equals is no number that laws compute with.
+        let number = |t: &Tensor| Some(t.get_f64(0)).filter(|&v| t.dtype().is_exact(v));
+        let uniform = tensor.splat().and_then(|_| number(&tensor));
         let ty = Type::known(tensor.dtype(), tensor.shape());
         let known = self.nodes;
         // What is not read cannot be computed with before the first run.

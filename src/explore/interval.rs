@@ -6,7 +6,7 @@
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use egg::Id;
-use mlc_dsl::ir::Attr;
+use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{CallKind, Callable};
 use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
 use std::cell::RefCell;
@@ -45,20 +45,23 @@ fn class(graph: &Graph, id: Id, depth: usize, seen: &Seen) -> Interval {
     }
     // A class that contains itself has no bounds by itself.
     seen.borrow_mut().insert((id, depth), ALL);
-    let of = |n: &ENode| node(graph, n, depth - 1, seen);
+    let dtype = graph.type_of(id).dtype;
+    let of = |n: &ENode| node(graph, n, dtype, depth - 1, seen);
     let found = graph.egg[id].nodes.iter().map(of);
     let out = found.fold(ALL, |a, b| (a.0.max(b.0), a.1.min(b.1)));
     seen.borrow_mut().insert((id, depth), out);
     out
 }
 
-fn node(graph: &Graph, n: &ENode, depth: usize, seen: &Seen) -> Interval {
+fn node(graph: &Graph, n: &ENode, dtype: DType, depth: usize, seen: &Seen) -> Interval {
     let Head::Apply(call, _) = n.head else { return ALL };
     let callee = graph.library.call(call);
     let CallKind::Op(meanings) = &callee.kind else { return ALL };
     let [meaning] = meanings.as_slice() else { return ALL };
     let out = Reading { graph, callee, node: n, depth, seen }.of(&meaning.value);
-    if out.0.is_nan() || out.1.is_nan() { ALL } else { out }
+    // Integers wrap around beyond their type.
+    let is_exact = |v: f64| v.is_infinite() || dtype.is_exact(v);
+    if out.0.is_nan() || out.1.is_nan() || !is_exact(out.0) || !is_exact(out.1) { ALL } else { out }
 }
 
 /// One application whose meaning is read.

@@ -81,7 +81,9 @@ impl Matcher<'_> {
             Ok(_) => ControlFlow::Continue(()),
             Err(_) => {
                 // Its names are bound later in the match, or never.
-                st.pending.push((e.clone(), Attr::float(v)));
+                // Integers are equal or not; a number among floats may have been rounded.
+                let number = if dtype.is_float() { Attr::float(v) } else { Attr::int(v as i64) };
+                st.pending.push((e.clone(), number));
                 next(st)?;
                 st.pending.pop();
                 ControlFlow::Continue(())
@@ -116,9 +118,13 @@ fn same_attr(e: &Expr, a: &Attr, env: &Env) -> bool {
 }
 
 fn same_value(v: &Attr, a: &Attr) -> bool {
-    v == a
-        || matches!((v, a), (Attr::Float(_), _) | (_, Attr::Float(_)))
-            && v.as_f64().zip(a.as_f64()).is_some_and(|(v, a)| close(v, a, DType::F32))
+    let equal =
+        |near: fn(f64, f64) -> bool| v.as_f64().zip(a.as_f64()).is_some_and(|(v, a)| near(v, a));
+    match (v, a) {
+        (Attr::Float(_), Attr::Float(_)) => equal(|v, a| close(v, a, DType::F32)),
+        (Attr::Float(_), _) | (_, Attr::Float(_)) => equal(|v, a| v == a),
+        _ => v == a,
+    }
 }
 
 /// True if two numbers are at most two units in the last place of `dtype` apart.

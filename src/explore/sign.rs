@@ -35,7 +35,10 @@ fn class(graph: &Graph, id: Id, depth: usize, open: &Open) -> bool {
     if facts.value.is_some() {
         return graph.every_element(id, "nonnegative", fine);
     }
-    let known = depth > 0 && graph.egg[id].nodes.iter().any(|n| node(graph, n, depth - 1, open));
+    // Integers wrap around: only their values tell.
+    let float = graph.type_of(id).dtype.is_float();
+    let known =
+        float && depth > 0 && graph.egg[id].nodes.iter().any(|n| node(graph, n, depth - 1, open));
     if !known {
         open.borrow_mut().insert(id, depth);
     }

@@ -6,12 +6,14 @@
 
 use super::export_graph::Graph;
 use super::export_rules::Rules;
+use super::export_types::NEWEST_OPSET;
 use super::export_write::Writer;
 use super::import::ModelInfo;
 use super::raw::{RawDim, RawModel, RawValueInfo};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::{shown, told};
 use std::collections::HashSet;
 use thiserror::Error;
 
@@ -28,8 +30,18 @@ pub enum ExportError {
         /// The version of the operator set.
         opset: i64,
     },
+    /// The version of the operator set is not known.
+    #[error("operator set {opset} is not known: versions 1 to {NEWEST_OPSET} are")]
+    OperatorSet {
+        /// The version.
+        opset: i64,
+    },
     /// An extent is not a function of the extents of the inputs.
-    #[error("the extent {extent} cannot be computed: no input has the axis `{symbol}`")]
+    #[error(
+        "the extent {} cannot be computed: no input has the axis `{}`",
+        shown(extent),
+        shown(symbol)
+    )]
     Extent {
         /// The extent.
         extent: String,
@@ -37,7 +49,7 @@ pub enum ExportError {
         symbol: String,
     },
     /// The body of a definition is ill-typed.
-    #[error("the definition `{op}`: {reason}")]
+    #[error("the definition `{op}`: {}", told(reason))]
     Body {
         /// The definition.
         op: String,
@@ -53,13 +65,21 @@ impl ExportError {
             ExportError::Operator { .. } => Some(
                 "choose a newer operator set, or declare how it prints with an `onnx` item in a --rules file",
             ),
-            ExportError::Extent { .. } | ExportError::Body { .. } => None,
+            ExportError::OperatorSet { .. } => {
+                Some("leave `--opset` out to keep the version of the model")
+            }
+            ExportError::Extent { .. } => Some(
+                "give the extent a number in the model's inputs, or name an input's axis after it",
+            ),
+            ExportError::Body { .. } => {
+                Some("`mlc-rewrite check` on the text that declares the definition says more")
+            }
         }
     }
 }
 
 fn at(origin: &str) -> String {
-    if origin.is_empty() { String::new() } else { format!(" (from `{origin}`)") }
+    if origin.is_empty() { String::new() } else { format!(" (from `{}`)", shown(origin)) }
 }
 
 /// Definitions are written out this often, one inside the other.
@@ -75,7 +95,10 @@ pub fn export(
     let mut opsets = model.opset_imports.clone();
     opsets.insert(String::new(), opset);
     let rules = Rules::of(library, &opsets);
-    let mut current = program.pruned();
+    if !(1..=NEWEST_OPSET).contains(&opset) {
+        return Err(ExportError::OperatorSet { opset });
+    }
+    let mut current = program.clone().with_empty_constants().pruned();
     for _ in 0..MAX_ROUNDS {
         let graph = Graph::of(&current, library);
         let mut writer = Writer::new(graph, &rules, model, opset);
@@ -100,7 +123,7 @@ pub fn export(
                 graph: raw.graph,
             });
         }
-        current = expand(&current, library, &unwritten, opset)?;
+        current = expand(&current, library, &unwritten, opset)?.with_empty_constants().pruned();
     }
     Err(ExportError::Body {
         op: "its own body".into(),

@@ -7,7 +7,7 @@ use super::import_apply::trailing_axes;
 use super::import_read::infix;
 use mlc_dsl::eval::eval;
 use mlc_dsl::infer::infer;
-use mlc_dsl::ir::{Attr, NodeKind, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor, Type, Value};
 use mlc_dsl::library::CallId;
 use mlc_dsl::syntax::ast::{Arg, Expr, ExprKind, UnaryOp};
 
@@ -46,8 +46,7 @@ impl Writer<'_, '_> {
             ExprKind::Call { callee, args } if callee.text == "scalar" => {
                 let [v, to] = args.as_slice() else { return None };
                 let Ok(Attr::DType(to)) = eval(&to.value, &found.env) else { return None };
-                let v = eval(&v.value, &found.env).ok()?.as_f64()?;
-                let t = Tensor::from_f64(to, vec![], &[v]);
+                let t = number(&eval(&v.value, &found.env).ok()?, to)?;
                 Some(Core::Value(self.graph.add_const(t)))
             }
             ExprKind::Call { callee, args } => self.core_call(&callee.text, args, found, origin),
@@ -100,7 +99,7 @@ impl Writer<'_, '_> {
             args.push(match o {
                 Core::Value(v) => v,
                 Core::Number(a) => {
-                    let t = Tensor::from_f64(dtype?, vec![], &[a.as_f64()?]);
+                    let t = number(&a, dtype?)?;
                     self.graph.add_const(t)
                 }
             });
@@ -118,4 +117,13 @@ impl Writer<'_, '_> {
         let kind = NodeKind::Apply(id, app.attrs);
         Some(Core::Value(self.graph.add_own(kind, args, app.types, origin)))
     }
+}
+
+/// A number as a tensor of rank 0, if the type has it.
+fn number(a: &Attr, dtype: DType) -> Option<Tensor> {
+    if let Some(v) = a.as_i64() {
+        let fits = dtype.int_range().is_none_or(|(l, h)| (l..=h).contains(&i128::from(v)));
+        return fits.then(|| Tensor::from_i64(dtype, vec![], &[v]));
+    }
+    a.as_f64().filter(|&v| dtype.is_exact(v)).map(|v| Tensor::from_f64(dtype, vec![], &[v]))
 }

@@ -108,7 +108,8 @@ impl<'a> Graph<'a> {
     pub fn number(&self, v: Value) -> Option<f64> {
         let NodeKind::Const(c) = self.node(v.node).kind else { return None };
         let t = self.consts.get(c);
-        (t.len() == 1).then(|| t.get_f64(0))
+        // An integer that no float equals is no number that patterns compute with.
+        (t.len() == 1).then(|| t.get_f64(0)).filter(|&v| t.dtype().is_exact(v))
     }
 
     /// Adds a constant.
@@ -196,10 +197,8 @@ impl<'a> Graph<'a> {
                         .try_fold(1usize, |n, &d| n.checked_mul(d))
                         .is_some_and(|n| n <= MAX_FILLED)
                 {
-                    let value = vec![t.get_f64(0); filled.iter().product()];
-                    let wide = Tensor::from_f64(t.dtype(), filled.clone(), &value);
-                    // 64-bit integers beyond the reach of a float stay as they are.
-                    if t.get_i64(0) == wide_first(&wide, &t) {
+                    let bytes = t.bytes().repeat(filled.iter().product());
+                    if let Ok(wide) = Tensor::new(t.dtype(), filled, bytes.into()) {
                         return self.add_const(wide);
                     }
                 }
@@ -404,9 +403,4 @@ impl<'a> Graph<'a> {
 fn moved(new: &[Value], v: Value) -> Value {
     let to = new[v.node.0 as usize];
     Value { node: to.node, output: to.output + v.output }
-}
-
-/// The first element of `wide` as `t` holds it.
-fn wide_first(wide: &Tensor, t: &Tensor) -> i64 {
-    if wide.is_empty() { t.get_i64(0) } else { wide.get_i64(0) }
 }

@@ -93,7 +93,9 @@ fn complete<'p>(
         let e = settle(e, &found);
         match (eval(&e, &found.env).ok()?, value) {
             (a, b) if a == *b => {}
-            (a @ (Attr::Float(_) | Attr::Int(_)), b @ (Attr::Float(_) | Attr::Int(_))) => {
+            // Two integers are one or are not.
+            (a @ Attr::Float(_), b @ (Attr::Float(_) | Attr::Int(_)))
+            | (a @ Attr::Int(_), b @ Attr::Float(_)) => {
                 if !close(a.as_f64()?, b.as_f64()?) {
                     return None;
                 }
@@ -110,7 +112,7 @@ fn short(x: f64, dtype: DType) -> f64 {
 }
 
 fn close(a: f64, b: f64) -> bool {
-    a == b || (a - b).abs() <= f64::from(f32::EPSILON) * 2.0 * b.abs()
+    a == b || b.is_finite() && (a - b).abs() <= f64::from(f32::EPSILON) * 2.0 * b.abs()
 }
 
 /// Whether a condition holds; `None` if that cannot be told.

@@ -155,6 +155,16 @@ fn fixed(item: &OnnxItem, conditions: &[Expr]) -> Vec<(Name, Attr)> {
     out
 }
 
+/// True of a number as it is written.
+fn is_number(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(_) => true,
+        ExprKind::Name(n) => n == "inf",
+        ExprKind::Unary(UnaryOp::Neg, a) => is_number(a),
+        _ => false,
+    }
+}
+
 struct Compiler<'c> {
     library: &'c Library,
     item: &'c OnnxItem,
@@ -179,13 +189,18 @@ impl Compiler<'_> {
         self.item.decl.params.iter().find(|p| self.lets && p.name.text == name)
     }
 
+    /// True of a number that has a name, unless the name is taken.
+    fn is_constant(&self, n: &str) -> bool {
+        n == "inf" && self.binding(n).is_none() && self.param(n).is_none()
+    }
+
     /// The pattern of a tensor expression; `None` if it cannot be read backwards.
     fn pattern(&self, e: &Expr, depth: usize) -> Option<Pat> {
         if depth > MAX_DEPTH {
             return None;
         }
         match &e.kind {
-            ExprKind::Name(n) => {
+            ExprKind::Name(n) if !self.is_constant(n) => {
                 if let Some(value) = self.binding(n) {
                     return self.pattern(value, depth + 1);
                 }
@@ -201,12 +216,7 @@ impl Compiler<'_> {
                 }
                 Some(Pat::Var(Name::from(n.as_str())))
             }
-            ExprKind::Int(_) | ExprKind::Float(_) => Some(Pat::Number(e.clone())),
-            ExprKind::Unary(UnaryOp::Neg, a)
-                if matches!(a.kind, ExprKind::Int(_) | ExprKind::Float(_)) =>
-            {
-                Some(Pat::Number(e.clone()))
-            }
+            _ if is_number(e) => Some(Pat::Number(e.clone())),
             ExprKind::Unary(op, a) => {
                 let name = match op {
                     UnaryOp::Neg => "neg",

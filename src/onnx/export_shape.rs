@@ -2,6 +2,7 @@
 //! the inputs. Equal extents are computed once.
 
 use super::export::ExportError;
+use super::export_types::allowed;
 use super::export_write::Sheet;
 use super::raw::RawAttr;
 use mlc_dsl::ir::{Atom, DType, Extent, Tensor, Type};
@@ -165,6 +166,11 @@ impl Shapes {
             Atom::Max(a, b) => ("Max", a, b),
             Atom::Min(a, b) => ("Min", a, b),
         };
+        let int = Some(DType::I64);
+        if !allowed(op, self.opset, &[int, int], &[int]) {
+            let (op, origin) = (op.to_lowercase(), format!("the extent {whole}"));
+            return Err(ExportError::Operator { op, origin, opset: self.opset });
+        }
         let a = self.list(std::slice::from_ref(a), false, out)?;
         let b = self.list(std::slice::from_ref(b), false, out)?;
         Ok(out.node(op, &[&a, &b], &[]))

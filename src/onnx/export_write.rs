@@ -6,6 +6,7 @@ use super::export_graph::Graph;
 use super::export_match::{Found, find, settle};
 use super::export_rules::{Rule, Rules};
 use super::export_shape::Shapes;
+use super::export_types::allowed;
 use super::import::ModelInfo;
 use super::import_bind::attr_kind;
 use super::raw::{RawAttr, RawGraph, RawModel, RawNode};
@@ -263,6 +264,19 @@ impl<'a, 'r> Writer<'a, 'r> {
         };
         while matches!(inputs.last(), Some(Operand::Absent)) {
             inputs.pop();
+        }
+        let dtype = |v: &Value| Some(self.graph.ty(*v).dtype);
+        let given = |i: &Operand| match i {
+            Operand::Value(v) => dtype(v),
+            Operand::Const(t) => Some(t.dtype()),
+            Operand::Extents(..) => Some(DType::I64),
+            Operand::Absent => None,
+        };
+        let taken: Vec<Option<DType>> = inputs.iter().map(given).collect();
+        let made: Vec<Option<DType>> = found.outputs.iter().map(dtype).collect();
+        let standard = rule.item.decl.domain.is_empty();
+        if standard && !allowed(&rule.item.name, self.shapes.opset(), &taken, &made) {
+            return None;
         }
         Some(Pending {
             op_type: rule.item.name.to_string(),

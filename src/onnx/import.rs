@@ -4,14 +4,16 @@
 //! control flow that no expression can stand for. What a model computes of shapes is known
 //! afterwards as extents (see [`mlc_dsl::known`]).
 
+use super::export_types::NEWEST_OPSET;
 use super::import_apply::Sheet;
 use super::import_bind::bind;
 use super::import_error::ImportError;
 use super::import_read::Reader;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::infer::{is_countable, too_many};
-use mlc_dsl::ir::{Extent, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::{Library, OnnxItem};
+use mlc_dsl::{shown, told};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A model as a program, with what an export needs to look like the original.
@@ -23,6 +25,8 @@ pub struct Imported {
     pub model: ModelInfo,
     /// Symbols of the model that had to be equal, each with what it was replaced by.
     pub assumed: Vec<(String, String)>,
+    /// What is odd about the model and does not matter to its values.
+    pub notes: Vec<String>,
 }
 
 /// What a model says beside its computation.
@@ -70,18 +74,35 @@ const MAX_DEPTH: usize = 64;
 
 /// Reads a model as a program.
 pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
+    if raw.opset_imports.get("").is_some_and(|&o| o > NEWEST_OPSET) {
+        let opset = raw.opset_imports[""];
+        return Err(ImportError::Graph {
+            place: "the model".into(),
+            reason: format!(
+                "it is of operator set {opset}; versions up to {NEWEST_OPSET} are read"
+            ),
+            help: format!(
+                "export it at operator set {NEWEST_OPSET} or below, or convert it with \
+                 `onnx.version_converter`"
+            ),
+        });
+    }
     let items = Items::of(library, &raw.opset_imports);
     let mut assumed: Vec<(String, Extent)> = Vec::new();
-    let program = loop {
+    let (program, notes) = loop {
         let mut importer = Importer {
             items: &items,
             sheet: Sheet::new(library),
             values: HashMap::new(),
             symbols: HashSet::new(),
             opsets: &raw.opset_imports,
+            notes: vec![],
         };
         match importer.model(&raw.graph, &assumed) {
-            Ok(outputs) => break importer.sheet.finish(outputs),
+            Ok(outputs) => {
+                let program = importer.sheet.finish(outputs).with_empty_constants().pruned();
+                break (program, importer.notes);
+            }
             Err(e) => match importer.sheet.take_conflict() {
                 Some((symbol, other)) if assumed.len() < MAX_UNIFICATIONS => {
                     assumed.push((symbol, other));
@@ -106,7 +127,7 @@ pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError>
         constants: raw.graph.initializers.into_iter().collect(),
     };
     let assumed = assumed.into_iter().map(|(s, e)| (s, e.to_string())).collect();
-    Ok(Imported { program, model, assumed })
+    Ok(Imported { program, model, assumed, notes })
 }
 
 /// The declarations by domain and name that the model's operator sets admit, newest first.
@@ -147,6 +168,7 @@ struct Importer<'a> {
     values: HashMap<String, Value>,
     symbols: HashSet<String>,
     opsets: &'a BTreeMap<String, i64>,
+    notes: Vec<String>,
 }
 
 impl Importer<'_> {
@@ -165,15 +187,46 @@ impl Importer<'_> {
             self.values.insert(input.name.clone(), v);
         }
         self.body(graph, 0)?;
-        let output = |o: &RawValueInfo| match self.values.get(&o.name) {
-            Some(&v) => Ok((o.name.clone(), v)),
+        let output = |o: &RawValueInfo| match self.values.get(&o.name).copied() {
+            Some(v) => {
+                self.declared(o, v)?;
+                Ok((o.name.clone(), v))
+            }
             None => Err(ImportError::Graph {
-                place: format!("output `{}`", o.name),
+                place: format!("output `{}`", shown(&o.name)),
                 reason: "nothing defines it".into(),
-                help: String::new(),
+                help: "let a node of the graph define it, or take it off the list of outputs"
+                    .into(),
             }),
         };
         graph.outputs.iter().map(output).collect()
+    }
+
+    /// What an output is declared as it must be; symbols may stand for anything.
+    fn declared(&mut self, o: &RawValueInfo, v: Value) -> Result<(), ImportError> {
+        let ty = self.sheet.builder.ty(v);
+        let dims = o.dims.as_deref().unwrap_or(&[]);
+        let other = |(d, e): (&RawDim, &Extent)| match (d, e.as_const()) {
+            (RawDim::Known(d), Some(e)) => i64::try_from(*d) != Ok(e),
+            _ => false,
+        };
+        let shape =
+            o.dims.is_some() && (dims.len() != ty.rank() || dims.iter().zip(&ty.shape).any(other));
+        let dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
+        let place = format!("output `{}`", shown(&o.name));
+        let declared = o.dtype.map_or("?", DType::name);
+        let reason =
+            format!("it is declared as {declared}[{}], and is computed as {ty}", dims.join(", "));
+        if o.dtype.is_some_and(|d| d != ty.dtype) {
+            let help =
+                "declare what is computed (`onnx.shape_inference` finds it), or cast the value";
+            return Err(ImportError::Graph { place, reason, help: help.into() });
+        }
+        // Runtimes take the shape that comes out, and so does this.
+        if shape {
+            self.notes.push(told(&format!("{place}: {reason}")));
+        }
+        Ok(())
     }
 
     fn input_type(
@@ -182,7 +235,7 @@ impl Importer<'_> {
         assumed: &[(String, Extent)],
     ) -> Result<Type, ImportError> {
         let wrong = |reason: &str, help: &str| ImportError::Graph {
-            place: format!("input `{}`", input.name),
+            place: format!("input `{}`", shown(&input.name)),
             reason: reason.into(),
             help: help.into(),
         };
@@ -196,7 +249,9 @@ impl Importer<'_> {
         for (i, d) in dims.iter().enumerate() {
             let symbol = match d {
                 RawDim::Known(n) => {
-                    let n = i64::try_from(*n).map_err(|_| wrong("an extent is too large", ""))?;
+                    let n = i64::try_from(*n).map_err(|_| {
+                        wrong("an extent is too large", "declare extents below 2^63")
+                    })?;
                     shape.push(Extent::from(n));
                     continue;
                 }
@@ -234,8 +289,7 @@ impl Importer<'_> {
     }
 
     fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
-        let fail =
-            |reason: String| ImportError::Node { node: node.label(), reason, help: String::new() };
+        let fail = |reason: String| ImportError::node(node, reason);
         if node.domain.is_empty() && node.op_type == "If" {
             return self.branch(node, depth);
         }
@@ -245,7 +299,9 @@ impl Importer<'_> {
             inputs.push(match self.values.get(name) {
                 Some(&v) => Some(v),
                 None if name.is_empty() => None,
-                None => return Err(fail(format!("`{name}` is read before it is defined"))),
+                None => {
+                    return Err(fail(format!("`{}` is read before it is defined", shown(name))));
+                }
             });
         }
         let origin =
@@ -255,7 +311,9 @@ impl Importer<'_> {
         let results = Reader::new(item, node, bound, &mut self.sheet).read().map_err(fail)?;
         for (i, name) in node.outputs.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
             let v = results.get(i).copied().flatten();
-            let v = v.ok_or_else(|| fail(format!("its output {i} (`{name}`) is not supported")))?;
+            let v = v.ok_or_else(|| {
+                fail(format!("its output {i} (`{}`) is not supported", shown(name)))
+            })?;
             self.values.insert(name.clone(), v);
         }
         Ok(())
@@ -264,8 +322,8 @@ impl Importer<'_> {
     fn unknown(&self, node: &RawNode) -> ImportError {
         let opset = self.opsets.get(&node.domain).copied().unwrap_or(0);
         let operator = match node.domain.as_str() {
-            "" => format!("`{}`", node.op_type),
-            d => format!("`{}` of the domain `{d}`", node.op_type),
+            "" => format!("`{}`", shown(&node.op_type)),
+            d => format!("`{}` of the domain `{}`", shown(&node.op_type), shown(d)),
         };
         ImportError::UnknownOperator {
             node: node.label(),
@@ -277,11 +335,7 @@ impl Importer<'_> {
 
     /// An `If` whose condition is known is the branch that it takes.
     fn branch(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
-        let fail = |reason: &str| ImportError::Node {
-            node: node.label(),
-            reason: reason.into(),
-            help: String::new(),
-        };
+        let fail = |reason: &str| ImportError::node(node, reason);
         let cond = node.inputs.first().and_then(|n| self.values.get(n).copied());
         let cond = cond.and_then(|v| self.sheet.known(v));
         let cond = cond.as_ref().and_then(|k| match k.elements.as_slice() {
@@ -296,11 +350,18 @@ impl Importer<'_> {
                     .into(),
             });
         };
-        let key = if cond != 0.0 { "then_branch" } else { "else_branch" };
-        let graph = match node.attrs.get(key) {
-            Some(RawAttr::Graph(g)) => g,
-            _ => return Err(fail(&format!("it has no `{key}`"))),
+        let of = |key: &str| match node.attrs.get(key) {
+            Some(RawAttr::Graph(g)) => Ok(g),
+            _ => Err(fail(&format!("it has no `{key}`"))),
         };
+        let (then, otherwise) = (of("then_branch")?, of("else_branch")?);
+        for g in [then, otherwise] {
+            if g.outputs.len() != node.outputs.len() {
+                let (inner, outer) = (g.outputs.len(), node.outputs.len());
+                return Err(fail(&format!("a branch has {inner} outputs, the node {outer}")));
+            }
+        }
+        let graph = if cond != 0.0 { then } else { otherwise };
         if depth >= MAX_DEPTH {
             return Err(fail("it is nested too deeply"));
         }

@@ -116,14 +116,18 @@ impl<'a> Sheet<'a> {
                 let known = Known { dtype, shape: vec![], elements: vec![Element::Int(e.clone())] };
                 return self.place(known).ok_or_else(|| format!("{e} is no {dtype}"));
             }
+            Attr::Int(e) => {
+                let v = e.as_const().unwrap_or(0);
+                if dtype.int_range().is_some_and(|(l, h)| !(l..=h).contains(&i128::from(v))) {
+                    return Err(format!("{v} is no {dtype}"));
+                }
+                return Ok(self.builder.constant(Tensor::from_i64(dtype, vec![], &[v])));
+            }
             a => a.as_f64(),
         };
         let v = number.ok_or_else(|| format!("{a} is not a number"))?;
-        if let Some((low, high)) = dtype.int_range() {
-            let fits = v.fract() == 0.0 && v >= low as f64 && v <= high as f64;
-            if !fits {
-                return Err(format!("{v} is no {dtype}"));
-            }
+        if !dtype.is_exact(v) {
+            return Err(format!("{v} is no {dtype}"));
         }
         Ok(self.builder.constant(Tensor::from_f64(dtype, vec![], &[v])))
     }

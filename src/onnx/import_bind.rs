@@ -7,6 +7,7 @@ use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, Extent, Type, Value};
 use mlc_dsl::known::Element;
 use mlc_dsl::library::{Name, OnnxItem};
+use mlc_dsl::shown;
 use mlc_dsl::syntax::ast::{AttrType, ExprKind, Param, ParamKind};
 use std::collections::HashMap;
 
@@ -96,7 +97,7 @@ fn attributes(
         item.decl.params.iter().filter(|p| matches!(p.kind, ParamKind::Attr(_))).collect();
     for (name, _) in &node.attrs {
         if !params.iter().any(|p| p.name.text == **name) {
-            return Err(format!("its attribute `{name}` is not supported"));
+            return Err(format!("its attribute `{}` is not supported", shown(name)));
         }
     }
     for p in params {
@@ -225,7 +226,7 @@ pub(super) fn number(sheet: &mut Sheet<'_>, v: Value) -> Option<f64> {
     let known = sheet.known(v)?;
     match known.elements.as_slice() {
         [Element::Real(v)] if known.dtype.size() < 8 => Some(shortest(*v as f32)),
-        [e] => e.as_f64(),
+        [e] if known.is_exact() => e.as_f64(),
         _ => None,
     }
 }

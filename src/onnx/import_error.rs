@@ -1,12 +1,14 @@
 //! Why a model does not become a program.
 
+use super::raw::RawNode;
+use mlc_dsl::told;
 use thiserror::Error;
 
 /// Why a model was not imported.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ImportError {
     /// No declaration reads this operator.
-    #[error("{node}: the operator {operator} is not known at operator set {opset}")]
+    #[error("{}: the operator {} is not known at operator set {opset}", told(node), told(operator))]
     UnknownOperator {
         /// The node.
         node: String,
@@ -18,7 +20,7 @@ pub enum ImportError {
         help: String,
     },
     /// A declaration does not cover what the node asks for.
-    #[error("{node}: {reason}")]
+    #[error("{}: {}", told(node), told(reason))]
     Node {
         /// The node.
         node: String,
@@ -28,7 +30,7 @@ pub enum ImportError {
         help: String,
     },
     /// An input or output of the graph has no usable type.
-    #[error("{place}: {reason}")]
+    #[error("{}: {}", told(place), told(reason))]
     Graph {
         /// The input or output.
         place: String,
@@ -40,6 +42,13 @@ pub enum ImportError {
 }
 
 impl ImportError {
+    /// What an operator's declaration does not cover.
+    pub(super) fn node(node: &RawNode, reason: impl Into<String>) -> ImportError {
+        let help = "`onnx.checker.check_model` tells whether the model is valid; what is valid and not supported can \
+                    be declared by an `onnx` item in a --rules file, or exported otherwise";
+        ImportError::Node { node: node.label(), reason: reason.into(), help: help.into() }
+    }
+
     /// What the user can do about it.
     pub fn help(&self) -> Option<&str> {
         let (ImportError::UnknownOperator { help, .. }

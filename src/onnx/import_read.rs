@@ -339,7 +339,7 @@ impl<'r, 'a> Reader<'r, 'a> {
                 Some(Input::Absent | Input::Unset) => Attr::Bool(false),
                 _ => {
                     let v = self.tensor(e)?;
-                    Attr::Bool(self.sheet.known(v).is_some())
+                    Attr::Bool(self.sheet.known(v).is_some_and(|k| k.is_exact()))
                 }
             },
             ("constant", Some(e)) => {

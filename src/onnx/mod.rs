@@ -7,6 +7,7 @@ mod export_match;
 mod export_rules;
 mod export_shape;
 mod export_sink;
+mod export_types;
 mod export_write;
 mod import;
 mod import_apply;
@@ -28,6 +29,7 @@ mod write;
 mod write_data;
 
 pub use export::{ExportError, export};
+pub use export_types::NEWEST_OPSET;
 pub use import::{Imported, ModelInfo, import};
 pub use import_error::ImportError;
 pub use printable::{domains, printable};

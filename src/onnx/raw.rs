@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use indexmap::IndexMap;
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::shown;
 use std::collections::BTreeMap;
 
 /// A whole model.
@@ -69,6 +70,16 @@ pub enum RawDim {
     Symbol(String),
     /// Nothing is known.
     Unknown,
+}
+
+impl std::fmt::Display for RawDim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RawDim::Known(n) => write!(f, "{n}"),
+            RawDim::Symbol(s) => f.write_str(&shown(s)),
+            RawDim::Unknown => f.write_str("?"),
+        }
+    }
 }
 
 /// One operation.
@@ -193,9 +204,10 @@ impl RawNode {
 
 /// How messages call a node of this operator, name and outputs.
 pub(super) fn label(op_type: &str, name: &str, outputs: &[String]) -> String {
+    let op_type = shown(op_type);
     match outputs.iter().find(|o| !o.is_empty()) {
-        _ if !name.is_empty() => format!("node `{name}` ({op_type})"),
-        Some(out) => format!("the {op_type} node that defines `{out}`"),
+        _ if !name.is_empty() => format!("node `{}` ({op_type})", shown(name)),
+        Some(out) => format!("the {op_type} node that defines `{}`", shown(out)),
         None => format!("an unnamed {op_type} node"),
     }
 }

@@ -1,5 +1,6 @@
 //! What can be wrong with an ONNX file, where, and what to do about it.
 
+use mlc_dsl::{shown, told};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -8,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum OnnxError {
     /// The system refused.
-    #[error("cannot {action} `{}`: {source}", path.display())]
+    #[error("cannot {action} `{}`: {source}", told(&path.display().to_string()))]
     Io {
         /// What was tried, as `open`.
         action: &'static str,
@@ -18,13 +19,13 @@ pub enum OnnxError {
         source: io::Error,
     },
     /// A directory, a device or a pipe stands where a file must be.
-    #[error("`{}` is not a regular file", path.display())]
+    #[error("`{}` is not a regular file", told(&path.display().to_string()))]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
     /// An error inside the file `path`.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", told(&path.display().to_string()))]
     InFile {
         /// The file.
         path: PathBuf,
@@ -32,13 +33,13 @@ pub enum OnnxError {
         source: Box<OnnxError>,
     },
     /// The bytes are no ONNX model.
-    #[error("not a readable ONNX model: {reason}")]
+    #[error("not a readable ONNX model: {}", told(reason))]
     Malformed {
         /// What is wrong.
         reason: String,
     },
     /// Something required is absent or out of its range.
-    #[error("{place}: {reason}")]
+    #[error("{}: {}", told(place), told(reason))]
     Invalid {
         /// The node, tensor or graph.
         place: String,
@@ -46,7 +47,7 @@ pub enum OnnxError {
         reason: String,
     },
     /// A limit that protects the memory is exceeded.
-    #[error("{what} exceeds the limit of {limit} MiB")]
+    #[error("{} exceeds the limit of {limit} MiB", told(what))]
     TooLarge {
         /// What would be too large.
         what: String,
@@ -56,7 +57,7 @@ pub enum OnnxError {
         help: &'static str,
     },
     /// Graphs or functions are nested too deeply.
-    #[error("{place}: nested more than {limit} levels deep")]
+    #[error("{}: nested more than {limit} levels deep", told(place))]
     TooDeep {
         /// The node or graph.
         place: String,
@@ -64,7 +65,7 @@ pub enum OnnxError {
         limit: usize,
     },
     /// An element type that this program cannot hold.
-    #[error("{place}: element type {type_name} is not supported")]
+    #[error("{}: element type {} is not supported", told(place), told(type_name))]
     UnsupportedType {
         /// The tensor or value.
         place: String,
@@ -72,7 +73,7 @@ pub enum OnnxError {
         type_name: String,
     },
     /// A part of ONNX that this program does not know.
-    #[error("{place}: {feature} is not supported")]
+    #[error("{}: {} is not supported", told(place), told(feature))]
     Unsupported {
         /// The node or graph.
         place: String,
@@ -80,7 +81,7 @@ pub enum OnnxError {
         feature: String,
     },
     /// The elements of a tensor do not fit its declaration.
-    #[error("{tensor}: {reason}")]
+    #[error("{}: {}", told(tensor), told(reason))]
     BadTensor {
         /// The tensor.
         tensor: String,
@@ -88,7 +89,7 @@ pub enum OnnxError {
         reason: String,
     },
     /// Elements that lie in another file cannot be had from there.
-    #[error("{tensor}: external data in `{location}`: {reason}")]
+    #[error("{}: external data in `{}`: {}", told(tensor), shown(location), told(reason))]
     ExternalData {
         /// The tensor.
         tensor: String,
@@ -98,7 +99,7 @@ pub enum OnnxError {
         reason: String,
     },
     /// One name has two definitions.
-    #[error("`{name}` is defined twice: {place} defines it again")]
+    #[error("`{}` is defined twice: {} defines it again", shown(name), told(place))]
     Duplicate {
         /// The name.
         name: String,
@@ -106,7 +107,7 @@ pub enum OnnxError {
         place: String,
     },
     /// A name has no definition.
-    #[error("{place} reads `{name}`, which nothing defines before it")]
+    #[error("{} reads `{}`, which nothing defines before it", told(place), shown(name))]
     Undefined {
         /// The name.
         name: String,
@@ -114,13 +115,13 @@ pub enum OnnxError {
         place: String,
     },
     /// Nodes wait for each other.
-    #[error("nodes depend on each other in a cycle: {}", nodes.join(" -> "))]
+    #[error("nodes depend on each other in a cycle: {}", told(&nodes.join(" -> ")))]
     Cycle {
         /// The nodes in order of dependence.
         nodes: Vec<String>,
     },
     /// A function calls itself.
-    #[error("functions call each other without end: {}", functions.join(" -> "))]
+    #[error("functions call each other without end: {}", shown(&functions.join(" -> ")))]
     RecursiveFunction {
         /// The functions in calling order.
         functions: Vec<String>,
@@ -140,7 +141,7 @@ impl OnnxError {
                     "check the permissions of the file and its folder"
                 }
                 io::ErrorKind::StorageFull => "free space on the target's file system",
-                _ => return None,
+                _ => "check that the file and its disk can be read and written by other programs",
             },
             OnnxError::NotAFile { .. } => "give the path of an ordinary file",
             OnnxError::Malformed { .. } => {

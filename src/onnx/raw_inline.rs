@@ -6,6 +6,7 @@
 use super::proto::*;
 use super::raw::label;
 use super::raw_error::OnnxError;
+use mlc_dsl::shown;
 use std::collections::{HashMap, HashSet};
 
 /// Most bytes that inlined bodies may take together.
@@ -184,7 +185,7 @@ impl<'a> Inliner<'a> {
                 let reason = format!(
                     "it has {} {side}, the function `{}` knows {}",
                     given.len(),
-                    key.1,
+                    shown(&key.1),
                     known.len()
                 );
                 return Err(OnnxError::invalid(call_label(node), reason));
@@ -199,7 +200,7 @@ impl<'a> Inliner<'a> {
         for (i, formal) in function.input.iter().enumerate() {
             let actual = node.input.get(i).unwrap_or(&absent).clone();
             if call.names.insert(formal.clone(), actual).is_some() {
-                let place = format!("a second input of the function `{}`", key.1);
+                let place = format!("a second input of the function `{}`", shown(&key.1));
                 return Err(OnnxError::Duplicate { name: formal.clone(), place });
             }
         }
@@ -301,7 +302,8 @@ impl<'a> Inliner<'a> {
             hidden.push((name, old));
         }
         g.value_info.clear();
-        let place = || format!("a subgraph of the function `{}`", text_of(&call.function.name));
+        let place =
+            || format!("a subgraph of the function `{}`", shown(text_of(&call.function.name)));
         let mut names = Vec::with_capacity(g.input.len() + g.output.len() + g.initializer.len());
         names.extend(g.input.iter_mut().chain(&mut g.output).map(|v| &mut v.name));
         names.extend(g.initializer.iter_mut().map(|t| &mut t.name));
@@ -346,9 +348,10 @@ impl<'a> Inliner<'a> {
         };
         match self.opsets.get(name) {
             Some(&model) if model != version => Err(OnnxError::unsupported(
-                format!("function `{}`", text_of(&function.name)),
+                format!("function `{}`", shown(text_of(&function.name))),
                 format!(
-                    "version {version} of the operators `{name}` in a model with version {model}"
+                    "version {version} of the operators `{}` in a model with version {model}",
+                    shown(name)
                 ),
             )),
             Some(_) => Ok(()),

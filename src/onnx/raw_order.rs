@@ -5,6 +5,7 @@
 
 use super::raw::{RawAttr, RawGraph, RawNode};
 use super::raw_error::OnnxError;
+use mlc_dsl::shown;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
@@ -47,7 +48,7 @@ fn scope<'a>(
         }
         for (key, attr) in &node.attrs {
             for inner in attr.graphs() {
-                let place = || format!("graph `{key}` of {}", node.label());
+                let place = || format!("graph `{}` of {}", shown(key), node.label());
                 scope(inner, known, &place(), depth + 1)?;
             }
         }

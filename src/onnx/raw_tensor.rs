@@ -9,6 +9,7 @@ use super::raw_error::OnnxError;
 use super::raw_files::DataFiles;
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, FileRange, Tensor};
+use mlc_dsl::shown;
 use std::sync::Arc;
 use tensor_proto::DataType;
 
@@ -127,7 +128,7 @@ fn external(
             value.trim().parse::<u64>().map_err(|_| {
                 let key = entry.key.as_deref().unwrap_or("");
                 let location = location.unwrap_or("?").to_string();
-                let reason = format!("{key} `{value}` is not a number of bytes");
+                let reason = format!("{} `{}` is not a number of bytes", shown(key), shown(value));
                 OnnxError::ExternalData { tensor: place.into(), location, reason }
             })
         };

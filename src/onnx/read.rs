@@ -5,7 +5,7 @@
 //! names the node or tensor.
 
 use super::proto::*;
-use super::raw::{RawAttr, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
+use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 use super::raw_error::OnnxError;
 use super::raw_files::{DataFiles, folder, map};
 use super::raw_inline::{domain, inline_functions};
@@ -14,6 +14,7 @@ use attribute_proto::AttributeType;
 use bytes::Bytes;
 use indexmap::IndexMap;
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::shown;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::fs;
@@ -89,11 +90,11 @@ fn opsets(
         let name = domain(o.domain.as_deref()).to_string();
         let version = o.version.unwrap_or(0);
         if version < 1 {
-            let reason = format!("operator set `{name}` has version {version}");
+            let reason = format!("operator set `{}` has version {version}", shown(&name));
             return Err(OnnxError::invalid("the model", reason));
         }
         if out.insert(name.clone(), version).is_some_and(|old| old != version) {
-            let place = format!("another import of the operator set `{name}`");
+            let place = format!("another import of the operator set `{}`", shown(&name));
             return Err(OnnxError::Duplicate { name, place });
         }
     }
@@ -130,13 +131,16 @@ impl Reader<'_> {
         let mut out = RawGraph { name: g.name.unwrap_or_default(), ..RawGraph::default() };
         for mut t in g.initializer {
             let name = t.name.take().unwrap_or_default();
-            let called = format!("initializer `{name}`");
+            let called = format!("initializer `{}`", shown(&name));
             let tensor = raw_tensor::tensor(t, &mut self.files, &called)?;
             let tensor = if depth == 0 { tensor } else { tensor.into_read() };
             insert(&mut out.initializers, name, tensor, place)?;
         }
         for v in g.input {
             let v = strict(v, || format!("input of {}", place()))?;
+            if let Some(t) = out.initializers.get(&v.name) {
+                fits(&v, t)?;
+            }
             // Inputs of a subgraph are positional: there, such a name is a double definition.
             if depth > 0 || !out.initializers.contains_key(&v.name) {
                 out.inputs.push(v);
@@ -176,7 +180,7 @@ impl Reader<'_> {
         }
         for a in n.attribute {
             let name = a.name.clone().unwrap_or_default();
-            let place = || format!("attribute `{name}` of {}", node.label());
+            let place = || format!("attribute `{}` of {}", shown(&name), node.label());
             let attr = self.attr(a, depth, &place)?;
             if node.attrs.contains_key(&name) {
                 return Err(OnnxError::Duplicate { name, place: node.label() });
@@ -295,7 +299,7 @@ fn value(
     if name.is_empty() {
         return Err(OnnxError::invalid(place(), "it has no name"));
     }
-    let place = format!("`{name}`, {}", place());
+    let place = format!("`{}`, {}", shown(&name), place());
     Ok(match raw_tensor::value_type(v.r#type, &place)? {
         Ok(RawType { dtype, dims }) => Ok(RawValueInfo { name, dtype, dims }),
         Err(type_name) => Err(OnnxError::UnsupportedType { place, type_name }),
@@ -304,6 +308,22 @@ fn value(
 
 fn strict(v: ValueInfoProto, place: impl Fn() -> String) -> Result<RawValueInfo, OnnxError> {
     value(v, place)?
+}
+
+/// An initializer that is also an input is the input's default: it has its type.
+fn fits(v: &RawValueInfo, t: &Tensor) -> Result<(), OnnxError> {
+    let other = |(d, n): (&RawDim, &usize)| matches!(d, RawDim::Known(k) if *k != *n as u64);
+    let dims = v.dims.as_deref().unwrap_or_default();
+    let known = v.dims.is_some();
+    let wrong = known && (dims.len() != t.shape().len() || dims.iter().zip(t.shape()).any(other));
+    if v.dtype.is_some_and(|d| d != t.dtype()) || wrong {
+        let dtype = v.dtype.map_or("?", DType::name);
+        let shape: Vec<String> = dims.iter().map(ToString::to_string).collect();
+        let found = format!("{}{:?}", t.dtype(), t.shape());
+        let reason = format!("it is declared as {dtype}[{}], and is {found}", shape.join(", "));
+        return Err(OnnxError::invalid(format!("initializer `{}`", shown(&v.name)), reason));
+    }
+    Ok(())
 }
 
 /// The value of a `Constant` node, and its name.
@@ -324,7 +344,10 @@ fn constant(mut node: RawNode) -> Result<(String, Tensor), OnnxError> {
             return Err(OnnxError::UnsupportedType { place: label, type_name: "string".into() });
         }
         (key, _) => {
-            return Err(OnnxError::invalid(label, format!("attribute `{key}` is not its value")));
+            return Err(OnnxError::invalid(
+                label,
+                format!("attribute `{}` is not its value", shown(key)),
+            ));
         }
     };
     Ok((node.outputs.remove(0), tensor))

@@ -4,6 +4,9 @@
 //! Models are built here, operator by operator; expectations follow ONNX's own documentation.
 
 mod graphs;
+mod integers;
+mod invalid;
 mod operators;
 mod sizes;
 mod support;
+mod versions;

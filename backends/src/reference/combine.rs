@@ -157,7 +157,9 @@ pub(super) fn binary(op: BinaryOp, a: Comp, b: Comp) -> Result<Comp, String> {
         BinaryOp::Add => return arithmetic(RealOp::Add, [IntOp::Add; 3], a, b),
         BinaryOp::Sub => return arithmetic(RealOp::Sub, [IntOp::Sub; 3], a, b),
         BinaryOp::Mul => return arithmetic(RealOp::Mul, [IntOp::Mul; 3], a, b),
-        BinaryOp::Pow => return arithmetic(RealOp::Pow, [IntOp::Pow; 3], a, b),
+        BinaryOp::Pow => {
+            return arithmetic(RealOp::Pow, [IntOp::Pow, IntOp::Pow, IntOp::PowU], a, b);
+        }
         BinaryOp::Div => {
             return arithmetic(RealOp::Div, [IntOp::FloorDiv, IntOp::Div, IntOp::DivU], a, b);
         }

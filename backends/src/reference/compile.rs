@@ -297,6 +297,7 @@ impl Compiler<'_> {
         let last = args.pop().ok_or_else(wrong)?;
         let Some(first) = args.pop() else {
             return match (name, last) {
+                ("abs", v @ Comp::Int(_, Kind::Elem(DType::U64))) => Ok(v),
                 ("abs", Comp::Int(v, k)) => Ok(of_kind(Int::Abs(Box::new(v)), k)),
                 ("sign", Comp::Int(v, k)) => Ok(Comp::Int(Int::Signum(sign(k), Box::new(v)), k)),
                 ("floor" | "ceil" | "round" | "int", v @ Comp::Int(..)) => Ok(v),

@@ -162,6 +162,7 @@ pub(super) enum IntOp {
     Max,
     Min,
     /// The next ones read both operands as `u64`.
+    PowU,
     DivU,
     RemU,
     MaxU,
@@ -191,6 +192,7 @@ impl IntOp {
             IntOp::Rem => a.wrapping_rem(b),
             IntOp::Max => a.max(b),
             IntOp::Min => a.min(b),
+            IntOp::PowU => raised(a, ub),
             IntOp::DivU => ua.checked_div(ub).unwrap_or(0) as i64,
             IntOp::RemU => ua.checked_rem(ub).unwrap_or(0) as i64,
             IntOp::MaxU => ua.max(ub) as i64,
@@ -217,7 +219,12 @@ fn power(base: i64, exponent: i64) -> i64 {
             _ => 0,
         };
     }
-    let (mut result, mut square, mut e) = (1i64, base, exponent);
+    raised(base, exponent as u64)
+}
+
+/// A power modulo 2^64.
+fn raised(base: i64, mut e: u64) -> i64 {
+    let (mut result, mut square) = (1i64, base);
     while e > 0 {
         if e & 1 == 1 {
             result = result.wrapping_mul(square);

@@ -102,6 +102,18 @@ impl DType {
         }
     }
 
+    /// True if a number of this type and the float `v` are the same: an integer has no fraction, lies in the type's
+    /// range, and is no larger than what every float of 64 bits tells from its neighbours.
+    pub fn is_exact(self, v: f64) -> bool {
+        const MOST: f64 = (1u64 << 53) as f64;
+        match self.int_range() {
+            Some((low, high)) => {
+                v.fract() == 0.0 && v.abs() <= MOST && (low..=high).contains(&(v as i128))
+            }
+            None => true,
+        }
+    }
+
     /// The inclusive range of an integer type, `bool` as 0..=1; `None` for floats.
     pub fn int_range(self) -> Option<(i128, i128)> {
         Some(match self {

@@ -2,6 +2,7 @@
 
 use super::{Attr, Tensor, Type};
 use crate::library::CallId;
+use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -142,6 +143,36 @@ impl Program {
             NodeKind::Const(c) => Some(self.consts.get(c)),
             NodeKind::Input(_) | NodeKind::Apply(..) => None,
         }
+    }
+
+    /// The same program with a constant for every value that has no elements, an input's or computed. Inputs stay.
+    pub fn with_empty_constants(self) -> Program {
+        let empty = |ty: &Type| {
+            let shape = ty.known_shape().filter(|s| s.contains(&0))?;
+            Tensor::new(ty.dtype, shape, Bytes::new()).ok()
+        };
+        let mut out = Program { inputs: self.inputs, consts: self.consts, ..Program::default() };
+        let mut new: Vec<NodeId> = Vec::with_capacity(self.nodes.len());
+        let renamed = |ids: &[NodeId], v: Value| Value { node: ids[v.node.0 as usize], ..v };
+        for mut node in self.nodes {
+            let constant = match (&node.kind, node.types.as_slice()) {
+                (NodeKind::Input(_) | NodeKind::Apply(..), [ty]) => empty(ty),
+                _ => None,
+            };
+            node.args.iter_mut().for_each(|a| *a = renamed(&new, *a));
+            new.push(match constant {
+                Some(t) => {
+                    if let NodeKind::Input(_) = node.kind {
+                        out.push(node.clone());
+                    }
+                    let kind = NodeKind::Const(out.consts.intern(t));
+                    out.push(Node { kind, args: vec![], ..node })
+                }
+                None => out.push(node),
+            });
+        }
+        out.outputs = self.outputs.into_iter().map(|(n, v)| (n, renamed(&new, v))).collect();
+        out
     }
 
     /// The same program without nodes that no output needs. Inputs stay.

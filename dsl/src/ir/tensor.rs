@@ -208,6 +208,14 @@ impl Tensor {
         }
     }
 
+    /// Element `i` in row-major order as the integer it is; floats are truncated towards zero.
+    pub fn get_i128(&self, i: usize) -> i128 {
+        match self.dtype {
+            DType::U64 => i128::from(self.get_i64(i) as u64),
+            _ => i128::from(self.get_i64(i)),
+        }
+    }
+
     /// All elements as f64.
     pub fn to_f64(&self) -> Vec<f64> {
         if let (DType::F32, Cow::Borrowed(v)) = (self.dtype, self.to_f32()) {
@@ -276,7 +284,12 @@ impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.shape)?;
         if self.len() <= 16 && self.unread.is_none() {
-            write!(f, "{:?}", self.to_f64())?;
+            match self.dtype.is_float() {
+                true => write!(f, "{:?}", self.to_f64())?,
+                false => {
+                    f.debug_list().entries((0..self.len()).map(|i| self.get_i128(i))).finish()?
+                }
+            }
         }
         Ok(())
     }

@@ -174,7 +174,7 @@ pub fn binary_int(f: Binary, d: &mut [i64], a: Tile<'_, i64>, b: Tile<'_, i64>, 
             let r = if b == 0 { 0 } else { a.wrapping_rem(b) };
             if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
         }),
-        Binary::Pow => map2(d, a, b, |a, b| u32::try_from(b).map_or(0, |b| a.wrapping_pow(b))),
+        Binary::Pow => map2(d, a, b, power),
         Binary::And | Binary::Or => {}
     }
 }
@@ -185,9 +185,31 @@ fn binary_u64(f: Binary, a: u64, b: u64) -> u64 {
         Binary::Remainder | Binary::Modulo => a.checked_rem(b).unwrap_or(0),
         Binary::Max => a.max(b),
         Binary::Min => a.min(b),
-        Binary::Pow => a.wrapping_pow(b as u32),
+        Binary::Pow => power_of(a, b),
         Binary::Add | Binary::Sub | Binary::Mul | Binary::And | Binary::Or => a,
     }
+}
+
+/// The power modulo 2^64; a negative exponent is the integer part of the real power.
+fn power(a: i64, b: i64) -> i64 {
+    match (u64::try_from(b), a) {
+        (Ok(b), _) => power_of(a as u64, b) as i64,
+        (Err(_), 1) => 1,
+        (Err(_), -1) => 1 - 2 * (b & 1),
+        (Err(_), _) => 0,
+    }
+}
+
+fn power_of(a: u64, mut b: u64) -> u64 {
+    let (mut result, mut square) = (1u64, a);
+    while b > 0 {
+        if b & 1 == 1 {
+            result = result.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        b >>= 1;
+    }
+    result
 }
 
 /// Functions of truth values.

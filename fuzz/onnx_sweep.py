@@ -1,0 +1,467 @@
+#!/usr/bin/env python3
+"""Every operator that rules/onnx reads, at every version of the operator set, with axes of 4, 1 and 0 elements.
+
+    python fuzz/onnx_sweep.py --tool target/release/mlc-rewrite [--target standard] [--opsets 7-26]
+                              [--operators Add,Conv] [--extents 4,1,0] [--jobs 2] [--group 12]
+
+Each model is optimised by the tool; what it writes must pass `onnx.checker` (full check), load in ONNX Runtime and
+yield the values that ONNX Runtime computes of the source. Models are put together in groups, and taken apart where a
+group fails. Prints what failed and a table of counts; exits 1 if anything is wrong, invalid, or ended in a panic.
+Needs: numpy, onnx, onnxruntime.
+"""
+import argparse
+import collections
+import concurrent.futures
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper, numpy_helper
+
+F, I, B = np.float32, np.int64, np.bool_
+
+
+class Case:
+    """One operator in a graph of its own; names begin with the case's."""
+
+    def __init__(self, name, opset, n):
+        self.name, self.o, self.n = name, opset, n
+        self.nodes, self.inputs, self.consts, self.outputs = [], [], [], []
+        self.rng = np.random.default_rng(7)
+
+    def fresh(self, kind, count):
+        return f"{self.name}/{kind}{count}"
+
+    def x(self, *shape, dtype=F, low=-3, high=3, data=None):
+        if data is None:
+            if dtype == B:
+                data = self.rng.integers(0, 2, shape).astype(B)
+            elif np.issubdtype(dtype, np.integer):
+                data = self.rng.integers(low, high + 1, shape).astype(dtype)
+            else:
+                data = self.rng.uniform(low, high, shape).astype(dtype)
+        name = self.fresh("x", len(self.inputs))
+        self.inputs.append((name, np.asarray(data)))
+        return name
+
+    def c(self, value, dtype=I):
+        name = self.fresh("c", len(self.consts))
+        self.consts.append((name, np.asarray(value, dtype=dtype)))
+        return name
+
+    def node(self, op, *inputs, outputs=1, domain="", **attrs):
+        outs = [self.fresh("y", len(self.nodes)) + (f"_{i}" if i else "") for i in range(outputs)]
+        self.nodes.append(helper.make_node(op, list(inputs), outs, name=self.fresh("n", len(self.nodes)),
+                                           domain=domain, **attrs))
+        return outs[0] if outputs == 1 else outs
+
+    def out(self, *names):
+        self.outputs.extend(names)
+
+
+CASES = {}
+
+
+def case(name, since=7, until=99):
+    def keep(f):
+        CASES.setdefault(name.split("#")[0], []).append((name, since, until, f))
+        return f
+    return keep
+
+
+def pointwise(op, since=7, low=-3, high=3, **attrs):
+    case(op, since)(lambda k: k.out(k.node(op, k.x(2, k.n, low=low, high=high), **attrs)))
+
+
+for op in ("Neg Abs Exp Tanh Sigmoid Sin Cos Tan Atan Floor Ceil Reciprocal Relu Softplus Softsign Elu Selu "
+           "LeakyRelu HardSigmoid Identity").split():
+    pointwise(op)
+for op in "Log Sqrt".split():
+    pointwise(op, low=0.5)
+for op in "Asin Acos".split():
+    pointwise(op, low=-0.9, high=0.9)
+for op, since in [("Erf", 9), ("Sinh", 9), ("Cosh", 9), ("Asinh", 9), ("Sign", 9), ("IsNaN", 9), ("Round", 11),
+                  ("ThresholdedRelu", 10), ("Celu", 12), ("HardSwish", 14), ("Mish", 18), ("Gelu", 20),
+                  ("Shrink", 9), ("Swish", 24), ("IsInf", 10)]:
+    pointwise(op, since)
+pointwise("Atanh", 9, low=-0.9, high=0.9)
+pointwise("Acosh", 9, low=1.1)
+case("Gelu#tanh", 20)(lambda k: k.out(k.node("Gelu", k.x(2, k.n), approximate="tanh")))
+for neg, pos in [(1, 0), (0, 1), (0, 0)]:
+    case(f"IsInf#{neg}{pos}", 10)(lambda k, neg=neg, pos=pos: k.out(k.node(
+        "IsInf", k.x(2, k.n), detect_negative=neg, detect_positive=pos)))
+case("Not")(lambda k: k.out(k.node("Not", k.x(2, k.n, dtype=B))))
+for op in "And Or Xor".split():
+    case(op)(lambda k, op=op: k.out(k.node(op, k.x(2, k.n, dtype=B), k.x(k.n, dtype=B))))
+for op in "Add Sub Mul Div PRelu".split():
+    case(op)(lambda k, op=op: k.out(k.node(op, k.x(2, 3, k.n), k.x(3, 1))))
+for op in "Add Sub Mul".split():
+    case(op + "#int")(lambda k, op=op: k.out(k.node(op, k.x(2, k.n, dtype=I), k.c([3]))))
+case("Div#int")(lambda k: k.out(k.node("Div", k.x(2, k.n, dtype=I, low=-9, high=9), k.c([-4]))))
+case("Pow")(lambda k: k.out(k.node("Pow", k.x(2, k.n, low=0.5), k.x(1, k.n))))
+case("Pow#two")(lambda k: k.out(k.node("Pow", k.x(2, k.n), k.c(2.0, F))))
+case("Pow#int", 12)(lambda k: k.out(k.node("Pow", k.x(2, k.n, dtype=I), k.c(3))))
+case("Mod", 10)(lambda k: k.out(k.node("Mod", k.x(2, k.n, dtype=I, low=-9, high=9), k.c([-4]))))
+case("Mod#fmod", 10)(lambda k: k.out(k.node("Mod", k.x(2, k.n), k.c(1.5, F), fmod=1)))
+for op, since in [("Less", 7), ("Greater", 7), ("Equal", 11), ("LessOrEqual", 12), ("GreaterOrEqual", 12)]:
+    case(op, since)(lambda k, op=op: k.out(k.node(op, k.x(2, k.n), k.x(k.n))))
+for op, since in [("Less", 9), ("Greater", 9), ("Equal", 7), ("LessOrEqual", 12), ("GreaterOrEqual", 12)]:
+    case(op + "#int", since)(lambda k, op=op: k.out(k.node(op, k.x(2, k.n, dtype=I), k.x(k.n, dtype=I))))
+for op in "Max Min Sum Mean".split():
+    case(op, 8)(lambda k, op=op: k.out(k.node(op, k.x(2, 3, k.n), k.x(k.n), k.x(3, 1))))
+for op in "Max Min".split():
+    case(op + "#int", 12)(lambda k, op=op: k.out(k.node(op, k.x(2, k.n, dtype=I), k.x(k.n, dtype=I))))
+case("Where", 9)(lambda k: k.out(k.node("Where", k.x(2, k.n, dtype=B), k.x(k.n), k.x(2, 1))))
+for to in (1, 6, 7, 9, 10, 11):
+    case(f"Cast#{to}")(lambda k, to=to: k.out(k.node("Cast", k.x(2, k.n), to=to)))
+case("CastLike", 15)(lambda k: k.out(k.node("CastLike", k.x(2, k.n), k.x(1, dtype=I))))
+case("Dropout", 7)(lambda k: k.out(k.node("Dropout", k.x(2, k.n))))
+case("Dropout#mask", 12)(lambda k: k.out(*k.node("Dropout", k.x(2, k.n), outputs=2)))
+case("Clip", 7, 10)(lambda k: k.out(k.node("Clip", k.x(2, k.n), min=-1.0, max=1.0)))
+case("Clip", 11)(lambda k: k.out(k.node("Clip", k.x(2, k.n), k.c(-1, F), k.c(1, F))))
+case("Clip#high", 11)(lambda k: k.out(k.node("Clip", k.x(2, k.n), "", k.c(1, F))))
+case("Clip#int", 12)(lambda k: k.out(k.node("Clip", k.x(2, k.n, dtype=I), k.c(-1), k.c(1))))
+for op in "Softmax LogSoftmax Hardmax".split():
+    for axis in (1, -1, 0):
+        case(f"{op}#{axis}")(lambda k, op=op, axis=axis: k.out(k.node(op, k.x(2, k.n, 3), axis=axis)))
+    case(f"{op}#wide", 13)(lambda k, op=op: k.out(k.node(op, k.x(2, 3, k.n))))
+
+# Products and windows.
+case("MatMul")(lambda k: k.out(k.node("MatMul", k.x(2, 3, k.n), k.x(k.n, 5))))
+case("MatMul#rows")(lambda k: k.out(k.node("MatMul", k.x(k.n, 3), k.x(3, 5))))
+case("MatMul#vector")(lambda k: k.out(k.node("MatMul", k.x(k.n), k.x(k.n, 3))))
+case("MatMul#int", 9)(lambda k: k.out(k.node("MatMul", k.x(2, k.n, dtype=I), k.x(k.n, 3, dtype=I))))
+case("MatMulInteger", 10)(lambda k: k.out(k.node("MatMulInteger", k.x(2, k.n, dtype=np.uint8, low=0, high=9),
+                                                 k.x(k.n, 3, dtype=np.uint8, low=0, high=9))))
+case("Gemm")(lambda k: k.out(k.node("Gemm", k.x(2, k.n), k.x(k.n, 5), k.x(5), alpha=0.5,
+                                        beta=2.0 if k.n else 1.0)))  # ONNX Runtime forgets beta without elements.
+case("Gemm#transposed")(lambda k: k.out(k.node("Gemm", k.x(k.n, 2), k.x(5, k.n), k.x(2, 5), transA=1, transB=1)))
+case("Gemm#bare", 11)(lambda k: k.out(k.node("Gemm", k.x(k.n, 2), k.x(2, 3))))
+case("Conv")(lambda k: k.out(k.node("Conv", k.x(k.n, 2, 5, 5), k.x(3, 2, 3, 3), k.x(3), pads=[1, 1, 1, 1])))
+case("Conv#channels")(lambda k: k.out(k.node("Conv", k.x(1, 2, 5, 5), k.x(k.n, 2, 3, 3), strides=[2, 1])))
+case("ConvTranspose")(lambda k: k.out(k.node("ConvTranspose", k.x(k.n, 2, 4, 4), k.x(2, 3, 3, 3), strides=[2, 2])))
+for op in "MaxPool AveragePool".split():
+    case(op)(lambda k, op=op: k.out(k.node(op, k.x(k.n, 2, 6, 6), kernel_shape=[2, 2], strides=[2, 2])))
+    case(op + "#padded")(lambda k, op=op: k.out(k.node(op, k.x(1, 2, 5, 5), kernel_shape=[3, 3], pads=[1] * 4)))
+case("AveragePool#counted")(lambda k: k.out(k.node("AveragePool", k.x(1, 2, 5, 5), kernel_shape=[3, 3],
+                                                   pads=[1] * 4, count_include_pad=1)))
+case("LpPool", 11)(lambda k: k.out(k.node("LpPool", k.x(k.n, 2, 6, 6), kernel_shape=[2, 2], strides=[2, 2])))
+for op in "GlobalAveragePool GlobalMaxPool GlobalLpPool".split():
+    case(op)(lambda k, op=op: k.out(k.node(op, k.x(2, 3, 4, k.n))))
+    case(op + "#batch")(lambda k, op=op: k.out(k.node(op, k.x(k.n, 3, 4, 4))))
+case("Einsum", 12)(lambda k: k.out(k.node("Einsum", k.x(2, 3, k.n), k.x(2, k.n, 4), equation="bij,bjk->bik")))
+case("Einsum#order", 12)(lambda k: k.out(k.node("Einsum", k.x(2, k.n, 3), equation="abc->cab")))
+
+# Normalisations.
+case("BatchNormalization")(lambda k: k.out(k.node(
+    "BatchNormalization", k.x(k.n, 3, 4), k.x(3), k.x(3), k.x(3), k.x(3, low=0.5), epsilon=1e-3)))
+case("InstanceNormalization")(lambda k: k.out(k.node("InstanceNormalization", k.x(k.n, 3, 4), k.x(3), k.x(3))))
+case("LayerNormalization", 17)(lambda k: k.out(k.node("LayerNormalization", k.x(2, k.n, 4), k.x(4), k.x(4))))
+case("GroupNormalization", 21)(lambda k: k.out(k.node("GroupNormalization", k.x(k.n, 4, 3), k.x(4), k.x(4), num_groups=2)))
+case("RMSNormalization", 23)(lambda k: k.out(k.node("RMSNormalization", k.x(2, k.n, 4), k.x(4))))
+case("LpNormalization")(lambda k: k.out(k.node("LpNormalization", k.x(2, k.n), axis=0, p=2)))
+case("LRN")(lambda k: k.out(k.node("LRN", k.x(k.n, 4, 3, 3), size=3)))
+case("MeanVarianceNormalization", 9)(lambda k: k.out(k.node("MeanVarianceNormalization", k.x(2, 3, 4, k.n))))
+
+# Reductions.
+for op in "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceSumSquare ReduceLogSum ReduceLogSumExp".split():
+    def reduced(k, op, axes, keep, dtype=F, low=0.5):
+        x = k.x(2, 3, k.n, dtype=dtype, low=low)
+        since = 13 if op == "ReduceSum" else 18
+        if axes is None:
+            return k.out(k.node(op, x, keepdims=keep))
+        if k.o >= since:
+            return k.out(k.node(op, x, k.c(axes), keepdims=keep))
+        return k.out(k.node(op, x, axes=axes, keepdims=keep))
+    for axes in ([1], [0, 2], [2], None):
+        for keep in (0, 1):
+            case(f"{op}#{axes}{keep}")(lambda k, op=op, axes=axes, keep=keep: reduced(k, op, axes, keep))
+    if op in ("ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"):
+        case(f"{op}#int")(lambda k, op=op: reduced(k, op, [1], 1, I, -3))
+for op in "ArgMax ArgMin".split():
+    for axis, keep in ((0, 1), (-1, 0)):
+        case(f"{op}#{axis}")(lambda k, op=op, axis=axis, keep=keep: k.out(k.node(
+            op, k.x(3, k.n) if axis == 0 else k.x(k.n, 3), axis=axis, keepdims=keep)))
+    case(f"{op}#last", 12)(lambda k, op=op: k.out(k.node(op, k.x(3, k.n), select_last_index=1)))
+    case(f"{op}#int")(lambda k, op=op: k.out(k.node(op, k.x(3, k.n, dtype=np.int32))))
+case("CumSum", 11)(lambda k: k.out(k.node("CumSum", k.x(2, k.n), k.c(1))))
+case("CumSum#reverse", 11)(lambda k: k.out(k.node("CumSum", k.x(2, k.n), k.c(0), exclusive=1, reverse=1)))
+
+# Movements.
+case("Shape")(lambda k: k.out(k.node("Shape", k.x(2, k.n))))
+case("Size")(lambda k: k.out(k.node("Size", k.x(2, k.n))))
+case("Reshape")(lambda k: k.out(k.node("Reshape", k.x(2, 3, k.n), k.c([0, -1] if k.n else [6, 0]))) if k.n else
+                k.out(k.node("Reshape", k.x(2, 3, 0), k.c([0, 3, 0]))))
+case("Reshape#allow", 14)(lambda k: k.out(k.node("Reshape", k.x(2, 3, k.n), k.c([k.n, 6]), allowzero=1)))
+case("Flatten")(lambda k: k.out(k.node("Flatten", k.x(2, 3, k.n), axis=1)))
+case("Flatten#2", 11)(lambda k: k.out(k.node("Flatten", k.x(2, 3, k.n), axis=-1)))
+case("Unsqueeze", 7, 12)(lambda k: k.out(k.node("Unsqueeze", k.x(2, k.n), axes=[0, 2])))
+case("Unsqueeze", 13)(lambda k: k.out(k.node("Unsqueeze", k.x(2, k.n), k.c([0, 2]))))
+case("Squeeze", 7, 12)(lambda k: k.out(k.node("Squeeze", k.x(2, 1, k.n, 1), axes=[1, 3])))
+case("Squeeze", 13)(lambda k: k.out(k.node("Squeeze", k.x(2, 1, k.n, 1), k.c([1, 3]))))
+case("Transpose")(lambda k: k.out(k.node("Transpose", k.x(2, k.n, 3), perm=[2, 0, 1])))
+case("Expand", 8)(lambda k: k.out(k.node("Expand", k.x(3, 1), k.c([2, 1, k.n]))))
+case("Tile")(lambda k: k.out(k.node("Tile", k.x(2, k.n), k.c([2, 3]))))
+case("Concat")(lambda k: k.out(k.node("Concat", k.x(2, k.n), k.x(2, 3), k.x(2, k.n), axis=1)))
+case("Split", 7, 12)(lambda k: k.out(*k.node("Split", k.x(2 * k.n, 3), axis=0, outputs=2)))
+case("Split", 13, 17)(lambda k: k.out(*k.node("Split", k.x(2 * k.n, 3), axis=0, outputs=2)))
+case("Split", 18)(lambda k: k.out(*k.node("Split", k.x(2 * k.n, 3), axis=0, outputs=2, num_outputs=2)))
+case("Split#sizes", 7, 12)(lambda k: k.out(*k.node("Split", k.x(2, k.n + 3), axis=1, split=[k.n, 3], outputs=2)))
+case("Split#sizes", 13)(lambda k: k.out(*k.node("Split", k.x(2, k.n + 3), k.c([k.n, 3]), axis=1, outputs=2)))
+case("Slice", 7, 9)(lambda k: k.out(k.node("Slice", k.x(3, k.n), starts=[1, 0], ends=[3, 9], axes=[0, 1])))
+case("Slice", 10)(lambda k: k.out(k.node("Slice", k.x(3, k.n), k.c([1, 0]), k.c([3, 9]), k.c([0, 1]))))
+case("Slice#steps", 10)(lambda k: k.out(k.node("Slice", k.x(5, k.n), k.c([-1]), k.c([-9]), k.c([0]), k.c([-2]))))
+case("Slice#none", 10)(lambda k: k.out(k.node("Slice", k.x(5, k.n), k.c([3]), k.c([3]), k.c([0]))))
+case("Pad", 7, 10)(lambda k: k.out(k.node("Pad", k.x(2, k.n), pads=[0, 1, 0, 2], value=1.5)))
+case("Pad", 11)(lambda k: k.out(k.node("Pad", k.x(2, k.n), k.c([0, 1, 0, 2]), k.c(1.5, F))))
+case("DepthToSpace", 7, 10)(lambda k: k.out(k.node("DepthToSpace", k.x(1, 8, k.n, 3), blocksize=2)))
+case("DepthToSpace", 11)(lambda k: k.out(k.node("DepthToSpace", k.x(1, 8, k.n, 3), blocksize=2, mode="CRD")))
+case("SpaceToDepth")(lambda k: k.out(k.node("SpaceToDepth", k.x(1, 2, 2 * k.n, 4), blocksize=2)))
+case("Resize", 11, 12)(lambda k: k.out(k.node(
+    "Resize", k.x(k.n, 2, 3, 3), k.c([], F), k.c([1, 1, 2, 2], F), mode="nearest",
+    coordinate_transformation_mode="asymmetric", nearest_mode="floor")))
+case("Resize", 13)(lambda k: k.out(k.node(
+    "Resize", k.x(k.n, 2, 3, 3), "", k.c([1, 1, 2, 2], F), mode="nearest",
+    coordinate_transformation_mode="asymmetric", nearest_mode="floor")))
+case("Gather")(lambda k: k.out(k.node("Gather", k.x(4, k.n), k.x(2, 2, dtype=I, low=0, high=3), axis=0)))
+case("Gather#none")(lambda k: k.out(k.node("Gather", k.x(4, 3), k.x(k.n, dtype=I, low=0, high=3), axis=1)
+                                    if k.n else k.node("Gather", k.x(4, 3), k.x(0, dtype=I), axis=1)))
+case("Gather#one")(lambda k: k.out(k.node("Gather", k.x(4, k.n), k.c(-1), axis=0)))
+case("GatherElements", 11)(lambda k: k.out(k.node("GatherElements", k.x(4, k.n), k.x(2, k.n, dtype=I, low=0, high=3))))
+case("GatherND", 11)(lambda k: k.out(k.node("GatherND", k.x(4, 3, k.n), k.x(2, 2, dtype=I, low=0, high=2))))
+case("Trilu", 14)(lambda k: k.out(k.node("Trilu", k.x(2, 3, k.n), upper=0)))
+case("Trilu#k", 14)(lambda k: k.out(k.node("Trilu", k.x(3, k.n), k.c(1))))
+case("ConstantOfShape", 9)(lambda k: k.out(k.node(
+    "Add", k.x(2, k.n), k.node("ConstantOfShape", k.c([2, k.n]), value=numpy_helper.from_array(np.array([2], F))))))
+case("Range", 11)(lambda k: k.out(k.node("Add", k.x(k.n, dtype=I), k.node("Range", k.c(2), k.c(2 + 3 * k.n), k.c(3)))))
+case("EyeLike", 9)(lambda k: k.out(k.node("EyeLike", k.x(3, k.n), k=1)))
+case("OneHot", 11)(lambda k: k.out(k.node("OneHot", k.x(2, k.n, dtype=I, low=0, high=3), k.c(4), k.c([0, 1], F))))
+case("QuantizeLinear", 10)(lambda k: k.out(k.node("QuantizeLinear", k.x(2, k.n), k.c(0.1, F), k.c(128, np.uint8))))
+case("DequantizeLinear", 10)(lambda k: k.out(k.node(
+    "DequantizeLinear", k.x(2, k.n, dtype=np.uint8, low=0, high=9), k.c(0.1, F), k.c(3, np.uint8))))
+case("LSTM", 7)(lambda k: k.out(*k.node("LSTM", k.x(3, k.n, 2), k.x(1, 12, 2), k.x(1, 12, 3), hidden_size=3, outputs=3)))
+case("GRU", 7)(lambda k: k.out(*k.node("GRU", k.x(3, k.n, 2), k.x(1, 9, 2), k.x(1, 9, 3), hidden_size=3, outputs=2)))
+case("Attention", 23)(lambda k: k.out(k.node("Attention", k.x(2, 2, k.n, 4), k.x(2, 2, 3, 4), k.x(2, 2, 3, 4))))
+case("RotaryEmbedding", 23)(lambda k: k.out(k.node(
+    "RotaryEmbedding", k.x(1, 2, k.n, 4), k.x(8, 2), k.x(8, 2), k.c(np.arange(k.n)[None]))))
+
+# Two operators.
+case("Two#chain")(lambda k: k.out(k.node("Relu", k.node("Add", k.x(2, k.n), k.c(1, F)))))
+case("Two#argmax", 9)(lambda k: k.out(k.node("Cast", k.node("ArgMax", k.x(2, k.n + 1), axis=1), to=1)))
+case("Two#conv")(lambda k: k.out(k.node("Relu", k.node("Conv", k.x(1, 2, 4, 4), k.c(np.ones((3, 2, 1, 1)), F)))))
+case("Two#reshape", 8)(lambda k: k.out(k.node("Expand", k.node("Flatten", k.x(2, k.n, 1), axis=1), k.c([1, 2, k.n]))))
+case("Two#softmax")(lambda k: k.out(k.node("Mul", k.node("Softmax", k.x(2, k.n), axis=1), k.c(2, F))))
+case("Two#layernorm", 8)(lambda k: (lambda x: k.out(k.node("Div", k.node("Sub", x, k.node("Mean", x, x)), k.c(3, F))))(k.x(2, k.n)))
+
+
+def model(cases, opset):
+    nodes, inits, inputs, outputs = [], [], [], []
+    for k in cases:
+        nodes += k.nodes
+        inits += [numpy_helper.from_array(v, n) for n, v in k.consts]
+        inputs += [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in k.inputs]
+        outputs += [onnx.ValueInfoProto(name=n) for n in k.outputs]
+    graph = helper.make_graph(nodes, "sweep", inputs, outputs, inits)
+    imports = [helper.make_opsetid("", opset)]
+    m = helper.make_model(graph, opset_imports=imports, ir_version=max(4, helper.find_min_ir_version_for(imports)))
+    # Types of the outputs, as the checker wants them.
+    inferred = onnx.shape_inference.infer_shapes(m, strict_mode=True, data_prop=True)
+    known = {v.name: v for v in list(inferred.graph.value_info) + list(inferred.graph.output)}
+    del m.graph.output[:]
+    m.graph.output.extend(known[k] for c in cases for k in c.outputs)
+    return m
+
+
+def quiet():
+    o = ort.SessionOptions()
+    o.log_severity_level = 4
+    o.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    o.intra_op_num_threads = 1
+    return o
+
+
+def run(path, feeds):
+    """The outputs, computed in a process of its own: a runtime may end the one that it runs in."""
+    results = multiprocessing.get_context("fork").SimpleQueue()
+
+    def work():
+        try:
+            session = ort.InferenceSession(str(path), quiet())
+            names = [i.name for i in session.get_inputs()]
+            results.put((session.run(None, {n: feeds[n] for n in names}), None))
+        except Exception as e:
+            results.put((None, str(e)))
+        os._exit(0)
+
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    reader = results._reader
+    while not reader.poll(0.05):
+        if not child.is_alive() and not reader.poll(0):
+            raise RuntimeError("the runtime ended its process")
+    found, error = results.get()
+    child.join()
+    if error is not None:
+        raise RuntimeError(error)
+    return found
+
+
+def differ(a, b):
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return f"{a.dtype}{a.shape} became {b.dtype}{b.shape}"
+    if a.dtype.kind != "f":
+        return None if (a == b).all() else f"{a.ravel()[:4]} became {b.ravel()[:4]}"
+    close = np.isclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
+    return None if close.all() else f"{a[~close][:4]} became {b[~close][:4]}"
+
+
+def attempt(args, cases, opset, folder):
+    """('ok' | 'no source' | 'refused' | 'wrong' | 'invalid' | 'crashed', what) of the cases in one model."""
+    source, target = folder / "source.onnx", folder / "target.onnx"
+    try:
+        m = model(cases, opset)
+        onnx.checker.check_model(m, full_check=True)
+    except Exception as e:
+        return "no source", f"{e}".splitlines()[0]
+    onnx.save(m, source)
+    target.unlink(missing_ok=True)
+    command = [args.tool, "optimize", source, "-o", target, "--target", args.target, *args.option]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout)
+    except subprocess.TimeoutExpired:
+        return "crashed", f"no end after {args.timeout} s"
+    if done.returncode == 2:
+        return "refused", done.stderr.strip().replace("\n", " | ")[:300]
+    if done.returncode != 0:
+        return "crashed", f"exit {done.returncode}: {done.stderr.strip()[-300:]}"
+    try:
+        onnx.checker.check_model(str(target), full_check=True)
+    except Exception as e:
+        return "invalid", f"checker: {str(e).strip().splitlines()[0][:300]}"
+    feeds = {n: v for k in cases for n, v in k.inputs}
+    try:
+        expected = run(source, feeds)
+    except Exception as e:
+        expected = None
+        unrun = str(e).splitlines()[0]
+    try:
+        found = run(target, feeds)
+    except Exception as e:
+        # What the runtime cannot run as it was is not held against the result.
+        return ("invalid", f"runtime: {str(e).splitlines()[0][:300]}") if expected else ("no source", unrun)
+    if expected is None:
+        return "ok", "not run as it was"
+    for info, a, b in zip(m.graph.output, expected, found):
+        name = info.name
+        # ArgMax of nothing comes out of ONNX Runtime in another shape than it must have.
+        if list(np.shape(a)) != [d.dim_value for d in info.type.tensor_type.shape.dim]:
+            continue
+        if why := differ(a, b):
+            return "wrong", f"{name}: {why}"
+    return "ok", ""
+
+
+def work(job):
+    args, opset, extent, names = job
+    build = []
+    results = []
+    for op, i in names:
+        name, _, _, f = CASES[op][i]
+        k = Case(name, opset, extent)
+        try:
+            f(k)
+            build.append(k)
+        except Exception as e:
+            results.append((name, opset, extent, "no source", f"{e}"))
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        fine = []
+        # What is no valid model, or what the runtime cannot run by itself, is left out of groups.
+        for k in build:
+            try:
+                m = model([k], opset)
+                onnx.checker.check_model(m, full_check=True)
+                fine.append(k)
+            except Exception as e:
+                results.append((k.name, opset, extent, "no source", str(e).splitlines()[0]))
+        runs = []
+        for k in fine:
+            onnx.save(model([k], opset), folder / "one.onnx")
+            try:
+                run(folder / "one.onnx", dict(k.inputs))
+                runs.append(k)
+            except Exception:
+                results.append((k.name, opset, extent, *attempt(args, [k], opset, folder)))
+        if runs:
+            verdict = attempt(args, runs, opset, folder)
+            if verdict[0] == "ok":
+                results += [(k.name, opset, extent, *verdict) for k in runs]
+            else:
+                single = [(k.name, opset, extent, *attempt(args, [k], opset, folder)) for k in runs]
+                if all(s[3] in ("ok", "no source") for s in single):
+                    single.append(("+".join(k.name for k in runs), opset, extent, *verdict))
+                results += single
+    return results
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--tool", default="target/release/mlc-rewrite")
+    p.add_argument("--target", default="standard")
+    p.add_argument("--opsets", default="7-26")
+    p.add_argument("--extents", default="4,1,0")
+    p.add_argument("--operators")
+    p.add_argument("--jobs", type=int, default=2)
+    p.add_argument("--group", type=int, default=12)
+    p.add_argument("--timeout", type=float, default=60)
+    p.add_argument("--option", action="append", default=[], help="passed on to the tool; may be given several times")
+    args = p.parse_args()
+    opsets = []
+    for part in args.opsets.split(","):
+        first, _, last = part.partition("-")
+        opsets += range(int(first), int(last or first) + 1)
+    wanted = args.operators.split(",") if args.operators else sorted(CASES)
+    jobs = []
+    for opset in opsets:
+        for extent in map(int, args.extents.split(",")):
+            cases = [(op, i) for op in wanted for i, c in enumerate(CASES[op]) if c[1] <= opset <= c[2]]
+            for i in range(0, len(cases), args.group):
+                jobs.append((args, opset, extent, cases[i:i + args.group]))
+    counts = collections.Counter()
+    failed = collections.defaultdict(list)
+    with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
+        for results in pool.map(work_of, jobs):
+            for name, opset, extent, verdict, what in results:
+                counts[opset, verdict] += 1
+                if verdict in ("wrong", "invalid", "crashed", "refused"):
+                    failed[verdict, name, what].append((opset, extent))
+    for (verdict, name, what), at in sorted(failed.items()):
+        opsets_at = sorted({o for o, _ in at})
+        extents_at = sorted({e for _, e in at})
+        print(f"{verdict}: {name} at operator sets {opsets_at}, extents {extents_at}: {what}")
+    kinds = ["ok", "refused", "no source", "wrong", "invalid", "crashed"]
+    print(f"{'operator set':>12} " + " ".join(f"{k:>10}" for k in kinds))
+    for opset in opsets:
+        print(f"{opset:>12} " + " ".join(f"{counts[opset, k]:>10}" for k in kinds))
+    total = {k: sum(counts[o, k] for o in opsets) for k in kinds}
+    print(f"{'all':>12} " + " ".join(f"{total[k]:>10}" for k in kinds))
+    sys.exit(1 if total["wrong"] + total["invalid"] + total["crashed"] else 0)
+
+
+def work_of(job):
+    try:
+        return work(job)
+    except Exception as e:
+        _, opset, extent, names = job
+        return [("+".join(n for n, _ in names), opset, extent, "crashed", f"the sweep itself: {e!r}")]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Writes src/onnx/types.txt: which element types the operators of ONNX take and yield, version by version.
+
+    python fuzz/onnx_types.py > src/onnx/types.txt        needs: onnx
+"""
+import onnx
+
+SHORT = {
+    "float16": "f16", "bfloat16": "bf16", "float": "f32", "double": "f64", "bool": "bool",
+    "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+}
+NEWEST = 26
+
+
+def types(schema, value):
+    """The types of an input or output that are known here, in a fixed order."""
+    allowed = next((c.allowed_type_strs for c in schema.type_constraints
+                    if c.type_param_str == value.type_str), [value.type_str])
+    names = {t[len("tensor("):-1] for t in allowed if t.startswith("tensor(")}
+    return ",".join(s for n, s in SHORT.items() if n in names) or "-"
+
+
+def line(schema):
+    def side(values):
+        parts = [types(schema, v) for v in values]
+        if values and values[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic:
+            parts.append("...")
+        return " ".join(parts) or "-"
+    return f"{schema.name} {schema.since_version}: {side(schema.inputs)} -> {side(schema.outputs)}"
+
+
+print("# Element types that ONNX's operators take and yield, each from a version of the operator set on.")
+print(f"# Written by fuzz/onnx_types.py from the schemas of onnx {onnx.__version__}, up to version {NEWEST}.")
+schemas = [s for s in onnx.defs.get_all_schemas_with_history()
+           if s.domain == "" and s.since_version <= NEWEST and not s.deprecated]
+for s in sorted(schemas, key=lambda s: (s.name, s.since_version)):
+    print(line(s))
