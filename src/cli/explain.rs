@@ -1,10 +1,12 @@
 //! `explain MODEL | LAW`.
 
-use super::model::{Tuning, load};
+use super::model::{Tuning, library, load_for};
+use super::shapes::Shapes;
 use super::{Common, Found};
-use crate::{explain, onnx, pipeline, selfcheck, stdlib};
+use crate::{explain, files, names, onnx, pipeline, selfcheck};
 use anyhow::bail;
 use mlc_extract::target::TargetPrices;
+use std::fmt::Write;
 use std::path::PathBuf;
 
 /// Arguments.
@@ -19,23 +21,39 @@ pub struct Args {
     #[arg(long)]
     replay: bool,
     #[command(flatten)]
+    shapes: Shapes,
+    #[command(flatten)]
     tuning: Tuning,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let path = PathBuf::from(&args.what);
-    if !path.exists() {
-        let library = stdlib::load_sound(&args.common.rules)?;
-        match explain::declaration(&library, &args.what) {
-            Some(text) => print!("{text}"),
-            None => bail!("`{}` is neither a file nor a law nor an operator", args.what),
-        }
+    if !path.exists() && !files::is_input_stream(&path) {
+        args.common.begin(&[], &[])?;
+        let library = library(&args.common, None)?;
+        let Some(text) = explain::declaration(&library, &args.what) else {
+            let known = names::declared(&library);
+            bail!(
+                "`{}` is neither a file nor a law nor an operator{}",
+                args.what,
+                names::hint(
+                    &args.what,
+                    &known,
+                    "`mlc-rewrite list` names them; a model is given by its path"
+                )
+            );
+        };
+        args.common.report(&serde_json::json!({ "name": args.what, "text": text }))?;
+        args.common.screen.print(&text)?;
         return Ok(Found::Nothing);
     }
-    let model = load(&path, &args.common.rules)?;
+    let reads: Vec<_> =
+        [("MODEL", path.as_path())].into_iter().chain(args.tuning.files()).collect();
+    args.common.begin(&reads, &[])?;
+    let model = load_for(&path, &args.common, &args.shapes)?;
     let default = if model.info.is_some() { "standard" } else { "cpu" };
     let target = args.target.as_deref().unwrap_or(default);
     let mut options = args.tuning.options(target, &args.common)?;
@@ -50,9 +68,10 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         .with_model(options.costing.model(&item, &optimized.source));
     let explanation = explain::explain(&optimized, &model.library, &prices);
     args.common.report(&explanation)?;
-    print!("{}", explanation.human());
+    super::progress::done();
+    args.common.screen.print(&explanation.human())?;
     if args.replay {
-        return replay(&optimized, &model.library, args.common.seed, args.common.threads());
+        return replay(&optimized, &model.library, &args.common);
     }
     Ok(Found::Nothing)
 }
@@ -61,15 +80,17 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
 fn replay(
     o: &pipeline::Optimized,
     library: &std::sync::Arc<mlc_dsl::library::Library>,
-    seed: u64,
-    threads: usize,
+    common: &Common,
 ) -> anyhow::Result<Found> {
-    let (steps, wrong) = selfcheck::replay(o, library, seed, threads)?;
+    let (steps, wrong) = selfcheck::replay(o, library, common.seed, common.threads())?;
+    let mut text = String::new();
     for c in &wrong {
         let (left, right) = (o.explored.term(c.step.left), o.explored.term(c.step.right));
         let law = explain::reason(library, c.step.reason);
-        println!("round {}, {law}: {}\n      {left}\n   =  {right}", c.step.round, c.verdict);
+        let round = c.step.round;
+        let _ = writeln!(text, "round {round}, {law}: {}\n      {left}\n   =  {right}", c.verdict);
     }
-    println!("{steps} steps replayed, {} do not hold", wrong.len());
+    let _ = writeln!(text, "{steps} steps replayed, {} do not hold", wrong.len());
+    common.screen.print(&text)?;
     Ok(if wrong.is_empty() { Found::Nothing } else { Found::Something })
 }

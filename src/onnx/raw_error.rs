@@ -17,12 +17,6 @@ pub enum OnnxError {
         /// The reason.
         source: io::Error,
     },
-    /// A directory, a device or a pipe stands where a file must be.
-    #[error("`{}` is not a regular file", path.display())]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
     /// An error inside the file `path`.
     #[error("{}: {source}", path.display())]
     InFile {
@@ -132,17 +126,7 @@ impl OnnxError {
     pub fn help(&self) -> Option<String> {
         let text = match self {
             OnnxError::InFile { source, .. } => return source.help(),
-            OnnxError::Io { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => {
-                    "check the path; it is relative to the current directory"
-                }
-                io::ErrorKind::PermissionDenied => {
-                    "check the permissions of the file and its folder"
-                }
-                io::ErrorKind::StorageFull => "free space on the target's file system",
-                _ => return None,
-            },
-            OnnxError::NotAFile { .. } => "give the path of an ordinary file",
+            OnnxError::Io { source, .. } => crate::files::help(source)?,
             OnnxError::Malformed { .. } => {
                 "the file may be truncated or of another format; `onnx.checker` can tell, and \
                  exporting or downloading it again usually helps"
@@ -182,7 +166,7 @@ impl OnnxError {
     /// The error with the file it is in, unless it names one already.
     pub(super) fn in_file(self, path: &Path) -> OnnxError {
         match self {
-            OnnxError::Io { .. } | OnnxError::NotAFile { .. } | OnnxError::InFile { .. } => self,
+            OnnxError::Io { .. } | OnnxError::InFile { .. } => self,
             source => OnnxError::InFile { path: path.to_path_buf(), source: Box::new(source) },
         }
     }
