@@ -5,7 +5,7 @@
 
 use crate::calibrate::store::{Store, Verdict};
 use crate::costing::{Confirm, Measured};
-use crate::measure::{self, MARGIN, anew, keep_read, least};
+use crate::measure::{self, MARGIN, Runs, anew, keep_read, least};
 use crate::needs::Needs;
 use crate::objective::Objective;
 use crate::pipeline::{self, Optimized, Options};
@@ -104,7 +104,7 @@ fn timed(
     threads: usize,
     inputs: &[Tensor],
 ) -> anyhow::Result<Verdict> {
-    let times = anew(&Cpu::new(threads), &plans, library, inputs, BUDGET)?;
+    let times = anew(&Cpu::new(threads), &plans, library, inputs, Runs::within(BUDGET))?;
     Ok(Verdict { read: least(&times[0]), optimized: least(&times[1]) })
 }
 

@@ -10,13 +10,17 @@ use std::io::Read;
 use std::marker::PhantomData;
 
 use flate2::read::MultiGzDecoder;
+use indexmap::IndexSet;
 use mlc_extract::{ClassId, Cost, View, ViewBuilder};
 use serde::Deserialize;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 use thiserror::Error;
 
 /// Bytes of JSON that are read; a larger e-graph is refused.
-pub const LARGEST: u64 = 128 << 20;
+pub const LARGEST: u64 = 64 << 20;
+
+/// Costs that add up to this are refused: sums of more could overflow, and nothing be proven of them.
+const IMMENSE: f64 = 1e300;
 
 /// What a gzipped file begins with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -63,6 +67,16 @@ pub enum EGraphError {
         /// Its cost.
         cost: f64,
     },
+    /// A cost, or the sum of all, beyond what can be added up.
+    #[error(
+        "the costs of the nodes add up to {total:e} with node `{node}`; a sum must be less than 1e300, so give costs in a larger unit"
+    )]
+    Immense {
+        /// The node.
+        node: String,
+        /// The sum.
+        total: f64,
+    },
     /// Nothing to extract.
     #[error("`root_eclasses` is empty: name the classes to extract")]
     NoRoots,
@@ -96,7 +110,31 @@ fn one() -> f64 {
 struct File<'a> {
     #[serde(borrow)]
     nodes: Nodes<'a>,
-    root_eclasses: Vec<String>,
+    #[serde(borrow)]
+    root_eclasses: Roots<'a>,
+}
+
+/// Different roots, in the order of the file.
+struct Roots<'a>(IndexSet<Name<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Roots<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Different<'a>(PhantomData<&'a str>);
+        impl<'de: 'a, 'a> Visitor<'de> for Different<'a> {
+            type Value = Roots<'a>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of classes")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Roots<'a>, A::Error> {
+                let mut roots = IndexSet::new();
+                while let Some(root) = list.next_element()? {
+                    roots.insert(root);
+                }
+                Ok(Roots(roots))
+            }
+        }
+        deserializer.deserialize_seq(Different(PhantomData))
+    }
 }
 
 /// Nodes in the order of the file.
@@ -157,6 +195,7 @@ fn view(file: File<'_>) -> Result<EGraph, EGraphError> {
         }
     }
     let mut children = Vec::new();
+    let mut total = 0.0;
     for (Name(name), node) in &nodes {
         children.clear();
         for Name(child) in &node.children {
@@ -169,13 +208,18 @@ fn view(file: File<'_>) -> Result<EGraph, EGraphError> {
         if node.cost < 0.0 {
             return Err(EGraphError::Negative { node: name.to_string(), cost: node.cost });
         }
+        total += node.cost;
+        if total >= IMMENSE {
+            return Err(EGraphError::Immense { node: name.to_string(), total });
+        }
         builder.add_node(class_of[name.as_ref()], &children, Cost::new(node.cost));
     }
-    if file.root_eclasses.is_empty() {
+    if file.root_eclasses.0.is_empty() {
         return Err(EGraphError::NoRoots);
     }
-    for root in &file.root_eclasses {
-        let class = classes.get(root.as_str()).ok_or_else(|| EGraphError::NoRoot(root.clone()))?;
+    for Name(root) in &file.root_eclasses.0 {
+        let class = classes.get(root.as_ref());
+        let class = class.ok_or_else(|| EGraphError::NoRoot(root.to_string()))?;
         builder.add_root(*class);
     }
     let view = builder.build()?;

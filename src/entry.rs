@@ -10,6 +10,15 @@ use mlc_dsl::syntax::ast::ExprKind;
 /// The program of a definition. Axes that are no numbers become symbols, element type variables f32
 /// (`F`, `N`, `T`), i64 (`I`) or bool (`B`). Attributes take their defaults.
 pub fn program(library: &Library, name: &str) -> anyhow::Result<Program> {
+    program_at(library, name, &|_, _, _| None)
+}
+
+/// The same where `known` may give the extent of an input's axis, by the input's name, the axis' number and symbol.
+pub fn program_at(
+    library: &Library,
+    name: &str,
+    known: &dyn Fn(&str, usize, &str) -> Option<u64>,
+) -> anyhow::Result<Program> {
     let call = library.find(name).with_context(|| format!("there is no definition `{name}`"))?;
     let c = library.call(call);
     let CallKind::Def(body) = &c.kind else { bail!("`{name}` is not a `def`") };
@@ -18,7 +27,14 @@ pub fn program(library: &Library, name: &str) -> anyhow::Result<Program> {
     for i in &c.inputs {
         let dtype = usual_dtype(&i.ty.dtype);
         let dims = i.ty.dims.as_ref().with_context(|| format!("input `{}` has no axes", i.name))?;
-        let shape = dims.iter().map(extent).collect::<anyhow::Result<_>>();
+        let one = |(axis, d): (usize, &Dim)| match d {
+            Dim::Axis(n) => match known(&i.name, axis, n).and_then(|v| i64::try_from(v).ok()) {
+                Some(v) => Ok(Extent::from(v)),
+                None => extent(d),
+            },
+            other => extent(other),
+        };
+        let shape = dims.iter().enumerate().map(one).collect::<anyhow::Result<_>>();
         let shape = shape.and_then(|s: Vec<Extent>| match is_countable(&s) {
             true => Ok(s),
             false => Err(anyhow!("{}", too_many(&s))),

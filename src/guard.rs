@@ -32,6 +32,7 @@ pub(crate) fn hold(
             return Ok(o);
         }
         let mut clock = Clock::default();
+        crate::progress::at("checking the result", None);
         let check = Check {
             library,
             guard: &options.guard,

@@ -69,19 +69,52 @@ pub fn text(plan: &Plan, library: &Library) -> String {
     format!("{}{}", show::program(&plan.program, library, "plan"), kernels.join(" "))
 }
 
+/// How often plans are run.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs {
+    /// Runs of each plan before any is timed.
+    pub warmup: usize,
+    /// Timed runs of each plan at least.
+    pub least: usize,
+    /// Timed runs of each plan at most.
+    pub most: usize,
+    /// What ends them in between.
+    pub budget: Duration,
+}
+
+impl Runs {
+    /// As many as there is time for.
+    pub fn within(budget: Duration) -> Runs {
+        Runs { warmup: 1, least: 2 * RUNS, most: 2 * MOST, budget }
+    }
+
+    /// Exactly so many.
+    pub fn exactly(count: usize) -> Runs {
+        Runs { warmup: 1, least: count, most: count, budget: Duration::ZERO }
+    }
+
+    /// One of two parts; both together are the whole.
+    fn half(self, second: bool) -> Runs {
+        let of = |n: usize| if second { n / 2 } else { n.div_ceil(2) };
+        Runs { least: of(self.least), most: of(self.most), budget: self.budget / 2, ..self }
+    }
+}
+
 /// Seconds of each plan's runs, interleaved.
 pub fn runs(
     plans: &[&dyn Executable],
     inputs: &[Tensor],
-    budget: Duration,
+    runs: Runs,
 ) -> anyhow::Result<Vec<Vec<f64>>> {
-    for p in plans {
-        p.run(inputs)?;
+    for _ in 0..runs.warmup {
+        for p in plans {
+            p.run(inputs)?;
+        }
     }
     let mut times = vec![Vec::new(); plans.len()];
     let began = Instant::now();
-    for round in 0..MOST {
-        if round >= RUNS && began.elapsed() >= budget {
+    for round in 0..runs.most {
+        if round >= runs.least && began.elapsed() >= runs.budget {
             break;
         }
         for (p, times) in plans.iter().zip(&mut times) {
@@ -100,17 +133,17 @@ pub fn anew(
     plans: &[&Plan],
     library: &Arc<Library>,
     inputs: &[Tensor],
-    budget: Duration,
+    count: Runs,
 ) -> anyhow::Result<Vec<Vec<f64>>> {
     let mut out = vec![Vec::new(); plans.len()];
     let mut order: Vec<usize> = (0..plans.len()).collect();
-    for _ in 0..2 {
+    for second in [false, true] {
         let ready: Vec<_> = order
             .iter()
             .map(|&i| backend.compile(plans[i], library.clone()))
             .collect::<Result<_, _>>()?;
         let ready: Vec<&dyn Executable> = ready.iter().map(|r| r.as_ref()).collect();
-        for (&i, times) in order.iter().zip(runs(&ready, inputs, budget / 2)?) {
+        for (&i, times) in order.iter().zip(runs(&ready, inputs, count.half(second))?) {
             out[i].extend(times);
         }
         order.reverse();
@@ -173,7 +206,7 @@ pub fn choose(
     let backend = Cpu::new(options.threads);
     let plans: Vec<&Plan> = all.iter().map(|c| &c.plan).collect();
     let times = |plans: &[&Plan], budget| -> anyhow::Result<Vec<f64>> {
-        let times = anew(&backend, plans, library, &inputs, budget)?;
+        let times = anew(&backend, plans, library, &inputs, Runs::within(budget))?;
         Ok(times.iter().map(|t| least(t)).collect())
     };
     let fastest = times(&plans, BUDGET)?;

@@ -4,7 +4,7 @@
 //! little-endian and row-major; `bf16`, which NumPy lacks, is `V2`, as its extension package has it.
 //! Nothing in a file makes this panic or take memory that its declared shape does not account for.
 
-use crate::onnx::raw_files::{AtomicFile, map};
+use crate::files::{self, AtomicFile, map};
 use bytes::Bytes;
 use indexmap::IndexMap;
 use mlc_dsl::ir::{DType, Tensor};
@@ -13,6 +13,7 @@ use std::fmt::Display;
 use std::io::{Cursor, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 mod header;
@@ -60,13 +61,7 @@ fn wrong(reason: impl Display, help: &'static str) -> Wrong {
 }
 
 fn io(e: std::io::Error) -> Wrong {
-    let help = match e.kind() {
-        std::io::ErrorKind::NotFound => "check the path; it is relative to the current directory",
-        std::io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
-        std::io::ErrorKind::StorageFull => "free space on the target's file system",
-        _ => DISK,
-    };
-    (e.to_string(), help)
+    (e.to_string(), files::help(&e).unwrap_or(DISK))
 }
 
 fn within(path: &Path) -> impl FnOnce(Wrong) -> NpzError {
@@ -127,11 +122,17 @@ fn archive<W: Write + Seek>(out: W, arrays: &[(String, Tensor)]) -> Result<W, Wr
             .compression_method(CompressionMethod::Stored)
             .last_modified_time(zip::DateTime::DEFAULT)
             .large_file(size >= u64::from(u32::MAX));
-        zip.start_file(format!("{name}.npy"), options).map_err(|e| failed(&e))?;
-        zip.write_all(&head).map_err(|e| failed(&e))?;
-        zip.write_all(tensor.bytes()).map_err(|e| failed(&e))?;
+        zip.start_file(format!("{name}.npy"), options).map_err(|e| match e {
+            ZipError::Io(e) => io(e),
+            other => failed(&other),
+        })?;
+        zip.write_all(&head).map_err(io)?;
+        zip.write_all(tensor.bytes()).map_err(io)?;
     }
-    zip.finish().map_err(|e| wrong(e, DISK))
+    zip.finish().map_err(|e| match e {
+        ZipError::Io(e) => io(e),
+        other => wrong(other, DISK),
+    })
 }
 
 fn open(path: &Path) -> Result<Bytes, Wrong> {
@@ -164,7 +165,7 @@ fn parse_npz(bytes: Bytes) -> Result<IndexMap<String, Tensor>, Wrong> {
         return Err(wrong("it is a single array, not an archive", "name the file .npy"));
     }
     let mut budget = DECOMPRESSED.max((bytes.len() as u64).saturating_mul(RATIO));
-    let damaged = |e: zip::result::ZipError| wrong(e, DAMAGED);
+    let damaged = |e: ZipError| wrong(e, DAMAGED);
     let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
     if zip.has_duplicate_names() {
         return Err(wrong("two arrays have one name", "give each array a name of its own"));

@@ -9,7 +9,7 @@ use crate::report::report;
 pub use crate::report::{
     Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
 };
-use crate::{confirm, constants, guard, measure};
+use crate::{confirm, constants, guard, measure, names, progress};
 use anyhow::Context;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::{Law, LawOrigin, Library, TargetItem};
@@ -128,6 +128,7 @@ pub fn optimize_once(
     let whole = (!settled).then(|| -> anyhow::Result<(Explored, Vec<Extracted>)> {
         let mut explored = explore(library.clone(), source.clone(), &laws, &limits);
         clock.stage("explore");
+        progress::at("extracting", None);
         let extracted = each(&all, |p| explored.extract(p, &*options.extractor_for(p)))?;
         clock.stage("extract");
         Ok((explored, extracted))
@@ -251,6 +252,7 @@ fn shared(
     clock.stage("find blocks");
     let mut repeated = Repeated::explore(source, repeat, library, laws, limits);
     clock.stage("explore");
+    progress::at("extracting", None);
     let extract =
         |p: &TargetPrices<'_>| repeated.extract(source, p, &QUICK, &*options.extractor_for(p));
     let extracted = each(prices, extract)?;
@@ -289,7 +291,8 @@ fn plan_at(
 pub fn target(library: &Library, name: &str) -> anyhow::Result<TargetItem> {
     library.target(name).cloned().with_context(|| {
         let known: Vec<&str> = library.targets.iter().map(|t| &*t.name).collect();
-        format!("there is no target `{name}`; known are {}", known.join(", "))
+        let hint = names::hint(name, &known, &format!("known are {}", known.join(", ")));
+        format!("there is no target `{name}`{hint}")
     })
 }
 
@@ -304,7 +307,11 @@ fn active_laws(
     let foreign = Foreign::of(library, target, options.operators.as_ref(), source);
     for name in &options.without {
         let known = library.laws.iter().any(|l| &*l.name == name.as_str());
-        anyhow::ensure!(known, "there is no law `{name}`");
+        if !known {
+            let laws: Vec<&str> = library.laws.iter().map(|l| &*l.name).collect();
+            let hint = names::hint(name, &laws, "`mlc-rewrite list laws` names them");
+            anyhow::bail!("there is no law `{name}`{hint}");
+        }
     }
     let active = library.laws.iter().enumerate().filter(|(_, l)| {
         let off = options.without.iter().any(|w| **w == *l.name);

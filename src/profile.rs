@@ -3,6 +3,7 @@
 //! Bad input is an error that says where, why and what to write instead.
 
 use crate::costing::Costing;
+use crate::files;
 use anyhow::{Context, bail, ensure};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
@@ -71,10 +72,12 @@ struct Kernel {
     classes: BTreeMap<String, Kernel>,
 }
 
+/// Longest profile, in bytes.
+const LONGEST: u64 = 4 << 20;
+
 /// Reads a profile.
 pub fn read(path: &Path) -> anyhow::Result<Costing> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::text(path, LONGEST).map_err(|e| files::error("read", path, &e))?;
     parse(&text, &path.display().to_string())
 }
 

@@ -70,6 +70,25 @@ fn what_is_no_e_graph_is_refused_with_a_reason() {
 }
 
 #[test]
+fn what_cannot_be_added_up_is_refused() {
+    for cost in ["1e308", "2e307", "1e300"] {
+        let text = MERGE.replace(r#""cost": 10.0"#, &format!(r#""cost": {cost}"#));
+        let error = parse(text.as_bytes()).expect_err(cost).to_string();
+        assert!(error.contains("add up to") && error.contains("`a`"), "{error}");
+    }
+    assert!(parse(MERGE.replace("12.0", "1e299").as_bytes()).is_ok());
+}
+
+#[test]
+fn millions_of_roots_take_little_memory() {
+    let many = |n: usize| MERGE.replace(r#"["S"]"#, &format!("[{}\"S\"]", "\"S\",".repeat(n)));
+    let graph = parse(many(12_000_000).as_bytes()).expect("an e-graph");
+    assert_eq!(graph.view.roots(), [ClassId::new(4)]);
+    assert!(matches!(parse(many(25_000_000).as_bytes()), Err(EGraphError::TooLarge)));
+    assert!(peak_process_bytes().is_none_or(|peak| peak < 1 << 30));
+}
+
+#[test]
 fn damaged_bytes_never_panic() {
     let mut random = mlc_rewrite::samples::Random::new(7);
     let sources = [MERGE.as_bytes().to_vec(), zipped(MERGE.as_bytes())];

@@ -3,7 +3,8 @@
 use crate::spellings::build::{Build, Value, int, ints};
 use crate::spellings::choices::Choices;
 use mlc_dsl::ir::{DType, FileRange, Tensor};
-use mlc_rewrite::onnx::{RawModel, map};
+use mlc_rewrite::files::map;
+use mlc_rewrite::onnx::RawModel;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -101,6 +101,7 @@ impl Store {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         }
+        regular(path)?;
         let db = patiently(|| Database::create(path)).map_err(|e| unusable(path, &e))?;
         Ok(Store { db: Db::Alone(db), path: path.to_path_buf() })
     }
@@ -112,6 +113,7 @@ impl Store {
             "there are no times in {}\nhelp: `mlc-rewrite calibrate` takes them",
             path.display()
         );
+        regular(path)?;
         let db = patiently(|| Db::shared(path)).map_err(|e| unusable(path, &e))?;
         Ok(Store { db, path: path.to_path_buf() })
     }
@@ -203,6 +205,16 @@ impl Store {
     fn failed(&self, e: &dyn std::fmt::Display) -> anyhow::Error {
         damaged(&self.path, e)
     }
+}
+
+/// Refuses what is there and cannot be a database: a pipe would be waited for, a device read without end.
+fn regular(path: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        std::fs::metadata(path).map_or(true, |m| m.is_file()),
+        "{} is not a regular file, so it is no store of times\nhelp: name another with --store FILE",
+        path.display()
+    );
+    Ok(())
 }
 
 fn key(parts: &[&str]) -> String {

@@ -1,11 +1,14 @@
 //! `bench MODEL`: times of runs, optimised against the model as it is, interleaved.
 
 use super::checking::{self, CheckReport, Checking};
-use super::model::{Tuning, load};
+use super::model::{Tuning, load_for};
 use super::run::{Place, as_read, backend, needed, optimized};
-use super::{Common, Found};
+use super::shapes::Shapes;
+use super::{Common, Found, named};
 use crate::costing::Measured;
 use crate::explain::seconds;
+use crate::files::Named;
+use crate::measure::Runs;
 use crate::watch::{KernelTime, Timed, interleave};
 use crate::{measure, needs, pipeline, samples};
 use anyhow::{Context, bail, ensure};
@@ -31,15 +34,23 @@ pub struct Args {
     /// A peer to compare with; none is built in.
     #[arg(long, value_name = "PEER")]
     against: Option<String>,
+    /// Timed runs of each plan; as many as fit into four seconds by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: Option<u32>,
+    /// Runs of each plan before any is timed.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    warmup: u32,
     /// Print what every kernel takes, measured and estimated.
     #[arg(long)]
     kernels: bool,
+    #[command(flatten)]
+    shapes: Shapes,
     #[command(flatten)]
     checking: Checking,
     #[command(flatten)]
     tuning: Tuning,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 #[derive(Serialize)]
@@ -50,6 +61,9 @@ struct BenchReport {
     least_seconds_unoptimized: f64,
     median_seconds: f64,
     median_seconds_unoptimized: f64,
+    /// Runs of which so many percent took no longer.
+    percentiles: Percentiles,
+    percentiles_unoptimized: Percentiles,
     /// Of the fastest runs.
     ratio: f64,
     /// Seconds per stage besides the runs.
@@ -64,13 +78,40 @@ struct BenchReport {
     kernels_unoptimized: Vec<KernelTime>,
 }
 
+/// Seconds that a part of all runs stayed within.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Percentiles {
+    p50: f64,
+    p90: f64,
+    p99: f64,
+}
+
+impl Percentiles {
+    /// Of at least one run.
+    fn of(times: &[f64]) -> Percentiles {
+        let mut sorted = times.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        // The smallest time that so many percent of the runs stayed within.
+        let at = |percent: usize| {
+            let rank = (sorted.len() * percent).div_ceil(100).max(1);
+            sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
+        };
+        Percentiles { p50: at(50), p90: at(90), p99: at(99) }
+    }
+
+    fn human(&self) -> String {
+        let [a, b, c] = [self.p50, self.p90, self.p99].map(seconds);
+        format!("{a:>10} {b:>10} {c:>10}")
+    }
+}
+
 /// Time for all runs, once there are enough.
 const BUDGET: Duration = Duration::from_secs(4);
 /// Runs whose kernels are watched, at least and at most.
 const WATCHED: (usize, usize) = (5, 100);
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
     if let Some(peer) = &args.against {
         bail!("timing against `{peer}` is not built in; see benches/ for a comparison with peers");
     }
@@ -78,7 +119,11 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         !args.kernels || args.backend == Place::Cpu,
         "only the processor's kernels are timed one by one\nhelp: leave `--backend` or `--kernels` out"
     );
-    let model = load(&args.model, &args.common.rules)?;
+    let mut reads: Vec<Named<'_>> = vec![("MODEL", &args.model)];
+    reads.extend(named("--inputs", &args.inputs));
+    reads.extend(args.tuning.files());
+    args.common.begin(&reads, &[])?;
+    let model = load_for(&args.model, &args.common, &args.shapes)?;
     let given = args.inputs.as_ref().map(|path| checking::samples(path, &model.program));
     let given = given.transpose()?.unwrap_or_default();
     let mut options = args.tuning.options_here(&args.common)?;
@@ -95,7 +140,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
             .context("the model's inputs have no known size")?,
     };
     args.checking.enter(&mut options, given)?;
-    let done = optimized(model.program.clone(), &model.library, &options)?;
+    let done = optimized(model.program.clone(), &model.library, &options, &args.common)?;
     let check = CheckReport::of(&done.report);
     let self_check_seconds = done.report.seconds.get("self-check").copied();
     let after = done.plan;
@@ -103,15 +148,28 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     both.afford(args.tuning.memory)?;
     let place = backend(args.backend, &args.common, &args.tuning)?;
     let both = [&after, &before];
-    let times = measure::anew(&*place, &both, &model.library, &inputs, BUDGET)?;
+    let count = match args.iterations {
+        Some(n) => Runs::exactly(n as usize),
+        None => Runs::within(BUDGET),
+    };
+    let count = Runs { warmup: args.warmup as usize, ..count };
+    let times = measure::anew(&*place, &both, &model.library, &inputs, count)?;
     let [fast, plain] = [&times[0], &times[1]].map(|t| (measure::least(t), measure::median(t)));
-    println!(
-        "optimised    {}, median {}\nunoptimised  {}, median {}\nratio        {:.3}",
+    let [percentiles, percentiles_unoptimized] = [&times[0], &times[1]].map(|t| Percentiles::of(t));
+    let mut text = format!(
+        "{:<12} {:>10} {:>10} {:>10} {:>10}\noptimised    {:>10} {}\nunoptimised  {:>10} {}\n\
+         ratio        {:>10.3} of the fastest of {} runs each\n",
+        "",
+        "fastest",
+        "p50",
+        "p90",
+        "p99",
         seconds(fast.0),
-        seconds(fast.1),
+        percentiles.human(),
         seconds(plain.0),
-        seconds(plain.1),
-        fast.0 / plain.0
+        percentiles_unoptimized.human(),
+        fast.0 / plain.0,
+        times[0].len()
     );
     let mut kernels = (vec![], vec![]);
     if args.kernels {
@@ -124,7 +182,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         ];
         interleave(&mut both, &inputs, WATCHED, BUDGET)?;
         let [fast, plain] = both.map(|t| t.kernels(&model.library, &price));
-        print!("{}{}", table("optimised", &fast), table("unoptimised", &plain));
+        text.push_str(&table("optimised", &fast));
+        text.push_str(&table("unoptimised", &plain));
         kernels = (fast, plain);
     }
     args.common.report(&BenchReport {
@@ -140,7 +199,10 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         measured: done.report.measured,
         kernels: kernels.0,
         kernels_unoptimized: kernels.1,
+        percentiles,
+        percentiles_unoptimized,
     })?;
+    args.common.screen.print(&text)?;
     Ok(Found::Nothing)
 }
 

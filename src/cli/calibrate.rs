@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "OUT.toml")]
     profile: Option<PathBuf>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// The backend's target.
@@ -55,8 +55,14 @@ struct KernelReport {
 }
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
     ensure!(args.time.is_finite() && args.time >= 0.0, "--time takes a number of seconds");
+    let profile: Vec<_> = super::named("--profile", &args.profile).into_iter().collect();
+    // The store is written, but never as a whole.
+    args.common.begin(&[], &profile)?;
+    if let (Some(store), Some(profile)) = (&args.store, &args.profile) {
+        crate::files::distinct(&[("--store", store)], &[("--profile", profile)])?;
+    }
     let library = Arc::new(layers::library(&args.common.rules)?);
     let target = pipeline::target(&library, TARGET)?;
     let path = args.store.clone().map_or_else(usual_path, Ok)?;
@@ -72,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
                 budget: Duration::from_secs_f64(args.time.min(1e9)),
                 seed: args.common.seed,
             };
-            let bar = super::model::progress("kernels");
+            let bar = args.common.screen.progress("kernels", 1);
             let done = calibration.run(&store, &|at, of| {
                 bar.set_length(of as u64);
                 bar.set_position(at as u64);
@@ -84,12 +90,11 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let hardware = machine::key(threads);
     let times = store.entries(&hardware)?;
     let found = fits(&times, machine::caches(threads));
-    print!("{}", human(&found, done, &hardware));
-    println!("times in {}", path.display());
     if let Some(out) = &args.profile {
         let text = crate::profile::written(&found, &target, &hardware)?;
-        super::model::write_file(out, text.as_bytes())?;
+        crate::files::write(out, text.as_bytes())?;
     }
+    let text = format!("{}times in {}\n", human(&found, done, &hardware), path.display());
     args.common.report(&Report {
         hardware,
         store: path.display().to_string(),
@@ -97,6 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         kernels: rows(&found),
         times,
     })?;
+    args.common.screen.print(&text)?;
     Ok(Found::Nothing)
 }
 

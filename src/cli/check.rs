@@ -1,13 +1,14 @@
 //! `check [FILE.rules]…`: diagnostics and numerical verification of laws.
 
-use super::{Common, Found};
+use super::{Common, Found, screen};
+use crate::files;
 use crate::lawtest::{self, Broken};
 use crate::npz::write_npz;
-use crate::{stdlib, verify};
+use crate::{pipeline, stdlib, verify};
 use anyhow::Context;
 use mlc_dsl::diag::Severity;
 use serde::Serialize;
-use std::io::IsTerminal;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,14 +23,11 @@ pub struct Args {
     /// Target whose costs `picks` tests speak of.
     #[arg(long, default_value = "standard")]
     target: String,
-    /// Say something of every law, not only of those that are false or suspicious.
-    #[arg(long)]
-    verbose: bool,
     /// Write the smallest counterexample of every false law there, as a model that can be run.
     #[arg(long, value_name = "FOLDER")]
     cases: Option<PathBuf>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// What `--json` holds.
@@ -44,13 +42,17 @@ struct Checked {
 }
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
+    let files: Vec<_> = args.files.iter().map(|p| ("FILE", p.as_path())).collect();
+    args.common.begin(&files, &[])?;
     let mut texts = args.common.rules.clone();
     texts.extend(args.files.iter().cloned());
     let (library, diags) = stdlib::load(&texts)?;
-    let color = std::io::stderr().is_terminal();
+    // A name that is wrong is told before laws are verified.
+    pipeline::target(&library, &args.target)?;
     if !diags.is_empty() {
-        eprintln!("{}", stdlib::rendered(&library, &diags, color));
+        let color = args.common.screen.colored_errors();
+        screen::complain(&format!("{}\n", stdlib::rendered(&library, &diags, color)));
     }
     let faulty = diags.iter().any(|d| d.diag.severity == Severity::Error);
     // With files given, only their laws are verified; the shipped ones are what they build on.
@@ -65,49 +67,54 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         threads: args.common.threads(),
         ..verify::CheckOptions::default()
     };
-    let bar = super::model::progress("laws");
-    bar.set_length(names.as_ref().map_or(library.laws.len(), Vec::len) as u64);
+    let length = names.as_ref().map_or(library.laws.len(), Vec::len);
+    let bar = args.common.screen.progress("laws", length);
     let report = verify::check_library(&library, names.as_deref(), &options, &|_, _| bar.inc(1));
     bar.finish_and_clear();
     let lints = verify::lint(&library, names.as_deref());
     let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
-    let color = std::io::stdout().is_terminal();
-    for b in &broken {
-        println!("{}", b.human(color));
-    }
-    for l in &lints {
-        println!("{}", l.human(color));
-    }
-    print!("{}", report.human(color));
-    if args.verbose {
-        print!("{}", report.table());
+    let color = args.common.screen.colored();
+    let mut text = String::new();
+    broken.iter().for_each(|b| text.extend([b.human(color), "\n".into()]));
+    lints.iter().for_each(|l| text.extend([l.human(color), "\n".into()]));
+    text.push_str(&report.human(color));
+    if args.common.screen.verbose() {
+        text.push_str(&report.table());
     }
     if let Some(folder) = &args.cases {
-        write_cases(&report, folder, &texts)?;
+        text.push_str(&write_cases(&report, folder, &texts)?);
     }
     let sound = report.sound() && broken.is_empty();
     args.common.report(&Checked { report, broken, lints })?;
+    args.common.screen.say(&text)?;
     Ok(if faulty || !sound { Found::Something } else { Found::Nothing })
 }
 
-/// Writes a text and its inputs per false law, and prints how to run them.
-fn write_cases(report: &verify::Report, folder: &Path, rules: &[PathBuf]) -> anyhow::Result<()> {
+/// Writes a text and its inputs per false law; how to run them.
+fn write_cases(
+    report: &verify::Report,
+    folder: &Path,
+    rules: &[PathBuf],
+) -> anyhow::Result<String> {
+    let mut out = String::new();
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for r in &report.laws {
         let verify::Outcome::Fails(c) = &r.verdict.outcome else { continue };
         let text = folder.join(format!("{}.rules", r.law));
-        super::model::write_file(&text, c.case.text.as_bytes())?;
-        print!("mlc-rewrite run {}", text.display());
+        files::write(&text, c.case.text.as_bytes())?;
+        let _ = write!(out, "mlc-rewrite run {}", text.display());
         if !c.case.inputs.is_empty() {
             let inputs = folder.join(format!("{}.npz", r.law));
             write_npz(&inputs, &c.case.inputs)
-                .map_err(|e| super::model::with_help(&e, e.help()))?;
-            print!(" --inputs {}", inputs.display());
+                .map_err(|e| super::model::with_help(e.to_string(), e.help()))?;
+            let _ = write!(out, " --inputs {}", inputs.display());
         }
-        rules.iter().for_each(|r| print!(" --rules {}", r.display()));
+        for r in rules {
+            let _ = write!(out, " --rules {}", r.display());
+        }
         let place = if c.in_f64 { "reference" } else { "cpu" };
-        println!(" --backend {place} --no-optimize");
+        let _ = writeln!(out, " --backend {place} --no-optimize");
     }
-    Ok(())
+    Ok(out)
 }

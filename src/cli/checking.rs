@@ -1,5 +1,7 @@
 //! What the user says about the self-check, and what is told of it: the same for every verb that has it.
 
+use super::model::with_help;
+use crate::names;
 use crate::npz::read_npz;
 use crate::options::Options;
 use crate::pipeline::Report;
@@ -40,7 +42,7 @@ impl Checking {
 
 /// The samples in an archive: one, of arrays named as the inputs, or several, of arrays named `K/INPUT`.
 pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>>> {
-    let arrays = read_npz(path).map_err(|e| super::model::with_help(&e, e.help()))?;
+    let arrays = read_npz(path).map_err(|e| with_help(e.to_string(), e.help()))?;
     let is_input = |name: &str| program.inputs.iter().any(|(n, _)| n == name);
     let mut samples: IndexMap<&str, IndexMap<&str, &Tensor>> = IndexMap::new();
     for (key, tensor) in &arrays {
@@ -50,9 +52,9 @@ pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>
         };
         ensure!(
             is_input(name),
-            "{}: the model has no input `{name}`\nhelp: name the arrays {} or, for several samples, K/INPUT",
+            "{}: the model has no input `{name}`{}, or K/INPUT for several samples",
             path.display(),
-            names(program)
+            unknown_input(name, program)
         );
         samples.entry(sample).or_default().insert(name, tensor);
     }
@@ -70,9 +72,12 @@ pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>
     samples.into_iter().map(of).collect()
 }
 
-/// The names of a program's inputs.
-pub fn names(program: &Program) -> String {
-    program.inputs.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>().join(", ")
+/// What helps where a program has no such input.
+pub fn unknown_input(name: &str, program: &Program) -> String {
+    let known: Vec<&str> = program.inputs.iter().map(|(n, _)| n.as_str()).collect();
+    let near = names::nearest(name, known.iter().copied());
+    let meant = near.first().map(|n| format!("did you mean `{n}`? ")).unwrap_or_default();
+    format!("\nhelp: {meant}its inputs are {}", known.join(", "))
 }
 
 /// The self-check's part of a verb's report.

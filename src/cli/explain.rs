@@ -1,10 +1,13 @@
 //! `explain MODEL | LAW`.
 
-use super::model::{Tuning, load};
+use super::model::{Tuning, library, load_for};
+use super::shapes::Shapes;
 use super::{Common, Found};
-use crate::{explain, onnx, pipeline, selfcheck, stdlib};
+use crate::{explain, files, names, onnx, pipeline, selfcheck};
 use anyhow::bail;
+use mlc_dsl::shown;
 use mlc_extract::target::TargetPrices;
+use std::fmt::Write;
 use std::path::PathBuf;
 
 /// Arguments.
@@ -31,24 +34,39 @@ pub struct Args {
     #[arg(long)]
     replay: bool,
     #[command(flatten)]
+    shapes: Shapes,
+    #[command(flatten)]
     tuning: Tuning,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let path = PathBuf::from(&args.what);
-    if !path.exists() {
-        let library = stdlib::load_sound(&args.common.rules)?;
+    if !path.exists() && !files::is_input_stream(&path) {
+        args.common.begin(&[], &[])?;
+        let library = library(&args.common, None)?;
         let Some(found) = explain::declaration(&library, &args.what) else {
-            bail!("`{}` is neither a file nor a law nor an operator", args.what)
+            let known = names::declared(&library);
+            bail!(
+                "`{}` is neither a file nor a law nor an operator{}",
+                shown(&args.what),
+                names::hint(
+                    &args.what,
+                    &known,
+                    "`mlc-rewrite list` names them; a model is given by its path"
+                )
+            );
         };
         args.common.report(&found)?;
-        print!("{}", found.human());
+        args.common.screen.print(&found.human())?;
         return Ok(Found::Nothing);
     }
-    let mut model = load(&path, &args.common.rules)?;
+    let reads: Vec<_> =
+        [("MODEL", path.as_path())].into_iter().chain(args.tuning.files()).collect();
+    args.common.begin(&reads, &[])?;
+    let mut model = load_for(&path, &args.common, &args.shapes)?;
     explain::name_all(&mut model.program, &model.library);
     let default = if model.info.is_some() { "standard" } else { "cpu" };
     let target = args.target.as_deref().unwrap_or(default);
@@ -67,9 +85,14 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     if let Some(name) = &args.why_not {
         let at = args.at.as_deref();
         let found = explain::why_not(&optimized, &model.library, &prices, &options, name, at);
-        let Some(found) = found else { bail!("there is no law and no operator `{name}`") };
+        let Some(found) = found else {
+            let known = names::declared(&model.library);
+            let help = names::hint(name, &known, "`mlc-rewrite list` names them");
+            bail!("there is no law and no operator `{}`{help}", shown(name))
+        };
+        super::progress::done();
         args.common.report(&found)?;
-        print!("{}", found.human());
+        args.common.screen.print(&found.human())?;
         return Ok(Found::Nothing);
     }
     let mut explanation = explain::explain(&optimized, &model.library, &prices, &options)?;
@@ -77,9 +100,10 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         explain::leave_out(&mut explanation, &optimized.source, &model.library, &options)?;
     }
     args.common.report(&explanation)?;
-    print!("{}", explanation.human(args.all));
+    super::progress::done();
+    args.common.screen.print(&explanation.human(args.all))?;
     if args.replay {
-        return replay(&optimized, &model.library, args.common.seed, args.common.threads());
+        return replay(&optimized, &model.library, &args.common);
     }
     Ok(Found::Nothing)
 }
@@ -88,15 +112,17 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
 fn replay(
     o: &pipeline::Optimized,
     library: &std::sync::Arc<mlc_dsl::library::Library>,
-    seed: u64,
-    threads: usize,
+    common: &Common,
 ) -> anyhow::Result<Found> {
-    let (steps, wrong) = selfcheck::replay(o, library, seed, threads)?;
+    let (steps, wrong) = selfcheck::replay(o, library, common.seed, common.threads())?;
+    let mut text = String::new();
     for c in &wrong {
         let (left, right) = (o.explored.term(c.step.left), o.explored.term(c.step.right));
         let law = explain::reason(library, c.step.reason);
-        println!("round {}, {law}: {}\n      {left}\n   =  {right}", c.step.round, c.verdict);
+        let round = c.step.round;
+        let _ = writeln!(text, "round {round}, {law}: {}\n      {left}\n   =  {right}", c.verdict);
     }
-    println!("{steps} steps replayed, {} do not hold", wrong.len());
+    let _ = writeln!(text, "{steps} steps replayed, {} do not hold", wrong.len());
+    common.screen.print(&text)?;
     Ok(if wrong.is_empty() { Found::Nothing } else { Found::Something })
 }

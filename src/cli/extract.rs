@@ -1,14 +1,13 @@
 //! `extract EGRAPH.json[.gz]`: the cheapest program of an e-graph from elsewhere, and how far from the optimum it may be.
 
-use super::model::progress;
 use super::{Common, Found};
 use crate::egraphs::{EGraph, LARGEST, parse};
+use crate::files;
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Stop};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -27,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// Ways to search.
@@ -58,13 +57,13 @@ struct Report {
 }
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
+    args.common.begin(&[("EGRAPH", &args.egraph)], &[])?;
     let deadline = Duration::try_from_secs_f64(args.deadline)
         .with_context(|| format!("`--deadline {}` is not a number of seconds", args.deadline))?;
     let path = args.egraph.display();
     let graph = parse(&read(&args.egraph)?).with_context(|| path.to_string())?;
-    let bar = progress("s");
-    bar.set_length(deadline.as_secs());
+    let bar = args.common.screen.progress("s", deadline.as_secs() as usize);
     let start = Instant::now();
     let stop = || {
         bar.set_position(start.elapsed().as_secs());
@@ -76,16 +75,13 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let solver = format!("{:?}", args.solver).to_lowercase();
     let report = report(&graph, &found, solver, seconds)?;
     args.common.report(&report)?;
-    print!("{}", human(&report));
+    args.common.screen.print(&human(&report))?;
     Ok(Found::Nothing)
 }
 
 /// The bytes of a file, of which more than [`LARGEST`] are never read.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path);
-    file.and_then(|f| f.take(LARGEST + 1).read_to_end(&mut bytes))
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = files::bytes(path, LARGEST).map_err(|e| files::error("read", path, &e))?;
     if bytes.is_empty() {
         bail!("{} is empty", path.display());
     }

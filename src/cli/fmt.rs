@@ -1,7 +1,8 @@
 //! `fmt FILE.rules…`: the one canonical form.
 
 use super::Found;
-use super::model::write_file;
+use super::screen::Screen;
+use crate::files;
 use crate::stdlib::read_text;
 use mlc_dsl::diag::{Severity, render};
 use mlc_dsl::syntax::{parse, print_file};
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Texts to print in canonical form, in place.
+    /// Texts to print in canonical form, in place; `-` is standard input, and printed to standard output.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Write nothing; exit with 1 if a text is not in canonical form.
@@ -19,6 +20,8 @@ pub struct Args {
     /// Print to standard output instead of writing.
     #[arg(long, conflicts_with = "check")]
     stdout: bool,
+    #[command(flatten)]
+    pub(super) screen: Screen,
 }
 
 /// Runs the verb.
@@ -29,17 +32,17 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         let (file, diags) = parse(&text);
         if diags.iter().any(|d| d.severity == Severity::Error) {
             let name = path.display().to_string();
-            anyhow::bail!("{}", render(&diags, &name, &text, false));
+            anyhow::bail!("{}", render(&diags, &name, &text, args.screen.colored_errors()));
         }
         let canonical = print_file(&file);
-        if args.stdout {
-            print!("{canonical}");
+        if args.stdout || files::is_input_stream(path) && !args.check {
+            args.screen.print(&canonical)?;
         } else if canonical != text {
             if args.check {
-                println!("{}", path.display());
+                args.screen.say(&format!("{}\n", path.display()))?;
                 found = Found::Something;
             } else {
-                write_file(path, canonical.as_bytes())?;
+                files::write(path, canonical.as_bytes())?;
             }
         }
     }

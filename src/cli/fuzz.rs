@@ -3,7 +3,7 @@
 use super::{Common, Found};
 use crate::explore::Limits;
 use crate::pipeline::{self, Fp, Optimized};
-use crate::{selfcheck, show, stdlib};
+use crate::{selfcheck, show};
 use anyhow::ensure;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "LAW")]
     without: Vec<String>,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 /// Limits of exploration: small programs need no more, and a campaign needs many of them.
@@ -46,8 +46,9 @@ const LIMITS: Limits = Limits {
 };
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
-    let library = Arc::new(stdlib::load_sound(&args.common.rules)?);
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
+    args.common.begin(&[], &[])?;
+    let library = Arc::new(super::model::library(&args.common, None)?);
     let time = match (args.time, args.cases) {
         (Some(t), _) => {
             ensure!(t.is_finite() && t >= 0.0, "--time takes a number of seconds");
@@ -89,14 +90,11 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         seed: args.common.seed,
         size: Size::default(),
     };
-    let bar = super::model::progress("programs");
-    if let Some(n) = args.cases {
-        bar.set_length(n);
-    }
+    let bar = args.common.screen.progress("programs", args.cases.unwrap_or(0) as usize);
     let summary = campaign.run(&|done| bar.set_position(done));
     bar.finish_and_clear();
-    print!("{}", human(&summary, &library));
     args.common.report(&summary)?;
+    args.common.screen.say(&human(&summary, &library))?;
     Ok(if summary.failures.is_empty() { Found::Nothing } else { Found::Something })
 }
 

@@ -4,17 +4,26 @@ mod bench;
 mod calibrate;
 mod check;
 mod checking;
+mod diff;
 mod explain;
 mod extract;
 mod fmt;
 mod fuzz;
+mod inspect;
+mod list;
+mod manual;
 pub mod model;
 mod optimize;
+mod progress;
 mod run;
+mod screen;
+mod shapes;
 mod show;
 
-use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use crate::files::{self, Named};
+use clap::{CommandFactory, Parser, Subcommand};
+use screen::Screen;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Optimises machine-learning graphs by equality saturation.
@@ -47,15 +56,25 @@ enum Verb {
     Fmt(fmt::Args),
     /// Print a model as text.
     Show(show::Args),
+    /// Tell what is in a model: inputs, outputs, operators, parameters, work.
+    Inspect(inspect::Args),
+    /// Tell what differs between two ONNX models; exit with 1 if anything does.
+    Diff(diff::Args),
+    /// List operators, layers, laws, targets or ONNX operators.
+    List(list::Args),
+    /// Print what completes commands in a shell.
+    Completions(manual::Completions),
+    /// Print the manual page of a command, or write all.
+    Man(manual::Man),
 }
 
 /// Arguments that every verb has.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct Common {
-    /// Rules besides the shipped ones; may be given several times.
+    /// Rules besides the shipped ones, `-` for standard input; may be given several times.
     #[arg(long, value_name = "FILE")]
     pub rules: Vec<PathBuf>,
-    /// Write a report for programs.
+    /// Write a report for programs; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Seed of everything random.
@@ -64,6 +83,9 @@ pub struct Common {
     /// Threads; all cores by default.
     #[arg(long)]
     pub threads: Option<usize>,
+    /// What is printed, and how.
+    #[command(flatten)]
+    pub screen: Screen,
 }
 
 impl Common {
@@ -73,12 +95,25 @@ impl Common {
         self.threads.unwrap_or_else(all).clamp(1, 1024)
     }
 
+    /// Refuses what cannot be read, files that would overwrite each other, and outputs that cannot be written, before any
+    /// work.
+    pub fn begin(&mut self, reads: &[Named<'_>], writes: &[Named<'_>]) -> anyhow::Result<()> {
+        let rules = self.rules.iter().map(|p| ("--rules", p.as_path()));
+        let json = self.json.iter().map(|p| ("--json", p.as_path()));
+        let reads: Vec<Named<'_>> = reads.iter().copied().chain(rules).collect();
+        let writes: Vec<Named<'_>> = writes.iter().copied().chain(json).collect();
+        self.screen.begin(&reads, &writes)
+    }
+
     /// Writes the report, if one is wanted.
     pub fn report(&self, value: &impl serde::Serialize) -> anyhow::Result<()> {
         let Some(path) = &self.json else { return Ok(()) };
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
-        model::write_file(path, text.as_bytes())
+        match files::is_output_stream(path) {
+            true => screen::out(&text),
+            false => files::write(path, text.as_bytes()),
+        }
     }
 }
 
@@ -93,7 +128,9 @@ pub enum Found {
 /// Parses the arguments, runs the verb, reports errors. Exit codes: 0 done, 1 the check found
 /// something, 2 bad input or usage.
 pub fn main() -> ExitCode {
+    ignore_file_size_signal();
     let cli = Cli::parse();
+    let screen = cli.verb.screen().clone();
     // Deep graphs are walked iteratively, but matching recurses over patterns and nests.
     let work = std::thread::Builder::new().stack_size(256 << 20).spawn(move || match cli.verb {
         Verb::Optimize(a) => optimize::run(a),
@@ -106,8 +143,15 @@ pub fn main() -> ExitCode {
         Verb::Fuzz(a) => fuzz::run(a),
         Verb::Fmt(a) => fmt::run(a),
         Verb::Show(a) => show::run(a),
+        Verb::Inspect(a) => inspect::run(a),
+        Verb::Diff(a) => diff::run(a),
+        Verb::List(a) => list::run(a),
+        Verb::Completions(a) => manual::completions(a, Cli::command()),
+        Verb::Man(a) => manual::man(a, Cli::command()),
     });
-    let result = match work.map(|w| w.join()) {
+    let result = work.map(|w| w.join());
+    progress::done();
+    let result = match result {
         Ok(Ok(r)) => r,
         Ok(Err(_)) => return ExitCode::from(101),
         Err(e) => Err(e.into()),
@@ -116,8 +160,50 @@ pub fn main() -> ExitCode {
         Ok(Found::Nothing) => ExitCode::SUCCESS,
         Ok(Found::Something) => ExitCode::from(1),
         Err(e) => {
-            eprintln!("error: {e:#}");
+            // Whoever reads a pipe may have enough of it.
+            if files::is_closed() {
+                return ExitCode::SUCCESS;
+            }
+            let error = if screen.colored_errors() { "\x1b[1;31merror\x1b[0m" } else { "error" };
+            screen::complain(&format!("{error}: {e:#}\n"));
             ExitCode::from(2)
         }
     }
+}
+
+/// A write beyond the limit on the size of files is an error, not the end of the process.
+fn ignore_file_size_signal() {
+    #[cfg(unix)]
+    // SAFETY: the disposition of one signal is set before any thread is started.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
+impl Verb {
+    /// What the user says about output.
+    fn screen(&self) -> &Screen {
+        match self {
+            Verb::Optimize(a) => &a.common.screen,
+            Verb::Run(a) => &a.common.screen,
+            Verb::Bench(a) => &a.common.screen,
+            Verb::Explain(a) => &a.common.screen,
+            Verb::Extract(a) => &a.common.screen,
+            Verb::Check(a) => &a.common.screen,
+            Verb::Calibrate(a) => &a.common.screen,
+            Verb::Fuzz(a) => &a.common.screen,
+            Verb::Fmt(a) => &a.screen,
+            Verb::Show(a) => &a.common.screen,
+            Verb::Inspect(a) => &a.common.screen,
+            Verb::Diff(a) => &a.common.screen,
+            Verb::List(a) => &a.common.screen,
+            Verb::Completions(a) => &a.screen,
+            Verb::Man(a) => &a.screen,
+        }
+    }
+}
+
+/// The optional file of an argument, as [`Common::begin`] takes it.
+fn named<'a>(argument: &'a str, path: &'a Option<PathBuf>) -> Option<Named<'a>> {
+    path.as_deref().map(|p: &Path| (argument, p))
 }

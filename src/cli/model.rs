@@ -1,17 +1,19 @@
 //! Reading models and writing files for all verbs.
 
+use super::shapes::Shapes;
+use super::{Common, named};
 use crate::calibrate::store;
 use crate::costing::Costing;
 use crate::explore::Limits;
-use crate::onnx::{AtomicFile, ModelInfo, import, read_onnx};
+use crate::files::Named;
+use crate::onnx::{Imported, ModelInfo, RawModel, import, parse_onnx, read_onnx};
 use crate::selfcheck::Guard;
-use crate::{entry, profile, stdlib};
+use crate::{entry, files, profile, stdlib};
 use anyhow::{Context, anyhow};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_dsl::told;
 use std::fmt::Display;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,49 +27,108 @@ pub struct Model {
     pub info: Option<ModelInfo>,
 }
 
-/// Reads `path`, an ONNX file or a `.rules` text, with the shipped rules and `rules`.
+/// Reads a model, ONNX or a `.rules` text, with the shipped rules and `rules`.
 pub fn load(path: &Path, rules: &[PathBuf]) -> anyhow::Result<Model> {
-    if path.extension().is_some_and(|e| e == "rules") {
-        let mut texts = rules.to_vec();
-        texts.push(path.to_path_buf());
-        let library = Arc::new(stdlib::load_sound(&texts)?);
-        let source = library.sources.len() as u32 - 1;
-        let name = entry::last_definition(&library, source)
-            .with_context(|| format!("{} has no `def` to run", path.display()))?;
-        let program = entry::program(&library, &name)?;
-        return Ok(Model { library, program, info: None });
-    }
-    let library = Arc::new(stdlib::load_sound(rules)?);
-    let raw = read_onnx(path).map_err(|e| with_help(&e, e.help()))?;
-    let imported = import(raw, &library).map_err(|e| {
-        let place = told(&path.display().to_string());
-        with_help(format!("{place}: {e}"), e.help().map(str::to_string))
-    })?;
+    let common = Common { rules: rules.to_vec(), ..Common::default() };
+    load_for(path, &common, &Shapes::default())
+}
+
+/// The same as the user asks for it; `-` is standard input.
+pub(super) fn load_for(path: &Path, common: &Common, shapes: &Shapes) -> anyhow::Result<Model> {
+    common.screen.watch();
+    crate::progress::at("reading", None);
+    let raw = match read(path)? {
+        Content::Model(raw) => raw,
+        Content::Text(text) => return entered(path, text, common, shapes),
+    };
+    let library = Arc::new(library(common, None)?);
+    let imported = understand(*raw, &library, shapes, path)?;
     for (symbol, same) in &imported.assumed {
-        eprintln!("note: the model is only meaningful if extent `{symbol}` equals `{same}`");
+        let note =
+            format!("note: the model is only meaningful if extent `{symbol}` equals `{same}`\n");
+        common.screen.note(&note);
     }
     for note in &imported.notes {
-        eprintln!("note: {note}");
+        common.screen.note(&format!("note: {note}\n"));
     }
     Ok(Model { library, program: imported.program, info: Some(imported.model) })
 }
 
-/// An error and what can be done about it.
+/// What a file holds.
+pub(super) enum Content {
+    /// An ONNX model.
+    Model(Box<RawModel>),
+    /// A `.rules` text.
+    Text(String),
+}
+
+/// Reads a file; what standard input holds shows in its bytes.
+pub(super) fn read(path: &Path) -> anyhow::Result<Content> {
+    let raw = match files::is_input_stream(path) {
+        true => {
+            let bytes = files::map(path).map_err(|e| files::error("read", path, &e))?;
+            if is_text(&bytes) {
+                return Ok(Content::Text(String::from_utf8_lossy(&bytes).into_owned()));
+            }
+            parse_onnx(bytes, None)
+        }
+        false if path.extension().is_some_and(|e| e == "rules") => {
+            return Ok(Content::Text(stdlib::read_text(path)?));
+        }
+        false => read_onnx(path),
+    };
+    Ok(Content::Model(Box::new(raw.map_err(|e| with_help(e.to_string(), e.help()))?)))
+}
+
+/// An ONNX model as a program, with extents as asked for.
+pub(super) fn understand(
+    mut raw: RawModel,
+    library: &Library,
+    shapes: &Shapes,
+    path: &Path,
+) -> anyhow::Result<Imported> {
+    shapes.enter(&mut raw)?;
+    import(raw, library).map_err(|e| {
+        let place = told(&path.display().to_string());
+        with_help(format!("{place}: {e}"), e.help().map(str::to_string))
+    })
+}
+
+/// A text as a model: its last `def`.
+pub(super) fn entered(
+    path: &Path,
+    text: String,
+    common: &Common,
+    shapes: &Shapes,
+) -> anyhow::Result<Model> {
+    let library = Arc::new(library(common, Some((path.display().to_string(), text)))?);
+    let source = library.sources.len() as u32 - 1;
+    let name = entry::last_definition(&library, source)
+        .with_context(|| format!("{} has no `def` to run", path.display()))?;
+    let program = entry::program_at(&library, &name, &|input, axis, symbol| {
+        shapes.extent(input, axis, symbol)
+    })?;
+    shapes.all_used(&program)?;
+    Ok(Model { library, program, info: None })
+}
+
+/// The shipped rules, the user's, and another text.
+pub(super) fn library(common: &Common, last: Option<(String, String)>) -> anyhow::Result<Library> {
+    stdlib::load_sound_with(&common.rules, last, common.screen.colored_errors())
+}
+
+/// True if these are the bytes of a text, and of no ONNX file: that begins with a control character.
+fn is_text(bytes: &[u8]) -> bool {
+    let control = |b: &u8| b.is_ascii_control() && !b.is_ascii_whitespace();
+    !bytes.is_empty() && std::str::from_utf8(bytes).is_ok() && !bytes.iter().any(control)
+}
+
+/// An error and what to do about it.
 pub fn with_help(error: impl Display, help: Option<String>) -> anyhow::Error {
     match help {
         Some(h) => anyhow!("{error}\nhelp: {h}"),
         None => anyhow!("{error}"),
     }
-}
-
-/// Writes a whole file or nothing.
-pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let write = || {
-        let mut file = AtomicFile::create(path)?;
-        file.write_all(bytes)?;
-        file.commit()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The options that decide how a model is optimised.
@@ -124,6 +185,11 @@ pub struct Tuning {
 }
 
 impl Tuning {
+    /// The files that are read.
+    pub fn files(&self) -> impl Iterator<Item = Named<'_>> {
+        named("--profile", &self.profile).into_iter().chain(named("--store", &self.store))
+    }
+
     /// Where the costs of a target's kernels are from.
     fn costing(&self, target: &str, threads: usize) -> anyhow::Result<Costing> {
         let mut costing = match &self.profile {
@@ -148,7 +214,8 @@ impl Tuning {
         if self.profile.is_none() && options.costing.fits.is_none() && !self.no_calibration {
             let measure = options.costing.measure;
             options.costing = Costing::of_this_machine(common.threads()).unwrap_or_else(|e| {
-                eprintln!("note: this machine's calibration is not used: {e:#}");
+                let note = format!("note: this machine's calibration is not used: {e:#}\n");
+                common.screen.note(&note);
                 Costing::default()
             });
             options.costing.measure = measure;
@@ -189,17 +256,5 @@ impl Tuning {
             seed: common.seed,
             threads: common.threads(),
         })
-    }
-}
-
-/// A progress bar on standard error, silent where that is no terminal.
-pub fn progress(unit: &str) -> indicatif::ProgressBar {
-    let bar = indicatif::ProgressBar::new(0);
-    let style = indicatif::ProgressStyle::with_template(&format!(
-        "{{elapsed_precise}} {{bar:30}} {{pos}}/{{len}} {unit}"
-    ));
-    match style {
-        Ok(s) => bar.with_style(s),
-        Err(_) => bar,
     }
 }

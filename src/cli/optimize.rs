@@ -1,27 +1,32 @@
 //! `optimize MODEL.onnx -o OUT.onnx`.
 
 use super::checking::{Checking, samples, told, warn};
-use super::model::{Tuning, load, with_help};
-use super::{Common, Found};
+use super::model::{Tuning, load_for, with_help};
+use super::shapes::Shapes;
+use super::{Common, Found, named, progress};
 use crate::costing::Costing;
 use crate::explain::{bytes, seconds};
 use crate::explore::LawProfile;
+use crate::files;
 use crate::objective::Objective;
-use crate::onnx::{ModelInfo, NEWEST_OPSET, RawModel, domains, export, printable, write_onnx};
+use crate::onnx::{
+    ExternalData, ModelInfo, NEWEST_OPSET, RawModel, domains, export, printable, write_onnx_with,
+};
 use crate::pipeline::{Clock, Optimized, Options, Report, optimize};
 use anyhow::Context;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use std::fmt::Write;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The model: an ONNX file.
+    /// The model: an ONNX file, `-` for standard input.
     model: PathBuf,
-    /// Where the optimised model goes.
+    /// Where the optimised model goes, `-` for standard output; may be the model itself.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// What the result is to run on.
@@ -37,18 +42,45 @@ pub struct Args {
     /// Print what every law did.
     #[arg(long)]
     laws: bool,
+    /// Whether weights go to a data file beside the result: if they are more than 1 GiB, always, or never.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    external_data: External,
+    #[command(flatten)]
+    shapes: Shapes,
     #[command(flatten)]
     checking: Checking,
     #[command(flatten)]
     tuning: Tuning,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
+}
+
+/// When weights go to a data file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum External {
+    /// If they are more than 1 GiB.
+    Auto,
+    /// Those of 1 KiB and more.
+    Always,
+    /// None; a model of more than 2 GiB cannot be written.
+    Never,
+}
+
+impl From<External> for ExternalData {
+    fn from(when: External) -> ExternalData {
+        match when {
+            External::Auto => ExternalData::default(),
+            External::Always => ExternalData::Always,
+            External::Never => ExternalData::Never,
+        }
+    }
 }
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let mut clock = Clock::default();
-    let model = load(&args.model, &args.common.rules)?;
+    begin(&mut args)?;
+    let model = load_for(&args.model, &args.common, &args.shapes)?;
     let mut info =
         model.info.context("`optimize` takes an ONNX model; use `explain` for a text")?;
     clock.stage("read");
@@ -73,15 +105,17 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     warn(&report);
     report.nodes_before = info.nodes;
     report.nodes_after = raw.graph.nodes.len();
-    write_onnx(&raw, &args.output).map_err(|e| with_help(&e, e.help()))?;
+    progress::done();
+    write_onnx_with(&raw, &args.output, args.external_data.into())
+        .map_err(|e| with_help(e.to_string(), e.help()))?;
     clock.stage("write");
     for stage in ["read", "write"] {
         report.seconds.insert(stage.into(), clock.stages[stage]);
     }
     args.common.report(&report)?;
-    print!("{}", human(&report));
-    if args.laws {
-        print!("{}", profile(&optimized, &model.library));
+    args.common.screen.say(&human(&report))?;
+    if args.laws || args.common.screen.verbose() {
+        args.common.screen.say(&profile(&optimized, &model.library))?;
     }
     Ok(Found::Nothing)
 }
@@ -93,6 +127,33 @@ fn written(
     opset: i64,
 ) -> anyhow::Result<RawModel> {
     export(program, library, info, opset).map_err(|e| with_help(&e, e.help().map(str::to_string)))
+}
+
+/// Looks at the files before any work.
+fn begin(args: &mut Args) -> anyhow::Result<()> {
+    let output = args.output.as_path();
+    anyhow::ensure!(
+        !files::is_output_stream(output) || !std::io::stdout().is_terminal(),
+        "a model is no text for a terminal\nhelp: send standard output to a file or a pipe, or name a file"
+    );
+    let mut data = output.as_os_str().to_os_string();
+    data.push(".data");
+    let data = PathBuf::from(data);
+    // The model may be optimised in place.
+    let in_place = files::same(&args.model, output);
+    let model = (!in_place).then_some(("MODEL", args.model.as_path()));
+    let reads: Vec<_> = model
+        .into_iter()
+        .chain(named("--inputs", &args.inputs))
+        .chain(args.tuning.files())
+        .collect();
+    args.common.begin(&reads, &[("--output", output)])?;
+    match &args.common.json {
+        Some(json) => {
+            files::distinct(&[], &[("--json", json), ("the data file of --output", &data)])
+        }
+        None => Ok(()),
+    }
 }
 
 /// Estimates that differ by no more than this part do not justify more nodes than the model has.

@@ -1,10 +1,12 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
-use super::checking::{CheckReport, Checking, names, told, warn};
-use super::model::{Tuning, load, with_help};
-use super::{Common, Found};
+use super::checking::{CheckReport, Checking, told, unknown_input, warn};
+use super::model::{Tuning, load_for, with_help};
+use super::shapes::Shapes;
+use super::{Common, Found, named, progress};
 use crate::costing::Measured;
 use crate::explain::bytes;
+use crate::files::Named;
 use crate::needs::{self, Needs, Symbols};
 use crate::npz::{read_npy, read_npz, write_npz};
 use crate::pipeline::{self, Optimized, Options};
@@ -18,7 +20,8 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -36,7 +39,7 @@ pub enum Place {
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The model: an ONNX file, or a `.rules` text whose last `def` is run.
+    /// The model: an ONNX file, or a `.rules` text whose last `def` is run; `-` is standard input.
     model: PathBuf,
     /// An archive with one array per input, keyed by the input's name.
     #[arg(long, value_name = "FILE.npz", conflicts_with = "input")]
@@ -44,7 +47,7 @@ pub struct Args {
     /// One input; may be given several times.
     #[arg(long, value_name = "NAME=FILE.npy")]
     input: Vec<String>,
-    /// Where the outputs go, keyed by the outputs' names.
+    /// Where the outputs go, keyed by the outputs' names; `-` is standard output.
     #[arg(long, value_name = "FILE.npz")]
     outputs: Option<PathBuf>,
     /// Where to run.
@@ -54,11 +57,13 @@ pub struct Args {
     #[arg(long)]
     no_optimize: bool,
     #[command(flatten)]
+    shapes: Shapes,
+    #[command(flatten)]
     checking: Checking,
     #[command(flatten)]
     tuning: Tuning,
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
 }
 
 #[derive(Serialize)]
@@ -86,9 +91,17 @@ struct OutputReport {
 }
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let mut clock = pipeline::Clock::default();
-    let model = load(&args.model, &args.common.rules)?;
+    let mut reads: Vec<Named<'_>> = vec![("MODEL", &args.model)];
+    reads.extend(named("--inputs", &args.inputs));
+    reads.extend(args.tuning.files());
+    let files =
+        args.input.iter().filter_map(|i| Some(("--input", Path::new(i.split_once('=')?.1))));
+    reads.extend(files);
+    let writes: Vec<Named<'_>> = named("--outputs", &args.outputs).into_iter().collect();
+    args.common.begin(&reads, &writes)?;
+    let model = load_for(&args.model, &args.common, &args.shapes)?;
     clock.stage("read");
     let mut options = args.tuning.options_here(&args.common)?;
     let given = gather(&args, &model.program)?;
@@ -103,7 +116,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let inputs = match given {
         Some(inputs) => inputs,
         None => {
-            eprintln!("note: no inputs are given; seeded ones are used");
+            args.common.screen.note("note: no inputs are given; seeded ones are used\n");
             samples::inputs(&model.program, &model.library, args.common.seed)
                 .context("the model's inputs have no known size")?
         }
@@ -112,7 +125,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let (plan, measured) = match args.no_optimize {
         true => (plain, vec![]),
         false => {
-            let done = optimized(model.program.clone(), &model.library, &options)?;
+            let done = optimized(model.program.clone(), &model.library, &options, &args.common)?;
             check = CheckReport::of(&done.report);
             self_check_seconds = done.report.seconds.get("self-check").copied();
             (done.plan, done.report.measured)
@@ -134,15 +147,17 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     let named: Vec<(String, Tensor)> =
         model.program.outputs.iter().map(|(n, _)| n.clone()).zip(outputs).collect();
     if let Some(path) = &args.outputs {
-        write_npz(path, &named).map_err(|e| with_help(&e, e.help()))?;
+        write_npz(path, &named).map_err(|e| with_help(e.to_string(), e.help()))?;
     }
+    let mut text = String::new();
     for (name, t) in &named {
-        println!("{name}: {}{:?}  {}", t.dtype(), t.shape(), summary(t));
+        let _ = writeln!(text, "{name}: {}{:?}  {}", t.dtype(), t.shape(), summary(t));
     }
-    println!("ran in {} on {:?}", crate::explain::seconds(took), args.backend);
+    let _ = writeln!(text, "ran in {} on {:?}", crate::explain::seconds(took), args.backend);
     let allocated_bytes = executable.allocated().map(|a| a.arena + a.results);
     if let (Some(planned), Some(used)) = (peak_bytes, allocated_bytes) {
-        println!("buffers of {} planned, {} allocated", bytes(planned), bytes(used));
+        let (planned, used) = (bytes(planned), bytes(used));
+        let _ = writeln!(text, "buffers of {planned} planned, {used} allocated");
     }
     let outputs = named.iter().map(|(n, t)| {
         (n.clone(), OutputReport { dtype: t.dtype().to_string(), shape: t.shape().to_vec() })
@@ -159,6 +174,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         peak_process_bytes: pipeline::peak_process_bytes(),
         check,
     })?;
+    args.common.screen.say(&text)?;
     Ok(Found::Nothing)
 }
 
@@ -196,13 +212,15 @@ pub(super) fn optimized(
     program: Program,
     library: &Arc<Library>,
     options: &Options,
+    common: &Common,
 ) -> anyhow::Result<Optimized> {
     let done = pipeline::optimize(program, library, options)?;
-    eprint!("{}{}", super::optimize::measured(&done.report), told(&done.report));
+    progress::done();
+    let screen = &common.screen;
+    screen.note(&super::optimize::measured(&done.report));
+    screen.note(&told(&done.report));
     warn(&done.report);
-    for n in &done.report.notes {
-        eprintln!("note: {n}");
-    }
+    done.report.notes.iter().for_each(|n| screen.note(&format!("note: {n}\n")));
     Ok(done)
 }
 
@@ -220,23 +238,20 @@ pub(super) fn as_read(
 fn gather(args: &Args, program: &Program) -> anyhow::Result<Option<Vec<Tensor>>> {
     let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
     if let Some(path) = &args.inputs {
-        let archive = read_npz(path).map_err(|e| with_help(&e, e.help()))?;
+        let archive = read_npz(path).map_err(|e| with_help(e.to_string(), e.help()))?;
         given.extend(archive);
     }
     for pair in &args.input {
         let (name, file) = pair.split_once('=').context("write `--input NAME=FILE.npy`")?;
-        given.insert(name.into(), read_npy(file).map_err(|e| with_help(&e, e.help()))?);
+        let array = read_npy(file).map_err(|e| with_help(e.to_string(), e.help()))?;
+        given.insert(name.into(), array);
     }
     if given.is_empty() && args.inputs.is_none() && !program.inputs.is_empty() {
         return Ok(None);
     }
     for name in given.keys() {
         let known = program.inputs.iter().any(|(n, _)| n == name);
-        anyhow::ensure!(
-            known,
-            "the model has no input `{name}`; its inputs are {}",
-            names(program)
-        );
+        anyhow::ensure!(known, "the model has no input `{name}`{}", unknown_input(name, program));
     }
     let find = |(name, _): &(String, _)| {
         given.get(name).cloned().with_context(|| format!("input `{name}` is missing"))

@@ -1,6 +1,7 @@
 //! `show MODEL`: a model as text.
 
-use super::model::load;
+use super::model::load_for;
+use super::shapes::Shapes;
 use super::{Common, Found};
 use crate::show;
 use std::path::PathBuf;
@@ -8,15 +9,20 @@ use std::path::PathBuf;
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The model.
+    /// The model: an ONNX file or a `.rules` text, `-` for standard input.
     model: PathBuf,
     #[command(flatten)]
-    common: Common,
+    shapes: Shapes,
+    #[command(flatten)]
+    pub(super) common: Common,
 }
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
-    let model = load(&args.model, &args.common.rules)?;
-    print!("{}", show::program(&model.program, &model.library, "model"));
+pub fn run(mut args: Args) -> anyhow::Result<Found> {
+    args.common.begin(&[("MODEL", &args.model)], &[])?;
+    let model = load_for(&args.model, &args.common, &args.shapes)?;
+    let text = show::program(&model.program, &model.library, "model");
+    args.common.report(&serde_json::json!({ "program": text }))?;
+    args.common.screen.print(&text)?;
     Ok(Found::Nothing)
 }

@@ -174,6 +174,9 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     for round in 1..=limits.rounds {
         graph.round = round;
         let known = graph.log.steps().len();
+        let spent = start.elapsed().as_secs_f64() / limits.time.as_secs_f64().max(1e-9);
+        let done = spent.max(f64::from(round - 1) / f64::from(limits.rounds));
+        crate::progress::at("exploring", Some(done));
         let reachable: Vec<Id> = graph.reachable().into_iter().collect();
         changes.update(graph, &reachable, levels);
         graph.numberless = numberless(graph, &reachable);

@@ -130,6 +130,23 @@ pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError>
     Ok(Imported { program, model, assumed, notes })
 }
 
+/// The operators of a model that nothing declares at its operator sets, with the number of their nodes.
+pub fn undeclared(model: &RawModel, library: &Library) -> BTreeMap<String, usize> {
+    let items = Items::of(library, &model.opset_imports);
+    let mut out = BTreeMap::new();
+    let mut graphs = vec![&model.graph];
+    while let Some(graph) = graphs.pop() {
+        for n in &graph.nodes {
+            graphs.extend(n.attrs.values().flat_map(RawAttr::graphs));
+            let is_branch = n.domain.is_empty() && n.op_type == "If";
+            if !is_branch && items.find(n).is_none() {
+                *out.entry(n.operator()).or_default() += 1;
+            }
+        }
+    }
+    out
+}
+
 /// The declarations by domain and name that the model's operator sets admit, newest first.
 struct Items<'a> {
     by_name: HashMap<(&'a str, &'a str), Vec<&'a OnnxItem>>,
@@ -150,6 +167,14 @@ impl<'a> Items<'a> {
             items.sort_by_key(|i| std::cmp::Reverse(i.decl.since));
         }
         Items { by_name }
+    }
+
+    /// What may help where no declaration is found.
+    fn help(&self, node: &RawNode) -> String {
+        let of_domain = self.by_name.keys().filter(|(d, _)| *d == node.domain).map(|(_, n)| *n);
+        let near = crate::names::nearest(&node.op_type, of_domain);
+        let meant = near.iter().map(|n| format!("did you mean `{n}`? Else ")).next();
+        format!("{}declare it with an `onnx` item in a --rules file", meant.unwrap_or_default())
     }
 
     fn find(&self, node: &RawNode) -> Option<&'a OnnxItem> {
@@ -329,7 +354,7 @@ impl Importer<'_> {
             node: node.label(),
             operator,
             opset,
-            help: "declare it with an `onnx` item in a --rules file".into(),
+            help: self.items.help(node),
         }
     }
 

@@ -1,5 +1,6 @@
 //! ONNX in and out.
 
+mod data_names;
 mod export;
 mod export_core;
 mod export_graph;
@@ -20,7 +21,7 @@ mod proto;
 mod raw;
 mod raw_budget;
 mod raw_error;
-pub(crate) mod raw_files;
+mod raw_files;
 mod raw_inline;
 mod raw_order;
 mod raw_tensor;
@@ -30,13 +31,11 @@ mod write_data;
 
 pub use export::{ExportError, export};
 pub use export_types::NEWEST_OPSET;
-pub use import::{Imported, ModelInfo, import};
+pub use import::{Imported, ModelInfo, import, undeclared};
 pub use import_error::ImportError;
 pub use printable::{domains, printable};
 pub use raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
-pub(crate) use raw_files::AtomicFile;
-pub use raw_files::map;
 pub use read::{parse_onnx, read_onnx};
 pub use write::{ExternalData, write_onnx, write_onnx_with};
 

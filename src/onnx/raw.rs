@@ -196,6 +196,14 @@ impl From<&str> for RawAttr {
 }
 
 impl RawNode {
+    /// The operator with its domain, if that is not the standard one: `MatMul`, `com.microsoft.Gelu`.
+    pub fn operator(&self) -> String {
+        match self.domain.as_str() {
+            "" => self.op_type.clone(),
+            domain => format!("{domain}.{}", self.op_type),
+        }
+    }
+
     /// How messages call the node: its name, or what it defines.
     pub fn label(&self) -> String {
         label(&self.op_type, &self.name, &self.outputs)

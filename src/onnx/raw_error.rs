@@ -18,12 +18,6 @@ pub enum OnnxError {
         /// The reason.
         source: io::Error,
     },
-    /// A directory, a device or a pipe stands where a file must be.
-    #[error("`{}` is not a regular file", told(&path.display().to_string()))]
-    NotAFile {
-        /// The path.
-        path: PathBuf,
-    },
     /// An error inside the file `path`.
     #[error("{}: {source}", told(&path.display().to_string()))]
     InFile {
@@ -133,17 +127,9 @@ impl OnnxError {
     pub fn help(&self) -> Option<String> {
         let text = match self {
             OnnxError::InFile { source, .. } => return source.help(),
-            OnnxError::Io { source, .. } => match source.kind() {
-                io::ErrorKind::NotFound => {
-                    "check the path; it is relative to the current directory"
-                }
-                io::ErrorKind::PermissionDenied => {
-                    "check the permissions of the file and its folder"
-                }
-                io::ErrorKind::StorageFull => "free space on the target's file system",
-                _ => "check that the file and its disk can be read and written by other programs",
-            },
-            OnnxError::NotAFile { .. } => "give the path of an ordinary file",
+            OnnxError::Io { source, .. } => crate::files::help(source).unwrap_or(
+                "check that the file and its disk can be read and written by other programs",
+            ),
             OnnxError::Malformed { .. } => {
                 "the file may be truncated or of another format; `onnx.checker` can tell, and \
                  exporting or downloading it again usually helps"
@@ -183,7 +169,7 @@ impl OnnxError {
     /// The error with the file it is in, unless it names one already.
     pub(super) fn in_file(self, path: &Path) -> OnnxError {
         match self {
-            OnnxError::Io { .. } | OnnxError::NotAFile { .. } | OnnxError::InFile { .. } => self,
+            OnnxError::Io { .. } | OnnxError::InFile { .. } => self,
             source => OnnxError::InFile { path: path.to_path_buf(), source: Box::new(source) },
         }
     }

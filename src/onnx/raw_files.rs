@@ -1,91 +1,13 @@
-//! Files as shared bytes, and files that appear whole or not at all.
-//!
-//! Never leaves the directory it was told to stay in, and never changes a file in place: a file that
-//! is mapped somewhere keeps its content.
+//! The data files beside a model as shared bytes; never leaves the folder it was told to stay in.
 
 use super::raw_error::OnnxError;
+use crate::files::map;
 use bytes::Bytes;
-use memmap2::Mmap;
 use mlc_dsl::ir::FileRange;
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Component, Path, PathBuf};
+use std::fs;
+use std::path::{Component, Path};
 use std::sync::Arc;
-use tempfile::NamedTempFile;
-
-/// The content of a file, not copied.
-pub fn map(path: &Path) -> io::Result<Bytes> {
-    // Opening a pipe would wait for its writer, so the kind is asked first.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let file = File::open(path)?;
-    // SAFETY: the map is only read. Another process that truncates the file while it is mapped makes
-    // reads fault; writers of this crate replace files by renaming, which leaves the map intact.
-    let map = unsafe { Mmap::map(&file)? };
-    Ok(Bytes::from_owner(map))
-}
-
-/// A file that takes its name only when complete.
-pub(crate) struct AtomicFile {
-    writer: BufWriter<NamedTempFile>,
-    path: PathBuf,
-}
-
-impl AtomicFile {
-    /// A new file to stand at `path`; what stands there stays until [`AtomicFile::commit`], and passes
-    /// its permissions on.
-    pub(crate) fn create(path: &Path) -> io::Result<AtomicFile> {
-        if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-            return Err(io::Error::other("the target exists and is not a regular file"));
-        }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".mlc-rewrite-");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // The umask takes its part off, as for any file that a program creates.
-            builder.permissions(fs::Permissions::from_mode(0o666));
-        }
-        let file = builder.tempfile_in(folder(path))?;
-        if let Ok(replaced) = fs::metadata(path) {
-            file.as_file().set_permissions(replaced.permissions())?;
-        }
-        Ok(AtomicFile { writer: BufWriter::with_capacity(1 << 16, file), path: path.to_path_buf() })
-    }
-
-    /// Gives the file its name, in place of any file that had it.
-    pub(crate) fn commit(self) -> io::Result<()> {
-        let file = self.writer.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.persist(&self.path).map_err(|e| e.error)?;
-        Ok(())
-    }
-}
-
-impl Write for AtomicFile {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.writer.write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.writer.flush()
-    }
-}
-
-impl io::Seek for AtomicFile {
-    fn seek(&mut self, pos: io::SeekFrom) -> io::Result<u64> {
-        self.writer.seek(pos)
-    }
-}
-
-/// The directory that holds `path`.
-pub(crate) fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(p) if !p.as_os_str().is_empty() => p,
-        _ => Path::new("."),
-    }
-}
 
 /// The data files beside a model, each mapped once.
 pub(super) struct DataFiles<'a> {

@@ -7,9 +7,10 @@
 use super::proto::*;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 use super::raw_error::OnnxError;
-use super::raw_files::{DataFiles, folder, map};
+use super::raw_files::DataFiles;
 use super::raw_inline::{domain, inline_functions};
 use super::{raw_budget, raw_order, raw_tensor};
+use crate::files::{folder, is_input_stream, map};
 use attribute_proto::AttributeType;
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -17,7 +18,6 @@ use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::shown;
 use prost::Message;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// The newest file format known here.
@@ -26,15 +26,12 @@ const NEWEST_IR: i64 = 14;
 /// Of a model with more bytes of external weights than this, none is looked at.
 const MOST_READ: u64 = 8 << 30;
 
-/// Reads the model in the file `path`; weights in other files must lie in the same folder.
+/// Reads the model in the file `path`, `-` for standard input; weights in other files must lie in the same folder.
 pub fn read_onnx(path: impl AsRef<Path>) -> Result<RawModel, OnnxError> {
     let path = path.as_ref();
-    let meta = fs::metadata(path).map_err(OnnxError::io("open", path))?;
-    if !meta.is_file() {
-        return Err(OnnxError::NotAFile { path: path.to_path_buf() });
-    }
     let bytes = map(path).map_err(OnnxError::io("open", path))?;
-    parse_onnx(bytes, Some(folder(path))).map_err(|e| e.in_file(path))
+    let base = (!is_input_stream(path)).then(|| folder(path));
+    parse_onnx(bytes, base).map_err(|e| e.in_file(path))
 }
 
 /// Reads the model in `bytes`; `base_dir` is where its external data lies.

@@ -1,14 +1,15 @@
 //! [`RawModel`]s as ONNX files.
 //!
 //! Equal models make equal bytes. Weights go from their own memory straight to the file, which takes
-//! its name when complete: it may replace the very file that the weights are mapped from.
+//! its name when complete: it may replace the very file that the weights are mapped from. At any moment the old model or
+//! the new one is whole.
 
 use super::proto::*;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 use super::raw_error::OnnxError;
-use super::raw_files::AtomicFile;
 use super::write_data::{DataFile, FarFiles, Weights};
-use super::{raw_order, raw_tensor};
+use super::{data_names, raw_order, raw_tensor};
+use crate::files::{self, AtomicFile};
 use attribute_proto::AttributeType;
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, Tensor};
@@ -37,15 +38,17 @@ impl Default for ExternalData {
     }
 }
 
-/// Writes `model` to `path`, with weights in `<path>.data` if they exceed 1 GiB.
+/// Writes `model` to `path`, with weights in a data file beside it if they exceed 1 GiB.
 pub fn write_onnx(model: &RawModel, path: impl AsRef<Path>) -> Result<(), OnnxError> {
     write_onnx_with(model, path, ExternalData::default())
 }
 
-/// Writes `model` to `path`; weights of 1 KiB and more go to `<path>.data` if `external` says so.
+/// Writes `model` to `path`, `-` for standard output; weights of 1 KiB and more go to `<path>.data` if `external` says so,
+/// or to `<path>.1.data` and so on, as no file is overwritten that another model may refer to.
 ///
-/// Fails without a trace if a name is used before its definition or defined twice. A data file that
-/// is no longer needed is left alone.
+/// The data file is complete before the model takes its name, and the data file of the model that stood there is removed
+/// after that, if it was named so and no other model in the folder refers to it. Fails without a trace, also if a name is
+/// used before its definition or defined twice.
 pub fn write_onnx_with(
     model: &RawModel,
     path: impl AsRef<Path>,
@@ -54,24 +57,31 @@ pub fn write_onnx_with(
     let path = path.as_ref();
     raw_order::verify(&model.graph).map_err(|e| e.in_file(path))?;
     let external = match external {
+        _ if files::is_output_stream(path) => false,
         ExternalData::Above(limit) => bytes_in(&model.graph) > limit,
         ExternalData::Always => true,
         ExternalData::Never => false,
     };
     let far = FarFiles::new(&model.graph, path)?;
     let mut data = Weights { far, file: external.then(|| DataFile::new(path)).transpose()? };
-    let ir_version = model.ir_version;
-    let (head, graph, tensors) = messages(model, ir_version, &mut data);
+    let mut parts = messages(model, model.ir_version, &mut data);
+    data.file = data.file.filter(|d| !d.is_empty());
+    if data.file.as_mut().is_some_and(DataFile::settle) {
+        parts = messages(model, model.ir_version, &mut data);
+    }
+    let (head, graph, tensors) = parts;
     let length = graph.len() as u64 + tensors.iter().map(Part::field_len).sum::<u64>();
     if head.len() as u64 + length + 16 > MESSAGE {
         let what = "the model file".into();
         let help = "let the weights go to a data file beside the model";
         return Err(OnnxError::TooLarge { what, limit: MESSAGE >> 20, help }.in_file(path));
     }
-    // The data file is complete before a model refers to it.
+    // Data files are complete before a model refers to them.
     data.far.link()?;
-    let data = data.file.filter(|d| !d.pieces.is_empty());
-    let data = data.map(|d| d.write()).transpose()?;
+    let made = match &data.file {
+        Some(d) => d.write().map_err(OnnxError::io("write", &d.path()))?.then(|| d.path()),
+        None => None,
+    };
     let write = || {
         let mut file = AtomicFile::create(path)?;
         file.write_all(&head)?;
@@ -85,13 +95,18 @@ pub fn write_onnx_with(
                 file.write_all(raw)?;
             }
         }
-        std::io::Result::Ok(file)
+        let unneeded = data_names::owned(path);
+        file.commit()?;
+        data_names::sweep(path, &unneeded);
+        std::io::Result::Ok(())
     };
-    let file = write().map_err(OnnxError::io("write", path))?;
-    if let Some((data, data_path)) = data {
-        data.commit().map_err(OnnxError::io("write", &data_path))?;
-    }
-    file.commit().map_err(OnnxError::io("write", path))
+    write().map_err(|e| {
+        if let Some(data) = made {
+            // The error that is told is the one that came first.
+            let _ = files::remove(&data);
+        }
+        OnnxError::io("write", path)(e)
+    })
 }
 
 /// The bytes of all tensors.

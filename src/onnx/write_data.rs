@@ -1,15 +1,15 @@
 //! Where weights are written: in the data file beside a model, or nowhere, because they lie in a file
 //! already that the model can refer to.
 
+use super::data_names::candidates;
 use super::raw::RawGraph;
 use super::raw_error::OnnxError;
-use super::raw_files::{AtomicFile, folder};
+use crate::files::{self, AtomicFile, folder, map};
 use bytes::Bytes;
 use mlc_dsl::ir::Tensor;
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Smallest tensor, in bytes, that is worth a place in the data file.
@@ -52,8 +52,12 @@ impl FarFiles {
     /// The files of a graph's unread weights. A model refers to files in its own folder only: one that
     /// lies elsewhere will be linked there.
     pub(super) fn new(graph: &RawGraph, model: &Path) -> Result<FarFiles, OnnxError> {
-        let here = fs::canonicalize(folder(model)).map_err(OnnxError::io("write", model))?;
         let mut files: BTreeMap<PathBuf, FarFile> = BTreeMap::new();
+        if graph.initializers.values().all(|t| t.unread().is_none()) {
+            return Ok(FarFiles { files });
+        }
+        own_name(model)?;
+        let here = fs::canonicalize(folder(model)).map_err(OnnxError::io("write", model))?;
         for range in graph.initializers.values().filter_map(Tensor::unread) {
             if files.contains_key(&range.path) {
                 continue;
@@ -79,7 +83,7 @@ impl FarFiles {
     pub(super) fn link(&self) -> Result<(), OnnxError> {
         for (path, file) in &self.files {
             let Some(link) = &file.link else { continue };
-            if same_file(path, link) {
+            if files::same(path, link) {
                 continue;
             }
             fs::hard_link(path, link).map_err(|e| {
@@ -95,26 +99,26 @@ impl FarFiles {
     }
 }
 
-/// True if both names are of one file.
-fn same_file(a: &Path, b: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let id = |p: &Path| fs::metadata(p).ok().map(|m| (m.dev(), m.ino()));
-        id(a).is_some() && id(a) == id(b)
-    }
-    #[cfg(not(unix))]
-    {
-        let real = |p: &Path| fs::canonicalize(p).ok();
-        real(a).is_some() && real(a) == real(b)
-    }
+/// Refuses what a data file cannot lie beside: a stream, and a symbolic link, as a model is looked for under either name
+/// and its data only beside the one it was opened by.
+fn own_name(model: &Path) -> Result<(), OnnxError> {
+    let reason = if files::is_output_stream(model) {
+        "the weights are too large for one file; write to a file, with a data file beside it"
+    } else if fs::symlink_metadata(model).is_ok_and(|m| m.is_symlink()) {
+        "it is a symbolic link, which a model with weights in a data file cannot be written through; \
+         name the file itself"
+    } else {
+        return Ok(());
+    };
+    Err(OnnxError::invalid(model.display().to_string(), reason))
 }
 
 /// The data file: what goes where.
 pub(super) struct DataFile {
-    path: PathBuf,
+    folder: PathBuf,
+    model: String,
     location: String,
-    pub(super) pieces: Vec<(u64, Bytes)>,
+    pieces: Vec<(u64, Bytes)>,
     /// Where bytes lie already, by their place in memory: shared weights are written once.
     placed: HashMap<(usize, usize), u64>,
     end: u64,
@@ -122,15 +126,19 @@ pub(super) struct DataFile {
 
 impl DataFile {
     pub(super) fn new(model: &Path) -> Result<DataFile, OnnxError> {
+        own_name(model)?;
         let Some(name) = model.file_name().and_then(|n| n.to_str()) else {
             let reason = "its name must be UTF-8 text, as the model names its data file so";
             return Err(OnnxError::invalid(model.display().to_string(), reason));
         };
-        let location = format!("{name}.data");
-        let mut path = OsString::from(model);
-        path.push(".data");
-        let (pieces, placed) = (Vec::new(), HashMap::new());
-        Ok(DataFile { path: path.into(), location, pieces, placed, end: 0 })
+        Ok(DataFile {
+            folder: folder(model).to_path_buf(),
+            model: name.to_string(),
+            location: candidates(name).next().unwrap_or_default(),
+            pieces: Vec::new(),
+            placed: HashMap::new(),
+            end: 0,
+        })
     }
 
     fn place(&mut self, bytes: &Bytes) -> u64 {
@@ -143,18 +151,55 @@ impl DataFile {
         })
     }
 
-    pub(super) fn write(self) -> Result<(AtomicFile, PathBuf), OnnxError> {
-        let write = || {
-            let mut file = AtomicFile::create(&self.path)?;
-            let mut at = 0;
-            for (offset, bytes) in &self.pieces {
-                file.write_all(&[0; ALIGN as usize][..(offset - at) as usize])?;
-                file.write_all(bytes)?;
-                at = offset + bytes.len() as u64;
-            }
-            std::io::Result::Ok(file)
-        };
-        let file = write().map_err(OnnxError::io("write", &self.path))?;
-        Ok((file, self.path))
+    /// True if no tensor has a place here.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Where the file goes.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.join(&self.location)
+    }
+
+    /// Takes the first name that no file has, or whose file has this content already; true if that is another name than
+    /// before.
+    pub(super) fn settle(&mut self) -> bool {
+        let before = self.location.clone();
+        let free = candidates(&self.model).find(|name| {
+            let path = self.folder.join(name);
+            fs::symlink_metadata(&path).is_err() || self.is_content_of(&path)
+        });
+        self.location = free.unwrap_or_else(|| before.clone());
+        self.location != before
+    }
+
+    fn is_content_of(&self, path: &Path) -> bool {
+        let alike = fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() == self.end);
+        let Some(bytes) = alike.then(|| map(path).ok()).flatten() else { return false };
+        let mut at = 0;
+        self.pieces.iter().all(|(offset, piece)| {
+            let (start, gap) = (*offset as usize, at..*offset as usize);
+            at = start + piece.len();
+            bytes[gap].iter().all(|&b| b == 0) && bytes[start..at] == piece[..]
+        })
+    }
+
+    /// Writes the file, unless it is there; true if it was not.
+    pub(super) fn write(&self) -> io::Result<bool> {
+        let path = self.path();
+        if fs::symlink_metadata(&path).is_ok() {
+            return Ok(false);
+        }
+        let mut file = AtomicFile::create(&path)?;
+        let mut at = 0;
+        for (offset, bytes) in &self.pieces {
+            file.write_all(&[0; ALIGN as usize][..(offset - at) as usize])?;
+            file.write_all(bytes)?;
+            at = offset + bytes.len() as u64;
+        }
+        match file.commit_new()? {
+            true => Ok(true),
+            false => Err(io::Error::other("another process has just written it")),
+        }
     }
 }

@@ -189,7 +189,6 @@ fn every_error_is_clean_and_helps() {
         io(std::io::ErrorKind::PermissionDenied),
         io(std::io::ErrorKind::StorageFull),
         io(std::io::ErrorKind::Interrupted),
-        OnnxError::NotAFile { path: path() },
         OnnxError::Malformed { reason: wild() },
         OnnxError::Invalid { place: wild(), reason: wild() },
         OnnxError::TooLarge { what: wild(), limit: 1, help: "less" },

@@ -1,0 +1,67 @@
+//! Files read within bounds and written whole.
+//!
+//! What is read is a regular file or standard input (`-`), never more of it than a limit: a device or a pipe that has no end
+//! is refused before it is opened. What is written takes its name when complete, so that at any moment the old file or
+//! the new one is there.
+
+mod faults;
+mod names;
+mod read;
+mod write;
+
+pub use names::{Named, distinct, is_input_stream, is_output_stream, same};
+pub use read::{bytes, map, readable, text};
+pub(crate) use write::remove;
+pub use write::{AtomicFile, is_closed, send, write};
+
+use std::io;
+use std::path::Path;
+
+/// What the user can do about an error of a file.
+pub fn help(e: &io::Error) -> Option<&'static str> {
+    Some(match e.kind() {
+        io::ErrorKind::NotFound => "check the path; it is relative to the current folder",
+        io::ErrorKind::PermissionDenied => "check the permissions of the file and its folder",
+        io::ErrorKind::StorageFull => "free space where the file goes",
+        io::ErrorKind::FileTooLarge => "raise the limit on the size of files (`ulimit -f`)",
+        io::ErrorKind::IsADirectory => "give the path of a file",
+        io::ErrorKind::InvalidInput => "give the path of an ordinary file, or `-` for a pipe",
+        io::ErrorKind::InvalidData => "save it as UTF-8",
+        io::ErrorKind::Unsupported => "give a smaller file",
+        _ => return None,
+    })
+}
+
+/// The error of a file, with its path, the reason, and what to do.
+pub fn error(action: &str, path: &Path, e: &io::Error) -> anyhow::Error {
+    let help = help(e).map(|h| format!("\nhelp: {h}")).unwrap_or_default();
+    anyhow::anyhow!("cannot {action} {}: {e}{help}", path.display())
+}
+
+/// The folder that holds `path`.
+pub(crate) fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    }
+}
+
+/// Why something that is no regular file is refused.
+fn refusal(kind: std::fs::FileType) -> io::Error {
+    if kind.is_dir() {
+        return io::Error::new(io::ErrorKind::IsADirectory, "not a regular file but a folder");
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            let what = "not a regular file but a pipe, which may never end";
+            return io::Error::new(io::ErrorKind::InvalidInput, what);
+        }
+        if kind.is_char_device() || kind.is_block_device() {
+            let what = "not a regular file but a device, which may never end";
+            return io::Error::new(io::ErrorKind::InvalidInput, what);
+        }
+    }
+    io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
+}

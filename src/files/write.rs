@@ -1,0 +1,252 @@
+//! Writing: a file takes its name when complete; a device and standard output get all bytes at once.
+
+use super::{faults, folder, is_output_stream, refusal};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Cursor, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::NamedTempFile;
+
+/// How the files are called that are not complete yet.
+const PREFIX: &str = ".mlc-rewrite-";
+/// Symbolic links that are followed.
+const LINKS: usize = 40;
+
+/// Where a name leads to.
+pub(super) enum Target {
+    /// Standard output.
+    Stdout,
+    /// A device, which cannot be replaced.
+    Device(PathBuf),
+    /// A file that is there or not; no symbolic link.
+    File(PathBuf),
+}
+
+impl Target {
+    /// Follows symbolic links to what is to be written.
+    pub(super) fn of(path: &Path) -> io::Result<Target> {
+        if is_output_stream(path) {
+            return Ok(Target::Stdout);
+        }
+        if path
+            .as_os_str()
+            .as_encoded_bytes()
+            .last()
+            .is_some_and(|&b| std::path::is_separator(b.into()))
+        {
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it names a folder"));
+        }
+        let mut at = path.to_path_buf();
+        for _ in 0..LINKS {
+            let here = fs::canonicalize(folder(&at)).map_err(|e| {
+                io::Error::new(e.kind(), format!("the folder {}: {e}", folder(&at).display()))
+            })?;
+            let name = at.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+            at = here.join(name);
+            if at.starts_with("/proc") {
+                let what = "it is a stream of this process, not a file";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            }
+            let meta = match fs::symlink_metadata(&at) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Target::File(at)),
+                other => other?,
+            };
+            if meta.is_symlink() {
+                at = here.join(fs::read_link(&at)?);
+            } else if is_device(meta.file_type()) {
+                return Ok(Target::Device(at));
+            } else if !meta.is_file() {
+                return Err(refusal(meta.file_type()));
+            } else if meta.permissions().readonly() {
+                let what = "the file is there and may only be read";
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+            } else {
+                return Ok(Target::File(at));
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "symbolic links lead in a circle"))
+    }
+}
+
+#[cfg(unix)]
+fn is_device(kind: fs::FileType) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    kind.is_char_device()
+}
+
+#[cfg(not(unix))]
+fn is_device(_: fs::FileType) -> bool {
+    false
+}
+
+/// A file that takes its name only when complete.
+///
+/// A symbolic link stays one: the file that it leads to is replaced. A hard link is no longer one afterwards.
+pub struct AtomicFile(Kind);
+
+enum Kind {
+    File { writer: BufWriter<Counted>, path: PathBuf, replaces: bool },
+    Stream { content: Cursor<Vec<u8>>, device: Option<PathBuf> },
+}
+
+/// A temporary file, every write to which is a step.
+struct Counted(NamedTempFile);
+
+impl AtomicFile {
+    /// A new file to stand at `path`; what stands there stays until [`AtomicFile::commit`], and passes
+    /// its permissions on.
+    ///
+    /// # Errors
+    /// Nothing can be written there.
+    pub fn create(path: &Path) -> io::Result<AtomicFile> {
+        let path = match Target::of(path)? {
+            Target::File(path) => path,
+            Target::Device(path) => return Ok(AtomicFile::stream(Some(path))),
+            Target::Stdout => return Ok(AtomicFile::stream(None)),
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // The umask takes its part off, as for any file that a program creates.
+            builder.permissions(fs::Permissions::from_mode(0o666));
+        }
+        faults::step()?;
+        // The path of a temporary file in the message says nothing to the user.
+        let file = builder.tempfile_in(folder(&path)).map_err(|e| io::Error::from(e.kind()))?;
+        let replaced = fs::metadata(&path).ok();
+        if let Some(meta) = &replaced {
+            file.as_file().set_permissions(meta.permissions())?;
+        }
+        let writer = BufWriter::with_capacity(1 << 16, Counted(file));
+        Ok(AtomicFile(Kind::File { writer, path, replaces: replaced.is_some() }))
+    }
+
+    fn stream(device: Option<PathBuf>) -> AtomicFile {
+        AtomicFile(Kind::Stream { content: Cursor::default(), device })
+    }
+
+    /// Gives the file its name, in place of any file that had it.
+    ///
+    /// # Errors
+    /// The disk is full, or the file system refuses; what stood there still does.
+    pub fn commit(self) -> io::Result<()> {
+        match self.0 {
+            Kind::File { writer, path, replaces } => {
+                let file = complete(writer)?;
+                if replaces {
+                    // Else a loss of power could leave neither the old file nor the new one.
+                    faults::step()?;
+                    file.as_file().sync_all()?;
+                }
+                faults::step()?;
+                file.persist(&path).map_err(|e| e.error)?;
+                Ok(())
+            }
+            Kind::Stream { content, device } => send(content.get_ref(), device.as_deref()),
+        }
+    }
+
+    /// Gives the file its name if no file has it; true if so. It is on the disk then, so that a file may refer to it.
+    ///
+    /// # Errors
+    /// The disk is full, or the file system refuses.
+    pub(crate) fn commit_new(self) -> io::Result<bool> {
+        let Kind::File { writer, path, .. } = self.0 else { return Ok(false) };
+        let file = complete(writer)?;
+        faults::step()?;
+        file.as_file().sync_all()?;
+        faults::step()?;
+        match file.persist_noclobber(&path) {
+            Ok(_) => Ok(true),
+            Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(e) => Err(e.error),
+        }
+    }
+}
+
+fn complete(writer: BufWriter<Counted>) -> io::Result<NamedTempFile> {
+    Ok(writer.into_inner().map_err(io::IntoInnerError::into_error)?.0)
+}
+
+/// Nobody reads standard output any more.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// True if a write to standard output has failed as nobody reads it any more.
+pub fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
+
+/// Writes to a device, or to standard output.
+///
+/// # Errors
+/// It is full, or closed.
+pub fn send(content: &[u8], device: Option<&Path>) -> io::Result<()> {
+    let Some(path) = device else {
+        let mut out = io::stdout().lock();
+        let done = out.write_all(content).and_then(|()| out.flush());
+        let closed = done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+        CLOSED.fetch_or(closed, Ordering::Relaxed);
+        return done;
+    };
+    File::options().write(true).open(path)?.write_all(content)
+}
+
+impl Write for Counted {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        faults::step()?;
+        self.0.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Kind::File { writer, .. } => writer.write(buf),
+            Kind::Stream { content, .. } => content.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::File { writer, .. } => writer.flush(),
+            Kind::Stream { .. } => Ok(()),
+        }
+    }
+}
+
+impl io::Seek for AtomicFile {
+    fn seek(&mut self, pos: io::SeekFrom) -> io::Result<u64> {
+        match &mut self.0 {
+            Kind::File { writer, .. } => {
+                writer.flush()?;
+                writer.get_mut().0.seek(pos)
+            }
+            Kind::Stream { content, .. } => content.seek(pos),
+        }
+    }
+}
+
+/// Removes a file; a step.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    faults::step()?;
+    fs::remove_file(path)
+}
+
+/// Writes a whole file or nothing.
+///
+/// # Errors
+/// It cannot be written: what, and what to do about it.
+pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let write = || {
+        let mut file = AtomicFile::create(path)?;
+        file.write_all(bytes)?;
+        file.commit()
+    };
+    write().map_err(|e| super::error("write", path, &e))
+}

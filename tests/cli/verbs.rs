@@ -1,0 +1,252 @@
+//! Verbs that tell: `list`, `inspect`, `diff`, completions, manual pages; names that are nearly right; colours, shapes, times.
+
+use super::{TEXT, model, run};
+use mlc_dsl::ir::Tensor;
+use mlc_rewrite::graphdiff::compare;
+use mlc_rewrite::onnx::*;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a command that succeeds; its standard output.
+#[track_caller]
+fn told(folder: &Path, args: &[&str]) -> String {
+    let (code, out, said) = run(folder, args, b"");
+    assert_eq!(code, Some(0), "{args:?}: {said}");
+    String::from_utf8(out).expect("text")
+}
+
+#[track_caller]
+fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
+    let text = told(folder, &[args, &["--json", "-"]].concat());
+    serde_json::from_str(&text).expect("nothing but JSON")
+}
+
+/// A folder with a model, a text of open extents, and a model with an operator that nobody knows.
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("f.rules"), TEXT).expect("written");
+    fs::write(at("open.rules"), "def f(x: f32[n, 3]) -> f32[n, 3]\n  = maximum(x, 0.0)\n")
+        .expect("written");
+    fs::write(at("bad.rules"), "rule wrong\n  x + x => x\n  given x: F[..s]\n").expect("written");
+    write_onnx(&model(1.0), at("m.onnx")).expect("written");
+    let mut unknown = model(1.0);
+    unknown.graph.nodes[26].op_type = "Reul".into();
+    write_onnx(&unknown, at("unknown.onnx")).expect("written");
+    let mut open = model(1.0);
+    open.graph.nodes = vec![RawNode {
+        op_type: "Relu".into(),
+        inputs: vec!["x".into()],
+        outputs: vec!["y".into()],
+        ..RawNode::default()
+    }];
+    open.graph.initializers.clear();
+    for v in open.graph.inputs.iter_mut().chain(&mut open.graph.outputs) {
+        v.dims = Some(vec![RawDim::Symbol("batch".into()), RawDim::Known(4)]);
+    }
+    write_onnx(&open, at("open.onnx")).expect("written");
+    dir
+}
+
+#[test]
+fn names_that_are_nearly_right_are_proposed() {
+    let dir = folder();
+    for (args, proposed) in [
+        (&["optmize"][..], "'optimize'"),
+        (&["explain", "gleu"], "did you mean `gelu`"),
+        (&["explain", "layer"], "did you mean `layernorm`"),
+        (&["explain", "f.rules", "--target", "openvno"], "did you mean `openvino`"),
+        (&["check", "f.rules", "--target", "standrd"], "did you mean `standard`"),
+        (&["run", "f.rules", "--without", "add_zerp"], "did you mean `add_zero`"),
+        (&["list", "layers", "gleu"], "did you mean `gelu`"),
+        (&["list", "lawz"], "'laws'"),
+        (&["man", "optimise"], "did you mean `optimize`"),
+        (&["run", "open.rules", "--shape", "m=2"], "`n`"),
+        (&["run", "open.onnx", "--shape", "bach=2"], "did you mean `batch`"),
+        (&["show", "unknown.onnx"], "did you mean `Relu`"),
+    ] {
+        let (code, _, said) = run(dir.path(), args, b"");
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains(proposed), "{args:?}: {said}\nlacks {proposed}");
+    }
+}
+
+#[test]
+fn lists_name_what_there_is() {
+    let dir = folder();
+    for (kind, name) in [
+        ("operators", "matmul"),
+        ("layers", "gelu"),
+        ("laws", "add_zero"),
+        ("targets", "onnxruntime"),
+        ("onnx", "Conv"),
+    ] {
+        let list = json(dir.path(), &["list", kind]);
+        let list = list.as_array().expect("a list");
+        assert!(list.iter().any(|e| e["name"] == name), "{kind} lacks {name}");
+        assert!(list.is_sorted_by_key(|e| e["name"].to_string()), "{kind}");
+    }
+    let some = told(dir.path(), &["list", "layers", "gelu"]);
+    assert!(some.lines().count() >= 2 && some.lines().all(|l| l.contains("gelu")), "{some}");
+}
+
+#[test]
+fn a_model_is_inspected() {
+    let dir = folder();
+    let m = json(dir.path(), &["inspect", "m.onnx"]);
+    assert_eq!(m["operators"], serde_json::json!({ "Add": 26, "Relu": 1 }));
+    assert_eq!(m["inputs"][0]["shape"], serde_json::json!(["64", "256"]));
+    assert_eq!(m["parameters"]["elements"], 26 * 64 * 256);
+    assert_eq!(m["bytes"]["f32"], 26 * 64 * 256 * 4);
+    assert_eq!(m["flops"], 27.0 * 64.0 * 256.0);
+    let unknown = json(dir.path(), &["inspect", "unknown.onnx"]);
+    assert_eq!(unknown["unknown"], serde_json::json!({ "Reul": 1 }));
+    assert!(unknown["refused"].as_str().expect("a reason").contains("`Reul`"));
+    let open = json(dir.path(), &["inspect", "open.onnx", "--shape", "batch=2"]);
+    assert_eq!(open["outputs"][0]["shape"], serde_json::json!(["2", "4"]));
+    let text = told(dir.path(), &["inspect", "open.rules"]);
+    assert!(text.contains("x: f32[n, 3]") && text.contains("at n=32"), "{text}");
+}
+
+#[test]
+fn shapes_are_those_asked_for() {
+    let dir = folder();
+    let shape = |args: &[&str]| json(dir.path(), args)["outputs"]["y"]["shape"].to_string();
+    let run_it = |model, given| shape(&["run", model, "--shape", given, "--no-check", "-q"]);
+    assert_eq!(run_it("open.rules", "n=5"), "[5,3]");
+    assert_eq!(run_it("open.rules", "x=6,3"), "[6,3]");
+    assert_eq!(run_it("open.onnx", "batch=7"), "[7,4]");
+    assert_eq!(run_it("open.onnx", "x=2,9"), "[2,9]");
+    told(
+        dir.path(),
+        &["optimize", "open.onnx", "-o", "fixed.onnx", "--shape", "batch=3", "--no-check", "-q"],
+    );
+    let fixed = read_onnx(dir.path().join("fixed.onnx")).expect("a model");
+    for v in fixed.graph.inputs.iter().chain(&fixed.graph.outputs) {
+        assert_eq!(v.dims, Some(vec![RawDim::Known(3), RawDim::Known(4)]));
+    }
+    for (args, reason) in [
+        (["run", "open.onnx", "--shape", "x=2"], "has 2 axes, not 1"),
+        (["run", "open.onnx", "--shape", "batch"], "write NAME=EXTENTS"),
+        (["run", "open.onnx", "--shape", "batch=-1"], "`-1` is no extent"),
+        (["run", "open.rules", "--shape", "x=2,4"], "does not fit"),
+    ] {
+        let (code, _, said) = run(dir.path(), &args, b"");
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains(reason), "{args:?}: {said}\nlacks {reason}");
+    }
+}
+
+#[test]
+fn times_have_percentiles() {
+    let dir = folder();
+    let args = ["bench", "open.rules", "--shape", "n=2", "--iterations", "7", "--warmup", "0"];
+    let report = json(dir.path(), &[&args[..], &["--no-check"]].concat());
+    assert_eq!(report["runs"], 7);
+    for which in ["percentiles", "percentiles_unoptimized"] {
+        let [a, b, c] = ["p50", "p90", "p99"].map(|p| report[which][p].as_f64().expect("seconds"));
+        assert!(0.0 < a && a <= b && b <= c, "{which}");
+    }
+}
+
+#[test]
+fn differences_are_told() {
+    let dir = folder();
+    let base = model(1.0);
+    let mut renamed = base.clone();
+    for n in &mut renamed.graph.nodes {
+        for v in n.inputs.iter_mut().chain(&mut n.outputs).filter(|v| v.starts_with('h')) {
+            v.insert(0, '_');
+        }
+    }
+    assert!(compare(&base, &renamed).is_none());
+    let mut other = base.clone();
+    other.graph.nodes[26].op_type = "Abs".into();
+    let d = compare(&base, &other);
+    assert_eq!((d.same, d.operators.len(), d.interface.len()), (26, 2, 0));
+    assert_eq!(d.operators["Relu"].removed, ["y"]);
+    assert_eq!(d.operators["Abs"].added, ["y"]);
+    let mut weight = base.clone();
+    weight.graph.initializers.insert("w25".into(), Tensor::from_f32(vec![256], vec![0.0; 256]));
+    let d = compare(&base, &weight);
+    assert_eq!((d.same, d.constants[0].count, d.constants[1].bytes), (25, 1, 1024));
+    assert_eq!(d.operators["Add"].changed.len(), 1);
+    let mut typed = base.clone();
+    typed.graph.outputs[0].dims = None;
+    typed.opset_imports.insert(String::new(), 18);
+    assert_eq!(compare(&base, &typed).interface.len(), 2);
+    write_onnx(&other, dir.path().join("other.onnx")).expect("written");
+    let (code, out, _) = run(dir.path(), &["diff", "m.onnx", "other.onnx"], b"");
+    let out = String::from_utf8_lossy(&out);
+    assert_eq!(code, Some(1));
+    assert!(out.contains("Relu  1 -> 0\n  - y") && out.contains("Abs  0 -> 1\n  + y"), "{out}");
+    let same = told(dir.path(), &["diff", "m.onnx", "m.onnx"]);
+    assert_eq!(same, "the graphs are the same: 27 nodes\n");
+    let (code, out, said) = run(dir.path(), &["diff", "-q", "m.onnx", "other.onnx"], b"");
+    assert_eq!((code, out.len(), said.as_str()), (Some(1), 0, ""));
+}
+
+#[test]
+fn completions_and_pages_are_made() {
+    let dir = folder();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(told(dir.path(), &["completions", shell]).contains("inspect"), "{shell}");
+    }
+    assert!(told(dir.path(), &["man"]).contains(".TH mlc-rewrite"));
+    assert!(told(dir.path(), &["man", "diff"]).contains(".TH mlc-rewrite-diff"));
+    told(dir.path(), &["man", "--folder", "pages"]);
+    let pages = fs::read_dir(dir.path().join("pages")).expect("a folder").count();
+    assert!(pages > 12, "{pages}");
+}
+
+#[test]
+fn colours_are_where_they_are_wanted() {
+    let dir = folder();
+    for (args, variables, wanted) in [
+        (&["--color", "always"][..], &[][..], true),
+        (&["--color", "always"], &["NO_COLOR"], true),
+        (&["--color", "never"], &["CLICOLOR_FORCE"], false),
+        (&[], &["CLICOLOR_FORCE"], true),
+        (&[], &["CLICOLOR_FORCE", "NO_COLOR"], false),
+        (&[], &[], false),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"));
+        command.args(["diff", "m.onnx", "unknown.onnx"]).args(args);
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        command.envs(variables.iter().map(|v| (*v, "1"))).current_dir(dir.path());
+        let out = command.output().expect("runs");
+        assert_eq!(out.status.code(), Some(1), "{}", String::from_utf8_lossy(&out.stderr));
+        assert_eq!(out.stdout.contains(&0x1b), wanted, "{args:?} {variables:?}");
+    }
+    let (code, out, said) = run(dir.path(), &["check", "bad.rules", "-q", "--samples", "4"], b"");
+    assert_eq!((code, out.len(), said.as_str()), (Some(1), 0, ""));
+}
+
+#[test]
+fn reports_have_no_field_that_is_not_documented() {
+    let dir = folder();
+    fs::write(dir.path().join("e.json"), super::EGRAPH).expect("written");
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cli.md");
+    let manual = fs::read_to_string(manual).expect("a manual");
+    for args in [
+        &["optimize", "open.onnx", "-o", "x.onnx"][..],
+        &["run", "f.rules"],
+        &["bench", "f.rules", "--iterations", "1", "--kernels"],
+        &["explain", "f.rules"],
+        &["explain", "gelu"],
+        &["check", "f.rules", "--samples", "1"],
+        &["calibrate", "--time", "0", "--store", "times.redb"],
+        &["fuzz", "--cases", "1"],
+        &["extract", "e.json"],
+        &["inspect", "m.onnx"],
+        &["diff", "m.onnx", "m.onnx"],
+        &["show", "f.rules"],
+    ] {
+        let report = json(dir.path(), args);
+        for field in report.as_object().expect("an object").keys() {
+            let plain = field.strip_suffix("_unoptimized").unwrap_or(field);
+            assert!(manual.contains(&format!("`{plain}`")), "{args:?}: {field}");
+        }
+    }
+}
