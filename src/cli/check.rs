@@ -5,7 +5,7 @@ use crate::lawtest::{self, Broken};
 use crate::npz::write_npz;
 use crate::{stdlib, verify};
 use anyhow::Context;
-use mlc_dsl::diag::Severity;
+use mlc_dsl::diag::{SHOWN, Severity, more};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -69,15 +69,18 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     bar.set_length(names.as_ref().map_or(library.laws.len(), Vec::len) as u64);
     let report = verify::check_library(&library, names.as_deref(), &options, &|_, _| bar.inc(1));
     bar.finish_and_clear();
-    let lints = verify::lint(&library, names.as_deref());
+    let mut lints = verify::lint(&library, names.as_deref());
+    let from = if args.files.is_empty() { 0 } else { first };
+    lints.extend(verify::declarations(&library, from, args.common.seed));
     let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
     let color = std::io::stdout().is_terminal();
     for b in &broken {
         println!("{}", b.human(color));
     }
-    for l in &lints {
+    for l in lints.iter().take(SHOWN) {
         println!("{}", l.human(color));
     }
+    print!("{}", more(lints.len()));
     print!("{}", report.human(color));
     if args.verbose {
         print!("{}", report.table());
@@ -85,7 +88,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
     if let Some(folder) = &args.cases {
         write_cases(&report, folder, &texts)?;
     }
-    let sound = report.sound() && broken.is_empty();
+    let sound = report.sound() && broken.is_empty() && !lints.iter().any(verify::Lint::is_error);
     args.common.report(&Checked { report, broken, lints })?;
     Ok(if faulty || !sound { Found::Something } else { Found::Nothing })
 }

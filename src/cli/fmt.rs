@@ -3,7 +3,7 @@
 use super::Found;
 use super::model::write_file;
 use crate::stdlib::read_text;
-use mlc_dsl::diag::{Severity, render};
+use mlc_dsl::diag::{Severity, render_first};
 use mlc_dsl::syntax::{parse, print_file};
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         let (file, diags) = parse(&text);
         if diags.iter().any(|d| d.severity == Severity::Error) {
             let name = path.display().to_string();
-            anyhow::bail!("{}", render(&diags, &name, &text, false));
+            anyhow::bail!("{}", render_first(&diags, &name, &text, false));
         }
         let canonical = print_file(&file);
         if args.stdout {
