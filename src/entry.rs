@@ -1,7 +1,8 @@
 //! A `.rules` text as a model: its last `def`, its parameters being the inputs.
 
 use anyhow::{Context, anyhow, bail};
-use mlc_dsl::build::Builder;
+use mlc_dsl::build::{BuildError, Builder};
+use mlc_dsl::diag::{Code, Diag, render};
 use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, Program, Type};
 use mlc_dsl::library::{CallKind, Callable, DTypePattern, Dim, Library};
@@ -43,9 +44,21 @@ pub fn program_at(
         inputs.push(b.input(&i.name, Type::new(dtype, shape)));
     }
     let attrs = vec![None; c.attrs.len()];
-    let out = b.expand(call, body, &attrs, &inputs)?;
+    let out = b.expand(call, body, &attrs, &inputs).map_err(|e| placed(library, c, &e))?;
     let names = (0..).zip(out).map(|(i, v)| (output_name(c, i), v)).collect();
     Ok(b.finish(names))
+}
+
+/// Why a definition has no program, with its place.
+fn placed(library: &Library, c: &Callable, e: &BuildError) -> anyhow::Error {
+    let source = &library.sources[c.source.0 as usize];
+    let span = e.span().unwrap_or(c.source.1);
+    let mut message = e.to_string();
+    if e.span().is_none() {
+        message = format!("`{}` has no program: {message}", c.name);
+    }
+    let diag = Diag::error(Code("V011"), message, span).help(e.help());
+    anyhow::anyhow!("{}", render(&[diag], &source.name, &source.text, false))
 }
 
 /// The element type that a pattern gets where nothing decides it: f32 for a variable, i64 for `I`, bool for `B`.

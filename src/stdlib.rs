@@ -2,7 +2,7 @@
 
 use crate::files;
 use mlc_dsl::check::{SourceDiag, library};
-use mlc_dsl::diag::{Severity, render};
+use mlc_dsl::diag::{SHOWN, Severity, more, render};
 use mlc_dsl::library::Library;
 use std::path::{Path, PathBuf};
 
@@ -55,14 +55,14 @@ pub fn load_sound_with(
     Ok(library)
 }
 
-/// Diagnostics as text, each with its source.
+/// Diagnostics as text, each with its source, errors first; of very many the first ones.
 pub fn rendered(library: &Library, diags: &[SourceDiag], color: bool) -> String {
-    diags
-        .iter()
-        .map(|d| {
-            let s = &library.sources[d.source as usize];
-            render(std::slice::from_ref(&d.diag), &s.name, &s.text, color)
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+    let error = |d: &&SourceDiag| d.diag.severity == Severity::Error;
+    let (errors, warnings): (Vec<_>, Vec<_>) = diags.iter().partition(error);
+    let drawn = |d: &SourceDiag| {
+        let s = &library.sources[d.source as usize];
+        render(std::slice::from_ref(&d.diag), &s.name, &s.text, color)
+    };
+    let shown = errors.into_iter().chain(warnings).take(SHOWN).map(drawn);
+    shown.collect::<Vec<_>>().join("\n") + &more(diags.len())
 }

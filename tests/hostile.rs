@@ -119,3 +119,118 @@ fn damaged_rules_are_diagnosed() {
     assert!(diagnosed > CASES / 2, "{diagnosed} diagnosed: the damages do not damage");
     within_memory();
 }
+
+/// Shipped texts whose name contains `which`, and one more, and what is said of that one.
+fn read(which: &str, text: &str) -> (mlc_dsl::library::Library, Vec<mlc_dsl::diag::Diag>) {
+    let wanted = stdlib::TEXTS.iter().filter(|(n, _)| n.contains(which));
+    let mut texts: Vec<(String, String)> =
+        wanted.map(|(n, t)| (n.to_string(), t.to_string())).collect();
+    texts.push(("own.rules".into(), text.to_string()));
+    let (library, diags) = library(&texts);
+    let own = library.sources.len() as u32 - 1;
+    let diags = diags.into_iter().filter(|d| d.source == own).map(|d| d.diag).collect();
+    (library, diags)
+}
+
+/// A body in which every part is made of the one before: `step` has it as `%`.
+fn lets(count: usize, first: &str, step: &str, last: &str) -> String {
+    let mut text = format!("  let a0 = {first}\n");
+    for i in 1..count {
+        let before = format!("a{}", i - 1);
+        text += &format!("  let a{i} = {}\n", step.replace('%', &before));
+    }
+    text + &format!("  = {}\n", last.replace('%', &format!("a{}", count - 1)))
+}
+
+#[test]
+fn texts_that_would_grow_without_end_are_refused() {
+    let axes = |n: usize| (0..n).map(|i| format!("a{i}")).collect::<Vec<_>>().join(", ");
+    let mut chain = "def f0(x: F[..s]) -> F[..s]\n  = exp(x)\n".to_string();
+    for i in 1..1000 {
+        chain += &format!("def f{i}(x: F[..s]) -> F[..s]\n  = f{}(x) + 1\n", i - 1);
+    }
+    let number = "def m(x: F[a]) -> F[a]\n";
+    let cases = [
+        ("R022", "def f(x: F[..s]) -> F[..s]\n  = f(x) + 1\n".to_string()),
+        ("R023", chain),
+        ("R016", format!("def f(x: F[{0}]) -> F[{0}]\n  = exp(x)\n", axes(40))),
+        ("R016", format!("def f(x: F[{0}]) -> F[{0}]\n  = exp(x)\n", axes(500))),
+        ("R016", format!("rule r\n  x + x => 2 * x\n  given x: F[{}]\n  error exact\n", axes(500))),
+        ("R023", number.to_string() + &lets(5000, "1.5", "% + 1", "x * %")),
+        ("R023", number.to_string() + &lets(40, "1.5", "% + %", "x * %")),
+        ("R003", format!("{number}  = {}(x)\n", "n".repeat(1_000_000))),
+        ("S018", "op def rule ".repeat(10_000)),
+        ("S004", format!("{number}  = {}x{}\n", "exp(".repeat(5000), ")".repeat(5000))),
+        ("S004", format!("{number}  = {}x\n", "-".repeat(5000))),
+        (
+            "S019",
+            (0..20_000).map(|i| format!("def e{i}(x: F[a]) -> F[a]\n  = nope(x)\n")).collect(),
+        ),
+    ];
+    for (code, text) in cases {
+        let (_, diags) = read("/ops/", &text);
+        let shown: String = text.chars().take(70).collect();
+        let codes: Vec<&str> = diags.iter().map(|d| d.code.0).take(3).collect();
+        let found = diags.iter().any(|d| d.code.0 == code)
+            || code == "S018" && diags.iter().any(|d| d.code.0.starts_with('S'));
+        assert!(found, "{code} is not found, but {codes:?}: {shown}");
+        let drawn = mlc_dsl::diag::render_first(&diags, "own.rules", &text, false);
+        assert!(drawn.len() < 1 << 20, "{} bytes are drawn of {shown}", drawn.len());
+    }
+    within_memory();
+}
+
+#[test]
+fn models_that_would_grow_without_end_are_refused_or_small() {
+    let four = "def m(x: F[a], y: F[b], z: F[c], w: F[d]) -> F[a]\n";
+    let many =
+        |n: usize, f: &str| (0..n).map(|i| f.replace('%', &i.to_string())).collect::<Vec<_>>();
+    let inputs = many(20, "x%: F[a%]").join(", ");
+    let product = many(20, "(|a%| + 1)").join(" * ");
+    let spliced = many(400, "..range(1048576)").join(", ");
+    let f4 = "def m(x: f32[4]) -> f32[4]\n";
+    let cases: [(&str, String); 8] = [
+        // Numbers that depend on many symbols are computed when the program runs.
+        ("", four.to_string() + &lets(7, "|a| + |b| + |c| + |d|", "% * %", "x * %")),
+        ("", format!("def m({inputs}) -> F[a0]\n  = x0 * ({product})\n")),
+        (
+            "polynomial",
+            format!(
+                "def m({inputs}) -> F[k]\n  where k = {product}\n  = broadcast(sum(a0) x0, map=[], shape=[{product}])\n"
+            ),
+        ),
+        (
+            "entries",
+            format!(
+                "def m(x: f32[4]) -> F[..b]\n  where b = [{spliced}]\n  = reshape(x, shape=[{spliced}])\n"
+            ),
+        ),
+        (
+            "entries",
+            "def m(x: f32[4]) -> f32[4]\n  = x * total(range(1048576) * range(1048576))\n".into(),
+        ),
+        ("", f4.to_string() + &lets(8, "x + x", "% + %", "%")),
+        ("", f4.to_string() + &lets(20, "x * x", "% * %", "%")),
+        ("", f4.to_string() + &lets(12, "x", "maximum(%, exp(%))", "%")),
+    ];
+    for (refusal, text) in cases {
+        let shown: String = text.chars().take(150).collect();
+        let (library, diags) = read(if refusal.is_empty() { "" } else { "/ops/" }, &text);
+        assert!(diags.iter().all(|d| d.severity != mlc_dsl::diag::Severity::Error), "{diags:#?}");
+        let program = mlc_rewrite::entry::program(&library, "m");
+        if !refusal.is_empty() {
+            let e = program.expect_err(&shown).to_string();
+            assert!(e.contains(refusal) && e.contains("own.rules:"), "{shown}\n{e}");
+            assert!(e.len() < 10_000, "{} bytes for {shown}", e.len());
+            continue;
+        }
+        let program = program.unwrap_or_else(|e| panic!("{shown}\n{e}"));
+        assert!(program.nodes.len() < 2000, "{} nodes for {shown}", program.nodes.len());
+        let laws: Vec<u32> = (0..library.laws.len() as u32).collect();
+        let limits = mlc_rewrite::explore::Limits::default();
+        let explored =
+            mlc_rewrite::explore::explore(std::sync::Arc::new(library), program, &laws, &limits);
+        assert!(!explored.profiles.is_empty(), "{shown}");
+    }
+    within_memory();
+}

@@ -1,8 +1,11 @@
 //! What the verifier says besides true and false: proofs, lints, counterexamples that run.
 
+use mlc_backends::reference::Reference;
+use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor};
 use mlc_dsl::library::Library;
+use mlc_rewrite::explore::{Limits, explore};
 use mlc_rewrite::stdlib;
-use mlc_rewrite::verify::{CheckOptions, Exactness, Outcome, check_law, lint};
+use mlc_rewrite::verify::{CheckOptions, Exactness, Outcome, check_law, declarations, lint};
 use std::process::Command;
 
 fn library(own: &str) -> Library {
@@ -10,7 +13,8 @@ fn library(own: &str) -> Library {
         stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
     texts.push(("own.rules".into(), own.into()));
     let (library, diags) = mlc_dsl::check::library(&texts);
-    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    let errors = diags.iter().any(|d| d.diag.severity == mlc_dsl::diag::Severity::Error);
+    assert!(!errors, "{}", stdlib::rendered(&library, &diags, false));
     library
 }
 
@@ -187,4 +191,252 @@ fn a_counterexample_runs_and_shows_the_difference() {
         line.split_once("  ").expect("elements").1.to_string()
     };
     assert_ne!(side("left:"), side("right:"), "{shown}");
+}
+
+/// What is said of a text's declarations, by code.
+fn declared(text: &str) -> Vec<(&'static str, String, bool)> {
+    let library = library(text);
+    let last = library.sources.len() as u32 - 1;
+    let found = declarations(&library, last, 0);
+    for l in &found {
+        let (start, end) = (l.span().start as usize, l.span().end as usize);
+        assert!(start < end && end <= text.len(), "no place: {}", l.message);
+    }
+    found.into_iter().map(|l| (l.code, l.message.clone(), l.is_error())).collect()
+}
+
+#[test]
+fn declarations_that_do_nothing_are_named() {
+    let cases = [
+        ("op f(x: F[n]) -> y: F[n]\n  y[n] = x[n + 1]\n", "V010", "has no value at"),
+        (
+            "op f(x: F[n]) -> y: F[m]\n  where m = |n| + 1\n  y[m] = x[m]\n",
+            "V010",
+            "has no value at",
+        ),
+        (
+            "op f(x: F[..s]) -> y: F[..t]\n  where t = drop(|s|, [0])\n  y[..t] = x[..t]\n",
+            "V010",
+            "f",
+        ),
+        ("op f(x: F[n], k: int) -> y: F[n]\n  y[n] = x[(n + k) / 1]\n", "V010", "has no value at"),
+        (
+            "op f(x: F[n]) -> y: F[n]\n  if |n| > 3, |n| < 2\n  y[n] = x[n]\n",
+            "V010",
+            "no arguments were found",
+        ),
+        (
+            "extern f(x: F[n]) -> y: F[n]\n  reference \"nowhere\"\n",
+            "V008",
+            "no Rust reference `nowhere`",
+        ),
+        (
+            "def f(x: F[..s], p: float = 0.5) -> F[..s]\n  = exp(x)\n",
+            "V009",
+            "`f` will not be recognised in models, because parameter `p` is not used in its body",
+        ),
+        (
+            "def f(x: F[..s], z: F[..s]) -> F[..s]\n  = exp(x)\n",
+            "V009",
+            "`f` will not be recognised in models, because parameter `z` is not used in its body",
+        ),
+        (
+            "def f(x: F[..s], k: float) -> F[..s]\n  = exp(x) * (k + 1)\n",
+            "V009",
+            "because parameter `k` stands only in numbers that are computed",
+        ),
+        (
+            "def f(x: F[..s], k: float) -> F[..s]\n  = exp(x) / k\n",
+            "V009",
+            "`f` will not be recognised in models, because `k` stands only in numbers that are computed",
+        ),
+        ("def f(x: F[..s]) -> F[..s]\n  = x\n", "V009", "its body is a parameter"),
+        (
+            "rule f\n  exp(x) / k => exp(x) * (1 / k)\n  given x: F[..s], k: float in 1..4\n  error reorder\n",
+            "V009",
+            "never matches",
+        ),
+    ];
+    for (text, code, message) in cases {
+        let found = declared(text);
+        let hit = found.iter().find(|(c, m, _)| *c == code && m.contains(message));
+        let (_, _, error) = hit.unwrap_or_else(|| panic!("{code} {message}\n{text}{found:#?}"));
+        let wrong = code == "V008" || code == "V010" && !message.contains("no arguments");
+        assert_eq!(*error, wrong, "{text}{found:#?}");
+    }
+    let right = "op f(x: F[..b, n], by: int in 0..5) -> y: F[..b, n]\n  if by >= 0\n  y[..b, n] = x[..b, (n + by) % |n|]\n\
+                 op g(x: F[n], i: I[m]) -> y: F[m]\n  y[m] = x[i[m]]\n\
+                 op h(x: F[n]) -> y: F[n]\n  y[n] = x[n] - (x[n - 1] else 0)\n\
+                 def l(x: F[..s], k: float) -> F[..s]\n  = exp(x) * k\n";
+    assert_eq!(declared(right), []);
+}
+
+#[test]
+fn shipped_declarations_do_something() {
+    let (library, _) = stdlib::load(&[]).expect("the shipped texts are embedded");
+    let found: Vec<(&str, String)> =
+        declarations(&library, 0, 0).into_iter().map(|l| (l.code, l.law)).collect();
+    // The sum of neighbours divides by its own size before it scales.
+    assert_eq!(found, [("V009", "lrn".to_string())]);
+}
+
+/// The shipped operators alone: quick to read.
+fn operators() -> Vec<(String, String)> {
+    let own = stdlib::TEXTS.iter().filter(|(n, _)| n.contains("/ops/"));
+    own.map(|(n, t)| (n.to_string(), t.to_string())).collect()
+}
+
+/// NumPy's common shape.
+fn common(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let n = a.len().max(b.len());
+    let at = |s: &[usize], i: usize| (i + s.len()).checked_sub(n).map_or(1, |i| s[i]);
+    (0..n)
+        .map(|i| match (at(a, i), at(b, i)) {
+            (x, y) if x == y || y == 1 => Some(x),
+            (1, y) => Some(y),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The element of a tensor of shape `own` that NumPy takes for index `i` of `whole`.
+fn taken(own: &[usize], whole: &[usize], mut i: usize) -> usize {
+    let mut index = vec![0; whole.len()];
+    for (slot, d) in index.iter_mut().zip(whole).rev() {
+        *slot = i % d;
+        i /= d;
+    }
+    let index = &index[whole.len() - own.len()..];
+    own.iter().zip(index).fold(0, |at, (d, i)| at * d + if *d == 1 { 0 } else { *i })
+}
+
+#[test]
+fn axes_without_names_meet_as_in_numpy_or_not_at_all() {
+    let shapes: [&[usize]; 9] =
+        [&[], &[4], &[1], &[3], &[4, 4], &[4, 3], &[3, 4], &[2, 4, 4], &[4, 1]];
+    let (mut met, mut refused) = (0, 0);
+    for a in shapes {
+        for b in shapes {
+            let result = common(a, b);
+            let whole = result.clone().unwrap_or_else(|| a.to_vec());
+            let text = format!("def m(x: f32{a:?}, y: f32{b:?}) -> f32{whole:?}\n  = 2 * x - y\n");
+            let mut texts = operators();
+            texts.push(("own.rules".into(), text.clone()));
+            let (library, diags) = mlc_dsl::check::library(&texts);
+            if !diags.is_empty() {
+                refused += 1;
+                assert!(diags.iter().all(|d| d.diag.code.0 == "R008" && d.diag.help.is_some()));
+                assert!(result.is_none() || a.contains(&1) || b.contains(&1), "{text}");
+                continue;
+            }
+            assert!(result.is_some(), "NumPy refuses {text}");
+            met += 1;
+            let program = mlc_rewrite::entry::program(&library, "m").expect("a program");
+            let tensor = |shape: &[usize], from: f64| {
+                let n = shape.iter().product::<usize>();
+                let values: Vec<f64> = (0..n).map(|i| from + i as f64).collect();
+                Tensor::from_f64(DType::F32, shape.to_vec(), &values)
+            };
+            let inputs = [tensor(a, 1.0), tensor(b, 100.0)];
+            let out = Reference::default().run_values(&program, &library, &inputs).expect("runs");
+            assert_eq!(out[0].shape(), whole, "{text}");
+            let (x, y) = (inputs[0].to_f64(), inputs[1].to_f64());
+            let expected: Vec<f64> = (0..whole.iter().product())
+                .map(|i| 2.0 * x[taken(a, &whole, i)] - y[taken(b, &whole, i)])
+                .collect();
+            assert_eq!(out[0].to_f64(), expected, "{text}");
+        }
+    }
+    assert!(met > 25 && refused > 10, "{met} met, {refused} refused");
+}
+
+#[test]
+fn a_model_without_a_value_is_refused_at_its_place() {
+    let cases = [
+        (
+            "def m(x: f32[4]) -> f32[2, 4]\n  = broadcast(x, map=[1, 0], shape=[2, 4])\n",
+            "increasing(map)",
+            2,
+        ),
+        ("def m(x: f32[4]) -> f32[5]\n  = reshape(x, shape=[5])\n", "product(shape)", 2),
+        ("def m(x: f32[4, 3]) -> f32[4, 3]\n  = x @ x\n", "matmul", 2),
+        ("def m(x: f32[4], k: int) -> f32[4]\n  = k * x\n", "`k`", 1),
+        ("def m(x: f32[n]) -> f32[k]\n  where k = |n| + 1\n  = exp(x)\n", "declared", 1),
+        (
+            "def m(x: f32[n]) -> f32[n]\n  let y = slice(x, start=[0], size=[4], step=[0])\n  = x\n  if |n| > 0\n",
+            "",
+            0,
+        ),
+        ("def m(x: f32[6]) -> f32[6]\n  = reshape(x, shape=weave([2], [3], [7]))\n", "weave", 2),
+    ];
+    for (text, message, line) in cases {
+        let mut texts = operators();
+        texts.push(("own.rules".into(), text.to_string()));
+        let (library, diags) = mlc_dsl::check::library(&texts);
+        assert!(diags.is_empty(), "{text}{}", stdlib::rendered(&library, &diags, false));
+        let program = mlc_rewrite::entry::program(&library, "m");
+        if line == 0 {
+            assert!(program.is_ok(), "what is not used is not built:\n{text}");
+            continue;
+        }
+        let e = program.expect_err(text).to_string();
+        assert!(e.contains(message), "{message} is not in\n{e}");
+        assert!(e.contains(&format!("own.rules:{line}:")) && e.contains("help: "), "{text}{e}");
+    }
+}
+
+#[test]
+fn an_integer_attribute_binds_from_an_integral_number() {
+    let library = library(
+        "def scaled(x: F[..s], k: int) -> F[..s]\n  = tanh(x) * k\n\
+         def two(x: f32[4]) -> f32[4]\n  = tanh(x) * 2.0\n\
+         def half(x: f32[4]) -> f32[4]\n  = tanh(x) * 2.5\n\
+         def written(x: f32[4]) -> f32[4]\n  = scaled(x, k=3.0)\n",
+    );
+    let call = library.find("scaled").expect("declared");
+    let library = std::sync::Arc::new(library);
+    for (name, expected) in [("two", true), ("half", false), ("written", true)] {
+        let program = mlc_rewrite::entry::program(&library, name).expect(name);
+        let law = library.laws.iter().position(|l| *l.name == *"scaled").expect("recognised");
+        let explored = explore(library.clone(), program.clone(), &[law as u32], &Limits::default());
+        let fired = explored.profiles.iter().any(|(_, p)| p.applications > 0);
+        let written = program.nodes.iter().any(|n| {
+            matches!(&n.kind, NodeKind::Apply(c, a)
+            if *c == call && *a == [Attr::int(3)])
+        });
+        assert_eq!(fired || written, expected, "{name}");
+    }
+}
+
+#[test]
+fn proposed_conditions_can_be_tested() {
+    let text = "
+rule over_itself
+  x / x => 1 + 0 * x
+  given x: F[..s]
+  error reorder
+
+rule root_of_square
+  sqrt(x * x) => x
+  given x: F[..s]
+  error reorder
+
+rule scaled_convolution
+  conv(x, k * w, stride=p, low=l, high=h, dilation=d) => k * conv(x, w, stride=p, low=l, high=h, dilation=d)
+  given x: F[b, c, ..s], w: F[o, c, ..r], k: float in 0.5..2
+  error reorder
+";
+    let library = library(text);
+    for law in own(&library) {
+        let verdict = check_law(&library, law, &CheckOptions::default());
+        let Outcome::Fails(c) = verdict.outcome else { continue };
+        let Some(p) = c.holds_when else { continue };
+        let untestable = ["nonzero(", "uniform(", "positive(", "finite(", "product(|s|) == 1"];
+        assert!(
+            !untestable.iter().any(|u| p.condition.contains(u)),
+            "{}: {}",
+            law.name,
+            p.condition
+        );
+    }
 }

@@ -46,7 +46,7 @@ fn block(from: &[Extent], to: &[Extent], i: usize, j: usize) -> Option<(usize, u
             if j_end > j {
                 part = &part * &to[j_end - 1];
             }
-            if part == whole && (i_end > i || j_end > j) {
+            if part == whole && !part.is_too_large() && (i_end > i || j_end > j) {
                 return Some((i_end, j_end));
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::canon::{self, Sink, Structural};
 use crate::eval::Env;
-use crate::infer::{TypeError, infer};
+use crate::infer::{TypeError, infer, mismatch};
 pub use crate::instantiate::BuildError;
 use crate::instantiate::Instantiator;
 use crate::ir::{Attr, DType, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
@@ -132,8 +132,17 @@ impl<'a> Builder<'a> {
         let library = self.library;
         let types: Vec<Type> = args.iter().map(|&a| self.ty(a).clone()).collect();
         let types: Vec<&Type> = types.iter().collect();
-        let mut env = infer(library.call(call), &types, attrs)?.env;
-        self.instantiate(&body.terms, &body.roots, args, &mut env)
+        let application = infer(library.call(call), &types, attrs)?;
+        let mut env = application.env;
+        let values = self.instantiate(&body.terms, &body.roots, args, &mut env)?;
+        for (v, declared) in values.iter().zip(&application.types) {
+            if let Some(reason) = mismatch(self.ty(*v), declared) {
+                return Err(
+                    TypeError::Result { op: library.call(call).name.clone(), reason }.into()
+                );
+            }
+        }
+        Ok(values)
     }
 
     /// Ends the program with these outputs.

@@ -2,7 +2,8 @@
 //!
 //! The only module that names the library that draws them.
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use std::ops::Range;
 
 use crate::syntax::ast::Span;
 
@@ -26,7 +27,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("S016", "`else` after something that is not an element access"),
     ("S017", "an operator printed under another name"),
     ("S018", "text outside any item"),
-    ("S019", "a text too long to read"),
+    ("S019", "a text too long to read, or with too many mistakes to go on"),
     ("R001", "a name declared twice"),
     ("R002", "a name that is no variable here"),
     ("R003", "an operator that is not declared"),
@@ -35,19 +36,23 @@ pub const CODES: &[(&str, &str)] = &[
     ("R006", "the wrong number or kind of arguments"),
     ("R007", "an element type that does not fit, or that nothing shows"),
     ("R008", "axes of an argument that do not fit the parameter"),
-    ("R009", "not a function on attributes"),
+    ("R009", "not a function on attributes, or not one of elements"),
     ("R010", "a tensor, a number or a tuple where another of them is expected"),
     ("R011", "element access outside a meaning"),
     ("R012", "a figure of a target that is unknown or not a number"),
     ("R013", "`commutative` or `associative` of an operator that has not two tensors"),
     ("R014", "not one equation per output"),
     ("R015", "an attribute or element type that is unknown or open"),
-    ("R016", "an axis that occurs twice in one tensor"),
+    ("R016", "an axis that occurs twice in one tensor, or more axes than are worked with"),
     ("R017", "an extent with several names"),
     ("R018", "a law without an error class"),
     ("R019", "sides that do not name the same outputs"),
     ("R020", "a variable of the result that the match does not bind"),
     ("R021", "a target that is not declared, or that extends itself"),
+    ("R022", "definitions that contain each other"),
+    ("R023", "a definition, or a number, that stands for too much once it is written out"),
+    ("R024", "a parameter or an index that nothing uses"),
+    ("R025", "a body that is not what is declared"),
 ];
 
 /// A stable code such as `S001`; `S` are mistakes of syntax, `R` mistakes of meaning.
@@ -145,12 +150,53 @@ pub fn render(diags: &[Diag], file_name: &str, source: &str, color: bool) -> Str
     out
 }
 
-fn group<'a>(diag: &'a Diag, file_name: &'a str, source: &'a str, breaks: &[usize]) -> Group<'a> {
+/// Diagnostics that are drawn at most; of the others only their number is told.
+pub const SHOWN: usize = 100;
+
+/// Draws the first [`SHOWN`] diagnostics of one text and tells how many follow.
+pub fn render_first(diags: &[Diag], file_name: &str, source: &str, color: bool) -> String {
+    let shown = &diags[..diags.len().min(SHOWN)];
+    render(shown, file_name, source, color) + &more(diags.len())
+}
+
+/// Tells how many of `count` diagnostics are not shown; empty if all are.
+pub fn more(count: usize) -> String {
+    match count.checked_sub(SHOWN) {
+        None | Some(0) => String::new(),
+        Some(n) => format!("\n... and {n} more\n"),
+    }
+}
+
+/// Characters of a message, a label or a help line that are shown at most.
+const LONGEST: usize = 600;
+
+/// Bytes of the lines concerned that are drawn at most, and that are drawn before a place in a longer line.
+const WINDOW: usize = 1 << 14;
+const BEFORE: usize = 200;
+
+/// A text as it may be shown: cut, and nothing in it that a terminal would obey.
+pub fn plain(text: &str) -> String {
+    let is_shown = |c: char| !c.is_control() || c == '\n';
+    if text.len() <= LONGEST && text.chars().all(is_shown) {
+        return text.to_string();
+    }
+    let escaped = |c: char| match is_shown(c) {
+        true => c.to_string(),
+        false => c.escape_default().to_string(),
+    };
+    let mut out: String = text.chars().take(LONGEST).map(escaped).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+fn group<'a>(diag: &Diag, file_name: &'a str, source: &'a str, breaks: &[usize]) -> Group<'a> {
     let level = match diag.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let mut group = Group::with_title(level.primary_title(&*diag.message).id(diag.code.0));
+    let mut group = Group::with_title(level.primary_title(plain(&diag.message)).id(diag.code.0));
     let ranges: Vec<_> = diag.labels.iter().map(|(span, _)| clamp(*span, source)).collect();
     let first = ranges.iter().map(|range| range.start).min();
     if let Some((first, last)) = first.zip(ranges.iter().map(|range| range.end).max()) {
@@ -159,19 +205,41 @@ fn group<'a>(diag: &'a Diag, file_name: &'a str, source: &'a str, breaks: &[usiz
         let start = if line == 0 { 0 } else { breaks[line - 1] + 1 };
         let end = breaks.get(breaks.partition_point(|at| *at < last));
         let end = end.map_or(source.len(), |at| at + 1);
-        let mut snippet = Snippet::source(&source[start..end]).line_start(line + 1).path(file_name);
+        let (mut shown, mut line) = (start..end, line);
+        let whole = end - start <= WINDOW;
+        if !whole {
+            let primary = ranges[0].start;
+            line = breaks.partition_point(|at| *at < primary);
+            let start = if line == 0 { 0 } else { breaks[line - 1] + 1 };
+            let column = source[start..primary].chars().count() + 1;
+            let origin = Origin::path(file_name).line(line + 1).char_column(column);
+            group = group.element(origin);
+            let from = floor(source, primary.saturating_sub(BEFORE).max(start));
+            shown = from..floor(source, (from + WINDOW).min(end));
+        }
+        let mut snippet = Snippet::source(&source[shown.clone()]).line_start(line + 1);
+        if whole {
+            snippet = snippet.path(file_name);
+        }
         for (i, (range, (_, label))) in ranges.into_iter().zip(&diag.labels).enumerate() {
             let kind = if i == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
-            let label = Some(&**label).filter(|label| !label.is_empty());
-            let range = range.start - start..range.end - start;
-            snippet = snippet.annotation(kind.span(range).label(label));
+            let label = Some(plain(label)).filter(|label| !label.is_empty());
+            if let Some(range) = inside(&range, &shown) {
+                snippet = snippet.annotation(kind.span(range).label(label));
+            }
         }
         group = group.element(snippet);
     }
     match &diag.help {
-        Some(help) => group.element(Level::HELP.message(&**help)),
+        Some(help) => group.element(Level::HELP.message(plain(help))),
         None => group,
     }
+}
+
+/// The part of a range that lies in what is shown, counted from there.
+fn inside(range: &Range<usize>, shown: &Range<usize>) -> Option<Range<usize>> {
+    let (start, end) = (range.start.max(shown.start), range.end.min(shown.end));
+    (start <= end && range.start <= shown.end).then(|| start - shown.start..end - shown.start)
 }
 
 // A range of whole characters inside the text.

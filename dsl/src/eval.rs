@@ -25,7 +25,9 @@ pub enum EvalError {
 
 fn unbound(name: &str) -> String {
     match name.split_once('#') {
-        None => format!("`{name}` is not bound"),
+        None => format!(
+            "`{name}` has no value here: no argument and no attribute of that name is given"
+        ),
         // Computed axes have names that nobody wrote: operator, its axis, a mark and a number.
         Some((from, _)) => {
             let operator = from.split('.').next().unwrap_or(from);
@@ -207,6 +209,37 @@ pub fn truth(e: &Expr, env: &Env) -> Result<Option<bool>, EvalError> {
 
 /// The value of any expression.
 pub fn value(e: &Expr, env: &Env) -> Result<Val, EvalError> {
+    bounded(any_value(e, env)?)
+}
+
+/// Entries of the longest list that is built: lists speak of axes, or of places along one.
+pub(crate) const MAX_LIST: usize = 1 << 16;
+
+/// The value, unless a list or a polynomial has outgrown what is worked with.
+fn bounded(v: Val) -> Result<Val, EvalError> {
+    let large = |e: &Extent| e.is_too_large();
+    let long = match &v {
+        Val::Attr(Attr::Ints(list)) if list.iter().any(large) => None,
+        Val::Attr(Attr::Int(e)) if large(e) => None,
+        Val::Attr(Attr::Ints(list)) => Some(list.len()),
+        Val::Attr(Attr::Floats(list)) => Some(list.len()),
+        _ => Some(0),
+    };
+    match long {
+        None => Err(EvalError::invalid(format!(
+            "this extent is a polynomial of more than {} terms and factors",
+            crate::ir::WEIGHT
+        ))),
+        Some(n) if n > MAX_LIST => Err(too_long(n)),
+        Some(_) => Ok(v),
+    }
+}
+
+pub(crate) fn too_long(n: usize) -> EvalError {
+    EvalError::invalid(format!("a list of {n} entries; at most {MAX_LIST} are worked with"))
+}
+
+fn any_value(e: &Expr, env: &Env) -> Result<Val, EvalError> {
     match &e.kind {
         ExprKind::Int(v) => Ok(Val::Attr(Attr::int(*v))),
         ExprKind::Float(v) => Ok(Val::Attr(Attr::float(*v))),
@@ -271,8 +304,18 @@ fn size(n: &str, env: &Env) -> Result<Val, EvalError> {
 
 fn list(items: &[Elem], env: &Env) -> Result<Val, EvalError> {
     let mut parts = Vec::with_capacity(items.len());
+    let mut entries = 0;
     for item in items {
-        match (item, value(item.expr(), env)?) {
+        let found = value(item.expr(), env)?;
+        entries += match &found {
+            Val::Attr(Attr::Ints(v)) => v.len(),
+            Val::Attr(Attr::Floats(v)) => v.len(),
+            _ => 1,
+        };
+        if entries > MAX_LIST {
+            return Err(too_long(entries));
+        }
+        match (item, found) {
             (Elem::One(_), Val::Attr(Attr::Float(b))) => parts.push(Attr::Floats(vec![b])),
             (Elem::Splice(_), Val::Attr(v @ Attr::Floats(_))) => parts.push(v),
             (Elem::One(_), v) => parts.push(Attr::Ints(vec![v.int()?])),

@@ -1,6 +1,6 @@
 //! The closed list of functions on attributes: lists, extents, numbers.
 
-use crate::eval::{Env, EvalError, Val, binary, value};
+use crate::eval::{Env, EvalError, MAX_LIST, Val, binary, value};
 use crate::ir::{Attr, Extent};
 use crate::spec;
 use crate::syntax::ast::{Arg, BinaryOp, ExprKind};
@@ -216,8 +216,8 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
             let (Some(from), Some(to)) = (from.as_const(), to.as_const()) else {
                 return Err(EvalError::invalid("`range` needs known bounds"));
             };
-            if to.saturating_sub(from) > MAX_LIST {
-                return Err(EvalError::invalid("the range is too long"));
+            if to.saturating_sub(from) > MAX_LIST as i64 {
+                return Err(crate::eval::too_long(to.saturating_sub(from) as usize));
             }
             ints((from..to).map(Extent::from).collect())
         }
@@ -305,9 +305,6 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
         _ => Err(wrong()),
     }
 }
-
-/// Lists longer than this are not built.
-const MAX_LIST: i64 = 1 << 20;
 
 fn real(name: &str, x: f64) -> Option<f64> {
     Some(match name {
@@ -407,8 +404,10 @@ fn positions(v: Val) -> Result<Vec<usize>, EvalError> {
 fn count(v: Val) -> Result<usize, EvalError> {
     let n = v.int()?;
     match n.as_const() {
-        Some(n) if (0..=MAX_LIST).contains(&n) => Ok(n as usize),
-        _ => Err(EvalError::invalid(format!("`{n}` is not a usable length"))),
+        Some(n) if (0..=MAX_LIST as i64).contains(&n) => Ok(n as usize),
+        Some(n) if n > 0 => Err(crate::eval::too_long(n as usize)),
+        Some(n) => Err(EvalError::invalid(format!("a length cannot be {n}"))),
+        None => Err(EvalError::invalid(format!("the length `{n}` depends on symbols"))),
     }
 }
 
@@ -431,7 +430,12 @@ pub(crate) fn inverse(perm: &[usize]) -> Result<Vec<usize>, EvalError> {
 fn weave(kept: Vec<Extent>, inserted: Vec<Extent>, at: &[usize]) -> Result<Vec<Extent>, EvalError> {
     let n = kept.len() + inserted.len();
     if inserted.len() != at.len() || at.iter().any(|&p| p >= n) {
-        return Err(EvalError::invalid("the positions do not fit the lists"));
+        return Err(EvalError::invalid(format!(
+            "`weave` of {} kept and {} inserted entries cannot put the latter at the positions {at:?}: \
+             there is one position below {n} for each of them",
+            kept.len(),
+            inserted.len()
+        )));
     }
     let mut out: Vec<Option<Extent>> = vec![None; n];
     for (v, &p) in inserted.into_iter().zip(at) {

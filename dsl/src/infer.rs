@@ -39,7 +39,7 @@ pub enum TypeError {
         reason: String,
     },
     /// A declared condition does not hold.
-    #[error("`{op}` needs {condition}")]
+    #[error("`{op}` needs `{condition}`, which does not hold here")]
     Condition {
         /// The operator.
         op: Name,
@@ -54,6 +54,33 @@ pub enum TypeError {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl TypeError {
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        match self {
+            TypeError::Arity { op, expected, .. } => format!("give `{op}` {expected} tensors"),
+            TypeError::Input { op, input, .. } => {
+                format!(
+                    "compare the argument with the declaration of `{input}`; `explain {op}` shows it"
+                )
+            }
+            TypeError::Attr { op, attr, .. } => {
+                format!(
+                    "write `{op}(…, {attr}=…)` with a value of the kind that `explain {op}` shows"
+                )
+            }
+            TypeError::Condition { op, .. } => {
+                format!(
+                    "`{op}` is declared with this condition; change the arguments so that it holds"
+                )
+            }
+            TypeError::Result { op, .. } => {
+                format!("compare the extents of the arguments with the declaration of `{op}`")
+            }
+        }
+    }
 }
 
 /// A well-typed application.
@@ -84,6 +111,11 @@ pub fn infer(
     let mut hints = Vec::new();
     for (param, v) in call.attrs.iter().zip(&mut given) {
         if let Some(a) = v {
+            if param.ty.name.text == "int"
+                && let Some(integer) = a.as_integer()
+            {
+                *a = integer;
+            }
             normalise_axis(call, args, param, a, &mut hints)?;
             env.bind_attr(&param.name, a.clone());
         }
@@ -104,6 +136,11 @@ pub fn infer(
             |reason: String| TypeError::Attr { op: op.clone(), attr: param.name.clone(), reason };
         let default = param.default.as_ref().ok_or_else(|| bad("is missing".into()))?;
         let mut a = eval(default, &env).map_err(|e| bad(e.to_string()))?;
+        if param.ty.name.text == "int"
+            && let Some(integer) = a.as_integer()
+        {
+            a = integer;
+        }
         let mut hints = Vec::new();
         normalise_axis(call, args, param, &mut a, &mut hints)?;
         env.bind_attr(&param.name, a.clone());
@@ -134,6 +171,15 @@ pub fn infer(
         .collect::<Result<_, _>>()
         .map_err(|reason| TypeError::Result { op: op.clone(), reason })?;
     Ok(Application { types, attrs, env })
+}
+
+/// Why a value of type `found` cannot be one that is declared `declared`, if it cannot for any value of the symbols.
+pub fn mismatch(found: &Type, declared: &Type) -> Option<String> {
+    let differ = |(a, b): (&Extent, &Extent)| matches!((a - b).sign(), Some(-1 | 1));
+    let fits = found.dtype == declared.dtype
+        && found.rank() == declared.rank()
+        && !found.shape.iter().zip(&declared.shape).any(differ);
+    (!fits).then(|| format!("its body yields {found}, declared is {declared}"))
 }
 
 /// Evaluates `where` clauses in order: an integer is an axis, a list a segment.
@@ -373,7 +419,7 @@ pub fn resolve_dtype(pattern: &DTypePattern, env: &Env) -> Result<DType, String>
         DTypePattern::Fixed(d) => Ok(*d),
         DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
             (Some(d), _) | (None, Some(&Attr::DType(d))) => Ok(d),
-            _ => Err(format!("element type `{n}` is not bound")),
+            _ => Err(format!("nothing shows what the element type `{n}` is")),
         },
     }
 }
@@ -384,10 +430,15 @@ pub fn resolve_dims(dims: &[Dim], env: &Env) -> Result<Vec<Extent>, String> {
     for d in dims {
         match d {
             Dim::Axis(n) => {
-                shape.push(env.axis(n).ok_or_else(|| format!("axis `{n}` is not bound"))?.clone());
+                shape.push(
+                    env.axis(n)
+                        .ok_or_else(|| format!("nothing shows the extent of axis `{n}`"))?
+                        .clone(),
+                );
             }
             Dim::Seg(s) => shape.extend_from_slice(
-                env.seg(s).ok_or_else(|| format!("segment `{s}` is not bound"))?,
+                env.seg(s)
+                    .ok_or_else(|| format!("nothing shows the extents of segment `..{s}`"))?,
             ),
             Dim::Value(e) => match eval(e, env).map_err(|e| e.to_string())? {
                 Attr::Int(v) => shape.push(v),
@@ -399,7 +450,7 @@ pub fn resolve_dims(dims: &[Dim], env: &Env) -> Result<Vec<Extent>, String> {
             },
         }
     }
-    if let Some(e) = shape.iter().find(|e| e.sign() == Some(-1)) {
+    if let Some(e) = shape.iter().find(|e| e.sign() == Some(-1) || e.is_too_large()) {
         return Err(format!("an extent of the result is {e}"));
     }
     match is_countable(&shape) {

@@ -5,7 +5,7 @@ use crate::eval::{Env, eval};
 use crate::infer::{TypeError, resolve_dims, resolve_dtype};
 use crate::ir::{Attr, DType, Extent};
 use crate::library::{CallId, DTypePattern, Dim};
-use crate::syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
+use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Span, UnaryOp};
 use crate::term::{Term, TermId, TermKind, Terms};
 use std::collections::HashMap;
 use thiserror::Error;
@@ -19,6 +19,28 @@ pub enum BuildError {
     /// An attribute or a scalar has no value.
     #[error("{0}")]
     Value(String),
+    /// What went wrong with the term written there.
+    #[error("{1}")]
+    At(Span, Box<BuildError>),
+}
+
+impl BuildError {
+    /// Where the term is written that has no instance.
+    pub fn span(&self) -> Option<Span> {
+        match self {
+            BuildError::At(span, _) => Some(*span),
+            BuildError::Type(_) | BuildError::Value(_) => None,
+        }
+    }
+
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        match self {
+            BuildError::At(_, e) => e.help(),
+            BuildError::Type(e) => e.help(),
+            BuildError::Value(_) => "name what is meant, or give it as an attribute".into(),
+        }
+    }
 }
 
 /// One member of the family that an `each` rule matched.
@@ -83,7 +105,11 @@ impl<S: Sink> Instantiator<'_, S> {
                 stack.extend(term.args.iter().rev().map(|&a| (a, false)));
                 continue;
             }
-            let values = self.term(term, vars, env, done)?;
+            let placed = |e: BuildError| match e {
+                BuildError::At(..) => e,
+                other => BuildError::At(term.span, Box::new(other)),
+            };
+            let values = self.term(term, vars, env, done).map_err(placed)?;
             if let (Some(dims), [v]) = (&term.dims, values.as_slice()) {
                 let shape = self.sink.ty(*v).shape;
                 bind_dims(dims, &shape, env);

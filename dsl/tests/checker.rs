@@ -1,7 +1,7 @@
 //! Every message of the checker, as its reader sees it.
 
 use mlc_dsl::check::library;
-use mlc_dsl::diag::{CODES, render};
+use mlc_dsl::diag::{CODES, Diag, render};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,10 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "R002",
         &[
+            "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = x[..s] * scale\n",
+            "op f(x: F[a, b]) -> y: F[a]\n  y[a] = x[a, b]\n",
+            "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = exp(x)\n",
+            "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = z[..s]\n",
             "def f(scale: F[..s]) -> F[..s]\n  = 2 * scal\n",
             "def f(x: F[..s]) -> F[..s]\n  = x + y\n",
             "rule r\n  x + x => 2 * x\n  given x: F[..s], eps: float\n  when esp > 0\n  error reorder\n",
@@ -36,6 +40,11 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "R004",
         &[
+            "op f(x: F[a, b]) -> y: F[a]\n  y[a] = sum(c) x[a, c]\n",
+            "op f(x: F[a, ..s]) -> y: F[a]\n  y[a] = sum(s) x[a, ..s]\n",
+            "op f(x: F[a, b]) -> y: F[b, a]\n  y[b, a] = x[b, a]\n",
+            "op f(x: F[a, b]) -> y: F[b, a]\n  y[a, b] = x[a, b]\n",
+            "op f(x: F[a]) -> y: F[a]\n  y[a] = x[a] * |b|\n",
             "def f(x: F[..b, n]) -> F[..b]\n  = sum(m) x\n",
             "def f(x: F[..b, n]) -> F[..b, n]\n  = x * |k|\n",
             "op f(x: F[n]) -> y: F[m]\n  y[m] = x[m]\n",
@@ -56,6 +65,7 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "R006",
         &[
+            "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = maximum(x[..s])\n",
             "def f(x: F[..s]) -> F[..s]\n  = maximum(x)\n",
             "def f(x: F[..s]) -> F[..s]\n  = exp(x, x)\n",
             "def f(x: F[..s]) -> F[..s]\n  = pointwise(x, x)\n",
@@ -66,6 +76,12 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "R007",
         &[
+            "op f(x: F[..s]) -> y: bool[..s]\n  y[..s] = x[..s] + 1\n",
+            "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = x[..s] < 1\n",
+            "op f(x: I[..s]) -> y: I[..s]\n  y[..s] = exp(x[..s])\n",
+            "op f(x: F[..s], c: bool[..s]) -> y: F[..s]\n  y[..s] = x[..s] + c[..s]\n",
+            "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = 1 if x[..s] else 0\n",
+            "op f(x: f32[..s], k: i64[..s]) -> y: i64[..s]\n  y[..s] = x[..s] * k[..s]\n",
             "def f(x: i64[..s]) -> i64[..s]\n  = exp(x)\n",
             "def f(x: F[..s], y: I[..s]) -> F[..s]\n  = x + y\n",
             "op f(x: F[..s]) -> y: N[..s]\n  y[..s] = x[..s]\n",
@@ -76,17 +92,24 @@ const CASES: &[(&str, &[&str])] = &[
         "R008",
         &[
             "def f(x: F[n], w: F[k, m]) -> F[m]\n  = conv(x, w, stride=[], low=[], high=[], dilation=[])\n",
+            "def f(x: f32[4, 8], y: f32[4]) -> f32[4, 8]\n  = x + y\n",
+            "def f(x: f32[4, n], y: f32[4]) -> f32[4, n]\n  = x + y\n",
+            "op f(x: F[a, b]) -> y: F[a]\n  y[a] = x[a]\n",
+            "op f(x: F[a, b]) -> y: F[a, b]\n  y[a] = x[a, 0]\n",
         ],
     ),
     (
         "R009",
         &[
+            "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = gelu(x[..s])\n",
             "rule r\n  transpose(x, perm=p) => x\n  given x: F[..s]\n  if lenght(p) == 0\n  error exact\n",
         ],
     ),
     (
         "R010",
         &[
+            "op f(x: F[a]) -> y: F[a]\n  y[a] = x[a / 2.5]\n",
+            "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = (x[..s], 1)\n",
             "def f(x: F[n]) -> F[]\n  = 3\n",
             "def f(x: F[n]) -> F[n]\n  = (x, x)\n",
             "def f(x: F[n]) -> F[n]\n  let (a, b) = x\n  = a + b\n",
@@ -109,7 +132,13 @@ const CASES: &[(&str, &[&str])] = &[
         ],
     ),
     ("R013", &["op f(x: F[..s]) -> y: F[..s]\n  commutative\n  y[..s] = x[..s]\n"]),
-    ("R014", &["op f(x: F[..s]) -> y: F[..s], z: F[..s]\n  y[..s] = x[..s]\n"]),
+    (
+        "R014",
+        &[
+            "op f(x: F[..s]) -> y: F[..s], z: F[..s]\n  z[..s] = x[..s]\n  y[..s] = 2 * x[..s]\n",
+            "op f(x: F[..s]) -> y: F[..s], z: F[..s]\n  y[..s] = x[..s]\n",
+        ],
+    ),
     (
         "R015",
         &[
@@ -121,7 +150,13 @@ const CASES: &[(&str, &[&str])] = &[
             "rule r\n  x + 0 => x\n  given x: float[..s]\n  error reorder\n",
         ],
     ),
-    ("R016", &["op f(x: F[n, n]) -> y: F[n]\n  y[n] = x[n, n]\n"]),
+    (
+        "R016",
+        &[
+            "op f(x: F[n, n]) -> y: F[n]\n  y[n] = x[n, n]\n",
+            "op f(x: f32[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]) -> y: F[]\n  y[] = 1\n",
+        ],
+    ),
     ("R017", &["op f(x: F[n]) -> y: F[m]\n  where (m, k) = |n|\n  y[m] = x[m]\n"]),
     ("R018", &["rule r\n  x + x => 2 * x\n  given x: F[..s]\n"]),
     (
@@ -146,6 +181,39 @@ const CASES: &[(&str, &[&str])] = &[
             "fuse f(x: F[..s]) -> F[..s]\n  = exp(x)\n  on gpu(\"loop\")\n",
             "target small extends large\n  launch = 1e-6\n",
             "target small extends large\ntarget large extends small\n",
+        ],
+    ),
+    (
+        "R022",
+        &[
+            "def f(x: F[..s]) -> F[..s]\n  = f(x) + 1\n",
+            "def f(x: F[..s]) -> F[..s]\n  = g(x) + 1\ndef g(x: F[..s]) -> F[..s]\n  = 2 * h(x)\ndef h(x: F[..s]) -> F[..s]\n  = exp(f(x))\ndef user(x: F[..s]) -> F[..s]\n  = h(x)\n",
+        ],
+    ),
+    (
+        "R023",
+        &[
+            "def a(x: F[..s]) -> F[..s]\n  = x * x * x * x * x * x * x * x * x * x * x * x\ndef b(x: F[..s]) -> F[..s]\n  = a(a(a(a(a(a(a(a(a(a(x))))))))))\ndef c(x: F[..s]) -> F[..s]\n  = b(b(b(b(b(b(b(b(b(b(x))))))))))\ndef d(x: F[..s]) -> F[..s]\n  = c(c(c(c(c(c(c(c(c(c(x))))))))))\ndef e(x: F[..s]) -> F[..s]\n  = d(d(d(d(d(d(d(d(d(d(x))))))))))\n",
+            "def f(x: F[..s], k: float) -> F[..s]\n  let a = k * k * k * k * k * k\n  let b = a * a * a * a * a * a\n  let c = b * b * b * b * b * b\n  let d = c * c * c * c * c * c\n  = d * x\n",
+        ],
+    ),
+    (
+        "R024",
+        &[
+            "op f(x: F[..s], z: F[..s]) -> y: F[..s]\n  y[..s] = exp(x[..s])\n",
+            "op f(x: F[a, b]) -> y: F[a]\n  y[a] = sum(b) x[a, 0]\n",
+            "op f(x: F[n]) -> y: F[m, n]\n  where m = 3\n  y[m, n] = x[n]\n",
+        ],
+    ),
+    (
+        "R025",
+        &[
+            "def f(x: f32[a, b], y: f32[c]) -> f32[a, b]\n  = x + y\n",
+            "def f(x: f32[4, 5]) -> f32[5]\n  = x + 1\n",
+            "def f(x: F[a, b]) -> F[a]\n  = exp(x)\n",
+            "def f(x: F[..s]) -> i64[..s]\n  = x + 1\n",
+            "def f(x: f32[..s]) -> bool[..s]\n  = x + 1\n",
+            "def f(x: F[..s]) -> F[..s]\n  = cast(x, to=f32)\n",
         ],
     ),
 ];
@@ -176,6 +244,12 @@ fn messages() {
             let found: BTreeSet<&str> = own.iter().map(|d| d.code.0).collect();
             assert!(found.contains(code), "{code} is not found:\n{case}\n{own:#?}");
             assert!(own.iter().all(|d| d.help.is_some()), "{code} without help:\n{case}\n{own:#?}");
+            // A place is a part of the text, not its beginning by default.
+            let placed = |d: &Diag| {
+                let (start, end) = (d.span().start as usize, d.span().end as usize);
+                start < end && end <= case.len() && d.labels.iter().all(|(s, _)| s.end > s.start)
+            };
+            assert!(own.iter().all(placed), "{code} without a place:\n{case}\n{own:#?}");
             writeln!(out, "{}", render(&own, "test.rules", case, false)).expect("written");
             out.push_str("--------------------------------------------------\n\n");
         }

@@ -10,7 +10,7 @@ use mlc_extract::target::TargetPrices;
 use mlc_proptests::networks::{NETWORKS, spelled};
 use mlc_rewrite::explain::{Explanation, explain, leave_out, name_all, reason, why_not};
 use mlc_rewrite::explore::Reason;
-use mlc_rewrite::onnx::{RawModel, import, printable, read_onnx};
+use mlc_rewrite::onnx::{RawModel, import, printable, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::{self, Optimized, Options, optimize};
 use mlc_rewrite::samples;
 use std::collections::{BTreeSet, HashMap};
@@ -49,7 +49,10 @@ fn squeezenet() -> RawModel {
 
 fn network(name: &str) -> RawModel {
     let network = NETWORKS.iter().find(|n| n.0 == name).expect("a network");
-    spelled(network, 0)
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.onnx");
+    write_onnx(&spelled(network, 0), &path).expect("writes");
+    read_onnx(&path).expect("reads")
 }
 
 /// Every claim of an explanation.

@@ -6,7 +6,7 @@ use crate::lawtest::{self, Broken};
 use crate::npz::write_npz;
 use crate::{pipeline, stdlib, verify};
 use anyhow::Context;
-use mlc_dsl::diag::Severity;
+use mlc_dsl::diag::{SHOWN, Severity, more};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -71,12 +71,15 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let bar = args.common.screen.progress("laws", length);
     let report = verify::check_library(&library, names.as_deref(), &options, &|_, _| bar.inc(1));
     bar.finish_and_clear();
-    let lints = verify::lint(&library, names.as_deref());
+    let mut lints = verify::lint(&library, names.as_deref());
+    let from = if args.files.is_empty() { 0 } else { first };
+    lints.extend(verify::declarations(&library, from, args.common.seed));
     let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
     let color = args.common.screen.colored();
     let mut text = String::new();
     broken.iter().for_each(|b| text.extend([b.human(color), "\n".into()]));
-    lints.iter().for_each(|l| text.extend([l.human(color), "\n".into()]));
+    lints.iter().take(SHOWN).for_each(|l| text.extend([l.human(color), "\n".into()]));
+    text.push_str(&more(lints.len()));
     text.push_str(&report.human(color));
     if args.common.screen.verbose() {
         text.push_str(&report.table());
@@ -84,7 +87,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     if let Some(folder) = &args.cases {
         text.push_str(&write_cases(&report, folder, &texts)?);
     }
-    let sound = report.sound() && broken.is_empty();
+    let sound = report.sound() && broken.is_empty() && !lints.iter().any(verify::Lint::is_error);
     args.common.report(&Checked { report, broken, lints })?;
     args.common.screen.say(&text)?;
     Ok(if faulty || !sound { Found::Something } else { Found::Nothing })

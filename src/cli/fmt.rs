@@ -4,7 +4,7 @@ use super::Found;
 use super::screen::Screen;
 use crate::files;
 use crate::stdlib::read_text;
-use mlc_dsl::diag::{Severity, render};
+use mlc_dsl::diag::{Severity, render_first};
 use mlc_dsl::syntax::{parse, print_file};
 use std::path::PathBuf;
 
@@ -32,7 +32,8 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         let (file, diags) = parse(&text);
         if diags.iter().any(|d| d.severity == Severity::Error) {
             let name = path.display().to_string();
-            anyhow::bail!("{}", render(&diags, &name, &text, args.screen.colored_errors()));
+            let color = args.screen.colored_errors();
+            anyhow::bail!("{}", render_first(&diags, &name, &text, color));
         }
         let canonical = print_file(&file);
         if args.stdout || files::is_input_stream(path) && !args.check {

@@ -5,7 +5,8 @@ use crate::explore::LawProfile;
 use crate::options::Options;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::NodeKind;
-use mlc_dsl::library::{CallId, Law, LawOrigin, Library};
+use mlc_dsl::library::{CallId, CallKind, Law, LawOrigin, Library};
+use mlc_dsl::term::TermKind;
 use mlc_extract::target::TargetPrices;
 use serde::Serialize;
 use std::fmt::Write;
@@ -81,7 +82,7 @@ pub fn why_not(
 ) -> Option<WhyNot> {
     let call = library.find(name);
     let laws: Vec<u32> = (0..library.laws.len() as u32)
-        .filter(|&i| concerns(&library.laws[i as usize], name, call))
+        .filter(|&i| concerns(library, &library.laws[i as usize], name, call))
         .collect();
     if call.is_none() && laws.is_empty() {
         return None;
@@ -99,7 +100,9 @@ pub fn why_not(
             result: o.extracted.cost,
             with,
         });
-        dearer = told.filter(|d| wanted(&d.node)).take(PLACES).collect();
+        dearer = told.filter(|d| wanted(&d.node)).collect();
+        dearer.dedup_by(|a, b| a.node == b.node);
+        dearer.truncate(PLACES);
     }
     let story = |i: u32| story(o, library, options, i, &wanted);
     Some(WhyNot {
@@ -110,14 +113,15 @@ pub fn why_not(
     })
 }
 
-/// True for a law of this name, and for one that yields the operator.
-fn concerns(law: &Law, name: &str, call: Option<CallId>) -> bool {
+/// True for a law of this name, and for one that yields the layer: what yields a primitive operator are too many.
+fn concerns(library: &Library, law: &Law, name: &str, call: Option<CallId>) -> bool {
     let bare = law.name.strip_suffix(".rev").unwrap_or(&law.name);
-    bare == name && law.origin != LawOrigin::Unfold
-        || law.right.iter().any(|s| {
-            let kind = &law.terms.get(s.root).kind;
-            matches!(kind, mlc_dsl::term::TermKind::Apply(c, _) if Some(*c) == call)
-        }) && law.origin != LawOrigin::Unfold
+    let is_layer = |c: CallId| matches!(library.call(c).kind, CallKind::Def(_));
+    let yields = law.right.iter().any(|s| match &law.terms.get(s.root).kind {
+        TermKind::Apply(c, _) => Some(*c) == call && is_layer(*c),
+        _ => false,
+    });
+    law.origin != LawOrigin::Unfold && (bare == name || yields)
 }
 
 fn story(
@@ -203,11 +207,11 @@ impl WhyNot {
             let _ = match d.with {
                 Some(with) => writeln!(
                     out,
-                    "`{}` was found at {}: with it {}, the result {} (estimated)",
+                    "`{}` was found at {}: with it the result is estimated to take {} more ({})",
                     self.name,
                     d.node,
-                    seconds(with),
-                    seconds(d.result)
+                    seconds((with - d.result).max(0.0)),
+                    seconds(with)
                 ),
                 None => writeln!(
                     out,

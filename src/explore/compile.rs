@@ -1,11 +1,17 @@
 //! Laws become patterns: sums and products flattened, broadcasts that names imply made explicit.
 
+use super::flatten::OPERANDS;
 use super::normal::{Subst, call_expr, substitute};
 use super::pattern::{Compiled, Pat, PatId, PatKind, has_hint, is_normal};
-use mlc_dsl::library::{CallId, DTypePattern, Dim, ErrorClass, Law, Library, OpClass};
+use mlc_dsl::library::{
+    AttrParam, CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name, OpClass,
+};
 use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, Span};
 use mlc_dsl::term::{TermId, TermKind, Terms};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+
+/// Nests of one operator in each other that a pattern may have: each can be met in several ways.
+const NEST: usize = 3;
 
 /// Compiles laws; patterns are rewritten by the normalising ones among them.
 pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
@@ -25,8 +31,13 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
             closed,
             kept: HashSet::new(),
             refused: false,
+            done: HashMap::new(),
+            hopeless: false,
+            nests: HashMap::new(),
         };
-        let roots = law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
+        let roots: Vec<PatId> =
+            law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
+        let hopeless = c.hopeless || (0..c.pats.len()).any(|i| c.nest(PatId(i as u32)) > NEST);
         (
             Compiled {
                 law: i,
@@ -36,16 +47,52 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
                 numbered: has_hint(law, "numbered"),
             },
             c.refused,
+            !hopeless,
         )
     };
     let mut out = Vec::new();
     for &i in laws {
-        out.push(one(i, HashSet::new()).0);
+        let (open, _, matches) = one(i, HashSet::new());
+        out.extend(matches.then_some(open));
         // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
-        let (closed, differs) = one(i, shared(law(&i)));
-        out.extend(differs.then_some(closed));
+        let (closed, differs, matches) = one(i, shared(law(&i)));
+        out.extend((differs && matches).then_some(closed));
     }
     out
+}
+
+/// Laws that never match, with the reason: matching has no way to find an attribute variable, or looks at fewer operands.
+pub fn unsolved(library: &Library) -> Vec<(u32, String)> {
+    let laws: Vec<u32> = (0..library.laws.len() as u32).collect();
+    let searched = |i: &u32| library.laws[*i as usize].origin != LawOrigin::Unfold;
+    let compiled = compile(library, &laws);
+    let mut out = Vec::new();
+    for law in laws.into_iter().filter(searched) {
+        let first = compiled.partition_point(|c| c.law < law);
+        let forms: Vec<&Compiled> = compiled[first..].iter().take_while(|c| c.law == law).collect();
+        let open = |c: &&Compiled| open_names(&library.laws[law as usize], c);
+        if forms.is_empty() {
+            let reason = format!(
+                "a sum or product in it nests deeper, or has more operands, than the {OPERANDS} that are looked at"
+            );
+            out.push((law, reason));
+        } else if forms.iter().all(|c| !open(c).is_empty()) {
+            let list: Vec<String> = open(&forms[0]).iter().map(|n| format!("`{n}`")).collect();
+            out.push((
+                law,
+                format!("{} stands only in numbers that are computed", list.join(", ")),
+            ));
+        }
+    }
+    out
+}
+
+/// Attribute variables that a pattern asks for and nothing binds.
+fn open_names(law: &Law, c: &Compiled) -> Vec<Name> {
+    let (found, asked) = (c.names(), c.asked());
+    let derived = |a: &AttrParam| a.ty.name.text == "axis" && a.ty.of.is_some();
+    let open = law.attrs.iter().filter(|a| !derived(a) && !found.contains(&*a.name));
+    open.map(|a| a.name.clone()).filter(|n| asked.contains(&**n)).collect()
 }
 
 /// Terms that occur more than once in what a law matches.
@@ -76,6 +123,12 @@ pub(super) struct Compiler<'a> {
     kept: HashSet<PatId>,
     /// A nest stayed closed.
     refused: bool,
+    /// A sum or product has more operands than any view: nothing matches.
+    hopeless: bool,
+    /// How deep closed nests of a pattern stand in each other.
+    nests: HashMap<PatId, usize>,
+    /// The patterns of the law's own terms, so that a part that is used twice is compiled once.
+    done: HashMap<TermId, PatId>,
 }
 
 impl Compiler<'_> {
@@ -91,6 +144,18 @@ impl Compiler<'_> {
     /// Compiles a term. Within the right side of a normalising law (`subst.dims` is set) everything
     /// has the dimensions of the node that is rewritten, or none.
     pub(super) fn term(&mut self, terms: &Terms, id: TermId, subst: &Subst) -> PatId {
+        if !subst.is_none() {
+            return self.compiled(terms, id, subst);
+        }
+        if let Some(known) = self.done.get(&id) {
+            return *known;
+        }
+        let p = self.compiled(terms, id, subst);
+        self.done.insert(id, p);
+        p
+    }
+
+    fn compiled(&mut self, terms: &Terms, id: TermId, subst: &Subst) -> PatId {
         let t = terms.get(id);
         let own = t.dims.clone().unwrap_or_default();
         let dims = match &subst.dims {
@@ -237,6 +302,14 @@ impl Compiler<'_> {
                 },
             });
         };
+        // What no view has room for stays a nest.
+        let room = |a: &PatId| match &self.pat(*a).kind {
+            PatKind::Flat(c, inner, _) if *c == call => inner.len(),
+            _ => 1,
+        };
+        let opens = !self.exact && args.iter().map(room).sum::<usize>() <= OPERANDS;
+        let kept = |a: &PatId| self.kept.contains(a);
+        self.hopeless |= !self.exact && !opens && !args.iter().any(kept);
         for a in args {
             if unit.is_some()
                 && let Some(e) = self.as_scalar(a)
@@ -249,7 +322,7 @@ impl Compiler<'_> {
                     self.refused = true;
                     operands.push(a);
                 }
-                PatKind::Flat(c, inner, s) if c == call && !self.exact => {
+                PatKind::Flat(c, inner, s) if c == call && opens => {
                     operands.extend(inner);
                     s.into_iter().for_each(&mut merge);
                 }
@@ -273,6 +346,19 @@ impl Compiler<'_> {
         let mut operands = operands;
         operands.sort_by_key(|&p| self.breadth(p));
         self.push(PatKind::Flat(call, operands, scalar), dims, dtype)
+    }
+
+    /// How many sums or products of one operator, each an operand of the next, a pattern has at its root.
+    fn nest(&mut self, p: PatId) -> usize {
+        if let Some(known) = self.nests.get(&p) {
+            return *known;
+        }
+        let PatKind::Flat(call, operands, _) = self.pat(p).kind.clone() else { return 0 };
+        let same = |a: &&PatId| matches!(self.pat(**a).kind, PatKind::Flat(c, ..) if c == call);
+        let inner: Vec<PatId> = operands.iter().filter(same).copied().collect();
+        let deepest = inner.into_iter().map(|a| self.nest(a)).max().unwrap_or(0);
+        self.nests.insert(p, deepest + 1);
+        deepest + 1
     }
 
     /// How much a pattern matches: narrow ones are tried first.

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// Operands of one view at most.
-const OPERANDS: usize = 6;
+pub(super) const OPERANDS: usize = 6;
 /// Views of one class at most, besides those of its nodes as they stand.
 const VIEWS: usize = 8;
 /// Nesting that is looked through.

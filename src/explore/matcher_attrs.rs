@@ -70,8 +70,11 @@ impl Matcher<'_> {
             && is_attr(self.law, n)
             && st.env.attr(n).is_none()
         {
+            let Some(value) = self.of_kind(n, Attr::float(v)) else {
+                return ControlFlow::Continue(());
+            };
             let mark = st.env.mark();
-            st.env.bind_attr(&Name::from(n.as_str()), Attr::float(v));
+            st.env.bind_attr(&Name::from(n.as_str()), value);
             next(st)?;
             st.env.rollback(mark);
             return ControlFlow::Continue(());
@@ -91,12 +94,22 @@ impl Matcher<'_> {
         }
     }
 
+    /// A value as the attribute variable `n` takes it: an `int` takes real numbers that are integers, and no others.
+    fn of_kind(&self, n: &str, value: Attr) -> Option<Attr> {
+        let declared = self.law.attrs.iter().find(|a| &*a.name == n);
+        match declared.map(|a| a.ty.name.text.as_str()) {
+            Some("int") => value.as_integer(),
+            _ => Some(value),
+        }
+    }
+
     /// An attribute against an expression: a bare name is bound, as are those in a list; anything else is compared.
     pub(super) fn attr(&self, e: &Expr, a: &Attr, st: &mut State) -> bool {
         if let ExprKind::Name(n) = &e.kind
             && is_attr(self.law, n)
         {
-            return st.env.bind_attr(&Name::from(n.as_str()), a.clone());
+            let value = self.of_kind(n, a.clone());
+            return value.is_some_and(|v| st.env.bind_attr(&Name::from(n.as_str()), v));
         }
         match lists::fit(e, a, &mut st.env, &|n| is_attr(self.law, n)) {
             Fit::Yes => return true,

@@ -31,6 +31,7 @@ mod sign;
 mod spread;
 mod stored;
 
+pub use compile::unsolved;
 pub use extract::{Choice, Extracted, ExtractionError, Part};
 pub use log::{LogId, Reason};
 pub use lower::{Explored, Series, explore, explore_series};

@@ -20,6 +20,11 @@ impl Subst {
     pub(super) fn none() -> Subst {
         Subst { vars: Vec::new(), attrs: Vec::new(), dims: None, dtype: None }
     }
+
+    /// True where a law's own terms are compiled.
+    pub(super) fn is_none(&self) -> bool {
+        self.vars.is_empty() && self.attrs.is_empty() && self.dims.is_none() && self.dtype.is_none()
+    }
 }
 
 impl Compiler<'_> {

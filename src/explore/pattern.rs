@@ -3,8 +3,11 @@
 //! A law marked `when normal` rewrites the patterns of all other laws too, so that `x / sqrt(2)` in a
 //! law matches whatever spelling the program has.
 
+use mlc_dsl::check::walk;
 use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, LawOrigin};
+use mlc_dsl::lists;
 use mlc_dsl::syntax::ast::{Expr, ExprKind};
+use std::collections::HashSet;
 
 /// Index of a pattern node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,22 +56,77 @@ pub struct Compiled {
     pub numbered: bool,
 }
 
+/// The patterns that a pattern is made of.
+fn parts(kind: &PatKind) -> &[PatId] {
+    match kind {
+        PatKind::Var(_) | PatKind::Scalar(_) => &[],
+        PatKind::Apply(_, _, args) | PatKind::Flat(_, args, _) => args,
+        PatKind::Broadcast(arg, _) | PatKind::Output(_, arg) => std::slice::from_ref(arg),
+    }
+}
+
 impl Compiled {
-    /// The operators that every match has an application of.
-    pub fn operators(&self) -> Vec<CallId> {
-        let mut out = Vec::new();
-        let mut stack = self.roots.clone();
-        while let Some(p) = stack.pop() {
-            match &self.pats[p.0 as usize].kind {
-                PatKind::Apply(call, _, args) => {
-                    out.push(*call);
-                    stack.extend(args);
-                }
-                PatKind::Flat(_, args, _) => stack.extend(args),
-                PatKind::Broadcast(arg, _) | PatKind::Output(_, arg) => stack.push(*arg),
-                PatKind::Var(_) | PatKind::Scalar(_) => {}
+    /// The names that matching binds: of numbers and attributes that are a bare name, and of entries of lists.
+    pub(super) fn names(&self) -> HashSet<String> {
+        let mut out = HashSet::new();
+        for e in self.expressions() {
+            match &e.kind {
+                ExprKind::Name(n) => drop(out.insert(n.clone())),
+                _ => out.extend(lists::names(e).into_iter().map(|(_, n)| n.to_string())),
             }
         }
+        out
+    }
+
+    /// All names in the expressions that are compared.
+    pub(super) fn asked(&self) -> HashSet<String> {
+        let mut out = HashSet::new();
+        for e in self.expressions() {
+            walk(e, &mut |e| match &e.kind {
+                ExprKind::Name(n) => drop(out.insert(n.clone())),
+                ExprKind::Index { base, .. } => drop(out.insert(base.text.clone())),
+                _ => {}
+            });
+        }
+        out
+    }
+
+    fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        fn of(p: &Pat) -> Vec<&Expr> {
+            match &p.kind {
+                PatKind::Scalar(e) => vec![e],
+                PatKind::Apply(_, attrs, _) => attrs.iter().flatten().collect(),
+                PatKind::Flat(_, _, e) => e.iter().collect(),
+                PatKind::Var(_) | PatKind::Broadcast(..) | PatKind::Output(..) => vec![],
+            }
+        }
+        self.reached().into_iter().flat_map(move |p| of(&self.pats[p.0 as usize]))
+    }
+
+    /// The nodes of the pattern, each once.
+    fn reached(&self) -> Vec<PatId> {
+        let (mut seen, mut out) = (HashSet::new(), Vec::new());
+        let mut stack = self.roots.clone();
+        while let Some(p) = stack.pop() {
+            if seen.insert(p) {
+                out.push(p);
+                stack.extend(parts(&self.pats[p.0 as usize].kind));
+            }
+        }
+        out
+    }
+
+    /// The operators that every match has an application of.
+    pub fn operators(&self) -> Vec<CallId> {
+        let call = |p: &PatId| match &self.pats[p.0 as usize].kind {
+            PatKind::Apply(call, ..) => Some(*call),
+            PatKind::Var(_)
+            | PatKind::Scalar(_)
+            | PatKind::Flat(..)
+            | PatKind::Broadcast(..)
+            | PatKind::Output(..) => None,
+        };
+        let mut out: Vec<CallId> = self.reached().iter().filter_map(call).collect();
         out.sort_unstable();
         out.dedup();
         out

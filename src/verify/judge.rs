@@ -295,7 +295,7 @@ pub(super) fn furthest(library: &Library, sample: &Sample, message: String) -> M
 }
 
 /// The inputs in the element types of a program.
-fn arrays(program: &Program, sample: &Sample) -> Option<Vec<Array>> {
+pub(super) fn arrays(program: &Program, sample: &Sample) -> Option<Vec<Array>> {
     let inputs = program.inputs.iter().zip(&sample.inputs);
     let widened = inputs.map(|((_, ty), t)| match t.dtype() == ty.dtype {
         true => Some(Array::from_tensor(t)),

@@ -1,20 +1,22 @@
 //! What is suspicious in the text of a law, without a sample: laws that others imply, variables that
 //! nothing uses, laws that feed themselves. Never says anything about truth.
 
-use mlc_dsl::diag::{Code, Diag, render};
+use mlc_dsl::diag::{Code, Diag, Severity, render};
 use mlc_dsl::library::{AttrParam, Dim, Law, LawOrigin, Library};
-use mlc_dsl::syntax::ast::Expr;
+use mlc_dsl::syntax::ast::{Expr, Span};
 use mlc_dsl::syntax::print_expr;
 use mlc_dsl::term::{TermId, TermKind};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A warning about a law.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lint {
     /// `V005`: another law implies it; `V006`: something is declared and not used; `V007`: its right side
-    /// contains what it matches, and no condition stops it.
+    /// contains what it matches, and no condition stops it; `V008`: a procedure without a reference; `V009`: a layer or
+    /// a law that nothing would match; `V010`: an operator without a value.
     pub code: &'static str,
     /// The law.
     pub law: String,
@@ -30,15 +32,38 @@ pub struct Lint {
 
 impl Lint {
     fn of(library: &Library, law: &Law, code: &'static str, message: String, help: &str) -> Lint {
-        let source = &library.sources[law.source.0 as usize];
+        Lint::at(library, law.source, &law.name, code, Severity::Warning, message, help)
+    }
+
+    pub(super) fn at(
+        library: &Library,
+        (source, span): (u32, Span),
+        name: &str,
+        code: &'static str,
+        severity: Severity,
+        message: String,
+        help: &str,
+    ) -> Lint {
+        let source = &library.sources[source as usize];
+        let diag = Diag { severity, ..Diag::warning(Code(code), message.clone(), span).help(help) };
         Lint {
             code,
-            law: law.name.to_string(),
+            law: name.to_string(),
             file: source.name.clone(),
-            diag: Diag::warning(Code(code), message.clone(), law.source.1).help(help),
+            diag,
             message,
             text: source.text.clone(),
         }
+    }
+
+    /// True if it is a mistake rather than a suspicion.
+    pub fn is_error(&self) -> bool {
+        self.diag.severity == Severity::Error
+    }
+
+    /// Where it is.
+    pub fn span(&self) -> Span {
+        self.diag.span()
     }
 
     /// The warning for people, with its place.
@@ -92,7 +117,7 @@ fn implied(library: &Library, law: &Law, known: &Known) -> Option<Lint> {
 /// Both sides and each condition with names by order of use, operands of commutative operators by
 /// structure: equal for laws that differ in names alone.
 fn canonical(library: &Library, law: &Law) -> (String, BTreeSet<String>) {
-    let mut names = Names { library, law, numbers: BTreeMap::new() };
+    let mut names = Names::of(library, law);
     let mut sides = String::new();
     for side in law.left.iter().chain(&law.right) {
         sides += if side.each { "each " } else { "" };
@@ -107,9 +132,27 @@ struct Names<'l> {
     library: &'l Library,
     law: &'l Law,
     numbers: BTreeMap<String, usize>,
+    /// Terms met before: their names have their numbers.
+    known: BTreeMap<TermId, String>,
+    skeletons: BTreeMap<TermId, String>,
 }
 
-impl Names<'_> {
+/// A long text as its hash: terms share parts, and written out they would double again and again.
+fn short(text: String) -> String {
+    if text.len() <= 400 {
+        return text;
+    }
+    let mut hash = std::hash::DefaultHasher::new();
+    text.hash(&mut hash);
+    format!("~{:016x}", hash.finish())
+}
+
+impl<'l> Names<'l> {
+    fn of(library: &'l Library, law: &'l Law) -> Names<'l> {
+        let (numbers, known, skeletons) = Default::default();
+        Names { library, law, numbers, known, skeletons }
+    }
+
     fn number(&mut self, name: &str) -> String {
         let next = self.numbers.len();
         format!("#{}", self.numbers.entry(name.to_string()).or_insert(next))
@@ -136,6 +179,15 @@ impl Names<'_> {
     }
 
     fn term(&mut self, t: TermId) -> String {
+        if let Some(known) = self.known.get(&t) {
+            return known.clone();
+        }
+        let text = short(self.text(t));
+        self.known.insert(t, text.clone());
+        text
+    }
+
+    fn text(&mut self, t: TermId) -> String {
         let term = self.law.terms.get(t);
         match &term.kind {
             TermKind::Var(i) => {
@@ -162,7 +214,7 @@ impl Names<'_> {
                 let c = self.library.call(*call);
                 let mut args = term.args.clone();
                 if c.commutative {
-                    args.sort_by_cached_key(|a| skeleton(self.library, self.law, *a));
+                    args.sort_by_cached_key(|a| self.skeleton(*a));
                 }
                 let mut parts: Vec<String> = args.iter().map(|a| self.term(*a)).collect();
                 parts.extend(attrs.iter().map(|a| match a {
@@ -173,34 +225,40 @@ impl Names<'_> {
             }
         }
     }
-}
 
-/// The structure of a term without its names.
-fn skeleton(library: &Library, law: &Law, t: TermId) -> String {
-    let term = law.terms.get(t);
-    let head = match &term.kind {
-        TermKind::Var(i) => format!("{:?}", law.vars[*i].ty.dims.as_ref().map(Vec::len)),
-        TermKind::Scalar(_) => "number".into(),
-        TermKind::Apply(call, _) | TermKind::EachFold(call, _) => {
-            library.call(*call).name.to_string()
+    /// The structure of a term without its names.
+    fn skeleton(&mut self, t: TermId) -> String {
+        if let Some(known) = self.skeletons.get(&t) {
+            return known.clone();
         }
-        TermKind::Output(i) => format!("output {i}"),
-        TermKind::EachPart(_) => "part".into(),
-    };
-    let mut args: Vec<String> = term.args.iter().map(|a| skeleton(library, law, *a)).collect();
-    if matches!(&term.kind, TermKind::Apply(call, _) if library.call(*call).commutative) {
-        args.sort();
+        let term = self.law.terms.get(t);
+        let head = match &term.kind {
+            TermKind::Var(i) => format!("{:?}", self.law.vars[*i].ty.dims.as_ref().map(Vec::len)),
+            TermKind::Scalar(_) => "number".into(),
+            TermKind::Apply(call, _) | TermKind::EachFold(call, _) => {
+                self.library.call(*call).name.to_string()
+            }
+            TermKind::Output(i) => format!("output {i}"),
+            TermKind::EachPart(_) => "part".into(),
+        };
+        let commutes = matches!(&term.kind, TermKind::Apply(call, _)
+            if self.library.call(*call).commutative);
+        let mut args: Vec<String> = term.args.iter().map(|a| self.skeleton(*a)).collect();
+        if commutes {
+            args.sort();
+        }
+        let text = short(format!("{head}({})", args.join(", ")));
+        self.skeletons.insert(t, text.clone());
+        text
     }
-    format!("{head}({})", args.join(", "))
 }
 
 /// Tensor variables that no side has, and attributes that nothing mentions.
 fn unused(library: &Library, law: &Law) -> Option<Lint> {
-    let mut terms = Vec::new();
+    let mut terms = BTreeSet::new();
     let mut stack: Vec<TermId> = law.left.iter().chain(&law.right).map(|s| s.root).collect();
     while let Some(t) = stack.pop() {
-        if !terms.contains(&t) {
-            terms.push(t);
+        if terms.insert(t) {
             stack.extend(&law.terms.get(t).args);
         }
     }
@@ -248,10 +306,14 @@ fn feeds_itself(library: &Library, law: &Law) -> bool {
         return false;
     }
     let mut stack = law.terms.get(right.root).args.clone();
+    let mut seen = BTreeSet::new();
     while let Some(t) = stack.pop() {
-        let mut bound = BTreeMap::new();
-        if matches(library, law, left.root, t, &mut bound)
-            && bound.iter().any(|(v, t)| !is_variable(law, *v, *t))
+        if !seen.insert(t) {
+            continue;
+        }
+        let mut found = Bound::default();
+        if matches(library, law, left.root, t, &mut found)
+            && found.vars.iter().any(|(v, t)| !is_variable(law, *v, *t))
         {
             return true;
         }
@@ -264,24 +326,36 @@ fn is_variable(law: &Law, var: usize, t: TermId) -> bool {
     matches!(law.terms.get(t).kind, TermKind::Var(i) if i == var)
 }
 
-fn matches(
-    library: &Library,
-    law: &Law,
-    pattern: TermId,
-    term: TermId,
-    bound: &mut BTreeMap<usize, TermId>,
-) -> bool {
+/// What variables stand for, and which parts were found to fit: a part that is used twice is compared once.
+#[derive(Default)]
+struct Bound {
+    vars: BTreeMap<usize, TermId>,
+    fitting: BTreeSet<(TermId, TermId)>,
+}
+
+fn matches(library: &Library, law: &Law, pattern: TermId, term: TermId, bound: &mut Bound) -> bool {
+    if bound.fitting.contains(&(pattern, term)) {
+        return true;
+    }
+    let fits = fits(library, law, pattern, term, bound);
+    if fits {
+        bound.fitting.insert((pattern, term));
+    }
+    fits
+}
+
+fn fits(library: &Library, law: &Law, pattern: TermId, term: TermId, bound: &mut Bound) -> bool {
     let (p, t) = (law.terms.get(pattern), law.terms.get(term));
     let same = |a: TermId, b: TermId| {
-        let mut names = Names { library, law, numbers: BTreeMap::new() };
+        let mut names = Names::of(library, law);
         let first = names.term(a);
         first == names.term(b)
     };
     match (&p.kind, &t.kind) {
-        (TermKind::Var(i), _) => match bound.get(i) {
+        (TermKind::Var(i), _) => match bound.vars.get(i) {
             Some(old) => same(*old, term),
             None => {
-                bound.insert(*i, term);
+                bound.vars.insert(*i, term);
                 true
             }
         },

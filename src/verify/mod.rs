@@ -9,6 +9,7 @@
 mod attrs;
 mod case;
 mod damage;
+mod declared;
 mod draft;
 mod facts;
 mod field;
@@ -28,6 +29,7 @@ mod walk;
 mod working;
 
 pub use case::Case;
+pub use declared::declarations;
 pub use field::Exactness;
 pub use lint::{Lint, lint};
 pub use propose::Proposal;

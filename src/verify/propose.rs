@@ -73,7 +73,9 @@ pub(super) fn propose(facts: &Facts, first: &Sample, rng: &mut Random) -> Option
         }
     }
     let elements = |set: &[&Candidate]| set.iter().any(|c| c.elements);
-    sets.sort_by_key(|(set, n)| (elements(set), std::cmp::Reverse(*n), set.len()));
+    // That a number is one is asked before anything of its size.
+    let number = |set: &[&Candidate]| set.iter().any(|c| !c.text.ends_with("< inf"));
+    sets.sort_by_key(|(set, n)| (elements(set), number(set), std::cmp::Reverse(*n), set.len()));
     sets.iter().take(TRIED).find_map(|(set, _)| {
         let passing = confirm(facts, set, rng)?;
         let texts: Vec<&str> = set.iter().map(|c| c.text.as_str()).collect();
@@ -208,12 +210,11 @@ fn candidates(facts: &Facts) -> Vec<String> {
     out.extend(axes.iter().map(|a| format!("|{a}| > 1")));
     for s in &segs {
         out.push(format!("product(|{s}|) > 0"));
-        out.push(format!("product(|{s}|) == 1"));
         out.push(format!("length(|{s}|) == 0"));
         out.push(format!("length(|{s}|) == 1"));
     }
     attributes(facts, &axes, &mut out);
-    for v in &facts.law.vars {
+    for (v, constant) in facts.law.vars.iter().zip(&facts.given) {
         let n = &v.name;
         let float = match &v.ty.dtype {
             DTypePattern::Fixed(d) => d.is_float(),
@@ -226,7 +227,11 @@ fn candidates(facts: &Facts) -> Vec<String> {
             }
         };
         if float {
-            out.extend(["finite", "positive", "nonzero", "uniform"].map(|p| format!("{p}({n})")));
+            // Of what is computed these are never known: a law with them would stay silent.
+            if *constant {
+                let known = ["finite", "positive", "nonzero", "uniform"];
+                out.extend(known.map(|p| format!("{p}({n})")));
+            }
             out.push(format!("nonnegative({n})"));
             out.extend(BOUNDS.map(|(low, high)| format!("within({n}, {low}, {high})")));
         }
@@ -246,7 +251,7 @@ fn attributes(facts: &Facts, axes: &[&str], out: &mut Vec<String>) {
         let forms: &[&str] = match kind {
             "int" => &["% == 1", "% == 0", "% > 0", "% >= 0"],
             "axis" => &["% == 0"],
-            "float" => &["% > 0", "% >= 0", "% != 0", "% == 1", "% == 0", "% < 0", "abs(%) < inf"],
+            "float" => &["abs(%) < inf", "% > 0", "% >= 0", "% != 0", "% == 1", "% == 0", "% < 0"],
             "ints" => &["all(% == 0)", "all(% == 1)", "all(% >= 0)", "all(% > 0)"],
             "perm" => &["% == range(length(%))", "inverse(%) == %"],
             "axes" | "shape" => &["length(%) == 0", "length(%) == 1"],

@@ -177,7 +177,7 @@ fn faults_name_the_node_and_the_reason() {
         "Reshape",
         &[x(), Const(ints(&[1], &[7]))],
         &[],
-        "the Reshape node that defines `y0`: `reshape` needs product(shape) == product(|a|)",
+        "the Reshape node that defines `y0`: `reshape` needs `product(shape) == product(|a|)`, which does not hold here",
     );
     refuse(
         17,

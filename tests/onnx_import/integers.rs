@@ -103,7 +103,13 @@ fn options() -> Options {
         target: "standard".into(),
         fp: Fp::Reorder,
         objective: Default::default(),
-        limits: Limits { nodes: 2_000, rounds: 4, time: Duration::from_secs(60), threads: 1, ..Limits::default() },
+        limits: Limits {
+            nodes: 2_000,
+            rounds: 4,
+            time: Duration::from_secs(60),
+            threads: 1,
+            ..Limits::default()
+        },
         without: vec![],
         operators: None,
         solver: Solver::default(),

@@ -12,7 +12,7 @@ type Reference = fn(&Env, &[Array], &[Type]) -> Result<Vec<Array>, String>;
 const REFERENCES: &[(&str, Reference)] = &[("lstm", lstm), ("gru", gru)];
 
 /// The names of all references.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub fn names() -> impl Iterator<Item = &'static str> {
     REFERENCES.iter().map(|r| r.0)
 }
 

@@ -26,6 +26,7 @@ mod walk;
 
 pub use algebra::{Algebra, Element, Lifted, lift};
 pub use array::{Array, Elements, round_to, truncate, wrap};
+pub use externs::names as references;
 pub use scalar::{Cmp, RealOp, function};
 
 use crate::{Backend, BackendError, Executable};

@@ -1,7 +1,7 @@
 //! Symbolic dimensions: how named axes of terms meet, and the attribute expressions that say so.
 
 use super::elaborate::Bound;
-use crate::library::Dim;
+use crate::library::{Dim, Name};
 use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span};
 
 /// An expression without a place of its own.
@@ -137,18 +137,63 @@ pub fn positions_of(dims: &[Dim], at: &[usize], span: Span) -> Expr {
     expr(ExprKind::List(list), span)
 }
 
-/// The axes that a pointwise operator's result has: those of the operand that has all axes of the
-/// other, else the left's and then what is new on the right.
-pub fn union(a: &[Dim], b: &[Dim]) -> Vec<Dim> {
-    let within = |a: &[Dim], b: &[Dim]| a.iter().all(|d| find(b, d).is_some());
-    if within(b, a) {
-        return a.to_vec();
+/// Where each of `own` lies in `whole`: what has a name lies where that name does; what has none, at the same
+/// distance from the end, as NumPy aligns axes. `None` if one has no such place.
+pub fn places(own: &[Dim], whole: &[Dim]) -> Option<Vec<usize>> {
+    if same(own, whole) {
+        return Some((0..own.len()).collect());
     }
-    if within(a, b) {
-        return b.to_vec();
+    let place = |(i, d): (usize, &Dim)| {
+        if !is_nameless(d, own) && !is_nameless(d, whole) {
+            return find(whole, d);
+        }
+        let at = whole.len().checked_sub(own.len() - i)?;
+        (key(&whole[at]) == key(d)).then_some(at)
+    };
+    let at: Vec<usize> = own.iter().enumerate().map(place).collect::<Option<_>>()?;
+    (1..at.len()).all(|i| !at[..i].contains(&at[i])).then_some(at)
+}
+
+/// True if a dimension is known by its extent alone: a number, or what is computed in the same way as
+/// another extent of the tensor.
+pub fn is_nameless(d: &Dim, among: &[Dim]) -> bool {
+    match d {
+        Dim::Axis(_) | Dim::Seg(_) => false,
+        Dim::Value(e) if matches!(e.kind, ExprKind::Int(_)) => true,
+        Dim::Value(_) | Dim::Splice(_) => among.iter().filter(|e| key(e) == key(d)).count() > 1,
+    }
+}
+
+/// True if a tensor of the axes `own` can have the axes `declared` for no extents: where every axis of both bears a
+/// name that no `where` computes, or an extent, or where the numbers of axes differ.
+pub fn differ(own: &[Dim], declared: &[Dim], wheres: &[(Name, Expr)]) -> bool {
+    let computed = |d: &Dim| match d {
+        Dim::Axis(n) | Dim::Seg(n) => n.contains('#') || wheres.iter().any(|(w, _)| w == n),
+        Dim::Value(e) => !matches!(e.kind, ExprKind::Int(_)),
+        Dim::Splice(_) => true,
+    };
+    let single = |d: &Dim| matches!(d, Dim::Axis(_) | Dim::Value(_));
+    if own.iter().chain(declared).all(single) && own.len() > declared.len() {
+        return true;
+    }
+    !own.iter().chain(declared).any(computed)
+}
+
+/// The axes that a pointwise operator's result has: those of the operand that has all axes of the
+/// other, else the left's and then what is new on the right. `None` if axes without names do not meet.
+pub fn union(a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
+    if places(b, a).is_some() {
+        return Some(a.to_vec());
+    }
+    if places(a, b).is_some() {
+        return Some(b.to_vec());
+    }
+    // New axes come last, which would move those without a name.
+    if a.iter().any(|d| is_nameless(d, a)) || b.iter().any(|d| is_nameless(d, b)) {
+        return None;
     }
     let new = b.iter().filter(|d| find(a, d).is_none());
-    a.iter().chain(new).cloned().collect()
+    Some(a.iter().chain(new).cloned().collect())
 }
 
 /// A list with the same entry for every axis of `dims`, but for the axis `dims[i]`.

@@ -289,7 +289,7 @@ impl<'a> Elaborator<'a> {
             terms.push(self.tensor(callee, input, arg, &dtypes, span)?);
         }
         let (terms, bound) = if is_pointwise(callee) {
-            self.align(terms, span)
+            self.align(terms, span)?
         } else {
             self.bind_args(callee, terms, &attrs, span)?
         };
@@ -392,11 +392,30 @@ impl<'a> Elaborator<'a> {
     }
 
     /// Brings the operands of a pointwise operator to one shape.
-    fn align(&mut self, terms: Vec<TermId>, span: Span) -> (Vec<TermId>, Bound) {
-        let all = terms.iter().map(|&t| self.dims(t));
-        let result = all.reduce(|a, b| dims::union(&a, &b)).unwrap_or_default();
+    fn align(&mut self, terms: Vec<TermId>, span: Span) -> Option<(Vec<TermId>, Bound)> {
+        let mut result: Option<Vec<Dim>> = None;
+        for &t in &terms {
+            let own = self.dims(t);
+            let whole = match &result {
+                None => Some(own.clone()),
+                Some(known) => dims::union(known, &own),
+            };
+            let Some(whole) = whole else {
+                let left = result.unwrap_or_default();
+                let message = format!(
+                    "the axes [{}] and [{}] do not meet",
+                    dims::without_fresh(&dims::keys(&left)),
+                    dims::without_fresh(&dims::keys(&own))
+                );
+                let help = "axes without a name meet from the last one backwards, extent by extent, and none of \
+                            extent 1 is repeated; name them: `x: F[a, b]` and `g: F[a]` meet along `a`";
+                return self.error("R008", span, message, help);
+            };
+            result = Some(whole);
+        }
+        let result = result.unwrap_or_default();
         let terms = terms.into_iter().map(|t| self.conform(t, &result, span)).collect();
-        (terms, Bound { whole: Some(result), names: Vec::new() })
+        Some((terms, Bound { whole: Some(result), names: Vec::new() }))
     }
 
     /// `t` with the axes of `result`, of which it has some, in that order.
@@ -405,17 +424,18 @@ impl<'a> Elaborator<'a> {
         if dims::same(&own, result) {
             return t;
         }
+        let at = dims::places(&own, result).unwrap_or_default();
         let mut order: Vec<usize> = (0..own.len()).collect();
-        order.sort_by_key(|&i| dims::find(result, &own[i]));
+        order.sort_by_key(|&i| at.get(i));
         let sorted: Vec<Dim> = order.iter().map(|&i| own[i].clone()).collect();
         let mut t = t;
-        if !dims::same(&own, &sorted) {
+        if !order.is_sorted() {
             t = self.transpose(t, &order, span);
         }
         if dims::same(&sorted, result) {
             return t;
         }
-        let at: Vec<usize> = sorted.iter().filter_map(|d| dims::find(result, d)).collect();
+        let at: Vec<usize> = order.iter().filter_map(|&i| at.get(i).copied()).collect();
         let map = dims::positions_of(result, &at, span);
         let attrs = vec![map, dims::shape(result, span)];
         self.structural("broadcast", t, attrs, result.to_vec(), span)

@@ -4,8 +4,8 @@ use super::elaborate::{Elaborator, Operand};
 use super::{error, name, signature};
 use crate::diag::{Diag, Severity};
 use crate::library::{
-    AttrParam, Body, CallId, CallKind, ErrorClass, Input, Law, LawOrigin, LawSide, LawTest,
-    Library, Name, TestGraph,
+    AttrParam, Body, CallId, CallKind, DTypePattern, ErrorClass, Input, Law, LawOrigin, LawSide,
+    LawTest, Library, Name, TestGraph,
 };
 use crate::syntax::ast::{Binding, Expr, ExprKind, Item, Rule, RuleTest, Side, Span};
 use crate::term::{Term, TermId, TermKind};
@@ -30,21 +30,55 @@ pub fn body(
 }
 
 /// A result declared with the body's axes in another order is transposed to that order; one with more
-/// axes is broadcast.
+/// axes is broadcast. What cannot become what is declared is diagnosed.
 fn conform_outputs(e: &mut Elaborator<'_>, roots: Vec<TermId>, id: CallId) -> Vec<TermId> {
     let library = e.library;
-    let declared = library.call(id).outputs.iter().map(|(_, ty)| ty.dims.as_deref());
+    let declared = library.call(id).outputs.iter().map(|(_, ty)| ty);
     let pairs: Vec<_> = roots.into_iter().zip(declared).collect();
     pairs
         .into_iter()
-        .map(|(r, d)| match d {
-            Some(d) if e.dims(r).iter().all(|own| super::dims::find(d, own).is_some()) => {
-                let span = e.terms.get(r).span;
-                e.conform(r, d, span)
+        .map(|(r, ty)| {
+            let Some(d) = ty.dims.as_deref() else { return r };
+            let (own, span) = (e.dims(r), e.terms.get(r).span);
+            let found = e.terms.get(r).dtype.clone();
+            if contradicts(&found, &ty.dtype, &library.call(id).inputs) {
+                let message = format!(
+                    "the body is {}, declared is {}",
+                    super::dtype_name(&found),
+                    super::dtype_name(&ty.dtype)
+                );
+                let help = "declare that type, or convert: `cast(…, to=…)`";
+                e.diags.push(error("R025", span, message, help));
             }
-            _ => r,
+            if super::dims::places(&own, d).is_some() {
+                return e.conform(r, d, span);
+            }
+            if super::dims::differ(&own, d, &library.call(id).wheres) {
+                let message = format!(
+                    "the body has the axes [{}], declared are [{}]",
+                    super::dims::without_fresh(&super::dims::keys(&own)),
+                    super::dims::keys(d)
+                );
+                let help = "declare the axes that the body has; a sum over an axis takes it away, and \
+                            operands with other axes add theirs";
+                e.diags.push(error("R025", span, message, help));
+            }
+            r
         })
         .collect()
+}
+
+/// True if a body's element type is another than the declared one, whatever the parameters' types.
+fn contradicts(found: &DTypePattern, declared: &DTypePattern, inputs: &[Input]) -> bool {
+    let of_input = |p: &DTypePattern| inputs.iter().any(|i| i.ty.dtype == *p);
+    match (found, declared) {
+        (DTypePattern::Fixed(f), DTypePattern::Fixed(d)) => f != d,
+        (DTypePattern::Fixed(_), DTypePattern::Var(_)) => of_input(declared),
+        (DTypePattern::Var(_), DTypePattern::Fixed(_)) => of_input(found),
+        (DTypePattern::Var(f), DTypePattern::Var(d)) => {
+            f != d && of_input(found) && of_input(declared)
+        }
+    }
 }
 
 fn elaborate_lets(e: &mut Elaborator<'_>, lets: &[Binding]) -> Option<()> {
@@ -55,11 +89,36 @@ fn elaborate_lets(e: &mut Elaborator<'_>, lets: &[Binding]) -> Option<()> {
     Some(())
 }
 
+/// Parts and nesting of a number that a `let` or a `where` names: it is written out wherever the name stands.
+const PARTS: usize = 1000;
+const DEPTH: usize = 256;
+
+/// How many parts an expression has, and how deep they lie in each other.
+fn extent_of(e: &Expr) -> (usize, usize) {
+    let (mut parts, mut deepest) = (0, 0);
+    let mut level = vec![e];
+    while !level.is_empty() {
+        parts += level.len();
+        deepest += 1;
+        level = level.into_iter().flat_map(super::parts).collect();
+    }
+    (parts, deepest)
+}
+
 fn bind_names(e: &mut Elaborator<'_>, l: &Binding, value: Operand) -> Option<()> {
     match (l.names.as_slice(), value) {
         ([n], Operand::Scalar(v)) => {
             let v = e.inline(&v);
             e.check_names(&v)?;
+            let (parts, depth) = extent_of(&v);
+            if parts > PARTS || depth > DEPTH {
+                let message =
+                    format!("`{}` is a number of {parts} parts, nested {depth} deep", n.text);
+                let help = format!(
+                    "names are written out where they stand; keep it to {PARTS} parts and {DEPTH} deep"
+                );
+                return e.fail("R023", l.value.span, message, &help);
+            }
             e.lets.push((n.text.clone(), Operand::Scalar(v)));
         }
         ([n], v) => e.lets.push((n.text.clone(), v)),
@@ -167,6 +226,36 @@ pub fn of_definition(library: &Library, id: CallId, hints: &[Expr]) -> Vec<Law> 
     }
     out.push(unfold);
     out
+}
+
+/// The parameters of a definition that matching its body would not find: with any, it is not recognised.
+pub fn hidden(library: &Library, id: CallId) -> Vec<Name> {
+    let c = library.call(id);
+    let CallKind::Def(body) = &c.kind else { return vec![] };
+    let sides = body.roots.iter().map(|&root| LawSide { name: name(""), each: false, root });
+    let left: Vec<LawSide> = sides.collect();
+    let attr = |a: &AttrParam| ExprKind::Name(a.name.to_string());
+    let mut terms = body.terms.clone();
+    // Every parameter is wanted on the right.
+    let attrs = c.attrs.iter().map(|a| Some(Expr { kind: attr(a), span: c.source.1 })).collect();
+    let dtype = c.outputs[0].1.dtype.clone();
+    let kind = TermKind::Apply(id, attrs);
+    terms.push(Term { kind, args: vec![], dims: None, dtype, span: c.source.1 });
+    unbound(&Law {
+        name: c.name.clone(),
+        doc: vec![],
+        origin: LawOrigin::Fold,
+        vars: c.inputs.clone(),
+        attrs: c.attrs.clone(),
+        terms,
+        right: left.clone(),
+        left,
+        conditions: vec![],
+        hints: vec![],
+        error: ErrorClass::Exact,
+        tests: vec![],
+        source: c.source,
+    })
 }
 
 /// The laws of a rule: one, or two if it goes both ways.

@@ -7,13 +7,17 @@ mod classify;
 mod dims;
 mod elaborate;
 mod laws;
+mod meaning;
+mod nesting;
 mod notation;
 mod result;
 mod signature;
 mod targets;
 mod unify;
+mod values;
 
 pub use dims::key as dim_key;
+pub use laws::hidden;
 pub use targets::WORK;
 
 use crate::diag::{Code, Diag, Severity};
@@ -57,10 +61,23 @@ pub fn library(texts: &[(String, String)]) -> (Library, Vec<SourceDiag>) {
 struct Builder {
     library: Library,
     diags: Vec<SourceDiag>,
+    /// Per callable: something is wrong with it, or with what it is built on.
+    faulty: Vec<bool>,
+    /// Mistakes per text.
+    mistakes: Vec<usize>,
+    /// There were too many to go on.
+    gave_up: bool,
 }
+
+/// Mistakes after which bodies and laws are no longer looked at: each costs a search for what was meant.
+const MISTAKES: usize = 1000;
 
 impl Builder {
     fn report(&mut self, source: u32, diags: Vec<Diag>) {
+        self.mistakes.resize(self.library.sources.len().max(self.mistakes.len()), 0);
+        if let Some(n) = self.mistakes.get_mut(source as usize) {
+            *n += diags.len();
+        }
         self.diags.extend(diags.into_iter().map(|diag| SourceDiag { source, diag }));
     }
 
@@ -93,8 +110,10 @@ impl Builder {
             }
             seen.insert(key, (*source, item.name.span));
             let (callable, diags) = signature::callable(*source, item);
+            let sound = diags.iter().all(|d| d.severity != Severity::Error);
             self.report(*source, diags);
             if let Some(c) = callable {
+                self.faulty.push(!sound);
                 let id = CallId(self.library.calls.len() as u32);
                 self.library.by_name.insert(c.name.clone(), id);
                 self.library.calls.push(c);
@@ -102,8 +121,11 @@ impl Builder {
         }
     }
 
-    /// Bodies of definitions and the laws that they are, in the order of the texts; then rules.
+    /// Bodies of definitions and the laws that they are, in the order of the texts; then rules. What is built on a
+    /// faulty callable yields no law.
     fn bodies(&mut self, items: &[(u32, Item)]) {
+        let mut faulty = std::mem::take(&mut self.faulty);
+        let mut defined = Vec::new();
         for (source, item) in items {
             let (decl, lets, outputs) = match &item.kind {
                 ItemKind::Def(d) => (&d.body, &d.lets, d.outputs.len()),
@@ -111,34 +133,28 @@ impl Builder {
                 _ => continue,
             };
             let Some(id) = self.own(*source, item) else { continue };
+            if self.gives_up(*source, item) {
+                faulty[id.0 as usize] = true;
+                continue;
+            }
             let (body, diags) = laws::body(&self.library, id, lets, decl, outputs);
             let sound = diags.iter().all(|d| d.severity != Severity::Error);
             self.report(*source, diags);
-            let Some(body) = body.filter(|_| sound) else { continue };
-            self.library.calls[id.0 as usize].kind = CallKind::Def(body);
-            let ItemKind::Fuse(f) = &item.kind else {
-                self.library.laws.extend(laws::of_definition(&self.library, id, &[]));
-                continue;
-            };
-            // What follows `pointwise` is open: only a composition under it is a law.
-            let is_open = |e: &Expr| matches!(&e.kind, ExprKind::Call { callee, .. } if callee.text == "pointwise");
-            let (mut inner, epilogue) = (0usize, is_open(decl));
-            walk(decl, &mut |e| inner += usize::from(is_open(e)));
-            let prologue = inner > usize::from(epilogue);
-            let alone = targets::anchor(&self.library, id).filter(|_| epilogue || prologue);
-            if alone.is_none() && !targets::is_bare(&self.library, id) {
-                self.library.laws.extend(laws::of_definition(&self.library, id, &f.hints));
+            match body.filter(|_| sound) {
+                Some(body) => {
+                    self.library.calls[id.0 as usize].kind = CallKind::Def(body);
+                    defined.push((*source, item, id));
+                }
+                None => faulty[id.0 as usize] = true,
             }
-            self.library.fuses.push(FuseItem {
-                name: name(&item.name.text),
-                doc: item.doc.clone(),
-                call: id,
-                covers: alone.unwrap_or(id),
-                epilogue,
-                prologue,
-                on: f.on.iter().map(|(t, k)| (t.clone(), k.clone())).collect(),
-                source: (*source, item.span),
-            });
+        }
+        for (source, diag) in nesting::check(&mut self.library, &mut faulty) {
+            self.report(source, vec![diag]);
+        }
+        for (source, item, id) in defined {
+            if !faulty[id.0 as usize] {
+                self.definition(source, item, id);
+            }
         }
         let mut named: HashMap<String, ()> = HashMap::new();
         for (source, item) in items {
@@ -146,10 +162,53 @@ impl Builder {
             if named.insert(item.name.text.clone(), ()).is_some() {
                 continue; // Reported when signatures were declared.
             }
+            if self.gives_up(*source, item) {
+                continue;
+            }
             let (laws, diags) = laws::of_rule(&self.library, *source, item, rule);
             self.report(*source, diags);
-            self.library.laws.extend(laws);
+            let sound = laws.into_iter().filter(|l| !nesting::is_faulty(l, &faulty));
+            self.library.laws.extend(sound);
         }
+    }
+
+    /// True once there are so many mistakes that more of them help nobody; says so once.
+    fn gives_up(&mut self, source: u32, item: &Item) -> bool {
+        let many = self.mistakes.get(source as usize).is_some_and(|n| *n > MISTAKES);
+        if many && !std::mem::replace(&mut self.gave_up, true) {
+            let message =
+                format!("there are more than {MISTAKES} mistakes; what follows is not read");
+            let diag = error("S019", item.name.span, message, "mend the first ones and read again");
+            self.report(source, vec![diag]);
+        }
+        many
+    }
+
+    /// The laws that a definition is, and what a composition offers to kernels.
+    fn definition(&mut self, source: u32, item: &Item, id: CallId) {
+        let ItemKind::Fuse(f) = &item.kind else {
+            self.library.laws.extend(laws::of_definition(&self.library, id, &[]));
+            return;
+        };
+        // What follows `pointwise` is open: only a composition under it is a law.
+        let is_open = |e: &Expr| matches!(&e.kind, ExprKind::Call { callee, .. } if callee.text == "pointwise");
+        let (mut inner, epilogue) = (0usize, is_open(&f.body));
+        walk(&f.body, &mut |e| inner += usize::from(is_open(e)));
+        let prologue = inner > usize::from(epilogue);
+        let alone = targets::anchor(&self.library, id).filter(|_| epilogue || prologue);
+        if alone.is_none() && !targets::is_bare(&self.library, id) {
+            self.library.laws.extend(laws::of_definition(&self.library, id, &f.hints));
+        }
+        self.library.fuses.push(FuseItem {
+            name: name(&item.name.text),
+            doc: item.doc.clone(),
+            call: id,
+            covers: alone.unwrap_or(id),
+            epilogue,
+            prologue,
+            on: f.on.iter().map(|(t, k)| (t.clone(), k.clone())).collect(),
+            source: (source, item.span),
+        });
     }
 
     fn rest(&mut self, items: &[(u32, Item)]) {
@@ -205,41 +264,39 @@ fn error(code: &'static str, span: Span, message: String, help: &str) -> Diag {
 /// Calls `f` on an expression and all its parts.
 pub fn walk(e: &Expr, f: &mut dyn FnMut(&Expr)) {
     f(e);
-    let elems = |items: &[Elem], f: &mut dyn FnMut(&Expr)| {
-        for Elem::One(e) | Elem::Splice(e) in items {
-            walk(e, f);
-        }
-    };
+    for part in parts(e) {
+        walk(part, f);
+    }
+}
+
+/// The expressions that an expression is made of.
+fn parts(e: &Expr) -> Vec<&Expr> {
+    fn elems(items: &[Elem]) -> Vec<&Expr> {
+        items.iter().map(Elem::expr).collect()
+    }
     match &e.kind {
-        ExprKind::List(items) => elems(items, f),
-        ExprKind::Tuple(items) => items.iter().for_each(|e| walk(e, f)),
-        ExprKind::Unary(_, a) => walk(a, f),
-        ExprKind::Binary(_, a, b) => {
-            walk(a, f);
-            walk(b, f);
-        }
-        ExprKind::Call { args, .. } => args.iter().for_each(|a| walk(&a.value, f)),
+        ExprKind::List(items) => elems(items),
+        ExprKind::Tuple(items) => items.iter().collect(),
+        ExprKind::Unary(_, a) => vec![a],
+        ExprKind::Binary(_, a, b) => vec![a, b],
+        ExprKind::Call { args, .. } => args.iter().map(|a| &a.value).collect(),
         ExprKind::Index { index, otherwise, .. } => {
-            elems(index, f);
-            if let Some(o) = otherwise {
-                walk(o, f);
-            }
+            let mut parts = elems(index);
+            parts.extend(otherwise.as_deref());
+            parts
         }
         ExprKind::Reduce { axes, body, .. } => {
-            elems(axes, f);
-            walk(body, f);
+            let mut parts = elems(axes);
+            parts.push(body);
+            parts
         }
-        ExprKind::If { cond, then, otherwise } => {
-            walk(cond, f);
-            walk(then, f);
-            walk(otherwise, f);
-        }
+        ExprKind::If { cond, then, otherwise } => vec![cond, then, otherwise],
         ExprKind::Int(_)
         | ExprKind::Float(_)
         | ExprKind::Str(_)
         | ExprKind::Bool(_)
         | ExprKind::Name(_)
-        | ExprKind::Size(_) => {}
+        | ExprKind::Size(_) => vec![],
     }
 }
 
@@ -334,11 +391,23 @@ fn mentions(vars: &[Input], axis: &str) -> bool {
     })
 }
 
+/// Longer names are not compared with others.
+const LONGEST_SUGGESTED: usize = 64;
+
 /// "did you mean" for the nearest of `names`, if one is near.
 fn suggest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let best = names.map(|n| (distance(text, n), n.len().abs_diff(text.len()), n)).min()?;
-    (best.0 <= 1 + text.len() / 4 && best.0 < text.len())
-        .then(|| format!("did you mean `{}`?", best.2))
+    let reach = 1 + text.len() / 4;
+    if text.len() > LONGEST_SUGGESTED {
+        return None;
+    }
+    let letters = |t: &str| t.bytes().fold(0u32, |set, b| set | 1 << (b & 31));
+    let own = letters(text);
+    let best = names
+        .filter(|n| (own & !letters(n)).count_ones() as usize <= reach)
+        .filter(|n| n.len().abs_diff(text.len()) <= reach)
+        .map(|n| (distance(text, n), n.len().abs_diff(text.len()), n))
+        .min()?;
+    (best.0 <= reach && best.0 < text.len()).then(|| format!("did you mean `{}`?", best.2))
 }
 
 /// How many characters are inserted, deleted, replaced or exchanged with their neighbours.

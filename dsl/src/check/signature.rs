@@ -78,6 +78,9 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
             }
             c.kind = CallKind::Op(o.meanings.clone());
             c.class = class_of(&c);
+            if diags.is_empty() {
+                diags = super::meaning::check(&c);
+            }
         }
         ItemKind::Extern(e) => c.kind = CallKind::Extern(e.reference.clone()),
         ItemKind::Def(_)
@@ -150,6 +153,9 @@ fn shown_type(default: &Expr) -> Option<AttrType> {
     Some(AttrType { name, of: None, range: None, span: default.span })
 }
 
+/// Axes that a declared type has at most; the least tensor that shows all of them has `2^AXES` elements.
+const AXES: usize = 32;
+
 /// A declared tensor type; `attrs` are the attributes that may name its element type.
 fn type_pattern(ty: &TensorType, attrs: &[AttrParam], diags: &mut Vec<Diag>) -> TypePattern {
     let text = ty.dtype.text.as_str();
@@ -180,6 +186,12 @@ fn type_pattern(ty: &TensorType, attrs: &[AttrParam], diags: &mut Vec<Diag>) -> 
     let dims: Option<Vec<Dim>> = ty.dims.as_ref().map(|dims| dims.iter().map(dim).collect());
     if let Some(dims) = &dims {
         repeated_axis(dims, ty.span, diags);
+        if dims.len() > AXES {
+            let message =
+                format!("this tensor has {} axes; at most {AXES} are worked with", dims.len());
+            let help = "several axes that are treated alike are a segment: `x: F[..b, n]`";
+            diags.push(error("R016", ty.span, message, help));
+        }
     }
     TypePattern { dtype, dims }
 }

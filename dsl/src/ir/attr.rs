@@ -53,6 +53,16 @@ impl Attr {
         }
     }
 
+    /// The integer that this is, or the real number without a fraction that this is, as an integer.
+    pub fn as_integer(&self) -> Option<Attr> {
+        let exact = |v: &f64| v.fract() == 0.0 && v.abs() <= (1u64 << 53) as f64;
+        match self {
+            Attr::Int(_) => Some(self.clone()),
+            Attr::Float(b) => Some(f64::from_bits(*b)).filter(exact).map(|v| Attr::int(v as i64)),
+            _ => None,
+        }
+    }
+
     /// The integer, if this is one and known.
     pub fn as_i64(&self) -> Option<i64> {
         match self {

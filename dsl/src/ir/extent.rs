@@ -1,7 +1,8 @@
 //! Extents: integer polynomials in symbols such as `2*seq + 1`.
 //!
 //! One polynomial has one representation, so equality is structural. Division that is not exact and
-//! minimum/maximum become opaque atoms. Symbols stand for non-negative integers.
+//! minimum/maximum become opaque atoms. Symbols stand for non-negative integers. A polynomial that would
+//! outgrow [`WEIGHT`] is *too large*: nothing is known of it, and no type has it for an extent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,11 +31,15 @@ pub type Monomial = Vec<(Atom, u32)>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Extent(Repr);
 
+/// Terms and factors that a polynomial may have, those of its atoms among them.
+pub const WEIGHT: u64 = 4096;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Repr {
     Known(i64),
-    /// At least one non-constant monomial; sorted; coefficients are not zero.
-    Poly(Arc<Vec<(Monomial, i64)>>),
+    /// At least one non-constant monomial; sorted; coefficients are not zero. The weight comes last.
+    Poly(Arc<Vec<(Monomial, i64)>>, u64),
+    TooLarge,
 }
 
 impl From<i64> for Extent {
@@ -62,14 +67,31 @@ impl Extent {
     }
 
     fn atom(a: Atom) -> Extent {
-        Extent(Repr::Poly(Arc::new(vec![(vec![(a, 1)], 1)])))
+        Extent::from_terms([(vec![(a, 1)], 1)])
+    }
+
+    fn too_large() -> Extent {
+        Extent(Repr::TooLarge)
+    }
+
+    /// True if the polynomial outgrew [`WEIGHT`] and is lost.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self.0, Repr::TooLarge)
+    }
+
+    fn weight(&self) -> u64 {
+        match &self.0 {
+            Repr::Known(_) => 1,
+            Repr::Poly(_, weight) => *weight,
+            Repr::TooLarge => WEIGHT + 1,
+        }
     }
 
     /// The value, if no symbol occurs.
     pub fn as_const(&self) -> Option<i64> {
         match self.0 {
             Repr::Known(v) => Some(v),
-            Repr::Poly(_) => None,
+            Repr::Poly(..) | Repr::TooLarge => None,
         }
     }
 
@@ -78,31 +100,42 @@ impl Extent {
         self.as_const() == Some(v)
     }
 
-    /// The monomials with their coefficients, sorted; none for zero.
+    /// The monomials with their coefficients, sorted; none for zero, nor for what is too large.
     pub fn terms(&self) -> Vec<(Monomial, i64)> {
         match &self.0 {
-            Repr::Known(0) => vec![],
+            Repr::Known(0) | Repr::TooLarge => vec![],
             Repr::Known(v) => vec![(vec![], *v)],
-            Repr::Poly(p) => p.as_ref().clone(),
+            Repr::Poly(p, _) => p.as_ref().clone(),
         }
     }
 
     fn from_terms(terms: impl IntoIterator<Item = (Monomial, i64)>) -> Extent {
         let mut sum: BTreeMap<Monomial, i64> = BTreeMap::new();
+        let mut weight = 0u64;
         for (m, c) in terms {
+            let known = sum.len();
+            let own = monomial_weight(&m);
             let e = sum.entry(m).or_insert(0);
             *e = e.wrapping_add(c);
+            weight += if sum.len() > known { own } else { 0 };
+            if weight > WEIGHT {
+                return Extent::too_large();
+            }
         }
         sum.retain(|_, c| *c != 0);
+        let weight = sum.keys().map(monomial_weight).sum();
         match sum.len() {
             0 => Extent::from(0),
             1 if sum.contains_key(&Vec::new()) => Extent::from(sum[&Vec::new()]),
-            _ => Extent(Repr::Poly(Arc::new(sum.into_iter().collect()))),
+            _ => Extent(Repr::Poly(Arc::new(sum.into_iter().collect()), weight)),
         }
     }
 
     /// The quotient if the division leaves no remainder for every value of the symbols.
     pub fn div_exact(&self, by: &Extent) -> Option<Extent> {
+        if self.is_too_large() || by.is_too_large() {
+            return None;
+        }
         if let (Some(a), Some(b)) = (self.as_const(), by.as_const()) {
             return (b != 0 && a % b == 0).then(|| Extent::from(a / b));
         }
@@ -123,6 +156,9 @@ impl Extent {
 
     /// Division rounded towards minus infinity. Division by zero is zero, so that evaluation is total.
     pub fn floor_div(&self, by: &Extent) -> Extent {
+        if self.is_too_large() || by.is_too_large() {
+            return Extent::too_large();
+        }
         if let (Some(a), Some(b)) = (self.as_const(), by.as_const()) {
             return Extent::from(if b == 0 { 0 } else { floor_div(a, b) });
         }
@@ -143,6 +179,9 @@ impl Extent {
 
     /// The remainder that belongs to [`Extent::floor_div`].
     pub fn modulo(&self, by: &Extent) -> Extent {
+        if self.is_too_large() || by.is_too_large() {
+            return Extent::too_large();
+        }
         if let (Some(a), Some(b)) = (self.as_const(), by.as_const()) {
             return Extent::from(if b == 0 { 0 } else { a - b * floor_div(a, b) });
         }
@@ -154,6 +193,9 @@ impl Extent {
 
     /// The larger of two.
     pub fn maximum(&self, other: &Extent) -> Extent {
+        if self.is_too_large() || other.is_too_large() {
+            return Extent::too_large();
+        }
         if (self - other).at_least(0) {
             return self.clone();
         }
@@ -166,6 +208,9 @@ impl Extent {
 
     /// The smaller of two.
     pub fn minimum(&self, other: &Extent) -> Extent {
+        if self.is_too_large() || other.is_too_large() {
+            return Extent::too_large();
+        }
         if (self - other).at_least(0) {
             return other.clone();
         }
@@ -183,7 +228,8 @@ impl Extent {
             return Some(v.signum() as i32);
         }
         let terms = self.terms();
-        if !terms.iter().all(|(m, _)| m.iter().all(|(a, _)| a.is_natural())) {
+        if self.is_too_large() || !terms.iter().all(|(m, _)| m.iter().all(|(a, _)| a.is_natural()))
+        {
             return None;
         }
         let constant = terms.iter().find(|(m, _)| m.is_empty()).map_or(0, |t| t.1);
@@ -198,6 +244,7 @@ impl Extent {
         let rest = self - &Extent::from(bound);
         match rest.as_const() {
             Some(v) => v >= 0,
+            None if rest.is_too_large() => false,
             None => {
                 rest.terms().iter().all(|(m, c)| *c > 0 && m.iter().all(|(a, _)| a.is_natural()))
             }
@@ -206,6 +253,9 @@ impl Extent {
 
     /// The value where `symbol` gives each symbol's; `None` if one is missing, or 64 bits do not hold it.
     pub fn eval(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Option<i64> {
+        if self.is_too_large() {
+            return None;
+        }
         let mut sum = 0i64;
         for (m, c) in self.terms() {
             let mut product = c;
@@ -220,6 +270,9 @@ impl Extent {
 
     /// The extent with every symbol replaced by what `symbol` gives, if it gives something.
     pub fn substitute(&self, symbol: &dyn Fn(&str) -> Option<Extent>) -> Extent {
+        if self.is_too_large() {
+            return Extent::too_large();
+        }
         let mut sum = Extent::from(0);
         for (m, c) in self.terms() {
             let mut product = Extent::from(c);
@@ -254,7 +307,22 @@ impl Extent {
     }
 }
 
+/// Factors of a monomial, and what its atoms weigh; the monomial itself counts, too.
+fn monomial_weight(m: &Monomial) -> u64 {
+    let factor = |(a, power): &(Atom, u32)| a.weight().saturating_mul((*power).into());
+    m.iter().map(factor).fold(1, u64::saturating_add)
+}
+
 impl Atom {
+    fn weight(&self) -> u64 {
+        match self {
+            Atom::Sym(_) => 1,
+            Atom::Div(a, b) | Atom::Mod(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
+                a.weight().saturating_add(b.weight())
+            }
+        }
+    }
+
     /// True if the atom is seen to be at least 0 for every value of the symbols.
     fn is_natural(&self) -> bool {
         match self {
@@ -317,7 +385,8 @@ fn divide_monomial(m: &Monomial, by: &Monomial) -> Option<Monomial> {
 fn multiply_monomials(a: &Monomial, b: &Monomial) -> Monomial {
     let mut out: BTreeMap<Atom, u32> = a.iter().cloned().collect();
     for (atom, power) in b {
-        *out.entry(atom.clone()).or_insert(0) += power;
+        let sum = out.entry(atom.clone()).or_insert(0);
+        *sum = sum.saturating_add(*power);
     }
     out.into_iter().collect()
 }
@@ -328,6 +397,9 @@ impl Add for &Extent {
         if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
             return Extent::from(a.wrapping_add(b));
         }
+        if self.is_too_large() || other.is_too_large() {
+            return Extent::too_large();
+        }
         Extent::from_terms(self.terms().into_iter().chain(other.terms()))
     }
 }
@@ -335,6 +407,9 @@ impl Add for &Extent {
 impl Neg for &Extent {
     type Output = Extent;
     fn neg(self) -> Extent {
+        if self.is_too_large() {
+            return Extent::too_large();
+        }
         Extent::from_terms(self.terms().into_iter().map(|(m, c)| (m, c.wrapping_neg())))
     }
 }
@@ -352,6 +427,9 @@ impl Mul for &Extent {
         if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
             return Extent::from(a.wrapping_mul(b));
         }
+        if self.is_too_large() || other.is_too_large() {
+            return Extent::too_large();
+        }
         let (a, b) = (self.terms(), other.terms());
         Extent::from_terms(a.iter().flat_map(|(m, c)| {
             b.iter().map(move |(n, d)| (multiply_monomials(m, n), c.wrapping_mul(*d)))
@@ -361,6 +439,9 @@ impl Mul for &Extent {
 
 impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_too_large() {
+            return f.write_str("a polynomial that is too large");
+        }
         let terms = self.terms();
         if terms.is_empty() {
             return f.write_str("0");
@@ -413,6 +494,31 @@ mod tests {
         assert_eq!((&(&two * &b) + &Extent::from(1)).floor_div(&two), b);
         assert_eq!((&two * &s).to_string(), "2*s");
         assert_eq!((&(&two * &s) + &Extent::from(1)).to_string(), "2*s + 1");
+    }
+
+    #[test]
+    fn polynomials_stay_small() {
+        let sum = ["a", "b", "c", "d"].iter().fold(Extent::from(0), |s, n| &s + &Extent::sym(n));
+        let mut squared = sum.clone();
+        for _ in 0..60 {
+            squared = &squared * &squared;
+        }
+        let factor = |i: i32| &Extent::sym(&format!("n{i}")) + &Extent::from(1);
+        let product = (0..40).fold(Extent::from(1), |p, i| &p * &factor(i));
+        let halved = (0..200).fold(sum.clone(), |e, _| {
+            &e.floor_div(&Extent::from(2)) + &e.floor_div(&Extent::from(3))
+        });
+        for large in [squared, product, halved] {
+            assert!(large.is_too_large());
+            assert!(large.to_string().len() < 100);
+            assert_eq!((large.as_const(), large.sign()), (None, None));
+            assert_eq!(large.div_exact(&large), None);
+            assert!(!large.at_least(0) && (&large - &large).is_too_large());
+            assert_eq!(large.eval(&|_| Some(1)), None);
+            assert!(large.maximum(&sum).is_too_large() && sum.modulo(&large).is_too_large());
+        }
+        let eighth = (0..3).fold(sum, |e, _| &e * &e);
+        assert_eq!(eighth.eval(&|_| Some(1)), Some(1 << 16));
     }
 
     #[test]

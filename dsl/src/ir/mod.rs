@@ -12,7 +12,7 @@ mod ty;
 
 pub use attr::Attr;
 pub use dtype::DType;
-pub use extent::{Atom, Extent, Monomial};
+pub use extent::{Atom, Extent, Monomial, WEIGHT};
 pub use program::{ConstId, Consts, Node, NodeId, NodeKind, Program, Value};
 pub use tensor::{FileRange, Tensor, TensorError};
 pub use ty::Type;

@@ -1,0 +1,369 @@
+//! Kinds of values in a meaning: what combines, and what functions and reductions make of it.
+
+use super::meaning::Reader;
+use super::suggest;
+use crate::diag::Severity;
+use crate::functions::is_function;
+use crate::ir::DType;
+use crate::library::DTypePattern;
+use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span};
+
+/// Functions of one real element.
+const REAL: [&str; 20] = [
+    "exp", "log", "sqrt", "rsqrt", "recip", "erf", "sin", "cos", "tan", "asin", "acos", "atan",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "float", "mean",
+];
+
+/// Functions of one element that keep its type.
+const SAME: [&str; 5] = ["abs", "floor", "ceil", "round", "sign"];
+
+/// Functions of two elements.
+const PAIRS: [&str; 4] = ["maximum", "minimum", "modulo", "remainder"];
+
+/// Functions of lists of indices with the number of their arguments, and whether they yield one number.
+const LISTS: [(&str, usize, bool); 19] = [
+    ("permute", 2, false),
+    ("compose", 2, false),
+    ("pick", 2, false),
+    ("unpermute", 2, false),
+    ("drop", 2, false),
+    ("weave", 3, false),
+    ("reverse", 1, false),
+    ("replace", 3, false),
+    ("exact", 2, false),
+    ("ravel", 2, true),
+    ("unravel", 2, false),
+    ("product", 1, true),
+    ("total", 1, true),
+    ("length", 1, true),
+    ("rank", 1, true),
+    ("entry", 2, true),
+    ("at", 2, true),
+    ("all", 1, true),
+    ("any", 1, true),
+];
+
+/// Reductions.
+const MONOIDS: [&str; 7] = ["sum", "prod", "max", "min", "mean", "any", "all"];
+
+/// What a value in a meaning is, as far as the text shows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// An element of a tensor of this type.
+    Elem(DTypePattern),
+    /// An index, an extent or an integer attribute.
+    Int,
+    Real,
+    Truth,
+    List,
+    DType,
+    Word,
+    /// Nothing can be said.
+    Open,
+}
+
+impl Reader<'_> {
+    pub(super) fn condition(&mut self, e: &Expr) {
+        let found = self.expr(e);
+        let fits = match &found {
+            Kind::Truth | Kind::Open => true,
+            Kind::Elem(p) => is_bool(p),
+            Kind::Int | Kind::Real | Kind::List | Kind::DType | Kind::Word => false,
+        };
+        if !fits {
+            let help = "compare: `x[…] != 0`, `i < |n|`";
+            self.say("R007", e.span, "a condition is a truth value".into(), help);
+        }
+    }
+
+    pub(super) fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, span: Span) -> Kind {
+        match op {
+            BinaryOp::And | BinaryOp::Or => {
+                self.condition(a);
+                self.condition(b);
+                Kind::Truth
+            }
+            BinaryOp::MatMul => {
+                let help = "write the sum: `sum(k) a[m, k] * b[k, n]`";
+                self.say("R010", span, "`@` multiplies tensors, not elements".into(), help);
+                Kind::Open
+            }
+            BinaryOp::Add
+            | BinaryOp::Sub
+            | BinaryOp::Mul
+            | BinaryOp::Div
+            | BinaryOp::Mod
+            | BinaryOp::Pow => {
+                let (x, y) = (self.expr(a), self.expr(b));
+                for (k, e) in [(&x, a), (&y, b)] {
+                    self.number(k, e.span);
+                }
+                self.join(x, y, span)
+            }
+            BinaryOp::Eq
+            | BinaryOp::Ne
+            | BinaryOp::Lt
+            | BinaryOp::Le
+            | BinaryOp::Gt
+            | BinaryOp::Ge => {
+                let (x, y) = (self.expr(a), self.expr(b));
+                let lists = x == Kind::List || y == Kind::List;
+                self.join(x, y, span);
+                let whole = matches!(op, BinaryOp::Eq | BinaryOp::Ne);
+                if lists && !whole { Kind::Open } else { Kind::Truth }
+            }
+        }
+    }
+
+    /// Says so if a value is no number.
+    pub(super) fn number(&mut self, k: &Kind, span: Span) {
+        let what = match k {
+            Kind::Truth => "a truth value",
+            Kind::Elem(p) if is_bool(p) => "a truth value",
+            Kind::DType | Kind::Word => "a word",
+            Kind::Elem(_) | Kind::Int | Kind::Real | Kind::List | Kind::Open => return,
+        };
+        let help = "`1 if … else 0` makes a number of a truth value";
+        self.say("R007", span, format!("{what} stands where a number is"), help);
+    }
+
+    /// What two values make together.
+    pub(super) fn join(&mut self, a: Kind, b: Kind, span: Span) -> Kind {
+        match (a, b) {
+            (a, b) if a == b => a,
+            (Kind::Open, _) | (_, Kind::Open) => Kind::Open,
+            (Kind::List, Kind::Int) | (Kind::Int, Kind::List) => Kind::List,
+            (Kind::Elem(p), Kind::Elem(q)) => {
+                if all_float(&p) && all_float(&q) || is_bool(&p) && is_bool(&q) {
+                    return Kind::Open;
+                }
+                let names = (super::dtype_name(&p), super::dtype_name(&q));
+                let message = format!("elements of {} and {} do not combine", names.0, names.1);
+                self.say(
+                    "R007",
+                    span,
+                    message,
+                    "`cast(…, to)` converts one of them, e.g. `cast(x[..s], f32)`",
+                );
+                Kind::Open
+            }
+            (Kind::Elem(p), Kind::Int) | (Kind::Int, Kind::Elem(p)) if !is_bool(&p) => {
+                Kind::Elem(p)
+            }
+            (Kind::Elem(p), Kind::Real) | (Kind::Real, Kind::Elem(p)) if all_float(&p) => {
+                Kind::Elem(p)
+            }
+            (Kind::Elem(p), Kind::Real) | (Kind::Real, Kind::Elem(p)) if !is_bool(&p) => Kind::Real,
+            (Kind::Elem(p), Kind::Truth) | (Kind::Truth, Kind::Elem(p)) if is_bool(&p) => {
+                Kind::Truth
+            }
+            (Kind::Int, Kind::Real) | (Kind::Real, Kind::Int) => Kind::Real,
+            (a, b) => {
+                let message = format!("{} and {} do not combine", told(&a), told(&b));
+                let help = "numbers combine with numbers, truth values with truth values, lists with lists and integers";
+                self.say("R007", span, message, help);
+                Kind::Open
+            }
+        }
+    }
+
+    pub(super) fn reduce(&mut self, monoid: &Ident, axes: &[Elem], body: &Expr) -> Kind {
+        if !MONOIDS.contains(&monoid.text.as_str()) {
+            let help = format!("one of {}", MONOIDS.join(", "));
+            self.say("R003", monoid.span, format!("`{}` is no reduction", monoid.text), &help);
+        }
+        let outer = self.scope.len();
+        for axis in axes {
+            let (segment, e) = (matches!(axis, Elem::Splice(_)), axis.expr());
+            let ExprKind::Name(n) = &e.kind else {
+                self.say(
+                    "R004",
+                    e.span,
+                    "a reduction runs over named axes".into(),
+                    "e.g. `sum(k)` or `sum(..r)`",
+                );
+                continue;
+            };
+            match self.extent(n) {
+                Some(Some(s)) if s != segment => {
+                    let (is, write) =
+                        if s { ("a segment", format!("..{n}")) } else { ("one axis", n.clone()) };
+                    let message = format!("`{n}` is {is}");
+                    self.say("R004", e.span, message, &format!("write `{}({write})`", monoid.text));
+                }
+                Some(_) => {}
+                None => {
+                    let message = format!("axis `{n}` of this reduction has no extent");
+                    let help = format!("no parameter has it; give it with `where {n} = …`");
+                    self.say("R004", e.span, message, &help);
+                }
+            }
+            self.scope.push((n.clone(), segment));
+        }
+        let before = std::mem::take(&mut self.used);
+        let found = self.expr(body);
+        let own: Vec<String> = self.scope[outer..].iter().map(|s| s.0.clone()).collect();
+        let idle: Vec<&String> = own.iter().filter(|n| !self.used.contains(*n)).collect();
+        if let Some(n) = idle.first()
+            && self.diags.is_empty()
+        {
+            let message = format!("index `{n}` of this reduction is not used in it");
+            let help = format!("read an element at `{n}`, or leave it out of `{}(…)`", monoid.text);
+            self.say("R024", monoid.span, message, &help);
+            self.diags.iter_mut().for_each(|d| d.severity = Severity::Warning);
+        }
+        self.used.extend(before);
+        self.scope.truncate(outer);
+        match monoid.text.as_str() {
+            "any" | "all" => {
+                self.is_truth(&found, body.span);
+                Kind::Truth
+            }
+            "mean" => Kind::Real,
+            _ => {
+                self.number(&found, body.span);
+                found
+            }
+        }
+    }
+
+    fn is_truth(&mut self, k: &Kind, span: Span) {
+        let fits = match k {
+            Kind::Truth | Kind::Open => true,
+            Kind::Elem(p) => is_bool(p),
+            _ => false,
+        };
+        if !fits {
+            self.say(
+                "R007",
+                span,
+                "`any` and `all` join truth values".into(),
+                "compare: `x[…] > 0`",
+            );
+        }
+    }
+
+    pub(super) fn call(&mut self, callee: &Ident, args: &[Arg], span: Span) -> Kind {
+        let name = callee.text.as_str();
+        match (name, args) {
+            ("rank", [_]) => return Kind::Int,
+            ("shape", [_]) => return Kind::List,
+            ("dtype", [_]) => return Kind::DType,
+            _ => {}
+        }
+        let kinds: Vec<Kind> = args.iter().map(|a| self.expr(&a.value)).collect();
+        let listed = LISTS.iter().find(|l| l.0 == name);
+        let wanted = match name {
+            "cast" => Some(2),
+            "int" => Some(1),
+            _ if REAL.contains(&name) || SAME.contains(&name) => Some(1),
+            _ if PAIRS.contains(&name) => Some(2),
+            _ => listed.map(|l| l.1),
+        };
+        let Some(wanted) = wanted else {
+            if is_function(name) {
+                // Of attributes and extents alone.
+                return Kind::Open;
+            }
+            let names = REAL.iter().chain(&SAME).chain(&PAIRS).copied();
+            let help = suggest(name, names.chain(LISTS.iter().map(|l| l.0)).chain(["cast", "int"]))
+                .unwrap_or_else(|| {
+                    "a meaning applies functions of elements, not operators; the manual lists them"
+                        .into()
+                });
+            self.say("R009", callee.span, format!("`{name}` is not a function of elements"), &help);
+            return Kind::Open;
+        };
+        if args.len() != wanted {
+            let message = format!(
+                "`{name}` takes {}, {} given",
+                super::counted(wanted, "argument"),
+                args.len()
+            );
+            self.say(
+                "R006",
+                span,
+                message,
+                &format!("e.g. `{name}({})`", ["a", "b", "c"][..wanted.min(3)].join(", ")),
+            );
+            return Kind::Open;
+        }
+        match (name, kinds.as_slice()) {
+            ("cast", [_, to]) => {
+                match (to, &args[1].value.kind) {
+                    (Kind::DType, ExprKind::Name(n)) => Kind::Elem(n.parse().map_or_else(
+                        |()| DTypePattern::Var(n.as_str().into()),
+                        DTypePattern::Fixed,
+                    )),
+                    (Kind::DType | Kind::Open, _) => Kind::Open,
+                    _ => {
+                        let help = "e.g. `cast(x[..s], f32)`, or an attribute `to: dtype`";
+                        self.say(
+                            "R007",
+                            args[1].value.span,
+                            "`cast` takes an element type".into(),
+                            help,
+                        );
+                        Kind::Open
+                    }
+                }
+            }
+            ("int", _) => Kind::Int,
+            ("all" | "any", _) => Kind::Truth,
+            _ if REAL.contains(&name) => {
+                self.number(&kinds[0], args[0].value.span);
+                match &kinds[0] {
+                    Kind::Elem(p) if all_float(p) => Kind::Elem(p.clone()),
+                    Kind::Open => Kind::Open,
+                    _ => Kind::Real,
+                }
+            }
+            (_, [a]) if SAME.contains(&name) => {
+                self.number(a, args[0].value.span);
+                a.clone()
+            }
+            (_, [a, b]) if PAIRS.contains(&name) => {
+                self.number(a, args[0].value.span);
+                self.number(b, args[1].value.span);
+                self.join(a.clone(), b.clone(), span)
+            }
+            ("exact", [a, b]) if *a != Kind::List && *b != Kind::List => Kind::Int,
+            _ => match listed {
+                Some((_, _, true)) => Kind::Int,
+                _ => Kind::List,
+            },
+        }
+    }
+}
+
+pub(super) fn is_var(p: &DTypePattern) -> bool {
+    matches!(p, DTypePattern::Var(_))
+}
+
+/// True if every type of the pattern has real numbers.
+pub(super) fn all_float(p: &DTypePattern) -> bool {
+    match p {
+        DTypePattern::Fixed(d) => d.is_float(),
+        DTypePattern::Var(v) => v.as_bytes().first() == Some(&b'F'),
+    }
+}
+
+pub(super) fn is_bool(p: &DTypePattern) -> bool {
+    match p {
+        DTypePattern::Fixed(d) => *d == DType::Bool,
+        DTypePattern::Var(v) => v.as_bytes().first() == Some(&b'B'),
+    }
+}
+
+fn told(k: &Kind) -> String {
+    match k {
+        Kind::Elem(p) => format!("elements of {}", super::dtype_name(p)),
+        Kind::Int => "an integer".into(),
+        Kind::Real => "a real number".into(),
+        Kind::Truth => "a truth value".into(),
+        Kind::List => "a list".into(),
+        Kind::DType => "an element type".into(),
+        Kind::Word => "a word".into(),
+        Kind::Open => "this".into(),
+    }
+}
