@@ -105,20 +105,19 @@ fn a_calibration_goes_on_where_it_was_stopped() {
     let cpu = pipeline::target(&library, "cpu").expect("the target");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("times.redb");
-    let run = |seconds: f64| {
+    let run = |most: usize| {
         let store = Store::create(&path).expect("a store");
-        let budget = Duration::from_secs_f64(seconds);
-        Calibration { library: &library, target: &cpu, threads: 1, budget, seed: 0 }
+        let budget = Duration::MAX;
+        Calibration { library: &library, target: &cpu, threads: 1, budget, most, seed: 0 }
             .run(&store, &|_, _| {})
             .expect("times kernels")
     };
-    let first = run(1.0);
-    assert!(first.timed > 0 && first.left > 0, "{first:?}");
-    let second = run(1.0);
-    assert_eq!(second.known, first.timed);
-    assert!(second.timed > 0, "{second:?}");
-    let nothing = run(0.0);
-    assert_eq!((nothing.timed, nothing.known), (0, first.timed + second.timed));
+    let first = run(3);
+    assert!(first.timed == 3 && first.left > 0, "{first:?}");
+    let second = run(2);
+    assert_eq!((second.known, second.timed), (3, 2));
+    let nothing = run(0);
+    assert_eq!((nothing.timed, nothing.known), (0, 5));
     let entries = Store::open(&path).expect("opens").entries(&machine::key(1)).expect("reads");
     assert_eq!(entries.len(), nothing.known);
     assert!(entries.iter().all(|e| e.warm.least > 0.0 && e.warm.least <= e.warm.upper));

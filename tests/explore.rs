@@ -1,10 +1,10 @@
 //! Spellings of layers extract to the layer's own operator.
 
-use mlc_dsl::ir::{NodeKind, Program};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeKind, Program, Type};
 use mlc_dsl::library::{ErrorClass, Library};
 use mlc_extract::GreedyDag;
 use mlc_extract::target::TargetPrices;
-use mlc_rewrite::explore::{Limits, explore};
+use mlc_rewrite::explore::{Limits, Stop, explore};
 use mlc_rewrite::{entry, stdlib};
 use std::sync::Arc;
 
@@ -155,4 +155,23 @@ fn ranges_are_proved_by_how_a_value_is_computed() {
         let left = of(&format!("log(exp({open}))"));
         assert!(left.contains(&"log".to_string()), "{open}: {left:?}");
     }
+}
+
+/// Where one value equals every other, patterns find themselves everywhere: steps are counted, not seconds.
+#[test]
+fn a_search_ends_after_counted_steps() {
+    let library = Arc::new(stdlib::load_sound(&[]).expect("sound texts"));
+    let call = library.find("log_softmax").expect("a layer");
+    let mut b = mlc_dsl::build::Builder::new(&library);
+    let x = b.input("x", Type::new(DType::F32, vec![Extent::from(3), Extent::from(1)]));
+    let y = b.raw(call, &[Some(Attr::Int(Extent::from(1)))], &[x]).expect("types");
+    let program = b.finish(vec![("y".into(), y[0])]);
+    let laws = laws(&library, ErrorClass::Approx { abs: 1.0, rel: 1.0 });
+    let searched = |effort: u64, threads: usize| {
+        let limits = Limits { effort, threads, ..Limits::default() };
+        explore(library.clone(), program.clone(), &laws, &limits)
+    };
+    let (first, again) = (searched(1_000, 1), searched(1_000, 2));
+    assert_eq!(first.stop, Stop::Effort);
+    assert_eq!((&first.sizes, first.size()), (&again.sizes, again.size()));
 }

@@ -102,6 +102,8 @@ pub struct Calibration<'a> {
     pub threads: usize,
     /// No program is begun after this time.
     pub budget: Duration,
+    /// Most programs that are timed now.
+    pub most: usize,
     /// Seed of the plan.
     pub seed: u64,
 }
@@ -122,7 +124,7 @@ impl Calibration<'_> {
                 done.known += 1;
                 continue;
             }
-            if began.elapsed() >= self.budget {
+            if began.elapsed() >= self.budget || done.timed >= self.most {
                 done.left += 1;
                 continue;
             }

@@ -76,6 +76,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
                 target: &target,
                 threads,
                 budget: Duration::from_secs_f64(args.time.min(1e9)),
+                most: usize::MAX,
                 seed: args.common.seed,
             };
             let bar = args.common.screen.progress("kernels", 1);
