@@ -1,8 +1,8 @@
 //! What differs between two ONNX graphs.
 //!
 //! A node is the same if it computes the same from the same, whatever the values in between are called; of the others, one is
-//! kept if a node of the same operator, attributes and constants is there, which reads something else; one of the same name, or of
-//! the same constants, was changed.
+//! kept if a node of the same operator, attributes and constants is there, which reads something else. What is left is paired by
+//! operator and name, by operator and largest constant, and by operator in the order of the graphs: these were changed.
 
 use crate::onnx::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::ir::Tensor;
@@ -36,7 +36,7 @@ pub struct Operators {
     pub removed: Vec<String>,
     /// Nodes that the second model alone has.
     pub added: Vec<String>,
-    /// Nodes of one name or of the same constants, and what about them differs.
+    /// Nodes that stand for each other, and what about them differs.
     pub changed: Vec<(String, String)>,
 }
 
@@ -69,14 +69,17 @@ pub fn compare(a: &RawModel, b: &RawModel) -> Difference {
     let (of_a, of_b) = (&a.graph.nodes, &b.graph.nodes);
     let name = |n: &RawNode| hash(&(n.operator(), called(n)));
     let mut changes = pairs(&mut left, &mut right, |i| name(&of_a[i]), |j| name(&of_b[j]));
-    // A node is known by its constants; one without is known by nothing.
-    let known = |k: &Keyed, i: usize, side: &str| k.nodes[i].constants.unwrap_or(hash(&(side, i)));
+    // A node without constants is not known by them.
+    let known = |k: &Keyed, i: usize, side: &str| k.nodes[i].constant.unwrap_or(hash(&(side, i)));
     changes.extend(pairs(
         &mut left,
         &mut right,
         |i| known(&first, i, "a"),
         |j| known(&second, j, "b"),
     ));
+    let operator = |n: &RawNode| hash(&n.operator());
+    changes.extend(pairs(&mut left, &mut right, |i| operator(&of_a[i]), |j| operator(&of_b[j])));
+    changes.sort_unstable();
     for (i, j) in changes {
         let (a, b) = (&of_a[i], &of_b[j]);
         let entry = out.operators.entry(a.operator()).or_default();
@@ -146,7 +149,7 @@ fn changed(a: &RawNode, b: &RawNode) -> String {
     }
     if a.inputs.len() != b.inputs.len() {
         parts.push(format!("{} -> {} inputs", a.inputs.len(), b.inputs.len()));
-    } else if a.inputs != b.inputs {
+    } else if a.inputs != b.inputs && attrs.is_empty() {
         let pairs = a.inputs.iter().zip(&b.inputs).filter(|(a, b)| a != b);
         let pairs: Vec<String> = pairs.map(|(a, b)| format!("{a} -> {b}")).collect();
         parts.push(format!("reads {}", pairs.join(", ")));
@@ -203,8 +206,8 @@ struct Key {
     value: u64,
     /// With its constants, whatever else it reads.
     alone: u64,
-    /// Its operator and constants, if it has any.
-    constants: Option<u64>,
+    /// Its operator and its largest constant, if it has one.
+    constant: Option<u64>,
 }
 
 /// A graph's nodes and constants by what they are.
@@ -236,10 +239,11 @@ impl Keyed {
                 n.attrs.iter().map(|(k, a)| (k, attr(a))).collect();
             attrs.sort();
             let (operator, outputs) = (n.operator(), n.outputs.len());
+            let largest = fixed.iter().flatten().max_by_key(|k| constants[*k]);
             let key = Key {
                 value: hash(&(&operator, &inputs, &attrs, outputs)),
                 alone: hash(&(&operator, &fixed, &attrs, outputs)),
-                constants: fixed.iter().any(Option::is_some).then(|| hash(&(&operator, &fixed))),
+                constant: largest.map(|k| hash(&(&operator, k))),
             };
             for (i, out) in n.outputs.iter().enumerate() {
                 values.insert(out, hash(&(key.value, i)));
