@@ -103,7 +103,7 @@ try 'mlc-rewrite check layer.rules'
 cat << 'TEXT'
 ## A law, wrong in five ways
 
-One that is false:
+One that is false, and does not say how exact it is:
 
 TEXT
 save law.rules << 'TEXT'
@@ -113,6 +113,7 @@ rule my_law
   given x: F[..s]
 TEXT
 try 'mlc-rewrite check law.rules'
+try 'echo "  error exact" >> law.rules; mlc-rewrite check law.rules'
 echo 'One that holds for some values only:'
 echo
 save law.rules << 'TEXT'
@@ -120,6 +121,7 @@ save law.rules << 'TEXT'
 rule my_law
   sqrt(x * x) => x
   given x: F[..s]
+  error reorder
 TEXT
 try 'mlc-rewrite check law.rules'
 echo 'One that promises the same bits:'
@@ -139,6 +141,7 @@ save law.rules << 'TEXT'
 rule my_law
   x * z + y * z => (x + y) * w
   given x: F[..s], y: F[..s], z: F[..s]
+  error reorder
 TEXT
 try 'mlc-rewrite check law.rules'
 echo 'One whose sides have different shapes:'
@@ -148,6 +151,7 @@ save law.rules << 'TEXT'
 rule my_law
   sum(n) sum(m) x => sum(m) x
   given x: F[n, m]
+  error reorder
 TEXT
 try 'mlc-rewrite check law.rules'
 echo 'And right:'

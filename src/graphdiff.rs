@@ -1,10 +1,13 @@
-//! What differs between two ONNX graphs: a node is the same if it computes the same from the same, whatever the values in
-//! between are called.
+//! What differs between two ONNX graphs.
+//!
+//! A node is the same if it computes the same from the same, whatever the values in between are called; of the others, one is
+//! kept if a node of the same operator, attributes and constants is there, which reads something else. What is left is paired by
+//! operator and name, by operator and largest constant, and by operator in the order of the graphs: these were changed.
 
 use crate::onnx::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::ir::Tensor;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What differs.
@@ -16,8 +19,10 @@ pub struct Difference {
     pub operators: BTreeMap<String, Operators>,
     /// Constants of the first and of the second model alone: how many, and their bytes.
     pub constants: [Constants; 2],
-    /// Nodes that both models have.
+    /// Nodes that compute the same value in both models.
     pub same: usize,
+    /// Nodes of the same operator, attributes and constants, of other values.
+    pub kept: usize,
 }
 
 /// The nodes of one operator.
@@ -31,7 +36,7 @@ pub struct Operators {
     pub removed: Vec<String>,
     /// Nodes that the second model alone has.
     pub added: Vec<String>,
-    /// Nodes of one name that compute another value, and what about them differs.
+    /// Nodes that stand for each other, and what about them differs.
     pub changed: Vec<(String, String)>,
 }
 
@@ -47,7 +52,7 @@ pub struct Constants {
 impl Difference {
     /// True if the graphs are the same.
     pub fn is_none(&self) -> bool {
-        self.interface.is_empty() && self.operators.is_empty()
+        self.interface.is_empty() && self.operators.is_empty() && self.kept == 0
     }
 }
 
@@ -55,21 +60,41 @@ impl Difference {
 pub fn compare(a: &RawModel, b: &RawModel) -> Difference {
     let mut out = Difference { interface: interface(a, b), ..Difference::default() };
     let [first, second] = [a, b].map(|m| Keyed::of(&m.graph));
-    // Values that both models compute: nodes with one key match, each as often as it is there.
-    let mut open: HashMap<u64, Vec<usize>> = HashMap::new();
-    for (i, key) in second.keys.iter().enumerate().rev() {
-        open.entry(*key).or_default().push(i);
+    let mut left: Vec<usize> = (0..first.nodes.len()).collect();
+    let mut right: Vec<usize> = (0..second.nodes.len()).collect();
+    out.same =
+        pairs(&mut left, &mut right, |i| first.nodes[i].value, |j| second.nodes[j].value).len();
+    out.kept =
+        pairs(&mut left, &mut right, |i| first.nodes[i].alone, |j| second.nodes[j].alone).len();
+    let (of_a, of_b) = (&a.graph.nodes, &b.graph.nodes);
+    let name = |n: &RawNode| hash(&(n.operator(), called(n)));
+    let mut changes = pairs(&mut left, &mut right, |i| name(&of_a[i]), |j| name(&of_b[j]));
+    // A node without constants is not known by them.
+    let known = |k: &Keyed, i: usize, side: &str| k.nodes[i].constant.unwrap_or(hash(&(side, i)));
+    changes.extend(pairs(
+        &mut left,
+        &mut right,
+        |i| known(&first, i, "a"),
+        |j| known(&second, j, "b"),
+    ));
+    let operator = |n: &RawNode| hash(&n.operator());
+    changes.extend(pairs(&mut left, &mut right, |i| operator(&of_a[i]), |j| operator(&of_b[j])));
+    changes.sort_unstable();
+    for (i, j) in changes {
+        let (a, b) = (&of_a[i], &of_b[j]);
+        let entry = out.operators.entry(a.operator()).or_default();
+        entry.changed.push((called(a), changed(a, b)));
     }
-    let mut left = Vec::new();
-    for (i, key) in first.keys.iter().enumerate() {
-        match open.get_mut(key).and_then(Vec::pop) {
-            Some(_) => out.same += 1,
-            None => left.push(i),
-        }
+    for &i in &left {
+        out.operators.entry(of_a[i].operator()).or_default().removed.push(called(&of_a[i]));
     }
-    let mut right: Vec<usize> = open.into_values().flatten().collect();
-    right.sort_unstable();
-    unmatched(&mut out, a, b, &left, &right);
+    for &j in &right {
+        out.operators.entry(of_b[j].operator()).or_default().added.push(called(&of_b[j]));
+    }
+    if out.operators.is_empty() && out.kept == 0 && first.outputs != second.outputs {
+        let (before, after) = ("computed by one node".into(), "computed by another".into());
+        out.interface.push(("an output".into(), before, after));
+    }
     for (graph, at) in [(&a.graph, true), (&b.graph, false)] {
         for n in &graph.nodes {
             if let Some(o) = out.operators.get_mut(&n.operator()) {
@@ -81,28 +106,28 @@ pub fn compare(a: &RawModel, b: &RawModel) -> Difference {
     out
 }
 
-/// Enters nodes that only one model has; those of one name and operator are one node that was changed.
-fn unmatched(out: &mut Difference, a: &RawModel, b: &RawModel, left: &[usize], right: &[usize]) {
-    let key = |n: &RawNode| (n.operator(), called(n));
-    let mut named: HashMap<(String, String), usize> =
-        right.iter().map(|&i| (key(&b.graph.nodes[i]), i)).collect();
-    let mut taken = Vec::new();
-    for &i in left {
-        let node = &a.graph.nodes[i];
-        let entry = out.operators.entry(node.operator()).or_default();
-        match named.remove(&key(node)) {
-            Some(j) => {
-                let what = changed(node, &b.graph.nodes[j]);
-                entry.changed.push((called(node), what));
-                taken.push(j);
-            }
-            None => entry.removed.push(called(node)),
+/// Takes out of both lists what has one key, in the order of the lists.
+fn pairs(
+    left: &mut Vec<usize>,
+    right: &mut Vec<usize>,
+    of_left: impl Fn(usize) -> u64,
+    of_right: impl Fn(usize) -> u64,
+) -> Vec<(usize, usize)> {
+    let mut open: HashMap<u64, Vec<usize>> = HashMap::new();
+    for &j in right.iter().rev() {
+        open.entry(of_right(j)).or_default().push(j);
+    }
+    let mut found = Vec::new();
+    left.retain(|&i| match open.get_mut(&of_left(i)).and_then(Vec::pop) {
+        Some(j) => {
+            found.push((i, j));
+            false
         }
-    }
-    for &j in right.iter().filter(|j| !taken.contains(j)) {
-        let node = &b.graph.nodes[j];
-        out.operators.entry(node.operator()).or_default().added.push(called(node));
-    }
+        None => true,
+    });
+    let taken: HashSet<usize> = found.iter().map(|p| p.1).collect();
+    right.retain(|j| !taken.contains(j));
+    found
 }
 
 /// How people call a node.
@@ -116,7 +141,7 @@ fn called(n: &RawNode) -> String {
 /// What differs between two nodes of one name and operator.
 fn changed(a: &RawNode, b: &RawNode) -> String {
     let mut parts = Vec::new();
-    let names: std::collections::BTreeSet<&String> = a.attrs.keys().chain(b.attrs.keys()).collect();
+    let names: BTreeSet<&String> = a.attrs.keys().chain(b.attrs.keys()).collect();
     let differs = |n: &&&String| a.attrs.get(**n) != b.attrs.get(**n);
     let attrs: Vec<&str> = names.iter().filter(differs).map(|n| n.as_str()).collect();
     if !attrs.is_empty() {
@@ -124,7 +149,7 @@ fn changed(a: &RawNode, b: &RawNode) -> String {
     }
     if a.inputs.len() != b.inputs.len() {
         parts.push(format!("{} -> {} inputs", a.inputs.len(), b.inputs.len()));
-    } else if a.inputs != b.inputs {
+    } else if a.inputs != b.inputs && attrs.is_empty() {
         let pairs = a.inputs.iter().zip(&b.inputs).filter(|(a, b)| a != b);
         let pairs: Vec<String> = pairs.map(|(a, b)| format!("{a} -> {b}")).collect();
         parts.push(format!("reads {}", pairs.join(", ")));
@@ -143,7 +168,7 @@ fn interface(a: &RawModel, b: &RawModel) -> Vec<(String, String, String)> {
         }
     };
     let domains = a.opset_imports.keys().chain(b.opset_imports.keys());
-    let domains: std::collections::BTreeSet<&String> = domains.collect();
+    let domains: BTreeSet<&String> = domains.collect();
     for d in domains {
         let of = |m: &RawModel| m.opset_imports.get(d).map_or("-".into(), i64::to_string);
         let name =
@@ -175,10 +200,21 @@ pub fn value(v: &RawValueInfo) -> String {
     format!("{}: {dtype}[{}]", v.name, dims.unwrap_or_else(|| "..".into()))
 }
 
+/// A node by what it is.
+struct Key {
+    /// With everything that it is computed from.
+    value: u64,
+    /// With its constants, whatever else it reads.
+    alone: u64,
+    /// Its operator and its largest constant, if it has one.
+    constant: Option<u64>,
+}
+
 /// A graph's nodes and constants by what they are.
 struct Keyed {
-    keys: Vec<u64>,
+    nodes: Vec<Key>,
     constants: HashMap<u64, u64>,
+    outputs: Vec<Option<u64>>,
 }
 
 impl Keyed {
@@ -193,23 +229,29 @@ impl Keyed {
             constants.insert(key, t.bytes().len() as u64);
             values.insert(name, key);
         }
-        let mut keys = Vec::with_capacity(graph.nodes.len());
+        let mut nodes = Vec::with_capacity(graph.nodes.len());
         for n in &graph.nodes {
-            let inputs: Vec<u64> = n
-                .inputs
-                .iter()
-                .map(|i| values.get(i.as_str()).copied().unwrap_or_else(|| hash(i)))
-                .collect();
+            let value = |i: &String| values.get(i.as_str()).copied().unwrap_or_else(|| hash(i));
+            let inputs: Vec<u64> = n.inputs.iter().map(value).collect();
+            let fixed: Vec<Option<u64>> =
+                inputs.iter().map(|k| constants.contains_key(k).then_some(*k)).collect();
             let mut attrs: Vec<(&String, u64)> =
                 n.attrs.iter().map(|(k, a)| (k, attr(a))).collect();
             attrs.sort();
-            let key = hash(&(n.operator(), inputs, attrs, n.outputs.len()));
+            let (operator, outputs) = (n.operator(), n.outputs.len());
+            let largest = fixed.iter().flatten().max_by_key(|k| constants[*k]);
+            let key = Key {
+                value: hash(&(&operator, &inputs, &attrs, outputs)),
+                alone: hash(&(&operator, &fixed, &attrs, outputs)),
+                constant: largest.map(|k| hash(&(&operator, k))),
+            };
             for (i, out) in n.outputs.iter().enumerate() {
-                values.insert(out, hash(&(key, i)));
+                values.insert(out, hash(&(key.value, i)));
             }
-            keys.push(key);
+            nodes.push(key);
         }
-        Keyed { keys, constants }
+        let outputs = graph.outputs.iter().map(|o| values.get(o.name.as_str()).copied()).collect();
+        Keyed { nodes, constants, outputs }
     }
 }
 
@@ -244,5 +286,6 @@ fn attr(a: &RawAttr) -> u64 {
 /// A nested graph by its nodes, in their order, and its results.
 fn subgraph(g: &RawGraph) -> u64 {
     let outputs: Vec<String> = g.outputs.iter().map(value).collect();
-    hash(&(Keyed::of(g).keys, outputs, g.nodes.iter().map(|n| &n.outputs).collect::<Vec<_>>()))
+    let nodes: Vec<u64> = Keyed::of(g).nodes.iter().map(|k| k.value).collect();
+    hash(&(nodes, outputs, g.nodes.iter().map(|n| &n.outputs).collect::<Vec<_>>()))
 }

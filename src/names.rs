@@ -38,7 +38,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
     if typed.is_empty() || typed.len() > LONGEST {
         return vec![];
     }
-    let allowed = (typed.len() / 3).clamp(1, 3);
+    let allowed = (typed.len() / 3).clamp(1, 3).min(typed.len() - 1);
     let far = |other: &str| -> Option<usize> {
         let other: Vec<char> = other.chars().flat_map(char::to_lowercase).take(LONGEST).collect();
         let begins = typed.len() >= 3 && other.starts_with(&typed);
@@ -48,9 +48,9 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
     let mut found: Vec<(usize, &str)> = known.filter_map(|n| Some((far(n)?, n))).collect();
     found.sort();
     found.dedup();
-    // What is a letter away hides what is three away.
-    let best = found.first().map_or(0, |f| f.0);
-    found.into_iter().filter(|f| f.0 <= best + 1).map(|f| f.1).take(MOST).collect()
+    // What is a letter away hides what is three away, the same in other case hides all.
+    let most = found.first().map_or(0, |f| if f.0 == 0 { 0 } else { f.0 + 1 });
+    found.into_iter().filter(|f| f.0 <= most).map(|f| f.1).take(MOST).collect()
 }
 
 /// Letters inserted, removed, replaced or exchanged with their neighbour.
@@ -87,6 +87,7 @@ mod tests {
             ("RELU", vec!["Relu"]),
             ("relu", vec!["Relu"]),
             ("sub", vec![]),
+            ("g", vec![]),
             ("", vec![]),
             ("quantised_matmul", vec![]),
         ] {

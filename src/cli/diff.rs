@@ -59,7 +59,11 @@ fn human(d: &Difference, screen: &Screen) -> String {
         let _ =
             writeln!(out, "{what}\n  {}\n  {}", removed(format!("- {a}")), added(format!("+ {b}")));
     }
-    let _ = writeln!(out, "{} nodes are the same in both", d.same);
+    let _ = writeln!(
+        out,
+        "{} nodes compute the same in both, {} do the same to other values",
+        d.same, d.kept
+    );
     for (name, o) in &d.operators {
         let Operators { before, after, .. } = o;
         let _ = writeln!(out, "{name}  {before} -> {after}");

@@ -97,8 +97,14 @@ impl Shapes {
                     list(&g.extents)
                 );
             } else if !self.used.borrow().contains(&g.name) {
-                let names: Vec<&str> = program.inputs.iter().map(|(n, _)| n.as_str()).collect();
-                let help = format!("the inputs are {}", names.join(", "));
+                let inputs = program.inputs.iter();
+                let symbols =
+                    inputs.clone().flat_map(|(_, t)| t.shape.iter()).flat_map(|e| e.symbols());
+                let symbols = symbols.map(|s| s.to_string());
+                let names: BTreeSet<String> =
+                    inputs.map(|(n, _)| n.clone()).chain(symbols).collect();
+                let all: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+                let help = format!("the inputs and axes are {}", all.join(", "));
                 bail!(
                     "`--shape {}`: no input and no axis has this name{}",
                     g.name,

@@ -68,6 +68,10 @@ fn listing(folder: &Path) -> Vec<String> {
 
 #[test]
 fn the_old_model_or_the_new_one_is_whole_after_every_fault() {
+    if !cfg!(debug_assertions) {
+        eprintln!("skipped: a build without debug assertions has no faults");
+        return;
+    }
     let (old, new) = (model(1.0), model(2.0));
     for (external, link) in [(false, false), (true, false), (false, true)] {
         let external_data = if external { ExternalData::Always } else { ExternalData::Never };
@@ -88,8 +92,8 @@ fn the_old_model_or_the_new_one_is_whole_after_every_fault() {
                 let read = read_onnx(&path).expect("a whole model");
                 assert!(read == old || read == new, "{kind} at step {step}");
                 match ended {
+                    // So it is, too, if the old one's data could not be removed.
                     End::Written => assert!(read == new),
-                    // The old one's data could not be removed: the new one is there.
                     End::Refused => {
                         assert!(read == old, "an error changes nothing");
                         let now: Vec<String> =

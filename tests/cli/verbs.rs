@@ -29,7 +29,8 @@ fn folder() -> tempfile::TempDir {
     fs::write(at("f.rules"), TEXT).expect("written");
     fs::write(at("open.rules"), "def f(x: f32[n, 3]) -> f32[n, 3]\n  = maximum(x, 0.0)\n")
         .expect("written");
-    fs::write(at("bad.rules"), "rule wrong\n  x + x => x\n  given x: F[..s]\n").expect("written");
+    fs::write(at("bad.rules"), "rule wrong\n  x + x => x\n  given x: F[..s]\n  error exact\n")
+        .expect("written");
     write_onnx(&model(1.0), at("m.onnx")).expect("written");
     let mut unknown = model(1.0);
     unknown.graph.nodes[26].op_type = "Reul".into();
@@ -170,8 +171,27 @@ fn differences_are_told() {
     let mut weight = base.clone();
     weight.graph.initializers.insert("w25".into(), Tensor::from_f32(vec![256], vec![0.0; 256]));
     let d = compare(&base, &weight);
-    assert_eq!((d.same, d.constants[0].count, d.constants[1].bytes), (25, 1, 1024));
+    assert_eq!((d.same, d.kept, d.constants[0].count, d.constants[1].bytes), (25, 1, 1, 1024));
     assert_eq!(d.operators["Add"].changed.len(), 1);
+    let mut attribute = base.clone();
+    attribute.graph.nodes[3].attrs.insert("axis".into(), RawAttr::Int(1));
+    attribute.graph.nodes[3].name = "other".into();
+    let d = compare(&base, &attribute);
+    assert_eq!((d.same, d.kept), (3, 23));
+    assert_eq!(d.operators["Add"].changed, [("h3".into(), "attribute axis".into())]);
+    let mut swapped = base.clone();
+    swapped.graph.outputs.push(RawValueInfo { name: "h2".into(), ..RawValueInfo::default() });
+    let mut other_output = swapped.clone();
+    for (m, wanted) in [(&mut swapped, "h2"), (&mut other_output, "h3")] {
+        m.graph.nodes[26].outputs = vec!["z".into()];
+        m.graph.nodes.push(RawNode {
+            op_type: "Identity".into(),
+            inputs: vec![wanted.into()],
+            outputs: vec!["y".into()],
+            ..RawNode::default()
+        });
+    }
+    assert!(!compare(&swapped, &other_output).is_none());
     let mut typed = base.clone();
     typed.graph.outputs[0].dims = None;
     typed.opset_imports.insert(String::new(), 18);
