@@ -8,6 +8,7 @@ use mlc_backends::memory;
 use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Library, OpClass};
 use mlc_dsl::plan::Plan;
+use mlc_extract::Work;
 use mlc_extract::work::Works;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -18,8 +19,10 @@ pub const CHECKED_BYTES: u64 = 768 << 20;
 pub const CHECKED_OPERATIONS: f64 = 4e11;
 /// Bytes of a value that is computed from constants once, unless the constants have as many themselves.
 pub const FOLDED_BYTES: u64 = 64 << 20;
-/// Operations that such a value may take.
-pub const FOLDED_OPERATIONS: f64 = 4e9;
+/// Operations that such a value may take, most of them in products, which the interpreter regroups.
+pub const FOLDED_PRODUCTS: f64 = 4e9;
+/// Operations that such a value may take otherwise.
+pub const FOLDED_OPERATIONS: f64 = 2e8;
 /// Operations that a run may take: hours.
 pub const RUN_OPERATIONS: f64 = 1e14;
 /// Operations that drawing one element of a random input takes.
@@ -80,15 +83,8 @@ pub fn size(ty: &Type, symbols: &Symbols, element: u64) -> u64 {
     bytes
 }
 
-/// Operations of an application, a slow one counting as some quick ones.
-pub fn work(
-    works: &Works<'_>,
-    call: CallId,
-    attrs: &[Attr],
-    args: &[&Type],
-    types: &[Type],
-) -> f64 {
-    let work = works.of(call, attrs, args, types);
+/// Operations, a slow one counting as some quick ones.
+fn counted(work: &Work) -> f64 {
     work.flops + SLOW * work.slow + work.points
 }
 
@@ -106,7 +102,7 @@ fn each<'a>(
     program.nodes.iter().enumerate().filter_map(move |(i, n)| match &n.kind {
         NodeKind::Apply(call, attrs) => {
             let args: Vec<&Type> = n.args.iter().map(|a| program.ty(*a)).collect();
-            Some((NodeId(i as u32), work(&works, *call, attrs, &args, &n.types)))
+            Some((NodeId(i as u32), counted(&works.of(*call, attrs, &args, &n.types))))
         }
         NodeKind::Input(_) | NodeKind::Const(_) => None,
     })
@@ -129,8 +125,12 @@ pub fn folds(
     let (read, made) = (all(&mut args.iter().copied()), all(&mut types.iter()));
     let moves =
         matches!(library.call(call).class, OpClass::Pointwise | OpClass::View | OpClass::Movement);
-    made <= FOLDED_BYTES.max(read.saturating_mul(2))
-        && (moves || work(works, call, attrs, args, types) <= FOLDED_OPERATIONS)
+    let is_quick = || {
+        let work = works.of(call, attrs, args, types);
+        let products = 2.0 * work.products >= work.flops;
+        counted(&work) <= if products { FOLDED_PRODUCTS } else { FOLDED_OPERATIONS }
+    };
+    made <= FOLDED_BYTES.max(read.saturating_mul(2)) && (moves || is_quick())
 }
 
 impl Needs {
