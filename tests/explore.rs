@@ -1,5 +1,6 @@
 //! Spellings of layers extract to the layer's own operator.
 
+use mlc_dsl::canon::Sink;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeKind, Program, Type};
 use mlc_dsl::library::{ErrorClass, Library};
 use mlc_extract::GreedyDag;
