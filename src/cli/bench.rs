@@ -127,6 +127,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let given = args.inputs.as_ref().map(|path| checking::samples(path, &model.program));
     let given = given.transpose()?.unwrap_or_default();
     let mut options = args.tuning.options_here(&args.common)?;
+    options.without.extend(model.own_laws());
     let symbols = match given.first() {
         Some(inputs) => needs::symbols_of(&model.program, inputs),
         None => samples::symbols(&model.program),

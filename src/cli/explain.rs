@@ -71,6 +71,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let default = if model.info.is_some() { "standard" } else { "cpu" };
     let target = args.target.as_deref().unwrap_or(default);
     let mut options = args.tuning.options(target, &args.common)?;
+    options.without.extend(model.own_laws());
     // What runs here is planned as it is; for a runtime of its own the result is written.
     let is_written = !matches!(target, "cpu" | "cuda");
     if let Some(info) = model.info.as_ref().filter(|_| is_written) {

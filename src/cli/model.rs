@@ -11,7 +11,7 @@ use crate::selfcheck::Guard;
 use crate::{entry, files, profile, stdlib};
 use anyhow::{Context, anyhow};
 use mlc_dsl::ir::Program;
-use mlc_dsl::library::Library;
+use mlc_dsl::library::{Law, Library};
 use mlc_dsl::told;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,17 @@ pub struct Model {
     pub program: Program,
     /// What an ONNX file says besides.
     pub info: Option<ModelInfo>,
+    /// The definition of a text that is the model.
+    pub entry: Option<String>,
+}
+
+impl Model {
+    /// Laws that recognise the model itself: it is not explained by its own name.
+    pub fn own_laws(&self) -> Vec<String> {
+        let Some(entry) = &self.entry else { return vec![] };
+        let is_own = |l: &&Law| l.name.strip_suffix(".rev").unwrap_or(&l.name) == entry;
+        self.library.laws.iter().filter(is_own).map(|l| l.name.to_string()).collect()
+    }
 }
 
 /// Reads a model, ONNX or a `.rules` text, with the shipped rules and `rules`.
@@ -51,7 +62,7 @@ pub(super) fn load_for(path: &Path, common: &Common, shapes: &Shapes) -> anyhow:
     for note in &imported.notes {
         common.screen.note(&format!("note: {note}\n"));
     }
-    Ok(Model { library, program: imported.program, info: Some(imported.model) })
+    Ok(Model { library, program: imported.program, info: Some(imported.model), entry: None })
 }
 
 /// What a file holds.
@@ -109,7 +120,7 @@ pub(super) fn entered(
         shapes.extent(input, axis, symbol)
     })?;
     shapes.all_used(&program)?;
-    Ok(Model { library, program, info: None })
+    Ok(Model { library, program, info: None, entry: Some(name) })
 }
 
 /// The shipped rules, the user's, and another text.

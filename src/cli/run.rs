@@ -104,6 +104,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let model = load_for(&args.model, &args.common, &args.shapes)?;
     clock.stage("read");
     let mut options = args.tuning.options_here(&args.common)?;
+    options.without.extend(model.own_laws());
     let given = gather(&args, &model.program)?;
     args.checking.enter(&mut options, given.iter().cloned().collect())?;
     let symbols = match &given {
