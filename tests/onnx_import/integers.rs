@@ -78,8 +78,11 @@ fn modulo(a: i128, b: i128) -> Option<i128> {
 /// What an operator of two numbers yields; `None` where it says nothing (division by zero).
 type Binary = fn(i128, i128) -> Option<i128>;
 
-/// Operators of two numbers: name, attributes, value, whether that is a truth value.
-fn binaries() -> Vec<(&'static str, Vec<(&'static str, RawAttr)>, Binary, bool)> {
+/// Name, attributes, value, whether that is a truth value.
+type Operator = (&'static str, Vec<(&'static str, RawAttr)>, Binary, bool);
+
+/// Operators of two numbers.
+fn binaries() -> Vec<Operator> {
     vec![
         ("Add", vec![], |a, b| Some(a + b), false),
         ("Sub", vec![], |a, b| Some(a - b), false),

@@ -82,8 +82,8 @@ fn branches_are_complete() {
     };
     let (then, other) = (("then_branch", graph(&["inner"])), ("else_branch", graph(&["inner"])));
     assert!(import(branch(&[then.clone(), other.clone()]), library()).is_ok());
-    refused(branch(&[then.clone()]), "it has no `else_branch`");
-    refused(branch(&[other.clone()]), "it has no `then_branch`");
+    refused(branch(std::slice::from_ref(&then)), "it has no `else_branch`");
+    refused(branch(std::slice::from_ref(&other)), "it has no `then_branch`");
     refused(branch(&[then, ("else_branch", graph(&[]))]), "a branch has 0 outputs, the node 1");
     refused(branch(&[("then_branch", int(1)), other]), "it has no `then_branch`");
 }
@@ -105,6 +105,8 @@ fn nodes_have_what_they_need() {
             vec![("axis", RawAttr::Float(1.0))],
             "its attribute `axis` is no int",
         ),
+        ("ReduceSum", vec![x()], vec![("keepdims", int(7))], ""),
+        ("ReduceMax", vec![x()], vec![("keepdims", int(-1))], ""),
         ("Softmax", vec![x()], vec![("axis", int(2))], ""),
         ("Softmax", vec![x()], vec![("axis", int(i64::MIN))], ""),
         ("Relu", vec![x()], vec![("alpha", int(1))], "its attribute `alpha` is not supported"),
