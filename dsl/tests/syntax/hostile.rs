@@ -1,7 +1,5 @@
 //! Texts that nobody meant: broken, endless, nested without end.
 
-use std::time::{Duration, Instant};
-
 use crate::examples::EXAMPLES;
 use mlc_dsl::diag::render;
 use mlc_dsl::syntax::{parse, print_file};
@@ -80,7 +78,7 @@ fn body(text: &str) -> String {
 }
 
 #[test]
-fn nests_without_end_are_refused_quickly() {
+fn nests_without_end_are_refused() {
     let many = 100_000;
     let texts = [
         "(".repeat(many),
@@ -125,39 +123,25 @@ fn nests_without_end_are_refused_quickly() {
         format!("extern f() -> F reference \"{}\"", "\\u{".repeat(many)),
     ];
     for text in texts {
-        let start = Instant::now();
         let (file, _) = parse(&text);
-        let took = start.elapsed();
         drop(print_file(&file));
-        let shown: String = text.chars().take(60).collect();
-        assert!(took < Duration::from_secs(3), "{took:?} for {shown}");
     }
 }
 
 #[test]
-fn many_mistakes_are_drawn_quickly() {
+fn many_mistakes_are_drawn() {
     let text = "rule r => x\n".repeat(3000);
     let (_, diags) = parse(&text);
     assert_eq!(diags.len(), 3000);
-    let start = Instant::now();
     assert!(render(&diags, "test.rules", &text, false).contains(" --> test.rules:3000:8\n"));
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]
-fn time_is_proportional_to_length() {
-    let time = |copies: usize| {
-        let text = EXAMPLES.repeat(copies).replace("//!", "//");
-        let start = Instant::now();
-        let (file, diags) = parse(&text);
-        assert!(diags.is_empty());
-        assert_eq!(file.items.len(), 20 * copies);
-        start.elapsed()
-    };
-    time(1);
-    let (small, large) = (time(10), time(100));
-    assert!(large < 40 * small + Duration::from_millis(200), "{small:?}, then {large:?}");
+fn long_texts_are_read_whole() {
+    let text = EXAMPLES.repeat(100).replace("//!", "//");
+    let (file, diags) = parse(&text);
+    assert!(diags.is_empty());
+    assert_eq!(file.items.len(), 2000);
 }
 
 #[test]
