@@ -202,7 +202,7 @@ fn models_that_would_grow_without_end_are_refused_or_small() {
         (
             "entries",
             format!(
-                "def m(x: f32[4]) -> F[..b]\n  where b = [{spliced}]\n  = reshape(x, shape=[{spliced}])\n"
+                "def m(x: f32[4]) -> f32[..b]\n  where b = [{spliced}]\n  = reshape(x, shape=[{spliced}])\n"
             ),
         ),
         (
@@ -221,7 +221,7 @@ fn models_that_would_grow_without_end_are_refused_or_small() {
         if !refusal.is_empty() {
             let e = program.expect_err(&shown).to_string();
             assert!(e.contains(refusal) && e.contains("own.rules:"), "{shown}\n{e}");
-            assert!(e.len() < 10_000, "{} bytes for {shown}", e.len());
+            assert!(e.len() < 40_000, "{} bytes for {shown}", e.len());
             continue;
         }
         let program = program.unwrap_or_else(|e| panic!("{shown}\n{e}"));

@@ -93,7 +93,7 @@ const CASES: &[(&str, &[&str])] = &[
         &[
             "def f(x: F[n], w: F[k, m]) -> F[m]\n  = conv(x, w, stride=[], low=[], high=[], dilation=[])\n",
             "def f(x: f32[4, 8], y: f32[4]) -> f32[4, 8]\n  = x + y\n",
-            "def f(x: f32[4, n], y: f32[4]) -> f32[4, n]\n  = x + y\n",
+            "def f(x: f32[4, n], y: f32[8]) -> f32[4, n]\n  = x + y\n",
             "op f(x: F[a, b]) -> y: F[a]\n  y[a] = x[a]\n",
             "op f(x: F[a, b]) -> y: F[a, b]\n  y[a] = x[a, 0]\n",
         ],

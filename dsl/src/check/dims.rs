@@ -137,20 +137,21 @@ pub fn positions_of(dims: &[Dim], at: &[usize], span: Span) -> Expr {
     expr(ExprKind::List(list), span)
 }
 
-/// Where each of `own` lies in `whole`: what has a name lies where that name does; what has none, at the same
-/// distance from the end, as NumPy aligns axes. `None` if one has no such place.
+/// Where each of `own` lies in `whole`: what has a name lies where that name does; those without one meet from the last
+/// one backwards, as NumPy aligns axes. `None` if one has no such place.
 pub fn places(own: &[Dim], whole: &[Dim]) -> Option<Vec<usize>> {
     if same(own, whole) {
         return Some((0..own.len()).collect());
     }
-    let place = |(i, d): (usize, &Dim)| {
-        if !is_nameless(d, own) && !is_nameless(d, whole) {
-            return find(whole, d);
-        }
-        let at = whole.len().checked_sub(own.len() - i)?;
-        (key(&whole[at]) == key(d)).then_some(at)
-    };
-    let at: Vec<usize> = own.iter().enumerate().map(place).collect::<Option<_>>()?;
+    let nameless = |d: &Dim| is_nameless(d, own) || is_nameless(d, whole);
+    let mut free: Vec<usize> = (0..whole.len()).filter(|&i| nameless(&whole[i])).collect();
+    let mut at = vec![0; own.len()];
+    for (i, d) in own.iter().enumerate().rev() {
+        at[i] = match nameless(d) {
+            true => free.pop().filter(|&j| key(&whole[j]) == key(d))?,
+            false => find(whole, d)?,
+        };
+    }
     (1..at.len()).all(|i| !at[..i].contains(&at[i])).then_some(at)
 }
 
