@@ -26,7 +26,7 @@ impl Effort {
     pub fn step(&self) {
         let left = self.left.get().saturating_sub(1);
         self.left.set(left);
-        if left % LOOKS == 0 && self.start.elapsed() > self.time {
+        if left.is_multiple_of(LOOKS) && self.start.elapsed() > self.time {
             self.late.set(true);
         }
     }
