@@ -5,7 +5,7 @@
 //! whether a value is finite, nothing is shown, and the left side's own error is that of its worst order.
 
 use super::instance::Instance;
-use super::judge::Sample;
+use super::judge::{Sample, is_void};
 use super::running::{self, Number, limits};
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program};
 use mlc_dsl::library::{ErrorClass, Library};
@@ -164,7 +164,7 @@ impl<'a> Working<'a> {
 
     fn kind(&self, output: usize, at: usize, l: f64, r: f64) -> Option<String> {
         let own = self.own(output, at)?;
-        if self.undecided(output) {
+        if self.undecided(output) || is_void(self.sample) {
             return None;
         }
         let alike = (own.wild || own.loose) && !l.is_finite() && !r.is_finite();
