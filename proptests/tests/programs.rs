@@ -48,7 +48,7 @@ proptest! {
         prop_assume!(o.is_ok());
         let report = o.map(|o| o.report).unwrap_or_default();
         prop_assert!(report.cost_after <= report.cost_before * (1.0 + 1e-9),
-            "{} became {}", report.cost_before, report.cost_after);
+            "{} became {}\n{}", report.cost_before, report.cost_after, show::program(&p, library(), "case"));
     }
 
     #[test]

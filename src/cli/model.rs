@@ -198,7 +198,8 @@ pub struct Tuning {
 impl Tuning {
     /// The files that are read.
     pub fn files(&self) -> impl Iterator<Item = Named<'_>> {
-        named("--profile", &self.profile).into_iter().chain(named("--store", &self.store))
+        let store = named("--store", &self.store).filter(|(_, path)| path.exists());
+        named("--profile", &self.profile).into_iter().chain(store)
     }
 
     /// Where the costs of a target's kernels are from.

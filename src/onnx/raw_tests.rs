@@ -310,8 +310,8 @@ fn constants_become_initialisers() {
     let t = TensorProto { float_data: vec![4.0], ..tensor("", DataType::Float, &[1]) };
     let cases = [
         ("value", AttributeProto { t: Some(Box::new(t)), ..none() }, "f32[1][4.0]"),
-        ("value_int", AttributeProto { i: Some(5), ..none() }, "i64[][5.0]"),
-        ("value_ints", AttributeProto { ints: vec![5, 6], ..none() }, "i64[2][5.0, 6.0]"),
+        ("value_int", AttributeProto { i: Some(5), ..none() }, "i64[][5]"),
+        ("value_ints", AttributeProto { ints: vec![5, 6], ..none() }, "i64[2][5, 6]"),
         ("value_float", AttributeProto { f: Some(0.5), ..none() }, "f32[][0.5]"),
         ("value_floats", AttributeProto { floats: vec![0.5], ..none() }, "f32[1][0.5]"),
     ];

@@ -327,6 +327,7 @@ impl Checker<'_, '_> {
     fn break_condition(&mut self, i: usize) -> Break {
         let mut wanted = vec![true; self.facts.conjuncts.len()];
         let mut met = Break::Impossible;
+        let mut undecided = false;
         if matches!(self.facts.conjuncts[i], Conjunct::Static(_)) {
             wanted[i] = false;
         }
@@ -358,7 +359,7 @@ impl Checker<'_, '_> {
                         }
                         _ => Round::of(rng.below(20)),
                     };
-                    let (_, trial) = sample::trial(
+                    let (sample, trial) = sample::trial(
                         self.facts,
                         *instance,
                         round,
@@ -369,6 +370,9 @@ impl Checker<'_, '_> {
                     if let Trial::Differ(_) = trial {
                         return Break::Refutes;
                     }
+                    // That an axis is not empty may be asked for though nothing is held against a law there.
+                    let is_static = matches!(self.facts.conjuncts[i], Conjunct::Static(_));
+                    undecided |= is_static && judge::is_void(&sample);
                 }
                 // What gives other conditions their meaning cannot be broken alone.
                 None if self.tally.undecided() => return Break::Forbids,
@@ -376,7 +380,7 @@ impl Checker<'_, '_> {
                 None => {}
             }
         }
-        met
+        if undecided { Break::Forbids } else { met }
     }
 }
 

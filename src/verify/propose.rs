@@ -64,7 +64,9 @@ pub(super) fn propose(facts: &Facts, first: &Sample, rng: &mut Random) -> Option
             continue;
         }
         // Two of these together describe the samples rather than the law.
-        let loose = |c: &Candidate| c.text.contains(" % |") || c.text.contains("| <= |");
+        let loose = |c: &Candidate| {
+            c.text.contains(" % |") || c.text.contains("| <= |") || c.text.starts_with("within(")
+        };
         for b in all[i + 1..].iter().filter(|b| !misses(&b.met) && !loose(a) && !loose(b)) {
             let both: Vec<bool> = a.met.iter().zip(&b.met).map(|(a, b)| *a && *b).collect();
             if misses(&both) && covers(&both) > 0 {
