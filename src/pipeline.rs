@@ -11,8 +11,8 @@ pub use crate::report::{
 };
 use crate::{confirm, constants, guard, measure, names, progress};
 use anyhow::Context;
-use mlc_dsl::ir::Program;
-use mlc_dsl::library::{Law, LawOrigin, Library, TargetItem};
+use mlc_dsl::ir::{NodeKind, Program};
+use mlc_dsl::library::{CallId, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::plan::Plan;
 use mlc_extract::cover::{cover_at, cover_with};
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
@@ -152,7 +152,9 @@ pub fn optimize_once(
         false => best,
     });
     let (mut chosen, extracted) = found.swap_remove(best);
-    let permitted = extracted.source_cost.is_some() || options.objective != Objective::Latency;
+    let permitted = extracted.source_cost.is_some()
+        || options.objective != Objective::Latency
+        || operators_of(&plain.plan.program).all(|c| honest.permits(c));
     let kept = permitted && options.costing.jitter.is_none() && plain.beats(&chosen);
     if kept {
         // Candidates are bounded and a block's cut is not crossed: the plan has the last word.
@@ -179,6 +181,14 @@ pub fn optimize_once(
     report.seconds = clock.stages;
     report.peak_process_bytes = peak_process_bytes();
     Ok(Optimized { source, program, plan: chosen.plan, explored, extracted, report })
+}
+
+/// The operators of a program's applications.
+fn operators_of(program: &Program) -> impl Iterator<Item = CallId> {
+    program.nodes.iter().filter_map(|n| match n.kind {
+        NodeKind::Apply(call, _) => Some(call),
+        NodeKind::Input(_) | NodeKind::Const(_) => None,
+    })
 }
 
 /// One extraction for each of the prices.
