@@ -205,6 +205,11 @@ impl WhyNot {
         }
         for d in &self.dearer {
             let _ = match d.with {
+                Some(with) if with - d.result < 1e-6 * d.result => writeln!(
+                    out,
+                    "`{}` was found at {}, in a spelling that the result does without at no loss",
+                    self.name, d.node
+                ),
                 Some(with) => writeln!(
                     out,
                     "`{}` was found at {}: with it the result is estimated to take {} more ({})",

@@ -371,8 +371,11 @@ impl Checker<'_, '_> {
                         return Break::Refutes;
                     }
                     // That an axis is not empty may be asked for though nothing is held against a law there.
-                    let is_static = matches!(self.facts.conjuncts[i], Conjunct::Static(_));
-                    undecided |= is_static && judge::is_void(&sample);
+                    let may_be_void = match &self.facts.conjuncts[i] {
+                        Conjunct::Static(_) => true,
+                        Conjunct::Element(_, p) => p.name == "finite",
+                    };
+                    undecided |= may_be_void && judge::is_void(&sample);
                 }
                 // What gives other conditions their meaning cannot be broken alone.
                 None if self.tally.undecided() => return Break::Forbids,

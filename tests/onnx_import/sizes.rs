@@ -190,9 +190,9 @@ fn windows() -> Vec<Case> {
     add("MaxPool", [2, 0, 1 << 20, 0], Unchecked("operator `maxpool` (y)"));
     add("MaxPool", [1 << 20, 1 << 20, 1 << 19, 0], Unchecked("operations, more than"));
     add("MaxPool", [1 << 12, 1 << 12, 1 << 11, 0], Checked);
-    add("MaxPool", [MAX, 0, 0, 0], Refused("needs all("));
+    add("MaxPool", [MAX, 0, 0, 0], Refused("needs `all("));
     add("MaxPool", [2, 0, MAX, 0], Refused(WIDE));
-    add("MaxPool", [2, 0, 0, MAX], Refused("needs all("));
+    add("MaxPool", [2, 0, 0, MAX], Refused("needs `all("));
     add("AveragePool", [2, FAR, 0, 0], Checked);
     add("AveragePool", [2, MAX, 0, 0], Checked);
     add("AveragePool", [1 << 20, 1 << 20, 1 << 19, 0], Unchecked("operations, more than"));
