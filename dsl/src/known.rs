@@ -6,7 +6,7 @@
 //! the symbols is not known. No operator is known by name.
 //!
 //! Integers here are those of extents, of 64 bits and without a type to wrap to. Where arithmetic of elements
-//! leaves [`EXACT`] or the range of their type, nothing is known: the judge computes it.
+//! leaves `EXACT` or the range of their type, nothing is known: the judge computes it.
 
 use crate::eval::{self, Env, Val};
 use crate::functions;

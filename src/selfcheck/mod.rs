@@ -41,7 +41,7 @@ pub struct Guard {
     /// bound.
     pub tolerance: Option<f64>,
     /// Bytes that runs may take; `None` for what the machine has free, of which a check takes no more than
-    /// [`needs::CHECKED_BYTES`].
+    /// [`crate::needs::CHECKED_BYTES`].
     pub memory: Option<u64>,
 }
 
