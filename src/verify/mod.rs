@@ -144,6 +144,9 @@ enum Break {
 /// Samples taken to break one condition.
 const BREAKING: usize = 1500;
 
+/// Of these so many where one has shown that nothing is held against the law there.
+const UNDECIDED: usize = 100;
+
 /// Checks one law.
 pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdict {
     let facts = Facts::of(library, law);
@@ -376,6 +379,9 @@ impl Checker<'_, '_> {
                         Conjunct::Element(_, p) => p.name == "finite",
                     };
                     undecided |= may_be_void && judge::is_void(&sample);
+                    if undecided && k > UNDECIDED {
+                        return Break::Forbids;
+                    }
                 }
                 // What gives other conditions their meaning cannot be broken alone.
                 None if self.tally.undecided() => return Break::Forbids,
