@@ -118,6 +118,28 @@ pub struct Options {
     pub threads: usize,
 }
 
+impl Default for Options {
+    /// The processor, laws that may regroup, all checks on, one thread.
+    fn default() -> Options {
+        Options {
+            target: "cpu".into(),
+            fp: Fp::default(),
+            objective: Objective::default(),
+            limits: Limits::default(),
+            without: vec![],
+            operators: None,
+            solver: Solver::default(),
+            deadline: None,
+            share_blocks: true,
+            self_check: true,
+            guard: Guard::default(),
+            costing: Costing::default(),
+            seed: 0,
+            threads: 1,
+        }
+    }
+}
+
 impl Options {
     /// How the cheapest program is searched for.
     pub(crate) fn extractor(&self) -> Budgeted {

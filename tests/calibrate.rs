@@ -314,19 +314,10 @@ fn plans_that_differ_by_less_than_costs_are_off_stay_as_read() {
 
 fn options(costing: mlc_rewrite::costing::Costing) -> pipeline::Options {
     pipeline::Options {
-        target: "cpu".into(),
         fp: pipeline::Fp::Reorder,
-        objective: Default::default(),
-        limits: Default::default(),
-        without: vec![],
-        operators: None,
         solver: Default::default(),
-        deadline: None,
-        share_blocks: true,
         self_check: false,
-        guard: Default::default(),
         costing,
-        seed: 0,
-        threads: 1,
+        ..pipeline::Options::default()
     }
 }

@@ -6,7 +6,7 @@ use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_rewrite::explore::Limits;
 use mlc_rewrite::onnx::{import, read_onnx};
-use mlc_rewrite::pipeline::{self, Fp, Options, Solver};
+use mlc_rewrite::pipeline::{self, Fp, Options};
 use mlc_rewrite::{samples, stdlib};
 use std::path::Path;
 use std::sync::Arc;
@@ -14,9 +14,7 @@ use std::time::Duration;
 
 fn options() -> Options {
     Options {
-        target: "cpu".into(),
         fp: Fp::Exact,
-        objective: Default::default(),
         limits: Limits {
             nodes: 8_000,
             rounds: 6,
@@ -24,16 +22,8 @@ fn options() -> Options {
             threads: 1,
             ..Limits::default()
         },
-        without: vec![],
-        operators: None,
-        solver: Solver::default(),
-        deadline: None,
-        share_blocks: true,
         self_check: false,
-        guard: Default::default(),
-        costing: Default::default(),
-        seed: 0,
-        threads: 1,
+        ..Options::default()
     }
 }
 

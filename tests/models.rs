@@ -10,7 +10,7 @@ use mlc_rewrite::explore::Limits;
 use mlc_rewrite::onnx::{
     ModelInfo, RawAttr, RawModel, export, import, parse_onnx, printable, read_onnx,
 };
-use mlc_rewrite::pipeline::{Fp, Optimized, Options, Solver, optimize};
+use mlc_rewrite::pipeline::{Optimized, Options, optimize};
 use mlc_rewrite::samples::Random;
 use mlc_rewrite::stdlib;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,6 @@ use std::time::Duration;
 fn options(library: &Library, opset: i64) -> Options {
     Options {
         target: "standard".into(),
-        fp: Fp::Reorder,
-        objective: Default::default(),
         limits: Limits {
             nodes: 8_000,
             rounds: 6,
@@ -29,16 +27,9 @@ fn options(library: &Library, opset: i64) -> Options {
             threads: 1,
             ..Limits::default()
         },
-        without: vec![],
         operators: Some(printable(library, opset, "standard")),
-        solver: Solver::default(),
-        deadline: None,
-        share_blocks: true,
-        self_check: true,
-        guard: Default::default(),
-        costing: Default::default(),
-        seed: 0,
         threads: 2,
+        ..Options::default()
     }
 }
 

@@ -9,7 +9,7 @@ use mlc_dsl::library::Library;
 use mlc_rewrite::explore::Limits;
 use mlc_rewrite::objective::{Objective, stored};
 use mlc_rewrite::onnx::{import, read_onnx};
-use mlc_rewrite::pipeline::{self, Fp, Optimized, Options, Solver};
+use mlc_rewrite::pipeline::{self, Optimized, Options};
 use mlc_rewrite::{samples, selfcheck, stdlib};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,9 +17,6 @@ use std::time::Duration;
 
 fn options(objective: Objective) -> Options {
     Options {
-        costing: Default::default(),
-        target: "cpu".into(),
-        fp: Fp::Reorder,
         objective,
         limits: Limits {
             nodes: 8_000,
@@ -28,15 +25,9 @@ fn options(objective: Objective) -> Options {
             threads: 1,
             ..Limits::default()
         },
-        without: vec![],
-        operators: None,
-        solver: Solver::default(),
-        deadline: None,
-        share_blocks: true,
         self_check: false,
-        guard: Default::default(),
-        seed: 0,
         threads: 2,
+        ..Options::default()
     }
 }
 

@@ -15,7 +15,7 @@ use mlc_dsl::ir::{DType, Extent, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_fuzz::{Generator, Size};
 use mlc_rewrite::explore::Limits;
-use mlc_rewrite::pipeline::{Fp, Optimized, Options, Solver, optimize};
+use mlc_rewrite::pipeline::{Optimized, Options, optimize};
 use mlc_rewrite::stdlib;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -86,9 +86,6 @@ pub fn program(seed: u64, most: usize) -> Program {
 /// Options of the pipeline for small programs.
 pub fn options(nodes: usize, rounds: u32) -> Options {
     Options {
-        target: "cpu".into(),
-        fp: Fp::Reorder,
-        objective: Default::default(),
         // Generous time: results must not depend on it.
         limits: Limits {
             nodes,
@@ -97,16 +94,8 @@ pub fn options(nodes: usize, rounds: u32) -> Options {
             threads: 1,
             ..Limits::default()
         },
-        without: vec![],
-        operators: None,
-        solver: Solver::default(),
-        deadline: None,
-        share_blocks: true,
         self_check: false,
-        guard: Default::default(),
-        costing: Default::default(),
-        seed: 0,
-        threads: 1,
+        ..Options::default()
     }
 }
 

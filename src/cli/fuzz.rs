@@ -59,20 +59,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     };
     let pipeline = |p: &Program, without: &[String]| -> Result<Optimized, String> {
         let options = pipeline::Options {
-            target: "cpu".into(),
             fp: args.fp,
-            objective: Default::default(),
             limits: LIMITS,
             without: args.without.iter().chain(without).cloned().collect(),
-            operators: None,
-            solver: pipeline::Solver::default(),
-            deadline: None,
-            share_blocks: true,
             self_check: false,
-            guard: Default::default(),
-            costing: Default::default(),
-            seed: 0,
-            threads: 1,
+            ..pipeline::Options::default()
         };
         pipeline::optimize(p.clone(), &library, &options).map_err(|e| format!("{e:#}"))
     };

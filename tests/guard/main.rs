@@ -7,7 +7,7 @@ use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_rewrite::npz::{read_npz, write_npz};
 use mlc_rewrite::onnx::{ModelInfo, export, import, read_onnx, write_onnx};
-use mlc_rewrite::pipeline::{Fp, Optimized, Options, Solver, optimize};
+use mlc_rewrite::pipeline::{Optimized, Options, optimize};
 use mlc_rewrite::samples::{self, Style};
 use mlc_rewrite::{entry, selfcheck, stdlib};
 use serde_json::Value;
@@ -110,22 +110,7 @@ impl Case {
 }
 
 fn options() -> Options {
-    Options {
-        target: "cpu".into(),
-        fp: Fp::Reorder,
-        objective: Default::default(),
-        limits: Default::default(),
-        without: vec![],
-        operators: None,
-        solver: Solver::default(),
-        deadline: None,
-        share_blocks: true,
-        self_check: true,
-        guard: Default::default(),
-        costing: Default::default(),
-        seed: 0,
-        threads: 1,
-    }
+    Options::default()
 }
 
 #[test]

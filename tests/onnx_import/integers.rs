@@ -6,7 +6,7 @@ use mlc_backends::Backend;
 use mlc_backends::cpu::Cpu;
 use mlc_dsl::ir::Value;
 use mlc_rewrite::explore::Limits;
-use mlc_rewrite::pipeline::{self, Fp, Options, Solver};
+use mlc_rewrite::pipeline::{self, Options};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,8 +104,6 @@ fn binaries() -> Vec<Operator> {
 fn options() -> Options {
     Options {
         target: "standard".into(),
-        fp: Fp::Reorder,
-        objective: Default::default(),
         limits: Limits {
             nodes: 2_000,
             rounds: 4,
@@ -113,16 +111,8 @@ fn options() -> Options {
             threads: 1,
             ..Limits::default()
         },
-        without: vec![],
-        operators: None,
-        solver: Solver::default(),
-        deadline: None,
-        share_blocks: true,
         self_check: false,
-        guard: Default::default(),
-        costing: Default::default(),
-        seed: 0,
-        threads: 1,
+        ..Options::default()
     }
 }
 

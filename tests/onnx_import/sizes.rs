@@ -5,7 +5,7 @@ use super::support::*;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::{Backend, BackendError};
 use mlc_rewrite::needs::Needs;
-use mlc_rewrite::pipeline::{self, Fp, Options, Solver};
+use mlc_rewrite::pipeline::{self, Options};
 use mlc_rewrite::samples;
 use mlc_rewrite::selfcheck::Guard;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -215,22 +215,7 @@ fn windows() -> Vec<Case> {
 }
 
 fn options() -> Options {
-    Options {
-        target: "cpu".into(),
-        fp: Fp::Reorder,
-        objective: Default::default(),
-        limits: Default::default(),
-        without: vec![],
-        operators: None,
-        solver: Solver::default(),
-        deadline: None,
-        share_blocks: true,
-        self_check: true,
-        guard: Guard { memory: Some(MEMORY), ..Guard::default() },
-        costing: Default::default(),
-        seed: 0,
-        threads: 1,
-    }
+    Options { guard: Guard { memory: Some(MEMORY), ..Guard::default() }, ..Options::default() }
 }
 
 /// Runs the program as read within the memory; a run that needs more says so.

@@ -21,7 +21,7 @@ use mlc_rewrite::cli::model::{Model, load};
 use mlc_rewrite::costing::Costing;
 use mlc_rewrite::explore::Limits;
 use mlc_rewrite::measure::{least, median, points};
-use mlc_rewrite::pipeline::{self, Fp, Options, Solver};
+use mlc_rewrite::pipeline::{self, Options};
 use mlc_rewrite::watch::{KernelTime, Timed, interleave};
 use mlc_rewrite::{samples, show};
 use std::collections::BTreeMap;
@@ -171,20 +171,11 @@ fn write(a: &Arguments, all: &[Point]) -> anyhow::Result<()> {
 
 fn options(costing: &Costing, threads: usize) -> Options {
     Options {
-        objective: Default::default(),
-        target: "cpu".into(),
-        fp: Fp::Reorder,
         limits: Limits { time: Duration::from_secs(60), threads, ..Limits::default() },
-        without: vec![],
-        operators: None,
-        solver: Solver::default(),
-        deadline: None,
-        share_blocks: true,
         self_check: false,
-        guard: Default::default(),
         costing: costing.clone(),
-        seed: 0,
         threads,
+        ..Options::default()
     }
 }
 
