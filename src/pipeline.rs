@@ -124,9 +124,13 @@ pub fn optimize_once(
     };
     // Where little is to be explored, the whole shows what only all copies together allow.
     let is_small = |e: &Explored, copies: usize| e.size().0 * copies / KEPT <= options.limits.nodes;
-    let settled = shared.as_ref().is_some_and(|s| !is_small(&s.explored, s.copies));
-    let whole = (!settled).then(|| -> anyhow::Result<(Explored, Vec<Extracted>)> {
-        let mut explored = explore(library.clone(), source.clone(), &laws, &limits);
+    let rest = match &shared {
+        Some(s) if s.one_for_all => Some(&s.extracted[0].program),
+        Some(s) if !is_small(&s.explored, s.copies) => None,
+        _ => Some(&source),
+    };
+    let whole = rest.map(|program| -> anyhow::Result<(Explored, Vec<Extracted>)> {
+        let mut explored = explore(library.clone(), program.clone(), &laws, &limits);
         clock.stage("explore");
         progress::at("extracting", None);
         let extracted = each(&all, |p| explored.extract(p, &*options.extractor_for(p)))?;
@@ -236,6 +240,8 @@ struct Shared {
     extracted: Vec<Extracted>,
     copies: usize,
     operators: usize,
+    /// One copy does for all: what is left is explored as a whole.
+    one_for_all: bool,
 }
 
 impl Shared {
@@ -270,7 +276,9 @@ fn shared(
     let first = &extracted[0];
     let better = first.source_cost.is_none_or(|before| first.cost <= before);
     let (copies, operators) = repeated.size();
-    Ok(better.then_some(Shared { explored: repeated.explored, extracted, copies, operators }))
+    let one_for_all = repeated.is_idempotent();
+    let explored = repeated.explored;
+    Ok(better.then_some(Shared { explored, extracted, copies, operators, one_for_all }))
 }
 
 /// The plan of a program as it stands: constants folded, definitions without a kernel expanded.

@@ -106,8 +106,12 @@ pub const VIEWS: u32 = 0;
 /// Cuts kept for each class beside those of one node.
 const KEPT: usize = 6;
 
-/// Most operators of one kernel.
+/// Most operators of one kernel, and of one in a large e-graph.
 const LARGEST: usize = 64;
+const LARGEST_OF_MANY: usize = 8;
+
+/// Operators inside all cuts that are kept: in large e-graphs kernels are smaller, so that memory is linear.
+const HELD: usize = 1 << 22;
 
 /// Seconds that tell kernels apart that cost the same: the first operand of what follows an anchor is taken in sooner
 /// than the last.
@@ -145,6 +149,8 @@ struct Search<'a> {
     /// Some pointwise operators go into epilogues alone.
     named: bool,
     cuts: Vec<Vec<Cut>>,
+    /// Most operators of one kernel.
+    largest: usize,
 }
 
 /// All candidates, those of one node first and in the order of the entries.
@@ -158,7 +164,8 @@ pub fn candidates(classes: &[Class], entries: &[Entry], price: Price<'_>) -> Vec
     let before = before(classes.len(), entries, &of);
     let lies = layout::lies(classes, entries);
     let named = entries.iter().any(|e| matches!(e.role, Role::Pointwise { loops: false, .. }));
-    let mut s = Search { classes, entries, of, price, tree, before, lies, named, cuts };
+    let largest = (HELD / KEPT / entries.len().max(1)).clamp(LARGEST_OF_MANY, LARGEST);
+    let mut s = Search { classes, entries, of, price, tree, before, lies, named, cuts, largest };
     let single: Vec<Cut> = (0..entries.len() as u32).map(|e| s.single(e)).collect();
     s.trees(&single);
     let mut order: Vec<u32> = (0..classes.len() as u32).filter(|&c| s.grows(c)).collect();
@@ -370,7 +377,7 @@ impl Search<'_> {
             }
         }
         let headed = anchor.map_or(Some(false), |a| self.headed(&inside, a))?;
-        if inside.len() > LARGEST {
+        if inside.len() > self.largest {
             return None;
         }
         let within = |r: &u32| inside.binary_search_by_key(r, |i| i.0).is_ok();

@@ -10,6 +10,7 @@ use mlc_extract::target::TargetPrices;
 use mlc_proptests::networks::{NETWORKS, spelled};
 use mlc_rewrite::explain::{Explanation, explain, leave_out, name_all, reason, why_not};
 use mlc_rewrite::explore::Reason;
+use mlc_rewrite::onnx::named;
 use mlc_rewrite::onnx::{RawModel, import, printable, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::{self, Optimized, Options, optimize};
 use mlc_rewrite::samples;
@@ -173,10 +174,13 @@ fn spelled_networks_are_explained() {
 fn what_is_not_there_is_explained() {
     let c = case(squeezenet());
     let prices = prices(&c.library, &c.options);
-    let asked = |name: &str| why_not(&c.optimized, &c.library, &prices, &c.options, name, None);
+    let asked = |name: &str| {
+        let calls = named(&c.library, 17, &c.options.target, name);
+        why_not(&c.optimized, &c.library, &prices, &c.options, (name, &calls), None)
+    };
     assert!(asked("no_such_law").is_none());
     let mut text = String::new();
-    for name in ["attention", "matmul", "conv_merge", "gelu", "conv"] {
+    for name in ["attention", "matmul", "conv_merge", "gelu", "conv", "Gemm", "ReduceMean"] {
         let found = asked(name).expect("known");
         text.push_str(&format!("--why-not {name}\n{}\n", found.human()));
     }

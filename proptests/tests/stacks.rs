@@ -140,6 +140,21 @@ fn a_copy_that_differs_ends_the_run() {
 }
 
 #[test]
+fn a_block_that_changes_nothing_when_repeated_is_there_once() {
+    let cases: [(&[&str], usize); 3] = [(&["Relu"], 1), (&["Abs", "Relu"], 1), (&["Tanh"], 300)];
+    for (names, operators) in cases {
+        let mut b = build();
+        let mut x = b.input(&[2, 3]);
+        for step in 0..300 {
+            x = b.op(names[step % names.len()], [x]);
+        }
+        let o = checked(b.finish(&[x], DType::F32).0, true);
+        assert_eq!(o.report.operators_after, operators, "{names:?}");
+        assert!(o.explored.prove(&o.extracted).is_some(), "{names:?} is proven from the log");
+    }
+}
+
+#[test]
 fn unread_weights_stay_where_they_are() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, out) = (folder.path().join("m.onnx"), folder.path().join("elsewhere/o.onnx"));

@@ -85,9 +85,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         .with_model(options.costing.model(&item, &optimized.source));
     if let Some(name) = &args.why_not {
         let at = args.at.as_deref();
-        let found = explain::why_not(&optimized, &model.library, &prices, &options, name, at);
+        let opset = model.info.as_ref().map_or(onnx::NEWEST_OPSET, |i| i.opset());
+        let calls = onnx::named(&model.library, opset, target, name);
+        let asked = (name.as_str(), calls.as_slice());
+        let found = explain::why_not(&optimized, &model.library, &prices, &options, asked, at);
         let Some(found) = found else {
-            let known = names::declared(&model.library);
+            let mut known = names::declared(&model.library);
+            known.extend(model.library.onnx.iter().map(|o| &*o.name));
             let help = names::hint(name, &known, "`mlc-rewrite list` names them");
             bail!("there is no law and no operator `{}`{help}", shown(name))
         };

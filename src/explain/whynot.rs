@@ -16,6 +16,8 @@ use std::fmt::Write;
 pub struct WhyNot {
     /// What was asked for.
     pub name: String,
+    /// The operators that it stands for.
+    pub operators: Vec<String>,
     /// What the result has of it: how many applications of the operator.
     pub in_result: usize,
     /// Where the operator was found though the result does without, and what it would cost.
@@ -77,36 +79,34 @@ pub fn why_not(
     library: &Library,
     prices: &TargetPrices<'_>,
     options: &Options,
-    name: &str,
+    (name, calls): (&str, &[CallId]),
     at: Option<&str>,
 ) -> Option<WhyNot> {
-    let call = library.find(name);
     let laws: Vec<u32> = (0..library.laws.len() as u32)
-        .filter(|&i| concerns(library, &library.laws[i as usize], name, call))
+        .filter(|&i| concerns(library, &library.laws[i as usize], name, calls))
         .collect();
-    if call.is_none() && laws.is_empty() {
+    if calls.is_empty() && laws.is_empty() {
         return None;
     }
-    let is_it = |k: &NodeKind| matches!(k, NodeKind::Apply(c, _) if Some(*c) == call);
+    let is_it = |k: &NodeKind| matches!(k, NodeKind::Apply(c, _) if calls.contains(c));
     let in_result = o.program.nodes.iter().filter(|n| is_it(&n.kind)).count();
     let wanted = |node: &String| at.is_none_or(|a| a == node);
     let mut dearer: Vec<Dearer> = Vec::new();
-    if in_result == 0
-        && let Some(call) = call
-    {
+    for &call in calls.iter().filter(|_| in_result == 0) {
         let found = o.explored.with_operator(call, prices, &*options.extractor_for(prices));
         let told = found.into_iter().map(|(node, with)| Dearer {
             node: node.map_or("?".into(), |n| o.explored.source.node(n).origin.clone()),
             result: o.extracted.cost,
             with,
         });
-        dearer = told.filter(|d| wanted(&d.node)).collect();
-        dearer.dedup_by(|a, b| a.node == b.node);
-        dearer.truncate(PLACES);
+        dearer.extend(told.filter(|d| wanted(&d.node)));
     }
+    dearer.dedup_by(|a, b| a.node == b.node);
+    dearer.truncate(PLACES);
     let story = |i: u32| story(o, library, options, i, &wanted);
     Some(WhyNot {
         name: name.into(),
+        operators: calls.iter().map(|&c| library.call(c).name.to_string()).collect(),
         in_result,
         dearer,
         laws: laws.into_iter().map(story).collect(),
@@ -114,11 +114,11 @@ pub fn why_not(
 }
 
 /// True for a law of this name, and for one that yields the layer: what yields a primitive operator are too many.
-fn concerns(library: &Library, law: &Law, name: &str, call: Option<CallId>) -> bool {
+fn concerns(library: &Library, law: &Law, name: &str, calls: &[CallId]) -> bool {
     let bare = law.name.strip_suffix(".rev").unwrap_or(&law.name);
     let is_layer = |c: CallId| matches!(library.call(c).kind, CallKind::Def(_));
     let yields = law.right.iter().any(|s| match &law.terms.get(s.root).kind {
-        TermKind::Apply(c, _) => Some(*c) == call && is_layer(*c),
+        TermKind::Apply(c, _) => calls.contains(c) && is_layer(*c),
         _ => false,
     });
     law.origin != LawOrigin::Unfold && (bare == name || yields)
@@ -200,6 +200,10 @@ impl WhyNot {
     /// For people.
     pub fn human(&self) -> String {
         let mut out = String::new();
+        if self.operators.iter().any(|o| *o != self.name) {
+            let all: Vec<String> = self.operators.iter().map(|o| format!("`{o}`")).collect();
+            let _ = writeln!(out, "`{}` computes {}", self.name, all.join(", "));
+        }
         if self.in_result > 0 {
             let _ = writeln!(out, "the result has {} of `{}`", self.in_result, self.name);
         }

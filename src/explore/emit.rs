@@ -121,7 +121,7 @@ impl Explored {
     }
 
     /// The logged term of a value of the source.
-    fn source_log(&self, v: Value) -> LogId {
+    pub(crate) fn source_log(&self, v: Value) -> LogId {
         let (classes, log) = &self.places[v.node.0 as usize];
         if classes.len() > 1 { self.graph.facts(classes[v.output as usize]).rep } else { *log }
     }

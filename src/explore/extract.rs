@@ -184,6 +184,11 @@ impl Explored {
         Ok(solution.dag_cost(&p.view).seconds())
     }
 
+    /// True if two values of the source are known to be equal.
+    pub fn are_equal(&self, a: Value, b: Value) -> bool {
+        self.class_of(a) == self.class_of(b)
+    }
+
     /// The class of a value of the source.
     fn class_of(&self, v: Value) -> Id {
         self.graph.egg.find(self.places[v.node.0 as usize].0[v.output as usize])

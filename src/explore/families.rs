@@ -50,11 +50,12 @@ fn shapes(graph: &Graph, id: Id) -> impl Iterator<Item = Id> {
 /// it are no siblings, whatever law makes them look alike.
 fn independent(graph: &Graph, reads: &HashMap<Id, BTreeSet<Id>>, family: &mut Found) {
     let members: Vec<Id> = family.sites.iter().map(|s| graph.egg.find(s.1)).collect();
+    let inside: HashSet<Id> = members.iter().copied().collect();
     let is_made_of_others = |m: Id| {
         let mut stack: Vec<Id> = reads.get(&m).into_iter().flatten().copied().collect();
         let mut seen: HashSet<Id> = stack.iter().copied().collect();
         while let Some(id) = stack.pop() {
-            if id != m && members.contains(&id) {
+            if id != m && inside.contains(&id) {
                 return true;
             }
             stack.extend(reads.get(&id).into_iter().flatten().filter(|v| seen.insert(**v)));
@@ -87,10 +88,15 @@ impl Families {
         index: u32,
         found: Vec<Found>,
     ) -> Vec<Found> {
+        // One match is no family.
+        if found.len() < 2 {
+            return Vec::new();
+        }
         let products: HashSet<Id> =
             self.products.get(&index).into_iter().flatten().map(|&id| graph.egg.find(id)).collect();
         let values = Values::of(graph);
         let mut groups: BTreeMap<String, Found> = BTreeMap::new();
+        let mut inside: HashMap<String, HashSet<Id>> = HashMap::new();
         for f in found {
             let [(node, class)] = f.sites.as_slice() else { continue };
             let class = graph.egg.find(*class);
@@ -100,12 +106,9 @@ impl Families {
                 continue;
             }
             let key = family_key(graph, law, st);
-            let g = groups.entry(key).or_insert_with(|| Found {
-                sites: vec![],
-                states: vec![],
-                family: true,
-            });
-            if !g.sites.iter().any(|(_, c)| *c == class) {
+            if inside.entry(key.clone()).or_default().insert(class) {
+                let none = || Found { sites: vec![], states: vec![], family: true };
+                let g = groups.entry(key).or_insert_with(none);
                 g.sites.push((node.clone(), class));
                 g.states.push(st.clone());
             }
@@ -121,7 +124,7 @@ impl Families {
             let mut members: Vec<Id> = g.sites.iter().map(|s| s.1).collect();
             members.sort();
             let formed = self.formed.entry((index, key)).or_default();
-            let before: Vec<Id> = formed.iter().map(|&id| graph.egg.find(id)).collect();
+            let before: HashSet<Id> = formed.iter().map(|&id| graph.egg.find(id)).collect();
             let new = members.iter().any(|m| !before.contains(m));
             if members.len() >= 2 && new {
                 *formed = members;

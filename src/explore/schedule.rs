@@ -23,7 +23,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Matches of one law in one round before it has to sit out the next; doubles every time.
+/// Matches of one law in one round before it has to sit out the next, or as many as the program has nodes; doubles every
+/// time.
 const MATCHES: usize = 2_000;
 
 /// Steps of one law in one round before it has to sit out the next; doubles every time.
@@ -170,6 +171,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     let mut sizes = Vec::new();
     let mut stop = Stop::Rounds;
     let mut left = limits.steps(graph.node_count());
+    let matches = MATCHES.max(graph.node_count());
     graph.egg.rebuild();
     for round in 1..=limits.rounds {
         graph.round = round;
@@ -183,7 +185,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         let index = index(graph, &reachable, &changes);
         let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
         let banned = runners.iter().any(|r| r.banned_until >= round);
-        let searched = search_all(graph, &runners, &index, exact, left, (start, limits));
+        let searched = search_all(graph, &runners, &index, exact, (left, matches), (start, limits));
         let mut over_now = false;
         for s in searched {
             let r = &mut runners[s.runner];
@@ -259,7 +261,7 @@ fn search_all(
     runners: &[Runner],
     index: &Index<'_>,
     exact: bool,
-    left: u64,
+    (left, matches): (u64, usize),
     (start, limits): (Instant, &Limits),
 ) -> Vec<Searched> {
     let next = AtomicUsize::new(0);
@@ -279,7 +281,7 @@ fn search_all(
             }
             let began = Instant::now();
             let law = &graph.library.laws[r.compiled.law as usize];
-            let allowed = MATCHES << r.bans;
+            let allowed = matches << r.bans;
             let effort = Effort::new(left.min(STEPS << r.bans), start, limits.time);
             let search = Search { graph, law, runner: r, index, flat: &flat, effort: &effort };
             let (found, over) = search.run(allowed);

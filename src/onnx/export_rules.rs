@@ -92,6 +92,20 @@ impl<'a> Rules<'a> {
         self.by_root.iter().filter(|(_, rules)| rules.iter().any(|r| r.size == 1)).map(|(c, _)| *c)
     }
 
+    /// What a node of this name writes: the operators at the roots of its smallest patterns.
+    pub fn written_by(&self, name: &str) -> Vec<CallId> {
+        let own = |rules: &[Rule<'a>]| -> Option<usize> {
+            rules.iter().filter(|r| &*r.item.name == name).map(|r| r.size).min()
+        };
+        let sizes: Vec<(usize, CallId)> =
+            self.by_root.iter().filter_map(|(c, rules)| Some((own(rules)?, *c))).collect();
+        let least = sizes.iter().map(|s| s.0).min();
+        let mut out: Vec<CallId> =
+            sizes.into_iter().filter(|s| Some(s.0) == least).map(|s| s.1).collect();
+        out.sort();
+        out
+    }
+
     /// The patterns with this operator at their root, largest first.
     pub fn at(&self, root: CallId) -> &[Rule<'a>] {
         self.by_root.get(&root).map_or(&[], Vec::as_slice)

@@ -33,7 +33,7 @@ pub use export::{ExportError, export};
 pub use export_types::NEWEST_OPSET;
 pub use import::{Imported, ModelInfo, import, undeclared};
 pub use import_error::ImportError;
-pub use printable::{domains, printable};
+pub use printable::{domains, named, printable};
 pub use raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
 pub use read::{parse_onnx, read_onnx};

@@ -18,6 +18,23 @@ pub fn printable(library: &Library, opset: i64, target: &str) -> HashSet<CallId>
     out
 }
 
+/// The operators that a name stands for: the one that bears it, or those that a kernel of the target or an ONNX node of
+/// that name computes. Empty if it is no such name.
+pub fn named(library: &Library, opset: i64, target: &str, name: &str) -> Vec<CallId> {
+    if let Some(call) = library.find(name) {
+        return vec![call];
+    }
+    let kernels = library.target(target).into_iter().flat_map(|t| &t.kernels);
+    let covered: Vec<CallId> =
+        kernels.filter(|k| k.name == name).flat_map(|k| k.covers.iter().copied()).collect();
+    if !covered.is_empty() {
+        return covered;
+    }
+    let mut opsets = domains(library, target);
+    opsets.insert(String::new(), opset);
+    Rules::of(library, &opsets).written_by(name)
+}
+
 /// The domains besides the standard one whose operators the target runs, each at its first version. A kernel's
 /// name says so: `com.microsoft.FastGelu` is of `com.microsoft`.
 pub fn domains(library: &Library, target: &str) -> BTreeMap<String, i64> {

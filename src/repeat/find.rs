@@ -166,11 +166,19 @@ fn key(program: &Program, i: usize) -> u64 {
     h.finish()
 }
 
+/// Comparisons in search of periods: programs of 25,000 operators take fewer; of larger ones only the shorter periods
+/// are found.
+const COMPARISONS: usize = 1 << 27;
+
 /// Periods of a sequence with the run that each covers: period, start, length. Longest runs first, then
 /// shortest periods.
 fn periods(keys: &[u64]) -> Vec<(usize, usize, usize)> {
     let mut out: Vec<(usize, usize, usize)> = Vec::new();
+    let mut left = COMPARISONS;
     for period in 1..=keys.len() / LEAST {
+        if left < keys.len() {
+            break;
+        }
         let (mut start, mut best) = (0, (0, 0));
         for i in 0..=keys.len() - period {
             if i + period < keys.len() && keys[i] == keys[i + period] {
@@ -181,6 +189,7 @@ fn periods(keys: &[u64]) -> Vec<(usize, usize, usize)> {
             }
             start = i + 1;
         }
+        left -= keys.len() - period;
         if best.1 >= (LEAST - 1) * period {
             out.push((period, best.0, best.1 + period));
         }

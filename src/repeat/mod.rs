@@ -18,6 +18,7 @@ use mlc_dsl::library::Library;
 use mlc_extract::Extractor;
 use mlc_extract::target::TargetPrices;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Cuts of which the price is taken.
@@ -81,13 +82,20 @@ impl Repeated {
         let head = self.explored.choose(&parts.head, prices, extractor)?;
         let tail = self.explored.choose(&parts.tail, prices, extractor)?;
         let program = self.assemble(whole, &cut, [&head, &block, &tail])?;
-        let copies = (self.repeat.count - 1) as f64;
+        let copies = self.copies() as f64;
         let sum =
             |f: &dyn Fn(&Choice) -> Option<f64>| Some(f(&head)? + copies * f(&block)? + f(&tail)?);
         let mut ends = Vec::new();
         for (part, choice) in [(&parts.head, &head), (&parts.block, &block), (&parts.tail, &tail)] {
             let logged = self.explored.logged(choice);
             ends.extend(part.roots.iter().copied().zip(logged));
+        }
+        if self.is_idempotent() {
+            let twice = |s: &Slot| {
+                let [once, twice] = [0, 1].map(|k| self.short.value(Kept::Middle(k), *s));
+                (twice, self.explored.source_log(once))
+            };
+            ends.extend(self.repeat.carried().iter().map(twice));
         }
         Ok(Extracted {
             program,
@@ -96,6 +104,23 @@ impl Repeated {
             lower_bound: sum(&|c| Some(c.lower_bound)).unwrap_or(0.0),
             source_cost: sum(&|c| c.source_cost),
         })
+    }
+
+    /// Copies of the block between the beginning and the end, which make up one together.
+    fn copies(&self) -> usize {
+        if self.is_idempotent() { 0 } else { self.repeat.count - 1 }
+    }
+
+    /// True if a block after a block yields what the one yields: one copy does for all.
+    pub fn is_idempotent(&self) -> bool {
+        let reads = self.repeat.reads.iter().flatten();
+        let same = |s: &Slot| {
+            let [once, twice] = [0, 1].map(|k| self.short.value(Kept::Middle(k), *s));
+            self.explored.are_equal(once, twice)
+        };
+        self.repeat.outputs.is_empty()
+            && reads.into_iter().all(|r| !matches!(r, Read::Each(_)))
+            && self.repeat.carried().iter().all(same)
     }
 
     /// A value of the copy in which a cut is, or of the copy before it.
@@ -177,7 +202,7 @@ impl Repeated {
     }
 
     /// Inputs that belong to a copy: the copy, and those of all copies.
-    fn own_inputs(&self, whole: &Program) -> HashMap<u32, (usize, Vec<u32>)> {
+    fn own_inputs(&self, whole: &Program) -> HashMap<u32, (usize, Rc<[u32]>)> {
         let mut out = HashMap::new();
         for read in self.repeat.reads.iter().flatten() {
             let Read::Each(all) = read else { continue };
@@ -185,7 +210,7 @@ impl Repeated {
                 NodeKind::Input(i) => Some(i),
                 NodeKind::Const(_) | NodeKind::Apply(..) => None,
             };
-            let Some(all) = all.iter().map(index).collect::<Option<Vec<u32>>>() else { continue };
+            let Some(all) = all.iter().map(index).collect::<Option<Rc<[u32]>>>() else { continue };
             for (copy, i) in all.iter().enumerate() {
                 out.insert(*i, (copy, all.clone()));
             }
@@ -221,7 +246,7 @@ impl Repeated {
             outputs[*i] = Some(*v);
         }
         note(0, &own_before, &rest[early.len()..]);
-        for copy in 0..r.count - 1 {
+        for copy in 0..self.copies() {
             // What is explored are the copies one and two; this is the pair from `copy` on.
             let shifted = |i: u32| match own.get(&i) {
                 Some((c, all)) => inputs[all[c + copy - 1] as usize],

@@ -18,9 +18,16 @@ impl Resolver<'_> {
         let node = self.graph.program.node(id);
         let result = Value { node: id, output: 0 };
         let mut parts: Vec<Place> = Vec::new();
-        for a in &node.args {
-            match self.parts.get(a) {
-                Some(list) => parts.extend(list.iter().cloned()),
+        for (i, a) in node.args.iter().enumerate() {
+            // Only this node reads a concatenation that was put off: its parts move on, or chains take the square of
+            // their length.
+            match self.parts.remove(a) {
+                Some(list) => {
+                    if node.args[i + 1..].contains(a) {
+                        self.parts.insert(*a, list.clone());
+                    }
+                    parts.extend(list);
+                }
                 None => parts.push(self.place(*a)?.clone()),
             }
         }
