@@ -12,7 +12,7 @@ pub use crate::report::{
 use crate::{confirm, constants, guard, measure, names, progress};
 use anyhow::Context;
 use mlc_dsl::ir::{NodeKind, Program};
-use mlc_dsl::library::{CallId, Law, LawOrigin, Library, TargetItem};
+use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::plan::Plan;
 use mlc_extract::cover::{cover_at, cover_with};
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
@@ -354,8 +354,8 @@ pub fn why_off(library: &Library, options: &Options, law: &Law) -> String {
         return "it is turned off by `--without`".into();
     }
     if !options.fp.admits(law.error) {
-        let class = crate::explain::class(law.error);
-        return format!("its error class is {class}; `--fp` admits less");
+        let needed = if matches!(law.error, ErrorClass::Reorder) { "reorder" } else { "approx" };
+        return format!("its error class is {}: `--fp {needed}` admits it", law.error);
     }
     let exact = target(library, &options.target).is_ok_and(|t| rounds(library, &t, options, law));
     match exact {

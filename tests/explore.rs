@@ -6,6 +6,7 @@ use mlc_dsl::library::{ErrorClass, Library};
 use mlc_extract::GreedyDag;
 use mlc_extract::target::TargetPrices;
 use mlc_rewrite::explore::{Limits, Stop, explore};
+use mlc_rewrite::samples::Random;
 use mlc_rewrite::{entry, stdlib};
 use std::sync::Arc;
 
@@ -175,4 +176,96 @@ fn a_search_ends_after_counted_steps() {
     let (first, again) = (searched(1_000, 1), searched(1_000, 2));
     assert_eq!(first.stop, Stop::Effort);
     assert_eq!((&first.sizes, first.size()), (&again.sizes, again.size()));
+}
+
+/// A chain of views of `x` that changes nothing: axes split into prime factors, permuted and merged at random, and back.
+/// The type of `x`, and the chain.
+fn identity(random: &mut Random, x: &str) -> (String, String) {
+    let mut factors: Vec<&str> = vec!["|b|"];
+    let mut axes: Vec<Vec<usize>> = vec![vec![0]];
+    for _ in 0..1 + random.below(3) {
+        let own = ["2", "3", "5"].into_iter().cycle().skip(random.below(3) as usize);
+        let own: Vec<&str> = own.take(random.below(3) as usize).collect();
+        axes.push((factors.len()..factors.len() + own.len()).collect());
+        factors.extend(own);
+    }
+    let extents = |axes: &[Vec<usize>]| -> Vec<String> {
+        let product =
+            |a: &Vec<usize>| a.iter().map(|&f| factors[f]).collect::<Vec<_>>().join(" * ");
+        axes.iter().map(|a| if a.is_empty() { "1".into() } else { product(a) }).collect()
+    };
+    let ty = extents(&axes).join(", ").replace("|b|", "b");
+    let known = |e: &str| e.split(" * ").map(|f| f.parse::<u64>().unwrap_or(1)).product::<u64>();
+    let ty = ty.split(", ").map(|e| if e == "b" { e.into() } else { known(e).to_string() });
+    let ty = ty.collect::<Vec<_>>().join(", ");
+    let reshape = |v: &str, axes: &[Vec<usize>]| {
+        format!("reshape({v}, shape=[{}])", extents(axes).join(", "))
+    };
+    let shuffled = |random: &mut Random, n: usize| {
+        let mut out: Vec<usize> = (0..n).collect();
+        (1..n).rev().for_each(|i| out.swap(i, random.below(i as u64 + 1) as usize));
+        out
+    };
+    let permuted = |v: &str, order: &[usize]| format!("transpose({v}, perm={order:?})");
+    let mut chain = x.to_string();
+    let source = axes.clone();
+    for _ in 0..1 + random.below(3) {
+        let order = shuffled(random, axes.len());
+        chain = permuted(&chain, &order);
+        axes = order.iter().map(|&i| axes[i].clone()).collect();
+        let flat: Vec<usize> = axes.concat();
+        axes = flat.chunks(1 + random.below(2) as usize).map(<[usize]>::to_vec).collect();
+        chain = reshape(&chain, &axes);
+    }
+    let flat: Vec<Vec<usize>> = axes.concat().into_iter().map(|f| vec![f]).collect();
+    chain = reshape(&chain, &flat);
+    let order: Vec<usize> =
+        (0..flat.len()).filter_map(|f| flat.iter().position(|g| g[0] == f)).collect();
+    (ty, reshape(&permuted(&chain, &order), &source))
+}
+
+#[test]
+fn views_that_change_nothing_together_vanish() {
+    let mut random = Random::new(7);
+    for _ in 0..4 {
+        let cases: Vec<(String, String)> =
+            (0..8).map(|i| identity(&mut random, &format!("x{i}"))).collect();
+        let list = |f: &dyn Fn(usize, &(String, String)) -> String| {
+            cases.iter().enumerate().map(|(i, c)| f(i, c)).collect::<Vec<_>>().join(", ")
+        };
+        let text = format!(
+            "def case({}) -> {}\n  = ({})\n",
+            list(&|i, c| format!("x{i}: f32[{}]", c.0)),
+            list(&|i, c| format!("y{i}: f32[{}]", c.0)),
+            list(&|_, c| c.1.clone()),
+        );
+        assert_eq!(extracted(&text), Vec::<String>::new(), "{text}");
+    }
+}
+
+#[test]
+fn views_of_the_same_elements_are_one() {
+    let split = "reshape(x, shape=[|b|, 4, 2, 3])";
+    for (ty, one, other) in [
+        // Repeated before the split into heads, and after it.
+        (
+            "f32[b, 5, 4, 6]",
+            "reshape(broadcast(x, map=[0, 2], shape=[|b|, 5, 24]), shape=[|b|, 5, 4, 6])"
+                .to_string(),
+            "broadcast(reshape(x, shape=[|b|, 4, 6]), map=[0, 2, 3], shape=[|b|, 5, 4, 6])"
+                .to_string(),
+        ),
+        // Permuted at once, and in two steps cut differently.
+        (
+            "f32[b, 3, 2, 4]",
+            format!("transpose({split}, perm=[0, 3, 2, 1])"),
+            "transpose(reshape(transpose(reshape(x, shape=[|b|, 8, 3]), perm=[0, 2, 1]), \
+             shape=[|b|, 3, 4, 2]), perm=[0, 1, 3, 2])"
+                .to_string(),
+        ),
+    ] {
+        let all = format!("def case(x: f32[b, 24]) -> y: {ty}, z: {ty}\n  = ({one}, {other})\n");
+        let alone = format!("def case(x: f32[b, 24]) -> {ty}\n  = {one}\n");
+        assert_eq!(extracted(&all).len(), extracted(&alone).len(), "{all}");
+    }
 }

@@ -194,6 +194,20 @@ pub enum ErrorClass {
     },
 }
 
+/// As a law declares it; bounds of zero are left out.
+impl std::fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            ErrorClass::Exact => f.write_str("exact"),
+            ErrorClass::Reorder => f.write_str("reorder"),
+            ErrorClass::Approx { abs: 0.0, rel: 0.0 } => f.write_str("approx"),
+            ErrorClass::Approx { abs, rel: 0.0 } => write!(f, "approx(abs={abs})"),
+            ErrorClass::Approx { abs: 0.0, rel } => write!(f, "approx(rel={rel})"),
+            ErrorClass::Approx { abs, rel } => write!(f, "approx(abs={abs}, rel={rel})"),
+        }
+    }
+}
+
 /// A directed, possibly conditional equation.
 #[derive(Clone, Debug)]
 pub struct Law {

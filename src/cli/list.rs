@@ -1,7 +1,6 @@
 //! `list operators | layers | laws | targets | onnx`: what there is, by name.
 
 use super::{Common, Found, model};
-use crate::explain::class;
 use crate::names;
 use clap::ValueEnum;
 use mlc_dsl::library::{CallKind, LawOrigin, Library};
@@ -81,7 +80,7 @@ fn entries(library: &Library, what: Kind) -> Vec<Entry> {
         Kind::Layers => calls(true),
         Kind::Laws => {
             let rules = library.laws.iter().filter(|l| l.origin == LawOrigin::Rule);
-            rules.map(|l| entry(&l.name, class(l.error), &l.doc, l.source.0)).collect()
+            rules.map(|l| entry(&l.name, l.error.to_string(), &l.doc, l.source.0)).collect()
         }
         Kind::Targets => library
             .targets

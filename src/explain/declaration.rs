@@ -1,6 +1,5 @@
 //! What is declared: the text of a law or an operator, its documentation, and where it stands.
 
-use super::class;
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use serde::Serialize;
 use std::fmt::Write;
@@ -36,7 +35,7 @@ pub fn declaration(library: &Library, name: &str) -> Option<Declaration> {
         doc: doc.clone(),
         text: text.text[source.1.range()].trim_end().to_string(),
         declared: format!("{}:{line}", text.name),
-        law: law.map(|l| (class(l.error), origin(l).to_string())),
+        law: law.map(|l| (l.error.to_string(), origin(l).to_string())),
     })
 }
 

@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::pipeline::{self, Optimized};
 pub use declaration::{Declaration, declaration};
 use mlc_dsl::ir::Program;
-use mlc_dsl::library::{ErrorClass, Library};
+use mlc_dsl::library::Library;
 use mlc_extract::cover::by_kernel;
 use mlc_extract::target::TargetPrices;
 use regions::Priced;
@@ -31,6 +31,7 @@ pub fn reason(library: &Library, reason: Reason) -> String {
         Reason::Law(i) => library.laws[i as usize].name.to_string(),
         Reason::ConstantFolding => "(constant folding)".into(),
         Reason::UniformConstant => "(uniform constant)".into(),
+        Reason::SameElements => "(same elements)".into(),
         Reason::Definition => "(definition)".into(),
     }
 }
@@ -156,21 +157,13 @@ fn describe(library: &Library, reason: Reason, with: f64) -> LawUse {
     let (doc, error) = match reason {
         Reason::Law(i) => {
             let l = &library.laws[i as usize];
-            (l.doc.first().cloned().unwrap_or_default(), class(l.error))
+            (l.doc.first().cloned().unwrap_or_default(), l.error.to_string())
         }
-        Reason::ConstantFolding | Reason::UniformConstant | Reason::Definition => {
-            (String::new(), "exact".into())
-        }
+        Reason::ConstantFolding
+        | Reason::UniformConstant
+        | Reason::SameElements
+        | Reason::Definition => (String::new(), "exact".into()),
     };
     let (nodes, examples) = (vec![], vec![]);
     LawUse { law, doc, error, equations: 0, nodes, examples, with, without: None }
-}
-
-/// An error class as it is written.
-pub fn class(e: ErrorClass) -> String {
-    match e {
-        ErrorClass::Exact => "exact".into(),
-        ErrorClass::Reorder => "reorder".into(),
-        ErrorClass::Approx { abs, rel } => format!("approx(abs={abs:e}, rel={rel:e})"),
-    }
 }

@@ -18,6 +18,8 @@ pub enum Reason {
     ConstantFolding,
     /// A constant whose elements are equal is a scalar, broadcast.
     UniformConstant,
+    /// Two chains of views that read the same elements in the same order.
+    SameElements,
     /// The definition of an operator, when the program was read.
     Definition,
 }

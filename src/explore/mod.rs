@@ -30,6 +30,7 @@ mod schedule;
 mod sign;
 mod spread;
 mod stored;
+mod views;
 
 pub use compile::unsolved;
 pub use extract::{Choice, Extracted, ExtractionError, Part};

@@ -222,6 +222,9 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
             r.profile.time += began.elapsed();
         }
         graph.egg.rebuild();
+        if super::views::join(graph, &reachable) {
+            graph.egg.rebuild();
+        }
         sizes.push(graph.egg.total_number_of_nodes());
         if graph.is_full() {
             stop = Stop::Nodes;

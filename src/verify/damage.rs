@@ -57,7 +57,7 @@ impl Damages {
         if !too_far {
             return None;
         }
-        let class = super::report::class_text(self.class);
+        let class = self.class.to_string();
         let figures: Vec<String> = self
             .dtypes()
             .map(|(dtype, of)| {

@@ -6,7 +6,7 @@ use super::{Case, Exactness, Outcome, Proposal, Verdict, case};
 use mlc_backends::reference::Array;
 use mlc_dsl::diag::{Code, Diag, Severity, render};
 use mlc_dsl::ir::Tensor;
-use mlc_dsl::library::{ErrorClass, Law, Library};
+use mlc_dsl::library::{Law, Library};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -329,15 +329,6 @@ impl Report {
     }
 }
 
-/// An error class as it is written.
-pub(super) fn class_text(class: ErrorClass) -> String {
-    match class {
-        ErrorClass::Exact => "exact".into(),
-        ErrorClass::Reorder => "reorder".into(),
-        ErrorClass::Approx { abs, rel } => format!("approx(abs={abs}, rel={rel})"),
-    }
-}
-
 impl Reported {
     /// The law's row in [`Report::table`].
     fn row(&self) -> String {
@@ -379,7 +370,7 @@ fn reported(library: &Library, law: &Law, verdict: Verdict) -> Reported {
         law: law.name.to_string(),
         file: source.map(|s| s.name.clone()).unwrap_or_default(),
         line: head.matches('\n').count() + 1,
-        class: class_text(law.error),
+        class: law.error.to_string(),
         diag: diagnostic(law, &verdict),
         verdict,
         text,
