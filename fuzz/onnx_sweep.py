@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Every operator that rules/onnx reads, at every version of the operator set, with axes of 4, 1 and 0 elements.
 
-    python fuzz/onnx_sweep.py --tool target/release/mlc-rewrite [--target standard] [--opsets 7-26]
-                              [--operators Add,Conv] [--extents 4,1,0] [--jobs 2] [--group 12]
+    python fuzz/onnx_sweep.py --tool target/release/mlc-rewrite [--target standard,onnxruntime] [--opsets 7-26]
+                              [--operators Add,Conv] [--extents 4,1,0] [--jobs 2] [--group 40] [--option=--no-check]
 
 Each model is optimised by the tool; what it writes must pass `onnx.checker` (full check), load in ONNX Runtime and
-yield the values that ONNX Runtime computes of the source. Models are put together in groups, and taken apart where a
-group fails. Prints what failed and a table of counts; exits 1 if anything is wrong, invalid, or ended in a panic.
-Needs: numpy, onnx, onnxruntime.
+yield the values that ONNX Runtime computes of the source, or else those of the reference evaluator of onnx. Models are put
+together in groups, and halved where a group fails. Prints what failed and tables of counts; exits 1 if anything is wrong,
+invalid, or ended in a panic. Needs: numpy, onnx, onnxruntime.
 """
 import argparse
 import collections
@@ -18,13 +18,19 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime as ort
 from onnx import helper, numpy_helper
 
 F, I, B = np.float32, np.int64, np.bool_
+
+# ok: the values of the source. warned: so, with a warning. runtime: ONNX Runtime differs from the reference evaluator of
+# onnx, which agrees with the result. not run: valid, and ONNX Runtime does not run the source. no source: no valid model.
+VERDICTS = ["ok", "warned", "runtime", "not run", "no source", "refused", "wrong", "invalid", "crashed"]
 
 
 class Case:
@@ -322,17 +328,47 @@ def differ(a, b):
     return None if close.all() else f"{a[~close][:4]} became {b[~close][:4]}"
 
 
-def attempt(args, cases, opset, folder):
-    """('ok' | 'no source' | 'refused' | 'wrong' | 'invalid' | 'crashed', what) of the cases in one model."""
-    source, target = folder / "source.onnx", folder / "target.onnx"
+def reference(path, feeds):
+    """The outputs by the reference evaluator of onnx, or None where it has none."""
     try:
-        m = model(cases, opset)
-        onnx.checker.check_model(m, full_check=True)
-    except Exception as e:
-        return "no source", f"{e}".splitlines()[0]
-    onnx.save(m, source)
-    target.unlink(missing_ok=True)
-    command = [args.tool, "optimize", source, "-o", target, "--target", args.target, *args.option]
+        with np.errstate(all="ignore"):
+            return onnx.reference.ReferenceEvaluator(str(path)).run(None, feeds)
+    except Exception:
+        return None
+
+
+class Group:
+    """Cases in one model, with what ONNX Runtime computes of it."""
+
+    def __init__(self, cases, opset, source):
+        self.cases, self.opset, self.source = cases, opset, source
+        self.feeds = {n: v for k in cases for n, v in k.inputs}
+        self.expected, self.unrun = None, ""
+        self.model = model(cases, opset)
+        onnx.checker.check_model(self.model, full_check=True)
+        onnx.save(self.model, source)
+        try:
+            self.expected = run(source, self.feeds)
+        except Exception as e:
+            self.unrun = str(e).splitlines()[0]
+
+    def judge(self, found):
+        """The first output that differs, and whose fault that is."""
+        for i, (a, b) in enumerate(zip(self.expected, found)):
+            if why := differ(a, b):
+                meant = reference(self.source, self.feeds)
+                why = f"{self.model.graph.output[i].name}: {why}"
+                # Where the definition of ONNX agrees with what was written, the runtime is wrong.
+                own = meant is not None and not differ(meant[i], b)
+                return ("runtime" if own else "wrong"), why
+        return "ok", ""
+
+
+def attempt(args, group, target, folder):
+    """(verdict, what) of the cases in one model on one target."""
+    result = folder / "target.onnx"
+    result.unlink(missing_ok=True)
+    command = [args.tool, "optimize", group.source, "-o", result, "--target", target, "--threads", "1", *args.option]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout)
     except subprocess.TimeoutExpired:
@@ -342,36 +378,53 @@ def attempt(args, cases, opset, folder):
     if done.returncode != 0:
         return "crashed", f"exit {done.returncode}: {done.stderr.strip()[-300:]}"
     try:
-        onnx.checker.check_model(str(target), full_check=True)
+        onnx.checker.check_model(str(result), full_check=True)
     except Exception as e:
         return "invalid", f"checker: {str(e).strip().splitlines()[0][:300]}"
-    feeds = {n: v for k in cases for n, v in k.inputs}
     try:
-        expected = run(source, feeds)
-    except Exception as e:
-        expected = None
-        unrun = str(e).splitlines()[0]
-    try:
-        found = run(target, feeds)
+        found = run(result, group.feeds)
     except Exception as e:
         # What the runtime cannot run as it was is not held against the result.
-        return ("invalid", f"runtime: {str(e).splitlines()[0][:300]}") if expected else ("no source", unrun)
-    if expected is None:
-        return "ok", "not run as it was"
-    for info, a, b in zip(m.graph.output, expected, found):
-        name = info.name
-        # ArgMax of nothing comes out of ONNX Runtime in another shape than it must have.
-        if list(np.shape(a)) != [d.dim_value for d in info.type.tensor_type.shape.dim]:
-            continue
-        if why := differ(a, b):
-            return "wrong", f"{name}: {why}"
-    return "ok", ""
+        return ("invalid", f"runtime: {str(e).splitlines()[0][:300]}") if group.expected else ("not run", group.unrun)
+    verdict = group.judge(found) if group.expected else ("not run", group.unrun)
+    warned = [line for line in done.stderr.splitlines() if line.startswith("warning")]
+    return ("warned", warned[0][:300]) if verdict[0] == "ok" and warned else verdict
+
+
+def halves(cases):
+    return cases[:len(cases) // 2], cases[len(cases) // 2:]
+
+
+def runnable(cases, opset, folder):
+    """The cases as groups that ONNX Runtime runs, those that it does not by themselves, and what is no model."""
+    try:
+        group = Group(cases, opset, folder / f"{cases[0].name.replace('/', '_')}.{len(cases)}.onnx")
+    except Exception as e:
+        if len(cases) == 1:
+            return [], [(cases[0], str(e).splitlines()[0])]
+    else:
+        if group.expected or len(cases) == 1:
+            return [group], []
+    first, second = (runnable(half, opset, folder) for half in halves(cases))
+    return first[0] + second[0], first[1] + second[1]
+
+
+def verdicts(args, group, target, folder):
+    """(case, verdict, what) of each case; a group that fails is taken apart."""
+    verdict = attempt(args, group, target, folder)
+    if verdict[0] == "ok" or len(group.cases) == 1:
+        return [(k, *verdict) for k in group.cases]
+    groups = [g for half in halves(group.cases) for g in runnable(half, group.opset, folder)[0]]
+    found = [v for g in groups for v in verdicts(args, g, target, folder)]
+    if all(v[1] in ("ok", "not run") for v in found):
+        together = Case("+".join(k.name for k in group.cases), group.opset, 0)
+        found.append((together, *verdict))
+    return found
 
 
 def work(job):
     args, opset, extent, names = job
-    build = []
-    results = []
+    results, build = [], []
     for op, i in names:
         name, _, _, f = CASES[op][i]
         k = Case(name, opset, extent)
@@ -379,58 +432,39 @@ def work(job):
             f(k)
             build.append(k)
         except Exception as e:
-            results.append((name, opset, extent, "no source", f"{e}"))
+            results += [(k, t, "no source", str(e)) for t in args.targets]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        fine = []
-        # What is no valid model, or what the runtime cannot run by itself, is left out of groups.
-        for k in build:
-            try:
-                m = model([k], opset)
-                onnx.checker.check_model(m, full_check=True)
-                fine.append(k)
-            except Exception as e:
-                results.append((k.name, opset, extent, "no source", str(e).splitlines()[0]))
-        runs = []
-        for k in fine:
-            onnx.save(model([k], opset), folder / "one.onnx")
-            try:
-                run(folder / "one.onnx", dict(k.inputs))
-                runs.append(k)
-            except Exception:
-                results.append((k.name, opset, extent, *attempt(args, [k], opset, folder)))
-        if runs:
-            verdict = attempt(args, runs, opset, folder)
-            if verdict[0] == "ok":
-                results += [(k.name, opset, extent, *verdict) for k in runs]
-            else:
-                single = [(k.name, opset, extent, *attempt(args, [k], opset, folder)) for k in runs]
-                if all(s[3] in ("ok", "no source") for s in single):
-                    single.append(("+".join(k.name for k in runs), opset, extent, *verdict))
-                results += single
-    return results
+        groups, none = runnable(build, opset, folder) if build else ([], [])
+        for target in args.targets:
+            results += [(k, target, "no source", why) for k, why in none]
+            results += [(k, target, *v) for g in groups for k, *v in verdicts(args, g, target, folder)]
+    return [(k.name, target, opset, extent, verdict, what) for k, target, verdict, what in results]
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--tool", default="target/release/mlc-rewrite")
-    p.add_argument("--target", default="standard")
+    p.add_argument("--target", default="standard,onnxruntime", help="targets, with commas between")
     p.add_argument("--opsets", default="7-26")
     p.add_argument("--extents", default="4,1,0")
     p.add_argument("--operators")
     p.add_argument("--jobs", type=int, default=2)
-    p.add_argument("--group", type=int, default=12)
+    p.add_argument("--group", type=int, default=40)
     p.add_argument("--timeout", type=float, default=60)
     p.add_argument("--option", action="append", default=[], help="passed on to the tool; may be given several times")
     args = p.parse_args()
+    args.targets = args.target.split(",")
+    begin = time.monotonic()
     opsets = []
     for part in args.opsets.split(","):
         first, _, last = part.partition("-")
         opsets += range(int(first), int(last or first) + 1)
     wanted = args.operators.split(",") if args.operators else sorted(CASES)
     jobs = []
+    extents = [int(n) for n in args.extents.split(",")]
     for opset in opsets:
-        for extent in map(int, args.extents.split(",")):
+        for extent in extents:
             cases = [(op, i) for op in wanted for i, c in enumerate(CASES[op]) if c[1] <= opset <= c[2]]
             for i in range(0, len(cases), args.group):
                 jobs.append((args, opset, extent, cases[i:i + args.group]))
@@ -438,20 +472,23 @@ def main():
     failed = collections.defaultdict(list)
     with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
         for results in pool.map(work_of, jobs):
-            for name, opset, extent, verdict, what in results:
-                counts[opset, verdict] += 1
-                if verdict in ("wrong", "invalid", "crashed", "refused"):
-                    failed[verdict, name, what].append((opset, extent))
+            for name, target, opset, extent, verdict, what in results:
+                counts[target, opset, extent, verdict] += 1
+                if verdict not in ("ok", "not run"):
+                    failed[verdict, name, what].append((target, opset, extent))
     for (verdict, name, what), at in sorted(failed.items()):
-        opsets_at = sorted({o for o, _ in at})
-        extents_at = sorted({e for _, e in at})
-        print(f"{verdict}: {name} at operator sets {opsets_at}, extents {extents_at}: {what}")
-    kinds = ["ok", "refused", "no source", "wrong", "invalid", "crashed"]
-    print(f"{'operator set':>12} " + " ".join(f"{k:>10}" for k in kinds))
-    for opset in opsets:
-        print(f"{opset:>12} " + " ".join(f"{counts[opset, k]:>10}" for k in kinds))
-    total = {k: sum(counts[o, k] for o in opsets) for k in kinds}
-    print(f"{'all':>12} " + " ".join(f"{total[k]:>10}" for k in kinds))
+        on, opsets_at, extents_at = (sorted(set(of)) for of in zip(*at))
+        print(f"{verdict}: {name} on {on} at operator sets {opsets_at}, extents {extents_at}: {what}")
+    for title, place, values in [("operator set", 1, opsets), ("extent", 2, extents), ("target", 0, args.targets)]:
+        print(f"{title:>12} " + " ".join(f"{k:>10}" for k in VERDICTS))
+        for v in values:
+            found = [sum(n for at, n in counts.items() if at[place] == v and at[3] == k) for k in VERDICTS]
+            print(f"{v:>12} " + " ".join(f"{n:>10}" for n in found))
+    total = collections.Counter()
+    for at, n in counts.items():
+        total[at[3]] += n
+    print(f"{'all':>12} " + " ".join(f"{total[k]:>10}" for k in VERDICTS))
+    print(f"{sum(total.values())} models in {time.monotonic() - begin:.0f} s")
     sys.exit(1 if total["wrong"] + total["invalid"] + total["crashed"] else 0)
 
 
@@ -459,8 +496,8 @@ def work_of(job):
     try:
         return work(job)
     except Exception as e:
-        _, opset, extent, names = job
-        return [("+".join(n for n, _ in names), opset, extent, "crashed", f"the sweep itself: {e!r}")]
+        args, opset, extent, names = job
+        return [("+".join(n for n, _ in names), args.targets[0], opset, extent, "crashed", f"the sweep itself: {e!r}")]
 
 
 if __name__ == "__main__":

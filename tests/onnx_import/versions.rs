@@ -101,3 +101,87 @@ fn what_has_no_elements_is_a_constant() {
         assert_eq!(ops, ["Identity"], "{op} at {opset}");
     }
 }
+
+#[test]
+fn what_older_versions_lack_is_written_with_what_they_have() {
+    let (inf, nan) = (f64::INFINITY, f64::NAN);
+    let truths = |v: &[i64]| bools(&[v.len()], v);
+    let halves = [-inf, -2.5, -1.5, -0.75, -0.5, -0.25, -0.0, 0.25, 0.5, 0.75, 1.5, 2.5, inf, nan];
+    let large = [0.49999997, -0.49999997, 8388607.5, -8388606.5, 16777216.0, 3e38, 1e-40];
+    let rounded = |v: &[f64]| v.iter().map(|&x| f64::from((x as f32).round_ties_even())).collect();
+    let round = |v: &[f64]| {
+        let expected: Vec<f64> = rounded(v);
+        let of = |v: &[f64]| floats(&[v.len()], v);
+        ("Round", 11, vec![In(of(v))], vec![], of(&expected), vec![9, 10])
+    };
+    let x = || In(floats(&[2, 3], &[1.0, 3.0, 3.0, -1.0, -2.0, -3.0]));
+    let wide = || In(floats(&[2, 1], &[1.0, 2.0]));
+    type Case = (&'static str, i64, Vec<Arg>, Vec<(&'static str, RawAttr)>, Tensor, Vec<i64>);
+    let table: Vec<Case> = vec![
+        (
+            "IsNaN",
+            9,
+            vec![In(floats(&[5], &[-inf, 0.0, 0.5, inf, nan]))],
+            vec![],
+            truths(&[0, 0, 0, 0, 1]),
+            vec![7, 8, 9],
+        ),
+        round(&halves),
+        round(&large),
+        (
+            "Hardmax",
+            13,
+            vec![x()],
+            vec![],
+            floats(&[2, 3], &[0., 1., 0., 1., 0., 0.]),
+            vec![7, 10, 11, 12, 13],
+        ),
+        (
+            "Hardmax",
+            10,
+            vec![x()],
+            vec![("axis", int(0))],
+            floats(&[2, 3], &[0., 1., 0., 0., 0., 0.]),
+            vec![7, 12, 13],
+        ),
+        (
+            "Expand",
+            8,
+            vec![wide(), Const(ints(&[3], &[2, 1, 3]))],
+            vec![],
+            floats(&[2, 2, 3], &[1., 1., 1., 2., 2., 2., 1., 1., 1., 2., 2., 2.]),
+            vec![7, 8],
+        ),
+        (
+            "Expand",
+            8,
+            vec![wide(), Const(ints(&[2], &[2, 3]))],
+            vec![],
+            floats(&[2, 3], &[1., 1., 1., 2., 2., 2.]),
+            vec![7, 8],
+        ),
+        (
+            "Tile",
+            7,
+            vec![wide(), Const(ints(&[2], &[2, 2]))],
+            vec![],
+            floats(&[4, 2], &[1., 1., 2., 2., 1., 1., 2., 2.]),
+            vec![7, 8],
+        ),
+    ];
+    for (op, opset, args, attrs, expected, opsets) in table {
+        let (raw, feeds) = single(opset, op, &args, &attrs, 1);
+        check_at(&opsets, raw.clone(), &feeds, std::slice::from_ref(&expected));
+        let Imported { program, model, .. } = import(raw, library()).expect("is read");
+        for opset in opsets {
+            let raw = export(&program, library(), &model, opset).expect("is written");
+            let again = import(raw, library()).expect("is read back").program;
+            let bits = |t: &Tensor| t.to_f64().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            assert_eq!(
+                bits(&run(&again, &feeds)[0]),
+                bits(&expected),
+                "{op} at {opset}: signs of zeros"
+            );
+        }
+    }
+}
