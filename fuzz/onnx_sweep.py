@@ -169,6 +169,8 @@ case("BatchNormalization")(lambda k: k.out(k.node(
     "BatchNormalization", k.x(k.n, 3, 4), k.x(3), k.x(3), k.x(3), k.x(3, low=0.5), epsilon=1e-3)))
 case("InstanceNormalization")(lambda k: k.out(k.node("InstanceNormalization", k.x(k.n, 3, 4), k.x(3), k.x(3))))
 case("LayerNormalization", 17)(lambda k: k.out(k.node("LayerNormalization", k.x(2, k.n, 4), k.x(4), k.x(4))))
+case("GroupNormalization", 18, 20)(lambda k: k.out(k.node(
+    "GroupNormalization", k.x(k.n, 4, 3), k.x(2), k.x(2), num_groups=2)))
 case("GroupNormalization", 21)(lambda k: k.out(k.node("GroupNormalization", k.x(k.n, 4, 3), k.x(4), k.x(4), num_groups=2)))
 case("RMSNormalization", 23)(lambda k: k.out(k.node("RMSNormalization", k.x(2, k.n, 4), k.x(4))))
 case("LpNormalization")(lambda k: k.out(k.node("LpNormalization", k.x(2, k.n), axis=0, p=2)))
@@ -176,7 +178,8 @@ case("LRN")(lambda k: k.out(k.node("LRN", k.x(k.n, 4, 3, 3), size=3)))
 case("MeanVarianceNormalization", 9)(lambda k: k.out(k.node("MeanVarianceNormalization", k.x(2, 3, 4, k.n))))
 
 # Reductions.
-for op in "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceSumSquare ReduceLogSum ReduceLogSumExp".split():
+for op in ("ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceSumSquare ReduceLogSum ReduceLogSumExp "
+           "ReduceL1 ReduceL2").split():
     def reduced(k, op, axes, keep, dtype=F, low=0.5):
         x = k.x(2, 3, k.n, dtype=dtype, low=low)
         since = 13 if op == "ReduceSum" else 18
