@@ -38,7 +38,7 @@ class Case:
 
     def __init__(self, name, opset, n):
         self.name, self.o, self.n = name, opset, n
-        self.nodes, self.inputs, self.consts, self.outputs = [], [], [], []
+        self.nodes, self.inputs, self.consts, self.outputs, self.types = [], [], [], [], {}
         self.rng = np.random.default_rng(7)
 
     def fresh(self, kind, count):
@@ -67,8 +67,13 @@ class Case:
                                            domain=domain, **attrs))
         return outs[0] if outputs == 1 else outs
 
-    def out(self, *names):
+    def out(self, *names, like=None):
+        """Results; `like` is an input of their type, where onnx does not infer it."""
         self.outputs.extend(names)
+        if like is not None:
+            data = dict(self.inputs)[like]
+            dtype = helper.np_dtype_to_tensor_dtype(data.dtype)
+            self.types.update((n, helper.make_tensor_value_info(n, dtype, data.shape)) for n in names)
 
 
 CASES = {}
@@ -169,13 +174,13 @@ case("BatchNormalization")(lambda k: k.out(k.node(
     "BatchNormalization", k.x(k.n, 3, 4), k.x(3), k.x(3), k.x(3), k.x(3, low=0.5), epsilon=1e-3)))
 case("InstanceNormalization")(lambda k: k.out(k.node("InstanceNormalization", k.x(k.n, 3, 4), k.x(3), k.x(3))))
 case("LayerNormalization", 17)(lambda k: k.out(k.node("LayerNormalization", k.x(2, k.n, 4), k.x(4), k.x(4))))
-case("GroupNormalization", 18, 20)(lambda k: k.out(k.node(
-    "GroupNormalization", k.x(k.n, 4, 3), k.x(2), k.x(2), num_groups=2)))
-case("GroupNormalization", 21)(lambda k: k.out(k.node("GroupNormalization", k.x(k.n, 4, 3), k.x(4), k.x(4), num_groups=2)))
+case("GroupNormalization", 21)(lambda k: (lambda x: k.out(
+    k.node("GroupNormalization", x, k.x(4), k.x(4), num_groups=2), like=x))(k.x(k.n, 4, 3)))
 case("RMSNormalization", 23)(lambda k: k.out(k.node("RMSNormalization", k.x(2, k.n, 4), k.x(4))))
 case("LpNormalization")(lambda k: k.out(k.node("LpNormalization", k.x(2, k.n), axis=0, p=2)))
 case("LRN")(lambda k: k.out(k.node("LRN", k.x(k.n, 4, 3, 3), size=3)))
-case("MeanVarianceNormalization", 9)(lambda k: k.out(k.node("MeanVarianceNormalization", k.x(2, 3, 4, k.n))))
+case("MeanVarianceNormalization", 9)(lambda k: (lambda x: k.out(
+    k.node("MeanVarianceNormalization", x, axes=[0, 2, 3]), like=x))(k.x(2, 3, 4, k.n)))
 
 # Reductions.
 for op in ("ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceSumSquare ReduceLogSum ReduceLogSumExp "
@@ -283,7 +288,7 @@ def model(cases, opset):
     inferred = onnx.shape_inference.infer_shapes(m, strict_mode=True, data_prop=True)
     known = {v.name: v for v in list(inferred.graph.value_info) + list(inferred.graph.output)}
     del m.graph.output[:]
-    m.graph.output.extend(known[k] for c in cases for k in c.outputs)
+    m.graph.output.extend(c.types.get(k, known[k]) for c in cases for k in c.outputs)
     return m
 
 
