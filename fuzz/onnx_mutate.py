@@ -287,11 +287,15 @@ def judge(code, text, seconds, used, before, after, data):
                 found = [arrays[o.name] for o in m.graph.output]
     except Exception as e:
         return "invalid", f"runtime: {str(e).splitlines()[0][:300]}"
+    own = ""
     for i, (a, b) in enumerate(zip(expected, found)):
         if why := differ(a, b):
-            meant = reference(before, feeds)
-            own = meant is not None and not differ(meant[i], b)
-            return "runtime" if own else "wrong", f"output {i}: {why}"
+            meant = reference(before, feeds, i)
+            if meant is None or differ(meant, b):
+                return "wrong", f"output {i}: {why}"
+            own = f"output {i}: {why}"
+    if own:
+        return "runtime", own
     return "the same", ""
 
 

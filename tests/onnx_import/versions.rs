@@ -185,3 +185,131 @@ fn what_older_versions_lack_is_written_with_what_they_have() {
         }
     }
 }
+
+#[test]
+fn operands_have_the_shapes_that_their_node_takes() {
+    let wide = |shape: &[i64]| Const(ints(&[shape.len()], shape));
+    let expanded = |op: &str, at: usize, args: Vec<Arg>| {
+        let names: Vec<String> = (0..args.len() - 1).map(|i| format!("x{i}")).collect();
+        let mut inputs: Vec<&str> = names.iter().map(String::as_str).collect();
+        let shape = format!("x{}", args.len() - 1);
+        let expand = node("Expand", &[inputs[at], &shape], &["wide"], &[]);
+        inputs[at] = "wide";
+        model(23, &args, vec![expand, node(op, &inputs, &["y"], &[])], &["y"])
+    };
+    let kv = |shape: &[usize]| In(count(shape));
+    let table = [
+        // The slope goes to `x`, not `x` to the slope.
+        (expanded("PRelu", 0, vec![kv(&[1, 3]), kv(&[4, 3]), wide(&[4, 3])]), "PRelu", false),
+        (expanded("PRelu", 0, vec![kv(&[3]), kv(&[4, 1]), wide(&[4, 3])]), "PRelu", false),
+        (expanded("PRelu", 1, vec![kv(&[4, 3]), kv(&[3]), wide(&[4, 3])]), "PRelu", true),
+        // Keys and values have the batch of the queries, and one head or as many.
+        (
+            expanded(
+                "Attention",
+                0,
+                vec![kv(&[1, 2, 3, 2]), kv(&[2, 2, 2, 2]), kv(&[2, 2, 2, 2]), wide(&[2, 2, 3, 2])],
+            ),
+            "Attention",
+            false,
+        ),
+        (
+            expanded(
+                "Attention",
+                1,
+                vec![kv(&[2, 2, 3, 2]), kv(&[1, 2, 2, 2]), kv(&[2, 2, 2, 2]), wide(&[2, 2, 2, 2])],
+            ),
+            "Attention",
+            false,
+        ),
+        (
+            expanded(
+                "Attention",
+                1,
+                vec![kv(&[2, 2, 3, 2]), kv(&[2, 1, 2, 2]), kv(&[2, 2, 2, 2]), wide(&[2, 2, 2, 2])],
+            ),
+            "Attention",
+            false,
+        ),
+        (
+            expanded(
+                "Attention",
+                3,
+                vec![
+                    kv(&[2, 2, 3, 2]),
+                    kv(&[2, 2, 2, 2]),
+                    kv(&[2, 2, 2, 2]),
+                    kv(&[3, 2]),
+                    wide(&[2, 2, 3, 2]),
+                ],
+            ),
+            "Attention",
+            true,
+        ),
+        (
+            single(
+                23,
+                "Attention",
+                &[kv(&[1, 4, 3, 2]), kv(&[1, 2, 2, 2]), kv(&[1, 2, 2, 2])],
+                &[],
+                1,
+            ),
+            "Attention",
+            true,
+        ),
+        (
+            single(
+                23,
+                "Attention",
+                &[kv(&[2, 4, 3, 2]), kv(&[2, 1, 2, 2]), kv(&[2, 1, 2, 2])],
+                &[],
+                1,
+            ),
+            "Attention",
+            true,
+        ),
+        (
+            single(
+                23,
+                "Attention",
+                &[kv(&[1, 4, 3, 2]), kv(&[1, 2, 2, 2]), kv(&[1, 2, 2, 2]), kv(&[3, 2])],
+                &[],
+                1,
+            ),
+            "Attention",
+            true,
+        ),
+    ];
+    for (i, ((raw, feeds), op, is_written)) in table.into_iter().enumerate() {
+        let Imported { program, model, .. } = import(raw, library()).expect("is read");
+        let expected = run(&program, &feeds);
+        let raw = export(&program, library(), &model, 23).expect("is written");
+        let ops: Vec<&str> = raw.graph.nodes.iter().map(|n| n.op_type.as_str()).collect();
+        assert_eq!(ops.contains(&op), is_written, "case {i}: {ops:?}");
+        let shapes = |n: &RawNode| n.inputs.iter().map(|v| rank(&raw, v)).collect::<Vec<_>>();
+        for n in raw.graph.nodes.iter().filter(|n| n.op_type == "Attention") {
+            assert_eq!(shapes(n)[..3], [4, 4, 4], "case {i}");
+        }
+        let again = import(raw.clone(), library()).expect("is read back").program;
+        same(&run(&again, &feeds)[0], &expected[0], &format!("case {i}"));
+    }
+}
+
+/// The number of axes of an input, or of what a `Reshape` of one yields.
+fn rank(raw: &RawModel, name: &str) -> usize {
+    let input = raw.graph.inputs.iter().find(|i| i.name == name);
+    let from = raw.graph.nodes.iter().find(|n| n.outputs[0] == name && n.op_type == "Reshape");
+    let to = from.and_then(|n| raw.graph.initializers.get(&n.inputs[1]));
+    input.and_then(|i| i.dims.as_ref()).map_or(to.map_or(0, |t| t.len()), Vec::len)
+}
+
+#[test]
+fn indices_may_name_a_part() {
+    let x = || In(count(&[3, 4]));
+    let i = || In(ints(&[2, 2], &[0, -1, 3, 1]));
+    let expected = floats(&[2, 2], &[0.0, 3.0, 7.0, 5.0]);
+    check("GatherElements", &[x(), i()], &[("axis", int(1))], &[expected]);
+    let far = |v: &[i64]| Const(ints(&[v.len()], v));
+    let args = [In(floats(&[5, 0], &[])), far(&[1 << 62]), far(&[-1 << 62]), far(&[1]), far(&[-1])];
+    check("Slice", &args, &[], &[floats(&[5, 0], &[])]);
+}
