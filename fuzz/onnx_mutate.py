@@ -2,10 +2,11 @@
 """Mutated ONNX models, by structure and by bytes, through `mlc-rewrite optimize`.
 
     python fuzz/onnx_mutate.py --tool target/release/mlc-rewrite --cases 10000 [--time 600] [--seed 0] [--jobs 2] [--keep FOLDER]
-                               [--target standard,onnxruntime] [--verb optimize|run]
+                               [--target standard,onnxruntime] [--verb optimize|run] [--widen]
 
 A case is a graph of one to three operators of onnx_sweep.py with one to four changes: inputs exchanged, types, extents,
-attributes, constants, versions and names changed, nodes taken away or repeated, or bytes of the file damaged. The tool may
+attributes, constants, versions and names changed, nodes taken away or repeated, or bytes of the file damaged; or, with `--widen`, with
+inputs that are repeated along some axes first, and no other change. The tool may
 refuse it (exit 2, with a message that has a help and no control characters) or optimise it for one of the targets; then the
 file must pass `onnx.checker`, load in ONNX Runtime and yield the values of the source, as far as ONNX Runtime runs the source; or
 the tool runs it itself on the same inputs. Where ONNX Runtime differs from the reference evaluator of onnx, and the tool does not, it
@@ -135,6 +136,22 @@ def mutate(m, rng):
         g.output.append(onnx.ValueInfoProto(name="extra"))
 
 
+def widen(m, rng):
+    """Inputs become repetitions of smaller ones, along some axes or along all that are in front."""
+    g = m.graph
+    for x in list(g.input):
+        dims = [d.dim_value for d in x.type.tensor_type.shape.dim]
+        if not dims or rng.random() < 0.4:
+            continue
+        own = [1 if rng.random() < 0.5 else d for d in dims][rng.choice([0, 0, rng.randint(0, len(dims))]):]
+        shape = numpy_helper.from_array(np.array(dims, np.int64), x.name + "/shape")
+        g.initializer.append(shape)
+        small = helper.make_tensor_value_info(x.name + "/small", x.type.tensor_type.elem_type, own)
+        g.input.remove(x)
+        g.input.append(small)
+        g.node.insert(0, helper.make_node("Expand", [small.name, shape.name], [x.name]))
+
+
 def damaged(data, rng):
     data = bytearray(data)
     for _ in range(rng.randint(1, 4)):
@@ -211,7 +228,10 @@ def one(args, seed):
         _, m = source(rng)
     except Exception:
         return seed, "no source", ""
-    if rng.random() < 0.8:
+    if args.widen:
+        widen(m, rng)
+        data = m.SerializeToString()
+    elif rng.random() < 0.8:
         for _ in range(rng.choice([1, 1, 1, 2, 2, 3, 4])):
             try:
                 mutate(m, rng)
@@ -303,6 +323,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--tool", default="target/release/mlc-rewrite")
     p.add_argument("--target", default="standard,onnxruntime", help="one of these, by turns")
+    p.add_argument("--widen", action="store_true", help="repeat inputs in place of other changes")
     p.add_argument("--verb", default="optimize", choices=["optimize", "run"])
     p.add_argument("--cases", type=int, default=1000)
     p.add_argument("--time", type=float, default=1e9, help="most seconds of the campaign")
