@@ -262,9 +262,10 @@ def one(args, seed):
 
 
 def fed(data):
-    """Inputs of the model, if it is one."""
+    """Inputs of the model, if it is one and their names are text."""
     try:
-        return feeds_of(onnx.load_from_string(data))
+        feeds = feeds_of(onnx.load_from_string(data))
+        return feeds if feeds is not None and all(isinstance(n, str) for n in feeds) else None
     except Exception:
         return None
 
