@@ -4,8 +4,9 @@
 //! kept if a node of the same operator, attributes and constants is there, which reads something else. What is left is paired by
 //! operator and name, by operator and largest constant, and by operator in the order of the graphs: these were changed.
 
-use crate::onnx::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo};
+use crate::onnx::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo, without_defaults};
 use mlc_dsl::ir::Tensor;
+use mlc_dsl::library::Library;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -56,8 +57,10 @@ impl Difference {
     }
 }
 
-/// Compares two models.
-pub fn compare(a: &RawModel, b: &RawModel) -> Difference {
+/// Compares two models. An attribute with its default value is as one that is absent.
+pub fn compare(a: &RawModel, b: &RawModel, library: &Library) -> Difference {
+    let [a, b] = [a, b].map(|m| without_defaults(m, library));
+    let (a, b) = (&a, &b);
     let mut out = Difference { interface: interface(a, b), ..Difference::default() };
     let [first, second] = [a, b].map(|m| Keyed::of(&m.graph));
     let mut left: Vec<usize> = (0..first.nodes.len()).collect();

@@ -1,7 +1,10 @@
 //! Seeded inputs for checks: every element plausible for what the program does with it.
 
-use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Tensor, Type};
-use mlc_dsl::library::{CallKind, Library, OpClass};
+mod ranges;
+
+use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
+use mlc_dsl::library::Library;
+use ranges::ranges;
 use std::collections::HashMap;
 
 /// A small, fixed generator (SplitMix64): the same seed gives the same inputs everywhere.
@@ -141,7 +144,7 @@ pub fn inputs(program: &Program, library: &Library, seed: u64) -> Option<Vec<Ten
 /// The styles in which the inputs of a program differ.
 pub fn styles(program: &Program, library: &Library) -> Vec<Style> {
     let symbols = symbols(program);
-    let selecting = bounds(program, library, &|e| e.eval(&|s| symbols.get(s).copied()));
+    let selecting = ranges(program, library, &|e| e.eval(&|s| symbols.get(s).copied()));
     let has_floats = program.inputs.iter().any(|(_, t)| t.dtype.is_float());
     let is_free = |(i, (_, t)): (usize, &(String, Type))| {
         t.dtype.is_int() && !selecting.contains_key(&(i as u32))
@@ -164,7 +167,7 @@ pub fn styled(
     symbols: &HashMap<String, i64>,
 ) -> Option<Vec<Tensor>> {
     let known = |e: &Extent| e.eval(&|s| symbols.get(s).copied());
-    let bounds = bounds(program, library, &known);
+    let ranges = ranges(program, library, &known);
     let mut random = Random::new(seed);
     let mut out = Vec::new();
     for (i, (_, ty)) in program.inputs.iter().enumerate() {
@@ -172,8 +175,8 @@ pub fn styled(
             ty.shape.iter().map(|e| known(e).and_then(|v| usize::try_from(v).ok())).collect();
         let shape = shape?;
         let n = shape.iter().try_fold(1usize, |a, &b| a.checked_mul(b)).filter(|&n| n < 1 << 31)?;
-        let bound = bounds.get(&(i as u32)).copied();
-        out.push(tensor(ty, shape, n, bound, style, &mut random));
+        let range = ranges.get(&(i as u32)).copied();
+        out.push(tensor(ty, shape, n, range, style, &mut random));
     }
     Some(out)
 }
@@ -182,7 +185,7 @@ fn tensor(
     ty: &Type,
     shape: Vec<usize>,
     n: usize,
-    bound: Option<i64>,
+    range: Option<(i64, i64)>,
     style: Style,
     random: &mut Random,
 ) -> Tensor {
@@ -195,15 +198,18 @@ fn tensor(
             let values: Vec<f64> = (0..n).map(|_| style.float(d, random)).collect();
             Tensor::from_f64(d, shape, &values)
         }
-        d if style == Style::Integers && bound.is_none() && d.is_int() => {
+        d if style == Style::Integers && range.is_none() && d.is_int() => {
             let values: Vec<i64> = (0..n).map(|_| whole(d, random)).collect();
             Tensor::from_i64(d, shape, &values)
         }
         d => {
-            let bound = bound.unwrap_or(2);
-            let bound = if d == DType::Bool { 2 } else { bound.clamp(1, 127.max(bound)) };
-            let bound = d.int_range().map_or(bound, |r| bound.min(r.1.min(1 << 40) as i64));
-            let values: Vec<i64> = (0..n).map(|_| random.below(bound as u64) as i64).collect();
+            // As masks are, if nothing else is known.
+            let (low, high) = range.filter(|_| d.is_int()).unwrap_or((0, 1));
+            let (least, most) = d.int_range().unwrap_or((0, 1));
+            let within = |v: i64| i128::from(v).clamp(least, most) as i64;
+            let (low, high) = (within(low), within(high));
+            let count = high.abs_diff(low).saturating_add(1);
+            let values: Vec<i64> = (0..n).map(|_| low + random.below(count) as i64).collect();
             Tensor::from_i64(d, shape, &values)
         }
     }
@@ -216,50 +222,4 @@ fn whole(dtype: DType, random: &mut Random) -> i64 {
     let v = (random.bits() >> 1 >> (63 - bits)) as i128;
     let v = if low < 0 && random.below(2) == 0 { -v } else { v };
     v.clamp(low, high).clamp(i64::MIN.into(), i64::MAX.into()) as i64
-}
-
-/// For inputs whose elements reach an operator that moves elements of another argument (`gather` and
-/// its like): the smallest extent that they may select from.
-fn bounds(
-    program: &Program,
-    library: &Library,
-    known: &dyn Fn(&Extent) -> Option<i64>,
-) -> HashMap<u32, i64> {
-    let mut out: HashMap<u32, i64> = HashMap::new();
-    // The inputs whose elements each value holds, moved or cast only.
-    let mut holds: Vec<Vec<u32>> = Vec::with_capacity(program.nodes.len());
-    for node in &program.nodes {
-        let below = |holds: &Vec<Vec<u32>>| -> Vec<u32> {
-            node.args.iter().flat_map(|a| holds[a.node.0 as usize].clone()).collect()
-        };
-        let held = match &node.kind {
-            NodeKind::Input(i) => vec![*i],
-            NodeKind::Const(_) => vec![],
-            NodeKind::Apply(call, attrs) => {
-                let c = library.call(*call);
-                let selects = c.inputs.len() == 2
-                    && c.class == OpClass::Movement
-                    && matches!(&c.inputs[1].ty.dtype, mlc_dsl::library::DTypePattern::Var(v) if v.starts_with('I'));
-                if selects {
-                    let axis = attrs.first().and_then(|a| a.as_i64()).unwrap_or(0) as usize;
-                    let extent = program.ty(node.args[0]).shape.get(axis).and_then(known);
-                    for &i in &holds[node.args[1].node.0 as usize] {
-                        let e = out.entry(i).or_insert(i64::MAX);
-                        *e = (*e).min(extent.unwrap_or(1));
-                    }
-                    vec![]
-                } else if c.class == OpClass::View
-                    || matches!(c.kind, CallKind::Op(_))
-                        && node.args.len() == 1
-                        && c.class == OpClass::Pointwise
-                {
-                    below(&holds)
-                } else {
-                    vec![]
-                }
-            }
-        };
-        holds.push(held);
-    }
-    out
 }

@@ -308,8 +308,11 @@ fn slice_size(
     end: &Extent,
     step: &Extent,
 ) -> Result<Extent, EvalError> {
-    let first = slice_start(n, start, step)?;
     let by = direction(step)?;
+    if n.is(0) {
+        return Ok(n.clone());
+    }
+    let first = slice_start(n, start, step)?;
     let end = match end.as_const() {
         Some(e) if e >= FAR => {
             if by > 0 {
@@ -399,6 +402,11 @@ mod tests {
             "slice_size",
             &[&[10; 5], &[-3, 2, 0, 9, 8], &[END, -2, 99, -END, 2], &[1, 2, 1, -1, -2]],
             &[3, 3, 10, 10, 3],
+        );
+        check(
+            "slice_size",
+            &[&[0; 4], &[-END, 1, -1, END], &[END, END, -END, -1], &[1, 2, -1, -2]],
+            &[0; 4],
         );
         check("slice_end", &[&[9, 2], &[10, 3], &[-1, 2]], &[i64::MIN + 1, 8]);
         check("changed_axes", &[&[4, 5, 6], &[0, 1, 0], &[4, 4, 5]], &[1, 2]);

@@ -1,6 +1,6 @@
 //! `diff A.onnx B.onnx`: what differs between two graphs.
 
-use super::model::{Content, read};
+use super::model::{Content, library, read};
 use super::screen::Screen;
 use super::{Common, Found};
 use crate::explain::bytes;
@@ -27,7 +27,7 @@ const SHOWN: usize = 5;
 pub fn run(mut args: Args) -> anyhow::Result<Found> {
     args.common.begin(&[("A", &args.a), ("B", &args.b)], &[])?;
     let [a, b] = [graph(&args.a)?, graph(&args.b)?];
-    let found = compare(&a, &b);
+    let found = compare(&a, &b, &library(&args.common, None)?);
     args.common.report(&found)?;
     args.common.screen.say(&human(&found, &args.common.screen))?;
     Ok(if found.is_none() { Found::Nothing } else { Found::Something })

@@ -7,6 +7,7 @@
 mod faults;
 mod names;
 mod read;
+mod stale;
 mod write;
 
 pub use names::{Named, distinct, is_input_stream, is_output_stream, same};

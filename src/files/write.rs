@@ -1,14 +1,12 @@
 //! Writing: a file takes its name when complete; a device and standard output get all bytes at once.
 
-use super::{faults, folder, is_output_stream, refusal};
+use super::{faults, folder, is_output_stream, refusal, stale};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::NamedTempFile;
 
-/// How the files are called that are not complete yet.
-const PREFIX: &str = ".mlc-rewrite-";
 /// Symbolic links that are followed.
 const LINKS: usize = 40;
 
@@ -105,7 +103,7 @@ impl AtomicFile {
             Target::Stdout => return Ok(AtomicFile::stream(None)),
         };
         let mut builder = tempfile::Builder::new();
-        builder.prefix(PREFIX);
+        builder.prefix(stale::PREFIX);
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -114,7 +112,12 @@ impl AtomicFile {
         }
         faults::step()?;
         // The path of a temporary file in the message says nothing to the user.
-        let file = builder.tempfile_in(folder(&path)).map_err(|e| io::Error::from(e.kind()))?;
+        let new = || builder.tempfile_in(folder(&path)).map_err(|e| io::Error::from(e.kind()));
+        stale::clean(folder(&path));
+        let mut file = new()?;
+        while !stale::claim(file.as_file()) {
+            file = new()?;
+        }
         let replaced = fs::metadata(&path).ok();
         if let Some(meta) = &replaced {
             file.as_file().set_permissions(meta.permissions())?;

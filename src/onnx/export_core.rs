@@ -114,6 +114,10 @@ impl Writer<'_, '_> {
         }
         let types: Vec<&Type> = types.iter().collect();
         let app = infer(call, &types, &attrs).ok()?;
+        // What keeps its shape is not reshaped.
+        if Some(id) == self.graph.structural.reshape && types[0].shape == app.types[0].shape {
+            return Some(Core::Value(args[0]));
+        }
         let kind = NodeKind::Apply(id, app.attrs);
         Some(Core::Value(self.graph.add_own(kind, args, app.types, origin)))
     }

@@ -148,12 +148,12 @@ pub fn undeclared(model: &RawModel, library: &Library) -> BTreeMap<String, usize
 }
 
 /// The declarations by domain and name that the model's operator sets admit, newest first.
-struct Items<'a> {
+pub(super) struct Items<'a> {
     by_name: HashMap<(&'a str, &'a str), Vec<&'a OnnxItem>>,
 }
 
 impl<'a> Items<'a> {
-    fn of(library: &'a Library, opsets: &BTreeMap<String, i64>) -> Items<'a> {
+    pub(super) fn of(library: &'a Library, opsets: &BTreeMap<String, i64>) -> Items<'a> {
         let mut by_name: HashMap<_, Vec<&OnnxItem>> = HashMap::new();
         for item in &library.onnx {
             let Some(&opset) = opsets.get(&item.decl.domain) else { continue };
@@ -177,7 +177,7 @@ impl<'a> Items<'a> {
         format!("{}declare it with an `onnx` item in a --rules file", meant.unwrap_or_default())
     }
 
-    fn find(&self, node: &RawNode) -> Option<&'a OnnxItem> {
+    pub(super) fn find(&self, node: &RawNode) -> Option<&'a OnnxItem> {
         self.by_name.get(&(node.domain.as_str(), node.op_type.as_str()))?.first().copied()
     }
 }

@@ -154,7 +154,7 @@ pub(super) fn attr_kind(p: &Param) -> &str {
 }
 
 /// An ONNX attribute as one of ours.
-fn attribute(raw: &RawAttr, kind: &str) -> Option<Attr> {
+pub(super) fn attribute(raw: &RawAttr, kind: &str) -> Option<Attr> {
     Some(match (kind, raw) {
         ("int", RawAttr::Int(v)) => Attr::int(*v),
         ("bool", RawAttr::Int(v)) => Attr::Bool(*v != 0),

@@ -1,6 +1,7 @@
 //! ONNX in and out.
 
 mod data_names;
+mod defaults;
 mod export;
 mod export_core;
 mod export_graph;
@@ -29,6 +30,7 @@ mod read;
 mod write;
 mod write_data;
 
+pub use defaults::without_defaults;
 pub use export::{ExportError, export};
 pub use export_types::NEWEST_OPSET;
 pub use import::{Imported, ModelInfo, import, undeclared};

@@ -66,6 +66,26 @@ fn listing(folder: &Path) -> Vec<String> {
     names
 }
 
+/// How many files lie in a folder that were never completed.
+fn unfinished(folder: &Path) -> usize {
+    listing(folder).iter().filter(|n| n.starts_with(".mlc-rewrite-")).count()
+}
+
+#[test]
+fn what_others_are_writing_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    let theirs = File::create(at(".mlc-rewrite-theirs")).expect("a file");
+    theirs.lock().expect("locks");
+    fs::write(at(".mlc-rewrite-left"), "behind").expect("written");
+    fs::create_dir(at(".mlc-rewrite-folder")).expect("a folder");
+    write_onnx(&model(1.0), at("m.onnx")).expect("written");
+    assert_eq!(listing(dir.path()), [".mlc-rewrite-folder", ".mlc-rewrite-theirs", "m.onnx"]);
+    drop(theirs);
+    write_onnx(&model(2.0), at("m.onnx")).expect("written");
+    assert_eq!(listing(dir.path()), [".mlc-rewrite-folder", "m.onnx"]);
+}
+
 #[test]
 fn the_old_model_or_the_new_one_is_whole_after_every_fault() {
     if !cfg!(debug_assertions) {
@@ -100,7 +120,10 @@ fn the_old_model_or_the_new_one_is_whole_after_every_fault() {
                             listing(dir.path()).into_iter().filter(|n| n != "link.onnx").collect();
                         assert_eq!(now, before, "an error leaves nothing");
                     }
-                    End::Killed => {}
+                    End::Killed => {
+                        write_onnx(&old, dir.path().join("other.onnx")).expect("written");
+                        assert_eq!(unfinished(dir.path()), 0, "the next one tidies up");
+                    }
                 }
                 assert!(!link || fs::symlink_metadata(&named).expect("there").is_symlink());
                 if ended == End::Written && step > 40 {

@@ -154,6 +154,8 @@ fn times_have_percentiles() {
 #[test]
 fn differences_are_told() {
     let dir = folder();
+    let library = mlc_rewrite::stdlib::load_sound(&[]).expect("the shipped texts are sound");
+    let compare = |a: &RawModel, b: &RawModel| compare(a, b, &library);
     let base = model(1.0);
     let mut renamed = base.clone();
     for n in &mut renamed.graph.nodes {
@@ -205,6 +207,44 @@ fn differences_are_told() {
     assert_eq!(same, "the graphs are the same: 27 nodes\n");
     let (code, out, said) = run(dir.path(), &["diff", "-q", "m.onnx", "other.onnx"], b"");
     assert_eq!((code, out.len(), said.as_str()), (Some(1), 0, ""));
+}
+
+#[test]
+fn defaults_are_no_differences() {
+    let library = mlc_rewrite::stdlib::load_sound(&[]).expect("the shipped texts are sound");
+    let ints = |v: &[i64]| RawAttr::Ints(v.to_vec());
+    for (op, opset, attribute, value, same) in [
+        ("Conv", 13, "strides", ints(&[1, 1]), true),
+        ("Conv", 13, "strides", ints(&[1, 2]), false),
+        ("Conv", 13, "dilations", ints(&[1]), true),
+        ("Conv", 13, "pads", ints(&[0, 0, 0, 0]), true),
+        ("Conv", 13, "pads", ints(&[0, 0, 0, 1]), false),
+        ("Conv", 13, "group", RawAttr::Int(1), true),
+        ("Conv", 13, "group", RawAttr::Int(2), false),
+        ("Conv", 13, "auto_pad", RawAttr::from("NOTSET"), true),
+        ("Conv", 13, "auto_pad", RawAttr::from("SAME_UPPER"), false),
+        ("Transpose", 13, "perm", ints(&[2, 1, 0]), true),
+        ("Transpose", 13, "perm", ints(&[0, 2, 1]), false),
+        ("Softmax", 13, "axis", RawAttr::Int(-1), true),
+        ("Softmax", 13, "axis", RawAttr::Int(1), false),
+        ("Softmax", 12, "axis", RawAttr::Int(1), true),
+        ("Selu", 13, "gamma", RawAttr::Float(1.050_701), true),
+        ("LeakyRelu", 13, "alpha", RawAttr::Float(0.02), false),
+        ("Nobody", 13, "alpha", RawAttr::Float(0.02), false),
+    ] {
+        let one = |attrs: &[(&str, RawAttr)]| {
+            let named = |name: &str| RawValueInfo { name: name.into(), ..RawValueInfo::default() };
+            let attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+            let (op_type, inputs, outputs) = (op.into(), vec!["x".into()], vec!["y".into()]);
+            let node = RawNode { op_type, inputs, outputs, attrs, ..RawNode::default() };
+            let (inputs, outputs) = (vec![named("x")], vec![named("y")]);
+            let graph = RawGraph { inputs, outputs, nodes: vec![node], ..RawGraph::default() };
+            let opset_imports = [(String::new(), opset)].into();
+            RawModel { ir_version: 8, opset_imports, graph, ..RawModel::default() }
+        };
+        let d = compare(&one(&[]), &one(&[(attribute, value.clone())]), &library);
+        assert_eq!(d.is_none(), same, "{op} at {opset}: {attribute} {value:?}");
+    }
 }
 
 #[test]

@@ -182,3 +182,35 @@ fn optimize_turns_planted_laws_off() {
         c.agrees(&outputs, "optimize");
     }
 }
+
+#[test]
+fn integers_are_drawn_that_select_what_is_there() {
+    for (body, results) in [
+        ("gather(x, i + j, axis=0)", 4),
+        ("gather(x, i - j, axis=0)", 4),
+        ("gather(x, i * j, axis=0)", 4),
+        ("gather(x, 2 * i + 1, axis=0)", 4),
+        ("gather(x, 6 - i, axis=0)", 4),
+        ("gather(x, i - 3, axis=0)", 4),
+        ("gather(x, -i + 5, axis=0)", 4),
+        ("gather(x, i + gather(i, j, axis=0), axis=0)", 4),
+        ("gather(x, concat(i, 3 * j, axis=0), axis=0)", 8),
+        ("gather(x, cast(cast(i, to=f32) * 3, to=i64), axis=0)", 4),
+        ("gather(x, maximum(i, j), axis=0)", 4),
+        ("gather(x, select(i < j, i, j + 4), axis=0)", 4),
+        ("gather(x, sum(reshape(i, shape=[2, 2]), axes=[0]), axis=0)", 2),
+    ] {
+        let text =
+            format!("def model(x: f32[7], i: i64[4], j: i64[4]) -> f32[{results}]\n  = {body}\n");
+        let library = stdlib::load_sound_with(&[], Some(("text".into(), text)), false);
+        let library = library.unwrap_or_else(|e| panic!("{body}: {e}"));
+        let program = entry::program(&library, "model").expect("a model");
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..20 {
+            let inputs = samples::inputs(&program, &library, seed).expect("inputs");
+            run_values(&program, &library, &inputs).unwrap_or_else(|e| panic!("{body}: {e}"));
+            seen.extend(inputs[1].to_f64().into_iter().map(|v| v as i64));
+        }
+        assert!(seen.len() > 1, "{body}: {seen:?}");
+    }
+}
