@@ -1,10 +1,10 @@
 //! `diff A.onnx B.onnx`: what differs between two graphs.
 
-use super::model::{Content, read};
 use super::screen::Screen;
 use super::{Common, Found};
 use crate::explain::bytes;
 use crate::graphdiff::{Constants, Difference, Operators, compare};
+use crate::model::{Content, content};
 use crate::onnx::RawModel;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
 }
 
 fn graph(path: &Path) -> anyhow::Result<RawModel> {
-    match read(path)? {
-        Content::Model(raw) => Ok(*raw),
+    match content(path)? {
+        Content::Onnx(raw) => Ok(*raw),
         Content::Text(_) => anyhow::bail!(
             "{} is a text, no ONNX model\nhelp: `show` prints models as texts, which any tool compares",
             path.display()
