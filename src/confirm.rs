@@ -3,8 +3,7 @@
 //! The clock decides where it is asked to and the inputs have a known size, and its verdicts are remembered. Elsewhere the
 //! optimised plan must be better by more than the fits of the kernels are off.
 
-use crate::calibrate::store::{Store, Verdict};
-use crate::costing::{Confirm, Measured};
+use crate::costing::Measured;
 use crate::measure::{self, MARGIN, Runs, anew, keep_read, least};
 use crate::needs::Needs;
 use crate::objective::Objective;
@@ -17,12 +16,32 @@ use mlc_dsl::plan::Plan;
 use mlc_extract::CostModel;
 use mlc_extract::fit::Class;
 use mlc_extract::work::Works;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time for the runs of both plans, once there are enough.
 const BUDGET: Duration = Duration::from_secs(2);
+
+/// What the clock said of two plans of one program: seconds of their fastest runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Of the plan as read.
+    pub read: f64,
+    /// Of the optimised one.
+    pub optimized: f64,
+}
+
+/// Where the clock's verdicts on this machine are remembered.
+pub trait Verdicts: Debug + Send + Sync {
+    /// What was said of two plans before.
+    fn recall(&self, plans: &str) -> anyhow::Result<Option<Verdict>>;
+
+    /// Keeps what was said of two plans.
+    fn remember(&self, plans: &str, verdict: &Verdict) -> anyhow::Result<()>;
+}
 
 /// Keeps the optimised plan if it is faster, else the plan as read. Does nothing for other places to run than this
 /// machine's processor, for other objectives than time, and where no kernel was timed.
@@ -54,12 +73,12 @@ pub fn settle(
     match (&options.costing.confirm, inputs) {
         (Some(confirm), Some(inputs)) => {
             let key = key(&texts);
-            let verdict = match remembered(confirm, &key)? {
+            let verdict = match confirm.recall(&key)? {
                 Some(known) => known,
                 None => {
                     let plans = [&plain, &optimized.plan];
                     let verdict = timed(plans, library, options.threads, &inputs)?;
-                    if let Err(e) = remember(confirm, &key, &verdict) {
+                    if let Err(e) = confirm.remember(&key, &verdict) {
                         optimized.report.notes.push(format!("what was timed is forgotten: {e:#}"));
                     }
                     verdict
@@ -106,14 +125,6 @@ fn timed(
 ) -> anyhow::Result<Verdict> {
     let times = anew(&Cpu::new(threads), &plans, library, inputs, Runs::within(BUDGET))?;
     Ok(Verdict { read: least(&times[0]), optimized: least(&times[1]) })
-}
-
-fn remembered(confirm: &Confirm, key: &str) -> anyhow::Result<Option<Verdict>> {
-    Store::open(&confirm.store)?.verdict(&confirm.hardware, key)
-}
-
-fn remember(confirm: &Confirm, key: &str, verdict: &Verdict) -> anyhow::Result<()> {
-    Store::create(&confirm.store)?.decide(&confirm.hardware, key, verdict)
 }
 
 /// A name for two plans: FNV-1a of their texts from two starts.

@@ -1,13 +1,12 @@
 //! Where the costs of kernels are from: a target's text, a profile, times of this machine.
 
-use crate::calibrate::store::{Store, usual_path};
-use crate::calibrate::{self, machine};
+use crate::confirm::Verdicts;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::TargetItem;
 use mlc_extract::target::Jitter;
 use mlc_extract::{CostModel, Fits, Profile};
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where the costs of kernels are from.
 #[derive(Clone, Debug, Default)]
@@ -20,47 +19,15 @@ pub struct Costing {
     pub source: String,
     /// How many plans are timed, and the fastest kept; none if 0.
     pub measure: usize,
-    /// An optimised plan is kept only if the clock finds it faster than the plan as read.
-    pub confirm: Option<Confirm>,
+    /// An optimised plan is kept only if the clock finds it faster than the plan as read; where its verdicts are remembered.
+    pub confirm: Option<Arc<dyn Verdicts>>,
     /// Prices that are off on purpose.
     pub jitter: Option<Jitter>,
     /// Programs of few operators are looked for; what they take is priced as ever.
     pub few: bool,
 }
 
-/// Where the clock's verdicts are remembered.
-#[derive(Clone, Debug)]
-pub struct Confirm {
-    /// The store of times.
-    pub store: PathBuf,
-    /// The key of this machine.
-    pub hardware: String,
-}
-
 impl Costing {
-    /// What a store says of this machine; an error if it says nothing. The clock confirms plans.
-    pub fn stored(path: &Path, threads: usize) -> anyhow::Result<Costing> {
-        let (fits, samples) = calibrate::stored(&Store::open(path)?, threads)?;
-        Ok(Costing {
-            fits: Some(fits),
-            source: format!("a fit to {samples} kernels timed on this machine"),
-            confirm: Some(Confirm { store: path.into(), hardware: machine::key(threads) }),
-            ..Costing::default()
-        })
-    }
-
-    /// What the usual store says of this machine, if it was calibrated with so many threads; else the figures of
-    /// the target's text.
-    pub fn of_this_machine(threads: usize) -> anyhow::Result<Costing> {
-        let Some(path) = usual_path().ok().filter(|p| p.exists()) else {
-            return Ok(Costing::default());
-        };
-        if !Store::open(&path)?.knows(&machine::key(threads))? {
-            return Ok(Costing::default());
-        }
-        Costing::stored(&path, threads)
-    }
-
     /// True if costs are others than those of the target's text.
     pub fn is_given(&self) -> bool {
         self.profile.is_some() || self.fits.is_some()

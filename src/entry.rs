@@ -1,47 +1,67 @@
 //! A `.rules` text as a model: its last `def`, its parameters being the inputs.
 
-use anyhow::{Context, anyhow, bail};
+use crate::error::{Error, ErrorKind};
 use mlc_dsl::build::{BuildError, Builder};
-use mlc_dsl::diag::{Code, Diag, render};
+use mlc_dsl::diag::{Code, Diag};
 use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, Program, Type};
 use mlc_dsl::library::{CallKind, Callable, DTypePattern, Dim, Library};
+use mlc_dsl::shown;
 use mlc_dsl::syntax::ast::ExprKind;
+
+/// Extents of a definition's inputs that its text leaves open.
+pub trait Extents {
+    /// The extent of an input's axis, by the input's name, the axis' number and symbol.
+    fn extent(&self, input: &str, axis: usize, symbol: &str) -> Option<u64>;
+
+    /// The number of axes of an input.
+    fn rank(&self, input: &str) -> Option<usize>;
+}
+
+/// Nothing is known besides the text.
+struct Open;
+
+impl Extents for Open {
+    fn extent(&self, _: &str, _: usize, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn rank(&self, _: &str) -> Option<usize> {
+        None
+    }
+}
 
 /// The program of a definition. Axes that are no numbers become symbols, element type variables f32
 /// (`F`, `N`, `T`), i64 (`I`) or bool (`B`). Attributes take their defaults.
-pub fn program(library: &Library, name: &str) -> anyhow::Result<Program> {
-    program_at(library, name, &|_, _, _| None)
+pub fn program(library: &Library, name: &str) -> Result<Program, Error> {
+    program_at(library, name, &Open)
 }
 
-/// The same where `known` may give the extent of an input's axis, by the input's name, the axis' number and symbol.
-pub fn program_at(
-    library: &Library,
-    name: &str,
-    known: &dyn Fn(&str, usize, &str) -> Option<u64>,
-) -> anyhow::Result<Program> {
-    let call = library.find(name).with_context(|| format!("there is no definition `{name}`"))?;
+/// The same with extents that are `known`.
+pub fn program_at(library: &Library, name: &str, known: &dyn Extents) -> Result<Program, Error> {
+    let place = || format!("definition `{}`", shown(name));
+    let refused = |message: String| {
+        Error::new(ErrorKind::Rules, message)
+            .at(place())
+            .with_help("the last `def` of a text is what runs")
+    };
+    let call = library.find(name).ok_or_else(|| refused(format!("there is no {}", place())))?;
     let c = library.call(call);
-    let CallKind::Def(body) = &c.kind else { bail!("`{name}` is not a `def`") };
+    let CallKind::Def(body) = &c.kind else {
+        return Err(refused(format!("`{}` is not a `def`", shown(name))));
+    };
     let mut b = Builder::new(library);
     let mut inputs = Vec::new();
     for i in &c.inputs {
-        let dtype = usual_dtype(&i.ty.dtype);
-        let dims = i.ty.dims.as_ref().with_context(|| format!("input `{}` has no axes", i.name))?;
-        let one = |(axis, d): (usize, &Dim)| match d {
-            Dim::Axis(n) => match known(&i.name, axis, n).and_then(|v| i64::try_from(v).ok()) {
-                Some(v) => Ok(Extent::from(v)),
-                None => extent(d),
-            },
-            other => extent(other),
+        let failed = |reason: String| {
+            let place = format!("input `{}` of `{}`", shown(&i.name), shown(name));
+            Error::new(ErrorKind::Rules, format!("{place}: {reason}"))
+                .at(place)
+                .with_help("name its axes, write numbers, or give its shape")
         };
-        let shape = dims.iter().enumerate().map(one).collect::<anyhow::Result<_>>();
-        let shape = shape.and_then(|s: Vec<Extent>| match is_countable(&s) {
-            true => Ok(s),
-            false => Err(anyhow!("{}", too_many(&s))),
-        });
-        let shape = shape.with_context(|| format!("input `{}` of `{name}`", i.name))?;
-        inputs.push(b.input(&i.name, Type::new(dtype, shape)));
+        let dims = i.ty.dims.as_ref().ok_or_else(|| failed("it has no axes".into()))?;
+        let shape = shape(&i.name, dims, known).map_err(failed)?;
+        inputs.push(b.input(&i.name, Type::new(usual_dtype(&i.ty.dtype), shape)));
     }
     let attrs = vec![None; c.attrs.len()];
     let out = b.expand(call, body, &attrs, &inputs).map_err(|e| placed(library, c, &e))?;
@@ -49,8 +69,38 @@ pub fn program_at(
     Ok(b.finish(names))
 }
 
+/// The extents of an input. A segment has the axes that are left of a known rank.
+fn shape(input: &str, dims: &[Dim], known: &dyn Extents) -> Result<Vec<Extent>, String> {
+    let number = |axis: usize, symbol: &str| {
+        known.extent(input, axis, symbol).and_then(|v| i64::try_from(v).ok()).map(Extent::from)
+    };
+    let left = known.rank(input).and_then(|rank| (rank + 1).checked_sub(dims.len()));
+    let mut out: Vec<Extent> = Vec::with_capacity(dims.len());
+    for d in dims {
+        match (d, left) {
+            (Dim::Axis(n), _) => out.push(number(out.len(), n).unwrap_or_else(|| Extent::sym(n))),
+            (Dim::Seg(n), Some(left)) if segments(dims) == 1 => {
+                for _ in 0..left {
+                    let axis = number(out.len(), n);
+                    out.push(axis.ok_or_else(|| format!("segment `..{n}` has no known extents"))?);
+                }
+            }
+            (Dim::Seg(n), _) => return Err(format!("segment `..{n}` has no known number of axes")),
+            (Dim::Value(_) | Dim::Splice(_), _) => out.push(extent(d)?),
+        }
+    }
+    match is_countable(&out) {
+        true => Ok(out),
+        false => Err(too_many(&out)),
+    }
+}
+
+fn segments(dims: &[Dim]) -> usize {
+    dims.iter().filter(|d| matches!(d, Dim::Seg(_))).count()
+}
+
 /// Why a definition has no program, with its place.
-fn placed(library: &Library, c: &Callable, e: &BuildError) -> anyhow::Error {
+fn placed(library: &Library, c: &Callable, e: &BuildError) -> Error {
     let source = &library.sources[c.source.0 as usize];
     let span = e.span().unwrap_or(c.source.1);
     let mut message = e.to_string();
@@ -58,7 +108,7 @@ fn placed(library: &Library, c: &Callable, e: &BuildError) -> anyhow::Error {
         message = format!("`{}` has no program: {message}", c.name);
     }
     let diag = Diag::error(Code("V011"), message, span).help(e.help());
-    anyhow::anyhow!("{}", render(&[diag], &source.name, &source.text, false))
+    Error::in_text(&diag, &source.name, &source.text)
 }
 
 /// The element type that a pattern gets where nothing decides it: f32 for a variable, i64 for `I`, bool for `B`.
@@ -81,16 +131,15 @@ fn output_name(c: &Callable, i: usize) -> String {
     }
 }
 
-fn extent(d: &Dim) -> anyhow::Result<Extent> {
-    match d {
-        Dim::Axis(n) => Ok(Extent::sym(n)),
-        Dim::Value(e) => match e.kind {
-            ExprKind::Int(v) if v >= 0 => Ok(Extent::from(v)),
-            _ => bail!("an input's axes are names or numbers"),
-        },
-        Dim::Seg(n) => bail!("segment `..{n}` has no known number of axes"),
-        Dim::Splice(_) => bail!("an input's axes are names or numbers"),
+/// The extent that a number is.
+fn extent(d: &Dim) -> Result<Extent, String> {
+    if let Dim::Value(e) = d
+        && let ExprKind::Int(v) = e.kind
+        && v >= 0
+    {
+        return Ok(Extent::from(v));
     }
+    Err("an input's axes are names or numbers".into())
 }
 
 /// The name of the last `def` of a source text of the library.

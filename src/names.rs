@@ -10,21 +10,30 @@ pub fn declared(library: &Library) -> BTreeSet<&str> {
     calls.chain(laws.map(|l| &*l.name)).collect()
 }
 
-/// The line `help: did you mean …?` for a name that is none of `known`, else the help given, each after a line break.
+/// `did you mean …?` for a name that is none of `known`, else the help given, if that is not empty.
+pub fn meant<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>,
+    otherwise: &str,
+) -> Option<String> {
+    let nearest = nearest(name, known.into_iter().map(AsRef::as_ref));
+    match (nearest.as_slice(), otherwise) {
+        ([], "") => None,
+        ([], help) => Some(help.to_string()),
+        (near, _) => {
+            let quoted: Vec<String> = near.iter().map(|n| format!("`{n}`")).collect();
+            Some(format!("did you mean {}?", quoted.join(" or ")))
+        }
+    }
+}
+
+/// The same as a line `help: …` after a line break.
 pub fn hint<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>,
     otherwise: &str,
 ) -> String {
-    let nearest = nearest(name, known.into_iter().map(AsRef::as_ref));
-    match (nearest.as_slice(), otherwise) {
-        ([], "") => String::new(),
-        ([], help) => format!("\nhelp: {help}"),
-        (near, _) => {
-            let quoted: Vec<String> = near.iter().map(|n| format!("`{n}`")).collect();
-            format!("\nhelp: did you mean {}?", quoted.join(" or "))
-        }
-    }
+    meant(name, known, otherwise).map(|help| format!("\nhelp: {help}")).unwrap_or_default()
 }
 
 /// The most names that are proposed.

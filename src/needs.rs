@@ -2,8 +2,8 @@
 //!
 //! Every place that runs a program or evaluates a part of it asks here first. Never runs anything itself.
 
+use crate::error::{Error, ErrorKind};
 use crate::explain::bytes as human;
-use anyhow::bail;
 use mlc_backends::memory;
 use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Library, OpClass};
@@ -232,22 +232,24 @@ impl Needs {
     }
 
     /// An error if a run takes more than `memory` (or what the machine has free), or more operations than anyone waits for.
-    pub fn afford(&self, memory: Option<u64>) -> anyhow::Result<()> {
+    pub fn afford(&self, memory: Option<u64>) -> Result<(), Error> {
         let limit = memory.unwrap_or_else(memory::available);
         if self.bytes > limit {
-            bail!(
-                "a run takes {}, and {} are to be had: {}\nhelp: give `--memory SIZE` if there is more, or smaller extents",
-                human(self.bytes),
-                human(limit),
-                self.largest
-            );
+            let (takes, free) = (human(self.bytes), human(limit));
+            let message =
+                format!("a run takes {takes}, and {free} are to be had: {}", self.largest);
+            return Err(Error::new(ErrorKind::Resources, message)
+                .at(self.largest.clone())
+                .with_help("give `--memory SIZE` if there is more, or smaller extents"));
         }
         if self.operations > RUN_OPERATIONS {
-            bail!(
-                "a run takes {:.1e} operations, more than {RUN_OPERATIONS:.0e}: {}\nhelp: check the attributes of that operator",
-                self.operations,
-                self.slowest
+            let (takes, slowest) = (self.operations, &self.slowest);
+            let message = format!(
+                "a run takes {takes:.1e} operations, more than {RUN_OPERATIONS:.0e}: {slowest}"
             );
+            return Err(Error::new(ErrorKind::Resources, message)
+                .at(slowest.clone())
+                .with_help("check the attributes of that operator"));
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use mlc_extract::target::{Aim, TargetPrices};
 use std::collections::BTreeMap;
 
 /// What is to be least.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
     /// Estimated seconds.
     #[default]

@@ -1,6 +1,7 @@
 //! What the user decides about a run of the pipeline.
 
 use crate::costing::Costing;
+use crate::error::{Error, ErrorKind};
 use crate::explore::Limits;
 use crate::objective::Objective;
 use crate::selfcheck::Guard;
@@ -11,7 +12,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// Which laws may fire, by how far they may stray.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fp {
     /// Same bits.
     Exact,
@@ -34,7 +35,7 @@ impl Fp {
 }
 
 /// How the cheapest program is searched for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Solver {
     /// Greedy over the DAG with local improvement, and a quick lower bound.
     Greedy,
@@ -136,6 +137,18 @@ impl Default for Options {
             costing: Costing::default(),
             seed: 0,
             threads: 1,
+        }
+    }
+}
+
+/// The part of an output's largest element that an element may be off.
+pub(crate) fn tolerance(part: f64) -> Result<f64, Error> {
+    match part.is_finite() && part >= 0.0 {
+        true => Ok(part),
+        false => {
+            Err(Error::new(ErrorKind::Setting, format!("tolerance {part} is no part of a whole"))
+                .at(format!("tolerance {part}"))
+                .with_help("give a number from 0 on, such as 1e-4"))
         }
     }
 }

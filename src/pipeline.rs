@@ -1,5 +1,6 @@
 //! The pipeline: a program in, a cheaper equal program and its plan out, each stage its own type.
 
+use crate::error::{Error, ErrorKind};
 use crate::explore::{Explored, Extracted, Limits, explore};
 use crate::objective::{Candidate, Judge, Objective, distinct, stored};
 pub use crate::options::{Fp, Options, Solver};
@@ -10,10 +11,10 @@ pub use crate::report::{
     Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
 };
 use crate::{confirm, constants, guard, measure, names, progress};
-use anyhow::Context;
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::plan::Plan;
+use mlc_dsl::shown;
 use mlc_extract::cover::{cover_at, cover_with};
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
 use mlc_extract::{CostModel, GreedyDag};
@@ -306,11 +307,12 @@ fn plan_at(
 }
 
 /// The target of a name.
-pub fn target(library: &Library, name: &str) -> anyhow::Result<TargetItem> {
-    library.target(name).cloned().with_context(|| {
+pub fn target(library: &Library, name: &str) -> Result<TargetItem, Error> {
+    library.target(name).cloned().ok_or_else(|| {
         let known: Vec<&str> = library.targets.iter().map(|t| &*t.name).collect();
-        let hint = names::hint(name, &known, &format!("known are {}", known.join(", ")));
-        format!("there is no target `{name}`{hint}")
+        let help = names::meant(name, &known, &format!("known are {}", known.join(", ")));
+        let place = format!("target `{}`", shown(name));
+        Error::new(ErrorKind::Setting, format!("there is no {place}")).at(place).or_help(help)
     })
 }
 
@@ -321,14 +323,16 @@ fn active_laws(
     target: &TargetItem,
     options: &Options,
     source: &Program,
-) -> anyhow::Result<Vec<u32>> {
+) -> Result<Vec<u32>, Error> {
     let foreign = Foreign::of(library, target, options.operators.as_ref(), source);
     for name in &options.without {
         let known = library.laws.iter().any(|l| &*l.name == name.as_str());
         if !known {
             let laws: Vec<&str> = library.laws.iter().map(|l| &*l.name).collect();
-            let hint = names::hint(name, &laws, "`mlc-rewrite list laws` names them");
-            anyhow::bail!("there is no law `{name}`{hint}");
+            let help = names::meant(name, &laws, "`mlc-rewrite list laws` names them");
+            let place = format!("law `{}`", shown(name));
+            let error = Error::new(ErrorKind::Setting, format!("there is no {place}"));
+            return Err(error.at(place).or_help(help));
         }
     }
     let active = library.laws.iter().enumerate().filter(|(_, l)| {

@@ -3,6 +3,7 @@
 //! Bad input is an error that says where, why and what to write instead.
 
 use crate::costing::Costing;
+use crate::error::{Error, ErrorKind};
 use crate::files;
 use anyhow::{Context, bail, ensure};
 use mlc_dsl::ir::DType;
@@ -76,16 +77,18 @@ struct Kernel {
 const LONGEST: u64 = 4 << 20;
 
 /// Reads a profile.
-pub fn read(path: &Path) -> anyhow::Result<Costing> {
+pub fn read(path: &Path) -> Result<Costing, Error> {
     let text = files::text(path, LONGEST).map_err(|e| files::error("read", path, &e))?;
     parse(&text, &path.display().to_string())
 }
 
 /// A profile's text; `place` is its file.
-pub fn parse(text: &str, place: &str) -> anyhow::Result<Costing> {
-    let file: File = toml::from_str(text)
-        .map_err(|e| anyhow::anyhow!("{place}: {}\nhelp: {HELP}", e.to_string().trim_end()))?;
-    file.checked().with_context(|| format!("{place}\nhelp: {HELP}"))
+pub fn parse(text: &str, place: &str) -> Result<Costing, Error> {
+    let wrong = |reason: &str| {
+        Error::new(ErrorKind::Setting, format!("{place}: {reason}")).at(place).with_help(HELP)
+    };
+    let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string().trim_end()))?;
+    file.checked().map_err(|e| wrong(&format!("{e:#}")))
 }
 
 /// What a profile looks like.

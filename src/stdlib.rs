@@ -1,10 +1,12 @@
 //! The rule texts: those embedded in the binary, and the user's own.
 
+use crate::error::Error;
 use crate::files;
 use mlc_dsl::check::{SourceDiag, library};
 use mlc_dsl::diag::{SHOWN, Severity, more, render};
 use mlc_dsl::library::Library;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 /// The texts of `rules/`: (path, text), in reading order.
 pub const TEXTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/stdlib.rs"));
@@ -13,46 +15,48 @@ pub const TEXTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/stdlib.rs
 const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a text; `-` is standard input. Not UTF-8, too long or unreadable is an error that names it.
-pub fn read_text(path: &Path) -> anyhow::Result<String> {
+pub fn read_text(path: &Path) -> Result<String, Error> {
     files::text(path, MAX_TEXT).map_err(|e| files::error("read", path, &e))
 }
 
 /// The shipped texts and then the user's, as one library, with all diagnostics.
-pub fn load(user: &[PathBuf]) -> anyhow::Result<(Library, Vec<SourceDiag>)> {
-    load_with(user, None)
-}
-
-/// The same and another text, given by name and content.
-fn load_with(
-    user: &[PathBuf],
-    last: Option<(String, String)>,
-) -> anyhow::Result<(Library, Vec<SourceDiag>)> {
-    let mut texts: Vec<(String, String)> =
-        TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
-    for path in user {
-        texts.push((path.display().to_string(), read_text(path)?));
-    }
-    texts.extend(last);
-    Ok(library(&texts))
+pub fn load(user: &[PathBuf]) -> Result<(Library, Vec<SourceDiag>), Error> {
+    Ok(library(&shipped_and(texts(user)?)))
 }
 
 /// The same, but diagnostics of errors are an error that shows them all.
-pub fn load_sound(user: &[PathBuf]) -> anyhow::Result<Library> {
-    load_sound_with(user, None, false)
+pub fn load_sound(user: &[PathBuf]) -> Result<Library, Error> {
+    sound(texts(user)?, false)
 }
 
-/// The same with another text, given by name and content; the error may be coloured.
-pub fn load_sound_with(
-    user: &[PathBuf],
-    last: Option<(String, String)>,
-    color: bool,
-) -> anyhow::Result<Library> {
-    let (library, diags) = load_with(user, last)?;
-    let errors = diags.iter().filter(|d| d.diag.severity == Severity::Error).count();
-    if errors > 0 {
-        anyhow::bail!("{}", rendered(&library, &diags, color));
+/// Texts of files, by their names.
+fn texts(files: &[PathBuf]) -> Result<Vec<(String, String)>, Error> {
+    files.iter().map(|path| Ok((path.display().to_string(), read_text(path)?))).collect()
+}
+
+/// The shipped texts and these, by name.
+fn shipped_and(texts: Vec<(String, String)>) -> Vec<(String, String)> {
+    let shipped = TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    shipped.chain(texts).collect()
+}
+
+/// The shipped texts and then these, given by name and content; errors in them are an error, which may be coloured.
+pub fn sound(texts: Vec<(String, String)>, color: bool) -> Result<Library, Error> {
+    let (library, diags) = library(&shipped_and(texts));
+    match diags.iter().any(|d| d.diag.severity == Severity::Error) {
+        true => Err(Error::in_texts(&library, &diags, rendered(&library, &diags, color))),
+        false => Ok(library),
     }
-    Ok(library)
+}
+
+/// The shipped texts alone, read once.
+pub fn shipped() -> Result<Arc<Library>, Error> {
+    static SHIPPED: OnceLock<Arc<Library>> = OnceLock::new();
+    if let Some(known) = SHIPPED.get() {
+        return Ok(known.clone());
+    }
+    let fresh = Arc::new(sound(vec![], false)?);
+    Ok(SHIPPED.get_or_init(|| fresh).clone())
 }
 
 /// Diagnostics as text, each with its source, errors first; of very many the first ones.

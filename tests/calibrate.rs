@@ -292,7 +292,7 @@ fn plans_that_differ_by_less_than_costs_are_off_stay_as_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = folder.path().join("chain.rules");
     std::fs::write(&text, CHAIN).expect("writes");
-    let model = mlc_rewrite::cli::model::load(&text, &[]).expect("a sound text");
+    let model = mlc_rewrite::Model::read(&text).expect("a sound text");
     let entries: Vec<Entry> =
         (1..40).map(|i| entry("gemm", &i.to_string(), 1e-6 * f64::from(i))).collect();
     let products = FEATURES.iter().position(|f| *f == "products").expect("a feature");
@@ -304,7 +304,7 @@ fn plans_that_differ_by_less_than_costs_are_off_stay_as_read() {
         (fit.error, fit.most, fit.classes) = (error, [f64::MAX; N], Default::default());
         let costing = mlc_rewrite::costing::Costing { fits: Some(found), ..Default::default() };
         let options = options(costing);
-        let done = pipeline::optimize(model.program.clone(), &model.library, &options);
+        let done = pipeline::optimize(model.program().clone(), model.library(), &options);
         let done = done.expect("optimises");
         done.report.cost_after == done.report.cost_before
     };

@@ -8,6 +8,9 @@ use mlc_dsl::plan::Plan;
 use std::sync::Arc;
 use thiserror::Error;
 
+pub use ndarray;
+
+pub mod arrays;
 pub mod cpu;
 pub mod memory;
 pub mod reference;

@@ -4,6 +4,7 @@
 //! Never decides what is equal; a run without it gives the same result everywhere.
 
 pub mod choose;
+pub mod costs;
 pub mod draw;
 pub mod layers;
 pub mod machine;

@@ -3,6 +3,7 @@
 //! What is written stays: every time is its own transaction.
 
 use super::timing::Times;
+use crate::confirm::Verdict;
 use anyhow::{Context, anyhow};
 use mlc_extract::Work;
 use redb::{
@@ -38,15 +39,6 @@ pub struct Entry {
     pub warm: Times,
     /// Constants from memory, where that differs.
     pub cold: Option<Times>,
-}
-
-/// What the clock said of two plans of one program: seconds of their fastest runs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// Of the plan as read.
-    pub read: f64,
-    /// Of the optimised one.
-    pub optimized: f64,
 }
 
 /// An open store.

@@ -2,10 +2,11 @@
 
 use super::checking::{self, CheckReport, Checking};
 use super::model::{Tuning, load_for};
-use super::run::{Place, as_read, backend, needed, optimized};
+use super::run::{as_read, device, optimized};
 use super::shapes::Shapes;
 use super::{Common, Found, named};
 use crate::costing::Measured;
+use crate::device::Place;
 use crate::explain::seconds;
 use crate::files::Named;
 use crate::measure::Runs;
@@ -133,7 +134,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         None => samples::symbols(&model.program),
     };
     let before = as_read(&model.program, &model.library, &options)?;
-    let needs = needed(&before, &model.library, &symbols, args.backend);
+    let device = device(args.backend, &args.common, &args.tuning);
+    let needs = device.needs(&before, &model.library, &symbols);
     needs.afford(args.tuning.memory)?;
     let inputs = match given.first() {
         Some(inputs) => inputs.clone(),
@@ -145,9 +147,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let check = CheckReport::of(&done.report);
     let self_check_seconds = done.report.seconds.get("self-check").copied();
     let after = done.plan;
-    let both = needed(&after, &model.library, &symbols, args.backend).beside(&needs);
+    let both = device.needs(&after, &model.library, &symbols).beside(&needs);
     both.afford(args.tuning.memory)?;
-    let place = backend(args.backend, &args.common, &args.tuning)?;
+    let place = device.backend()?;
     let both = [&after, &before];
     let count = match args.iterations {
         Some(n) => Runs::exactly(n as usize),

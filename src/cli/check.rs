@@ -1,6 +1,7 @@
 //! `check [FILE.rules]…`: diagnostics and numerical verification of laws.
 
 use super::{Common, Found, screen};
+use crate::error::Error;
 use crate::files;
 use crate::lawtest::{self, Broken};
 use crate::npz::write_npz;
@@ -109,8 +110,7 @@ fn write_cases(
         let _ = write!(out, "mlc-rewrite run {}", text.display());
         if !c.case.inputs.is_empty() {
             let inputs = folder.join(format!("{}.npz", r.law));
-            write_npz(&inputs, &c.case.inputs)
-                .map_err(|e| super::model::with_help(e.to_string(), e.help()))?;
+            write_npz(&inputs, &c.case.inputs).map_err(Error::from)?;
             let _ = write!(out, " --inputs {}", inputs.display());
         }
         for r in rules {

@@ -1,12 +1,12 @@
 //! What the user says about the self-check, and what is told of it: the same for every verb that has it.
 
-use super::model::with_help;
-use crate::names;
+use crate::error::Error;
 use crate::npz::read_npz;
-use crate::options::Options;
+use crate::options::{self, Options};
 use crate::pipeline::Report;
 use crate::selfcheck::{SelfCheck, TurnedOff};
-use anyhow::{Context, ensure};
+use crate::session::unknown_input;
+use anyhow::Context;
 use indexmap::IndexMap;
 use mlc_dsl::ir::{Program, Tensor};
 use serde::Serialize;
@@ -27,14 +27,8 @@ pub struct Checking {
 impl Checking {
     /// Enters the arguments and the user's inputs into the options of the pipeline.
     pub fn enter(&self, options: &mut Options, given: Vec<Vec<Tensor>>) -> anyhow::Result<()> {
-        if let Some(t) = self.tolerance {
-            ensure!(
-                t.is_finite() && t >= 0.0,
-                "`--tolerance {t}` is no part of a whole\nhelp: give a number from 0 on, such as 1e-4"
-            );
-        }
         options.self_check = !self.no_check;
-        options.guard.tolerance = self.tolerance;
+        options.guard.tolerance = self.tolerance.map(options::tolerance).transpose()?;
         options.guard.given = given;
         Ok(())
     }
@@ -42,7 +36,7 @@ impl Checking {
 
 /// The samples in an archive: one, of arrays named as the inputs, or several, of arrays named `K/INPUT`.
 pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>>> {
-    let arrays = read_npz(path).map_err(|e| with_help(e.to_string(), e.help()))?;
+    let arrays = read_npz(path).map_err(Error::from)?;
     let is_input = |name: &str| program.inputs.iter().any(|(n, _)| n == name);
     let mut samples: IndexMap<&str, IndexMap<&str, &Tensor>> = IndexMap::new();
     for (key, tensor) in &arrays {
@@ -50,12 +44,11 @@ pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>
             Some((sample, name)) if !is_input(key) => (sample, name),
             _ => ("", key.as_str()),
         };
-        ensure!(
-            is_input(name),
-            "{}: the model has no input `{name}`{}, or K/INPUT for several samples",
-            path.display(),
-            unknown_input(name, program)
-        );
+        if !is_input(name) {
+            let e = unknown_input(name, program).in_file(path);
+            let help = e.help().unwrap_or_default().to_string();
+            return Err(e.with_help(format!("{help}, or K/INPUT for several samples")).into());
+        }
         samples.entry(sample).or_default().insert(name, tensor);
     }
     if samples.is_empty() {
@@ -70,14 +63,6 @@ pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>
         program.inputs.iter().map(find).collect()
     };
     samples.into_iter().map(of).collect()
-}
-
-/// What helps where a program has no such input.
-pub fn unknown_input(name: &str, program: &Program) -> String {
-    let known: Vec<&str> = program.inputs.iter().map(|(n, _)| n.as_str()).collect();
-    let near = names::nearest(name, known.iter().copied());
-    let meant = near.first().map(|n| format!("did you mean `{n}`? ")).unwrap_or_default();
-    format!("\nhelp: {meant}its inputs are {}", known.join(", "))
 }
 
 /// The self-check's part of a verb's report.

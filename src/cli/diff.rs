@@ -1,10 +1,11 @@
 //! `diff A.onnx B.onnx`: what differs between two graphs.
 
-use super::model::{Content, library, read};
+use super::model::library;
 use super::screen::Screen;
 use super::{Common, Found};
 use crate::explain::bytes;
 use crate::graphdiff::{Constants, Difference, Operators, compare};
+use crate::model::{Content, content};
 use crate::onnx::RawModel;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -27,15 +28,16 @@ const SHOWN: usize = 5;
 pub fn run(mut args: Args) -> anyhow::Result<Found> {
     args.common.begin(&[("A", &args.a), ("B", &args.b)], &[])?;
     let [a, b] = [graph(&args.a)?, graph(&args.b)?];
-    let found = compare(&a, &b, &library(&args.common, None)?);
+    let library = library(&args.common)?;
+    let found = compare(&a, &b, &library);
     args.common.report(&found)?;
     args.common.screen.say(&human(&found, &args.common.screen))?;
     Ok(if found.is_none() { Found::Nothing } else { Found::Something })
 }
 
 fn graph(path: &Path) -> anyhow::Result<RawModel> {
-    match read(path)? {
-        Content::Model(raw) => Ok(*raw),
+    match content(path)? {
+        Content::Onnx(raw) => Ok(*raw),
         Content::Text(_) => anyhow::bail!(
             "{} is a text, no ONNX model\nhelp: `show` prints models as texts, which any tool compares",
             path.display()

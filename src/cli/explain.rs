@@ -3,7 +3,7 @@
 use super::model::{Tuning, library, load_for};
 use super::shapes::Shapes;
 use super::{Common, Found};
-use crate::{explain, files, names, onnx, pipeline, selfcheck};
+use crate::{as_onnx, explain, files, names, onnx, pipeline, selfcheck};
 use anyhow::bail;
 use mlc_dsl::shown;
 use mlc_extract::target::TargetPrices;
@@ -46,7 +46,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let path = PathBuf::from(&args.what);
     if !path.exists() && !files::is_input_stream(&path) {
         args.common.begin(&[], &[])?;
-        let library = library(&args.common, None)?;
+        let library = library(&args.common)?;
         let Some(found) = explain::declaration(&library, &args.what) else {
             let known = names::declared(&library);
             bail!(
@@ -73,8 +73,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let mut options = args.tuning.options(target, &args.common)?;
     options.without.extend(model.own_laws());
     // What runs here is planned as it is; for a runtime of its own the result is written.
-    let is_written = !matches!(target, "cpu" | "cuda");
-    if let Some(info) = model.info.as_ref().filter(|_| is_written) {
+    if let Some(info) = model.info.as_ref().filter(|_| as_onnx::is_written(target)) {
         options.operators = Some(onnx::printable(&model.library, info.opset(), target));
     }
     // An operator that is asked for is looked for in the whole program.

@@ -10,7 +10,6 @@ use mlc_dsl::library::Library;
 use mlc_fuzz::campaign::Blame;
 use mlc_fuzz::{Budget, Campaign, Failure, Size, Subject, Summary};
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Arguments.
@@ -48,7 +47,7 @@ const LIMITS: Limits = Limits {
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Found> {
     args.common.begin(&[], &[])?;
-    let library = Arc::new(super::model::library(&args.common, None)?);
+    let library = super::model::library(&args.common)?;
     let time = match (args.time, args.cases) {
         (Some(t), _) => {
             ensure!(t.is_finite() && t >= 0.0, "--time takes a number of seconds");

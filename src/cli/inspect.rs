@@ -1,10 +1,11 @@
 //! `inspect MODEL`: what is in a model, without changing or running it.
 
-use super::model::{Content, entered, library, read, understand};
-use super::shapes::{Shapes, shown};
+use super::model::reader;
+use super::shapes::Shapes;
 use super::{Common, Found};
 use crate::explain::bytes;
-use crate::onnx::{RawAttr, RawGraph, RawModel, RawValueInfo, undeclared};
+use crate::model::{Content, content, imported};
+use crate::onnx::{RawAttr, RawDim, RawGraph, RawModel, RawValueInfo, undeclared};
 use mlc_dsl::ir::{DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::Library;
 use mlc_extract::work::{NOMINAL, Works};
@@ -70,22 +71,24 @@ struct Parameters {
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Found> {
     args.common.begin(&[("MODEL", &args.model)], &[])?;
-    let told = match read(&args.model)? {
+    let told = match content(&args.model)? {
         Content::Text(text) => {
-            let model = entered(&args.model, text, &args.common, &args.shapes)?;
+            let reader = reader(&args.common, &args.shapes);
+            let model = reader.entered(args.model.display().to_string(), text)?;
             let mut told = Inspection { format: "rules", ..Inspection::default() };
             of_program(&mut told, &model.program, &model.library);
             work(&mut told, &model.program, &model.library);
             told
         }
-        Content::Model(mut raw) => {
-            args.shapes.enter(&mut raw)?;
-            let library = library(&args.common, None)?;
+        Content::Onnx(mut raw) => {
+            let reader = reader(&args.common, &args.shapes);
+            reader.enter_shapes(&mut raw)?;
+            let library = reader.library()?;
             let mut told = of_raw(&raw);
             told.unknown = undeclared(&raw, &library);
-            match understand(*raw, &library, &Shapes::default(), &args.model) {
+            match imported(*raw, &library, Some(&args.model)) {
                 Ok(imported) => work(&mut told, &imported.program, &library),
-                Err(e) => told.refused = Some(format!("{e:#}")),
+                Err(e) => told.refused = Some(e.to_string()),
             }
             told
         }
@@ -120,6 +123,15 @@ fn of_raw(raw: &RawModel) -> Inspection {
         }
     }
     out
+}
+
+/// A declared extent as text.
+fn shown(d: &RawDim) -> String {
+    match d {
+        RawDim::Known(n) => n.to_string(),
+        RawDim::Symbol(s) => s.clone(),
+        RawDim::Unknown => "?".into(),
+    }
 }
 
 fn constant(out: &mut Inspection, t: &Tensor) {

@@ -49,7 +49,7 @@ struct Entry {
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Found> {
     args.common.begin(&[], &[])?;
-    let library = model::library(&args.common, None)?;
+    let library = model::library(&args.common)?;
     let all = entries(&library, args.what);
     let wanted = |e: &&Entry| args.part.as_ref().is_none_or(|p| e.name.contains(p.as_str()));
     let found: Vec<&Entry> = all.iter().filter(wanted).collect();

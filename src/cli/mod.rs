@@ -12,15 +12,18 @@ mod fuzz;
 mod inspect;
 mod list;
 mod manual;
-pub mod model;
+mod model;
 mod optimize;
 mod progress;
 mod run;
 mod screen;
 mod shapes;
 mod show;
+mod values;
 
+use crate::device::{MOST_THREADS, all_threads};
 use crate::files::{self, Named};
+use crate::stack;
 use clap::{CommandFactory, Parser, Subcommand};
 use screen::Screen;
 use std::path::{Path, PathBuf};
@@ -91,8 +94,7 @@ pub struct Common {
 impl Common {
     /// Threads to use.
     pub fn threads(&self) -> usize {
-        let all = || std::thread::available_parallelism().map_or(1, |n| n.get());
-        self.threads.unwrap_or_else(all).clamp(1, 1024)
+        self.threads.unwrap_or_else(all_threads).clamp(1, MOST_THREADS)
     }
 
     /// Refuses what cannot be read, files that would overwrite each other, and outputs that cannot be written, before any
@@ -111,9 +113,10 @@ impl Common {
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
         match files::is_output_stream(path) {
-            true => screen::out(&text),
-            false => files::write(path, text.as_bytes()),
+            true => screen::out(&text)?,
+            false => files::write(path, text.as_bytes())?,
         }
+        Ok(())
     }
 }
 
@@ -131,8 +134,7 @@ pub fn main() -> ExitCode {
     ignore_file_size_signal();
     let cli = Cli::parse();
     let screen = cli.verb.screen().clone();
-    // Deep graphs are walked iteratively, but matching recurses over patterns and nests.
-    let work = std::thread::Builder::new().stack_size(256 << 20).spawn(move || match cli.verb {
+    let work = std::thread::Builder::new().stack_size(stack::BYTES).spawn(move || match cli.verb {
         Verb::Optimize(a) => optimize::run(a),
         Verb::Run(a) => run::run(a),
         Verb::Bench(a) => bench::run(a),

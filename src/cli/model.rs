@@ -1,145 +1,38 @@
-//! Reading models and writing files for all verbs.
+//! Reading models, and the options of optimising them, for all verbs.
 
 use super::shapes::Shapes;
 use super::{Common, named};
-use crate::calibrate::store;
+use crate::calibrate::{costs, store};
 use crate::costing::Costing;
+use crate::error::Error;
 use crate::explore::Limits;
 use crate::files::Named;
-use crate::onnx::{Imported, ModelInfo, RawModel, import, parse_onnx, read_onnx};
+use crate::model::{Model, Reader};
+use crate::profile;
 use crate::selfcheck::Guard;
-use crate::{entry, files, profile, stdlib};
-use anyhow::{Context, anyhow};
-use mlc_dsl::ir::Program;
-use mlc_dsl::library::{Law, Library};
-use mlc_dsl::told;
-use std::fmt::Display;
+use anyhow::Context;
+use mlc_dsl::library::Library;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A model of either kind.
-pub struct Model {
-    /// The declarations it was read with.
-    pub library: Arc<Library>,
-    /// Its computation.
-    pub program: Program,
-    /// What an ONNX file says besides.
-    pub info: Option<ModelInfo>,
-    /// The definition of a text that is the model.
-    pub entry: Option<String>,
-}
-
-impl Model {
-    /// Laws that recognise the model itself: it is not explained by its own name.
-    pub fn own_laws(&self) -> Vec<String> {
-        let Some(entry) = &self.entry else { return vec![] };
-        let is_own = |l: &&Law| l.name.strip_suffix(".rev").unwrap_or(&l.name) == entry;
-        self.library.laws.iter().filter(is_own).map(|l| l.name.to_string()).collect()
-    }
-}
-
-/// Reads a model, ONNX or a `.rules` text, with the shipped rules and `rules`.
-pub fn load(path: &Path, rules: &[PathBuf]) -> anyhow::Result<Model> {
-    let common = Common { rules: rules.to_vec(), ..Common::default() };
-    load_for(path, &common, &Shapes::default())
-}
-
-/// The same as the user asks for it; `-` is standard input.
+/// Reads a model as the user asks for it; `-` is standard input.
 pub(super) fn load_for(path: &Path, common: &Common, shapes: &Shapes) -> anyhow::Result<Model> {
     common.screen.watch();
-    crate::progress::at("reading", None);
-    let raw = match read(path)? {
-        Content::Model(raw) => raw,
-        Content::Text(text) => return entered(path, text, common, shapes),
-    };
-    let library = Arc::new(library(common, None)?);
-    let imported = understand(*raw, &library, shapes, path)?;
-    for (symbol, same) in &imported.assumed {
-        let note =
-            format!("note: the model is only meaningful if extent `{symbol}` equals `{same}`\n");
-        common.screen.note(&note);
-    }
-    for note in &imported.notes {
-        common.screen.note(&format!("note: {note}\n"));
-    }
-    Ok(Model { library, program: imported.program, info: Some(imported.model), entry: None })
+    let model = reader(common, shapes).read(path)?;
+    model.notes().iter().for_each(|note| common.screen.note(&format!("note: {note}\n")));
+    Ok(model)
 }
 
-/// What a file holds.
-pub(super) enum Content {
-    /// An ONNX model.
-    Model(Box<RawModel>),
-    /// A `.rules` text.
-    Text(String),
+/// How the user asks for models to be read.
+pub(super) fn reader(common: &Common, shapes: &Shapes) -> Reader {
+    let plain = Reader::new().colored(common.screen.colored_errors());
+    let ruled = common.rules.iter().fold(plain, |reader, path| reader.rules(path));
+    shapes.given().fold(ruled, |reader, (name, extents)| reader.shape(name, extents))
 }
 
-/// Reads a file; what standard input holds shows in its bytes.
-pub(super) fn read(path: &Path) -> anyhow::Result<Content> {
-    let raw = match files::is_input_stream(path) {
-        true => {
-            let bytes = files::map(path).map_err(|e| files::error("read", path, &e))?;
-            if is_text(&bytes) {
-                return Ok(Content::Text(String::from_utf8_lossy(&bytes).into_owned()));
-            }
-            parse_onnx(bytes, None)
-        }
-        false if path.extension().is_some_and(|e| e == "rules") => {
-            return Ok(Content::Text(stdlib::read_text(path)?));
-        }
-        false => read_onnx(path),
-    };
-    Ok(Content::Model(Box::new(raw.map_err(|e| with_help(e.to_string(), e.help()))?)))
-}
-
-/// An ONNX model as a program, with extents as asked for.
-pub(super) fn understand(
-    mut raw: RawModel,
-    library: &Library,
-    shapes: &Shapes,
-    path: &Path,
-) -> anyhow::Result<Imported> {
-    shapes.enter(&mut raw)?;
-    import(raw, library).map_err(|e| {
-        let place = told(&path.display().to_string());
-        with_help(format!("{place}: {e}"), e.help().map(str::to_string))
-    })
-}
-
-/// A text as a model: its last `def`.
-pub(super) fn entered(
-    path: &Path,
-    text: String,
-    common: &Common,
-    shapes: &Shapes,
-) -> anyhow::Result<Model> {
-    let library = Arc::new(library(common, Some((path.display().to_string(), text)))?);
-    let source = library.sources.len() as u32 - 1;
-    let name = entry::last_definition(&library, source)
-        .with_context(|| format!("{} has no `def` to run", path.display()))?;
-    let program = entry::program_at(&library, &name, &|input, axis, symbol| {
-        shapes.extent(input, axis, symbol)
-    })?;
-    shapes.all_used(&program)?;
-    Ok(Model { library, program, info: None, entry: Some(name) })
-}
-
-/// The shipped rules, the user's, and another text.
-pub(super) fn library(common: &Common, last: Option<(String, String)>) -> anyhow::Result<Library> {
-    stdlib::load_sound_with(&common.rules, last, common.screen.colored_errors())
-}
-
-/// True if these are the bytes of a text, and of no ONNX file: that begins with a control character.
-fn is_text(bytes: &[u8]) -> bool {
-    let control = |b: &u8| b.is_ascii_control() && !b.is_ascii_whitespace();
-    !bytes.is_empty() && std::str::from_utf8(bytes).is_ok() && !bytes.iter().any(control)
-}
-
-/// An error and what to do about it.
-pub fn with_help(error: impl Display, help: Option<String>) -> anyhow::Error {
-    match help {
-        Some(h) => anyhow!("{error}\nhelp: {h}"),
-        None => anyhow!("{error}"),
-    }
+/// The shipped rules and the user's.
+pub(super) fn library(common: &Common) -> Result<Arc<Library>, Error> {
+    reader(common, &Shapes::default()).library()
 }
 
 /// The options that decide how a model is optimised.
@@ -214,7 +107,7 @@ impl Tuning {
                 "`{target}` has no kernels here that could be timed\nhelp: add `--target cpu`, or leave `--calibrated` out"
             );
             let path = self.store.clone().map_or_else(store::usual_path, Ok)?;
-            costing = Costing::stored(&path, threads)?;
+            costing = costs::of_store(&path, threads)?;
         }
         costing.measure = self.measure.unwrap_or(0);
         Ok(costing)
@@ -225,7 +118,7 @@ impl Tuning {
         let mut options = self.options("cpu", common)?;
         if self.profile.is_none() && options.costing.fits.is_none() && !self.no_calibration {
             let measure = options.costing.measure;
-            options.costing = Costing::of_this_machine(common.threads()).unwrap_or_else(|e| {
+            options.costing = costs::of_this_machine(common.threads()).unwrap_or_else(|e| {
                 let note = format!("note: this machine's calibration is not used: {e:#}\n");
                 common.screen.note(&note);
                 Costing::default()

@@ -1,25 +1,22 @@
 //! `optimize MODEL.onnx -o OUT.onnx`.
 
 use super::checking::{Checking, samples, told, warn};
-use super::model::{Tuning, load_for, with_help};
+use super::model::{Tuning, load_for};
 use super::shapes::Shapes;
 use super::{Common, Found, named, progress};
-use crate::costing::Costing;
+use crate::as_onnx;
+use crate::error::Error;
 use crate::explain::{bytes, seconds};
 use crate::explore::LawProfile;
 use crate::files;
 use crate::objective::Objective;
-use crate::onnx::{
-    ExternalData, ModelInfo, NEWEST_OPSET, RawModel, domains, export, printable, write_onnx_with,
-};
-use crate::pipeline::{Clock, Optimized, Options, Report, optimize};
+use crate::onnx::{ExternalData, write_onnx_with};
+use crate::pipeline::{Clock, Optimized, Report};
 use anyhow::Context;
-use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -84,30 +81,18 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let mut info =
         model.info.context("`optimize` takes an ONNX model; use `explain` for a text")?;
     clock.stage("read");
-    let opset = args.opset.unwrap_or_else(|| info.opset());
-    anyhow::ensure!(
-        (1..=NEWEST_OPSET).contains(&opset),
-        "operator set {opset} is not known\nhelp: give `--opset` a version from 1 to {NEWEST_OPSET}, or leave it out to \
-         keep that of the model"
-    );
+    let opset = as_onnx::opset(&info, args.opset)?;
     let mut options = args.tuning.options(&args.target, &args.common)?;
-    options.operators = Some(printable(&model.library, opset, &args.target));
     let given = args.inputs.as_ref().map(|path| samples(path, &model.program)).transpose()?;
     args.checking.enter(&mut options, given.unwrap_or_default())?;
-    for (domain, version) in domains(&model.library, &args.target) {
-        info.opset_imports.entry(domain).or_insert(version);
-    }
-    let optimized = optimize(model.program, &model.library, &options)?;
+    as_onnx::prepare(&mut options, &mut info, &model.library, opset);
+    let (optimized, raw) =
+        as_onnx::optimize(model.program, &model.library, &info, opset, &options)?;
     clock.stage("optimize");
-    let (optimized, raw) = with_few_nodes(optimized, &model.library, &info, opset, &options)?;
-    clock.stage("count nodes");
     let mut report = optimized.report.clone();
     warn(&report);
-    report.nodes_before = info.nodes;
-    report.nodes_after = raw.graph.nodes.len();
     progress::done();
-    write_onnx_with(&raw, &args.output, args.external_data.into())
-        .map_err(|e| with_help(e.to_string(), e.help()))?;
+    write_onnx_with(&raw, &args.output, args.external_data.into()).map_err(Error::from)?;
     clock.stage("write");
     for stage in ["read", "write"] {
         report.seconds.insert(stage.into(), clock.stages[stage]);
@@ -118,15 +103,6 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         args.common.screen.say(&profile(&optimized, &model.library))?;
     }
     Ok(Found::Nothing)
-}
-
-fn written(
-    program: &Program,
-    library: &Library,
-    info: &ModelInfo,
-    opset: i64,
-) -> anyhow::Result<RawModel> {
-    export(program, library, info, opset).map_err(|e| with_help(&e, e.help().map(str::to_string)))
 }
 
 /// Looks at the files before any work.
@@ -154,39 +130,6 @@ fn begin(args: &mut Args) -> anyhow::Result<()> {
         }
         None => Ok(()),
     }
-}
-
-/// Estimates that differ by no more than this part do not justify more nodes than the model has.
-const CLOSE: f64 = 0.02;
-
-/// The written model. If it has more nodes than the model as read, one of fewer nodes that is about as fast is looked
-/// for.
-fn with_few_nodes(
-    optimized: Optimized,
-    library: &Arc<Library>,
-    info: &ModelInfo,
-    opset: i64,
-    options: &Options,
-) -> anyhow::Result<(Optimized, RawModel)> {
-    let raw = written(&optimized.program, library, info, opset)?;
-    let nodes = raw.graph.nodes.len();
-    if nodes <= info.nodes || options.objective != Objective::Latency {
-        return Ok((optimized, raw));
-    }
-    let costing = Costing { few: true, ..options.costing.clone() };
-    let options = Options { costing, ..options.clone() };
-    let mut other = optimize(optimized.source.clone(), library, &options)?;
-    let shorter = written(&other.program, library, info, opset)?;
-    let fewer = shorter.graph.nodes.len();
-    let most = optimized.report.cost_after * (1.0 + CLOSE);
-    if fewer >= nodes || other.report.cost_after > most {
-        return Ok((optimized, raw));
-    }
-    other.report.notes.push(format!(
-        "{nodes} nodes would be estimated {:.1} % faster: {fewer} are kept",
-        100.0 * (other.report.cost_after / optimized.report.cost_after - 1.0)
-    ));
-    Ok((other, shorter))
 }
 
 /// The one screen.

@@ -1,40 +1,29 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
-use super::checking::{CheckReport, Checking, told, unknown_input, warn};
-use super::model::{Tuning, load_for, with_help};
+use super::checking::{CheckReport, Checking, told, warn};
+use super::model::{Tuning, load_for};
 use super::shapes::Shapes;
 use super::{Common, Found, named, progress};
 use crate::costing::Measured;
+use crate::device::{Device, Place};
+use crate::error::Error;
 use crate::explain::bytes;
 use crate::files::Named;
-use crate::needs::{self, Needs, Symbols};
+use crate::needs;
 use crate::npz::{read_npy, read_npz, write_npz};
 use crate::pipeline::{self, Optimized, Options};
 use crate::samples;
-use anyhow::{Context, bail};
-use mlc_backends::Backend;
-use mlc_backends::cpu::Cpu;
-use mlc_backends::reference::Reference;
+use crate::session::in_order;
+use anyhow::Context;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Where a model runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Place {
-    /// The f64 interpreter of meanings.
-    Reference,
-    /// This machine's processor.
-    Cpu,
-    /// An NVIDIA device.
-    Cuda,
-}
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -112,8 +101,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         None => samples::symbols(&model.program),
     };
     let plain = as_read(&model.program, &model.library, &options)?;
-    let needs = needed(&plain, &model.library, &symbols, args.backend);
-    needs.afford(args.tuning.memory)?;
+    let device = device(args.backend, &args.common, &args.tuning);
+    device.afford(&plain, &model.library, &symbols)?;
     let inputs = match given {
         Some(inputs) => inputs,
         None => {
@@ -134,8 +123,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     };
     let kernels = pipeline::kernels(&plan, &model.library);
     let peak_bytes = plan.peak_bytes();
-    let place = backend(args.backend, &args.common, &args.tuning)?;
-    let executable = place.compile(&plan, model.library.clone())?;
+    let executable = device.backend()?.compile(&plan, model.library.clone())?;
     clock.stage("compile");
     if let Some(spent) = self_check_seconds {
         *clock.stages.entry("compile".into()).or_default() -= spent;
@@ -148,7 +136,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let named: Vec<(String, Tensor)> =
         model.program.outputs.iter().map(|(n, _)| n.clone()).zip(outputs).collect();
     if let Some(path) = &args.outputs {
-        write_npz(path, &named).map_err(|e| with_help(e.to_string(), e.help()))?;
+        write_npz(path, &named).map_err(Error::from)?;
     }
     let mut text = String::new();
     for (name, t) in &named {
@@ -185,27 +173,10 @@ fn summary(t: &Tensor) -> String {
     format!("[{}{more}]", shown.join(", "))
 }
 
-/// What running a plan at a place takes.
-pub(super) fn needed(plan: &Plan, library: &Library, symbols: &Symbols, place: Place) -> Needs {
-    match place {
-        Place::Reference => Needs::of_judge(&plan.program, library, symbols),
-        Place::Cpu | Place::Cuda => Needs::of_plan(plan, library, symbols),
-    }
-}
-
-/// What runs plans at a place.
-pub(super) fn backend(
-    place: Place,
-    common: &Common,
-    tuning: &Tuning,
-) -> anyhow::Result<Box<dyn Backend>> {
-    Ok(match place {
-        Place::Reference => Box::new(Reference::default()),
-        Place::Cpu => Box::new(Cpu::new(common.threads()).within(tuning.memory)),
-        Place::Cuda => bail!(
-            "this build has no CUDA backend; run with `--backend cpu` or `--backend reference`"
-        ),
-    })
+/// Where the user wants a model to run.
+pub(super) fn device(place: Place, common: &Common, tuning: &Tuning) -> Device {
+    let device = Device::of(place).threads(common.threads());
+    tuning.memory.map_or(device.clone(), |bytes| device.memory(bytes))
 }
 
 /// The optimised program; what happened goes to standard error.
@@ -237,25 +208,16 @@ pub(super) fn as_read(
 
 /// The inputs that were given, in the program's order; `None` if none were.
 fn gather(args: &Args, program: &Program) -> anyhow::Result<Option<Vec<Tensor>>> {
-    let mut given: BTreeMap<String, Tensor> = BTreeMap::new();
+    let mut given: HashMap<String, Tensor> = HashMap::new();
     if let Some(path) = &args.inputs {
-        let archive = read_npz(path).map_err(|e| with_help(e.to_string(), e.help()))?;
-        given.extend(archive);
+        given.extend(read_npz(path).map_err(Error::from)?);
     }
     for pair in &args.input {
         let (name, file) = pair.split_once('=').context("write `--input NAME=FILE.npy`")?;
-        let array = read_npy(file).map_err(|e| with_help(e.to_string(), e.help()))?;
-        given.insert(name.into(), array);
+        given.insert(name.into(), read_npy(file).map_err(Error::from)?);
     }
     if given.is_empty() && args.inputs.is_none() && !program.inputs.is_empty() {
         return Ok(None);
     }
-    for name in given.keys() {
-        let known = program.inputs.iter().any(|(n, _)| n == name);
-        anyhow::ensure!(known, "the model has no input `{name}`{}", unknown_input(name, program));
-    }
-    let find = |(name, _): &(String, _)| {
-        given.get(name).cloned().with_context(|| format!("input `{name}` is missing"))
-    };
-    Ok(Some(program.inputs.iter().map(find).collect::<anyhow::Result<_>>()?))
+    Ok(Some(in_order(program, given)?))
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here panics where a stream is closed or full.
 
+use crate::error::Error;
 use crate::files::{self, Named};
 use clap::ValueEnum;
 use std::io::{self, IsTerminal, Write};
@@ -131,7 +132,7 @@ impl Screen {
 ///
 /// # Errors
 /// It is closed, or full.
-pub fn out(text: &str) -> anyhow::Result<()> {
+pub fn out(text: &str) -> Result<(), Error> {
     files::send(text.as_bytes(), None)
         .map_err(|e| files::error("write", Path::new("standard output"), &e))
 }

@@ -15,6 +15,7 @@ pub use read::{bytes, map, readable, text};
 pub(crate) use write::remove;
 pub use write::{AtomicFile, is_closed, send, write};
 
+use crate::error::{Error, ErrorKind};
 use std::io;
 use std::path::Path;
 
@@ -34,9 +35,9 @@ pub fn help(e: &io::Error) -> Option<&'static str> {
 }
 
 /// The error of a file, with its path, the reason, and what to do.
-pub fn error(action: &str, path: &Path, e: &io::Error) -> anyhow::Error {
-    let help = help(e).map(|h| format!("\nhelp: {h}")).unwrap_or_default();
-    anyhow::anyhow!("cannot {action} {}: {e}{help}", path.display())
+pub fn error(action: &str, path: &Path, e: &io::Error) -> Error {
+    let place = path.display().to_string();
+    Error::new(ErrorKind::File, format!("cannot {action} {place}: {e}")).at(place).or_help(help(e))
 }
 
 /// The folder that holds `path`.

@@ -245,7 +245,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// It cannot be written: what, and what to do about it.
-pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), crate::Error> {
     let write = || {
         let mut file = AtomicFile::create(path)?;
         file.write_all(bytes)?;

@@ -202,7 +202,7 @@ fn integers_are_drawn_that_select_what_is_there() {
     ] {
         let text =
             format!("def model(x: f32[7], i: i64[4], j: i64[4]) -> f32[{results}]\n  = {body}\n");
-        let library = stdlib::load_sound_with(&[], Some(("text".into(), text)), false);
+        let library = stdlib::sound(vec![("text".into(), text)], false);
         let library = library.unwrap_or_else(|e| panic!("{body}: {e}"));
         let program = entry::program(&library, "model").expect("a model");
         let mut seen = std::collections::BTreeSet::new();

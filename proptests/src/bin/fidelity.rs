@@ -15,9 +15,9 @@ use mlc_extract::fit::features;
 use mlc_extract::target::Jitter;
 use mlc_extract::work::Works;
 use mlc_proptests::scatter::{Group, svg};
+use mlc_rewrite::Model;
 use mlc_rewrite::calibrate::store::{Store, usual_path};
 use mlc_rewrite::calibrate::{machine, stored};
-use mlc_rewrite::cli::model::{Model, load};
 use mlc_rewrite::costing::Costing;
 use mlc_rewrite::explore::Limits;
 use mlc_rewrite::measure::{least, median, points};
@@ -191,18 +191,18 @@ fn name(path: &Path) -> String {
 
 /// Different plans of a model, measured.
 fn model(path: &Path, base: &Options, count: usize) -> anyhow::Result<Vec<Point>> {
-    let model = load(path, &[])?;
-    let cpu = pipeline::target(&model.library, "cpu")?;
-    let price = base.costing.model(&cpu, &model.program);
+    let model = Model::read(path)?;
+    let cpu = pipeline::target(model.library(), "cpu")?;
+    let price = base.costing.model(&cpu, model.program());
     let mut plans: Vec<(String, Plan)> = vec![(
         "as read".into(),
-        pipeline::plan_with(&model.program, &model.library, &cpu, &price)?,
+        pipeline::plan_with(model.program(), model.library(), &cpu, &price)?,
     )];
     // Plans with the same kernels in another order are one.
     let text = |plan: &Plan| {
         let kernel = |k: &Kernel| {
             let nodes = k.nodes.iter().copied();
-            format!("{}: {}", k.name, show::signature(&plan.program, nodes, &model.library))
+            format!("{}: {}", k.name, show::signature(&plan.program, nodes, model.library()))
         };
         let mut all: Vec<String> = plan.kernels.iter().map(kernel).collect();
         all.sort();
@@ -219,13 +219,14 @@ fn model(path: &Path, base: &Options, count: usize) -> anyhow::Result<Vec<Point>
     let mut tries = vec![("optimised".to_string(), base.clone())];
     tries.extend(points(base, 6).into_iter().filter(|(_, o)| o.costing.jitter.is_none()));
     for (name, o) in tries {
-        let found = pipeline::optimize_once(model.program.clone(), &model.library, &o)?;
+        let found = pipeline::optimize_once(model.program().clone(), model.library(), &o)?;
         keep(name, found.plan);
     }
     let spread = |seed: u64| SPREADS[seed as usize % SPREADS.len()];
     let off: Vec<Jitter> =
         (0..2 * count as u64).map(|seed| Jitter { seed, spread: spread(seed) }).collect();
-    for (j, plan) in off.iter().zip(pipeline::variants(&model.program, &model.library, base, &off)?)
+    for (j, plan) in
+        off.iter().zip(pipeline::variants(model.program(), model.library(), base, &off)?)
     {
         keep(format!("prices off by {}, seed {}", j.spread, j.seed), plan);
     }
@@ -239,24 +240,24 @@ fn measured(
     threads: usize,
     plans: Vec<(String, Plan)>,
 ) -> anyhow::Result<Vec<Point>> {
-    let inputs = samples::inputs(&model.program, &model.library, 0)
+    let inputs = samples::inputs(model.program(), model.library(), 0)
         .ok_or_else(|| anyhow::anyhow!("{}: inputs of unknown size", path.display()))?;
     let backend = Cpu::new(threads);
-    let works = Works::new(&model.library);
-    let is_cold = model.program.consts.bytes() as f64 > price.fits().caches.far;
+    let works = Works::new(model.library());
+    let is_cold = model.program().consts.bytes() as f64 > price.fits().caches.far;
     let Some((first, rest)) = plans.split_first() else { return Ok(vec![]) };
     let mut out: Vec<(f64, Point)> = Vec::new();
     for part in rest.chunks(TOGETHER).chain(rest.is_empty().then_some(&[][..])) {
         let part: Vec<&(String, Plan)> = std::iter::once(first).chain(part).collect();
         let mut ready: Vec<Timed<'_>> = part
             .iter()
-            .map(|(_, p)| Timed::new(p, &backend, &model.library, &inputs))
+            .map(|(_, p)| Timed::new(p, &backend, model.library(), &inputs))
             .collect::<Result<_, _>>()?;
         interleave(&mut ready, &inputs, RUNS, BUDGET)?;
         let of_first = ready[0].least();
         let skip = usize::from(!out.is_empty());
         for ((point, plan), timed) in part.into_iter().zip(&ready).skip(skip) {
-            let rows = timed.kernels(&model.library, price).into_iter().zip(&plan.kernels);
+            let rows = timed.kernels(model.library(), price).into_iter().zip(&plan.kernels);
             let row = |(time, k)| {
                 let work = works.kernel(&plan.program, k);
                 let features = features(&work, &price.fits().caches, is_cold).to_vec();
@@ -265,7 +266,7 @@ fn measured(
             let point = Point {
                 model: name(path),
                 point: point.clone(),
-                predicted: estimate(&plan.program, &plan.kernels, &model.library, price),
+                predicted: estimate(&plan.program, &plan.kernels, model.library(), price),
                 measured: 0.0,
                 whole: least(&timed.runs),
                 kernels: rows.map(row).collect(),

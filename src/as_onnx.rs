@@ -1,0 +1,104 @@
+//! Models optimised for an ONNX runtime: of about equally fast results the one of fewer nodes.
+
+use crate::costing::Costing;
+use crate::error::{Error, ErrorKind};
+use crate::objective::Objective;
+use crate::onnx::{ModelInfo, NEWEST_OPSET, RawModel, domains, export, printable};
+use crate::options::Options;
+use crate::pipeline::{self, Optimized};
+use mlc_dsl::ir::Program;
+use mlc_dsl::library::Library;
+use std::sync::Arc;
+
+/// True if results for a target are files for a runtime, and not run here.
+pub fn is_written(target: &str) -> bool {
+    !matches!(target, "cpu" | "cuda")
+}
+
+/// The operator set of a result: the one that is asked for, else that of the model.
+///
+/// # Errors
+/// It is not known.
+pub fn opset(info: &ModelInfo, asked: Option<i64>) -> Result<i64, Error> {
+    let opset = asked.unwrap_or_else(|| info.opset());
+    if (1..=NEWEST_OPSET).contains(&opset) {
+        return Ok(opset);
+    }
+    Err(Error::new(ErrorKind::Setting, format!("operator set {opset} is not known"))
+        .at(format!("operator set {opset}"))
+        .with_help(format!(
+            "give a version from 1 to {NEWEST_OPSET} (`--opset`), or leave it out to keep that of the model"
+        )))
+}
+
+/// A program as ONNX.
+///
+/// # Errors
+/// An operator or extent cannot be written.
+pub fn written(
+    program: &Program,
+    library: &Library,
+    info: &ModelInfo,
+    opset: i64,
+) -> Result<RawModel, Error> {
+    Ok(export(program, library, info, opset)?)
+}
+
+/// Limits options to operators that can be written, and gives a model the domains of the target's own.
+pub fn prepare(options: &mut Options, info: &mut ModelInfo, library: &Library, opset: i64) {
+    options.operators = Some(printable(library, opset, &options.target));
+    for (domain, version) in domains(library, &options.target) {
+        info.opset_imports.entry(domain).or_insert(version);
+    }
+}
+
+/// Optimises with options that are [prepared](prepare), and writes the result. Nodes in the report are those of the files.
+///
+/// # Errors
+/// A stage fails, or the result cannot be written.
+pub fn optimize(
+    source: Program,
+    library: &Arc<Library>,
+    info: &ModelInfo,
+    opset: i64,
+    options: &Options,
+) -> anyhow::Result<(Optimized, RawModel)> {
+    let first = pipeline::optimize(source, library, options)?;
+    let (mut optimized, raw) = with_few_nodes(first, library, info, opset, options)?;
+    optimized.report.nodes_before = info.nodes;
+    optimized.report.nodes_after = raw.graph.nodes.len();
+    Ok((optimized, raw))
+}
+
+/// Estimates that differ by no more than this part do not justify more nodes than the model has.
+const CLOSE: f64 = 0.02;
+
+/// The written model. If it has more nodes than the model as read, one of fewer nodes that is about as fast is looked
+/// for.
+fn with_few_nodes(
+    optimized: Optimized,
+    library: &Arc<Library>,
+    info: &ModelInfo,
+    opset: i64,
+    options: &Options,
+) -> anyhow::Result<(Optimized, RawModel)> {
+    let raw = written(&optimized.program, library, info, opset)?;
+    let nodes = raw.graph.nodes.len();
+    if nodes <= info.nodes || options.objective != Objective::Latency {
+        return Ok((optimized, raw));
+    }
+    let costing = Costing { few: true, ..options.costing.clone() };
+    let options = Options { costing, ..options.clone() };
+    let mut other = pipeline::optimize(optimized.source.clone(), library, &options)?;
+    let shorter = written(&other.program, library, info, opset)?;
+    let fewer = shorter.graph.nodes.len();
+    let most = optimized.report.cost_after * (1.0 + CLOSE);
+    if fewer >= nodes || other.report.cost_after > most {
+        return Ok((optimized, raw));
+    }
+    other.report.notes.push(format!(
+        "{nodes} nodes would be estimated {:.1} % faster: {fewer} are kept",
+        100.0 * (other.report.cost_after / optimized.report.cost_after - 1.0)
+    ));
+    Ok((other, shorter))
+}

@@ -1,0 +1,49 @@
+//! What a store of times says of this machine's kernels, as the pipeline takes it.
+
+use super::store::{Store, usual_path};
+use super::{machine, stored};
+use crate::confirm::{Verdict, Verdicts};
+use crate::costing::Costing;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a store says of this machine; an error if it says nothing. The clock confirms plans.
+pub fn of_store(path: &Path, threads: usize) -> anyhow::Result<Costing> {
+    let (fits, samples) = stored(&Store::open(path)?, threads)?;
+    Ok(Costing {
+        fits: Some(fits),
+        source: format!("a fit to {samples} kernels timed on this machine"),
+        confirm: Some(Arc::new(OfMachine { store: path.into(), hardware: machine::key(threads) })),
+        ..Costing::default()
+    })
+}
+
+/// What the usual store says of this machine, if it was calibrated with so many threads; else the figures of
+/// the target's text.
+pub fn of_this_machine(threads: usize) -> anyhow::Result<Costing> {
+    let Some(path) = usual_path().ok().filter(|p| p.exists()) else {
+        return Ok(Costing::default());
+    };
+    if !Store::open(&path)?.knows(&machine::key(threads))? {
+        return Ok(Costing::default());
+    }
+    of_store(&path, threads)
+}
+
+/// Verdicts in a store of times.
+#[derive(Debug)]
+struct OfMachine {
+    store: PathBuf,
+    /// The key of this machine.
+    hardware: String,
+}
+
+impl Verdicts for OfMachine {
+    fn recall(&self, plans: &str) -> anyhow::Result<Option<Verdict>> {
+        Store::open(&self.store)?.verdict(&self.hardware, plans)
+    }
+
+    fn remember(&self, plans: &str, verdict: &Verdict) -> anyhow::Result<()> {
+        Store::create(&self.store)?.decide(&self.hardware, plans, verdict)
+    }
+}

@@ -1,0 +1,386 @@
+//! Models: read from a file, from bytes or from a text, with the rules that they are read with.
+
+use crate::device::Device;
+use crate::error::{Error, ErrorKind};
+use crate::onnx::{Imported, ModelInfo, RawModel, import, parse_onnx, read_onnx};
+use crate::session::Session;
+use crate::shapes::Shapes;
+use crate::stack::with_room;
+use crate::{entry, files, pipeline, progress, show, stdlib};
+use bytes::Bytes;
+use mlc_dsl::ir::{DType, Program, Type};
+use mlc_dsl::library::{Law, Library};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A model: what is computed, and the declarations that it is read with. Cloning shares the weights.
+#[derive(Clone)]
+pub struct Model {
+    pub(crate) library: Arc<Library>,
+    pub(crate) program: Program,
+    pub(crate) info: Option<ModelInfo>,
+    entry: Option<String>,
+    notes: Vec<String>,
+    reader: Reader,
+    source: Arc<Source>,
+}
+
+/// What a model was read from, to be read again with other rules or shapes.
+enum Source {
+    Onnx { raw: Box<RawModel>, path: Option<PathBuf> },
+    Text { name: String, text: String },
+}
+
+impl Model {
+    /// Reads a model: an ONNX file, or a text that ends in `.rules`, whose last `def` it is; `-` is standard input.
+    /// Weights stay in the mapped file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no model, or holds what is not supported.
+    pub fn read(path: impl AsRef<Path>) -> Result<Model, Error> {
+        Reader::new().read(path)
+    }
+
+    /// Reads an ONNX model from memory. Weights in other files are not found.
+    ///
+    /// # Errors
+    /// The bytes are no model, or one that holds what is not supported.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Model, Error> {
+        Reader::new().from_bytes(bytes)
+    }
+
+    /// Reads a `.rules` text: its last `def` is the model, the parameters are the inputs.
+    ///
+    /// # Errors
+    /// The text has mistakes, or inputs whose number of axes is open: [`Reader::shape`] gives shapes.
+    pub fn from_rules(text: impl Into<String>) -> Result<Model, Error> {
+        Reader::new().from_rules(text)
+    }
+
+    /// The inputs, in order.
+    pub fn inputs(&self) -> Vec<TensorInfo> {
+        inputs(&self.program)
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> Vec<TensorInfo> {
+        outputs(&self.program)
+    }
+
+    /// What is odd about the model and does not matter to its values, and what had to be assumed of its symbols.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Makes the model ready to run as it is, without any rewriting, on all cores.
+    ///
+    /// # Errors
+    /// A run would take more memory than the machine has free.
+    pub fn session(&self) -> Result<Session, Error> {
+        self.session_on(&Device::cpu())
+    }
+
+    /// The same on another device, or with other limits.
+    ///
+    /// # Errors
+    /// A run would take more memory than the device may.
+    pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
+        with_room(|| {
+            let cpu = pipeline::target(&self.library, "cpu")?;
+            let plan = pipeline::plan(&self.program, &self.library, &cpu);
+            let plan = plan.map_err(Error::of(ErrorKind::Pipeline))?;
+            Session::new(&plan, &self.library, device)
+        })
+    }
+
+    /// The same model with more rules and shapes than it was read with.
+    ///
+    /// # Errors
+    /// As when it is read.
+    pub fn read_with(&self, more: &Reader) -> Result<Model, Error> {
+        let mut reader = self.reader.clone();
+        reader.rules.extend(more.rules.iter().cloned());
+        reader.shapes.extend(&more.shapes);
+        with_room(|| match &*self.source {
+            Source::Onnx { raw, path } => reader.understand((**raw).clone(), path.as_deref()),
+            Source::Text { name, text } => reader.entered(name.clone(), text.clone()),
+        })
+    }
+
+    /// The computation as a text of the language.
+    pub fn text(&self) -> String {
+        show::program(&self.program, &self.library, "model")
+    }
+
+    /// The declarations that it was read with.
+    pub fn library(&self) -> &Arc<Library> {
+        &self.library
+    }
+
+    /// The computation.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// What an ONNX file says besides its computation.
+    pub fn info(&self) -> Option<&ModelInfo> {
+        self.info.as_ref()
+    }
+
+    /// Laws that recognise the model itself: it is not explained by its own name.
+    pub(crate) fn own_laws(&self) -> Vec<String> {
+        let Some(entry) = &self.entry else { return vec![] };
+        let is_own = |l: &&Law| l.name.strip_suffix(".rev").unwrap_or(&l.name) == entry;
+        self.library.laws.iter().filter(is_own).map(|l| l.name.to_string()).collect()
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (inputs, outputs) = (self.inputs(), self.outputs());
+        f.debug_struct("Model").field("inputs", &inputs).field("outputs", &outputs).finish()
+    }
+}
+
+/// Name, element type and shape of an input or output. Printed as `x: f32[batch, 3]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    name: String,
+    ty: Type,
+}
+
+impl TensorInfo {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Type of its elements.
+    pub fn dtype(&self) -> DType {
+        self.ty.dtype
+    }
+
+    /// Its extents, `None` for each that only a run decides.
+    pub fn shape(&self) -> Vec<Option<usize>> {
+        self.ty.shape.iter().map(|e| e.as_const().and_then(|v| usize::try_from(v).ok())).collect()
+    }
+
+    /// Element type and extents, open ones by name.
+    pub(crate) fn ty(&self) -> &Type {
+        &self.ty
+    }
+}
+
+impl fmt::Display for TensorInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.ty)
+    }
+}
+
+pub(crate) fn inputs(program: &Program) -> Vec<TensorInfo> {
+    let info = |(name, ty): &(String, Type)| TensorInfo { name: name.clone(), ty: ty.clone() };
+    program.inputs.iter().map(info).collect()
+}
+
+pub(crate) fn outputs(program: &Program) -> Vec<TensorInfo> {
+    let all = program.outputs.iter();
+    all.map(|(n, v)| TensorInfo { name: n.clone(), ty: program.ty(*v).clone() }).collect()
+}
+
+/// How models are read: rules besides the shipped ones, and shapes in place of those that a model declares.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    rules: Vec<Rules>,
+    shapes: Shapes,
+    color: bool,
+}
+
+/// Rules of the user.
+#[derive(Clone, Debug)]
+enum Rules {
+    File(PathBuf),
+    Text { name: String, text: String },
+}
+
+/// What a file holds.
+pub(crate) enum Content {
+    /// An ONNX model.
+    Onnx(Box<RawModel>),
+    /// A `.rules` text.
+    Text(String),
+}
+
+impl Reader {
+    /// The shipped rules, and shapes as they are declared.
+    pub fn new() -> Reader {
+        Reader::default()
+    }
+
+    /// Adds a file of laws, layers, operators or targets; may be called several times.
+    pub fn rules(mut self, path: impl Into<PathBuf>) -> Reader {
+        self.rules.push(Rules::File(path.into()));
+        self
+    }
+
+    /// The same as a text, which messages call `name`.
+    pub fn rules_text(mut self, name: impl Into<String>, text: impl Into<String>) -> Reader {
+        self.rules.push(Rules::Text { name: name.into(), text: text.into() });
+        self
+    }
+
+    /// Gives an input its shape, as `("image", &[1, 3, 224, 224])`, or a symbol its extent, as `("batch", &[1])`.
+    pub fn shape(mut self, name: &str, extents: &[u64]) -> Reader {
+        self.shapes.give(name, extents);
+        self
+    }
+
+    /// Whether mistakes in texts are drawn in colours, for a terminal.
+    pub fn colored(self, color: bool) -> Reader {
+        Reader { color, ..self }
+    }
+
+    /// True if nothing is read otherwise than by default.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.rules.is_empty() && self.shapes.is_empty()
+    }
+
+    /// Reads a model, as [`Model::read`] does.
+    ///
+    /// # Errors
+    /// As there, or the rules or shapes do not fit.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Model, Error> {
+        let path = path.as_ref();
+        with_room(|| {
+            progress::at("reading", None);
+            match content(path)? {
+                Content::Onnx(raw) => self.understand(*raw, Some(path)),
+                Content::Text(text) => self.entered(path.display().to_string(), text),
+            }
+        })
+    }
+
+    /// Reads an ONNX model from memory, as [`Model::from_bytes`] does.
+    ///
+    /// # Errors
+    /// As there, or the rules or shapes do not fit.
+    pub fn from_bytes(&self, bytes: impl Into<Bytes>) -> Result<Model, Error> {
+        let bytes = bytes.into();
+        with_room(|| self.understand(parse_onnx(bytes, None)?, None))
+    }
+
+    /// Reads a `.rules` text, as [`Model::from_rules`] does.
+    ///
+    /// # Errors
+    /// As there, or the rules or shapes do not fit.
+    pub fn from_rules(&self, text: impl Into<String>) -> Result<Model, Error> {
+        let text = text.into();
+        with_room(|| self.entered("model.rules".into(), text))
+    }
+
+    /// The shipped declarations and those of the user, without a model.
+    ///
+    /// # Errors
+    /// A text cannot be read or has mistakes.
+    pub fn library(&self) -> Result<Arc<Library>, Error> {
+        self.library_and(None)
+    }
+
+    fn library_and(&self, last: Option<(String, String)>) -> Result<Arc<Library>, Error> {
+        if self.rules.is_empty() && last.is_none() {
+            return stdlib::shipped();
+        }
+        let read = |rules: &Rules| match rules {
+            Rules::File(path) => Ok((path.display().to_string(), stdlib::read_text(path)?)),
+            Rules::Text { name, text } => Ok((name.clone(), text.clone())),
+        };
+        let mut texts = self.rules.iter().map(read).collect::<Result<Vec<_>, Error>>()?;
+        texts.extend(last);
+        Ok(Arc::new(stdlib::sound(texts, self.color)?))
+    }
+
+    /// An ONNX model as a program, with extents as asked for.
+    fn understand(&self, mut raw: RawModel, path: Option<&Path>) -> Result<Model, Error> {
+        let library = self.library()?;
+        let source = Source::Onnx { raw: Box::new(raw.clone()), path: path.map(Path::to_path_buf) };
+        self.enter_shapes(&mut raw)?;
+        let imported = imported(raw, &library, path)?;
+        let equal = |(symbol, same): &(String, String)| {
+            format!("the model is only meaningful if extent `{symbol}` equals `{same}`")
+        };
+        let notes = imported.assumed.iter().map(equal).chain(imported.notes).collect();
+        Ok(Model {
+            library,
+            program: imported.program,
+            info: Some(imported.model),
+            entry: None,
+            notes,
+            reader: self.clone(),
+            source: Arc::new(source),
+        })
+    }
+
+    /// Gives an ONNX model the shapes that are asked for.
+    pub(crate) fn enter_shapes(&self, raw: &mut RawModel) -> Result<(), Error> {
+        self.shapes.enter(raw)
+    }
+
+    /// A text as a model: its last `def`.
+    pub(crate) fn entered(&self, name: String, text: String) -> Result<Model, Error> {
+        let library = self.library_and(Some((name.clone(), text.clone())))?;
+        let last = library.sources.len() as u32 - 1;
+        let entry = entry::last_definition(&library, last).ok_or_else(|| {
+            Error::new(ErrorKind::Rules, format!("{name} has no `def` to run"))
+                .at(name.clone())
+                .with_help("end the text with a `def`; its parameters are the inputs")
+        })?;
+        let shapes = self.shapes.of_text();
+        let program = entry::program_at(&library, &entry, &shapes)?;
+        shapes.all_used(&program)?;
+        Ok(Model {
+            library,
+            program,
+            info: None,
+            entry: Some(entry),
+            notes: vec![],
+            reader: self.clone(),
+            source: Arc::new(Source::Text { name, text }),
+        })
+    }
+}
+
+/// What an ONNX model is as a program of a library.
+pub(crate) fn imported(
+    raw: RawModel,
+    library: &Library,
+    path: Option<&Path>,
+) -> Result<Imported, Error> {
+    import(raw, library).map_err(|e| match path {
+        Some(path) => Error::from(e).in_file(path),
+        None => Error::from(e),
+    })
+}
+
+/// Reads a file; what standard input holds shows in its bytes.
+pub(crate) fn content(path: &Path) -> Result<Content, Error> {
+    let raw = match files::is_input_stream(path) {
+        true => {
+            let bytes = files::map(path).map_err(|e| files::error("read", path, &e))?;
+            if is_text(&bytes) {
+                return Ok(Content::Text(String::from_utf8_lossy(&bytes).into_owned()));
+            }
+            parse_onnx(bytes, None)
+        }
+        false if path.extension().is_some_and(|e| e == "rules") => {
+            return Ok(Content::Text(stdlib::read_text(path)?));
+        }
+        false => read_onnx(path),
+    };
+    Ok(Content::Onnx(Box::new(raw?)))
+}
+
+/// True if these are the bytes of a text, and of no ONNX file: that begins with a control character.
+fn is_text(bytes: &[u8]) -> bool {
+    let control = |b: &u8| b.is_ascii_control() && !b.is_ascii_whitespace();
+    !bytes.is_empty() && std::str::from_utf8(bytes).is_ok() && !bytes.iter().any(control)
+}

@@ -1,0 +1,407 @@
+//! The optimiser as a builder, and what it makes of a model.
+
+use crate::device::{Device, MOST_THREADS, Place, all_threads};
+use crate::error::{Error, ErrorKind};
+use crate::explain::{self, Explanation};
+use crate::model::{Model, Reader, TensorInfo};
+use crate::objective::Objective;
+use crate::onnx::{ExternalData, ModelInfo, RawModel, write_onnx_with};
+use crate::options::{Fp, Options, Solver, tolerance};
+use crate::report::{Report, operators};
+use crate::session::{Session, in_order};
+use crate::stack::with_room;
+use crate::{as_onnx, model, pipeline, profile, show};
+use mlc_backends::arrays::AnyArray;
+use mlc_dsl::ir::Tensor;
+use mlc_extract::target::TargetPrices;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How models are optimised. What is not said has a default: the processor of this machine, laws that may regroup sums,
+/// the self-check on, all cores.
+#[derive(Clone, Debug)]
+pub struct Optimizer {
+    options: Options,
+    reader: Reader,
+    target_file: Option<PathBuf>,
+    profile: Option<PathBuf>,
+    opset: Option<i64>,
+    place: Place,
+    check: Vec<Vec<(String, AnyArray)>>,
+}
+
+impl Default for Optimizer {
+    fn default() -> Optimizer {
+        let options = Options::default();
+        Optimizer {
+            options,
+            reader: Reader::new(),
+            target_file: None,
+            profile: None,
+            opset: None,
+            place: Place::Cpu,
+            check: vec![],
+        }
+        .threads(all_threads())
+    }
+}
+
+impl From<Options> for Optimizer {
+    /// An optimiser with these options of the pipeline, where the methods here do not suffice.
+    fn from(options: Options) -> Optimizer {
+        Optimizer { options, ..Optimizer::default() }
+    }
+}
+
+/// The operator set of what is written of a `.rules` text, which names none.
+const TEXT_OPSET: i64 = 20;
+
+impl Optimizer {
+    /// An optimiser with all defaults.
+    pub fn new() -> Optimizer {
+        Optimizer::default()
+    }
+
+    /// What runs the result: `cpu` (this crate, the default), an ONNX runtime (`standard`, `onnxruntime`, `openvino`,
+    /// `tensorrt`), or a target of one's own rules. With `reference` sessions run on the f64 interpreter
+    /// of meanings, with the others, for a try, on this machine's processor.
+    pub fn target(mut self, name: impl Into<String>) -> Optimizer {
+        let name = name.into();
+        self.target_file = None;
+        self.place = match name.as_str() {
+            "reference" => Place::Reference,
+            "cuda" => Place::Cuda,
+            _ => Place::Cpu,
+        };
+        self.options.target = if name == "reference" { "cpu".into() } else { name };
+        self
+    }
+
+    /// The last target that a `.rules` text declares.
+    pub fn target_file(mut self, path: impl Into<PathBuf>) -> Optimizer {
+        let path = path.into();
+        self.reader = self.reader.rules(path.clone());
+        self.place = Place::Cpu;
+        self.target_file = Some(path);
+        self
+    }
+
+    /// Figures of the target, as TOML, in place of those of its text.
+    pub fn profile(self, path: impl Into<PathBuf>) -> Optimizer {
+        Optimizer { profile: Some(path.into()), ..self }
+    }
+
+    /// Adds a file of laws, layers or operators; may be called several times.
+    pub fn rules(self, path: impl Into<PathBuf>) -> Optimizer {
+        Optimizer { reader: self.reader.rules(path), ..self }
+    }
+
+    /// The same as a text, which messages call `name`.
+    pub fn rules_text(self, name: impl Into<String>, text: impl Into<String>) -> Optimizer {
+        Optimizer { reader: self.reader.rules_text(name, text), ..self }
+    }
+
+    /// Gives an input its shape, as `("image", &[1, 3, 224, 224])`, or a symbol its extent, as `("batch", &[1])`.
+    pub fn shape(self, name: &str, extents: &[u64]) -> Optimizer {
+        Optimizer { reader: self.reader.shape(name, extents), ..self }
+    }
+
+    /// Which laws may fire, by how far they may stray.
+    pub fn fp(mut self, fp: Fp) -> Optimizer {
+        self.options.fp = fp;
+        self
+    }
+
+    /// What is to be least: estimated time, memory, or the bytes of the weights.
+    pub fn objective(mut self, objective: Objective) -> Optimizer {
+        self.options.objective = objective;
+        self
+    }
+
+    /// A law that must not fire; may be called several times.
+    pub fn without(mut self, law: impl Into<String>) -> Optimizer {
+        self.options.without.push(law.into());
+        self
+    }
+
+    /// The operator set of the ONNX model that is written; that of the model by default.
+    pub fn opset(self, version: i64) -> Optimizer {
+        Optimizer { opset: Some(version), ..self }
+    }
+
+    /// Most nodes that the e-graph takes.
+    pub fn nodes(mut self, nodes: usize) -> Optimizer {
+        self.options.limits.nodes = nodes;
+        self
+    }
+
+    /// Most rounds of exploration.
+    pub fn rounds(mut self, rounds: u32) -> Optimizer {
+        self.options.limits.rounds = rounds;
+        self
+    }
+
+    /// Most steps of matching for each node of the model, over all rounds.
+    pub fn effort(mut self, steps: u64) -> Optimizer {
+        self.options.limits.effort = steps;
+        self
+    }
+
+    /// Most time for exploration, a safety net: results depend on it only when it is hit.
+    pub fn time_limit(mut self, time: Duration) -> Optimizer {
+        self.options.limits.time = time;
+        self
+    }
+
+    /// How the cheapest program is searched for.
+    pub fn solver(mut self, solver: Solver) -> Optimizer {
+        self.options.solver = solver;
+        self
+    }
+
+    /// Time for that search, in place of a number of steps; results then depend on the machine.
+    pub fn deadline(mut self, time: Duration) -> Optimizer {
+        self.options.deadline = Some(time);
+        self
+    }
+
+    /// Bytes that a run, and each of the self-check, may take, in place of what the machine has free.
+    pub fn memory(mut self, bytes: u64) -> Optimizer {
+        self.options.guard.memory = Some(bytes);
+        self
+    }
+
+    /// Seed of the self-check's inputs.
+    pub fn seed(mut self, seed: u64) -> Optimizer {
+        self.options.seed = seed;
+        self
+    }
+
+    /// Threads of the search, the self-check and sessions; results do not depend on their number.
+    pub fn threads(mut self, threads: usize) -> Optimizer {
+        let threads = threads.clamp(1, MOST_THREADS);
+        self.options.threads = threads;
+        self.options.limits.threads = threads;
+        self
+    }
+
+    /// Whether the result is held against the model before it is handed out.
+    pub fn check(mut self, wanted: bool) -> Optimizer {
+        self.options.self_check = wanted;
+        self
+    }
+
+    /// Inputs that the result is also held against the model on; may be called several times.
+    pub fn check_on<N: Into<String>, A: Into<AnyArray>>(
+        mut self,
+        inputs: impl IntoIterator<Item = (N, A)>,
+    ) -> Optimizer {
+        let inputs = inputs.into_iter();
+        self.check.push(inputs.map(|(name, array)| (name.into(), array.into())).collect());
+        self
+    }
+
+    /// Most that an element of the result may be off, as a part of its output's largest element.
+    pub fn tolerance(mut self, part: f64) -> Optimizer {
+        self.options.guard.tolerance = Some(part);
+        self
+    }
+
+    /// Optimises a model. If the self-check finds the result to be wrong, the law to blame is turned off, which the
+    /// report says, and the search is repeated.
+    ///
+    /// # Errors
+    /// Rules, a target, a law, an operator set, a shape or inputs do not fit the model, or the result cannot be written
+    /// for its runtime.
+    pub fn optimize(&self, model: &Model) -> Result<OptimizedModel, Error> {
+        let model = match self.reader.is_plain() {
+            true => model.clone(),
+            false => model.read_with(&self.reader)?,
+        };
+        with_room(|| self.optimized(model))
+    }
+
+    fn optimized(&self, model: Model) -> Result<OptimizedModel, Error> {
+        let failed = Error::of(ErrorKind::Pipeline);
+        let mut options = self.options(&model)?;
+        let mut program = model.program.clone();
+        explain::name_all(&mut program, &model.library);
+        let mut info = info(&model);
+        let opset = as_onnx::opset(&info, self.opset)?;
+        let mut device = Device::of(self.place).threads(options.threads);
+        if let Some(bytes) = options.guard.memory {
+            device = device.memory(bytes);
+        }
+        let (result, raw) = if as_onnx::is_written(&options.target) {
+            as_onnx::prepare(&mut options, &mut info, &model.library, opset);
+            let (result, raw) = as_onnx::optimize(program, &model.library, &info, opset, &options)
+                .map_err(failed)?;
+            (result, Some(raw))
+        } else {
+            (pipeline::optimize(program, &model.library, &options).map_err(failed)?, None)
+        };
+        Ok(OptimizedModel { model, result, options, raw, info, opset, device })
+    }
+
+    /// The options of the pipeline, as far as they depend on the model.
+    fn options(&self, model: &Model) -> Result<Options, Error> {
+        let mut options = self.options.clone();
+        if let Some(path) = &self.target_file {
+            options.target = declared_target(model, path)?;
+        }
+        pipeline::target(&model.library, &options.target)?;
+        if let Some(path) = &self.profile {
+            options.costing = profile::read(path)?;
+        }
+        options.without.extend(model.own_laws());
+        options.guard.tolerance = options.guard.tolerance.map(tolerance).transpose()?;
+        let sample = |given: &Vec<(String, AnyArray)>| {
+            let named = given.iter().map(|(n, a)| (n.clone(), a.tensor().clone())).collect();
+            in_order(&model.program, named)
+        };
+        let given: Result<Vec<Vec<Tensor>>, Error> = self.check.iter().map(sample).collect();
+        options.guard.given = given?;
+        Ok(options)
+    }
+}
+
+/// The last target of a text that a model was read with.
+fn declared_target(model: &Model, path: &Path) -> Result<String, Error> {
+    let file = path.display().to_string();
+    let library = &model.library;
+    let mut own =
+        library.targets.iter().filter(|t| library.sources[t.source as usize].name == file);
+    own.next_back().map(|t| t.name.to_string()).ok_or_else(|| {
+        Error::new(ErrorKind::Setting, format!("{file} declares no target"))
+            .at(file.clone())
+            .with_help("write a `target` item, or choose a shipped target by its name")
+    })
+}
+
+/// What is written besides the computation: what the file of the model said, or little for a text.
+fn info(model: &Model) -> ModelInfo {
+    if let Some(info) = &model.info {
+        return info.clone();
+    }
+    let opset_imports = [(String::new(), TEXT_OPSET)].into();
+    let graph_name = "model".to_string();
+    let producer_name = env!("CARGO_PKG_NAME").to_string();
+    let info = ModelInfo { opset_imports, graph_name, producer_name, ..ModelInfo::default() };
+    let plain = as_onnx::written(&model.program, &model.library, &info, TEXT_OPSET);
+    let nodes = plain.map_or_else(|_| operators(&model.program), |raw| raw.graph.nodes.len());
+    ModelInfo { nodes, ..info }
+}
+
+/// An optimised model: to be run, written, and asked why.
+pub struct OptimizedModel {
+    model: Model,
+    result: pipeline::Optimized,
+    options: Options,
+    raw: Option<RawModel>,
+    info: ModelInfo,
+    opset: i64,
+    device: Device,
+}
+
+impl OptimizedModel {
+    /// What happened: costs, nodes, bytes before and after, laws, the self-check, seconds of each stage.
+    pub fn report(&self) -> &Report {
+        &self.result.report
+    }
+
+    /// True if nothing better was found than the model as it was read.
+    pub fn is_as_read(&self) -> bool {
+        self.result.is_kept()
+    }
+
+    /// The inputs, in order.
+    pub fn inputs(&self) -> Vec<TensorInfo> {
+        model::inputs(&self.result.program)
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> Vec<TensorInfo> {
+        model::outputs(&self.result.program)
+    }
+
+    /// Makes the result ready to run here, with the threads and the memory of the optimiser.
+    ///
+    /// # Errors
+    /// A run would take more memory than it may.
+    pub fn session(&self) -> Result<Session, Error> {
+        self.session_on(&self.device)
+    }
+
+    /// The same on another device, or with other limits.
+    ///
+    /// # Errors
+    /// A run would take more memory than the device may.
+    pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
+        if self.options.target == "cpu" {
+            return with_room(|| Session::new(&self.result.plan, &self.model.library, device));
+        }
+        with_room(|| {
+            let library = &self.model.library;
+            let cpu = pipeline::target(library, "cpu")?;
+            let plan = pipeline::plan(&self.result.program, library, &cpu);
+            Session::new(&plan.map_err(Error::of(ErrorKind::Pipeline))?, library, device)
+        })
+    }
+
+    /// Writes the result as an ONNX file, `-` for standard output. The file takes its name when it is complete; it may be
+    /// the one that the model was read from. Weights of more than 1 GiB go to a data file beside it.
+    ///
+    /// # Errors
+    /// An operator cannot be written, or the file.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        self.write_with(path, ExternalData::default())
+    }
+
+    /// The same with a say in when weights go to a data file.
+    ///
+    /// # Errors
+    /// An operator cannot be written, or the file.
+    pub fn write_with(&self, path: impl AsRef<Path>, weights: ExternalData) -> Result<(), Error> {
+        if let Some(raw) = &self.raw {
+            return Ok(write_onnx_with(raw, path, weights)?);
+        }
+        let (program, library) = (&self.result.program, &self.model.library);
+        let raw = with_room(|| as_onnx::written(program, library, &self.info, self.opset))?;
+        Ok(write_onnx_with(&raw, path, weights)?)
+    }
+
+    /// Says what became of the model's nodes, by which laws, and what that gains.
+    ///
+    /// # Errors
+    /// The model as read cannot be planned.
+    pub fn explain(&self) -> Result<Explanation, Error> {
+        with_room(|| {
+            let (library, options) = (&self.model.library, &self.options);
+            let target = pipeline::target(library, &options.target)?;
+            let prices = TargetPrices::new(library, &target, options.operators.clone())
+                .with_model(options.costing.model(&target, &self.result.source));
+            explain::explain(&self.result, library, &prices, options)
+                .map_err(Error::of(ErrorKind::Pipeline))
+        })
+    }
+
+    /// The result as a text of the language.
+    pub fn text(&self) -> String {
+        show::program(&self.result.program, &self.model.library, "model")
+    }
+
+    /// What a run of the pipeline yields, stage by stage.
+    pub fn result(&self) -> &pipeline::Optimized {
+        &self.result
+    }
+}
+
+impl fmt::Debug for OptimizedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OptimizedModel")
+            .field("model", &self.model)
+            .field("report", &self.result.report)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,257 @@
+//! Sessions: a plan that is ready to run, with inputs and outputs by name.
+
+use crate::device::Device;
+use crate::error::{Error, ErrorKind};
+use crate::model::{self, TensorInfo};
+use crate::names;
+use crate::needs::{Symbols, symbols_of};
+use mlc_backends::arrays::{AnyArray, Element};
+use mlc_backends::ndarray::{CowArray, IxDyn};
+use mlc_backends::{Allocated, Executable};
+use mlc_dsl::ir::{Program, Tensor, Type};
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
+use mlc_dsl::shown;
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Index;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A model that is ready to run, any number of times and from several threads at once. Weights are prepared when it is
+/// made, buffers are kept from run to run.
+pub struct Session {
+    executable: Box<dyn Executable>,
+    plan: Plan,
+    library: Arc<Library>,
+    device: Device,
+    inputs: Vec<TensorInfo>,
+    outputs: Vec<TensorInfo>,
+    /// Extents that are known to fit into memory.
+    afforded: Mutex<Vec<Symbols>>,
+}
+
+/// Extents that are remembered.
+const REMEMBERED: usize = 64;
+
+impl Session {
+    pub(crate) fn new(
+        plan: &Plan,
+        library: &Arc<Library>,
+        device: &Device,
+    ) -> Result<Session, Error> {
+        let is_known = |(_, ty): &(String, Type)| ty.known_shape().is_some();
+        let mut afforded = vec![];
+        if plan.program.inputs.iter().all(is_known) {
+            device.afford(plan, library, &Symbols::new())?;
+            afforded.push(Symbols::new());
+        }
+        Ok(Session {
+            executable: device.backend()?.compile(plan, library.clone())?,
+            plan: plan.clone(),
+            library: library.clone(),
+            device: device.clone(),
+            inputs: model::inputs(&plan.program),
+            outputs: model::outputs(&plan.program),
+            afforded: Mutex::new(afforded),
+        })
+    }
+
+    /// The inputs, in order.
+    pub fn inputs(&self) -> &[TensorInfo] {
+        &self.inputs
+    }
+
+    /// The outputs, in order.
+    pub fn outputs(&self) -> &[TensorInfo] {
+        &self.outputs
+    }
+
+    /// Runs once on arrays by name, in any order: `ndarray` arrays of one element type, or an [`AnyArray`] each.
+    ///
+    /// ```
+    /// # use mlc_rewrite::{AnyArray, Model, ndarray::array};
+    /// let text = "def picked(x: f32[n, 2], rows: i64[k]) -> f32[k, 2]\n  = gather(x, rows, axis=0)\n";
+    /// let session = Model::from_rules(text)?.session()?;
+    /// let x = array![[1.0f32, 2.0], [3.0, 4.0]];
+    /// let inputs = [("x", AnyArray::from(x)), ("rows", array![1i64, 0, 1].into())];
+    /// let outputs = session.run(inputs)?;
+    /// let y = outputs.array::<f32>("y")?;
+    /// assert_eq!(y, array![[3.0, 4.0], [1.0, 2.0], [3.0, 4.0]].into_dyn());
+    /// # Ok::<(), mlc_rewrite::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An input is missing, unknown or given twice; its element type or shape does not fit; the run takes too much memory;
+    /// an operator fails on these values.
+    pub fn run<N: AsRef<str>, A: Into<AnyArray>>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, A)>,
+    ) -> Result<Outputs, Error> {
+        let mut given: HashMap<String, Tensor> = HashMap::new();
+        for (name, array) in inputs {
+            let name = name.as_ref();
+            if given.insert(name.to_string(), array.into().into_tensor()).is_some() {
+                let place = format!("input `{}`", shown(name));
+                return Err(Error::new(ErrorKind::Input, format!("{place} is given twice"))
+                    .at(place)
+                    .with_help("give each input once"));
+            }
+        }
+        let inputs = in_order(&self.plan.program, given)?;
+        self.inputs.iter().zip(&inputs).try_for_each(|(wanted, t)| fits(wanted, t))?;
+        self.afford(&inputs)?;
+        let results = self.executable.run(&inputs)?.into_iter().map(AnyArray::from);
+        let names = self.outputs.iter().map(|o| o.name().to_string());
+        Ok(Outputs(names.zip(results).collect()))
+    }
+
+    /// The buffers of all runs so far; `None` if the device does not keep any.
+    pub fn allocated(&self) -> Option<Allocated> {
+        self.executable.allocated()
+    }
+
+    /// Refuses extents that take more memory than there is, once for each.
+    fn afford(&self, inputs: &[Tensor]) -> Result<(), Error> {
+        let symbols = symbols_of(&self.plan.program, inputs);
+        let known = || self.afforded.lock().unwrap_or_else(PoisonError::into_inner);
+        if known().contains(&symbols) {
+            return Ok(());
+        }
+        self.device.afford(&self.plan, &self.library, &symbols)?;
+        let mut known = known();
+        if known.len() >= REMEMBERED {
+            known.remove(0);
+        }
+        known.push(symbols);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("device", &self.device)
+            .field("inputs", &self.inputs)
+            .field("outputs", &self.outputs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The inputs of a program in its order, from tensors by name.
+///
+/// # Errors
+/// A name that the program does not have, or one of its inputs is missing.
+pub fn in_order(
+    program: &Program,
+    mut given: HashMap<String, Tensor>,
+) -> Result<Vec<Tensor>, Error> {
+    let unknown = given.keys().filter(|name| program.inputs.iter().all(|(n, _)| n != *name)).min();
+    if let Some(name) = unknown {
+        return Err(unknown_input(name, program));
+    }
+    let find = |(name, ty): &(String, Type)| {
+        given.remove(name).ok_or_else(|| {
+            let place = format!("input `{}`", shown(name));
+            Error::new(ErrorKind::Input, format!("{place} is missing"))
+                .at(place)
+                .with_help(format!("it is {ty}"))
+        })
+    };
+    program.inputs.iter().map(find).collect()
+}
+
+/// The error of a name that is no input of a program.
+pub fn unknown_input(name: &str, program: &Program) -> Error {
+    let known: Vec<&str> = program.inputs.iter().map(|(n, _)| n.as_str()).collect();
+    let near = names::nearest(name, known.iter().copied());
+    let meant = near.first().map(|n| format!("did you mean `{n}`? ")).unwrap_or_default();
+    let place = format!("input `{}`", shown(name));
+    Error::new(ErrorKind::Input, format!("the model has no {place}"))
+        .at(place)
+        .with_help(format!("{meant}its inputs are {}", known.join(", ")))
+}
+
+/// Refuses an element type or shape that an input does not have.
+fn fits(wanted: &TensorInfo, t: &Tensor) -> Result<(), Error> {
+    let wrong = |found: String| {
+        let place = format!("input `{}`", shown(wanted.name()));
+        let message = format!("{place}: expected {}, found {found}", wanted.ty());
+        let open = wanted.ty().shape.iter().any(|e| e.as_const().is_none());
+        let more = if open { "; a named extent may be any number" } else { "" };
+        let help = format!("give an array of {}{more}", wanted.ty());
+        Err(Error::new(ErrorKind::Input, message).at(place).with_help(help))
+    };
+    let ty = wanted.ty();
+    let same = |(e, &n): (&mlc_dsl::ir::Extent, &usize)| e.as_const().is_none_or(|v| v == n as i64);
+    let shape = ty.rank() == t.shape().len() && ty.shape.iter().zip(t.shape()).all(same);
+    match (ty.dtype == t.dtype(), shape) {
+        (true, true) => Ok(()),
+        _ => wrong(Type::known(t.dtype(), t.shape()).to_string()),
+    }
+}
+
+/// The arrays that a run yields, by name, in the order of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outputs(Vec<(String, AnyArray)>);
+
+impl Outputs {
+    /// The output of a name.
+    pub fn get(&self, name: &str) -> Option<&AnyArray> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, a)| a)
+    }
+
+    /// The elements of an output as an `ndarray`, where they lie.
+    ///
+    /// # Errors
+    /// There is no such output, or its elements are of another type.
+    pub fn array<T: Element>(&self, name: &str) -> Result<CowArray<'_, T, IxDyn>, Error> {
+        let place = || format!("output `{}`", shown(name));
+        let Some(array) = self.get(name) else {
+            let known: Vec<&str> = self.names().collect();
+            let help = names::meant(name, &known, &format!("the outputs are {}", known.join(", ")));
+            return Err(Error::new(ErrorKind::Output, format!("the model has no {}", place()))
+                .at(place())
+                .or_help(help));
+        };
+        array.array().map_err(|e| Error::from(e).at(place()))
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(n, _)| n.as_str())
+    }
+
+    /// Names and arrays, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &AnyArray)> {
+        self.0.iter().map(|(n, a)| (n.as_str(), a))
+    }
+
+    /// Number of outputs.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Index<&str> for Outputs {
+    type Output = AnyArray;
+
+    /// # Panics
+    /// If there is no output of this name; [`Outputs::get`] does not.
+    fn index(&self, name: &str) -> &AnyArray {
+        self.get(name).unwrap_or_else(|| panic!("the model has no output `{}`", shown(name)))
+    }
+}
+
+impl IntoIterator for Outputs {
+    type Item = (String, AnyArray);
+    type IntoIter = std::vec::IntoIter<(String, AnyArray)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}

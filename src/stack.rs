@@ -1,0 +1,22 @@
+//! Room for recursion: matching walks patterns and nests of a model's depth, and a caller's thread may have little stack.
+
+use crate::error::{Error, ErrorKind};
+
+/// Bytes of stack that work on a model gets; what is not used takes no memory.
+pub(crate) const BYTES: usize = 256 << 20;
+
+/// Does work on a thread that has the room; a panic goes on in the caller.
+///
+/// # Errors
+/// Those of the work, or the system starts no thread.
+pub(crate) fn with_room<R: Send>(
+    work: impl FnOnce() -> Result<R, Error> + Send,
+) -> Result<R, Error> {
+    std::thread::scope(|scope| {
+        match std::thread::Builder::new().stack_size(BYTES).spawn_scoped(scope, work) {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(e) => Err(Error::new(ErrorKind::Resources, format!("no thread is started: {e}"))
+                .with_help("raise the limit on threads or on memory of this process")),
+        }
+    })
+}
