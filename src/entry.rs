@@ -27,7 +27,14 @@ pub fn program_at(
     let mut inputs = Vec::new();
     for i in &c.inputs {
         let dtype = usual_dtype(&i.ty.dtype);
-        let dims = i.ty.dims.as_ref().with_context(|| format!("input `{}` has no axes", i.name))?;
+        let no_model = |reason: String| {
+            let message = format!("`{name}` is no model: input `{}`: {reason}", i.name);
+            let help =
+                "a model names each axis of its inputs, or gives its extent: `x: f32[batch, 8]`";
+            drawn(library, c, Diag::error(Code("V011"), message, c.source.1).help(help))
+        };
+        let dims =
+            i.ty.dims.as_ref().ok_or_else(|| no_model("its axes are not declared".into()))?;
         let one = |(axis, d): (usize, &Dim)| match d {
             Dim::Axis(n) => match known(&i.name, axis, n).and_then(|v| i64::try_from(v).ok()) {
                 Some(v) => Ok(Extent::from(v)),
@@ -40,7 +47,7 @@ pub fn program_at(
             true => Ok(s),
             false => Err(anyhow!("{}", too_many(&s))),
         });
-        let shape = shape.with_context(|| format!("input `{}` of `{name}`", i.name))?;
+        let shape = shape.map_err(|e| no_model(format!("{e:#}")))?;
         inputs.push(b.input(&i.name, Type::new(dtype, shape)));
     }
     let attrs = vec![None; c.attrs.len()];
@@ -51,14 +58,18 @@ pub fn program_at(
 
 /// Why a definition has no program, with its place.
 fn placed(library: &Library, c: &Callable, e: &BuildError) -> anyhow::Error {
-    let source = &library.sources[c.source.0 as usize];
     let span = e.span().unwrap_or(c.source.1);
     let mut message = e.to_string();
     if e.span().is_none() {
         message = format!("`{}` has no program: {message}", c.name);
     }
-    let diag = Diag::error(Code("V011"), message, span).help(e.help());
-    anyhow::anyhow!("{}", render(&[diag], &source.name, &source.text, false))
+    drawn(library, c, Diag::error(Code("V011"), message, span).help(e.help()))
+}
+
+/// A mistake in the text that declares `c`, as an error.
+fn drawn(library: &Library, c: &Callable, diag: Diag) -> anyhow::Error {
+    let source = &library.sources[c.source.0 as usize];
+    anyhow!("{}", render(&[diag], &source.name, &source.text, false))
 }
 
 /// The element type that a pattern gets where nothing decides it: f32 for a variable, i64 for `I`, bool for `B`.

@@ -83,9 +83,13 @@ pub fn read(path: &Path) -> anyhow::Result<Costing> {
 
 /// A profile's text; `place` is its file.
 pub fn parse(text: &str, place: &str) -> anyhow::Result<Costing> {
-    let file: File = toml::from_str(text)
-        .map_err(|e| anyhow::anyhow!("{place}: {}\nhelp: {HELP}", e.to_string().trim_end()))?;
-    file.checked().with_context(|| format!("{place}\nhelp: {HELP}"))
+    // What is wrong is shown with its line of the file, and that line holds anything.
+    let wrong = |e: String| {
+        let lines: Vec<String> = e.trim_end().lines().map(mlc_dsl::told).collect();
+        anyhow::anyhow!("{place}: {}\nhelp: {HELP}", lines.join("\n"))
+    };
+    let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
+    file.checked().map_err(|e| wrong(format!("{e:#}")))
 }
 
 /// What a profile looks like.
