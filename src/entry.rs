@@ -53,14 +53,16 @@ pub fn program_at(library: &Library, name: &str, known: &dyn Extents) -> Result<
     let mut b = Builder::new(library);
     let mut inputs = Vec::new();
     for i in &c.inputs {
-        let failed = |reason: String| {
-            let place = format!("input `{}` of `{}`", shown(&i.name), shown(name));
-            Error::new(ErrorKind::Rules, format!("{place}: {reason}"))
-                .at(place)
-                .with_help("name its axes, write numbers, or give its shape")
+        let no_model = |reason: String| {
+            let message =
+                format!("`{}` is no model: input `{}`: {reason}", shown(name), shown(&i.name));
+            let help = "a model names each axis of its inputs, or gives its extent: `x: f32[batch, 8]`; or \
+                        give its shape";
+            drawn(library, c, Diag::error(Code("V011"), message, c.source.1).help(help))
         };
-        let dims = i.ty.dims.as_ref().ok_or_else(|| failed("it has no axes".into()))?;
-        let shape = shape(&i.name, dims, known).map_err(failed)?;
+        let dims = i.ty.dims.as_ref();
+        let dims = dims.ok_or_else(|| no_model("its axes are not declared".into()))?;
+        let shape = shape(&i.name, dims, known).map_err(no_model)?;
         inputs.push(b.input(&i.name, Type::new(usual_dtype(&i.ty.dtype), shape)));
     }
     let attrs = vec![None; c.attrs.len()];
@@ -101,13 +103,17 @@ fn segments(dims: &[Dim]) -> usize {
 
 /// Why a definition has no program, with its place.
 fn placed(library: &Library, c: &Callable, e: &BuildError) -> Error {
-    let source = &library.sources[c.source.0 as usize];
     let span = e.span().unwrap_or(c.source.1);
     let mut message = e.to_string();
     if e.span().is_none() {
         message = format!("`{}` has no program: {message}", c.name);
     }
-    let diag = Diag::error(Code("V011"), message, span).help(e.help());
+    drawn(library, c, Diag::error(Code("V011"), message, span).help(e.help()))
+}
+
+/// A mistake in the text that declares `c`, as an error.
+fn drawn(library: &Library, c: &Callable, diag: Diag) -> Error {
+    let source = &library.sources[c.source.0 as usize];
     Error::in_text(&diag, &source.name, &source.text)
 }
 

@@ -5,6 +5,7 @@
 use crate::explore::{Limits, explore};
 use crate::pipeline::{self, Fp};
 use crate::samples::Random;
+use crate::verify;
 use mlc_dsl::build::Builder;
 use mlc_dsl::diag::{Code, Diag, render};
 use mlc_dsl::eval::{Env, eval};
@@ -50,7 +51,8 @@ impl Broken {
         Broken {
             law: law.name.to_string(),
             file: source.name.clone(),
-            diag: Diag::error(Code("V004"), message.clone(), span),
+            diag: Diag::error(Code("V004"), message.clone(), span)
+                .help("correct the test, or give the law the condition under which it holds"),
             message,
             text: source.text.clone(),
         }
@@ -73,8 +75,9 @@ pub fn check(
 ) -> anyhow::Result<Vec<Broken>> {
     let target = pipeline::target(library, target)?;
     let mut out = Vec::new();
+    let names = only.map(verify::named);
     for (i, law) in library.laws.iter().enumerate() {
-        let wanted = only.is_none_or(|names| names.iter().any(|n| **n == *law.name));
+        let wanted = names.as_ref().is_none_or(|names| names.contains(&*law.name));
         if !wanted || !matches!(law.origin, LawOrigin::Rule | LawOrigin::Reverse) {
             continue;
         }

@@ -84,11 +84,14 @@ pub fn read(path: &Path) -> Result<Costing, Error> {
 
 /// A profile's text; `place` is its file.
 pub fn parse(text: &str, place: &str) -> Result<Costing, Error> {
-    let wrong = |reason: &str| {
-        Error::new(ErrorKind::Setting, format!("{place}: {reason}")).at(place).with_help(HELP)
+    // What is wrong is shown with its line of the file, and that line holds anything.
+    let wrong = |reason: String| {
+        let lines: Vec<String> = reason.trim_end().lines().map(mlc_dsl::told).collect();
+        let message = format!("{place}: {}", lines.join("\n"));
+        Error::new(ErrorKind::Setting, message).at(place).with_help(HELP)
     };
-    let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string().trim_end()))?;
-    file.checked().map_err(|e| wrong(&format!("{e:#}")))
+    let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
+    file.checked().map_err(|e| wrong(format!("{e:#}")))
 }
 
 /// What a profile looks like.

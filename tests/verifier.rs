@@ -4,9 +4,12 @@ use mlc_backends::reference::Reference;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor};
 use mlc_dsl::library::Library;
 use mlc_rewrite::explore::{Limits, explore};
-use mlc_rewrite::stdlib;
-use mlc_rewrite::verify::{CheckOptions, Exactness, Outcome, check_law, declarations, lint};
+use mlc_rewrite::verify::{
+    CheckOptions, Exactness, Outcome, check_law, check_library, declarations, lint,
+};
+use mlc_rewrite::{entry, lawtest, stdlib};
 use std::process::Command;
+use std::sync::Arc;
 
 fn library(own: &str) -> Library {
     let mut texts: Vec<(String, String)> =
@@ -77,6 +80,7 @@ fn polynomial_laws_are_proved_and_others_rest_on_samples() {
                 Exactness::Proved { bits, instances, points } => {
                     assert!(proved && bits >= 80 && instances > 0 && points > 1, "{}", law.name);
                 }
+                Exactness::Defined => panic!("{} is a rule", law.name),
                 Exactness::Sampled { reason } => assert!(!proved, "{}: {reason}", law.name),
             }
         }
@@ -439,4 +443,77 @@ rule scaled_convolution
             p.condition
         );
     }
+}
+
+/// Texts by the code that `check` must show of them, or `show` where a model has no program.
+const CODES: &[(&str, &str)] = &[
+    ("V001", "rule r\n  exp(x) + y => exp(x) - y\n  given x: F[..s], y: F[..s]\n  error reorder\n"),
+    ("V001", "rule r\n  log(exp(x)) => x\n  given x: F[..s]\n  error reorder\n"),
+    (
+        "V002",
+        "rule r\n  transpose(x, perm=p) => x\n  given x: F[..s], p: perm(s)\n  if length(p) < 0\n  error exact\n",
+    ),
+    (
+        "V003",
+        "rule r\n  transpose(exp(x), perm=p) => exp(transpose(x, perm=p))\n  given x: F[..s], p: perm(s)\n  if length(p) != 1\n  error exact\n",
+    ),
+    (
+        "V004",
+        "rule r\n  relu(relu(x)) => relu(x)\n  given x: F[..s]\n  error exact\n  never relu(relu(x)) \"it does\"\n",
+    ),
+    (
+        "V005",
+        "rule a\n  relu(abs(x)) => abs(x)\n  given x: F[..s]\n  error exact\n\nrule b\n  relu(abs(y)) => abs(y)\n  given y: F[..t]\n  error exact\n",
+    ),
+    ("V006", "rule r\n  relu(relu(x)) => relu(x)\n  given x: F[..s], k: float\n  error exact\n"),
+    (
+        "V007",
+        "rule r\n  relu(x) => relu(relu(abs(x) - abs(x) + x))\n  given x: F[..s]\n  error approx(abs=1e9)\n",
+    ),
+    ("V008", "extern r(x: F[..s]) -> y: F[..s]\n  reference \"nowhere\"\n"),
+    ("V009", "def r(x: F[..s], k: float) -> F[..s]\n  = x / sqrt(k)\n"),
+    ("V010", "op r(x: F[n]) -> y: F[n]\n  y[n] = x[n + 1]\n"),
+    ("V010", "op r(x: F[n]) -> y: F[n]\n  if |n| < 0\n  y[n] = x[n]\n"),
+    ("V011", "def r(x: f32[4, 6]) -> f32[6, 4]\n  = broadcast(x, map=[1, 0], shape=[6, 4])\n"),
+    ("V011", "def r(x: F[..s]) -> F[..s]\n  = exp(x)\n"),
+];
+
+/// What the tool says of a text: the last definition as a model, else its laws and declarations.
+fn told(code: &str, text: &str) -> String {
+    let library = library(text);
+    let source = library.sources.len() as u32 - 1;
+    if code == "V011" {
+        let e = entry::program(&library, "r").expect_err("it has no program");
+        return format!("{e:#}");
+    }
+    let names: Vec<String> = own(&library).map(|l| l.name.to_string()).collect();
+    let options = CheckOptions::default();
+    let report = check_library(&library, Some(&names), &options, &|_, _| {});
+    let mut lints = lint(&library, Some(&names));
+    lints.extend(declarations(&library, source, 0));
+    let mut out: Vec<String> = lints.iter().map(|l| l.human(false)).collect();
+    let broken = lawtest::check(&Arc::new(library), Some(&names), "standard").expect("the target");
+    out.extend(broken.iter().map(|b| b.human(false)));
+    // The times differ.
+    out.extend(
+        report.human(false).lines().filter(|l| !l.contains(" laws hold,")).map(str::to_string),
+    );
+    out.join("\n")
+}
+
+#[test]
+fn every_code_of_check_is_shown() {
+    let mut out = String::new();
+    for (code, text) in CODES {
+        let told = told(code, text);
+        let block =
+            told.split("error[").flat_map(|b| b.split("warning[")).find(|b| b.starts_with(code));
+        let block = block.unwrap_or_else(|| panic!("{code} is not found:\n{text}\n{told}"));
+        assert!(block.contains("--> own.rules:") && block.contains("help: "), "{code}:\n{told}");
+        out += &format!("{told}\n{}\n", "-".repeat(50));
+    }
+    insta::assert_snapshot!("diagnostics", out);
+    let shown: std::collections::BTreeSet<&str> = CODES.iter().map(|c| c.0).collect();
+    let all: Vec<String> = (1..=11).map(|i| format!("V{i:03}")).collect();
+    assert!(shown.into_iter().eq(all.iter().map(String::as_str)), "codes without a case");
 }

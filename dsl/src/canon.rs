@@ -166,6 +166,13 @@ pub fn broadcast<S: Sink>(
     shape: &[Extent],
 ) -> Result<S::Value, TypeError> {
     let own = sink.ty(x).shape;
+    let place = |m: &i64| usize::try_from(*m).is_ok_and(|m| m < shape.len());
+    let placed = map.len() == own.len() && map.iter().all(place) && map.is_sorted_by(|a, b| a < b);
+    if let (false, Some(call)) = (placed, structural.broadcast) {
+        // The declaration says what is wrong.
+        let attrs = [Some(Attr::ints(map.to_vec())), Some(Attr::Ints(shape.to_vec()))];
+        return Ok(sink.raw(call, &attrs, &[x])?[0]);
+    }
     let kept: Vec<usize> = (0..own.len()).filter(|&i| !own[i].is(1)).collect();
     let covered = |axis: usize| kept.iter().any(|&i| map[i] == axis as i64);
     if (0..shape.len()).all(|axis| shape[axis].is(1) || covered(axis)) {

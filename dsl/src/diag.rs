@@ -137,6 +137,8 @@ impl Diag {
 ///
 /// The same arguments always give the same bytes; spans may lie anywhere.
 pub fn render(diags: &[Diag], file_name: &str, source: &str, color: bool) -> String {
+    // Of as many bytes, so that places stay; the library shows what else moves a cursor.
+    let source = &source.replace(['\u{feff}', '\u{2028}', '\u{2029}'], "\u{fffd}");
     let renderer = if color { Renderer::styled() } else { Renderer::plain() }.term_width(120);
     let breaks: Vec<usize> = source.match_indices('\n').map(|(at, _)| at).collect();
     let mut out = String::new();

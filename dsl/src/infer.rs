@@ -3,10 +3,12 @@
 use crate::eval::{Env, EvalError, eval, truth};
 use crate::ir::{Attr, DType, Extent, Type};
 use crate::library::{AttrParam, Callable, DTypePattern, Dim, Name, TypePattern};
+use crate::syntax::ast::Expr;
+use crate::syntax::print_expr;
 use thiserror::Error;
 
 /// Why an application is ill-typed.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 pub enum TypeError {
     /// Wrong number of arguments.
     #[error("`{op}` takes {expected} tensors, {found} given")]
@@ -39,12 +41,12 @@ pub enum TypeError {
         reason: String,
     },
     /// A declared condition does not hold.
-    #[error("`{op}` needs `{condition}`, which does not hold here")]
+    #[error("`{op}` needs `{}`, which does not hold here", print_expr(.condition))]
     Condition {
         /// The operator.
         op: Name,
-        /// The condition as written.
-        condition: String,
+        /// The condition; it is put in words only where somebody reads them.
+        condition: Box<Expr>,
     },
     /// An extent of the result has no value or is negative.
     #[error("`{op}`: {reason}")]
@@ -160,8 +162,7 @@ pub fn infer(
         let holds = truth(c, &env)
             .map_err(|e| TypeError::Result { op: op.clone(), reason: e.to_string() })?;
         if holds == Some(false) {
-            let condition = crate::syntax::print_expr(c);
-            return Err(TypeError::Condition { op: op.clone(), condition });
+            return Err(TypeError::Condition { op: op.clone(), condition: Box::new(c.clone()) });
         }
     }
     let types = call
@@ -183,10 +184,7 @@ pub fn mismatch(found: &Type, declared: &Type) -> Option<String> {
 }
 
 /// Evaluates `where` clauses in order: an integer is an axis, a list a segment.
-pub fn bind_wheres(
-    wheres: &[(Name, crate::syntax::ast::Expr)],
-    env: &mut Env,
-) -> Result<(), EvalError> {
+pub fn bind_wheres(wheres: &[(Name, Expr)], env: &mut Env) -> Result<(), EvalError> {
     for (name, e) in wheres {
         match eval(e, env)? {
             Attr::Int(v) => env.bind_axis(name, v),

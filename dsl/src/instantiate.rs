@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use thiserror::Error;
 
 /// Why a term has no instance.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 pub enum BuildError {
     /// An application is ill-typed.
     #[error(transparent)]

@@ -16,6 +16,7 @@ pub mod ir;
 pub mod known;
 pub mod library;
 pub mod lists;
+pub mod names;
 pub mod plan;
 mod shown;
 mod spec;

@@ -336,7 +336,7 @@ pub fn judge(library: &Library, mutant: &Mutant, again: usize) -> Fate {
         (_, Exactness::Proved { .. }) => {
             Fate::Equivalent("the sides are one function, as a prime field shows".into())
         }
-        (_, Exactness::Sampled { .. }) => {
+        (_, Exactness::Defined | Exactness::Sampled { .. }) => {
             Fate::Equivalent(format!("{again} more samples show no difference"))
         }
     }

@@ -1,10 +1,12 @@
 //! What a law says about its samples: names, conditions taken apart, domains of elements.
 
 use super::draft::Stray;
+use mlc_backends::reference::Codes;
 use mlc_dsl::check::is_predicate;
 use mlc_dsl::eval::{Env, eval};
-use mlc_dsl::library::{DTypePattern, Dim, Law, LawTest, Library, Name};
+use mlc_dsl::library::{DTypePattern, Dim, Law, LawOrigin, LawTest, Library, Name};
 use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, UnaryOp};
+use mlc_dsl::syntax::print_expr;
 use mlc_dsl::term::{TermId, TermKind};
 
 /// An axis or segment of the law's variables.
@@ -98,6 +100,10 @@ pub(super) struct Facts<'a> {
     pub words: Vec<String>,
     /// Per variable: whether the law asks for a constant there.
     pub given: Vec<bool>,
+    /// A condition speaks of element types.
+    pub typed: bool,
+    /// What the judge has compiled so far.
+    pub codes: Codes<'a>,
 }
 
 impl<'a> Facts<'a> {
@@ -118,6 +124,8 @@ impl<'a> Facts<'a> {
             parts: law.attrs.iter().any(|a| a.ty.name.text == "ints"),
             words: Vec::new(),
             given: vec![false; law.vars.len()],
+            typed: law.conditions.iter().any(|c| print_expr(c).contains("dtype")),
+            codes: Codes::new(library),
         };
         f.names();
         f.domains();
@@ -127,6 +135,11 @@ impl<'a> Facts<'a> {
         f.collect_words();
         law.conditions.iter().chain(&law.hints).for_each(|c| f.constants(c));
         f
+    }
+
+    /// True of the two laws that a definition makes.
+    pub(super) fn defined(&self) -> bool {
+        matches!(self.law.origin, LawOrigin::Fold | LawOrigin::Unfold)
     }
 
     /// The dimensions of a variable; one segment of its own if none are declared.
@@ -312,7 +325,7 @@ impl<'a> Facts<'a> {
     /// The condition as text.
     pub(super) fn conjunct_text(&self, i: usize) -> String {
         match &self.conjuncts[i] {
-            Conjunct::Static(e) => mlc_dsl::syntax::print_expr(e),
+            Conjunct::Static(e) => print_expr(e),
             Conjunct::Element(var, p) => {
                 let bounds = p.bounds.map(|(l, h)| format!(", {l}, {h}")).unwrap_or_default();
                 format!("{}({}{bounds})", p.name, self.law.vars[*var].name)

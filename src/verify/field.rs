@@ -30,6 +30,8 @@ pub enum Exactness {
         /// Points per instance.
         points: usize,
     },
+    /// It says what a name means: the body of a definition, on both sides.
+    Defined,
     /// Samples alone speak for it.
     Sampled {
         /// Why there is no proof.

@@ -4,9 +4,8 @@ use super::draft::Draft;
 use super::facts::Facts;
 use super::repair::Fix;
 use super::walk::Walk;
-use mlc_dsl::ir::{Attr, NodeKind, Program, Type};
-use mlc_dsl::library::Name;
-use mlc_dsl::syntax::ast::Expr;
+use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type};
+use mlc_dsl::library::{DTypePattern, Name, TypePattern};
 use mlc_fuzz::Random;
 
 /// Tensors of more elements are not sampled.
@@ -78,14 +77,16 @@ pub(super) fn build(
     if program.nodes.iter().any(|n| n.types.iter().any(large)) {
         return Err(no("the tensors grow too large".into()));
     }
-    let speaks = |e: &Expr| mlc_dsl::syntax::print_expr(e).contains("dtype");
-    let casts = w.draft.attrs.iter().any(|(_, a)| matches!(a, Attr::DType(_)))
-        || law.conditions.iter().any(speaks)
+    let casts = facts.typed
+        || w.draft.attrs.iter().any(|(_, a)| matches!(a, Attr::DType(_)))
         || program.nodes.iter().any(|n| match &n.kind {
             NodeKind::Apply(_, attrs) => attrs.iter().any(|a| matches!(a, Attr::DType(_))),
             NodeKind::Input(_) | NodeKind::Const(_) => false,
         });
-    let wide = if casts { None } else { widened(facts, &w.draft, rng) };
+    let wide = match casts {
+        true => None,
+        false => in_f64(facts, &program, &w.numbers).or_else(|| widened(facts, &w.draft, rng)),
+    };
     let truth = wide.unwrap_or_else(|| program.clone());
     let given = facts.given.clone();
     let instance = Instance { draft: w.draft, program, truth, vars, outputs, given };
@@ -93,6 +94,60 @@ pub(super) fn build(
         Some(i) => Err(Refusal::Types(Box::new(instance), i)),
         None => Ok(instance),
     }
+}
+
+/// A program with every float in f64, where types are only handed on: numbers of the law take the places of the
+/// constants that they were rounded to. `None` if two numbers are one constant there, or a type is stated.
+fn in_f64(facts: &Facts, program: &Program, numbers: &[(DType, f64)]) -> Option<Program> {
+    let stated = |ty: &TypePattern| matches!(ty.dtype, DTypePattern::Fixed(d) if d.is_float());
+    if facts.law.vars.iter().any(|v| stated(&v.ty)) {
+        return None;
+    }
+    let wide = |ty: &mut Type| {
+        if ty.dtype.is_float() {
+            ty.dtype = DType::F64;
+        }
+    };
+    let mut out = Program {
+        inputs: program.inputs.clone(),
+        nodes: program.nodes.clone(),
+        outputs: program.outputs.clone(),
+        ..Program::default()
+    };
+    for node in &mut out.nodes {
+        match &mut node.kind {
+            NodeKind::Const(id) => {
+                let t = program.consts.get(*id);
+                let t = if t.dtype().is_float() { number(t, numbers)? } else { t.clone() };
+                *id = out.consts.intern(t);
+            }
+            NodeKind::Apply(call, _) => {
+                let c = facts.library.call(*call);
+                let mut types =
+                    c.inputs.iter().map(|i| &i.ty).chain(c.outputs.iter().map(|o| &o.1));
+                if types.any(stated) {
+                    return None;
+                }
+            }
+            NodeKind::Input(_) => {}
+        }
+        node.types.iter_mut().for_each(wide);
+    }
+    out.inputs.iter_mut().for_each(|(_, ty)| wide(ty));
+    Some(out)
+}
+
+/// The one number of the law that a constant was rounded from.
+fn number(constant: &Tensor, numbers: &[(DType, f64)]) -> Option<Tensor> {
+    let scalar = |dtype, v| Tensor::from_f64(dtype, vec![], &[v]);
+    let same = |(dtype, v): &&(DType, f64)| {
+        *dtype == constant.dtype()
+            && constant.shape().is_empty()
+            && scalar(*dtype, *v).get_f64(0).to_bits() == constant.get_f64(0).to_bits()
+    };
+    let mut from = numbers.iter().filter(same).map(|(_, v)| *v);
+    let first = from.next()?;
+    from.all(|v| v.to_bits() == first.to_bits()).then(|| scalar(DType::F64, first))
 }
 
 /// Both sides with every float in f64. Attributes are all bound: conditions need no second look.

@@ -8,7 +8,7 @@ use super::draft::Stray;
 use super::instance::Instance;
 use super::values::Round;
 use super::working::Working;
-use mlc_backends::reference::{Array, Engine, Precision, Reference};
+use mlc_backends::reference::{Array, Codes, Engine, Precision, Reference};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::{ErrorClass, Library};
 use mlc_fuzz::Random;
@@ -95,8 +95,8 @@ fn reference(precision: Precision) -> Reference {
 }
 
 /// Judges a sample.
-pub(super) fn judge(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
-    let trial = once(library, class, sample);
+pub(super) fn judge(codes: &Codes<'_>, class: ErrorClass, sample: &Sample) -> Trial {
+    let trial = once(codes, class, sample);
     let Trial::Differ(m) = &trial else { return trial };
     if class == ErrorClass::Exact || m.broken == Broken::Fails {
         return trial;
@@ -104,7 +104,7 @@ pub(super) fn judge(library: &Library, class: ErrorClass, sample: &Sample) -> Tr
     // A difference that vanishes beside the sample is rounding at a pole or a step, no falsehood.
     let mut rng = Random::of(1, "beside");
     let persists =
-        (0..3).any(|_| matches!(once(library, class, &beside(sample, &mut rng)), Trial::Differ(_)));
+        (0..3).any(|_| matches!(once(codes, class, &beside(sample, &mut rng)), Trial::Differ(_)));
     if persists { trial } else { Trial::Agree(vec![]) }
 }
 
@@ -125,7 +125,7 @@ fn without_nan(sample: &Sample) -> Option<Sample> {
 
 /// Per output and element: whether infinities meet on the left there (`inf - inf`, `0 * inf`), so that no
 /// real function has a value. NaN among the inputs must neither hide nor feign it, so numbers stand in.
-fn met(library: &Library, sample: &Sample, left: &[Array]) -> Vec<Vec<bool>> {
+fn met(codes: &Codes<'_>, sample: &Sample, left: &[Array]) -> Vec<Vec<bool>> {
     if !has_infinity(sample) {
         return vec![vec![]; left.len()];
     }
@@ -137,7 +137,7 @@ fn met(library: &Library, sample: &Sample, left: &[Array]) -> Vec<Vec<bool>> {
     let mut program = sample.instance.truth.clone();
     program.outputs.truncate(left.len());
     let values = arrays(&program, &calm)
-        .and_then(|wide| reference(Precision::F64).run_arrays(&program, library, &wide).ok());
+        .and_then(|wide| reference(Precision::F64).run_again(&program, codes, &wide).ok());
     values.map_or_else(|| vec![vec![]; left.len()], |v| undefined(&v))
 }
 
@@ -175,27 +175,30 @@ fn beside(sample: &Sample, rng: &mut Random) -> Sample {
     Sample { inputs, ..sample.clone() }
 }
 
-fn once(library: &Library, class: ErrorClass, sample: &Sample) -> Trial {
+fn once(codes: &Codes<'_>, class: ErrorClass, sample: &Sample) -> Trial {
     let Instance { program, truth, outputs, .. } = &sample.instance;
     let n = *outputs;
     let wide = match arrays(truth, sample) {
         Some(wide) => wide,
         None => return Trial::Void,
     };
-    let truth = match reference(Precision::F64).run_arrays(truth, library, &wide) {
+    let truth = match reference(Precision::F64).run_again(truth, codes, &wide) {
         Ok(values) => values,
-        Err(e) => return failed(library, sample, e.to_string()),
+        Err(e) => return failed(codes.library(), sample, e.to_string()),
     };
     // Of f64 nothing is rounded away that another order of large sums would show.
     let double = program.nodes.iter().flat_map(|n| &n.types).any(|t| t.dtype == DType::F64);
     let engine = if double { Engine::Plain } else { Engine::Fast };
     let rounded = Reference { precision: Precision::Rounded, engine };
-    let rounded = rounded.run_values(program, library, &sample.inputs);
+    let inputs: Vec<Array> = sample.inputs.iter().map(Array::from_tensor).collect();
+    let rounded = rounded.run_again(program, codes, &inputs);
     let rounded = rounded.unwrap_or_default();
-    let met = met(library, sample, &truth[..n]);
+    let met = met(codes, sample, &truth[..n]);
     let judge = match class {
         ErrorClass::Exact => None,
-        ErrorClass::Reorder | ErrorClass::Approx { .. } => Working::of(library, class, sample),
+        ErrorClass::Reorder | ErrorClass::Approx { .. } => {
+            Working::of(codes.library(), class, sample)
+        }
     };
     let mut damage = Vec::new();
     for i in 0..n {

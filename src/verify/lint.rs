@@ -80,8 +80,9 @@ pub fn lint(library: &Library, only: Option<&[String]>) -> Vec<Lint> {
         let (sides, conditions) = canonical(library, law);
         known.entry(sides).or_default().push((law, conditions));
     }
+    let names = only.map(super::named);
     for law in &library.laws {
-        let wanted = only.is_none_or(|names| names.iter().any(|n| **n == *law.name));
+        let wanted = names.as_ref().is_none_or(|names| names.contains(&*law.name));
         if !wanted || !matches!(law.origin, LawOrigin::Rule | LawOrigin::Reverse) {
             continue;
         }

@@ -249,6 +249,8 @@ pub struct Report {
     pub fail: usize,
     /// Laws that can never match.
     pub no_sample: usize,
+    /// Laws that hold by definition.
+    pub defined: usize,
     /// Laws that are proved.
     pub proved: usize,
     /// The least certain proof errs with a probability below 2 to the minus this.
@@ -264,18 +266,25 @@ impl Report {
         let proofs = verdicts.iter().filter_map(|(_, v)| match &v.outcome {
             Outcome::Holds(e) => match e.exactness {
                 Exactness::Proved { bits, .. } => Some(bits),
-                Exactness::Sampled { .. } => None,
+                Exactness::Defined | Exactness::Sampled { .. } => None,
             },
             Outcome::Fails(_) | Outcome::NoSample { .. } => None,
         });
         let proofs: Vec<u32> = proofs.collect();
+        let ends = |text: &str| text.match_indices('\n').map(|(at, _)| at).collect();
+        let lines: Vec<Vec<usize>> = library.sources.iter().map(|s| ends(&s.text)).collect();
+        let defined = |o: &Outcome| match o {
+            Outcome::Holds(e) => matches!(e.exactness, Exactness::Defined),
+            Outcome::Fails(_) | Outcome::NoSample { .. } => false,
+        };
         Report {
+            defined: count(&defined),
             proved: proofs.len(),
             bits: proofs.into_iter().min().unwrap_or(0),
             hold: count(&|o| matches!(o, Outcome::Holds(_))),
             fail: count(&|o| matches!(o, Outcome::Fails(_))),
             no_sample: count(&|o| matches!(o, Outcome::NoSample { .. })),
-            laws: verdicts.into_iter().map(|(law, v)| reported(library, law, v)).collect(),
+            laws: verdicts.into_iter().map(|(law, v)| reported(library, &lines, law, v)).collect(),
             seconds,
         }
     }
@@ -305,15 +314,26 @@ impl Report {
             self.hold, self.fail, self.no_sample, self.seconds
         );
         if self.hold > 0 {
-            let _ = writeln!(
-                out,
-                "of those that hold, {} are proved for real numbers (error below 2^-{}), {} rest on samples",
-                self.proved,
-                self.bits,
-                self.hold - self.proved
-            );
+            let _ = writeln!(out, "of those that hold, {}", self.grounds());
         }
         out
+    }
+
+    /// How it is known that laws hold.
+    fn grounds(&self) -> String {
+        let sampled = self.hold - self.defined - self.proved;
+        let mut parts = Vec::new();
+        if self.defined > 0 {
+            parts.push(format!("{} say what a definition means", self.defined));
+        }
+        if self.proved > 0 {
+            let Report { proved, bits, .. } = self;
+            parts.push(format!("{proved} are proved for real numbers (error below 2^-{bits})"));
+        }
+        if sampled > 0 {
+            parts.push(format!("{sampled} rest on samples"));
+        }
+        parts.join(", ")
     }
 
     /// One row per law, as a table of Markdown.
@@ -345,6 +365,7 @@ impl Reported {
                 });
                 let exactness = match &e.exactness {
                     Exactness::Proved { bits, .. } => format!("proved: error below 2^-{bits}"),
+                    Exactness::Defined => "by definition".to_string(),
                     Exactness::Sampled { reason } => format!("samples: {reason}"),
                 };
                 let damage = damage.collect::<Vec<_>>().join("; ");
@@ -362,14 +383,16 @@ impl Reported {
     }
 }
 
-fn reported(library: &Library, law: &Law, verdict: Verdict) -> Reported {
-    let source = library.sources.get(law.source.0 as usize);
+/// `lines` has the ends of each source's lines.
+fn reported(library: &Library, lines: &[Vec<usize>], law: &Law, verdict: Verdict) -> Reported {
+    let (number, start) = (law.source.0 as usize, law.source.1.start as usize);
+    let source = library.sources.get(number);
     let text = source.map(|s| s.text.clone()).unwrap_or_else(|| "".into());
-    let head = text.get(..law.source.1.start as usize).unwrap_or_default();
+    let before = lines.get(number).map_or(0, |ends| ends.partition_point(|end| *end < start));
     Reported {
         law: law.name.to_string(),
         file: source.map(|s| s.name.clone()).unwrap_or_default(),
-        line: head.matches('\n').count() + 1,
+        line: before + 1,
         class: law.error.to_string(),
         diag: diagnostic(law, &verdict),
         verdict,
@@ -405,7 +428,10 @@ fn diagnostic(law: &Law, verdict: &Verdict) -> Option<Diag> {
             "V002",
             Severity::Error,
             format!("the law `{}` can never match", law.name),
-            (!reason.is_empty()).then(|| format!("what refuses its samples: {reason}")),
+            Some(match reason.as_str() {
+                "" => "no extents and attributes were found that its conditions admit".to_string(),
+                reason => format!("what refuses its samples: {reason}"),
+            }),
         ),
         Outcome::Holds(_) if verdict.warnings.is_empty() => return None,
         Outcome::Holds(_) => {

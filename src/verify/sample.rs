@@ -6,7 +6,6 @@ use super::instance::{self, Instance, Refusal};
 use super::judge::{Sample, Trial, judge};
 use super::values::{self, Round, Shared};
 use mlc_dsl::ir::Tensor;
-use mlc_dsl::library::LawOrigin;
 use mlc_fuzz::Random;
 use std::collections::BTreeMap;
 
@@ -45,8 +44,8 @@ pub(super) enum Draw {
 pub(super) fn plan(facts: &Facts, i: usize) -> (Option<Extents>, Stray, Round) {
     // One sample in four leaves the declared ranges and domains, in every round of elements.
     // Definitions hold by definition, wherever their operators have a value.
-    let may = matches!(facts.law.origin, LawOrigin::Rule | LawOrigin::Reverse);
-    let stray = |leaves: bool| if may && leaves { Stray::Any(i / 4) } else { Stray::No };
+    let stray =
+        |leaves: bool| if !facts.defined() && leaves { Stray::Any(i / 4) } else { Stray::No };
     // One in six has no elements along one axis, each axis in turn: there sums are zero, whatever
     // stands beside them.
     let slots = slots(facts);
@@ -195,7 +194,7 @@ pub(super) fn trial(
     let mut next = extents.into_iter();
     loop {
         let sample = fill(facts, instance.clone(), round, broken, index, rng);
-        let trial = judge(facts.library, facts.law.error, &sample);
+        let trial = judge(&facts.codes, facts.law.error, &sample);
         let Trial::Void = trial else { return (sample, trial) };
         index = next.next();
         if index.is_none() {

@@ -46,7 +46,7 @@ impl Shrinker<'_, '_> {
     /// Judges a sample; the mismatch if it breaks the same promise.
     fn fails(&mut self, sample: &Sample) -> Option<Mismatch> {
         self.left = self.left.checked_sub(1)?;
-        match judge(self.facts.library, self.facts.law.error, sample) {
+        match judge(&self.facts.codes, self.facts.law.error, sample) {
             Trial::Differ(m) if m.broken == self.broken => Some(*m),
             _ => None,
         }

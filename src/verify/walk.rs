@@ -12,7 +12,7 @@ use mlc_dsl::build::Builder;
 use mlc_dsl::eval::{Env, EvalError, eval, truth};
 use mlc_dsl::infer::{resolve_dtype, unify};
 use mlc_dsl::instantiate::bind_dims;
-use mlc_dsl::ir::{Attr, Extent, Tensor, Value};
+use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Value};
 use mlc_dsl::library::{AttrParam, CallId, Dim, LawSide, Name};
 use mlc_dsl::syntax::ast::{Expr, ExprKind};
 use mlc_dsl::term::{TermId, TermKind};
@@ -37,6 +37,8 @@ pub(super) struct Walk<'f, 'l> {
     pub fixes: Vec<Fix>,
     /// Per conjunct: whether it is to hold.
     pub wanted: Vec<bool>,
+    /// The law's numbers, before they are rounded to their types.
+    pub numbers: Vec<(DType, f64)>,
 }
 
 impl<'f, 'l> Walk<'f, 'l> {
@@ -73,6 +75,7 @@ impl<'f, 'l> Walk<'f, 'l> {
             each_shape: vec![],
             fixes: vec![],
             wanted: vec![],
+            numbers: vec![],
         };
         w.bind_axes();
         Ok(w)
@@ -177,6 +180,7 @@ impl<'f, 'l> Walk<'f, 'l> {
                 let v = self.attr(e, m, rng)?;
                 let v = v.as_f64().ok_or_else(|| format!("{v} is not a number"))?;
                 let dtype = resolve_dtype(&term.dtype, &self.envs[m])?;
+                self.numbers.push((dtype, v));
                 Ok(vec![self.builder.constant(Tensor::from_f64(dtype, vec![], &[v]))])
             }
             TermKind::Apply(call, attrs) => self.apply(*call, attrs, &term.args, &args, m, rng),

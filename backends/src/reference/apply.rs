@@ -1,15 +1,14 @@
 //! One application of an operator: its meaning, its body or its Rust reference.
 
 use super::array::{Array, Elements, count};
-use super::compile::{self, Param};
+use super::codes::Codes;
+use super::compile::Code;
 use super::{Reference, exec, externs, scalar};
 use mlc_dsl::eval::{Env, eval};
-use mlc_dsl::infer::infer;
 use mlc_dsl::infer::resolve_dtype;
 use mlc_dsl::instantiate::bind_dims;
 use mlc_dsl::ir::{Attr, Type};
-use mlc_dsl::library::{Body, CallId, CallKind, Callable, Library};
-use mlc_dsl::syntax::ast::Meaning;
+use mlc_dsl::library::{Body, CallId, CallKind, Callable};
 use mlc_dsl::term::{Term, TermId, TermKind};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,30 +19,22 @@ const LARGE: usize = 1 << 24;
 /// Applies an operator to values.
 pub(super) fn apply(
     reference: &Reference,
-    library: &Library,
+    codes: &Codes<'_>,
     call: CallId,
     attrs: &[Option<Attr>],
     args: &[Array],
 ) -> Result<Vec<Array>, String> {
-    let callable = library.call(call);
-    let types: Vec<Type> = args.iter().map(Array::ty).collect();
-    let refs: Vec<&Type> = types.iter().collect();
-    let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
+    let callable = codes.library().call(call);
+    let app = codes.get(reference.engine, call, attrs, args)?;
     let results = match &callable.kind {
-        CallKind::Op(meanings) => callable
-            .outputs
+        CallKind::Op(_) => app
+            .types
             .iter()
-            .zip(&app.types)
-            .enumerate()
-            .map(|(i, ((name, _), ty))| {
-                let named = meanings.iter().find(|m| !name.is_empty() && *m.output.text == **name);
-                let meaning = named.or_else(|| meanings.get(i));
-                let meaning = meaning.ok_or_else(|| format!("output `{name}` has no meaning"))?;
-                evaluate(reference, callable, i, meaning, ty, args, &app.env)
-            })
+            .zip(&app.codes)
+            .map(|(ty, code)| evaluate(reference, callable, code, ty, args))
             .collect::<Result<_, _>>()?,
         // The results are rounded where they are computed.
-        CallKind::Def(body) => return expand(reference, library, body, args, app.env),
+        CallKind::Def(body) => return expand(reference, codes, body, args, app.env.clone()),
         CallKind::Extern(name) => {
             let results = externs::call(name, &app.env, args, &app.types)?;
             let fits = results.len() == app.types.len()
@@ -61,24 +52,14 @@ pub(super) fn apply(
 fn evaluate(
     reference: &Reference,
     callable: &Callable,
-    output: usize,
-    meaning: &Meaning,
+    code: &Code,
     ty: &Type,
     args: &[Array],
-    env: &Env,
 ) -> Result<Array, String> {
     let shape = ty.known_shape().ok_or_else(|| format!("the result's type {ty} is not known"))?;
     let n = count(&shape).filter(|&n| n < LARGE || Vec::<f64>::new().try_reserve_exact(n).is_ok());
     let n = n.ok_or_else(|| format!("a result of type {ty} is too large"))?;
-    let params: Vec<Param> = callable
-        .inputs
-        .iter()
-        .zip(args)
-        .map(|(i, a)| Param { name: &i.name, dtype: a.dtype(), shape: a.shape() })
-        .collect();
-    let dims = callable.outputs[output].1.dims.as_deref();
-    let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, env)?;
-    let elements = exec::run(&code, n, args, reference.engine).map_err(|fault| {
+    let elements = exec::run(code, n, args, reference.engine).map_err(|fault| {
         let input = fault.input.map(|i| &callable.inputs[i].name);
         match (input, fault.at) {
             (Some(input), Some((axis, index, extent))) => format!(
@@ -98,7 +79,7 @@ fn evaluate(
 /// Evaluates the terms of a definition.
 fn expand(
     reference: &Reference,
-    library: &Library,
+    codes: &Codes<'_>,
     body: &Body,
     args: &[Array],
     mut env: Env,
@@ -116,7 +97,7 @@ fn expand(
     let mut done: HashMap<TermId, Vec<Array>> = HashMap::new();
     for &id in needed.iter().rev() {
         let term = terms.get(id);
-        let values = evaluate_term(reference, library, term, args, &env, &done)?;
+        let values = evaluate_term(reference, codes, term, args, &env, &done)?;
         for a in &term.args {
             let left = uses.entry(*a).or_default();
             *left = left.saturating_sub(1);
@@ -139,7 +120,7 @@ fn expand(
 
 fn evaluate_term(
     reference: &Reference,
-    library: &Library,
+    codes: &Codes<'_>,
     term: &Term,
     args: &[Array],
     env: &Env,
@@ -166,8 +147,8 @@ fn evaluate_term(
                 .map_err(|e| e.to_string())?;
             let operands =
                 term.args.iter().map(|a| operand(a, 0)).collect::<Result<Vec<_>, _>>()?;
-            apply(reference, library, *call, &attrs, &operands)
-                .map_err(|reason| format!("in `{}`: {reason}", library.call(*call).name))
+            let inside = |reason| format!("in `{}`: {reason}", codes.library().call(*call).name);
+            apply(reference, codes, *call, &attrs, &operands).map_err(inside)
         }
         TermKind::Output(i) => Ok(vec![operand(&term.args[0], *i)?]),
         TermKind::EachFold(..) | TermKind::EachPart(_) => {

@@ -4,14 +4,14 @@ use super::array::{Array, Elements, wrap};
 use super::code::{Fault, Machine, Source, for_each};
 use super::compile::{Body, Code};
 use super::rows::{self, Axis, Rows};
-use super::{Engine, affine, contract};
+use super::{Engine, contract};
 use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Fewer elements are computed by one thread.
 const PARALLEL: usize = 1 << 14;
 
-/// The `n` elements of the output.
+/// The `n` elements of the output; [`Engine::Fast`] takes code that was accelerated.
 pub(super) fn run(
     code: &Code,
     n: usize,
@@ -27,7 +27,7 @@ pub(super) fn run(
         .collect();
     match engine {
         Engine::Plain => plain(code, n, &sources),
-        Engine::Fast => fast(&affine::accelerate(code), n, &sources),
+        Engine::Fast => fast(code, n, &sources),
     }
 }
 

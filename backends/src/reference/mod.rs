@@ -12,6 +12,7 @@ mod algebra;
 mod apply;
 mod array;
 mod code;
+mod codes;
 mod combine;
 mod compile;
 mod contract;
@@ -26,6 +27,7 @@ mod walk;
 
 pub use algebra::{Algebra, Element, Lifted, lift};
 pub use array::{Array, Elements, round_to, truncate, wrap};
+pub use codes::Codes;
 pub use externs::names as references;
 pub use scalar::{Cmp, RealOp, function};
 
@@ -50,7 +52,7 @@ pub enum Precision {
 }
 
 /// How meanings are evaluated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Engine {
     /// Rows at a time, and large contractions as matrix products.
     #[default]
@@ -87,7 +89,17 @@ impl Reference {
         library: &Library,
         inputs: &[Array],
     ) -> Result<Vec<Array>, BackendError> {
-        run::program(self, program, library, inputs)
+        self.run_again(program, &Codes::new(library), inputs)
+    }
+
+    /// The same with what earlier runs have compiled.
+    pub fn run_again(
+        &self,
+        program: &Program,
+        codes: &Codes<'_>,
+        inputs: &[Array],
+    ) -> Result<Vec<Array>, BackendError> {
+        run::program(self, program, codes, inputs)
     }
 
     /// Applies one operator; attributes that are `None` take their defaults.
@@ -98,9 +110,8 @@ impl Reference {
         attrs: &[Option<Attr>],
         args: &[Array],
     ) -> Result<Vec<Array>, BackendError> {
-        apply::apply(self, library, call, attrs, args).map_err(|reason| BackendError::Operator {
-            op: library.call(call).name.to_string(),
-            reason,
+        apply::apply(self, &Codes::new(library), call, attrs, args).map_err(|reason| {
+            BackendError::Operator { op: library.call(call).name.to_string(), reason }
         })
     }
 

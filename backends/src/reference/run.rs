@@ -1,6 +1,7 @@
 //! Programs, node by node.
 
 use super::array::Array;
+use super::codes::Codes;
 use super::inputs::{Symbols, unify};
 use super::{Reference, apply};
 use crate::BackendError;
@@ -11,7 +12,7 @@ use mlc_dsl::library::{CallId, Library};
 pub(super) fn program(
     reference: &Reference,
     program: &Program,
-    library: &Library,
+    codes: &Codes<'_>,
     inputs: &[Array],
 ) -> Result<Vec<Array>, BackendError> {
     let symbols = unify(program, inputs)?;
@@ -21,15 +22,17 @@ pub(super) fn program(
         if values.uses[i] == 0 {
             continue;
         }
-        let fail =
-            |reason: String| BackendError::Operator { op: label(library, *call, node), reason };
+        let fail = |reason: String| BackendError::Operator {
+            op: label(codes.library(), *call, node),
+            reason,
+        };
         let args: Vec<Array> = node.args.iter().map(|&v| values.get(v, inputs)).collect();
         let attrs = attrs
             .iter()
             .map(|a| symbols.attr(a).map(Some))
             .collect::<Result<Vec<_>, _>>()
             .map_err(fail)?;
-        let results = apply::apply(reference, library, *call, &attrs, &args).map_err(fail)?;
+        let results = apply::apply(reference, codes, *call, &attrs, &args).map_err(fail)?;
         check_types(node, &results, &symbols).map_err(fail)?;
         drop(args);
         values.set(NodeId(i as u32), results);

@@ -268,6 +268,15 @@ impl Elaborator<'_> {
             || self.terms.iter().any(|(_, t)| t.dims.iter().flatten().any(named))
     }
 
+    /// True of the name of a single axis.
+    pub(super) fn is_axis(&self, n: &str) -> bool {
+        let vars = self.vars.iter().flat_map(|v| v.ty.dims.iter().flatten());
+        let terms = self.terms.iter().flat_map(|(_, t)| t.dims.iter().flatten());
+        let found =
+            vars.chain(terms).find(|d| matches!(d, Dim::Axis(a) | Dim::Seg(a) if **a == *n));
+        matches!(found, Some(Dim::Axis(_)))
+    }
+
     fn near_variable(&self, n: &str) -> String {
         let vars = self.vars.iter().map(|v| &*v.name);
         let names = vars.chain(self.attrs.iter().map(|a| &*a.name));

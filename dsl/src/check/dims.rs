@@ -35,18 +35,27 @@ pub fn keys(dims: &[Dim]) -> String {
     dims.iter().map(key).collect::<Vec<_>>().join(",")
 }
 
+/// True of an extent, and of what an operator computed.
+pub fn bears_no_name(d: &Dim) -> bool {
+    match d {
+        Dim::Axis(n) | Dim::Seg(n) => n.contains('#'),
+        Dim::Value(_) | Dim::Splice(_) => true,
+    }
+}
+
+/// True of what an operator computed, whose extent is no number.
+pub fn is_computed(d: &Dim) -> bool {
+    bears_no_name(d) && !is_nameless(d, &[])
+}
+
 /// All dimensions as a message shows them, with how those are named that have no name.
 pub fn shown(dims: &[Dim]) -> String {
     let list = without_fresh(&keys(dims));
-    let nameless = |d: &Dim| match d {
-        Dim::Axis(n) | Dim::Seg(n) => n.contains('#'),
-        Dim::Value(_) | Dim::Splice(_) => true,
-    };
-    if !dims.iter().any(nameless) {
+    if !dims.iter().any(bears_no_name) {
         return format!("[{list}]");
     }
     let names = dims.iter().enumerate().map(|(i, d)| match d {
-        Dim::Axis(_) | Dim::Seg(_) if !nameless(d) => key(d),
+        Dim::Axis(_) | Dim::Seg(_) if !bears_no_name(d) => key(d),
         Dim::Axis(_) | Dim::Value(_) => format!("a{i}"),
         Dim::Seg(_) | Dim::Splice(_) => format!("..a{i}"),
     });
@@ -181,7 +190,7 @@ pub fn differ(own: &[Dim], declared: &[Dim], wheres: &[(Name, Expr)]) -> bool {
 }
 
 /// The axes that a pointwise operator's result has: those of the operand that has all axes of the
-/// other, else the left's and then what is new on the right. `None` if axes without names do not meet.
+/// other, else the left's and then what is new on the right. `None` if axes without names, or computed ones, do not meet.
 pub fn union(a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
     if places(b, a).is_some() {
         return Some(a.to_vec());
@@ -191,6 +200,13 @@ pub fn union(a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
     }
     // New axes come last, which would move those without a name.
     if a.iter().any(|d| is_nameless(d, a)) || b.iter().any(|d| is_nameless(d, b)) {
+        return None;
+    }
+    // Of axes that were computed nobody can tell whether they are others or the same.
+    let alone = |own: &[Dim], other: &[Dim]| {
+        own.iter().any(|d| bears_no_name(d) && find(other, d).is_none())
+    };
+    if alone(a, b) || alone(b, a) {
         return None;
     }
     let new = b.iter().filter(|d| find(a, d).is_none());

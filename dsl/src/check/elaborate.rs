@@ -407,8 +407,16 @@ impl<'a> Elaborator<'a> {
                     dims::without_fresh(&dims::keys(&left)),
                     dims::without_fresh(&dims::keys(&own))
                 );
-                let help = "axes without a name meet from the last one backwards, extent by extent, and none of \
-                            extent 1 is repeated; name them: `x: F[a, b]` and `g: F[a]` meet along `a`";
+                let help = match left.iter().chain(&own).any(dims::is_computed) {
+                    true => {
+                        "what an operator computed has no name, and is given one by its place, be it one that other \
+                         tensors have: `let r = …` and `r[b, c, ..s] + x`"
+                    }
+                    false => {
+                        "axes without a name meet from the last one backwards, extent by extent, and none of \
+                         extent 1 is repeated; name them: `x: F[a, b]` and `g: F[a]` meet along `a`"
+                    }
+                };
                 return self.error("R008", span, message, help);
             };
             result = Some(whole);

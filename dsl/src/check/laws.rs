@@ -1,11 +1,12 @@
 //! Laws: from rules, and from definitions, which are laws already.
 
+use super::dims::{bears_no_name, find, is_computed, key};
 use super::elaborate::{Elaborator, Operand};
 use super::{error, name, signature};
 use crate::diag::{Diag, Severity};
 use crate::library::{
-    AttrParam, Body, CallId, CallKind, DTypePattern, ErrorClass, Input, Law, LawOrigin, LawSide,
-    LawTest, Library, Name, TestGraph,
+    AttrParam, Body, CallId, CallKind, DTypePattern, Dim, ErrorClass, Input, Law, LawOrigin,
+    LawSide, LawTest, Library, Name, TestGraph,
 };
 use crate::syntax::ast::{Binding, Expr, ExprKind, Item, Rule, RuleTest, Side, Span};
 use crate::term::{Term, TermId, TermKind};
@@ -51,6 +52,14 @@ fn conform_outputs(e: &mut Elaborator<'_>, roots: Vec<TermId>, id: CallId) -> Ve
                 e.diags.push(error("R025", span, message, help));
             }
             if super::dims::places(&own, d).is_some() {
+                if let Some(lost) = lost(e, r, d) {
+                    let lost = super::dims::key(lost);
+                    let message = format!("the result declares `{lost}`, which the body takes away");
+                    let help = "declare the result without it; a reduction takes in the whole product that follows it: \
+                                `(sum(n) x) * y` multiplies the sum";
+                    e.diags.push(error("R025", span, message, help));
+                    return r;
+                }
                 return e.conform(r, d, span);
             }
             if super::dims::differ(&own, d, &library.call(id).wheres) {
@@ -66,6 +75,29 @@ fn conform_outputs(e: &mut Elaborator<'_>, roots: Vec<TermId>, id: CallId) -> Ve
             r
         })
         .collect()
+}
+
+/// A declared axis that a part of the body has and its result has no more.
+fn lost<'d>(e: &Elaborator<'_>, root: TermId, declared: &'d [Dim]) -> Option<&'d Dim> {
+    let own = e.dims(root);
+    // What an operator computed may be the axis that is declared.
+    if own.iter().any(is_computed) {
+        return None;
+    }
+    let mut missing: Vec<&Dim> = declared.iter().filter(|d| find(&own, d).is_none()).collect();
+    missing.retain(|d| !bears_no_name(d));
+    let (mut stack, mut seen) = (vec![root], HashSet::new());
+    while let Some(t) = stack.pop().filter(|_| !missing.is_empty()) {
+        if seen.insert(t) {
+            let found = e.terms.get(t).dims.iter().flatten();
+            let found = found.into_iter().find_map(|d| missing.iter().find(|m| key(m) == key(d)));
+            if let Some(d) = found {
+                return Some(d);
+            }
+            stack.extend(&e.terms.get(t).args);
+        }
+    }
+    None
 }
 
 /// True if a body's element type is another than the declared one, whatever the parameters' types.
@@ -260,6 +292,9 @@ pub fn hidden(library: &Library, id: CallId) -> Vec<Name> {
 
 /// The laws of a rule: one, or two if it goes both ways.
 pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec<Law>, Vec<Diag>) {
+    if signature::untyped(&rule.given) {
+        return (vec![], vec![]);
+    }
     let mut diags = Vec::new();
     let (given, attrs) = signature::parameters(&rule.given, &mut diags);
     let vars: Vec<Input> = given.iter().filter(|v| !only_tested(rule, &v.name)).cloned().collect();

@@ -12,6 +12,7 @@ mod nesting;
 mod notation;
 mod result;
 mod signature;
+mod symbols;
 mod targets;
 mod unify;
 mod values;
@@ -25,6 +26,7 @@ use crate::library::{
     CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem,
     OpClass, Source,
 };
+use crate::names::meant as suggest;
 use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Item, ItemKind, Span};
 use crate::syntax::parse;
 use std::collections::HashMap;
@@ -389,44 +391,6 @@ fn mentions(vars: &[Input], axis: &str) -> bool {
         Dim::Axis(n) | Dim::Seg(n) => &**n == axis,
         Dim::Value(_) | Dim::Splice(_) => false,
     })
-}
-
-/// Longer names are not compared with others.
-const LONGEST_SUGGESTED: usize = 64;
-
-/// "did you mean" for the nearest of `names`, if one is near.
-fn suggest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let reach = 1 + text.len() / 4;
-    if text.len() > LONGEST_SUGGESTED {
-        return None;
-    }
-    let letters = |t: &str| t.bytes().fold(0u32, |set, b| set | 1 << (b & 31));
-    let own = letters(text);
-    let best = names
-        .filter(|n| (own & !letters(n)).count_ones() as usize <= reach)
-        .filter(|n| n.len().abs_diff(text.len()) <= reach)
-        .map(|n| (distance(text, n), n.len().abs_diff(text.len()), n))
-        .min()?;
-    (best.0 <= reach && best.0 < text.len()).then(|| format!("did you mean `{}`?", best.2))
-}
-
-/// How many characters are inserted, deleted, replaced or exchanged with their neighbours.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 fn dtype_name(d: &DTypePattern) -> String {

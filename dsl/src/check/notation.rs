@@ -61,10 +61,7 @@ impl Elaborator<'_> {
         }
         let mut named = own.clone();
         for (d, item) in named.iter_mut().zip(index) {
-            let nameless = match d {
-                Dim::Axis(n) | Dim::Seg(n) => n.contains('#'),
-                Dim::Value(_) | Dim::Splice(_) => true,
-            };
+            let nameless = dims::bears_no_name(d);
             let given = match (&*d, item) {
                 (Dim::Axis(_) | Dim::Value(_), Elem::One(Expr { kind: ExprKind::Name(n), .. })) => {
                     Dim::Axis(Name::from(n.as_str()))

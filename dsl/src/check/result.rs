@@ -2,6 +2,7 @@
 
 use super::dims;
 use super::elaborate::{Bound, Elaborator};
+use super::symbols::Symbols;
 use crate::library::{Callable, DTypePattern, Dim, Input, Name};
 use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind};
 use crate::term::TermId;
@@ -62,8 +63,20 @@ pub(super) fn result_dims(
             None => vec![Dim::Seg(Name::from(dims::fresh(&callee.name, "shape", from)))],
         };
     }
+    let span = terms.first().map_or(callee.source.1, |t| elaborator.terms.get(*t).span);
+    let symbols = Symbols::of(callee, bound, attrs, elaborator);
     let mut out = Vec::new();
     for (i, d) in pattern.iter().enumerate() {
+        let known = match d {
+            Dim::Axis(n) | Dim::Seg(n) if bound.get(n).is_some() => None,
+            Dim::Axis(_) | Dim::Seg(_) | Dim::Value(_) | Dim::Splice(_) => {
+                symbols.dims(d, &out, span)
+            }
+        };
+        if let Some(known) = known {
+            out.extend(known);
+            continue;
+        }
         match d {
             Dim::Axis(n) => match bound.get(n) {
                 Some(b) => out.extend_from_slice(b),

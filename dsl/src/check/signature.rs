@@ -25,6 +25,9 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
         ItemKind::Extern(e) => (&e.params, &e.outputs, (&e.wheres[..], &e.conditions[..])),
         ItemKind::Rule(_) | ItemKind::Onnx(_) | ItemKind::Target(_) => return (None, vec![]),
     };
+    if untyped(params) {
+        return (None, vec![]);
+    }
     let mut diags = Vec::new();
     let (inputs, attrs) = parameters(params, &mut diags);
     let outputs = outputs.iter().map(|o| output(o, &attrs, &mut diags)).collect();
@@ -90,6 +93,12 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
         | ItemKind::Target(_) => {}
     }
     (Some(c), diags)
+}
+
+/// True if a parameter has neither a type nor a default: the reader has said so, and nothing can be told of what
+/// depends on it.
+pub fn untyped(params: &[Param]) -> bool {
+    params.iter().any(|p| matches!(p.kind, ParamKind::Attr(None)) && p.default.is_none())
 }
 
 /// Tensor parameters and attribute parameters.

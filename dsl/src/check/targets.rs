@@ -94,7 +94,8 @@ fn operators(library: &Library, names: &[Ident], diags: &mut Vec<Diag>) -> Vec<C
             Some(id) => out.push(id),
             None => {
                 let names = library.calls.iter().map(|c| &*c.name);
-                let help = suggest(&c.text, names).unwrap_or_default();
+                let help = suggest(&c.text, names)
+                    .unwrap_or_else(|| "a kernel covers operators, by their names".into());
                 let message = format!("`{}` is not an operator", c.text);
                 diags.push(error("R003", c.span, message, &help));
             }

@@ -253,8 +253,10 @@ impl Extent {
 
     /// The value where `symbol` gives each symbol's; `None` if one is missing, or 64 bits do not hold it.
     pub fn eval(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Option<i64> {
-        if self.is_too_large() {
-            return None;
+        match &self.0 {
+            Repr::Known(v) => return Some(*v),
+            Repr::TooLarge => return None,
+            Repr::Poly(..) => {}
         }
         let mut sum = 0i64;
         for (m, c) in self.terms() {
@@ -270,8 +272,8 @@ impl Extent {
 
     /// The extent with every symbol replaced by what `symbol` gives, if it gives something.
     pub fn substitute(&self, symbol: &dyn Fn(&str) -> Option<Extent>) -> Extent {
-        if self.is_too_large() {
-            return Extent::too_large();
+        if !matches!(self.0, Repr::Poly(..)) {
+            return self.clone();
         }
         let mut sum = Extent::from(0);
         for (m, c) in self.terms() {
@@ -407,6 +409,9 @@ impl Add for &Extent {
 impl Neg for &Extent {
     type Output = Extent;
     fn neg(self) -> Extent {
+        if let Some(v) = self.as_const() {
+            return Extent::from(v.wrapping_neg());
+        }
         if self.is_too_large() {
             return Extent::too_large();
         }
@@ -417,6 +422,9 @@ impl Neg for &Extent {
 impl Sub for &Extent {
     type Output = Extent;
     fn sub(self, other: &Extent) -> Extent {
+        if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
+            return Extent::from(a.wrapping_sub(b));
+        }
         self + &(-other)
     }
 }

@@ -6,6 +6,7 @@ use pest::error::{Error, ErrorVariant, InputLocation};
 use super::parse::Rule;
 use super::scan::{ITEM_WORDS, Kind, OTHER_WORDS, Token, is_reserved};
 use crate::diag::{Code, Diag};
+use crate::names::nearest;
 use crate::syntax::ast::Span;
 
 /// Why an item could not be read.
@@ -29,41 +30,9 @@ enum Expected {
     Operator,
 }
 
-/// The closest of `words` within reach of a slip of the hand.
+/// The word that a slip of the hand made another.
 pub(super) fn near<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
-    let reach = match word.len() {
-        0 | 1 => return None,
-        2 | 3 => 1,
-        _ => 2,
-    };
-    words
-        .iter()
-        .map(|candidate| (distance(word, candidate), *candidate))
-        .filter(|(steps, candidate)| (1..=reach).contains(steps) && *steps < candidate.len())
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-// Insertions, deletions, replacements and swaps of neighbours.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    if a.len().abs_diff(b.len()) > 2 || a.len() > 32 {
-        return usize::MAX;
-    }
-    let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let swap = usize::from(a[i - 1] != b[j - 1]);
-            let mut best = (rows[i - 1][j - 1] + swap).min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
+    nearest(word, words.iter().copied()).into_iter().find(|w| *w != word)
 }
 
 /// Text that no item word opens.

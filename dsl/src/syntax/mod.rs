@@ -1,5 +1,6 @@
 //! Text to syntax tree and back.
 
+mod advice;
 pub mod ast;
 mod build;
 mod explain;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use pest::Parser;
 
+use super::advice::advise;
 use super::build::Builder;
 use super::explain::{Refusal, explain};
 use super::scan::{Brackets, CommentKind, ITEM_WORDS, Kind, Scan, Token, brackets, items, scan};
@@ -21,7 +22,8 @@ pub fn parse(text: &str) -> (File, Vec<Diag>) {
     let mut diags = Vec::new();
     if u32::try_from(text.len()).is_err() {
         let message = "this text is longer than 4 GiB";
-        diags.push(Diag::error(Code("S019"), message, Span::default()));
+        let help = "split it into several texts";
+        diags.push(Diag::error(Code("S019"), message, Span::default()).help(help));
         return (file, diags);
     }
     let mut scan = scan(text);
@@ -42,6 +44,12 @@ pub fn parse(text: &str) -> (File, Vec<Diag>) {
         }
     }
     diags.sort_by_key(|diag| diag.span().start);
+    for diag in &mut diags {
+        // The item whose first word stands last before the mistake.
+        let after = |range: &Range<usize>| scan.tokens[range.start].span.start <= diag.span().start;
+        let own = ranges.partition_point(after).checked_sub(1).map(|i| ranges[i].start);
+        advise(diag, own.map_or("", |first| &text[scan.tokens[first].span.range()]));
+    }
     (file, diags)
 }
 

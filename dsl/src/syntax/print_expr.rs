@@ -97,7 +97,32 @@ fn encloses_left(expr: &Expr, op: BinaryOp) -> bool {
         }
         _ => false,
     };
-    level(op) == Level::Product && (mixed || swallows(expr))
+    level(op) == Level::Product && (mixed && !is_long(expr) || swallows(expr))
+}
+
+/// Products, or denials, in a row that are enclosed one by one; brackets nest no deeper than what is read back.
+const ENCLOSED: usize = 16;
+
+fn denies_often(expr: &Expr) -> bool {
+    let mut inner = expr;
+    for _ in 0..ENCLOSED {
+        match &inner.kind {
+            ExprKind::Unary(UnaryOp::Not, value) => inner = value,
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn is_long(expr: &Expr) -> bool {
+    let mut left = expr;
+    for _ in 0..ENCLOSED {
+        match &left.kind {
+            ExprKind::Binary(op, inner, _) if level(*op) == Level::Product => left = inner,
+            _ => return false,
+        }
+    }
+    true
 }
 
 fn encloses(left: &Expr, op: BinaryOp) -> bool {
@@ -139,7 +164,9 @@ fn bare(expr: &Expr) -> Doc {
         },
         ExprKind::Unary(UnaryOp::Neg, value) => Doc::Cat(vec![text("-"), last_operand(value)]),
         ExprKind::Unary(UnaryOp::Not, value) => {
-            Doc::Cat(vec![text("not "), operand(value, Level::Power)])
+            let value =
+                if denies_often(value) { bare(value) } else { operand(value, Level::Power) };
+            Doc::Cat(vec![text("not "), value])
         }
         ExprKind::Binary(..) => chain(expr),
         ExprKind::Call { callee, args } => {

@@ -149,6 +149,15 @@ fn every_syntax_code_has_a_case() {
 }
 
 #[test]
+fn what_is_drawn_moves_no_cursor() {
+    let text = "def f(x: \u{feff}[n]\u{202e}, y: \u{1b}[31m\u{2028}) -> F\n  = x\n";
+    let (_, diags) = parse(text);
+    let drawn = render(&diags, "test.rules", text, false);
+    let moves = |c: char| c.is_control() && c != '\n' || "\u{feff}\u{202e}\u{2028}".contains(c);
+    assert!(!drawn.is_empty() && !drawn.contains(moves), "{drawn:?}");
+}
+
+#[test]
 fn one_broken_item_does_not_hide_the_others() {
     let text = "def a(x: F) -> F = x\n\ndef b(x F) -> F = x\n\ndef c(x: F) -> F = (x\n\ndef d(x: F) -> F = x\n";
     let (file, diags) = parse(text);

@@ -160,3 +160,20 @@ fn a_small_stack_is_enough() {
     });
     assert!(read.expect("a thread").join().is_ok());
 }
+
+#[test]
+fn long_runs_are_printed_as_they_are_read() {
+    let runs = ["@", "%", "*", "/", "+", "-", "^", "and", "or"]
+        .map(|op| ["x"; 200].join(&format!(" {op} ")));
+    let mixed = "x @ x * x % x / ".repeat(50) + "x";
+    let prefixes = ["-", "not ", "sum(n) "].map(|sign| sign.repeat(200) + "x");
+    for run in runs.into_iter().chain([mixed]).chain(prefixes) {
+        let text = format!("def f(x: F[n]) -> F[n]\n  = {run}\n");
+        let (file, diags) = parse(&text);
+        assert!(diags.is_empty(), "{diags:?}");
+        let printed = print_file(&file);
+        let (again, diags) = parse(&printed);
+        assert!(diags.is_empty() && again == file, "{printed}\n{diags:?}");
+        assert_eq!(print_file(&again), printed);
+    }
+}
