@@ -351,7 +351,7 @@ fn models_that_cannot_be_read_say_why() {
         ),
         (
             "def f(x: F[..s]) -> F[..s]\n  = x\n",
-            (Rules, None, "input `x`", "no known number of axes", "give its shape"),
+            (Rules, Some("V011"), "model.rules:1:1", "no known number of axes", "give its shape"),
         ),
     ] {
         let e = Model::from_rules(text).expect_err("is refused");

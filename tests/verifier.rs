@@ -453,6 +453,7 @@ const CODES: &[(&str, &str)] = &[
         "V002",
         "rule r\n  transpose(x, perm=p) => x\n  given x: F[..s], p: perm(s)\n  if length(p) < 0\n  error exact\n",
     ),
+    ("V002", "def f(x: F[a, b]) -> F[b, a]\n  = broadcast(x, map=[1, 0], shape=[|b|, |a|])\n"),
     (
         "V003",
         "rule r\n  transpose(exp(x), perm=p) => exp(transpose(x, perm=p))\n  given x: F[..s], p: perm(s)\n  if length(p) != 1\n  error exact\n",
