@@ -55,7 +55,7 @@ use values::Round;
 pub struct CheckOptions {
     /// The same seed gives the same samples.
     pub seed: u64,
-    /// Samples per law; of a definition's own laws a few are enough, see [`DEFINED`].
+    /// Samples per law; of a definition's own laws a few are enough, see `DEFINED`.
     pub samples: usize,
     /// No further samples of a law are drawn after that many milliseconds: a safety net, which alone
     /// can make verdicts depend on the machine.
