@@ -1,8 +1,9 @@
 //! Extraction of the cheapest program from an e-graph.
 //!
 //! A [`View`] is the e-graph, stripped to classes, nodes and costs; an [`Extractor`] finds a
-//! [`Solution`]; a [`CostModel`] prices [`Work`]. Knows nothing of tensors, operators
-//! or egg, and has no clock, I/O or hidden chance.
+//! [`Solution`]; a [`CostModel`] prices [`Work`]. The search knows nothing of tensors or operators; `work`, `target`, `kernels`,
+//! `cover` and `memory` read typed programs and the library for it. Nothing here knows egg, or has a clock, I/O or hidden
+//! chance.
 
 mod anytime;
 mod budget;
