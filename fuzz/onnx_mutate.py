@@ -16,11 +16,8 @@ the seed of its case and a summary; exits 1 if there was one. Needs: numpy, onnx
 import argparse
 import collections
 import concurrent.futures
-import os
 import pathlib
 import random
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +26,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+import bounded
 from onnx_sweep import CASES, Case, differ, model, reference, run
 
 SECONDS, MEMORY = 10, 1 << 30
@@ -170,30 +168,6 @@ def damaged(data, rng):
     return bytes(data)
 
 
-def limits():
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def tool(args, command):
-    """Exit code, standard error, seconds and bytes."""
-    begin = time.monotonic()
-    with tempfile.TemporaryFile() as err:
-        p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err, preexec_fn=limits)
-        while True:
-            pid, status, used = os.wait4(p.pid, os.WNOHANG)
-            if pid:
-                break
-            if time.monotonic() - begin > args.seconds:
-                p.kill()
-                pid, status, used = os.wait4(p.pid, 0)
-                return None, "", args.seconds, used.ru_maxrss * 1024
-            time.sleep(0.005)
-        p.returncode = os.waitstatus_to_exitcode(status)
-        err.seek(0)
-        text = err.read().decode(errors="replace")
-    return p.returncode, text, time.monotonic() - begin, used.ru_maxrss * 1024
-
-
 def feeds_of(m):
     """Seeded inputs of the types and extents that the mutated model declares."""
     rng = np.random.default_rng(1)
@@ -253,7 +227,8 @@ def one(args, seed):
         else:
             targets = args.target.split(",")
             command = [args.tool, "optimize", before, "-o", after, "--target", targets[seed % len(targets)]]
-        code, text, seconds, used = tool(args, [*command, "--threads", "1", *args.option])
+        command = [*command, "--threads", "1", *args.option]
+        code, text, seconds, used = bounded.run(command, args.seconds, errors_only=True)
         verdict, what = judge(code, text, seconds, used, before, after, data)
         if args.keep and verdict not in GOOD:
             pathlib.Path(args.keep).mkdir(parents=True, exist_ok=True)

@@ -19,11 +19,11 @@ import os
 import pathlib
 import random
 import re
-import resource
-import subprocess
 import sys
 import tempfile
 import time
+
+import bounded
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SECONDS, MEMORY = 10, 1 << 30
@@ -192,30 +192,8 @@ def changed_figures(text, rng):
     return "\n".join(lines) + "\n"
 
 
-def limits():
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (8 * MEMORY, 8 * MEMORY))
-
-
-def tool(command, seconds):
-    """Exit code (none if it took too long), what was printed, seconds and bytes."""
-    begin = time.monotonic()
-    with tempfile.TemporaryFile() as out:
-        p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, preexec_fn=limits)
-        while True:
-            pid, status, used = os.wait4(p.pid, os.WNOHANG)
-            if pid:
-                break
-            if time.monotonic() - begin > seconds:
-                p.kill()
-                os.wait4(p.pid, 0)
-                p.returncode = -9
-                return None, "", seconds, 0
-            time.sleep(0.003)
-        p.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        text = out.read().decode(errors="backslashreplace")
-    return p.returncode, text, time.monotonic() - begin, used.ru_maxrss * 1024
+def tool(args, *words):
+    return bounded.run([args.tool, *map(str, words)], args.seconds, memory=8 * MEMORY)
 
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -274,11 +252,11 @@ def one(args, seed):
         runs.append((verb, False))
         verdict = None
         for verb, printed in runs:
-            code, said, seconds, used = tool([args.tool, *map(str, verb)], args.seconds)
+            code, said, seconds, used = tool(args, *verb)
             wrong = judged(code, said, seconds, used, printed)
             if wrong is None and printed and code == 0:
                 pathlib.Path(folder, "again.rules").write_text(said)
-                again = tool([args.tool, "fmt", "--check", str(pathlib.Path(folder, "again.rules"))], args.seconds)
+                again = tool(args, "fmt", "--check", pathlib.Path(folder, "again.rules"))
                 if again[0] != 0:
                     wrong = "not canonical", again[1].strip()[:300]
             if wrong:
