@@ -6,7 +6,7 @@ use crate::onnx::{Imported, ModelInfo, RawModel, import, parse_onnx, read_onnx};
 use crate::session::Session;
 use crate::shapes::Shapes;
 use crate::stack::with_room;
-use crate::{entry, files, pipeline, progress, show, stdlib};
+use crate::{entry, files, progress, show, stdlib};
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, Program, Type};
 use mlc_dsl::library::{Law, Library};
@@ -86,12 +86,7 @@ impl Model {
     /// # Errors
     /// A run would take more memory than the device may.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
-        with_room(|| {
-            let cpu = pipeline::target(&self.library, "cpu")?;
-            let plan = pipeline::plan(&self.program, &self.library, &cpu);
-            let plan = plan.map_err(Error::of(ErrorKind::Pipeline))?;
-            Session::new(&plan, &self.library, device)
-        })
+        with_room(|| Session::of_program(&self.program, &self.library, device))
     }
 
     /// The same model with more rules and shapes than it was read with.

@@ -13,7 +13,6 @@ use crate::stack::with_room;
 use crate::{as_onnx, model, pipeline, profile, show};
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::Tensor;
-use mlc_extract::target::TargetPrices;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -341,12 +340,7 @@ impl OptimizedModel {
         if self.options.target == "cpu" {
             return with_room(|| Session::new(&self.result.plan, &self.model.library, device));
         }
-        with_room(|| {
-            let library = &self.model.library;
-            let cpu = pipeline::target(library, "cpu")?;
-            let plan = pipeline::plan(&self.result.program, library, &cpu);
-            Session::new(&plan.map_err(Error::of(ErrorKind::Pipeline))?, library, device)
-        })
+        with_room(|| Session::of_program(&self.result.program, &self.model.library, device))
     }
 
     /// Writes the result as an ONNX file, `-` for standard output. The file takes its name when it is complete; it may be
@@ -378,9 +372,7 @@ impl OptimizedModel {
     pub fn explain(&self) -> Result<Explanation, Error> {
         with_room(|| {
             let (library, options) = (&self.model.library, &self.options);
-            let target = pipeline::target(library, &options.target)?;
-            let prices = TargetPrices::new(library, &target, options.operators.clone())
-                .with_model(options.costing.model(&target, &self.result.source));
+            let prices = pipeline::prices(library, options, &self.result.source)?;
             explain::explain(&self.result, library, &prices, options)
                 .map_err(Error::of(ErrorKind::Pipeline))
         })

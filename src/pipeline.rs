@@ -75,9 +75,7 @@ pub(crate) fn keep_as_read(
     library: &Library,
     options: &Options,
 ) -> anyhow::Result<Optimized> {
-    let target = target(library, &options.target)?;
-    let prices = TargetPrices::new(library, &target, options.operators.clone())
-        .with_model(options.costing.model(&target, &o.source));
+    let prices = prices(library, options, &o.source)?;
     let plain = Judge { options, library, prices: &prices }.as_read(&o.source)?;
     o.program = match options.operators {
         None => plain.plan.program.clone(),
@@ -314,6 +312,20 @@ pub fn target(library: &Library, name: &str) -> Result<TargetItem, Error> {
         let place = format!("target `{}`", shown(name));
         Error::new(ErrorKind::Setting, format!("there is no {place}")).at(place).or_help(help)
     })
+}
+
+/// The prices of a program under these options.
+///
+/// # Errors
+/// There is no such target.
+pub fn prices<'l>(
+    library: &'l Library,
+    options: &Options,
+    source: &Program,
+) -> Result<TargetPrices<'l>, Error> {
+    let target = target(library, &options.target)?;
+    let model = options.costing.model(&target, source);
+    Ok(TargetPrices::new(library, &target, options.operators.clone()).with_model(model))
 }
 
 /// The laws that may fire. A layer's own kernel rounds otherwise than the kernels of its body: under

@@ -3,8 +3,8 @@
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::model::{self, TensorInfo};
-use crate::names;
 use crate::needs::{Symbols, symbols_of};
+use crate::{names, pipeline};
 use mlc_backends::arrays::{AnyArray, Element};
 use mlc_backends::ndarray::{CowArray, IxDyn};
 use mlc_backends::{Allocated, Executable};
@@ -54,6 +54,17 @@ impl Session {
             outputs: model::outputs(&plan.program),
             afforded: Mutex::new(afforded),
         })
+    }
+
+    /// A program as it stands, planned for this machine's processor.
+    pub(crate) fn of_program(
+        program: &Program,
+        library: &Arc<Library>,
+        device: &Device,
+    ) -> Result<Session, Error> {
+        let cpu = pipeline::target(library, "cpu")?;
+        let plan = pipeline::plan(program, library, &cpu);
+        Session::new(&plan.map_err(Error::of(ErrorKind::Pipeline))?, library, device)
     }
 
     /// The inputs, in order.

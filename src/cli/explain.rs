@@ -6,7 +6,6 @@ use super::{Common, Found};
 use crate::{as_onnx, explain, files, names, onnx, pipeline, selfcheck};
 use anyhow::bail;
 use mlc_dsl::shown;
-use mlc_extract::target::TargetPrices;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -79,9 +78,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     // An operator that is asked for is looked for in the whole program.
     options.share_blocks &= args.why_not.is_none();
     let optimized = pipeline::optimize(model.program, &model.library, &options)?;
-    let item = pipeline::target(&model.library, target)?;
-    let prices = TargetPrices::new(&model.library, &item, options.operators.clone())
-        .with_model(options.costing.model(&item, &optimized.source));
+    let prices = pipeline::prices(&model.library, &options, &optimized.source)?;
     if let Some(name) = &args.why_not {
         let at = args.at.as_deref();
         let opset = model.info.as_ref().map_or(onnx::NEWEST_OPSET, |i| i.opset());

@@ -1,7 +1,7 @@
 //! Which operators a standard graph can have at an operator set version.
 
 use super::export_rules::Rules;
-use mlc_dsl::library::{CallId, CallKind, Library};
+use mlc_dsl::library::{CallId, CallKind, Library, TargetKernel};
 use std::collections::{BTreeMap, HashSet};
 
 /// Primitives, the definitions that one node of the operator set writes, and those that the target
@@ -10,11 +10,8 @@ pub fn printable(library: &Library, opset: i64, target: &str) -> HashSet<CallId>
     let primitive = |c: &CallId| !matches!(library.call(*c).kind, CallKind::Def(_));
     let all = (0..library.calls.len() as u32).map(CallId);
     let mut out: HashSet<CallId> = all.filter(primitive).collect();
-    let kernels = library.target(target).into_iter().flat_map(|t| &t.kernels);
-    out.extend(kernels.flat_map(|k| k.covers.iter().copied()));
-    let mut opsets = domains(library, target);
-    opsets.insert(String::new(), opset);
-    out.extend(Rules::of(library, &opsets).single());
+    out.extend(kernels(library, target).flat_map(|k| k.covers.iter().copied()));
+    out.extend(Rules::of(library, &opsets(library, opset, target)).single());
     out
 }
 
@@ -24,20 +21,29 @@ pub fn named(library: &Library, opset: i64, target: &str, name: &str) -> Vec<Cal
     if let Some(call) = library.find(name) {
         return vec![call];
     }
-    let kernels = library.target(target).into_iter().flat_map(|t| &t.kernels);
-    let covered: Vec<CallId> =
-        kernels.filter(|k| k.name == name).flat_map(|k| k.covers.iter().copied()).collect();
+    let of_name = kernels(library, target).filter(|k| k.name == name);
+    let covered: Vec<CallId> = of_name.flat_map(|k| k.covers.iter().copied()).collect();
     if !covered.is_empty() {
         return covered;
     }
-    let mut opsets = domains(library, target);
-    opsets.insert(String::new(), opset);
-    Rules::of(library, &opsets).written_by(name)
+    Rules::of(library, &opsets(library, opset, target)).written_by(name)
 }
 
 /// The domains besides the standard one whose operators the target runs, each at its first version. A kernel's
 /// name says so: `com.microsoft.FastGelu` is of `com.microsoft`.
 pub fn domains(library: &Library, target: &str) -> BTreeMap<String, i64> {
-    let kernels = library.target(target).into_iter().flat_map(|t| &t.kernels);
-    kernels.filter_map(|k| Some((k.name.rsplit_once('.')?.0.to_string(), 1))).collect()
+    let domain = |k: &TargetKernel| Some((k.name.rsplit_once('.')?.0.to_string(), 1));
+    kernels(library, target).filter_map(domain).collect()
+}
+
+/// The kernels of a target; none of one that is not declared.
+fn kernels<'l>(library: &'l Library, target: &str) -> impl Iterator<Item = &'l TargetKernel> {
+    library.target(target).into_iter().flat_map(|t| &t.kernels)
+}
+
+/// The version of every domain that the target runs, the standard one's as given.
+fn opsets(library: &Library, opset: i64, target: &str) -> BTreeMap<String, i64> {
+    let mut out = domains(library, target);
+    out.insert(String::new(), opset);
+    out
 }

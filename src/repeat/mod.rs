@@ -91,11 +91,8 @@ impl Repeated {
             ends.extend(part.roots.iter().copied().zip(logged));
         }
         if self.is_idempotent() {
-            let twice = |s: &Slot| {
-                let [once, twice] = [0, 1].map(|k| self.short.value(Kept::Middle(k), *s));
-                (twice, self.explored.source_log(once))
-            };
-            ends.extend(self.repeat.carried().iter().map(twice));
+            let steady = self.once_and_twice().into_iter();
+            ends.extend(steady.map(|(once, twice)| (twice, self.explored.source_log(once))));
         }
         Ok(Extracted {
             program,
@@ -114,13 +111,16 @@ impl Repeated {
     /// True if a block after a block yields what the one yields: one copy does for all.
     pub fn is_idempotent(&self) -> bool {
         let reads = self.repeat.reads.iter().flatten();
-        let same = |s: &Slot| {
-            let [once, twice] = [0, 1].map(|k| self.short.value(Kept::Middle(k), *s));
-            self.explored.are_equal(once, twice)
-        };
+        let same = |(once, twice)| self.explored.are_equal(once, twice);
         self.repeat.outputs.is_empty()
             && reads.into_iter().all(|r| !matches!(r, Read::Each(_)))
-            && self.repeat.carried().iter().all(same)
+            && self.once_and_twice().into_iter().all(same)
+    }
+
+    /// What a block hands on, and what one after it does.
+    fn once_and_twice(&self) -> Vec<(Value, Value)> {
+        let of = |k, s| self.short.value(Kept::Middle(k), s);
+        self.repeat.carried().into_iter().map(|s| (of(0, s), of(1, s))).collect()
     }
 
     /// A value of the copy in which a cut is, or of the copy before it.
