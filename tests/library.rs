@@ -1,8 +1,8 @@
 //! The library's entry point: right and wrong uses, values, files, threads.
 
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_onnx::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo, write_onnx};
 use mlc_rewrite::ndarray::{Array2, ArrayD, array};
-use mlc_rewrite::onnx::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo, write_onnx};
 use mlc_rewrite::{
     AnyArray, Device, Error, ErrorKind, ExternalData, Fp, Model, Objective, OptimizedModel,
     Optimizer, Outputs, Reader, Session, Solver,

@@ -18,7 +18,7 @@ pub mod library;
 pub mod lists;
 pub mod names;
 pub mod plan;
-mod shown;
+pub mod shown;
 mod spec;
 pub mod syntax;
 pub mod term;

@@ -11,7 +11,7 @@ use mlc_dsl::syntax::ast::{
 };
 use mlc_dsl::syntax::{parse, print_expr, print_item};
 use mlc_rewrite::stdlib;
-use mlc_rewrite::verify::{CheckOptions, Exactness, Outcome, check_law};
+use mlc_verify::{CheckOptions, Exactness, Outcome, check_law};
 use std::collections::BTreeSet;
 
 /// A changed rule.

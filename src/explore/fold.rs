@@ -1,9 +1,9 @@
 //! Evaluation of constant applications by the judge.
 
-use crate::needs;
 use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::ir::{Attr, Tensor, Type};
 use mlc_dsl::library::{CallId, Library};
+use mlc_extract::needs;
 use mlc_extract::work::Works;
 use std::sync::Arc;
 

@@ -9,10 +9,10 @@ use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValue
 use super::raw_error::OnnxError;
 use super::write_data::{DataFile, FarFiles, Weights};
 use super::{data_names, raw_order, raw_tensor};
-use crate::files::{self, AtomicFile};
 use attribute_proto::AttributeType;
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_files::AtomicFile;
 use prost::Message;
 use prost::encoding::encode_varint;
 use std::io::Write;
@@ -57,7 +57,7 @@ pub fn write_onnx_with(
     let path = path.as_ref();
     raw_order::verify(&model.graph).map_err(|e| e.in_file(path))?;
     let external = match external {
-        _ if files::is_output_stream(path) => false,
+        _ if mlc_files::is_output_stream(path) => false,
         ExternalData::Above(limit) => bytes_in(&model.graph) > limit,
         ExternalData::Always => true,
         ExternalData::Never => false,
@@ -103,7 +103,7 @@ pub fn write_onnx_with(
     write().map_err(|e| {
         if let Some(data) = made {
             // The error that is told is the one that came first.
-            let _ = files::remove(&data);
+            let _ = mlc_files::remove(&data);
         }
         OnnxError::io("write", path)(e)
     })

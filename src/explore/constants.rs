@@ -1,19 +1,37 @@
 //! What only constants feed is computed once, before the first run.
 
-use crate::needs;
+use mlc_backends::BackendError;
 use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
+use mlc_dsl::infer::TypeError;
+use mlc_dsl::instantiate::BuildError;
 use mlc_dsl::ir::{Attr, Node, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library, OpClass};
+use mlc_extract::needs;
 use mlc_extract::target::TargetPrices;
 use mlc_extract::work::Works;
 use std::collections::HashMap;
+use thiserror::Error;
+
+/// Why constants cannot be computed.
+#[derive(Debug, Error)]
+pub enum ConstantError {
+    /// An operator has no value on them.
+    #[error(transparent)]
+    Value(#[from] BackendError),
+    /// The body of a layer does not fit.
+    #[error(transparent)]
+    Body(#[from] BuildError),
+    /// What reads them is ill-typed.
+    #[error(transparent)]
+    Type(#[from] TypeError),
+}
 
 /// The same program with every part that only constants feed replaced by its value, computed in f64
 /// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant
 /// stays: it costs nothing to read; and so does what would be large ([`needs::folds`]).
-pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
+pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantError> {
     let n = program.nodes.len();
     let works = Works::new(library);
     let mut fed = vec![false; n];
@@ -111,7 +129,7 @@ pub fn unfold(
     program: &Program,
     library: &Library,
     prices: &TargetPrices<'_>,
-) -> anyhow::Result<Program> {
+) -> Result<Program, ConstantError> {
     let opens = |node: &Node| match &node.kind {
         NodeKind::Apply(call, _) => {
             matches!(library.call(*call).kind, CallKind::Def(_)) && !prices.permits(*call)
@@ -136,7 +154,7 @@ fn unfold_once(
     program: &Program,
     library: &Library,
     opens: &dyn Fn(&Node) -> bool,
-) -> anyhow::Result<Program> {
+) -> Result<Program, ConstantError> {
     let mut b = Builder::new(library);
     let inputs: Vec<Value> = program.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
     let mut values: HashMap<Value, Value> = HashMap::new();

@@ -5,6 +5,7 @@
 mod apply;
 mod changes;
 mod compile;
+pub mod constants;
 mod credit;
 mod effort;
 mod emit;
@@ -24,7 +25,10 @@ mod nearest;
 mod normal;
 mod numbers;
 mod pattern;
+pub mod progress;
 mod proof;
+pub mod relevant;
+pub mod repeat;
 mod replay;
 mod schedule;
 mod sign;
@@ -80,7 +84,7 @@ impl Limits {
     }
 
     /// The same limits for a program that takes so many seconds: no more effort than there is to gain.
-    pub(crate) fn for_gain(&self, seconds: f64) -> Limits {
+    pub fn for_gain(&self, seconds: f64) -> Limits {
         Limits { most: self.most.min((seconds * STEPS_OF_GAIN) as u64), ..self.clone() }
     }
 }

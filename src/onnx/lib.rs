@@ -11,6 +11,7 @@ mod export_shape;
 mod export_sink;
 mod export_types;
 mod export_write;
+pub mod graphdiff;
 mod import;
 mod import_apply;
 mod import_bind;
