@@ -181,6 +181,20 @@ impl Error {
     }
 }
 
+/// An error as the command line prints it: its causes, and what to do about the one that says.
+#[cfg(feature = "cli")]
+pub(crate) fn text(e: &anyhow::Error) -> String {
+    let text = format!("{e:#}");
+    let help = e.chain().find_map(|cause| {
+        let file = cause.downcast_ref::<FileError>().and_then(FileError::help);
+        file.or_else(|| cause.downcast_ref::<TooMuch>().map(TooMuch::help))
+    });
+    match help {
+        Some(help) if !text.contains("\nhelp: ") => format!("{text}\nhelp: {help}"),
+        _ => text,
+    }
+}
+
 /// The error of this crate that an error of type `E` is, if it is one.
 fn typed<E>(e: anyhow::Error) -> Result<Error, anyhow::Error>
 where

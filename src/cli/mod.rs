@@ -168,7 +168,7 @@ pub fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             let error = if screen.colored_errors() { "\x1b[1;31merror\x1b[0m" } else { "error" };
-            screen::complain(&format!("{error}: {e:#}\n"));
+            screen::complain(&format!("{error}: {}\n", crate::error::text(&e)));
             ExitCode::from(2)
         }
     }

@@ -1,12 +1,12 @@
 //! What only constants feed is computed once, before the first run.
 
+use crate::fold;
 use mlc_backends::BackendError;
-use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
 use mlc_dsl::infer::TypeError;
 use mlc_dsl::instantiate::BuildError;
-use mlc_dsl::ir::{Attr, Node, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{Attr, Node, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library, OpClass};
 use mlc_extract::needs;
 use mlc_extract::target::TargetPrices;
@@ -68,7 +68,7 @@ pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantErr
             program.nodes[i].args.iter().for_each(|a| read[a.node.0 as usize] = true);
         }
     }
-    let mut arrays: HashMap<Value, Array> = HashMap::new();
+    let mut known: HashMap<Value, Tensor> = HashMap::new();
     let mut b = Builder::new(library);
     let mut values: HashMap<Value, Value> = HashMap::new();
     let inputs: Vec<Value> = program.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
@@ -79,23 +79,21 @@ pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantErr
             NodeKind::Const(c) => {
                 let tensor = program.consts.get(*c);
                 if pending[i] > 0 {
-                    arrays.insert(value(i, 0), Array::from_tensor(tensor));
+                    known.insert(value(i, 0), tensor.clone());
                 }
                 if read[i] || !fed[i] {
                     values.insert(value(i, 0), b.constant(tensor.clone()));
                 }
             }
             NodeKind::Apply(call, attrs) => {
-                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
                 // A layout that stays is evaluated only for what is computed from it.
                 let wanted = pending[i] > 0 || read[i] && !stays(program, library, i);
                 if fed[i] && wanted {
-                    let args: Vec<Array> = node.args.iter().map(|a| arrays[a].clone()).collect();
-                    let made = Reference::default().apply(library, *call, &attrs, &args)?;
-                    for (k, a) in made.into_iter().enumerate() {
-                        let tensor = a.to_tensor();
+                    let args: Vec<&Tensor> = node.args.iter().map(|a| &known[a]).collect();
+                    let made = fold::values(library, *call, attrs, &args)?;
+                    for (k, tensor) in made.into_iter().enumerate() {
                         if pending[i] > 0 {
-                            arrays.insert(value(i, k), Array::from_tensor(&tensor));
+                            known.insert(value(i, k), tensor.clone());
                         }
                         if read[i] && !stays(program, library, i) {
                             values.insert(value(i, k), b.constant(tensor));
@@ -107,12 +105,12 @@ pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantErr
                     *left -= 1;
                     if *left == 0 {
                         let outputs = program.node(a.node).types.len() as u32;
-                        (0..outputs)
-                            .for_each(|output| drop(arrays.remove(&Value { output, ..*a })));
+                        (0..outputs).for_each(|output| drop(known.remove(&Value { output, ..*a })));
                     }
                 }
                 if !fed[i] || read[i] && stays(program, library, i) {
                     let args: Vec<Value> = node.args.iter().map(|a| values[a]).collect();
+                    let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
                     let made = b.raw(*call, &attrs, &args)?;
                     values.extend(made.into_iter().enumerate().map(|(k, v)| (value(i, k), v)));
                 }

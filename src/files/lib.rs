@@ -36,12 +36,12 @@ pub fn help(e: &io::Error) -> Option<&'static str> {
 
 /// A file that cannot be read or written. As text: what was tried, the path, the reason.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {source}", path.display())]
+#[error("cannot {action} {}: {reason}", path.display())]
 pub struct FileError {
     /// `read` or `write`.
     action: &'static str,
     path: PathBuf,
-    source: io::Error,
+    reason: io::Error,
 }
 
 impl FileError {
@@ -52,13 +52,13 @@ impl FileError {
 
     /// What the user can do about it.
     pub fn help(&self) -> Option<&'static str> {
-        help(&self.source)
+        help(&self.reason)
     }
 }
 
 /// The error of a file that cannot be read or written.
 pub fn error(action: &'static str, path: &Path, e: io::Error) -> FileError {
-    FileError { action, path: path.to_path_buf(), source: e }
+    FileError { action, path: path.to_path_buf(), reason: e }
 }
 
 /// The folder that holds `path`.

@@ -224,7 +224,7 @@ fn run_within(program: &Program, library: &Arc<Library>) -> Result<(), String> {
     let plan = pipeline::plan(program, library, cpu).map_err(|e| e.to_string())?;
     let needs = Needs::of_plan(&plan, library, &samples::symbols(program));
     if let Err(e) = needs.afford(MEMORY) {
-        let told = e.to_string();
+        let told = mlc_rewrite::Error::from(e).to_string();
         let says = told.contains("16.0 MiB are to be had") && told.contains("help:");
         return if says { Ok(()) } else { Err(told) };
     }
