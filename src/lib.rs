@@ -75,7 +75,7 @@ pub mod watch;
 
 pub use device::Device;
 pub use error::{Error, ErrorKind};
-pub use explain::Explanation;
+pub use explain::{Explanation, WhyNot};
 pub use mlc_backends::arrays::{AnyArray, ArrayError, Element};
 pub use mlc_backends::ndarray;
 pub use mlc_dsl::ir::DType;

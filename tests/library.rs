@@ -503,3 +503,26 @@ fn constants_keep_their_names_in_the_file_that_is_written() {
     );
     assert!(!written.contains_key("w") && !written.contains_key("scale"), "{:?}", written.keys());
 }
+
+#[test]
+fn a_model_in_memory_is_the_file_that_is_written() {
+    let folder = folder();
+    let model = Model::read(folder.path().join("dense.onnx")).expect("read");
+    for target in ["standard", "cpu", "onnxruntime"] {
+        let optimized = Optimizer::new().target(target).optimize(&model).expect("optimised");
+        let path = folder.path().join("out.onnx");
+        optimized.write(&path).expect("written");
+        let bytes = optimized.to_bytes().expect("bytes");
+        assert_eq!(bytes, std::fs::read(&path).expect("a file"), "{target}");
+    }
+}
+
+#[test]
+fn what_was_not_chosen_is_explained() {
+    let optimized = Optimizer::new().optimize(&model(NET)).expect("optimised");
+    let told = optimized.why_not("gelu").expect("a layer");
+    assert!(told.in_result == 0 && told.laws.iter().any(|l| l.law == "gelu"), "{}", told.human());
+    let e = optimized.why_not("gelo").expect_err("no such layer");
+    assert_eq!(e.kind(), ErrorKind::Setting);
+    assert!(e.help().is_some_and(|h| h.contains("gelu")), "{e}");
+}

@@ -38,6 +38,7 @@ impl Weights {
 }
 
 /// Files of unread weights, as the written model names them.
+#[derive(Default)]
 pub(super) struct FarFiles {
     files: BTreeMap<PathBuf, FarFile>,
 }
