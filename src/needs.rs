@@ -265,28 +265,7 @@ fn bound<'a>(program: &'a Program, symbols: &Symbols) -> Cow<'a, Program> {
     if symbols.is_empty() {
         return Cow::Borrowed(program);
     }
-    let number = |e: &Extent| match e.as_const() {
-        Some(_) => e.clone(),
-        None => match e.eval(&|s| symbols.get(s).copied()) {
-            Some(n) => Extent::from(n),
-            None => e.clone(),
-        },
-    };
-    let attr = |a: &mut Attr| match a {
-        Attr::Int(e) => *e = number(e),
-        Attr::Ints(v) => v.iter_mut().for_each(|e| *e = number(e)),
-        Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {}
-    };
-    let shape = |t: &mut Type| t.shape.iter_mut().for_each(|e| *e = number(e));
-    let mut out = program.clone();
-    for node in &mut out.nodes {
-        node.types.iter_mut().for_each(shape);
-        if let NodeKind::Apply(_, attrs) = &mut node.kind {
-            attrs.iter_mut().for_each(attr);
-        }
-    }
-    out.inputs.iter_mut().for_each(|(_, t)| shape(t));
-    Cow::Owned(out)
+    Cow::Owned(program.bound(&|s| symbols.get(s).copied()))
 }
 
 /// Bytes of a plan's buffers that are alive at once in the order of its kernels.

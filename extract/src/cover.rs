@@ -12,6 +12,7 @@ use crate::{Cost, CostModel, Extractor, GreedyDag, Solution, View, ViewBuilder, 
 use mlc_dsl::ir::{DType, Extent, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{Library, OpClass, TargetItem};
 use mlc_dsl::plan::{Kernel, Plan};
+use mlc_dsl::unfold::{is_open, unfold};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Most nodes of one pointwise kernel.
@@ -81,12 +82,17 @@ pub fn by_kernel(plan: &Plan, library: &Library, prices: &TargetPrices<'_>) -> V
 
 /// Covers a program at these prices.
 pub fn cover_at(program: Program, library: &Library, prices: &TargetPrices<'_>) -> Plan {
+    // What a definition without a kernel consists of may have kernels. One that does not open stays, which no backend takes.
+    let opens = |call| !prices.permits(call);
+    let open = is_open(&program, library, &opens).then(|| unfold(&program, library, &opens).ok());
+    let program = open.flatten().unwrap_or(program);
     let sites = Sites::of(&program, library, prices);
     let mut drafts = sites.choose(prices);
     let views = drafts.iter().filter(|d| prices.is_view(d.kernel)).flat_map(|d| &d.nodes);
     let views: Vec<usize> = views.copied().collect();
     let views = sites.views(prices, &views);
     merge(&mut drafts, &sites, &program);
+    chain(&mut drafts, &sites, &program, library);
     let kernels = finish(&program, library, prices, drafts);
     let cost = views
         + total(&program, &kernels, prices.works(), prices.model(), &|k| sites.changes(k))
@@ -156,7 +162,7 @@ impl Sites {
             .into_iter()
             .map(|n| &all[n.index()])
             .filter(|c| self.entries[c.entries[0] as usize].fixed.is_none())
-            .map(|c| self.draft(c))
+            .map(|c| self.draft(c, prices))
             .collect()
     }
 
@@ -204,14 +210,58 @@ impl Sites {
         Some((b.build().ok()?, Solution::new(alone)))
     }
 
-    fn draft(&self, c: &Candidate) -> Draft {
+    fn draft(&self, c: &Candidate, prices: &TargetPrices<'_>) -> Draft {
         let nodes: BTreeSet<usize> = c.entries.iter().map(|&e| e as usize).collect();
         let root = c.entries.last().map_or(0, |&e| e as usize);
         let anchor = nodes.iter().find(|&&n| matches!(self.entries[n].role, Role::Anchor { .. }));
         let kernel = self.entries[*anchor.unwrap_or(&root)].kernel;
         let pointwise = nodes.iter().all(|&n| self.entries[n].role.is_pointwise());
-        Draft { nodes, roots: BTreeSet::from([root]), kernel, pointwise }
+        let bare = prices.is_loop(kernel) || prices.is_view(kernel);
+        let anchors = if bare { vec![] } else { vec![*anchor.unwrap_or(&root)] };
+        Draft { nodes, roots: BTreeSet::from([root]), anchors, kernel, pointwise }
     }
+}
+
+/// Most applications of one chain.
+const CHAIN: usize = 1024;
+
+/// Joins kernels of one associative operator that only moves elements and whose result only another application of it reads:
+/// a concatenation of many parts is one copy.
+fn chain(drafts: &mut Vec<Draft>, sites: &Sites, program: &Program, library: &Library) {
+    let mut maker: HashMap<usize, usize> = HashMap::new();
+    let mut readers: HashMap<usize, BTreeSet<usize>> = HashMap::new();
+    for (i, d) in drafts.iter().enumerate() {
+        maker.extend(d.roots.iter().map(|&r| (r, i)));
+        for r in reads(program, &d.nodes) {
+            readers.entry(r).or_default().insert(i);
+        }
+    }
+    let links = |d: &Draft| match (d.anchors.last(), d.anchors.len() == d.nodes.len()) {
+        (Some(&last), true) => match &program.nodes[last].kind {
+            kind @ NodeKind::Apply(call, _) => {
+                let call = library.call(*call);
+                (call.associative && call.class == OpClass::Movement).then_some(kind)
+            }
+            NodeKind::Input(_) | NodeKind::Const(_) => None,
+        },
+        _ => None,
+    };
+    for i in 0..drafts.len() {
+        let Some(kind) = links(&drafts[i]) else { continue };
+        let parts: Vec<usize> = reads(program, &drafts[i].nodes).into_iter().collect();
+        for r in parts {
+            let Some(&p) = maker.get(&r) else { continue };
+            let alone =
+                readers.get(&r).is_some_and(|of| of.len() == 1) && !sites.roots.contains(&r);
+            let room = drafts[i].anchors.len() + drafts[p].anchors.len() <= CHAIN;
+            if alone && room && links(&drafts[p]) == Some(kind) {
+                let taken = std::mem::take(&mut drafts[p]);
+                drafts[i].nodes.extend(taken.nodes);
+                drafts[i].anchors.splice(0..0, taken.anchors);
+            }
+        }
+    }
+    drafts.retain(|d| !d.nodes.is_empty());
 }
 
 /// Joins pointwise kernels with those of the same shape that they read.

@@ -1,6 +1,6 @@
 //! Programs: acyclic graphs of operator applications, in topological order.
 
-use super::{Attr, Tensor, Type};
+use super::{Attr, Extent, Tensor, Type};
 use crate::library::CallId;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -135,6 +135,37 @@ impl Program {
     /// The type of a value.
     pub fn ty(&self, v: Value) -> &Type {
         &self.node(v.node).types[v.output as usize]
+    }
+
+    /// True for an application of an operator.
+    pub fn is_applied(&self, id: NodeId) -> bool {
+        matches!(self.node(id).kind, NodeKind::Apply(..))
+    }
+
+    /// The same program with numbers for the symbols that have one.
+    pub fn bound(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Program {
+        let number = |e: &mut Extent| {
+            if e.as_const().is_none()
+                && let Some(n) = e.eval(symbol)
+            {
+                *e = Extent::from(n);
+            }
+        };
+        let attr = |a: &mut Attr| match a {
+            Attr::Int(e) => number(e),
+            Attr::Ints(v) => v.iter_mut().for_each(number),
+            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {}
+        };
+        let shape = |t: &mut Type| t.shape.iter_mut().for_each(number);
+        let mut out = self.clone();
+        for node in &mut out.nodes {
+            node.types.iter_mut().for_each(shape);
+            if let NodeKind::Apply(_, attrs) = &mut node.kind {
+                attrs.iter_mut().for_each(attr);
+            }
+        }
+        out.inputs.iter_mut().for_each(|(_, t)| shape(t));
+        out
     }
 
     /// The constant behind a value, if it is one.
