@@ -4,7 +4,7 @@ use crate::needs;
 use mlc_backends::reference::{Array, Reference};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
-use mlc_dsl::ir::{Attr, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{Library, OpClass};
 use mlc_extract::target::TargetPrices;
 use mlc_extract::work::Works;
@@ -14,6 +14,15 @@ use std::collections::HashMap;
 /// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant
 /// stays: it costs nothing to read; and so does what would be large ([`needs::folds`]).
 pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
+    Ok(fold_chosen(program, &[], library)?.0)
+}
+
+/// The same, and what is left of the kernels that were chosen for its nodes.
+pub fn fold_chosen(
+    program: &Program,
+    kernels: &[Vec<NodeId>],
+    library: &Library,
+) -> anyhow::Result<(Program, Vec<Vec<NodeId>>)> {
     let n = program.nodes.len();
     let works = Works::new(library);
     let mut fed = vec![false; n];
@@ -101,8 +110,12 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
             }
         }
     }
+    for kernel in kernels {
+        let left = kernel.iter().filter_map(|node| values.get(&Value { node: *node, output: 0 }));
+        b.group(left.map(|v| v.node));
+    }
     let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), values[v])).collect();
-    Ok(b.finish(outputs))
+    Ok(b.finish_grouped(outputs))
 }
 
 /// The same program with the body of every layer that the target does not have, so that

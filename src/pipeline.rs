@@ -15,7 +15,7 @@ use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
-use mlc_extract::cover::{cover_at, cover_with};
+use mlc_extract::cover::{cover_at, cover_from};
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
 use mlc_extract::{CostModel, GreedyDag};
 use std::sync::Arc;
@@ -147,7 +147,10 @@ pub fn optimize_once(
     };
     let mut found = distinct(extracted)
         .into_iter()
-        .map(|e| Ok((judge.candidate(constants::fold(&e.program, library)?), e)))
+        .map(|e| {
+            let (program, chosen) = constants::fold_chosen(&e.program, &e.kernels, library)?;
+            Ok((judge.candidate(program, &chosen), e))
+        })
         .collect::<anyhow::Result<Vec<(Candidate, Extracted)>>>()?;
     clock.stage("constants");
     let best = (1..found.len()).fold(0, |best, i| match found[i].0.beats(&found[best].0) {
@@ -218,8 +221,10 @@ pub fn variants(
             .with_model(model.clone())
             .jittered(Some(*jitter));
         let extracted = explored.extract(&prices, &QUICK)?;
-        let program = constants::fold(&extracted.program, library)?;
-        Ok(cover_with(program, library, &target, &model))
+        let Extracted { program, kernels, .. } = &extracted;
+        let (program, chosen) = constants::fold_chosen(program, kernels, library)?;
+        let prices = TargetPrices::new(library, &target, None).with_model(model.clone());
+        Ok(cover_from(program, &chosen, library, &prices))
     };
     prices_off.iter().map(&mut plan).collect()
 }

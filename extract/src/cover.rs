@@ -3,7 +3,7 @@
 //! The same candidates and prices as in an e-graph, of which a program is the simplest: every value has one node. Then
 //! pointwise kernels that feed each other become one with several results. Decides what pays, never what is equal.
 
-use crate::candidates::{Candidate, Class, Entry, Role, VIEWS, candidates};
+use crate::candidates::{Candidate, Class, Entry, Role, VIEWS, candidates_with};
 use crate::kernels::{Draft, finish, reads};
 use crate::layout::{self, Layout, Lies};
 use crate::target::TargetPrices;
@@ -82,12 +82,24 @@ pub fn by_kernel(plan: &Plan, library: &Library, prices: &TargetPrices<'_>) -> V
 
 /// Covers a program at these prices.
 pub fn cover_at(program: Program, library: &Library, prices: &TargetPrices<'_>) -> Plan {
+    cover_from(program, &[], library, prices)
+}
+
+/// The same, begun with kernels that were chosen before: they are kept unless others cost less.
+pub fn cover_from(
+    program: Program,
+    chosen: &[Vec<NodeId>],
+    library: &Library,
+    prices: &TargetPrices<'_>,
+) -> Plan {
     // What a definition without a kernel consists of may have kernels. One that does not open stays, which no backend takes.
     let opens = |call| !prices.permits(call);
     let open = is_open(&program, library, &opens).then(|| unfold(&program, library, &opens).ok());
+    // The nodes of a program that is opened are others.
+    let chosen = if open.is_some() { &[] } else { chosen };
     let program = open.flatten().unwrap_or(program);
     let sites = Sites::of(&program, library, prices);
-    let mut drafts = sites.choose(prices);
+    let mut drafts = sites.choose(chosen, prices);
     let views = drafts.iter().filter(|d| prices.is_view(d.kernel)).flat_map(|d| &d.nodes);
     let views: Vec<usize> = views.copied().collect();
     let views = sites.views(prices, &views);
@@ -149,13 +161,15 @@ impl Sites {
         Sites { classes, entries, lies, dtypes, roots }
     }
 
-    /// The kernels that compute the outputs at least cost.
-    fn choose(&self, prices: &TargetPrices<'_>) -> Vec<Draft> {
+    /// The kernels that compute the outputs at least cost, found from those chosen before.
+    fn choose(&self, chosen: &[Vec<NodeId>], prices: &TargetPrices<'_>) -> Vec<Draft> {
         let price = |kernel: u32, class: u32, work: &Work| {
             prices.seconds(kernel, self.dtypes[class as usize], work)
         };
-        let all = candidates(&self.classes, &self.entries, &price);
-        let Some((view, incumbent)) = self.view(&all) else { return Vec::new() };
+        let given: Vec<Vec<u32>> =
+            chosen.iter().map(|k| k.iter().map(|n| n.0).collect()).collect();
+        let (all, given) = candidates_with(&self.classes, &self.entries, &given, &price);
+        let Some((view, incumbent)) = self.view(&all, &given) else { return Vec::new() };
         let found = GreedyDag { steps: STEPS }.extract(&view, Some(&incumbent));
         let order = found.unwrap_or(incumbent).topological(&view).unwrap_or_default();
         order
@@ -195,17 +209,20 @@ impl Sites {
         nodes.iter().map(seconds).sum()
     }
 
-    /// The candidates as an e-graph, and every node as a kernel of its own.
-    fn view(&self, all: &[Candidate]) -> Option<(View, Solution)> {
+    /// The candidates as an e-graph, and those that are `given`, every other node as a kernel of its own.
+    fn view(&self, all: &[Candidate], given: &[usize]) -> Option<(View, Solution)> {
         let mut b = ViewBuilder::new();
         let classes: Vec<_> = self.classes.iter().map(|_| b.add_class()).collect();
         let mut alone = vec![None; self.classes.len()];
+        let mut nodes = Vec::with_capacity(all.len());
         for c in all {
             let class = self.entries[*c.entries.last()? as usize].class as usize;
             let reads: Vec<_> = c.reads.iter().map(|&r| classes[r as usize]).collect();
             let node = b.add_node(classes[class], &reads, Cost::new(c.cost));
             alone[class].get_or_insert(node);
+            nodes.push((class, node));
         }
+        given.iter().for_each(|&g| alone[nodes[g].0] = Some(nodes[g].1));
         self.roots.iter().for_each(|&r| b.add_root(classes[r]));
         Some((b.build().ok()?, Solution::new(alone)))
     }
@@ -222,7 +239,7 @@ impl Sites {
     }
 }
 
-/// Most applications of one chain.
+/// Most operands of one chain.
 const CHAIN: usize = 1024;
 
 /// Joins kernels of one associative operator that only moves elements and whose result only another application of it reads:
@@ -246,20 +263,33 @@ fn chain(drafts: &mut Vec<Draft>, sites: &Sites, program: &Program, library: &Li
         },
         _ => None,
     };
+    // Operands of each chain, by its result.
+    let mut width: HashMap<usize, usize> = HashMap::new();
+    let operands = |root: usize, inside: &BTreeSet<usize>, width: &HashMap<usize, usize>| {
+        let args = program.nodes[root].args.iter().map(|a| a.node.0 as usize);
+        let each = args.map(|a| if inside.contains(&a) { width[&a] } else { 1 });
+        each.fold(0, usize::saturating_add)
+    };
     for i in 0..drafts.len() {
         let Some(kind) = links(&drafts[i]) else { continue };
+        let root = drafts[i].anchors[0];
         let parts: Vec<usize> = reads(program, &drafts[i].nodes).into_iter().collect();
         for r in parts {
             let Some(&p) = maker.get(&r) else { continue };
             let alone =
                 readers.get(&r).is_some_and(|of| of.len() == 1) && !sites.roots.contains(&r);
-            let room = drafts[i].anchors.len() + drafts[p].anchors.len() <= CHAIN;
-            if alone && room && links(&drafts[p]) == Some(kind) {
+            if !alone || links(&drafts[p]) != Some(kind) {
+                continue;
+            }
+            let mut nodes = drafts[i].nodes.clone();
+            nodes.extend(&drafts[p].nodes);
+            if operands(root, &nodes, &width) <= CHAIN {
                 let taken = std::mem::take(&mut drafts[p]);
-                drafts[i].nodes.extend(taken.nodes);
+                drafts[i].nodes = nodes;
                 drafts[i].anchors.splice(0..0, taken.anchors);
             }
         }
+        width.insert(root, operands(root, &drafts[i].nodes, &width));
     }
     drafts.retain(|d| !d.nodes.is_empty());
 }

@@ -208,6 +208,11 @@ impl Program {
 
     /// The same program without nodes that no output needs. Inputs stay.
     pub fn pruned(&self) -> Program {
+        self.pruned_by().0
+    }
+
+    /// The same, and the new id of each node that is left.
+    pub fn pruned_by(&self) -> (Program, Vec<Option<NodeId>>) {
         let mut live = vec![false; self.nodes.len()];
         for (_, v) in &self.outputs {
             live[v.node.0 as usize] = true;
@@ -232,6 +237,7 @@ impl Program {
             new_id[i] = out.push(node);
         }
         out.outputs = self.outputs.iter().map(|(n, v)| (n.clone(), renamed(&new_id, *v))).collect();
-        out
+        let left = new_id.into_iter().zip(live).map(|(id, live)| live.then_some(id));
+        (out, left.collect())
     }
 }
