@@ -163,10 +163,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The program of the given outputs, and the groups of nodes that it has whole.
-    pub fn finish_grouped(
-        mut self,
-        outputs: Vec<(String, Value)>,
-    ) -> (Program, Vec<Vec<NodeId>>) {
+    pub fn finish_grouped(mut self, outputs: Vec<(String, Value)>) -> (Program, Vec<Vec<NodeId>>) {
         self.program.outputs = outputs;
         let (program, left) = self.program.pruned_by();
         let whole = |group: &Vec<NodeId>| group.iter().map(|n| left[n.0 as usize]).collect();

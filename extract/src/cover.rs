@@ -166,8 +166,7 @@ impl Sites {
         let price = |kernel: u32, class: u32, work: &Work| {
             prices.seconds(kernel, self.dtypes[class as usize], work)
         };
-        let given: Vec<Vec<u32>> =
-            chosen.iter().map(|k| k.iter().map(|n| n.0).collect()).collect();
+        let given: Vec<Vec<u32>> = chosen.iter().map(|k| k.iter().map(|n| n.0).collect()).collect();
         let (all, given) = candidates_with(&self.classes, &self.entries, &given, &price);
         let Some((view, incumbent)) = self.view(&all, &given) else { return Vec::new() };
         let found = GreedyDag { steps: STEPS }.extract(&view, Some(&incumbent));

@@ -35,9 +35,10 @@ pub fn faults(plan: &Plan, library: &Library) -> Vec<Fault> {
         .map(|node| Value { node, output: 0 })
         .collect();
     for (k, kernel) in plan.kernels.iter().enumerate() {
-        check.nodes(k, kernel);
-        check.parts(k, kernel);
-        check.values(k, kernel);
+        if check.nodes(k, kernel) {
+            check.parts(k, kernel);
+            check.values(k, kernel);
+        }
     }
     for (name, v) in &plan.program.outputs {
         if !check.known.contains(v) {
@@ -72,7 +73,9 @@ impl Check<'_> {
         }
     }
 
-    fn nodes(&mut self, k: usize, kernel: &Kernel) {
+    /// True if its nodes are applications, in order: only then the rest can be looked at.
+    fn nodes(&mut self, k: usize, kernel: &Kernel) -> bool {
+        let before = self.out.len();
         if kernel.nodes.is_empty() {
             self.add(Some(k), "it computes nothing");
         }
@@ -82,6 +85,7 @@ impl Check<'_> {
         if kernel.nodes.iter().any(|n| self.call(*n).is_none()) {
             self.add(Some(k), "one of its nodes is no application of an operator");
         }
+        self.out.len() == before
     }
 
     /// Every node is one of the anchor's, pointwise around it, or a view.
@@ -128,8 +132,7 @@ impl Check<'_> {
     fn values(&mut self, k: usize, kernel: &Kernel) {
         let program = &self.plan.program;
         let own = |v: &Value| kernel.nodes.contains(&v.node);
-        let exists = |n: &&NodeId| (n.0 as usize) < program.nodes.len();
-        let args = kernel.nodes.iter().filter(exists).flat_map(|n| &program.node(*n).args);
+        let args = kernel.nodes.iter().flat_map(|n| &program.node(*n).args);
         let read: BTreeSet<Value> = args.filter(|a| !own(a)).copied().collect();
         let stated: BTreeSet<Value> = kernel.inputs.iter().copied().collect();
         if read != stated || stated.len() < kernel.inputs.len() {
