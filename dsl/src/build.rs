@@ -18,6 +18,7 @@ pub struct Builder<'a> {
     structural: Structural,
     known: HashMap<(NodeKind, Vec<Value>), NodeId>,
     origin: String,
+    groups: Vec<Vec<NodeId>>,
 }
 
 impl<'a> Builder<'a> {
@@ -29,6 +30,7 @@ impl<'a> Builder<'a> {
             structural: Structural::of(library),
             known: HashMap::new(),
             origin: String::new(),
+            groups: Vec::new(),
         }
     }
 
@@ -146,9 +148,27 @@ impl<'a> Builder<'a> {
     }
 
     /// Ends the program with these outputs.
-    pub fn finish(mut self, outputs: Vec<(String, Value)>) -> Program {
+    pub fn finish(self, outputs: Vec<(String, Value)>) -> Program {
+        self.finish_grouped(outputs).0
+    }
+
+    /// Notes that one kernel was chosen to compute these nodes together, as far as they are applications.
+    pub fn group(&mut self, nodes: impl Iterator<Item = NodeId>) {
+        let mut nodes: Vec<NodeId> = nodes.filter(|n| self.program.is_applied(*n)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if !nodes.is_empty() {
+            self.groups.push(nodes);
+        }
+    }
+
+    /// The program of the given outputs, and the groups of nodes that it has whole.
+    pub fn finish_grouped(mut self, outputs: Vec<(String, Value)>) -> (Program, Vec<Vec<NodeId>>) {
         self.program.outputs = outputs;
-        self.program.pruned()
+        let (program, left) = self.program.pruned_by();
+        let whole = |group: &Vec<NodeId>| group.iter().map(|n| left[n.0 as usize]).collect();
+        let groups = self.groups.iter().filter_map(whole).collect();
+        (program, groups)
     }
 }
 

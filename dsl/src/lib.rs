@@ -14,13 +14,17 @@ pub mod infer;
 pub mod instantiate;
 pub mod ir;
 pub mod known;
+pub mod layout;
 pub mod library;
 pub mod lists;
 pub mod names;
 pub mod plan;
+pub mod pointwise;
 pub mod shown;
 mod spec;
 pub mod syntax;
 pub mod term;
+pub mod unfold;
+pub mod views;
 
 pub use shown::{shown, told};

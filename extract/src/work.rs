@@ -16,8 +16,7 @@ use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-/// The value of every symbol when work is estimated.
-pub const NOMINAL: i64 = 32;
+pub use mlc_dsl::plan::NOMINAL;
 
 /// Scalar functions that a processor has an instruction for.
 const QUICK: [&str; 10] =
