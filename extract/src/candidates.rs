@@ -155,16 +155,26 @@ struct Search<'a> {
 
 /// All candidates, those of one node first and in the order of the entries.
 pub fn candidates(classes: &[Class], entries: &[Entry], price: Price<'_>) -> Vec<Candidate> {
-    candidates_with(classes, entries, &[], price).0
+    candidates_with(classes, entries, &[], price).all
 }
 
-/// The same, among them the `given` sets of entries that one kernel can compute, and the places of these.
+/// Candidates that were enumerated, and others.
+pub struct Candidates {
+    /// All of them, those enumerated first.
+    pub all: Vec<Candidate>,
+    /// How many were enumerated.
+    pub enumerated: usize,
+    /// The places of those that were given.
+    pub given: Vec<usize>,
+}
+
+/// The same with the `given` sets of entries that one kernel can compute.
 pub fn candidates_with(
     classes: &[Class],
     entries: &[Entry],
     given: &[Vec<u32>],
     price: Price<'_>,
-) -> (Vec<Candidate>, Vec<usize>) {
+) -> Candidates {
     let mut of = vec![Vec::new(); classes.len()];
     for (i, e) in entries.iter().enumerate() {
         of[e.class as usize].push(i as u32);
@@ -198,7 +208,7 @@ pub fn candidates_with(
         inside
     };
     known.extend(out.iter().enumerate().map(|(i, c)| (inside(c), i)));
-    let mut places = Vec::with_capacity(given.len());
+    let (enumerated, mut places) = (out.len(), Vec::with_capacity(given.len()));
     for entries in given {
         let mut sorted = entries.clone();
         sorted.sort_unstable();
@@ -210,7 +220,7 @@ pub fn candidates_with(
             out.push(candidate);
         }
     }
-    (out, places)
+    Candidates { all: out, enumerated, given: places }
 }
 
 /// The operands of anchors, and what those with a prologue can compute them from.

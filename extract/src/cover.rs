@@ -3,7 +3,7 @@
 //! The same candidates and prices as in an e-graph, of which a program is the simplest: every value has one node. Then
 //! pointwise kernels that feed each other become one with several results. Decides what pays, never what is equal.
 
-use crate::candidates::{Candidate, Class, Entry, Role, VIEWS, candidates_with};
+use crate::candidates::{Candidate, Candidates, Class, Entry, Role, VIEWS, candidates_with};
 use crate::kernels::{Draft, finish, reads};
 use crate::layout::{self, Layout, Lies};
 use crate::target::TargetPrices;
@@ -85,7 +85,7 @@ pub fn cover_at(program: Program, library: &Library, prices: &TargetPrices<'_>) 
     cover_from(program, &[], library, prices)
 }
 
-/// The same, begun with kernels that were chosen before: they are kept unless others cost less.
+/// The same, but for kernels that were chosen before, which are kept unless others cost less.
 pub fn cover_from(
     program: Program,
     chosen: &[Vec<NodeId>],
@@ -161,16 +161,23 @@ impl Sites {
         Sites { classes, entries, lies, dtypes, roots }
     }
 
-    /// The kernels that compute the outputs at least cost, found from those chosen before.
+    /// The kernels that compute the outputs at least cost: those chosen before unless others are cheaper.
     fn choose(&self, chosen: &[Vec<NodeId>], prices: &TargetPrices<'_>) -> Vec<Draft> {
         let price = |kernel: u32, class: u32, work: &Work| {
             prices.seconds(kernel, self.dtypes[class as usize], work)
         };
         let given: Vec<Vec<u32>> = chosen.iter().map(|k| k.iter().map(|n| n.0).collect()).collect();
-        let (all, given) = candidates_with(&self.classes, &self.entries, &given, &price);
-        let Some((view, incumbent)) = self.view(&all, &given) else { return Vec::new() };
-        let found = GreedyDag { steps: STEPS }.extract(&view, Some(&incumbent));
-        let order = found.unwrap_or(incumbent).topological(&view).unwrap_or_default();
+        let Candidates { all, enumerated, given } =
+            candidates_with(&self.classes, &self.entries, &given, &price);
+        let Some((view, alone)) = self.view(&all[..enumerated], &[]) else { return Vec::new() };
+        let found = GreedyDag { steps: STEPS }.extract(&view, Some(&alone)).unwrap_or(alone);
+        let cost = found.dag_cost(&view);
+        let chosen = if given.is_empty() { None } else { self.view(&all, &given) };
+        let kept = chosen.and_then(|(view, kept)| {
+            let cheap = kept.validate(&view).is_ok() && kept.dag_cost(&view) <= cost;
+            cheap.then(|| kept.topological(&view).ok()).flatten()
+        });
+        let order = kept.or_else(|| found.topological(&view).ok()).unwrap_or_default();
         order
             .into_iter()
             .map(|n| &all[n.index()])

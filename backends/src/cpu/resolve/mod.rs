@@ -121,7 +121,7 @@ pub struct Resolver<'a> {
 }
 
 /// A result of a pass: the value, if it has a name, its type and shape.
-type Result1 = (Option<Value>, DType, Vec<usize>);
+type Output = (Option<Value>, DType, Vec<usize>);
 
 impl<'a> Resolver<'a> {
     /// Resolves the whole program in the plan's memory, with the symbols that are known then. With `inputs` everything is
@@ -252,7 +252,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The results of a node, if their shapes are known.
-    fn results(&self, id: NodeId) -> Option<Vec<Result1>> {
+    fn results(&self, id: NodeId) -> Option<Vec<Output>> {
         let types = self.graph.program.node(id).types.iter().zip(0..);
         let result = |(ty, output)| {
             let (dtype, shape) = self.symbols.shape(ty)?;
@@ -342,7 +342,7 @@ impl<'a> Resolver<'a> {
         &mut self,
         launch: Box<dyn Launch>,
         args: Vec<Place>,
-        outputs: &[Result1],
+        outputs: &[Output],
         anchor: NodeId,
         group: &Group,
     ) -> Result<(), BackendError> {
@@ -373,7 +373,7 @@ impl<'a> Resolver<'a> {
         &mut self,
         launch: Box<dyn Launch>,
         inputs: Vec<Place>,
-        outputs: &[Result1],
+        outputs: &[Output],
         tail: Option<Tail>,
         name: &str,
     ) -> Result<(), BackendError> {
@@ -390,7 +390,7 @@ impl<'a> Resolver<'a> {
         maker: Maker,
         args: &[Value],
         attrs: &[Attr],
-        outputs: &[Result1],
+        outputs: &[Output],
     ) -> Result<Option<(Box<dyn Launch>, Vec<Place>)>, BackendError> {
         let outputs: Vec<(DType, Vec<usize>)> =
             outputs.iter().map(|(_, d, s)| (*d, s.clone())).collect();

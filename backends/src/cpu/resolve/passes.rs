@@ -1,6 +1,6 @@
 //! Passes: what one launch reads and writes, or its results where only constants feed it.
 
-use super::{NEEDS_DATA, Pass, Place, Resolver, Result1, Storage, Temp, room};
+use super::{NEEDS_DATA, Output, Pass, Place, Resolver, Storage, Temp, room};
 use crate::BackendError;
 use crate::cpu::buffer::Buffer;
 use crate::cpu::graph::broken;
@@ -95,11 +95,11 @@ impl Resolver<'_> {
         &mut self,
         launch: Box<dyn Launch>,
         inputs: Vec<Place>,
-        outputs: &[Result1],
+        outputs: &[Output],
         tail: Option<Tail>,
         name: &str,
     ) -> Result<Vec<Place>, BackendError> {
-        let place = |storage, (_, dtype, shape): &Result1| Place {
+        let place = |storage, (_, dtype, shape): &Output| Place {
             dtype: *dtype,
             layout: Layout::dense(shape),
             storage,
@@ -133,7 +133,7 @@ impl Resolver<'_> {
         &self,
         launch: &dyn Launch,
         inputs: &[Place],
-        outputs: &[Result1],
+        outputs: &[Output],
         sizes: &[usize],
         name: &str,
     ) -> Result<Vec<Tensor>, BackendError> {
@@ -143,7 +143,7 @@ impl Resolver<'_> {
         let mut outs: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
         let cx = Context { threads: self.threads, tail: None };
         launch.run(&cx, &arrays, &mut outs).map_err(fail)?;
-        let tensor = |(b, (_, dtype, shape)): (Buffer, &Result1)| {
+        let tensor = |(b, (_, dtype, shape)): (Buffer, &Output)| {
             Tensor::new(*dtype, shape.clone(), Bytes::from_owner(b))
                 .map_err(|e| fail(e.to_string()))
         };
