@@ -2,10 +2,13 @@
 
 use crate::canon::{self, Sink, Structural};
 use crate::eval::{Env, eval};
+use crate::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
+use crate::functions::Function;
 use crate::infer::{TypeError, resolve_dims, resolve_dtype};
 use crate::ir::{Attr, DType, Extent};
 use crate::library::{CallId, DTypePattern, Dim};
-use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Span, UnaryOp};
+use crate::span::Span;
+
 use crate::term::{Term, TermId, TermKind, Terms};
 use std::collections::HashMap;
 use thiserror::Error;
@@ -256,9 +259,8 @@ impl<S: Sink> Instantiator<'_, S> {
 
 /// True if a name in `e` stands for an extent that is open.
 fn mentions_symbols(e: &Expr, env: &Env) -> bool {
-    let mut found = false;
-    crate::check::walk(e, &mut |e| {
-        found |= matches!(e.kind, ExprKind::Size(_) | ExprKind::Name(_))
+    e.any(&mut |e| {
+        matches!(e.kind, ExprKind::Size(_) | ExprKind::Name(_))
             && match eval(e, env) {
                 Ok(Attr::Int(n)) => n.as_const().is_none(),
                 Ok(Attr::Ints(v)) => v.iter().any(|n| n.as_const().is_none()),
@@ -270,16 +272,15 @@ fn mentions_symbols(e: &Expr, env: &Env) -> bool {
                     | Attr::DType(_),
                 )
                 | Err(_) => false,
-            };
-    });
-    found
+            }
+    })
 }
 
 /// The integer in `float(n)`, which needs no operator: every number here is of the tensor's type.
 fn as_float(e: &Expr) -> Option<&Expr> {
     match &e.kind {
-        ExprKind::Call { callee, args } if callee.text == "float" => match args.as_slice() {
-            [n] => Some(&n.value),
+        ExprKind::Call(Function::Float, args) => match args.as_slice() {
+            [n] => Some(n),
             _ => None,
         },
         _ => None,
@@ -310,9 +311,7 @@ fn arithmetic(e: &Expr) -> Option<(&str, Vec<&Expr>)> {
             };
             (name, vec![&**a, &**b])
         }
-        ExprKind::Call { callee, args } => {
-            (callee.text.as_str(), args.iter().map(|a| &a.value).collect())
-        }
+        ExprKind::Call(f, args) => (f.name(), args.iter().collect()),
         _ => return None,
     })
 }

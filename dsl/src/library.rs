@@ -2,21 +2,20 @@
 //!
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
+pub use crate::expr::Name;
+use crate::expr::{AttrType, Domain, Expr, Meaning};
 use crate::ir::{DType, Program};
-use crate::syntax::ast::{AttrType, Domain, ErrorClause, Expr, Ident, Meaning, Span};
+use crate::span::{Ident, Span};
 use crate::term::{TermId, Terms};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// A name: of an axis, a segment, an attribute, a variable.
-pub type Name = Arc<str>;
 
 /// Index of a callable (`op`, `def` or `extern`) in its library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u32);
 
-/// One dimension of a type pattern.
-#[derive(Clone, Debug)]
+/// One dimension of a type pattern; equal ones are equal extents.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Dim {
     /// A named axis; the same name is the same extent.
     Axis(Name),
@@ -89,7 +88,7 @@ pub struct AttrParam {
 /// What computes a callable.
 #[derive(Clone, Debug)]
 pub enum CallKind {
-    /// A primitive: one meaning per output, in index notation.
+    /// A primitive: one meaning per output, in their order.
     Op(Vec<Meaning>),
     /// A composition.
     Def(Body),
@@ -429,18 +428,6 @@ impl Library {
             NodeKind::Input(i) => program.inputs[*i as usize].0.clone(),
             NodeKind::Const(c) => format!("const{}", c.0),
             NodeKind::Apply(call, _) => self.call(*call).name.to_string(),
-        }
-    }
-}
-
-impl From<&ErrorClause> for ErrorClass {
-    fn from(e: &ErrorClause) -> ErrorClass {
-        match e {
-            ErrorClause::Exact => ErrorClass::Exact,
-            ErrorClause::Reorder => ErrorClass::Reorder,
-            ErrorClause::Approx { abs, rel } => {
-                ErrorClass::Approx { abs: abs.unwrap_or(0.0), rel: rel.unwrap_or(0.0) }
-            }
         }
     }
 }
