@@ -268,14 +268,24 @@ fn any_value(e: &Expr, env: &Env) -> Result<Val, EvalError> {
         ExprKind::Entry(list, i) => functions::at(name(list, env)?, &value(i, env)?.int()?),
         ExprKind::DType(d) => Ok(Val::Attr(Attr::DType(*d))),
         ExprKind::Type(part, tensor) => {
-            let ty = env.tensor(tensor).ok_or_else(|| EvalError::Unbound(tensor.to_string()))?;
+            let Some(ty) = env.tensor(tensor) else {
+                return functions::apply(part.function(), vec![name(tensor, env)?]);
+            };
             Ok(Val::Attr(match part {
                 TypePart::Rank => Attr::Int(Extent::from(ty.rank())),
                 TypePart::Shape => Attr::Ints(ty.shape.clone()),
                 TypePart::DType => Attr::DType(ty.dtype),
             }))
         }
+        ExprKind::Apply(a) => {
+            let f = a.function().ok_or(EvalError::NotAnAttribute)?;
+            let args =
+                a.args.iter().map(|a| value(&a.value, env)).collect::<Result<Vec<_>, _>>()?;
+            functions::apply(f, args)
+        }
         ExprKind::Test(..)
+        | ExprKind::Ask(..)
+        | ExprKind::Tuple(_)
         | ExprKind::Mark(_)
         | ExprKind::Index(_)
         | ExprKind::DTypeVar(_)

@@ -6,6 +6,7 @@
 
 use crate::function::Function;
 use crate::ir::DType;
+use crate::onnx::{Apply, Question};
 use crate::span::Span;
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ pub enum ExprKind {
     Name(Name),
     /// The extent of an axis, or the extents of a segment.
     Size(Name),
-    /// What the type of a tensor variable says.
+    /// What the type of a tensor variable says; of a list it is the function of that name.
     Type(TypePart, Name),
     /// A list.
     List(Vec<Elem>),
@@ -100,6 +101,12 @@ pub enum ExprKind {
     Read(Read),
     /// In a meaning: a reduction.
     Reduce(Reduce),
+    /// In an `onnx` item: what is asked about the node.
+    Ask(Question, Vec<Expr>),
+    /// In an `onnx` item: a call of an operator or a function.
+    Apply(Apply),
+    /// In an `onnx` item: several values.
+    Tuple(Vec<Expr>),
 }
 
 /// An element of an input.
@@ -180,6 +187,17 @@ pub enum TypePart {
     Shape,
     /// The element type.
     DType,
+}
+
+impl TypePart {
+    /// The function that yields it.
+    pub fn function(self) -> Function {
+        match self {
+            TypePart::Rank => Function::Rank,
+            TypePart::Shape => Function::Shape,
+            TypePart::DType => Function::Dtype,
+        }
+    }
 }
 
 /// Prefix operators.
@@ -400,6 +418,8 @@ impl Expr {
                 parts
             }
             ExprKind::Reduce(r) => vec![&r.body],
+            ExprKind::Ask(_, args) | ExprKind::Tuple(args) => args.iter().collect(),
+            ExprKind::Apply(a) => a.args.iter().map(|a| &a.value).collect(),
             ExprKind::Int(_)
             | ExprKind::Float(_)
             | ExprKind::Str(_)
@@ -453,6 +473,9 @@ impl Expr {
             ExprKind::Reduce(r) => {
                 ExprKind::Reduce(Reduce { body: Box::new(f(&r.body)), ..r.clone() })
             }
+            ExprKind::Ask(q, args) => ExprKind::Ask(*q, args.iter().map(f).collect()),
+            ExprKind::Apply(a) => ExprKind::Apply(a.map(f)),
+            ExprKind::Tuple(args) => ExprKind::Tuple(args.iter().map(f).collect()),
             ExprKind::Int(_)
             | ExprKind::Float(_)
             | ExprKind::Str(_)

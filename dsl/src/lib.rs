@@ -19,6 +19,7 @@ pub mod known;
 pub mod library;
 pub mod lists;
 pub mod names;
+pub mod onnx;
 pub mod plan;
 mod shown;
 pub mod span;

@@ -5,6 +5,7 @@
 pub use crate::expr::Name;
 use crate::expr::{AttrType, Domain, Expr, Meaning};
 use crate::ir::{DType, Program};
+use crate::onnx::Declaration;
 use crate::span::{Ident, Span};
 use crate::term::{TermId, Terms};
 use std::collections::HashMap;
@@ -281,14 +282,13 @@ pub struct TestGraph {
     pub roots: Vec<TermId>,
 }
 
-/// How an ONNX operator reads and prints. Its expressions are positional, not by named axes, so they
-/// are interpreted by the importer and the exporter as they stand.
+/// How an ONNX operator reads and prints.
 #[derive(Clone, Debug)]
 pub struct OnnxItem {
     /// The ONNX operator's name.
     pub name: Name,
     /// The declaration.
-    pub decl: crate::syntax::ast::Onnx,
+    pub decl: Declaration,
     /// Which source text, and where in it.
     pub source: (u32, Span),
 }

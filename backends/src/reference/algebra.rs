@@ -8,6 +8,7 @@ use super::code::{Int, Machine, Quantifier, Read, Real, Sign, Truth, compare, fo
 use super::compile::{self, Body, Code, Param};
 use super::scalar::{Cmp, RealOp};
 use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::functions::Function;
 use mlc_dsl::infer::infer;
 use mlc_dsl::infer::resolve_dtype;
 use mlc_dsl::instantiate::bind_dims;
@@ -23,8 +24,8 @@ pub trait Algebra {
     /// The number that a float denotes.
     fn constant(&mut self, value: f64) -> Self::Number;
 
-    /// A function of one number, by the name it has in meanings.
-    fn function(&mut self, name: &str, a: &Self::Number) -> Result<Self::Number, String>;
+    /// A function of one number.
+    fn function(&mut self, f: Function, a: &Self::Number) -> Result<Self::Number, String>;
 
     /// An operation on two numbers.
     fn operation(
@@ -166,9 +167,8 @@ impl<A: Algebra> Lift<'_, A> {
         let outputs = callable.outputs.iter().zip(&app.types).enumerate();
         outputs
             .map(|(i, ((name, pattern), ty))| {
-                let named = meanings.iter().find(|m| !name.is_empty() && *m.output.text == **name);
-                let meaning = named.or_else(|| meanings.get(i));
-                let meaning = meaning.ok_or_else(|| format!("output `{name}` has no meaning"))?;
+                let meaning =
+                    meanings.get(i).ok_or_else(|| format!("output `{name}` has no meaning"))?;
                 let shape = ty.known_shape().ok_or("an extent is not known")?;
                 let dims = pattern.dims.as_deref();
                 let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, &app.env)?;
@@ -302,7 +302,7 @@ impl<A: Algebra> Walk<'_, '_, A> {
             Real::Unary(f, a) => {
                 let a = self.real(a, m)?;
                 self.spend()?;
-                Ok(self.lift.algebra.function(f.name, &a)?)
+                Ok(self.lift.algebra.function(f.function, &a)?)
             }
             Real::Neg(a) => {
                 let (zero, a) = (self.lift.algebra.constant(0.0), self.real(a, m)?);

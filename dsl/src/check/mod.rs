@@ -10,6 +10,7 @@ mod laws;
 mod meaning;
 mod nesting;
 mod notation;
+mod onnx;
 mod resolve;
 mod result;
 mod signature;
@@ -224,11 +225,12 @@ impl Builder {
     fn rest(&mut self, items: &[(u32, Item)]) {
         for (source, item) in items {
             match &item.kind {
-                ItemKind::Onnx(decl) => self.library.onnx.push(OnnxItem {
-                    name: name(&item.name.text),
-                    decl: decl.clone(),
-                    source: (*source, item.span),
-                }),
+                ItemKind::Onnx(decl) => {
+                    let (decl, diags) = onnx::declaration(&self.library, decl);
+                    self.report(*source, diags);
+                    let (name, source) = (name(&item.name.text), (*source, item.span));
+                    self.library.onnx.push(OnnxItem { name, decl, source });
+                }
                 ItemKind::Target(t) => {
                     let (target, diags) = targets::target(&self.library, *source, item, t);
                     self.report(*source, diags);

@@ -121,7 +121,7 @@ fn no_attribute(span: Span) -> Diag {
 }
 
 /// What a name stands for wherever nothing else bears it.
-fn constant(n: &str) -> Option<ExprKind> {
+pub(super) fn constant(n: &str) -> Option<ExprKind> {
     Some(match n {
         "pi" => ExprKind::Float(std::f64::consts::PI),
         "inf" => ExprKind::Float(f64::INFINITY),

@@ -2,7 +2,8 @@
 
 use super::ast::{Arg, Elem, Expr, ExprKind};
 use super::print_expr;
-use crate::expr::{self, ExprKind as Resolved, TypePart};
+use crate::expr::{self, ExprKind as Resolved};
+use crate::onnx::{self, Callee};
 use crate::span::{Ident, Span};
 
 /// A resolved expression as it is written. Inputs and indices of a meaning are shown by their numbers.
@@ -38,14 +39,10 @@ fn written(e: &expr::Expr) -> Expr {
         Resolved::DType(d) => ExprKind::Name(d.to_string()),
         Resolved::Name(n) | Resolved::DTypeVar(n) => ExprKind::Name(n.to_string()),
         Resolved::Size(n) => ExprKind::Size(n.to_string()),
-        Resolved::Type(part, n) => {
-            let part = match part {
-                TypePart::Rank => "rank",
-                TypePart::Shape => "shape",
-                TypePart::DType => "dtype",
-            };
-            call(part, vec![Expr { kind: ExprKind::Name(n.to_string()), span: e.span }])
-        }
+        Resolved::Type(part, n) => call(
+            part.function().name(),
+            vec![Expr { kind: ExprKind::Name(n.to_string()), span: e.span }],
+        ),
         Resolved::List(items) => ExprKind::List(elems(items)),
         Resolved::Entry(n, i) => {
             let index = vec![Elem::One(written(i))];
@@ -73,6 +70,26 @@ fn written(e: &expr::Expr) -> Expr {
             };
             let axes = r.over.iter().map(axis).collect();
             ExprKind::Reduce { monoid: ident(r.monoid.word()), axes, body: boxed(&r.body) }
+        }
+        Resolved::Ask(q, args) => call(&q.to_string(), all(args)),
+        Resolved::Tuple(args) => ExprKind::Tuple(all(args)),
+        Resolved::Apply(a) => {
+            let (callee, first) = match &a.callee {
+                Callee::Split => ("split", None),
+                Callee::Fold(operator) => ("fold", Some(operator)),
+                Callee::Scalar => ("scalar", None),
+                Callee::Unsupported => ("unsupported", None),
+                Callee::Operator(name, ..) => (&**name, None),
+            };
+            let operator =
+                first.map(|n| Expr { kind: ExprKind::Name(n.to_string()), span: e.span });
+            let operator = operator.map(|value| Arg { name: None, each: false, value });
+            let arg = |a: &onnx::Arg| {
+                let name = a.name.as_ref().map(|n| ident(&**n));
+                Arg { name, each: false, value: written(&a.value) }
+            };
+            let args = operator.into_iter().chain(a.args.iter().map(arg)).collect();
+            ExprKind::Call { callee: ident(callee), args }
         }
     };
     Expr { kind, span: e.span }
