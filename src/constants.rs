@@ -2,9 +2,9 @@
 
 use crate::needs;
 use mlc_backends::reference::{Array, Reference};
-use mlc_dsl::build::Builder;
+use mlc_dsl::build::{self, Builder, Rest};
 use mlc_dsl::canon::Sink;
-use mlc_dsl::ir::{Attr, Node, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library, OpClass};
 use mlc_extract::target::TargetPrices;
 use mlc_extract::work::Works;
@@ -112,7 +112,7 @@ pub fn unfold(
     library: &Library,
     prices: &TargetPrices<'_>,
 ) -> anyhow::Result<Program> {
-    let opens = |node: &Node| match &node.kind {
+    let opens = |_: NodeId, node: &Node| match &node.kind {
         NodeKind::Apply(call, _) => {
             matches!(library.call(*call).kind, CallKind::Def(_)) && !prices.permits(*call)
         }
@@ -121,44 +121,16 @@ pub fn unfold(
     let mut program = program.clone();
     // Definitions end in primitives; one that opens into itself is no definition.
     for _ in 0..MOST_NESTED {
-        if !program.nodes.iter().any(opens) {
+        if !(0..).zip(&program.nodes).any(|(i, n)| opens(NodeId(i), n)) {
             break;
         }
-        program = unfold_once(&program, library, &opens)?;
+        program = build::unfold(&program, library, Rest::Kept, &opens).map_err(|(_, e)| e)?;
     }
     Ok(program)
 }
 
 /// Layers nested deeper than this stay closed: they are computed all the same.
 const MOST_NESTED: usize = 32;
-
-fn unfold_once(
-    program: &Program,
-    library: &Library,
-    opens: &dyn Fn(&Node) -> bool,
-) -> anyhow::Result<Program> {
-    let mut b = Builder::new(library);
-    let inputs: Vec<Value> = program.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
-    let mut values: HashMap<Value, Value> = HashMap::new();
-    for (i, node) in program.nodes.iter().enumerate() {
-        b.set_origin(&node.origin);
-        let made = match &node.kind {
-            NodeKind::Input(k) => vec![inputs[*k as usize]],
-            NodeKind::Const(c) => vec![b.constant(program.consts.get(*c).clone())],
-            NodeKind::Apply(call, attrs) => {
-                let args: Vec<Value> = node.args.iter().map(|a| values[a]).collect();
-                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-                match &library.call(*call).kind {
-                    CallKind::Def(body) if opens(node) => b.expand(*call, body, &attrs, &args)?,
-                    _ => b.raw(*call, &attrs, &args)?,
-                }
-            }
-        };
-        values.extend(made.into_iter().enumerate().map(|(k, v)| (value(i, k), v)));
-    }
-    let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), values[v])).collect();
-    Ok(b.finish(outputs))
-}
 
 /// True if no symbol occurs.
 fn is_known(a: &Attr) -> bool {
@@ -170,7 +142,7 @@ fn is_known(a: &Attr) -> bool {
 }
 
 fn value(node: usize, output: usize) -> Value {
-    Value { node: mlc_dsl::ir::NodeId(node as u32), output: output as u32 }
+    Value { node: NodeId(node as u32), output: output as u32 }
 }
 
 /// True for a change of layout whose result has more elements than its operand.

@@ -2,11 +2,11 @@
 
 use crate::canon::{self, Sink, Structural};
 use crate::eval::Env;
-use crate::infer::{TypeError, infer, mismatch};
+use crate::infer::{TypeError, infer};
 pub use crate::instantiate::BuildError;
-use crate::instantiate::Instantiator;
+use crate::instantiate::{self, Instantiator};
 use crate::ir::{Attr, DType, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
-use crate::library::{Body, CallId, Library};
+use crate::library::{CallId, Library};
 use crate::term::{TermId, Terms};
 use std::collections::HashMap;
 
@@ -125,24 +125,11 @@ impl<'a> Builder<'a> {
     pub fn expand(
         &mut self,
         call: CallId,
-        body: &Body,
         attrs: &[Option<Attr>],
         args: &[Value],
     ) -> Result<Vec<Value>, BuildError> {
-        let library = self.library;
-        let types: Vec<Type> = args.iter().map(|&a| self.ty(a).clone()).collect();
-        let types: Vec<&Type> = types.iter().collect();
-        let application = infer(library.call(call), &types, attrs)?;
-        let mut env = application.env;
-        let values = self.instantiate(&body.terms, &body.roots, args, &mut env)?;
-        for (v, declared) in values.iter().zip(&application.types) {
-            if let Some(reason) = mismatch(self.ty(*v), declared) {
-                return Err(
-                    TypeError::Result { op: library.call(call).name.clone(), reason }.into()
-                );
-            }
-        }
-        Ok(values)
+        let (library, structural) = (self.library, self.structural);
+        instantiate::expand(self, structural, library, call, attrs, args)
     }
 
     /// Ends the program with these outputs.
@@ -150,6 +137,69 @@ impl<'a> Builder<'a> {
         self.program.outputs = outputs;
         self.program.pruned()
     }
+}
+
+/// The body of a definition on arguments of these types, as a program of its own.
+pub fn definition(
+    library: &Library,
+    call: CallId,
+    attrs: &[Attr],
+    args: &[&Type],
+) -> Result<Program, BuildError> {
+    let mut b = Builder::new(library);
+    let args = args.iter().enumerate().map(|(i, t)| b.input(&i.to_string(), (*t).clone()));
+    let args: Vec<Value> = args.collect();
+    let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+    let roots = b.expand(call, &attrs, &args)?;
+    Ok(b.finish(roots.iter().enumerate().map(|(i, r)| (i.to_string(), *r)).collect()))
+}
+
+/// How the applications of a program that is rebuilt are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// As they stand.
+    Kept,
+    /// In canonical form.
+    Canonical,
+}
+
+/// The program with the definitions that `opens` names replaced by their bodies, once. What goes wrong is told with
+/// the node.
+pub fn unfold(
+    program: &Program,
+    library: &Library,
+    rest: Rest,
+    opens: &dyn Fn(NodeId, &Node) -> bool,
+) -> Result<Program, (NodeId, BuildError)> {
+    let mut b = Builder::new(library);
+    let mut new: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
+    for (i, node) in program.nodes.iter().enumerate() {
+        let id = NodeId(i as u32);
+        b.set_origin(&node.origin);
+        new.push(match &node.kind {
+            NodeKind::Input(k) => {
+                let (name, ty) = &program.inputs[*k as usize];
+                vec![b.input(name, ty.clone())]
+            }
+            NodeKind::Const(c) => vec![b.constant(program.consts.get(*c).clone())],
+            NodeKind::Apply(call, attrs) => {
+                let arg = |a: &Value| new[a.node.0 as usize][a.output as usize];
+                let args: Vec<Value> = node.args.iter().map(arg).collect();
+                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+                let made = match (opens(id, node), rest) {
+                    (true, _) => b.expand(*call, &attrs, &args),
+                    (false, Rest::Kept) => b.raw(*call, &attrs, &args).map_err(BuildError::Type),
+                    (false, Rest::Canonical) => {
+                        b.apply(*call, &attrs, &args).map_err(BuildError::Type)
+                    }
+                };
+                made.map_err(|e| (id, e))?
+            }
+        });
+    }
+    let value = |v: &Value| new[v.node.0 as usize][v.output as usize];
+    let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), value(v))).collect();
+    Ok(b.finish(outputs))
 }
 
 impl Sink for Builder<'_> {

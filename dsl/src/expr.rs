@@ -190,6 +190,16 @@ pub enum TypePart {
 }
 
 impl TypePart {
+    /// The one that a function yields.
+    pub fn of(f: Function) -> Option<TypePart> {
+        match f {
+            Function::Rank => Some(TypePart::Rank),
+            Function::Shape => Some(TypePart::Shape),
+            Function::Dtype => Some(TypePart::DType),
+            _ => None,
+        }
+    }
+
     /// The function that yields it.
     pub fn function(self) -> Function {
         match self {

@@ -137,7 +137,10 @@ pub fn apply(f: Function, mut vals: Vec<Val>) -> Result<Val, EvalError> {
         }
         (F::BroadcastShapes, 2) => {
             let (b, a) = (pop()?.ints()?, pop()?.ints()?);
-            ints(broadcast_shapes(&a, &b)?)
+            let shape = common_shape(&a, &b).map_err(|(a, b)| {
+                EvalError::invalid(format!("extents {a} and {b} do not broadcast"))
+            });
+            ints(shape?)
         }
         (F::SplitSizes, 2) => {
             let (parts, n) = (count(pop()?)?, pop()?.int()?);
@@ -343,7 +346,8 @@ fn reshape_target(
     Ok(out)
 }
 
-fn broadcast_shapes(a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, EvalError> {
+/// NumPy's common shape; the extents that do not meet where there is none.
+pub fn common_shape(a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, (Extent, Extent)> {
     let n = a.len().max(b.len());
     let one = Extent::from(1);
     let entry = |list: &[Extent], i: usize| -> Extent {
@@ -353,7 +357,7 @@ fn broadcast_shapes(a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, EvalError
         .map(|i| match (entry(a, i), entry(b, i)) {
             (a, b) if a == b || b.is(1) => Ok(a),
             (a, b) if a.is(1) => Ok(b),
-            (a, b) => Err(EvalError::invalid(format!("extents {a} and {b} do not broadcast"))),
+            different => Err(different),
         })
         .collect()
 }

@@ -4,9 +4,9 @@ use crate::canon::{self, Sink, Structural};
 use crate::eval::{Env, eval};
 use crate::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use crate::functions::Function;
-use crate::infer::{TypeError, resolve_dims, resolve_dtype};
-use crate::ir::{Attr, DType, Extent};
-use crate::library::{CallId, DTypePattern, Dim};
+use crate::infer::{TypeError, infer, mismatch, resolve_dims, resolve_dtype};
+use crate::ir::{Attr, DType, Extent, Type};
+use crate::library::{CallId, CallKind, DTypePattern, Dim, Library};
 use crate::span::Span;
 
 use crate::term::{Term, TermId, TermKind, Terms};
@@ -255,6 +255,36 @@ impl<S: Sink> Instantiator<'_, S> {
         let attrs = [start, size, step].map(|v| Some(Attr::Ints(v)));
         Ok(canon::apply(self.sink, self.structural, slice, &attrs, &[whole])?[0])
     }
+}
+
+/// Instantiates the body of a definition in a sink: one value per output.
+pub fn expand<S: Sink>(
+    sink: &mut S,
+    structural: Structural,
+    library: &Library,
+    call: CallId,
+    attrs: &[Option<Attr>],
+    args: &[S::Value],
+) -> Result<Vec<S::Value>, BuildError> {
+    let callable = library.call(call);
+    let CallKind::Def(body) = &callable.kind else {
+        return Err(BuildError::Value(format!("`{}` is no definition", callable.name)));
+    };
+    let types: Vec<Type> = args.iter().map(|a| sink.ty(*a)).collect();
+    let types: Vec<&Type> = types.iter().collect();
+    let application = infer(callable, &types, attrs)?;
+    let mut env = application.env;
+    let values = Instantiator { sink, structural, terms: &body.terms, family: None }.run(
+        &body.roots,
+        args,
+        &mut env,
+    )?;
+    for (v, declared) in values.iter().zip(&application.types) {
+        if let Some(reason) = mismatch(&sink.ty(*v), declared) {
+            return Err(TypeError::Result { op: callable.name.clone(), reason }.into());
+        }
+    }
+    Ok(values)
 }
 
 /// True if a name in `e` stands for an extent that is open.

@@ -9,6 +9,7 @@ pub mod canon;
 pub mod check;
 pub mod diag;
 pub mod eval;
+pub mod evaluate;
 pub mod expr;
 mod function;
 pub mod functions;

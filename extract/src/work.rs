@@ -4,7 +4,7 @@
 
 use crate::Work;
 use crate::target::VIEW;
-use mlc_dsl::build::Builder;
+use mlc_dsl::build::definition;
 use mlc_dsl::eval::Env;
 use mlc_dsl::expr::{AttrKind, BinaryOp, Expr, ExprKind, IndexVar};
 use mlc_dsl::functions::Function;
@@ -108,13 +108,7 @@ impl<'a> Works<'a> {
 
     /// The work of a definition's body; `None` if it does not apply to these arguments.
     fn body(&self, id: CallId, attrs: &[Attr], args: &[&Type]) -> Option<Work> {
-        let CallKind::Def(body) = &self.library.call(id).kind else { return None };
-        let mut b = Builder::new(self.library);
-        let inputs: Vec<_> =
-            args.iter().enumerate().map(|(i, t)| b.input(&i.to_string(), (*t).clone())).collect();
-        let given: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-        let out = b.expand(id, body, &given, &inputs).ok()?;
-        let program = b.finish(out.into_iter().map(|v| (String::new(), v)).collect());
+        let program = definition(self.library, id, attrs, args).ok()?;
         let mut work = Work::default();
         for n in &program.nodes {
             if let NodeKind::Apply(call, attrs) = &n.kind {

@@ -1,12 +1,13 @@
 //! Laws become patterns: sums and products flattened, broadcasts that names imply made explicit.
 
 use super::flatten::OPERANDS;
-use super::normal::{Subst, call_expr, substitute};
-use super::pattern::{Compiled, Pat, PatId, PatKind, has_hint, is_normal};
+use super::normal::{Subst, substitute};
+use super::pattern::{Compiled, Pat, PatId, PatKind, has_mark, is_normal};
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Mark};
+use mlc_dsl::functions::Function;
 use mlc_dsl::library::{
     AttrParam, CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name, OpClass,
 };
-use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, Span};
 use mlc_dsl::term::{TermId, TermKind, Terms};
 use std::collections::{HashMap, HashSet};
 
@@ -44,7 +45,7 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
                 pats: c.pats,
                 roots,
                 normal: own,
-                numbered: has_hint(law, "numbered"),
+                numbered: has_mark(law, Mark::Numbered),
             },
             c.refused,
             !hopeless,
@@ -90,9 +91,9 @@ pub fn unsolved(library: &Library) -> Vec<(u32, String)> {
 /// Attribute variables that a pattern asks for and nothing binds.
 fn open_names(law: &Law, c: &Compiled) -> Vec<Name> {
     let (found, asked) = (c.names(), c.asked());
-    let derived = |a: &AttrParam| a.ty.name.text == "axis" && a.ty.of.is_some();
-    let open = law.attrs.iter().filter(|a| !derived(a) && !found.contains(&*a.name));
-    open.map(|a| a.name.clone()).filter(|n| asked.contains(&**n)).collect()
+    let derived = |a: &AttrParam| a.ty.axis().is_some();
+    let open = law.attrs.iter().filter(|a| !derived(a) && !found.contains(&a.name));
+    open.map(|a| a.name.clone()).filter(|n| asked.contains(n)).collect()
 }
 
 /// Terms that occur more than once in what a law matches.
@@ -236,7 +237,7 @@ impl Compiler<'_> {
             let PatKind::Broadcast(inner, map) = &self.pat(a).kind else { return None };
             let dims = self.pat(*inner).dims.clone();
             match &found {
-                Some((_, known)) if !same_dims(known, &dims) => return None,
+                Some((_, known)) if *known != dims => return None,
                 Some(_) => {}
                 None => found = Some((map.clone(), dims)),
             }
@@ -268,7 +269,7 @@ impl Compiler<'_> {
         if dims.is_empty() {
             return scalar;
         }
-        let map = Expr { kind: ExprKind::List(vec![]), span: Span::default() };
+        let map = Expr::new(ExprKind::List(vec![]));
         self.push(PatKind::Broadcast(scalar, map), dims, dtype)
     }
 
@@ -296,10 +297,10 @@ impl Compiler<'_> {
         let mut merge = |e: Expr| {
             scalar = Some(match scalar.take() {
                 None => e,
-                Some(s) => Expr {
-                    kind: ExprKind::Binary(op, Box::new(call_expr("float", vec![s])), Box::new(e)),
-                    span: Span::default(),
-                },
+                Some(s) => {
+                    let s = Box::new(Expr::call(Function::Float, vec![s]));
+                    Expr::new(ExprKind::Binary(op, s, Box::new(e)))
+                }
             });
         };
         // What no view has room for stays a nest.
@@ -382,7 +383,7 @@ impl Compiler<'_> {
             };
             let below = self.pat(b).dims.clone();
             let twin = out.iter().position(|&q| match &self.pat(q).kind {
-                PatKind::Broadcast(a, _) => same_dims(&self.pat(*a).dims, &below),
+                PatKind::Broadcast(a, _) => self.pat(*a).dims == below,
                 _ => false,
             });
             let Some(i) = twin else {
@@ -396,9 +397,4 @@ impl Compiler<'_> {
         }
         out
     }
-}
-
-fn same_dims(a: &[Dim], b: &[Dim]) -> bool {
-    let key = mlc_dsl::check::dim_key;
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b))
 }

@@ -3,10 +3,9 @@
 //! A law marked `when normal` rewrites the patterns of all other laws too, so that `x / sqrt(2)` in a
 //! law matches whatever spelling the program has.
 
-use mlc_dsl::check::walk;
-use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, LawOrigin};
+use mlc_dsl::expr::{Expr, ExprKind, Mark};
+use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, LawOrigin, Name};
 use mlc_dsl::lists;
-use mlc_dsl::syntax::ast::{Expr, ExprKind};
 use std::collections::HashSet;
 
 /// Index of a pattern node.
@@ -67,25 +66,25 @@ fn parts(kind: &PatKind) -> &[PatId] {
 
 impl Compiled {
     /// The names that matching binds: of numbers and attributes that are a bare name, and of entries of lists.
-    pub(super) fn names(&self) -> HashSet<String> {
+    pub(super) fn names(&self) -> HashSet<Name> {
         let mut out = HashSet::new();
         for e in self.expressions() {
             match &e.kind {
                 ExprKind::Name(n) => drop(out.insert(n.clone())),
-                _ => out.extend(lists::names(e).into_iter().map(|(_, n)| n.to_string())),
+                _ => out.extend(lists::names(e).into_iter().map(|(_, n)| n.clone())),
             }
         }
         out
     }
 
     /// All names in the expressions that are compared.
-    pub(super) fn asked(&self) -> HashSet<String> {
+    pub(super) fn asked(&self) -> HashSet<Name> {
         let mut out = HashSet::new();
         for e in self.expressions() {
-            walk(e, &mut |e| match &e.kind {
-                ExprKind::Name(n) => drop(out.insert(n.clone())),
-                ExprKind::Index { base, .. } => drop(out.insert(base.text.clone())),
-                _ => {}
+            e.walk(&mut |e| {
+                if let ExprKind::Name(n) | ExprKind::Entry(n, _) = &e.kind {
+                    out.insert(n.clone());
+                }
             });
         }
         out
@@ -135,12 +134,12 @@ impl Compiled {
 
 /// True if the law is a normalising one.
 pub fn is_normal(law: &Law) -> bool {
-    law.origin == LawOrigin::Rule && has_hint(law, "normal")
+    law.origin == LawOrigin::Rule && has_mark(law, Mark::Normal)
 }
 
 /// True if a word stands among the hints of the law.
-pub fn has_hint(law: &Law, word: &str) -> bool {
-    law.hints.iter().any(|h| matches!(&h.kind, ExprKind::Name(n) if n == word))
+pub fn has_mark(law: &Law, mark: Mark) -> bool {
+    law.hints.iter().any(|h| h.kind == ExprKind::Mark(mark))
 }
 
 /// True if `name` is an attribute variable of the law.

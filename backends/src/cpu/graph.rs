@@ -4,8 +4,8 @@
 
 use super::registry;
 use crate::BackendError;
-use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Value};
+use mlc_dsl::build::definition;
+use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use std::collections::{HashMap, HashSet};
@@ -148,14 +148,13 @@ impl Reader<'_> {
             );
         }
         let callable = self.library.call(*call);
-        if let CallKind::Def(body) = &callable.kind
+        let types: Vec<&Type> = args.iter().map(|a| self.out.ty(*a)).collect();
+        if let CallKind::Def(_) = &callable.kind
             && registry::find(&callable.name).is_none()
+            && let Ok(inner) = definition(self.library, *call, attrs, &types)
         {
-            let unfolded = self.unfold(*call, body, attrs, &args);
-            if let Some((inner, outputs)) = unfolded {
-                self.unfolded = true;
-                return self.splice(id, &inner, &outputs, &args, &node.origin, local, nodes);
-            }
+            self.unfolded = true;
+            return self.splice(id, &inner, &args, &node.origin, local, nodes);
         }
         let new = self.out.push(Node { args, ..node.clone() });
         nodes.push(new);
@@ -165,34 +164,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn unfold(
-        &self,
-        call: mlc_dsl::library::CallId,
-        body: &mlc_dsl::library::Body,
-        attrs: &[Attr],
-        args: &[Value],
-    ) -> Option<(Program, Vec<Value>)> {
-        let mut b = Builder::new(self.library);
-        let inputs: Vec<Value> = args
-            .iter()
-            .enumerate()
-            .map(|(i, a)| b.input(&i.to_string(), self.out.ty(*a).clone()))
-            .collect();
-        let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-        let roots = b.expand(call, body, &attrs, &inputs).ok()?;
-        let outputs = roots.iter().enumerate().map(|(i, r)| (i.to_string(), *r)).collect();
-        let program = b.finish(outputs);
-        let outputs = program.outputs.iter().map(|o| o.1).collect();
-        Some((program, outputs))
-    }
-
     /// Puts the body of node `id` in its place.
-    #[allow(clippy::too_many_arguments, reason = "the reader's state is lent piece by piece")]
     fn splice(
         &mut self,
         id: NodeId,
         inner: &Program,
-        outputs: &[Value],
         args: &[Value],
         origin: &str,
         local: &mut HashMap<Value, Value>,
@@ -217,8 +193,11 @@ impl Reader<'_> {
                 }
             }
         }
-        let named: Vec<Option<Value>> =
-            outputs.iter().map(|v| own.get(v).or_else(|| self.names.get(v)).copied()).collect();
+        let named: Vec<Option<Value>> = inner
+            .outputs
+            .iter()
+            .map(|(_, v)| own.get(v).or_else(|| self.names.get(v)).copied())
+            .collect();
         self.names = outer;
         for (output, v) in named.into_iter().enumerate() {
             let v = v.ok_or_else(|| broken("a definition's result is not in its body"))?;

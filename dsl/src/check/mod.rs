@@ -26,7 +26,7 @@ use crate::diag::{Code, Diag, Severity};
 use crate::expr::Predicate;
 use crate::functions::FUNCTIONS;
 use crate::library::{
-    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem,
+    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Law, Library, Name, OnnxItem,
     OpClass, Source,
 };
 use crate::names::meant as suggest;
@@ -323,6 +323,17 @@ fn occurs(e: &Expr, name: &str) -> bool {
         }
     });
     found
+}
+
+/// The condition of a law that a text states; `None` if it is none.
+pub fn condition(law: &Law, text: &str) -> Option<crate::expr::Expr> {
+    let rule = format!("rule q\n  x => x\n  given x: F[..s]\n  if {text}\n  error exact\n");
+    let (file, _) = parse(&rule);
+    let condition = file.items.into_iter().find_map(|item| match item.kind {
+        ItemKind::Rule(r) => r.conditions.into_iter().next(),
+        _ => None,
+    });
+    Scope::of(&law.vars, &law.attrs).expr(&condition?).ok()
 }
 
 /// What may have been meant by the name of a function on attributes.
