@@ -21,6 +21,7 @@ pub mod library;
 pub mod lists;
 pub mod names;
 pub mod onnx;
+pub mod pattern;
 pub mod plan;
 mod shown;
 pub mod span;

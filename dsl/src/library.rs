@@ -4,8 +4,9 @@
 
 pub use crate::expr::Name;
 use crate::expr::{AttrType, Domain, Expr, Meaning};
-use crate::ir::{DType, Program};
+use crate::ir::{DType, Program, Type};
 use crate::onnx::Declaration;
+use crate::pattern::Patterns;
 use crate::span::{Ident, Span};
 use crate::term::{TermId, Terms};
 use std::collections::HashMap;
@@ -135,6 +136,20 @@ pub struct Callable {
     pub class: OpClass,
     /// Which source text, and where in it.
     pub source: (u32, Span),
+}
+
+impl Callable {
+    /// True of a change of layout whose result has more elements than its operand, and not a few: folding constants
+    /// leaves it in the program, for it costs nothing to read.
+    pub fn enlarges(&self, args: &[&Type], results: &[Type]) -> bool {
+        let count = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>());
+        match (args, results) {
+            ([arg], [result, ..]) => {
+                self.class == OpClass::View && count(result) > count(arg).max(64)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What an operator's meaning shows of its structure.
@@ -403,6 +418,7 @@ pub struct Library {
     /// Targets.
     pub targets: Vec<TargetItem>,
     pub(crate) by_name: HashMap<Name, CallId>,
+    pub(crate) patterns: Patterns,
 }
 
 impl Library {

@@ -9,7 +9,6 @@ use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::build::{Rest, unfold};
 use mlc_dsl::ir::{DType, Node, NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::{CallKind, Library, OpClass};
-use std::collections::HashMap;
 
 /// The same program with every definition expanded.
 pub fn flatten(program: &Program, library: &Library) -> Result<Program, String> {

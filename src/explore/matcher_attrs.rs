@@ -1,13 +1,13 @@
 //! Matching attributes and numbers: names are bound, everything else is compared, now or once its names are known.
 
 use super::matcher::{Matcher, Next, State};
-use super::pattern::is_attr;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::infer::resolve_dims;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::Dim;
 use mlc_dsl::lists::{self, Fit};
+use mlc_dsl::pattern::is_attr;
 use std::ops::ControlFlow;
 
 impl Matcher<'_> {

@@ -4,12 +4,12 @@ use super::flatten::View;
 use super::language::{ENode, Head};
 use super::matcher::{Matcher, Next, Rest, State};
 use super::matcher_attrs::close;
-use super::pattern::{PatId, PatKind, is_attr};
 use egg::Id;
 use mlc_dsl::eval::eval;
 use mlc_dsl::expr::Expr;
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::CallId;
+use mlc_dsl::pattern::{PatId, PatKind, is_attr};
 use std::ops::ControlFlow;
 
 /// Operands that a root pattern may leave over. In a long sum every subset would match otherwise.

@@ -4,7 +4,6 @@
 
 mod apply;
 mod changes;
-mod compile;
 mod credit;
 mod effort;
 mod emit;
@@ -21,9 +20,7 @@ mod matcher;
 mod matcher_attrs;
 mod matcher_flat;
 mod nearest;
-mod normal;
 mod numbers;
-mod pattern;
 mod proof;
 mod replay;
 mod schedule;
@@ -32,7 +29,6 @@ mod spread;
 mod stored;
 mod views;
 
-pub use compile::unsolved;
 pub use extract::{Choice, Extracted, ExtractionError, Part};
 pub use log::{LogId, Reason};
 pub use lower::{Explored, Series, explore, explore_series};

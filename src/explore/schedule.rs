@@ -3,7 +3,6 @@
 use super::Limits;
 use super::apply::{Outcome, Refusal, Site, apply, apply_family, contradicted};
 use super::changes::{Changes, reach};
-use super::compile::compile;
 use super::effort::Effort;
 use super::families::Families;
 use super::flatten::Flattenings;
@@ -12,14 +11,16 @@ use super::language::{ENode, Head};
 use super::log::LogId;
 use super::matcher::{Binding, Matcher, State};
 use super::numbers::numberless;
-use super::pattern::{Compiled, PatId, PatKind};
 use egg::Id;
 use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
+use mlc_dsl::pattern::compile;
+use mlc_dsl::pattern::{Compiled, PatId, PatKind};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,7 @@ impl LawProfile {
 
 /// The state of one pattern of a law.
 struct Runner {
-    compiled: Compiled,
+    compiled: Arc<Compiled>,
     profile: LawProfile,
     banned_until: u32,
     bans: u32,
@@ -117,7 +118,7 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(library: &Library, compiled: Compiled) -> Runner {
+    fn new(library: &Library, compiled: Arc<Compiled>) -> Runner {
         let law = &library.laws[compiled.law as usize];
         Runner {
             reach: compiled.roots.iter().map(|&r| reach(&compiled, r)).collect(),

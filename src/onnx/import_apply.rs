@@ -1,8 +1,8 @@
 //! Applying operators by position: NumPy's broadcasting, numbers among tensors, known values.
 
 use mlc_dsl::build::Builder;
-use mlc_dsl::infer::infer;
 use mlc_dsl::functions::common_shape;
+use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Atom, Attr, DType, Extent, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::known::{self, Element, Known};
 use mlc_dsl::library::{CallId, Callable, DTypePattern, Dim, Library};

@@ -37,7 +37,7 @@ pub fn declarations(library: &Library, first: u32, seed: u64) -> Vec<Lint> {
             CallKind::Def(_) => out.extend(unrecognised(library, id)),
         }
     }
-    for (law, reason) in crate::explore::unsolved(library) {
+    for (law, reason) in mlc_dsl::pattern::unsolved(library) {
         let law = &library.laws[law as usize];
         if !own(law.source.0) {
             continue;

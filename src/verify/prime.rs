@@ -372,12 +372,12 @@ mod tests {
         let lowest = f.constant(f64::NEG_INFINITY);
         let same = f.operation(RealOp::Max, &x, &lowest).expect("a number");
         assert_eq!(same.value, x.value);
-        let (plus, minus) = (f.function("sin", &x), f.function("sin", &x.negative()));
+        let (plus, minus) = (f.function(Function::Sin, &x), f.function(Function::Sin, &x.negative()));
         let (plus, minus) = (plus.expect("a number"), minus.expect("a number"));
         assert_eq!(add(plus.value, minus.value), 0);
-        let (up, down) = (f.function("exp", &x), f.function("exp", &x.negative()));
+        let (up, down) = (f.function(Function::Exp, &x), f.function(Function::Exp, &x.negative()));
         let (up, down) = (up.expect("a number"), down.expect("a number"));
         assert_eq!(mul(up.value, down.value), 1);
-        assert_ne!(f.function("exp", &y).expect("a number").value, up.value);
+        assert_ne!(f.function(Function::Exp, &y).expect("a number").value, up.value);
     }
 }

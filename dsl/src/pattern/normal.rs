@@ -1,12 +1,12 @@
 //! Patterns in normal form: laws marked `when normal` rewrite the patterns of all others.
 
+use super::PatId;
 use super::compile::Compiler;
-use super::pattern::PatId;
-use mlc_dsl::eval::{Env, eval, truth};
-use mlc_dsl::expr::{BinaryOp, Expr, ExprKind};
-use mlc_dsl::functions::Function;
-use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, Name, OpClass};
-use mlc_dsl::term::{TermId, TermKind};
+use crate::eval::{Env, eval, truth};
+use crate::expr::{BinaryOp, Expr, ExprKind};
+use crate::functions::Function;
+use crate::library::{CallId, DTypePattern, Dim, Law, Name, OpClass};
+use crate::term::{TermId, TermKind};
 
 /// What the variables of a normalising law stand for while a pattern is rewritten.
 pub(super) struct Subst {

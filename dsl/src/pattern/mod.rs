@@ -3,10 +3,66 @@
 //! A law marked `when normal` rewrites the patterns of all other laws too, so that `x / sqrt(2)` in a
 //! law matches whatever spelling the program has.
 
-use mlc_dsl::expr::{Expr, ExprKind, Mark};
-use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, LawOrigin, Name};
-use mlc_dsl::lists;
-use std::collections::HashSet;
+mod compile;
+mod normal;
+
+pub use compile::{compile, unsolved};
+
+use crate::expr::{Expr, ExprKind, Mark};
+use crate::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name};
+use crate::lists;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Operands of a sum or product that are looked at together.
+pub const OPERANDS: usize = 6;
+
+/// What the patterns of a law depend on beside itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Company {
+    /// The laws that rewrite patterns.
+    normal: Vec<u32>,
+    /// No law may round differently.
+    exact: bool,
+}
+
+impl Company {
+    fn of(library: &Library, laws: &[u32]) -> Company {
+        let law = |i: &u32| &library.laws[*i as usize];
+        Company {
+            normal: laws.iter().copied().filter(|i| is_normal(law(i))).collect(),
+            exact: laws.iter().all(|i| law(i).error == ErrorClass::Exact),
+        }
+    }
+}
+
+/// The patterns of a law: as it is written, and with sums that it shares kept closed.
+type Forms = Arc<[Arc<Compiled>]>;
+
+/// Laws compiled so far: a library keeps them, so that each is compiled once. A copy begins anew.
+#[derive(Default)]
+pub struct Patterns(Mutex<HashMap<Company, HashMap<u32, Forms>>>);
+
+impl Patterns {
+    /// The patterns of these laws in this company; `compile` makes those that are new.
+    fn of(&self, company: &Company, laws: &[u32], compile: impl Fn(u32) -> Forms) -> Vec<Forms> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(company.clone()).or_default();
+        laws.iter().map(|&i| known.entry(i).or_insert_with(|| compile(i)).clone()).collect()
+    }
+}
+
+impl Clone for Patterns {
+    fn clone(&self) -> Patterns {
+        Patterns::default()
+    }
+}
+
+impl std::fmt::Debug for Patterns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Patterns")
+    }
+}
 
 /// Index of a pattern node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,30 +1,37 @@
 //! Laws become patterns: sums and products flattened, broadcasts that names imply made explicit.
 
-use super::flatten::OPERANDS;
+use super::OPERANDS;
 use super::normal::{Subst, substitute};
-use super::pattern::{Compiled, Pat, PatId, PatKind, has_mark, is_normal};
-use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Mark};
-use mlc_dsl::functions::Function;
-use mlc_dsl::library::{
-    AttrParam, CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name, OpClass,
+use super::{Company, Compiled, Forms, Pat, PatId, PatKind, has_mark, is_normal};
+use crate::expr::{BinaryOp, Expr, ExprKind, Mark};
+use crate::functions::Function;
+use crate::library::{
+    AttrParam, CallId, DTypePattern, Dim, Law, LawOrigin, Library, Name, OpClass,
 };
-use mlc_dsl::term::{TermId, TermKind, Terms};
+use crate::term::{TermId, TermKind, Terms};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Nests of one operator in each other that a pattern may have: each can be met in several ways.
 const NEST: usize = 3;
 
-/// Compiles laws; patterns are rewritten by the normalising ones among them.
-pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
-    let law = |i: &u32| &library.laws[*i as usize];
-    let exact = laws.iter().all(|i| law(i).error == ErrorClass::Exact);
-    let normal: Vec<&Law> = laws.iter().map(law).filter(|l| is_normal(l)).collect();
-    let one = |i: u32, closed: HashSet<TermId>| {
-        let law = law(&i);
+/// The patterns of laws, rewritten by the normalising ones among them. What the library has compiled is not compiled
+/// again.
+pub fn compile(library: &Library, laws: &[u32]) -> Vec<Arc<Compiled>> {
+    let company = Company::of(library, laws);
+    let normal: Vec<&Law> = company.normal.iter().map(|i| &library.laws[*i as usize]).collect();
+    let forms = library.patterns.of(&company, laws, |i| forms(library, i, &normal, company.exact));
+    forms.iter().flat_map(|f| f.iter().cloned()).collect()
+}
+
+/// The patterns of one law.
+fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
+    let law = &library.laws[index as usize];
+    let one = |closed: HashSet<TermId>| {
         let own = is_normal(law);
         let mut c = Compiler {
             library,
-            normal: if own { &[] } else { &normal },
+            normal: if own { &[] } else { normal },
             law,
             pats: Vec::new(),
             depth: 0,
@@ -39,27 +46,14 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
         let roots: Vec<PatId> =
             law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
         let hopeless = c.hopeless || (0..c.pats.len()).any(|i| c.nest(PatId(i as u32)) > NEST);
-        (
-            Compiled {
-                law: i,
-                pats: c.pats,
-                roots,
-                normal: own,
-                numbered: has_mark(law, Mark::Numbered),
-            },
-            c.refused,
-            !hopeless,
-        )
+        let numbered = has_mark(law, Mark::Numbered);
+        let compiled = Compiled { law: index, pats: c.pats, roots, normal: own, numbered };
+        ((!hopeless).then(|| Arc::new(compiled)), c.refused)
     };
-    let mut out = Vec::new();
-    for &i in laws {
-        let (open, _, matches) = one(i, HashSet::new());
-        out.extend(matches.then_some(open));
-        // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
-        let (closed, differs, matches) = one(i, shared(law(&i)));
-        out.extend((differs && matches).then_some(closed));
-    }
-    out
+    // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
+    let (open, _) = one(HashSet::new());
+    let (closed, differs) = one(shared(law));
+    open.into_iter().chain(closed.filter(|_| differs)).collect()
 }
 
 /// Laws that never match, with the reason: matching has no way to find an attribute variable, or looks at fewer operands.
@@ -70,8 +64,9 @@ pub fn unsolved(library: &Library) -> Vec<(u32, String)> {
     let mut out = Vec::new();
     for law in laws.into_iter().filter(searched) {
         let first = compiled.partition_point(|c| c.law < law);
-        let forms: Vec<&Compiled> = compiled[first..].iter().take_while(|c| c.law == law).collect();
-        let open = |c: &&Compiled| open_names(&library.laws[law as usize], c);
+        let forms: Vec<&Arc<Compiled>> =
+            compiled[first..].iter().take_while(|c| c.law == law).collect();
+        let open = |c: &&Arc<Compiled>| open_names(&library.laws[law as usize], c);
         if forms.is_empty() {
             let reason = format!(
                 "a sum or product in it nests deeper, or has more operands, than the {OPERANDS} that are looked at"
