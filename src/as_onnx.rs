@@ -1,13 +1,13 @@
 //! Models optimised for an ONNX runtime: of about equally fast results the one of fewer nodes.
 
-use crate::costing::Costing;
 use crate::error::{Error, ErrorKind};
-use crate::objective::Objective;
-use crate::onnx::{ModelInfo, NEWEST_OPSET, RawModel, domains, export, printable};
-use crate::options::Options;
+use crate::pipeline::costing::Costing;
+use crate::pipeline::objective::Objective;
+use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
+use mlc_onnx::{ModelInfo, NEWEST_OPSET, RawModel, domains, export, printable};
 use std::sync::Arc;
 
 /// True if results for a target are files for a runtime, and not run here.

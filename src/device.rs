@@ -1,12 +1,13 @@
 //! Where a session runs, and what it may take.
 
 use crate::error::{Error, ErrorKind};
-use crate::needs::{Needs, Symbols};
 use mlc_backends::Backend;
 use mlc_backends::cpu::Cpu;
+use mlc_backends::memory;
 use mlc_backends::reference::Reference;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
+use mlc_extract::needs::{Needs, Symbols};
 
 /// A backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +83,7 @@ impl Device {
         library: &Library,
         symbols: &Symbols,
     ) -> Result<(), Error> {
-        self.needs(plan, library, symbols).afford(self.memory)
+        Ok(self.needs(plan, library, symbols).afford(memory::limit(self.memory))?)
     }
 }
 

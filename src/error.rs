@@ -1,13 +1,16 @@
 //! The one error of the library: what is wrong, where, and what to do about it.
 
-use crate::npz::NpzError;
-use crate::onnx::{ExportError, ImportError, OnnxError};
 use mlc_backends::BackendError;
 use mlc_backends::arrays::ArrayError;
 use mlc_dsl::check::SourceDiag;
 use mlc_dsl::diag::{Diag, Severity, render};
 use mlc_dsl::library::Library;
 use mlc_dsl::told;
+use mlc_explore::constants::ConstantError;
+use mlc_extract::needs::TooMuch;
+use mlc_files::FileError;
+use mlc_files::npz::NpzError;
+use mlc_onnx::{ExportError, ImportError, OnnxError};
 use std::fmt;
 use std::path::Path;
 
@@ -159,23 +162,46 @@ impl Error {
         error
     }
 
-    /// What a stage of the pipeline told: an error of this crate as it is, any other one as of this kind.
+    /// What a stage of the pipeline told: a typed error as it is, any other one as of this kind.
     pub(crate) fn of(kind: ErrorKind) -> impl Fn(anyhow::Error) -> Error {
         move |e| {
-            let e = match e.downcast::<Error>() {
-                Ok(e) => return e,
-                Err(e) => e,
-            };
-            if let Some(e) = e.downcast_ref::<BackendError>() {
-                return Error::from(e.clone());
-            }
-            let text = format!("{e:#}");
-            match text.split_once("\nhelp: ") {
-                Some((message, help)) => Error::new(kind, message).with_help(help),
-                None => Error::new(kind, text),
-            }
+            typed::<Error>(e)
+                .or_else(typed::<BackendError>)
+                .or_else(typed::<ConstantError>)
+                .or_else(typed::<FileError>)
+                .or_else(typed::<TooMuch>)
+                .unwrap_or_else(|e| {
+                    let text = format!("{e:#}");
+                    match text.split_once("\nhelp: ") {
+                        Some((message, help)) => Error::new(kind, message).with_help(help),
+                        None => Error::new(kind, text),
+                    }
+                })
         }
     }
+}
+
+/// An error as the command line prints it: its causes, and what to do about the one that says.
+#[cfg(feature = "cli")]
+pub(crate) fn text(e: &anyhow::Error) -> String {
+    let text = format!("{e:#}");
+    let help = e.chain().find_map(|cause| {
+        let file = cause.downcast_ref::<FileError>().and_then(FileError::help);
+        file.or_else(|| cause.downcast_ref::<TooMuch>().map(TooMuch::help))
+    });
+    match help {
+        Some(help) if !text.contains("\nhelp: ") => format!("{text}\nhelp: {help}"),
+        _ => text,
+    }
+}
+
+/// The error of this crate that an error of type `E` is, if it is one.
+fn typed<E>(e: anyhow::Error) -> Result<Error, anyhow::Error>
+where
+    E: std::error::Error + Send + Sync + 'static,
+    Error: From<E>,
+{
+    e.downcast::<E>().map(Error::from)
 }
 
 impl From<OnnxError> for Error {
@@ -236,6 +262,28 @@ impl From<ExportError> for Error {
             ExportError::Extent { extent, .. } => error.at(format!("extent {}", told(extent))),
             ExportError::OperatorSet { .. } => error,
         }
+    }
+}
+
+impl From<FileError> for Error {
+    fn from(e: FileError) -> Error {
+        let place = e.path().display().to_string();
+        Error::new(ErrorKind::File, e.to_string()).at(place).or_help(e.help())
+    }
+}
+
+impl From<ConstantError> for Error {
+    fn from(e: ConstantError) -> Error {
+        match e {
+            ConstantError::Value(e) => Error::from(e),
+            other => Error::new(ErrorKind::Pipeline, other.to_string()),
+        }
+    }
+}
+
+impl From<TooMuch> for Error {
+    fn from(e: TooMuch) -> Error {
+        Error::new(ErrorKind::Resources, e.to_string()).at(e.place()).with_help(e.help())
     }
 }
 

@@ -2,10 +2,7 @@
 //!
 //! Both are claims about search and cost, so they are put to the real ones. Truth is `verify`'s business.
 
-use crate::explore::{Limits, explore};
 use crate::pipeline::{self, Fp};
-use crate::samples::Random;
-use crate::verify;
 use mlc_dsl::build::Builder;
 use mlc_dsl::diag::{Code, Diag, render};
 use mlc_dsl::eval::{Env, eval};
@@ -17,9 +14,12 @@ use mlc_dsl::library::{
 };
 use mlc_dsl::span::Span;
 use mlc_dsl::term::{TermId, Terms};
+use mlc_explore::{Limits, explore};
 use mlc_extract::GreedyDag;
 use mlc_extract::target::TargetPrices;
+use mlc_verify::samples::Random;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The extent of every axis that a test does not name.
@@ -76,7 +76,7 @@ pub fn check(
 ) -> anyhow::Result<Vec<Broken>> {
     let target = pipeline::target(library, target)?;
     let mut out = Vec::new();
-    let names = only.map(verify::named);
+    let names = only.map(|names| names.iter().map(String::as_str).collect::<HashSet<_>>());
     for (i, law) in library.laws.iter().enumerate() {
         let wanted = names.as_ref().is_none_or(|names| names.contains(&*law.name));
         if !wanted || !matches!(law.origin, LawOrigin::Rule | LawOrigin::Reverse) {

@@ -47,61 +47,22 @@ pub mod calibrate;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
-#[doc(hidden)]
-pub mod confirm;
-#[doc(hidden)]
-pub mod constants;
-#[doc(hidden)]
-pub mod costing;
 mod device;
-#[doc(hidden)]
-pub mod egraphs;
 #[doc(hidden)]
 pub mod entry;
 mod error;
 #[doc(hidden)]
 pub mod explain;
 #[doc(hidden)]
-pub mod explore;
-#[doc(hidden)]
-pub mod files;
-#[doc(hidden)]
-pub mod graphdiff;
-mod guard;
-#[doc(hidden)]
 pub mod lawtest;
-#[doc(hidden)]
-pub mod measure;
 mod model;
 #[doc(hidden)]
 pub mod names;
-#[doc(hidden)]
-pub mod needs;
-#[doc(hidden)]
-pub mod npz;
-#[doc(hidden)]
-pub mod objective;
-#[doc(hidden)]
-pub mod onnx;
 mod optimizer;
-#[doc(hidden)]
-pub mod options;
 #[doc(hidden)]
 pub mod pipeline;
 #[doc(hidden)]
 pub mod profile;
-#[doc(hidden)]
-pub mod progress;
-#[doc(hidden)]
-pub mod relevant;
-#[doc(hidden)]
-pub mod repeat;
-#[doc(hidden)]
-pub mod report;
-#[doc(hidden)]
-pub mod samples;
-#[doc(hidden)]
-pub mod selfcheck;
 mod session;
 mod shapes;
 #[doc(hidden)]
@@ -110,22 +71,22 @@ mod stack;
 #[doc(hidden)]
 pub mod stdlib;
 #[doc(hidden)]
-pub mod verify;
-#[doc(hidden)]
 pub mod watch;
 
 pub use device::Device;
 pub use error::{Error, ErrorKind};
-pub use explain::Explanation;
+pub use explain::{Explanation, WhyNot};
 pub use mlc_backends::arrays::{AnyArray, ArrayError, Element};
 pub use mlc_backends::ndarray;
 pub use mlc_dsl::ir::DType;
 pub use model::{Model, Reader, TensorInfo};
-pub use objective::Objective;
-pub use onnx::ExternalData;
+
+pub use mlc_onnx::ExternalData;
 pub use optimizer::{OptimizedModel, Optimizer};
-pub use options::{Fp, Options, Solver};
-pub use report::Report;
+
+pub use pipeline::Report;
+pub use pipeline::objective::Objective;
+pub use pipeline::options::{Fp, Options, Solver};
 pub use session::{Outputs, Session};
 
 /// The code in the documents is compiled, and run where it is a program.

@@ -2,14 +2,15 @@
 
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
-use crate::onnx::{Imported, ModelInfo, RawModel, import, parse_onnx, read_onnx};
 use crate::session::Session;
 use crate::shapes::Shapes;
 use crate::stack::with_room;
-use crate::{entry, files, progress, show, stdlib};
+use crate::{entry, show, stdlib};
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, Program, Type};
 use mlc_dsl::library::{Law, Library};
+use mlc_explore::progress;
+use mlc_onnx::{Imported, ModelInfo, RawModel, import, parse_onnx, read_onnx};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -358,9 +359,9 @@ pub(crate) fn imported(
 
 /// Reads a file; what standard input holds shows in its bytes.
 pub(crate) fn content(path: &Path) -> Result<Content, Error> {
-    let raw = match files::is_input_stream(path) {
+    let raw = match mlc_files::is_input_stream(path) {
         true => {
-            let bytes = files::map(path).map_err(|e| files::error("read", path, &e))?;
+            let bytes = mlc_files::map(path).map_err(|e| mlc_files::error("read", path, e))?;
             if is_text(&bytes) {
                 return Ok(Content::Text(String::from_utf8_lossy(&bytes).into_owned()));
             }

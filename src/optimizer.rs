@@ -2,17 +2,19 @@
 
 use crate::device::{Device, MOST_THREADS, Place, all_threads};
 use crate::error::{Error, ErrorKind};
-use crate::explain::{self, Explanation};
+use crate::explain::{self, Explanation, WhyNot};
 use crate::model::{Model, Reader, TensorInfo};
-use crate::objective::Objective;
-use crate::onnx::{ExternalData, ModelInfo, RawModel, write_onnx_with};
-use crate::options::{Fp, Options, Solver, tolerance};
-use crate::report::{Report, operators};
+use crate::pipeline::objective::Objective;
+use crate::pipeline::options::{Fp, Options, Solver, tolerance};
+use crate::pipeline::report::{Report, operators};
 use crate::session::{Session, in_order};
 use crate::stack::with_room;
-use crate::{as_onnx, model, pipeline, profile, show};
+use crate::{as_onnx, model, names, pipeline, profile, show};
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::Tensor;
+use mlc_dsl::shown;
+use mlc_onnx::{ExternalData, ModelInfo, RawModel, write_onnx_with};
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -357,12 +359,46 @@ impl OptimizedModel {
     /// # Errors
     /// An operator cannot be written, or the file.
     pub fn write_with(&self, path: impl AsRef<Path>, weights: ExternalData) -> Result<(), Error> {
+        Ok(write_onnx_with(&*self.as_onnx()?, path, weights)?)
+    }
+
+    /// The result as the bytes of an ONNX file that holds its weights, for a runtime in this process.
+    ///
+    /// # Errors
+    /// An operator cannot be written, or the file would have 2 GiB or more.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
+        Ok(mlc_onnx::to_bytes(&*self.as_onnx()?)?)
+    }
+
+    fn as_onnx(&self) -> Result<Cow<'_, RawModel>, Error> {
         if let Some(raw) = &self.raw {
-            return Ok(write_onnx_with(raw, path, weights)?);
+            return Ok(Cow::Borrowed(raw));
         }
         let (program, library) = (&self.result.program, &self.model.library);
         let raw = with_room(|| as_onnx::written(program, library, &self.info, self.opset))?;
-        Ok(write_onnx_with(&raw, path, weights)?)
+        Ok(Cow::Owned(raw))
+    }
+
+    /// Says why a law did not fire, or why the result is without an operator; `name` is that of a law, a layer, an operator
+    /// of ONNX or a kernel of the target. Where blocks repeat, one of them is looked at.
+    ///
+    /// # Errors
+    /// Nothing has that name.
+    pub fn why_not(&self, name: &str) -> Result<WhyNot, Error> {
+        with_room(|| {
+            let (library, options) = (&self.model.library, &self.options);
+            let prices = pipeline::prices(library, options, &self.result.source)?;
+            let calls = mlc_onnx::named(library, self.opset, &options.target, name);
+            let asked = (name, calls.as_slice());
+            explain::why_not(&self.result, library, &prices, options, asked, None).ok_or_else(
+                || {
+                    let known = names::declared(library);
+                    let message = format!("there is no law and no operator `{}`", shown(name));
+                    let help = names::meant(name, &known, "`mlc-rewrite list` names them");
+                    Error::new(ErrorKind::Setting, message).or_help(help)
+                },
+            )
+        })
     }
 
     /// Says what became of the model's nodes, by which laws, and what that gains.

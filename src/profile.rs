@@ -2,9 +2,8 @@
 //!
 //! Bad input is an error that says where, why and what to write instead.
 
-use crate::costing::Costing;
 use crate::error::{Error, ErrorKind};
-use crate::files;
+use crate::pipeline::costing::Costing;
 use anyhow::{Context, bail, ensure};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
@@ -78,7 +77,7 @@ const LONGEST: u64 = 4 << 20;
 
 /// Reads a profile.
 pub fn read(path: &Path) -> Result<Costing, Error> {
-    let text = files::text(path, LONGEST).map_err(|e| files::error("read", path, &e))?;
+    let text = mlc_files::text(path, LONGEST).map_err(|e| mlc_files::error("read", path, e))?;
     parse(&text, &path.display().to_string())
 }
 

@@ -3,7 +3,6 @@
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::model::{self, TensorInfo};
-use crate::needs::{Symbols, symbols_of};
 use crate::{names, pipeline};
 use mlc_backends::arrays::{AnyArray, Element};
 use mlc_backends::ndarray::{CowArray, IxDyn};
@@ -12,6 +11,7 @@ use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
+use mlc_extract::needs::{Symbols, symbols_of};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Index;

@@ -3,9 +3,9 @@
 use crate::entry::Extents;
 use crate::error::{Error, ErrorKind};
 use crate::names;
-use crate::onnx::{RawDim, RawModel, RawValueInfo};
 use mlc_dsl::ir::Program;
 use mlc_dsl::shown;
+use mlc_onnx::{RawDim, RawModel, RawValueInfo};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 

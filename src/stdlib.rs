@@ -1,7 +1,6 @@
 //! The rule texts: those embedded in the binary, and the user's own.
 
 use crate::error::Error;
-use crate::files;
 use mlc_dsl::check::{SourceDiag, library};
 use mlc_dsl::diag::{SHOWN, Severity, more, render};
 use mlc_dsl::library::Library;
@@ -16,7 +15,7 @@ const MAX_TEXT: u64 = 64 << 20;
 
 /// Reads a text; `-` is standard input. Not UTF-8, too long or unreadable is an error that names it.
 pub fn read_text(path: &Path) -> Result<String, Error> {
-    files::text(path, MAX_TEXT).map_err(|e| files::error("read", path, &e))
+    Ok(mlc_files::text(path, MAX_TEXT).map_err(|e| mlc_files::error("read", path, e))?)
 }
 
 /// The shipped texts and then the user's, as one library, with all diagnostics.

@@ -302,7 +302,8 @@ fn plans_that_differ_by_less_than_costs_are_off_stay_as_read() {
         // A nanosecond for each operation.
         fit.coefficients[products] = 1e-9;
         (fit.error, fit.most, fit.classes) = (error, [f64::MAX; N], Default::default());
-        let costing = mlc_rewrite::costing::Costing { fits: Some(found), ..Default::default() };
+        let costing =
+            mlc_rewrite::pipeline::costing::Costing { fits: Some(found), ..Default::default() };
         let options = options(costing);
         let done = pipeline::optimize(model.program().clone(), model.library(), &options);
         let done = done.expect("optimises");
@@ -312,7 +313,7 @@ fn plans_that_differ_by_less_than_costs_are_off_stay_as_read() {
     assert!(kept(10.0), "the estimate says nothing");
 }
 
-fn options(costing: mlc_rewrite::costing::Costing) -> pipeline::Options {
+fn options(costing: mlc_rewrite::pipeline::costing::Costing) -> pipeline::Options {
     pipeline::Options {
         fp: pipeline::Fp::Reorder,
         solver: Default::default(),

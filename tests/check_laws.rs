@@ -1,7 +1,7 @@
 //! Laws against the judge: the shipped ones hold, false ones are refuted, true ones are not.
 
 use mlc_dsl::library::Library;
-use mlc_rewrite::verify::{CheckOptions, Outcome, check_law, check_library};
+use mlc_verify::{CheckOptions, Outcome, check_law, check_library};
 use std::path::Path;
 
 fn texts(folder: &Path, out: &mut Vec<(String, String)>) {

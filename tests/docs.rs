@@ -4,11 +4,11 @@
 use mlc_dsl::check::SourceDiag;
 use mlc_dsl::ir::NodeKind;
 use mlc_dsl::library::{ErrorClass, Library};
+use mlc_explore::{Limits, explore};
 use mlc_extract::GreedyDag;
 use mlc_extract::target::TargetPrices;
-use mlc_rewrite::explore::{Limits, explore};
-use mlc_rewrite::verify::{CheckOptions, check_library};
 use mlc_rewrite::{entry, pipeline, stdlib};
+use mlc_verify::{CheckOptions, check_library};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

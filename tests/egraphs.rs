@@ -3,7 +3,7 @@
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use mlc_extract::{Anytime, ClassId, Cost, Extractor, GreedyTree};
-use mlc_rewrite::egraphs::{EGraphError, parse};
+use mlc_rewrite::cli::egraphs::{EGraphError, parse};
 use mlc_rewrite::pipeline::peak_process_bytes;
 use std::io::Write;
 use std::path::Path;
@@ -90,7 +90,7 @@ fn millions_of_roots_take_little_memory() {
 
 #[test]
 fn damaged_bytes_never_panic() {
-    let mut random = mlc_rewrite::samples::Random::new(7);
+    let mut random = mlc_verify::samples::Random::new(7);
     let sources = [MERGE.as_bytes().to_vec(), zipped(MERGE.as_bytes())];
     let mut read = 0;
     for case in 0..10_000 {

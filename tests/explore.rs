@@ -3,11 +3,11 @@
 use mlc_dsl::canon::Sink;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeKind, Program, Type};
 use mlc_dsl::library::{ErrorClass, Library};
+use mlc_explore::{Limits, Stop, explore};
 use mlc_extract::GreedyDag;
 use mlc_extract::target::TargetPrices;
-use mlc_rewrite::explore::{Limits, Stop, explore};
-use mlc_rewrite::samples::Random;
 use mlc_rewrite::{entry, stdlib};
+use mlc_verify::samples::Random;
 use std::sync::Arc;
 
 fn laws(library: &Library, most: ErrorClass) -> Vec<u32> {

@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 use mlc_dsl::check::library;
-use mlc_rewrite::onnx::{import, parse_onnx};
-use mlc_rewrite::samples::Random;
+use mlc_onnx::{import, parse_onnx};
 use mlc_rewrite::{pipeline, stdlib};
+use mlc_verify::samples::Random;
 
 const CASES: usize = 10_000;
 const MEMORY: u64 = 1 << 30;
@@ -45,7 +45,7 @@ fn within_memory() {
 /// that damages meet structure rather than weights.
 fn model() -> Vec<u8> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/squeezenet1_1.onnx");
-    let mut raw = mlc_rewrite::onnx::read_onnx(path).expect("the example reads");
+    let mut raw = mlc_onnx::read_onnx(path).expect("the example reads");
     for t in raw.graph.initializers.values_mut() {
         if t.len() > 64 {
             let ty = t.dtype();
@@ -54,7 +54,7 @@ fn model() -> Vec<u8> {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("small.onnx");
-    mlc_rewrite::onnx::write_onnx(&raw, &out).expect("writes");
+    mlc_onnx::write_onnx(&raw, &out).expect("writes");
     std::fs::read(out).expect("reads")
 }
 
@@ -227,9 +227,8 @@ fn models_that_would_grow_without_end_are_refused_or_small() {
         let program = program.unwrap_or_else(|e| panic!("{shown}\n{e}"));
         assert!(program.nodes.len() < 2000, "{} nodes for {shown}", program.nodes.len());
         let laws: Vec<u32> = (0..library.laws.len() as u32).collect();
-        let limits = mlc_rewrite::explore::Limits::default();
-        let explored =
-            mlc_rewrite::explore::explore(std::sync::Arc::new(library), program, &laws, &limits);
+        let limits = mlc_explore::Limits::default();
+        let explored = mlc_explore::explore(std::sync::Arc::new(library), program, &laws, &limits);
         assert!(!explored.profiles.is_empty(), "{shown}");
     }
     within_memory();

@@ -1,8 +1,8 @@
 //! The library's entry point: right and wrong uses, values, files, threads.
 
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_onnx::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo, write_onnx};
 use mlc_rewrite::ndarray::{Array2, ArrayD, array};
-use mlc_rewrite::onnx::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo, write_onnx};
 use mlc_rewrite::{
     AnyArray, Device, Error, ErrorKind, ExternalData, Fp, Model, Objective, OptimizedModel,
     Optimizer, Outputs, Reader, Session, Solver,
@@ -469,4 +469,60 @@ fn wrong_settings_are_refused() {
     told(cuda.session(), (Setting, None, "cuda", "no CUDA backend", "processor"));
     let out = cuda.write(dir.path().join("no/such/folder/m.onnx"));
     told(out, (File, None, "m.onnx", "cannot write", "path"));
+}
+
+#[test]
+fn constants_keep_their_names_in_the_file_that_is_written() {
+    let mut raw = dense();
+    let scale = (0..3).map(|i| 1.5 + i as f32).collect();
+    raw.graph.initializers.insert("scale".into(), Tensor::from_f32(vec![3], scale));
+    raw.graph.nodes[0].outputs = vec!["product".into()];
+    let scaled = RawNode {
+        op_type: "Mul".into(),
+        inputs: vec!["product".into(), "scale".into()],
+        outputs: vec!["scaled".into()],
+        ..RawNode::default()
+    };
+    raw.graph.nodes[1].inputs[0] = "scaled".into();
+    raw.graph.nodes.insert(1, scaled);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, result) = (folder.path().join("source.onnx"), folder.path().join("result.onnx"));
+    write_onnx(&raw, &source).expect("written");
+    let model = Model::read(&source).expect("read");
+    let optimized = Optimizer::new().target("onnxruntime").optimize(&model).expect("optimised");
+    optimized.write(&result).expect("written");
+    let written = mlc_onnx::read_onnx(&result).expect("read").graph.initializers;
+    let named = |name: &str| written.get(name).map(Tensor::to_f64);
+    let product = |i: usize| (i as f32 * 0.7 + 0.3).sin() as f64 * (1.5 + (i % 3) as f64);
+    let folded = named("w_folded").expect("the scaled weights are named after the weights");
+    assert!(folded.iter().enumerate().all(|(i, v)| (v - product(i)).abs() < 1e-6), "{folded:?}");
+    assert_eq!(
+        named("b"),
+        Some(raw.graph.initializers["b"].to_f64()),
+        "what is as it was keeps its name"
+    );
+    assert!(!written.contains_key("w") && !written.contains_key("scale"), "{:?}", written.keys());
+}
+
+#[test]
+fn a_model_in_memory_is_the_file_that_is_written() {
+    let folder = folder();
+    let model = Model::read(folder.path().join("dense.onnx")).expect("read");
+    for target in ["standard", "cpu", "onnxruntime"] {
+        let optimized = Optimizer::new().target(target).optimize(&model).expect("optimised");
+        let path = folder.path().join("out.onnx");
+        optimized.write(&path).expect("written");
+        let bytes = optimized.to_bytes().expect("bytes");
+        assert_eq!(bytes, std::fs::read(&path).expect("a file"), "{target}");
+    }
+}
+
+#[test]
+fn what_was_not_chosen_is_explained() {
+    let optimized = Optimizer::new().optimize(&model(NET)).expect("optimised");
+    let told = optimized.why_not("gelu").expect("a layer");
+    assert!(told.in_result == 0 && told.laws.iter().any(|l| l.law == "gelu"), "{}", told.human());
+    let e = optimized.why_not("gelo").expect_err("no such layer");
+    assert_eq!(e.kind(), ErrorKind::Setting);
+    assert!(e.help().is_some_and(|h| h.contains("gelu")), "{e}");
 }

@@ -6,13 +6,11 @@ use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::Reference;
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
-use mlc_rewrite::explore::Limits;
-use mlc_rewrite::onnx::{
-    ModelInfo, RawAttr, RawModel, export, import, parse_onnx, printable, read_onnx,
-};
+use mlc_explore::Limits;
+use mlc_onnx::{ModelInfo, RawAttr, RawModel, export, import, parse_onnx, printable, read_onnx};
 use mlc_rewrite::pipeline::{Optimized, Options, optimize};
-use mlc_rewrite::samples::Random;
 use mlc_rewrite::stdlib;
+use mlc_verify::samples::Random;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +43,7 @@ fn round_trip(library: &Arc<Library>, raw: RawModel) -> (Optimized, usize, usize
     let after = raw.graph.nodes.len();
     let again = import(raw, library).expect("imports again");
     assert_eq!(again.program.outputs.len(), o.program.outputs.len());
-    let error = mlc_rewrite::selfcheck::compare(&o.source, &again.program, library, 1, 2);
+    let error = mlc_rewrite::pipeline::selfcheck::compare(&o.source, &again.program, library, 1, 2);
     assert!(error.expect("agrees") < 1e-3);
     (o, imported.model.nodes, after)
 }
@@ -167,7 +165,7 @@ fn numbers_of_open_extents_are_computed_at_run_time() {
     let info = ModelInfo { opset_imports: [(String::new(), 17)].into(), ..ModelInfo::default() };
     let raw = export(&program, &library, &info, 17).expect("exports");
     let again = import(raw, &library).expect("imports").program;
-    let error = mlc_rewrite::selfcheck::compare(&program, &again, &library, 1, 1);
+    let error = mlc_rewrite::pipeline::selfcheck::compare(&program, &again, &library, 1, 1);
     assert!(error.expect("agrees") < 1e-6);
 }
 
@@ -187,7 +185,7 @@ fn lists_of_real_numbers_are_attributes() {
     let library = Arc::new(library);
     let program = mlc_rewrite::entry::program(&library, "use").expect("a program");
     let x = Tensor::from_f64(DType::F32, vec![3], &[1.0, 2.0, -4.0]);
-    let y = mlc_rewrite::selfcheck::run(&program, &library, &[x], 1).expect("runs");
+    let y = mlc_rewrite::pipeline::selfcheck::run(&program, &library, &[x], 1).expect("runs");
     assert_eq!((0..3).map(|i| y[0].get_f64(i)).collect::<Vec<_>>(), [2.5, 3.0, 0.0]);
     let opsets = [(String::new(), 17), ("example".to_string(), 1)];
     let info = ModelInfo { opset_imports: opsets.into(), ..ModelInfo::default() };
@@ -195,11 +193,11 @@ fn lists_of_real_numbers_are_attributes() {
     let attrs: Vec<&RawAttr> = raw.graph.nodes.iter().flat_map(|n| n.attrs.values()).collect();
     assert_eq!(attrs, [&RawAttr::Floats(vec![0.5, 2.0])]);
     let again = import(raw, &library).expect("imports").program;
-    let error = mlc_rewrite::selfcheck::compare(&program, &again, &library, 1, 1);
+    let error = mlc_rewrite::pipeline::selfcheck::compare(&program, &again, &library, 1, 1);
     assert_eq!(error.expect("agrees"), 0.0);
-    let options = mlc_rewrite::verify::CheckOptions { samples: 20, ..Default::default() };
+    let options = mlc_verify::CheckOptions { samples: 20, ..Default::default() };
     let names = ["line".to_string()];
-    let report = mlc_rewrite::verify::check_library(&library, Some(&names), &options, &|_, _| {});
+    let report = mlc_verify::check_library(&library, Some(&names), &options, &|_, _| {});
     assert!(report.sound(), "{}", report.human(false));
 }
 
@@ -233,7 +231,7 @@ fn weights_of_products_keep_two_axes() {
         let packed = raw.graph.initializers.values().any(|t| t.shape() == [6, 4]);
         assert!(packed, "{ranks:?}");
         let again = import(raw, &library).expect("imports").program;
-        let error = mlc_rewrite::selfcheck::compare(&program, &again, &library, 1, 1);
+        let error = mlc_rewrite::pipeline::selfcheck::compare(&program, &again, &library, 1, 1);
         assert_eq!(error.expect("agrees"), 0.0);
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_rewrite::npz::{NpzError, read_npy, read_npz, write_npy, write_npz};
+use mlc_files::npz::{NpzError, read_npy, read_npz, write_npy, write_npz};
 use proptest::prelude::*;
 use std::fs;
 use std::io::Write;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use indexmap::IndexMap;
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_rewrite::onnx::*;
+use mlc_onnx::*;
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;

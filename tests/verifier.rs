@@ -3,11 +3,9 @@
 use mlc_backends::reference::Reference;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor};
 use mlc_dsl::library::Library;
-use mlc_rewrite::explore::{Limits, explore};
-use mlc_rewrite::verify::{
-    CheckOptions, Exactness, Outcome, check_law, check_library, declarations, lint,
-};
+use mlc_explore::{Limits, explore};
 use mlc_rewrite::{entry, lawtest, stdlib};
+use mlc_verify::{CheckOptions, Exactness, Outcome, check_law, check_library, declarations, lint};
 use std::process::Command;
 use std::sync::Arc;
 

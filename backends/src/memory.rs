@@ -5,6 +5,11 @@
 
 use std::path::{Path, PathBuf};
 
+/// Bytes that may be taken: as many as the user allows, else what is free.
+pub fn limit(allowed: Option<u64>) -> u64 {
+    allowed.unwrap_or_else(available)
+}
+
 /// Bytes that can be allocated; `u64::MAX` where the system does not tell.
 pub fn available() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

@@ -23,7 +23,7 @@ pub mod names;
 pub mod onnx;
 pub mod pattern;
 pub mod plan;
-mod shown;
+pub mod shown;
 pub mod span;
 mod spec;
 pub mod syntax;

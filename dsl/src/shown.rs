@@ -31,6 +31,17 @@ fn cut(text: &str, most: usize) -> String {
     out
 }
 
+/// Bytes with a fitting unit.
+pub fn bytes(b: u64) -> String {
+    let of = |unit: u32| b as f64 / f64::from(unit);
+    match b {
+        b if b >= 1 << 30 => format!("{:.2} GiB", of(1 << 30)),
+        b if b >= 1 << 20 => format!("{:.1} MiB", of(1 << 20)),
+        b if b >= 1 << 10 => format!("{:.1} KiB", of(1 << 10)),
+        b => format!("{b} bytes"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

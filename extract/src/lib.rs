@@ -19,6 +19,7 @@ mod landmark;
 pub mod layout;
 mod memo;
 pub mod memory;
+pub mod needs;
 mod problem;
 mod region;
 pub mod schedule;

@@ -6,7 +6,7 @@
 use crate::spellings::build::{Build, Value, int, ints};
 use crate::spellings::choices::Choices;
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_rewrite::onnx::RawModel;
+use mlc_onnx::RawModel;
 
 /// An architecture.
 pub struct Architecture {
@@ -78,14 +78,14 @@ struct Net {
 impl Net {
     fn weight(&mut self, shape: &[usize], fan: usize) -> Value {
         self.drawn += 1;
-        let mut random = mlc_rewrite::samples::Random::new(self.drawn);
+        let mut random = mlc_verify::samples::Random::new(self.drawn);
         let spread = (3.0 / fan as f64).sqrt();
         let n = shape.iter().product();
         let values = (0..n).map(|_| ((random.unit() * 2.0 - 1.0) * spread) as f32).collect();
         self.b.constant(Tensor::from_f32(shape.to_vec(), values))
     }
 
-    fn window(w: Window) -> Vec<(&'static str, mlc_rewrite::onnx::RawAttr)> {
+    fn window(w: Window) -> Vec<(&'static str, mlc_onnx::RawAttr)> {
         let (s, (h, v)) = (w.stride as i64, (w.pad.0 as i64, w.pad.1 as i64));
         vec![
             ("kernel_shape", ints(&[w.size.0 as i64, w.size.1 as i64])),

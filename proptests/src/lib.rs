@@ -13,8 +13,8 @@ pub mod traps;
 
 use mlc_dsl::ir::{DType, Extent, Program, Tensor};
 use mlc_dsl::library::Library;
+use mlc_explore::Limits;
 use mlc_fuzz::{Generator, Size};
-use mlc_rewrite::explore::Limits;
 use mlc_rewrite::pipeline::{Optimized, Options, optimize};
 use mlc_rewrite::stdlib;
 use proptest::prelude::*;

@@ -11,7 +11,7 @@ use mlc_dsl::syntax::ast::{
 };
 use mlc_dsl::syntax::{parse, print_expr, print_item};
 use mlc_rewrite::stdlib;
-use mlc_rewrite::verify::{CheckOptions, Exactness, Outcome, check_law};
+use mlc_verify::{CheckOptions, Exactness, Outcome, check_law};
 use std::collections::BTreeSet;
 
 /// A changed rule.
@@ -287,8 +287,7 @@ fn others(law: &Law, name: &str) -> Vec<String> {
         return same.map(|v| v.name.to_string()).collect();
     }
     let Some(own) = law.attrs.iter().find(|a| *a.name == *name) else { return vec![] };
-    let same =
-        law.attrs.iter().filter(|a| a.name != own.name && a.ty.kind == own.ty.kind);
+    let same = law.attrs.iter().filter(|a| a.name != own.name && a.ty.kind == own.ty.kind);
     same.map(|a| a.name.to_string()).collect()
 }
 

@@ -6,7 +6,7 @@ use crate::spellings::choices::Choices;
 use crate::spellings::gates::{gated, gelu_by_tanh, gelu_erf, silu};
 use crate::spellings::norm::{batch_norm_of, layer_norm_of, rms_norm_of};
 use mlc_dsl::ir::DType;
-use mlc_rewrite::onnx::RawModel;
+use mlc_onnx::RawModel;
 
 /// A network by its name.
 pub type Network = (&'static str, fn(&mut Build) -> Value);

@@ -3,8 +3,8 @@
 use crate::spellings::build::{Build, Value, int, ints};
 use crate::spellings::choices::Choices;
 use mlc_dsl::ir::{DType, FileRange, Tensor};
-use mlc_rewrite::files::map;
-use mlc_rewrite::onnx::RawModel;
+use mlc_files::map;
+use mlc_onnx::RawModel;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Decoder {
         self.model(DType::F32, &mut |shape| {
             drawn += 1;
             let n: usize = shape.iter().product();
-            let mut random = mlc_rewrite::samples::Random::new(drawn);
+            let mut random = mlc_verify::samples::Random::new(drawn);
             let spread = 1.0 / (shape[0] as f64).sqrt();
             let values: Vec<f64> = (0..n).map(|_| random.normal() * spread).collect();
             Tensor::from_f64(DType::F32, shape.to_vec(), &values)

@@ -6,14 +6,14 @@ use mlc_backends::Backend;
 use mlc_backends::cpu::Cpu;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::Library;
+use mlc_explore::Reason;
 use mlc_extract::target::TargetPrices;
+use mlc_onnx::named;
+use mlc_onnx::{RawModel, import, printable, read_onnx, write_onnx};
 use mlc_proptests::networks::{NETWORKS, spelled};
 use mlc_rewrite::explain::{Explanation, explain, leave_out, name_all, reason, why_not};
-use mlc_rewrite::explore::Reason;
-use mlc_rewrite::onnx::named;
-use mlc_rewrite::onnx::{RawModel, import, printable, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::{self, Optimized, Options, optimize};
-use mlc_rewrite::samples;
+use mlc_verify::samples;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 

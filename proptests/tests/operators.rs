@@ -5,7 +5,8 @@ use mlc_fuzz::oracle::hold;
 use mlc_fuzz::values::{Style, inputs, tame};
 use mlc_fuzz::{Generator, Subject};
 use mlc_proptests::library;
-use mlc_rewrite::{selfcheck, show};
+use mlc_rewrite::pipeline::selfcheck;
+use mlc_rewrite::show;
 
 /// Applications per operator and style of input.
 const SEEDS: u64 = 6;

@@ -1,12 +1,13 @@
 //! Whole programs through the pipeline.
 
+use mlc_explore::explore;
 use mlc_extract::target::TargetPrices;
 use mlc_fuzz::oracle::examine;
 use mlc_fuzz::values::Style;
 use mlc_fuzz::{Subject, Verdict};
 use mlc_proptests::{library, optimised, options, program, programs, seeded};
-use mlc_rewrite::explore::explore;
-use mlc_rewrite::{selfcheck, show};
+use mlc_rewrite::pipeline::selfcheck;
+use mlc_rewrite::show;
 use proptest::prelude::*;
 
 proptest! {

@@ -2,12 +2,12 @@
 
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
+use mlc_explore::repeat::Repeat;
+use mlc_onnx::{RawModel, import, read_onnx, write_onnx};
 use mlc_proptests::spellings::build::{Build, Value, int, ints};
 use mlc_proptests::spellings::choices::Choices;
 use mlc_proptests::stacks::Decoder;
-use mlc_rewrite::onnx::{RawModel, import, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::{Optimized, Options, optimize};
-use mlc_rewrite::repeat::Repeat;
 use std::sync::Arc;
 
 const STEPS: usize = 8;

@@ -2,8 +2,8 @@
 
 use super::store::{Store, usual_path};
 use super::{machine, stored};
-use crate::confirm::{Verdict, Verdicts};
-use crate::costing::Costing;
+use crate::pipeline::confirm::{Verdict, Verdicts};
+use crate::pipeline::costing::Costing;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -4,7 +4,6 @@
 //! library and seed give the same programs.
 
 use super::layers;
-use crate::samples::{self, Random};
 use crate::show;
 use bytes::Bytes;
 use mlc_dsl::build::Builder;
@@ -19,6 +18,7 @@ use mlc_extract::cover::cover;
 use mlc_extract::target::{POINTWISE, REFERENCE, VIEW};
 use mlc_extract::work::{Works, bytes, elements};
 use mlc_fuzz::shapes::Shapes;
+use mlc_verify::samples::{self, Random};
 use std::collections::HashMap;
 use std::fmt::Write;
 

@@ -3,7 +3,7 @@
 //! What is written stays: every time is its own transaction.
 
 use super::timing::Times;
-use crate::confirm::Verdict;
+use crate::pipeline::confirm::Verdict;
 use anyhow::{Context, anyhow};
 use mlc_extract::Work;
 use redb::{

@@ -5,15 +5,18 @@ use super::model::{Tuning, load_for};
 use super::run::{as_read, device, optimized};
 use super::shapes::Shapes;
 use super::{Common, Found, named};
-use crate::costing::Measured;
 use crate::device::Place;
 use crate::explain::seconds;
-use crate::files::Named;
-use crate::measure::Runs;
+use crate::pipeline::costing::Measured;
+use crate::pipeline::measure::Runs;
+use crate::pipeline::{self, measure};
 use crate::watch::{KernelTime, Timed, interleave};
-use crate::{measure, needs, pipeline, samples};
 use anyhow::{Context, bail, ensure};
 use mlc_backends::cpu::Cpu;
+use mlc_backends::memory;
+use mlc_extract::needs;
+use mlc_files::Named;
+use mlc_verify::samples;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -136,7 +139,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let before = as_read(&model.program, &model.library, &options)?;
     let device = device(args.backend, &args.common, &args.tuning);
     let needs = device.needs(&before, &model.library, &symbols);
-    needs.afford(args.tuning.memory)?;
+    needs.afford(memory::limit(args.tuning.memory))?;
     let inputs = match given.first() {
         Some(inputs) => inputs.clone(),
         None => samples::inputs(&model.program, &model.library, args.common.seed)
@@ -148,7 +151,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let self_check_seconds = done.report.seconds.get("self-check").copied();
     let after = done.plan;
     let both = device.needs(&after, &model.library, &symbols).beside(&needs);
-    both.afford(args.tuning.memory)?;
+    both.afford(memory::limit(args.tuning.memory))?;
     let place = device.backend()?;
     let both = [&after, &before];
     let count = match args.iterations {

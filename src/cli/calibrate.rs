@@ -61,7 +61,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     // The store is written, but never as a whole.
     args.common.begin(&[], &profile)?;
     if let (Some(store), Some(profile)) = (&args.store, &args.profile) {
-        crate::files::distinct(&[("--store", store)], &[("--profile", profile)])?;
+        mlc_files::distinct(&[("--store", store)], &[("--profile", profile)])?;
     }
     let library = Arc::new(layers::library(&args.common.rules)?);
     let target = pipeline::target(&library, TARGET)?;
@@ -93,7 +93,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let found = fits(&times, machine::caches(threads));
     if let Some(out) = &args.profile {
         let text = crate::profile::written(&found, &target, &hardware)?;
-        crate::files::write(out, text.as_bytes())?;
+        mlc_files::write(out, text.as_bytes())?;
     }
     let text = format!("{}times in {}\n", human(&found, done, &hardware), path.display());
     args.common.report(&Report {

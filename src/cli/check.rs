@@ -2,12 +2,11 @@
 
 use super::{Common, Found, screen};
 use crate::error::Error;
-use crate::files;
 use crate::lawtest::{self, Broken};
-use crate::npz::write_npz;
-use crate::{pipeline, stdlib, verify};
+use crate::{pipeline, stdlib};
 use anyhow::Context;
 use mlc_dsl::diag::{SHOWN, Severity, more};
+use mlc_files::npz::write_npz;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ pub struct Args {
     /// Texts to check; the shipped ones if none is given.
     files: Vec<PathBuf>,
     /// Samples per law.
-    #[arg(long, default_value_t = verify::CheckOptions::default().samples)]
+    #[arg(long, default_value_t = mlc_verify::CheckOptions::default().samples)]
     samples: usize,
     /// Target whose costs `picks` tests speak of.
     #[arg(long, default_value = "standard")]
@@ -35,11 +34,11 @@ pub struct Args {
 #[derive(Serialize)]
 struct Checked {
     #[serde(flatten)]
-    report: verify::Report,
+    report: mlc_verify::Report,
     /// Inline tests of laws that do not hold.
     broken: Vec<Broken>,
     /// Warnings about the laws' texts.
-    lints: Vec<verify::Lint>,
+    lints: Vec<mlc_verify::Lint>,
 }
 
 /// Runs the verb.
@@ -62,19 +61,20 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         let own = library.laws.iter().filter(|l| l.source.0 >= first);
         own.map(|l| l.name.to_string()).collect()
     });
-    let options = verify::CheckOptions {
+    let options = mlc_verify::CheckOptions {
         seed: args.common.seed,
         samples: args.samples,
         threads: args.common.threads(),
-        ..verify::CheckOptions::default()
+        ..mlc_verify::CheckOptions::default()
     };
     let length = names.as_ref().map_or(library.laws.len(), Vec::len);
     let bar = args.common.screen.progress("laws", length);
-    let report = verify::check_library(&library, names.as_deref(), &options, &|_, _| bar.inc(1));
+    let report =
+        mlc_verify::check_library(&library, names.as_deref(), &options, &|_, _| bar.inc(1));
     bar.finish_and_clear();
-    let mut lints = verify::lint(&library, names.as_deref());
+    let mut lints = mlc_verify::lint(&library, names.as_deref());
     let from = if args.files.is_empty() { 0 } else { first };
-    lints.extend(verify::declarations(&library, from, args.common.seed));
+    lints.extend(mlc_verify::declarations(&library, from, args.common.seed));
     let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
     let color = args.common.screen.colored();
     let mut text = String::new();
@@ -88,7 +88,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     if let Some(folder) = &args.cases {
         text.push_str(&write_cases(&report, folder, &texts)?);
     }
-    let sound = report.sound() && broken.is_empty() && !lints.iter().any(verify::Lint::is_error);
+    let sound =
+        report.sound() && broken.is_empty() && !lints.iter().any(mlc_verify::Lint::is_error);
     args.common.report(&Checked { report, broken, lints })?;
     args.common.screen.say(&text)?;
     Ok(if faulty || !sound { Found::Something } else { Found::Nothing })
@@ -96,7 +97,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
 
 /// Writes a text and its inputs per false law; how to run them.
 fn write_cases(
-    report: &verify::Report,
+    report: &mlc_verify::Report,
     folder: &Path,
     rules: &[PathBuf],
 ) -> anyhow::Result<String> {
@@ -104,9 +105,9 @@ fn write_cases(
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for r in &report.laws {
-        let verify::Outcome::Fails(c) = &r.verdict.outcome else { continue };
+        let mlc_verify::Outcome::Fails(c) = &r.verdict.outcome else { continue };
         let text = folder.join(format!("{}.rules", r.law));
-        files::write(&text, c.case.text.as_bytes())?;
+        mlc_files::write(&text, c.case.text.as_bytes())?;
         let _ = write!(out, "mlc-rewrite run {}", text.display());
         if !c.case.inputs.is_empty() {
             let inputs = folder.join(format!("{}.npz", r.law));

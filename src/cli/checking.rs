@@ -1,14 +1,14 @@
 //! What the user says about the self-check, and what is told of it: the same for every verb that has it.
 
 use crate::error::Error;
-use crate::npz::read_npz;
-use crate::options::{self, Options};
 use crate::pipeline::Report;
-use crate::selfcheck::{SelfCheck, TurnedOff};
+use crate::pipeline::options::{self, Options};
+use crate::pipeline::selfcheck::{SelfCheck, TurnedOff};
 use crate::session::unknown_input;
 use anyhow::Context;
 use indexmap::IndexMap;
 use mlc_dsl::ir::{Program, Tensor};
+use mlc_files::npz::read_npz;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;

@@ -3,10 +3,10 @@
 use super::model::library;
 use super::screen::Screen;
 use super::{Common, Found};
-use crate::explain::bytes;
-use crate::graphdiff::{Constants, Difference, Operators, compare};
 use crate::model::{Content, content};
-use crate::onnx::RawModel;
+use mlc_dsl::shown::bytes;
+use mlc_onnx::RawModel;
+use mlc_onnx::graphdiff::{Constants, Difference, Operators, compare};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 

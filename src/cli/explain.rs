@@ -3,7 +3,8 @@
 use super::model::{Tuning, library, load_for};
 use super::shapes::Shapes;
 use super::{Common, Found};
-use crate::{as_onnx, explain, files, names, onnx, pipeline, selfcheck};
+use crate::pipeline::{self, selfcheck};
+use crate::{as_onnx, explain, names};
 use anyhow::bail;
 use mlc_dsl::shown;
 use std::fmt::Write;
@@ -43,7 +44,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let path = PathBuf::from(&args.what);
-    if !path.exists() && !files::is_input_stream(&path) {
+    if !path.exists() && !mlc_files::is_input_stream(&path) {
         args.common.begin(&[], &[])?;
         let library = library(&args.common)?;
         let Some(found) = explain::declaration(&library, &args.what) else {
@@ -73,7 +74,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     options.without.extend(model.own_laws());
     // What runs here is planned as it is; for a runtime of its own the result is written.
     if let Some(info) = model.info.as_ref().filter(|_| as_onnx::is_written(target)) {
-        options.operators = Some(onnx::printable(&model.library, info.opset(), target));
+        options.operators = Some(mlc_onnx::printable(&model.library, info.opset(), target));
     }
     // An operator that is asked for is looked for in the whole program.
     options.share_blocks &= args.why_not.is_none();
@@ -81,8 +82,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let prices = pipeline::prices(&model.library, &options, &optimized.source)?;
     if let Some(name) = &args.why_not {
         let at = args.at.as_deref();
-        let opset = model.info.as_ref().map_or(onnx::NEWEST_OPSET, |i| i.opset());
-        let calls = onnx::named(&model.library, opset, target, name);
+        let opset = model.info.as_ref().map_or(mlc_onnx::NEWEST_OPSET, |i| i.opset());
+        let calls = mlc_onnx::named(&model.library, opset, target, name);
         let asked = (name.as_str(), calls.as_slice());
         let found = explain::why_not(&optimized, &model.library, &prices, &options, asked, at);
         let Some(found) = found else {

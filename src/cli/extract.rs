@@ -1,8 +1,7 @@
 //! `extract EGRAPH.json[.gz]`: the cheapest program of an e-graph from elsewhere, and how far from the optimum it may be.
 
 use super::{Common, Found};
-use crate::egraphs::{EGraph, LARGEST, parse};
-use crate::files;
+use crate::cli::egraphs::{EGraph, LARGEST, parse};
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
 use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Stop};
@@ -81,7 +80,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
 
 /// The bytes of a file, of which more than [`LARGEST`] are never read.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let bytes = files::bytes(path, LARGEST).map_err(|e| files::error("read", path, &e))?;
+    let bytes = mlc_files::bytes(path, LARGEST).map_err(|e| mlc_files::error("read", path, e))?;
     if bytes.is_empty() {
         bail!("{} is empty", path.display());
     }

@@ -2,7 +2,6 @@
 
 use super::Found;
 use super::screen::Screen;
-use crate::files;
 use crate::stdlib::read_text;
 use mlc_dsl::diag::{Severity, render_first};
 use mlc_dsl::syntax::{parse, print_file};
@@ -36,14 +35,14 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
             anyhow::bail!("{}", render_first(&diags, &name, &text, color));
         }
         let canonical = print_file(&file);
-        if args.stdout || files::is_input_stream(path) && !args.check {
+        if args.stdout || mlc_files::is_input_stream(path) && !args.check {
             args.screen.print(&canonical)?;
         } else if canonical != text {
             if args.check {
                 args.screen.say(&format!("{}\n", path.display()))?;
                 found = Found::Something;
             } else {
-                files::write(path, canonical.as_bytes())?;
+                mlc_files::write(path, canonical.as_bytes())?;
             }
         }
     }

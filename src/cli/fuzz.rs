@@ -1,12 +1,13 @@
 //! `fuzz`: random programs, optimised and run every way, against the judge.
 
 use super::{Common, Found};
-use crate::explore::Limits;
+use crate::pipeline::selfcheck;
 use crate::pipeline::{self, Fp, Optimized};
-use crate::{selfcheck, show};
+use crate::show;
 use anyhow::ensure;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
+use mlc_explore::Limits;
 use mlc_fuzz::campaign::Blame;
 use mlc_fuzz::{Budget, Campaign, Failure, Size, Subject, Summary};
 use std::fmt::Write;

@@ -3,12 +3,12 @@
 use super::model::reader;
 use super::shapes::Shapes;
 use super::{Common, Found};
-use crate::explain::bytes;
 use crate::model::{Content, content, imported};
-use crate::onnx::{RawAttr, RawDim, RawGraph, RawModel, RawValueInfo, undeclared};
 use mlc_dsl::ir::{DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::Library;
+use mlc_dsl::shown::bytes;
 use mlc_extract::work::{NOMINAL, Works};
+use mlc_onnx::{RawAttr, RawDim, RawGraph, RawModel, RawValueInfo, undeclared};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -2,7 +2,7 @@
 
 use super::Found;
 use super::screen::{Screen, out};
-use crate::{files, names};
+use crate::names;
 use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
@@ -46,10 +46,10 @@ pub fn man(args: Man, mut command: Command) -> anyhow::Result<Found> {
     if let Some(folder) = &args.folder {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        files::write(&folder.join(format!("{}.1", command.get_name())), &page(&command)?)?;
+        mlc_files::write(&folder.join(format!("{}.1", command.get_name())), &page(&command)?)?;
         for verb in command.get_subcommands().filter(|v| v.get_name() != "help") {
             let path = folder.join(format!("{}-{}.1", command.get_name(), verb.get_name()));
-            files::write(&path, &page(verb)?)?;
+            mlc_files::write(&path, &page(verb)?)?;
         }
         return Ok(Found::Nothing);
     }

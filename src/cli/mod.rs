@@ -5,6 +5,7 @@ mod calibrate;
 mod check;
 mod checking;
 mod diff;
+pub mod egraphs;
 mod explain;
 mod extract;
 mod fmt;
@@ -22,9 +23,9 @@ mod show;
 mod values;
 
 use crate::device::{MOST_THREADS, all_threads};
-use crate::files::{self, Named};
 use crate::stack;
 use clap::{CommandFactory, Parser, Subcommand};
+use mlc_files::Named;
 use screen::Screen;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -112,9 +113,9 @@ impl Common {
         let Some(path) = &self.json else { return Ok(()) };
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
-        match files::is_output_stream(path) {
+        match mlc_files::is_output_stream(path) {
             true => screen::out(&text)?,
-            false => files::write(path, text.as_bytes())?,
+            false => mlc_files::write(path, text.as_bytes())?,
         }
         Ok(())
     }
@@ -163,11 +164,11 @@ pub fn main() -> ExitCode {
         Ok(Found::Something) => ExitCode::from(1),
         Err(e) => {
             // Whoever reads a pipe may have enough of it.
-            if files::is_closed() {
+            if mlc_files::is_closed() {
                 return ExitCode::SUCCESS;
             }
             let error = if screen.colored_errors() { "\x1b[1;31merror\x1b[0m" } else { "error" };
-            screen::complain(&format!("{error}: {e:#}\n"));
+            screen::complain(&format!("{error}: {}\n", crate::error::text(&e)));
             ExitCode::from(2)
         }
     }

@@ -3,15 +3,15 @@
 use super::shapes::Shapes;
 use super::{Common, named};
 use crate::calibrate::{costs, store};
-use crate::costing::Costing;
 use crate::error::Error;
-use crate::explore::Limits;
-use crate::files::Named;
 use crate::model::{Model, Reader};
+use crate::pipeline::costing::Costing;
+use crate::pipeline::selfcheck::Guard;
 use crate::profile;
-use crate::selfcheck::Guard;
 use anyhow::Context;
 use mlc_dsl::library::Library;
+use mlc_explore::Limits;
+use mlc_files::Named;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub struct Tuning {
     pub fp: crate::pipeline::Fp,
     /// What is to be least; of equal programs the faster is taken.
     #[arg(long, value_enum, default_value = "latency")]
-    pub objective: crate::objective::Objective,
+    pub objective: crate::pipeline::objective::Objective,
     /// A law that must not fire; may be given several times.
     #[arg(long, value_name = "LAW")]
     pub without: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Tuning {
     #[arg(long, value_name = "PLANS", num_args = 0..=1, default_missing_value = "4")]
     pub measure: Option<usize>,
     /// Bytes that runs may take, such as 512M or 4G; what the machine has free by default.
-    #[arg(long, value_name = "SIZE", value_parser = crate::needs::parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = mlc_extract::needs::parse_bytes)]
     pub memory: Option<u64>,
     /// Explore every copy of a repeated block, not one for all.
     #[arg(long)]

@@ -6,14 +6,14 @@ use super::shapes::Shapes;
 use super::{Common, Found, named, progress};
 use crate::as_onnx;
 use crate::error::Error;
-use crate::explain::{bytes, seconds};
-use crate::explore::LawProfile;
-use crate::files;
-use crate::objective::Objective;
-use crate::onnx::{ExternalData, write_onnx_with};
+use crate::explain::seconds;
+use crate::pipeline::objective::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
 use anyhow::Context;
 use mlc_dsl::library::Library;
+use mlc_dsl::shown::bytes;
+use mlc_explore::LawProfile;
+use mlc_onnx::{ExternalData, write_onnx_with};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -109,14 +109,14 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
 fn begin(args: &mut Args) -> anyhow::Result<()> {
     let output = args.output.as_path();
     anyhow::ensure!(
-        !files::is_output_stream(output) || !std::io::stdout().is_terminal(),
+        !mlc_files::is_output_stream(output) || !std::io::stdout().is_terminal(),
         "a model is no text for a terminal\nhelp: send standard output to a file or a pipe, or name a file"
     );
     let mut data = output.as_os_str().to_os_string();
     data.push(".data");
     let data = PathBuf::from(data);
     // The model may be optimised in place.
-    let in_place = files::same(&args.model, output);
+    let in_place = mlc_files::same(&args.model, output);
     let model = (!in_place).then_some(("MODEL", args.model.as_path()));
     let reads: Vec<_> = model
         .into_iter()
@@ -124,12 +124,10 @@ fn begin(args: &mut Args) -> anyhow::Result<()> {
         .chain(args.tuning.files())
         .collect();
     args.common.begin(&reads, &[("--output", output)])?;
-    match &args.common.json {
-        Some(json) => {
-            files::distinct(&[], &[("--json", json), ("the data file of --output", &data)])
-        }
-        None => Ok(()),
+    if let Some(json) = &args.common.json {
+        mlc_files::distinct(&[], &[("--json", json), ("the data file of --output", &data)])?;
     }
+    Ok(())
 }
 
 /// The one screen.

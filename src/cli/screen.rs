@@ -3,8 +3,8 @@
 //! Nothing here panics where a stream is closed or full.
 
 use crate::error::Error;
-use crate::files::{self, Named};
 use clap::ValueEnum;
+use mlc_files::Named;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
@@ -54,12 +54,12 @@ impl Screen {
     /// work.
     pub fn begin(&mut self, reads: &[Named<'_>], writes: &[Named<'_>]) -> anyhow::Result<()> {
         for (_, path) in reads {
-            files::readable(path).map_err(|e| files::error("read", path, &e))?;
+            mlc_files::readable(path).map_err(|e| mlc_files::error("read", path, e))?;
         }
-        files::distinct(reads, writes)?;
+        mlc_files::distinct(reads, writes)?;
         for (name, path) in writes {
-            files::AtomicFile::create(path).map_err(|e| files::error("write", path, &e))?;
-            if files::is_output_stream(path) {
+            mlc_files::AtomicFile::create(path).map_err(|e| mlc_files::error("write", path, e))?;
+            if mlc_files::is_output_stream(path) {
                 self.taken = if *name == "--json" { Taken::Json } else { Taken::Output };
             }
         }
@@ -133,8 +133,8 @@ impl Screen {
 /// # Errors
 /// It is closed, or full.
 pub fn out(text: &str) -> Result<(), Error> {
-    files::send(text.as_bytes(), None)
-        .map_err(|e| files::error("write", Path::new("standard output"), &e))
+    let stream = Path::new("standard output");
+    Ok(mlc_files::send(text.as_bytes(), None).map_err(|e| mlc_files::error("write", stream, e))?)
 }
 
 /// Writes to standard error, in vain if that is closed or full.

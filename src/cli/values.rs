@@ -1,8 +1,8 @@
 //! Values of arguments that are types of the library: their names on the command line.
 
 use crate::device::Place;
-use crate::objective::Objective;
-use crate::options::{Fp, Solver};
+use crate::pipeline::objective::Objective;
+use crate::pipeline::options::{Fp, Solver};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 

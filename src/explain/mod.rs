@@ -8,13 +8,13 @@ mod regions;
 mod text;
 mod whynot;
 
-use crate::explore::Reason;
-use crate::objective::Judge;
-use crate::options::Options;
+use crate::pipeline::objective::Judge;
+use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 pub use declaration::{Declaration, declaration};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
+use mlc_explore::Reason;
 use mlc_extract::cover::by_kernel;
 use mlc_extract::target::TargetPrices;
 use regions::Priced;
@@ -22,7 +22,7 @@ pub use regions::{KernelLine, Region, name_all};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-pub use text::{bytes, seconds};
+pub use text::seconds;
 pub use whynot::{WhyNot, why_not};
 
 /// The name of a reason: a law's, or what the tool does by itself.

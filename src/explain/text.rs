@@ -3,6 +3,7 @@
 use super::regions::{KernelLine, Region};
 use super::{Explanation, LawUse};
 use itertools::Itertools;
+use mlc_dsl::shown::bytes;
 use std::fmt::Write;
 
 /// Names that are written out before the rest is counted.
@@ -146,16 +147,5 @@ pub fn seconds(s: f64) -> String {
         s if s >= 1.0 => format!("{s:.2} s"),
         s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
         s => format!("{:.2} us", s * 1e6),
-    }
-}
-
-/// Bytes with a fitting unit.
-pub fn bytes(b: u64) -> String {
-    let of = |unit: u32| b as f64 / f64::from(unit);
-    match b {
-        b if b >= 1 << 30 => format!("{:.2} GiB", of(1 << 30)),
-        b if b >= 1 << 20 => format!("{:.1} MiB", of(1 << 20)),
-        b if b >= 1 << 10 => format!("{:.1} KiB", of(1 << 10)),
-        b => format!("{b} bytes"),
     }
 }

@@ -1,12 +1,12 @@
 //! Why not: what kept a law from firing, or an operator from the result.
 
 use super::text::{names, seconds};
-use crate::explore::LawProfile;
-use crate::options::Options;
+use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::NodeKind;
 use mlc_dsl::library::{CallId, CallKind, Law, LawOrigin, Library};
 use mlc_dsl::term::TermKind;
+use mlc_explore::LawProfile;
 use mlc_extract::target::TargetPrices;
 use serde::Serialize;
 use std::fmt::Write;

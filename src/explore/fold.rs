@@ -1,11 +1,36 @@
 //! Evaluation of constant applications by the judge.
 
-use crate::needs;
+use mlc_backends::BackendError;
 use mlc_backends::reference::{Array, Reference};
+use mlc_dsl::canon::Structural;
 use mlc_dsl::ir::{Attr, Tensor, Type};
 use mlc_dsl::library::{CallId, Library};
+use mlc_extract::needs;
 use mlc_extract::work::Works;
 use std::sync::Arc;
+
+/// The values of an application of constants, each named after the largest of them. A reshape shares its operand's bytes.
+///
+/// # Errors
+/// The operator has no value on them.
+pub fn values(
+    library: &Library,
+    call: CallId,
+    attrs: &[Attr],
+    args: &[&Tensor],
+) -> Result<Vec<Tensor>, BackendError> {
+    if let ([x], [Attr::Ints(_)], true) =
+        (args, attrs, Structural::of(library).reshape == Some(call))
+        && let Some(shape) = attrs[0].as_i64s()
+        && shape.iter().product::<i64>() == x.len() as i64
+    {
+        return Ok(vec![x.reshaped(shape.iter().map(|&d| d as usize).collect())]);
+    }
+    let arrays: Vec<Array> = args.iter().map(|t| Array::from_tensor(t)).collect();
+    let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+    let made = Reference::default().apply(library, call, &attrs, &arrays)?;
+    Ok(made.iter().map(|a| a.to_tensor().computed_from(args.iter().copied())).collect())
+}
 
 /// Evaluates applications of constants.
 pub struct Folder {
@@ -33,10 +58,8 @@ impl Folder {
         if !needs::folds(&works, &self.library, call, attrs, &types, result) {
             return None;
         }
-        let args: Vec<Array> = args.iter().map(Array::from_tensor).collect();
-        let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-        let results = Reference::default().apply(&self.library, call, &attrs, &args).ok()?;
-        let result = results.first()?.to_tensor();
+        let args: Vec<&Tensor> = args.iter().collect();
+        let result = values(&self.library, call, attrs, &args).ok()?.into_iter().next()?;
         (Some(result.shape().to_vec()) == ty.known_shape() && result.dtype() == ty.dtype)
             .then_some(result)
     }

@@ -1,7 +1,7 @@
 //! Names of files: which are standard streams, and which are one file.
 
 use super::write::Target;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// True if a name to read from stands for standard input.
 pub fn is_input_stream(path: &Path) -> bool {
@@ -35,6 +35,15 @@ fn identity(path: &Path) -> Option<std::path::PathBuf> {
     std::fs::canonicalize(path).ok().filter(|p| p.is_file())
 }
 
+/// Two arguments that name one file.
+#[derive(Debug, thiserror::Error)]
+#[error("{first} and {second} are one file: {}\nhelp: give each a name of its own", path.display())]
+pub struct Clash {
+    first: String,
+    second: String,
+    path: PathBuf,
+}
+
 /// A file as the command line names it: by which argument, and its path.
 pub type Named<'a> = (&'a str, &'a Path);
 
@@ -43,12 +52,11 @@ pub type Named<'a> = (&'a str, &'a Path);
 ///
 /// # Errors
 /// Two arguments name one file.
-pub fn distinct(reads: &[Named<'_>], writes: &[Named<'_>]) -> anyhow::Result<()> {
-    let clash = |(a, path): Named<'_>, b: &str| {
-        anyhow::anyhow!(
-            "{a} and {b} are one file: {}\nhelp: give each a name of its own",
-            path.display()
-        )
+pub fn distinct(reads: &[Named<'_>], writes: &[Named<'_>]) -> Result<(), Clash> {
+    let clash = |(a, path): Named<'_>, b: &str| Clash {
+        first: a.to_string(),
+        second: b.to_string(),
+        path: path.to_path_buf(),
     };
     for (i, &write) in writes.iter().enumerate() {
         for other in &writes[i + 1..] {

@@ -155,7 +155,7 @@ impl AtomicFile {
     ///
     /// # Errors
     /// The disk is full, or the file system refuses.
-    pub(crate) fn commit_new(self) -> io::Result<bool> {
+    pub fn commit_new(self) -> io::Result<bool> {
         let Kind::File { writer, path, .. } = self.0 else { return Ok(false) };
         let file = complete(writer)?;
         faults::step()?;
@@ -236,7 +236,7 @@ impl io::Seek for AtomicFile {
 }
 
 /// Removes a file; a step.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+pub fn remove(path: &Path) -> io::Result<()> {
     faults::step()?;
     fs::remove_file(path)
 }
@@ -245,11 +245,11 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// It cannot be written: what, and what to do about it.
-pub fn write(path: &Path, bytes: &[u8]) -> Result<(), crate::Error> {
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), crate::FileError> {
     let write = || {
         let mut file = AtomicFile::create(path)?;
         file.write_all(bytes)?;
         file.commit()
     };
-    write().map_err(|e| super::error("write", path, &e))
+    write().map_err(|e| super::error("write", path, e))
 }

@@ -3,7 +3,7 @@
 //! A data file gets a name that no file has, so that the model that is replaced keeps its own until the new one has its
 //! name; then the old one's is removed, if nothing else needs it. At any moment a whole model is there.
 
-use crate::files::{folder, map, remove};
+use mlc_files::{folder, map, remove};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -61,8 +61,6 @@ pub(super) struct Writer<'a, 'r> {
     names: HashMap<Value, String>,
     out: Sheet,
     shapes: Shapes,
-    /// The names of constants in the imported model, by the place of their bytes.
-    constants: HashMap<(usize, usize), String>,
     unwritten: HashSet<NodeId>,
     /// Most nodes of the graph: clauses that write each other in a circle come to an end.
     limit: usize,
@@ -145,11 +143,9 @@ impl<'a, 'r> Writer<'a, 'r> {
                 names.entry(*v).or_insert_with(|| name.clone());
             }
         }
-        let place = |t: &Tensor| (t.bytes().as_ptr() as usize, t.bytes().len());
-        let constants = model.constants.iter().map(|(n, t)| (place(t), n.clone())).collect();
         let shapes = Shapes::new(graph.inputs, opset);
         let limit = graph.len().saturating_mul(8).saturating_add(1 << 10);
-        Writer { graph, rules, names, out, shapes, constants, unwritten: HashSet::new(), limit }
+        Writer { graph, rules, names, out, shapes, unwritten: HashSet::new(), limit }
     }
 
     /// Nodes of the program that no pattern writes.
@@ -458,9 +454,8 @@ impl<'a, 'r> Writer<'a, 'r> {
         }
         let name = match self.graph.constant(v) {
             Some(t) => {
-                let place = (t.bytes().as_ptr() as usize, t.bytes().len());
-                let base = self.constants.get(&place).cloned();
-                self.out.constant(t, base.as_deref().unwrap_or("const"))
+                let name = t.name().unwrap_or("const").to_string();
+                self.out.constant(t, &name)
             }
             None => String::new(),
         };

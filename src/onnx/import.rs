@@ -11,7 +11,7 @@ use super::import_error::ImportError;
 use super::import_read::Reader;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::infer::{is_countable, too_many};
-use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{DType, Extent, Program, Type, Value};
 use mlc_dsl::library::{Library, OnnxItem};
 use mlc_dsl::{shown, told};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -56,8 +56,6 @@ pub struct ModelInfo {
     pub outputs: Vec<RawValueInfo>,
     /// Nodes of the main graph; constants are not counted.
     pub nodes: usize,
-    /// The constants by name, so that they keep it.
-    pub constants: Vec<(String, Tensor)>,
 }
 
 impl ModelInfo {
@@ -124,7 +122,6 @@ pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError>
         inputs: raw.graph.inputs,
         outputs: raw.graph.outputs,
         nodes: raw.graph.nodes.len(),
-        constants: raw.graph.initializers.into_iter().collect(),
     };
     let assumed = assumed.into_iter().map(|(s, e)| (s, e.to_string())).collect();
     Ok(Imported { program, model, assumed, notes })
@@ -172,7 +169,7 @@ impl<'a> Items<'a> {
     /// What may help where no declaration is found.
     fn help(&self, node: &RawNode) -> String {
         let of_domain = self.by_name.keys().filter(|(d, _)| *d == node.domain).map(|(_, n)| *n);
-        let near = crate::names::nearest(&node.op_type, of_domain);
+        let near = mlc_dsl::names::nearest(&node.op_type, of_domain);
         let meant = near.iter().map(|n| format!("did you mean `{n}`? Else ")).next();
         format!("{}declare it with an `onnx` item in a --rules file", meant.unwrap_or_default())
     }
@@ -304,7 +301,7 @@ impl Importer<'_> {
     /// Reads the constants and nodes of a graph; what it defines is in `values` afterwards.
     fn body(&mut self, graph: &RawGraph, depth: usize) -> Result<(), ImportError> {
         for (name, tensor) in &graph.initializers {
-            let v = self.sheet.builder.constant(tensor.clone());
+            let v = self.sheet.builder.constant(tensor.clone().named(name));
             self.values.insert(name.clone(), v);
         }
         for node in &graph.nodes {

@@ -127,7 +127,7 @@ impl OnnxError {
     pub fn help(&self) -> Option<String> {
         let text = match self {
             OnnxError::InFile { source, .. } => return source.help(),
-            OnnxError::Io { source, .. } => crate::files::help(source).unwrap_or(
+            OnnxError::Io { source, .. } => mlc_files::help(source).unwrap_or(
                 "check that the file and its disk can be read and written by other programs",
             ),
             OnnxError::Malformed { .. } => {

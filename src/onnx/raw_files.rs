@@ -1,9 +1,9 @@
 //! The data files beside a model as shared bytes; never leaves the folder it was told to stay in.
 
 use super::raw_error::OnnxError;
-use crate::files::map;
 use bytes::Bytes;
 use mlc_dsl::ir::FileRange;
+use mlc_files::map;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Component, Path};

@@ -9,10 +9,10 @@ use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValue
 use super::raw_error::OnnxError;
 use super::write_data::{DataFile, FarFiles, Weights};
 use super::{data_names, raw_order, raw_tensor};
-use crate::files::{self, AtomicFile};
 use attribute_proto::AttributeType;
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, Tensor};
+use mlc_files::AtomicFile;
 use prost::Message;
 use prost::encoding::encode_varint;
 use std::io::Write;
@@ -57,7 +57,7 @@ pub fn write_onnx_with(
     let path = path.as_ref();
     raw_order::verify(&model.graph).map_err(|e| e.in_file(path))?;
     let external = match external {
-        _ if files::is_output_stream(path) => false,
+        _ if mlc_files::is_output_stream(path) => false,
         ExternalData::Above(limit) => bytes_in(&model.graph) > limit,
         ExternalData::Always => true,
         ExternalData::Never => false,
@@ -69,13 +69,8 @@ pub fn write_onnx_with(
     if data.file.as_mut().is_some_and(DataFile::settle) {
         parts = messages(model, model.ir_version, &mut data);
     }
-    let (head, graph, tensors) = parts;
-    let length = graph.len() as u64 + tensors.iter().map(Part::field_len).sum::<u64>();
-    if head.len() as u64 + length + 16 > MESSAGE {
-        let what = "the model file".into();
-        let help = "let the weights go to a data file beside the model";
-        return Err(OnnxError::TooLarge { what, limit: MESSAGE >> 20, help }.in_file(path));
-    }
+    let help = "let the weights go to a data file beside the model";
+    parts.check_length(help).map_err(|e| e.in_file(path))?;
     // Data files are complete before a model refers to them.
     data.far.link()?;
     let made = match &data.file {
@@ -84,17 +79,7 @@ pub fn write_onnx_with(
     };
     let write = || {
         let mut file = AtomicFile::create(path)?;
-        file.write_all(&head)?;
-        file.write_all(&prefix(7, length))?;
-        file.write_all(&graph)?;
-        for part in &tensors {
-            file.write_all(&prefix(5, part.len()))?;
-            file.write_all(&part.head)?;
-            if let Some(raw) = &part.raw {
-                file.write_all(&prefix(9, raw.len() as u64))?;
-                file.write_all(raw)?;
-            }
-        }
+        parts.write(&mut file)?;
         let unneeded = data_names::owned(path);
         file.commit()?;
         data_names::sweep(path, &unneeded);
@@ -103,10 +88,31 @@ pub fn write_onnx_with(
     write().map_err(|e| {
         if let Some(data) = made {
             // The error that is told is the one that came first.
-            let _ = files::remove(&data);
+            let _ = mlc_files::remove(&data);
         }
         OnnxError::io("write", path)(e)
     })
+}
+
+/// The bytes of a model file that holds its weights.
+///
+/// # Errors
+/// It would have 2 GiB or more, its weights are too large to be read, or a name is used before its definition or
+/// defined twice.
+pub fn to_bytes(model: &RawModel) -> Result<Vec<u8>, OnnxError> {
+    const HELP: &str = "write it to a file, whose weights may lie in another one";
+    raw_order::verify(&model.graph)?;
+    let unread = model.graph.initializers.values().any(|t| t.unread().is_some());
+    if unread {
+        let what = "the model with its weights".into();
+        return Err(OnnxError::TooLarge { what, limit: MESSAGE >> 20, help: HELP });
+    }
+    let far = FarFiles::default();
+    let parts = messages(model, model.ir_version, &mut Weights { far, file: None });
+    parts.check_length(HELP)?;
+    let mut out = Vec::new();
+    parts.write(&mut out).map_err(OnnxError::io("write", Path::new("memory")))?;
+    Ok(out)
 }
 
 /// The bytes of all tensors.
@@ -149,12 +155,47 @@ impl Part {
     }
 }
 
-/// The model without its graph, the graph without its initialisers, and those.
-fn messages(
-    model: &RawModel,
-    ir_version: i64,
-    data: &mut Weights,
-) -> (Vec<u8>, Vec<u8>, Vec<Part>) {
+/// The messages that a model file is put together from.
+struct Parts {
+    /// The model without its graph.
+    head: Vec<u8>,
+    /// The graph without its initialisers.
+    graph: Vec<u8>,
+    /// The initialisers.
+    tensors: Vec<Part>,
+}
+
+impl Parts {
+    /// Bytes of the graph and its initialisers.
+    fn graph_len(&self) -> u64 {
+        self.graph.len() as u64 + self.tensors.iter().map(Part::field_len).sum::<u64>()
+    }
+
+    fn check_length(&self, help: &'static str) -> Result<(), OnnxError> {
+        if self.head.len() as u64 + self.graph_len() + 16 > MESSAGE {
+            let what = "the model file".into();
+            return Err(OnnxError::TooLarge { what, limit: MESSAGE >> 20, help });
+        }
+        Ok(())
+    }
+
+    fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
+        out.write_all(&self.head)?;
+        out.write_all(&prefix(7, self.graph_len()))?;
+        out.write_all(&self.graph)?;
+        for part in &self.tensors {
+            out.write_all(&prefix(5, part.len()))?;
+            out.write_all(&part.head)?;
+            if let Some(raw) = &part.raw {
+                out.write_all(&prefix(9, raw.len() as u64))?;
+                out.write_all(raw)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn messages(model: &RawModel, ir_version: i64, data: &mut Weights) -> Parts {
     let head = ModelProto {
         ir_version: Some(ir_version),
         opset_import: model
@@ -185,7 +226,7 @@ fn messages(
             value(&RawValueInfo { name, dtype, dims: Some(dims) })
         }));
     }
-    (head.encode_to_vec(), g.encode_to_vec(), tensors)
+    Parts { head: head.encode_to_vec(), graph: g.encode_to_vec(), tensors }
 }
 
 fn text(s: &str) -> Option<String> {

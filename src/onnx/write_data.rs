@@ -4,9 +4,9 @@
 use super::data_names::candidates;
 use super::raw::RawGraph;
 use super::raw_error::OnnxError;
-use crate::files::{self, AtomicFile, folder, map};
 use bytes::Bytes;
 use mlc_dsl::ir::Tensor;
+use mlc_files::{AtomicFile, folder, map};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, Write};
@@ -38,6 +38,7 @@ impl Weights {
 }
 
 /// Files of unread weights, as the written model names them.
+#[derive(Default)]
 pub(super) struct FarFiles {
     files: BTreeMap<PathBuf, FarFile>,
 }
@@ -83,7 +84,7 @@ impl FarFiles {
     pub(super) fn link(&self) -> Result<(), OnnxError> {
         for (path, file) in &self.files {
             let Some(link) = &file.link else { continue };
-            if files::same(path, link) {
+            if mlc_files::same(path, link) {
                 continue;
             }
             fs::hard_link(path, link).map_err(|e| {
@@ -102,7 +103,7 @@ impl FarFiles {
 /// Refuses what a data file cannot lie beside: a stream, and a symbolic link, as a model is looked for under either name
 /// and its data only beside the one it was opened by.
 fn own_name(model: &Path) -> Result<(), OnnxError> {
-    let reason = if files::is_output_stream(model) {
+    let reason = if mlc_files::is_output_stream(model) {
         "the weights are too large for one file; write to a file, with a data file beside it"
     } else if fs::symlink_metadata(model).is_ok_and(|m| m.is_symlink()) {
         "it is a symbolic link, which a model with weights in a data file cannot be written through; \

@@ -372,7 +372,8 @@ mod tests {
         let lowest = f.constant(f64::NEG_INFINITY);
         let same = f.operation(RealOp::Max, &x, &lowest).expect("a number");
         assert_eq!(same.value, x.value);
-        let (plus, minus) = (f.function(Function::Sin, &x), f.function(Function::Sin, &x.negative()));
+        let (plus, minus) =
+            (f.function(Function::Sin, &x), f.function(Function::Sin, &x.negative()));
         let (plus, minus) = (plus.expect("a number"), minus.expect("a number"));
         assert_eq!(add(plus.value, minus.value), 0);
         let (up, down) = (f.function(Function::Exp, &x), f.function(Function::Exp, &x.negative()));

@@ -1,7 +1,7 @@
 //! Files: what is refused before any work, what happens when writing fails or the process dies, and standard streams.
 
 use super::{EGRAPH, TEXT, model, run};
-use mlc_rewrite::onnx::*;
+use mlc_onnx::*;
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;

@@ -3,7 +3,7 @@
 
 use indexmap::IndexMap;
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_rewrite::onnx::*;
+use mlc_onnx::*;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};

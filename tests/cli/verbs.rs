@@ -2,8 +2,8 @@
 
 use super::{TEXT, model, run};
 use mlc_dsl::ir::Tensor;
-use mlc_rewrite::graphdiff::compare;
-use mlc_rewrite::onnx::*;
+use mlc_onnx::graphdiff::compare;
+use mlc_onnx::*;
 use std::fs;
 use std::path::Path;
 use std::process::Command;

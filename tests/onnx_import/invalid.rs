@@ -2,8 +2,8 @@
 //! of a message unescaped or at full length.
 
 use crate::support::*;
-use mlc_rewrite::npz;
-use mlc_rewrite::onnx::{ExportError, NEWEST_OPSET, OnnxError, parse_onnx, write_onnx};
+use mlc_files::npz;
+use mlc_onnx::{ExportError, NEWEST_OPSET, OnnxError, parse_onnx, write_onnx};
 
 /// Refuses, with this reason.
 #[track_caller]

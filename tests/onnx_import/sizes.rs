@@ -4,10 +4,10 @@
 use super::support::*;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::{Backend, BackendError};
-use mlc_rewrite::needs::Needs;
+use mlc_extract::needs::Needs;
+use mlc_rewrite::pipeline::selfcheck::Guard;
 use mlc_rewrite::pipeline::{self, Options};
-use mlc_rewrite::samples;
-use mlc_rewrite::selfcheck::Guard;
+use mlc_verify::samples;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -223,8 +223,8 @@ fn run_within(program: &Program, library: &Arc<Library>) -> Result<(), String> {
     let cpu = library.target("cpu").expect("a target");
     let plan = pipeline::plan(program, library, cpu).map_err(|e| e.to_string())?;
     let needs = Needs::of_plan(&plan, library, &samples::symbols(program));
-    if let Err(e) = needs.afford(Some(MEMORY)) {
-        let told = e.to_string();
+    if let Err(e) = needs.afford(MEMORY) {
+        let told = mlc_rewrite::Error::from(e).to_string();
         let says = told.contains("16.0 MiB are to be had") && told.contains("help:");
         return if says { Ok(()) } else { Err(told) };
     }

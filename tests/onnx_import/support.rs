@@ -3,7 +3,7 @@
 pub use mlc_backends::reference::run_values;
 pub use mlc_dsl::ir::{DType, NodeKind, Program, Tensor};
 pub use mlc_dsl::library::Library;
-pub use mlc_rewrite::onnx::{
+pub use mlc_onnx::{
     ImportError, Imported, RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo, export,
     import,
 };

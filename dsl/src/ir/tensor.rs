@@ -50,6 +50,8 @@ pub struct Tensor {
     shape: Vec<usize>,
     data: Bytes,
     unread: Option<Arc<FileRange>>,
+    /// What the model calls it; says nothing of what it is.
+    name: Option<Arc<str>>,
 }
 
 impl PartialEq for Tensor {
@@ -103,7 +105,7 @@ impl Tensor {
             let found = data.len();
             return Err(TensorError::Length { dtype, shape, expected, found });
         }
-        Ok(Tensor { dtype, shape, data, unread: None })
+        Ok(Tensor { dtype, shape, data, unread: None, name: None })
     }
 
     /// A tensor whose elements are `values` rounded (floats) or wrapped (integers) to `dtype`.
@@ -116,7 +118,7 @@ impl Tensor {
         for &v in values {
             encode(dtype, v, &mut out);
         }
-        Tensor { dtype, shape, data: Bytes::from(out), unread: None }
+        Tensor { dtype, shape, data: Bytes::from(out), unread: None, name: None }
     }
 
     /// A tensor of an integer type (or `bool`, or a float) from exact integers.
@@ -129,7 +131,7 @@ impl Tensor {
         for &v in values {
             encode_int(dtype, v, &mut out);
         }
-        Tensor { dtype, shape, data: Bytes::from(out), unread: None }
+        Tensor { dtype, shape, data: Bytes::from(out), unread: None, name: None }
     }
 
     /// An f32 tensor that takes over `values`.
@@ -139,7 +141,7 @@ impl Tensor {
     pub fn from_f32(shape: Vec<usize>, values: Vec<f32>) -> Tensor {
         assert_eq!(shape.iter().product::<usize>(), values.len(), "element count");
         let data = Bytes::from_owner(FloatBytes(values));
-        Tensor { dtype: DType::F32, shape, data, unread: None }
+        Tensor { dtype: DType::F32, shape, data, unread: None, name: None }
     }
 
     /// The same tensor, known by its place in a file from now on.
@@ -270,6 +272,29 @@ impl Tensor {
         }
         let step = (self.data.len() - BLOCK) / (BLOCKS - 1);
         (0..BLOCKS).fold(h, |h, i| fnv(h, &self.data[i * step..i * step + BLOCK]))
+    }
+
+    /// The name that the model gives it.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The same tensor under a name.
+    pub fn named(self, name: &str) -> Tensor {
+        Tensor { name: Some(Arc::from(name)), ..self }
+    }
+
+    /// The same tensor as computed from others: `NAME_folded` of the largest of them that has a name.
+    pub fn computed_from<'a>(self, others: impl IntoIterator<Item = &'a Tensor>) -> Tensor {
+        const SUFFIX: &str = "_folded";
+        let named = others.into_iter().filter(|t| t.name.is_some());
+        // The first of equally large ones.
+        let largest = named.reduce(|a, b| if b.data.len() > a.data.len() { b } else { a });
+        match largest.and_then(Tensor::name) {
+            Some(name) if name.ends_with(SUFFIX) => self.named(name),
+            Some(name) => self.named(&format!("{name}{SUFFIX}")),
+            None => self,
+        }
     }
 
     /// True if both tensors are the same bytes of memory, type and shape.

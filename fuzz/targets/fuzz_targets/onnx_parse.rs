@@ -12,7 +12,7 @@ static LIBRARY: OnceLock<Library> = OnceLock::new();
 fuzz_target!(|bytes: &[u8]| {
     let library = LIBRARY
         .get_or_init(|| mlc_rewrite::stdlib::load_sound(&[]).expect("the shipped texts are sound"));
-    if let Ok(raw) = mlc_rewrite::onnx::parse_onnx(Bytes::copy_from_slice(bytes), None) {
-        let _ = mlc_rewrite::onnx::import(raw, library);
+    if let Ok(raw) = mlc_onnx::parse_onnx(Bytes::copy_from_slice(bytes), None) {
+        let _ = mlc_onnx::import(raw, library);
     }
 });

@@ -4,9 +4,9 @@
 //! Markdown: seconds by stage and how well a line through them fits. `depth --large [FOLDER]` takes a
 //! model of the dimensions of Llama 3 70B, whose weights are a file of zeros that is never read.
 
+use mlc_onnx::write_onnx;
 use mlc_proptests::stacks::Decoder;
 use mlc_proptests::tool;
-use mlc_rewrite::onnx::write_onnx;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -10,6 +10,7 @@
 
 use mlc_backends::cpu::Cpu;
 use mlc_dsl::plan::{Kernel, Plan};
+use mlc_explore::Limits;
 use mlc_extract::cover::estimate;
 use mlc_extract::fit::features;
 use mlc_extract::target::Jitter;
@@ -18,12 +19,12 @@ use mlc_proptests::scatter::{Group, svg};
 use mlc_rewrite::Model;
 use mlc_rewrite::calibrate::store::{Store, usual_path};
 use mlc_rewrite::calibrate::{machine, stored};
-use mlc_rewrite::costing::Costing;
-use mlc_rewrite::explore::Limits;
-use mlc_rewrite::measure::{least, median, points};
+use mlc_rewrite::pipeline::costing::Costing;
+use mlc_rewrite::pipeline::measure::{least, median, points};
 use mlc_rewrite::pipeline::{self, Options};
+use mlc_rewrite::show;
 use mlc_rewrite::watch::{KernelTime, Timed, interleave};
-use mlc_rewrite::{samples, show};
+use mlc_verify::samples;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

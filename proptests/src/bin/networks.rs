@@ -1,8 +1,8 @@
 //! `networks FOLDER [N]` writes every network of [`mlc_proptests::networks`] in N spellings, three if no number is given, to
 //! FOLDER/NAME-SEED/model.onnx.
 
+use mlc_onnx::write_onnx;
 use mlc_proptests::networks::{NETWORKS, spelled};
-use mlc_rewrite::onnx::write_onnx;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -164,7 +164,7 @@ fn show(expect: &[&str], o: &run::Outcome, most: usize) {
 fn keep(family: &str, o: &run::Outcome, folder: &std::path::Path) {
     for (i, f) in o.failures.iter().enumerate() {
         let path = folder.join(format!("{family}-{i}.onnx"));
-        if let Err(e) = mlc_rewrite::onnx::write_onnx(&f.model, &path) {
+        if let Err(e) = mlc_onnx::write_onnx(&f.model, &path) {
             eprintln!("{}: {e}", path.display());
         }
     }

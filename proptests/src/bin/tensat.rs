@@ -5,9 +5,9 @@
 //! from files; prints Markdown. Exit code 1 if one took longer than what was published. `tensat --write FOLDER` writes
 //! the architectures to FOLDER/NAME/model.onnx instead.
 
+use mlc_onnx::write_onnx;
 use mlc_proptests::architectures::ARCHITECTURES;
 use mlc_proptests::tool::report as tool;
-use mlc_rewrite::onnx::write_onnx;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -4,7 +4,7 @@
 
 use super::choices::Choices;
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_rewrite::onnx::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
+use mlc_onnx::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
 
 /// A value of the graph under construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::build::{Build, Value, float, int, word};
 use super::{Family, PLAIN, Setup};
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_rewrite::onnx::RawAttr;
+use mlc_onnx::RawAttr;
 
 const ONE: &[Setup] = &[PLAIN];
 const SETS: &[i64] = &[17, 14, 18, 20];

@@ -1,10 +1,10 @@
 //! Spellings optimised and written as ONNX again: how many nodes each becomes, and the files to check that with.
 
 use super::{Family, run};
-use mlc_rewrite::npz::write_npz;
-use mlc_rewrite::onnx::{RawModel, domains, export, import, printable, read_onnx, write_onnx};
+use mlc_files::npz::write_npz;
+use mlc_onnx::{RawModel, domains, export, import, printable, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::{Options, optimize};
-use mlc_rewrite::samples;
+use mlc_verify::samples;
 use std::path::Path;
 
 /// What the spellings of a family became.

@@ -4,7 +4,7 @@ use super::build::Build;
 use super::choices::Choices;
 use super::signature::Signature;
 use super::{Family, Setup};
-use mlc_rewrite::onnx::{RawModel, import, read_onnx, write_onnx};
+use mlc_onnx::{RawModel, import, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::{Fp, Optimized, Options, optimize};
 use mlc_rewrite::show;
 use std::collections::BTreeSet;

@@ -4,8 +4,8 @@ use super::values::{Draw, SYMBOLS, inputs};
 use super::{Ends, Trap, run, text};
 use mlc_backends::reference::run_values;
 use mlc_dsl::ir::Tensor;
-use mlc_rewrite::npz::write_npz;
-use mlc_rewrite::onnx::{import, read_onnx};
+use mlc_files::npz::write_npz;
+use mlc_onnx::{import, read_onnx};
 use std::path::Path;
 
 /// Writes `NAME.onnx`, and for every draw that the judge runs `NAME.DRAW.in.npz` and `NAME.DRAW.out.npz`.

@@ -5,8 +5,8 @@
 //! the outputs, `opset 13` the operator set. `_` is an absent input, `f32[4]~` are seeded numbers, `f32[4]+` positive ones.
 
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_rewrite::onnx::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
-use mlc_rewrite::samples::Random;
+use mlc_onnx::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
+use mlc_verify::samples::Random;
 use std::collections::BTreeMap;
 
 /// A graph as read from its text.

@@ -2,7 +2,7 @@
 
 use super::text::Graph;
 use mlc_dsl::ir::{DType, Program, Tensor, Type};
-use mlc_rewrite::samples::Random;
+use mlc_verify::samples::Random;
 
 /// What the elements of inputs are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! What a run of the pipeline tells, for people and programs.
 
-use crate::costing::Measured;
-use crate::explore::{Explored, Extracted};
-use crate::objective::{Candidate, Objective};
-use crate::options::Options;
-use crate::selfcheck::{SelfCheck, TurnedOff};
+use crate::pipeline::costing::Measured;
+use crate::pipeline::objective::{Candidate, Objective};
+use crate::pipeline::options::Options;
+use crate::pipeline::selfcheck::{SelfCheck, TurnedOff};
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
+use mlc_explore::{Explored, Extracted};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;

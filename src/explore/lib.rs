@@ -4,6 +4,7 @@
 
 mod apply;
 mod changes;
+pub mod constants;
 mod credit;
 mod effort;
 mod emit;
@@ -21,7 +22,10 @@ mod matcher_attrs;
 mod matcher_flat;
 mod nearest;
 mod numbers;
+pub mod progress;
 mod proof;
+pub mod relevant;
+pub mod repeat;
 mod replay;
 mod schedule;
 mod sign;
@@ -76,7 +80,7 @@ impl Limits {
     }
 
     /// The same limits for a program that takes so many seconds: no more effort than there is to gain.
-    pub(crate) fn for_gain(&self, seconds: f64) -> Limits {
+    pub fn for_gain(&self, seconds: f64) -> Limits {
         Limits { most: self.most.min((seconds * STEPS_OF_GAIN) as u64), ..self.clone() }
     }
 }

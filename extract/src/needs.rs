@@ -2,16 +2,15 @@
 //!
 //! Every place that runs a program or evaluates a part of it asks here first. Never runs anything itself.
 
-use crate::error::{Error, ErrorKind};
-use crate::explain::bytes as human;
-use mlc_backends::memory;
+use crate::Work;
+use crate::work::Works;
 use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Library, OpClass};
 use mlc_dsl::plan::Plan;
-use mlc_extract::Work;
-use mlc_extract::work::Works;
+use mlc_dsl::shown::bytes as human;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use thiserror::Error;
 
 /// Bytes that a self-check takes at most, where the user does not say.
 pub const CHECKED_BYTES: u64 = 768 << 20;
@@ -47,6 +46,47 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 
 /// The values of a program's symbols.
 pub type Symbols = HashMap<String, i64>;
+
+/// Why a run is not begun.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum TooMuch {
+    /// It takes more memory than it may.
+    #[error("a run takes {}, and {} are to be had: {largest}", human(*takes), human(*limit))]
+    Bytes {
+        /// Bytes that it takes.
+        takes: u64,
+        /// Bytes that it may take.
+        limit: u64,
+        /// The largest value, in words.
+        largest: String,
+    },
+    /// It takes more operations than anyone waits for.
+    #[error("a run takes {takes:.1e} operations, more than {RUN_OPERATIONS:.0e}: {slowest}")]
+    Operations {
+        /// Operations that it takes.
+        takes: f64,
+        /// What takes most of them, in words.
+        slowest: String,
+    },
+}
+
+impl TooMuch {
+    /// What takes most.
+    pub fn place(&self) -> &str {
+        match self {
+            TooMuch::Bytes { largest, .. } => largest,
+            TooMuch::Operations { slowest, .. } => slowest,
+        }
+    }
+
+    /// What the user can do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            TooMuch::Bytes { .. } => "give `--memory SIZE` if there is more, or smaller extents",
+            TooMuch::Operations { .. } => "check the attributes of that operator",
+        }
+    }
+}
 
 /// What a run takes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -231,25 +271,15 @@ impl Needs {
         }
     }
 
-    /// An error if a run takes more than `memory` (or what the machine has free), or more operations than anyone waits for.
-    pub fn afford(&self, memory: Option<u64>) -> Result<(), Error> {
-        let limit = memory.unwrap_or_else(memory::available);
+    /// An error if a run takes more than `limit` bytes, or more operations than anyone waits for.
+    pub fn afford(&self, limit: u64) -> Result<(), TooMuch> {
         if self.bytes > limit {
-            let (takes, free) = (human(self.bytes), human(limit));
-            let message =
-                format!("a run takes {takes}, and {free} are to be had: {}", self.largest);
-            return Err(Error::new(ErrorKind::Resources, message)
-                .at(self.largest.clone())
-                .with_help("give `--memory SIZE` if there is more, or smaller extents"));
+            let largest = self.largest.clone();
+            return Err(TooMuch::Bytes { takes: self.bytes, limit, largest });
         }
         if self.operations > RUN_OPERATIONS {
-            let (takes, slowest) = (self.operations, &self.slowest);
-            let message = format!(
-                "a run takes {takes:.1e} operations, more than {RUN_OPERATIONS:.0e}: {slowest}"
-            );
-            return Err(Error::new(ErrorKind::Resources, message)
-                .at(slowest.clone())
-                .with_help("check the attributes of that operator"));
+            let slowest = self.slowest.clone();
+            return Err(TooMuch::Operations { takes: self.operations, slowest });
         }
         Ok(())
     }

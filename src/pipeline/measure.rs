@@ -2,17 +2,19 @@
 //!
 //! Runs are interleaved, so that whatever else the machine does meets all plans alike.
 
-use crate::costing::Measured;
-use crate::needs::Needs;
+use crate::pipeline::costing::Measured;
 use crate::pipeline::{self, Fp, Optimized, Options, Solver};
-use crate::{samples, show};
+use crate::show;
 use anyhow::Context;
 use mlc_backends::cpu::Cpu;
+use mlc_backends::memory;
 use mlc_backends::{Backend, Executable};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Kernel, Plan};
+use mlc_extract::needs::Needs;
 use mlc_extract::target::Jitter;
+use mlc_verify::samples;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -184,7 +186,7 @@ pub fn choose(
     let model = options.costing.model(&cpu, source);
     let plan_of = |p: &Program| pipeline::plan_with(p, library, &cpu, &model);
     let needs = Needs::of_plan(&plan_of(source)?, library, &samples::symbols(source));
-    needs.afford(options.guard.memory).context("plans cannot be timed")?;
+    needs.afford(memory::limit(options.guard.memory)).context("plans cannot be timed")?;
     let inputs = samples::inputs(source, library, options.seed)
         .context("the model's inputs have no known size: plans cannot be timed")?;
     let is_own = options.operators.is_none() && options.target == "cpu";

@@ -1,23 +1,34 @@
 //! The pipeline: a program in, a cheaper equal program and its plan out, each stage its own type.
 
+pub mod confirm;
+pub mod costing;
+mod guard;
+pub mod measure;
+pub mod objective;
+pub mod options;
+pub mod report;
+pub mod selfcheck;
+
 use crate::error::{Error, ErrorKind};
-use crate::explore::{Explored, Extracted, Limits, explore};
-use crate::objective::{Candidate, Judge, Objective, distinct, stored};
-pub use crate::options::{Fp, Options, Solver};
-use crate::relevant::Foreign;
-use crate::repeat::{Repeat, Repeated};
-use crate::report::report;
-pub use crate::report::{
-    Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
-};
-use crate::{confirm, constants, guard, measure, names, progress};
+use crate::names;
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
+use mlc_explore::constants;
+use mlc_explore::progress;
+use mlc_explore::relevant::Foreign;
+use mlc_explore::repeat::{Repeat, Repeated};
+use mlc_explore::{Explored, Extracted, Limits, explore};
 use mlc_extract::cover::{cover_at, cover_with};
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
 use mlc_extract::{CostModel, GreedyDag};
+use objective::{Candidate, Judge, Objective, distinct, stored};
+pub use options::{Fp, Options, Solver};
+use report::report;
+pub use report::{
+    Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
+};
 use std::sync::Arc;
 
 /// What a run of the pipeline yields.

@@ -6,18 +6,18 @@
 
 mod faults;
 mod names;
+pub mod npz;
 mod read;
 mod stale;
 mod write;
 
-pub use names::{Named, distinct, is_input_stream, is_output_stream, same};
+pub use names::{Clash, Named, distinct, is_input_stream, is_output_stream, same};
 pub use read::{bytes, map, readable, text};
-pub(crate) use write::remove;
+pub use write::remove;
 pub use write::{AtomicFile, is_closed, send, write};
 
-use crate::error::{Error, ErrorKind};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What the user can do about an error of a file.
 pub fn help(e: &io::Error) -> Option<&'static str> {
@@ -34,14 +34,35 @@ pub fn help(e: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// The error of a file, with its path, the reason, and what to do.
-pub fn error(action: &str, path: &Path, e: &io::Error) -> Error {
-    let place = path.display().to_string();
-    Error::new(ErrorKind::File, format!("cannot {action} {place}: {e}")).at(place).or_help(help(e))
+/// A file that cannot be read or written. As text: what was tried, the path, the reason.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {reason}", path.display())]
+pub struct FileError {
+    /// `read` or `write`.
+    action: &'static str,
+    path: PathBuf,
+    reason: io::Error,
+}
+
+impl FileError {
+    /// Which file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the user can do about it.
+    pub fn help(&self) -> Option<&'static str> {
+        help(&self.reason)
+    }
+}
+
+/// The error of a file that cannot be read or written.
+pub fn error(action: &'static str, path: &Path, e: io::Error) -> FileError {
+    FileError { action, path: path.to_path_buf(), reason: e }
 }
 
 /// The folder that holds `path`.
-pub(crate) fn folder(path: &Path) -> &Path {
+pub fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),

@@ -3,19 +3,21 @@
 //! The clock decides where it is asked to and the inputs have a known size, and its verdicts are remembered. Elsewhere the
 //! optimised plan must be better by more than the fits of the kernels are off.
 
-use crate::costing::Measured;
-use crate::measure::{self, MARGIN, Runs, anew, keep_read, least};
-use crate::needs::Needs;
-use crate::objective::Objective;
+use crate::pipeline::costing::Measured;
+use crate::pipeline::measure::{self, MARGIN, Runs, anew, keep_read, least};
+use crate::pipeline::objective::Objective;
 use crate::pipeline::{self, Optimized, Options};
-use crate::{samples, show};
+use crate::show;
 use mlc_backends::cpu::Cpu;
+use mlc_backends::memory;
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::CostModel;
 use mlc_extract::fit::Class;
+use mlc_extract::needs::Needs;
 use mlc_extract::work::Works;
+use mlc_verify::samples;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -68,7 +70,7 @@ pub fn settle(
     }
     let began = Instant::now();
     let needs = Needs::of_plan(&plain, library, &samples::symbols(source));
-    let affordable = needs.afford(options.guard.memory).is_ok();
+    let affordable = needs.afford(memory::limit(options.guard.memory)).is_ok();
     let inputs = affordable.then(|| samples::inputs(source, library, options.seed)).flatten();
     match (&options.costing.confirm, inputs) {
         (Some(confirm), Some(inputs)) => {

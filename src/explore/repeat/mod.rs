@@ -10,8 +10,8 @@ mod shorten;
 pub use find::{Cut, Read, Repeat, Slot};
 pub use shorten::{Kept, Short};
 
-use crate::explore::explore_series;
-use crate::explore::{Choice, Explored, Extracted, ExtractionError, Limits, Part};
+use crate::explore_series;
+use crate::{Choice, Explored, Extracted, ExtractionError, Limits, Part};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;

@@ -5,7 +5,7 @@
 //! them holds wherever they stand; their own constants are series, so it holds for every copy's weights.
 
 use super::find::{Read, Repeat, Slot, constant};
-use crate::explore::Series;
+use crate::Series;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Tensor, Value};
 use std::collections::{BTreeMap, HashMap};
 

@@ -22,6 +22,7 @@ mod repair;
 mod report;
 mod running;
 mod sample;
+pub mod samples;
 mod shrink;
 mod symbolic;
 mod values;
@@ -400,7 +401,7 @@ impl Checker<'_, '_> {
 }
 
 /// A list of names for many look-ups.
-pub(crate) fn named(names: &[String]) -> HashSet<&str> {
+fn named(names: &[String]) -> HashSet<&str> {
     names.iter().map(String::as_str).collect()
 }
 

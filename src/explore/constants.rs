@@ -1,19 +1,37 @@
 //! What only constants feed is computed once, before the first run.
 
-use crate::needs;
-use mlc_backends::reference::{Array, Reference};
+use crate::fold;
+use mlc_backends::BackendError;
 use mlc_dsl::build::{self, Builder, Rest};
 use mlc_dsl::canon::Sink;
-use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Type, Value};
+use mlc_dsl::infer::TypeError;
+use mlc_dsl::instantiate::BuildError;
+use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
+use mlc_extract::needs;
 use mlc_extract::target::TargetPrices;
 use mlc_extract::work::Works;
 use std::collections::HashMap;
+use thiserror::Error;
+
+/// Why constants cannot be computed.
+#[derive(Debug, Error)]
+pub enum ConstantError {
+    /// An operator has no value on them.
+    #[error(transparent)]
+    Value(#[from] BackendError),
+    /// The body of a layer does not fit.
+    #[error(transparent)]
+    Body(#[from] BuildError),
+    /// What reads them is ill-typed.
+    #[error(transparent)]
+    Type(#[from] TypeError),
+}
 
 /// The same program with every part that only constants feed replaced by its value, computed in f64
 /// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant
 /// stays: it costs nothing to read; and so does what would be large ([`needs::folds`]).
-pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
+pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantError> {
     let n = program.nodes.len();
     let works = Works::new(library);
     let mut fed = vec![false; n];
@@ -50,7 +68,7 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
             program.nodes[i].args.iter().for_each(|a| read[a.node.0 as usize] = true);
         }
     }
-    let mut arrays: HashMap<Value, Array> = HashMap::new();
+    let mut known: HashMap<Value, Tensor> = HashMap::new();
     let mut b = Builder::new(library);
     let mut values: HashMap<Value, Value> = HashMap::new();
     let inputs: Vec<Value> = program.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
@@ -61,23 +79,21 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
             NodeKind::Const(c) => {
                 let tensor = program.consts.get(*c);
                 if pending[i] > 0 {
-                    arrays.insert(value(i, 0), Array::from_tensor(tensor));
+                    known.insert(value(i, 0), tensor.clone());
                 }
                 if read[i] || !fed[i] {
                     values.insert(value(i, 0), b.constant(tensor.clone()));
                 }
             }
             NodeKind::Apply(call, attrs) => {
-                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
                 // A layout that stays is evaluated only for what is computed from it.
                 let wanted = pending[i] > 0 || read[i] && !stays(program, library, i);
                 if fed[i] && wanted {
-                    let args: Vec<Array> = node.args.iter().map(|a| arrays[a].clone()).collect();
-                    let made = Reference::default().apply(library, *call, &attrs, &args)?;
-                    for (k, a) in made.into_iter().enumerate() {
-                        let tensor = a.to_tensor();
+                    let args: Vec<&Tensor> = node.args.iter().map(|a| &known[a]).collect();
+                    let made = fold::values(library, *call, attrs, &args)?;
+                    for (k, tensor) in made.into_iter().enumerate() {
                         if pending[i] > 0 {
-                            arrays.insert(value(i, k), Array::from_tensor(&tensor));
+                            known.insert(value(i, k), tensor.clone());
                         }
                         if read[i] && !stays(program, library, i) {
                             values.insert(value(i, k), b.constant(tensor));
@@ -89,12 +105,12 @@ pub fn fold(program: &Program, library: &Library) -> anyhow::Result<Program> {
                     *left -= 1;
                     if *left == 0 {
                         let outputs = program.node(a.node).types.len() as u32;
-                        (0..outputs)
-                            .for_each(|output| drop(arrays.remove(&Value { output, ..*a })));
+                        (0..outputs).for_each(|output| drop(known.remove(&Value { output, ..*a })));
                     }
                 }
                 if !fed[i] || read[i] && stays(program, library, i) {
                     let args: Vec<Value> = node.args.iter().map(|a| values[a]).collect();
+                    let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
                     let made = b.raw(*call, &attrs, &args)?;
                     values.extend(made.into_iter().enumerate().map(|(k, v)| (value(i, k), v)));
                 }
@@ -111,7 +127,7 @@ pub fn unfold(
     program: &Program,
     library: &Library,
     prices: &TargetPrices<'_>,
-) -> anyhow::Result<Program> {
+) -> Result<Program, ConstantError> {
     let opens = |_: NodeId, node: &Node| match &node.kind {
         NodeKind::Apply(call, _) => {
             matches!(library.call(*call).kind, CallKind::Def(_)) && !prices.permits(*call)

@@ -14,9 +14,7 @@ pub use blame::{Blamed, Contradiction, blame, replay};
 pub use report::{Against, InputSetReport, SelfCheck, TurnedOff};
 pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, largest, verdict};
 
-pub use crate::needs::operations;
 use crate::pipeline::{Fp, Optimized};
-use crate::samples::{self, Style};
 use anyhow::{Context, bail};
 use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::{self, Array, Precision, Reference};
@@ -24,6 +22,8 @@ use mlc_backends::{Backend, BackendError};
 use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;
+pub use mlc_extract::needs::operations;
+use mlc_verify::samples::{self, Style};
 use room::Room;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub struct Guard {
     /// bound.
     pub tolerance: Option<f64>,
     /// Bytes that runs may take; `None` for what the machine has free, of which a check takes no more than
-    /// [`crate::needs::CHECKED_BYTES`].
+    /// [`mlc_extract::needs::CHECKED_BYTES`].
     pub memory: Option<u64>,
 }
 

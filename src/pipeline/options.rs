@@ -1,11 +1,11 @@
 //! What the user decides about a run of the pipeline.
 
-use crate::costing::Costing;
 use crate::error::{Error, ErrorKind};
-use crate::explore::Limits;
-use crate::objective::Objective;
-use crate::selfcheck::Guard;
+use crate::pipeline::costing::Costing;
+use crate::pipeline::objective::Objective;
+use crate::pipeline::selfcheck::Guard;
 use mlc_dsl::library::{CallId, ErrorClass};
+use mlc_explore::Limits;
 use mlc_extract::target::TargetPrices;
 use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Solution, View};
 use std::collections::HashSet;

@@ -2,13 +2,13 @@
 //! showed the result to be wrong.
 
 use super::{Check, Failure, InputSet, JUDGED, Rule, Runs, beside, operations, verdict};
-use crate::explore::{Proof, ProofStep, Reason};
 use crate::pipeline::Optimized;
-use crate::samples::{self, Style};
 use anyhow::Context;
 use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
+use mlc_explore::{Proof, ProofStep, Reason};
+use mlc_verify::samples::{self, Style};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! What the self-check tells, for people and programs.
 
 use super::{InputSet, Verdict};
-use crate::samples::Style;
 use mlc_dsl::ir::Tensor;
+use mlc_verify::samples::Style;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -128,7 +128,7 @@ impl SelfCheck {
                 "; {} left out, as a run takes {:.1e} operations and {}",
                 self.left_out.len(),
                 self.operations,
-                crate::explain::bytes(self.bytes)
+                mlc_dsl::shown::bytes(self.bytes)
             );
         }
         out

@@ -4,12 +4,12 @@
 //! and the run is repeated. Where none can be blamed the program is kept as it was read. The report says all of
 //! it, whoever asked: `optimize`, `run`, `bench` and the library come here.
 
-use crate::options::Options;
+use crate::pipeline::options::Options;
+use crate::pipeline::selfcheck::{Blamed, Check, Failure, TurnedOff, blame};
 use crate::pipeline::{self, Clock, Optimized, peak_process_bytes};
-use crate::samples::Style;
-use crate::selfcheck::{Blamed, Check, Failure, TurnedOff, blame};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
+use mlc_verify::samples::Style;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) fn hold(
             return Ok(o);
         }
         let mut clock = Clock::default();
-        crate::progress::at("checking the result", None);
+        mlc_explore::progress::at("checking the result", None);
         let check = Check {
             library,
             guard: &options.guard,

@@ -3,12 +3,12 @@
 //! A program is extracted by the prices of the target and, for another objective than time, by prices that lead to that
 //! objective; of these and of the program as read the best is taken. Of equal ones the faster is.
 
-use crate::constants;
-use crate::explore::Extracted;
 use crate::pipeline::Options;
 use mlc_dsl::ir::{Node, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
+use mlc_explore::Extracted;
+use mlc_explore::constants;
 use mlc_extract::cover::cover_at;
 use mlc_extract::target::{Aim, TargetPrices};
 use std::collections::BTreeMap;

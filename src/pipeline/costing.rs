@@ -1,6 +1,6 @@
 //! Where the costs of kernels are from: a target's text, a profile, times of this machine.
 
-use crate::confirm::Verdicts;
+use crate::pipeline::confirm::Verdicts;
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::TargetItem;
 use mlc_extract::target::Jitter;

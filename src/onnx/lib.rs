@@ -11,6 +11,7 @@ mod export_shape;
 mod export_sink;
 mod export_types;
 mod export_write;
+pub mod graphdiff;
 mod import;
 mod import_apply;
 mod import_bind;
@@ -39,7 +40,7 @@ pub use printable::{domains, named, printable};
 pub use raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
 pub use read::{parse_onnx, read_onnx};
-pub use write::{ExternalData, write_onnx, write_onnx_with};
+pub use write::{ExternalData, to_bytes, write_onnx, write_onnx_with};
 
 #[cfg(test)]
 mod raw_tests;

@@ -4,7 +4,7 @@
 //! kept if a node of the same operator, attributes and constants is there, which reads something else. What is left is paired by
 //! operator and name, by operator and largest constant, and by operator in the order of the graphs: these were changed.
 
-use crate::onnx::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo, without_defaults};
+use crate::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo, without_defaults};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use serde::Serialize;
@@ -192,7 +192,7 @@ fn interface(a: &RawModel, b: &RawModel) -> Vec<(String, String, String)> {
 
 /// A value and its type, as text.
 pub fn value(v: &RawValueInfo) -> String {
-    use crate::onnx::RawDim;
+    use crate::RawDim;
     let dim = |d: &RawDim| match d {
         RawDim::Known(n) => n.to_string(),
         RawDim::Symbol(s) => s.clone(),

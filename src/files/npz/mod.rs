@@ -4,7 +4,7 @@
 //! little-endian and row-major; `bf16`, which NumPy lacks, is `V2`, as its extension package has it.
 //! Nothing in a file makes this panic or take memory that its declared shape does not account for.
 
-use crate::files::{self, AtomicFile, map};
+use crate::{AtomicFile, help, map};
 use bytes::Bytes;
 use indexmap::IndexMap;
 use mlc_dsl::ir::{DType, Tensor};
@@ -61,7 +61,7 @@ fn wrong(reason: impl Display, help: &'static str) -> Wrong {
 }
 
 fn io(e: std::io::Error) -> Wrong {
-    (e.to_string(), files::help(&e).unwrap_or(DISK))
+    (e.to_string(), help(&e).unwrap_or(DISK))
 }
 
 fn within(path: &Path) -> impl FnOnce(Wrong) -> NpzError {

@@ -2,12 +2,12 @@
 //! it takes.
 
 use super::{Check, Checked, InputSet, SelfCheck};
-use crate::needs::{self, CHECKED_BYTES, CHECKED_OPERATIONS, Needs, Symbols};
-use crate::samples;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::{BackendError, memory};
 use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::plan::Plan;
+use mlc_extract::needs::{self, CHECKED_BYTES, CHECKED_OPERATIONS, Needs, Symbols};
+use mlc_verify::samples;
 
 /// Bytes that comparing two elements takes: six numbers of each at once.
 const COMPARED: u64 = 64;
@@ -91,8 +91,8 @@ impl Check<'_> {
         if all > limit {
             return Err(format!(
                 "comparing takes {}, more than {}: {}",
-                crate::explain::bytes(all),
-                crate::explain::bytes(limit),
+                mlc_dsl::shown::bytes(all),
+                mlc_dsl::shown::bytes(limit),
                 larger.largest
             ));
         }
