@@ -308,6 +308,9 @@ impl From<BackendError> for Error {
             BackendError::Memory { op, .. } => Error::new(ErrorKind::Resources, message)
                 .at(operator(op))
                 .with_help("allow more memory, or give smaller inputs"),
+            BackendError::Plan { backend, .. } => Error::new(ErrorKind::Pipeline, message)
+                .at(format!("backend `{backend}`"))
+                .with_help("plan for the target of the backend that runs the plan"),
             BackendError::Unsupported { backend, .. } => Error::new(ErrorKind::Run, message)
                 .at(format!("backend `{backend}`"))
                 .with_help("run on `reference`, which has all operators"),

@@ -19,21 +19,21 @@ pub struct KernelTime {
     pub kernel: String,
     /// What it computes, in a line.
     pub computes: String,
-    /// The fastest time of each of its launches, added up.
+    /// Its fastest time; nothing where it is not launched.
     pub measured: f64,
     /// Estimated seconds.
     pub predicted: f64,
 }
 
-/// A plan with its launches watched.
+/// A plan with its kernels watched.
 pub struct Timed<'a> {
     plan: &'a Plan,
     ready: Watched,
-    /// The kernel of each launch.
-    owners: Vec<Option<usize>>,
-    /// The fastest time of each launch.
+    /// The kernels that are launched.
+    launched: Vec<usize>,
+    /// The fastest time of each.
     least: Vec<f64>,
-    /// Seconds of every run: its launches, added up.
+    /// Seconds of every run: its kernels, added up.
     pub runs: Vec<f64>,
 }
 
@@ -46,9 +46,9 @@ impl<'a> Timed<'a> {
         inputs: &[Tensor],
     ) -> Result<Timed<'a>, BackendError> {
         let ready = backend.watched(plan, library.clone())?;
-        let owners = ready.kernels(inputs)?;
-        let least = vec![f64::INFINITY; owners.len()];
-        Ok(Timed { plan, ready, owners, least, runs: vec![] })
+        let launched = ready.kernels(inputs)?;
+        let least = vec![f64::INFINITY; launched.len()];
+        Ok(Timed { plan, ready, launched, least, runs: vec![] })
     }
 
     fn run(&mut self, inputs: &[Tensor]) -> Result<(), BackendError> {
@@ -58,20 +58,18 @@ impl<'a> Timed<'a> {
         Ok(())
     }
 
-    /// The fastest time of every launch, added up.
+    /// The fastest time of every kernel, added up.
     pub fn least(&self) -> f64 {
         self.least.iter().sum()
     }
 
-    /// Its kernels in the order that they run in; copies of results are those of no kernel.
+    /// Its kernels in the order that they run in.
     pub fn kernels(&self, library: &Library, model: &CostModel) -> Vec<KernelTime> {
         let works = Works::new(library);
         let program = &self.plan.program;
         let mut measured = vec![0.0; self.plan.kernels.len()];
-        for (owner, seconds) in self.owners.iter().zip(&self.least) {
-            if let Some(k) = owner {
-                measured[*k] += seconds;
-            }
+        for (k, seconds) in self.launched.iter().zip(&self.least) {
+            measured[*k] = *seconds;
         }
         let row = |(k, measured): (&mlc_dsl::plan::Kernel, f64)| {
             let dtype = k.outputs.first().map_or(DType::F32, |v| program.ty(*v).dtype);

@@ -1,6 +1,13 @@
-//! Which kernels a program becomes on the CPU.
+//! Which kernels a program becomes, and that these and no others are launched on the CPU.
 
+use mlc_backends::Backend;
+use mlc_backends::cpu::Cpu;
+use mlc_backends::reference::Reference;
+use mlc_dsl::ir::Tensor;
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::{Plan, faults};
 use mlc_rewrite::{entry, pipeline, stdlib};
+use mlc_verify::samples;
 use std::sync::Arc;
 
 /// A program and its kernels: the name of each and how many operators other than views it covers.
@@ -57,5 +64,54 @@ fn programs_become_the_kernels_of_the_target() {
             .map(|k| format!("{} {}", k.name, k.nodes.iter().filter(|n| !is_view(n)).count()))
             .collect();
         assert_eq!(kernels.join(", "), *wanted, "{what}");
+    }
+}
+
+/// Launches of a plan on the CPU backend, which must be the plan's kernels, no more and no fewer.
+#[track_caller]
+fn launched(what: &str, plan: &Plan, library: &Arc<Library>, inputs: &[Tensor]) {
+    assert_eq!(faults(plan, library), [], "{what}");
+    let watched = Cpu::new(2).watched(plan, library.clone()).expect("compiles");
+    let launched = watched.kernels(inputs).expect("known shapes");
+    assert_eq!(launched, plan.launches().collect::<Vec<_>>(), "{what}");
+    assert_eq!(watched.run(inputs).expect("runs").len(), launched.len(), "{what}");
+    let quiet = launched.len() + plan.kernels.iter().filter(|k| k.is_view()).count();
+    let once = plan.memory.once.iter().filter(|o| **o).count();
+    assert!(quiet + once >= plan.kernels.len(), "{what}: only views and constants are no launch");
+}
+
+#[test]
+fn the_cpu_launches_the_kernels_of_the_plan() {
+    let library = Arc::new(stdlib::load_sound(&[]).expect("sound"));
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/squeezenet1_1.onnx");
+    let raw = mlc_onnx::read_onnx(&path).expect("reads");
+    let program = mlc_onnx::import(raw, &library).expect("imports").program;
+    let cpu = pipeline::target(&library, "cpu").expect("shipped");
+    let inputs = samples::inputs(&program, &library, 1).expect("known sizes");
+    let read = pipeline::plan(&program, &library, &cpu).expect("a plan");
+    launched("as read", &read, &library, &inputs);
+    let found = pipeline::optimize(program, &library, &pipeline::Options::default());
+    let found = found.expect("optimises").plan;
+    launched("optimised", &found, &library, &inputs);
+    let judge = Reference::default().compile(&read, library.clone()).expect("compiles");
+    let fast = Cpu::new(1).compile(&found, library.clone()).expect("compiles");
+    let (exact, fast) = (judge.run(&inputs).expect("runs"), fast.run(&inputs).expect("runs"));
+    for (a, b) in exact[0].to_f64().into_iter().zip(fast[0].to_f64()) {
+        assert!((a - b).abs() <= 1e-3 * (1.0 + a.abs()), "{a} and {b}");
+    }
+}
+
+#[test]
+fn plans_of_all_targets_are_sound() {
+    for (what, text, _) in PLANS {
+        let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+        let own = ("f.rules".to_string(), text.to_string());
+        let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+        let library = Arc::new(library);
+        let program = entry::program(&library, "f").expect("a program");
+        for target in &library.targets {
+            let plan = pipeline::plan(&program, &library, target).expect("a plan");
+            assert_eq!(faults(&plan, &library), [], "{what} on {}", target.name);
+        }
     }
 }

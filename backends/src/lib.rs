@@ -4,7 +4,7 @@
 
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::Plan;
+use mlc_dsl::plan::{Fault, Plan, faults};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -46,6 +46,14 @@ pub enum BackendError {
         /// Bytes that it may take.
         limit: u64,
     },
+    /// The plan is not one that the backend executes.
+    #[error("the {backend} backend cannot execute this plan: {fault}")]
+    Plan {
+        /// The backend.
+        backend: &'static str,
+        /// The first thing wrong with the plan.
+        fault: Fault,
+    },
     /// The backend cannot do this.
     #[error("the {backend} backend does not support {what}")]
     Unsupported {
@@ -81,10 +89,36 @@ pub trait Backend: Send + Sync {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Prepares a plan for running any number of times.
-    fn compile(
+    /// What of a plan without faults of its own this backend cannot execute.
+    fn faults(&self, plan: &Plan, library: &Library) -> Vec<Fault>;
+
+    /// Prepares a plan that it can execute.
+    fn prepare(
         &self,
         plan: &Plan,
         library: Arc<Library>,
     ) -> Result<Box<dyn Executable>, BackendError>;
+
+    /// Prepares a plan for running any number of times, or says what is wrong with it.
+    fn compile(
+        &self,
+        plan: &Plan,
+        library: Arc<Library>,
+    ) -> Result<Box<dyn Executable>, BackendError> {
+        sound(self, plan, &library)?;
+        self.prepare(plan, library)
+    }
+}
+
+/// An error if a plan is not one that a backend executes.
+fn sound<B: Backend + ?Sized>(
+    backend: &B,
+    plan: &Plan,
+    library: &Library,
+) -> Result<(), BackendError> {
+    let own = faults(plan, library).into_iter();
+    match own.chain(backend.faults(plan, library)).next() {
+        Some(fault) => Err(BackendError::Plan { backend: backend.name(), fault }),
+        None => Ok(()),
+    }
 }

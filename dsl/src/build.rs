@@ -18,6 +18,7 @@ pub struct Builder<'a> {
     structural: Structural,
     known: HashMap<(NodeKind, Vec<Value>), NodeId>,
     origin: String,
+    groups: Vec<Vec<NodeId>>,
 }
 
 impl<'a> Builder<'a> {
@@ -29,6 +30,7 @@ impl<'a> Builder<'a> {
             structural: Structural::of(library),
             known: HashMap::new(),
             origin: String::new(),
+            groups: Vec::new(),
         }
     }
 
@@ -133,73 +135,28 @@ impl<'a> Builder<'a> {
     }
 
     /// Ends the program with these outputs.
-    pub fn finish(mut self, outputs: Vec<(String, Value)>) -> Program {
+    pub fn finish(self, outputs: Vec<(String, Value)>) -> Program {
+        self.finish_grouped(outputs).0
+    }
+
+    /// Notes that one kernel was chosen to compute these nodes together, as far as they are applications.
+    pub fn group(&mut self, nodes: impl Iterator<Item = NodeId>) {
+        let mut nodes: Vec<NodeId> = nodes.filter(|n| self.program.is_applied(*n)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if !nodes.is_empty() {
+            self.groups.push(nodes);
+        }
+    }
+
+    /// The program of the given outputs, and the groups of nodes that it has whole.
+    pub fn finish_grouped(mut self, outputs: Vec<(String, Value)>) -> (Program, Vec<Vec<NodeId>>) {
         self.program.outputs = outputs;
-        self.program.pruned()
+        let (program, left) = self.program.pruned_by();
+        let whole = |group: &Vec<NodeId>| group.iter().map(|n| left[n.0 as usize]).collect();
+        let groups = self.groups.iter().filter_map(whole).collect();
+        (program, groups)
     }
-}
-
-/// The body of a definition on arguments of these types, as a program of its own.
-pub fn definition(
-    library: &Library,
-    call: CallId,
-    attrs: &[Attr],
-    args: &[&Type],
-) -> Result<Program, BuildError> {
-    let mut b = Builder::new(library);
-    let args = args.iter().enumerate().map(|(i, t)| b.input(&i.to_string(), (*t).clone()));
-    let args: Vec<Value> = args.collect();
-    let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-    let roots = b.expand(call, &attrs, &args)?;
-    Ok(b.finish(roots.iter().enumerate().map(|(i, r)| (i.to_string(), *r)).collect()))
-}
-
-/// How the applications of a program that is rebuilt are added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
-    /// As they stand.
-    Kept,
-    /// In canonical form.
-    Canonical,
-}
-
-/// The program with the definitions that `opens` names replaced by their bodies, once. What goes wrong is told with
-/// the node.
-pub fn unfold(
-    program: &Program,
-    library: &Library,
-    rest: Rest,
-    opens: &dyn Fn(NodeId, &Node) -> bool,
-) -> Result<Program, (NodeId, BuildError)> {
-    let mut b = Builder::new(library);
-    let mut new: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
-    for (i, node) in program.nodes.iter().enumerate() {
-        let id = NodeId(i as u32);
-        b.set_origin(&node.origin);
-        new.push(match &node.kind {
-            NodeKind::Input(k) => {
-                let (name, ty) = &program.inputs[*k as usize];
-                vec![b.input(name, ty.clone())]
-            }
-            NodeKind::Const(c) => vec![b.constant(program.consts.get(*c).clone())],
-            NodeKind::Apply(call, attrs) => {
-                let arg = |a: &Value| new[a.node.0 as usize][a.output as usize];
-                let args: Vec<Value> = node.args.iter().map(arg).collect();
-                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-                let made = match (opens(id, node), rest) {
-                    (true, _) => b.expand(*call, &attrs, &args),
-                    (false, Rest::Kept) => b.raw(*call, &attrs, &args).map_err(BuildError::Type),
-                    (false, Rest::Canonical) => {
-                        b.apply(*call, &attrs, &args).map_err(BuildError::Type)
-                    }
-                };
-                made.map_err(|e| (id, e))?
-            }
-        });
-    }
-    let value = |v: &Value| new[v.node.0 as usize][v.output as usize];
-    let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), value(v))).collect();
-    Ok(b.finish(outputs))
 }
 
 impl Sink for Builder<'_> {

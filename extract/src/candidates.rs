@@ -155,6 +155,16 @@ struct Search<'a> {
 
 /// All candidates, those of one node first and in the order of the entries.
 pub fn candidates(classes: &[Class], entries: &[Entry], price: Price<'_>) -> Vec<Candidate> {
+    candidates_with(classes, entries, &[], price).0
+}
+
+/// The same, among them the `given` sets of entries that one kernel can compute, and the places of these.
+pub fn candidates_with(
+    classes: &[Class],
+    entries: &[Entry],
+    given: &[Vec<u32>],
+    price: Price<'_>,
+) -> (Vec<Candidate>, Vec<usize>) {
     let mut of = vec![Vec::new(); classes.len()];
     for (i, e) in entries.iter().enumerate() {
         of[e.class as usize].push(i as u32);
@@ -181,7 +191,26 @@ pub fn candidates(classes: &[Class], entries: &[Entry], price: Price<'_>) -> Vec
         let grown = s.cuts[class as usize].iter().filter(|c| c.inside.len() > 1);
         out.extend(grown.filter_map(|c| s.candidate(c)));
     }
-    out
+    let mut known: HashMap<Vec<u32>, usize> = HashMap::new();
+    let inside = |c: &Candidate| {
+        let mut inside = c.entries.clone();
+        inside.sort_unstable();
+        inside
+    };
+    known.extend(out.iter().enumerate().map(|(i, c)| (inside(c), i)));
+    let mut places = Vec::with_capacity(given.len());
+    for entries in given {
+        let mut sorted = entries.clone();
+        sorted.sort_unstable();
+        if let Some(&at) = known.get(&sorted) {
+            places.push(at);
+        } else if let Some(candidate) = s.given(&sorted) {
+            known.insert(sorted, out.len());
+            places.push(out.len());
+            out.push(candidate);
+        }
+    }
+    (out, places)
 }
 
 /// The operands of anchors, and what those with a prologue can compute them from.
@@ -485,6 +514,32 @@ impl Search<'_> {
             }
         }
         Some(out)
+    }
+
+    /// The candidate of entries chosen elsewhere, the last of which computes its class; `None` if no one kernel computes them.
+    fn given(&self, entries: &[u32]) -> Option<Candidate> {
+        let &root = entries.last()?;
+        let entry = |e: &u32| &self.entries[*e as usize];
+        let mut anchors = entries.iter().filter(|e| !entry(e).role.is_pointwise());
+        let anchor = anchors.next().copied();
+        let takes = anchor.is_none_or(|a| matches!(entry(&a).role, Role::Anchor { .. }));
+        if entries.len() < 2 || anchors.next().is_some() || !takes {
+            return None;
+        }
+        let mut inside: Vec<(u32, u32)> = entries.iter().map(|e| (entry(e).class, *e)).collect();
+        inside.sort_unstable();
+        let within = |c: &u32| inside.binary_search_by_key(c, |i| i.0).is_ok();
+        let mut reads: Vec<u32> = entries.iter().flat_map(|e| &entry(e).args).copied().collect();
+        reads.retain(|r| !within(r));
+        reads.sort_unstable();
+        reads.dedup();
+        let headed = anchor.map_or(Some(false), |a| self.headed(&inside, a))?;
+        let order = self.ordered(&inside, root)?;
+        if order.len() < inside.len() || self.named && !self.joined(&order, &inside, anchor) {
+            return None;
+        }
+        let cost = self.cost(&inside, &reads, root, anchor);
+        self.candidate(&Cut { inside, reads, root, anchor, headed, cost, score: 0.0 })
     }
 
     /// The candidate of a cut; `None` if its entries wait for each other.

@@ -3,7 +3,7 @@
 //! The same candidates and prices as in an e-graph, of which a program is the simplest: every value has one node. Then
 //! pointwise kernels that feed each other become one with several results. Decides what pays, never what is equal.
 
-use crate::candidates::{Candidate, Class, Entry, Role, VIEWS, candidates};
+use crate::candidates::{Candidate, Class, Entry, Role, VIEWS, candidates_with};
 use crate::kernels::{Draft, finish, reads};
 use crate::layout::{self, Layout, Lies};
 use crate::target::TargetPrices;
@@ -12,6 +12,7 @@ use crate::{Cost, CostModel, Extractor, GreedyDag, Solution, View, ViewBuilder, 
 use mlc_dsl::ir::{DType, Extent, NodeId, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{Library, OpClass, TargetItem};
 use mlc_dsl::plan::{Kernel, Plan};
+use mlc_dsl::unfold::{is_open, unfold};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Most nodes of one pointwise kernel.
@@ -81,12 +82,29 @@ pub fn by_kernel(plan: &Plan, library: &Library, prices: &TargetPrices<'_>) -> V
 
 /// Covers a program at these prices.
 pub fn cover_at(program: Program, library: &Library, prices: &TargetPrices<'_>) -> Plan {
+    cover_from(program, &[], library, prices)
+}
+
+/// The same, begun with kernels that were chosen before: they are kept unless others cost less.
+pub fn cover_from(
+    program: Program,
+    chosen: &[Vec<NodeId>],
+    library: &Library,
+    prices: &TargetPrices<'_>,
+) -> Plan {
+    // What a definition without a kernel consists of may have kernels. One that does not open stays, which no backend takes.
+    let opens = |call| !prices.permits(call);
+    let open = is_open(&program, library, &opens).then(|| unfold(&program, library, &opens).ok());
+    // The nodes of a program that is opened are others.
+    let chosen = if open.is_some() { &[] } else { chosen };
+    let program = open.flatten().unwrap_or(program);
     let sites = Sites::of(&program, library, prices);
-    let mut drafts = sites.choose(prices);
+    let mut drafts = sites.choose(chosen, prices);
     let views = drafts.iter().filter(|d| prices.is_view(d.kernel)).flat_map(|d| &d.nodes);
     let views: Vec<usize> = views.copied().collect();
     let views = sites.views(prices, &views);
     merge(&mut drafts, &sites, &program);
+    chain(&mut drafts, &sites, &program, library);
     let kernels = finish(&program, library, prices, drafts);
     let cost = views
         + total(&program, &kernels, prices.works(), prices.model(), &|k| sites.changes(k))
@@ -143,20 +161,21 @@ impl Sites {
         Sites { classes, entries, lies, dtypes, roots }
     }
 
-    /// The kernels that compute the outputs at least cost.
-    fn choose(&self, prices: &TargetPrices<'_>) -> Vec<Draft> {
+    /// The kernels that compute the outputs at least cost, found from those chosen before.
+    fn choose(&self, chosen: &[Vec<NodeId>], prices: &TargetPrices<'_>) -> Vec<Draft> {
         let price = |kernel: u32, class: u32, work: &Work| {
             prices.seconds(kernel, self.dtypes[class as usize], work)
         };
-        let all = candidates(&self.classes, &self.entries, &price);
-        let Some((view, incumbent)) = self.view(&all) else { return Vec::new() };
+        let given: Vec<Vec<u32>> = chosen.iter().map(|k| k.iter().map(|n| n.0).collect()).collect();
+        let (all, given) = candidates_with(&self.classes, &self.entries, &given, &price);
+        let Some((view, incumbent)) = self.view(&all, &given) else { return Vec::new() };
         let found = GreedyDag { steps: STEPS }.extract(&view, Some(&incumbent));
         let order = found.unwrap_or(incumbent).topological(&view).unwrap_or_default();
         order
             .into_iter()
             .map(|n| &all[n.index()])
             .filter(|c| self.entries[c.entries[0] as usize].fixed.is_none())
-            .map(|c| self.draft(c))
+            .map(|c| self.draft(c, prices))
             .collect()
     }
 
@@ -189,29 +208,89 @@ impl Sites {
         nodes.iter().map(seconds).sum()
     }
 
-    /// The candidates as an e-graph, and every node as a kernel of its own.
-    fn view(&self, all: &[Candidate]) -> Option<(View, Solution)> {
+    /// The candidates as an e-graph, and those that are `given`, every other node as a kernel of its own.
+    fn view(&self, all: &[Candidate], given: &[usize]) -> Option<(View, Solution)> {
         let mut b = ViewBuilder::new();
         let classes: Vec<_> = self.classes.iter().map(|_| b.add_class()).collect();
         let mut alone = vec![None; self.classes.len()];
+        let mut nodes = Vec::with_capacity(all.len());
         for c in all {
             let class = self.entries[*c.entries.last()? as usize].class as usize;
             let reads: Vec<_> = c.reads.iter().map(|&r| classes[r as usize]).collect();
             let node = b.add_node(classes[class], &reads, Cost::new(c.cost));
             alone[class].get_or_insert(node);
+            nodes.push((class, node));
         }
+        given.iter().for_each(|&g| alone[nodes[g].0] = Some(nodes[g].1));
         self.roots.iter().for_each(|&r| b.add_root(classes[r]));
         Some((b.build().ok()?, Solution::new(alone)))
     }
 
-    fn draft(&self, c: &Candidate) -> Draft {
+    fn draft(&self, c: &Candidate, prices: &TargetPrices<'_>) -> Draft {
         let nodes: BTreeSet<usize> = c.entries.iter().map(|&e| e as usize).collect();
         let root = c.entries.last().map_or(0, |&e| e as usize);
         let anchor = nodes.iter().find(|&&n| matches!(self.entries[n].role, Role::Anchor { .. }));
         let kernel = self.entries[*anchor.unwrap_or(&root)].kernel;
         let pointwise = nodes.iter().all(|&n| self.entries[n].role.is_pointwise());
-        Draft { nodes, roots: BTreeSet::from([root]), kernel, pointwise }
+        let bare = prices.is_loop(kernel) || prices.is_view(kernel);
+        let anchors = if bare { vec![] } else { vec![*anchor.unwrap_or(&root)] };
+        Draft { nodes, roots: BTreeSet::from([root]), anchors, kernel, pointwise }
     }
+}
+
+/// Most operands of one chain.
+const CHAIN: usize = 1024;
+
+/// Joins kernels of one associative operator that only moves elements and whose result only another application of it reads:
+/// a concatenation of many parts is one copy.
+fn chain(drafts: &mut Vec<Draft>, sites: &Sites, program: &Program, library: &Library) {
+    let mut maker: HashMap<usize, usize> = HashMap::new();
+    let mut readers: HashMap<usize, BTreeSet<usize>> = HashMap::new();
+    for (i, d) in drafts.iter().enumerate() {
+        maker.extend(d.roots.iter().map(|&r| (r, i)));
+        for r in reads(program, &d.nodes) {
+            readers.entry(r).or_default().insert(i);
+        }
+    }
+    let links = |d: &Draft| match (d.anchors.last(), d.anchors.len() == d.nodes.len()) {
+        (Some(&last), true) => match &program.nodes[last].kind {
+            kind @ NodeKind::Apply(call, _) => {
+                let call = library.call(*call);
+                (call.associative && call.class == OpClass::Movement).then_some(kind)
+            }
+            NodeKind::Input(_) | NodeKind::Const(_) => None,
+        },
+        _ => None,
+    };
+    // Operands of each chain, by its result.
+    let mut width: HashMap<usize, usize> = HashMap::new();
+    let operands = |root: usize, inside: &BTreeSet<usize>, width: &HashMap<usize, usize>| {
+        let args = program.nodes[root].args.iter().map(|a| a.node.0 as usize);
+        let each = args.map(|a| if inside.contains(&a) { width[&a] } else { 1 });
+        each.fold(0, usize::saturating_add)
+    };
+    for i in 0..drafts.len() {
+        let Some(kind) = links(&drafts[i]) else { continue };
+        let root = drafts[i].anchors[0];
+        let parts: Vec<usize> = reads(program, &drafts[i].nodes).into_iter().collect();
+        for r in parts {
+            let Some(&p) = maker.get(&r) else { continue };
+            let alone =
+                readers.get(&r).is_some_and(|of| of.len() == 1) && !sites.roots.contains(&r);
+            if !alone || links(&drafts[p]) != Some(kind) {
+                continue;
+            }
+            let mut nodes = drafts[i].nodes.clone();
+            nodes.extend(&drafts[p].nodes);
+            if operands(root, &nodes, &width) <= CHAIN {
+                let taken = std::mem::take(&mut drafts[p]);
+                drafts[i].nodes = nodes;
+                drafts[i].anchors.splice(0..0, taken.anchors);
+            }
+        }
+        width.insert(root, operands(root, &drafts[i].nodes, &width));
+    }
+    drafts.retain(|d| !d.nodes.is_empty());
 }
 
 /// Joins pointwise kernels with those of the same shape that they read.

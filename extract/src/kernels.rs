@@ -2,7 +2,7 @@
 
 use crate::target::TargetPrices;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Value};
-use mlc_dsl::library::Library;
+use mlc_dsl::library::{Library, OpClass};
 use mlc_dsl::plan::Kernel;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -13,6 +13,8 @@ pub(crate) struct Draft {
     pub(crate) nodes: BTreeSet<usize>,
     /// The nodes whose results leave it.
     pub(crate) roots: BTreeSet<usize>,
+    /// Those that its implementation is named for.
+    pub(crate) anchors: Vec<usize>,
     /// Its number.
     pub(crate) kernel: u32,
     /// All of it is pointwise.
@@ -83,14 +85,32 @@ impl Finish<'_> {
             let d = &self.drafts[*i];
             let readers = readers.get(i).map_or(&[][..], Vec::as_slice);
             let by_judge = readers.iter().any(|r| self.prices.is_rest(self.drafts[*r].kernel));
+            // A kernel has no memory to see its own values in otherwise.
+            let base = self.base(d);
+            let own = readers.iter().any(|r| self.drafts[*r].nodes.contains(&base));
             // A view of a view may need a copy, which is made once for all readers.
             let inner = reads(self.program, &d.nodes);
             let copies = inner.iter().any(|r| self.maker.get(r).is_some_and(is_view));
             let yields = d.roots.iter().any(|r| self.results.contains(r));
             let stays = yields || by_judge || copies && readers.len() > 1;
-            is_view(i) && !stays
+            is_view(i) && !stays && !own
         };
         (0..self.drafts.len()).filter(folds).collect()
+    }
+
+    /// What a view shows, through other views.
+    fn base(&self, view: &Draft) -> usize {
+        let mut at = view.roots.first().copied().unwrap_or_default();
+        let is_view = |n: &usize| {
+            let draft = self.maker.get(n).map(|m| &self.drafts[*m]);
+            draft.is_some_and(|d| self.prices.is_view(d.kernel))
+        };
+        while is_view(&at)
+            && let Some(from) = self.program.nodes[at].args.first()
+        {
+            at = from.node.0 as usize;
+        }
+        at
     }
 
     /// The nodes of a kernel and the views that it reads through.
@@ -156,8 +176,39 @@ impl Finish<'_> {
                 }
             }
         }
-        let nodes = nodes.iter().map(|&n| NodeId(n as u32)).collect();
-        Kernel { name, nodes, inputs, outputs: vec![] }
+        let (prologue, epilogue) = self.around(&d.anchors, nodes, library);
+        let ids =
+            |nodes: &mut dyn Iterator<Item = usize>| nodes.map(|n| NodeId(n as u32)).collect();
+        Kernel {
+            name,
+            nodes: ids(&mut nodes.iter().copied()),
+            anchors: ids(&mut d.anchors.iter().copied()),
+            prologue: ids(&mut prologue.into_iter()),
+            epilogue: ids(&mut epilogue.into_iter()),
+            inputs,
+            outputs: vec![],
+        }
+    }
+
+    /// The nodes that compute what the anchors read, and those that follow them, views aside.
+    fn around(
+        &self,
+        anchors: &[usize],
+        nodes: &BTreeSet<usize>,
+        library: &Library,
+    ) -> (Vec<usize>, Vec<usize>) {
+        let mut before: HashSet<usize> = HashSet::new();
+        let mut stack = anchors.to_vec();
+        while let Some(n) = stack.pop() {
+            let args = self.program.nodes[n].args.iter().map(|a| a.node.0 as usize);
+            stack.extend(args.filter(|a| nodes.contains(a) && before.insert(*a)));
+        }
+        let is_view = |n: &usize| match &self.program.nodes[*n].kind {
+            NodeKind::Apply(call, _) => library.call(*call).class == OpClass::View,
+            NodeKind::Input(_) | NodeKind::Const(_) => false,
+        };
+        let around = nodes.iter().copied().filter(|n| !anchors.contains(n) && !is_view(n));
+        around.partition(|n| before.contains(n))
     }
 
     /// The name of the operator of a node.

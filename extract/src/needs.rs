@@ -9,7 +9,7 @@ use mlc_dsl::library::{CallId, Library, OpClass};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown::bytes as human;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use thiserror::Error;
 
 /// Bytes that a self-check takes at most, where the user does not say.
@@ -188,10 +188,8 @@ impl Needs {
         if let Some(v) = buffers.max_by_key(|v| own(*v)) {
             needs.name_largest(&plan.program, library, v, own(v));
         }
-        let buffers = plan.peak_bytes().unwrap_or_else(|| alive(plan, library, &own));
-        // A result that is a view has a buffer of its own all the same.
-        let views = results().filter(is_view).map(own).fold(0, u64::saturating_add);
-        needs.bytes = needs.inputs.saturating_add(buffers).saturating_add(views);
+        let bound = || plan.bound(library, &|s| symbols.get(s).copied()).memory.peak();
+        needs.bytes = needs.inputs.saturating_add(plan.peak_bytes().unwrap_or_else(bound));
         needs
     }
 
@@ -295,57 +293,7 @@ fn bound<'a>(program: &'a Program, symbols: &Symbols) -> Cow<'a, Program> {
     if symbols.is_empty() {
         return Cow::Borrowed(program);
     }
-    let number = |e: &Extent| match e.as_const() {
-        Some(_) => e.clone(),
-        None => match e.eval(&|s| symbols.get(s).copied()) {
-            Some(n) => Extent::from(n),
-            None => e.clone(),
-        },
-    };
-    let attr = |a: &mut Attr| match a {
-        Attr::Int(e) => *e = number(e),
-        Attr::Ints(v) => v.iter_mut().for_each(|e| *e = number(e)),
-        Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {}
-    };
-    let shape = |t: &mut Type| t.shape.iter_mut().for_each(|e| *e = number(e));
-    let mut out = program.clone();
-    for node in &mut out.nodes {
-        node.types.iter_mut().for_each(shape);
-        if let NodeKind::Apply(_, attrs) = &mut node.kind {
-            attrs.iter_mut().for_each(attr);
-        }
-    }
-    out.inputs.iter_mut().for_each(|(_, t)| shape(t));
-    Cow::Owned(out)
-}
-
-/// Bytes of a plan's buffers that are alive at once in the order of its kernels.
-fn alive(plan: &Plan, library: &Library, own: &dyn Fn(Value) -> u64) -> u64 {
-    let base = |mut v: Value| {
-        while is_view(&plan.program, library, v.node) {
-            v = plan.program.node(v.node).args[0];
-        }
-        v
-    };
-    let mut last: HashMap<Value, usize> = HashMap::new();
-    for (k, kernel) in plan.kernels.iter().enumerate() {
-        last.extend(kernel.outputs.iter().chain(&kernel.inputs).map(|v| (base(*v), k)));
-    }
-    let results: HashSet<Value> = plan.program.outputs.iter().map(|(_, v)| base(*v)).collect();
-    let (mut now, mut most) = (0u64, 0u64);
-    let mut ends: HashMap<usize, u64> = HashMap::new();
-    for (k, kernel) in plan.kernels.iter().enumerate() {
-        for &v in kernel.outputs.iter().filter(|v| base(**v) == **v) {
-            now = now.saturating_add(own(v));
-            if !results.contains(&v) {
-                let end = ends.entry(last[&v]).or_default();
-                *end = end.saturating_add(own(v));
-            }
-        }
-        most = most.max(now);
-        now = now.saturating_sub(ends.remove(&k).unwrap_or(0));
-    }
-    most
+    Cow::Owned(program.bound(&|s| symbols.get(s).copied()))
 }
 
 fn is_view(program: &Program, library: &Library, node: NodeId) -> bool {

@@ -10,9 +10,9 @@ use crate::{CostModel, Work};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind};
 use mlc_dsl::ir::{Attr, DType, Type};
 use mlc_dsl::library::{
-    self, Body, CallId, CallKind, Callable, Epilogue, Library, OpClass, TargetItem, TargetKernel,
+    self, CallId, CallKind, Callable, Epilogue, Library, OpClass, TargetItem, TargetKernel,
 };
-use mlc_dsl::term::TermKind;
+use mlc_dsl::pointwise::is_pointwise;
 use std::collections::{HashMap, HashSet};
 
 /// The kernel name of views: layouts, not work.
@@ -303,6 +303,11 @@ impl<'a> TargetPrices<'a> {
         kernel == REST || kernel == OWN
     }
 
+    /// True for the loop over pointwise operators.
+    pub fn is_loop(&self, kernel: u32) -> bool {
+        self.pointwise == Some(kernel)
+    }
+
     /// True for views.
     pub fn is_view(&self, kernel: u32) -> bool {
         kernel == VIEWS
@@ -353,30 +358,6 @@ impl<'a> TargetPrices<'a> {
             (None, CallKind::Op(_) | CallKind::Extern(_)) => true,
             (None, CallKind::Def(_)) => self.of.contains_key(&id) || self.by_element[id.0 as usize],
         }
-    }
-}
-
-/// True if the body applies nothing but pointwise operators and repeats nothing but numbers.
-fn is_pointwise_body(library: &Library, body: &Body) -> bool {
-    body.roots.len() == 1
-        && body.terms.iter().all(|(_, t)| match &t.kind {
-            TermKind::Var(_) | TermKind::Scalar(_) => true,
-            TermKind::Apply(call, _) => {
-                let callee = library.call(*call);
-                let of_number =
-                    t.args.iter().all(|a| matches!(body.terms.get(*a).kind, TermKind::Scalar(_)));
-                (callee.class == OpClass::View && of_number) || is_pointwise(library, callee)
-            }
-            TermKind::Output(_) | TermKind::EachFold(..) | TermKind::EachPart(_) => false,
-        })
-}
-
-/// True if the callable works element by element, by itself or by its body.
-pub fn is_pointwise(library: &Library, call: &Callable) -> bool {
-    match &call.kind {
-        CallKind::Op(_) => call.class == OpClass::Pointwise,
-        CallKind::Def(body) => is_pointwise_body(library, body),
-        CallKind::Extern(_) => false,
     }
 }
 

@@ -4,7 +4,6 @@
 
 use crate::Work;
 use crate::target::VIEW;
-use mlc_dsl::build::definition;
 use mlc_dsl::eval::Env;
 use mlc_dsl::expr::{AttrKind, BinaryOp, Expr, ExprKind, IndexVar};
 use mlc_dsl::functions::Function;
@@ -14,11 +13,11 @@ use mlc_dsl::library::{
     AttrParam, CallId, CallKind, Callable, Dim, Input, Library, Name, OpClass, TypePattern,
 };
 use mlc_dsl::plan::Kernel;
+use mlc_dsl::unfold::definition;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-/// The value of every symbol when work is estimated.
-pub const NOMINAL: i64 = 32;
+pub use mlc_dsl::plan::NOMINAL;
 
 /// The number of an extent, symbols at [`NOMINAL`].
 pub fn nominal(e: &Extent) -> f64 {

@@ -6,27 +6,18 @@
 use crate::generate::given;
 use crate::random::Random;
 use mlc_backends::reference::{Array, Precision, Reference};
-use mlc_dsl::build::{Rest, unfold};
-use mlc_dsl::ir::{DType, Node, NodeId, NodeKind, Program, Tensor, Value};
-use mlc_dsl::library::{CallKind, Library, OpClass};
+use mlc_dsl::ir::{DType, NodeId, NodeKind, Program, Tensor, Value};
+use mlc_dsl::library::{CallId, Library, OpClass};
+use mlc_dsl::unfold::{is_open, unfold};
 
 /// The same program with every definition expanded.
 pub fn flatten(program: &Program, library: &Library) -> Result<Program, String> {
-    let mut current = program.clone();
-    for _ in 0..32 {
-        let is_definition = |_: NodeId, n: &Node| match &n.kind {
-            NodeKind::Apply(c, _) => matches!(library.call(*c).kind, CallKind::Def(_)),
-            NodeKind::Input(_) | NodeKind::Const(_) => false,
-        };
-        if !(0..).zip(&current.nodes).any(|(i, n)| is_definition(NodeId(i), n)) {
-            return Ok(current);
-        }
-        current = unfold(&current, library, Rest::Kept, &is_definition).map_err(|(id, e)| {
-            let NodeKind::Apply(call, _) = &current.node(id).kind else { return e.to_string() };
-            format!("{}: {e}", library.call(*call).name)
-        })?;
+    let all = |_: CallId| true;
+    let flat = unfold(program, library, &all).map_err(|e| e.to_string())?;
+    match is_open(&flat, library, &all) {
+        true => Err("definitions nest too deeply".into()),
+        false => Ok(flat),
     }
-    Err("definitions nest too deeply".into())
 }
 
 /// The same program without inputs that nothing reads.

@@ -1,6 +1,9 @@
 //! Whole programs through the pipeline.
 
+use mlc_backends::cpu::Cpu;
+use mlc_dsl::plan::faults;
 use mlc_explore::explore;
+use mlc_extract::cover::cover;
 use mlc_extract::target::TargetPrices;
 use mlc_fuzz::oracle::examine;
 use mlc_fuzz::values::Style;
@@ -8,6 +11,7 @@ use mlc_fuzz::{Subject, Verdict};
 use mlc_proptests::{library, optimised, options, program, programs, seeded};
 use mlc_rewrite::pipeline::selfcheck;
 use mlc_rewrite::show;
+use mlc_verify::samples;
 use proptest::prelude::*;
 
 proptest! {
@@ -25,6 +29,29 @@ proptest! {
         if let Verdict::Differs(f) = verdict {
             let text = show::program(&p, library(), "case");
             prop_assert!(false, "{:?} {:?}: {}\n{}", f.stage, f.style, f.message, text);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(seeded(48))]
+
+    #[test]
+    fn what_is_launched_is_the_plan(seed in any::<u64>()) {
+        let p = program(seed, 14);
+        let target = library().target("cpu").expect("shipped");
+        let as_read = cover(p.clone(), library(), target);
+        let optimised = optimised(&p, 500, 3).map(|o| o.plan).ok();
+        for plan in std::iter::once(as_read).chain(optimised) {
+            prop_assert_eq!(faults(&plan, library()), vec![]);
+            let Some(inputs) = samples::inputs(&plan.program, library(), seed) else { continue };
+            let watched = Cpu::new(1).watched(&plan, library().clone());
+            let watched = watched.map_err(|e| TestCaseError::fail(e.to_string()))?;
+            // Nothing is launched where shapes depend on data.
+            let Ok(launched) = watched.kernels(&inputs) else { continue };
+            if !launched.is_empty() && !plan.memory.nominal {
+                prop_assert_eq!(launched, plan.launches().collect::<Vec<_>>());
+            }
         }
     }
 }

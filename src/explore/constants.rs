@@ -2,12 +2,12 @@
 
 use crate::fold;
 use mlc_backends::BackendError;
-use mlc_dsl::build::{self, Builder, Rest};
+use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
 use mlc_dsl::infer::TypeError;
 use mlc_dsl::instantiate::BuildError;
-use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::library::Library;
 use mlc_extract::needs;
 use mlc_extract::target::TargetPrices;
 use mlc_extract::work::Works;
@@ -32,6 +32,15 @@ pub enum ConstantError {
 /// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant
 /// stays: it costs nothing to read; and so does what would be large ([`needs::folds`]).
 pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantError> {
+    Ok(fold_chosen(program, &[], library)?.0)
+}
+
+/// The same, and what is left of the kernels that were chosen for its nodes.
+pub fn fold_chosen(
+    program: &Program,
+    kernels: &[Vec<NodeId>],
+    library: &Library,
+) -> Result<(Program, Vec<Vec<NodeId>>), ConstantError> {
     let n = program.nodes.len();
     let works = Works::new(library);
     let mut fed = vec![false; n];
@@ -117,8 +126,12 @@ pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantErr
             }
         }
     }
+    for kernel in kernels {
+        let left = kernel.iter().filter_map(|node| values.get(&Value { node: *node, output: 0 }));
+        b.group(left.map(|v| v.node));
+    }
     let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), values[v])).collect();
-    Ok(b.finish(outputs))
+    Ok(b.finish_grouped(outputs))
 }
 
 /// The same program with the body of every layer that the target does not have, so that
@@ -128,25 +141,8 @@ pub fn unfold(
     library: &Library,
     prices: &TargetPrices<'_>,
 ) -> Result<Program, ConstantError> {
-    let opens = |_: NodeId, node: &Node| match &node.kind {
-        NodeKind::Apply(call, _) => {
-            matches!(library.call(*call).kind, CallKind::Def(_)) && !prices.permits(*call)
-        }
-        NodeKind::Input(_) | NodeKind::Const(_) => false,
-    };
-    let mut program = program.clone();
-    // Definitions end in primitives; one that opens into itself is no definition.
-    for _ in 0..MOST_NESTED {
-        if !(0..).zip(&program.nodes).any(|(i, n)| opens(NodeId(i), n)) {
-            break;
-        }
-        program = build::unfold(&program, library, Rest::Kept, &opens).map_err(|(_, e)| e)?;
-    }
-    Ok(program)
+    Ok(mlc_dsl::unfold::unfold(program, library, &|call| !prices.permits(call))?)
 }
-
-/// Layers nested deeper than this stay closed: they are computed all the same.
-const MOST_NESTED: usize = 32;
 
 /// True if no symbol occurs.
 fn is_known(a: &Attr) -> bool {

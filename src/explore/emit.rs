@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 impl Explored {
     /// Adds chosen nodes to a program, as the copy of that number has them, and yields the values of the
-    /// part's roots. `inputs` are those of the explored program, `leaves` those of the part. What computes a value of the
+    /// part's roots. Each kernel is a group of its nodes. `inputs` are those of the explored program, `leaves` those of the part. What computes a value of the
     /// explored program is named as `origin` says of the node that computes it there.
     pub fn emit(
         &self,
@@ -30,6 +30,7 @@ impl Explored {
         for kernel in &choice.kernels {
             // What a kernel has inside is its own: another may compute the same class otherwise.
             let mut inside: HashMap<Id, Vec<Value>> = HashMap::new();
+            let mut computed: Vec<NodeId> = Vec::new();
             for (id, chosen) in kernel {
                 let arg = |a: &Id| {
                     let a = self.graph.egg.find(*a);
@@ -48,12 +49,15 @@ impl Explored {
                                 self.graph.attrs(attrs).iter().cloned().map(Some).collect();
                             let args: Vec<Value> = n.args.iter().map(|a| arg(a)[0]).collect();
                             b.set_origin(&origins.get(id).map(|n| origin(*n)).unwrap_or_default());
-                            b.raw(call, &attrs, &args)?
+                            let made = b.raw(call, &attrs, &args)?;
+                            computed.extend(made.first().map(|v| v.node));
+                            made
                         }
                     },
                 };
                 inside.insert(*id, value);
             }
+            b.group(computed.into_iter());
             let root = kernel.last().and_then(|(id, _)| inside.remove_entry(id));
             values.extend(root);
         }

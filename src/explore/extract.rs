@@ -35,6 +35,8 @@ pub enum ExtractionError {
 pub struct Extracted {
     /// The program.
     pub program: Program,
+    /// The nodes of each kernel that was chosen.
+    pub kernels: Vec<Vec<mlc_dsl::ir::NodeId>>,
     /// Values of the explored program and the logged terms that compute them now, for proofs.
     pub(crate) ends: Vec<(Value, LogId)>,
     /// The sum of its kernels' prices and of its constants' bytes.
@@ -146,10 +148,10 @@ impl Explored {
         let origin = |n: mlc_dsl::ir::NodeId| self.source.node(n).origin.clone();
         let values = self.emit(&choice, &mut b, &|i| inputs[i as usize], &[], 0, &origin)?;
         let names = self.source.outputs.iter().map(|(n, _)| n.clone());
-        let program = b.finish(names.zip(values).collect());
+        let (program, kernels) = b.finish_grouped(names.zip(values).collect());
         let ends = roots.into_iter().zip(self.logged(&choice)).collect();
         let Choice { cost, lower_bound, source_cost, .. } = choice;
-        Ok(Extracted { program, ends, cost, lower_bound, source_cost })
+        Ok(Extracted { program, kernels, ends, cost, lower_bound, source_cost })
     }
 
     /// The cheapest nodes for a part under these prices.

@@ -10,9 +10,9 @@ use super::export_types::NEWEST_OPSET;
 use super::export_write::Writer;
 use super::import::ModelInfo;
 use super::raw::{RawDim, RawModel, RawValueInfo};
-use mlc_dsl::build::{Rest, unfold};
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Type};
 use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::unfold::{Rest, once};
 use mlc_dsl::{shown, told};
 use std::collections::HashSet;
 use thiserror::Error;
@@ -175,6 +175,6 @@ fn expand(
         let origin = program.node(*id).origin.clone();
         return Err(ExportError::Operator { op: named(*id), origin, opset });
     }
-    unfold(program, library, Rest::Canonical, &|id, _| unwritten.contains(&id))
+    once(program, library, Rest::Canonical, &|id, _| unwritten.contains(&id))
         .map_err(|(id, e)| ExportError::Body { op: named(id), reason: e.to_string() })
 }

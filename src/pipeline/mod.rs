@@ -20,7 +20,7 @@ use mlc_explore::progress;
 use mlc_explore::relevant::Foreign;
 use mlc_explore::repeat::{Repeat, Repeated};
 use mlc_explore::{Explored, Extracted, Limits, explore};
-use mlc_extract::cover::{cover_at, cover_with};
+use mlc_extract::cover::{cover_at, cover_from};
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
 use mlc_extract::{CostModel, GreedyDag};
 use objective::{Candidate, Judge, Objective, distinct, stored};
@@ -158,7 +158,10 @@ pub fn optimize_once(
     };
     let mut found = distinct(extracted)
         .into_iter()
-        .map(|e| Ok((judge.candidate(constants::fold(&e.program, library)?), e)))
+        .map(|e| {
+            let (program, chosen) = constants::fold_chosen(&e.program, &e.kernels, library)?;
+            Ok((judge.candidate(program, &chosen), e))
+        })
         .collect::<anyhow::Result<Vec<(Candidate, Extracted)>>>()?;
     clock.stage("constants");
     let best = (1..found.len()).fold(0, |best, i| match found[i].0.beats(&found[best].0) {
@@ -229,8 +232,10 @@ pub fn variants(
             .with_model(model.clone())
             .jittered(Some(*jitter));
         let extracted = explored.extract(&prices, &QUICK)?;
-        let program = constants::fold(&extracted.program, library)?;
-        Ok(cover_with(program, library, &target, &model))
+        let Extracted { program, kernels, .. } = &extracted;
+        let (program, chosen) = constants::fold_chosen(program, kernels, library)?;
+        let prices = TargetPrices::new(library, &target, None).with_model(model.clone());
+        Ok(cover_from(program, &chosen, library, &prices))
     };
     prices_off.iter().map(&mut plan).collect()
 }

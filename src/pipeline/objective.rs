@@ -4,12 +4,12 @@
 //! objective; of these and of the program as read the best is taken. Of equal ones the faster is.
 
 use crate::pipeline::Options;
-use mlc_dsl::ir::{Node, NodeKind, Program};
+use mlc_dsl::ir::{Node, NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::Extracted;
 use mlc_explore::constants;
-use mlc_extract::cover::cover_at;
+use mlc_extract::cover::cover_from;
 use mlc_extract::target::{Aim, TargetPrices};
 use std::collections::BTreeMap;
 
@@ -101,9 +101,9 @@ pub struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// A program with its kernels and figures.
-    pub fn candidate(&self, program: Program) -> Candidate {
-        let plan = cover_at(program, self.library, self.prices);
+    /// A program with its kernels and figures; `chosen` are kernels that were chosen for it before.
+    pub fn candidate(&self, program: Program, chosen: &[Vec<NodeId>]) -> Candidate {
+        let plan = cover_from(program, chosen, self.library, self.prices);
         let seconds = plan.cost;
         let figure = self.options.objective.figure(&plan.program, &plan, seconds);
         let weights = stored(&plan.program);
@@ -113,9 +113,9 @@ impl Judge<'_> {
     /// The program as read, layers open that the target does not have.
     pub fn as_read(&self, source: &Program) -> anyhow::Result<Candidate> {
         let open = constants::unfold(source, self.library, self.prices)?;
-        let out = self.candidate(constants::fold(&open, self.library)?);
+        let out = self.candidate(constants::fold(&open, self.library)?, &[]);
         if self.options.objective == Objective::Size && stored(source) < out.weights {
-            return Ok(self.candidate(open));
+            return Ok(self.candidate(open, &[]));
         }
         Ok(out)
     }

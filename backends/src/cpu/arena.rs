@@ -2,9 +2,6 @@
 //!
 //! Never lends one byte to a writer and to anybody else: a plan whose buffers overlap is an error, not a race.
 
-use super::resolve::{Resolved, Storage};
-use mlc_dsl::arena::{Arena, Buffer, place};
-
 /// A part of the block: where it begins, and its bytes.
 pub type Part = (usize, usize);
 
@@ -48,37 +45,6 @@ impl<'a> Lent<'a> {
         let (at, bytes) = self.between[i];
         bytes.get(start - at..)?.get(..len)
     }
-}
-
-/// The part of each intermediate, `None` for results, and the bytes of the block.
-pub fn parts(r: &Resolved) -> (Vec<Option<Part>>, usize) {
-    let mut first = vec![0usize; r.temps.len()];
-    let mut last = vec![0usize; r.temps.len()];
-    for (i, step) in r.steps.iter().enumerate() {
-        for p in &step.inputs {
-            if let Storage::Temp(t) = p.storage {
-                last[t] = i;
-            }
-        }
-        for &t in &step.outputs {
-            (first[t], last[t]) = (i, last[t].max(i));
-        }
-    }
-    let mut leaves = vec![false; r.temps.len()];
-    for p in &r.outputs {
-        if let Storage::Temp(t) = p.storage {
-            leaves[t] = true;
-        }
-    }
-    let inner: Vec<usize> = (0..r.temps.len()).filter(|&t| !leaves[t]).collect();
-    let buffer = |&t: &usize| Buffer { start: first[t], end: last[t], bytes: r.temps[t] as u64 };
-    let buffers: Vec<Buffer> = inner.iter().map(buffer).collect();
-    let Arena { offsets, bytes } = place(&buffers);
-    let mut out = vec![None; r.temps.len()];
-    for (&t, offset) in inner.iter().zip(offsets) {
-        out[t] = Some((offset as usize, r.temps[t]));
-    }
-    (out, bytes as usize)
 }
 
 #[cfg(test)]

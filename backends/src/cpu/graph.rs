@@ -1,106 +1,111 @@
-//! A plan made ready for this backend: groups of nodes, definitions without a kernel unfolded.
+//! A plan made ready for this backend: what each kernel computes, definitions among its pointwise operators unfolded.
 //!
 //! Nodes that a plan computes in several kernels are separate nodes here.
 
-use super::registry;
+use super::registry::{Implementation, Takes, implementation};
 use crate::BackendError;
-use mlc_dsl::build::definition;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Type, Value};
-use mlc_dsl::library::{CallKind, Library};
-use mlc_dsl::plan::Plan;
-use std::collections::{HashMap, HashSet};
+use mlc_dsl::library::{CallKind, Library, OpClass};
+use mlc_dsl::plan::{Fault, Kernel, Plan};
+use mlc_dsl::unfold::definition;
+use std::collections::HashMap;
 
-/// Nodes launched together, if that turns out to be possible.
+/// A kernel of the plan.
 pub struct Group {
-    /// The nodes, in order.
+    /// What runs it.
+    pub implementation: Implementation,
+    /// All nodes, in order.
     pub nodes: Vec<NodeId>,
-    /// Whether the judge computes them.
-    pub reference: bool,
+    /// Views of what it reads.
+    pub views: Vec<NodeId>,
+    /// What the implementation is named for; of a chain, the last.
+    pub anchor: Option<NodeId>,
+    /// What the anchor reads.
+    pub arguments: Vec<Value>,
+    /// Pointwise nodes that compute what the anchor reads.
+    pub prologue: Vec<NodeId>,
+    /// Pointwise nodes that follow it; all of a loop.
+    pub epilogue: Vec<NodeId>,
+    /// What it yields.
+    pub outputs: Vec<Value>,
+    /// The plan's values.
+    pub named: HashMap<Value, Value>,
 }
 
-/// A program and the groups that compute it.
+/// A program and the kernels that compute it.
 pub struct Graph {
     /// The program.
     pub program: Program,
     /// In execution order.
     pub groups: Vec<Group>,
-    /// Values read outside the group that computes them, or by the caller.
-    pub shared: HashSet<Value>,
-    /// The nodes that read each value, each once.
-    pub readers: HashMap<Value, Vec<NodeId>>,
-    /// The program's results.
-    pub results: HashSet<Value>,
 }
 
-/// The kernel name that sends a node to the judge.
-pub const REFERENCE: &str = "reference";
+/// What of a plan this backend cannot execute.
+pub fn faults(plan: &Plan, library: &Library) -> Vec<Fault> {
+    let mut out = Vec::new();
+    for (k, kernel) in plan.kernels.iter().enumerate() {
+        out.extend(
+            lacks(kernel, &plan.program, library)
+                .map(|what| Fault { kernel: Some((k, kernel.name.clone())), what }),
+        );
+    }
+    out
+}
 
-/// Reads a plan.
-pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
-    let mut r = Reader {
-        library,
-        out: Program::default(),
-        names: HashMap::new(),
-        groups: vec![],
-        unfolded: false,
+/// Why no implementation of this backend computes a kernel.
+fn lacks(kernel: &Kernel, program: &Program, library: &Library) -> Option<String> {
+    let Some(implementation) = implementation(&kernel.name) else {
+        return Some("this backend has no implementation of that name".into());
     };
+    let takes = match kernel.anchors.as_slice() {
+        [] => Takes::Prologue,
+        [.., anchor] => {
+            let op = library.node_name(program, *anchor);
+            match implementation {
+                Implementation::Judge => Takes::Nothing,
+                Implementation::Native(native) if native.maker(&op).is_some() => native.takes,
+                _ => return Some(format!("it does not compute `{op}`")),
+            }
+        }
+    };
+    let (before, after) = (!kernel.prologue.is_empty(), !kernel.epilogue.is_empty());
+    let bare = kernel.anchors.is_empty();
+    let alone = match implementation {
+        Implementation::Views => after,
+        Implementation::Loop => !after,
+        Implementation::Judge => kernel.nodes.len() != 1,
+        Implementation::Native(_) => bare,
+    };
+    if alone {
+        return Some("its nodes are not what its implementation computes".into());
+    }
+    if before && (bare || takes < Takes::Prologue) {
+        return Some("its implementation takes no prologue".into());
+    }
+    (after && takes < Takes::Epilogue).then(|| "its implementation takes no epilogue".into())
+}
+
+/// Reads a plan without faults.
+pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
+    let mut r = Reader { library, out: Program::default(), names: HashMap::new() };
     r.out.inputs = plan.program.inputs.clone();
-    for (i, node) in plan.program.nodes.iter().enumerate() {
-        if !matches!(node.kind, NodeKind::Apply(..)) {
-            r.leaf(&plan.program, NodeId(i as u32));
+    for i in 0..plan.program.nodes.len() as u32 {
+        if !plan.program.is_applied(NodeId(i)) {
+            r.leaf(&plan.program, NodeId(i));
         }
     }
-    for kernel in &plan.kernels {
-        let mut local = HashMap::new();
-        let mut nodes = Vec::new();
-        r.unfolded = false;
-        let mut ids = kernel.nodes.clone();
-        ids.sort();
-        for id in ids {
-            r.node(&plan.program, id, &mut local, &mut nodes)?;
-        }
-        for v in &kernel.outputs {
-            let value =
-                local.get(v).ok_or_else(|| broken("a kernel's output is not among its nodes"))?;
-            r.names.insert(*v, *value);
-        }
-        // What a definition is made of may have kernels where the definition has none.
-        let reference = kernel.name == REFERENCE && !r.unfolded;
-        r.groups.push(Group { nodes, reference });
-    }
+    let groups = plan.kernels.iter().map(|k| r.kernel(&plan.program, k));
+    let groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
     for (name, v) in &plan.program.outputs {
         let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
         r.out.outputs.push((name.clone(), value));
     }
-    let shared = shared(&r.out, &r.groups);
-    let mut readers: HashMap<Value, Vec<NodeId>> = HashMap::new();
-    for (i, node) in r.out.nodes.iter().enumerate() {
-        for a in &node.args {
-            let list = readers.entry(*a).or_default();
-            if list.last() != Some(&NodeId(i as u32)) {
-                list.push(NodeId(i as u32));
-            }
-        }
-    }
-    let results = r.out.outputs.iter().map(|o| o.1).collect();
-    Ok(Graph { program: r.out, groups: r.groups, shared, readers, results })
+    Ok(Graph { program: r.out, groups })
 }
 
-fn broken(what: &str) -> BackendError {
+/// An error that a plan without faults does not lead to.
+pub fn broken(what: &str) -> BackendError {
     BackendError::Unsupported { backend: "cpu", what: format!("this plan: {what}") }
-}
-
-fn shared(program: &Program, groups: &[Group]) -> HashSet<Value> {
-    let mut group_of = HashMap::new();
-    for (g, group) in groups.iter().enumerate() {
-        group_of.extend(group.nodes.iter().map(|&n| (n, g)));
-    }
-    let mut out: HashSet<Value> = program.outputs.iter().map(|o| o.1).collect();
-    for (i, node) in program.nodes.iter().enumerate() {
-        let here = group_of.get(&NodeId(i as u32));
-        out.extend(node.args.iter().filter(|a| group_of.get(&a.node) != here));
-    }
-    out
 }
 
 struct Reader<'a> {
@@ -108,9 +113,13 @@ struct Reader<'a> {
     out: Program,
     /// Values of the plan, as far as other kernels may read them.
     names: HashMap<Value, Value>,
-    groups: Vec<Group>,
-    /// A definition of the kernel being read was put in by its body.
-    unfolded: bool,
+}
+
+/// The values and nodes of a kernel, or of a definition's body in it.
+#[derive(Default)]
+struct Inside {
+    values: HashMap<Value, Value>,
+    nodes: Vec<NodeId>,
 }
 
 impl Reader<'_> {
@@ -127,13 +136,64 @@ impl Reader<'_> {
         self.names.insert(value(id), value(new));
     }
 
-    /// Adds a node, unfolded if it is a definition that no kernel computes.
+    fn kernel(&mut self, from: &Program, kernel: &Kernel) -> Result<Group, BackendError> {
+        let implementation = implementation(&kernel.name);
+        let implementation = implementation.ok_or_else(|| broken("an unknown implementation"))?;
+        let mut inside = Inside::default();
+        let mut group = Group {
+            implementation,
+            nodes: vec![],
+            views: vec![],
+            anchor: None,
+            arguments: vec![],
+            prologue: vec![],
+            epilogue: vec![],
+            outputs: vec![],
+            named: HashMap::new(),
+        };
+        for &id in &kernel.nodes {
+            let first = inside.nodes.len();
+            let around = kernel.prologue.contains(&id) || kernel.epilogue.contains(&id);
+            self.node(from, id, around, &mut inside)?;
+            for &new in &inside.nodes[first..] {
+                if kernel.anchors.contains(&id) {
+                    group.anchor = Some(new);
+                } else if !around || self.is_view(new) {
+                    group.views.push(new);
+                } else if kernel.prologue.contains(&id) {
+                    group.prologue.push(new);
+                } else {
+                    group.epilogue.push(new);
+                }
+            }
+        }
+        let value = |v: &Value| inside.values.get(v).or_else(|| self.names.get(v)).copied();
+        let all = |values: &[Value]| {
+            let found = values.iter().map(|v| value(v).ok_or_else(|| broken("a value is missing")));
+            found.collect::<Result<Vec<Value>, _>>()
+        };
+        group.arguments = all(&kernel.arguments(from))?;
+        group.outputs = all(&kernel.outputs)?;
+        group.named = inside.values.iter().map(|(plan, own)| (*own, *plan)).collect();
+        self.names.extend(kernel.outputs.iter().copied().zip(group.outputs.iter().copied()));
+        group.nodes = inside.nodes;
+        Ok(group)
+    }
+
+    fn is_view(&self, id: NodeId) -> bool {
+        match self.out.node(id).kind {
+            NodeKind::Apply(call, _) => self.library.call(call).class == OpClass::View,
+            NodeKind::Input(_) | NodeKind::Const(_) => false,
+        }
+    }
+
+    /// Adds a node; a definition is `opened`, for its kernel computes what it consists of.
     fn node(
         &mut self,
         from: &Program,
         id: NodeId,
-        local: &mut HashMap<Value, Value>,
-        nodes: &mut Vec<NodeId>,
+        opened: bool,
+        inside: &mut Inside,
     ) -> Result<(), BackendError> {
         let node = from.node(id);
         let NodeKind::Apply(call, attrs) = &node.kind else {
@@ -142,24 +202,23 @@ impl Reader<'_> {
         };
         let mut args = Vec::with_capacity(node.args.len());
         for a in &node.args {
-            let known = local.get(a).or_else(|| self.names.get(a));
+            let known = inside.values.get(a).or_else(|| self.names.get(a));
             args.push(
                 *known.ok_or_else(|| broken("a kernel reads what is not computed before it"))?,
             );
         }
-        let callable = self.library.call(*call);
-        let types: Vec<&Type> = args.iter().map(|a| self.out.ty(*a)).collect();
-        if let CallKind::Def(_) = &callable.kind
-            && registry::find(&callable.name).is_none()
-            && let Ok(inner) = definition(self.library, *call, attrs, &types)
+        if let CallKind::Def(_) = &self.library.call(*call).kind
+            && opened
         {
-            self.unfolded = true;
-            return self.splice(id, &inner, &args, &node.origin, local, nodes);
+            let types: Vec<&Type> = args.iter().map(|a| self.out.ty(*a)).collect();
+            let body = definition(self.library, *call, attrs, &types)
+                .map_err(|e| broken(&e.to_string()))?;
+            return self.splice(id, &body, &args, &node.origin, inside);
         }
         let new = self.out.push(Node { args, ..node.clone() });
-        nodes.push(new);
+        inside.nodes.push(new);
         for output in 0..node.types.len() as u32 {
-            local.insert(Value { node: id, output }, Value { node: new, output });
+            inside.values.insert(Value { node: id, output }, Value { node: new, output });
         }
         Ok(())
     }
@@ -168,41 +227,36 @@ impl Reader<'_> {
     fn splice(
         &mut self,
         id: NodeId,
-        inner: &Program,
+        body: &Program,
         args: &[Value],
         origin: &str,
-        local: &mut HashMap<Value, Value>,
-        nodes: &mut Vec<NodeId>,
+        inside: &mut Inside,
     ) -> Result<(), BackendError> {
         // The body sees only its own names.
         let outer = std::mem::take(&mut self.names);
-        let mut own = HashMap::new();
-        for (i, node) in inner.nodes.iter().enumerate() {
+        let mut own = Inside::default();
+        for (i, node) in body.nodes.iter().enumerate() {
             let at = NodeId(i as u32);
             match node.kind {
                 NodeKind::Input(k) => {
-                    own.insert(Value { node: at, output: 0 }, args[k as usize]);
+                    own.values.insert(Value { node: at, output: 0 }, args[k as usize]);
                 }
-                NodeKind::Const(_) => self.leaf(inner, at),
-                NodeKind::Apply(..) => {
-                    let first = nodes.len();
-                    self.node(inner, at, &mut own, nodes)?;
-                    for n in &nodes[first..] {
-                        self.out.nodes[n.0 as usize].origin = origin.to_string();
-                    }
-                }
+                NodeKind::Const(_) => self.leaf(body, at),
+                NodeKind::Apply(..) => self.node(body, at, true, &mut own)?,
             }
         }
-        let named: Vec<Option<Value>> = inner
-            .outputs
-            .iter()
-            .map(|(_, v)| own.get(v).or_else(|| self.names.get(v)).copied())
-            .collect();
-        self.names = outer;
-        for (output, v) in named.into_iter().enumerate() {
-            let v = v.ok_or_else(|| broken("a definition's result is not in its body"))?;
-            local.insert(Value { node: id, output: output as u32 }, v);
+        for n in &own.nodes {
+            self.out.nodes[n.0 as usize].origin = origin.to_string();
         }
+        let results = body.outputs.iter().map(|(_, v)| v);
+        let named = results.map(|v| own.values.get(v).or_else(|| self.names.get(v)));
+        let named: Option<Vec<Value>> = named.map(|v| v.copied()).collect();
+        self.names = outer;
+        let named = named.ok_or_else(|| broken("a definition's result is not in its body"))?;
+        for (v, output) in named.into_iter().zip(0..) {
+            inside.values.insert(Value { node: id, output }, v);
+        }
+        inside.nodes.extend(own.nodes);
         Ok(())
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Never decides what is equal, and never fails where the judge succeeds: what has no kernel here goes to the judge.
 
-use crate::{Backend, BackendError, Executable};
+use crate::{Backend, BackendError, Executable, sound};
 use mlc_dsl::ir::Tensor;
+use mlc_dsl::layout;
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::Plan;
+use mlc_dsl::plan::{Fault, Plan};
 use std::sync::Arc;
 
 mod arena;
@@ -20,7 +21,6 @@ mod graph;
 mod halves;
 mod judge;
 mod launch;
-mod layout;
 mod map_reduce;
 mod math;
 mod matmul;
@@ -36,7 +36,6 @@ mod run;
 mod simd;
 mod symbols;
 mod threads;
-mod view;
 mod window;
 
 /// The processor of this machine.
@@ -58,6 +57,7 @@ impl Cpu {
 
     /// A plan whose launches are timed one by one.
     pub fn watched(&self, plan: &Plan, library: Arc<Library>) -> Result<Watched, BackendError> {
+        sound(self, plan, &library)?;
         Ok(Watched(run::Compiled::new(plan, library, self.threads.clone(), self.memory)?))
     }
 
@@ -67,18 +67,18 @@ impl Cpu {
     }
 }
 
-/// A compiled plan whose launches are timed one by one.
+/// A compiled plan whose kernels are timed one by one.
 pub struct Watched(run::Compiled);
 
 impl Watched {
-    /// Runs once; the seconds of every launch. Empty if shapes depend on data.
+    /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
         self.0.times(inputs)
     }
 
-    /// The kernel of the plan that each launch belongs to, in that order; `None` for a copy of a result.
-    pub fn kernels(&self, inputs: &[Tensor]) -> Result<Vec<Option<usize>>, BackendError> {
-        self.0.owners(inputs)
+    /// The kernels of the plan that are launched, in that order.
+    pub fn kernels(&self, inputs: &[Tensor]) -> Result<Vec<usize>, BackendError> {
+        self.0.launched(inputs)
     }
 }
 
@@ -87,7 +87,11 @@ impl Backend for Cpu {
         "cpu"
     }
 
-    fn compile(
+    fn faults(&self, plan: &Plan, library: &Library) -> Vec<Fault> {
+        graph::faults(plan, library)
+    }
+
+    fn prepare(
         &self,
         plan: &Plan,
         library: Arc<Library>,

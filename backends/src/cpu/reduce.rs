@@ -184,7 +184,12 @@ impl Launch for Reduce {
         if self.dtype == DType::F32 {
             let x: &[f32] = inputs[0].typed();
             let out: &mut [f32] = bytemuck::cast_slice_mut(out);
-            cx.threads.chunks(out, 1, grain, |at, part| self.floats(x, at, part));
+            cx.threads.chunks(out, 1, grain, |at, part| {
+                self.floats(x, at, part);
+                if let Some((tail, extra)) = cx.tail {
+                    tail.apply(at, part, extra);
+                }
+            });
             return Ok(());
         }
         cx.threads.chunks(out, size, grain * size, |at, part| {
@@ -193,6 +198,10 @@ impl Launch for Reduce {
             }
         });
         Ok(())
+    }
+
+    fn takes_tail(&self) -> bool {
+        self.dtype == DType::F32
     }
 }
 

@@ -1,48 +1,93 @@
-//! Which kernel computes which operator. The only place of this backend that names operators.
+//! The implementations of this backend, by the keys that a target's text names them by. The only place of it that names
+//! operators.
 
 use super::launch::Maker;
 use super::reduce::Monoid;
-use super::view::View;
 use super::*;
 
-/// The kernel of an operator.
-pub fn find(op: &str) -> Option<Maker> {
-    Some(match op {
-        "matmul" => matmul::make,
-        "conv" => conv::make,
-        "conv_transpose" => conv::make_transposed,
-        "maxpool" => pool::MAX,
-        "sumpool" => pool::SUM,
-        "sum" => reduce::SUM,
-        "prod" => reduce::PROD,
-        "max" => reduce::MAX,
-        "min" => reduce::MIN,
-        "softmax" => rows::SOFTMAX,
-        "log_softmax" => rows::LOG_SOFTMAX,
-        "layernorm" => rows::LAYER,
-        "rmsnorm" => rows::ROOT_MEAN_SQUARE,
-        "attention" => attention::PLAIN,
-        "attention_masked" => attention::MASKED,
-        "attention_select" => attention::SELECT,
-        "gather" => moves::gather,
-        "gather_elements" => moves::gather_elements,
-        "concat" => moves::concat,
-        "pad" => moves::pad,
-        "triangle" => moves::triangle,
-        "cumsum" => moves::cumsum,
-        "lstm" => recurrent::LSTM,
-        "gru" => recurrent::GRU,
-        _ => return None,
-    })
+/// What runs a kernel.
+pub enum Implementation {
+    /// Layouts, and copies where strides cannot say them.
+    Views,
+    /// One loop over pointwise operators.
+    Loop,
+    /// The judge, an operator at a time.
+    Judge,
+    /// Code for certain operators.
+    Native(Native),
 }
 
-/// The view that an operator is.
-pub fn view(op: &str) -> Option<View> {
-    Some(match op {
-        "transpose" => View::Transpose,
-        "reshape" => View::Reshape,
-        "broadcast" => View::Broadcast,
-        "slice" => View::Slice,
+/// Code for certain operators.
+#[derive(Clone, Copy)]
+pub struct Native {
+    /// The operators, and what prepares each.
+    pub makers: &'static [(&'static str, Maker)],
+    /// What else it computes.
+    pub takes: Takes,
+}
+
+/// The pointwise operators that a kernel takes in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Takes {
+    /// None.
+    Nothing,
+    /// Those that follow.
+    Epilogue,
+    /// Those that compute what it reads, too.
+    Prologue,
+}
+
+impl Native {
+    /// What prepares this operator.
+    pub fn maker(&self, op: &str) -> Option<Maker> {
+        self.makers.iter().find(|(name, _)| *name == op).map(|(_, maker)| *maker)
+    }
+}
+
+/// The implementation of a key.
+pub fn implementation(key: &str) -> Option<Implementation> {
+    use Takes::*;
+    let native = |takes, makers| Implementation::Native(Native { makers, takes });
+    Some(match key {
+        "view" => Implementation::Views,
+        "pointwise" => Implementation::Loop,
+        "reference" => Implementation::Judge,
+        "gemm" => native(Epilogue, &[("matmul", matmul::make)]),
+        "conv" => native(Epilogue, &[("conv", conv::make)]),
+        "conv_transpose" => native(Nothing, &[("conv_transpose", conv::make_transposed)]),
+        "pool" => native(Nothing, &[("maxpool", pool::MAX), ("sumpool", pool::SUM)]),
+        "reduce" => native(
+            Prologue,
+            &[
+                ("sum", reduce::SUM),
+                ("prod", reduce::PROD),
+                ("max", reduce::MAX),
+                ("min", reduce::MIN),
+            ],
+        ),
+        "scan" => native(Nothing, &[("cumsum", moves::cumsum)]),
+        "softmax" => {
+            native(Nothing, &[("softmax", rows::SOFTMAX), ("log_softmax", rows::LOG_SOFTMAX)])
+        }
+        "norm" => {
+            native(Nothing, &[("layernorm", rows::LAYER), ("rmsnorm", rows::ROOT_MEAN_SQUARE)])
+        }
+        "attention" => native(
+            Nothing,
+            &[
+                ("attention", attention::PLAIN),
+                ("attention_masked", attention::MASKED),
+                ("attention_select", attention::SELECT),
+            ],
+        ),
+        "gather" => native(
+            Nothing,
+            &[("gather", moves::gather), ("gather_elements", moves::gather_elements)],
+        ),
+        "concat" => native(Nothing, &[("concat", moves::concat)]),
+        "pad" => native(Nothing, &[("pad", moves::pad)]),
+        "triangle" => native(Nothing, &[("triangle", moves::triangle)]),
+        "recurrent" => native(Nothing, &[("lstm", recurrent::LSTM), ("gru", recurrent::GRU)]),
         _ => return None,
     })
 }
@@ -56,9 +101,4 @@ pub fn monoid(op: &str) -> Option<Monoid> {
         "min" => Monoid::Min,
         _ => return None,
     })
-}
-
-/// True for the operator that joins tensors along an axis.
-pub fn is_concat(op: &str) -> bool {
-    op == "concat"
 }

@@ -1,18 +1,18 @@
 //! Running a compiled plan: intermediate values in one arena per concurrent run, results in memory that leaves with them.
 
-use super::arena::{self, Part, lend};
+use super::arena::{Part, lend};
 use super::buffer::{Buffer, Lease, Pool};
 use super::graph::{self, Graph};
 use super::launch::{Array, Context, Packs};
 use super::layout::Layout;
-use super::resolve::{NEEDS_DATA, Place, Resolved, Resolver, Step, Storage, aligned, room};
+use super::resolve::{NEEDS_DATA, Pass, Place, Resolved, Resolver, Storage, Temp, aligned, room};
 use super::symbols::Symbols;
 use super::threads::Threads;
 use crate::{Allocated, BackendError, Executable};
 use bytes::Bytes;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::Plan;
+use mlc_dsl::plan::{Home, Memory, Plan};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -22,6 +22,7 @@ const KEPT: usize = 16;
 
 /// A plan ready to run.
 pub struct Compiled {
+    plan: Plan,
     graph: Graph,
     library: Arc<Library>,
     threads: Arc<Threads>,
@@ -32,13 +33,11 @@ pub struct Compiled {
     ready: Mutex<Vec<(Symbols, Arc<Ready>)>>,
 }
 
-/// Launches with their memory plan.
+/// Launches in the plan's memory.
 struct Ready {
     resolved: Resolved,
-    /// The part of the arena that each intermediate has; `None` for results.
+    /// The part of the block that each buffer has; `None` for results.
     parts: Vec<Option<Part>>,
-    /// Bytes of the arena.
-    bytes: usize,
     arenas: Mutex<Vec<Buffer>>,
     results: Arc<Pool>,
 }
@@ -54,6 +53,7 @@ impl Compiled {
         let graph = graph::read(plan, &library)?;
         let fixed = plan.program.inputs.iter().all(|(_, t)| t.known_shape().is_some());
         let compiled = Compiled {
+            plan: plan.clone(),
             graph,
             library,
             threads,
@@ -73,8 +73,9 @@ impl Compiled {
     fn resolve(
         &self,
         symbols: &Symbols,
+        memory: &Memory,
         inputs: Option<&[Tensor]>,
-    ) -> Result<Resolved, BackendError> {
+    ) -> Result<(Resolved, Symbols), BackendError> {
         self.threads.enter(|| {
             Resolver::resolve(
                 &self.graph,
@@ -82,13 +83,29 @@ impl Compiled {
                 &self.threads,
                 &self.packs,
                 symbols.clone(),
+                memory,
                 inputs,
                 self.memory,
             )
         })
     }
 
-    /// Runs once; the seconds of every launch. Empty if shapes depend on data.
+    /// The launches for these symbols, in the memory of the plan that they bind.
+    fn launches(&self, symbols: &Symbols) -> Result<Resolved, BackendError> {
+        if !self.plan.memory.nominal {
+            return Ok(self.resolve(symbols, &self.plan.memory, None)?.0);
+        }
+        let bound = |symbols: &Symbols| self.plan.bound(&self.library, &|s| symbols.get(s)).memory;
+        let memory = bound(symbols);
+        let (resolved, known) = self.resolve(symbols, &memory, None)?;
+        match known == *symbols {
+            true => Ok(resolved),
+            // Constants decide some extents: they are known now.
+            false => Ok(self.resolve(&known, &bound(&known), None)?.0),
+        }
+    }
+
+    /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
     pub fn times(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
         let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
         let inputs: Vec<Tensor> = inputs.iter().cloned().map(aligned).collect();
@@ -101,8 +118,8 @@ impl Compiled {
         Ok(times)
     }
 
-    /// The kernel of the plan that each launch belongs to, in the order of [`times`](Self::times).
-    pub fn owners(&self, inputs: &[Tensor]) -> Result<Vec<Option<usize>>, BackendError> {
+    /// The kernels of the plan that are launched, in the order of [`times`](Self::times).
+    pub fn launched(&self, inputs: &[Tensor]) -> Result<Vec<usize>, BackendError> {
         let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
         match self.ready(&symbols) {
             Err(e) if needs_data(&e) => Ok(vec![]),
@@ -116,7 +133,7 @@ impl Compiled {
         if let Some((_, known)) = lock().iter().find(|(s, _)| s == symbols) {
             return Ok(known.clone());
         }
-        let fresh = Arc::new(Ready::new(self.resolve(symbols, None)?, self.memory)?);
+        let fresh = Arc::new(Ready::new(self.launches(symbols)?, self.memory)?);
         let mut all = lock();
         if all.len() >= KEPT {
             all.remove(0);
@@ -137,7 +154,7 @@ impl Executable for Compiled {
         match self.ready(&symbols) {
             Ok(ready) => self.threads.enter(|| ready.run(&self.threads, &inputs, None)),
             Err(e) if needs_data(&e) => {
-                let done = self.resolve(&symbols, Some(&inputs))?;
+                let (done, _) = self.resolve(&symbols, &Memory::default(), Some(&inputs))?;
                 Ok(done.outputs.iter().map(|p| leaf(&done, p, &[])).collect())
             }
             Err(e) => Err(e),
@@ -179,24 +196,28 @@ fn shaped(t: &Tensor, layout: &Layout) -> Tensor {
 }
 
 impl Ready {
-    /// Places the buffers, unless they and what the largest launch works in take more than there is.
+    /// Takes the memory, unless it and what the largest launch works in is more than there is.
     fn new(resolved: Resolved, memory: Option<u64>) -> Result<Ready, BackendError> {
-        let (parts, bytes) = arena::parts(&resolved);
-        let results = resolved.temps.iter().zip(&parts).filter(|(_, p)| p.is_none());
-        let results = results.fold(0u64, |n, (b, _)| n.saturating_add(*b as u64));
-        let scratch = |s: &&Step| s.launch.scratch();
-        let most = resolved.steps.iter().max_by_key(scratch).map_or(0, |s| s.launch.scratch());
-        let all = results.saturating_add(bytes as u64).saturating_add(most);
+        let part = |t: &Temp| match t.home {
+            Home::Arena(at) => Some((at as usize, t.bytes)),
+            Home::Result => None,
+        };
+        let parts: Vec<Option<Part>> = resolved.temps.iter().map(part).collect();
+        let results = resolved.temps.iter().filter(|t| t.home == Home::Result);
+        let results = results.fold(0u64, |n, t| n.saturating_add(t.bytes as u64));
+        let passes = || resolved.steps.iter().flat_map(|s| &s.passes);
+        let most = passes().map(|p| p.launch.scratch()).max().unwrap_or(0);
+        let all = results.saturating_add(resolved.block).saturating_add(most);
         if let Err(limit) = room(all, memory) {
-            let size = |s: &&Step| {
-                let outputs = s.outputs.iter().map(|&t| resolved.temps[t] as u64);
-                outputs.fold(s.launch.scratch(), u64::saturating_add)
+            let size = |p: &&Pass| {
+                let outputs = p.outputs.iter().map(|&t| resolved.temps[t].bytes as u64);
+                outputs.fold(p.launch.scratch(), u64::saturating_add)
             };
-            let op = resolved.steps.iter().max_by_key(size).map_or("", |s| s.name.as_str()).into();
+            let op = passes().max_by_key(size).map_or("", |p| p.name.as_str()).into();
             let what = "the buffers of the plan, most of them its own,".into();
             return Err(BackendError::Memory { op, what, bytes: all, limit });
         }
-        Ok(Ready { resolved, parts, bytes, arenas: Mutex::default(), results: Arc::default() })
+        Ok(Ready { resolved, parts, arenas: Mutex::default(), results: Arc::default() })
     }
 
     fn run(
@@ -207,7 +228,7 @@ impl Ready {
     ) -> Result<Vec<Tensor>, BackendError> {
         let lock = || self.arenas.lock().unwrap_or_else(|e| e.into_inner());
         let free = lock().pop();
-        let mut arena = free.unwrap_or_else(|| Buffer::new(self.bytes));
+        let mut arena = free.unwrap_or_else(|| Buffer::new(self.resolved.block as usize));
         let mut results: HashMap<usize, Lease> = HashMap::new();
         let done = self.steps(threads, inputs, arena.bytes_mut(), &mut results, watch);
         lock().push(arena);
@@ -244,18 +265,20 @@ impl Ready {
     ) -> Result<(), BackendError> {
         for step in &self.resolved.steps {
             let start = watch.as_ref().map(|_| Instant::now());
-            let done = self.step(step, threads, inputs, arena, results);
+            for pass in &step.passes {
+                let done = self.pass(pass, threads, inputs, arena, results);
+                done.map_err(|reason| BackendError::Operator { op: pass.name.clone(), reason })?;
+            }
             if let (Some(times), Some(start)) = (&mut watch, start) {
                 times.push(start.elapsed().as_secs_f64());
             }
-            done.map_err(|reason| BackendError::Operator { op: step.name.clone(), reason })?;
         }
         Ok(())
     }
 
-    fn step(
+    fn pass(
         &self,
-        step: &Step,
+        pass: &Pass,
         threads: &Threads,
         inputs: &[Tensor],
         arena: &mut [u8],
@@ -263,13 +286,13 @@ impl Ready {
     ) -> Result<(), String> {
         // Results are taken out of the map while others are read from it.
         let is_result = |t: &&usize| self.parts[**t].is_none();
-        let mut fresh: Vec<(usize, Lease)> = step
+        let mut fresh: Vec<(usize, Lease)> = pass
             .outputs
             .iter()
             .filter(is_result)
-            .map(|&t| (t, self.results.take(self.resolved.temps[t])))
+            .map(|&t| (t, self.results.take(self.resolved.temps[t].bytes)))
             .collect();
-        let written: Vec<Part> = step.outputs.iter().filter_map(|&t| self.parts[t]).collect();
+        let written: Vec<Part> = pass.outputs.iter().filter_map(|&t| self.parts[t]).collect();
         let (inner, rest) = lend(arena, &written).ok_or("its results overlap in memory")?;
         let bytes = |p: &Place| match p.storage {
             Storage::Const(c) => Ok(&self.resolved.consts[c].bytes()[..]),
@@ -280,25 +303,25 @@ impl Ready {
             }
             .ok_or("it reads memory that it writes"),
         };
-        let mut arrays: Vec<Array<'_>> = Vec::with_capacity(step.own);
-        for p in &step.inputs[..step.own] {
+        let mut arrays: Vec<Array<'_>> = Vec::with_capacity(pass.own);
+        for p in &pass.inputs[..pass.own] {
             arrays.push(Array { dtype: p.dtype, layout: &p.layout, bytes: bytes(p)? });
         }
         let mut extra: Vec<&[u8]> = vec![&[]];
-        for p in &step.inputs[step.own..] {
+        for p in &pass.inputs[pass.own..] {
             extra.push(bytes(p)?);
         }
-        let tail = step.tail.as_ref().map(|t| (t, extra.as_slice()));
+        let tail = pass.tail.as_ref().map(|t| (t, extra.as_slice()));
         let (mut inner, mut own) = (inner.into_iter(), fresh.iter_mut());
-        let mut outs: Vec<&mut [u8]> = Vec::with_capacity(step.outputs.len());
-        for &t in &step.outputs {
+        let mut outs: Vec<&mut [u8]> = Vec::with_capacity(pass.outputs.len());
+        for &t in &pass.outputs {
             let next = match self.parts[t] {
                 Some(_) => inner.next(),
                 None => own.next().map(|(_, lease)| lease.bytes_mut()),
             };
             outs.extend(next);
         }
-        step.launch.run(&Context { threads, tail }, &arrays, &mut outs)?;
+        pass.launch.run(&Context { threads, tail }, &arrays, &mut outs)?;
         results.extend(fresh);
         Ok(())
     }

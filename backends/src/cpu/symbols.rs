@@ -58,6 +58,11 @@ impl Symbols {
         }
     }
 
+    /// The value of a symbol.
+    pub fn get(&self, symbol: &str) -> Option<i64> {
+        self.0.get(symbol).copied()
+    }
+
     /// The value of an extent, if all its symbols are bound.
     pub fn eval(&self, e: &Extent) -> Option<i64> {
         e.as_const().or_else(|| e.eval(&|s| self.0.get(s).copied()))

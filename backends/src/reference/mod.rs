@@ -2,7 +2,7 @@
 //!
 //! Runs a program node by node by evaluating what each operator *means*: floats in f64, integers
 //! exactly and wrapped to their type. Nothing is rounded to a working type on the way, except where
-//! a program says so (`cast`) or [`Precision::Rounded`] asks for it. Ignores the kernels of a plan.
+//! a program says so (`cast`) or [`Precision::Rounded`] asks for it. A plan is run kernel by kernel.
 //!
 //! Slow and obvious on purpose. The accelerations of [`Engine::Fast`] never change what is computed,
 //! only regroup the sums of large contractions; [`Engine::Plain`] does without them.
@@ -34,7 +34,7 @@ pub use scalar::{Cmp, RealOp, function};
 use crate::{Backend, BackendError, Executable};
 use mlc_dsl::ir::{Attr, DType, Program, Tensor};
 use mlc_dsl::library::{CallId, Library, OpClass};
-use mlc_dsl::plan::Plan;
+use mlc_dsl::plan::{Fault, Plan};
 use std::sync::Arc;
 
 /// How exact intermediate floats are.
@@ -137,13 +137,14 @@ pub fn run_values(
 
 struct Loaded {
     reference: Reference,
-    program: Program,
+    plan: Plan,
     library: Arc<Library>,
 }
 
 impl Executable for Loaded {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        let values = self.reference.run_values(&self.program, &self.library, inputs)?;
+        let inputs: Vec<Array> = inputs.iter().map(Array::from_tensor).collect();
+        let values = run::plan(&self.reference, &self.plan, &Codes::new(&self.library), &inputs)?;
         Ok(values.iter().map(Array::to_tensor).collect())
     }
 }
@@ -153,13 +154,17 @@ impl Backend for Reference {
         "reference"
     }
 
-    fn compile(
+    /// It computes what nodes mean, whatever their kernel is named.
+    fn faults(&self, _: &Plan, _: &Library) -> Vec<Fault> {
+        vec![]
+    }
+
+    fn prepare(
         &self,
         plan: &Plan,
         library: Arc<Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
-        let program = plan.program.clone();
-        Ok(Box::new(Loaded { reference: *self, program, library }))
+        Ok(Box::new(Loaded { reference: *self, plan: plan.clone(), library }))
     }
 }
 

@@ -1,12 +1,14 @@
-//! Programs, node by node.
+//! Programs, node by node, and plans, kernel by kernel.
 
 use super::array::Array;
 use super::codes::Codes;
 use super::inputs::{Symbols, unify};
 use super::{Reference, apply};
 use crate::BackendError;
-use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Value};
+use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::plan::Plan;
+use std::collections::HashMap;
 
 /// Runs a program on inputs that are checked against its types.
 pub(super) fn program(
@@ -22,22 +24,104 @@ pub(super) fn program(
         if values.uses[i] == 0 {
             continue;
         }
-        let fail = |reason: String| BackendError::Operator {
-            op: label(codes.library(), *call, node),
-            reason,
-        };
         let args: Vec<Array> = node.args.iter().map(|&v| values.get(v, inputs)).collect();
-        let attrs = attrs
-            .iter()
-            .map(|a| symbols.attr(a).map(Some))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(fail)?;
-        let results = apply::apply(reference, codes, *call, &attrs, &args).map_err(fail)?;
-        check_types(node, &results, &symbols).map_err(fail)?;
+        let results = application(reference, codes, node, (*call, attrs), &symbols, &args)?;
         drop(args);
         values.set(NodeId(i as u32), results);
     }
     Ok(program.outputs.iter().map(|(_, v)| values.get(*v, inputs)).collect())
+}
+
+/// Runs a plan's kernels in their order, each by what its nodes mean. A value is dropped after its last use.
+pub(super) fn plan(
+    reference: &Reference,
+    plan: &Plan,
+    codes: &Codes<'_>,
+    inputs: &[Array],
+) -> Result<Vec<Array>, BackendError> {
+    let program = &plan.program;
+    let symbols = unify(program, inputs)?;
+    let mut uses: HashMap<Value, usize> = HashMap::new();
+    let read = plan.kernels.iter().flat_map(|k| &k.inputs);
+    for v in read.chain(program.outputs.iter().map(|(_, v)| v)) {
+        *uses.entry(*v).or_default() += 1;
+    }
+    let mut values: HashMap<Value, Array> = HashMap::new();
+    for kernel in &plan.kernels {
+        let mut inside: HashMap<Value, Array> = HashMap::new();
+        for &v in &kernel.inputs {
+            inside.insert(v, taken(v, program, &mut uses, &mut values, inputs)?);
+        }
+        let mut left: HashMap<Value, usize> = HashMap::new();
+        let args = kernel.nodes.iter().flat_map(|n| &program.node(*n).args);
+        args.chain(&kernel.outputs).for_each(|v| *left.entry(*v).or_default() += 1);
+        for &id in &kernel.nodes {
+            let node = program.node(id);
+            let NodeKind::Apply(call, attrs) = &node.kind else { continue };
+            let args = node.args.iter().map(|v| inside.get(v).cloned().ok_or_else(|| missing(*v)));
+            let args: Vec<Array> = args.collect::<Result<_, _>>()?;
+            for v in &node.args {
+                let uses = left.entry(*v).or_default();
+                *uses = uses.saturating_sub(1);
+                if *uses == 0 {
+                    inside.remove(v);
+                }
+            }
+            let results = application(reference, codes, node, (*call, attrs), &symbols, &args)?;
+            let named = results.into_iter().zip(0..);
+            inside.extend(named.map(|(a, output)| (Value { node: id, output }, a)));
+        }
+        for v in &kernel.outputs {
+            values.insert(*v, inside.remove(v).ok_or_else(|| missing(*v))?);
+        }
+    }
+    let outputs = program.outputs.iter();
+    outputs.map(|(_, v)| taken(*v, program, &mut uses, &mut values, inputs)).collect()
+}
+
+/// A value for one of its uses.
+fn taken(
+    v: Value,
+    program: &Program,
+    uses: &mut HashMap<Value, usize>,
+    values: &mut HashMap<Value, Array>,
+    inputs: &[Array],
+) -> Result<Array, BackendError> {
+    let left = uses.entry(v).or_default();
+    *left = left.saturating_sub(1);
+    match program.node(v.node).kind {
+        NodeKind::Input(i) => Ok(inputs[i as usize].clone()),
+        NodeKind::Const(c) => Ok(Array::from_tensor(program.consts.get(c))),
+        NodeKind::Apply(..) if *left == 0 => values.remove(&v).ok_or_else(|| missing(v)),
+        NodeKind::Apply(..) => values.get(&v).cloned().ok_or_else(|| missing(v)),
+    }
+}
+
+/// What a plan without faults does not lead to.
+fn missing(v: Value) -> BackendError {
+    let what = format!("this plan: nothing computes value {} of node {}", v.output, v.node.0);
+    BackendError::Unsupported { backend: "reference", what }
+}
+
+/// The results of one application.
+fn application(
+    reference: &Reference,
+    codes: &Codes<'_>,
+    node: &Node,
+    (call, attrs): (CallId, &[Attr]),
+    symbols: &Symbols,
+    args: &[Array],
+) -> Result<Vec<Array>, BackendError> {
+    let fail =
+        |reason: String| BackendError::Operator { op: label(codes.library(), call, node), reason };
+    let attrs = attrs
+        .iter()
+        .map(|a| symbols.attr(a).map(Some))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(fail)?;
+    let results = apply::apply(reference, codes, call, &attrs, args).map_err(fail)?;
+    check_types(node, &results, symbols).map_err(fail)?;
+    Ok(results)
 }
 
 /// The operator and the names of the imported node.

@@ -3,5 +3,6 @@
 mod attention;
 mod graphs;
 mod operators;
+mod plans;
 mod random;
 mod support;

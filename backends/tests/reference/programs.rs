@@ -103,7 +103,7 @@ fn failures_name_operator_and_node() {
 #[test]
 fn a_plan_runs_through_the_trait() {
     let program = sum_of_two();
-    let plan = Plan { program, kernels: vec![], memory: Default::default(), cost: 0.0 };
+    let plan = Plan::of_nodes(program, library(), "reference");
     let judge = Reference::default();
     assert_eq!(judge.name(), "reference");
     let executable = judge.compile(&plan, Arc::new(library().clone())).expect("it compiles");

@@ -31,7 +31,7 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
     let (inputs, attrs) = parameters(params, &mut diags);
     let scope = Scope::of(&inputs, &attrs);
     let outputs = outputs.iter().map(|o| output(o, &scope, &mut diags)).collect();
-    let wheres = where_clauses(wheres, &scope, &mut diags);
+    let (stated, wheres) = (wheres, where_clauses(wheres, &scope, &mut diags));
     let conditions = conditions.iter().filter_map(|c| scope.told(c, &mut diags)).collect();
     let mut c = Callable {
         name: name(&item.name.text),
@@ -48,7 +48,7 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
         class: OpClass::Other,
         source: (source, item.span),
     };
-    check_result_names(&c, &mut diags, item.name.span);
+    check_result_names(&c, stated, &mut diags, item.name.span);
     match &item.kind {
         ItemKind::Op(o) => {
             for t in &o.traits {
@@ -261,8 +261,9 @@ fn where_clauses(
 }
 
 /// Every name in a result's type must come from a parameter or a `where`.
-fn check_result_names(c: &Callable, diags: &mut Vec<Diag>, span: Span) {
-    let bound = |n: &str| super::mentions(&c.inputs, n) || c.wheres.iter().any(|(w, _)| &**w == n);
+fn check_result_names(c: &Callable, wheres: &[Binding], diags: &mut Vec<Diag>, span: Span) {
+    let stated = |n: &str| wheres.iter().flat_map(|w| &w.names).any(|w| w.text == n);
+    let bound = |n: &str| super::mentions(&c.inputs, n) || stated(n);
     for (_, ty) in &c.outputs {
         for d in ty.dims.iter().flatten() {
             if let Dim::Axis(n) | Dim::Seg(n) = d

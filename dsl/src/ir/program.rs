@@ -1,6 +1,6 @@
 //! Programs: acyclic graphs of operator applications, in topological order.
 
-use super::{Attr, Tensor, Type};
+use super::{Attr, Extent, Tensor, Type};
 use crate::library::CallId;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -137,6 +137,37 @@ impl Program {
         &self.node(v.node).types[v.output as usize]
     }
 
+    /// True for an application of an operator.
+    pub fn is_applied(&self, id: NodeId) -> bool {
+        matches!(self.node(id).kind, NodeKind::Apply(..))
+    }
+
+    /// The same program with numbers for the symbols that have one.
+    pub fn bound(&self, symbol: &dyn Fn(&str) -> Option<i64>) -> Program {
+        let number = |e: &mut Extent| {
+            if e.as_const().is_none()
+                && let Some(n) = e.eval(symbol)
+            {
+                *e = Extent::from(n);
+            }
+        };
+        let attr = |a: &mut Attr| match a {
+            Attr::Int(e) => number(e),
+            Attr::Ints(v) => v.iter_mut().for_each(number),
+            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {}
+        };
+        let shape = |t: &mut Type| t.shape.iter_mut().for_each(number);
+        let mut out = self.clone();
+        for node in &mut out.nodes {
+            node.types.iter_mut().for_each(shape);
+            if let NodeKind::Apply(_, attrs) = &mut node.kind {
+                attrs.iter_mut().for_each(attr);
+            }
+        }
+        out.inputs.iter_mut().for_each(|(_, t)| shape(t));
+        out
+    }
+
     /// The constant behind a value, if it is one.
     pub fn as_const(&self, v: Value) -> Option<&Tensor> {
         match self.node(v.node).kind {
@@ -177,6 +208,11 @@ impl Program {
 
     /// The same program without nodes that no output needs. Inputs stay.
     pub fn pruned(&self) -> Program {
+        self.pruned_by().0
+    }
+
+    /// The same, and the new id of each node that is left.
+    pub fn pruned_by(&self) -> (Program, Vec<Option<NodeId>>) {
         let mut live = vec![false; self.nodes.len()];
         for (_, v) in &self.outputs {
             live[v.node.0 as usize] = true;
@@ -201,6 +237,7 @@ impl Program {
             new_id[i] = out.push(node);
         }
         out.outputs = self.outputs.iter().map(|(n, v)| (n.clone(), renamed(&new_id, *v))).collect();
-        out
+        let left = new_id.into_iter().zip(live).map(|(id, live)| live.then_some(id));
+        (out, left.collect())
     }
 }

@@ -81,7 +81,7 @@ impl Repeated {
         let block = self.explored.choose(&parts.block, prices, extractor)?;
         let head = self.explored.choose(&parts.head, prices, extractor)?;
         let tail = self.explored.choose(&parts.tail, prices, extractor)?;
-        let program = self.assemble(whole, &cut, [&head, &block, &tail])?;
+        let (program, kernels) = self.assemble(whole, &cut, [&head, &block, &tail])?;
         let copies = self.copies() as f64;
         let sum =
             |f: &dyn Fn(&Choice) -> Option<f64>| Some(f(&head)? + copies * f(&block)? + f(&tail)?);
@@ -96,6 +96,7 @@ impl Repeated {
         }
         Ok(Extracted {
             program,
+            kernels,
             ends,
             cost: sum(&|c| Some(c.cost)).unwrap_or(0.0),
             lower_bound: sum(&|c| Some(c.lower_bound)).unwrap_or(0.0),
@@ -218,13 +219,13 @@ impl Repeated {
         out
     }
 
-    /// The whole program of the chosen parts.
+    /// The whole program of the chosen parts, and the nodes of each kernel.
     fn assemble(
         &self,
         whole: &Program,
         cut: &Cut,
         [head, block, tail]: [&Choice; 3],
-    ) -> Result<Program, ExtractionError> {
+    ) -> Result<(Program, Vec<Vec<NodeId>>), ExtractionError> {
         let library = self.explored.library().clone();
         let mut b = Builder::new(&library);
         let inputs: Vec<Value> = whole.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
@@ -272,7 +273,7 @@ impl Repeated {
             out.map(|out| (name.clone(), out)).ok_or_else(|| ExtractionError::Output(name.clone()))
         });
         let finished: Vec<(String, Value)> = finished.collect::<Result<_, _>>()?;
-        Ok(b.finish(finished))
+        Ok(b.finish_grouped(finished))
     }
 }
 

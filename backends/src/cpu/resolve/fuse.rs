@@ -5,44 +5,47 @@ use crate::BackendError;
 use crate::cpu::fused::Map;
 use crate::cpu::pointwise::{Builder, Fused, Ref, Source, lower};
 use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Value};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Resolver<'_> {
-    /// Launches pointwise nodes of one shape.
+    /// Launches pointwise nodes of one shape that yield what is `wanted`.
     pub(super) fn pointwise(
         &mut self,
         nodes: &[NodeId],
-        shape: &[usize],
+        wanted: &[Value],
     ) -> Result<(), BackendError> {
         let Some(&last) = nodes.last() else { return Ok(()) };
-        if let Some((fused, inputs, outs)) = self.fuse(nodes, shape, None)? {
-            let outputs: Vec<_> = outs.iter().map(|(_, d)| (*d, shape.to_vec())).collect();
+        let Some((_, shape)) = self.symbols.shape(&self.graph.program.node(last).types[0]) else {
+            return self.judged(last);
+        };
+        let own = |v: &Value| nodes.contains(&v.node);
+        let wanted: Vec<Value> = wanted.iter().copied().filter(own).collect();
+        if let Some((fused, inputs, dtypes)) = self.fuse(nodes, &shape, None, &wanted)? {
+            let result = |(v, d): (Value, DType)| (Some(v), d, shape.clone());
+            let outputs: Vec<_> = wanted.into_iter().zip(dtypes).map(result).collect();
             let map = Map::new(fused, shape.iter().product());
-            let name = self.name(last);
-            let places = self.step(Box::new(map), inputs, &outputs, None, &name)?;
-            self.places.extend(outs.into_iter().map(|o| o.0).zip(places));
-            return Ok(());
+            return self.named(Box::new(map), inputs, &outputs, None, &self.name(last));
         }
-        if let [id] = nodes {
-            let dtype = self.graph.program.node(*id).types[0].dtype;
-            return self.judged(*id, Some(&[(dtype, shape.to_vec())]));
+        match nodes {
+            [id] => self.judged(*id),
+            // Values between them are handed on in the kernel's workspace.
+            _ => nodes
+                .iter()
+                .try_for_each(|&id| self.pointwise(&[id], &[Value { node: id, output: 0 }])),
         }
-        for &id in nodes {
-            // Values between them become shared now.
-            self.pointwise(&[id], shape)?;
-        }
-        Ok(())
     }
 
-    /// The fused program of pointwise nodes, its inputs, and the values it yields. `held` becomes input 0 and has no place.
+    /// The fused program of pointwise nodes, its inputs, and the types of the values that it yields. `held` becomes input 0 and
+    /// has no place.
     #[allow(clippy::type_complexity, reason = "a program with its inputs and outputs")]
     pub(super) fn fuse(
         &mut self,
         nodes: &[NodeId],
         shape: &[usize],
         held: Option<Value>,
-    ) -> Result<Option<(Fused, Vec<Place>, Vec<(Value, DType)>)>, BackendError> {
+        wanted: &[Value],
+    ) -> Result<Option<(Fused, Vec<Place>, Vec<DType>)>, BackendError> {
         let mut code = Builder::default();
         let mut refs: HashMap<Value, (Ref, DType)> = HashMap::new();
         let (mut sources, mut inputs) = (vec![], vec![]);
@@ -83,21 +86,12 @@ impl Resolver<'_> {
             };
             refs.insert(Value { node: id, output: 0 }, (r, dtype));
         }
-        let inside: HashSet<NodeId> = nodes.iter().copied().collect();
-        let outs: Vec<(Value, DType)> = nodes
-            .iter()
-            .map(|&node| Value { node, output: 0 })
-            .filter(|v| self.graph.shared.contains(v) || self.read_outside(v, &inside))
-            .map(|v| (v, refs[&v].1))
-            .collect();
-        let results: Vec<(Ref, DType)> = outs.iter().map(|(v, d)| (refs[v].0, *d)).collect();
+        let Some(results) = wanted.iter().map(|v| refs.get(v).copied()).collect::<Option<Vec<_>>>()
+        else {
+            return Ok(None);
+        };
         let fused = Fused::new(Arc::new(code.finish(&results)), sources);
-        Ok(Some((fused, inputs, outs)))
-    }
-
-    /// True if a node that is not in the set reads `v`.
-    pub(super) fn read_outside(&self, v: &Value, inside: &HashSet<NodeId>) -> bool {
-        self.graph.readers.get(v).is_some_and(|r| r.iter().any(|n| !inside.contains(n)))
+        Ok(Some((fused, inputs, results.into_iter().map(|r| r.1).collect())))
     }
 
     /// The number behind a constant whose elements are all one float.

@@ -1,25 +1,29 @@
-//! From groups to launches, for one assignment of the symbols.
+//! From the plan's kernels to launches, for one assignment of the symbols.
 //!
-//! Views become layouts. What reads only constants is computed here, once. Given the inputs as well, everything is: this is
+//! Each kernel becomes one step, in the plan's order and in its memory. Where its implementation does not do all of it at once, a
+//! step has several passes. What reads only constants is computed here, once. Given the inputs as well, everything is: this is
 //! how programs run whose shapes depend on their data.
 
 use super::fused::Copy;
-use super::graph::{Graph, Group};
-use super::launch::{Array, Context, Launch, Operand, Packs, Site, Tail};
+use super::graph::{Graph, Group, broken};
+use super::launch::{Launch, Maker, Operand, Packs, Site, Tail};
 use super::layout::Layout;
+use super::registry::{Implementation, Native};
 use super::symbols::Symbols;
 use super::threads::Threads;
-use super::{buffer::Buffer, halves, judge, registry, view};
+use super::{buffer::Buffer, halves};
 use crate::BackendError;
 use bytes::Bytes;
 use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Tensor, Value};
-use mlc_dsl::library::{Library, OpClass};
-use std::collections::{HashMap, HashSet};
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::{Home, Memory};
+use mlc_dsl::views::{self, Viewed};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-mod concat;
 mod fuse;
 mod mapped;
+mod passes;
 
 /// What holds the elements of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +32,7 @@ pub enum Storage {
     Const(usize),
     /// An input of the program.
     Input(usize),
-    /// An intermediate.
+    /// A buffer.
     Temp(usize),
 }
 
@@ -43,22 +47,37 @@ pub struct Place {
     pub storage: Storage,
 }
 
-/// One launch and what it reads and writes.
+/// A kernel of the plan: what is launched for it.
 pub struct Step {
+    /// One launch after the other; the last yields the results.
+    pub passes: Vec<Pass>,
+    /// Which kernel.
+    pub kernel: usize,
+}
+
+/// One launch and what it reads and writes.
+pub struct Pass {
     /// The kernel.
     pub launch: Box<dyn Launch>,
     /// Its inputs, those of the tail after its own.
     pub inputs: Vec<Place>,
     /// How many of them are the kernel's own.
     pub own: usize,
-    /// The intermediates it writes.
+    /// The buffers it writes.
     pub outputs: Vec<usize>,
     /// The pointwise program applied to the result.
     pub tail: Option<Tail>,
     /// The operator and the imported node, for messages.
     pub name: String,
-    /// The kernel of the plan that it belongs to; `None` for copies of results.
-    pub kernel: Option<usize>,
+}
+
+/// A buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Temp {
+    /// Where it is. The workspace of a kernel lies behind the plan's arena.
+    pub home: Home,
+    /// Its bytes.
+    pub bytes: usize,
 }
 
 /// A program with known shapes.
@@ -67,13 +86,15 @@ pub struct Resolved {
     pub steps: Vec<Step>,
     /// Constants, evaluated ones after those of the program.
     pub consts: Vec<Tensor>,
-    /// Bytes of each intermediate.
-    pub temps: Vec<usize>,
+    /// The plan's buffers, in its order, and what passes hand to each other.
+    pub temps: Vec<Temp>,
     /// One per output of the program; dense.
     pub outputs: Vec<Place>,
+    /// Bytes of the block that the buffers lie in.
+    pub block: u64,
 }
 
-/// Resolves groups one by one.
+/// Resolves kernels one by one.
 pub struct Resolver<'a> {
     graph: &'a Graph,
     library: &'a Arc<Library>,
@@ -81,35 +102,29 @@ pub struct Resolver<'a> {
     packs: &'a Packs,
     symbols: Symbols,
     places: HashMap<Value, Place>,
-    /// Concatenations that the next one takes apart again.
-    parts: HashMap<Value, Vec<Place>>,
-    /// The kernel of the plan that is resolved.
-    kernel: Option<usize>,
+    /// The buffers of the plan, by the kernel that writes them and the plan's value.
+    planned: HashMap<(usize, Value), usize>,
+    /// Bytes of the plan's arena.
+    arena: u64,
+    /// The plan's bytes are estimates.
+    nominal: bool,
+    /// The kernel that is resolved, and what is launched for it so far.
+    kernel: usize,
+    passes: Vec<Pass>,
+    /// Bytes of its workspace so far.
+    workspace: u64,
     /// Bytes that it may take, and has taken, for what is computed here.
     memory: Option<u64>,
     taken: u64,
     out: Resolved,
 }
 
-/// Pointwise nodes not launched yet, after the operator whose result they refine, if any.
-#[derive(Default)]
-struct Pending {
-    anchor: Option<NodeId>,
-    nodes: Vec<NodeId>,
-    shape: Vec<usize>,
-}
-
-/// A kernel that is not launched yet.
-struct Anchor {
-    launch: Box<dyn Launch>,
-    args: Vec<Place>,
-    outputs: Vec<(DType, Vec<usize>)>,
-    /// What it computes.
-    result: Value,
-}
+/// A result of a pass: the value, if it has a name, its type and shape.
+type Result1 = (Option<Value>, DType, Vec<usize>);
 
 impl<'a> Resolver<'a> {
-    /// Resolves the whole program. With `inputs` everything is computed at once.
+    /// Resolves the whole program in the plan's memory, with the symbols that are known then. With `inputs` everything is
+    /// computed at once.
     #[allow(clippy::too_many_arguments, reason = "all that a compiled plan holds")]
     pub fn resolve(
         graph: &'a Graph,
@@ -117,10 +132,15 @@ impl<'a> Resolver<'a> {
         threads: &'a Threads,
         packs: &'a Packs,
         symbols: Symbols,
+        plan: &Memory,
         inputs: Option<&[Tensor]>,
         memory: Option<u64>,
-    ) -> Result<Resolved, BackendError> {
-        let out = Resolved { steps: vec![], consts: vec![], temps: vec![], outputs: vec![] };
+    ) -> Result<(Resolved, Symbols), BackendError> {
+        let temp = |p: &mlc_dsl::plan::Place| Temp { home: p.home, bytes: p.bytes as usize };
+        let temps = plan.places.iter().map(temp).collect();
+        let named = plan.places.iter().enumerate().map(|(i, p)| ((p.kernel, p.value), i));
+        let (steps, consts, outputs) = (vec![], vec![], vec![]);
+        let out = Resolved { steps, consts, temps, outputs, block: plan.arena };
         let mut r = Resolver {
             graph,
             library,
@@ -128,25 +148,35 @@ impl<'a> Resolver<'a> {
             packs,
             symbols,
             places: HashMap::new(),
-            parts: HashMap::new(),
-            kernel: None,
+            planned: named.collect(),
+            arena: plan.arena,
+            nominal: plan.nominal,
+            kernel: 0,
+            passes: vec![],
+            workspace: 0,
             memory,
             taken: 0,
             out,
         };
         r.leaves(inputs)?;
-        for (i, group) in graph.groups.iter().enumerate() {
-            r.kernel = Some(i);
+        for (kernel, group) in graph.groups.iter().enumerate() {
+            (r.kernel, r.workspace) = (kernel, 0);
             r.group(group)?;
+            let passes = std::mem::take(&mut r.passes);
+            if !passes.is_empty() {
+                r.out.steps.push(Step { passes, kernel });
+            }
         }
-        r.kernel = None;
         for (_, v) in &graph.program.outputs {
             let place = r.place(*v)?.clone();
-            let whole = place.layout.is_dense() && place.layout.offset == 0;
-            let place = if whole { place } else { r.copied(&place, "output")? };
+            let constant = matches!(place.storage, Storage::Const(_));
+            let place = match place.layout.is_whole() {
+                false if constant => r.copied(&place, None, "output")?,
+                _ => place,
+            };
             r.out.outputs.push(place);
         }
-        Ok(r.out)
+        Ok((r.out, r.symbols))
     }
 
     fn leaves(&mut self, inputs: Option<&[Tensor]>) -> Result<(), BackendError> {
@@ -193,162 +223,179 @@ impl<'a> Resolver<'a> {
     }
 
     fn group(&mut self, group: &Group) -> Result<(), BackendError> {
-        if !group.reference && self.mapped(group)? {
-            return Ok(());
+        let unknown = |n: &NodeId| {
+            let types = &self.graph.program.node(*n).types;
+            types.iter().any(|t| self.symbols.shape(t).is_none())
+        };
+        if group.nodes.iter().any(unknown) {
+            // The judge finds shapes that depend on data.
+            return group.nodes.iter().try_for_each(|n| self.judged(*n));
         }
-        let mut pending = Pending::default();
-        for &id in &group.nodes {
-            let node = self.graph.program.node(id);
-            let NodeKind::Apply(call, attrs) = &node.kind else { continue };
-            let attrs: Vec<Attr> = attrs.iter().map(|a| self.symbols.attr(a)).collect();
-            let class = self.library.call(*call).class;
-            let native = registry::find(&self.library.call(*call).name);
-            let shapes: Option<Vec<_>> = node.types.iter().map(|t| self.symbols.shape(t)).collect();
-            let Some(shapes) = shapes else {
-                self.flush(&mut pending)?;
-                self.judged(id, None)?;
-                continue;
-            };
-            if group.reference {
-                self.judged(id, Some(&shapes))?;
-                continue;
-            }
-            if registry::is_concat(&self.library.call(*call).name) {
-                self.flush(&mut pending)?;
-                self.concat(id, &attrs, &shapes)?;
-                continue;
-            }
-            let waiting = |a: &Value| !self.places.contains_key(a);
-            if class == OpClass::View {
-                if self.places.contains_key(&Value { node: id, output: 0 }) {
-                    continue;
-                }
-                if node.args.iter().any(waiting) {
-                    self.flush(&mut pending)?;
-                }
-                if self.view(id, &attrs, &shapes[0].1)? {
-                    continue;
-                }
-                self.judged(id, Some(&shapes))?;
-            } else if class == OpClass::Pointwise {
-                let fits = match (pending.anchor, pending.nodes.is_empty()) {
-                    (None, true) => true,
-                    _ => pending.shape == shapes[0].1,
-                };
-                if !fits {
-                    self.flush(&mut pending)?;
-                }
-                pending.shape = shapes[0].1.clone();
-                pending.nodes.push(id);
-            } else {
-                self.flush(&mut pending)?;
-                if native.is_some() && shapes.len() == 1 {
-                    pending =
-                        Pending { anchor: Some(id), nodes: vec![], shape: shapes[0].1.clone() };
-                } else {
-                    self.single(id, &attrs, &shapes)?;
-                }
+        for &view in &group.views {
+            if !self.view(view, group)? {
+                self.judged(view)?;
             }
         }
-        self.flush(&mut pending)
+        match (&group.implementation, group.anchor) {
+            (Implementation::Judge, Some(anchor)) => self.judged(anchor),
+            (Implementation::Native(native), Some(anchor)) => self.native(native, anchor, group),
+            _ => self.pointwise(&group.epilogue, &group.outputs),
+        }
+    }
+
+    fn attrs(&self, id: NodeId) -> Vec<Attr> {
+        match &self.graph.program.node(id).kind {
+            NodeKind::Apply(_, attrs) => attrs.iter().map(|a| self.symbols.attr(a)).collect(),
+            NodeKind::Input(_) | NodeKind::Const(_) => vec![],
+        }
+    }
+
+    /// The results of a node, if their shapes are known.
+    fn results(&self, id: NodeId) -> Option<Vec<Result1>> {
+        let types = self.graph.program.node(id).types.iter().zip(0..);
+        let result = |(ty, output)| {
+            let (dtype, shape) = self.symbols.shape(ty)?;
+            Some((Some(Value { node: id, output }), dtype, shape))
+        };
+        types.map(result).collect()
     }
 
     /// True if the node is a new layout (or a copy) of its argument.
-    fn view(&mut self, id: NodeId, attrs: &[Attr], shape: &[usize]) -> Result<bool, BackendError> {
+    fn view(&mut self, id: NodeId, group: &Group) -> Result<bool, BackendError> {
         let node = self.graph.program.node(id);
-        let NodeKind::Apply(call, _) = node.kind else { return Ok(false) };
-        let [arg] = node.args.as_slice() else { return Ok(false) };
-        let from = self.place(*arg)?.clone();
-        let Some(view) = registry::view(&self.library.call(call).name) else { return Ok(false) };
-        let place = match view::apply(view, &from.layout, attrs, shape) {
-            view::Viewed::Layout(layout) => Place { layout, ..from },
-            view::Viewed::NeedsCopy => {
-                let dense = self.copied(&from, &self.name(id))?;
-                Place { layout: Layout::dense(shape), ..dense }
-            }
-            view::Viewed::Declined => return Ok(false),
+        let value = Value { node: id, output: 0 };
+        let (NodeKind::Apply(call, _), [arg]) = (&node.kind, node.args.as_slice()) else {
+            return Ok(false);
         };
-        self.places.insert(Value { node: id, output: 0 }, place);
+        let Some(view) = views::find(&self.library.call(*call).name) else { return Ok(false) };
+        let Some((_, shape)) = self.symbols.shape(&node.types[0]) else { return Ok(false) };
+        let from = self.place(*arg)?.clone();
+        let place = match views::apply(view, &from.layout, &self.attrs(id), &shape) {
+            Viewed::Layout(layout) => {
+                let seen = Place { layout, ..from };
+                let named = group.named.get(&value);
+                match named.is_some_and(|v| self.planned.contains_key(&(self.kernel, *v))) {
+                    true => self.copied(&seen, Some(value), &self.name(id))?,
+                    false => seen,
+                }
+            }
+            Viewed::NeedsCopy => {
+                let dense = self.copied(&from, Some(value), &self.name(id))?;
+                Place { layout: Layout::dense(&shape), ..dense }
+            }
+            Viewed::Declined => return Ok(false),
+        };
+        self.places.insert(value, place);
         Ok(true)
     }
 
-    /// A dense copy of a value.
-    fn copied(&mut self, from: &Place, name: &str) -> Result<Place, BackendError> {
+    /// A dense copy of what is seen so, as the value.
+    fn copied(
+        &mut self,
+        from: &Place,
+        value: Option<Value>,
+        name: &str,
+    ) -> Result<Place, BackendError> {
         let shape = from.layout.shape.clone();
         let launch =
             Copy::new(from.dtype, &from.layout).ok_or_else(|| BackendError::Unsupported {
                 backend: "cpu",
                 what: format!("a view of {} axes", from.layout.rank()),
             })?;
-        let outputs = [(from.dtype, shape)];
-        let places = self.step(Box::new(launch), vec![from.clone()], &outputs, None, name)?;
-        places.into_iter().next().ok_or_else(|| BackendError::Unsupported {
-            backend: "cpu",
-            what: "a copy without a result".into(),
-        })
+        let outputs = [(value, from.dtype, shape)];
+        let places = self.pass(Box::new(launch), vec![from.clone()], &outputs, None, name)?;
+        places.into_iter().next().ok_or_else(|| broken("a copy without a result"))
     }
 
-    /// Launches what is pending.
-    fn flush(&mut self, pending: &mut Pending) -> Result<(), BackendError> {
-        let Pending { anchor, nodes, shape } = std::mem::take(pending);
-        let Some(anchor) = anchor else {
-            return self.pointwise(&nodes, &shape);
-        };
-        let node = self.graph.program.node(anchor);
-        let NodeKind::Apply(_, attrs) = &node.kind else { return Ok(()) };
-        let attrs: Vec<Attr> = attrs.iter().map(|a| self.symbols.attr(a)).collect();
-        let outputs = vec![(node.types[0].dtype, shape.clone())];
-        let result = Value { node: anchor, output: 0 };
-        let made = self.make(anchor, &attrs, &outputs);
-        let Some((launch, args)) = made? else {
-            self.judged(anchor, Some(&outputs))?;
-            return self.pointwise(&nodes, &shape);
-        };
-        self.launch_before(Anchor { launch, args, outputs, result }, &nodes, &shape)
-    }
-
-    /// Launches a kernel and the pointwise operators that follow it: as its tail where it takes one.
-    fn launch_before(
+    /// Code for an operator, with what goes before and after it.
+    fn native(
         &mut self,
-        anchor: Anchor,
-        nodes: &[NodeId],
-        shape: &[usize],
+        native: &Native,
+        anchor: NodeId,
+        group: &Group,
     ) -> Result<(), BackendError> {
-        let Anchor { launch, args, outputs, result } = anchor;
-        let name = self.name(result.node);
-        let inside: HashSet<NodeId> = nodes.iter().copied().collect();
-        let own_only = !self.graph.shared.contains(&result) && !self.read_outside(&result, &inside);
-        let constant = args.iter().all(|a| matches!(a.storage, Storage::Const(_)));
-        if own_only
-            && launch.takes_tail()
-            && !nodes.is_empty()
-            && !constant
-            && let Some((fused, extra, outs)) = self.fuse(nodes, shape, Some(result))?
-            && let [(last, DType::F32)] = outs.as_slice()
-        {
-            let inputs = args.into_iter().chain(extra).collect();
-            let places = self.step(launch, inputs, &outputs, Some(Tail { fused }), &name)?;
-            self.places.extend(places.into_iter().map(|p| (*last, p)));
+        if self.mapped(anchor, group)? {
             return Ok(());
         }
-        let places = self.step(launch, args, &outputs, None, &name)?;
-        self.places.extend(places.into_iter().map(|p| (result, p)));
-        self.pointwise(nodes, shape)
+        let inside = |v: &Value| group.prologue.contains(&v.node);
+        let wanted: Vec<Value> = group.arguments.iter().copied().filter(inside).collect();
+        self.pointwise(&group.prologue, &wanted)?;
+        let Some(outputs) = self.results(anchor) else { return self.judged(anchor) };
+        let op = self.library.node_name(&self.graph.program, anchor);
+        let made = match native.maker(&op) {
+            Some(maker) => self.make(maker, &group.arguments, &self.attrs(anchor), &outputs)?,
+            None => None,
+        };
+        match made {
+            Some((launch, args)) => self.launch(launch, args, &outputs, anchor, group),
+            // A type or rank that the code does not know: the judge computes what a kernel covers otherwise.
+            None => {
+                self.judged(anchor)?;
+                self.pointwise(&group.epilogue, &group.outputs)
+            }
+        }
     }
 
-    /// Asks the registry for the kernel of a node.
+    /// Launches an anchor and the pointwise operators that follow it: as its tail where it takes one.
+    fn launch(
+        &mut self,
+        launch: Box<dyn Launch>,
+        args: Vec<Place>,
+        outputs: &[Result1],
+        anchor: NodeId,
+        group: &Group,
+    ) -> Result<(), BackendError> {
+        let name = self.name(anchor);
+        let result = Value { node: anchor, output: 0 };
+        let shape = &outputs[0].2;
+        let constant = args.iter().all(|a| matches!(a.storage, Storage::Const(_)));
+        if launch.takes_tail()
+            && !group.epilogue.is_empty()
+            && !constant
+            && let [last] = group.outputs.as_slice()
+            && *last != result
+            && let Some((fused, extra, dtypes)) =
+                self.fuse(&group.epilogue, shape, Some(result), &[*last])?
+            && dtypes == [DType::F32]
+        {
+            let inputs = args.into_iter().chain(extra).collect();
+            let outputs = [(Some(*last), DType::F32, shape.clone())];
+            self.named(launch, inputs, &outputs, Some(Tail { fused }), &name)?;
+            return Ok(());
+        }
+        self.named(launch, args, outputs, None, &name)?;
+        self.pointwise(&group.epilogue, &group.outputs)
+    }
+
+    /// A pass whose results have names from now on.
+    fn named(
+        &mut self,
+        launch: Box<dyn Launch>,
+        inputs: Vec<Place>,
+        outputs: &[Result1],
+        tail: Option<Tail>,
+        name: &str,
+    ) -> Result<(), BackendError> {
+        let places = self.pass(launch, inputs, outputs, tail, name)?;
+        let names = outputs.iter().map(|o| o.0).zip(places);
+        self.places.extend(names.filter_map(|(v, p)| Some((v?, p))));
+        Ok(())
+    }
+
+    /// Prepares an operator on arguments; dense copies of them where it takes nothing else.
     #[allow(clippy::type_complexity, reason = "a kernel and its arguments")]
     fn make(
         &mut self,
-        id: NodeId,
+        maker: Maker,
+        args: &[Value],
         attrs: &[Attr],
-        outputs: &[(DType, Vec<usize>)],
+        outputs: &[Result1],
     ) -> Result<Option<(Box<dyn Launch>, Vec<Place>)>, BackendError> {
-        let node = self.graph.program.node(id);
-        let NodeKind::Apply(call, _) = node.kind else { return Ok(None) };
-        let Some(maker) = registry::find(&self.library.call(call).name) else { return Ok(None) };
+        let outputs: Vec<(DType, Vec<usize>)> =
+            outputs.iter().map(|(_, d, s)| (*d, s.clone())).collect();
+        let outputs = outputs.as_slice();
         let mut places: Vec<Place> =
-            node.args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
+            args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
         if let Some(launch) = maker(&self.site(attrs, &self.operands(&places), outputs)) {
             return Ok(Some((launch, places)));
         }
@@ -371,7 +418,7 @@ impl<'a> Resolver<'a> {
             return Ok(None);
         }
         for p in places.iter_mut().filter(|p| !p.layout.is_dense()) {
-            *p = self.copied(p, "copy")?;
+            *p = self.copied(p, None, "copy")?;
         }
         let operands = self.operands(&places);
         let site = self.site(attrs, &operands, outputs);
@@ -397,157 +444,6 @@ impl<'a> Resolver<'a> {
             .iter()
             .map(|p| Operand { dtype: p.dtype, layout: p.layout.clone(), constant: constant(p) })
             .collect()
-    }
-
-    /// A node by itself.
-    fn single(
-        &mut self,
-        id: NodeId,
-        attrs: &[Attr],
-        outputs: &[(DType, Vec<usize>)],
-    ) -> Result<(), BackendError> {
-        match self.make(id, attrs, outputs)? {
-            Some((launch, args)) => {
-                let name = self.name(id);
-                let places = self.step(launch, args, outputs, None, &name)?;
-                for (output, p) in places.into_iter().enumerate() {
-                    self.places.insert(Value { node: id, output: output as u32 }, p);
-                }
-                Ok(())
-            }
-            None => self.judged(id, Some(outputs)),
-        }
-    }
-
-    /// A node by the judge. Without shapes its results must be known already: the judge finds the shapes.
-    fn judged(
-        &mut self,
-        id: NodeId,
-        outputs: Option<&[(DType, Vec<usize>)]>,
-    ) -> Result<(), BackendError> {
-        let node = self.graph.program.node(id);
-        let args: Vec<Place> =
-            node.args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
-        let count = |shape: &[usize]| shape.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
-        let own = args.iter().map(|p| count(&p.layout.shape));
-        let made = outputs.iter().flat_map(|o| o.iter()).map(|o| count(&o.1));
-        let elements = own.chain(made).fold(0, u64::saturating_add);
-        let program = &self.graph.program;
-        let launch = judge::Judged::new(elements, program, id, &self.symbols, self.library)?;
-        let name = self.name(id);
-        if let Some(outputs) = outputs {
-            let places = self.step(Box::new(launch), args, outputs, None, &name)?;
-            for (output, p) in places.into_iter().enumerate() {
-                self.places.insert(Value { node: id, output: output as u32 }, p);
-            }
-            return Ok(());
-        }
-        let arrays = self
-            .constants(&args)
-            .ok_or(BackendError::Unsupported { backend: "cpu", what: NEEDS_DATA.into() })?;
-        let results = launch.tensors(&arrays).map_err(|reason| self.fail(id, reason))?;
-        for (output, t) in results.into_iter().enumerate() {
-            for (e, &d) in node.types[output].shape.iter().zip(t.shape()) {
-                self.symbols.learn(e, d as i64);
-            }
-            let (dtype, layout) = (t.dtype(), Layout::dense(t.shape()));
-            let storage = self.constant(t);
-            self.places.insert(
-                Value { node: id, output: output as u32 },
-                Place { dtype, layout, storage },
-            );
-        }
-        Ok(())
-    }
-
-    /// The arguments as arrays, if all are constant.
-    fn constants<'s>(&'s self, args: &'s [Place]) -> Option<Vec<Array<'s>>> {
-        args.iter()
-            .map(|p| match p.storage {
-                Storage::Const(c) => Some(Array {
-                    dtype: p.dtype,
-                    layout: &p.layout,
-                    bytes: self.out.consts[c].bytes(),
-                }),
-                Storage::Input(_) | Storage::Temp(_) => None,
-            })
-            .collect()
-    }
-
-    /// Counts bytes that are allocated now.
-    fn take(&mut self, bytes: u64, name: &str) -> Result<(), BackendError> {
-        self.taken = self.taken.saturating_add(bytes);
-        // What is taken is missing from what the machine has free.
-        let needed = if self.memory.is_some() { self.taken } else { bytes };
-        room(needed, self.memory).map_err(|limit| BackendError::Memory {
-            op: name.into(),
-            what: "its results, computed before the run,".into(),
-            bytes: needed,
-            limit,
-        })
-    }
-
-    /// Adds a step, or runs it now if it reads only constants.
-    fn step(
-        &mut self,
-        launch: Box<dyn Launch>,
-        inputs: Vec<Place>,
-        outputs: &[(DType, Vec<usize>)],
-        tail: Option<Tail>,
-        name: &str,
-    ) -> Result<Vec<Place>, BackendError> {
-        let place = |storage, (dtype, shape): &(DType, Vec<usize>)| Place {
-            dtype: *dtype,
-            layout: Layout::dense(shape),
-            storage,
-        };
-        let own = inputs.len() - tail.as_ref().map_or(0, |t| t.fused.input_count() - 1);
-        let mut sizes = Vec::with_capacity(outputs.len());
-        for (dtype, shape) in outputs {
-            let bytes = shape.iter().try_fold(dtype.size(), |n, &d| n.checked_mul(d));
-            let bytes = if shape.contains(&0) { Some(0) } else { bytes };
-            sizes.push(bytes.filter(|&b| b <= isize::MAX as usize).ok_or_else(|| {
-                BackendError::Operator {
-                    op: name.into(),
-                    reason: format!("a result of shape {shape:?} is too large"),
-                }
-            })?);
-        }
-        if tail.is_none() && self.constants(&inputs).is_some() {
-            self.take(
-                sizes.iter().fold(launch.scratch(), |n, &b| n.saturating_add(b as u64)),
-                name,
-            )?;
-        }
-        let constant = tail.is_none().then(|| self.constants(&inputs)).flatten();
-        if let Some(arrays) = constant {
-            let mut buffers: Vec<Buffer> = sizes.iter().map(|&n| Buffer::new(n)).collect();
-            let mut outs: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
-            let cx = Context { threads: self.threads, tail: None };
-            launch
-                .run(&cx, &arrays, &mut outs)
-                .map_err(|reason| BackendError::Operator { op: name.into(), reason })?;
-            return buffers
-                .into_iter()
-                .zip(outputs)
-                .map(|(b, o)| {
-                    let t = Tensor::new(o.0, o.1.clone(), Bytes::from_owner(b)).map_err(|e| {
-                        BackendError::Operator { op: name.into(), reason: e.to_string() }
-                    })?;
-                    Ok(place(self.constant(t), o))
-                })
-                .collect();
-        }
-        let mut places = Vec::new();
-        let mut temps = Vec::new();
-        for (o, bytes) in outputs.iter().zip(sizes) {
-            self.out.temps.push(bytes);
-            temps.push(self.out.temps.len() - 1);
-            places.push(place(Storage::Temp(self.out.temps.len() - 1), o));
-        }
-        let (name, kernel) = (name.to_string(), self.kernel);
-        self.out.steps.push(Step { launch, inputs, own, outputs: temps, tail, name, kernel });
-        Ok(places)
     }
 }
 

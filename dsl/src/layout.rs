@@ -52,6 +52,11 @@ impl Layout {
         true
     }
 
+    /// True if the elements lie so from the beginning of the memory on.
+    pub fn is_whole(&self) -> bool {
+        self.is_dense() && self.offset == 0
+    }
+
     /// Axis `i` of the result is axis `perm[i]`.
     pub fn transpose(&self, perm: &[usize]) -> Option<Layout> {
         let mut seen = vec![false; self.rank()];

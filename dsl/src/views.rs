@@ -1,7 +1,7 @@
-//! Operators that only choose where elements are read.
+//! Views that strides can say: which operators they are, and what they make of a layout.
 
-use super::layout::Layout;
-use mlc_dsl::ir::Attr;
+use crate::ir::Attr;
+use crate::layout::Layout;
 
 /// The four ways to see a tensor differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,13 +16,24 @@ pub enum View {
     Slice,
 }
 
+/// The view that an operator is.
+pub fn find(op: &str) -> Option<View> {
+    Some(match op {
+        "transpose" => View::Transpose,
+        "reshape" => View::Reshape,
+        "broadcast" => View::Broadcast,
+        "slice" => View::Slice,
+        _ => return None,
+    })
+}
+
 /// What comes of a view.
 pub enum Viewed {
     /// A layout over the same memory.
     Layout(Layout),
     /// Strides cannot say it: the elements must be copied first.
     NeedsCopy,
-    /// The attributes make no sense to this backend.
+    /// The attributes are not those of such a view.
     Declined,
 }
 

@@ -1,0 +1,162 @@
+//! Passes: what one launch reads and writes, or its results where only constants feed it.
+
+use super::{NEEDS_DATA, Pass, Place, Resolver, Result1, Storage, Temp, room};
+use crate::BackendError;
+use crate::cpu::buffer::Buffer;
+use crate::cpu::graph::broken;
+use crate::cpu::judge;
+use crate::cpu::launch::{Array, Context, Launch, Tail};
+use crate::cpu::layout::Layout;
+use bytes::Bytes;
+use mlc_dsl::arena;
+use mlc_dsl::ir::{DType, NodeId, Tensor, Value};
+use mlc_dsl::plan::Home;
+
+impl Resolver<'_> {
+    /// A node by the judge, which also finds shapes that are not known.
+    pub(super) fn judged(&mut self, id: NodeId) -> Result<(), BackendError> {
+        let node = self.graph.program.node(id);
+        let args: Vec<Place> =
+            node.args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
+        let outputs = self.results(id);
+        let count = |shape: &[usize]| shape.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
+        let own = args.iter().map(|p| count(&p.layout.shape));
+        let made = outputs.iter().flat_map(|o| o.iter()).map(|o| count(&o.2));
+        let elements = own.chain(made).fold(0, u64::saturating_add);
+        let program = &self.graph.program;
+        let launch = judge::Judged::new(elements, program, id, &self.symbols, self.library)?;
+        let name = self.name(id);
+        if let Some(outputs) = outputs {
+            return self.named(Box::new(launch), args, &outputs, None, &name);
+        }
+        let arrays = self
+            .constants(&args)
+            .ok_or(BackendError::Unsupported { backend: "cpu", what: NEEDS_DATA.into() })?;
+        let results = launch.tensors(&arrays).map_err(|reason| self.fail(id, reason))?;
+        for (output, t) in results.into_iter().enumerate() {
+            for (e, &d) in node.types[output].shape.iter().zip(t.shape()) {
+                self.symbols.learn(e, d as i64);
+            }
+            let (dtype, layout) = (t.dtype(), Layout::dense(t.shape()));
+            let storage = self.constant(t);
+            let value = Value { node: id, output: output as u32 };
+            self.places.insert(value, Place { dtype, layout, storage });
+        }
+        Ok(())
+    }
+
+    /// The arguments as arrays, if all are constant.
+    fn constants<'s>(&'s self, args: &'s [Place]) -> Option<Vec<Array<'s>>> {
+        args.iter()
+            .map(|p| match p.storage {
+                Storage::Const(c) => Some(Array {
+                    dtype: p.dtype,
+                    layout: &p.layout,
+                    bytes: self.out.consts[c].bytes(),
+                }),
+                Storage::Input(_) | Storage::Temp(_) => None,
+            })
+            .collect()
+    }
+
+    /// Counts bytes that are allocated now.
+    fn take(&mut self, bytes: u64, name: &str) -> Result<(), BackendError> {
+        self.taken = self.taken.saturating_add(bytes);
+        // What is taken is missing from what the machine has free.
+        let needed = if self.memory.is_some() { self.taken } else { bytes };
+        room(needed, self.memory).map_err(|limit| BackendError::Memory {
+            op: name.into(),
+            what: "its results, computed before the run,".into(),
+            bytes: needed,
+            limit,
+        })
+    }
+
+    /// The buffer of a result: the plan's, or one of the kernel's workspace.
+    fn buffer(&mut self, value: Option<Value>, bytes: usize) -> Result<usize, BackendError> {
+        let named = &self.graph.groups[self.kernel].named;
+        let planned = value.and_then(|v| named.get(&v));
+        if let Some(&t) = planned.and_then(|v| self.planned.get(&(self.kernel, *v))) {
+            // With extents that only constants decide, this is not the last try.
+            return match self.out.temps[t].bytes == bytes || self.nominal {
+                true => Ok(t),
+                false => Err(broken("a buffer has not the size of its value")),
+            };
+        }
+        let home = Home::Arena(self.arena.saturating_add(self.workspace));
+        self.workspace = self.workspace.saturating_add(arena::rounded(bytes as u64));
+        self.out.block = self.out.block.max(self.arena.saturating_add(self.workspace));
+        self.out.temps.push(Temp { home, bytes });
+        Ok(self.out.temps.len() - 1)
+    }
+
+    /// Adds a pass to the kernel, or runs it now if it reads only constants.
+    pub(super) fn pass(
+        &mut self,
+        launch: Box<dyn Launch>,
+        inputs: Vec<Place>,
+        outputs: &[Result1],
+        tail: Option<Tail>,
+        name: &str,
+    ) -> Result<Vec<Place>, BackendError> {
+        let place = |storage, (_, dtype, shape): &Result1| Place {
+            dtype: *dtype,
+            layout: Layout::dense(shape),
+            storage,
+        };
+        let own = inputs.len() - tail.as_ref().map_or(0, |t| t.fused.input_count() - 1);
+        let mut sizes = Vec::with_capacity(outputs.len());
+        for (_, dtype, shape) in outputs {
+            sizes.push(size(*dtype, shape, name)?);
+        }
+        if tail.is_none() && self.constants(&inputs).is_some() {
+            let bytes = sizes.iter().fold(launch.scratch(), |n, &b| n.saturating_add(b as u64));
+            self.take(bytes, name)?;
+            let tensors = self.now(&*launch, &inputs, outputs, &sizes, name)?;
+            let kept = tensors.into_iter().map(|t| self.constant(t)).collect::<Vec<_>>();
+            return Ok(kept.into_iter().zip(outputs).map(|(c, o)| place(c, o)).collect());
+        }
+        let mut places = Vec::with_capacity(outputs.len());
+        let mut written = Vec::with_capacity(outputs.len());
+        for (o, bytes) in outputs.iter().zip(sizes) {
+            let t = self.buffer(o.0, bytes)?;
+            written.push(t);
+            places.push(place(Storage::Temp(t), o));
+        }
+        let name = name.to_string();
+        self.passes.push(Pass { launch, inputs, own, outputs: written, tail, name });
+        Ok(places)
+    }
+
+    /// The results of a launch that reads only constants.
+    fn now(
+        &self,
+        launch: &dyn Launch,
+        inputs: &[Place],
+        outputs: &[Result1],
+        sizes: &[usize],
+        name: &str,
+    ) -> Result<Vec<Tensor>, BackendError> {
+        let fail = |reason| BackendError::Operator { op: name.into(), reason };
+        let arrays = self.constants(inputs).unwrap_or_default();
+        let mut buffers: Vec<Buffer> = sizes.iter().map(|&n| Buffer::new(n)).collect();
+        let mut outs: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
+        let cx = Context { threads: self.threads, tail: None };
+        launch.run(&cx, &arrays, &mut outs).map_err(fail)?;
+        let tensor = |(b, (_, dtype, shape)): (Buffer, &Result1)| {
+            Tensor::new(*dtype, shape.clone(), Bytes::from_owner(b))
+                .map_err(|e| fail(e.to_string()))
+        };
+        buffers.into_iter().zip(outputs).map(tensor).collect()
+    }
+}
+
+/// Bytes of a result.
+fn size(dtype: DType, shape: &[usize], name: &str) -> Result<usize, BackendError> {
+    let bytes = shape.iter().try_fold(dtype.size(), |n, &d| n.checked_mul(d));
+    let bytes = if shape.contains(&0) { Some(0) } else { bytes };
+    bytes.filter(|&b| b <= isize::MAX as usize).ok_or_else(|| BackendError::Operator {
+        op: name.into(),
+        reason: format!("a result of shape {shape:?} is too large"),
+    })
+}
