@@ -62,7 +62,7 @@ pub fn optimize(
     info: &ModelInfo,
     opset: i64,
     options: &Options,
-) -> anyhow::Result<(Optimized, RawModel)> {
+) -> Result<(Optimized, RawModel), Error> {
     let first = pipeline::optimize(source, library, options)?;
     let (mut optimized, raw) = with_few_nodes(first, library, info, opset, options)?;
     optimized.report.nodes_before = info.nodes;
@@ -81,7 +81,7 @@ fn with_few_nodes(
     info: &ModelInfo,
     opset: i64,
     options: &Options,
-) -> anyhow::Result<(Optimized, RawModel)> {
+) -> Result<(Optimized, RawModel), Error> {
     let raw = written(&optimized.program, library, info, opset)?;
     let nodes = raw.graph.nodes.len();
     if nodes <= info.nodes || options.objective != Objective::Latency {

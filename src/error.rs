@@ -4,10 +4,14 @@ use mlc_backends::BackendError;
 use mlc_backends::arrays::ArrayError;
 use mlc_dsl::check::SourceDiag;
 use mlc_dsl::diag::{Diag, Severity, render};
+use mlc_dsl::infer::TypeError;
+use mlc_dsl::instantiate::BuildError;
 use mlc_dsl::library::Library;
 use mlc_dsl::told;
+use mlc_explore::ExtractionError;
 use mlc_explore::constants::ConstantError;
 use mlc_extract::needs::TooMuch;
+use mlc_extract::{ExtractError, ViewError};
 use mlc_files::FileError;
 use mlc_files::npz::NpzError;
 use mlc_onnx::{ExportError, ImportError, OnnxError};
@@ -103,6 +107,23 @@ impl Error {
         Error(Box::new(Parts { kind, code: None, place: None, message, help: None, drawn: None }))
     }
 
+    /// A stage of the pipeline fails in a way that no input should bring about.
+    pub(crate) fn unexpected(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Pipeline, message)
+    }
+
+    /// Inputs cannot be drawn.
+    pub(crate) fn unsized_inputs() -> Error {
+        Error::new(ErrorKind::Input, "the model's inputs have no known size")
+            .with_help("give the extents with `--shape`, or inputs with `--inputs`")
+    }
+
+    /// The same, after what it prevents.
+    pub(crate) fn before(mut self, prevented: &str) -> Error {
+        self.0.message = format!("{prevented}: {}", self.0.message);
+        self
+    }
+
     /// The same with its place.
     pub(crate) fn at(mut self, place: impl Into<String>) -> Error {
         self.0.place = Some(place.into());
@@ -161,22 +182,21 @@ impl Error {
         error.0.drawn = Some(drawn);
         error
     }
+}
 
-    /// What a stage of the pipeline told: a typed error as it is, any other one as of this kind.
+#[cfg(feature = "cli")]
+impl Error {
+    /// What the command line's own parts told, as of this kind.
     pub(crate) fn of(kind: ErrorKind) -> impl Fn(anyhow::Error) -> Error {
-        move |e| {
-            typed::<Error>(e)
-                .or_else(typed::<BackendError>)
-                .or_else(typed::<ConstantError>)
-                .or_else(typed::<FileError>)
-                .or_else(typed::<TooMuch>)
-                .unwrap_or_else(|e| {
-                    let text = format!("{e:#}");
-                    match text.split_once("\nhelp: ") {
-                        Some((message, help)) => Error::new(kind, message).with_help(help),
-                        None => Error::new(kind, text),
-                    }
-                })
+        move |e| match e.downcast::<Error>() {
+            Ok(e) => e,
+            Err(e) => {
+                let text = text(&e);
+                match text.split_once("\nhelp: ") {
+                    Some((message, help)) => Error::new(kind, message).with_help(help),
+                    None => Error::new(kind, text),
+                }
+            }
         }
     }
 }
@@ -195,14 +215,18 @@ pub(crate) fn text(e: &anyhow::Error) -> String {
     }
 }
 
-/// The error of this crate that an error of type `E` is, if it is one.
-fn typed<E>(e: anyhow::Error) -> Result<Error, anyhow::Error>
-where
-    E: std::error::Error + Send + Sync + 'static,
-    Error: From<E>,
-{
-    e.downcast::<E>().map(Error::from)
+/// Errors of stages that no input should bring about.
+macro_rules! unexpected {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Error {
+            fn from(e: $error) -> Error {
+                Error::unexpected(e.to_string())
+            }
+        })*
+    };
 }
+
+unexpected!(BuildError, ExtractError, ExtractionError, TypeError, ViewError);
 
 impl From<OnnxError> for Error {
     fn from(e: OnnxError) -> Error {

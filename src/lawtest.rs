@@ -2,6 +2,7 @@
 //!
 //! Both are claims about search and cost, so they are put to the real ones. Truth is `verify`'s business.
 
+use crate::error::Error;
 use crate::pipeline::{self, Fp};
 use mlc_dsl::build::Builder;
 use mlc_dsl::diag::{Code, Diag, render};
@@ -73,7 +74,7 @@ pub fn check(
     library: &Arc<Library>,
     only: Option<&[String]>,
     target: &str,
-) -> anyhow::Result<Vec<Broken>> {
+) -> Result<Vec<Broken>, Error> {
     let target = pipeline::target(library, target)?;
     let mut out = Vec::new();
     let names = only.map(|names| names.iter().map(String::as_str).collect::<HashSet<_>>());

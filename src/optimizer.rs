@@ -224,7 +224,6 @@ impl Optimizer {
     }
 
     fn optimized(&self, model: Model) -> Result<OptimizedModel, Error> {
-        let failed = Error::of(ErrorKind::Pipeline);
         let mut options = self.options(&model)?;
         let mut program = model.program.clone();
         explain::name_all(&mut program, &model.library);
@@ -236,11 +235,10 @@ impl Optimizer {
         }
         let (result, raw) = if as_onnx::is_written(&options.target) {
             as_onnx::prepare(&mut options, &mut info, &model.library, opset);
-            let (result, raw) = as_onnx::optimize(program, &model.library, &info, opset, &options)
-                .map_err(failed)?;
+            let (result, raw) = as_onnx::optimize(program, &model.library, &info, opset, &options)?;
             (result, Some(raw))
         } else {
-            (pipeline::optimize(program, &model.library, &options).map_err(failed)?, None)
+            (pipeline::optimize(program, &model.library, &options)?, None)
         };
         Ok(OptimizedModel { model, result, options, raw, info, opset, device })
     }
@@ -410,7 +408,6 @@ impl OptimizedModel {
             let (library, options) = (&self.model.library, &self.options);
             let prices = pipeline::prices(library, options, &self.result.source)?;
             explain::explain(&self.result, library, &prices, options)
-                .map_err(Error::of(ErrorKind::Pipeline))
         })
     }
 

@@ -4,7 +4,6 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
-use anyhow::{Context, bail, ensure};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
 use mlc_extract::fit::{Caches, Class, FEATURES, Fit, N, Row};
@@ -90,25 +89,25 @@ pub fn parse(text: &str, place: &str) -> Result<Costing, Error> {
         Error::new(ErrorKind::Setting, message).at(place).with_help(HELP)
     };
     let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
-    file.checked().map_err(|e| wrong(format!("{e:#}")))
+    file.checked().map_err(wrong)
 }
 
 /// What a profile looks like.
 const HELP: &str = "a profile has `name`, `launch`, `[operations.any]` with `quick` and `slow`, and `[[memory]]` \
     levels with `bytes` and `bandwidth`; see examples/server.toml";
 
-fn positive(what: &str, v: f64) -> anyhow::Result<f64> {
-    ensure!(v.is_finite() && v > 0.0, "`{what}` is {v}, not a positive number");
-    Ok(v)
+fn positive(what: &str, v: f64) -> Result<f64, String> {
+    let is_one = v.is_finite() && v > 0.0;
+    if is_one { Ok(v) } else { Err(format!("`{what}` is {v}, not a positive number")) }
 }
 
-fn not_negative(what: &str, v: f64) -> anyhow::Result<f64> {
-    ensure!(v.is_finite() && v >= 0.0, "`{what}` is {v}, a number below zero or none");
-    Ok(v)
+fn not_negative(what: &str, v: f64) -> Result<f64, String> {
+    let is_one = v.is_finite() && v >= 0.0;
+    if is_one { Ok(v) } else { Err(format!("`{what}` is {v}, a number below zero or none")) }
 }
 
 impl File {
-    fn checked(self) -> anyhow::Result<Costing> {
+    fn checked(self) -> Result<Costing, String> {
         let mut rates = BTreeMap::new();
         let mut any = None;
         for (key, o) in &self.operations {
@@ -119,10 +118,13 @@ impl File {
             match DType::from_str(key) {
                 _ if key == "any" => any = Some(rate),
                 Ok(d) => drop(rates.insert(d, rate)),
-                Err(_) => bail!("`operations.{key}`: neither `any` nor an element type"),
+                Err(_) => {
+                    let reason = "neither `any` nor an element type";
+                    return Err(format!("`operations.{key}`: {reason}"));
+                }
             }
         }
-        let rate = any.context("`operations.any` is missing")?;
+        let rate = any.ok_or("`operations.any` is missing")?;
         let profile = Profile {
             name: self.name.clone(),
             rate,
@@ -135,40 +137,50 @@ impl File {
         Ok(Costing { profile: Some(profile), fits, source, ..Costing::default() })
     }
 
-    fn levels(&self) -> anyhow::Result<Vec<Level>> {
-        ensure!(!self.memory.is_empty(), "there is no `[[memory]]` level");
+    fn levels(&self) -> Result<Vec<Level>, String> {
+        if self.memory.is_empty() {
+            return Err("there is no `[[memory]]` level".into());
+        }
         let last = self.memory.len() - 1;
         let mut out: Vec<Level> = Vec::new();
         for (i, m) in self.memory.iter().enumerate() {
             let bytes = match m.bytes {
                 Some(b) if i < last => positive("memory.bytes", b)?,
-                Some(_) => bail!("the last level of `memory` holds everything: it has no `bytes`"),
+                Some(_) => {
+                    return Err(
+                        "the last level of `memory` holds everything: it has no `bytes`".into()
+                    );
+                }
                 None if i == last => f64::INFINITY,
-                None => bail!("level {} of `memory` has no `bytes`", i + 1),
+                None => return Err(format!("level {} of `memory` has no `bytes`", i + 1)),
             };
-            let larger = out.last().is_none_or(|l| l.bytes < bytes);
-            ensure!(larger, "level {} of `memory` is not larger than the one before", i + 1);
+            if out.last().is_some_and(|l| l.bytes >= bytes) {
+                return Err(format!(
+                    "level {} of `memory` is not larger than the one before",
+                    i + 1
+                ));
+            }
             out.push(Level { bytes, bytes_per_s: positive("memory.bandwidth", m.bandwidth)? });
         }
         Ok(out)
     }
 
-    fn fits(&self) -> anyhow::Result<Fits> {
+    fn fits(&self) -> Result<Fits, String> {
         let c =
-            self.caches.as_ref().context("fitted kernels need `[caches]` with `near` and `far`")?;
+            self.caches.as_ref().ok_or("fitted kernels need `[caches]` with `near` and `far`")?;
         let caches =
             Caches { near: positive("caches.near", c.near)?, far: positive("caches.far", c.far)? };
         let fit = |(name, k): (&String, &Kernel)| Ok((name.clone(), k.fit(name)?));
-        let kernels = self.kernels.iter().map(fit).collect::<anyhow::Result<_>>()?;
+        let kernels = self.kernels.iter().map(fit).collect::<Result<_, String>>()?;
         Ok(Fits { caches, kernels })
     }
 }
 
 impl Kernel {
-    fn fit(&self, name: &str) -> anyhow::Result<Fit> {
+    fn fit(&self, name: &str) -> Result<Fit, String> {
         let mut classes = BTreeMap::new();
         for (class, k) in &self.classes {
-            let named = Class::named(class).with_context(|| {
+            let named = Class::named(class).ok_or_else(|| {
                 format!("`kernels.{name}.classes` has no class `{class}` of shapes")
             })?;
             classes.insert(named, k.fit(&format!("{name}.classes.{class}"))?);
@@ -202,11 +214,11 @@ fn named(r: &Row) -> BTreeMap<String, f64> {
     pairs.map(|(f, v)| (f.to_string(), *v)).collect()
 }
 
-fn row(kernel: &str, values: &BTreeMap<String, f64>) -> anyhow::Result<Row> {
+fn row(kernel: &str, values: &BTreeMap<String, f64>) -> Result<Row, String> {
     let mut out = [0.0; N];
     for (key, v) in values {
         let at = FEATURES.iter().position(|f| f == key);
-        let at = at.with_context(|| {
+        let at = at.ok_or_else(|| {
             format!("kernels.{kernel}: `{key}` is no feature; those are {}", FEATURES.join(", "))
         })?;
         out[at] = not_negative(&format!("kernels.{kernel}.{key}"), *v)?;
@@ -215,7 +227,7 @@ fn row(kernel: &str, values: &BTreeMap<String, f64>) -> anyhow::Result<Row> {
 }
 
 /// Fitted costs as a profile, beside the figures of the target's text.
-pub fn written(fits: &Fits, target: &TargetItem, name: &str) -> anyhow::Result<String> {
+pub fn written(fits: &Fits, target: &TargetItem, name: &str) -> Result<String, Error> {
     let p = Profile::of(target);
     let any = Operations { quick: p.rate.flops_per_s, slow: p.rate.slow_per_s };
     let memory = p.levels.iter().map(|l| Memory {
@@ -230,5 +242,5 @@ pub fn written(fits: &Fits, target: &TargetItem, name: &str) -> anyhow::Result<S
         caches: Some(CacheSizes { near: fits.caches.near, far: fits.caches.far }),
         kernels: fits.kernels.iter().map(|(k, f)| (k.clone(), Kernel::of(f))).collect(),
     };
-    Ok(toml::to_string(&file)?)
+    toml::to_string(&file).map_err(|e| Error::unexpected(e.to_string()))
 }

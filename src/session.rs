@@ -64,7 +64,7 @@ impl Session {
     ) -> Result<Session, Error> {
         let cpu = pipeline::target(library, "cpu")?;
         let plan = pipeline::plan(program, library, &cpu);
-        Session::new(&plan.map_err(Error::of(ErrorKind::Pipeline))?, library, device)
+        Session::new(&plan?, library, device)
     }
 
     /// The inputs, in order.

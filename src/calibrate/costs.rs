@@ -2,6 +2,7 @@
 
 use super::store::{Store, usual_path};
 use super::{machine, stored};
+use crate::error::{Error, ErrorKind};
 use crate::pipeline::confirm::{Verdict, Verdicts};
 use crate::pipeline::costing::Costing;
 use std::path::{Path, PathBuf};
@@ -39,11 +40,14 @@ struct OfMachine {
 }
 
 impl Verdicts for OfMachine {
-    fn recall(&self, plans: &str) -> anyhow::Result<Option<Verdict>> {
-        Store::open(&self.store)?.verdict(&self.hardware, plans)
+    fn recall(&self, plans: &str) -> Result<Option<Verdict>, Error> {
+        let store = Store::open(&self.store).and_then(|s| s.verdict(&self.hardware, plans));
+        store.map_err(Error::of(ErrorKind::File))
     }
 
-    fn remember(&self, plans: &str, verdict: &Verdict) -> anyhow::Result<()> {
-        Store::create(&self.store)?.decide(&self.hardware, plans, verdict)
+    fn remember(&self, plans: &str, verdict: &Verdict) -> Result<(), Error> {
+        let store = Store::create(&self.store);
+        let decided = store.and_then(|s| s.decide(&self.hardware, plans, verdict));
+        decided.map_err(Error::of(ErrorKind::File))
     }
 }

@@ -203,7 +203,7 @@ pub(super) fn as_read(
     options: &Options,
 ) -> anyhow::Result<Plan> {
     let cpu = pipeline::target(library, "cpu")?;
-    pipeline::plan_with(program, library, &cpu, &options.costing.model(&cpu, program))
+    Ok(pipeline::plan_with(program, library, &cpu, &options.costing.model(&cpu, program))?)
 }
 
 /// The inputs that were given, in the program's order; `None` if none were.

@@ -8,6 +8,7 @@ mod regions;
 mod text;
 mod whynot;
 
+use crate::error::Error;
 use crate::pipeline::objective::Judge;
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
@@ -88,7 +89,7 @@ pub fn explain(
     library: &Library,
     prices: &TargetPrices<'_>,
     options: &Options,
-) -> anyhow::Result<Explanation> {
+) -> Result<Explanation, Error> {
     let plain = Judge { options, library, prices }.as_read(&o.source)?.plan;
     let priced = |plan| Priced { plan, seconds: by_kernel(plan, library, prices) };
     let (laws, places) = credits(o, library);
@@ -141,7 +142,7 @@ pub fn leave_out(
     source: &Program,
     library: &Arc<Library>,
     options: &Options,
-) -> anyhow::Result<()> {
+) -> Result<(), Error> {
     for law in &mut explanation.laws {
         let mut options = options.clone();
         options.without.push(law.law.clone());

@@ -3,6 +3,7 @@
 //! The clock decides where it is asked to and the inputs have a known size, and its verdicts are remembered. Elsewhere the
 //! optimised plan must be better by more than the fits of the kernels are off.
 
+use crate::error::Error;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::measure::{self, MARGIN, Runs, anew, keep_read, least};
 use crate::pipeline::objective::Objective;
@@ -39,10 +40,10 @@ pub struct Verdict {
 /// Where the clock's verdicts on this machine are remembered.
 pub trait Verdicts: Debug + Send + Sync {
     /// What was said of two plans before.
-    fn recall(&self, plans: &str) -> anyhow::Result<Option<Verdict>>;
+    fn recall(&self, plans: &str) -> Result<Option<Verdict>, Error>;
 
     /// Keeps what was said of two plans.
-    fn remember(&self, plans: &str, verdict: &Verdict) -> anyhow::Result<()>;
+    fn remember(&self, plans: &str, verdict: &Verdict) -> Result<(), Error>;
 }
 
 /// Keeps the optimised plan if it is faster, else the plan as read. Does nothing for other places to run than this
@@ -52,7 +53,7 @@ pub fn settle(
     library: &Arc<Library>,
     options: &Options,
     mut optimized: Optimized,
-) -> anyhow::Result<Optimized> {
+) -> Result<Optimized, Error> {
     let applies = options.target == "cpu"
         && options.operators.is_none()
         && options.objective == Objective::Latency
@@ -124,7 +125,7 @@ fn timed(
     library: &Arc<Library>,
     threads: usize,
     inputs: &[Tensor],
-) -> anyhow::Result<Verdict> {
+) -> Result<Verdict, Error> {
     let times = anew(&Cpu::new(threads), &plans, library, inputs, Runs::within(BUDGET))?;
     Ok(Verdict { read: least(&times[0]), optimized: least(&times[1]) })
 }

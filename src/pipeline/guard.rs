@@ -4,6 +4,7 @@
 //! and the run is repeated. Where none can be blamed the program is kept as it was read. The report says all of
 //! it, whoever asked: `optimize`, `run`, `bench` and the library come here.
 
+use crate::error::Error;
 use crate::pipeline::options::Options;
 use crate::pipeline::selfcheck::{Blamed, Check, Failure, TurnedOff, blame};
 use crate::pipeline::{self, Clock, Optimized, peak_process_bytes};
@@ -21,8 +22,8 @@ pub(crate) fn hold(
     source: &Program,
     library: &Arc<Library>,
     options: &Options,
-    once: &dyn Fn(&Options) -> anyhow::Result<Optimized>,
-) -> anyhow::Result<Optimized> {
+    once: &dyn Fn(&Options) -> Result<Optimized, Error>,
+) -> Result<Optimized, Error> {
     let mut options = options.clone();
     let (mut off, mut seconds) = (Vec::new(), BTreeMap::new());
     let (mut last, mut notes) = (None, Vec::new());
@@ -76,7 +77,7 @@ pub(crate) fn hold(
             None => break,
         }
     }
-    let Some((o, message)) = last else { anyhow::bail!("nothing was tried") };
+    let Some((o, message)) = last else { return Err(Error::unexpected("nothing was tried")) };
     let mut o = pipeline::keep_as_read(o, library, &options)?;
     o.report.laws_turned_off = off;
     o.report.kept_as_read = Some(message);

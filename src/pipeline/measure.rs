@@ -2,10 +2,10 @@
 //!
 //! Runs are interleaved, so that whatever else the machine does meets all plans alike.
 
+use crate::error::Error;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::{self, Fp, Optimized, Options, Solver};
 use crate::show;
-use anyhow::Context;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::memory;
 use mlc_backends::{Backend, Executable};
@@ -107,7 +107,7 @@ pub fn runs(
     plans: &[&dyn Executable],
     inputs: &[Tensor],
     runs: Runs,
-) -> anyhow::Result<Vec<Vec<f64>>> {
+) -> Result<Vec<Vec<f64>>, Error> {
     for _ in 0..runs.warmup {
         for p in plans {
             p.run(inputs)?;
@@ -136,7 +136,7 @@ pub fn anew(
     library: &Arc<Library>,
     inputs: &[Tensor],
     count: Runs,
-) -> anyhow::Result<Vec<Vec<f64>>> {
+) -> Result<Vec<Vec<f64>>, Error> {
     let mut out = vec![Vec::new(); plans.len()];
     let mut order: Vec<usize> = (0..plans.len()).collect();
     for second in [false, true] {
@@ -180,19 +180,20 @@ pub fn choose(
     library: &Arc<Library>,
     options: &Options,
     optimized: Optimized,
-) -> anyhow::Result<Optimized> {
+) -> Result<Optimized, Error> {
     let began = Instant::now();
     let cpu = pipeline::target(library, "cpu")?;
     let model = options.costing.model(&cpu, source);
     let plan_of = |p: &Program| pipeline::plan_with(p, library, &cpu, &model);
     let needs = Needs::of_plan(&plan_of(source)?, library, &samples::symbols(source));
-    needs.afford(memory::limit(options.guard.memory)).context("plans cannot be timed")?;
+    let afforded = needs.afford(memory::limit(options.guard.memory));
+    afforded.map_err(|e| Error::from(e).before("plans cannot be timed"))?;
     let inputs = samples::inputs(source, library, options.seed)
-        .context("the model's inputs have no known size: plans cannot be timed")?;
+        .ok_or_else(|| Error::unsized_inputs().before("plans cannot be timed"))?;
     let is_own = options.operators.is_none() && options.target == "cpu";
     let mut all = vec![Candidate { name: "as read".into(), plan: plan_of(source)?, found: None }];
     let mut known = vec![text(&all[0].plan, library)];
-    let mut add = |name: String, o: Optimized, base: bool| -> anyhow::Result<()> {
+    let mut add = |name: String, o: Optimized, base: bool| -> Result<(), Error> {
         let plan = if is_own { o.plan.clone() } else { plan_of(&o.program)? };
         let t = text(&plan, library);
         if base || !known.contains(&t) {
@@ -207,7 +208,7 @@ pub fn choose(
     }
     let backend = Cpu::new(options.threads);
     let plans: Vec<&Plan> = all.iter().map(|c| &c.plan).collect();
-    let times = |plans: &[&Plan], budget| -> anyhow::Result<Vec<f64>> {
+    let times = |plans: &[&Plan], budget| -> Result<Vec<f64>, Error> {
         let times = anew(&backend, plans, library, &inputs, Runs::within(budget))?;
         Ok(times.iter().map(|t| least(t)).collect())
     };
@@ -262,10 +263,10 @@ fn finish(
     options: &Options,
     measured: Vec<Measured>,
     seconds: f64,
-) -> anyhow::Result<Optimized> {
+) -> Result<Optimized, Error> {
     let plain = all[0].plan.clone();
     let chosen = all.swap_remove(best.max(1));
-    let mut out = chosen.found.context("a plan that was found")?;
+    let mut out = chosen.found.ok_or_else(|| Error::unexpected("no plan was found"))?;
     if best == 0 {
         keep_read(&mut out, plain, source, options, library);
         out.report.notes.push("the program as read is the fastest: it is kept".into());

@@ -61,7 +61,7 @@ pub fn optimize(
     source: Program,
     library: &Arc<Library>,
     options: &Options,
-) -> anyhow::Result<Optimized> {
+) -> Result<Optimized, Error> {
     let once = |options: &Options| {
         let mut optimized = optimize_once(source.clone(), library, options)?;
         optimized = match options.costing.measure {
@@ -85,7 +85,7 @@ pub(crate) fn keep_as_read(
     mut o: Optimized,
     library: &Library,
     options: &Options,
-) -> anyhow::Result<Optimized> {
+) -> Result<Optimized, Error> {
     let prices = prices(library, options, &o.source)?;
     let plain = Judge { options, library, prices: &prices }.as_read(&o.source)?;
     o.program = match options.operators {
@@ -107,7 +107,7 @@ pub fn optimize_once(
     source: Program,
     library: &Arc<Library>,
     options: &Options,
-) -> anyhow::Result<Optimized> {
+) -> Result<Optimized, Error> {
     let mut clock = Clock::default();
     let target = target(library, &options.target)?;
     let laws = active_laws(library, &target, options, &source)?;
@@ -139,7 +139,7 @@ pub fn optimize_once(
         Some(s) if !is_small(&s.explored, s.copies) => None,
         _ => Some(&source),
     };
-    let whole = rest.map(|program| -> anyhow::Result<(Explored, Vec<Extracted>)> {
+    let whole = rest.map(|program| -> Result<(Explored, Vec<Extracted>), Error> {
         let mut explored = explore(library.clone(), program.clone(), &laws, &limits);
         clock.stage("explore");
         progress::at("extracting", None);
@@ -154,7 +154,7 @@ pub fn optimize_once(
             (s.explored, s.extracted)
         }
         (None, Some(whole)) => whole,
-        (None, None) => anyhow::bail!("nothing was explored"),
+        (None, None) => return Err(Error::unexpected("nothing was explored")),
     };
     let mut found = distinct(extracted)
         .into_iter()
@@ -162,7 +162,7 @@ pub fn optimize_once(
             let (program, chosen) = constants::fold_chosen(&e.program, &e.kernels, library)?;
             Ok((judge.candidate(program, &chosen), e))
         })
-        .collect::<anyhow::Result<Vec<(Candidate, Extracted)>>>()?;
+        .collect::<Result<Vec<(Candidate, Extracted)>, Error>>()?;
     clock.stage("constants");
     let best = (1..found.len()).fold(0, |best, i| match found[i].0.beats(&found[best].0) {
         true => i,
@@ -209,10 +209,10 @@ fn operators_of(program: &Program) -> impl Iterator<Item = CallId> {
 }
 
 /// One extraction for each of the prices.
-fn each<E: Into<anyhow::Error>>(
+fn each<E: Into<Error>>(
     prices: &[TargetPrices<'_>],
     mut extract: impl FnMut(&TargetPrices<'_>) -> Result<Extracted, E>,
-) -> anyhow::Result<Vec<Extracted>> {
+) -> Result<Vec<Extracted>, Error> {
     prices.iter().map(|p| extract(p).map_err(Into::into)).collect()
 }
 
@@ -222,7 +222,7 @@ pub fn variants(
     library: &Arc<Library>,
     options: &Options,
     prices_off: &[Jitter],
-) -> anyhow::Result<Vec<Plan>> {
+) -> Result<Vec<Plan>, Error> {
     let target = target(library, &options.target)?;
     let laws = active_laws(library, &target, options, source)?;
     let model = options.costing.model(&target, source);
@@ -278,7 +278,7 @@ fn shared(
     limits: &Limits,
     prices: &[TargetPrices<'_>],
     clock: &mut Clock,
-) -> anyhow::Result<Option<Shared>> {
+) -> Result<Option<Shared>, Error> {
     let Some(repeat) = Repeat::find(source) else { return Ok(None) };
     clock.stage("find blocks");
     let mut repeated = Repeated::explore(source, repeat, library, laws, limits);
@@ -297,7 +297,7 @@ fn shared(
 }
 
 /// The plan of a program as it stands: constants folded, definitions without a kernel expanded.
-pub fn plan(program: &Program, library: &Library, target: &TargetItem) -> anyhow::Result<Plan> {
+pub fn plan(program: &Program, library: &Library, target: &TargetItem) -> Result<Plan, Error> {
     plan_at(program, library, &TargetPrices::new(library, target, None))
 }
 
@@ -307,15 +307,11 @@ pub fn plan_with(
     library: &Library,
     target: &TargetItem,
     model: &CostModel,
-) -> anyhow::Result<Plan> {
+) -> Result<Plan, Error> {
     plan_at(program, library, &TargetPrices::new(library, target, None).with_model(model.clone()))
 }
 
-fn plan_at(
-    program: &Program,
-    library: &Library,
-    prices: &TargetPrices<'_>,
-) -> anyhow::Result<Plan> {
+fn plan_at(program: &Program, library: &Library, prices: &TargetPrices<'_>) -> Result<Plan, Error> {
     let folded = constants::fold(&constants::unfold(program, library, prices)?, library)?;
     Ok(cover_at(folded, library, prices))
 }

@@ -3,6 +3,7 @@
 //! A program is extracted by the prices of the target and, for another objective than time, by prices that lead to that
 //! objective; of these and of the program as read the best is taken. Of equal ones the faster is.
 
+use crate::error::Error;
 use crate::pipeline::Options;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
@@ -111,7 +112,7 @@ impl Judge<'_> {
     }
 
     /// The program as read, layers open that the target does not have.
-    pub fn as_read(&self, source: &Program) -> anyhow::Result<Candidate> {
+    pub fn as_read(&self, source: &Program) -> Result<Candidate, Error> {
         let open = constants::unfold(source, self.library, self.prices)?;
         let out = self.candidate(constants::fold(&open, self.library)?, &[]);
         if self.options.objective == Objective::Size && stored(source) < out.weights {

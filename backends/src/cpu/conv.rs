@@ -9,6 +9,7 @@ use super::gemm::pack::panels;
 use super::gemm::{Columns, Left, Matrix, PackedLeft, Product, Right, Sizes, gemm, kernel};
 use super::launch::{Array, Context, Launch, Site};
 use super::layout::Layout;
+use super::packs::Pack;
 use super::window::{MAX_SPATIAL, Window};
 use mlc_dsl::ir::DType;
 use std::ops::Range;
@@ -27,7 +28,7 @@ struct Conv {
     /// For one or two spatial axes.
     frame: Option<Frame>,
     /// Packed weights per group, if they are constant.
-    packed: Vec<Arc<PackedLeft>>,
+    packed: Vec<Arc<Pack<PackedLeft>>>,
 }
 
 /// Prepares a convolution.
@@ -54,7 +55,7 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
             .map(|g| {
                 let data = bytemuck::cast_slice(t.bytes());
                 let offset = w.layout.offset + g * o * k;
-                site.packs.left(t, &Matrix { data, offset, row: k as isize, col: 1 }, o, k)
+                site.packs.left(t, &Matrix { data, offset, row: k as isize, col: 1 }, (o, k))
             })
             .collect(),
         _ => vec![],

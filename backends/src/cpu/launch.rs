@@ -3,14 +3,12 @@
 //! A [`Maker`] sees an application whose shapes are known and prepares a [`Launch`]; what it cannot do it declines, and
 //! the judge computes that operator.
 
-use super::gemm::{Matrix, PackedLeft, PackedRight};
 use super::layout::Layout;
+use super::packs::Packs;
 use super::pointwise::Fused;
 use super::threads::Threads;
 use bytemuck::Pod;
 use mlc_dsl::ir::{Attr, DType, Tensor};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 
 /// An input of a launch.
 #[derive(Clone, Copy)]
@@ -133,46 +131,4 @@ impl Site<'_> {
         let all = self.args.iter().map(|a| a.dtype).chain(self.outputs.iter().map(|o| o.0));
         all.into_iter().all(|d| d == first).then_some(first)
     }
-}
-
-/// Which constant, seen how.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct PackKey {
-    address: usize,
-    offset: usize,
-    strides: (isize, isize),
-    sizes: (usize, usize),
-}
-
-/// Constants packed for the matrix product, shared by all shapes of one program.
-#[derive(Default)]
-pub struct Packs {
-    left: Mutex<HashMap<PackKey, Arc<PackedLeft>>>,
-    right: Mutex<HashMap<PackKey, Arc<PackedRight>>>,
-}
-
-impl Packs {
-    /// The packed form of `a`, part of `constant`.
-    pub fn left(&self, constant: &Tensor, a: &Matrix<'_>, m: usize, k: usize) -> Arc<PackedLeft> {
-        let mut known = self.left.lock().unwrap_or_else(|e| e.into_inner());
-        known
-            .entry(key(constant, a, m, k))
-            .or_insert_with(|| Arc::new(PackedLeft::new(a, m, k)))
-            .clone()
-    }
-
-    /// The packed form of `b`, part of `constant`.
-    pub fn right(&self, constant: &Tensor, b: &Matrix<'_>, k: usize, n: usize) -> Arc<PackedRight> {
-        let mut known = self.right.lock().unwrap_or_else(|e| e.into_inner());
-        known
-            .entry(key(constant, b, k, n))
-            .or_insert_with(|| Arc::new(PackedRight::new(b, k, n)))
-            .clone()
-    }
-}
-
-fn key(constant: &Tensor, m: &Matrix<'_>, rows: usize, cols: usize) -> PackKey {
-    // The program keeps its constants alive, so an address names one.
-    let address = constant.bytes().as_ptr() as usize;
-    PackKey { address, offset: m.offset, strides: (m.row, m.col), sizes: (rows, cols) }
 }

@@ -5,6 +5,7 @@
 use super::gemm::{Left, Matrix, PackedLeft, PackedRight, Product, Right, Sizes, THIN, gemm};
 use super::launch::{Array, Context, Launch, Site};
 use super::layout::{coalesce, odometer};
+use super::packs::Pack;
 use mlc_dsl::ir::DType;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
 use std::sync::Arc;
@@ -21,8 +22,8 @@ struct MatMul {
 
 /// What is packed before the first run: at most one operand.
 enum Packed {
-    Left(Arc<PackedLeft>),
-    Right(Arc<PackedRight>),
+    Left(Arc<Pack<PackedLeft>>),
+    Right(Arc<Pack<PackedRight>>),
     Neither,
 }
 
@@ -75,11 +76,11 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
         _ if dtype != DType::F32 || k * n * sizes.m == 0 => Packed::Neither,
         (_, Some(t), _, Some(offset)) => {
             let b = Matrix { data: bytemuck::cast_slice(t.bytes()), offset, row: br, col: bc };
-            Packed::Right(site.packs.right(t, &b, k, n))
+            Packed::Right(site.packs.right(t, &b, (k, n)))
         }
         (Some(t), None, Some(offset), _) if sizes.m > THIN => {
             let a = Matrix { data: bytemuck::cast_slice(t.bytes()), offset, row, col: ac };
-            Packed::Left(site.packs.left(t, &a, sizes.m, k))
+            Packed::Left(site.packs.left(t, &a, (sizes.m, k)))
         }
         _ => Packed::Neither,
     };

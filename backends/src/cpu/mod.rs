@@ -25,6 +25,7 @@ mod map_reduce;
 mod math;
 mod matmul;
 mod moves;
+mod packs;
 mod pointwise;
 mod pool;
 mod recurrent;

@@ -3,8 +3,9 @@
 use super::arena::{Part, lend};
 use super::buffer::{Buffer, Lease, Pool};
 use super::graph::{self, Graph};
-use super::launch::{Array, Context, Packs};
+use super::launch::{Array, Context};
 use super::layout::Layout;
+use super::packs::Packs;
 use super::resolve::{NEEDS_DATA, Pass, Place, Resolved, Resolver, Storage, Temp, aligned, room};
 use super::symbols::Symbols;
 use super::threads::Threads;

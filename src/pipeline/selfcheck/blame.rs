@@ -2,8 +2,8 @@
 //! showed the result to be wrong.
 
 use super::{Check, Failure, InputSet, JUDGED, Rule, Runs, beside, operations, verdict};
+use crate::error::Error;
 use crate::pipeline::Optimized;
-use anyhow::Context;
 use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
@@ -11,6 +11,10 @@ use mlc_explore::{Proof, ProofStep, Reason};
 use mlc_verify::samples::{self, Style};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+fn unproven() -> Error {
+    Error::unexpected("the log does not prove the result")
+}
 
 /// A step of a proof that numbers contradict.
 pub struct Contradiction {
@@ -26,11 +30,10 @@ pub fn replay(
     library: &Arc<Library>,
     seed: u64,
     threads: usize,
-) -> anyhow::Result<(usize, Vec<Contradiction>)> {
-    let proof = o.explored.prove(&o.extracted).context("the log does not prove the result")?;
+) -> Result<(usize, Vec<Contradiction>), Error> {
+    let proof = o.explored.prove(&o.extracted).ok_or_else(unproven)?;
     let program = o.explored.replay(&proof)?;
-    let inputs = samples::inputs(&program, library, seed)
-        .context("the model's inputs have no known size")?;
+    let inputs = samples::inputs(&program, library, seed).ok_or_else(Error::unsized_inputs)?;
     let values = super::run(&program, library, &inputs, threads)?;
     let mut wrong = Vec::new();
     for (&step, sides) in proof.steps.iter().zip(values.chunks_exact(2)) {
@@ -61,12 +64,8 @@ pub struct Blamed {
 /// The law of an equation that does not hold on the inputs of a failure. Of the equations in the proof only the
 /// first that fails is looked at: what later ones matched may rest on it. The same is true of that one and
 /// of equations beneath it which the proof does without, so the first of these that fails is the one.
-pub fn blame(
-    o: &Optimized,
-    check: &Check<'_>,
-    failure: &Failure,
-) -> anyhow::Result<Option<Blamed>> {
-    let proof = o.explored.prove(&o.extracted).context("the log does not prove the result")?;
+pub fn blame(o: &Optimized, check: &Check<'_>, failure: &Failure) -> Result<Option<Blamed>, Error> {
+    let proof = o.explored.prove(&o.extracted).ok_or_else(unproven)?;
     let Some(mut step) = first_wrong(o, check, failure, &proof, false)? else { return Ok(None) };
     let beneath = o.explored.beneath(&step);
     if let Some(earlier) = first_wrong(o, check, failure, &beneath, true)? {
@@ -87,7 +86,7 @@ fn first_wrong(
     failure: &Failure,
     proof: &Proof,
     bounded: bool,
-) -> anyhow::Result<Option<ProofStep>> {
+) -> Result<Option<ProofStep>, Error> {
     let program = o.explored.replay(proof)?;
     let affordable = operations(&program, check.library) <= THOROUGH * JUDGED;
     if bounded && !affordable {
@@ -142,7 +141,7 @@ fn inputs(
     source: &Program,
     check: &Check<'_>,
     set: &InputSet,
-) -> anyhow::Result<Vec<Tensor>> {
+) -> Result<Vec<Tensor>, Error> {
     let mut inputs = set.inputs.clone();
     if program.inputs.len() > inputs.len() {
         let mut symbols: HashMap<String, i64> = HashMap::new();
@@ -157,7 +156,7 @@ fn inputs(
         }
         let style = set.style.unwrap_or(Style::Ordinary);
         let drawn = samples::styled(program, check.library, style, check.seed, &symbols)
-            .context("the model's inputs have no known size")?;
+            .ok_or_else(Error::unsized_inputs)?;
         inputs.extend(drawn.into_iter().skip(set.inputs.len()));
     }
     Ok(inputs)

@@ -14,8 +14,8 @@ pub use blame::{Blamed, Contradiction, blame, replay};
 pub use report::{Against, InputSetReport, SelfCheck, TurnedOff};
 pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, largest, verdict};
 
+use crate::error::Error;
 use crate::pipeline::{Fp, Optimized};
-use anyhow::{Context, bail};
 use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::{self, Array, Precision, Reference};
 use mlc_backends::{Backend, BackendError};
@@ -103,20 +103,23 @@ pub fn compare(
     library: &Arc<Library>,
     seed: u64,
     threads: usize,
-) -> anyhow::Result<f64> {
+) -> Result<f64, Error> {
     let guard = Guard::default();
     let (fp, styles) = (Fp::Reorder, &[Style::Ordinary]);
     let check = Check { library, guard: &guard, fp, styles, seed, threads };
     let checked = check.plans(source, &check.plan(program))?;
     match checked.failure {
-        Some(f) => bail!("{}", f.message),
-        None => checked.report.error.context("the program does not run on seeded inputs"),
+        Some(f) => return Err(Error::unexpected(format!("{}", f.message))),
+        None => checked
+            .report
+            .error
+            .ok_or_else(|| Error::unexpected("the program does not run on seeded inputs")),
     }
 }
 
 impl Check<'_> {
     /// Holds a result against its source: its own plan, if that is for the CPU.
-    pub fn run(&self, source: &Program, o: &Optimized, is_own: bool) -> anyhow::Result<Checked> {
+    pub fn run(&self, source: &Program, o: &Optimized, is_own: bool) -> Result<Checked, Error> {
         match is_own {
             true => self.plans(source, &o.plan),
             false => self.plans(source, &self.plan(&o.program)),
@@ -124,7 +127,7 @@ impl Check<'_> {
     }
 
     /// Holds a plan for the CPU against its source.
-    pub fn plans(&self, source: &Program, result: &Plan) -> anyhow::Result<Checked> {
+    pub fn plans(&self, source: &Program, result: &Plan) -> Result<Checked, Error> {
         let work = operations(source, self.library);
         let plan = self.plan(source);
         let mut report = SelfCheck { operations: work, ..SelfCheck::default() };
@@ -149,7 +152,9 @@ impl Check<'_> {
         for (set, (s, r)) in sets.into_iter().zip(sources.into_iter().zip(results)) {
             let s = match s {
                 Ok(s) => s,
-                Err(e) if set.style.is_none() => bail!("input set `{}`: {e}", set.name),
+                Err(e) if set.style.is_none() => {
+                    return Err(Error::unexpected(format!("input set `{}`: {e}", set.name)));
+                }
                 Err(e) => {
                     report.sets.push(InputSetReport::unused(&set.name, e.to_string()));
                     continue;
@@ -279,7 +284,7 @@ struct One<'a> {
 impl One<'_> {
     /// The verdicts on all outputs, and the output that is wrong: it must be so on inputs beside these, and
     /// not come of an overflow that the source is near to itself.
-    fn judge(&self) -> anyhow::Result<(Vec<Verdict>, Option<usize>)> {
+    fn judge(&self) -> Result<(Vec<Verdict>, Option<usize>), Error> {
         let rule = Rule {
             unit: unit(self.source).max(unit(&self.result.program)),
             overflows: !matches!(self.set.style, Some(Style::Ordinary | Style::Zeros)),
@@ -432,9 +437,10 @@ pub fn run(
 }
 
 /// The largest difference relative to the largest finite element; NaN and infinities must agree.
-pub fn difference(a: &Tensor, b: &Tensor) -> anyhow::Result<f64> {
+pub fn difference(a: &Tensor, b: &Tensor) -> Result<f64, Error> {
     if a.dtype() != b.dtype() || a.shape() != b.shape() {
-        bail!("{:?} became {:?}", (a.dtype(), a.shape()), (b.dtype(), b.shape()));
+        let (a, b) = ((a.dtype(), a.shape()), (b.dtype(), b.shape()));
+        return Err(Error::unexpected(format!("{a:?} became {b:?}")));
     }
     if a.bytes() == b.bytes() {
         return Ok(0.0);
@@ -447,7 +453,7 @@ pub fn difference(a: &Tensor, b: &Tensor) -> anyhow::Result<f64> {
             continue;
         }
         if !p.is_finite() || !q.is_finite() {
-            bail!("element {i}: {p} became {q}");
+            return Err(Error::unexpected(format!("element {i}: {p} became {q}")));
         }
         worst = worst.max((p - q).abs());
     }

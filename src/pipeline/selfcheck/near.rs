@@ -1,6 +1,7 @@
 //! Whether a program comes near overflow by itself: then sums that are regrouped may overflow, too.
 
 use super::{Check, largest};
+use crate::error::Error;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Tensor, Value};
 
 /// Values within that factor of the largest number of their type are near overflow.
@@ -11,7 +12,7 @@ pub(super) fn overflow(
     program: &Program,
     check: &Check<'_>,
     inputs: &[Tensor],
-) -> anyhow::Result<bool> {
+) -> Result<bool, Error> {
     let program = program.pruned();
     // What cannot be looked at is no excuse.
     if !check.holds_all(&program, inputs) {

@@ -6,8 +6,9 @@
 
 use super::fused::Copy;
 use super::graph::{Graph, Group, broken};
-use super::launch::{Launch, Maker, Operand, Packs, Site, Tail};
+use super::launch::{Launch, Maker, Operand, Site, Tail};
 use super::layout::Layout;
+use super::packs::Packs;
 use super::registry::{Implementation, Native};
 use super::symbols::Symbols;
 use super::threads::Threads;
