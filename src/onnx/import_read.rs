@@ -216,6 +216,12 @@ impl<'r, 'a> Reader<'r, 'a> {
 
     /// The expression with every question answered and every `let` in it computed.
     fn settle(&mut self, e: &Expr) -> Result<Expr, String> {
+        // The right side may only have a value where the left does not decide.
+        if let ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, _) = &e.kind
+            && self.condition(a)? == Some(*op == BinaryOp::Or)
+        {
+            return Ok(Expr { kind: ExprKind::Bool(*op == BinaryOp::Or), span: e.span });
+        }
         match &e.kind {
             ExprKind::Name(n) => drop(self.force(n)),
             ExprKind::Entry(n, i) => {
@@ -238,13 +244,6 @@ impl<'r, 'a> Reader<'r, 'a> {
             ExprKind::Ask(question, args) => {
                 let a = self.question(*question, args)?;
                 return Ok(self.literal(a, e));
-            }
-            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, _) => {
-                // The right side may only have a value where the left does not decide.
-                if self.condition(a)? == Some(*op == BinaryOp::Or) {
-                    let kind = ExprKind::Bool(*op == BinaryOp::Or);
-                    return Ok(Expr { kind, span: e.span });
-                }
             }
             ExprKind::If { cond, then, otherwise } => {
                 // Only the branch taken needs a value.
