@@ -3,11 +3,11 @@
 use crate::error::{Error, ErrorKind};
 use mlc_dsl::build::{BuildError, Builder};
 use mlc_dsl::diag::{Code, Diag};
+use mlc_dsl::expr::ExprKind;
 use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, Program, Type};
 use mlc_dsl::library::{CallKind, Callable, DTypePattern, Dim, Library};
 use mlc_dsl::shown;
-use mlc_dsl::syntax::ast::ExprKind;
 
 /// Extents of a definition's inputs that its text leaves open.
 pub trait Extents {
@@ -47,7 +47,7 @@ pub fn program_at(library: &Library, name: &str, known: &dyn Extents) -> Result<
     };
     let call = library.find(name).ok_or_else(|| refused(format!("there is no {}", place())))?;
     let c = library.call(call);
-    let CallKind::Def(body) = &c.kind else {
+    let CallKind::Def(_) = &c.kind else {
         return Err(refused(format!("`{}` is not a `def`", shown(name))));
     };
     let mut b = Builder::new(library);
@@ -66,7 +66,7 @@ pub fn program_at(library: &Library, name: &str, known: &dyn Extents) -> Result<
         inputs.push(b.input(&i.name, Type::new(usual_dtype(&i.ty.dtype), shape)));
     }
     let attrs = vec![None; c.attrs.len()];
-    let out = b.expand(call, body, &attrs, &inputs).map_err(|e| placed(library, c, &e))?;
+    let out = b.expand(call, &attrs, &inputs).map_err(|e| placed(library, c, &e))?;
     let names = (0..).zip(out).map(|(i, v)| (output_name(c, i), v)).collect();
     Ok(b.finish(names))
 }

@@ -7,12 +7,13 @@ use crate::pipeline::{self, Fp};
 use mlc_dsl::build::Builder;
 use mlc_dsl::diag::{Code, Diag, render};
 use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Predicate};
 use mlc_dsl::infer::resolve_dims;
 use mlc_dsl::ir::{Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::{
     DTypePattern, Dim, Input, Law, LawOrigin, LawTest, Library, Name, TargetItem,
 };
-use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, Span};
+use mlc_dsl::span::Span;
 use mlc_dsl::term::{TermId, Terms};
 use mlc_explore::{Limits, explore};
 use mlc_extract::GreedyDag;
@@ -244,8 +245,8 @@ fn variable(b: &mut Builder<'_>, law: &Law, v: &Input, ty: Type) -> Value {
 
 fn wants_constant(hint: &Expr, var: &str) -> bool {
     match &hint.kind {
-        ExprKind::Call { callee, args } if callee.text == "const" => {
-            args.iter().any(|a| matches!(&a.value.kind, ExprKind::Name(n) if n == var))
+        ExprKind::Test(Predicate::Const, args) => {
+            args.iter().any(|a| a.as_name().is_some_and(|n| **n == *var))
         }
         ExprKind::Binary(BinaryOp::And, a, b) => wants_constant(a, var) || wants_constant(b, var),
         _ => false,

@@ -139,7 +139,7 @@ fn the_manual_lists_every_code_and_no_other() {
 fn the_manual_lists_every_function_and_predicate() {
     let manual = read("docs/language.md");
     let functions = mlc_dsl::functions::FUNCTIONS.iter().map(|f| f.0);
-    let predicates = mlc_dsl::check::PREDICATES.iter().map(|p| p.0);
+    let predicates = mlc_dsl::expr::Predicate::ALL.iter().map(|p| p.1);
     let missing: Vec<&str> = functions
         .chain(predicates)
         .filter(|n| !manual.contains(&format!("`{n}(")) && !manual.contains(&format!("`{n}`")))

@@ -170,6 +170,19 @@ fn outside_libraries_stay_in_their_place() {
 }
 
 #[test]
+fn syntax_trees_stay_with_the_reader_and_the_checker() {
+    let homes = ["dsl/src/syntax", "dsl/src/check"];
+    let mut found = Vec::new();
+    for f in files(&["rs"]).iter().filter(|f| !f.within(&homes) && !f.is_test()) {
+        let names = |l: &str| l.contains("syntax::ast") || names_crate(l, "ast");
+        for (i, line) in f.code().filter(|(_, l)| names(l)) {
+            found.push(format!("{}:{i}: {}", f.path, line.trim()));
+        }
+    }
+    none(found, "after the checker, expressions are those of `mlc_dsl::expr`");
+}
+
+#[test]
 fn extraction_knows_no_tensor_program_outside_the_plan() {
     let homes = ["cover", "cost", "kernels", "memory", "needs", "target", "work"]
         .map(|m| format!("extract/src/{m}.rs"));

@@ -2,11 +2,11 @@
 
 use crate::canon::{self, Sink, Structural};
 use crate::eval::Env;
-use crate::infer::{TypeError, infer, mismatch};
+use crate::infer::{TypeError, infer};
 pub use crate::instantiate::BuildError;
-use crate::instantiate::Instantiator;
+use crate::instantiate::{self, Instantiator};
 use crate::ir::{Attr, DType, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
-use crate::library::{Body, CallId, Library};
+use crate::library::{CallId, Library};
 use crate::term::{TermId, Terms};
 use std::collections::HashMap;
 
@@ -127,24 +127,11 @@ impl<'a> Builder<'a> {
     pub fn expand(
         &mut self,
         call: CallId,
-        body: &Body,
         attrs: &[Option<Attr>],
         args: &[Value],
     ) -> Result<Vec<Value>, BuildError> {
-        let library = self.library;
-        let types: Vec<Type> = args.iter().map(|&a| self.ty(a).clone()).collect();
-        let types: Vec<&Type> = types.iter().collect();
-        let application = infer(library.call(call), &types, attrs)?;
-        let mut env = application.env;
-        let values = self.instantiate(&body.terms, &body.roots, args, &mut env)?;
-        for (v, declared) in values.iter().zip(&application.types) {
-            if let Some(reason) = mismatch(self.ty(*v), declared) {
-                return Err(
-                    TypeError::Result { op: library.call(call).name.clone(), reason }.into()
-                );
-            }
-        }
-        Ok(values)
+        let (library, structural) = (self.library, self.structural);
+        instantiate::expand(self, structural, library, call, attrs, args)
     }
 
     /// Ends the program with these outputs.

@@ -5,7 +5,7 @@
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use std::ops::Range;
 
-use crate::syntax::ast::Span;
+use crate::span::Span;
 
 /// Every code and its meaning in one line, in the order of the manual.
 pub const CODES: &[(&str, &str)] = &[

@@ -3,10 +3,10 @@
 //! Total on any expression: what cannot be computed is an [`EvalError`], what cannot be decided for
 //! every value of the symbols is an unknown truth value.
 
+use crate::expr::{BinaryOp, Elem, Expr, ExprKind, TypePart, UnaryOp};
 use crate::functions;
 use crate::ir::{Attr, DType, Extent, Type};
 use crate::library::Name;
-use crate::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, UnaryOp};
 use thiserror::Error;
 
 /// Why an expression has no value.
@@ -261,35 +261,45 @@ fn any_value(e: &Expr, env: &Env) -> Result<Val, EvalError> {
             Some(false) => value(otherwise, env),
             None => Err(EvalError::invalid("the condition depends on symbolic extents")),
         },
-        ExprKind::Call { callee, args } => functions::call(&callee.text, args, env),
-        ExprKind::Index { base, index, otherwise: None } => {
-            let list = name(&base.text, env)?;
-            let [Elem::One(i)] = index.as_slice() else { return Err(EvalError::NotAnAttribute) };
-            functions::at(list, &value(i, env)?.int()?)
+        ExprKind::Call(f, args) => {
+            let args = args.iter().map(|a| value(a, env)).collect::<Result<Vec<_>, _>>()?;
+            functions::apply(*f, args)
         }
-        ExprKind::Tuple(_) | ExprKind::Index { .. } | ExprKind::Reduce { .. } => {
-            Err(EvalError::NotAnAttribute)
+        ExprKind::Entry(list, i) => functions::at(name(list, env)?, &value(i, env)?.int()?),
+        ExprKind::DType(d) => Ok(Val::Attr(Attr::DType(*d))),
+        ExprKind::Type(part, tensor) => {
+            let Some(ty) = env.tensor(tensor) else {
+                return functions::apply(part.function(), vec![name(tensor, env)?]);
+            };
+            Ok(Val::Attr(match part {
+                TypePart::Rank => Attr::Int(Extent::from(ty.rank())),
+                TypePart::Shape => Attr::Ints(ty.shape.clone()),
+                TypePart::DType => Attr::DType(ty.dtype),
+            }))
         }
+        ExprKind::Apply(a) => {
+            let f = a.function().ok_or(EvalError::NotAnAttribute)?;
+            let args =
+                a.args.iter().map(|a| value(&a.value, env)).collect::<Result<Vec<_>, _>>()?;
+            functions::apply(f, args)
+        }
+        ExprKind::Test(..)
+        | ExprKind::Ask(..)
+        | ExprKind::Tuple(_)
+        | ExprKind::Mark(_)
+        | ExprKind::Index(_)
+        | ExprKind::DTypeVar(_)
+        | ExprKind::Lowest
+        | ExprKind::Read(_)
+        | ExprKind::Reduce(_) => Err(EvalError::NotAnAttribute),
     }
 }
 
 fn name(n: &str, env: &Env) -> Result<Val, EvalError> {
-    if let Some(a) = env.attr(n) {
-        return Ok(Val::Attr(a.clone()));
+    match env.attr(n) {
+        Some(a) => Ok(Val::Attr(a.clone())),
+        None => size(n, env),
     }
-    if let Ok(v) = size(n, env) {
-        return Ok(v);
-    }
-    let constant = match n {
-        "pi" => std::f64::consts::PI,
-        "inf" => f64::INFINITY,
-        "nan" => f64::NAN,
-        _ => match n.parse::<DType>() {
-            Ok(d) => return Ok(Val::Attr(Attr::DType(d))),
-            Err(()) => return Err(EvalError::Unbound(n.to_string())),
-        },
-    };
-    Ok(Val::Attr(Attr::float(constant)))
 }
 
 fn size(n: &str, env: &Env) -> Result<Val, EvalError> {

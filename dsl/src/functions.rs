@@ -1,217 +1,71 @@
 //! The closed list of functions on attributes: lists, extents, numbers.
 
-use crate::eval::{Env, EvalError, MAX_LIST, Val, binary, value};
+use crate::eval::{EvalError, MAX_LIST, Val, binary};
+use crate::expr::BinaryOp;
+pub use crate::function::{FUNCTIONS, Function};
 use crate::ir::{Attr, Extent};
 use crate::spec;
-use crate::syntax::ast::{Arg, BinaryOp, ExprKind};
-
-/// Every function with its parameters and one line of what it yields.
-pub const FUNCTIONS: &[(&str, &str, &str)] = &[
-    ("permute", "list, perm", "entry `i` is `list[perm[i]]`"),
-    ("unpermute", "list, perm", "entry `perm[i]` is `list[i]`"),
-    ("inverse", "perm", "the permutation that undoes `perm`"),
-    ("compose", "p, q", "entry `i` is `p[q[i]]`"),
-    ("pick", "list, positions", "the entries at these positions"),
-    ("drop", "list, positions", "the entries at all other positions"),
-    ("wide", "list", "the positions of all entries but those that are 1"),
-    (
-        "weave",
-        "kept, inserted, positions",
-        "the list with `inserted` at `positions`, `kept` elsewhere",
-    ),
-    (
-        "positions_after_drop",
-        "positions, dropped",
-        "where positions come to lie once others are dropped",
-    ),
-    ("replace", "list, position, value", "the list with one entry changed"),
-    ("entry", "list, position", "one entry"),
-    (
-        "range",
-        "n | from, to",
-        "the integers from 0 (or `from`) up to, not including, `n` (or `to`)",
-    ),
-    ("fill", "n, value", "`n` equal entries"),
-    ("reverse", "list", "the entries from last to first"),
-    ("length", "list", "number of entries"),
-    ("rank", "x", "number of axes of a tensor or a segment"),
-    ("shape", "x", "extents of a tensor"),
-    ("dtype", "x", "element type of a tensor"),
-    ("product", "list", "product of all entries"),
-    ("total", "list", "sum of all entries"),
-    ("contains", "list, value", "whether an entry equals `value`"),
-    ("index_of", "list, value", "position of the first entry equal to `value`"),
-    ("increasing", "list", "whether every entry is larger than the one before"),
-    ("all", "conditions", "whether every one holds"),
-    ("any", "conditions", "whether one holds"),
-    ("maximum", "a, b", "the larger, entry by entry"),
-    ("minimum", "a, b", "the smaller, entry by entry"),
-    ("ceil_div", "a, b", "quotient rounded up, entry by entry"),
-    ("normal_axis", "axis, rank", "a negative axis counted from the end"),
-    ("normal_axes", "axes, rank", "sorted axes, negative ones counted from the end"),
-    (
-        "reshape_target",
-        "shape, spec, allowzero",
-        "ONNX Reshape's target: 0 copies an extent, -1 is the rest",
-    ),
-    ("broadcast_shapes", "a, b", "NumPy's common shape"),
-    ("split_sizes", "n, parts", "ONNX Split's sizes: equal but for the last"),
-    ("first_if", "condition, a, b", "`a` if the condition is known to hold, else `b`"),
-    ("float", "n", "the integer as a real number"),
-    ("int", "x", "the real number cut towards zero"),
-    ("abs", "x", "absolute value"),
-    ("sqrt", "x", "square root"),
-    ("rsqrt", "x", "one over the square root"),
-    ("recip", "x", "one over the number"),
-    ("exp", "x", "exponential"),
-    ("log", "x", "natural logarithm"),
-    ("floor", "x", "largest integer not above, as a real number"),
-    ("is_float", "dtype", "whether it is a type of real numbers"),
-    ("without", "list, value", "the entries that differ from `value`"),
-    (
-        "replace_all",
-        "list, positions, values",
-        "the list with the entries at these positions changed",
-    ),
-    ("normal_list", "axes, rank", "axes in their order, negative ones counted from the end"),
-    ("strides", "shape", "how far apart neighbours along each axis lie, in elements"),
-    (
-        "unit_axes",
-        "from, to",
-        "where `to` has entries of 1 that `from` lacks; an error if more differs",
-    ),
-    (
-        "reshape_spec",
-        "from, to",
-        "ONNX Reshape's target with 0 for a copied symbol and -1 for the last one left",
-    ),
-    ("expand_spec", "from, to", "ONNX Expand's target: 1 where the operand has the extent already"),
-    ("slice_start", "shape, start, step", "ONNX Slice's first index of each axis"),
-    ("slice_size", "shape, start, end, step", "ONNX Slice's number of elements of each axis"),
-    ("slice_end", "start, size, step", "ONNX Slice's `ends` for these first indices and sizes"),
-    ("changed_axes", "shape, start, size", "the axes of which a slice takes only a part"),
-    (
-        "same_pads",
-        "size, reach, stride",
-        "padding in all that makes the result the size over the stride, rounded up",
-    ),
-    (
-        "ceil_pads",
-        "size, low, high, reach, stride",
-        "padding behind that lets the last window begin inside",
-    ),
-    (
-        "labels",
-        "equation, i, ranks",
-        "the labels of operand `i` of an einsum (or of its result) as numbers, `...` as negative ones",
-    ),
-    ("common", "a, b", "the entries of `a` that `b` has"),
-    ("except", "a, b", "the entries of `a` that `b` lacks"),
-    ("places", "list, entries", "where the entries stand in the list"),
-    (
-        "is_around",
-        "whole, start, size, to",
-        "whether a reshape to `to` of a slice of a tensor of shape `whole` is a slice of its reshape",
-    ),
-    ("around_shape", "whole, start, size, to", "the shape of that reshape"),
-    ("around_start", "whole, start, size, to", "where that slice begins"),
-    (
-        "is_spread",
-        "from, to, map, shape",
-        "whether a broadcast of a reshape is a reshape of a broadcast, block by block of its axes",
-    ),
-    ("spread_map", "from, to, map, shape", "the places of that broadcast"),
-    ("spread_shape", "from, to, map, shape", "its shape"),
-    (
-        "is_box",
-        "from, to, start, size",
-        "whether this box of a reshape is a box of the tensor before it",
-    ),
-    ("box_start", "from, to, start, size", "where that box begins"),
-    ("box_size", "from, to, start, size", "the extents of that box"),
-    ("exact_quotient", "a, b", "quotients without remainder, entry by entry"),
-];
-
-/// True if `name` is one of the functions on attributes.
-pub fn is_function(name: &str) -> bool {
-    FUNCTIONS.iter().any(|f| f.0 == name)
-}
-
-/// Calls a function.
-pub(crate) fn call(name: &str, args: &[Arg], env: &Env) -> Result<Val, EvalError> {
-    if let ("rank" | "shape" | "dtype", [Arg { value: v, .. }]) = (name, args)
-        && let ExprKind::Name(n) = &v.kind
-        && let Some(t) = env.tensor(n)
-    {
-        return Ok(Val::Attr(match name {
-            "rank" => Attr::Int(Extent::from(t.rank())),
-            "shape" => Attr::Ints(t.shape.clone()),
-            _ => Attr::DType(t.dtype),
-        }));
-    }
-    let vals = args.iter().map(|a| value(&a.value, env)).collect::<Result<Vec<_>, _>>()?;
-    apply(name, vals)
-}
+use Function as F;
 
 /// Applies a function to values.
-pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
-    if let Some(result) = spec::apply(name, &vals) {
+pub fn apply(f: Function, mut vals: Vec<Val>) -> Result<Val, EvalError> {
+    if let Some(result) = spec::apply(f, &vals) {
         return result;
     }
     let arity = vals.len();
-    let wrong = || EvalError::invalid(format!("`{name}` does not take {arity} arguments"));
+    let wrong = || EvalError::invalid(format!("`{f}` does not take {arity} arguments"));
     // Arguments are taken from the back: the last one first.
     let mut pop = || vals.pop().ok_or_else(wrong);
     let ints = |v: Vec<Extent>| Ok(Val::Attr(Attr::Ints(v)));
     let int = |v: Extent| Ok(Val::Attr(Attr::Int(v)));
     let truth = |t: Option<bool>| Ok(Val::Truth(t));
-    match (name, arity) {
-        ("permute" | "compose", 2) => {
+    match (f, arity) {
+        (F::Permute | F::Compose, 2) => {
             let (perm, list) = (positions(pop()?)?, pop()?.ints()?);
             ints(pick(&list, &perm)?)
         }
-        ("unpermute", 2) => {
+        (F::Unpermute, 2) => {
             let (perm, list) = (positions(pop()?)?, pop()?.ints()?);
             ints(pick(&list, &inverse(&perm)?)?)
         }
-        ("inverse", 1) => {
+        (F::Inverse, 1) => {
             let perm = inverse(&positions(pop()?)?)?;
             ints(perm.into_iter().map(Extent::from).collect())
         }
-        ("pick", 2) => {
+        (F::Pick, 2) => {
             let (at, list) = (positions(pop()?)?, pop()?.ints()?);
             ints(pick(&list, &at)?)
         }
-        ("drop", 2) => {
+        (F::Drop, 2) => {
             let (at, list) = (positions(pop()?)?, pop()?.ints()?);
             let kept = list.into_iter().enumerate().filter(|(i, _)| !at.contains(i));
             ints(kept.map(|(_, v)| v).collect())
         }
-        ("wide", 1) => {
+        (F::Wide, 1) => {
             let list = pop()?.ints()?;
             let at = list.iter().enumerate().filter(|(_, e)| !e.is(1));
             ints(at.map(|(i, _)| Extent::from(i)).collect())
         }
-        ("weave", 3) => {
+        (F::Weave, 3) => {
             let (at, inserted, kept) = (positions(pop()?)?, pop()?.ints()?, pop()?.ints()?);
             ints(weave(kept, inserted, &at)?)
         }
-        ("positions_after_drop", 2) => {
+        (F::PositionsAfterDrop, 2) => {
             let (dropped, at) = (positions(pop()?)?, positions(pop()?)?);
             let after = at.iter().map(|p| p - dropped.iter().filter(|d| *d < p).count());
             ints(after.map(Extent::from).collect())
         }
-        ("replace", 3) => {
+        (F::Replace, 3) => {
             let (v, at, mut list) = (pop()?.int()?, position(&pop()?.int()?)?, pop()?.ints()?);
             *list.get_mut(at).ok_or_else(|| out_of_range(at))? = v;
             ints(list)
         }
-        ("entry", 2) => {
+        (F::Entry, 2) => {
             let i = pop()?.int()?;
             at(pop()?, &i)
         }
-        ("range", 1) => ints((0..count(pop()?)?).map(|i| Extent::from(i as i64)).collect()),
-        ("range", 2) => {
+        (F::Range, 1) => ints((0..count(pop()?)?).map(|i| Extent::from(i as i64)).collect()),
+        (F::Range, 2) => {
             let (to, from) = (pop()?.int()?, pop()?.int()?);
             let (Some(from), Some(to)) = (from.as_const(), to.as_const()) else {
                 return Err(EvalError::invalid("`range` needs known bounds"));
@@ -221,53 +75,53 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
             }
             ints((from..to).map(Extent::from).collect())
         }
-        ("fill", 2) => {
+        (F::Fill, 2) => {
             let v = pop()?.int()?;
             ints(vec![v; count(pop()?)?])
         }
-        ("reverse", 1) => {
+        (F::Reverse, 1) => {
             let mut v = pop()?.ints()?;
             v.reverse();
             ints(v)
         }
-        ("length" | "rank", 1) => int(Extent::from(match pop()? {
+        (F::Length | F::Rank, 1) => int(Extent::from(match pop()? {
             Val::Attr(Attr::Floats(v)) => v.len(),
             v => v.ints()?.len(),
         })),
-        ("product", 1) => all_of(BinaryOp::Mul, 1, pop()?),
-        ("total", 1) => all_of(BinaryOp::Add, 0, pop()?),
-        ("contains", 2) => {
+        (F::Product, 1) => all_of(BinaryOp::Mul, 1, pop()?),
+        (F::Total, 1) => all_of(BinaryOp::Add, 0, pop()?),
+        (F::Contains, 2) => {
             let (v, list) = (pop()?.int()?, pop()?.ints()?);
             truth(Some(list.contains(&v)))
         }
-        ("index_of", 2) => {
+        (F::IndexOf, 2) => {
             let (v, list) = (pop()?.int()?, pop()?.ints()?);
             let i = list.iter().position(|e| *e == v);
             int(Extent::from(i.ok_or_else(|| EvalError::invalid("the list has no such entry"))?))
         }
-        ("increasing", 1) => {
+        (F::Increasing, 1) => {
             let list = positions(pop()?)?;
             truth(Some(list.windows(2).all(|w| w[0] < w[1])))
         }
-        ("all" | "any", 1) => {
+        (F::All | F::Any, 1) => {
             let list = match pop()? {
                 Val::Truths(t) => t,
                 Val::Truth(t) => vec![t],
                 // A comparison of empty lists has no truth values to show its kind.
                 Val::Attr(Attr::Ints(v)) if v.is_empty() => vec![],
-                _ => return Err(EvalError::invalid(format!("`{name}` takes conditions"))),
+                _ => return Err(EvalError::invalid(format!("`{f}` takes conditions"))),
             };
-            truth(if name == "all" { all(&list) } else { any(&list) })
+            truth(if f == F::All { all(&list) } else { any(&list) })
         }
-        ("maximum" | "minimum" | "ceil_div", 2) => {
+        (F::Maximum | F::Minimum | F::CeilDiv, 2) => {
             let (b, a) = (pop()?, pop()?);
-            zip(name, a, b)
+            zip(f, a, b)
         }
-        ("normal_axis", 2) => {
+        (F::NormalAxis, 2) => {
             let (rank, axis) = (count(pop()?)?, pop()?.int()?);
             int(Extent::from(normal_axis(&axis, rank)?))
         }
-        ("normal_axes", 2) => {
+        (F::NormalAxes, 2) => {
             let (rank, axes) = (count(pop()?)?, pop()?.ints()?);
             let mut axes =
                 axes.iter().map(|a| normal_axis(a, rank)).collect::<Result<Vec<_>, _>>()?;
@@ -277,19 +131,22 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
             }
             ints(axes.into_iter().map(Extent::from).collect())
         }
-        ("reshape_target", 3) => {
+        (F::ReshapeTarget, 3) => {
             let (allowzero, spec, shape) = (pop()?.int()?, pop()?.ints()?, pop()?.ints()?);
             ints(reshape_target(&shape, &spec, allowzero.is(1))?)
         }
-        ("broadcast_shapes", 2) => {
+        (F::BroadcastShapes, 2) => {
             let (b, a) = (pop()?.ints()?, pop()?.ints()?);
-            ints(broadcast_shapes(&a, &b)?)
+            let shape = common_shape(&a, &b).map_err(|(a, b)| {
+                EvalError::invalid(format!("extents {a} and {b} do not broadcast"))
+            });
+            ints(shape?)
         }
-        ("split_sizes", 2) => {
+        (F::SplitSizes, 2) => {
             let (parts, n) = (count(pop()?)?, pop()?.int()?);
             ints(split_sizes(&n, parts)?)
         }
-        ("first_if", 3) => {
+        (F::FirstIf, 3) => {
             let (b, a, c) = (pop()?, pop()?, pop()?);
             Ok(if matches!(c, Val::Truth(Some(true)) | Val::Attr(Attr::Bool(true))) {
                 a
@@ -297,33 +154,33 @@ pub fn apply(name: &str, mut vals: Vec<Val>) -> Result<Val, EvalError> {
                 b
             })
         }
-        ("int", 1) => match pop()? {
+        (F::Int, 1) => match pop()? {
             v @ Val::Attr(Attr::Int(_)) => Ok(v),
             v => int(Extent::from(v.number()? as i64)),
         },
-        (_, 1) => Ok(Val::Attr(Attr::float(real(name, pop()?.number()?).ok_or_else(wrong)?))),
+        (_, 1) => Ok(Val::Attr(Attr::float(real(f, pop()?.number()?).ok_or_else(wrong)?))),
         _ => Err(wrong()),
     }
 }
 
-fn real(name: &str, x: f64) -> Option<f64> {
-    Some(match name {
-        "float" => x,
-        "abs" => x.abs(),
-        "sqrt" => x.sqrt(),
-        "rsqrt" => 1.0 / x.sqrt(),
-        "recip" => 1.0 / x,
-        "exp" => x.exp(),
-        "log" => x.ln(),
-        "floor" => x.floor(),
+fn real(f: Function, x: f64) -> Option<f64> {
+    Some(match f {
+        F::Float => x,
+        F::Abs => x.abs(),
+        F::Sqrt => x.sqrt(),
+        F::Rsqrt => 1.0 / x.sqrt(),
+        F::Recip => 1.0 / x,
+        F::Exp => x.exp(),
+        F::Log => x.ln(),
+        F::Floor => x.floor(),
         _ => return None,
     })
 }
 
-fn zip(name: &str, a: Val, b: Val) -> Result<Val, EvalError> {
-    let f = |a: &Extent, b: &Extent| match name {
-        "maximum" => a.maximum(b),
-        "minimum" => a.minimum(b),
+fn zip(function: Function, a: Val, b: Val) -> Result<Val, EvalError> {
+    let f = |a: &Extent, b: &Extent| match function {
+        F::Maximum => a.maximum(b),
+        F::Minimum => a.minimum(b),
         _ => spec::ceil_div(a, b),
     };
     Ok(Val::Attr(match (a, b) {
@@ -337,11 +194,11 @@ fn zip(name: &str, a: Val, b: Val) -> Result<Val, EvalError> {
             Attr::Ints(b.iter().map(|b| f(&a, b)).collect())
         }
         (Val::Attr(Attr::Int(a)), Val::Attr(Attr::Int(b))) => Attr::Int(f(&a, &b)),
-        (a, b) if name != "ceil_div" => {
+        (a, b) if function != F::CeilDiv => {
             let (a, b) = (a.number()?, b.number()?);
-            Attr::float(if name == "maximum" { a.max(b) } else { a.min(b) })
+            Attr::float(if function == F::Maximum { a.max(b) } else { a.min(b) })
         }
-        _ => return Err(EvalError::invalid(format!("`{name}` takes integers"))),
+        _ => return Err(EvalError::invalid(format!("`{function}` takes integers"))),
     }))
 }
 
@@ -489,7 +346,8 @@ fn reshape_target(
     Ok(out)
 }
 
-fn broadcast_shapes(a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, EvalError> {
+/// NumPy's common shape; the extents that do not meet where there is none.
+pub fn common_shape(a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, (Extent, Extent)> {
     let n = a.len().max(b.len());
     let one = Extent::from(1);
     let entry = |list: &[Extent], i: usize| -> Extent {
@@ -499,7 +357,7 @@ fn broadcast_shapes(a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, EvalError
         .map(|i| match (entry(a, i), entry(b, i)) {
             (a, b) if a == b || b.is(1) => Ok(a),
             (a, b) if a.is(1) => Ok(b),
-            (a, b) => Err(EvalError::invalid(format!("extents {a} and {b} do not broadcast"))),
+            different => Err(different),
         })
         .collect()
 }

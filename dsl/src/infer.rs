@@ -1,10 +1,9 @@
 //! Type inference: what an operator yields on arguments of given types.
 
 use crate::eval::{Env, EvalError, eval, truth};
+use crate::expr::{AttrKind, Expr};
 use crate::ir::{Attr, DType, Extent, Type};
 use crate::library::{AttrParam, Callable, DTypePattern, Dim, Name, TypePattern};
-use crate::syntax::ast::Expr;
-use crate::syntax::print_expr;
 use thiserror::Error;
 
 /// Why an application is ill-typed.
@@ -41,7 +40,7 @@ pub enum TypeError {
         reason: String,
     },
     /// A declared condition does not hold.
-    #[error("`{op}` needs `{}`, which does not hold here", print_expr(.condition))]
+    #[error("`{op}` needs `{condition}`, which does not hold here")]
     Condition {
         /// The operator.
         op: Name,
@@ -113,7 +112,7 @@ pub fn infer(
     let mut hints = Vec::new();
     for (param, v) in call.attrs.iter().zip(&mut given) {
         if let Some(a) = v {
-            if param.ty.name.text == "int"
+            if param.ty.kind == AttrKind::Int
                 && let Some(integer) = a.as_integer()
             {
                 *a = integer;
@@ -138,7 +137,7 @@ pub fn infer(
             |reason: String| TypeError::Attr { op: op.clone(), attr: param.name.clone(), reason };
         let default = param.default.as_ref().ok_or_else(|| bad("is missing".into()))?;
         let mut a = eval(default, &env).map_err(|e| bad(e.to_string()))?;
-        if param.ty.name.text == "int"
+        if param.ty.kind == AttrKind::Int
             && let Some(integer) = a.as_integer()
         {
             a = integer;
@@ -203,17 +202,14 @@ fn normalise_axis(
     a: &mut Attr,
     hints: &mut Vec<(Name, usize)>,
 ) -> Result<(), TypeError> {
-    let Some(of) = param.ty.of.as_ref().filter(|_| param.ty.name.text == "axis") else {
-        return Ok(());
-    };
+    let Some(of) = param.ty.axis() else { return Ok(()) };
     let bad = |reason: String| TypeError::Attr {
         op: call.name.clone(),
         attr: param.name.clone(),
         reason,
     };
-    let has_axis = |ty: &TypePattern| {
-        ty.dims.iter().flatten().any(|d| matches!(d, Dim::Axis(n) if **n == *of.text))
-    };
+    let has_axis =
+        |ty: &TypePattern| ty.dims.iter().flatten().any(|d| matches!(d, Dim::Axis(n) if n == of));
     let arg = call.inputs.iter().position(|i| has_axis(&i.ty));
     let rank = arg.map(|i| args[i].rank()).ok_or_else(|| bad("no input has this axis".into()))?;
     let v = a.as_i64().ok_or_else(|| bad("is not a known integer".into()))?;
@@ -222,34 +218,35 @@ fn normalise_axis(
         return Err(bad(format!("axis {v} is outside a tensor of {rank} axes")));
     }
     *a = Attr::int(v);
-    hints.push((Name::from(of.text.as_str()), v as usize));
+    hints.push((of.clone(), v as usize));
     Ok(())
 }
 
 fn check_attr(param: &AttrParam, a: &Attr, env: &Env) -> Result<(), String> {
-    let kind = param.ty.name.text.as_str();
+    let kind = param.ty.kind;
     let fits = match kind {
-        "int" | "axis" => matches!(a, Attr::Int(_)),
-        "ints" | "axes" | "perm" | "shape" => matches!(a, Attr::Ints(_)),
-        "float" => matches!(a, Attr::Float(_) | Attr::Int(_)),
-        "floats" => a.as_f64s().is_some(),
-        "bool" => matches!(a, Attr::Bool(_)),
-        "string" => matches!(a, Attr::Str(_)),
-        "dtype" => matches!(a, Attr::DType(_)),
-        _ => true,
+        AttrKind::Int | AttrKind::Axis => matches!(a, Attr::Int(_)),
+        AttrKind::Ints | AttrKind::Axes | AttrKind::Perm | AttrKind::Shape => {
+            matches!(a, Attr::Ints(_))
+        }
+        AttrKind::Float => matches!(a, Attr::Float(_) | Attr::Int(_)),
+        AttrKind::Floats => a.as_f64s().is_some(),
+        AttrKind::Bool => matches!(a, Attr::Bool(_)),
+        AttrKind::String => matches!(a, Attr::Str(_)),
+        AttrKind::DType => matches!(a, Attr::DType(_)),
     };
     if !fits {
         return Err(format!("expected {kind}, found {a}"));
     }
-    let rank = param.ty.of.as_ref().and_then(|s| env.seg(&s.text)).map(<[Extent]>::len);
+    let rank = param.ty.of.as_ref().and_then(|s| env.seg(s)).map(<[Extent]>::len);
     match (kind, rank, a) {
-        ("ints", Some(n), Attr::Ints(v)) if v.len() != n => {
+        (AttrKind::Ints, Some(n), Attr::Ints(v)) if v.len() != n => {
             Err(format!("expected {n} entries, found {}", v.len()))
         }
-        ("floats", Some(n), a) if a.as_f64s().is_none_or(|v| v.len() != n) => {
+        (AttrKind::Floats, Some(n), a) if a.as_f64s().is_none_or(|v| v.len() != n) => {
             Err(format!("expected {n} real numbers, found {a}"))
         }
-        ("axes", Some(n), Attr::Ints(_)) => match a.as_i64s() {
+        (AttrKind::Axes, Some(n), Attr::Ints(_)) => match a.as_i64s() {
             Some(v)
                 if v.iter().all(|&p| p >= 0 && p < n as i64) && v.is_sorted_by(|a, b| a < b) =>
             {
@@ -257,7 +254,7 @@ fn check_attr(param: &AttrParam, a: &Attr, env: &Env) -> Result<(), String> {
             }
             _ => Err(format!("{a} are not increasing axes of a tensor of {n} axes")),
         },
-        ("perm", Some(n), Attr::Ints(_)) => {
+        (AttrKind::Perm, Some(n), Attr::Ints(_)) => {
             let perm: Option<Vec<usize>> =
                 a.as_i64s().and_then(|v| v.into_iter().map(|p| usize::try_from(p).ok()).collect());
             match perm {

@@ -2,10 +2,13 @@
 
 use crate::canon::{self, Sink, Structural};
 use crate::eval::{Env, eval};
-use crate::infer::{TypeError, resolve_dims, resolve_dtype};
-use crate::ir::{Attr, DType, Extent};
-use crate::library::{CallId, DTypePattern, Dim};
-use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Span, UnaryOp};
+use crate::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
+use crate::functions::Function;
+use crate::infer::{TypeError, infer, mismatch, resolve_dims, resolve_dtype};
+use crate::ir::{Attr, DType, Extent, Type};
+use crate::library::{CallId, CallKind, DTypePattern, Dim, Library};
+use crate::span::Span;
+
 use crate::term::{Term, TermId, TermKind, Terms};
 use std::collections::HashMap;
 use thiserror::Error;
@@ -254,11 +257,40 @@ impl<S: Sink> Instantiator<'_, S> {
     }
 }
 
+/// Instantiates the body of a definition in a sink: one value per output.
+pub fn expand<S: Sink>(
+    sink: &mut S,
+    structural: Structural,
+    library: &Library,
+    call: CallId,
+    attrs: &[Option<Attr>],
+    args: &[S::Value],
+) -> Result<Vec<S::Value>, BuildError> {
+    let callable = library.call(call);
+    let CallKind::Def(body) = &callable.kind else {
+        return Err(BuildError::Value(format!("`{}` is no definition", callable.name)));
+    };
+    let types: Vec<Type> = args.iter().map(|a| sink.ty(*a)).collect();
+    let types: Vec<&Type> = types.iter().collect();
+    let application = infer(callable, &types, attrs)?;
+    let mut env = application.env;
+    let values = Instantiator { sink, structural, terms: &body.terms, family: None }.run(
+        &body.roots,
+        args,
+        &mut env,
+    )?;
+    for (v, declared) in values.iter().zip(&application.types) {
+        if let Some(reason) = mismatch(&sink.ty(*v), declared) {
+            return Err(TypeError::Result { op: callable.name.clone(), reason }.into());
+        }
+    }
+    Ok(values)
+}
+
 /// True if a name in `e` stands for an extent that is open.
 fn mentions_symbols(e: &Expr, env: &Env) -> bool {
-    let mut found = false;
-    crate::check::walk(e, &mut |e| {
-        found |= matches!(e.kind, ExprKind::Size(_) | ExprKind::Name(_))
+    e.any(&mut |e| {
+        matches!(e.kind, ExprKind::Size(_) | ExprKind::Name(_))
             && match eval(e, env) {
                 Ok(Attr::Int(n)) => n.as_const().is_none(),
                 Ok(Attr::Ints(v)) => v.iter().any(|n| n.as_const().is_none()),
@@ -270,16 +302,15 @@ fn mentions_symbols(e: &Expr, env: &Env) -> bool {
                     | Attr::DType(_),
                 )
                 | Err(_) => false,
-            };
-    });
-    found
+            }
+    })
 }
 
 /// The integer in `float(n)`, which needs no operator: every number here is of the tensor's type.
 fn as_float(e: &Expr) -> Option<&Expr> {
     match &e.kind {
-        ExprKind::Call { callee, args } if callee.text == "float" => match args.as_slice() {
-            [n] => Some(&n.value),
+        ExprKind::Call(Function::Float, args) => match args.as_slice() {
+            [n] => Some(n),
             _ => None,
         },
         _ => None,
@@ -310,9 +341,7 @@ fn arithmetic(e: &Expr) -> Option<(&str, Vec<&Expr>)> {
             };
             (name, vec![&**a, &**b])
         }
-        ExprKind::Call { callee, args } => {
-            (callee.text.as_str(), args.iter().map(|a| &a.value).collect())
-        }
+        ExprKind::Call(f, args) => (f.name(), args.iter().collect()),
         _ => return None,
     })
 }

@@ -9,11 +9,11 @@
 //! leaves `EXACT` or the range of their type, nothing is known: the judge computes it.
 
 use crate::eval::{self, Env, Val};
-use crate::functions;
+use crate::expr::{BinaryOp, Elem, Expr, ExprKind, IndexVar, Monoid, Read, Reduce, UnaryOp};
+use crate::functions::{self, Function};
 use crate::infer::Application;
 use crate::ir::{Attr, DType, Extent, Tensor};
-use crate::library::{CallKind, Callable, Dim, Name};
-use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Meaning, UnaryOp};
+use crate::library::{CallKind, Callable, Dim};
 
 /// Tensors with more elements are not known.
 pub const MAX_ELEMENTS: usize = 4096;
@@ -111,23 +111,20 @@ pub fn evaluate(
     args: &[&Known],
 ) -> Option<Known> {
     let CallKind::Op(meanings) = &call.kind else { return None };
-    let (name, pattern) = call.outputs.get(output)?;
-    let named = meanings.iter().find(|m| !name.is_empty() && *m.output.text == **name);
-    let meaning = named.or_else(|| meanings.get(output))?;
+    let (_, pattern) = call.outputs.get(output)?;
+    let meaning = meanings.get(output)?;
     let ty = app.types.get(output)?;
     let shape = ty.known_shape()?;
     let count =
         shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d).filter(|&n| n <= MAX_ELEMENTS))?;
-    let inputs = call.inputs.iter().map(|i| i.name.clone()).zip(args.iter().copied()).collect();
-    let mut ev = Evaluator { env: app.env.clone(), inputs, steps: 0 };
-    let variables = ev.variables(meaning, pattern.dims.as_deref(), shape.len())?;
-    let mark = ev.env.mark();
+    let indices = vec![None; meaning.variables];
+    let mut ev = Evaluator { env: &app.env, inputs: args, indices, steps: 0 };
+    let variables = ev.variables(&meaning.index, pattern.dims.as_deref(), shape.len())?;
     let mut index = vec![0i64; shape.len()];
     let mut elements = Vec::with_capacity(count);
     for _ in 0..count {
         ev.bind(&variables, &index);
         elements.push(element(ev.value(&meaning.value)?, ty.dtype)?);
-        ev.env.rollback(mark);
         advance(&mut index, &shape);
     }
     Some(Known { dtype: ty.dtype, shape, elements })
@@ -193,27 +190,32 @@ fn compare(op: BinaryOp, a: i64, b: i64) -> Option<bool> {
 }
 
 struct Evaluator<'a> {
-    env: Env,
-    inputs: Vec<(Name, &'a Known)>,
+    env: &'a Env,
+    inputs: &'a [&'a Known],
+    /// What the index variables are at this element.
+    indices: Vec<Option<Attr>>,
     steps: usize,
 }
 
 /// An index variable and how many axes it stands for: `None` for one, not in a list.
-type Variable = (Name, Option<usize>);
+type Variable = (usize, Option<usize>);
 
 impl Evaluator<'_> {
     /// The index variables of an output.
-    fn variables(&self, m: &Meaning, dims: Option<&[Dim]>, rank: usize) -> Option<Vec<Variable>> {
-        let mut out: Vec<(Name, Option<Option<usize>>)> = Vec::new();
-        for (i, item) in m.index.iter().enumerate() {
-            let (Elem::One(e) | Elem::Splice(e)) = item;
-            let ExprKind::Name(n) = &e.kind else { return None };
-            let width = match (item, dims.and_then(|d| d.get(i))) {
-                (Elem::One(_), _) => Some(None),
-                (_, Some(Dim::Seg(s))) => self.env.seg(s).map(|s| Some(s.len())),
-                _ => self.env.seg(n).map(|s| Some(s.len())),
+    fn variables(
+        &self,
+        index: &[IndexVar],
+        dims: Option<&[Dim]>,
+        rank: usize,
+    ) -> Option<Vec<Variable>> {
+        let mut out: Vec<(usize, Option<Option<usize>>)> = Vec::new();
+        for (i, v) in index.iter().enumerate() {
+            let width = match (v.segment, dims.and_then(|d| d.get(i))) {
+                (false, _) => Some(None),
+                (true, Some(Dim::Seg(s))) => self.env.seg(s).map(|s| Some(s.len())),
+                (true, _) => self.env.seg(&v.name).map(|s| Some(s.len())),
             };
-            out.push((Name::from(n.as_str()), width));
+            out.push((v.id, width));
         }
         let known: usize = out.iter().filter_map(|v| v.1.map(|w| w.unwrap_or(1))).sum();
         let rest = rank.checked_sub(known)?;
@@ -224,28 +226,14 @@ impl Evaluator<'_> {
 
     fn bind(&mut self, variables: &[Variable], index: &[i64]) {
         let mut at = 0;
-        for (name, width) in variables {
+        for (id, width) in variables {
             let value = match width {
                 None => Attr::int(index[at]),
                 Some(n) => Attr::ints(index[at..at + n].iter().copied()),
             };
             at += width.unwrap_or(1);
-            self.env.bind_attr(name, value);
+            self.indices[*id] = Some(value);
         }
-    }
-
-    fn input(&self, name: &str) -> Option<&Known> {
-        self.inputs.iter().find(|(n, _)| &**n == name).map(|(_, k)| *k)
-    }
-
-    /// True if an element is read.
-    fn reads(&self, e: &Expr) -> bool {
-        let mut found = false;
-        crate::check::walk(e, &mut |e| {
-            found |=
-                matches!(&e.kind, ExprKind::Index { base, .. } if self.input(&base.text).is_some());
-        });
-        found
     }
 
     fn value(&mut self, e: &Expr) -> Option<Val> {
@@ -256,7 +244,7 @@ impl Evaluator<'_> {
         match &e.kind {
             ExprKind::Unary(UnaryOp::Neg, a) => {
                 let v = self.value(a)?;
-                let elements = self.reads(a);
+                let elements = a.reads();
                 let negated =
                     eval::binary(BinaryOp::Sub, Val::Attr(Attr::int(0)), v.clone()).ok()?;
                 (!elements || self.is_exact(&v) && self.is_exact(&negated)).then_some(negated)
@@ -281,12 +269,16 @@ impl Evaluator<'_> {
                 }
             },
             ExprKind::List(items) => self.list(items).map(|v| Val::Attr(Attr::Ints(v))),
-            ExprKind::Call { callee, args } => self.call(&callee.text, args),
-            ExprKind::Index { base, index, otherwise } if self.input(&base.text).is_some() => {
-                self.read(&base.text, index, otherwise.as_deref())
+            ExprKind::Call(f, args) => self.call(*f, args),
+            ExprKind::Read(r) => self.read(r),
+            ExprKind::Reduce(r) => self.reduce(r),
+            ExprKind::Index(i) => self.indices[*i].clone().map(Val::Attr),
+            ExprKind::Entry(list, i) => {
+                let i = self.value(i)?.int().ok()?;
+                functions::at(Val::Attr(self.env.attr(list)?.clone()), &i).ok()
             }
-            ExprKind::Reduce { monoid, axes, body } => self.reduce(&monoid.text, axes, body),
-            _ => eval::value(e, &self.env).ok(),
+            ExprKind::DTypeVar(n) => self.env.dtype(n).map(|d| Val::Attr(Attr::DType(d))),
+            _ => eval::value(e, self.env).ok(),
         }
     }
 
@@ -301,13 +293,13 @@ impl Evaluator<'_> {
 
     /// True if arithmetic of elements with these operands or of this result is that of their types.
     fn is_exact(&self, v: &Val) -> bool {
-        let types = self.inputs.iter().map(|(_, k)| k.dtype).filter(|d| d.is_int());
+        let types = self.inputs.iter().map(|k| k.dtype).filter(|d| d.is_int());
         let fits = |v: i64| v.abs_diff(0) <= EXACT as u64 && types.clone().all(|d| in_range(v, d));
         integers(v).iter().filter_map(Extent::as_const).all(fits)
     }
 
     fn arithmetic(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Option<Val> {
-        let elements = self.reads(a) || self.reads(b);
+        let elements = a.reads() || b.reads();
         let (x, y) = (self.value(a)?, self.value(b)?);
         if !elements {
             return eval::binary(op, x, y).ok();
@@ -326,12 +318,12 @@ impl Evaluator<'_> {
         {
             return None;
         }
-        let both = self.reads(a) && self.reads(b);
+        let both = a.reads() && b.reads();
         self.combine(op, x, y, both).filter(|v| self.is_exact(v))
     }
 
     fn combine(&self, op: BinaryOp, x: Val, y: Val, elements: bool) -> Option<Val> {
-        let real = elements && self.inputs.iter().any(|(_, k)| k.dtype.is_float());
+        let real = elements && self.inputs.iter().any(|k| k.dtype.is_float());
         match (op, &x, &y) {
             (BinaryOp::Div, Val::Attr(Attr::Int(p)), Val::Attr(Attr::Int(q))) if real => {
                 p.div_exact(q).map(|v| Val::Attr(Attr::Int(v)))
@@ -376,114 +368,108 @@ impl Evaluator<'_> {
         Some(out)
     }
 
-    fn read(&mut self, base: &str, index: &[Elem], otherwise: Option<&Expr>) -> Option<Val> {
-        let list = self.list(index)?;
+    fn read(&mut self, r: &Read) -> Option<Val> {
+        let list = self.list(&r.index)?;
         let index: Option<Vec<i64>> = list.iter().map(Extent::as_const).collect();
         let index = index?;
-        match self.input(base)?.read(&index) {
+        match self.inputs.get(r.input)?.read(&index) {
             Some(Element::Int(e)) => Some(Val::Attr(Attr::Int(e.clone()))),
             Some(Element::Real(v)) => Some(Val::Attr(Attr::float(*v))),
-            None => self.value(otherwise?),
+            None => self.value(r.otherwise.as_deref()?),
         }
     }
 
-    fn reduce(&mut self, monoid: &str, axes: &[Elem], body: &Expr) -> Option<Val> {
+    fn reduce(&mut self, r: &Reduce) -> Option<Val> {
         let (mut variables, mut shape) = (Vec::new(), Vec::new());
-        for axis in axes {
-            let (Elem::One(e) | Elem::Splice(e)) = axis;
-            let ExprKind::Name(n) = &e.kind else { return None };
-            let extents = match axis {
-                Elem::One(_) => vec![self.env.axis(n)?.clone()],
-                Elem::Splice(_) => self.env.seg(n)?.to_vec(),
+        for v in &r.over {
+            let extents = match v.segment {
+                false => vec![self.env.axis(&v.name)?.clone()],
+                true => self.env.seg(&v.name)?.to_vec(),
             };
-            let width = if let Elem::One(_) = axis { None } else { Some(extents.len()) };
-            variables.push((Name::from(n.as_str()), width));
+            variables.push((v.id, v.segment.then_some(extents.len())));
             for e in extents {
                 shape.push(usize::try_from(e.as_const()?).ok()?);
             }
         }
         let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
-        let mark = self.env.mark();
         let mut index = vec![0i64; shape.len()];
         let mut sum: Option<Val> = None;
         for _ in 0..count.min(MAX_STEPS) {
             self.bind(&variables, &index);
-            let v = self.value(body);
-            self.env.rollback(mark);
-            let v = v.filter(|v| self.is_exact(v))?;
+            let v = self.value(&r.body).filter(|v| self.is_exact(v))?;
             sum = Some(match sum {
                 None => v,
-                Some(s) => join(monoid, s, v).filter(|v| self.is_exact(v))?,
+                Some(s) => join(r.monoid, s, v).filter(|v| self.is_exact(v))?,
             });
             advance(&mut index, &shape);
         }
-        sum.or_else(|| match monoid {
-            "sum" => Some(Val::Attr(Attr::int(0))),
-            "prod" => Some(Val::Attr(Attr::int(1))),
-            "any" => Some(Val::Truth(Some(false))),
-            "all" => Some(Val::Truth(Some(true))),
-            _ => None,
+        sum.or_else(|| match r.monoid {
+            Monoid::Sum => Some(Val::Attr(Attr::int(0))),
+            Monoid::Prod => Some(Val::Attr(Attr::int(1))),
+            Monoid::Any => Some(Val::Truth(Some(false))),
+            Monoid::All => Some(Val::Truth(Some(true))),
+            Monoid::Max | Monoid::Min | Monoid::Mean => None,
         })
     }
 
-    fn call(&mut self, name: &str, args: &[Arg]) -> Option<Val> {
-        let vals = args.iter().map(|a| self.value(&a.value)).collect::<Option<Vec<_>>>()?;
-        let moves = matches!(name, "cast" | "ravel" | "unravel");
-        let elements = !moves && args.iter().any(|a| self.reads(&a.value));
+    fn call(&mut self, f: Function, args: &[Expr]) -> Option<Val> {
+        let vals = args.iter().map(|a| self.value(a)).collect::<Option<Vec<_>>>()?;
+        let moves = matches!(f, Function::Cast | Function::Ravel | Function::Unravel);
+        let elements = !moves && args.iter().any(Expr::reads);
         if let (true, [a, b]) = (elements, vals.as_slice())
             && let (Some(a), Some(b)) = (const_of(a), const_of(b))
-            && let "maximum" | "minimum" = name
+            && let Function::Maximum | Function::Minimum = f
         {
-            let v = if name == "maximum" { a.max(b) } else { a.min(b) };
+            let v = if f == Function::Maximum { a.max(b) } else { a.min(b) };
             return Some(Val::Attr(Attr::int(v)));
         }
         if elements && !vals.iter().all(|v| self.is_exact(v)) {
             return None;
         }
-        let result = self.function(name, vals)?;
+        let result = function(f, vals)?;
         (!elements || self.is_exact(&result)).then_some(result)
     }
+}
 
-    fn function(&self, name: &str, vals: Vec<Val>) -> Option<Val> {
-        match (name, vals.as_slice()) {
-            ("cast", [v, Val::Attr(Attr::DType(to))]) => cast(v.clone(), *to),
-            ("modulo", [a, b]) => eval::binary(BinaryOp::Mod, a.clone(), b.clone()).ok(),
-            ("remainder", [Val::Attr(Attr::Int(a)), Val::Attr(Attr::Int(b))]) => {
-                match (a.as_const(), b.as_const()) {
-                    (Some(a), Some(b)) => Some(Val::Attr(Attr::int(a.checked_rem(b)?))),
-                    _ => {
-                        (a.at_least(0) && b.at_least(1)).then(|| Val::Attr(Attr::Int(a.modulo(b))))
-                    }
-                }
+/// A function of values.
+fn function(f: Function, vals: Vec<Val>) -> Option<Val> {
+    match (f, vals.as_slice()) {
+        (Function::Cast, [v, Val::Attr(Attr::DType(to))]) => cast(v.clone(), *to),
+        (Function::Modulo, [a, b]) => eval::binary(BinaryOp::Mod, a.clone(), b.clone()).ok(),
+        (Function::Remainder, [Val::Attr(Attr::Int(a)), Val::Attr(Attr::Int(b))]) => {
+            match (a.as_const(), b.as_const()) {
+                (Some(a), Some(b)) => Some(Val::Attr(Attr::int(a.checked_rem(b)?))),
+                _ => (a.at_least(0) && b.at_least(1)).then(|| Val::Attr(Attr::Int(a.modulo(b)))),
             }
-            ("abs", [Val::Attr(Attr::Int(a))]) => match a.as_const() {
-                Some(v) => Some(Val::Attr(Attr::int(v.wrapping_abs()))),
-                None => a.at_least(0).then(|| vals[0].clone()),
-            },
-            ("sign", [Val::Attr(Attr::Int(a))]) => Some(Val::Attr(Attr::int(a.sign()?.into()))),
-            ("floor" | "ceil" | "round", [v @ Val::Attr(Attr::Int(_))]) => Some(v.clone()),
-            ("ceil", [Val::Attr(Attr::Float(b))]) => {
-                Some(Val::Attr(Attr::float(f64::from_bits(*b).ceil())))
-            }
-            ("round", [Val::Attr(Attr::Float(b))]) => {
-                Some(Val::Attr(Attr::float(f64::from_bits(*b).round_ties_even())))
-            }
-            ("ravel", [Val::Attr(Attr::Ints(index)), Val::Attr(Attr::Ints(shape))]) => {
-                let number =
-                    index.iter().zip(shape).fold(Extent::from(0), |n, (i, d)| &(&n * d) + i);
-                (index.len() == shape.len()).then_some(Val::Attr(Attr::Int(number)))
-            }
-            ("unravel", [Val::Attr(Attr::Int(number)), Val::Attr(Attr::Ints(shape))]) => {
-                let mut number = number.as_const()?;
-                let mut out = vec![0; shape.len()];
-                for (slot, d) in out.iter_mut().zip(shape).rev() {
-                    let d = d.as_const().filter(|&d| d > 0)?;
-                    (*slot, number) = (number % d, number / d);
-                }
-                Some(Val::Attr(Attr::ints(out)))
-            }
-            _ => functions::apply(name, vals).ok(),
         }
+        (Function::Abs, [Val::Attr(Attr::Int(a))]) => match a.as_const() {
+            Some(v) => Some(Val::Attr(Attr::int(v.wrapping_abs()))),
+            None => a.at_least(0).then(|| vals[0].clone()),
+        },
+        (Function::Sign, [Val::Attr(Attr::Int(a))]) => Some(Val::Attr(Attr::int(a.sign()?.into()))),
+        (Function::Floor | Function::Ceil | Function::Round, [v @ Val::Attr(Attr::Int(_))]) => {
+            Some(v.clone())
+        }
+        (Function::Ceil, [Val::Attr(Attr::Float(b))]) => {
+            Some(Val::Attr(Attr::float(f64::from_bits(*b).ceil())))
+        }
+        (Function::Round, [Val::Attr(Attr::Float(b))]) => {
+            Some(Val::Attr(Attr::float(f64::from_bits(*b).round_ties_even())))
+        }
+        (Function::Ravel, [Val::Attr(Attr::Ints(index)), Val::Attr(Attr::Ints(shape))]) => {
+            let number = index.iter().zip(shape).fold(Extent::from(0), |n, (i, d)| &(&n * d) + i);
+            (index.len() == shape.len()).then_some(Val::Attr(Attr::Int(number)))
+        }
+        (Function::Unravel, [Val::Attr(Attr::Int(number)), Val::Attr(Attr::Ints(shape))]) => {
+            let mut number = number.as_const()?;
+            let mut out = vec![0; shape.len()];
+            for (slot, d) in out.iter_mut().zip(shape).rev() {
+                let d = d.as_const().filter(|&d| d > 0)?;
+                (*slot, number) = (number % d, number / d);
+            }
+            Some(Val::Attr(Attr::ints(out)))
+        }
+        _ => functions::apply(f, vals).ok(),
     }
 }
 
@@ -499,20 +485,20 @@ fn int_of(v: &Val) -> Option<Extent> {
     }
 }
 
-fn join(monoid: &str, a: Val, b: Val) -> Option<Val> {
+fn join(monoid: Monoid, a: Val, b: Val) -> Option<Val> {
     match (monoid, &a, &b) {
-        ("sum", ..) => eval::binary(BinaryOp::Add, a, b).ok(),
-        ("prod", Val::Attr(Attr::Int(p)), Val::Attr(Attr::Int(q))) => {
+        (Monoid::Sum, ..) => eval::binary(BinaryOp::Add, a, b).ok(),
+        (Monoid::Prod, Val::Attr(Attr::Int(p)), Val::Attr(Attr::Int(q))) => {
             if let (Some(p), Some(q)) = (p.as_const(), q.as_const()) {
                 p.checked_mul(q)?;
             }
             eval::binary(BinaryOp::Mul, a, b).ok()
         }
-        ("prod", ..) => eval::binary(BinaryOp::Mul, a, b).ok(),
-        ("max", ..) => functions::apply("maximum", vec![a, b]).ok(),
-        ("min", ..) => functions::apply("minimum", vec![a, b]).ok(),
-        ("any", Val::Truth(Some(a)), Val::Truth(Some(b))) => Some(Val::Truth(Some(*a || *b))),
-        ("all", Val::Truth(Some(a)), Val::Truth(Some(b))) => Some(Val::Truth(Some(*a && *b))),
+        (Monoid::Prod, ..) => eval::binary(BinaryOp::Mul, a, b).ok(),
+        (Monoid::Max, ..) => functions::apply(Function::Maximum, vec![a, b]).ok(),
+        (Monoid::Min, ..) => functions::apply(Function::Minimum, vec![a, b]).ok(),
+        (Monoid::Any, Val::Truth(Some(a)), Val::Truth(Some(b))) => Some(Val::Truth(Some(*a || *b))),
+        (Monoid::All, Val::Truth(Some(a)), Val::Truth(Some(b))) => Some(Val::Truth(Some(*a && *b))),
         _ => None,
     }
 }

@@ -2,21 +2,22 @@
 //!
 //! Built by [`crate::check`]; everything after the checker reads declarations only from here.
 
-use crate::ir::{DType, Program};
-use crate::syntax::ast::{AttrType, Domain, ErrorClause, Expr, Ident, Meaning, Span};
+pub use crate::expr::Name;
+use crate::expr::{AttrType, Domain, Expr, Meaning};
+use crate::ir::{DType, Program, Type};
+use crate::onnx::Declaration;
+use crate::pattern::Patterns;
+use crate::span::{Ident, Span};
 use crate::term::{TermId, Terms};
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// A name: of an axis, a segment, an attribute, a variable.
-pub type Name = Arc<str>;
 
 /// Index of a callable (`op`, `def` or `extern`) in its library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub u32);
 
-/// One dimension of a type pattern.
-#[derive(Clone, Debug)]
+/// One dimension of a type pattern; equal ones are equal extents.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Dim {
     /// A named axis; the same name is the same extent.
     Axis(Name),
@@ -89,7 +90,7 @@ pub struct AttrParam {
 /// What computes a callable.
 #[derive(Clone, Debug)]
 pub enum CallKind {
-    /// A primitive: one meaning per output, in index notation.
+    /// A primitive: one meaning per output, in their order.
     Op(Vec<Meaning>),
     /// A composition.
     Def(Body),
@@ -135,6 +136,20 @@ pub struct Callable {
     pub class: OpClass,
     /// Which source text, and where in it.
     pub source: (u32, Span),
+}
+
+impl Callable {
+    /// True of a change of layout whose result has more elements than its operand, and not a few: folding constants
+    /// leaves it in the program, for it costs nothing to read.
+    pub fn enlarges(&self, args: &[&Type], results: &[Type]) -> bool {
+        let count = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>());
+        match (args, results) {
+            ([arg], [result, ..]) => {
+                self.class == OpClass::View && count(result) > count(arg).max(64)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What an operator's meaning shows of its structure.
@@ -282,14 +297,13 @@ pub struct TestGraph {
     pub roots: Vec<TermId>,
 }
 
-/// How an ONNX operator reads and prints. Its expressions are positional, not by named axes, so they
-/// are interpreted by the importer and the exporter as they stand.
+/// How an ONNX operator reads and prints.
 #[derive(Clone, Debug)]
 pub struct OnnxItem {
     /// The ONNX operator's name.
     pub name: Name,
     /// The declaration.
-    pub decl: crate::syntax::ast::Onnx,
+    pub decl: Declaration,
     /// Which source text, and where in it.
     pub source: (u32, Span),
 }
@@ -404,6 +418,7 @@ pub struct Library {
     /// Targets.
     pub targets: Vec<TargetItem>,
     pub(crate) by_name: HashMap<Name, CallId>,
+    pub(crate) patterns: Patterns,
 }
 
 impl Library {
@@ -429,18 +444,6 @@ impl Library {
             NodeKind::Input(i) => program.inputs[*i as usize].0.clone(),
             NodeKind::Const(c) => format!("const{}", c.0),
             NodeKind::Apply(call, _) => self.call(*call).name.to_string(),
-        }
-    }
-}
-
-impl From<&ErrorClause> for ErrorClass {
-    fn from(e: &ErrorClause) -> ErrorClass {
-        match e {
-            ErrorClause::Exact => ErrorClass::Exact,
-            ErrorClause::Reorder => ErrorClass::Reorder,
-            ErrorClause::Approx { abs, rel } => {
-                ErrorClass::Approx { abs: abs.unwrap_or(0.0), rel: rel.unwrap_or(0.0) }
-            }
         }
     }
 }

@@ -4,9 +4,9 @@
 //! entries leave. Everything that is no open name is computed and compared.
 
 use crate::eval::{Env, eval};
+use crate::expr::{Elem, Expr, ExprKind};
 use crate::ir::{Attr, Extent};
 use crate::library::Name;
-use crate::syntax::ast::{Elem, Expr, ExprKind};
 
 /// How a list met its pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +20,9 @@ pub enum Fit {
 }
 
 /// The names that an entry of a pattern may bind: whether it is spliced, and the name.
-pub fn names(e: &Expr) -> Vec<(bool, &str)> {
-    fn name(i: &Elem) -> Option<(bool, &str)> {
-        match i {
-            Elem::One(Expr { kind: ExprKind::Name(n), .. }) => Some((false, n.as_str())),
-            Elem::Splice(Expr { kind: ExprKind::Name(n), .. }) => Some((true, n.as_str())),
-            _ => None,
-        }
+pub fn names(e: &Expr) -> Vec<(bool, &Name)> {
+    fn name(i: &Elem) -> Option<(bool, &Name)> {
+        i.expr().as_name().map(|n| (matches!(i, Elem::Splice(_)), n))
     }
     let ExprKind::List(items) = &e.kind else { return vec![] };
     items.iter().filter_map(name).collect()
@@ -46,7 +42,7 @@ pub fn fit(e: &Expr, found: &Attr, env: &mut Env, open: &dyn Fn(&str) -> bool) -
             Elem::Splice(_) => Attr::Ints(part.to_vec()),
         };
         if let Some(n) = open_name(item, env, open) {
-            env.bind_attr(&Name::from(n), value);
+            env.bind_attr(n, value);
             continue;
         }
         match eval(item.expr(), env) {
@@ -58,7 +54,7 @@ pub fn fit(e: &Expr, found: &Attr, env: &mut Env, open: &dyn Fn(&str) -> bool) -
     if waits { Fit::Later } else { Fit::Yes }
 }
 
-fn open_name<'e>(item: &'e Elem, env: &Env, open: &dyn Fn(&str) -> bool) -> Option<&'e str> {
+fn open_name<'e>(item: &'e Elem, env: &Env, open: &dyn Fn(&str) -> bool) -> Option<&'e Name> {
     match &item.expr().kind {
         ExprKind::Name(n) if env.attr(n).is_none() && open(n) => Some(n),
         _ => None,
@@ -99,10 +95,10 @@ fn lengths(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::syntax::ast::{BinaryOp, Span};
+    use crate::expr::BinaryOp;
 
     fn expr(kind: ExprKind) -> Expr {
-        Expr { kind, span: Span::default() }
+        Expr::new(kind)
     }
 
     fn name(n: &str) -> Expr {

@@ -2,63 +2,64 @@
 //! 0 and -1. Lists and extents in, lists and extents out.
 
 use crate::eval::{EvalError, Val};
+use crate::function::Function as F;
 use crate::ir::{Attr, DType, Extent};
 
 /// Applies a function; `None` if there is none of this name with so many arguments.
-pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> {
+pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
     let l = |i: usize| vals[i].clone().ints();
     let ints = |v: Result<Vec<Extent>, EvalError>| v.map(|v| Val::Attr(Attr::Ints(v)));
-    Some(match (name, vals.len()) {
-        ("is_float", 1) => match &vals[0] {
+    Some(match (f, vals.len()) {
+        (F::IsFloat, 1) => match &vals[0] {
             Val::Attr(Attr::DType(d)) => Ok(Val::Truth(Some(DType::is_float(*d)))),
             _ => Err(EvalError::invalid("`is_float` takes an element type")),
         },
-        ("without", 2) => ints((|| {
+        (F::Without, 2) => ints((|| {
             let v = vals[1].clone().int()?;
             Ok(l(0)?.into_iter().filter(|e| *e != v).collect())
         })()),
-        ("replace_all", 3) => ints((|| replace_all(l(0)?, &l(1)?, &l(2)?))()),
-        ("normal_list", 2) => ints((|| {
+        (F::ReplaceAll, 3) => ints((|| replace_all(l(0)?, &l(1)?, &l(2)?))()),
+        (F::NormalList, 2) => ints((|| {
             let rank = vals[1].clone().int()?;
             let turn = |a: Extent| if a.sign() == Some(-1) { &a + &rank } else { a };
             Ok(l(0)?.into_iter().map(turn).collect())
         })()),
-        ("strides", 1) => ints(l(0).map(|shape| {
+        (F::Strides, 1) => ints(l(0).map(|shape| {
             let mut out = vec![Extent::from(1); shape.len()];
             for i in (1..shape.len()).rev() {
                 out[i - 1] = &out[i] * &shape[i];
             }
             out
         })),
-        ("unit_axes", 2) => ints((|| unit_axes(&l(0)?, &l(1)?))()),
-        ("reshape_spec", 2) => ints((|| Ok(reshape_spec(&l(0)?, l(1)?)))()),
-        ("expand_spec", 2) => ints((|| Ok(expand_spec(&l(0)?, l(1)?)))()),
-        ("slice_start", 3) => {
+        (F::UnitAxes, 2) => ints((|| unit_axes(&l(0)?, &l(1)?))()),
+        (F::ReshapeSpec, 2) => ints((|| Ok(reshape_spec(&l(0)?, l(1)?)))()),
+        (F::ExpandSpec, 2) => ints((|| Ok(expand_spec(&l(0)?, l(1)?)))()),
+        (F::SliceStart, 3) => {
             ints((|| entries(&[l(0)?, l(1)?, l(2)?], |e| slice_start(&e[0], &e[1], &e[2])))())
         }
-        ("slice_size", 4) => ints((|| {
+        (F::SliceSize, 4) => ints((|| {
             entries(&[l(0)?, l(1)?, l(2)?, l(3)?], |e| slice_size(&e[0], &e[1], &e[2], &e[3]))
         })()),
-        ("slice_end", 3) => ints((|| entries(&[l(0)?, l(1)?, l(2)?], slice_end))()),
-        ("changed_axes", 3) => ints((|| {
+        (F::SliceEnd, 3) => ints((|| entries(&[l(0)?, l(1)?, l(2)?], slice_end))()),
+        (F::ChangedAxes, 3) => ints((|| {
             let (shape, start, size) = (l(0)?, l(1)?, l(2)?);
             let part = |i: &usize| {
                 !start.get(*i).is_some_and(|s| s.is(0)) || size.get(*i) != shape.get(*i)
             };
             Ok((0..shape.len()).filter(part).map(Extent::from).collect())
         })()),
-        ("same_pads", 3) => ints((|| {
+        (F::SamePads, 3) => ints((|| {
             entries(&[l(0)?, l(1)?, l(2)?], |e| {
                 let steps = &ceil_div(&e[0], &e[2]) - &Extent::from(1);
                 Ok((&(&(&steps * &e[2]) + &e[1]) - &e[0]).maximum(&Extent::from(0)))
             })
         })()),
-        ("ceil_pads", 5) => ints((|| {
+        (F::CeilPads, 5) => ints((|| {
             entries(&[l(0)?, l(1)?, l(2)?, l(3)?, l(4)?], |e| {
                 ceil_pads(&e[0], &e[1], &e[2], &e[3], &e[4])
             })
         })()),
-        ("labels", 3) => ints((|| {
+        (F::Labels, 3) => ints((|| {
             let Val::Attr(Attr::Str(equation)) = &vals[0] else {
                 return Err(EvalError::invalid("`labels` takes an equation"));
             };
@@ -69,42 +70,42 @@ pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> 
                 _ => Err(EvalError::invalid("`labels` takes known numbers")),
             }
         })()),
-        ("common" | "except", 2) => ints((|| {
+        (F::Common | F::Except, 2) => ints((|| {
             let (a, b) = (l(0)?, l(1)?);
-            Ok(a.into_iter().filter(|e| b.contains(e) == (name == "common")).collect())
+            Ok(a.into_iter().filter(|e| b.contains(e) == (f == F::Common)).collect())
         })()),
-        ("places", 2) => ints((|| {
+        (F::Places, 2) => ints((|| {
             let list = l(0)?;
             let place = |e: &Extent| list.iter().position(|x| x == e).map(Extent::from);
             let places: Option<Vec<Extent>> = l(1)?.iter().map(place).collect();
             places.ok_or_else(|| EvalError::invalid("the list lacks an entry"))
         })()),
-        ("box_start" | "box_size", 4) => ints((|| {
+        (F::BoxStart | F::BoxSize, 4) => ints((|| {
             let part = crate::boxes::before_reshape(&l(0)?, &l(1)?, &l(2)?, &l(3)?)?;
-            let wanted = |(s, n)| if name == "box_start" { s } else { n };
+            let wanted = |(s, n)| if f == F::BoxStart { s } else { n };
             Ok(part.into_iter().map(wanted).collect())
         })()),
-        ("spread_map" | "spread_shape", 4) => ints((|| {
+        (F::SpreadMap | F::SpreadShape, 4) => ints((|| {
             let (map, shape) = crate::boxes::before_spread(&l(0)?, &l(1)?, &l(2)?, &l(3)?)?;
-            Ok(if name == "spread_map" { map } else { shape })
+            Ok(if f == F::SpreadMap { map } else { shape })
         })()),
-        ("is_spread", 4) => (|| {
+        (F::IsSpread, 4) => (|| {
             let found = crate::boxes::before_spread(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
             Ok(Val::Truth(Some(found.is_ok())))
         })(),
-        ("around_shape" | "around_start", 4) => ints((|| {
+        (F::AroundShape | F::AroundStart, 4) => ints((|| {
             let (shape, start) = crate::boxes::after_slice(&l(0)?, &l(1)?, &l(2)?, &l(3)?)?;
-            Ok(if name == "around_shape" { shape } else { start })
+            Ok(if f == F::AroundShape { shape } else { start })
         })()),
-        ("is_around", 4) => (|| {
+        (F::IsAround, 4) => (|| {
             let found = crate::boxes::after_slice(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
             Ok(Val::Truth(Some(found.is_ok())))
         })(),
-        ("is_box", 4) => (|| {
+        (F::IsBox, 4) => (|| {
             let part = crate::boxes::before_reshape(&l(0)?, &l(1)?, &l(2)?, &l(3)?);
             Ok(Val::Truth(Some(part.is_ok())))
         })(),
-        ("exact_quotient", 2) => ints((|| {
+        (F::ExactQuotient, 2) => ints((|| {
             entries(&[l(0)?, l(1)?], |e| {
                 let q = e[0].div_exact(&e[1]);
                 q.ok_or_else(|| EvalError::invalid(format!("{} is no multiple of {}", e[0], e[1])))
@@ -389,41 +390,41 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(name: &str, args: &[&[i64]], expected: &[i64]) {
+    fn check(f: F, args: &[&[i64]], expected: &[i64]) {
         let vals: Vec<Val> = args.iter().map(|a| list(a)).collect();
-        assert_eq!(apply(name, &vals), Some(Ok(list(expected))), "{name}{args:?}");
+        assert_eq!(apply(f, &vals), Some(Ok(list(expected))), "{f}{args:?}");
     }
 
     #[test]
     fn slices_are_clamped() {
         const END: i64 = i64::MAX;
-        check("slice_start", &[&[10, 10, 10], &[-3, 12, 4], &[1, 1, -1]], &[7, 10, 4]);
+        check(F::SliceStart, &[&[10, 10, 10], &[-3, 12, 4], &[1, 1, -1]], &[7, 10, 4]);
         check(
-            "slice_size",
+            F::SliceSize,
             &[&[10; 5], &[-3, 2, 0, 9, 8], &[END, -2, 99, -END, 2], &[1, 2, 1, -1, -2]],
             &[3, 3, 10, 10, 3],
         );
         check(
-            "slice_size",
+            F::SliceSize,
             &[&[0; 4], &[-END, 1, -1, END], &[END, END, -END, -1], &[1, 2, -1, -2]],
             &[0; 4],
         );
-        check("slice_end", &[&[9, 2], &[10, 3], &[-1, 2]], &[i64::MIN + 1, 8]);
-        check("changed_axes", &[&[4, 5, 6], &[0, 1, 0], &[4, 4, 5]], &[1, 2]);
+        check(F::SliceEnd, &[&[9, 2], &[10, 3], &[-1, 2]], &[i64::MIN + 1, 8]);
+        check(F::ChangedAxes, &[&[4, 5, 6], &[0, 1, 0], &[4, 4, 5]], &[1, 2]);
     }
 
     #[test]
     fn windows_end_where_onnx_says() {
-        check("same_pads", &[&[5, 6], &[3, 3], &[2, 2]], &[2, 1]);
-        check("ceil_pads", &[&[111, 4], &[0, 0], &[0, 0], &[3, 2], &[2, 2]], &[0, 0]);
-        check("ceil_pads", &[&[112], &[0], &[0], &[3], &[2]], &[1]);
+        check(F::SamePads, &[&[5, 6], &[3, 3], &[2, 2]], &[2, 1]);
+        check(F::CeilPads, &[&[111, 4], &[0, 0], &[0, 0], &[3, 2], &[2, 2]], &[0, 0]);
+        check(F::CeilPads, &[&[112], &[0], &[0], &[3], &[2]], &[1]);
     }
 
     #[test]
     fn unit_axes_are_found() {
-        check("unit_axes", &[&[3, 4], &[1, 3, 1, 4]], &[0, 2]);
-        check("unit_axes", &[&[1, 4], &[1, 1, 4]], &[0]);
-        assert!(apply("unit_axes", &[list(&[3, 4]), list(&[4, 1, 3])]).is_some_and(|r| r.is_err()));
+        check(F::UnitAxes, &[&[3, 4], &[1, 3, 1, 4]], &[0, 2]);
+        check(F::UnitAxes, &[&[1, 4], &[1, 1, 4]], &[0]);
+        assert!(apply(F::UnitAxes, &[list(&[3, 4]), list(&[4, 1, 3])]).is_some_and(|r| r.is_err()));
     }
 
     #[test]
@@ -431,7 +432,7 @@ mod tests {
         let check = |equation: &str, i: i64, ranks: &[i64], expected: &[i64]| {
             let args =
                 [Val::Attr(Attr::Str(equation.into())), Val::Attr(Attr::int(i)), list(ranks)];
-            assert_eq!(apply("labels", &args), Some(Ok(list(expected))), "{equation}");
+            assert_eq!(apply(F::Labels, &args), Some(Ok(list(expected))), "{equation}");
         };
         let (a, b, c) = (97, 98, 99);
         check("ab,bc->ac", 1, &[2, 2], &[b, c]);
@@ -439,7 +440,7 @@ mod tests {
         check("...a, b... -> ...ab", 2, &[3, 2], &[-2, -1, a, b]);
         check("...a,b...->...ab", 1, &[3, 2], &[b, -1]);
         let twice = [Val::Attr(Attr::Str("aa->a".into())), Val::Attr(Attr::int(0)), list(&[2])];
-        assert!(apply("labels", &twice).is_some_and(|r| r.is_err()));
+        assert!(apply(F::Labels, &twice).is_some_and(|r| r.is_err()));
     }
 
     #[test]
@@ -448,6 +449,6 @@ mod tests {
         let lists = |v: &[Extent]| Val::Attr(Attr::Ints(v.to_vec()));
         let from = lists(&[b.clone(), s.clone(), Extent::from(768)]);
         let to = lists(&[b, s, Extent::from(12), Extent::from(64)]);
-        assert_eq!(apply("reshape_spec", &[from, to]), Some(Ok(list(&[0, 0, 12, 64]))));
+        assert_eq!(apply(F::ReshapeSpec, &[from, to]), Some(Ok(list(&[0, 0, 12, 64]))));
     }
 }

@@ -3,8 +3,9 @@
 //! Named axes are gone: where an operand lacks axes of its partner, a `broadcast` stands between them,
 //! with attributes that compute positions and shape from the sizes of axes and segments.
 
+use crate::expr::Expr;
 use crate::library::{CallId, DTypePattern, Dim};
-use crate::syntax::ast::{Expr, Span};
+use crate::span::Span;
 
 /// Index of a term in its [`Terms`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

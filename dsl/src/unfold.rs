@@ -2,9 +2,8 @@
 
 use crate::build::{BuildError, Builder};
 use crate::canon::Sink;
-use crate::ir::{Attr, NodeId, NodeKind, Program, Value};
+use crate::ir::{Attr, NodeId, NodeKind, Program, Type, Value};
 use crate::library::{CallId, CallKind, Library};
-use std::collections::HashMap;
 
 /// Layers nested deeper than this stay closed: they are computed all the same.
 const MOST_NESTED: usize = 32;
@@ -21,7 +20,8 @@ pub fn unfold(
         if !is_open(&program, library, opens) {
             break;
         }
-        program = once(&program, library, opens)?;
+        let named = |_: NodeId, call: CallId| is_definition(library, call) && opens(call);
+        program = once(&program, library, Rest::Kept, &named).map_err(|(_, e)| e)?;
     }
     Ok(program)
 }
@@ -38,32 +38,65 @@ fn is_definition(library: &Library, call: CallId) -> bool {
     matches!(library.call(call).kind, CallKind::Def(_))
 }
 
-fn once(
-    program: &Program,
+/// The body of a definition on arguments of these types, as a program of its own.
+pub fn definition(
     library: &Library,
-    opens: &dyn Fn(CallId) -> bool,
+    call: CallId,
+    attrs: &[Attr],
+    args: &[&Type],
 ) -> Result<Program, BuildError> {
     let mut b = Builder::new(library);
-    let inputs: Vec<Value> = program.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
-    let mut values: HashMap<Value, Value> = HashMap::new();
+    let args = args.iter().enumerate().map(|(i, t)| b.input(&i.to_string(), (*t).clone()));
+    let args: Vec<Value> = args.collect();
+    let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+    let roots = b.expand(call, &attrs, &args)?;
+    Ok(b.finish(roots.iter().enumerate().map(|(i, r)| (i.to_string(), *r)).collect()))
+}
+
+/// How the applications of a program that is rebuilt are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// As they stand.
+    Kept,
+    /// In canonical form.
+    Canonical,
+}
+
+/// The program with the definitions that `opens` names replaced by their bodies, once. What goes wrong is told with
+/// the node.
+pub fn once(
+    program: &Program,
+    library: &Library,
+    rest: Rest,
+    opens: &dyn Fn(NodeId, CallId) -> bool,
+) -> Result<Program, (NodeId, BuildError)> {
+    let mut b = Builder::new(library);
+    let mut new: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
     for (i, node) in program.nodes.iter().enumerate() {
+        let id = NodeId(i as u32);
         b.set_origin(&node.origin);
-        let made = match &node.kind {
-            NodeKind::Input(k) => vec![inputs[*k as usize]],
+        new.push(match &node.kind {
+            NodeKind::Input(k) => {
+                let (name, ty) = &program.inputs[*k as usize];
+                vec![b.input(name, ty.clone())]
+            }
             NodeKind::Const(c) => vec![b.constant(program.consts.get(*c).clone())],
             NodeKind::Apply(call, attrs) => {
-                let args: Vec<Value> = node.args.iter().map(|a| values[a]).collect();
+                let arg = |a: &Value| new[a.node.0 as usize][a.output as usize];
+                let args: Vec<Value> = node.args.iter().map(arg).collect();
                 let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-                match &library.call(*call).kind {
-                    CallKind::Def(body) if opens(*call) => b.expand(*call, body, &attrs, &args)?,
-                    _ => b.raw(*call, &attrs, &args)?,
-                }
+                let made = match (opens(id, *call), rest) {
+                    (true, _) => b.expand(*call, &attrs, &args),
+                    (false, Rest::Kept) => b.raw(*call, &attrs, &args).map_err(BuildError::Type),
+                    (false, Rest::Canonical) => {
+                        b.apply(*call, &attrs, &args).map_err(BuildError::Type)
+                    }
+                };
+                made.map_err(|e| (id, e))?
             }
-        };
-        let node = NodeId(i as u32);
-        let named = made.into_iter().zip(0..).map(|(v, output)| (Value { node, output }, v));
-        values.extend(named);
+        });
     }
-    let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), values[v])).collect();
+    let value = |v: &Value| new[v.node.0 as usize][v.output as usize];
+    let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), value(v))).collect();
     Ok(b.finish(outputs))
 }

@@ -107,6 +107,7 @@ const CASES: &[(&str, &[&str])] = &[
         &[
             "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = gelu(x[..s])\n",
             "rule r\n  transpose(x, perm=p) => x\n  given x: F[..s]\n  if lenght(p) == 0\n  error exact\n",
+            "def f(x: F[n]) -> F[m]\n  where m = doubled(|n|)\n  = concat(x, x, axis=0)\n",
         ],
     ),
     (
@@ -119,6 +120,8 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(x: F[n]) -> F[n]\n  let (a, b) = x\n  = a + b\n",
             "def f(x: F[a, n]) -> F[a, n]\n  let (u, v, w) = split(x, axis=-1, parts=2)\n  = u\n",
             "def f(x: F[n]) -> F[]\n  = sum(n) (x, x)\n",
+            "def f(x: F[n], p: ints = (1, 2)) -> F[n]\n  = x\n",
+            "onnx Total(x) since 1\n  = sum(n) x\n",
         ],
     ),
     (

@@ -7,12 +7,12 @@ use crate::candidates::{Entry, Role, VIEWS};
 use crate::layout::Layout;
 use crate::work::{Works, bytes, elements};
 use crate::{CostModel, Work};
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind};
 use mlc_dsl::ir::{Attr, DType, Type};
 use mlc_dsl::library::{
     self, CallId, CallKind, Callable, Epilogue, Library, OpClass, TargetItem, TargetKernel,
 };
 use mlc_dsl::pointwise::is_pointwise;
-use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind};
 use std::collections::{HashMap, HashSet};
 
 /// The kernel name of views: layouts, not work.
@@ -385,8 +385,8 @@ fn slowness(e: &Expr) -> f64 {
             };
             own + slowness(a) + slowness(b)
         }
-        ExprKind::Call { args, .. } => 2.0 + args.iter().map(|a| slowness(&a.value)).sum::<f64>(),
-        ExprKind::Reduce { body, .. } => slowness(body),
+        ExprKind::Call(_, args) => 2.0 + args.iter().map(slowness).sum::<f64>(),
+        ExprKind::Reduce(r) => slowness(&r.body),
         ExprKind::If { cond, then, otherwise } => {
             slowness(cond) + slowness(then) + slowness(otherwise)
         }

@@ -4,26 +4,20 @@
 
 use crate::Work;
 use crate::target::VIEW;
-use mlc_dsl::build::Builder;
 use mlc_dsl::eval::Env;
+use mlc_dsl::expr::{AttrKind, BinaryOp, Expr, ExprKind, IndexVar};
+use mlc_dsl::functions::Function;
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{
     AttrParam, CallId, CallKind, Callable, Dim, Input, Library, Name, OpClass, TypePattern,
 };
 use mlc_dsl::plan::Kernel;
-use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind};
+use mlc_dsl::unfold::definition;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
 pub use mlc_dsl::plan::NOMINAL;
-
-/// Scalar functions that a processor has an instruction for.
-const QUICK: [&str; 10] =
-    ["abs", "floor", "ceil", "round", "trunc", "sign", "min", "max", "minimum", "maximum"];
-
-/// Slow functions that are common enough for vector units to be given them.
-const COMMON: [&str; 5] = ["exp", "log", "sqrt", "erf", "tanh"];
 
 /// The number of an extent, symbols at [`NOMINAL`].
 pub fn nominal(e: &Extent) -> f64 {
@@ -113,13 +107,7 @@ impl<'a> Works<'a> {
 
     /// The work of a definition's body; `None` if it does not apply to these arguments.
     fn body(&self, id: CallId, attrs: &[Attr], args: &[&Type]) -> Option<Work> {
-        let CallKind::Def(body) = &self.library.call(id).kind else { return None };
-        let mut b = Builder::new(self.library);
-        let inputs: Vec<_> =
-            args.iter().enumerate().map(|(i, t)| b.input(&i.to_string(), (*t).clone())).collect();
-        let given: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-        let out = b.expand(id, body, &given, &inputs).ok()?;
-        let program = b.finish(out.into_iter().map(|v| (String::new(), v)).collect());
+        let program = definition(self.library, id, attrs, args).ok()?;
         let mut work = Work::default();
         for n in &program.nodes {
             if let NodeKind::Apply(call, attrs) = &n.kind {
@@ -134,16 +122,16 @@ impl<'a> Works<'a> {
 /// True if an attribute of the operator is a permutation that moves something.
 fn reorders(call: &Callable, attrs: &[Attr]) -> bool {
     let moves = |a: &Attr| a.as_i64s().is_some_and(|p| !p.is_sorted());
-    call.attrs.iter().zip(attrs).any(|(p, a)| p.ty.name.text == "perm" && moves(a))
+    call.attrs.iter().zip(attrs).any(|(p, a)| p.ty.kind == AttrKind::Perm && moves(a))
 }
 
 /// Elements that an operator visits across their order: its attributes name axes, but not the last.
 fn across(call: &Callable, attrs: &[Attr], args: &[&Type]) -> f64 {
     let Some(first) = args.first() else { return 0.0 };
     let last = first.rank() as i64 - 1;
-    let crosses = |(p, a): (&AttrParam, &Attr)| match p.ty.name.text.as_str() {
-        "axis" => a.as_i64().is_some_and(|v| v != last && v != -1),
-        "axes" => a.as_i64s().is_some_and(|v| !v.is_empty() && !v.contains(&last)),
+    let crosses = |(p, a): (&AttrParam, &Attr)| match p.ty.kind {
+        AttrKind::Axis => a.as_i64().is_some_and(|v| v != last && v != -1),
+        AttrKind::Axes => a.as_i64s().is_some_and(|v| !v.is_empty() && !v.contains(&last)),
         _ => false,
     };
     if call.attrs.iter().zip(attrs).any(crosses) { elements(first) } else { 0.0 }
@@ -289,9 +277,8 @@ fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type])
     let (CallKind::Op(meanings), Ok(app)) = (&call.kind, infer(call, args, &given)) else {
         return Work { flops: points, points, rows: rows(args, results), ..Work::default() };
     };
-    let extent = |axis: &Elem| -> f64 {
-        let (Elem::One(e) | Elem::Splice(e)) = axis;
-        let ExprKind::Name(n) = &e.kind else { return 1.0 };
+    let extent = |v: &IndexVar| -> f64 {
+        let n = &v.name;
         let seg = app.env.seg(n).map(|s| s.iter().map(nominal).product());
         app.env.axis(n).map(nominal).or(seg).unwrap_or(1.0)
     };
@@ -327,10 +314,32 @@ fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type])
     work
 }
 
+/// One operation that a processor has an instruction for.
+const QUICK_ONE: [f64; 3] = [1.0, 0.0, 0.0];
+
+/// One slow operation that vector units are not given.
+const RARE_ONE: [f64; 3] = [0.0, 1.0, 1.0];
+
+/// One application of a function.
+fn price(f: Function) -> [f64; 3] {
+    match f {
+        Function::Abs
+        | Function::Floor
+        | Function::Ceil
+        | Function::Round
+        | Function::Sign
+        | Function::Minimum
+        | Function::Maximum => QUICK_ONE,
+        // Slow, and common enough for vector units to be given them.
+        Function::Exp | Function::Log | Function::Sqrt | Function::Erf | Function::Tanh => {
+            [0.0, 1.0, 0.0]
+        }
+        _ => RARE_ONE,
+    }
+}
+
 /// Quick, slow, and of these rare scalar operations of an expression at one point; index arithmetic is free.
-fn per_point(e: &Expr, extent: &dyn Fn(&Elem) -> f64) -> [f64; 3] {
-    const QUICK_ONE: [f64; 3] = [1.0, 0.0, 0.0];
-    const RARE_ONE: [f64; 3] = [0.0, 1.0, 1.0];
+fn per_point(e: &Expr, extent: &dyn Fn(&IndexVar) -> f64) -> [f64; 3] {
     let inner = |e: &Expr| per_point(e, extent);
     let add = |a: [f64; 3], b: [f64; 3]| [a[0] + b[0], a[1] + b[1], a[2] + b[2]];
     match &e.kind {
@@ -339,17 +348,10 @@ fn per_point(e: &Expr, extent: &dyn Fn(&Elem) -> f64) -> [f64; 3] {
             let own = if *op == BinaryOp::Pow { RARE_ONE } else { QUICK_ONE };
             add(own, add(inner(a), inner(b)))
         }
-        ExprKind::Call { callee, args } => {
-            let own = match &*callee.text {
-                f if QUICK.contains(&f) => QUICK_ONE,
-                f if COMMON.contains(&f) => [0.0, 1.0, 0.0],
-                _ => RARE_ONE,
-            };
-            args.iter().map(|a| inner(&a.value)).fold(own, add)
-        }
-        ExprKind::Reduce { axes, body, .. } => {
-            let terms = axes.iter().map(extent).product::<f64>();
-            let [quick, slow, rare] = inner(body);
+        ExprKind::Call(f, args) => args.iter().map(inner).fold(price(*f), add),
+        ExprKind::Reduce(r) => {
+            let terms = r.over.iter().map(extent).product::<f64>();
+            let [quick, slow, rare] = inner(&r.body);
             [(1.0 + quick) * terms, slow * terms, rare * terms]
         }
         ExprKind::If { cond, then, otherwise } => {

@@ -6,54 +6,18 @@
 use crate::generate::given;
 use crate::random::Random;
 use mlc_backends::reference::{Array, Precision, Reference};
-use mlc_dsl::build::Builder;
-use mlc_dsl::canon::Sink;
-use mlc_dsl::ir::{DType, Node, NodeId, NodeKind, Program, Tensor, Value};
-use mlc_dsl::library::{CallKind, Library, OpClass};
-use std::collections::HashMap;
+use mlc_dsl::ir::{DType, NodeId, NodeKind, Program, Tensor, Value};
+use mlc_dsl::library::{CallId, Library, OpClass};
+use mlc_dsl::unfold::{is_open, unfold};
 
 /// The same program with every definition expanded.
 pub fn flatten(program: &Program, library: &Library) -> Result<Program, String> {
-    let mut current = program.clone();
-    for _ in 0..32 {
-        let is_def = |n: &Node| match &n.kind {
-            NodeKind::Apply(c, _) => matches!(library.call(*c).kind, CallKind::Def(_)),
-            NodeKind::Input(_) | NodeKind::Const(_) => false,
-        };
-        if !current.nodes.iter().any(is_def) {
-            return Ok(current);
-        }
-        current = expand_once(&current, library)?;
+    let all = |_: CallId| true;
+    let flat = unfold(program, library, &all).map_err(|e| e.to_string())?;
+    match is_open(&flat, library, &all) {
+        true => Err("definitions nest too deeply".into()),
+        false => Ok(flat),
     }
-    Err("definitions nest too deeply".into())
-}
-
-fn expand_once(program: &Program, library: &Library) -> Result<Program, String> {
-    let mut b = Builder::new(library);
-    let inputs: Vec<Value> = program.inputs.iter().map(|(n, t)| b.input(n, t.clone())).collect();
-    let mut values: HashMap<Value, Value> = HashMap::new();
-    for (i, n) in program.nodes.iter().enumerate() {
-        let made = match &n.kind {
-            NodeKind::Input(k) => vec![inputs[*k as usize]],
-            NodeKind::Const(c) => vec![b.constant(program.consts.get(*c).clone())],
-            NodeKind::Apply(call, attrs) => {
-                let args: Vec<Value> = n.args.iter().map(|a| values[a]).collect();
-                match &library.call(*call).kind {
-                    CallKind::Def(body) => b
-                        .expand(*call, body, &given(attrs), &args)
-                        .map_err(|e| format!("{}: {e}", library.call(*call).name))?,
-                    CallKind::Op(_) | CallKind::Extern(_) => {
-                        b.raw(*call, &given(attrs), &args).map_err(|e| e.to_string())?
-                    }
-                }
-            }
-        };
-        for (k, v) in made.into_iter().enumerate() {
-            values.insert(Value { node: NodeId(i as u32), output: k as u32 }, v);
-        }
-    }
-    let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), values[v])).collect();
-    Ok(b.finish(outputs))
 }
 
 /// The same program without inputs that nothing reads.

@@ -166,8 +166,8 @@ impl<'g, 'a> Session<'g, 'a> {
                 continue;
             };
             let made = match &callable.kind {
-                CallKind::Def(body) if !self.fresh && rng.chance(0.5) => {
-                    self.b.expand(call, body, &draft.attrs, &args).ok()
+                CallKind::Def(_) if !self.fresh && rng.chance(0.5) => {
+                    self.b.expand(call, &draft.attrs, &args).ok()
                 }
                 _ => self.b.apply(call, &draft.attrs, &args).ok(),
             };

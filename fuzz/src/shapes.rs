@@ -5,6 +5,7 @@
 use crate::generate::words;
 use crate::random::Random;
 use crate::signature::{Draft, Extents, Signature, Words};
+use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::{Attr, Type};
 use mlc_dsl::library::{CallId, Library};
 
@@ -39,12 +40,12 @@ impl<'a> Shapes<'a> {
         let mut attrs = draft.attrs;
         let is_empty = |a: &Attr| a.as_i64s().is_some_and(|v| v.is_empty());
         let pairs = || sig.attrs.iter().zip(&attrs);
-        if pairs().any(|(p, a)| p.ty.name.text == "axes" && a.as_ref().is_some_and(is_empty)) {
+        if pairs().any(|(p, a)| p.ty.kind == AttrKind::Axes && a.as_ref().is_some_and(is_empty)) {
             return None;
         }
         if rng.chance(0.8) {
             // Windows, strides and margins are mostly the same along all axes.
-            let kinds = sig.attrs.iter().map(|p| p.ty.name.text == "ints");
+            let kinds = sig.attrs.iter().map(|p| p.ty.kind == AttrKind::Ints);
             for (a, _) in attrs.iter_mut().zip(kinds).filter(|(_, is_list)| *is_list) {
                 let least = rng.chance(0.5);
                 a.iter_mut().for_each(|a| level(a, least));

@@ -4,10 +4,11 @@
 
 use crate::random::Random;
 use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::expr::{AttrKind, AttrType, BinaryOp, Expr, ExprKind};
+use mlc_dsl::functions::Function;
 use mlc_dsl::infer::unify_dims;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, DTypePattern, Dim, Input, Law, Name, TypePattern};
-use mlc_dsl::syntax::ast::{AttrType, BinaryOp, Expr, ExprKind};
 use std::collections::HashMap;
 
 /// Parameters of an operator or variables of a law.
@@ -77,13 +78,13 @@ impl<'a> Draft<'a> {
     /// Where an attribute says which axis is meant and nothing decides it yet, chooses one.
     fn place_axes(&mut self, dims: &[Dim], rank: usize, rng: &mut Random) {
         for (i, p) in self.sig.attrs.iter().enumerate() {
-            let Some(of) = p.ty.of.as_ref().filter(|_| p.ty.name.text == "axis") else { continue };
-            if self.attrs[i].is_some() || !dims.iter().any(|d| is_axis(d, &of.text)) {
+            let Some(of) = p.ty.axis() else { continue };
+            if self.attrs[i].is_some() || !dims.iter().any(|d| is_axis(d, of)) {
                 continue;
             }
             let at = rng.below(rank.max(1));
             self.attrs[i] = Some(Attr::int(at as i64));
-            self.hints.push((Name::from(of.text.as_str()), at));
+            self.hints.push((of.clone(), at));
         }
     }
 
@@ -92,7 +93,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn close(&mut self, extents: &Extents, rng: &mut Random) {
         for (i, p) in self.sig.attrs.iter().enumerate() {
             // Plain numbers first: extents depend on them (groups, factors).
-            let plain = p.ty.name.text == "int" && p.ty.of.is_none();
+            let plain = p.ty.kind == AttrKind::Int && p.ty.of.is_none();
             let open = p.default.is_none() || extents.large || rng.chance(0.4);
             if plain && self.attrs[i].is_none() && open {
                 self.attrs[i] = match extents.large && rng.chance(0.8) {
@@ -159,8 +160,8 @@ impl<'a> Draft<'a> {
 
     /// What a segment is to its operator.
     fn part(&self, name: &str) -> Part {
-        let lists = |p: &AttrParam| p.ty.of.as_ref().is_some_and(|s| s.text == name);
-        if self.sig.attrs.iter().any(|p| p.ty.name.text == "ints" && lists(p)) {
+        let lists = |p: &AttrParam| p.ty.of.as_deref() == Some(name);
+        if self.sig.attrs.iter().any(|p| p.ty.kind == AttrKind::Ints && lists(p)) {
             return Part::Windowed;
         }
         let first = |i: &Input| i.ty.dims.as_ref().and_then(|d| d.first().cloned());
@@ -183,7 +184,7 @@ impl<'a> Draft<'a> {
 
     /// True if a condition asks that a name be a multiple of something.
     fn is_multiple(&self, name: &str) -> bool {
-        let of_name = |e: &Expr| matches!(&e.kind, ExprKind::Binary(BinaryOp::Mod, n, _) if matches!(&n.kind, ExprKind::Size(s) if s == name));
+        let of_name = |e: &Expr| matches!(&e.kind, ExprKind::Binary(BinaryOp::Mod, n, _) if matches!(&n.kind, ExprKind::Size(s) if **s == *name));
         let mut stack: Vec<&Expr> = self.sig.conditions.iter().collect();
         while let Some(e) = stack.pop() {
             if let ExprKind::Binary(op, a, b) = &e.kind {
@@ -218,11 +219,9 @@ impl<'a> Draft<'a> {
                 _ => (a, b),
             };
             let is =
-                |e: &Expr| matches!(&e.kind, ExprKind::Size(n) | ExprKind::Name(n) if n == name);
+                |e: &Expr| matches!(&e.kind, ExprKind::Size(n) | ExprKind::Name(n) if **n == *name);
             let named = match &a.kind {
-                ExprKind::Call { callee, args } if callee.text == "rank" => {
-                    args.iter().any(|a| is(&a.value))
-                }
+                ExprKind::Call(Function::Rank, args) => args.iter().any(is),
                 _ => is(a),
             };
             named.then_some(value)
@@ -247,9 +246,8 @@ impl<'a> Draft<'a> {
     pub(crate) fn attributes(&mut self, words: &Words, rng: &mut Random) -> Option<()> {
         for (i, p) in self.sig.attrs.iter().enumerate() {
             if self.attrs[i].is_none() {
-                let axis = p.ty.of.as_ref().filter(|_| p.ty.name.text == "axis");
-                self.attrs[i] = match axis {
-                    Some(of) => Some(Attr::int(self.position(&of.text)? as i64)),
+                self.attrs[i] = match p.ty.axis() {
+                    Some(of) => Some(Attr::int(self.position(of)? as i64)),
                     None if p.default.is_some() && rng.chance(0.5) => continue,
                     None => Some(value(p, &self.env, words, rng)?),
                 };
@@ -419,32 +417,32 @@ fn value(p: &AttrParam, env: &Env, words: &Words, rng: &mut Random) -> Option<At
         };
         rng.between(l, h)
     };
-    let segment = ty.of.as_ref().and_then(|s| env.seg(&s.text));
+    let segment = ty.of.as_ref().and_then(|s| env.seg(s));
     let rank = segment.map(<[Extent]>::len);
-    Some(match ty.name.text.as_str() {
-        "int" => Attr::int(integer(0, (-2, 4), rng)),
-        "ints" => {
+    Some(match ty.kind {
+        AttrKind::Int => Attr::int(integer(0, (-2, 4), rng)),
+        AttrKind::Ints => {
             let n = rank.unwrap_or_else(|| rng.below(4));
             Attr::ints((0..n).map(|i| integer(i, (0, 3), rng)).collect::<Vec<_>>())
         }
-        "axis" => Attr::int(rng.below(3) as i64),
-        "axes" => {
+        AttrKind::Axis => Attr::int(rng.below(3) as i64),
+        AttrKind::Axes => {
             let n = rank.unwrap_or(2) as i64;
             let one = rng.below(n.max(1) as usize) as i64;
             let single = rng.chance(0.5);
             let chosen = |a: &i64| if single { *a == one } else { rng.chance(0.5) };
             Attr::ints((0..n).filter(chosen).collect::<Vec<_>>())
         }
-        "perm" => {
+        AttrKind::Perm => {
             let mut p: Vec<i64> = (0..rank.unwrap_or(2) as i64).collect();
             rng.shuffle(&mut p);
             Attr::ints(p)
         }
-        "shape" => {
+        AttrKind::Shape => {
             let own = segment?.iter().map(Extent::as_const).product::<Option<i64>>()?;
             Attr::ints(rng.shape(own))
         }
-        "float" => {
+        AttrKind::Float => {
             let number = |l: &Option<Vec<f64>>| l.as_ref().and_then(|l| l.first().copied());
             match (number(&low), number(&high)) {
                 (Some(l), Some(h)) => Attr::float(l + (h - l) * (rng.below(5) as f64 / 4.0)),
@@ -452,16 +450,16 @@ fn value(p: &AttrParam, env: &Env, words: &Words, rng: &mut Random) -> Option<At
                 (None, None) => Attr::float(rng.pick(&[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0])),
             }
         }
-        "floats" => {
+        AttrKind::Floats => {
             let mut one = p.clone();
-            one.ty.name.text = "float".into();
+            one.ty.kind = AttrKind::Float;
             let n = rank.unwrap_or_else(|| rng.below(4));
             let all = (0..n).map(|_| value(&one, env, words, rng)?.as_f64());
             Attr::floats(all.collect::<Option<Vec<_>>>()?)
         }
-        "bool" => Attr::Bool(rng.chance(0.5)),
-        "string" => Attr::Str(rng.pick(words.get(&*p.name).filter(|w| !w.is_empty())?)),
-        "dtype" => Attr::DType(rng.pick(&[
+        AttrKind::Bool => Attr::Bool(rng.chance(0.5)),
+        AttrKind::String => Attr::Str(rng.pick(words.get(&*p.name).filter(|w| !w.is_empty())?)),
+        AttrKind::DType => Attr::DType(rng.pick(&[
             DType::F32,
             DType::F32,
             DType::F16,
@@ -470,6 +468,5 @@ fn value(p: &AttrParam, env: &Env, words: &Words, rng: &mut Random) -> Option<At
             DType::I32,
             DType::Bool,
         ])),
-        _ => return None,
     })
 }

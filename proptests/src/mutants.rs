@@ -287,8 +287,7 @@ fn others(law: &Law, name: &str) -> Vec<String> {
         return same.map(|v| v.name.to_string()).collect();
     }
     let Some(own) = law.attrs.iter().find(|a| *a.name == *name) else { return vec![] };
-    let same =
-        law.attrs.iter().filter(|a| a.name != own.name && a.ty.name.text == own.ty.name.text);
+    let same = law.attrs.iter().filter(|a| a.name != own.name && a.ty.kind == own.ty.kind);
     same.map(|a| a.name.to_string()).collect()
 }
 

@@ -7,6 +7,7 @@ use super::layers;
 use crate::show;
 use bytes::Bytes;
 use mlc_dsl::build::Builder;
+use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{
     CallId, CallKind, Callable, DTypePattern, Epilogue, Input, Library, OpClass, TargetItem,
@@ -131,7 +132,7 @@ impl<'a> Draw<'a> {
             }
         }
         let is_turn = |c: &Callable| {
-            c.class == OpClass::View && c.attrs.len() == 1 && c.attrs[0].ty.name.text == "perm"
+            c.class == OpClass::View && c.attrs.len() == 1 && c.attrs[0].ty.kind == AttrKind::Perm
         };
         Draw {
             library,
@@ -313,9 +314,7 @@ impl<'a> Draw<'a> {
             args.push(v);
         }
         let mut results = match &self.library.call(recipe.head).kind {
-            CallKind::Def(body) if recipe.open => {
-                b.expand(recipe.head, body, &recipe.attrs, &args).ok()?
-            }
+            CallKind::Def(_) if recipe.open => b.expand(recipe.head, &recipe.attrs, &args).ok()?,
             _ => b.apply(recipe.head, &recipe.attrs, &args).ok()?,
         };
         for link in &recipe.tail {

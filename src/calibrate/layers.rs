@@ -3,9 +3,9 @@
 use anyhow::bail;
 use mlc_dsl::check;
 use mlc_dsl::diag::Severity;
+use mlc_dsl::expr::ExprKind;
 use mlc_dsl::ir::{Extent, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable, Dim, Library};
-use mlc_dsl::syntax::ast::ExprKind;
 use mlc_fuzz::Random;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

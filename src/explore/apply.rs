@@ -7,10 +7,10 @@ use super::matcher::{Binding, Rest, State};
 use egg::Id;
 use mlc_dsl::canon::{self, Sink};
 use mlc_dsl::eval::{Env, eval, truth};
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Predicate, UnaryOp};
 use mlc_dsl::infer::TypeError;
 use mlc_dsl::instantiate::{BuildError, Instantiator, Member};
 use mlc_dsl::library::Law;
-use mlc_dsl::syntax::ast::{Expr, ExprKind};
 
 /// What became of a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Outcome {
     /// Both sides were one class already.
     Known,
     /// A condition or a hint does not hold; which.
-    Refused(String),
+    Refused(Refusal),
     /// The right side has no instance of the matched type; why.
     IllTyped(String),
     /// The node limit is reached.
@@ -190,15 +190,24 @@ fn with_rest(graph: &mut Graph, v: Id, rest: &Rest) -> Result<Id, TypeError> {
     Ok(acc)
 }
 
-/// The first clause that does not hold, as it is written.
-pub fn refusal(graph: &Graph, law: &Law, st: &State) -> Option<String> {
+/// A clause that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// As it is written.
+    pub clause: String,
+    /// It may hold once more is known of the program.
+    pub learned: bool,
+}
+
+/// The first clause that does not hold.
+pub fn refusal(graph: &Graph, law: &Law, st: &State) -> Option<Refusal> {
     let conditions = law.conditions.iter().find(|c| holds(graph, law, c, st) != Some(true));
     // A hint that cannot be decided does not stop the law.
     let hint = || law.hints.iter().find(|c| holds(graph, law, c, st) == Some(false));
     conditions
         .map(|c| ("if", c))
         .or_else(|| hint().map(|c| ("when", c)))
-        .map(|(kind, c)| format!("{kind} {}", mlc_dsl::syntax::print_expr(c)))
+        .map(|(kind, c)| Refusal { clause: format!("{kind} {c}"), learned: c.is_learned() })
 }
 
 /// True if a part of a match is known already to fail a condition, whatever the rest is bound to.
@@ -208,15 +217,12 @@ pub fn contradicted(graph: &Graph, law: &Law, st: &State) -> bool {
 
 fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
     match &c.kind {
-        ExprKind::Name(n) if n == "normal" || n == "numbered" => Some(true),
-        ExprKind::Call { callee, args } if mlc_dsl::check::is_predicate(&callee.text) => {
-            let tensors = mlc_dsl::check::tensors(&callee.text, args);
+        ExprKind::Mark(_) => Some(true),
+        ExprKind::Test(p, args) => {
+            let (tensors, bounds) = p.split(args);
             let classes: Vec<Id> = tensors
                 .iter()
-                .filter_map(|a| match &a.value.kind {
-                    ExprKind::Name(n) => law.vars.iter().position(|v| &*v.name == n),
-                    _ => None,
-                })
+                .filter_map(|a| law.vars.iter().position(|v| Some(&v.name) == a.as_name()))
                 .filter_map(|i| match st.vars.get(i)? {
                     Some(Binding::Class(id)) => Some(*id),
                     Some(Binding::Spread { base, .. }) => Some(*base),
@@ -227,25 +233,23 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
                 // Families are checked member by member; outputs of the law have no class yet.
                 return Some(true);
             }
-            if tensors.len() < args.len() {
-                let bounds = args[tensors.len()..].iter().map(|a| eval(&a.value, &st.env).ok());
+            if !bounds.is_empty() {
+                let bounds = bounds.iter().map(|a| eval(a, &st.env).ok());
                 let (low, high) = super::interval::named(&bounds.collect::<Vec<_>>())?;
                 return Some(
                     classes.iter().all(|&id| super::interval::within(graph, id, low, high)),
                 );
             }
-            Some(classes.iter().all(|&id| predicate(graph, &callee.text, id)))
+            Some(classes.iter().all(|&id| predicate(graph, *p, id)))
         }
-        ExprKind::Binary(mlc_dsl::syntax::ast::BinaryOp::And, a, b) => {
+        ExprKind::Binary(BinaryOp::And, a, b) => {
             match (holds(graph, law, a, st), holds(graph, law, b, st)) {
                 (Some(false), _) | (_, Some(false)) => Some(false),
                 (Some(true), Some(true)) => Some(true),
                 _ => None,
             }
         }
-        ExprKind::Unary(mlc_dsl::syntax::ast::UnaryOp::Not, a) => {
-            holds(graph, law, a, st).map(|t| !t)
-        }
+        ExprKind::Unary(UnaryOp::Not, a) => holds(graph, law, a, st).map(|t| !t),
         _ => condition(c, &st.env),
     }
 }
@@ -264,21 +268,21 @@ fn viewed(graph: &Graph, id: Id) -> Option<Id> {
     graph.egg[graph.egg.find(id)].nodes.iter().filter(is_view).find_map(constant)
 }
 
-fn predicate(graph: &Graph, name: &str, id: Id) -> bool {
+fn predicate(graph: &Graph, p: Predicate, id: Id) -> bool {
     let facts = graph.facts(id);
     let every = |name: &'static str, f: fn(f64) -> bool| {
         graph.every_element(id, name, f)
             || facts.uniform.is_some_and(f)
             || viewed(graph, id).is_some_and(|base| graph.every_element(base, name, f))
     };
-    match name {
-        "const" => facts.fed_by_constants,
-        "uniform" => facts.uniform.is_some(),
-        "nonzero" => every("nonzero", |v| v != 0.0),
-        "finite" => every("finite", f64::is_finite),
-        "positive" => every("positive", |v| v > 0.0),
-        "nonnegative" => super::sign::nonnegative(graph, id),
-        _ => false,
+    match p {
+        Predicate::Const => facts.fed_by_constants,
+        Predicate::Uniform => facts.uniform.is_some(),
+        Predicate::Nonzero => every("nonzero", |v| v != 0.0),
+        Predicate::Finite => every("finite", f64::is_finite),
+        Predicate::Positive => every("positive", |v| v > 0.0),
+        Predicate::Nonnegative => super::sign::nonnegative(graph, id),
+        Predicate::Within => false,
     }
 }
 

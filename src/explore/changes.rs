@@ -6,8 +6,8 @@
 use super::flatten::DEPTH;
 use super::graph::Graph;
 use super::language::Head;
-use super::pattern::{Compiled, PatId, PatKind};
 use egg::Id;
+use mlc_dsl::pattern::{Compiled, PatId, PatKind};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -7,7 +7,7 @@ use mlc_dsl::canon::Sink;
 use mlc_dsl::infer::TypeError;
 use mlc_dsl::instantiate::BuildError;
 use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{Library, OpClass};
+use mlc_dsl::library::Library;
 use mlc_extract::needs;
 use mlc_extract::target::TargetPrices;
 use mlc_extract::work::Works;
@@ -154,15 +154,13 @@ fn is_known(a: &Attr) -> bool {
 }
 
 fn value(node: usize, output: usize) -> Value {
-    Value { node: mlc_dsl::ir::NodeId(node as u32), output: output as u32 }
+    Value { node: NodeId(node as u32), output: output as u32 }
 }
 
-/// True for a change of layout whose result has more elements than its operand.
+/// True for a layout that folding leaves.
 fn stays(program: &Program, library: &Library, i: usize) -> bool {
     let node = &program.nodes[i];
     let NodeKind::Apply(call, _) = &node.kind else { return false };
-    let count = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>());
-    library.call(*call).class == OpClass::View
-        && node.args.len() == 1
-        && count(&node.types[0]) > count(program.ty(node.args[0])).max(64)
+    let args: Vec<&Type> = node.args.iter().map(|a| program.ty(*a)).collect();
+    library.call(*call).enlarges(&args, &node.types)
 }

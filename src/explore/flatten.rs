@@ -7,12 +7,11 @@ use super::graph::Graph;
 use super::language::{ENode, Head};
 use egg::Id;
 use mlc_dsl::library::CallId;
+use mlc_dsl::pattern::OPERANDS;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Operands of one view at most.
-pub(super) const OPERANDS: usize = 6;
 /// Views of one class at most, besides those of its nodes as they stand.
 const VIEWS: usize = 8;
 /// Nesting that is looked through.

@@ -6,9 +6,10 @@
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use egg::Id;
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Monoid, Read, UnaryOp};
+use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Attr, DType};
-use mlc_dsl::library::{CallKind, Callable};
-use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
+use mlc_dsl::library::CallKind;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -55,10 +56,9 @@ fn class(graph: &Graph, id: Id, depth: usize, seen: &Seen) -> Interval {
 
 fn node(graph: &Graph, n: &ENode, dtype: DType, depth: usize, seen: &Seen) -> Interval {
     let Head::Apply(call, _) = n.head else { return ALL };
-    let callee = graph.library.call(call);
-    let CallKind::Op(meanings) = &callee.kind else { return ALL };
+    let CallKind::Op(meanings) = &graph.library.call(call).kind else { return ALL };
     let [meaning] = meanings.as_slice() else { return ALL };
-    let out = Reading { graph, callee, node: n, depth, seen }.of(&meaning.value);
+    let out = Reading { graph, node: n, depth, seen }.of(&meaning.value);
     // Integers wrap around beyond their type.
     let is_exact = |v: f64| v.is_infinite() || dtype.is_exact(v);
     if out.0.is_nan() || out.1.is_nan() || !is_exact(out.0) || !is_exact(out.1) { ALL } else { out }
@@ -67,7 +67,6 @@ fn node(graph: &Graph, n: &ENode, dtype: DType, depth: usize, seen: &Seen) -> In
 /// One application whose meaning is read.
 struct Reading<'a> {
     graph: &'a Graph,
-    callee: &'a Callable,
     node: &'a ENode,
     depth: usize,
     seen: &'a Seen,
@@ -91,12 +90,12 @@ impl Reading<'_> {
             ExprKind::Int(v) => (*v as f64, *v as f64),
             ExprKind::Float(v) => (*v, *v),
             ExprKind::Unary(UnaryOp::Neg, a) => monotone(self.of(a), |v| -v),
-            ExprKind::Index { base, otherwise, .. } => self.element(&base.text, otherwise),
+            ExprKind::Read(r) => self.element(r),
             ExprKind::Binary(op, a, b) => binary(*op, self.of(a), self.of(b)),
-            ExprKind::Reduce { monoid, body, .. } if matches!(&*monoid.text, "max" | "min") => {
+            ExprKind::Reduce(r) if matches!(r.monoid, Monoid::Max | Monoid::Min) => {
                 // No elements have an infinite one.
-                let (low, high) = self.of(body);
-                if &*monoid.text == "max" {
+                let (low, high) = self.of(&r.body);
+                if r.monoid == Monoid::Max {
                     (f64::NEG_INFINITY, high)
                 } else {
                     (low, f64::INFINITY)
@@ -106,11 +105,11 @@ impl Reading<'_> {
                 let (a, b) = (self.of(then), self.of(otherwise));
                 (a.0.min(b.0), a.1.max(b.1))
             }
-            ExprKind::Call { callee, args } => match args.as_slice() {
-                [x] => function(&callee.text, self.of(&x.value)),
-                [a, b] => match (&*callee.text, self.of(&a.value), self.of(&b.value)) {
-                    ("maximum", a, b) => (a.0.max(b.0), a.1.max(b.1)),
-                    ("minimum", a, b) => (a.0.min(b.0), a.1.min(b.1)),
+            ExprKind::Call(f, args) => match args.as_slice() {
+                [x] => function(*f, self.of(x)),
+                [a, b] => match (f, self.of(a), self.of(b)) {
+                    (Function::Maximum, a, b) => (a.0.max(b.0), a.1.max(b.1)),
+                    (Function::Minimum, a, b) => (a.0.min(b.0), a.1.min(b.1)),
                     _ => ALL,
                 },
                 _ => ALL,
@@ -119,11 +118,10 @@ impl Reading<'_> {
         }
     }
 
-    fn element(&self, base: &str, otherwise: &Option<Box<Expr>>) -> Interval {
-        let Some(i) = self.callee.inputs.iter().position(|i| &*i.name == base) else { return ALL };
-        let Some(&arg) = self.node.args.get(i) else { return ALL };
+    fn element(&self, r: &Read) -> Interval {
+        let Some(&arg) = self.node.args.get(r.input) else { return ALL };
         let inside = class(self.graph, arg, self.depth, self.seen);
-        match otherwise.as_ref().map(|o| self.of(o)) {
+        match r.otherwise.as_ref().map(|o| self.of(o)) {
             Some(o) => (inside.0.min(o.0), inside.1.max(o.1)),
             None => inside,
         }
@@ -142,21 +140,21 @@ fn binary(op: BinaryOp, a: Interval, b: Interval) -> Interval {
     }
 }
 
-fn function(name: &str, x: Interval) -> Interval {
-    match name {
-        "abs" if x.0 <= 0.0 && x.1 >= 0.0 => (0.0, x.1.max(-x.0)),
-        "abs" => monotone(x, f64::abs),
-        "exp" => monotone(x, f64::exp),
-        "log" if x.0 >= 0.0 => monotone(x, f64::ln),
-        "sqrt" if x.0 >= 0.0 => monotone(x, f64::sqrt),
-        "sqrt" => (0.0, x.1.max(0.0).sqrt()),
-        "recip" if x.0 > 0.0 || x.1 < 0.0 => monotone(x, |v| 1.0 / v),
-        "tanh" => monotone(x, f64::tanh),
-        "erf" | "sin" | "cos" | "sign" => (-1.0, 1.0),
-        "floor" => monotone(x, f64::floor),
-        "ceil" => monotone(x, f64::ceil),
-        "round" => monotone(x, f64::round_ties_even),
-        "atan" => monotone(x, f64::atan),
+fn function(f: Function, x: Interval) -> Interval {
+    match f {
+        Function::Abs if x.0 <= 0.0 && x.1 >= 0.0 => (0.0, x.1.max(-x.0)),
+        Function::Abs => monotone(x, f64::abs),
+        Function::Exp => monotone(x, f64::exp),
+        Function::Log if x.0 >= 0.0 => monotone(x, f64::ln),
+        Function::Sqrt if x.0 >= 0.0 => monotone(x, f64::sqrt),
+        Function::Sqrt => (0.0, x.1.max(0.0).sqrt()),
+        Function::Recip if x.0 > 0.0 || x.1 < 0.0 => monotone(x, |v| 1.0 / v),
+        Function::Tanh => monotone(x, f64::tanh),
+        Function::Erf | Function::Sin | Function::Cos | Function::Sign => (-1.0, 1.0),
+        Function::Floor => monotone(x, f64::floor),
+        Function::Ceil => monotone(x, f64::ceil),
+        Function::Round => monotone(x, f64::round_ties_even),
+        Function::Atan => monotone(x, f64::atan),
         _ => ALL,
     }
 }

@@ -4,7 +4,6 @@
 
 mod apply;
 mod changes;
-mod compile;
 pub mod constants;
 mod credit;
 mod effort;
@@ -22,9 +21,7 @@ mod matcher;
 mod matcher_attrs;
 mod matcher_flat;
 mod nearest;
-mod normal;
 mod numbers;
-mod pattern;
 pub mod progress;
 mod proof;
 pub mod relevant;
@@ -36,7 +33,6 @@ mod spread;
 mod stored;
 mod views;
 
-pub use compile::unsolved;
 pub use extract::{Choice, Extracted, ExtractionError, Part};
 pub use log::{LogId, Reason};
 pub use lower::{Explored, Series, explore, explore_series};

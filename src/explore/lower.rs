@@ -7,10 +7,9 @@ use super::log::{LogId, Reason};
 use super::schedule::{LawProfile, Stop, saturate};
 use egg::Id;
 use mlc_dsl::canon::Sink;
-use mlc_dsl::infer::infer;
-use mlc_dsl::instantiate::Instantiator;
-use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::instantiate;
+use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Value};
+use mlc_dsl::library::Library;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -146,21 +145,9 @@ fn expand(graph: &mut Graph, expanded: &mut HashMap<Id, ()>) {
         if expanded.insert(def.class, ()).is_some() {
             continue;
         }
-        let library = graph.library.clone();
-        let callable = library.call(def.call);
-        let CallKind::Def(body) = &callable.kind else { continue };
-        let facts: Vec<Arc<[Type]>> =
-            def.args.iter().map(|&a| graph.facts(a).types.clone()).collect();
-        let types: Vec<&Type> = facts.iter().map(|t| &t[0]).collect();
+        let (library, structural) = (graph.library.clone(), graph.structural);
         let attrs: Vec<Option<Attr>> = def.attrs.iter().cloned().map(Some).collect();
-        let Ok(app) = infer(callable, &types, &attrs) else { continue };
-        let mut env = app.env;
-        let structural = graph.structural;
-        let made = Instantiator { sink: graph, structural, terms: &body.terms, family: None }.run(
-            &body.roots,
-            &def.args,
-            &mut env,
-        );
+        let made = instantiate::expand(graph, structural, &library, def.call, &attrs, &def.args);
         let Ok(made) = made else { continue };
         for (out, m) in def.outputs.iter().zip(made) {
             if graph.facts(*out).types == graph.facts(m).types {

@@ -6,13 +6,13 @@ use super::effort::Effort;
 use super::flatten::Flattenings;
 use super::graph::Graph;
 use super::language::{ENode, Head};
-use super::pattern::{Compiled, Pat, PatId, PatKind};
 use egg::Id;
 use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::expr::Expr;
 use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
 use mlc_dsl::ir::{Attr, Extent};
 use mlc_dsl::library::{CallId, Dim, Input, Law, Name, TypePattern};
-use mlc_dsl::syntax::ast::Expr;
+use mlc_dsl::pattern::{Compiled, Pat, PatId, PatKind};
 use std::ops::ControlFlow;
 
 /// What a variable is bound to.

@@ -1,13 +1,13 @@
 //! Matching attributes and numbers: names are bound, everything else is compared, now or once its names are known.
 
 use super::matcher::{Matcher, Next, State};
-use super::pattern::is_attr;
 use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::infer::resolve_dims;
 use mlc_dsl::ir::{Attr, DType};
-use mlc_dsl::library::{Dim, Name};
+use mlc_dsl::library::Dim;
 use mlc_dsl::lists::{self, Fit};
-use mlc_dsl::syntax::ast::{Expr, ExprKind};
+use mlc_dsl::pattern::is_attr;
 use std::ops::ControlFlow;
 
 impl Matcher<'_> {
@@ -39,10 +39,10 @@ impl Matcher<'_> {
     /// Binds or compares attributes that follow from the types: the positions of axes.
     pub(super) fn derive(&self, st: &mut State) -> bool {
         for a in &self.law.attrs {
-            let Some(of) = a.ty.of.as_ref().filter(|_| a.ty.name.text == "axis") else { continue };
+            let Some(of) = a.ty.axis() else { continue };
             let dims = self.law.vars.iter().filter_map(|v| v.ty.dims.as_ref());
             let position = dims.into_iter().find_map(|dims| {
-                let at = dims.iter().position(|d| matches!(d, Dim::Axis(n) if **n == *of.text))?;
+                let at = dims.iter().position(|d| matches!(d, Dim::Axis(n) if n == of))?;
                 resolve_dims(&dims[..at], &st.env).ok().map(|d| d.len())
             });
             let agrees = match position {
@@ -66,7 +66,7 @@ impl Matcher<'_> {
         st: &mut State,
         next: Next<'_>,
     ) -> ControlFlow<()> {
-        if let ExprKind::Name(n) = &e.kind
+        if let Some(n) = e.as_name()
             && is_attr(self.law, n)
             && st.env.attr(n).is_none()
         {
@@ -74,7 +74,7 @@ impl Matcher<'_> {
                 return ControlFlow::Continue(());
             };
             let mark = st.env.mark();
-            st.env.bind_attr(&Name::from(n.as_str()), value);
+            st.env.bind_attr(n, value);
             next(st)?;
             st.env.rollback(mark);
             return ControlFlow::Continue(());
@@ -97,19 +97,19 @@ impl Matcher<'_> {
     /// A value as the attribute variable `n` takes it: an `int` takes real numbers that are integers, and no others.
     fn of_kind(&self, n: &str, value: Attr) -> Option<Attr> {
         let declared = self.law.attrs.iter().find(|a| &*a.name == n);
-        match declared.map(|a| a.ty.name.text.as_str()) {
-            Some("int") => value.as_integer(),
+        match declared.map(|a| a.ty.kind) {
+            Some(AttrKind::Int) => value.as_integer(),
             _ => Some(value),
         }
     }
 
     /// An attribute against an expression: a bare name is bound, as are those in a list; anything else is compared.
     pub(super) fn attr(&self, e: &Expr, a: &Attr, st: &mut State) -> bool {
-        if let ExprKind::Name(n) = &e.kind
+        if let Some(n) = e.as_name()
             && is_attr(self.law, n)
         {
             let value = self.of_kind(n, a.clone());
-            return value.is_some_and(|v| st.env.bind_attr(&Name::from(n.as_str()), v));
+            return value.is_some_and(|v| st.env.bind_attr(n, v));
         }
         match lists::fit(e, a, &mut st.env, &|n| is_attr(self.law, n)) {
             Fit::Yes => return true,

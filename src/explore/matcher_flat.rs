@@ -4,12 +4,12 @@ use super::flatten::View;
 use super::language::{ENode, Head};
 use super::matcher::{Matcher, Next, Rest, State};
 use super::matcher_attrs::close;
-use super::pattern::{PatId, PatKind, is_attr};
 use egg::Id;
 use mlc_dsl::eval::eval;
+use mlc_dsl::expr::Expr;
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::CallId;
-use mlc_dsl::syntax::ast::{Expr, ExprKind};
+use mlc_dsl::pattern::{PatId, PatKind, is_attr};
 use std::ops::ControlFlow;
 
 /// Operands that a root pattern may leave over. In a long sum every subset would match otherwise.
@@ -108,8 +108,8 @@ impl Matcher<'_> {
             (None, Some(v)) if root => next(st, Some(v)),
             (None, Some(_)) => ControlFlow::Continue(()),
             (Some(e), found) => {
-                let open = matches!(&e.kind, ExprKind::Name(n)
-                    if is_attr(self.law, n) && st.env.attr(n).is_none());
+                let open =
+                    e.as_name().is_some_and(|n| is_attr(self.law, n) && st.env.attr(n).is_none());
                 let Some(v) = found.or(if open { unit } else { None }) else {
                     return ControlFlow::Continue(());
                 };

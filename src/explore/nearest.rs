@@ -2,14 +2,14 @@
 //!
 //! Reads the e-graph only, and looks at operators alone: what is missing is told, not what conditions refuse.
 
-use super::compile::compile;
 use super::graph::Graph;
 use super::language::Head;
 use super::lower::Explored;
-use super::pattern::{Compiled, PatId, PatKind};
 use egg::Id;
 use mlc_dsl::ir::NodeId;
 use mlc_dsl::library::CallId;
+use mlc_dsl::pattern::compile;
+use mlc_dsl::pattern::{Compiled, PatId, PatKind};
 use std::collections::HashMap;
 
 /// A place where a law does not match.

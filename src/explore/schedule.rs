@@ -1,9 +1,8 @@
 //! The rounds of saturation: search every law, apply what was found, rebuild; under hard limits.
 
 use super::Limits;
-use super::apply::{Outcome, Site, apply, apply_family, contradicted};
+use super::apply::{Outcome, Refusal, Site, apply, apply_family, contradicted};
 use super::changes::{Changes, reach};
-use super::compile::compile;
 use super::effort::Effort;
 use super::families::Families;
 use super::flatten::Flattenings;
@@ -12,14 +11,16 @@ use super::language::{ENode, Head};
 use super::log::LogId;
 use super::matcher::{Binding, Matcher, State};
 use super::numbers::numberless;
-use super::pattern::{Compiled, PatId, PatKind};
 use egg::Id;
+use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
-use mlc_dsl::syntax::ast::Expr;
+use mlc_dsl::pattern::compile;
+use mlc_dsl::pattern::{Compiled, PatId, PatKind};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,7 @@ impl LawProfile {
 
 /// The state of one pattern of a law.
 struct Runner {
-    compiled: Compiled,
+    compiled: Arc<Compiled>,
     profile: LawProfile,
     banned_until: u32,
     bans: u32,
@@ -117,13 +118,13 @@ struct Runner {
 }
 
 impl Runner {
-    fn new(library: &Library, compiled: Compiled) -> Runner {
+    fn new(library: &Library, compiled: Arc<Compiled>) -> Runner {
         let law = &library.laws[compiled.law as usize];
-        let signs = |c: &Expr| mlc_dsl::check::is_learned(&mlc_dsl::syntax::print_expr(c));
         Runner {
             reach: compiled.roots.iter().map(|&r| reach(&compiled, r)).collect(),
             needs: compiled.operators(),
-            restless: law.left.iter().any(|s| s.each) || law.conditions.iter().any(signs),
+            restless: law.left.iter().any(|s| s.each)
+                || law.conditions.iter().any(Expr::is_learned),
             compiled,
             profile: LawProfile::default(),
             banned_until: 0,
@@ -342,7 +343,7 @@ fn run_match(graph: &mut Graph, law: &Law, r: &mut Runner, f: &Found, families: 
         let print = fingerprint(graph, f);
         let outcome = apply(graph, law, index, &sites, &f.states[0]);
         // What is not known to be above zero or bounded yet may be so once more is known of it.
-        if !matches!(&outcome, Outcome::Refused(clause) if mlc_dsl::check::is_learned(clause)) {
+        if !matches!(&outcome, Outcome::Refused(refusal) if refusal.learned) {
             r.applied.insert(print);
         }
         outcome
@@ -350,7 +351,7 @@ fn run_match(graph: &mut Graph, law: &Law, r: &mut Runner, f: &Found, families: 
     match outcome {
         Outcome::United => r.profile.applications += 1,
         Outcome::Known | Outcome::Full => {}
-        Outcome::Refused(clause) => {
+        Outcome::Refused(Refusal { clause, .. }) => {
             let at = r.profile.refused_at.entry(clause.clone()).or_default();
             if let Some(site) = sites.first().filter(|_| at.len() < REFUSED) {
                 at.push(site.node);

@@ -6,8 +6,9 @@
 use super::graph::Graph;
 use super::language::{ENode, Head};
 use egg::Id;
-use mlc_dsl::library::{CallKind, Callable};
-use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind};
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Monoid, Read};
+use mlc_dsl::functions::Function;
+use mlc_dsl::library::CallKind;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -47,25 +48,22 @@ fn class(graph: &Graph, id: Id, depth: usize, open: &Open) -> bool {
 
 fn node(graph: &Graph, n: &ENode, depth: usize, open: &Open) -> bool {
     let Head::Apply(call, _) = n.head else { return false };
-    let callee = graph.library.call(call);
-    let CallKind::Op(meanings) = &callee.kind else { return false };
+    let CallKind::Op(meanings) = &graph.library.call(call).kind else { return false };
     let [meaning] = meanings.as_slice() else { return false };
-    Reading { graph, callee, node: n, depth, open }.holds(&meaning.value)
+    Reading { graph, node: n, depth, open }.holds(&meaning.value)
 }
 
 /// One application whose meaning is read.
 struct Reading<'a> {
     graph: &'a Graph,
-    callee: &'a Callable,
     node: &'a ENode,
     depth: usize,
     open: &'a Open,
 }
 
 impl Reading<'_> {
-    fn argument(&self, name: &str) -> Option<Id> {
-        let i = self.callee.inputs.iter().position(|i| &*i.name == name)?;
-        self.node.args.get(i).map(|&a| self.graph.egg.find(a))
+    fn argument(&self, input: usize) -> Option<Id> {
+        self.node.args.get(input).map(|&a| self.graph.egg.find(a))
     }
 
     /// True if the expression's value is never below zero.
@@ -73,25 +71,25 @@ impl Reading<'_> {
         match &e.kind {
             ExprKind::Int(v) => *v >= 0,
             ExprKind::Float(v) => v.is_sign_positive(),
-            ExprKind::Index { base, otherwise, .. } => {
+            ExprKind::Read(r) => {
                 let inside = self
-                    .argument(&base.text)
+                    .argument(r.input)
                     .is_some_and(|a| class(self.graph, a, self.depth, self.open));
-                inside && otherwise.as_ref().is_none_or(|o| self.holds(o))
+                inside && r.otherwise.as_ref().is_none_or(|o| self.holds(o))
             }
             ExprKind::Binary(BinaryOp::Mul, a, b) => {
                 self.same(a, b) || self.holds(a) && self.holds(b)
             }
             ExprKind::Binary(BinaryOp::Add | BinaryOp::Div, a, b) => self.holds(a) && self.holds(b),
             ExprKind::Binary(BinaryOp::Pow, a, b) => self.holds(a) || self.even(b),
-            ExprKind::Reduce { monoid, body, .. } => {
-                matches!(&*monoid.text, "sum" | "prod") && self.holds(body)
+            ExprKind::Reduce(r) => {
+                matches!(r.monoid, Monoid::Sum | Monoid::Prod) && self.holds(&r.body)
             }
-            ExprKind::Call { callee, args } => match (&*callee.text, args.as_slice()) {
-                ("exp" | "abs", [_]) => true,
-                ("sqrt" | "rsqrt" | "recip", [x]) => self.holds(&x.value),
-                ("maximum", [a, b]) => self.holds(&a.value) || self.holds(&b.value),
-                ("minimum", [a, b]) => self.holds(&a.value) && self.holds(&b.value),
+            ExprKind::Call(f, args) => match (f, args.as_slice()) {
+                (Function::Exp | Function::Abs, [_]) => true,
+                (Function::Sqrt | Function::Rsqrt | Function::Recip, [x]) => self.holds(x),
+                (Function::Maximum, [a, b]) => self.holds(a) || self.holds(b),
+                (Function::Minimum, [a, b]) => self.holds(a) && self.holds(b),
                 _ => false,
             },
             _ => false,
@@ -101,8 +99,8 @@ impl Reading<'_> {
     /// True if both are one element of one value.
     fn same(&self, a: &Expr, b: &Expr) -> bool {
         let read = |e: &Expr| match &e.kind {
-            ExprKind::Index { base, index, otherwise: None } => {
-                Some((self.argument(&base.text)?, index.iter().map(text).collect::<Vec<_>>()))
+            ExprKind::Read(Read { input, index, otherwise: None }) => {
+                Some((self.argument(*input)?, index.clone()))
             }
             _ => None,
         };
@@ -111,15 +109,8 @@ impl Reading<'_> {
 
     /// True of an even number, given by a value whose elements are all equal.
     fn even(&self, e: &Expr) -> bool {
-        let ExprKind::Index { base, otherwise: None, .. } = &e.kind else { return false };
-        let value = self.argument(&base.text).and_then(|a| self.graph.facts(a).uniform);
+        let ExprKind::Read(Read { input, otherwise: None, .. }) = &e.kind else { return false };
+        let value = self.argument(*input).and_then(|a| self.graph.facts(a).uniform);
         value.is_some_and(|v| v % 2.0 == 0.0)
-    }
-}
-
-fn text(e: &Elem) -> String {
-    match e {
-        Elem::One(e) => mlc_dsl::syntax::print_expr(e),
-        Elem::Splice(e) => format!("..{}", mlc_dsl::syntax::print_expr(e)),
     }
 }

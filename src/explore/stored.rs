@@ -9,7 +9,6 @@ use super::language::{ENode, Head};
 use super::lower::Explored;
 use egg::Id;
 use mlc_dsl::ir::Type;
-use mlc_dsl::library::OpClass;
 use mlc_extract::{ClassId, Cost, NodeId, Solution, ViewBuilder};
 use std::collections::{HashMap, HashSet};
 
@@ -57,12 +56,13 @@ impl Explored {
         self.graph.facts(id).types.iter().map(size).sum()
     }
 
-    /// A change of layout that folding leaves in the program, because its result is larger than its operand.
+    /// A change of layout that folding leaves in the program.
     fn enlarges(&self, id: Id, n: &ENode) -> bool {
         let Head::Apply(call, _) = n.head else { return false };
-        let [arg] = n.args[..] else { return false };
-        let count = |id: Id| self.graph.facts(id).types.first().and_then(elements).unwrap_or(0);
-        self.graph.library.call(call).class == OpClass::View && count(id) > count(arg).max(64)
+        let args: Vec<&Type> =
+            n.args.iter().filter_map(|a| self.graph.facts(*a).types.first()).collect();
+        args.len() == n.args.len()
+            && self.graph.library.call(call).enlarges(&args, &self.graph.facts(id).types)
     }
 
     /// The same view, in which stored bytes have a price.

@@ -1,12 +1,12 @@
 //! Attributes that say nothing: those with the value that an `onnx` item gives them where they are absent.
 
 use super::import::Items;
-use super::import_bind::{attr_kind, attribute};
+use super::import_bind::attribute;
 use super::raw::{RawAttr, RawGraph, RawModel, RawNode};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
-use mlc_dsl::library::{Library, Name, OnnxItem};
-use mlc_dsl::syntax::ast::{Param, ParamKind};
+use mlc_dsl::library::{Library, OnnxItem};
+use mlc_dsl::onnx::{Param, ParamKind};
 
 /// The model without the attributes that say nothing.
 pub fn without_defaults(model: &RawModel, library: &Library) -> RawModel {
@@ -19,7 +19,7 @@ pub fn without_defaults(model: &RawModel, library: &Library) -> RawModel {
 fn strip(graph: &mut RawGraph, items: &Items<'_>) {
     for n in &mut graph.nodes {
         if let Some(item) = items.find(n) {
-            let param = |name: &str| item.decl.params.iter().find(|p| p.name.text == name);
+            let param = |name: &str| item.decl.params.iter().find(|p| *p.name == *name);
             n.attrs.retain(|name, raw| !param(name).is_some_and(|p| is_default(item, p, raw)));
         }
         let RawNode { attrs, .. } = n;
@@ -29,7 +29,8 @@ fn strip(graph: &mut RawGraph, items: &Items<'_>) {
 
 /// True if an attribute would mean the same if it were absent.
 fn is_default(item: &OnnxItem, p: &Param, raw: &RawAttr) -> bool {
-    let Some((default, given)) = p.default.as_ref().zip(attribute(raw, attr_kind(p))) else {
+    let ParamKind::Attr(kind) = p.kind else { return false };
+    let Some((default, given)) = p.default.as_ref().zip(attribute(raw, kind)) else {
         return false;
     };
     let same = |d: &Attr| *d == given || d.as_f64().is_some() && d.as_f64() == given.as_f64();
@@ -57,7 +58,7 @@ fn axes(item: &OnnxItem, rank: usize) -> Env {
     let is_tensor = |p: &&Param| matches!(p.kind, ParamKind::Tensor { variadic: false, .. });
     if let Some(p) = item.decl.params.iter().find(is_tensor) {
         let shape = (0..rank).map(|i| Extent::sym(&format!("?{i}"))).collect();
-        env.bind_tensor(&Name::from(p.name.text.as_str()), Type::new(DType::F32, shape));
+        env.bind_tensor(&p.name, Type::new(DType::F32, shape));
     }
     env
 }

@@ -10,9 +10,9 @@ use super::export_types::NEWEST_OPSET;
 use super::export_write::Writer;
 use super::import::ModelInfo;
 use super::raw::{RawDim, RawModel, RawValueInfo};
-use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Type, Value};
+use mlc_dsl::ir::{NodeId, NodeKind, Program, Type};
 use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::unfold::{Rest, once};
 use mlc_dsl::{shown, told};
 use std::collections::HashSet;
 use thiserror::Error;
@@ -164,44 +164,17 @@ fn expand(
     unwritten: &HashSet<NodeId>,
     opset: i64,
 ) -> Result<Program, ExportError> {
-    let mut b = Builder::new(library);
-    let mut new: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
-    for (i, node) in program.nodes.iter().enumerate() {
-        b.set_origin(&node.origin);
-        let args: Vec<Value> =
-            node.args.iter().map(|a| new[a.node.0 as usize][a.output as usize]).collect();
-        let values = match &node.kind {
-            NodeKind::Input(i) => {
-                let (name, ty) = &program.inputs[*i as usize];
-                vec![b.input(name, ty.clone())]
-            }
-            NodeKind::Const(c) => vec![b.constant(program.consts.get(*c).clone())],
-            NodeKind::Apply(call, attrs) => {
-                let callable = library.call(*call);
-                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-                let failed =
-                    |reason: String| ExportError::Body { op: callable.name.to_string(), reason };
-                match (&callable.kind, unwritten.contains(&NodeId(i as u32))) {
-                    (CallKind::Def(body), true) => {
-                        b.expand(*call, body, &attrs, &args).map_err(|e| failed(e.to_string()))?
-                    }
-                    (CallKind::Op(_) | CallKind::Extern(_), true) => {
-                        return Err(ExportError::Operator {
-                            op: callable.name.to_string(),
-                            origin: node.origin.clone(),
-                            opset,
-                        });
-                    }
-                    (_, false) => {
-                        b.apply(*call, &attrs, &args).map_err(|e| failed(e.to_string()))?
-                    }
-                }
-            }
-        };
-        new.push(values);
+    let callable = |id: NodeId| match &program.node(id).kind {
+        NodeKind::Apply(call, _) => Some(library.call(*call)),
+        NodeKind::Input(_) | NodeKind::Const(_) => None,
+    };
+    let named = |id: NodeId| callable(id).map_or(String::new(), |c| c.name.to_string());
+    let primitive =
+        |id: &&NodeId| callable(**id).is_some_and(|c| !matches!(c.kind, CallKind::Def(_)));
+    if let Some(id) = unwritten.iter().filter(primitive).min() {
+        let origin = program.node(*id).origin.clone();
+        return Err(ExportError::Operator { op: named(*id), origin, opset });
     }
-    let outputs = program.outputs.iter();
-    let outputs =
-        outputs.map(|(n, v)| (n.clone(), new[v.node.0 as usize][v.output as usize])).collect();
-    Ok(b.finish(outputs))
+    once(program, library, Rest::Canonical, &|id, _| unwritten.contains(&id))
+        .map_err(|(id, e)| ExportError::Body { op: named(id), reason: e.to_string() })
 }

@@ -6,10 +6,11 @@ use super::export_write::Writer;
 use super::import_apply::trailing_axes;
 use super::import_read::infix;
 use mlc_dsl::eval::eval;
+use mlc_dsl::expr::{Expr, ExprKind, UnaryOp};
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor, Type, Value};
 use mlc_dsl::library::CallId;
-use mlc_dsl::syntax::ast::{Arg, Expr, ExprKind, UnaryOp};
+use mlc_dsl::onnx::{Apply, Callee};
 
 /// What an input expression is.
 pub(super) enum Core {
@@ -26,7 +27,7 @@ impl Writer<'_, '_> {
             return Some(Core::Number(a));
         }
         match &e.kind {
-            ExprKind::Name(n) => Some(Core::Value(*found.tensors.get(n.as_str())?)),
+            ExprKind::Name(n) => Some(Core::Value(*found.tensors.get(n)?)),
             ExprKind::Unary(op, a) => {
                 let name = match op {
                     UnaryOp::Neg => "neg",
@@ -43,27 +44,23 @@ impl Writer<'_, '_> {
                 }
                 self.add(self.graph.library.find(name)?, args, vec![], origin)
             }
-            ExprKind::Call { callee, args } if callee.text == "scalar" => {
-                let [v, to] = args.as_slice() else { return None };
-                let Ok(Attr::DType(to)) = eval(&to.value, &found.env) else { return None };
-                let t = number(&eval(&v.value, &found.env).ok()?, to)?;
-                Some(Core::Value(self.graph.add_const(t)))
-            }
-            ExprKind::Call { callee, args } => self.core_call(&callee.text, args, found, origin),
+            ExprKind::Apply(call) => self.core_call(call, found, origin),
             _ => None,
         }
     }
 
-    fn core_call(
-        &mut self,
-        callee: &str,
-        args: &[Arg],
-        found: &Found<'_>,
-        origin: &str,
-    ) -> Option<Core> {
-        let library = self.graph.library;
-        let id = library.find(callee)?;
-        let call = library.call(id);
+    fn core_call(&mut self, call: &Apply, found: &Found<'_>, origin: &str) -> Option<Core> {
+        let args = call.args.as_slice();
+        let id = match (&call.callee, args) {
+            (Callee::Scalar, [v, to]) => {
+                let Ok(Attr::DType(to)) = eval(&to.value, &found.env) else { return None };
+                let t = number(&eval(&v.value, &found.env).ok()?, to)?;
+                return Some(Core::Value(self.graph.add_const(t)));
+            }
+            (Callee::Operator(_, id, _), _) => (*id)?,
+            _ => return None,
+        };
+        let call = self.graph.library.call(id);
         let mut operands = Vec::new();
         let mut attrs = vec![None; call.attrs.len()];
         for a in args {
@@ -73,7 +70,7 @@ impl Writer<'_, '_> {
                 }
                 None => return None,
                 Some(n) => {
-                    let i = call.attrs.iter().position(|p| *p.name == *n.text)?;
+                    let i = call.attrs.iter().position(|p| p.name == *n)?;
                     attrs[i] = Some(eval(&a.value, &found.env).ok()?);
                 }
             }

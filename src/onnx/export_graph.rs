@@ -3,6 +3,7 @@
 
 use super::import_apply::trailing_axes;
 use mlc_dsl::canon::Structural;
+use mlc_dsl::functions::common_shape;
 use mlc_dsl::ir::{Attr, Consts, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Library};
 use std::collections::HashMap;
@@ -321,20 +322,7 @@ impl<'a> Graph<'a> {
         for (v, t) in args.iter().zip(trailing) {
             let shape = &self.ty(*v).shape;
             let own = &shape[..shape.len().checked_sub(*t)?];
-            let n = out.len().max(own.len());
-            let one = Extent::from(1);
-            let entry = |list: &[Extent], i: usize| {
-                (i + list.len()).checked_sub(n).map_or(one.clone(), |i| list[i].clone())
-            };
-            let mut next = Vec::with_capacity(n);
-            for i in 0..n {
-                next.push(match (entry(&out, i), entry(own, i)) {
-                    (a, b) if a == b || b.is(1) => a,
-                    (a, b) if a.is(1) => b,
-                    _ => return None,
-                });
-            }
-            out = next;
+            out = common_shape(&out, own).ok()?;
         }
         Some(out)
     }

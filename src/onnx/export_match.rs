@@ -2,11 +2,12 @@
 
 use super::export_graph::Graph;
 use super::export_rules::{Pat, Rule};
-use super::import_bind::{attr_kind, shortest};
+use super::import_bind::shortest;
 use mlc_dsl::eval::{Env, eval, truth};
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Value};
 use mlc_dsl::library::{CallId, Name};
-use mlc_dsl::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, ParamKind, UnaryOp};
+use mlc_dsl::onnx::{Kind, ParamKind, Question};
 use std::collections::HashMap;
 
 /// More ways than this to match one pattern are not looked at.
@@ -66,22 +67,22 @@ fn complete<'p>(
     }
     if rule.print.is_none() {
         for p in &rule.item.decl.params {
-            let name = Name::from(p.name.text.as_str());
+            let name = &p.name;
             match &p.kind {
                 ParamKind::Tensor { optional: false, variadic: false, .. }
                 | ParamKind::ConstInput { optional: false, .. }
-                    if !found.has(&name) =>
+                    if !found.has(name) =>
                 {
                     return None;
                 }
-                ParamKind::Attr(_) if found.env.attr(&name).is_none() => {
+                ParamKind::Attr(kind) if found.env.attr(name).is_none() => {
                     let default = p.default.as_ref().and_then(|d| eval(d, &found.env).ok());
                     if let Some(d) = default {
-                        let d = match (attr_kind(p), &d) {
-                            ("float", Attr::Int(_)) => d.as_f64().map_or(d, Attr::float),
+                        let d = match (kind, &d) {
+                            (Kind::Float, Attr::Int(_)) => d.as_f64().map_or(d, Attr::float),
                             _ => d,
                         };
-                        found.env.bind_attr(&name, d);
+                        found.env.bind_attr(name, d);
                     }
                 }
                 _ => {}
@@ -133,41 +134,21 @@ fn holds(c: &Expr, found: &Found<'_>) -> Option<bool> {
 
 /// The expression with what is asked about the match answered.
 pub(super) fn settle(e: &Expr, found: &Found<'_>) -> Expr {
-    let mut out = e.clone();
-    let again = |e: &mut Expr| *e = settle(e, found);
-    match &mut out.kind {
-        ExprKind::Call { callee, args } => {
-            let name = match args.first().map(|a| &a.value.kind) {
-                Some(ExprKind::Name(n)) => n.clone(),
-                _ => String::new(),
-            };
-            match callee.text.as_str() {
-                "present" => out.kind = ExprKind::Bool(found.has(&name)),
-                "count" => {
-                    out.kind =
-                        ExprKind::Int(found.lists.get(name.as_str()).map_or(0, Vec::len) as i64);
+    match &e.kind {
+        ExprKind::Ask(question, args) => {
+            let name = args.first().and_then(Expr::as_name);
+            let kind = match question {
+                Question::Present => ExprKind::Bool(name.is_some_and(|n| found.has(n))),
+                Question::Count => {
+                    let list = name.and_then(|n| found.lists.get(n));
+                    ExprKind::Int(list.map_or(0, Vec::len) as i64)
                 }
-                _ => args.iter_mut().for_each(|a| again(&mut a.value)),
-            }
+                _ => return e.map(&mut |e| settle(e, found)),
+            };
+            Expr { kind, span: e.span }
         }
-        ExprKind::Unary(_, a) => again(a),
-        ExprKind::Binary(_, a, b) => {
-            again(a);
-            again(b);
-        }
-        ExprKind::If { cond, then, otherwise } => {
-            again(cond);
-            again(then);
-            again(otherwise);
-        }
-        ExprKind::List(items) => {
-            for Elem::One(e) | Elem::Splice(e) in items {
-                again(e);
-            }
-        }
-        _ => {}
+        _ => e.map(&mut |e| settle(e, found)),
     }
-    out
 }
 
 /// All ways in which the pattern matches the value, as continuations of `found`.
@@ -243,8 +224,8 @@ fn attributes<'p>(pats: &'p [Option<Expr>], values: &[Attr], found: &mut Found<'
     for (pat, value) in pats.iter().zip(values) {
         let Some(e) = pat else { continue };
         match &e.kind {
-            ExprKind::Name(n) if n.parse::<DType>().is_err() => {
-                if !found.env.bind_attr(&Name::from(n.as_str()), value.clone()) {
+            ExprKind::Name(n) => {
+                if !found.env.bind_attr(n, value.clone()) {
                     return false;
                 }
             }

@@ -4,15 +4,12 @@
 //! operators over inputs: read backwards, it tells how to write.
 
 use super::import::valid_at;
-use super::import_bind::attr_kind;
 use super::import_read::infix;
 use mlc_dsl::eval::{Env, eval};
-use mlc_dsl::functions::is_function;
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::ir::Attr;
 use mlc_dsl::library::{CallId, Library, Name, OnnxItem};
-use mlc_dsl::syntax::ast::{
-    Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Param, ParamKind, Print, UnaryOp,
-};
+use mlc_dsl::onnx::{Apply, Arg, Callee, Kind, Param, ParamKind, Print, Question};
 use std::collections::{BTreeMap, HashMap};
 
 /// `let`s are followed this deep.
@@ -115,10 +112,7 @@ impl<'a> Rules<'a> {
 fn rules_of<'a>(item: &'a OnnxItem, library: &Library) -> Vec<Rule<'a>> {
     let mut out = Vec::new();
     for print in &item.decl.prints {
-        let scalar = |n: &str| {
-            print.given.iter().any(|p| p.name.text == n && matches!(p.kind, ParamKind::Attr(_)))
-        };
-        let compiler = Compiler { library, item, scalar: &scalar, lets: false };
+        let compiler = Compiler { library, item, numbers: &print.numbers, lets: false };
         if let Some(pattern) = compiler.pattern(&print.pattern, 0) {
             let size = size(&pattern);
             let conditions = print.conditions.clone();
@@ -126,7 +120,7 @@ fn rules_of<'a>(item: &'a OnnxItem, library: &Library) -> Vec<Rule<'a>> {
         }
     }
     for a in &item.decl.reads {
-        let compiler = Compiler { library, item, scalar: &|_| false, lets: true };
+        let compiler = Compiler { library, item, numbers: &[], lets: true };
         let conditions: Option<Vec<Expr>> =
             a.conditions.iter().map(|c| compiler.inline(c, 0)).collect();
         if let (Some(pattern), Some(conditions)) = (compiler.pattern(&a.value, 0), conditions) {
@@ -149,21 +143,22 @@ fn size(p: &Pat) -> usize {
 
 /// Attributes that a condition `name == value` determines.
 fn fixed(item: &OnnxItem, conditions: &[Expr]) -> Vec<(Name, Attr)> {
-    let param = |n: &str| {
-        item.decl.params.iter().find(|p| p.name.text == n && matches!(p.kind, ParamKind::Attr(_)))
+    let kind = |n: &Name| match item.decl.params.iter().find(|p| p.name == *n)?.kind {
+        ParamKind::Attr(kind) => Some(kind),
+        _ => None,
     };
     let mut out = Vec::new();
     for c in conditions {
         if let ExprKind::Binary(BinaryOp::Eq, a, b) = &c.kind
-            && let ExprKind::Name(n) = &a.kind
-            && let Some(p) = param(n)
+            && let Some(n) = a.as_name()
+            && let Some(kind) = kind(n)
             && let Ok(v) = eval(b, &Env::default())
         {
-            let v = match (attr_kind(p), &v) {
-                ("float", Attr::Int(_)) => v.as_f64().map_or(v, Attr::float),
+            let v = match (kind, &v) {
+                (Kind::Float, Attr::Int(_)) => v.as_f64().map_or(v, Attr::float),
                 _ => v,
             };
-            out.push((Name::from(n.as_str()), v));
+            out.push((n.clone(), v));
         }
     }
     out
@@ -173,7 +168,6 @@ fn fixed(item: &OnnxItem, conditions: &[Expr]) -> Vec<(Name, Attr)> {
 fn is_number(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Int(_) | ExprKind::Float(_) => true,
-        ExprKind::Name(n) => n == "inf",
         ExprKind::Unary(UnaryOp::Neg, a) => is_number(a),
         _ => false,
     }
@@ -183,7 +177,7 @@ struct Compiler<'c> {
     library: &'c Library,
     item: &'c OnnxItem,
     /// Names that stand for numbers.
-    scalar: &'c dyn Fn(&str) -> bool,
+    numbers: &'c [Name],
     /// `let`s are written out, and names are the item's parameters.
     lets: bool,
 }
@@ -193,19 +187,14 @@ impl Compiler<'_> {
         self.library.find(name)
     }
 
-    fn binding(&self, name: &str) -> Option<&Expr> {
+    fn binding(&self, name: &Name) -> Option<&Expr> {
         let all = self.item.decl.lets.iter().filter(|_| self.lets);
-        let b = all.rev().find(|b| b.names.iter().any(|n| n.text == name))?;
-        (b.names.len() == 1).then_some(&b.value)
+        let (names, value) = all.rev().find(|(names, _)| names.contains(name))?;
+        (names.len() == 1).then_some(value)
     }
 
-    fn param(&self, name: &str) -> Option<&Param> {
-        self.item.decl.params.iter().find(|p| self.lets && p.name.text == name)
-    }
-
-    /// True of a number that has a name, unless the name is taken.
-    fn is_constant(&self, n: &str) -> bool {
-        n == "inf" && self.binding(n).is_none() && self.param(n).is_none()
+    fn param(&self, name: &Name) -> Option<&Param> {
+        self.item.decl.params.iter().find(|p| self.lets && p.name == *name)
     }
 
     /// The pattern of a tensor expression; `None` if it cannot be read backwards.
@@ -214,21 +203,21 @@ impl Compiler<'_> {
             return None;
         }
         match &e.kind {
-            ExprKind::Name(n) if !self.is_constant(n) => {
+            ExprKind::Name(n) => {
                 if let Some(value) = self.binding(n) {
                     return self.pattern(value, depth + 1);
                 }
-                if (self.scalar)(n) {
-                    return Some(Pat::Scalar(Name::from(n.as_str())));
+                if self.numbers.contains(n) {
+                    return Some(Pat::Scalar(n.clone()));
                 }
                 match self.param(n).map(|p| &p.kind) {
                     Some(ParamKind::Tensor { variadic: false, .. }) => {}
-                    Some(ParamKind::Attr(_)) => return Some(Pat::Scalar(Name::from(n.as_str()))),
+                    Some(ParamKind::Attr(_)) => return Some(Pat::Scalar(n.clone())),
                     Some(_) => return None,
                     None if self.lets => return None,
                     None => {}
                 }
-                Some(Pat::Var(Name::from(n.as_str())))
+                Some(Pat::Var(n.clone()))
             }
             _ if is_number(e) => Some(Pat::Number(e.clone())),
             ExprKind::Unary(op, a) => {
@@ -252,33 +241,28 @@ impl Compiler<'_> {
                     _ => Some(whole),
                 }
             }
-            ExprKind::Call { callee, args } => self.call(callee, args, depth),
+            ExprKind::Apply(call) => self.call(call, depth),
             _ => None,
         }
     }
 
-    fn call(&self, callee: &Ident, args: &[Arg], depth: usize) -> Option<Pat> {
-        let plain = |e: &Expr| match &e.kind {
-            ExprKind::Name(n) => Some(Name::from(n.as_str())),
-            _ => None,
-        };
-        let named = |k: &str| {
-            args.iter().find(|a| a.name.as_ref().is_some_and(|n| n.text == k)).map(|a| &a.value)
-        };
-        match callee.text.as_str() {
-            "fold" => {
-                let [op, list, rest @ ..] = args else { return None };
-                let id = self.find(&plain(&op.value)?)?;
+    fn call(&self, call: &Apply, depth: usize) -> Option<Pat> {
+        let plain = |e: &Expr| e.as_name().cloned();
+        let args = call.args.as_slice();
+        let id = match &call.callee {
+            Callee::Fold(operator) => {
+                let [list, rest @ ..] = args else { return None };
+                let id = self.find(operator)?;
                 return Some(Pat::Fold(id, plain(&list.value)?, self.attributes(id, &[], rest)?));
             }
-            "split" => {
+            Callee::Split => {
                 let x = plain(&args.first()?.value)?;
-                return Some(Pat::Split(x, plain(named("axis")?)?, plain(named("sizes")?)?));
+                let (axis, sizes) = (plain(call.named("axis")?)?, plain(call.named("sizes")?)?);
+                return Some(Pat::Split(x, axis, sizes));
             }
-            "scalar" | "unsupported" => return None,
-            _ => {}
-        }
-        let id = self.find(&callee.text)?;
+            Callee::Scalar | Callee::Unsupported => return None,
+            Callee::Operator(_, id, _) => (*id)?,
+        };
         let call = self.library.call(id);
         let positional: Vec<&Expr> =
             args.iter().filter(|a| a.name.is_none()).map(|a| &a.value).collect();
@@ -299,58 +283,32 @@ impl Compiler<'_> {
         }
         for a in args {
             let Some(name) = &a.name else { continue };
-            let i = call.attrs.iter().position(|p| *p.name == *name.text)?;
+            let i = call.attrs.iter().position(|p| p.name == *name)?;
             out[i] = Some(self.inline(&a.value, 0)?);
         }
         Some(out)
     }
 
-    /// An attribute expression with its `let`s written out.
+    /// An attribute expression with its `let`s written out. What is asked of the node that is read has no answer
+    /// when one is written.
     fn inline(&self, e: &Expr, depth: usize) -> Option<Expr> {
-        if depth > MAX_DEPTH {
-            return None;
-        }
-        let mut out = e.clone();
-        let boxed = |b: &Expr| self.inline(b, depth + 1).map(Box::new);
-        out.kind = match &e.kind {
+        let refused = match &e.kind {
+            _ if depth > MAX_DEPTH => true,
             ExprKind::Name(n) => match self.binding(n) {
                 Some(value) => return self.inline(value, depth + 1),
-                None => return Some(out),
+                None => false,
             },
-            ExprKind::Unary(op, a) => ExprKind::Unary(*op, boxed(a)?),
-            ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, boxed(a)?, boxed(b)?),
-            ExprKind::If { cond, then, otherwise } => ExprKind::If {
-                cond: boxed(cond)?,
-                then: boxed(then)?,
-                otherwise: boxed(otherwise)?,
-            },
-            ExprKind::List(items) => ExprKind::List(
-                items
-                    .iter()
-                    .map(|i| {
-                        Some(match i {
-                            Elem::One(e) => Elem::One(self.inline(e, depth + 1)?),
-                            Elem::Splice(e) => Elem::Splice(self.inline(e, depth + 1)?),
-                        })
-                    })
-                    .collect::<Option<_>>()?,
-            ),
-            ExprKind::Call { callee, args }
-                if is_function(&callee.text)
-                    || callee.text == "present"
-                    || callee.text == "count" =>
-            {
-                let args = args
-                    .iter()
-                    .map(|a| Some(Arg { value: self.inline(&a.value, depth + 1)?, ..a.clone() }))
-                    .collect::<Option<_>>()?;
-                ExprKind::Call { callee: callee.clone(), args }
-            }
-            // What is asked of the node that is read has no answer when one is written.
-            ExprKind::Call { .. } | ExprKind::Tuple(_) | ExprKind::Index { .. } => return None,
-            ExprKind::Reduce { .. } => return None,
-            kind => kind.clone(),
+            ExprKind::Apply(a) => a.function().is_none(),
+            ExprKind::Ask(q, _) => !matches!(q, Question::Present | Question::Count),
+            ExprKind::Tuple(_) | ExprKind::Entry(..) => true,
+            _ => false,
         };
-        Some(out)
+        let mut whole = !refused;
+        let out = e.map(&mut |part| {
+            let found = if whole { self.inline(part, depth + 1) } else { None };
+            whole &= found.is_some();
+            found.unwrap_or_else(|| part.clone())
+        });
+        whole.then_some(out)
     }
 }

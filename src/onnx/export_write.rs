@@ -8,14 +8,13 @@ use super::export_rules::{Rule, Rules};
 use super::export_shape::Shapes;
 use super::export_types::allowed;
 use super::import::ModelInfo;
-use super::import_bind::attr_kind;
 use super::raw::{RawAttr, RawGraph, RawModel, RawNode};
 use super::raw_tensor;
 use indexmap::IndexMap;
 use mlc_dsl::eval::eval;
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Tensor, Value};
 use mlc_dsl::library::Name;
-use mlc_dsl::syntax::ast::{ExprKind, Param, ParamKind, Print};
+use mlc_dsl::onnx::{Kind, Param, ParamKind, Print};
 use std::collections::{HashMap, HashSet};
 
 /// An input of an ONNX node.
@@ -294,24 +293,24 @@ impl<'a, 'r> Writer<'a, 'r> {
         let mut inputs = Vec::new();
         let mut attrs = IndexMap::new();
         for p in &rule.item.decl.params {
-            let name = Name::from(p.name.text.as_str());
+            let name = &p.name;
             match &p.kind {
                 ParamKind::Tensor { variadic: true, .. } => {
-                    inputs.extend(found.lists.get(&name)?.iter().map(|&v| Operand::Value(v)));
+                    inputs.extend(found.lists.get(name)?.iter().map(|&v| Operand::Value(v)));
                 }
-                ParamKind::Tensor { .. } => inputs.push(match found.tensors.get(&name) {
+                ParamKind::Tensor { .. } => inputs.push(match found.tensors.get(name) {
                     Some(&v) => Operand::Value(v),
                     None => Operand::Absent,
                 }),
-                ParamKind::ConstInput { .. } => inputs.push(match found.env.attr(&name) {
+                ParamKind::ConstInput { .. } => inputs.push(match found.env.attr(name) {
                     Some(a) => self.literal(a, p, found, id)?,
                     None => Operand::Absent,
                 }),
-                ParamKind::Attr(_) => {
-                    if let Some(a) = found.env.attr(&name)
+                ParamKind::Attr(kind) => {
+                    if let Some(a) = found.env.attr(name)
                         && !is_default(p, a, found)
                     {
-                        attrs.insert(name.to_string(), raw_attr(a, attr_kind(p))?);
+                        attrs.insert(name.to_string(), raw_attr(a, *kind)?);
                     }
                 }
             }
@@ -333,12 +332,12 @@ impl<'a, 'r> Writer<'a, 'r> {
             params.iter().filter(|p| !matches!(p.kind, ParamKind::Attr(_))).collect();
         let mut inputs = Vec::new();
         for (i, e) in print.inputs.iter().enumerate() {
-            if let ExprKind::Name(n) = &e.kind {
-                if let Some(list) = found.lists.get(n.as_str()) {
+            if let Some(n) = e.as_name() {
+                if let Some(list) = found.lists.get(n) {
                     inputs.extend(list.iter().map(|&v| Operand::Value(v)));
                     continue;
                 }
-                if n == "absent" {
+                if &**n == "absent" {
                     inputs.push(Operand::Absent);
                     continue;
                 }
@@ -355,10 +354,11 @@ impl<'a, 'r> Writer<'a, 'r> {
         }
         let mut attrs = IndexMap::new();
         for (name, e) in &print.attrs {
-            let p = params.iter().find(|p| p.name.text == name.text)?;
+            let p = params.iter().find(|p| p.name == *name)?;
+            let ParamKind::Attr(kind) = p.kind else { return None };
             let a = eval(&settle(e, found), &found.env).ok()?;
             if !is_default(p, &a, found) {
-                attrs.insert(name.text.clone(), raw_attr(&a, attr_kind(p))?);
+                attrs.insert(name.to_string(), raw_attr(&a, kind)?);
             }
         }
         Some((inputs, attrs))
@@ -372,10 +372,12 @@ impl<'a, 'r> Writer<'a, 'r> {
         };
         Some(match (a, &place.kind) {
             (Attr::Ints(v), _) => Operand::Extents(v.clone(), Axes::One),
-            (Attr::Int(e), ParamKind::ConstInput { .. }) => match place_kind(place) {
-                "ints" => Operand::Extents(vec![e.clone()], Axes::One),
-                _ => Operand::Extents(vec![e.clone()], Axes::None),
-            },
+            (Attr::Int(e), ParamKind::ConstInput { kind: Kind::Ints, .. }) => {
+                Operand::Extents(vec![e.clone()], Axes::One)
+            }
+            (Attr::Int(e), ParamKind::ConstInput { .. }) => {
+                Operand::Extents(vec![e.clone()], Axes::None)
+            }
             (Attr::Int(e), _) => match e.as_const() {
                 Some(v) => Operand::Const(Tensor::from_i64(dtype(), vec![], &[v])),
                 None if dtype() == DType::I64 => Operand::Extents(vec![e.clone()], Axes::None),
@@ -462,13 +464,6 @@ impl<'a, 'r> Writer<'a, 'r> {
     }
 }
 
-fn place_kind(p: &Param) -> &str {
-    match &p.kind {
-        ParamKind::ConstInput { ty, .. } => ty.name.text.as_str(),
-        ParamKind::Tensor { .. } | ParamKind::Attr(_) => "",
-    }
-}
-
 /// The element type of a number among tensors: that of the first tensor of the match.
 fn rule_dtype(place: &Param, found: &Found<'_>) -> Option<DType> {
     let ParamKind::Tensor { .. } = &place.kind else { return None };
@@ -483,15 +478,15 @@ fn is_default(p: &Param, a: &Attr, found: &Found<'_>) -> bool {
     default.is_some_and(|d| d == *a || d.as_f64().is_some() && d.as_f64() == a.as_f64())
 }
 
-fn raw_attr(a: &Attr, kind: &str) -> Option<RawAttr> {
+fn raw_attr(a: &Attr, kind: Kind) -> Option<RawAttr> {
     Some(match (kind, a) {
-        ("int", Attr::Int(e)) => RawAttr::Int(e.as_const()?),
-        ("int" | "bool", Attr::Bool(b)) => RawAttr::Int(i64::from(*b)),
-        ("ints", Attr::Ints(_)) => RawAttr::Ints(a.as_i64s()?),
-        ("float", _) => RawAttr::Float(a.as_f64()? as f32),
-        ("floats", _) => RawAttr::Floats(a.as_f64s()?.into_iter().map(|v| v as f32).collect()),
-        ("string", Attr::Str(s)) => RawAttr::from(s.as_str()),
-        ("dtype", Attr::DType(d)) => RawAttr::Int(i64::from(raw_tensor::code(*d))),
+        (Kind::Int, Attr::Int(e)) => RawAttr::Int(e.as_const()?),
+        (Kind::Int | Kind::Bool, Attr::Bool(b)) => RawAttr::Int(i64::from(*b)),
+        (Kind::Ints, Attr::Ints(_)) => RawAttr::Ints(a.as_i64s()?),
+        (Kind::Float, _) => RawAttr::Float(a.as_f64()? as f32),
+        (Kind::Floats, _) => RawAttr::Floats(a.as_f64s()?.into_iter().map(|v| v as f32).collect()),
+        (Kind::String, Attr::Str(s)) => RawAttr::from(s.as_str()),
+        (Kind::DType, Attr::DType(d)) => RawAttr::Int(i64::from(raw_tensor::code(*d))),
         _ => return None,
     })
 }

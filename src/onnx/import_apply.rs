@@ -1,6 +1,7 @@
 //! Applying operators by position: NumPy's broadcasting, numbers among tensors, known values.
 
 use mlc_dsl::build::Builder;
+use mlc_dsl::functions::common_shape;
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Atom, Attr, DType, Extent, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::known::{self, Element, Known};
@@ -154,25 +155,10 @@ impl<'a> Sheet<'a> {
 
     /// NumPy's common shape.
     fn common(&mut self, a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, String> {
-        let n = a.len().max(b.len());
-        let one = Extent::from(1);
-        let mut out = Vec::with_capacity(n);
-        for i in 0..n {
-            let entry = |list: &[Extent]| match (i + list.len()).checked_sub(n) {
-                Some(i) => list[i].clone(),
-                None => one.clone(),
-            };
-            let (x, y) = (entry(a), entry(b));
-            out.push(if x == y || y.is(1) {
-                x
-            } else if x.is(1) {
-                y
-            } else {
-                self.conflict = conflict(&x, &y);
-                return Err(format!("extents {x} and {y} do not broadcast"));
-            });
-        }
-        Ok(out)
+        common_shape(a, b).map_err(|(a, b)| {
+            self.conflict = conflict(&a, &b);
+            format!("extents {a} and {b} do not broadcast")
+        })
     }
 
     /// `v` with its axis `i` at `map[i]` of `shape`. Unit axes are dropped first, so that what is

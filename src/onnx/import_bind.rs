@@ -7,8 +7,8 @@ use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, Extent, Type, Value};
 use mlc_dsl::known::Element;
 use mlc_dsl::library::{Name, OnnxItem};
+use mlc_dsl::onnx::{Kind, Param, ParamKind};
 use mlc_dsl::shown;
-use mlc_dsl::syntax::ast::{AttrType, ExprKind, Param, ParamKind};
 use std::collections::HashMap;
 
 /// An input or a tensor attribute.
@@ -48,7 +48,7 @@ pub(super) fn bind(
         v
     };
     for p in &item.decl.params {
-        let name = Name::from(p.name.text.as_str());
+        let name = p.name.clone();
         match &p.kind {
             ParamKind::Tensor { variadic: true, .. } => {
                 let mut all = Vec::new();
@@ -68,10 +68,10 @@ pub(super) fn bind(
                 };
                 bound.inputs.insert(name, input);
             }
-            ParamKind::ConstInput { ty, optional } => match next() {
+            ParamKind::ConstInput { kind, optional } => match next() {
                 Some(v) => {
                     let a =
-                        constant(sheet, v, ty).map_err(|e| format!("its input `{name}` {e}"))?;
+                        constant(sheet, v, *kind).map_err(|e| format!("its input `{name}` {e}"))?;
                     bound.env.bind_attr(&name, a);
                 }
                 None if *optional => drop(bound.inputs.insert(name, Input::Unset)),
@@ -93,18 +93,18 @@ fn attributes(
     sheet: &mut Sheet<'_>,
     bound: &mut Bound,
 ) -> Result<(), String> {
-    let params: Vec<&Param> =
-        item.decl.params.iter().filter(|p| matches!(p.kind, ParamKind::Attr(_))).collect();
+    let kind = |p: &Param| if let ParamKind::Attr(kind) = p.kind { Some(kind) } else { None };
+    let params: Vec<(&Param, Kind)> =
+        item.decl.params.iter().filter_map(|p| Some((p, kind(p)?))).collect();
     for (name, _) in &node.attrs {
-        if !params.iter().any(|p| p.name.text == **name) {
+        if !params.iter().any(|(p, _)| *p.name == **name) {
             return Err(format!("its attribute `{}` is not supported", shown(name)));
         }
     }
-    for p in params {
-        let name = Name::from(p.name.text.as_str());
-        let kind = attr_kind(p);
+    for (p, kind) in params {
+        let name = p.name.clone();
         match node.attrs.get(&*name) {
-            Some(RawAttr::Tensor(t)) if kind == "tensor" => {
+            Some(RawAttr::Tensor(t)) if kind == Kind::Tensor => {
                 let ty = Type::known(t.dtype(), t.shape());
                 let v = sheet.builder.constant(t.clone());
                 bound.env.bind_tensor(&name, ty);
@@ -122,7 +122,7 @@ fn attributes(
                         bound.env.bind_attr(&name, a);
                     }
                 }
-                None if kind == "tensor" => drop(bound.inputs.insert(name, Input::Absent)),
+                None if kind == Kind::Tensor => drop(bound.inputs.insert(name, Input::Absent)),
                 None => drop(bound.inputs.insert(name, Input::Unset)),
             },
         }
@@ -130,45 +130,22 @@ fn attributes(
     Ok(())
 }
 
-/// The declared type of an attribute, or that of its default.
-pub(super) fn attr_kind(p: &Param) -> &str {
-    if let ParamKind::Attr(Some(ty)) = &p.kind {
-        return ty.name.text.as_str();
-    }
-    let mut default = p.default.as_ref().map(|d| &d.kind);
-    if let Some(ExprKind::Unary(_, a)) = default {
-        default = Some(&a.kind);
-    }
-    match default {
-        Some(ExprKind::Float(_)) => "float",
-        Some(ExprKind::Str(_)) => "string",
-        Some(ExprKind::Bool(_)) => "bool",
-        Some(ExprKind::List(items))
-            if items.iter().any(|i| matches!(i.expr().kind, ExprKind::Float(_))) =>
-        {
-            "floats"
-        }
-        Some(ExprKind::List(_)) => "ints",
-        _ => "int",
-    }
-}
-
 /// An ONNX attribute as one of ours.
-pub(super) fn attribute(raw: &RawAttr, kind: &str) -> Option<Attr> {
+pub(super) fn attribute(raw: &RawAttr, kind: Kind) -> Option<Attr> {
     Some(match (kind, raw) {
-        ("int", RawAttr::Int(v)) => Attr::int(*v),
-        ("bool", RawAttr::Int(v)) => Attr::Bool(*v != 0),
-        ("dtype", RawAttr::Int(v)) => {
+        (Kind::Int, RawAttr::Int(v)) => Attr::int(*v),
+        (Kind::Bool, RawAttr::Int(v)) => Attr::Bool(*v != 0),
+        (Kind::DType, RawAttr::Int(v)) => {
             Attr::DType(raw_tensor::dtype(i32::try_from(*v).ok()?).ok()??)
         }
-        ("ints", RawAttr::Ints(v)) => Attr::ints(v.iter().copied()),
-        ("ints", RawAttr::Int(v)) => Attr::ints([*v]),
-        ("float", RawAttr::Float(v)) => Attr::float(shortest(*v)),
-        ("float", RawAttr::Int(v)) => Attr::float(*v as f64),
-        ("floats", RawAttr::Floats(v)) => Attr::floats(v.iter().map(|v| shortest(*v))),
-        ("floats", RawAttr::Float(v)) => Attr::floats([shortest(*v)]),
-        ("string", RawAttr::Str(_)) => Attr::Str(raw.as_str()?.to_string()),
-        ("strings", RawAttr::Strs(v)) => {
+        (Kind::Ints, RawAttr::Ints(v)) => Attr::ints(v.iter().copied()),
+        (Kind::Ints, RawAttr::Int(v)) => Attr::ints([*v]),
+        (Kind::Float, RawAttr::Float(v)) => Attr::float(shortest(*v)),
+        (Kind::Float, RawAttr::Int(v)) => Attr::float(*v as f64),
+        (Kind::Floats, RawAttr::Floats(v)) => Attr::floats(v.iter().map(|v| shortest(*v))),
+        (Kind::Floats, RawAttr::Float(v)) => Attr::floats([shortest(*v)]),
+        (Kind::String, RawAttr::Str(_)) => Attr::Str(raw.as_str()?.to_string()),
+        (Kind::Strings, RawAttr::Strs(v)) => {
             let words = v.iter().map(|s| std::str::from_utf8(s)).collect::<Result<Vec<_>, _>>();
             Attr::Str(words.ok()?.join(","))
         }
@@ -182,11 +159,10 @@ pub(super) fn shortest(v: f32) -> f64 {
 }
 
 /// A tensor that must be known, as an attribute.
-fn constant(sheet: &mut Sheet<'_>, v: Value, ty: &AttrType) -> Result<Attr, String> {
-    let kind = ty.name.text.as_str();
+fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<Attr, String> {
     let known =
         sheet.known(v).ok_or("is computed from the model's inputs, which is not supported")?;
-    if matches!(kind, "int" | "float" | "bool") && known.elements.len() != 1 {
+    if matches!(kind, Kind::Int | Kind::Float | Kind::Bool) && known.elements.len() != 1 {
         return Err(format!("must be a single {kind}"));
     }
     if known.shape.len() > 1 {
@@ -194,12 +170,12 @@ fn constant(sheet: &mut Sheet<'_>, v: Value, ty: &AttrType) -> Result<Attr, Stri
     }
     let wrong = || format!("is no {kind}");
     Ok(match kind {
-        "ints" => {
+        Kind::Ints => {
             Attr::Ints(known.elements.iter().map(whole).collect::<Option<_>>().ok_or_else(wrong)?)
         }
-        "int" => Attr::Int(known.extents().and_then(|mut v| v.pop()).ok_or_else(wrong)?),
-        "float" => Attr::float(number(sheet, v).ok_or_else(wrong)?),
-        "floats" => {
+        Kind::Int => Attr::Int(known.extents().and_then(|mut v| v.pop()).ok_or_else(wrong)?),
+        Kind::Float => Attr::float(number(sheet, v).ok_or_else(wrong)?),
+        Kind::Floats => {
             let short = known.dtype.size() < 8;
             let real = |e: &Element| match e {
                 Element::Real(v) if short => Some(shortest(*v as f32)),
@@ -208,7 +184,7 @@ fn constant(sheet: &mut Sheet<'_>, v: Value, ty: &AttrType) -> Result<Attr, Stri
             let all: Option<Vec<f64>> = known.elements.iter().map(real).collect();
             Attr::floats(all.ok_or_else(wrong)?)
         }
-        "bool" => Attr::Bool(number(sheet, v).ok_or_else(wrong)? != 0.0),
+        Kind::Bool => Attr::Bool(number(sheet, v).ok_or_else(wrong)? != 0.0),
         _ => return Err(format!("cannot be read as {kind}")),
     })
 }

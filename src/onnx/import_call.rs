@@ -2,10 +2,10 @@
 
 use super::import_apply::Operand;
 use super::import_read::{Item, Reader};
+use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::ir::{Attr, Extent};
-use mlc_dsl::library::{CallId, Callable};
-use mlc_dsl::syntax::ast::{Arg, Expr, ExprKind};
-use mlc_dsl::syntax::print_expr;
+use mlc_dsl::library::{CallId, Callable, Name};
+use mlc_dsl::onnx::{Apply, Arg, Callee};
 
 impl Reader<'_, '_> {
     pub(super) fn find(&self, name: &str) -> Result<CallId, String> {
@@ -13,11 +13,12 @@ impl Reader<'_, '_> {
         id.ok_or_else(|| format!("it is read as `{name}`, which no text declares"))
     }
 
-    pub(super) fn call(&mut self, name: &str, args: &[Arg]) -> Result<Item, String> {
-        match name {
-            "split" => return self.split(args),
-            "fold" => return self.fold(args),
-            "scalar" => {
+    pub(super) fn call(&mut self, call: &Apply) -> Result<Item, String> {
+        let args = call.args.as_slice();
+        let (name, id) = match &call.callee {
+            Callee::Split => return self.split(call),
+            Callee::Fold(operator) => return self.fold(operator, args),
+            Callee::Scalar => {
                 let [v, to] = args else { return Err("`scalar` takes a number and a type".into()) };
                 let Attr::DType(to) = self.attr(&to.value)? else {
                     return Err("`scalar` takes a number and a type".into());
@@ -25,16 +26,16 @@ impl Reader<'_, '_> {
                 let v = self.attr(&v.value)?;
                 return Ok(Item::Tensor(self.sheet.scalar(&v, to)?));
             }
-            "unsupported" => {
+            Callee::Unsupported => {
                 let reason = args.first().map(|a| self.attr(&a.value)).transpose()?;
                 return Err(match reason {
                     Some(Attr::Str(s)) => s,
                     _ => "this use is not supported".into(),
                 });
             }
-            _ => {}
-        }
-        let id = self.find(name)?;
+            Callee::Operator(name, Some(id), _) => (name, *id),
+            Callee::Operator(name, None, _) => (name, self.find(name)?),
+        };
         let callee = self.sheet.library().call(id);
         let positional: Vec<&Expr> =
             args.iter().filter(|a| a.name.is_none()).map(|a| &a.value).collect();
@@ -54,9 +55,8 @@ impl Reader<'_, '_> {
         args: &[Arg],
     ) -> Result<Vec<Option<Attr>>, String> {
         let mut out: Vec<Option<Attr>> = vec![None; callee.attrs.len()];
-        let named =
-            args.iter().filter_map(|a| a.name.as_ref().map(|n| (n.text.as_str(), &a.value)));
-        let place = |n: &str| callee.attrs.iter().position(|p| &*p.name == n);
+        let named = args.iter().filter_map(|a| a.name.as_ref().map(|n| (n, &a.value)));
+        let place = |n: &Name| callee.attrs.iter().position(|p| p.name == *n);
         let all = extra
             .iter()
             .enumerate()
@@ -64,12 +64,12 @@ impl Reader<'_, '_> {
             .chain(named.map(|(n, e)| (place(n), e)));
         for (i, e) in all {
             let Some((i, param)) = i.and_then(|i| callee.attrs.get(i).map(|p| (i, p))) else {
-                return Err(format!("`{}` has no such attribute: {}", callee.name, print_expr(e)));
+                return Err(format!("`{}` has no such attribute: {e}", callee.name));
             };
             let a = self.attr(e)?;
-            out[i] = Some(match (&a, param.ty.name.text.as_str()) {
+            out[i] = Some(match (&a, param.ty.kind) {
                 // One number, one spelling.
-                (Attr::Int(_), "float") => a.as_f64().map_or(a, Attr::float),
+                (Attr::Int(_), AttrKind::Float) => a.as_f64().map_or(a, Attr::float),
                 _ => a,
             });
         }
@@ -77,10 +77,9 @@ impl Reader<'_, '_> {
     }
 
     /// `fold(op, xs, axis=a)`: a binary operator over all inputs, left to right.
-    fn fold(&mut self, args: &[Arg]) -> Result<Item, String> {
+    fn fold(&mut self, op: &Name, args: &[Arg]) -> Result<Item, String> {
         let usage = "`fold` takes an operator and a list of inputs";
-        let [op, list, rest @ ..] = args else { return Err(usage.into()) };
-        let ExprKind::Name(op) = &op.value.kind else { return Err(usage.into()) };
+        let [list, rest @ ..] = args else { return Err(usage.into()) };
         let Item::Tuple(items) = self.expr(&list.value)? else { return Err(usage.into()) };
         let id = self.find(op)?;
         let attrs = self.attributes(self.sheet.library().call(id), &[], rest)?;
@@ -99,13 +98,10 @@ impl Reader<'_, '_> {
     }
 
     /// `split(x, axis=a, sizes=s)`: consecutive slices along one axis.
-    fn split(&mut self, args: &[Arg]) -> Result<Item, String> {
+    fn split(&mut self, call: &Apply) -> Result<Item, String> {
         let usage = "`split` takes a tensor, an axis and sizes";
-        let named = |k: &str| {
-            args.iter().find(|a| a.name.as_ref().is_some_and(|n| n.text == k)).map(|a| &a.value)
-        };
-        let (Some(x), Some(axis), Some(sizes)) = (args.first(), named("axis"), named("sizes"))
-        else {
+        let given = (call.args.first(), call.named("axis"), call.named("sizes"));
+        let (Some(x), Some(axis), Some(sizes)) = given else {
             return Err(usage.into());
         };
         let x = self.tensor(&x.value)?;

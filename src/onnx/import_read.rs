@@ -8,11 +8,10 @@ use super::import_apply::{Operand, Sheet};
 use super::import_bind::{self, Bound, Input};
 use super::raw::RawNode;
 use mlc_dsl::eval::{Env, EvalError, eval, truth};
-use mlc_dsl::functions::is_function;
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, TypePart, UnaryOp};
 use mlc_dsl::ir::{Attr, Extent, Value};
 use mlc_dsl::library::{Name, OnnxItem};
-use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, UnaryOp};
-use mlc_dsl::syntax::print_expr;
+use mlc_dsl::onnx::{Callee, Question};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -61,8 +60,8 @@ pub(super) struct Reader<'r, 'a> {
     /// The program being written.
     pub(super) sheet: &'r mut Sheet<'a>,
     /// Which `let`s are tensors.
-    kinds: RefCell<HashMap<String, bool>>,
-    lets: HashMap<String, Result<Item, String>>,
+    kinds: RefCell<HashMap<Name, bool>>,
+    lets: HashMap<Name, Result<Item, String>>,
     fresh: usize,
     depth: usize,
 }
@@ -97,7 +96,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             .decl
             .reads
             .iter()
-            .map(|a| a.conditions.iter().map(print_expr).collect::<Vec<_>>().join(" and "))
+            .map(|a| a.conditions.iter().map(Expr::to_string).collect::<Vec<_>>().join(" and "))
             .collect();
         Err(match known.is_empty() {
             true => "this operator is only written, never read".into(),
@@ -133,7 +132,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     /// An unbound name may be a `let` that failed, or an input that is not given.
     fn explain(&self, e: EvalError) -> String {
         if let EvalError::Unbound(n) = &e {
-            if let Some(Err(reason)) = self.lets.get(n) {
+            if let Some(Err(reason)) = self.lets.get(n.as_str()) {
                 return reason.clone();
             }
             if let Some(Input::Absent | Input::Unset) = self.inputs.get(n.as_str()) {
@@ -159,7 +158,7 @@ impl<'r, 'a> Reader<'r, 'a> {
                         is
                     })
                 }
-                None => match self.inputs.get(n.as_str()) {
+                None => match self.inputs.get(n) {
                     Some(Input::One(_) | Input::Many(_)) => true,
                     Some(Input::Absent) => true,
                     Some(Input::Unset) | None => false,
@@ -168,33 +167,25 @@ impl<'r, 'a> Reader<'r, 'a> {
             ExprKind::Unary(_, a) => tensor(a),
             ExprKind::Binary(_, a, b) => tensor(a) || tensor(b),
             ExprKind::If { then, otherwise, .. } => tensor(then) || tensor(otherwise),
-            ExprKind::Index { base, .. } => {
-                let base = Expr { kind: ExprKind::Name(base.text.clone()), span: base.span };
-                tensor(&base)
-            }
+            ExprKind::Entry(base, _) => tensor(&named(base)),
             ExprKind::Tuple(_) => true,
-            ExprKind::Call { callee, args } => match callee.text.as_str() {
-                "split" | "fold" | "scalar" | "unsupported" => true,
-                "rank" | "shape" | "dtype" => false,
-                name if is_question(name) => false,
-                name if is_function(name) => args.iter().any(|a| tensor(&a.value)),
+            ExprKind::Apply(a) => match a.callee {
+                Callee::Operator(_, _, Some(_)) => a.args.iter().any(|a| tensor(&a.value)),
                 _ => true,
             },
-            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Str(_) | ExprKind::Bool(_) => false,
-            ExprKind::Size(_) | ExprKind::List(_) | ExprKind::Reduce { .. } => false,
+            _ => false,
         }
     }
 
     /// The `let` that declares a name.
-    fn binding(&self, name: &str) -> Option<(&'r [Ident], &'r Expr)> {
+    fn binding(&self, name: &Name) -> Option<(&'r [Name], &'r Expr)> {
         let item: &'r OnnxItem = self.item;
-        let all = item.decl.lets.iter();
-        let b = all.rev().find(|b| b.names.iter().any(|n| n.text == name))?;
-        Some((&b.names, &b.value))
+        let (names, value) = item.decl.lets.iter().rev().find(|(names, _)| names.contains(name))?;
+        Some((names, value))
     }
 
     /// Computes a `let` when it is first needed.
-    fn force(&mut self, name: &str) -> Option<Result<Item, String>> {
+    fn force(&mut self, name: &Name) -> Option<Result<Item, String>> {
         if let Some(done) = self.lets.get(name) {
             return Some(done.clone());
         }
@@ -210,114 +201,101 @@ impl<'r, 'a> Reader<'r, 'a> {
             },
         };
         for (n, r) in names.iter().zip(result) {
-            let key = Name::from(n.text.as_str());
             match &r {
                 Ok(Item::Tensor(v)) => {
                     let ty = self.sheet.builder.ty(*v).clone();
-                    self.env.bind_tensor(&key, ty);
+                    self.env.bind_tensor(n, ty);
                 }
-                Ok(Item::Attr(a)) => drop(self.env.bind_attr(&key, a.clone())),
+                Ok(Item::Attr(a)) => drop(self.env.bind_attr(n, a.clone())),
                 _ => {}
             }
-            self.lets.insert(n.text.clone(), r);
+            self.lets.insert(n.clone(), r);
         }
         self.lets.get(name).cloned()
     }
 
     /// The expression with every question answered and every `let` in it computed.
     fn settle(&mut self, e: &Expr) -> Result<Expr, String> {
-        let mut out = e.clone();
-        match &mut out.kind {
+        // The right side may only have a value where the left does not decide.
+        if let ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, _) = &e.kind
+            && self.condition(a)? == Some(*op == BinaryOp::Or)
+        {
+            return Ok(Expr { kind: ExprKind::Bool(*op == BinaryOp::Or), span: e.span });
+        }
+        match &e.kind {
             ExprKind::Name(n) => drop(self.force(n)),
-            ExprKind::Unary(_, a) => **a = self.settle(a)?,
-            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
-                // The right side may only have a value where the left does not decide.
-                if self.condition(a)? == Some(*op == BinaryOp::Or) {
-                    out.kind = ExprKind::Bool(*op == BinaryOp::Or);
-                    return Ok(out);
-                }
-                **a = self.settle(a)?;
-                **b = self.settle(b)?;
+            ExprKind::Entry(n, i) => {
+                let i = Box::new(self.settle(i)?);
+                self.force(n);
+                return Ok(Expr { kind: ExprKind::Entry(n.clone(), i), span: e.span });
             }
-            ExprKind::Binary(_, a, b) => {
-                **a = self.settle(a)?;
-                **b = self.settle(b)?;
+            ExprKind::Type(_, n) if self.env.tensor(n).is_some() => return Ok(e.clone()),
+            ExprKind::Type(part, n) => match self.type_of(*part, &named(n))? {
+                Some(a) => return Ok(self.literal(a, e)),
+                None => drop(self.force(n)),
+            },
+            ExprKind::Call(f, args) => {
+                if let (Some(part), [of]) = (TypePart::of(*f), args.as_slice())
+                    && let Some(a) = self.type_of(part, of)?
+                {
+                    return Ok(self.literal(a, e));
+                }
+            }
+            ExprKind::Ask(question, args) => {
+                let a = self.question(*question, args)?;
+                return Ok(self.literal(a, e));
             }
             ExprKind::If { cond, then, otherwise } => {
                 // Only the branch taken needs a value.
-                let known = self.condition(cond)?;
-                return match known {
+                return match self.condition(cond)? {
                     Some(true) => self.settle(then),
                     Some(false) => self.settle(otherwise),
                     None => Err("a condition depends on symbolic extents".into()),
                 };
             }
-            ExprKind::List(items) | ExprKind::Index { index: items, .. } => {
-                for Elem::One(e) | Elem::Splice(e) in items.iter_mut() {
-                    *e = self.settle(e)?;
-                }
-            }
-            ExprKind::Call { callee, args } => {
-                let answer = match callee.text.as_str() {
-                    "rank" | "shape" | "dtype" if self.is_plain(args) => return Ok(out),
-                    "rank" | "shape" | "dtype" => self.type_of(&callee.text, args)?,
-                    name if is_question(name) => Some(self.question(&callee.text, args)?),
-                    _ => None,
-                };
-                if let Some(a) = answer {
-                    return Ok(self.literal(a, e));
-                }
-                for a in args.iter_mut() {
-                    a.value = self.settle(&a.value)?;
-                }
-            }
-            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Str(_) | ExprKind::Bool(_) => {}
-            ExprKind::Size(_) | ExprKind::Tuple(_) | ExprKind::Reduce { .. } => {}
+            ExprKind::Tuple(_) => return Ok(e.clone()),
+            _ => {}
         }
-        if let ExprKind::Index { base, .. } = &out.kind {
-            let name = base.text.clone();
-            drop(self.force(&name));
-        }
-        Ok(out)
+        let mut failed: Option<String> = None;
+        let out = e.map(&mut |part| match &failed {
+            None => self.settle(part).unwrap_or_else(|reason| {
+                failed = Some(reason);
+                part.clone()
+            }),
+            Some(_) => part.clone(),
+        });
+        failed.map_or(Ok(out), Err)
     }
 
-    fn is_plain(&self, args: &[Arg]) -> bool {
-        matches!(args, [Arg { value: Expr { kind: ExprKind::Name(n), .. }, .. }] if self.env.tensor(n).is_some())
-    }
-
-    /// `rank`, `shape` and `dtype` of a computed tensor, or `rank` of a list (then `None`).
-    fn type_of(&mut self, name: &str, args: &[Arg]) -> Result<Option<Attr>, String> {
-        let [Arg { value, .. }] = args else { return Ok(None) };
-        if !self.is_tensor(value, 0) {
+    /// What the type of a computed tensor says; `None` of what is no tensor.
+    fn type_of(&mut self, part: TypePart, of: &Expr) -> Result<Option<Attr>, String> {
+        if !self.is_tensor(of, 0) {
             return Ok(None);
         }
-        let v = self.tensor(value)?;
+        let v = self.tensor(of)?;
         let ty = self.sheet.builder.ty(v).clone();
-        Ok(Some(match name {
-            "rank" => Attr::Int(Extent::from(ty.rank())),
-            "shape" => Attr::Ints(ty.shape),
-            _ => Attr::DType(ty.dtype),
+        Ok(Some(match part {
+            TypePart::Rank => Attr::Int(Extent::from(ty.rank())),
+            TypePart::Shape => Attr::Ints(ty.shape),
+            TypePart::DType => Attr::DType(ty.dtype),
         }))
     }
 
     /// A name that stands for a value.
     fn literal(&mut self, a: Attr, at: &Expr) -> Expr {
         self.fresh += 1;
-        let name = format!("#{}", self.fresh);
-        self.env.bind_attr(&Name::from(name.as_str()), a);
+        let name = Name::from(format!("#{}", self.fresh));
+        self.env.bind_attr(&name, a);
         Expr { kind: ExprKind::Name(name), span: at.span }
     }
 
-    fn question(&mut self, name: &str, args: &[Arg]) -> Result<Attr, String> {
-        let arg = args.first().map(|a| &a.value);
-        let input = match arg.map(|a| &a.kind) {
-            Some(ExprKind::Name(n)) => self.inputs.get(n.as_str()).cloned(),
-            _ => None,
-        };
-        let wrong = || format!("`{name}` takes an input");
-        Ok(match (name, arg) {
-            ("results", None) => Attr::Int(Extent::from(self.node.outputs.len())),
-            ("wanted", Some(i)) => {
+    fn question(&mut self, asked: Question, args: &[Expr]) -> Result<Attr, String> {
+        let arg = args.first();
+        let input = arg.and_then(Expr::as_name).and_then(|n| self.inputs.get(n).cloned());
+        let wrong = || format!("`{asked}` takes an input");
+        Ok(match (asked, arg) {
+            (Question::Results, None) => Attr::Int(Extent::from(self.node.outputs.len())),
+            (Question::Wanted, Some(i)) => {
                 let i = self
                     .attr(i)?
                     .as_i64()
@@ -325,33 +303,33 @@ impl<'r, 'a> Reader<'r, 'a> {
                     .ok_or_else(wrong)?;
                 Attr::Bool(self.node.outputs.get(i).is_some_and(|o| !o.is_empty()))
             }
-            ("present", Some(e)) => Attr::Bool(match (&input, &e.kind) {
+            (Question::Present, Some(e)) => Attr::Bool(match (&input, &e.kind) {
                 (Some(Input::Absent | Input::Unset), _) => false,
                 (Some(Input::One(_) | Input::Many(_)), _) => true,
                 (None, ExprKind::Name(n)) => self.env.attr(n).is_some(),
                 (None, _) => return Err(wrong()),
             }),
-            ("count", Some(_)) => match input {
+            (Question::Count, Some(_)) => match input {
                 Some(Input::Many(v)) => Attr::Int(Extent::from(v.len())),
                 _ => return Err(wrong()),
             },
-            ("known", Some(e)) => match input {
+            (Question::Known, Some(e)) => match input {
                 Some(Input::Absent | Input::Unset) => Attr::Bool(false),
                 _ => {
                     let v = self.tensor(e)?;
                     Attr::Bool(self.sheet.known(v).is_some_and(|k| k.is_exact()))
                 }
             },
-            ("constant", Some(e)) => {
+            (Question::Constant, Some(e)) => {
                 let v = self.tensor(e)?;
                 Attr::Bool(self.sheet.is_const(v))
             }
-            ("number", Some(e)) => {
+            (Question::Number, Some(e)) => {
                 let v = self.tensor(e)?;
                 let n = import_bind::number(self.sheet, v);
                 Attr::float(n.ok_or("a number that must be known is computed from the inputs")?)
             }
-            ("elements", Some(e)) => {
+            (Question::Elements, Some(e)) => {
                 let v = self.tensor(e)?;
                 let v = import_bind::integers(self.sheet, v);
                 Attr::Ints(v.ok_or("integers that must be known are computed from the inputs")?)
@@ -363,8 +341,8 @@ impl<'r, 'a> Reader<'r, 'a> {
     pub(super) fn tensor(&mut self, e: &Expr) -> Result<Value, String> {
         match self.expr(e)? {
             Item::Tensor(v) => Ok(v),
-            Item::Absent => Err(format!("`{}` is not given", print_expr(e))),
-            Item::Attr(_) | Item::Tuple(_) => Err(format!("`{}` is no tensor", print_expr(e))),
+            Item::Absent => Err(format!("`{}` is not given", e)),
+            Item::Attr(_) | Item::Tuple(_) => Err(format!("`{}` is no tensor", e)),
         }
     }
 
@@ -383,7 +361,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         match &e.kind {
             ExprKind::Name(n) => match self.force(n) {
                 Some(done) => done,
-                None => match self.inputs.get(n.as_str()) {
+                None => match self.inputs.get(n) {
                     Some(Input::One(v)) => Ok(Item::Tensor(*v)),
                     Some(Input::Many(v)) => {
                         Ok(Item::Tuple(v.iter().map(|&v| Item::Tensor(v)).collect()))
@@ -417,24 +395,20 @@ impl<'r, 'a> Reader<'r, 'a> {
                 Some(false) => self.expr(otherwise),
                 None => Err("a condition depends on symbolic extents".into()),
             },
-            ExprKind::Index { base, index, .. } => {
-                let [Elem::One(i)] = index.as_slice() else {
-                    return Err("a list of tensors takes one index".into());
-                };
+            ExprKind::Entry(base, i) => {
                 let i = self.attr(i)?.as_i64();
-                let whole = Expr { kind: ExprKind::Name(base.text.clone()), span: base.span };
-                let Item::Tuple(items) = self.expr(&whole)? else {
-                    return Err(format!("`{}` is no list of tensors", base.text));
+                let Item::Tuple(items) = self.expr(&named(base))? else {
+                    return Err(format!("`{base}` is no list of tensors"));
                 };
                 let item =
                     i.and_then(|i| usize::try_from(i).ok()).and_then(|i| items.into_iter().nth(i));
-                item.ok_or_else(|| format!("`{}` has too few entries", base.text))
+                item.ok_or_else(|| format!("`{base}` has too few entries"))
             }
             ExprKind::Tuple(items) => {
                 Ok(Item::Tuple(items.iter().map(|e| self.expr(e)).collect::<Result<_, _>>()?))
             }
-            ExprKind::Call { callee, args } => self.call(&callee.text, args),
-            _ => Err(format!("`{}` is no tensor", print_expr(e))),
+            ExprKind::Apply(call) => self.call(call),
+            _ => Err(format!("`{}` is no tensor", e)),
         }
     }
 
@@ -442,8 +416,8 @@ impl<'r, 'a> Reader<'r, 'a> {
         match self.expr(e)? {
             Item::Tensor(v) => Ok(Operand::Value(v)),
             Item::Attr(a) => Ok(Operand::Number(a)),
-            Item::Absent => Err(format!("`{}` is not given", print_expr(e))),
-            Item::Tuple(_) => Err(format!("`{}` is not one tensor", print_expr(e))),
+            Item::Absent => Err(format!("`{}` is not given", e)),
+            Item::Tuple(_) => Err(format!("`{}` is not one tensor", e)),
         }
     }
 
@@ -462,10 +436,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     }
 }
 
-/// True for what is asked about the node rather than computed.
-fn is_question(name: &str) -> bool {
-    matches!(
-        name,
-        "present" | "known" | "constant" | "number" | "elements" | "count" | "results" | "wanted"
-    )
+/// The expression that a name is.
+fn named(n: &Name) -> Expr {
+    Expr::new(ExprKind::Name(n.clone()))
 }

@@ -2,10 +2,11 @@
 
 use super::draft::{Extents, Stray, any_dtype};
 use mlc_dsl::eval::{Env, eval, truth};
+use mlc_dsl::expr::{AttrKind, AttrType, BinaryOp, Expr, ExprKind};
+use mlc_dsl::functions::Function;
 use mlc_dsl::infer::{infer, unify};
 use mlc_dsl::ir::{Attr, Extent, Type};
 use mlc_dsl::library::{AttrParam, Callable, Dim, Name};
-use mlc_dsl::syntax::ast::{AttrType, BinaryOp, Elem, Expr, ExprKind};
 use mlc_fuzz::Random;
 
 /// An application whose attributes are partly open.
@@ -95,13 +96,13 @@ impl Open<'_> {
         for (a, p) in attrs.iter().zip(&self.open).filter_map(|(a, p)| a.as_ref().zip(p.as_ref())) {
             let own = numbers(a).unwrap_or_default();
             let at = |v: f64| own.get(v as usize).copied();
-            score += match p.ty.name.text.as_str() {
-                "perm" => {
+            score += match p.ty.kind {
+                AttrKind::Perm => {
                     let moved = (0u32..).zip(&own).any(|(i, v)| f64::from(i) != *v);
                     let turned = (0u32..).zip(&own).any(|(i, v)| at(*v) != Some(f64::from(i)));
                     2 * i64::from(moved) + 2 * i64::from(turned)
                 }
-                "axes" => 2 * own.len().min(2) as i64,
+                AttrKind::Axes => 2 * own.len().min(2) as i64,
                 _ => {
                     let alone = own.iter().filter(|v| !others.contains(v)).count();
                     let usual = own.iter().filter(|v| **v == 0.0 || **v == 1.0).count();
@@ -146,8 +147,8 @@ impl Open<'_> {
     fn impose(&self, attrs: &mut [Option<Attr>]) {
         for (c, _) in self.conditions.iter().filter(|(_, want)| *want) {
             let c = match &c.kind {
-                ExprKind::Call { callee, args } if callee.text == "all" => match args.as_slice() {
-                    [one] => &one.value,
+                ExprKind::Call(Function::All, args) => match args.as_slice() {
+                    [one] => one,
                     _ => continue,
                 },
                 _ => c,
@@ -155,15 +156,12 @@ impl Open<'_> {
             let ExprKind::Binary(BinaryOp::Eq, a, b) = &c.kind else { continue };
             for (target, other) in [(a, b), (b, a)] {
                 let (name, index) = match &target.kind {
-                    ExprKind::Name(n) => (n.as_str(), None),
-                    ExprKind::Index { base, index, .. } => match index.as_slice() {
-                        [Elem::One(i)] => (base.text.as_str(), Some(i)),
-                        _ => continue,
-                    },
+                    ExprKind::Name(n) => (n, None),
+                    ExprKind::Entry(n, i) => (n, Some(i)),
                     _ => continue,
                 };
                 let own =
-                    self.open.iter().position(|p| p.as_ref().is_some_and(|p| &*p.name == name));
+                    self.open.iter().position(|p| p.as_ref().is_some_and(|p| p.name == *name));
                 let Some(slot) = own else { continue };
                 let env = self.law_env(attrs);
                 let Ok(value) = eval(other, &env) else { continue };
@@ -190,10 +188,10 @@ impl Open<'_> {
         let mut attrs = self.given.clone();
         let mut hints: Vec<(Name, usize)> = Vec::new();
         for (i, p) in self.call.attrs.iter().enumerate() {
-            let Some(of) = p.ty.of.as_ref().filter(|_| p.ty.name.text == "axis") else { continue };
+            let Some(of) = p.ty.axis() else { continue };
             let arg = self.call.inputs.iter().position(|input| {
                 let dims = input.ty.dims.iter().flatten();
-                dims.into_iter().any(|d| matches!(d, Dim::Axis(n) if **n == *of.text))
+                dims.into_iter().any(|d| matches!(d, Dim::Axis(n) if n == of))
             });
             let rank = arg.and_then(|a| self.types.get(a)).map_or(1, Type::rank);
             if self.open[i].is_some() {
@@ -201,7 +199,7 @@ impl Open<'_> {
             }
             if let Some(at) = attrs[i].as_ref().and_then(Attr::as_i64) {
                 let at = if at < 0 { at + rank as i64 } else { at };
-                hints.push((Name::from(of.text.as_str()), usize::try_from(at).ok()?));
+                hints.push((of.clone(), usize::try_from(at).ok()?));
             }
         }
         let mut env = Env::default();
@@ -309,7 +307,7 @@ pub(super) fn value(
     stray: Stray,
     rng: &mut Random,
 ) -> Option<Attr> {
-    let real = ty.name.text == "float";
+    let real = ty.kind == AttrKind::Float;
     let strays = stray != Stray::No && rng.chance(if real { 0.8 } else { 0.5 });
     let (low, high) = match ty.range.as_ref().filter(|_| !(strays && real)) {
         Some((low, high)) => (bound(low.as_ref(), env), bound(high.as_ref(), env)),
@@ -322,40 +320,40 @@ pub(super) fn value(
             true if low >= 1 => rng.pick(&[-1, 2, 2, 3, high + 1]),
             true => rng.between(low - 2, high + 2),
             // Such a range is narrow because larger steps rarely fit.
-            _ if ty.name.text == "ints" && (low, high) == (1, 1) && rng.chance(0.5) => {
+            _ if ty.kind == AttrKind::Ints && (low, high) == (1, 1) && rng.chance(0.5) => {
                 rng.pick(&[1, 2, 2, 3])
             }
             _ => rng.between(low, high),
         }
     };
-    let seg = ty.of.as_ref().and_then(|s| env.seg(&s.text)).map(<[Extent]>::len);
-    Some(match ty.name.text.as_str() {
-        "int" => Attr::int(integer(0, (-2, 4), rng)),
-        "ints" => {
+    let seg = ty.of.as_ref().and_then(|s| env.seg(s)).map(<[Extent]>::len);
+    Some(match ty.kind {
+        AttrKind::Int => Attr::int(integer(0, (-2, 4), rng)),
+        AttrKind::Ints => {
             let n = seg.unwrap_or_else(|| rng.below(3));
             let free = if seg.is_some() { (0, 3) } else { (0, 2) };
             Attr::ints((0..n).map(|i| integer(i, free, rng)).collect::<Vec<_>>())
         }
-        "axis" => Attr::int(rng.below(3) as i64),
-        "axes" => {
+        AttrKind::Axis => Attr::int(rng.below(3) as i64),
+        AttrKind::Axes => {
             let n = seg.unwrap_or_else(|| rng.below(3));
             Attr::ints((0..n as i64).filter(|_| rng.chance(0.5)).collect::<Vec<_>>())
         }
-        "perm" => {
+        AttrKind::Perm => {
             let n = seg.unwrap_or_else(|| rng.below(4));
             let mut p: Vec<i64> = (0..n as i64).collect();
             rng.shuffle(&mut p);
             Attr::ints(p)
         }
-        "shape" => {
+        AttrKind::Shape => {
             let own = ty
                 .of
                 .as_ref()
-                .and_then(|s| env.seg(&s.text))
+                .and_then(|s| env.seg(s))
                 .map(|s| s.iter().map(|e| e.as_const().unwrap_or(1)).product::<i64>());
             Attr::ints(rng.shape(own.unwrap_or(count)))
         }
-        "float" => {
+        AttrKind::Float => {
             const VALUES: &[f64] =
                 &[0.5, 1.0, 2.0, -1.0, 0.0, 1e-5, 0.1, 3.0, -0.5, 1e-3, 0.044715, -2.5, 10.0];
             const BEYOND: &[f64] =
@@ -376,17 +374,18 @@ pub(super) fn value(
                 (false, _) => Attr::float(rng.pick(&fitting)),
             }
         }
-        "floats" => {
+        AttrKind::Floats => {
             let mut one = ty.clone();
-            one.name.text = "float".into();
+            one.kind = AttrKind::Float;
             let n = seg.unwrap_or_else(|| rng.below(3));
             let all = (0..n).map(|_| value(&one, env, count, words, stray, rng)?.as_f64());
             Attr::floats(all.collect::<Option<Vec<_>>>()?)
         }
-        "bool" => Attr::Bool(rng.chance(0.5)),
-        "string" => Attr::Str(if words.is_empty() { "none".into() } else { rng.pick(words) }),
-        "dtype" => Attr::DType(any_dtype(rng)),
-        _ => return None,
+        AttrKind::Bool => Attr::Bool(rng.chance(0.5)),
+        AttrKind::String => {
+            Attr::Str(if words.is_empty() { "none".into() } else { rng.pick(words) })
+        }
+        AttrKind::DType => Attr::DType(any_dtype(rng)),
     })
 }
 

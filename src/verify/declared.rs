@@ -8,12 +8,12 @@ use super::lint::Lint;
 use super::sample::{self, Draw, Tally};
 use super::values::Round;
 use mlc_backends::reference::{Engine, Precision, Reference, references};
-use mlc_dsl::check::{hidden, walk};
+use mlc_dsl::check::hidden;
 use mlc_dsl::diag::Severity;
+use mlc_dsl::expr::{Expr, ExprKind, Meaning};
 use mlc_dsl::library::{
     CallId, CallKind, Callable, Dim, ErrorClass, Law, LawOrigin, LawSide, Library, Name,
 };
-use mlc_dsl::syntax::ast::{Expr, ExprKind};
 use mlc_dsl::term::{Term, TermId, TermKind, Terms};
 use mlc_fuzz::Random;
 
@@ -37,7 +37,7 @@ pub fn declarations(library: &Library, first: u32, seed: u64) -> Vec<Lint> {
             CallKind::Def(_) => out.extend(unrecognised(library, id)),
         }
     }
-    for (law, reason) in mlc_explore::unsolved(library) {
+    for (law, reason) in mlc_dsl::pattern::unsolved(library) {
         let law = &library.laws[law as usize];
         if !own(law.source.0) {
             continue;
@@ -84,12 +84,12 @@ fn without_reference(library: &Library, c: &Callable, name: &str) -> Option<Lint
 fn unrecognised(library: &Library, id: CallId) -> Option<Lint> {
     let c = library.call(id);
     let CallKind::Def(body) = &c.kind else { return None };
-    let mut mentioned: Vec<String> = Vec::new();
+    let mut mentioned: Vec<Name> = Vec::new();
     let mut note = |e: &Expr| {
-        walk(e, &mut |e| match &e.kind {
-            ExprKind::Name(n) => mentioned.push(n.clone()),
-            ExprKind::Index { base, .. } => mentioned.push(base.text.clone()),
-            _ => {}
+        e.walk(&mut |e| {
+            if let ExprKind::Name(n) | ExprKind::Entry(n, _) = &e.kind {
+                mentioned.push(n.clone());
+            }
         });
     };
     for (_, t) in body.terms.iter() {
@@ -106,7 +106,7 @@ fn unrecognised(library: &Library, id: CallId) -> Option<Lint> {
     let bare =
         |r: &TermId| matches!(body.terms.get(*r).kind, TermKind::Var(_) | TermKind::Scalar(_));
     let reason = match missing.first() {
-        Some(n) if mentioned.iter().any(|m| **m == **n) => {
+        Some(n) if mentioned.contains(n) => {
             format!("parameter `{n}` stands only in numbers that are computed")
         }
         Some(n) => format!("parameter `{n}` is not used in its body"),
@@ -177,7 +177,7 @@ fn without_value(library: &Library, id: CallId, seed: u64) -> Option<Lint> {
     Some(Lint::at(library, c.source, &c.name, "V010", Severity::Warning, message, help))
 }
 
-fn meaning_span(c: &Callable) -> mlc_dsl::syntax::ast::Span {
+fn meaning_span(c: &Callable) -> mlc_dsl::span::Span {
     match &c.kind {
         CallKind::Op(m) => m.first().map_or(c.source.1, |m| m.value.span),
         CallKind::Def(_) | CallKind::Extern(_) => c.source.1,
@@ -187,19 +187,13 @@ fn meaning_span(c: &Callable) -> mlc_dsl::syntax::ast::Span {
 /// True if elements decide which elements are read: then only the caller knows what lies inside.
 fn by_element(c: &Callable) -> bool {
     let CallKind::Op(meanings) = &c.kind else { return false };
-    let tensor = |n: &str| c.inputs.iter().any(|i| *i.name == *n);
-    let mut found = false;
-    for m in meanings {
-        walk(&m.value, &mut |e| {
-            let ExprKind::Index { index, .. } = &e.kind else { return };
-            for part in index {
-                walk(part.expr(), &mut |e| {
-                    found |= matches!(&e.kind, ExprKind::Index { base, .. } if tensor(&base.text));
-                });
-            }
-        });
-    }
-    found
+    let by_element = |m: &Meaning| {
+        m.value.any(&mut |e| match &e.kind {
+            ExprKind::Read(r) => r.index.iter().any(|i| i.expr().reads()),
+            _ => false,
+        })
+    };
+    meanings.iter().any(by_element)
 }
 
 /// The application of an operator as both sides of a law: what sampling knows how to draw.
@@ -218,7 +212,7 @@ fn application(library: &Library, id: CallId) -> Law {
             terms.push(Term { kind: TermKind::Var(i), args: vec![], dims: Some(dims), dtype, span })
         })
         .collect();
-    let attr = |n: &Name| Some(Expr { kind: ExprKind::Name(n.to_string()), span });
+    let attr = |n: &Name| Some(Expr { kind: ExprKind::Name(n.clone()), span });
     let attrs = c.attrs.iter().map(|a| attr(&a.name)).collect();
     let dtype = c.outputs[0].1.dtype.clone();
     let kind = TermKind::Apply(id, attrs);

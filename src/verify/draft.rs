@@ -2,6 +2,7 @@
 
 use super::facts::{Extended, Facts};
 use mlc_dsl::eval::Env;
+use mlc_dsl::expr::AttrKind;
 use mlc_dsl::infer::resolve_dims;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{DTypePattern, Name};
@@ -128,7 +129,7 @@ impl Draft {
             Some(-2.0),
             Some(-0.0),
         ];
-        let floats = facts.law.attrs.iter().filter(|a| a.ty.name.text == "float");
+        let floats = facts.law.attrs.iter().filter(|a| a.ty.kind == AttrKind::Float);
         let floats: Vec<&Name> = floats.map(|a| &a.name).collect();
         let beside_nothing = matches!(self.style, Extents::Empty(_));
         for (i, name) in floats.iter().enumerate() {
@@ -257,7 +258,7 @@ pub(super) fn any_dtype(rng: &mut Random) -> DType {
 
 /// Permutations of two axes commute: where a law has some, three axes are usual.
 fn pick_rank(facts: &Facts, rng: &mut Random) -> usize {
-    if facts.law.attrs.iter().any(|a| a.ty.name.text == "perm") {
+    if facts.law.attrs.iter().any(|a| a.ty.kind == AttrKind::Perm) {
         return rng.pick(&[0, 1, 2, 2, 3, 3, 3, 4]);
     }
     rng.pick(&[0, 1, 1, 1, 2, 2, 2, 3])

@@ -2,11 +2,9 @@
 
 use super::draft::Stray;
 use mlc_backends::reference::Codes;
-use mlc_dsl::check::is_predicate;
 use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::expr::{self, AttrKind, BinaryOp, Elem, Expr, ExprKind, TypePart, UnaryOp};
 use mlc_dsl::library::{DTypePattern, Dim, Law, LawOrigin, LawTest, Library, Name};
-use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, UnaryOp};
-use mlc_dsl::syntax::print_expr;
 use mlc_dsl::term::{TermId, TermKind};
 
 /// An axis or segment of the law's variables.
@@ -53,21 +51,21 @@ pub(super) enum Conjunct {
 /// What a condition asks of elements.
 #[derive(Clone, Debug)]
 pub(super) struct Predicate {
-    /// Its name.
-    pub name: String,
+    /// What it asks.
+    pub asks: expr::Predicate,
     /// The bounds, if it has some.
     pub bounds: Option<(f64, f64)>,
 }
 
 impl Predicate {
     /// Of a call in a condition.
-    pub(super) fn of(name: &str, args: &[Arg]) -> Predicate {
-        let number = |a: &Arg| eval(&a.value, &Env::default()).ok().and_then(|a| a.as_f64());
+    pub(super) fn of(asks: expr::Predicate, args: &[Expr]) -> Predicate {
+        let number = |a: &Expr| eval(a, &Env::default()).ok().and_then(|a| a.as_f64());
         let bounds = match args {
             [_, low, high] => number(low).zip(number(high)),
             _ => None,
         };
-        Predicate { name: name.to_string(), bounds }
+        Predicate { asks, bounds }
     }
 }
 
@@ -121,10 +119,10 @@ impl<'a> Facts<'a> {
             elements: Vec::new(),
             dependent: dependent(law),
             each,
-            parts: law.attrs.iter().any(|a| a.ty.name.text == "ints"),
+            parts: law.attrs.iter().any(|a| a.ty.kind == AttrKind::Ints),
             words: Vec::new(),
             given: vec![false; law.vars.len()],
-            typed: law.conditions.iter().any(|c| print_expr(c).contains("dtype")),
+            typed: law.conditions.iter().any(asks_dtype),
             codes: Codes::new(library),
         };
         f.names();
@@ -205,11 +203,11 @@ impl<'a> Facts<'a> {
                 self.conjunct(a);
                 self.conjunct(b);
             }
-            ExprKind::Call { callee, args } if is_predicate(&callee.text) => {
-                if callee.text != "const" {
-                    for a in mlc_dsl::check::tensors(&callee.text, args) {
-                        if let Some(i) = self.variable(&a.value) {
-                            let predicate = Predicate::of(&callee.text, args);
+            ExprKind::Test(p, args) => {
+                if *p != expr::Predicate::Const {
+                    for a in p.split(args).0 {
+                        if let Some(i) = self.variable(a) {
+                            let predicate = Predicate::of(*p, args);
                             self.conjuncts.push(Conjunct::Element(i, predicate));
                         }
                     }
@@ -225,23 +223,23 @@ impl<'a> Facts<'a> {
     }
 
     fn variable(&self, e: &Expr) -> Option<usize> {
-        let ExprKind::Name(n) = &e.kind else { return None };
-        self.law.vars.iter().position(|v| &*v.name == n)
+        let n = e.as_name()?;
+        self.law.vars.iter().position(|v| v.name == *n)
     }
 
     /// The condition with every predicate on tensors taken for true and its elements held to it.
     fn without_predicates(&mut self, e: &Expr) -> Expr {
         let of = |kind| Expr { kind, span: e.span };
         match &e.kind {
-            ExprKind::Call { callee, args } if is_predicate(&callee.text) => {
+            ExprKind::Test(p, args) => {
                 for a in args {
-                    if let Some(i) = self.variable(&a.value) {
-                        apply_predicate(&Predicate::of(&callee.text, args), &mut self.elements[i]);
+                    if let Some(i) = self.variable(a) {
+                        apply_predicate(&Predicate::of(*p, args), &mut self.elements[i]);
                     }
                 }
                 of(ExprKind::Bool(true))
             }
-            ExprKind::Unary(UnaryOp::Not, a) if matches!(&a.kind, ExprKind::Call { callee, .. } if is_predicate(&callee.text)) => {
+            ExprKind::Unary(UnaryOp::Not, a) if matches!(a.kind, ExprKind::Test(..)) => {
                 of(ExprKind::Bool(true))
             }
             ExprKind::Unary(op, a) => {
@@ -267,9 +265,9 @@ impl<'a> Facts<'a> {
                 self.constants(a);
                 self.constants(b);
             }
-            ExprKind::Call { callee, args } if callee.text == "const" => {
+            ExprKind::Test(expr::Predicate::Const, args) => {
                 for a in args {
-                    if let Some(i) = self.variable(&a.value) {
+                    if let Some(i) = self.variable(a) {
                         self.given[i] = true;
                     }
                 }
@@ -281,7 +279,7 @@ impl<'a> Facts<'a> {
     fn collect_words(&mut self) {
         let mut words: Vec<String> = Vec::new();
         let mut note = |e: &Expr| {
-            mlc_dsl::check::walk(e, &mut |e| {
+            e.walk(&mut |e| {
                 if let ExprKind::Str(s) = &e.kind
                     && !words.contains(s)
                 {
@@ -325,36 +323,41 @@ impl<'a> Facts<'a> {
     /// The condition as text.
     pub(super) fn conjunct_text(&self, i: usize) -> String {
         match &self.conjuncts[i] {
-            Conjunct::Static(e) => print_expr(e),
+            Conjunct::Static(e) => e.to_string(),
             Conjunct::Element(var, p) => {
                 let bounds = p.bounds.map(|(l, h)| format!(", {l}, {h}")).unwrap_or_default();
-                format!("{}({}{bounds})", p.name, self.law.vars[*var].name)
+                format!("{}({}{bounds})", p.asks, self.law.vars[*var].name)
             }
         }
     }
 }
 
 fn apply_predicate(predicate: &Predicate, rule: &mut ElementRule) {
-    match predicate.name.as_str() {
-        "within" => {
+    match predicate.asks {
+        expr::Predicate::Within => {
             let (low, high) = predicate.bounds.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
             rule.low = Some(rule.low.map_or(low, |l| l.max(low)));
             rule.high = Some(rule.high.map_or(high, |h| h.min(high)));
             rule.missing = true;
         }
-        "uniform" => rule.uniform = true,
-        "nonzero" => rule.nonzero = true,
-        "finite" => rule.finite = true,
-        "nonnegative" => {
+        expr::Predicate::Uniform => rule.uniform = true,
+        expr::Predicate::Nonzero => rule.nonzero = true,
+        expr::Predicate::Finite => rule.finite = true,
+        expr::Predicate::Nonnegative => {
             rule.low = Some(rule.low.unwrap_or(0.0).max(0.0));
             rule.unsigned = true;
         }
-        "positive" => {
+        expr::Predicate::Positive => {
             rule.low = Some(rule.low.unwrap_or(0.0).max(0.0));
             rule.nonzero = true;
         }
-        _ => {}
+        expr::Predicate::Const => {}
     }
+}
+
+/// True if a condition asks for an element type.
+fn asks_dtype(e: &Expr) -> bool {
+    e.any(&mut |e| matches!(e.kind, ExprKind::Type(TypePart::DType, _)))
 }
 
 fn dependent(law: &Law) -> Vec<bool> {

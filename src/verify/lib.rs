@@ -41,6 +41,7 @@ use draft::Stray;
 use facts::{Conjunct, Facts};
 use field::Finding;
 use judge::Trial;
+use mlc_dsl::expr::Predicate;
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use mlc_fuzz::Random;
 use sample::{Draw, Tally};
@@ -363,7 +364,7 @@ impl Checker<'_, '_> {
                 Some(Draw::Instance(instance)) => {
                     met = Break::Nothing;
                     let round = match &self.facts.conjuncts[i] {
-                        Conjunct::Element(_, p) if p.name == "finite" => {
+                        Conjunct::Element(_, p) if p.asks == Predicate::Finite => {
                             Round::unbounded(rng.below(3))
                         }
                         _ => Round::of(rng.below(20)),
@@ -382,7 +383,7 @@ impl Checker<'_, '_> {
                     // That an axis is not empty may be asked for though nothing is held against a law there.
                     let may_be_void = match &self.facts.conjuncts[i] {
                         Conjunct::Static(_) => true,
-                        Conjunct::Element(_, p) => p.name == "finite",
+                        Conjunct::Element(_, p) => p.asks == Predicate::Finite,
                     };
                     undecided |= may_be_void && judge::is_void(&sample);
                     if undecided && k > UNDECIDED {

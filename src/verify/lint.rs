@@ -2,9 +2,9 @@
 //! nothing uses, laws that feed themselves. Never says anything about truth.
 
 use mlc_dsl::diag::{Code, Diag, Severity, render};
+use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::library::{AttrParam, Dim, Law, LawOrigin, Library};
-use mlc_dsl::syntax::ast::{Expr, Span};
-use mlc_dsl::syntax::print_expr;
+use mlc_dsl::span::Span;
 use mlc_dsl::term::{TermId, TermKind};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,7 +168,7 @@ impl<'l> Names<'l> {
 
     /// The expression with the law's own names numbered.
     fn expr(&mut self, e: &Expr) -> String {
-        let text = print_expr(e);
+        let text = e.to_string();
         let mut out = String::new();
         for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
             let end = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_').len();
@@ -265,7 +265,7 @@ fn unused(library: &Library, law: &Law) -> Option<Lint> {
     }
     let mut mentioned: BTreeSet<String> = BTreeSet::new();
     let mut mention = |e: &Expr| {
-        let text = print_expr(e);
+        let text = e.to_string();
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         mentioned.extend(words.map(str::to_string));
     };
@@ -297,7 +297,7 @@ fn unused(library: &Library, law: &Law) -> Option<Lint> {
 
 /// An `axis(n)` may only name a position that types show.
 fn declares_nothing(a: &AttrParam) -> bool {
-    a.ty.name.text != "axis" || a.ty.of.is_none()
+    a.ty.kind != AttrKind::Axis || a.ty.of.is_none()
 }
 
 /// True if a proper part of the right side is an instance of the left side, and not the left side itself.
@@ -361,14 +361,13 @@ fn fits(library: &Library, law: &Law, pattern: TermId, term: TermId, bound: &mut
             }
         },
         (TermKind::Scalar(a), TermKind::Scalar(b)) => {
-            let open = law.attrs.iter().any(|n| print_expr(a) == *n.name);
-            open || print_expr(a) == print_expr(b)
+            law.attrs.iter().any(|n| a.as_name() == Some(&n.name)) || a == b
         }
         (TermKind::Apply(f, a), TermKind::Apply(g, b)) => {
-            let names = |e: &Expr| law.attrs.iter().any(|n| print_expr(e) == *n.name);
+            let names = |e: &Expr| law.attrs.iter().any(|n| e.as_name() == Some(&n.name));
             let fits = |(a, b): (&Option<Expr>, &Option<Expr>)| match (a, b) {
                 (Some(a), _) if names(a) => true,
-                (Some(a), Some(b)) => print_expr(a) == print_expr(b),
+                (Some(a), Some(b)) => a == b,
                 (None, None) => true,
                 (Some(_), None) | (None, Some(_)) => false,
             };

@@ -3,6 +3,7 @@
 //! (an odd function is odd, the larger of a set does not depend on its order).
 
 use mlc_backends::reference::{Algebra, Cmp, RealOp};
+use mlc_dsl::functions::Function;
 use mlc_dsl::ir::DType;
 use std::collections::{BTreeSet, HashMap};
 
@@ -266,36 +267,41 @@ impl Algebra for Field {
         if v < 0.0 { number.negative() } else { number }
     }
 
-    fn function(&mut self, name: &str, a: &Number) -> Result<Number, String> {
+    fn function(&mut self, f: Function, a: &Number) -> Result<Number, String> {
         let a = *a;
-        let twice = |f: &mut Field| f.exp(Number { value: add(a.value, a.value), ..a });
+        let twice = |field: &mut Field| field.exp(Number { value: add(a.value, a.value), ..a });
         let one = Number::fixed(1);
-        Ok(match name {
-            "recip" => a.inverted()?,
-            "rsqrt" => self.hash("sqrt", &[a]).inverted()?,
-            "exp" => self.exp(a)?,
-            "tanh" => {
+        Ok(match f {
+            Function::Recip => a.inverted()?,
+            Function::Rsqrt => self.hash("sqrt", &[a]).inverted()?,
+            Function::Exp => self.exp(a)?,
+            Function::Tanh => {
                 let e = twice(self)?;
                 let over = e.sum(one, add(e.value, 1)).inverted()?;
                 Field::difference(e, one).times(over)
             }
-            "sinh" | "cosh" => {
+            Function::Sinh | Function::Cosh => {
                 let e = self.exp(a)?;
                 let back = e.inverted()?;
                 let half = Number::fixed(inverse(2));
-                let both = match name {
-                    "sinh" => Field::difference(e, back),
+                let both = match f {
+                    Function::Sinh => Field::difference(e, back),
                     _ => e.sum(back, add(e.value, back.value)),
                 };
                 both.times(half)
             }
-            "log" if a.value == 1 => Number::fixed(0),
-            "sqrt" if a.value <= 1 => a,
-            "abs" | "cos" => self.even(name, a),
-            "sin" | "tan" | "asin" | "atan" | "asinh" | "atanh" | "erf" | "sign" => {
-                self.odd(name, a)
-            }
-            _ => self.hash(name, &[a]),
+            Function::Log if a.value == 1 => Number::fixed(0),
+            Function::Sqrt if a.value <= 1 => a,
+            Function::Abs | Function::Cos => self.even(f.name(), a),
+            Function::Sin
+            | Function::Tan
+            | Function::Asin
+            | Function::Atan
+            | Function::Asinh
+            | Function::Atanh
+            | Function::Erf
+            | Function::Sign => self.odd(f.name(), a),
+            _ => self.hash(f.name(), &[a]),
         })
     }
 
@@ -366,12 +372,13 @@ mod tests {
         let lowest = f.constant(f64::NEG_INFINITY);
         let same = f.operation(RealOp::Max, &x, &lowest).expect("a number");
         assert_eq!(same.value, x.value);
-        let (plus, minus) = (f.function("sin", &x), f.function("sin", &x.negative()));
+        let (plus, minus) =
+            (f.function(Function::Sin, &x), f.function(Function::Sin, &x.negative()));
         let (plus, minus) = (plus.expect("a number"), minus.expect("a number"));
         assert_eq!(add(plus.value, minus.value), 0);
-        let (up, down) = (f.function("exp", &x), f.function("exp", &x.negative()));
+        let (up, down) = (f.function(Function::Exp, &x), f.function(Function::Exp, &x.negative()));
         let (up, down) = (up.expect("a number"), down.expect("a number"));
         assert_eq!(mul(up.value, down.value), 1);
-        assert_ne!(f.function("exp", &y).expect("a number").value, up.value);
+        assert_ne!(f.function(Function::Exp, &y).expect("a number").value, up.value);
     }
 }

@@ -7,8 +7,8 @@ use super::facts::{Facts, Predicate};
 use super::judge::{Sample, Trial};
 use super::sample::{self, Draw, Tally};
 use mlc_dsl::eval::truth;
+use mlc_dsl::expr::{self, AttrKind, Expr, ExprKind};
 use mlc_dsl::library::{DTypePattern, Law};
-use mlc_dsl::syntax::ast::{Expr, ExprKind, ItemKind};
 use mlc_fuzz::Random;
 use serde::Serialize;
 
@@ -151,41 +151,34 @@ fn has_results(sample: &Sample) -> bool {
 }
 
 fn candidate(facts: &Facts, text: String, seen: &[Labelled]) -> Option<Candidate> {
-    let expr = condition(&text)?;
+    let expr = mlc_dsl::check::condition(facts.law, &text)?;
     let met = seen.iter().map(|l| meets(facts, &expr, &l.sample)).collect();
-    let elements = matches!(&expr.kind, ExprKind::Call { callee, .. }
-        if mlc_dsl::check::is_predicate(&callee.text));
+    let elements = matches!(expr.kind, ExprKind::Test(..));
     Some(Candidate { text, expr, elements, met })
-}
-
-/// The text of a condition as an expression.
-fn condition(text: &str) -> Option<Expr> {
-    let rule = format!("rule q\n  x => x\n  given x: F[..s]\n  if {text}\n  error exact\n");
-    let (file, _) = mlc_dsl::syntax::parse(&rule);
-    file.items.into_iter().find_map(|item| match item.kind {
-        ItemKind::Rule(r) => r.conditions.into_iter().next(),
-        _ => None,
-    })
 }
 
 fn meets(facts: &Facts, e: &Expr, sample: &Sample) -> bool {
     let draft = &sample.instance.draft;
-    if let ExprKind::Call { callee, args } = &e.kind
-        && mlc_dsl::check::is_predicate(&callee.text)
-    {
-        let (low, high) = Predicate::of(&callee.text, args).bounds.unwrap_or((0.0, 0.0));
-        let name = args.first().and_then(|a| super::facts::single_name(&a.value));
+    if let ExprKind::Test(asks, args) = &e.kind {
+        let (low, high) = Predicate::of(*asks, args).bounds.unwrap_or((0.0, 0.0));
+        let name = args.first().and_then(super::facts::single_name);
         let var = facts.law.vars.iter().position(|v| Some(&*v.name) == name);
         let own = sample.inputs.iter().zip(&sample.instance.vars).filter(|(_, v)| Some(**v) == var);
         return own.into_iter().all(|(t, _)| {
             let values = t.to_f64();
-            match callee.text.as_str() {
-                "within" => values.iter().all(|v| v.is_nan() || (low <= *v && *v <= high)),
-                "finite" => values.iter().all(|v| v.is_finite()),
-                "nonnegative" => values.iter().all(|v| v.is_nan() || v.is_sign_positive()),
-                "nonzero" => values.iter().all(|v| *v != 0.0),
-                "positive" => values.iter().all(|v| *v > 0.0),
-                _ => values.windows(2).all(|w| w[0].to_bits() == w[1].to_bits()),
+            match asks {
+                expr::Predicate::Within => {
+                    values.iter().all(|v| v.is_nan() || (low <= *v && *v <= high))
+                }
+                expr::Predicate::Finite => values.iter().all(|v| v.is_finite()),
+                expr::Predicate::Nonnegative => {
+                    values.iter().all(|v| v.is_nan() || v.is_sign_positive())
+                }
+                expr::Predicate::Nonzero => values.iter().all(|v| *v != 0.0),
+                expr::Predicate::Positive => values.iter().all(|v| *v > 0.0),
+                expr::Predicate::Const | expr::Predicate::Uniform => {
+                    values.windows(2).all(|w| w[0].to_bits() == w[1].to_bits())
+                }
             }
         });
     }
@@ -249,28 +242,30 @@ fn candidates(facts: &Facts) -> Vec<String> {
 fn attributes(facts: &Facts, axes: &[&str], out: &mut Vec<String>) {
     let attrs = &facts.law.attrs;
     for p in attrs {
-        let (n, kind) = (&p.name, p.ty.name.text.as_str());
+        let (n, kind) = (&p.name, p.ty.kind);
         let forms: &[&str] = match kind {
-            "int" => &["% == 1", "% == 0", "% > 0", "% >= 0"],
-            "axis" => &["% == 0"],
-            "float" => &["abs(%) < inf", "% > 0", "% >= 0", "% != 0", "% == 1", "% == 0", "% < 0"],
-            "ints" => &["all(% == 0)", "all(% == 1)", "all(% >= 0)", "all(% > 0)"],
-            "perm" => &["% == range(length(%))", "inverse(%) == %"],
-            "axes" | "shape" => &["length(%) == 0", "length(%) == 1"],
-            "bool" => &["%", "not %"],
-            _ => &[],
+            AttrKind::Int => &["% == 1", "% == 0", "% > 0", "% >= 0"],
+            AttrKind::Axis => &["% == 0"],
+            AttrKind::Float => {
+                &["abs(%) < inf", "% > 0", "% >= 0", "% != 0", "% == 1", "% == 0", "% < 0"]
+            }
+            AttrKind::Ints => &["all(% == 0)", "all(% == 1)", "all(% >= 0)", "all(% > 0)"],
+            AttrKind::Perm => &["% == range(length(%))", "inverse(%) == %"],
+            AttrKind::Axes | AttrKind::Shape => &["length(%) == 0", "length(%) == 1"],
+            AttrKind::Bool => &["%", "not %"],
+            AttrKind::Floats | AttrKind::String | AttrKind::DType => &[],
         };
         out.extend(forms.iter().map(|f| f.replace('%', n)));
-        if kind == "int" {
+        if kind == AttrKind::Int {
             out.extend(axes.iter().map(|a| format!("|{a}| % {n} == 0")));
             out.extend(axes.iter().map(|a| format!("{n} == |{a}|")));
         }
     }
     for (i, p) in attrs.iter().enumerate() {
-        let (n, kind) = (&p.name, p.ty.name.text.as_str());
-        for q in attrs[i + 1..].iter().filter(|q| q.ty.name.text == kind) {
+        let (n, kind) = (&p.name, p.ty.kind);
+        for q in attrs[i + 1..].iter().filter(|q| q.ty.kind == kind) {
             out.push(format!("{n} == {}", q.name));
-            if kind == "perm" {
+            if kind == AttrKind::Perm {
                 out.push(format!("compose({n}, {0}) == compose({0}, {n})", q.name));
             }
         }

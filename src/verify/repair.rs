@@ -3,9 +3,10 @@
 use super::draft::Draft;
 use super::facts::{Facts, single_name};
 use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::expr::{AttrKind, BinaryOp, Expr, ExprKind};
+use mlc_dsl::functions::Function;
 use mlc_dsl::ir::Attr;
 use mlc_dsl::library::{Dim, Name};
-use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind};
 use mlc_fuzz::Random;
 
 /// One change that may make a draft fit.
@@ -29,7 +30,7 @@ impl Draft {
     /// Takes over attributes, but for positions of axes, which follow from the types.
     pub(super) fn keep(&mut self, facts: &Facts, attrs: Vec<(Name, Attr)>) {
         let kind = |name: &Name| facts.law.attrs.iter().find(|a| a.name == *name);
-        let moves = |name: &Name| kind(name).is_some_and(|a| a.ty.name.text == "axis");
+        let moves = |name: &Name| kind(name).is_some_and(|a| a.ty.kind == AttrKind::Axis);
         self.attrs = attrs.into_iter().filter(|(name, _)| !moves(name)).collect();
     }
 
@@ -127,8 +128,8 @@ pub(super) fn fixes(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
             equate(a, b, env, names, &mut out);
             equate(b, a, env, names, &mut out);
         }
-        ExprKind::Call { callee, args } if callee.text == "all" && args.len() == 1 => {
-            out.extend(fixes(&args[0].value, env, names));
+        ExprKind::Call(Function::All, args) if args.len() == 1 => {
+            out.extend(fixes(&args[0], env, names));
         }
         _ => {}
     }
@@ -143,8 +144,8 @@ pub(super) fn breaks(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
             equate(a, b, env, names, &mut out);
             equate(b, a, env, names, &mut out);
         }
-        ExprKind::Call { callee, args } if callee.text == "all" && args.len() == 1 => {
-            out.extend(breaks(&args[0].value, env, names));
+        ExprKind::Call(Function::All, args) if args.len() == 1 => {
+            out.extend(breaks(&args[0], env, names));
         }
         _ => {}
     }
@@ -154,18 +155,18 @@ pub(super) fn breaks(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
 /// Ways to give `target` the value of `other`.
 fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut Vec<Fix>) {
     let Ok(value) = eval(other, env) else { return };
-    if let ExprKind::Call { callee, args } = &target.kind
+    if let ExprKind::Call(f, args) = &target.kind
         && let [arg] = args.as_slice()
-        && let Some(n) = single_name(&arg.value)
+        && let Some(n) = single_name(arg)
         && let Some(v) = value.as_i64()
     {
-        match callee.text.as_str() {
-            "rank" | "length" => {
+        match f {
+            Function::Rank | Function::Length => {
                 if let (Some(s), Ok(v)) = (names.seg(n), usize::try_from(v)) {
                     out.push(Fix::Rank(s, v));
                 }
             }
-            "product" => out.extend(names.seg(n).map(|s| Fix::Elements(s, v))),
+            Function::Product => out.extend(names.seg(n).map(|s| Fix::Elements(s, v))),
             _ => {}
         }
     }

@@ -8,6 +8,7 @@
 
 use super::judge::Sample;
 use mlc_backends::reference::{Algebra, Cmp, Element, Lifted, RealOp, function, lift};
+use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{DType, Program};
 use mlc_dsl::library::Library;
 
@@ -318,13 +319,13 @@ impl Algebra for Running {
         self.leaf(value, error)
     }
 
-    fn function(&mut self, name: &str, a: &Number) -> Result<Number, String> {
+    fn function(&mut self, f: Function, a: &Number) -> Result<Number, String> {
         let a = self.close(a);
-        if name == "abs" {
+        if f == Function::Abs {
             return Ok(self.one(&a, &a, a.value.abs(), a.inner));
         }
-        let f = |x: f64| function(name, x).unwrap_or(f64::NAN);
-        Ok(self.apply(&a, f))
+        let value = |x: f64| function(f, x).unwrap_or(f64::NAN);
+        Ok(self.apply(&a, value))
     }
 
     fn operation(&mut self, op: RealOp, a: &Number, b: &Number) -> Result<Number, String> {

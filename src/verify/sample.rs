@@ -5,6 +5,7 @@ use super::facts::{Conjunct, Facts};
 use super::instance::{self, Instance, Refusal};
 use super::judge::{Sample, Trial, judge};
 use super::values::{self, Round, Shared};
+use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::Tensor;
 use mlc_fuzz::Random;
 use std::collections::BTreeMap;
@@ -59,7 +60,7 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<Extents>, Stray, Round) {
 
 /// What can be empty: every axis, every segment, and the shapes among the attributes.
 fn slots(facts: &Facts) -> usize {
-    let shapes = facts.law.attrs.iter().any(|a| a.ty.name.text == "shape");
+    let shapes = facts.law.attrs.iter().any(|a| a.ty.kind == AttrKind::Shape);
     facts.axes.len() + facts.segs.len() + usize::from(shapes)
 }
 

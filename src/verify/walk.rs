@@ -10,11 +10,11 @@ use super::instance::{Refusal, UNDECIDED};
 use super::repair::{self, CalleeNames, Fix, OwnNames};
 use mlc_dsl::build::Builder;
 use mlc_dsl::eval::{Env, EvalError, eval, truth};
+use mlc_dsl::expr::{AttrKind, Expr, ExprKind};
 use mlc_dsl::infer::{resolve_dtype, unify};
 use mlc_dsl::instantiate::bind_dims;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Value};
 use mlc_dsl::library::{AttrParam, CallId, Dim, LawSide, Name};
-use mlc_dsl::syntax::ast::{Expr, ExprKind};
 use mlc_dsl::term::{TermId, TermKind};
 use mlc_fuzz::Random;
 use std::collections::BTreeSet;
@@ -84,10 +84,10 @@ impl<'f, 'l> Walk<'f, 'l> {
     /// The position of a declared axis follows from the types.
     fn bind_axes(&mut self) {
         for p in &self.facts.law.attrs {
-            let Some(of) = p.ty.of.as_ref().filter(|_| p.ty.name.text == "axis") else { continue };
+            let Some(of) = p.ty.axis() else { continue };
             let at = (0..self.facts.law.vars.len()).find_map(|v| {
                 let dims = self.facts.dims(v);
-                let i = dims.iter().position(|d| matches!(d, Dim::Axis(n) if **n == *of.text))?;
+                let i = dims.iter().position(|d| matches!(d, Dim::Axis(n) if n == of))?;
                 mlc_dsl::infer::resolve_dims(&dims[..i], &self.envs[0]).ok()
             });
             if let Some(before) = at
@@ -349,13 +349,13 @@ impl<'f, 'l> Walk<'f, 'l> {
         m: usize,
         rng: &mut Random,
     ) -> Result<(), String> {
-        let open = |(spliced, n): (bool, &str)| match self.envs[m].attr(n) {
+        let open = |(spliced, n): (bool, &Name)| match self.envs[m].attr(n) {
             None => self.declared(n).map(|p| (spliced, p.name.clone())),
             Some(_) => None,
         };
         let names: Vec<(bool, Name)> =
             mlc_dsl::lists::names(e).into_iter().filter_map(open).collect();
-        if names.is_empty() || param.ty.name.text != "shape" {
+        if names.is_empty() || param.ty.kind != AttrKind::Shape {
             return Ok(());
         }
         let elements = args.first().and_then(|&a| self.builder.ty(a).elements().as_const());

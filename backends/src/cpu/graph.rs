@@ -4,10 +4,10 @@
 
 use super::registry::{Implementation, Takes, implementation};
 use crate::BackendError;
-use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Value};
-use mlc_dsl::library::{Body, CallId, CallKind, Library, OpClass};
+use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Type, Value};
+use mlc_dsl::library::{CallKind, Library, OpClass};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
+use mlc_dsl::unfold::definition;
 use std::collections::HashMap;
 
 /// A kernel of the plan.
@@ -207,11 +207,13 @@ impl Reader<'_> {
                 *known.ok_or_else(|| broken("a kernel reads what is not computed before it"))?,
             );
         }
-        if let CallKind::Def(body) = &self.library.call(*call).kind
+        if let CallKind::Def(_) = &self.library.call(*call).kind
             && opened
         {
-            let (body, outputs) = self.unfold(*call, body, attrs, &args)?;
-            return self.splice(id, &body, &outputs, &args, &node.origin, inside);
+            let types: Vec<&Type> = args.iter().map(|a| self.out.ty(*a)).collect();
+            let body = definition(self.library, *call, attrs, &types)
+                .map_err(|e| broken(&e.to_string()))?;
+            return self.splice(id, &body, &args, &node.origin, inside);
         }
         let new = self.out.push(Node { args, ..node.clone() });
         inside.nodes.push(new);
@@ -221,33 +223,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn unfold(
-        &self,
-        call: CallId,
-        body: &Body,
-        attrs: &[Attr],
-        args: &[Value],
-    ) -> Result<(Program, Vec<Value>), BackendError> {
-        let mut b = Builder::new(self.library);
-        let inputs: Vec<Value> = args
-            .iter()
-            .enumerate()
-            .map(|(i, a)| b.input(&i.to_string(), self.out.ty(*a).clone()))
-            .collect();
-        let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-        let roots = b.expand(call, body, &attrs, &inputs).map_err(|e| broken(&e.to_string()))?;
-        let outputs = roots.iter().enumerate().map(|(i, r)| (i.to_string(), *r)).collect();
-        let program = b.finish(outputs);
-        let outputs = program.outputs.iter().map(|o| o.1).collect();
-        Ok((program, outputs))
-    }
-
     /// Puts the body of node `id` in its place.
     fn splice(
         &mut self,
         id: NodeId,
         body: &Program,
-        outputs: &[Value],
         args: &[Value],
         origin: &str,
         inside: &mut Inside,
@@ -268,7 +248,8 @@ impl Reader<'_> {
         for n in &own.nodes {
             self.out.nodes[n.0 as usize].origin = origin.to_string();
         }
-        let named = outputs.iter().map(|v| own.values.get(v).or_else(|| self.names.get(v)));
+        let results = body.outputs.iter().map(|(_, v)| v);
+        let named = results.map(|v| own.values.get(v).or_else(|| self.names.get(v)));
         let named: Option<Vec<Value>> = named.map(|v| v.copied()).collect();
         self.names = outer;
         let named = named.ok_or_else(|| broken("a definition's result is not in its body"))?;

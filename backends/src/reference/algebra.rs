@@ -7,13 +7,11 @@ use super::array::wrap;
 use super::code::{Int, Machine, Quantifier, Read, Real, Sign, Truth, compare, for_each, signum};
 use super::compile::{self, Body, Code, Param};
 use super::scalar::{Cmp, RealOp};
-use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::evaluate::{self, Evaluator};
+use mlc_dsl::functions::Function;
 use mlc_dsl::infer::infer;
-use mlc_dsl::infer::resolve_dtype;
-use mlc_dsl::instantiate::bind_dims;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{Body as Definition, CallId, CallKind, Library};
-use mlc_dsl::term::TermKind;
+use mlc_dsl::library::{CallId, CallKind, Library};
 
 /// Numbers and what can be done with them.
 pub trait Algebra {
@@ -23,8 +21,8 @@ pub trait Algebra {
     /// The number that a float denotes.
     fn constant(&mut self, value: f64) -> Self::Number;
 
-    /// A function of one number, by the name it has in meanings.
-    fn function(&mut self, name: &str, a: &Self::Number) -> Result<Self::Number, String>;
+    /// A function of one number.
+    fn function(&mut self, f: Function, a: &Self::Number) -> Result<Self::Number, String>;
 
     /// An operation on two numbers.
     fn operation(
@@ -140,92 +138,6 @@ impl<A: Algebra> Lift<'_, A> {
         Lifted { dtype: t.dtype(), shape: t.shape().to_vec(), elements }
     }
 
-    fn apply(
-        &mut self,
-        call: CallId,
-        attrs: &[Option<Attr>],
-        args: &[Lifted<A::Number>],
-    ) -> Result<Vec<Lifted<A::Number>>, String> {
-        let callable = self.library.call(call);
-        let types: Vec<Type> = args.iter().map(|a| Type::known(a.dtype, &a.shape)).collect();
-        let refs: Vec<&Type> = types.iter().collect();
-        let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
-        let meanings = match &callable.kind {
-            CallKind::Op(meanings) => meanings,
-            CallKind::Def(body) => return self.expand(body, args, app.env),
-            CallKind::Extern(_) => {
-                return Err(format!("`{}` is procedural", callable.name));
-            }
-        };
-        let params: Vec<Param> = callable
-            .inputs
-            .iter()
-            .zip(args)
-            .map(|(i, a)| Param { name: &i.name, dtype: a.dtype, shape: &a.shape })
-            .collect();
-        let outputs = callable.outputs.iter().zip(&app.types).enumerate();
-        outputs
-            .map(|(i, ((name, pattern), ty))| {
-                let named = meanings.iter().find(|m| !name.is_empty() && *m.output.text == **name);
-                let meaning = named.or_else(|| meanings.get(i));
-                let meaning = meaning.ok_or_else(|| format!("output `{name}` has no meaning"))?;
-                let shape = ty.known_shape().ok_or("an extent is not known")?;
-                let dims = pattern.dims.as_deref();
-                let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, &app.env)?;
-                let elements = self.run(&code, args)?;
-                Ok(Lifted { dtype: ty.dtype, shape, elements })
-            })
-            .collect()
-    }
-
-    fn expand(
-        &mut self,
-        body: &Definition,
-        args: &[Lifted<A::Number>],
-        mut env: Env,
-    ) -> Result<Vec<Lifted<A::Number>>, String> {
-        let mut done: Vec<Vec<Lifted<A::Number>>> = Vec::with_capacity(body.terms.len());
-        for (_, term) in body.terms.iter() {
-            let operand = |i: usize, output: usize| {
-                let value = term.args.get(i).and_then(|a| done.get(a.0 as usize));
-                let value = value.and_then(|v| v.get(output)).cloned();
-                value.ok_or_else(|| "a term is used before it is computed".to_string())
-            };
-            let values = match &term.kind {
-                TermKind::Var(i) => vec![args.get(*i).cloned().ok_or("an input is missing")?],
-                TermKind::Scalar(e) => {
-                    let v = eval(e, &env).map_err(|e| e.to_string())?;
-                    let v = v.as_f64().ok_or_else(|| format!("{v} is not a known number"))?;
-                    let dtype = resolve_dtype(&term.dtype, &env)?;
-                    vec![self.tensor(&Tensor::from_f64(dtype, vec![], &[v]))]
-                }
-                TermKind::Apply(call, attrs) => {
-                    let attrs = attrs
-                        .iter()
-                        .map(|a| a.as_ref().map(|e| eval(e, &env)).transpose())
-                        .collect::<Result<Vec<_>, _>>()
-                        .map_err(|e| e.to_string())?;
-                    let operands = (0..term.args.len()).map(|i| operand(i, 0));
-                    let operands = operands.collect::<Result<Vec<_>, _>>()?;
-                    self.apply(*call, &attrs, &operands)?
-                }
-                TermKind::Output(i) => vec![operand(0, *i)?],
-                TermKind::EachFold(..) | TermKind::EachPart(_) => {
-                    return Err("a family has no single value".into());
-                }
-            };
-            if let (Some(dims), [v]) = (&term.dims, values.as_slice()) {
-                bind_dims(dims, &Type::known(v.dtype, &v.shape).shape, &mut env);
-            }
-            done.push(values);
-        }
-        let root = |r: &mlc_dsl::term::TermId| {
-            let value = done.get(r.0 as usize).and_then(|v| v.first()).cloned();
-            value.ok_or_else(|| "a root is missing".to_string())
-        };
-        body.roots.iter().map(root).collect()
-    }
-
     fn run(
         &mut self,
         code: &Code,
@@ -256,6 +168,55 @@ impl<A: Algebra> Lift<'_, A> {
             Some(Stop::Outside) => Err("an index is out of range".into()),
             Some(Stop::Other(reason)) => Err(reason),
         }
+    }
+}
+
+impl<A: Algebra> Evaluator for Lift<'_, A> {
+    type Value = Lifted<A::Number>;
+
+    fn ty(&self, v: &Lifted<A::Number>) -> Type {
+        Type::known(v.dtype, &v.shape)
+    }
+
+    fn number(&mut self, dtype: DType, v: f64) -> Lifted<A::Number> {
+        self.tensor(&Tensor::from_f64(dtype, vec![], &[v]))
+    }
+
+    fn apply(
+        &mut self,
+        call: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Lifted<A::Number>],
+    ) -> Result<Vec<Lifted<A::Number>>, String> {
+        let callable = self.library.call(call);
+        let types: Vec<Type> = args.iter().map(|a| Type::known(a.dtype, &a.shape)).collect();
+        let refs: Vec<&Type> = types.iter().collect();
+        let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
+        let meanings = match &callable.kind {
+            CallKind::Op(meanings) => meanings,
+            CallKind::Def(body) => return evaluate::body(self, body, args, app.env),
+            CallKind::Extern(_) => {
+                return Err(format!("`{}` is procedural", callable.name));
+            }
+        };
+        let params: Vec<Param> = callable
+            .inputs
+            .iter()
+            .zip(args)
+            .map(|(i, a)| Param { name: &i.name, dtype: a.dtype, shape: &a.shape })
+            .collect();
+        let outputs = callable.outputs.iter().zip(&app.types).enumerate();
+        outputs
+            .map(|(i, ((name, pattern), ty))| {
+                let meaning =
+                    meanings.get(i).ok_or_else(|| format!("output `{name}` has no meaning"))?;
+                let shape = ty.known_shape().ok_or("an extent is not known")?;
+                let dims = pattern.dims.as_deref();
+                let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, &app.env)?;
+                let elements = self.run(&code, args)?;
+                Ok(Lifted { dtype: ty.dtype, shape, elements })
+            })
+            .collect()
     }
 }
 
@@ -302,7 +263,7 @@ impl<A: Algebra> Walk<'_, '_, A> {
             Real::Unary(f, a) => {
                 let a = self.real(a, m)?;
                 self.spend()?;
-                Ok(self.lift.algebra.function(f.name, &a)?)
+                Ok(self.lift.algebra.function(f.function, &a)?)
             }
             Real::Neg(a) => {
                 let (zero, a) = (self.lift.algebra.constant(0.0), self.real(a, m)?);

@@ -4,13 +4,9 @@ use super::array::{Array, Elements, count};
 use super::codes::Codes;
 use super::compile::Code;
 use super::{Reference, exec, externs, scalar};
-use mlc_dsl::eval::{Env, eval};
-use mlc_dsl::infer::resolve_dtype;
-use mlc_dsl::instantiate::bind_dims;
-use mlc_dsl::ir::{Attr, Type};
-use mlc_dsl::library::{Body, CallId, CallKind, Callable};
-use mlc_dsl::term::{Term, TermId, TermKind};
-use std::collections::HashMap;
+use mlc_dsl::evaluate::{self, Evaluator};
+use mlc_dsl::ir::{Attr, DType, Type};
+use mlc_dsl::library::{CallId, CallKind, Callable};
 use std::sync::Arc;
 
 /// Results of so many elements are tried for memory first.
@@ -31,10 +27,12 @@ pub(super) fn apply(
             .types
             .iter()
             .zip(&app.codes)
-            .map(|(ty, code)| evaluate(reference, callable, code, ty, args))
+            .map(|(ty, code)| element_by_element(reference, callable, code, ty, args))
             .collect::<Result<_, _>>()?,
         // The results are rounded where they are computed.
-        CallKind::Def(body) => return expand(reference, codes, body, args, app.env.clone()),
+        CallKind::Def(body) => {
+            return evaluate::body(&mut Inside { reference, codes }, body, args, app.env.clone());
+        }
         CallKind::Extern(name) => {
             let results = externs::call(name, &app.env, args, &app.types)?;
             let fits = results.len() == app.types.len()
@@ -49,7 +47,7 @@ pub(super) fn apply(
 }
 
 /// Evaluates a meaning over the whole output.
-fn evaluate(
+fn element_by_element(
     reference: &Reference,
     callable: &Callable,
     code: &Code,
@@ -76,83 +74,31 @@ fn evaluate(
     array.ok_or_else(|| "the meaning yields another number of elements".into())
 }
 
-/// Evaluates the terms of a definition.
-fn expand(
-    reference: &Reference,
-    codes: &Codes<'_>,
-    body: &Body,
-    args: &[Array],
-    mut env: Env,
-) -> Result<Vec<Array>, String> {
-    let terms = &body.terms;
-    let mut uses: HashMap<TermId, usize> = HashMap::new();
-    body.roots.iter().for_each(|r| *uses.entry(*r).or_default() += 1);
-    let mut needed: Vec<TermId> = Vec::new();
-    for i in (0..terms.len() as u32).rev().map(TermId) {
-        if uses.contains_key(&i) {
-            needed.push(i);
-            terms.get(i).args.iter().for_each(|a| *uses.entry(*a).or_default() += 1);
-        }
-    }
-    let mut done: HashMap<TermId, Vec<Array>> = HashMap::new();
-    for &id in needed.iter().rev() {
-        let term = terms.get(id);
-        let values = evaluate_term(reference, codes, term, args, &env, &done)?;
-        for a in &term.args {
-            let left = uses.entry(*a).or_default();
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                done.remove(a);
-            }
-        }
-        if let (Some(dims), [v]) = (&term.dims, values.as_slice()) {
-            bind_dims(dims, &v.ty().shape, &mut env);
-        }
-        done.insert(id, values);
-    }
-    body.roots
-        .iter()
-        .map(|r| {
-            done.get(r).and_then(|v| v.first()).cloned().ok_or_else(|| "a root is missing".into())
-        })
-        .collect()
+/// The judge inside of a definition.
+struct Inside<'a, 'l> {
+    reference: &'a Reference,
+    codes: &'a Codes<'l>,
 }
 
-fn evaluate_term(
-    reference: &Reference,
-    codes: &Codes<'_>,
-    term: &Term,
-    args: &[Array],
-    env: &Env,
-    done: &HashMap<TermId, Vec<Array>>,
-) -> Result<Vec<Array>, String> {
-    let operand = |id: &TermId, output: usize| {
-        let value = done.get(id).and_then(|v| v.get(output));
-        value.cloned().ok_or_else(|| "a term is used before it is computed".to_string())
-    };
-    match &term.kind {
-        TermKind::Var(i) => {
-            Ok(vec![args.get(*i).cloned().ok_or_else(|| format!("there is no input {i}"))?])
-        }
-        TermKind::Scalar(e) => {
-            let v = eval(e, env).map_err(|e| e.to_string())?;
-            let v = v.as_f64().ok_or_else(|| format!("{v} is not a known number"))?;
-            Ok(vec![scalar(resolve_dtype(&term.dtype, env)?, v)])
-        }
-        TermKind::Apply(call, attrs) => {
-            let attrs = attrs
-                .iter()
-                .map(|a| a.as_ref().map(|e| eval(e, env)).transpose())
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(|e| e.to_string())?;
-            let operands =
-                term.args.iter().map(|a| operand(a, 0)).collect::<Result<Vec<_>, _>>()?;
-            let inside = |reason| format!("in `{}`: {reason}", codes.library().call(*call).name);
-            apply(reference, codes, *call, &attrs, &operands).map_err(inside)
-        }
-        TermKind::Output(i) => Ok(vec![operand(&term.args[0], *i)?]),
-        TermKind::EachFold(..) | TermKind::EachPart(_) => {
-            Err("a family has no single value".into())
-        }
+impl Evaluator for Inside<'_, '_> {
+    type Value = Array;
+
+    fn ty(&self, v: &Array) -> Type {
+        v.ty()
+    }
+
+    fn number(&mut self, dtype: DType, v: f64) -> Array {
+        scalar(dtype, v)
+    }
+
+    fn apply(
+        &mut self,
+        call: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Array],
+    ) -> Result<Vec<Array>, String> {
+        let name = || &self.codes.library().call(call).name;
+        apply(self.reference, self.codes, call, attrs, args)
+            .map_err(|reason| format!("in `{}`: {reason}", name()))
     }
 }

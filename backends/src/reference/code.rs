@@ -4,7 +4,7 @@
 //! has no `else` is noted as a [`Fault`]; its value is then 0 and the run fails.
 
 use super::array::{round_to, truncate, wrap};
-use super::scalar::{Cmp, Function, IntOp, Monoid, RealOp};
+use super::scalar::{Cmp, IntOp, Monoid, RealOp, Unary};
 use mlc_dsl::ir::DType;
 
 /// Number of an index variable.
@@ -14,7 +14,7 @@ pub(super) type Slot = usize;
 #[derive(Clone, Debug)]
 pub(super) enum Real {
     Const(f64),
-    Unary(Function, Box<Real>),
+    Unary(Unary, Box<Real>),
     Neg(Box<Real>),
     Binary(RealOp, Box<Real>, Box<Real>),
     Read(Box<Read<Real>>),

@@ -90,9 +90,8 @@ fn compiled(
             .map(|(i, a)| Param { name: &i.name, dtype: a.dtype(), shape: a.shape() })
             .collect();
         for (i, ((name, pattern), ty)) in callable.outputs.iter().zip(&app.types).enumerate() {
-            let named = meanings.iter().find(|m| !name.is_empty() && *m.output.text == **name);
-            let meaning = named.or_else(|| meanings.get(i));
-            let meaning = meaning.ok_or_else(|| format!("output `{name}` has no meaning"))?;
+            let meaning =
+                meanings.get(i).ok_or_else(|| format!("output `{name}` has no meaning"))?;
             let shape = ty.known_shape();
             let shape = shape.ok_or_else(|| format!("the result's type {ty} is not known"))?;
             let dims = pattern.dims.as_deref();

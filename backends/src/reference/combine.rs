@@ -4,8 +4,8 @@
 use super::code::{Int, Quantifier, Real, Reduce, Sign, Slot, Truth};
 use super::lists;
 use super::scalar::{self, Cmp, IntOp, Monoid, RealOp};
+use mlc_dsl::expr::{self, BinaryOp};
 use mlc_dsl::ir::DType;
-use mlc_dsl::syntax::ast::BinaryOp;
 
 /// What an integer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,21 +229,24 @@ pub(super) fn cast(v: Comp, to: DType) -> Result<Comp, String> {
     })
 }
 
-pub(super) fn fold(monoid: &str, over: Vec<(Slot, i64)>, body: Comp) -> Result<Comp, String> {
+pub(super) fn fold(
+    monoid: expr::Monoid,
+    over: Vec<(Slot, i64)>,
+    body: Comp,
+) -> Result<Comp, String> {
     let monoid = match monoid {
-        "any" => return Ok(quantified(Quantifier::Any, over, truth(body)?)),
-        "all" => return Ok(quantified(Quantifier::All, over, truth(body)?)),
-        "sum" => Monoid::Sum,
-        "prod" => Monoid::Prod,
-        "max" => Monoid::Max,
-        "min" => Monoid::Min,
-        "mean" => {
+        expr::Monoid::Any => return Ok(quantified(Quantifier::Any, over, truth(body)?)),
+        expr::Monoid::All => return Ok(quantified(Quantifier::All, over, truth(body)?)),
+        expr::Monoid::Sum => Monoid::Sum,
+        expr::Monoid::Prod => Monoid::Prod,
+        expr::Monoid::Max => Monoid::Max,
+        expr::Monoid::Min => Monoid::Min,
+        expr::Monoid::Mean => {
             let n = over.iter().fold(1i64, |n, o| n.saturating_mul(o.1));
             let sum = Reduce { monoid: Monoid::Sum, over, dtype: None, body: real(body)? };
             let sum = Box::new(Real::Reduce(Box::new(sum)));
             return Ok(Comp::Real(Real::Binary(RealOp::Div, sum, Box::new(Real::Const(n as f64)))));
         }
-        other => return Err(format!("`{other}` is no reduction")),
     };
     Ok(match body {
         Comp::Int(body, kind) => {

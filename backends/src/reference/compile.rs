@@ -11,9 +11,12 @@ use super::combine::{
 use super::lists;
 use super::scalar::{self, IntOp, RealOp};
 use mlc_dsl::eval::{Env, Val, value};
+use mlc_dsl::expr::{
+    BinaryOp, Elem, Expr, ExprKind, IndexVar, Meaning, Read as Access, Reduce, UnaryOp,
+};
+use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::Dim;
-use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Meaning, UnaryOp};
 
 /// An input as the compiler sees it.
 #[derive(Clone, Debug)]
@@ -50,7 +53,8 @@ pub(super) fn meaning(
     params: &[Param],
     env: &Env,
 ) -> Result<Code, String> {
-    let mut c = Compiler { env, params, scope: vec![], extents: vec![] };
+    let scope = (0..meaning.variables).map(|_| None).collect();
+    let mut c = Compiler { env, params, scope, extents: vec![] };
     let axes = c.bind_output(&meaning.index, dims, shape)?;
     let value = c.expr(&meaning.value)?;
     let body = match dtype.is_float() {
@@ -68,7 +72,8 @@ enum Bound {
 struct Compiler<'a> {
     env: &'a Env,
     params: &'a [Param<'a>],
-    scope: Vec<(String, Bound)>,
+    /// What the index variables are, by their numbers.
+    scope: Vec<Option<Bound>>,
     extents: Vec<i64>,
 }
 
@@ -81,17 +86,17 @@ impl Compiler<'_> {
     /// Gives the output's axes their variables.
     fn bind_output(
         &mut self,
-        index: &[Elem],
+        index: &[IndexVar],
         dims: Option<&[Dim]>,
         shape: &[usize],
     ) -> Result<Vec<(Slot, i64)>, String> {
-        let width = |i: usize, e: &Elem| match (e, dims.and_then(|d| d.get(i))) {
-            (Elem::One(_), _) => Some(1),
-            (Elem::Splice(_), Some(Dim::Seg(s))) => self.env.seg(s).map(<[_]>::len),
-            (Elem::Splice(e), _) => self.env.seg(plain_name(e)?).map(<[_]>::len),
+        let width = |i: usize, v: &IndexVar| match (v.segment, dims.and_then(|d| d.get(i))) {
+            (false, _) => Some(1),
+            (true, Some(Dim::Seg(s))) => self.env.seg(s).map(<[_]>::len),
+            (true, _) => self.env.seg(&v.name).map(<[_]>::len),
         };
         let widths: Vec<Option<usize>> =
-            index.iter().enumerate().map(|(i, e)| width(i, e)).collect();
+            index.iter().enumerate().map(|(i, v)| width(i, v)).collect();
         let known: usize = widths.iter().flatten().sum();
         let unknown = widths.iter().filter(|w| w.is_none()).count();
         let rest = shape.len().checked_sub(known);
@@ -99,64 +104,21 @@ impl Compiler<'_> {
         let rest = rest.ok_or("the index of the meaning does not fit the result's shape")?;
         let mut at = 0;
         let mut axes = Vec::with_capacity(shape.len());
-        for (elem, width) in index.iter().zip(widths) {
+        for (v, width) in index.iter().zip(widths) {
             let n = width.unwrap_or(rest);
             let slots: Vec<Slot> = shape[at..at + n].iter().map(|&d| self.slot(d as i64)).collect();
             axes.extend(slots.iter().zip(&shape[at..]).map(|(&s, &d)| (s, d as i64)));
             at += n;
-            let (Elem::One(e) | Elem::Splice(e)) = elem;
-            let name = plain_name(e).ok_or("the index of a meaning consists of names")?;
-            let bound = match elem {
-                Elem::One(_) => Bound::Axis(slots[0]),
-                Elem::Splice(_) => Bound::Segment(slots),
-            };
-            self.scope.push((name.to_string(), bound));
+            self.scope[v.id] = Some(match v.segment {
+                false => Bound::Axis(slots[0]),
+                true => Bound::Segment(slots),
+            });
         }
         Ok(axes)
     }
 
-    fn lookup(&self, name: &str) -> Option<&Bound> {
-        self.scope.iter().rev().find(|(n, _)| n == name).map(|(_, b)| b)
-    }
-
-    fn param(&self, name: &str) -> Option<usize> {
-        self.params.iter().position(|p| p.name == name)
-    }
-
-    /// True of the name of an axis or segment that has no index variable here.
-    fn only_extent(&self, name: &str) -> bool {
-        let env = self.env;
-        env.attr(name).is_none() && (env.axis(name).is_some() || env.seg(name).is_some())
-    }
-
-    /// True if no index variable and no element occurs.
-    fn constant(&self, e: &Expr) -> bool {
-        let elem = |e: &Elem| match e {
-            Elem::One(e) | Elem::Splice(e) => self.constant(e),
-        };
-        match &e.kind {
-            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Str(_) | ExprKind::Bool(_) => true,
-            ExprKind::Name(n) => self.lookup(n).is_none() && !self.only_extent(n) && n != "lowest",
-            ExprKind::Size(_) => true,
-            ExprKind::List(items) => items.iter().all(elem),
-            ExprKind::Tuple(items) => items.iter().all(|e| self.constant(e)),
-            ExprKind::Unary(_, a) => self.constant(a),
-            ExprKind::Binary(_, a, b) => self.constant(a) && self.constant(b),
-            ExprKind::Call { callee, args } => {
-                callee.text == "rank" || args.iter().all(|a| self.constant(&a.value))
-            }
-            ExprKind::Index { base, index, .. } => {
-                self.param(&base.text).is_none() && index.iter().all(elem)
-            }
-            ExprKind::Reduce { .. } => false,
-            ExprKind::If { cond, then, otherwise } => {
-                self.constant(cond) && self.constant(then) && self.constant(otherwise)
-            }
-        }
-    }
-
     fn expr(&mut self, e: &Expr) -> Result<Comp, String> {
-        if self.constant(e)
+        if is_constant(e)
             && let Ok(v) = value(e, self.env)
             && let Some(c) = constant(v, kind_of_constant(e))
         {
@@ -167,42 +129,47 @@ impl Compiler<'_> {
             ExprKind::Float(v) => Ok(Comp::Real(Real::Const(*v))),
             ExprKind::Bool(b) => Ok(Comp::Truth(Truth::Const(*b))),
             ExprKind::Str(s) => Ok(Comp::Word(s.clone())),
-            ExprKind::Name(n) => self.name(n),
+            ExprKind::DType(d) => Ok(Comp::DType(*d)),
+            ExprKind::DTypeVar(n) => {
+                let dtype = self.env.dtype(n);
+                dtype.map(Comp::DType).ok_or_else(|| format!("the element type `{n}` is not known"))
+            }
+            ExprKind::Lowest => Ok(Comp::Lowest),
+            ExprKind::Index(i) => match &self.scope[*i] {
+                Some(Bound::Axis(s)) => Ok(Comp::Int(Int::Slot(*s), Kind::Index)),
+                Some(Bound::Segment(s)) => {
+                    Ok(Comp::List(s.iter().map(|&s| Int::Slot(s)).collect::<Vec<_>>().into()))
+                }
+                None => Err("an index is read outside of its reduction".into()),
+            },
+            ExprKind::Name(n) => Err(format!("`{n}` has no value in a meaning")),
             ExprKind::Size(n) => Err(format!("`|{n}|` is not known")),
+            ExprKind::Type(_, n) => Err(format!("the type of `{n}` is not known")),
             ExprKind::List(items) => Ok(Comp::List(self.index(items)?)),
-            ExprKind::Tuple(_) => Err("a tuple has no element".into()),
+            ExprKind::Entry(list, i) => {
+                let at = int(self.expr(i)?, None)?;
+                let known = self.env.attr(list).and_then(Attr::as_i64s);
+                let known = known.ok_or_else(|| format!("`{list}` is no known list"))?;
+                Ok(lists::at(known.into_iter().map(Int::Const).collect(), at))
+            }
             ExprKind::Unary(UnaryOp::Neg, a) => negate(self.expr(a)?),
             ExprKind::Unary(UnaryOp::Not, a) => {
                 Ok(Comp::Truth(Truth::Not(Box::new(truth(self.expr(a)?)?))))
             }
             ExprKind::Binary(op, a, b) => binary(*op, self.expr(a)?, self.expr(b)?),
-            ExprKind::Call { callee, args } => self.call(&callee.text, args),
-            ExprKind::Index { base, index, otherwise } => {
-                self.read(&base.text, index, otherwise.as_deref())
-            }
-            ExprKind::Reduce { monoid, axes, body } => self.reduce(&monoid.text, axes, body),
+            ExprKind::Call(f, args) => self.call(*f, args),
+            ExprKind::Read(r) => self.read(r),
+            ExprKind::Reduce(r) => self.reduce(r),
             ExprKind::If { cond, then, otherwise } => match truth(self.expr(cond)?)? {
                 Truth::Const(true) => self.expr(then),
                 Truth::Const(false) => self.expr(otherwise),
                 c => choose(c, self.expr(then)?, self.expr(otherwise)?),
             },
-        }
-    }
-
-    fn name(&self, n: &str) -> Result<Comp, String> {
-        match self.lookup(n) {
-            Some(Bound::Axis(s)) => Ok(Comp::Int(Int::Slot(*s), Kind::Index)),
-            Some(Bound::Segment(s)) => {
-                Ok(Comp::List(s.iter().map(|&s| Int::Slot(s)).collect::<Vec<_>>().into()))
-            }
-            None if n == "lowest" => Ok(Comp::Lowest),
-            None if self.only_extent(n) => {
-                Err(format!("`{n}` is no index here; its extent is `|{n}|`"))
-            }
-            None => match self.env.dtype(n) {
-                Some(d) => Ok(Comp::DType(d)),
-                None => Err(format!("`{n}` has no value in a meaning")),
-            },
+            ExprKind::Test(..)
+            | ExprKind::Mark(_)
+            | ExprKind::Ask(..)
+            | ExprKind::Apply(_)
+            | ExprKind::Tuple(_) => Err(format!("`{e}` has no element")),
         }
     }
 
@@ -221,22 +188,9 @@ impl Compiler<'_> {
         Ok(out.into())
     }
 
-    fn read(
-        &mut self,
-        base: &str,
-        index: &[Elem],
-        otherwise: Option<&Expr>,
-    ) -> Result<Comp, String> {
-        let list = self.index(index)?;
-        let Some(input) = self.param(base) else {
-            let known = self.env.attr(base).and_then(Attr::as_i64s);
-            let known = known.ok_or_else(|| format!("`{base}` is no input"))?;
-            let [at] = list.items.as_slice() else {
-                return Err(format!("the list `{base}` takes one index"));
-            };
-            return Ok(lists::at(known.into_iter().map(Int::Const).collect(), at.clone()));
-        };
-        let Param { dtype, shape, .. } = self.params[input];
+    fn read(&mut self, r: &Access) -> Result<Comp, String> {
+        let (input, list) = (r.input, self.index(&r.index)?);
+        let Param { dtype, shape, name: base } = self.params[input];
         if list.items.len() != shape.len() {
             return Err(format!(
                 "`{base}` has {} axes and is read with {} indices",
@@ -246,7 +200,7 @@ impl Compiler<'_> {
         }
         let shape: Vec<i64> = shape.iter().map(|&d| d as i64).collect();
         let strides = strides(&shape);
-        let otherwise = otherwise.map(|e| self.expr(e)).transpose()?;
+        let otherwise = r.otherwise.as_deref().map(|e| self.expr(e)).transpose()?;
         let linear = list.unravelled.filter(|(_, s)| *s == shape).map(|(offset, _)| offset);
         let index = list.items;
         Ok(if dtype.is_float() {
@@ -260,14 +214,12 @@ impl Compiler<'_> {
         })
     }
 
-    fn reduce(&mut self, monoid: &str, axes: &[Elem], body: &Expr) -> Result<Comp, String> {
-        let outer = self.scope.len();
+    fn reduce(&mut self, r: &Reduce) -> Result<Comp, String> {
         let mut over = Vec::new();
-        for axis in axes {
-            let (Elem::One(e) | Elem::Splice(e)) = axis;
-            let name = plain_name(e).ok_or("a reduction runs over named axes")?;
+        for v in &r.over {
+            let name = &v.name;
             let unknown = || format!("the extent of `{name}` is not known");
-            let bound = if let Elem::One(_) = axis {
+            let bound = if !v.segment {
                 let n = self.env.axis(name).and_then(|e| e.as_const()).ok_or_else(unknown)?;
                 over.push((self.slot(n), n));
                 Bound::Axis(over[over.len() - 1].0)
@@ -281,33 +233,38 @@ impl Compiler<'_> {
                 }
                 Bound::Segment(slots)
             };
-            self.scope.push((name.to_string(), bound));
+            self.scope[v.id] = Some(bound);
         }
-        let body = self.expr(body);
-        self.scope.truncate(outer);
-        fold(monoid, over, body?)
+        let body = self.expr(&r.body);
+        r.over.iter().for_each(|v| self.scope[v.id] = None);
+        fold(r.monoid, over, body?)
     }
 
-    fn call(&mut self, name: &str, args: &[Arg]) -> Result<Comp, String> {
-        let mut args = args.iter().map(|a| self.expr(&a.value)).collect::<Result<Vec<_>, _>>()?;
-        if let Some(result) = lists::call(name, &args) {
+    fn call(&mut self, f: Function, args: &[Expr]) -> Result<Comp, String> {
+        let mut args = args.iter().map(|a| self.expr(a)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(result) = lists::call(f, &args) {
             return result;
         }
-        let wrong = || format!("`{name}` is no function of elements with these arguments");
+        let wrong = || format!("`{f}` is no function of elements with these arguments");
         let last = args.pop().ok_or_else(wrong)?;
         let Some(first) = args.pop() else {
-            return match (name, last) {
-                ("abs", v @ Comp::Int(_, Kind::Elem(DType::U64))) => Ok(v),
-                ("abs", Comp::Int(v, k)) => Ok(of_kind(Int::Abs(Box::new(v)), k)),
-                ("sign", Comp::Int(v, k)) => Ok(Comp::Int(Int::Signum(sign(k), Box::new(v)), k)),
-                ("floor" | "ceil" | "round" | "int", v @ Comp::Int(..)) => Ok(v),
-                ("int", v) => {
+            return match (f, last) {
+                (Function::Abs, v @ Comp::Int(_, Kind::Elem(DType::U64))) => Ok(v),
+                (Function::Abs, Comp::Int(v, k)) => Ok(of_kind(Int::Abs(Box::new(v)), k)),
+                (Function::Sign, Comp::Int(v, k)) => {
+                    Ok(Comp::Int(Int::Signum(sign(k), Box::new(v)), k))
+                }
+                (
+                    Function::Floor | Function::Ceil | Function::Round | Function::Int,
+                    v @ Comp::Int(..),
+                ) => Ok(v),
+                (Function::Int, v) => {
                     let cut = Int::FromReal(DType::I64, Box::new(real(v)?));
                     Ok(Comp::Int(cut, Kind::Index))
                 }
-                ("float", v) => Ok(Comp::Real(real(v)?)),
+                (Function::Float, v) => Ok(Comp::Real(real(v)?)),
                 (_, v) => {
-                    let f = scalar::unary(name).ok_or_else(wrong)?;
+                    let f = scalar::unary(f).ok_or_else(wrong)?;
                     Ok(Comp::Real(Real::Unary(f, Box::new(real(v)?))))
                 }
             };
@@ -315,16 +272,16 @@ impl Compiler<'_> {
         if !args.is_empty() {
             return Err(wrong());
         }
-        match (name, first, last) {
-            ("cast", v, Comp::DType(d)) => cast(v, d),
-            ("maximum", a, b) => {
+        match (f, first, last) {
+            (Function::Cast, v, Comp::DType(d)) => cast(v, d),
+            (Function::Maximum, a, b) => {
                 arithmetic(RealOp::Max, [IntOp::Max, IntOp::Max, IntOp::MaxU], a, b)
             }
-            ("minimum", a, b) => {
+            (Function::Minimum, a, b) => {
                 arithmetic(RealOp::Min, [IntOp::Min, IntOp::Min, IntOp::MinU], a, b)
             }
-            ("modulo", a, b) => binary(BinaryOp::Mod, a, b),
-            ("remainder", a, b) => {
+            (Function::Modulo, a, b) => binary(BinaryOp::Mod, a, b),
+            (Function::Remainder, a, b) => {
                 arithmetic(RealOp::Remainder, [IntOp::Rem, IntOp::Rem, IntOp::RemU], a, b)
             }
             _ => Err(wrong()),
@@ -332,12 +289,18 @@ impl Compiler<'_> {
     }
 }
 
-/// The name that an expression consists of.
-fn plain_name(e: &Expr) -> Option<&str> {
-    match &e.kind {
-        ExprKind::Name(n) => Some(n),
-        _ => None,
-    }
+/// True if no index variable and no element occurs.
+fn is_constant(e: &Expr) -> bool {
+    !e.any(&mut |e| {
+        matches!(
+            e.kind,
+            ExprKind::Index(_)
+                | ExprKind::Lowest
+                | ExprKind::DTypeVar(_)
+                | ExprKind::Read(_)
+                | ExprKind::Reduce(_)
+        )
+    })
 }
 
 /// Row-major strides in elements.

@@ -4,6 +4,7 @@ use super::code::{Int, Truth};
 use super::combine::{Comp, Kind, List, int, truth};
 use super::compile::strides;
 use super::scalar::{Cmp, IntOp};
+use mlc_dsl::functions::Function;
 
 /// The expression as a list.
 pub(super) fn list(c: Comp) -> Result<List, String> {
@@ -136,30 +137,31 @@ pub(super) fn at(list: Vec<Int>, position: Int) -> Comp {
     Comp::Int(Int::At(list.into(), Box::new(position)), Kind::Index)
 }
 
-/// Calls a function of lists; `None` if `name` is none.
-pub(super) fn call(name: &str, args: &[Comp]) -> Option<Result<Comp, String>> {
+/// Calls a function; `None` if it is none of lists.
+pub(super) fn call(f: Function, args: &[Comp]) -> Option<Result<Comp, String>> {
     let ints = |v: Result<Vec<Int>, String>| v.map(|v| Comp::List(v.into()));
     let one = |v: Int| Ok(Comp::Int(v, Kind::Index));
-    Some(match (name, args) {
-        ("permute" | "compose" | "pick", [Comp::List(l), Comp::List(at)]) => {
-            ints(positions(at).and_then(|at| pick(l, &at)))
-        }
-        ("unpermute", [Comp::List(l), Comp::List(perm)]) => {
+    Some(match (f, args) {
+        (
+            Function::Permute | Function::Compose | Function::Pick,
+            [Comp::List(l), Comp::List(at)],
+        ) => ints(positions(at).and_then(|at| pick(l, &at))),
+        (Function::Unpermute, [Comp::List(l), Comp::List(perm)]) => {
             ints(positions(perm).and_then(|perm| {
                 let inverse = (0..perm.len()).map(|i| perm.iter().position(|&p| p == i));
                 let inverse: Option<Vec<usize>> = inverse.collect();
                 pick(l, &inverse.ok_or("the list is not a permutation")?)
             }))
         }
-        ("drop", [Comp::List(l), Comp::List(at)]) => ints(positions(at).map(|at| {
+        (Function::Drop, [Comp::List(l), Comp::List(at)]) => ints(positions(at).map(|at| {
             let kept = l.items.iter().enumerate().filter(|(i, _)| !at.contains(i));
             kept.map(|(_, v)| v.clone()).collect()
         })),
-        ("weave", [Comp::List(kept), Comp::List(inserted), Comp::List(at)]) => {
+        (Function::Weave, [Comp::List(kept), Comp::List(inserted), Comp::List(at)]) => {
             ints(positions(at).and_then(|at| weave(kept, inserted, &at)))
         }
-        ("reverse", [Comp::List(l)]) => ints(Ok(l.items.iter().rev().cloned().collect())),
-        ("replace", [Comp::List(l), Comp::Int(Int::Const(at), _), Comp::Int(v, _)]) => {
+        (Function::Reverse, [Comp::List(l)]) => ints(Ok(l.items.iter().rev().cloned().collect())),
+        (Function::Replace, [Comp::List(l), Comp::Int(Int::Const(at), _), Comp::Int(v, _)]) => {
             let mut items = l.items.clone();
             match usize::try_from(*at).ok().and_then(|at| items.get_mut(at)) {
                 Some(slot) => {
@@ -169,36 +171,40 @@ pub(super) fn call(name: &str, args: &[Comp]) -> Option<Result<Comp, String>> {
                 None => Err(format!("position {at} is out of range")),
             }
         }
-        ("exact", [a @ Comp::List(_), b] | [a, b @ Comp::List(_)]) => {
+        (Function::Exact, [a @ Comp::List(_), b] | [a, b @ Comp::List(_)]) => {
             elementwise(a.clone(), b.clone(), |a, b| Int::Exact(Box::new(a), Box::new(b)))
         }
-        ("exact", [a, b]) => int(a.clone(), None)
+        (Function::Exact, [a, b]) => int(a.clone(), None)
             .and_then(|a| one(Int::Exact(Box::new(a), Box::new(int(b.clone(), None)?)))),
-        ("maximum", [a @ Comp::List(_), b] | [a, b @ Comp::List(_)]) => {
+        (Function::Maximum, [a @ Comp::List(_), b] | [a, b @ Comp::List(_)]) => {
             elementwise(a.clone(), b.clone(), |a, b| of(IntOp::Max, a, b))
         }
-        ("minimum", [a @ Comp::List(_), b] | [a, b @ Comp::List(_)]) => {
+        (Function::Minimum, [a @ Comp::List(_), b] | [a, b @ Comp::List(_)]) => {
             elementwise(a.clone(), b.clone(), |a, b| of(IntOp::Min, a, b))
         }
-        ("ravel", [Comp::List(l), Comp::List(shape)]) => {
+        (Function::Ravel, [Comp::List(l), Comp::List(shape)]) => {
             extents(shape).and_then(|s| ravel(l, &s)).and_then(one)
         }
-        ("unravel", [Comp::Int(number, _), Comp::List(shape)]) => {
+        (Function::Unravel, [Comp::Int(number, _), Comp::List(shape)]) => {
             extents(shape).map(|s| Comp::List(unravel(number.clone(), s)))
         }
-        ("product", [Comp::List(l)]) => {
+        (Function::Product, [Comp::List(l)]) => {
             let product = l.items.iter().cloned().reduce(|a, b| of(IntOp::Mul, a, b));
             one(product.unwrap_or(Int::Const(1)))
         }
-        ("total", [Comp::List(l)]) => {
+        (Function::Total, [Comp::List(l)]) => {
             let sum = l.items.iter().cloned().reduce(|a, b| of(IntOp::Add, a, b));
             one(sum.unwrap_or(Int::Const(0)))
         }
-        ("length" | "rank", [Comp::List(l)]) => one(Int::Const(l.items.len() as i64)),
-        ("entry" | "at", [Comp::List(l), Comp::Int(i, _)]) => Ok(at(l.items.clone(), i.clone())),
-        ("all", [Comp::Truths(t)]) => Ok(Comp::Truth(all(t.clone()))),
-        ("any", [Comp::Truths(t)]) => Ok(Comp::Truth(any(t.clone()))),
-        ("all" | "any", [t @ Comp::Truth(_)]) => truth(t.clone()).map(Comp::Truth),
+        (Function::Length | Function::Rank, [Comp::List(l)]) => {
+            one(Int::Const(l.items.len() as i64))
+        }
+        (Function::Entry | Function::At, [Comp::List(l), Comp::Int(i, _)]) => {
+            Ok(at(l.items.clone(), i.clone()))
+        }
+        (Function::All, [Comp::Truths(t)]) => Ok(Comp::Truth(all(t.clone()))),
+        (Function::Any, [Comp::Truths(t)]) => Ok(Comp::Truth(any(t.clone()))),
+        (Function::All | Function::Any, [t @ Comp::Truth(_)]) => truth(t.clone()).map(Comp::Truth),
         _ => return None,
     })
 }

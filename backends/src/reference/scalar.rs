@@ -1,49 +1,50 @@
 //! Functions of single elements.
 
+use mlc_dsl::functions::Function;
 use mlc_dsl::ir::DType;
 
-/// A unary function of a float and the name that it has in meanings.
+/// A unary function of a float.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Function {
-    pub(super) name: &'static str,
+pub(super) struct Unary {
+    pub(super) function: Function,
     pub(super) apply: fn(f64) -> f64,
 }
 
-/// Every unary function. Those of the standard library cancel for small arguments where another is taken.
-const FUNCTIONS: &[Function] = &[
-    Function { name: "abs", apply: f64::abs },
-    Function { name: "exp", apply: f64::exp },
-    Function { name: "log", apply: f64::ln },
-    Function { name: "sqrt", apply: f64::sqrt },
-    Function { name: "erf", apply: libm::erf },
-    Function { name: "tanh", apply: f64::tanh },
-    Function { name: "sin", apply: f64::sin },
-    Function { name: "cos", apply: f64::cos },
-    Function { name: "tan", apply: f64::tan },
-    Function { name: "asin", apply: f64::asin },
-    Function { name: "acos", apply: f64::acos },
-    Function { name: "atan", apply: f64::atan },
-    Function { name: "sinh", apply: f64::sinh },
-    Function { name: "cosh", apply: f64::cosh },
-    Function { name: "asinh", apply: libm::asinh },
-    Function { name: "acosh", apply: libm::acosh },
-    Function { name: "atanh", apply: libm::atanh },
-    Function { name: "floor", apply: f64::floor },
-    Function { name: "ceil", apply: f64::ceil },
-    Function { name: "round", apply: f64::round_ties_even },
-    Function { name: "sign", apply: sign },
-    Function { name: "rsqrt", apply: |x| 1.0 / x.sqrt() },
-    Function { name: "recip", apply: |x| 1.0 / x },
-];
-
-/// The unary function of a name.
-pub(super) fn unary(name: &str) -> Option<Function> {
-    FUNCTIONS.iter().find(|f| f.name == name).copied()
+/// The unary function on floats that a function of meanings is. Those of the standard library cancel for small
+/// arguments where another is taken.
+pub(super) fn unary(function: Function) -> Option<Unary> {
+    let apply: fn(f64) -> f64 = match function {
+        Function::Abs => f64::abs,
+        Function::Exp => f64::exp,
+        Function::Log => f64::ln,
+        Function::Sqrt => f64::sqrt,
+        Function::Erf => libm::erf,
+        Function::Tanh => f64::tanh,
+        Function::Sin => f64::sin,
+        Function::Cos => f64::cos,
+        Function::Tan => f64::tan,
+        Function::Asin => f64::asin,
+        Function::Acos => f64::acos,
+        Function::Atan => f64::atan,
+        Function::Sinh => f64::sinh,
+        Function::Cosh => f64::cosh,
+        Function::Asinh => libm::asinh,
+        Function::Acosh => libm::acosh,
+        Function::Atanh => libm::atanh,
+        Function::Floor => f64::floor,
+        Function::Ceil => f64::ceil,
+        Function::Round => f64::round_ties_even,
+        Function::Sign => sign,
+        Function::Rsqrt => |x| 1.0 / x.sqrt(),
+        Function::Recip => |x| 1.0 / x,
+        _ => return None,
+    };
+    Some(Unary { function, apply })
 }
 
-/// The value of the unary function that has this name in meanings.
-pub fn function(name: &str, x: f64) -> Option<f64> {
-    unary(name).map(|f| (f.apply)(x))
+/// The value of a unary function of meanings.
+pub fn function(f: Function, x: f64) -> Option<f64> {
+    unary(f).map(|f| (f.apply)(x))
 }
 
 fn sign(x: f64) -> f64 {

@@ -1,13 +1,14 @@
 //! Applications: attributes, what the callee's axes stand for, and the shape of the result.
 
-use super::dims;
+use super::dims::{self, Origin};
 use super::elaborate::{Bound, Elaborator, Operand, translate};
 use super::result::{result_dims, result_dtype};
 use super::unify::bind;
 use crate::eval::{Env, eval};
-use crate::functions::{FUNCTIONS, is_function};
+use crate::expr::{AttrKind, AttrType, Expr, ExprKind, UnaryOp};
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Name};
-use crate::syntax::ast::{AttrType, Expr, ExprKind, Ident, Span, UnaryOp};
+use crate::span::{Ident, Span};
+use crate::syntax::ast;
 use crate::term::{Term, TermId, TermKind};
 
 impl Elaborator<'_> {
@@ -15,7 +16,7 @@ impl Elaborator<'_> {
     pub(super) fn attributes(
         &mut self,
         callee: &Callable,
-        named: &[(&Ident, &Expr)],
+        named: &[(&Ident, &ast::Expr)],
         extra: Vec<Operand>,
         span: Span,
     ) -> Option<Vec<Option<Expr>>> {
@@ -30,7 +31,7 @@ impl Elaborator<'_> {
         }
         for (slot, arg) in attrs.iter_mut().zip(extra) {
             match arg {
-                Operand::Scalar(e) => *slot = Some(self.inline(&e)),
+                Operand::Scalar(e) => *slot = Some(e),
                 Operand::Term(_) | Operand::Tuple(_) => {
                     let message = format!(
                         "`{}` takes {}",
@@ -49,7 +50,7 @@ impl Elaborator<'_> {
                 let message = format!("`{}` has no attribute `{}`", callee.name, name.text);
                 return self.fail("R005", name.span, message, &help);
             };
-            attrs[i] = Some(self.inline(value));
+            attrs[i] = Some(self.resolve(value)?);
         }
         for (param, slot) in callee.attrs.iter().zip(&mut attrs) {
             match (&slot, &param.default) {
@@ -148,13 +149,10 @@ impl Elaborator<'_> {
         attrs: &[Option<Expr>],
         own: &[Dim],
     ) -> Vec<(Name, usize)> {
-        let axis_attrs = callee.attrs.iter().zip(attrs).filter(|(p, _)| p.ty.name.text == "axis");
-        axis_attrs
-            .filter_map(|(p, e)| {
-                let of = p.ty.of.as_ref()?;
-                Some((Name::from(of.text.as_str()), axis_index(e.as_ref()?, own)?))
-            })
-            .collect()
+        let position = |(p, e): (&AttrParam, &Option<Expr>)| {
+            Some((p.ty.axis()?.clone(), axis_index(e.as_ref()?, own)?))
+        };
+        callee.attrs.iter().zip(attrs).filter_map(position).collect()
     }
 
     /// Axis attributes given by name or counted from the end become positions; names that are not
@@ -173,10 +171,9 @@ impl Elaborator<'_> {
                 out.push(None);
                 continue;
             };
-            let of = param.ty.of.as_ref().filter(|_| param.ty.name.text == "axis");
-            let arg = of.and_then(|of| {
+            let arg = param.ty.axis().and_then(|of| {
                 callee.inputs.iter().position(|i| {
-                    i.ty.dims.iter().flatten().any(|d| matches!(d, Dim::Axis(n) if **n == *of.text))
+                    i.ty.dims.iter().flatten().any(|d| matches!(d, Dim::Axis(n) if n == of))
                 })
             });
             if let Some(arg) = arg {
@@ -195,12 +192,10 @@ impl Elaborator<'_> {
     /// Checks the names in an attribute expression.
     fn declare(&mut self, e: &Expr, param: &AttrParam, bound: &Bound) -> Option<()> {
         if let ExprKind::Name(n) = &e.kind {
-            let known = self.attrs.iter().any(|a| &*a.name == n)
-                || matches!(n.as_str(), "pi" | "inf" | "nan")
-                || n.parse::<crate::ir::DType>().is_ok();
+            let known = self.attrs.iter().any(|a| a.name == *n);
             if !known && self.declare_attrs {
                 let ty = translate(&param.ty, bound);
-                self.attrs.push(AttrParam { name: Name::from(n.as_str()), ty, default: None });
+                self.attrs.push(AttrParam { name: n.clone(), ty, default: None });
                 return Some(());
             }
         }
@@ -213,13 +208,12 @@ impl Elaborator<'_> {
     /// Names that a list in a pattern binds are integers, or lists of them where they are spliced.
     fn declare_entries(&mut self, e: &Expr, param: &AttrParam) {
         for (spliced, n) in crate::lists::names(e) {
-            if self.attrs.iter().any(|a| &*a.name == n) || n.parse::<crate::ir::DType>().is_ok() {
+            if self.attrs.iter().any(|a| a.name == *n) {
                 continue;
             }
-            let kind = if spliced { "ints" } else { "int" };
-            let name = Ident { text: kind.into(), span: e.span };
-            let ty = AttrType { name, of: None, range: None, span: param.ty.span };
-            self.attrs.push(AttrParam { name: Name::from(n), ty, default: None });
+            let kind = if spliced { AttrKind::Ints } else { AttrKind::Int };
+            let ty = AttrType { kind, of: None, range: None, span: param.ty.span };
+            self.attrs.push(AttrParam { name: n.clone(), ty, default: None });
         }
     }
 
@@ -228,33 +222,22 @@ impl Elaborator<'_> {
         let mut bad = Vec::new();
         let attrs = &self.attrs;
         let vars = self.vars;
-        super::walk(e, &mut |e| match &e.kind {
+        e.walk(&mut |e| match &e.kind {
             ExprKind::Name(n) => {
-                let known = attrs.iter().any(|a| &*a.name == n)
-                    || vars.iter().any(|v| &*v.name == n)
-                    || matches!(
-                        n.as_str(),
-                        "pi" | "inf" | "nan" | "lowest" | "highest" | "normal" | "numbered"
-                    )
-                    || n.parse::<crate::ir::DType>().is_ok()
+                let known = attrs.iter().any(|a| a.name == *n)
+                    || vars.iter().any(|v| v.name == *n)
                     || super::mentions(vars, n);
                 if !known {
                     bad.push((n.clone(), e.span, "R002"));
                 }
             }
             ExprKind::Size(n) if !self.has_axis(n) => bad.push((n.clone(), e.span, "R004")),
-            ExprKind::Call { callee, .. }
-                if !is_function(&callee.text) && !super::is_predicate(&callee.text) =>
-            {
-                bad.push((callee.text.clone(), callee.span, "R009"));
-            }
             _ => {}
         });
         for (n, span, code) in &bad {
             let (message, help) = match *code {
                 "R002" => (format!("`{n}` is not a variable"), self.near_variable(n)),
-                "R004" => (format!("axis `{n}` is unknown here"), self.near_axis(n)),
-                _ => (format!("`{n}` is not a function on attributes"), near_function(n)),
+                _ => (format!("axis `{n}` is unknown here"), self.near_axis(n)),
             };
             self.diags.push(super::error(code, *span, message, &help));
         }
@@ -313,7 +296,8 @@ impl Elaborator<'_> {
     ) -> Option<Operand> {
         let library = self.library;
         let callee = library.call(id);
-        let from = self.fingerprint(callee, &terms, &attrs);
+        let own = terms.iter().map(|&t| self.dims(t)).collect();
+        let from = Origin::Application(own, attrs.clone());
         let results: Vec<(Vec<Dim>, DTypePattern)> = callee
             .outputs
             .iter()
@@ -346,25 +330,6 @@ impl Elaborator<'_> {
         });
         Some(Operand::Tuple(outputs.collect()))
     }
-
-    /// A text that is the same for applications whose computed extents are the same.
-    fn fingerprint(&self, callee: &Callable, terms: &[TermId], attrs: &[Option<Expr>]) -> String {
-        let mut out = callee.name.to_string();
-        for &t in terms {
-            out += &format!("[{}]", dims::keys(&self.dims(t)));
-        }
-        for a in attrs {
-            out += &a.as_ref().map(crate::syntax::print_expr).unwrap_or_default();
-            out += ";";
-        }
-        out
-    }
-}
-
-fn near_function(n: &str) -> String {
-    let functions = FUNCTIONS.iter().map(|f| f.0);
-    super::suggest(n, functions.chain(super::PREDICATES.iter().map(|p| p.0)))
-        .unwrap_or_else(|| "the manual lists the functions in its chapter on attributes".into())
 }
 
 /// The index in `own` of the axis that an attribute names: by name, from the end, or from the front
@@ -372,7 +337,7 @@ fn near_function(n: &str) -> String {
 pub fn axis_index(e: &Expr, own: &[Dim]) -> Option<usize> {
     let single = |d: &Dim| matches!(d, Dim::Axis(_) | Dim::Value(_));
     match &e.kind {
-        ExprKind::Name(n) => own.iter().position(|d| matches!(d, Dim::Axis(a) if **a == **n)),
+        ExprKind::Name(n) => own.iter().position(|d| matches!(d, Dim::Axis(a) if a == n)),
         ExprKind::Unary(UnaryOp::Neg, k) => match k.kind {
             ExprKind::Int(k) => {
                 let i = own.len().checked_sub(usize::try_from(k).ok()?)?;

@@ -1,7 +1,7 @@
 //! The structure of an operator, read off its meaning.
 
+use crate::expr::{BinaryOp, Elem, Expr, ExprKind, Meaning, Monoid, Read};
 use crate::library::{CallKind, Callable, Dim, OpClass};
-use crate::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, Meaning};
 
 /// What the meaning of `c` shows.
 pub fn classify(c: &Callable) -> OpClass {
@@ -11,16 +11,22 @@ pub fn classify(c: &Callable) -> OpClass {
         return OpClass::Pointwise;
     }
     match &m.value.kind {
-        ExprKind::Index { otherwise: None, index, .. } if !reads_inside(index) => {
-            if c.inputs.len() == 1 { OpClass::View } else { OpClass::Movement }
+        ExprKind::Read(Read { otherwise: None, index, .. })
+            if !index.iter().any(|i| i.expr().reads()) =>
+        {
+            if c.inputs.len() == 1 {
+                OpClass::View
+            } else {
+                OpClass::Movement
+            }
         }
-        ExprKind::Reduce { monoid, body, .. } => match &body.kind {
+        ExprKind::Reduce(r) => match &r.body.kind {
             ExprKind::Binary(BinaryOp::Mul, a, b)
-                if monoid.text == "sum" && is_read(a) && is_read(b) =>
+                if r.monoid == Monoid::Sum && is_read(a) && is_read(b) =>
             {
                 OpClass::Contraction
             }
-            _ if is_read(body) => OpClass::Reduction,
+            _ if is_read(&r.body) => OpClass::Reduction,
             _ => OpClass::Other,
         },
         _ if moves(&m.value, c) => OpClass::Movement,
@@ -28,73 +34,41 @@ pub fn classify(c: &Callable) -> OpClass {
     }
 }
 
-/// All element accesses in `e`.
+/// The indices of all element accesses in `e`.
 fn reads(e: &Expr) -> Vec<&[Elem]> {
     let mut out = Vec::new();
-    collect(e, &mut out);
+    e.walk(&mut |e| {
+        if let ExprKind::Read(r) = &e.kind {
+            out.push(r.index.as_slice());
+        }
+    });
     out
-}
-
-fn collect<'e>(e: &'e Expr, out: &mut Vec<&'e [Elem]>) {
-    match &e.kind {
-        ExprKind::Index { index, otherwise, .. } => {
-            out.push(index);
-            for Elem::One(e) | Elem::Splice(e) in index {
-                collect(e, out);
-            }
-            if let Some(o) = otherwise {
-                collect(o, out);
-            }
-        }
-        ExprKind::Unary(_, a) => collect(a, out),
-        ExprKind::Binary(_, a, b) => {
-            collect(a, out);
-            collect(b, out);
-        }
-        ExprKind::Call { args, .. } => args.iter().for_each(|a| collect(&a.value, out)),
-        ExprKind::Reduce { body, .. } => collect(body, out),
-        ExprKind::If { cond, then, otherwise } => {
-            collect(cond, out);
-            collect(then, out);
-            collect(otherwise, out);
-        }
-        _ => {}
-    }
 }
 
 fn same_index(m: &Meaning, read: &[Elem]) -> bool {
     m.index.len() == read.len()
-        && m.index.iter().zip(read).all(|(a, b)| match (a, b) {
-            (Elem::One(a), Elem::One(b)) | (Elem::Splice(a), Elem::Splice(b)) => {
-                matches!((&a.kind, &b.kind), (ExprKind::Name(a), ExprKind::Name(b)) if a == b)
-            }
-            _ => false,
+        && m.index.iter().zip(read).all(|(v, e)| {
+            matches!(e, Elem::Splice(_)) == v.segment && e.expr().kind == ExprKind::Index(v.id)
         })
 }
 
-fn reads_inside(index: &[Elem]) -> bool {
-    index.iter().any(|(Elem::One(e) | Elem::Splice(e))| !reads(e).is_empty())
-}
-
 fn is_read(e: &Expr) -> bool {
-    matches!(e.kind, ExprKind::Index { .. })
+    matches!(e.kind, ExprKind::Read(_))
 }
 
 /// True if elements are only chosen, never computed with.
 fn moves(e: &Expr, c: &Callable) -> bool {
-    let constant = |e: &Expr| matches!(e.kind, ExprKind::Int(_) | ExprKind::Float(_));
     match &e.kind {
-        ExprKind::Index { otherwise, .. } => otherwise.as_ref().is_none_or(|o| moves(o, c)),
+        ExprKind::Read(r) => r.otherwise.as_ref().is_none_or(|o| moves(o, c)),
         ExprKind::If { cond, then, otherwise } => {
-            let by_element = !reads(cond).is_empty();
-            !by_element && moves(then, c) && moves(otherwise, c)
+            !cond.reads() && moves(then, c) && moves(otherwise, c)
         }
-        ExprKind::Name(n) => matches!(n.as_str(), "lowest" | "highest" | "inf" | "nan"),
-        ExprKind::Call { .. } => {
+        ExprKind::Call(..) => {
             // Filled from the index alone.
-            reads(e).is_empty()
+            !e.reads()
                 && c.inputs.iter().all(|i| !matches!(i.ty.dims.as_deref(), Some([Dim::Seg(_)])))
         }
-        _ => constant(e),
+        ExprKind::Lowest | ExprKind::Int(_) | ExprKind::Float(_) => true,
+        _ => false,
     }
 }

@@ -1,8 +1,13 @@
 //! Symbolic dimensions: how named axes of terms meet, and the attribute expressions that say so.
 
 use super::elaborate::Bound;
+use crate::expr::{BinaryOp, Elem, Expr, ExprKind};
+use crate::functions::Function;
+use crate::ir::Extent;
 use crate::library::{Dim, Name};
-use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span};
+use crate::span::Span;
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// An expression without a place of its own.
 pub fn expr(kind: ExprKind, span: Span) -> Expr {
@@ -10,27 +15,25 @@ pub fn expr(kind: ExprKind, span: Span) -> Expr {
 }
 
 /// `f(args)`.
-pub fn call(f: &str, args: Vec<Expr>, span: Span) -> Expr {
-    let callee = Ident { text: f.to_string(), span };
-    let args = args.into_iter().map(|value| Arg { name: None, each: false, value }).collect();
-    expr(ExprKind::Call { callee, args }, span)
+pub fn call(f: Function, args: Vec<Expr>, span: Span) -> Expr {
+    expr(ExprKind::Call(f, args), span)
 }
 
-fn size(name: &str, span: Span) -> Expr {
-    expr(ExprKind::Size(name.to_string()), span)
+fn size(name: &Name, span: Span) -> Expr {
+    expr(ExprKind::Size(name.clone()), span)
 }
 
-/// What tells a dimension from others: equal keys are equal extents.
+/// A dimension as it is written.
 pub fn key(d: &Dim) -> String {
     match d {
         Dim::Axis(n) => n.to_string(),
         Dim::Seg(n) => format!("..{n}"),
-        Dim::Value(e) => format!("={}", crate::syntax::print_expr(e)),
-        Dim::Splice(e) => format!("..={}", crate::syntax::print_expr(e)),
+        Dim::Value(e) => format!("={e}"),
+        Dim::Splice(e) => format!("..={e}"),
     }
 }
 
-/// The keys of all dimensions in one text.
+/// All dimensions in one text.
 pub fn keys(dims: &[Dim]) -> String {
     dims.iter().map(key).collect::<Vec<_>>().join(",")
 }
@@ -79,14 +82,9 @@ pub fn without_fresh(text: &str) -> String {
     out
 }
 
-/// True if both lists name the same dimensions in the same order.
-pub fn same(a: &[Dim], b: &[Dim]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b))
-}
-
 /// Where `d` stands in `dims`.
 pub fn find(dims: &[Dim], d: &Dim) -> Option<usize> {
-    dims.iter().position(|e| key(e) == key(d))
+    dims.iter().position(|e| e == d)
 }
 
 /// The list of extents of a dimension, as list elements.
@@ -108,8 +106,8 @@ pub fn shape(dims: &[Dim], span: Span) -> Expr {
 fn length(d: &Dim, span: Span) -> Expr {
     match d {
         Dim::Axis(_) | Dim::Value(_) => expr(ExprKind::Int(1), span),
-        Dim::Seg(n) => call("length", vec![size(n, span)], span),
-        Dim::Splice(e) => call("length", vec![e.clone()], span),
+        Dim::Seg(n) => call(Function::Length, vec![size(n, span)], span),
+        Dim::Splice(e) => call(Function::Length, vec![e.clone()], span),
     }
 }
 
@@ -135,7 +133,7 @@ fn positions(dims: &[Dim], i: usize, span: Span) -> Elem {
         Dim::Axis(_) | Dim::Value(_) => Elem::One(at),
         d @ (Dim::Seg(_) | Dim::Splice(_)) => {
             let end = add(at.clone(), length(d, span));
-            Elem::Splice(call("range", vec![at, end], span))
+            Elem::Splice(call(Function::Range, vec![at, end], span))
         }
     }
 }
@@ -149,7 +147,7 @@ pub fn positions_of(dims: &[Dim], at: &[usize], span: Span) -> Expr {
 /// Where each of `own` lies in `whole`: what has a name lies where that name does; those without one meet from the last
 /// one backwards, as NumPy aligns axes. `None` if one has no such place.
 pub fn places(own: &[Dim], whole: &[Dim]) -> Option<Vec<usize>> {
-    if same(own, whole) {
+    if own == whole {
         return Some((0..own.len()).collect());
     }
     let nameless = |d: &Dim| is_nameless(d, own) || is_nameless(d, whole);
@@ -157,7 +155,7 @@ pub fn places(own: &[Dim], whole: &[Dim]) -> Option<Vec<usize>> {
     let mut at = vec![0; own.len()];
     for (i, d) in own.iter().enumerate().rev() {
         at[i] = match nameless(d) {
-            true => free.pop().filter(|&j| key(&whole[j]) == key(d))?,
+            true => free.pop().filter(|&j| whole[j] == *d)?,
             false => find(whole, d)?,
         };
     }
@@ -170,7 +168,7 @@ pub fn is_nameless(d: &Dim, among: &[Dim]) -> bool {
     match d {
         Dim::Axis(_) | Dim::Seg(_) => false,
         Dim::Value(e) if matches!(e.kind, ExprKind::Int(_)) => true,
-        Dim::Value(_) | Dim::Splice(_) => among.iter().filter(|e| key(e) == key(d)).count() > 1,
+        Dim::Value(_) | Dim::Splice(_) => among.iter().filter(|e| *e == d).count() > 1,
     }
 }
 
@@ -219,7 +217,7 @@ pub fn uniform_but(dims: &[Dim], fill: i64, i: usize, other: Expr, span: Span) -
     let list = dims.iter().enumerate().map(|(j, d)| match d {
         _ if i == j => Elem::One(other.clone()),
         Dim::Axis(_) | Dim::Value(_) => Elem::One(fill.clone()),
-        d => Elem::Splice(call("fill", vec![length(d, span), fill.clone()], span)),
+        d => Elem::Splice(call(Function::Fill, vec![length(d, span), fill.clone()], span)),
     });
     expr(ExprKind::List(list.collect()), span)
 }
@@ -233,14 +231,32 @@ pub fn shape_but(dims: &[Dim], i: usize, other: Expr, span: Span) -> Expr {
     expr(ExprKind::List(list.collect()), span)
 }
 
-/// A short name for a computed dimension: the same computation has the same name. The mark in it occurs in
-/// no name that is written.
-pub fn fresh(callee: &str, dim: &str, from: &str) -> String {
-    let mut h = 0xcbf2_9ce4_8422_2325u64;
-    for b in from.bytes() {
-        h = (h ^ b as u64).wrapping_mul(0x0000_0100_0000_01b3);
+/// What computes a dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// An application of the operator: the dimensions of its arguments, its attributes.
+    Application(Vec<Vec<Dim>>, Vec<Option<Expr>>),
+    /// An expression in the caller's names.
+    Value(Expr),
+    /// A part of a tensor of these dimensions.
+    Part(Vec<Dim>, Expr),
+    /// An extent, of the dimension at that place where a name is taken.
+    Extent(Option<usize>, Extent),
+}
+
+/// Names of computed dimensions: the same computation has the same name.
+#[derive(Debug, Default)]
+pub struct Fresh(RefCell<HashMap<(String, Origin), usize>>);
+
+impl Fresh {
+    /// The name of dimension `dim` of what `operator` yields. The mark in it occurs in no name that is written.
+    pub fn name(&self, operator: &str, dim: &str, from: Origin) -> Name {
+        let place = format!("{operator}.{dim}");
+        let mut known = self.0.borrow_mut();
+        let next = known.len();
+        let number = *known.entry((place.clone(), from)).or_insert(next);
+        Name::from(format!("{place}#{number}"))
     }
-    format!("{callee}.{dim}#{:08x}", h as u32)
 }
 
 /// A pattern's axes where all its names are bound.

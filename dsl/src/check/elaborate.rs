@@ -1,11 +1,14 @@
 //! Expressions over named axes become positional terms.
 
-use super::dims;
+use super::dims::{self, Fresh};
+use super::resolve::Scope;
 use crate::diag::Diag;
-use crate::functions::is_function;
+use crate::expr::{self, AttrType};
+use crate::functions::Function;
 use crate::ir::DType;
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Input, Library, Name};
-use crate::syntax::ast::{Arg, AttrType, BinaryOp, Expr, ExprKind, Ident, Span, UnaryOp};
+use crate::span::{Ident, Span};
+use crate::syntax::ast::{Arg, BinaryOp, Expr, ExprKind, UnaryOp};
 use crate::term::{Term, TermId, TermKind, Terms};
 
 /// What an expression denotes.
@@ -14,7 +17,7 @@ pub enum Operand {
     /// A tensor.
     Term(TermId),
     /// A number computed from attributes and extents.
-    Scalar(Expr),
+    Scalar(expr::Expr),
     /// Several tensors.
     Tuple(Vec<Operand>),
 }
@@ -35,6 +38,8 @@ pub struct Elaborator<'a> {
     pub lets: Vec<(String, Operand)>,
     /// The dimensions of the family side of an `each` rule.
     pub each_dims: Option<Vec<Dim>>,
+    /// Names of computed dimensions.
+    pub fresh: Fresh,
     /// What is wrong.
     pub diags: Vec<Diag>,
 }
@@ -52,6 +57,7 @@ impl<'a> Elaborator<'a> {
             declare_attrs: false,
             lets: Vec::new(),
             each_dims: None,
+            fresh: Fresh::default(),
             diags: Vec::new(),
         }
     }
@@ -67,12 +73,18 @@ impl<'a> Elaborator<'a> {
         None
     }
 
-    /// An attribute expression with the numbers that `let` and `where` name in their places.
-    pub fn inline(&self, e: &Expr) -> Expr {
-        super::substitute(e, &|n| match self.lets.iter().rev().find(|(l, _)| l == n) {
+    /// An attribute expression, with the numbers that `let` and `where` name in their places.
+    pub fn resolve(&mut self, e: &Expr) -> Option<expr::Expr> {
+        let number = |n: &str| match self.lets.iter().rev().find(|(l, _)| l == n) {
             Some((_, Operand::Scalar(value))) => Some(value.clone()),
             _ => None,
-        })
+        };
+        let scope = Scope { tensors: self.vars, attrs: &self.attrs, numbers: &number };
+        scope.expr(e).map_err(|d| self.diags.push(d)).ok()
+    }
+
+    fn number(&mut self, e: &Expr) -> Option<Operand> {
+        self.resolve(e).map(Operand::Scalar)
     }
 
     /// The dimensions of a term.
@@ -102,12 +114,13 @@ impl<'a> Elaborator<'a> {
     /// Elaborates any expression.
     pub fn operand(&mut self, e: &Expr) -> Option<Operand> {
         match &e.kind {
-            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Size(_) => {
-                Some(Operand::Scalar(e.clone()))
-            }
-            ExprKind::Str(_) | ExprKind::Bool(_) | ExprKind::List(_) => {
-                Some(Operand::Scalar(e.clone()))
-            }
+            ExprKind::Int(_)
+            | ExprKind::Float(_)
+            | ExprKind::Size(_)
+            | ExprKind::Str(_)
+            | ExprKind::Bool(_)
+            | ExprKind::List(_)
+            | ExprKind::If { .. } => self.number(e),
             ExprKind::Name(n) => self.name(n, e),
             ExprKind::Tuple(items) => {
                 let items = items.iter().map(|i| self.operand(i)).collect::<Option<Vec<_>>>()?;
@@ -119,7 +132,10 @@ impl<'a> Elaborator<'a> {
                     UnaryOp::Not => "logical_not",
                 };
                 match self.operand(a)? {
-                    Operand::Scalar(_) => Some(Operand::Scalar(e.clone())),
+                    Operand::Scalar(a) => {
+                        let kind = expr::ExprKind::Unary(*op, Box::new(a));
+                        Some(Operand::Scalar(expr::Expr { kind, span: e.span }))
+                    }
                     x => self.primitive(name, vec![x], e.span),
                 }
             }
@@ -128,11 +144,10 @@ impl<'a> Elaborator<'a> {
             ExprKind::Index { base, otherwise: None, .. }
                 if self.attrs.iter().any(|a| *a.name == *base.text) =>
             {
-                Some(Operand::Scalar(e.clone()))
+                self.number(e)
             }
             ExprKind::Index { base, index, otherwise: None } => self.reorder(base, index, e.span),
             ExprKind::Reduce { monoid, axes, body } => self.reduce(monoid, axes, body, e.span),
-            ExprKind::If { .. } => Some(Operand::Scalar(e.clone())),
             ExprKind::Index { .. } => self.error(
                 "R011",
                 e.span,
@@ -151,7 +166,7 @@ impl<'a> Elaborator<'a> {
         }
         let known = self.attrs.iter().any(|a| &*a.name == n);
         if known || matches!(n, "pi" | "inf" | "nan") || n.parse::<crate::ir::DType>().is_ok() {
-            return Some(Operand::Scalar(e.clone()));
+            return self.number(e);
         }
         let names = self.vars.iter().map(|v| &*v.name).chain(self.attrs.iter().map(|a| &*a.name));
         let help = super::suggest(n, names)
@@ -177,9 +192,13 @@ impl<'a> Elaborator<'a> {
     fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, e: &Expr) -> Option<Operand> {
         let (x, y) = (self.operand(a), self.operand(b));
         let (x, y) = (x?, y?);
-        if let (Operand::Scalar(_), Operand::Scalar(_)) = (&x, &y) {
-            return Some(Operand::Scalar(e.clone()));
-        }
+        let (x, y) = match (x, y) {
+            (Operand::Scalar(x), Operand::Scalar(y)) => {
+                let kind = expr::ExprKind::Binary(op, Box::new(x), Box::new(y));
+                return Some(Operand::Scalar(expr::Expr { kind, span: e.span }));
+            }
+            tensors => tensors,
+        };
         let (name, swapped) = match op {
             BinaryOp::Add => ("add", false),
             BinaryOp::Sub => ("sub", false),
@@ -227,11 +246,20 @@ impl<'a> Elaborator<'a> {
         let named: Attrs =
             args.iter().filter_map(|a| a.name.as_ref().map(|n| (n, &a.value))).collect();
         let all_scalar = operands.iter().all(|o| matches!(o, Operand::Scalar(_)));
-        let shape_of = matches!(callee.text.as_str(), "rank" | "shape" | "dtype");
-        if is_function(&callee.text)
-            && (shape_of || all_scalar && named.is_empty() && !operands.is_empty())
+        let function = Function::of_attributes(&callee.text);
+        let shape_of = matches!(function, Some(Function::Rank | Function::Shape | Function::Dtype));
+        if shape_of {
+            return self.number(e);
+        }
+        if let Some(f) = function
+            && all_scalar
+            && named.is_empty()
+            && !operands.is_empty()
         {
-            return Some(Operand::Scalar(e.clone()));
+            let number = |o| if let Operand::Scalar(e) = o { Some(e) } else { None };
+            let args = operands.into_iter().map(number).collect::<Option<_>>()?;
+            let kind = expr::ExprKind::Call(f, args);
+            return Some(Operand::Scalar(expr::Expr { kind, span: e.span }));
         }
         match callee.text.as_str() {
             "split" => return self.split(operands, &named, e.span),
@@ -374,14 +402,13 @@ impl<'a> Elaborator<'a> {
                         "let a tensor show it, or say it: `cast(x, to=f32)`",
                     );
                 };
-                let e = self.inline(&e);
                 self.check_names(&e)?;
                 Some(self.scalar(e, dtype, span))
             }
         }
     }
 
-    fn scalar(&mut self, e: Expr, dtype: DTypePattern, span: Span) -> TermId {
+    fn scalar(&mut self, e: expr::Expr, dtype: DTypePattern, span: Span) -> TermId {
         self.terms.push(Term {
             kind: TermKind::Scalar(e),
             args: vec![],
@@ -429,7 +456,7 @@ impl<'a> Elaborator<'a> {
     /// `t` with the axes of `result`, of which it has some, in that order.
     pub fn conform(&mut self, t: TermId, result: &[Dim], span: Span) -> TermId {
         let own = self.dims(t);
-        if dims::same(&own, result) {
+        if own == result {
             return t;
         }
         let at = dims::places(&own, result).unwrap_or_default();
@@ -440,7 +467,7 @@ impl<'a> Elaborator<'a> {
         if !order.is_sorted() {
             t = self.transpose(t, &order, span);
         }
-        if dims::same(&sorted, result) {
+        if sorted == result {
             return t;
         }
         let at: Vec<usize> = order.iter().filter_map(|&i| at.get(i).copied()).collect();
@@ -461,7 +488,7 @@ impl<'a> Elaborator<'a> {
         &mut self,
         name: &str,
         t: TermId,
-        attrs: Vec<Expr>,
+        attrs: Vec<expr::Expr>,
         dims: Vec<Dim>,
         span: Span,
     ) -> TermId {
@@ -515,14 +542,14 @@ pub fn is_pointwise(callee: &Callable) -> bool {
 /// An attribute type in the caller's names.
 pub fn translate(ty: &AttrType, bound: &Bound) -> AttrType {
     let mut ty = ty.clone();
-    if let Some(of) = &mut ty.of {
-        match bound.get(&of.text) {
-            Some([Dim::Axis(n) | Dim::Seg(n)]) => of.text = n.to_string(),
-            _ => ty.of = None,
-        }
+    if let Some(of) = &ty.of {
+        ty.of = match bound.get(of) {
+            Some([Dim::Axis(n) | Dim::Seg(n)]) => Some(n.clone()),
+            _ => None,
+        };
     }
     // Ranges speak of the callee's names.
-    let closed = |e: &Option<Expr>| {
+    let closed = |e: &Option<expr::Expr>| {
         e.as_ref().is_none_or(|e| crate::eval::eval(e, &crate::eval::Env::default()).is_ok())
     };
     if ty.range.as_ref().is_some_and(|(low, high)| !closed(low) || !closed(high)) {
@@ -532,13 +559,13 @@ pub fn translate(ty: &AttrType, bound: &Bound) -> AttrType {
 }
 
 /// The element type of a number where nothing but itself depends on it, as in `cast(1, to=F)`.
-fn own_dtype(callee: &Callable, var: &Name, e: &Expr) -> Option<DTypePattern> {
+fn own_dtype(callee: &Callable, var: &Name, e: &expr::Expr) -> Option<DTypePattern> {
     let uses = |d: &DTypePattern| matches!(d, DTypePattern::Var(v) if v == var);
     let inputs = callee.inputs.iter().filter(|i| uses(&i.ty.dtype)).count();
     let free = inputs == 1 && !callee.outputs.iter().any(|o| uses(&o.1.dtype));
     match &e.kind {
-        ExprKind::Int(_) if free => Some(DTypePattern::Fixed(DType::I64)),
-        ExprKind::Float(_) if free => Some(DTypePattern::Fixed(DType::F32)),
+        expr::ExprKind::Int(_) if free => Some(DTypePattern::Fixed(DType::I64)),
+        expr::ExprKind::Float(_) if free => Some(DTypePattern::Fixed(DType::F32)),
         _ => None,
     }
 }

@@ -1,14 +1,17 @@
 //! Laws: from rules, and from definitions, which are laws already.
 
-use super::dims::{bears_no_name, find, is_computed, key};
+use super::dims::{bears_no_name, find, is_computed};
 use super::elaborate::{Elaborator, Operand};
+use super::resolve::Scope;
 use super::{error, name, signature};
 use crate::diag::{Diag, Severity};
+use crate::expr::{AttrKind, Expr, ExprKind};
 use crate::library::{
     AttrParam, Body, CallId, CallKind, DTypePattern, Dim, ErrorClass, Input, Law, LawOrigin,
     LawSide, LawTest, Library, Name, TestGraph,
 };
-use crate::syntax::ast::{Binding, Expr, ExprKind, Item, Rule, RuleTest, Side, Span};
+use crate::span::Span;
+use crate::syntax::ast::{self, Binding, ErrorClause, Item, Rule, RuleTest, Side};
 use crate::term::{Term, TermId, TermKind};
 use std::collections::HashSet;
 
@@ -17,7 +20,7 @@ pub fn body(
     library: &Library,
     id: CallId,
     lets: &[Binding],
-    value: &Expr,
+    value: &ast::Expr,
     outputs: usize,
 ) -> (Option<Body>, Vec<Diag>) {
     let c = library.call(id);
@@ -90,7 +93,7 @@ fn lost<'d>(e: &Elaborator<'_>, root: TermId, declared: &'d [Dim]) -> Option<&'d
     while let Some(t) = stack.pop().filter(|_| !missing.is_empty()) {
         if seen.insert(t) {
             let found = e.terms.get(t).dims.iter().flatten();
-            let found = found.into_iter().find_map(|d| missing.iter().find(|m| key(m) == key(d)));
+            let found = found.into_iter().find_map(|d| missing.iter().find(|m| **m == d));
             if let Some(d) = found {
                 return Some(d);
             }
@@ -132,7 +135,7 @@ fn extent_of(e: &Expr) -> (usize, usize) {
     while !level.is_empty() {
         parts += level.len();
         deepest += 1;
-        level = level.into_iter().flat_map(super::parts).collect();
+        level = level.into_iter().flat_map(Expr::parts).collect();
     }
     (parts, deepest)
 }
@@ -140,7 +143,6 @@ fn extent_of(e: &Expr) -> (usize, usize) {
 fn bind_names(e: &mut Elaborator<'_>, l: &Binding, value: Operand) -> Option<()> {
     match (l.names.as_slice(), value) {
         ([n], Operand::Scalar(v)) => {
-            let v = e.inline(&v);
             e.check_names(&v)?;
             let (parts, depth) = extent_of(&v);
             if parts > PARTS || depth > DEPTH {
@@ -207,7 +209,7 @@ pub fn of_definition(library: &Library, id: CallId, hints: &[Expr]) -> Vec<Law> 
     let e = Elaborator::new(library, &c.inputs, &c.attrs);
     let mut e = Elaborator { terms: std::mem::take(&mut terms), ..e };
     let args: Vec<TermId> = (0..c.inputs.len()).map(|i| e.var(i, span)).collect();
-    let attr = |a: &AttrParam| Some(Expr { kind: ExprKind::Name(a.name.to_string()), span });
+    let attr = |a: &AttrParam| Some(Expr { kind: ExprKind::Name(a.name.clone()), span });
     let attrs = c.attrs.iter().map(attr).collect();
     let first = e.terms.get(body.roots[0]).clone();
     let whole = e.terms.push(Term {
@@ -266,7 +268,7 @@ pub fn hidden(library: &Library, id: CallId) -> Vec<Name> {
     let CallKind::Def(body) = &c.kind else { return vec![] };
     let sides = body.roots.iter().map(|&root| LawSide { name: name(""), each: false, root });
     let left: Vec<LawSide> = sides.collect();
-    let attr = |a: &AttrParam| ExprKind::Name(a.name.to_string());
+    let attr = |a: &AttrParam| ExprKind::Name(a.name.clone());
     let mut terms = body.terms.clone();
     // Every parameter is wanted on the right.
     let attrs = c.attrs.iter().map(|a| Some(Expr { kind: attr(a), span: c.source.1 })).collect();
@@ -306,9 +308,9 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
         e.each_dims = Some(e.dims(s.root));
     }
     let right = elaborate_lets(&mut e, &rule.wheres).and_then(|()| sides(&mut e, &rule.right));
-    let inlined = |e: &Elaborator<'_>, list: &[Expr]| list.iter().map(|c| e.inline(c)).collect();
+    let mut resolved = |list: &[ast::Expr]| list.iter().filter_map(|c| e.resolve(c)).collect();
     let (conditions, hints): (Vec<Expr>, Vec<Expr>) =
-        (inlined(&e, &rule.conditions), inlined(&e, &rule.hints));
+        (resolved(&rule.conditions), resolved(&rule.hints));
     for c in conditions.iter().chain(&hints) {
         e.check_names(c);
     }
@@ -317,7 +319,7 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
     let attrs = e.attrs;
     let terms = e.terms;
     let (Some(left), Some(right)) = (left, right) else { return (vec![], diags) };
-    let Some(class) = rule.error.as_ref().map(ErrorClass::from) else {
+    let Some(class) = rule.error.as_ref().map(error_class) else {
         let help = "write `error exact`, `error reorder` or `error approx(abs=…, rel=…)`";
         let message = format!("the law `{}` states no error class", item.name.text);
         diags.push(error("R018", item.name.span, message, help));
@@ -389,13 +391,16 @@ fn tests(e: &mut Elaborator<'_>, rule: &Rule, given: &[Input]) -> Vec<LawTest> {
     for t in &rule.tests {
         out.extend(match t {
             RuleTest::Check { name: n, low, high } => {
-                Some(LawTest::Check { name: name(&n.text), low: low.clone(), high: high.clone() })
+                let bounds = (closed(e, low), closed(e, high));
+                let (Some(low), Some(high)) = bounds else { continue };
+                Some(LawTest::Check { name: name(&n.text), low, high })
             }
-            RuleTest::Picks { side, at } => e.term(side).map(|root| LawTest::Picks {
-                side: root,
-                at: at.iter().map(|(n, v)| (name(&n.text), v.clone())).collect(),
-                span: side.span,
-            }),
+            RuleTest::Picks { side, at } => {
+                let at: Vec<(Name, Expr)> =
+                    at.iter().filter_map(|(n, v)| Some((name(&n.text), closed(e, v)?))).collect();
+                let root = e.term(side);
+                root.map(|root| LawTest::Picks { side: root, at, span: side.span })
+            }
             RuleTest::Never { sides: graph, reason } => {
                 let mut inner = Elaborator::new(e.library, given, &e.attrs);
                 let roots = sides(&mut inner, graph);
@@ -413,6 +418,21 @@ fn tests(e: &mut Elaborator<'_>, rule: &Rule, given: &[Input]) -> Vec<LawTest> {
         });
     }
     out
+}
+
+/// A number in a test, which speaks of nothing but itself.
+fn closed(e: &mut Elaborator<'_>, number: &ast::Expr) -> Option<Expr> {
+    Scope::of(&[], &[]).told(number, &mut e.diags)
+}
+
+fn error_class(e: &ErrorClause) -> ErrorClass {
+    match e {
+        ErrorClause::Exact => ErrorClass::Exact,
+        ErrorClause::Reorder => ErrorClass::Reorder,
+        ErrorClause::Approx { abs, rel } => {
+            ErrorClass::Approx { abs: abs.unwrap_or(0.0), rel: rel.unwrap_or(0.0) }
+        }
+    }
 }
 
 fn sides(e: &mut Elaborator<'_>, sides: &[Side]) -> Option<Vec<LawSide>> {
@@ -446,7 +466,7 @@ fn pair_up(left: &[LawSide], right: Vec<LawSide>) -> Result<Vec<LawSide>, String
 fn unbound(law: &Law) -> Vec<Name> {
     let mut seen: HashSet<TermId> = HashSet::new();
     let mut vars: HashSet<usize> = HashSet::new();
-    let mut attrs: HashSet<String> = HashSet::new();
+    let mut attrs: HashSet<Name> = HashSet::new();
     let mut stack: Vec<TermId> = law.left.iter().map(|s| s.root).collect();
     while let Some(t) = stack.pop() {
         if !seen.insert(t) {
@@ -468,31 +488,31 @@ fn unbound(law: &Law) -> Vec<Name> {
     let vars = law.vars.iter().enumerate().filter(|(i, _)| !vars.contains(i)).map(|(_, v)| &v.name);
     let attrs = law.attrs.iter().filter(|a| {
         // The position of an axis follows from the types once the variables are bound.
-        !attrs.contains(&*a.name) && a.ty.name.text != "axis" && used.contains(&*a.name)
+        !attrs.contains(&a.name) && a.ty.kind != AttrKind::Axis && used.contains(&a.name)
     });
     vars.chain(attrs.map(|a| &a.name)).cloned().collect()
 }
 
-fn bind_name(e: &Expr, out: &mut HashSet<String>) {
+fn bind_name(e: &Expr, out: &mut HashSet<Name>) {
     if let ExprKind::Name(n) = &e.kind {
         out.insert(n.clone());
     }
 }
 
 /// The names that a list in a pattern binds: of spliced ones there may be one.
-fn bind_entries(e: &Expr, out: &mut HashSet<String>) {
+fn bind_entries(e: &Expr, out: &mut HashSet<Name>) {
     let names = crate::lists::names(e);
     let spliced = names.iter().filter(|(spliced, n)| *spliced && !out.contains(*n)).count();
     if spliced < 2 {
-        out.extend(names.iter().map(|(_, n)| (*n).to_string()));
+        out.extend(names.iter().map(|(_, n)| (*n).clone()));
     }
 }
 
 /// All names in the attribute expressions of both sides.
-fn used_names(law: &Law) -> HashSet<String> {
+fn used_names(law: &Law) -> HashSet<Name> {
     let mut out = HashSet::new();
     let mut note = |e: &Expr| {
-        super::walk(e, &mut |e| bind_name(e, &mut out));
+        e.walk(&mut |e| bind_name(e, &mut out));
     };
     for (_, t) in law.terms.iter() {
         match &t.kind {

@@ -5,14 +5,15 @@
 use super::values::{Kind, all_float, is_bool, is_var};
 use super::{error, suggest};
 use crate::diag::{Diag, Severity};
+use crate::expr::{self, AttrKind};
 use crate::ir::DType;
-use crate::library::{CallKind, Callable, DTypePattern, Dim};
-use crate::syntax::ast::{Elem, Expr, ExprKind, Ident, Meaning, Span, UnaryOp};
+use crate::library::{Callable, DTypePattern, Dim};
+use crate::span::{Ident, Span};
+use crate::syntax::ast::{Elem, Expr, ExprKind, Meaning, UnaryOp};
 use std::collections::BTreeSet;
 
-/// Every mistake in an operator's meanings. Nothing is said of callables of other kinds.
-pub(super) fn check(c: &Callable) -> Vec<Diag> {
-    let CallKind::Op(meanings) = &c.kind else { return vec![] };
+/// Every mistake in an operator's meanings.
+pub(super) fn check(c: &Callable, meanings: &[Meaning]) -> Vec<Diag> {
     let mut out =
         Reader { c, scope: vec![], used: BTreeSet::new(), read: BTreeSet::new(), diags: vec![] };
     for (i, m) in meanings.iter().enumerate() {
@@ -221,17 +222,17 @@ impl Reader<'_> {
             return if *segment { Kind::List } else { Kind::Int };
         }
         if let Some(a) = self.c.attrs.iter().find(|a| *a.name == *n) {
-            return match a.ty.name.text.as_str() {
-                "int" | "axis" => Kind::Int,
-                "float" => Kind::Real,
-                "bool" => Kind::Truth,
-                "string" => Kind::Word,
-                "dtype" => Kind::DType,
-                "ints" | "axes" | "perm" | "shape" => Kind::List,
-                _ => Kind::Open,
+            return match a.ty.kind {
+                AttrKind::Int | AttrKind::Axis => Kind::Int,
+                AttrKind::Float => Kind::Real,
+                AttrKind::Bool => Kind::Truth,
+                AttrKind::String => Kind::Word,
+                AttrKind::DType => Kind::DType,
+                AttrKind::Ints | AttrKind::Axes | AttrKind::Perm | AttrKind::Shape => Kind::List,
+                AttrKind::Floats => Kind::Open,
             };
         }
-        if matches!(n, "lowest" | "highest") {
+        if n == "lowest" {
             return Kind::Open;
         }
         if matches!(n, "pi" | "inf" | "nan") {
@@ -317,9 +318,9 @@ impl Reader<'_> {
         let Some(input) = self.c.inputs.iter().find(|i| *i.name == *base.text) else {
             self.used.insert(base.text.clone());
             let attr = self.c.attrs.iter().find(|a| *a.name == *base.text);
-            return match attr.map(|a| a.ty.name.text.as_str()) {
-                Some("ints" | "axes" | "perm" | "shape") => Kind::Int,
-                Some("floats") => Kind::Real,
+            return match attr.map(|a| a.ty.kind) {
+                Some(k) if k.is_ints() => Kind::Int,
+                Some(AttrKind::Floats) => Kind::Real,
                 Some(_) => {
                     self.say(
                         "R010",
@@ -398,14 +399,22 @@ impl Reader<'_> {
     fn unused(&mut self, meanings: &[Meaning]) {
         let c = self.c;
         let mut named: BTreeSet<String> = self.used.clone();
-        let mut note = |e: &Expr| {
-            super::walk(e, &mut |e| match &e.kind {
+        for m in meanings {
+            super::walk(&m.value, &mut |e| match &e.kind {
                 ExprKind::Name(n) | ExprKind::Size(n) => drop(named.insert(n.clone())),
                 ExprKind::Index { base, .. } => drop(named.insert(base.text.clone())),
                 _ => {}
             });
+        }
+        let mut note = |e: &expr::Expr| {
+            e.walk(&mut |e| match &e.kind {
+                expr::ExprKind::Name(n)
+                | expr::ExprKind::Size(n)
+                | expr::ExprKind::Type(_, n)
+                | expr::ExprKind::Entry(n, _) => drop(named.insert(n.to_string())),
+                _ => {}
+            });
         };
-        meanings.iter().for_each(|m| note(&m.value));
         c.wheres.iter().for_each(|w| note(&w.1));
         c.conditions.iter().for_each(&mut note);
         c.attrs.iter().filter_map(|a| a.default.as_ref()).for_each(&mut note);
@@ -416,10 +425,9 @@ impl Reader<'_> {
         let typed = |n: &str| c.outputs.iter().any(|o| o.1.dtype == DTypePattern::Var(n.into()));
         let inputs =
             c.inputs.iter().filter(|i| !self.read.contains(&*i.name) && !named.contains(&*i.name));
-        let attrs = c
-            .attrs
-            .iter()
-            .filter(|a| a.ty.name.text != "axis" && !named.contains(&*a.name) && !typed(&a.name));
+        let attrs = c.attrs.iter().filter(|a| {
+            a.ty.kind != AttrKind::Axis && !named.contains(&*a.name) && !typed(&a.name)
+        });
         let idle: Vec<String> = inputs
             .map(|i| &i.name)
             .chain(attrs.map(|a| &a.name))
@@ -440,7 +448,7 @@ fn shown(d: &Dim) -> String {
     match d {
         Dim::Axis(n) => n.to_string(),
         Dim::Seg(n) => format!("..{n}"),
-        Dim::Value(e) => crate::syntax::print_expr(e),
-        Dim::Splice(e) => format!("..{}", crate::syntax::print_expr(e)),
+        Dim::Value(e) => e.to_string(),
+        Dim::Splice(e) => format!("..{e}"),
     }
 }

@@ -10,6 +10,8 @@ mod laws;
 mod meaning;
 mod nesting;
 mod notation;
+mod onnx;
+mod resolve;
 mod result;
 mod signature;
 mod symbols;
@@ -17,18 +19,21 @@ mod targets;
 mod unify;
 mod values;
 
-pub use dims::key as dim_key;
 pub use laws::hidden;
 pub use targets::WORK;
 
 use crate::diag::{Code, Diag, Severity};
+use crate::expr::Predicate;
+use crate::functions::FUNCTIONS;
 use crate::library::{
-    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem,
+    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Law, Library, Name, OnnxItem,
     OpClass, Source,
 };
 use crate::names::meant as suggest;
-use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Item, ItemKind, Span};
+use crate::span::Span;
+use crate::syntax::ast::{Elem, Expr, ExprKind, Item, ItemKind};
 use crate::syntax::parse;
+use resolve::Scope;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -199,7 +204,11 @@ impl Builder {
         let prologue = inner > usize::from(epilogue);
         let alone = targets::anchor(&self.library, id).filter(|_| epilogue || prologue);
         if alone.is_none() && !targets::is_bare(&self.library, id) {
-            self.library.laws.extend(laws::of_definition(&self.library, id, &f.hints));
+            let c = self.library.call(id);
+            let (scope, mut diags) = (Scope::of(&c.inputs, &c.attrs), vec![]);
+            let hints: Vec<_> = f.hints.iter().filter_map(|h| scope.told(h, &mut diags)).collect();
+            self.report(source, diags);
+            self.library.laws.extend(laws::of_definition(&self.library, id, &hints));
         }
         self.library.fuses.push(FuseItem {
             name: name(&item.name.text),
@@ -216,11 +225,12 @@ impl Builder {
     fn rest(&mut self, items: &[(u32, Item)]) {
         for (source, item) in items {
             match &item.kind {
-                ItemKind::Onnx(decl) => self.library.onnx.push(OnnxItem {
-                    name: name(&item.name.text),
-                    decl: decl.clone(),
-                    source: (*source, item.span),
-                }),
+                ItemKind::Onnx(decl) => {
+                    let (decl, diags) = onnx::declaration(&self.library, decl);
+                    self.report(*source, diags);
+                    let (name, source) = (name(&item.name.text), (*source, item.span));
+                    self.library.onnx.push(OnnxItem { name, decl, source });
+                }
                 ItemKind::Target(t) => {
                     let (target, diags) = targets::target(&self.library, *source, item, t);
                     self.report(*source, diags);
@@ -263,15 +273,7 @@ fn error(code: &'static str, span: Span, message: String, help: &str) -> Diag {
     d
 }
 
-/// Calls `f` on an expression and all its parts.
-pub fn walk(e: &Expr, f: &mut dyn FnMut(&Expr)) {
-    f(e);
-    for part in parts(e) {
-        walk(part, f);
-    }
-}
-
-/// The expressions that an expression is made of.
+/// The expressions that an expression of a text is made of.
 fn parts(e: &Expr) -> Vec<&Expr> {
     fn elems(items: &[Elem]) -> Vec<&Expr> {
         items.iter().map(Elem::expr).collect()
@@ -302,8 +304,16 @@ fn parts(e: &Expr) -> Vec<&Expr> {
     }
 }
 
+/// Calls `f` on an expression of a text and all its parts.
+fn walk(e: &Expr, f: &mut dyn FnMut(&Expr)) {
+    f(e);
+    for part in parts(e) {
+        walk(part, f);
+    }
+}
+
 /// True if `name` occurs in `e`.
-pub fn occurs(e: &Expr, name: &str) -> bool {
+fn occurs(e: &Expr, name: &str) -> bool {
     let mut found = false;
     walk(e, &mut |e| {
         found |= match &e.kind {
@@ -315,74 +325,22 @@ pub fn occurs(e: &Expr, name: &str) -> bool {
     found
 }
 
-/// `e` with names replaced where `f` gives an expression for them.
-fn substitute(e: &Expr, f: &dyn Fn(&str) -> Option<Expr>) -> Expr {
-    let sub = |e: &Expr| Box::new(substitute(e, f));
-    let elems = |items: &[Elem]| -> Vec<Elem> {
-        let one = |e: &Elem| match e {
-            Elem::One(e) => Elem::One(substitute(e, f)),
-            Elem::Splice(e) => Elem::Splice(substitute(e, f)),
-        };
-        items.iter().map(one).collect()
-    };
-    let kind = match &e.kind {
-        ExprKind::Name(n) => return f(n).unwrap_or_else(|| e.clone()),
-        ExprKind::List(items) => ExprKind::List(elems(items)),
-        ExprKind::Tuple(items) => ExprKind::Tuple(items.iter().map(|e| substitute(e, f)).collect()),
-        ExprKind::Unary(op, a) => ExprKind::Unary(*op, sub(a)),
-        ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, sub(a), sub(b)),
-        ExprKind::Call { callee, args } => ExprKind::Call {
-            callee: callee.clone(),
-            args: args.iter().map(|a| Arg { value: *sub(&a.value), ..a.clone() }).collect(),
-        },
-        ExprKind::Index { base, index, otherwise } => ExprKind::Index {
-            base: base.clone(),
-            index: elems(index),
-            otherwise: otherwise.as_deref().map(sub),
-        },
-        ExprKind::If { cond, then, otherwise } => {
-            ExprKind::If { cond: sub(cond), then: sub(then), otherwise: sub(otherwise) }
-        }
-        ExprKind::Reduce { .. }
-        | ExprKind::Int(_)
-        | ExprKind::Float(_)
-        | ExprKind::Str(_)
-        | ExprKind::Bool(_)
-        | ExprKind::Size(_) => e.kind.clone(),
-    };
-    Expr { kind, span: e.span }
+/// The condition of a law that a text states; `None` if it is none.
+pub fn condition(law: &Law, text: &str) -> Option<crate::expr::Expr> {
+    let rule = format!("rule q\n  x => x\n  given x: F[..s]\n  if {text}\n  error exact\n");
+    let (file, _) = parse(&rule);
+    let condition = file.items.into_iter().find_map(|item| match item.kind {
+        ItemKind::Rule(r) => r.conditions.into_iter().next(),
+        _ => None,
+    });
+    Scope::of(&law.vars, &law.attrs).expr(&condition?).ok()
 }
 
-/// Predicates of `if` and `when` clauses about tensors, with one line of what they ask.
-pub const PREDICATES: &[(&str, &str)] = &[
-    ("const", "the tensor is fed by constants only"),
-    ("uniform", "the tensor is a constant whose elements are all equal"),
-    ("nonzero", "no element of the constant is zero"),
-    ("finite", "every element of the constant is finite"),
-    ("positive", "every element of the constant is above zero"),
-    (
-        "nonnegative",
-        "no element can be below zero or a negative zero, by how it is computed; any may be NaN",
-    ),
-    ("within", "every element lies between two bounds, by how it is computed; any may be NaN"),
-];
-
-/// The arguments of a predicate that are tensors: all, but for the bounds of `within`.
-pub fn tensors<'a>(predicate: &str, args: &'a [Arg]) -> &'a [Arg] {
-    match predicate {
-        "within" => &args[..args.len().min(1)],
-        _ => args,
-    }
-}
-
-/// True if a clause asks what may become known as a program is explored.
-pub fn is_learned(clause: &str) -> bool {
-    ["nonnegative(", "within("].iter().any(|p| clause.contains(p))
-}
-
-/// True if `name` is a predicate about tensors.
-pub fn is_predicate(name: &str) -> bool {
-    PREDICATES.iter().any(|p| p.0 == name)
+/// What may have been meant by the name of a function on attributes.
+fn near_function(n: &str) -> String {
+    let functions = FUNCTIONS.iter().map(|f| f.0);
+    suggest(n, functions.chain(Predicate::ALL.iter().map(|p| p.1)))
+        .unwrap_or_else(|| "the manual lists the functions in its chapter on attributes".into())
 }
 
 /// True if a variable's declared type mentions the axis or segment.
@@ -411,7 +369,7 @@ fn signature_help(c: &Callable) -> String {
             dims.unwrap_or_default()
         )
     });
-    let attrs = c.attrs.iter().map(|a| format!("{}: {}", a.name, a.ty.name.text));
+    let attrs = c.attrs.iter().map(|a| format!("{}: {}", a.name, a.ty.kind));
     format!("its parameters are ({})", inputs.chain(attrs).collect::<Vec<_>>().join(", "))
 }
 

@@ -2,10 +2,13 @@
 //! over a family.
 
 use super::apply::axis_index;
-use super::dims;
+use super::dims::{self, Origin};
 use super::elaborate::{Elaborator, Operand};
+use crate::expr::{self, BinaryOp};
+use crate::functions::Function;
 use crate::library::{CallId, Dim, Name};
-use crate::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, Ident, Span};
+use crate::span::{Ident, Span};
+use crate::syntax::ast::{Elem, Expr, ExprKind};
 use crate::term::{Term, TermId, TermKind};
 
 impl Elaborator<'_> {
@@ -76,7 +79,7 @@ impl Elaborator<'_> {
                 *d = given;
             }
         }
-        if dims::same(&own, &named) {
+        if own == named {
             return (t, own);
         }
         let term = Term { dims: Some(named.clone()), ..self.terms.get(t).clone() };
@@ -138,13 +141,13 @@ impl Elaborator<'_> {
             return self.fail("R006", span, "`split` takes one tensor and an axis".into(), usage);
         };
         let own = self.dims(*t);
-        let Some(at) = axis_index(axis, &own) else {
+        let Some(at) = axis_index(&self.resolve(axis)?, &own) else {
             return self.fail("R004", axis.span, "this is not an axis of the tensor".into(), usage);
         };
-        let sizes: Vec<Expr> = match (find("sizes"), find("parts")) {
+        let sizes: Vec<expr::Expr> = match (find("sizes"), find("parts")) {
             (Some(Expr { kind: ExprKind::List(items), .. }), None) => {
                 let one = items.iter().map(|i| match i {
-                    Elem::One(e) => Some(e.clone()),
+                    Elem::One(e) => self.resolve(e),
                     Elem::Splice(_) => None,
                 });
                 match one.collect() {
@@ -156,20 +159,20 @@ impl Elaborator<'_> {
             }
             (None, Some(Expr { kind: ExprKind::Int(n @ 1..=64), .. })) => {
                 let whole = dims::shape(&own[at..=at], span);
-                let whole = dims::call("total", vec![whole], span);
-                let n_expr = dims::expr(ExprKind::Int(*n), span);
+                let whole = dims::call(Function::Total, vec![whole], span);
+                let n_expr = dims::expr(expr::ExprKind::Int(*n), span);
                 let op = BinaryOp::Div;
-                let part = ExprKind::Binary(op, Box::new(whole), Box::new(n_expr));
+                let part = expr::ExprKind::Binary(op, Box::new(whole), Box::new(n_expr));
                 vec![dims::expr(part, span); *n as usize]
             }
             _ => return self.fail("R006", span, "`split` needs `sizes` or `parts`".into(), usage),
         };
-        let mut start = dims::expr(ExprKind::Int(0), span);
+        let mut start = dims::expr(expr::ExprKind::Int(0), span);
         let mut parts = Vec::new();
         for size in sizes {
             parts.push(self.slice(*t, &own, at, start.clone(), size.clone(), span)?);
             let op = BinaryOp::Add;
-            start = dims::expr(ExprKind::Binary(op, Box::new(start), Box::new(size)), span);
+            start = dims::expr(expr::ExprKind::Binary(op, Box::new(start), Box::new(size)), span);
         }
         Some(Operand::Tuple(parts))
     }
@@ -179,8 +182,8 @@ impl Elaborator<'_> {
         t: TermId,
         own: &[Dim],
         at: usize,
-        start: Expr,
-        size: Expr,
+        start: expr::Expr,
+        size: expr::Expr,
         span: Span,
     ) -> Option<Operand> {
         let Some(call) = self.library.find("slice") else {
@@ -189,13 +192,13 @@ impl Elaborator<'_> {
         };
         let mut result = own.to_vec();
         result[at] = match &size.kind {
-            ExprKind::Size(n) => Dim::Axis(Name::from(n.as_str())),
+            expr::ExprKind::Size(n) => Dim::Axis(n.clone()),
             _ => {
-                let from = format!("{}{}", dims::keys(own), crate::syntax::print_expr(&size));
-                Dim::Axis(Name::from(dims::fresh("split", "n", &from)))
+                let from = Origin::Part(own.to_vec(), size.clone());
+                Dim::Axis(self.fresh.name("split", "n", from))
             }
         };
-        let one = dims::expr(ExprKind::Int(1), span);
+        let one = dims::expr(expr::ExprKind::Int(1), span);
         let attrs = vec![
             Some(dims::uniform_but(own, 0, at, start, span)),
             Some(dims::shape_but(own, at, size, span)),
@@ -219,7 +222,7 @@ impl Elaborator<'_> {
             return self.fail("R006", span, "`part` takes one tensor and an axis".into(), usage);
         };
         let own = self.dims(*t);
-        let Some(at) = axis_index(axis, &own) else {
+        let Some(at) = axis_index(&self.resolve(axis)?, &own) else {
             return self.fail("R004", axis.span, "this is not an axis of the tensor".into(), usage);
         };
         let kind = TermKind::EachPart(dims::position(&own, at, span));
@@ -258,9 +261,9 @@ impl Elaborator<'_> {
         for d in &mut result {
             match d {
                 Dim::Axis(n) if n.contains('#') => *d = Dim::Axis(Name::from(format!("{n}*"))),
-                Dim::Value(e) if !matches!(e.kind, ExprKind::Int(_)) => {
-                    let from = format!("{}{}", callee.name, crate::syntax::print_expr(e));
-                    *d = Dim::Axis(Name::from(dims::fresh("each", "n", &from)));
+                Dim::Value(e) if !matches!(e.kind, expr::ExprKind::Int(_)) => {
+                    let from = Origin::Value(e.clone());
+                    *d = Dim::Axis(self.fresh.name(&format!("each.{}", callee.name), "n", from));
                 }
                 _ => {}
             }

@@ -1,10 +1,10 @@
 //! Types of results: a callee's names replaced by the caller's, computed extents named.
 
-use super::dims;
+use super::dims::{self, Origin};
 use super::elaborate::{Bound, Elaborator};
 use super::symbols::Symbols;
+use crate::expr::{BinaryOp, Elem, Expr, ExprKind, TypePart};
 use crate::library::{Callable, DTypePattern, Dim, Input, Name};
-use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind};
 use crate::term::TermId;
 
 /// The element type of a result that is declared by the variable `v`.
@@ -20,15 +20,10 @@ pub(super) fn result_dtype(
     }
     let attr = callee.attrs.iter().position(|a| a.name == *v).and_then(|i| attrs[i].as_ref());
     match attr.map(|e| &e.kind) {
-        Some(ExprKind::Name(n)) => match n.parse() {
-            Ok(d) => DTypePattern::Fixed(d),
-            Err(()) => DTypePattern::Var(Name::from(n.as_str())),
-        },
-        Some(ExprKind::Call { callee, args, .. }) if callee.text == "dtype" => {
-            let of = args.first().and_then(|a| match &a.value.kind {
-                ExprKind::Name(n) => vars.iter().find(|i| *i.name == **n),
-                _ => None,
-            });
+        Some(ExprKind::DType(d)) => DTypePattern::Fixed(*d),
+        Some(ExprKind::Name(n)) => DTypePattern::Var(n.clone()),
+        Some(ExprKind::Type(TypePart::DType, n)) => {
+            let of = vars.iter().find(|i| i.name == *n);
             of.map_or(DTypePattern::Var(v.clone()), |i| i.ty.dtype.clone())
         }
         _ => DTypePattern::Var(v.clone()),
@@ -43,7 +38,7 @@ pub(super) fn result_dims(
     terms: &[TermId],
     attrs: &[Option<Expr>],
     elaborator: &Elaborator<'_>,
-    from: &str,
+    from: &Origin,
 ) -> Vec<Dim> {
     // Where an axis attribute is a variable the callee's segments are open; a result of the same
     // shape as an argument still has that argument's axes.
@@ -54,13 +49,11 @@ pub(super) fn result_dims(
         _ => false,
     });
     if open {
-        let twin = callee
-            .inputs
-            .iter()
-            .position(|i| i.ty.dims.as_deref().is_some_and(|d| dims::same(d, pattern)));
+        let twin =
+            callee.inputs.iter().position(|i| i.ty.dims.as_deref().is_some_and(|d| d == pattern));
         return match twin {
             Some(i) => elaborator.dims(terms[i]),
-            None => vec![Dim::Seg(Name::from(dims::fresh(&callee.name, "shape", from)))],
+            None => vec![Dim::Seg(elaborator.fresh.name(&callee.name, "shape", from.clone()))],
         };
     }
     let span = terms.first().map_or(callee.source.1, |t| elaborator.terms.get(*t).span);
@@ -70,7 +63,7 @@ pub(super) fn result_dims(
         let known = match d {
             Dim::Axis(n) | Dim::Seg(n) if bound.get(n).is_some() => None,
             Dim::Axis(_) | Dim::Seg(_) | Dim::Value(_) | Dim::Splice(_) => {
-                symbols.dims(d, &out, span)
+                symbols.dims(d, &out, &elaborator.fresh, span)
             }
         };
         if let Some(known) = known {
@@ -80,13 +73,13 @@ pub(super) fn result_dims(
         match d {
             Dim::Axis(n) => match bound.get(n) {
                 Some(b) => out.extend_from_slice(b),
-                None => out.push(Dim::Axis(computed(callee, n, bound, attrs, from))),
+                None => out.push(Dim::Axis(computed(callee, n, bound, attrs, from, elaborator))),
             },
             Dim::Seg(n) => match bound.get(n) {
                 Some(b) => out.extend_from_slice(b),
-                None => match stated(callee, n, bound, attrs) {
+                None => match stated(callee, n, bound, attrs, elaborator) {
                     Some(stated) => out.extend(stated),
-                    None => out.push(Dim::Seg(computed(callee, n, bound, attrs, from))),
+                    None => out.push(Dim::Seg(computed(callee, n, bound, attrs, from, elaborator))),
                 },
             },
             Dim::Value(Expr { kind: ExprKind::Int(_), .. }) => out.push(d.clone()),
@@ -94,11 +87,11 @@ pub(super) fn result_dims(
                 Some(e) if dims::find(&out, &stated_dim(&Elem::One(e.clone()))).is_none() => {
                     stated_dim(&Elem::One(e))
                 }
-                _ => Dim::Axis(Name::from(dims::fresh(&callee.name, &i.to_string(), from))),
+                _ => Dim::Axis(elaborator.fresh.name(&callee.name, &i.to_string(), from.clone())),
             }),
             Dim::Splice(_) => {
-                let name = dims::fresh(&callee.name, &i.to_string(), from);
-                out.push(Dim::Seg(Name::from(name)));
+                let name = elaborator.fresh.name(&callee.name, &i.to_string(), from.clone());
+                out.push(Dim::Seg(name));
             }
         }
     }
@@ -113,11 +106,10 @@ fn stated(
     segment: &Name,
     bound: &Bound,
     attrs: &[Option<Expr>],
+    elaborator: &Elaborator<'_>,
 ) -> Option<Vec<Dim>> {
     let (_, value) = callee.wheres.iter().find(|(w, _)| w == segment)?;
-    let mut computes = false;
-    super::walk(value, &mut |e| computes |= matches!(e.kind, ExprKind::Binary(..)));
-    if computes {
+    if value.any(&mut |e| matches!(e.kind, ExprKind::Binary(..))) {
         return None;
     }
     let e = in_callers_names(value, callee, bound, attrs)?;
@@ -128,8 +120,8 @@ fn stated(
         if dims::find(&out, &d).is_some() {
             // A second axis of that extent is another axis.
             let Elem::One(_) = item else { return None };
-            let from = crate::syntax::print_expr(&e);
-            d = Dim::Axis(Name::from(dims::fresh(&callee.name, &i.to_string(), &from)));
+            let from = Origin::Value(e.clone());
+            d = Dim::Axis(elaborator.fresh.name(&callee.name, &i.to_string(), from));
         }
         out.push(d);
     }
@@ -142,18 +134,18 @@ fn computed(
     n: &Name,
     bound: &Bound,
     attrs: &[Option<Expr>],
-    from: &str,
+    from: &Origin,
+    elaborator: &Elaborator<'_>,
 ) -> Name {
     let value = callee.wheres.iter().find(|(w, _)| w == n).map(|(_, e)| e);
     let value = value.and_then(|e| in_callers_names(e, callee, bound, attrs));
-    let from = value.map_or(from.to_string(), |e| crate::syntax::print_expr(&e));
-    Name::from(dims::fresh(&callee.name, n, &from))
+    elaborator.fresh.name(&callee.name, n, value.map_or_else(|| from.clone(), Origin::Value))
 }
 
 fn stated_dim(e: &Elem) -> Dim {
     match e {
-        Elem::One(Expr { kind: ExprKind::Size(n), .. }) => Dim::Axis(Name::from(n.as_str())),
-        Elem::Splice(Expr { kind: ExprKind::Size(n), .. }) => Dim::Seg(Name::from(n.as_str())),
+        Elem::One(Expr { kind: ExprKind::Size(n), .. }) => Dim::Axis(n.clone()),
+        Elem::Splice(Expr { kind: ExprKind::Size(n), .. }) => Dim::Seg(n.clone()),
         Elem::One(e) => Dim::Value(e.clone()),
         Elem::Splice(e) => Dim::Splice(e.clone()),
     }
@@ -171,12 +163,12 @@ fn in_callers_names(
     let kind = match &e.kind {
         ExprKind::Int(_) => return Some(e.clone()),
         ExprKind::Name(n) => {
-            let i = callee.attrs.iter().position(|a| *a.name == **n)?;
+            let i = callee.attrs.iter().position(|a| a.name == *n)?;
             return attrs[i].clone();
         }
         ExprKind::Size(n) => {
             let axis = callee.inputs.iter().flat_map(|i| i.ty.dims.iter().flatten());
-            let axis = axis.into_iter().any(|d| matches!(d, Dim::Axis(a) if **a == **n));
+            let axis = axis.into_iter().any(|d| matches!(d, Dim::Axis(a) if a == n));
             let list = dims::shape(bound.get(n)?, e.span);
             return match &list.kind {
                 ExprKind::List(items) => match items.as_slice() {
@@ -196,12 +188,8 @@ fn in_callers_names(
                 _ => ExprKind::Binary(*op, Box::new(a), Box::new(b)),
             }
         }
-        ExprKind::Call { callee, args } => {
-            let args = args
-                .iter()
-                .map(|a| Some(Arg { value: again(&a.value)?, ..a.clone() }))
-                .collect::<Option<_>>()?;
-            ExprKind::Call { callee: callee.clone(), args }
+        ExprKind::Call(f, args) => {
+            ExprKind::Call(*f, args.iter().map(again).collect::<Option<_>>()?)
         }
         _ => return None,
     };

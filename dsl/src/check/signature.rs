@@ -1,20 +1,19 @@
 //! Signatures of operators: parameters, results, conditions.
 
+use super::resolve::{self, Scope};
 use super::{class_of, error, name};
-use crate::diag::Diag;
+use crate::diag::{Diag, Severity};
+use crate::expr::AttrKind;
 use crate::ir::DType;
 use crate::library::{
     AttrParam, Body, CallKind, Callable, DTypePattern, Dim, Input, Name, OpClass, TypePattern,
 };
+use crate::span::{Ident, Span};
 use crate::syntax::ast::{
-    AttrType, Binding, Elem, Expr, ExprKind, Ident, Item, ItemKind, OpTrait, Output, Param,
-    ParamKind, Span, TensorType,
+    AttrType, Binding, Elem, Expr, ExprKind, Item, ItemKind, OpTrait, Output, Param, ParamKind,
+    TensorType,
 };
 use crate::term::Terms;
-
-/// The kinds of attributes.
-const ATTR_KINDS: &[&str] =
-    &["int", "ints", "float", "floats", "bool", "string", "dtype", "axis", "axes", "perm", "shape"];
 
 /// The callable that an item declares; `None` for items that declare none.
 pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
@@ -30,15 +29,18 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
     }
     let mut diags = Vec::new();
     let (inputs, attrs) = parameters(params, &mut diags);
-    let outputs = outputs.iter().map(|o| output(o, &attrs, &mut diags)).collect();
+    let scope = Scope::of(&inputs, &attrs);
+    let outputs = outputs.iter().map(|o| output(o, &scope, &mut diags)).collect();
+    let (stated, wheres) = (wheres, where_clauses(wheres, &scope, &mut diags));
+    let conditions = conditions.iter().filter_map(|c| scope.told(c, &mut diags)).collect();
     let mut c = Callable {
         name: name(&item.name.text),
         doc: item.doc.clone(),
         inputs,
         attrs,
         outputs,
-        wheres: where_clauses(wheres, &mut diags),
-        conditions: conditions.to_vec(),
+        wheres,
+        conditions,
         kind: CallKind::Def(Body { terms: Terms::default(), roots: vec![] }),
         commutative: false,
         associative: false,
@@ -46,7 +48,7 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
         class: OpClass::Other,
         source: (source, item.span),
     };
-    check_result_names(&c, &mut diags, item.name.span);
+    check_result_names(&c, stated, &mut diags, item.name.span);
     match &item.kind {
         ItemKind::Op(o) => {
             for t in &o.traits {
@@ -54,8 +56,9 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
                     OpTrait::Commutative => c.commutative = true,
                     OpTrait::Associative => c.associative = true,
                     OpTrait::Unit(e) => {
-                        let v = crate::eval::eval(e, &crate::eval::Env::default());
-                        c.unit = v.ok().and_then(|a| a.as_f64());
+                        let v = Scope::of(&[], &[]).told(e, &mut diags);
+                        let v = v.and_then(|e| crate::eval::eval(&e, &Default::default()).ok());
+                        c.unit = v.and_then(|a| a.as_f64());
                     }
                 }
             }
@@ -79,11 +82,17 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
                 diags.push(error("R014", item.name.span, message, "give one equation per output"));
                 return (None, diags);
             }
-            c.kind = CallKind::Op(o.meanings.clone());
-            c.class = class_of(&c);
+            c.kind = CallKind::Op(vec![]);
             if diags.is_empty() {
-                diags = super::meaning::check(&c);
+                diags = super::meaning::check(&c, &o.meanings);
             }
+            match o.meanings.iter().map(|m| resolve::meaning(&c, m)).collect() {
+                Ok(meanings) => c.kind = CallKind::Op(meanings),
+                Err(d) if diags.iter().all(|d| d.severity != Severity::Error) => diags.push(d),
+                // What is wrong with it is said already.
+                Err(_) => {}
+            }
+            c.class = class_of(&c);
         }
         ItemKind::Extern(e) => c.kind = CallKind::Extern(e.reference.clone()),
         ItemKind::Def(_)
@@ -112,14 +121,17 @@ pub fn parameters(params: &[Param], diags: &mut Vec<Diag>) -> (Vec<Input>, Vec<A
             continue;
         }
         match &p.kind {
-            ParamKind::Tensor { ty, .. } => inputs.push(Input {
-                name: n,
-                ty: type_pattern(ty, &[], diags),
-                domain: ty.domain.clone(),
-                each: p.each,
-            }),
+            ParamKind::Tensor { ty, .. } => {
+                let scope = Scope::of(&inputs, &attrs);
+                let pattern = type_pattern(ty, &scope, diags);
+                let domain = ty.domain.as_ref().and_then(|d| scope.domain(d, diags));
+                inputs.push(Input { name: n, ty: pattern, domain, each: p.each });
+            }
             ParamKind::ConstInput { ty, .. } => {
-                attrs.push(AttrParam { name: n, ty: ty.clone(), default: p.default.clone() });
+                let scope = Scope::of(&inputs, &attrs);
+                let ty = scope.attr_type(ty, diags);
+                let default = p.default.as_ref().and_then(|d| scope.told(d, diags));
+                attrs.push(AttrParam { name: n, ty, default });
             }
             ParamKind::Attr(ty) => {
                 let ty = ty.clone().or_else(|| p.default.as_ref().and_then(shown_type));
@@ -128,13 +140,10 @@ pub fn parameters(params: &[Param], diags: &mut Vec<Diag>) -> (Vec<Input>, Vec<A
                     diags.push(error("R015", p.span, message, "write e.g. `eps: float`"));
                     continue;
                 };
-                if !ATTR_KINDS.contains(&ty.name.text.as_str()) {
-                    let help = super::suggest(&ty.name.text, ATTR_KINDS.iter().copied())
-                        .unwrap_or_else(|| format!("one of {}", ATTR_KINDS.join(", ")));
-                    let message = format!("`{}` is not a type of attribute", ty.name.text);
-                    diags.push(error("R015", ty.name.span, message, &help));
-                }
-                attrs.push(AttrParam { name: n, ty, default: p.default.clone() });
+                let scope = Scope::of(&inputs, &attrs);
+                let ty = scope.attr_type(&ty, diags);
+                let default = p.default.as_ref().and_then(|d| scope.told(d, diags));
+                attrs.push(AttrParam { name: n, ty, default });
             }
         }
     }
@@ -165,8 +174,8 @@ fn shown_type(default: &Expr) -> Option<AttrType> {
 /// Axes that a declared type has at most; the least tensor that shows all of them has `2^AXES` elements.
 const AXES: usize = 32;
 
-/// A declared tensor type; `attrs` are the attributes that may name its element type.
-fn type_pattern(ty: &TensorType, attrs: &[AttrParam], diags: &mut Vec<Diag>) -> TypePattern {
+/// A declared tensor type; attributes of the scope may name its element type.
+fn type_pattern(ty: &TensorType, scope: &Scope<'_>, diags: &mut Vec<Diag>) -> TypePattern {
     let text = ty.dtype.text.as_str();
     let dtype = match text.parse() {
         Ok(d) => DTypePattern::Fixed(d),
@@ -174,15 +183,16 @@ fn type_pattern(ty: &TensorType, attrs: &[AttrParam], diags: &mut Vec<Diag>) -> 
     };
     let family = matches!(text.as_bytes().first(), Some(b'F' | b'I' | b'N' | b'B' | b'T'));
     let digits = text.get(1..).is_some_and(|t| t.bytes().all(|b| b.is_ascii_digit()));
-    let attr = attrs.iter().find(|a| *a.name == *text);
-    let chosen = attr.is_some_and(|a| a.ty.name.text == "dtype");
+    let attr = scope.attrs.iter().find(|a| *a.name == *text);
+    let chosen = attr.is_some_and(|a| a.ty.kind == AttrKind::DType);
     if matches!(dtype, DTypePattern::Var(_)) && !(family && digits) && !chosen {
-        let known = DType::ALL.iter().map(|d| d.name()).chain(ATTR_KINDS.iter().copied());
+        let kinds = AttrKind::ALL.iter().map(|k| k.1);
+        let known = DType::ALL.iter().map(|d| d.name()).chain(kinds);
         let help = match attr {
             Some(a) => {
-                format!("the attribute `{text}` is of kind `{}`, not `dtype`", a.ty.name.text)
+                format!("the attribute `{text}` is of kind `{}`, not `dtype`", a.ty.kind)
             }
-            None if ATTR_KINDS.contains(&text) => {
+            None if AttrKind::named(text).is_some() => {
                 format!("`{text}` is a kind of attribute; element types are e.g. `f32` or `F`")
             }
             None => super::suggest(text, known).unwrap_or_else(|| {
@@ -192,7 +202,8 @@ fn type_pattern(ty: &TensorType, attrs: &[AttrParam], diags: &mut Vec<Diag>) -> 
         let message = format!("`{text}` is not an element type");
         diags.push(error("R015", ty.dtype.span, message, &help));
     }
-    let dims: Option<Vec<Dim>> = ty.dims.as_ref().map(|dims| dims.iter().map(dim).collect());
+    let dims: Option<Vec<Dim>> =
+        ty.dims.as_ref().map(|dims| dims.iter().filter_map(|d| dim(d, scope, diags)).collect());
     if let Some(dims) = &dims {
         repeated_axis(dims, ty.span, diags);
         if dims.len() > AXES {
@@ -216,24 +227,28 @@ fn repeated_axis(dims: &[Dim], span: Span, diags: &mut Vec<Diag>) {
     }
 }
 
-fn dim(e: &Elem) -> Dim {
-    match e {
+fn dim(e: &Elem, scope: &Scope<'_>, diags: &mut Vec<Diag>) -> Option<Dim> {
+    Some(match e {
         Elem::One(Expr { kind: ExprKind::Name(n), .. }) => Dim::Axis(name(n)),
         Elem::Splice(Expr { kind: ExprKind::Name(n), .. }) => Dim::Seg(name(n)),
-        Elem::One(e) => Dim::Value(e.clone()),
-        Elem::Splice(e) => Dim::Splice(e.clone()),
-    }
+        Elem::One(e) => Dim::Value(scope.told(e, diags)?),
+        Elem::Splice(e) => Dim::Splice(scope.told(e, diags)?),
+    })
 }
 
-fn output(o: &Output, attrs: &[AttrParam], diags: &mut Vec<Diag>) -> (Name, TypePattern) {
-    (name(o.name.as_ref().map_or("", |n| &n.text)), type_pattern(&o.ty, attrs, diags))
+fn output(o: &Output, scope: &Scope<'_>, diags: &mut Vec<Diag>) -> (Name, TypePattern) {
+    (name(o.name.as_ref().map_or("", |n| &n.text)), type_pattern(&o.ty, scope, diags))
 }
 
-fn where_clauses(wheres: &[Binding], diags: &mut Vec<Diag>) -> Vec<(Name, Expr)> {
+fn where_clauses(
+    wheres: &[Binding],
+    scope: &Scope<'_>,
+    diags: &mut Vec<Diag>,
+) -> Vec<(Name, crate::expr::Expr)> {
     let mut out = Vec::new();
     for w in wheres {
         match w.names.as_slice() {
-            [n] => out.push((name(&n.text), w.value.clone())),
+            [n] => out.extend(scope.told(&w.value, diags).map(|v| (name(&n.text), v))),
             _ => diags.push(error(
                 "R017",
                 w.names.first().map_or(w.value.span, |n| n.span),
@@ -246,8 +261,9 @@ fn where_clauses(wheres: &[Binding], diags: &mut Vec<Diag>) -> Vec<(Name, Expr)>
 }
 
 /// Every name in a result's type must come from a parameter or a `where`.
-fn check_result_names(c: &Callable, diags: &mut Vec<Diag>, span: Span) {
-    let bound = |n: &str| super::mentions(&c.inputs, n) || c.wheres.iter().any(|(w, _)| &**w == n);
+fn check_result_names(c: &Callable, wheres: &[Binding], diags: &mut Vec<Diag>, span: Span) {
+    let stated = |n: &str| wheres.iter().flat_map(|w| &w.names).any(|w| w.text == n);
+    let bound = |n: &str| super::mentions(&c.inputs, n) || stated(n);
     for (_, ty) in &c.outputs {
         for d in ty.dims.iter().flatten() {
             if let Dim::Axis(n) | Dim::Seg(n) = d

@@ -4,12 +4,13 @@
 //! equal polynomials are one axis, whoever computed them. What hangs on an attribute variable or on a segment of
 //! unknown length stays open.
 
-use super::dims;
+use super::dims::{self, Fresh, Origin};
 use super::elaborate::{Bound, Elaborator};
 use crate::eval::{Env, eval};
+use crate::expr::{AttrKind, Expr, ExprKind};
 use crate::ir::{Atom, Attr, Extent};
 use crate::library::{Callable, Dim, Name};
-use crate::syntax::ast::{Expr, ExprKind, Span};
+use crate::span::Span;
 
 /// What the names of an application stand for, as far as the text shows.
 pub(super) struct Symbols<'a> {
@@ -49,7 +50,7 @@ impl<'a> Symbols<'a> {
         for (param, e) in callee.attrs.iter().zip(attrs) {
             let value = e.as_ref().and_then(|e| eval(e, &env(e, caller)).ok());
             let fits =
-                |a: &Attr| param.ty.name.text != "axis" || a.as_i64().is_some_and(|a| a >= 0);
+                |a: &Attr| param.ty.kind != AttrKind::Axis || a.as_i64().is_some_and(|a| a >= 0);
             if let Some(a) = value.filter(fits) {
                 s.env.bind_attr(&param.name, a);
             }
@@ -66,7 +67,13 @@ impl<'a> Symbols<'a> {
 
     /// The axes that a dimension of the result's declaration yields beside those that stand before it; `None` if
     /// they are open.
-    pub(super) fn dims(&self, pattern: &Dim, before: &[Dim], span: Span) -> Option<Vec<Dim>> {
+    pub(super) fn dims(
+        &self,
+        pattern: &Dim,
+        before: &[Dim],
+        fresh: &Fresh,
+        span: Span,
+    ) -> Option<Vec<Dim>> {
         let extents = match pattern {
             Dim::Axis(n) => vec![self.env.axis(n)?.clone()],
             Dim::Seg(n) => self.env.seg(n)?.to_vec(),
@@ -81,26 +88,26 @@ impl<'a> Symbols<'a> {
         };
         let mut out: Vec<Dim> = before.to_vec();
         for e in extents {
-            out.push(self.dim(&e, &out, span)?);
+            out.push(self.dim(&e, &out, fresh, span)?);
         }
         Some(out.split_off(before.len()))
     }
 
     /// The axis of that extent. Of two axes with one name the second one is another axis.
-    fn dim(&self, e: &Extent, before: &[Dim], span: Span) -> Option<Dim> {
+    fn dim(&self, e: &Extent, before: &[Dim], fresh: &Fresh, span: Span) -> Option<Dim> {
         if let Some(v) = e.as_const() {
             let fits = (0..=i64::from(i32::MAX)).contains(&v);
             return fits.then(|| Dim::Value(dims::expr(ExprKind::Int(v), span)));
         }
         let own = symbol(e).map(Dim::Axis);
         let own = own.or_else(|| self.stated.iter().find(|(s, _)| s == e).map(|(_, d)| d.clone()));
-        let d = own
-            .unwrap_or_else(|| Dim::Axis(Name::from(dims::fresh("extent", "n", &e.to_string()))));
+        let of_extent = || fresh.name("extent", "n", Origin::Extent(None, e.clone()));
+        let d = own.unwrap_or_else(|| Dim::Axis(of_extent()));
         if dims::find(before, &d).is_none() || matches!(d, Dim::Value(_)) {
             return Some(d);
         }
-        let from = format!("{}, {e}", before.len());
-        Some(Dim::Axis(Name::from(dims::fresh(&self.callee.name, "n", &from))))
+        let from = Origin::Extent(Some(before.len()), e.clone());
+        Some(Dim::Axis(fresh.name(&self.callee.name, "n", from)))
     }
 }
 
@@ -125,11 +132,11 @@ fn extent(d: &Dim, caller: &Elaborator<'_>) -> Option<Extent> {
 /// The caller's axes that an expression mentions, as symbols.
 fn env(e: &Expr, caller: &Elaborator<'_>) -> Env {
     let mut env = Env::default();
-    super::walk(e, &mut |e| {
+    e.walk(&mut |e| {
         if let ExprKind::Size(n) | ExprKind::Name(n) = &e.kind
             && caller.is_axis(n)
         {
-            env.bind_axis(&Name::from(n.as_str()), Extent::sym(n));
+            env.bind_axis(n, Extent::sym(n));
         }
     });
     env

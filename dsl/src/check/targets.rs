@@ -1,12 +1,14 @@
 //! Targets: their figures, and the kernels that `target` and `fuse` items offer them.
 
+use super::resolve::Scope;
 use super::{error, name, suggest};
 use crate::diag::Diag;
 use crate::eval::{Env, eval};
 use crate::library::{
     CallId, CallKind, Epilogue, Layout, Library, OpClass, TargetItem, TargetKernel,
 };
-use crate::syntax::ast::{Expr, Ident, Item, Kernel, Target};
+use crate::span::Ident;
+use crate::syntax::ast::{Expr, Item, Kernel, Target};
 use crate::term::TermKind;
 use std::collections::HashMap;
 
@@ -33,7 +35,6 @@ const EPILOGUES: usize = 62;
 /// The target of an item.
 pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (TargetItem, Vec<Diag>) {
     let mut diags = Vec::new();
-    let number = |e: &Expr| eval(e, &Env::default()).ok().and_then(|a| a.as_f64());
     let mut figures = HashMap::new();
     for (key, e) in &t.entries {
         if !FIGURES.iter().any(|f| f.0 == key.text) {
@@ -86,6 +87,12 @@ pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (Targe
     (TargetItem { name, doc, extends, source, figures, kernels, pointwise: None }, diags)
 }
 
+/// The number that an expression is, if it is one.
+fn number(e: &Expr) -> Option<f64> {
+    let e = Scope::of(&[], &[]).expr(e).ok()?;
+    eval(&e, &Env::default()).ok()?.as_f64()
+}
+
 /// The operators of these names.
 fn operators(library: &Library, names: &[Ident], diags: &mut Vec<Diag>) -> Vec<CallId> {
     let mut out = Vec::new();
@@ -129,8 +136,7 @@ fn takes(k: &Kernel, diags: &mut Vec<Diag>) -> Vec<(String, f64)> {
             diags.push(error("R012", key.span, message, &help));
             continue;
         }
-        let value = eval(e, &Env::default()).ok().and_then(|a| a.as_f64());
-        match value.filter(|v| v.is_finite() && *v >= 0.0) {
+        match number(e).filter(|v| v.is_finite() && *v >= 0.0) {
             Some(v) => out.push((key.text.clone(), v)),
             None => {
                 let message = format!("`{}` is a number of seconds that is not negative", key.text);

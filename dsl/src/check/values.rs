@@ -3,15 +3,17 @@
 use super::meaning::Reader;
 use super::suggest;
 use crate::diag::Severity;
-use crate::functions::is_function;
+use crate::expr::Monoid;
+use crate::functions::Function;
 use crate::ir::DType;
 use crate::library::DTypePattern;
-use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span};
+use crate::span::{Ident, Span};
+use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind};
 
 /// Functions of one real element.
-const REAL: [&str; 20] = [
+const REAL: [&str; 19] = [
     "exp", "log", "sqrt", "rsqrt", "recip", "erf", "sin", "cos", "tan", "asin", "acos", "atan",
-    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "float", "mean",
+    "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "float",
 ];
 
 /// Functions of one element that keep its type.
@@ -42,9 +44,6 @@ const LISTS: [(&str, usize, bool); 19] = [
     ("all", 1, true),
     ("any", 1, true),
 ];
-
-/// Reductions.
-const MONOIDS: [&str; 7] = ["sum", "prod", "max", "min", "mean", "any", "all"];
 
 /// What a value in a meaning is, as far as the text shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,8 +167,9 @@ impl Reader<'_> {
     }
 
     pub(super) fn reduce(&mut self, monoid: &Ident, axes: &[Elem], body: &Expr) -> Kind {
-        if !MONOIDS.contains(&monoid.text.as_str()) {
-            let help = format!("one of {}", MONOIDS.join(", "));
+        if Monoid::named(&monoid.text).is_none() {
+            let all: Vec<&str> = Monoid::ALL.iter().map(|m| m.1).collect();
+            let help = format!("one of {}", all.join(", "));
             self.say("R003", monoid.span, format!("`{}` is no reduction", monoid.text), &help);
         }
         let outer = self.scope.len();
@@ -261,7 +261,7 @@ impl Reader<'_> {
             _ => listed.map(|l| l.1),
         };
         let Some(wanted) = wanted else {
-            if is_function(name) {
+            if Function::of_attributes(name).is_some() {
                 // Of attributes and extents alone.
                 return Kind::Open;
             }

@@ -3,37 +3,8 @@
 //! One [`Expr`] serves tensors, attributes, index expressions and conditions; the checker decides which
 //! of its forms a place admits. Spans are byte ranges of one source text.
 
-use std::ops::Range;
-
-/// Bytes of the source text that a node came from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Span {
-    /// First byte.
-    pub start: u32,
-    /// One past the last byte.
-    pub end: u32,
-}
-
-impl Span {
-    /// The span as a range of byte offsets.
-    pub fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-
-    /// The smallest span that holds both.
-    pub fn to(self, other: Span) -> Span {
-        Span { start: self.start.min(other.start), end: self.end.max(other.end) }
-    }
-}
-
-/// An identifier and where it stands.
-#[derive(Clone, Debug)]
-pub struct Ident {
-    /// The text.
-    pub text: String,
-    /// Where it stands.
-    pub span: Span,
-}
+pub use crate::expr::{BinaryOp, UnaryOp};
+pub use crate::span::{Ident, Span};
 
 /// A whole text.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -516,48 +487,4 @@ pub struct Arg {
     pub each: bool,
     /// The value.
     pub value: Expr,
-}
-
-/// Prefix operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum UnaryOp {
-    /// `-a`.
-    Neg,
-    /// `not a`.
-    Not,
-}
-
-/// Infix operators, loosest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BinaryOp {
-    /// `a or b`.
-    Or,
-    /// `a and b`.
-    And,
-    /// `a == b`.
-    Eq,
-    /// `a != b`.
-    Ne,
-    /// `a < b`.
-    Lt,
-    /// `a <= b`.
-    Le,
-    /// `a > b`.
-    Gt,
-    /// `a >= b`.
-    Ge,
-    /// `a + b`.
-    Add,
-    /// `a - b`.
-    Sub,
-    /// `a * b`.
-    Mul,
-    /// `a / b`.
-    Div,
-    /// `a % b`.
-    Mod,
-    /// `a @ b`.
-    MatMul,
-    /// `a ^ b`.
-    Pow,
 }

@@ -2,18 +2,11 @@
 //!
 //! `==` on a tree ignores spans; everything else counts, comments too.
 
-use crate::syntax::ast::{AttrType, Expr, File, Ident, Item, Param, TensorType};
+use crate::syntax::ast::{AttrType, Expr, File, Item, Param, TensorType};
 
 /// Whether two files are equal up to spans.
 pub fn same(a: &File, b: &File) -> bool {
     a == b
-}
-
-impl PartialEq for Ident {
-    fn eq(&self, other: &Ident) -> bool {
-        let Ident { text, span: _ } = self;
-        *text == other.text
-    }
 }
 
 impl PartialEq for Item {

@@ -4,9 +4,10 @@
 //! difference or a product, each gets a part of the range. Neither exact nor complete: what is not understood asks for nothing.
 //! Never reads an operator's name.
 
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Monoid, UnaryOp};
+use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Extent, Node, NodeKind, Program, Value};
-use mlc_dsl::library::{CallKind, Callable, DTypePattern, Library, OpClass};
-use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
+use mlc_dsl::library::{CallKind, DTypePattern, Library, OpClass};
 use std::collections::HashMap;
 
 /// Larger constants are not looked at.
@@ -102,7 +103,6 @@ pub(super) fn ranges(
 
 /// An application of an operator with one meaning.
 struct Reading<'a> {
-    callee: &'a Callable,
     node: &'a Node,
     meaning: &'a Expr,
 }
@@ -113,12 +113,11 @@ impl<'a> Reading<'a> {
         let callee = library.call(*call);
         let CallKind::Op(meanings) = &callee.kind else { return None };
         let [meaning] = meanings.as_slice() else { return None };
-        Some(Reading { callee, node, meaning: &meaning.value })
+        Some(Reading { node, meaning: &meaning.value })
     }
 
-    fn argument(&self, name: &str) -> Option<Value> {
-        let i = self.callee.inputs.iter().position(|i| &*i.name == name)?;
-        self.node.args.get(i).copied()
+    fn argument(&self, input: usize) -> Option<Value> {
+        self.node.args.get(input).copied()
     }
 }
 
@@ -176,23 +175,23 @@ impl Pass<'_> {
         match &e.kind {
             ExprKind::Int(v) => Some(Range::point(*v as f64)),
             ExprKind::Float(v) => Some(Range::point(*v)),
-            ExprKind::Index { base, otherwise, .. } => {
-                let v = at.argument(&base.text).filter(|v| v.output == 0)?;
+            ExprKind::Read(r) => {
+                let v = at.argument(r.input).filter(|v| v.output == 0)?;
                 let inside = self.spans[v.node.0 as usize]?;
-                otherwise.as_ref().map_or(Some(inside), |o| Some(inside.join(of(o)?)))
+                r.otherwise.as_ref().map_or(Some(inside), |o| Some(inside.join(of(o)?)))
             }
             ExprKind::Unary(UnaryOp::Neg, a) => of(a).map(|a| Range { low: -a.high, high: -a.low }),
             ExprKind::Binary(BinaryOp::Add, a, b) => Some(of(a)?.corners(of(b)?, |a, b| a + b)),
             ExprKind::Binary(BinaryOp::Sub, a, b) => Some(of(a)?.corners(of(b)?, |a, b| a - b)),
             ExprKind::Binary(BinaryOp::Mul, a, b) => Some(of(a)?.corners(of(b)?, |a, b| a * b)),
             ExprKind::If { then, otherwise, .. } => Some(of(then)?.join(of(otherwise)?)),
-            ExprKind::Call { callee, args } => match (&*callee.text, args.as_slice()) {
-                ("cast", [x, ..]) => of(&x.value),
-                ("maximum", [a, b]) => Some(of(&a.value)?.corners(of(&b.value)?, f64::max)),
-                ("minimum", [a, b]) => Some(of(&a.value)?.corners(of(&b.value)?, f64::min)),
+            ExprKind::Call(f, args) => match (f, args.as_slice()) {
+                (Function::Cast, [x, ..]) => of(x),
+                (Function::Maximum, [a, b]) => Some(of(a)?.corners(of(b)?, f64::max)),
+                (Function::Minimum, [a, b]) => Some(of(a)?.corners(of(b)?, f64::min)),
                 _ => None,
             },
-            ExprKind::Reduce { monoid, body, .. } if is_extreme(&monoid.text) => of(body),
+            ExprKind::Reduce(r) if is_extreme(r.monoid) => of(&r.body),
             _ => None,
         }
     }
@@ -200,8 +199,8 @@ impl Pass<'_> {
     /// Asks of the arguments what brings the expression into a range.
     fn demand(&mut self, at: &Reading<'_>, e: &Expr, range: Range) {
         let parts: Vec<(&Expr, Option<Range>)> = match &e.kind {
-            ExprKind::Index { base, .. } => {
-                if let Some(v) = at.argument(&base.text) {
+            ExprKind::Read(r) => {
+                if let Some(v) = at.argument(r.input) {
                     self.want(v, range);
                 }
                 vec![]
@@ -214,18 +213,16 @@ impl Pass<'_> {
             ExprKind::If { then, otherwise, .. } => {
                 vec![(then, Some(range)), (otherwise, Some(range))]
             }
-            ExprKind::Call { callee, args } => match (&*callee.text, args.as_slice()) {
-                ("cast", [x, ..]) => vec![(&x.value, Some(range))],
-                ("maximum" | "minimum", [a, b]) => {
-                    vec![(&a.value, Some(range)), (&b.value, Some(range))]
+            ExprKind::Call(f, args) => match (f, args.as_slice()) {
+                (Function::Cast, [x, ..]) => vec![(x, Some(range))],
+                (Function::Maximum | Function::Minimum, [a, b]) => {
+                    vec![(a, Some(range)), (b, Some(range))]
                 }
                 _ => vec![],
             },
-            ExprKind::Reduce { monoid, body, .. } if is_extreme(&monoid.text) => {
-                vec![(body, Some(range))]
-            }
-            ExprKind::Reduce { monoid, body, .. } if monoid.text == "sum" => {
-                vec![(body, self.summands(at, range))]
+            ExprKind::Reduce(r) if is_extreme(r.monoid) => vec![(&r.body, Some(range))],
+            ExprKind::Reduce(r) if r.monoid == Monoid::Sum => {
+                vec![(&r.body, self.summands(at, range))]
             }
             _ => vec![],
         };
@@ -245,8 +242,8 @@ impl Pass<'_> {
     }
 }
 
-fn is_extreme(monoid: &str) -> bool {
-    matches!(monoid, "max" | "min")
+fn is_extreme(monoid: Monoid) -> bool {
+    matches!(monoid, Monoid::Max | Monoid::Min)
 }
 
 /// The ranges of two operands whose result is to lie in one; `spans` is what is known of them.

@@ -3,9 +3,10 @@
 //! Reads meanings only; what it does not know it refuses, and the judge computes that operator instead.
 
 use super::code::{Binary, Builder, Class, Compare, Imm, Op, Ref, Unary, class};
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
+use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{CallKind, Callable};
-use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, UnaryOp};
 
 /// A value while its expression is read.
 #[derive(Clone, Copy, Debug)]
@@ -72,10 +73,12 @@ impl Scope<'_> {
             ExprKind::Bool(b) => {
                 Term::Typed(constant(self.builder, *b as u8 as f64, DType::Bool), DType::Bool)
             }
-            ExprKind::Name(name) => self.name(name)?,
-            ExprKind::Index { base, .. } => {
-                let at = self.call.inputs.iter().position(|i| *i.name == *base.text)?;
-                let (r, dtype) = self.args[at];
+            ExprKind::Name(name) => {
+                let value = self.attr(name)?.as_f64()?;
+                Term::Number(Imm { float: value, int: value as i64 })
+            }
+            ExprKind::Read(read) => {
+                let (r, dtype) = self.args[read.input];
                 Term::Typed(r, dtype)
             }
             ExprKind::Unary(op, a) => {
@@ -98,36 +101,28 @@ impl Scope<'_> {
                 let (a, b, dtype) = self.same(a, b)?;
                 Term::Typed(self.builder.push(Op::Select, dtype, [c, a, b]), dtype)
             }
-            ExprKind::Call { callee, args } => {
-                if callee.text == "cast" {
-                    let [value, to] = args.as_slice() else { return None };
-                    let value = self.expr(&value.value)?;
-                    let to = self.dtype(&to.value)?;
-                    return self.cast(value, to);
-                }
-                let values: Vec<Term> =
-                    args.iter().map(|a| self.expr(&a.value)).collect::<Option<_>>()?;
-                self.call(&callee.text, &values)?
+            ExprKind::Call(Function::Cast, args) => {
+                let [value, to] = args.as_slice() else { return None };
+                let value = self.expr(value)?;
+                let to = self.dtype(to)?;
+                return self.cast(value, to);
+            }
+            ExprKind::Call(f, args) => {
+                let values: Vec<Term> = args.iter().map(|a| self.expr(a)).collect::<Option<_>>()?;
+                self.call(*f, &values)?
             }
             _ => return None,
         })
     }
 
-    fn name(&self, name: &str) -> Option<Term> {
-        let value = match name {
-            "inf" => f64::INFINITY,
-            "nan" => f64::NAN,
-            "pi" => std::f64::consts::PI,
-            _ => self.attr(name)?.as_f64()?,
-        };
-        Some(Term::Number(Imm { float: value, int: value as i64 }))
-    }
-
     fn dtype(&self, e: &Expr) -> Option<DType> {
-        let ExprKind::Name(name) = &e.kind else { return None };
-        match self.attr(name) {
-            Some(Attr::DType(d)) => Some(*d),
-            _ => name.parse().ok(),
+        match &e.kind {
+            ExprKind::DType(d) => Some(*d),
+            ExprKind::Name(n) => match self.attr(n)? {
+                Attr::DType(d) => Some(*d),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -193,31 +188,30 @@ impl Scope<'_> {
         Some(Term::Typed(self.builder.push(op, dtype, [a, b, a]), result))
     }
 
-    fn call(&mut self, name: &str, args: &[Term]) -> Option<Term> {
-        let one = match name {
-            "abs" => Unary::Abs,
-            "exp" => Unary::Exp,
-            "log" => Unary::Log,
-            "sqrt" => Unary::Sqrt,
-            "erf" => Unary::Erf,
-            "tanh" => Unary::Tanh,
-            "sigmoid" => Unary::Sigmoid,
-            "sin" => Unary::Sin,
-            "cos" => Unary::Cos,
-            "tan" => Unary::Tan,
-            "asin" => Unary::Asin,
-            "acos" => Unary::Acos,
-            "atan" => Unary::Atan,
-            "sinh" => Unary::Sinh,
-            "cosh" => Unary::Cosh,
-            "asinh" => Unary::Asinh,
-            "acosh" => Unary::Acosh,
-            "atanh" => Unary::Atanh,
-            "floor" => Unary::Floor,
-            "ceil" => Unary::Ceil,
-            "round" => Unary::Round,
-            "sign" => Unary::Sign,
-            _ => return self.call_two(name, args),
+    fn call(&mut self, f: Function, args: &[Term]) -> Option<Term> {
+        let one = match f {
+            Function::Abs => Unary::Abs,
+            Function::Exp => Unary::Exp,
+            Function::Log => Unary::Log,
+            Function::Sqrt => Unary::Sqrt,
+            Function::Erf => Unary::Erf,
+            Function::Tanh => Unary::Tanh,
+            Function::Sin => Unary::Sin,
+            Function::Cos => Unary::Cos,
+            Function::Tan => Unary::Tan,
+            Function::Asin => Unary::Asin,
+            Function::Acos => Unary::Acos,
+            Function::Atan => Unary::Atan,
+            Function::Sinh => Unary::Sinh,
+            Function::Cosh => Unary::Cosh,
+            Function::Asinh => Unary::Asinh,
+            Function::Acosh => Unary::Acosh,
+            Function::Atanh => Unary::Atanh,
+            Function::Floor => Unary::Floor,
+            Function::Ceil => Unary::Ceil,
+            Function::Round => Unary::Round,
+            Function::Sign => Unary::Sign,
+            _ => return self.call_two(f, args),
         };
         let [a] = args else { return None };
         match a {
@@ -229,13 +223,12 @@ impl Scope<'_> {
         }
     }
 
-    fn call_two(&mut self, name: &str, args: &[Term]) -> Option<Term> {
-        let two = match name {
-            "maximum" => Binary::Max,
-            "minimum" => Binary::Min,
-            "modulo" => Binary::Modulo,
-            "remainder" => Binary::Remainder,
-            "pow" => Binary::Pow,
+    fn call_two(&mut self, f: Function, args: &[Term]) -> Option<Term> {
+        let two = match f {
+            Function::Maximum => Binary::Max,
+            Function::Minimum => Binary::Min,
+            Function::Modulo => Binary::Modulo,
+            Function::Remainder => Binary::Remainder,
             _ => return None,
         };
         let [a, b] = args else { return None };

@@ -1,17 +1,17 @@
 //! Patterns in normal form: laws marked `when normal` rewrite the patterns of all others.
 
+use super::PatId;
 use super::compile::Compiler;
-use super::pattern::PatId;
-use mlc_dsl::eval::{Env, eval, truth};
-use mlc_dsl::functions::is_function;
-use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, OpClass};
-use mlc_dsl::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, Span};
-use mlc_dsl::term::{TermId, TermKind};
+use crate::eval::{Env, eval, truth};
+use crate::expr::{BinaryOp, Expr, ExprKind};
+use crate::functions::Function;
+use crate::library::{CallId, DTypePattern, Dim, Law, Name, OpClass};
+use crate::term::{TermId, TermKind};
 
 /// What the variables of a normalising law stand for while a pattern is rewritten.
 pub(super) struct Subst {
     pub(super) vars: Vec<Option<PatId>>,
-    pub(super) attrs: Vec<(String, Expr)>,
+    pub(super) attrs: Vec<(Name, Expr)>,
     pub(super) dims: Option<Vec<Dim>>,
     pub(super) dtype: Option<DTypePattern>,
 }
@@ -36,7 +36,6 @@ impl Compiler<'_> {
         }
         let args: Vec<Expr> =
             args.iter().map(|&a| self.as_scalar(a).cloned()).collect::<Option<_>>()?;
-        let span = Span::default();
         let kind = match (&*c.name, args.as_slice()) {
             ("add" | "sub" | "mul" | "div" | "pow", [a, b]) => {
                 let op = match &*c.name {
@@ -47,17 +46,17 @@ impl Compiler<'_> {
                     _ => BinaryOp::Pow,
                 };
                 // Among integers `/` and `^` of attributes mean something else.
-                let a = call_expr("float", vec![a.clone()]);
+                let a = Expr::call(Function::Float, vec![a.clone()]);
                 ExprKind::Binary(op, Box::new(a), Box::new(b.clone()))
             }
             ("neg", [a]) => {
-                let minus = Expr { kind: ExprKind::Float(-1.0), span };
+                let minus = Expr::new(ExprKind::Float(-1.0));
                 ExprKind::Binary(BinaryOp::Mul, Box::new(minus), Box::new(a.clone()))
             }
-            (name, [_]) if is_function(name) => return Some(call_expr(name, args)),
+            (name, [_]) => return Some(Expr::call(Function::of_attributes(name)?, args)),
             _ => return None,
         };
-        Some(Expr { kind, span })
+        Some(Expr::new(kind))
     }
 
     /// Rewrites by the first normalising law that fits.
@@ -130,8 +129,8 @@ impl Compiler<'_> {
             },
             TermKind::Scalar(e) => {
                 let Some(found) = self.as_scalar(p) else { return false };
-                if let ExprKind::Name(n) = &e.kind
-                    && law.attrs.iter().any(|a| &*a.name == n)
+                if let Some(n) = e.as_name()
+                    && law.attrs.iter().any(|a| a.name == *n)
                 {
                     subst.attrs.push((n.clone(), found.clone()));
                     return true;
@@ -149,38 +148,10 @@ impl Compiler<'_> {
     }
 }
 
-pub(super) fn call_expr(name: &str, args: Vec<Expr>) -> Expr {
-    let span = Span::default();
-    let callee = Ident { text: name.to_string(), span };
-    let args = args.into_iter().map(|value| Arg { name: None, each: false, value }).collect();
-    Expr { kind: ExprKind::Call { callee, args }, span }
-}
-
 /// `e` with names replaced.
-pub(super) fn substitute(e: &Expr, attrs: &[(String, Expr)]) -> Expr {
+pub(super) fn substitute(e: &Expr, attrs: &[(Name, Expr)]) -> Expr {
     if attrs.is_empty() {
         return e.clone();
     }
-    let one = |e: &Expr| substitute(e, attrs);
-    let kind = match &e.kind {
-        ExprKind::Name(n) => match attrs.iter().find(|(a, _)| a == n) {
-            Some((_, v)) => return v.clone(),
-            None => e.kind.clone(),
-        },
-        ExprKind::Unary(op, a) => ExprKind::Unary(*op, Box::new(one(a))),
-        ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, Box::new(one(a)), Box::new(one(b))),
-        ExprKind::Call { callee, args } => ExprKind::Call {
-            callee: callee.clone(),
-            args: args.iter().map(|a| Arg { value: one(&a.value), ..a.clone() }).collect(),
-        },
-        ExprKind::List(items) => {
-            let item = |i: &Elem| match i {
-                Elem::One(e) => Elem::One(one(e)),
-                Elem::Splice(e) => Elem::Splice(one(e)),
-            };
-            ExprKind::List(items.iter().map(item).collect())
-        }
-        other => other.clone(),
-    };
-    Expr { kind, span: e.span }
+    e.substitute(&|n| attrs.iter().find(|(a, _)| **a == *n).map(|(_, v)| v.clone()))
 }

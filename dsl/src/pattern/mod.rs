@@ -3,11 +3,66 @@
 //! A law marked `when normal` rewrites the patterns of all other laws too, so that `x / sqrt(2)` in a
 //! law matches whatever spelling the program has.
 
-use mlc_dsl::check::walk;
-use mlc_dsl::library::{CallId, DTypePattern, Dim, Law, LawOrigin};
-use mlc_dsl::lists;
-use mlc_dsl::syntax::ast::{Expr, ExprKind};
-use std::collections::HashSet;
+mod compile;
+mod normal;
+
+pub use compile::{compile, unsolved};
+
+use crate::expr::{Expr, ExprKind, Mark};
+use crate::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name};
+use crate::lists;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Operands of a sum or product that are looked at together.
+pub const OPERANDS: usize = 6;
+
+/// What the patterns of a law depend on beside itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Company {
+    /// The laws that rewrite patterns.
+    normal: Vec<u32>,
+    /// No law may round differently.
+    exact: bool,
+}
+
+impl Company {
+    fn of(library: &Library, laws: &[u32]) -> Company {
+        let law = |i: &u32| &library.laws[*i as usize];
+        Company {
+            normal: laws.iter().copied().filter(|i| is_normal(law(i))).collect(),
+            exact: laws.iter().all(|i| law(i).error == ErrorClass::Exact),
+        }
+    }
+}
+
+/// The patterns of a law: as it is written, and with sums that it shares kept closed.
+type Forms = Arc<[Arc<Compiled>]>;
+
+/// Laws compiled so far: a library keeps them, so that each is compiled once. A copy begins anew.
+#[derive(Default)]
+pub struct Patterns(Mutex<HashMap<Company, HashMap<u32, Forms>>>);
+
+impl Patterns {
+    /// The patterns of these laws in this company; `compile` makes those that are new.
+    fn of(&self, company: &Company, laws: &[u32], compile: impl Fn(u32) -> Forms) -> Vec<Forms> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(company.clone()).or_default();
+        laws.iter().map(|&i| known.entry(i).or_insert_with(|| compile(i)).clone()).collect()
+    }
+}
+
+impl Clone for Patterns {
+    fn clone(&self) -> Patterns {
+        Patterns::default()
+    }
+}
+
+impl std::fmt::Debug for Patterns {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Patterns")
+    }
+}
 
 /// Index of a pattern node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,25 +122,25 @@ fn parts(kind: &PatKind) -> &[PatId] {
 
 impl Compiled {
     /// The names that matching binds: of numbers and attributes that are a bare name, and of entries of lists.
-    pub(super) fn names(&self) -> HashSet<String> {
+    pub(super) fn names(&self) -> HashSet<Name> {
         let mut out = HashSet::new();
         for e in self.expressions() {
             match &e.kind {
                 ExprKind::Name(n) => drop(out.insert(n.clone())),
-                _ => out.extend(lists::names(e).into_iter().map(|(_, n)| n.to_string())),
+                _ => out.extend(lists::names(e).into_iter().map(|(_, n)| n.clone())),
             }
         }
         out
     }
 
     /// All names in the expressions that are compared.
-    pub(super) fn asked(&self) -> HashSet<String> {
+    pub(super) fn asked(&self) -> HashSet<Name> {
         let mut out = HashSet::new();
         for e in self.expressions() {
-            walk(e, &mut |e| match &e.kind {
-                ExprKind::Name(n) => drop(out.insert(n.clone())),
-                ExprKind::Index { base, .. } => drop(out.insert(base.text.clone())),
-                _ => {}
+            e.walk(&mut |e| {
+                if let ExprKind::Name(n) | ExprKind::Entry(n, _) = &e.kind {
+                    out.insert(n.clone());
+                }
             });
         }
         out
@@ -135,12 +190,12 @@ impl Compiled {
 
 /// True if the law is a normalising one.
 pub fn is_normal(law: &Law) -> bool {
-    law.origin == LawOrigin::Rule && has_hint(law, "normal")
+    law.origin == LawOrigin::Rule && has_mark(law, Mark::Normal)
 }
 
 /// True if a word stands among the hints of the law.
-pub fn has_hint(law: &Law, word: &str) -> bool {
-    law.hints.iter().any(|h| matches!(&h.kind, ExprKind::Name(n) if n == word))
+pub fn has_mark(law: &Law, mark: Mark) -> bool {
+    law.hints.iter().any(|h| h.kind == ExprKind::Mark(mark))
 }
 
 /// True if `name` is an attribute variable of the law.

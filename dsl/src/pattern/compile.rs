@@ -1,29 +1,37 @@
 //! Laws become patterns: sums and products flattened, broadcasts that names imply made explicit.
 
-use super::flatten::OPERANDS;
-use super::normal::{Subst, call_expr, substitute};
-use super::pattern::{Compiled, Pat, PatId, PatKind, has_hint, is_normal};
-use mlc_dsl::library::{
-    AttrParam, CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name, OpClass,
+use super::OPERANDS;
+use super::normal::{Subst, substitute};
+use super::{Company, Compiled, Forms, Pat, PatId, PatKind, has_mark, is_normal};
+use crate::expr::{BinaryOp, Expr, ExprKind, Mark};
+use crate::functions::Function;
+use crate::library::{
+    AttrParam, CallId, DTypePattern, Dim, Law, LawOrigin, Library, Name, OpClass,
 };
-use mlc_dsl::syntax::ast::{BinaryOp, Expr, ExprKind, Span};
-use mlc_dsl::term::{TermId, TermKind, Terms};
+use crate::term::{TermId, TermKind, Terms};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Nests of one operator in each other that a pattern may have: each can be met in several ways.
 const NEST: usize = 3;
 
-/// Compiles laws; patterns are rewritten by the normalising ones among them.
-pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
-    let law = |i: &u32| &library.laws[*i as usize];
-    let exact = laws.iter().all(|i| law(i).error == ErrorClass::Exact);
-    let normal: Vec<&Law> = laws.iter().map(law).filter(|l| is_normal(l)).collect();
-    let one = |i: u32, closed: HashSet<TermId>| {
-        let law = law(&i);
+/// The patterns of laws, rewritten by the normalising ones among them. What the library has compiled is not compiled
+/// again.
+pub fn compile(library: &Library, laws: &[u32]) -> Vec<Arc<Compiled>> {
+    let company = Company::of(library, laws);
+    let normal: Vec<&Law> = company.normal.iter().map(|i| &library.laws[*i as usize]).collect();
+    let forms = library.patterns.of(&company, laws, |i| forms(library, i, &normal, company.exact));
+    forms.iter().flat_map(|f| f.iter().cloned()).collect()
+}
+
+/// The patterns of one law.
+fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
+    let law = &library.laws[index as usize];
+    let one = |closed: HashSet<TermId>| {
         let own = is_normal(law);
         let mut c = Compiler {
             library,
-            normal: if own { &[] } else { &normal },
+            normal: if own { &[] } else { normal },
             law,
             pats: Vec::new(),
             depth: 0,
@@ -38,27 +46,14 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Compiled> {
         let roots: Vec<PatId> =
             law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
         let hopeless = c.hopeless || (0..c.pats.len()).any(|i| c.nest(PatId(i as u32)) > NEST);
-        (
-            Compiled {
-                law: i,
-                pats: c.pats,
-                roots,
-                normal: own,
-                numbered: has_hint(law, "numbered"),
-            },
-            c.refused,
-            !hopeless,
-        )
+        let numbered = has_mark(law, Mark::Numbered);
+        let compiled = Compiled { law: index, pats: c.pats, roots, normal: own, numbered };
+        ((!hopeless).then(|| Arc::new(compiled)), c.refused)
     };
-    let mut out = Vec::new();
-    for &i in laws {
-        let (open, _, matches) = one(i, HashSet::new());
-        out.extend(matches.then_some(open));
-        // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
-        let (closed, differs, matches) = one(i, shared(law(&i)));
-        out.extend((differs && matches).then_some(closed));
-    }
-    out
+    // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
+    let (open, _) = one(HashSet::new());
+    let (closed, differs) = one(shared(law));
+    open.into_iter().chain(closed.filter(|_| differs)).collect()
 }
 
 /// Laws that never match, with the reason: matching has no way to find an attribute variable, or looks at fewer operands.
@@ -69,8 +64,9 @@ pub fn unsolved(library: &Library) -> Vec<(u32, String)> {
     let mut out = Vec::new();
     for law in laws.into_iter().filter(searched) {
         let first = compiled.partition_point(|c| c.law < law);
-        let forms: Vec<&Compiled> = compiled[first..].iter().take_while(|c| c.law == law).collect();
-        let open = |c: &&Compiled| open_names(&library.laws[law as usize], c);
+        let forms: Vec<&Arc<Compiled>> =
+            compiled[first..].iter().take_while(|c| c.law == law).collect();
+        let open = |c: &&Arc<Compiled>| open_names(&library.laws[law as usize], c);
         if forms.is_empty() {
             let reason = format!(
                 "a sum or product in it nests deeper, or has more operands, than the {OPERANDS} that are looked at"
@@ -90,9 +86,9 @@ pub fn unsolved(library: &Library) -> Vec<(u32, String)> {
 /// Attribute variables that a pattern asks for and nothing binds.
 fn open_names(law: &Law, c: &Compiled) -> Vec<Name> {
     let (found, asked) = (c.names(), c.asked());
-    let derived = |a: &AttrParam| a.ty.name.text == "axis" && a.ty.of.is_some();
-    let open = law.attrs.iter().filter(|a| !derived(a) && !found.contains(&*a.name));
-    open.map(|a| a.name.clone()).filter(|n| asked.contains(&**n)).collect()
+    let derived = |a: &AttrParam| a.ty.axis().is_some();
+    let open = law.attrs.iter().filter(|a| !derived(a) && !found.contains(&a.name));
+    open.map(|a| a.name.clone()).filter(|n| asked.contains(n)).collect()
 }
 
 /// Terms that occur more than once in what a law matches.
@@ -236,7 +232,7 @@ impl Compiler<'_> {
             let PatKind::Broadcast(inner, map) = &self.pat(a).kind else { return None };
             let dims = self.pat(*inner).dims.clone();
             match &found {
-                Some((_, known)) if !same_dims(known, &dims) => return None,
+                Some((_, known)) if *known != dims => return None,
                 Some(_) => {}
                 None => found = Some((map.clone(), dims)),
             }
@@ -268,7 +264,7 @@ impl Compiler<'_> {
         if dims.is_empty() {
             return scalar;
         }
-        let map = Expr { kind: ExprKind::List(vec![]), span: Span::default() };
+        let map = Expr::new(ExprKind::List(vec![]));
         self.push(PatKind::Broadcast(scalar, map), dims, dtype)
     }
 
@@ -296,10 +292,10 @@ impl Compiler<'_> {
         let mut merge = |e: Expr| {
             scalar = Some(match scalar.take() {
                 None => e,
-                Some(s) => Expr {
-                    kind: ExprKind::Binary(op, Box::new(call_expr("float", vec![s])), Box::new(e)),
-                    span: Span::default(),
-                },
+                Some(s) => {
+                    let s = Box::new(Expr::call(Function::Float, vec![s]));
+                    Expr::new(ExprKind::Binary(op, s, Box::new(e)))
+                }
             });
         };
         // What no view has room for stays a nest.
@@ -382,7 +378,7 @@ impl Compiler<'_> {
             };
             let below = self.pat(b).dims.clone();
             let twin = out.iter().position(|&q| match &self.pat(q).kind {
-                PatKind::Broadcast(a, _) => same_dims(&self.pat(*a).dims, &below),
+                PatKind::Broadcast(a, _) => self.pat(*a).dims == below,
                 _ => false,
             });
             let Some(i) = twin else {
@@ -396,9 +392,4 @@ impl Compiler<'_> {
         }
         out
     }
-}
-
-fn same_dims(a: &[Dim], b: &[Dim]) -> bool {
-    let key = mlc_dsl::check::dim_key;
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b))
 }
