@@ -106,7 +106,7 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
         "the labels of operand `i` of an einsum (or of its result) as numbers, `...` as negative ones",
     ),
     ("common", "a, b", "the entries of `a` that `b` has"),
-    ("except", "a, b", "the entries of `a` that `b` lacks"),
+    ("except", "a, b, …", "the entries of `a` that all the others lack"),
     ("places", "list, entries", "where the entries stand in the list"),
     (
         "is_around",

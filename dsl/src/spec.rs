@@ -69,9 +69,13 @@ pub(crate) fn apply(name: &str, vals: &[Val]) -> Option<Result<Val, EvalError>> 
                 _ => Err(EvalError::invalid("`labels` takes known numbers")),
             }
         })()),
-        ("common" | "except", 2) => ints((|| {
+        ("common", 2) => ints((|| {
             let (a, b) = (l(0)?, l(1)?);
-            Ok(a.into_iter().filter(|e| b.contains(e) == (name == "common")).collect())
+            Ok(a.into_iter().filter(|e| b.contains(e)).collect())
+        })()),
+        ("except", 2..) => ints((|| {
+            let others = (1..vals.len()).map(l).collect::<Result<Vec<_>, _>>()?;
+            Ok(l(0)?.into_iter().filter(|e| others.iter().all(|b| !b.contains(e))).collect())
         })()),
         ("places", 2) => ints((|| {
             let list = l(0)?;

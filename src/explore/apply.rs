@@ -167,6 +167,10 @@ fn resolve(graph: &mut Graph, vars: &[Option<Binding>]) -> Result<Vec<Id>, Build
                 };
                 Ok(v?)
             }
+            Some(Binding::Number { value, dtype, shape }) => {
+                let number = graph.scalar(*dtype, *value);
+                Ok(canon::broadcast(graph, structural, number, &[], shape)?)
+            }
             // A family's variable has no value outside its member; a variable that the left side
             // lacks is refused when the law is read.
             None => Err(BuildError::Value("a variable is not bound".into())),
@@ -211,30 +215,35 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
         ExprKind::Name(n) if n == "normal" || n == "numbered" => Some(true),
         ExprKind::Call { callee, args } if mlc_dsl::check::is_predicate(&callee.text) => {
             let tensors = mlc_dsl::check::tensors(&callee.text, args);
-            let classes: Vec<Id> = tensors
+            let operands: Vec<Asked> = tensors
                 .iter()
                 .filter_map(|a| match &a.value.kind {
                     ExprKind::Name(n) => law.vars.iter().position(|v| &*v.name == n),
                     _ => None,
                 })
                 .filter_map(|i| match st.vars.get(i)? {
-                    Some(Binding::Class(id)) => Some(*id),
-                    Some(Binding::Spread { base, .. }) => Some(*base),
+                    Some(Binding::Class(id)) => Some(Asked::Class(*id)),
+                    Some(Binding::Spread { base, .. }) => Some(Asked::Class(*base)),
+                    Some(Binding::Number { value, .. }) => Some(Asked::Number(*value)),
                     None => None,
                 })
                 .collect();
-            if classes.len() < tensors.len() {
+            if operands.len() < tensors.len() {
                 // Families are checked member by member; outputs of the law have no class yet.
                 return Some(true);
             }
             if tensors.len() < args.len() {
                 let bounds = args[tensors.len()..].iter().map(|a| eval(&a.value, &st.env).ok());
                 let (low, high) = super::interval::named(&bounds.collect::<Vec<_>>())?;
-                return Some(
-                    classes.iter().all(|&id| super::interval::within(graph, id, low, high)),
-                );
+                return Some(operands.iter().all(|o| match *o {
+                    Asked::Class(id) => super::interval::within(graph, id, low, high),
+                    Asked::Number(v) => v.is_nan() || (low..=high).contains(&v),
+                }));
             }
-            Some(classes.iter().all(|&id| predicate(graph, &callee.text, id)))
+            Some(operands.iter().all(|o| match *o {
+                Asked::Class(id) => predicate(graph, &callee.text, id),
+                Asked::Number(v) => of_number(&callee.text, v),
+            }))
         }
         ExprKind::Binary(mlc_dsl::syntax::ast::BinaryOp::And, a, b) => {
             match (holds(graph, law, a, st), holds(graph, law, b, st)) {
@@ -247,6 +256,24 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
             holds(graph, law, a, st).map(|t| !t)
         }
         _ => condition(c, &st.env),
+    }
+}
+
+/// What a predicate asks about.
+enum Asked {
+    Class(Id),
+    Number(f64),
+}
+
+/// A predicate about a tensor whose elements all are a number.
+fn of_number(name: &str, v: f64) -> bool {
+    match name {
+        "const" | "uniform" => true,
+        "nonzero" => v != 0.0,
+        "finite" => v.is_finite(),
+        "positive" => v > 0.0,
+        "nonnegative" => v.is_nan() || v >= 0.0 && v.is_sign_positive(),
+        _ => false,
     }
 }
 

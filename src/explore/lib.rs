@@ -22,6 +22,7 @@ mod matcher;
 mod matcher_attrs;
 mod matcher_flat;
 mod nearest;
+mod needed;
 mod normal;
 mod numbers;
 mod pattern;

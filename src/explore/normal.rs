@@ -152,7 +152,8 @@ impl Compiler<'_> {
 pub(super) fn call_expr(name: &str, args: Vec<Expr>) -> Expr {
     let span = Span::default();
     let callee = Ident { text: name.to_string(), span };
-    let args = args.into_iter().map(|value| Arg { name: None, each: false, value }).collect();
+    let args =
+        args.into_iter().map(|value| Arg { name: None, each: false, pack: false, value }).collect();
     Expr { kind: ExprKind::Call { callee, args }, span }
 }
 

@@ -7,7 +7,8 @@ use crate::syntax::ast::{BinaryOp, Elem, Expr, ExprKind, Meaning};
 pub fn classify(c: &Callable) -> OpClass {
     let CallKind::Op(meanings) = &c.kind else { return OpClass::Other };
     let [m] = meanings.as_slice() else { return OpClass::Other };
-    if super::elaborate::is_pointwise(c) && reads(&m.value).iter().all(|r| same_index(m, r)) {
+    let same = reads(&m.value).iter().all(|r| same_index(m, r));
+    if super::elaborate::is_pointwise(c) && same && !knows_its_place(m, &m.value) {
         return OpClass::Pointwise;
     }
     match &m.value.kind {
@@ -70,6 +71,20 @@ fn same_index(m: &Meaning, read: &[Elem]) -> bool {
             }
             _ => false,
         })
+}
+
+/// True if a value hangs on where it stands, or on how many there are, besides the elements that it is computed from.
+fn knows_its_place(m: &Meaning, e: &Expr) -> bool {
+    let is_index =
+        |n: &str| m.index.iter().any(|i| matches!(&i.expr().kind, ExprKind::Name(own) if own == n));
+    match &e.kind {
+        ExprKind::Index { otherwise, .. } => {
+            otherwise.as_deref().is_some_and(|o| knows_its_place(m, o))
+        }
+        ExprKind::Size(_) => true,
+        ExprKind::Name(n) => is_index(n),
+        _ => super::parts(e).into_iter().any(|e| knows_its_place(m, e)),
+    }
 }
 
 fn reads_inside(index: &[Elem]) -> bool {

@@ -12,7 +12,8 @@ pub fn expr(kind: ExprKind, span: Span) -> Expr {
 /// `f(args)`.
 pub fn call(f: &str, args: Vec<Expr>, span: Span) -> Expr {
     let callee = Ident { text: f.to_string(), span };
-    let args = args.into_iter().map(|value| Arg { name: None, each: false, value }).collect();
+    let args =
+        args.into_iter().map(|value| Arg { name: None, each: false, pack: false, value }).collect();
     expr(ExprKind::Call { callee, args }, span)
 }
 

@@ -10,7 +10,10 @@ mod laws;
 mod meaning;
 mod nesting;
 mod notation;
+mod questions;
 mod result;
+mod schema;
+pub mod shows;
 mod signature;
 mod symbols;
 mod targets;
@@ -23,11 +26,11 @@ pub use targets::WORK;
 
 use crate::diag::{Code, Diag, Severity};
 use crate::library::{
-    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Library, Name, OnnxItem,
+    CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Law, Library, Name, OnnxItem,
     OpClass, Source,
 };
 use crate::names::meant as suggest;
-use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Item, ItemKind, Span};
+use crate::syntax::ast::{Arg, Elem, Expr, ExprKind, Item, ItemKind, Rule, Span};
 use crate::syntax::parse;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -167,11 +170,35 @@ impl Builder {
             if self.gives_up(*source, item) {
                 continue;
             }
-            let (laws, diags) = laws::of_rule(&self.library, *source, item, rule);
+            let (laws, diags) = match schema::is_schema(rule) {
+                true => self.schema(*source, item, rule),
+                false => laws::of_rule(&self.library, *source, item, rule),
+            };
             self.report(*source, diags);
             let sound = laws.into_iter().filter(|l| !nesting::is_faulty(l, &faulty));
             self.library.laws.extend(sound);
         }
+    }
+
+    /// The laws of all instances of a schema. Its mistakes are those of the first instance that has any.
+    fn schema(&self, source: u32, item: &Item, rule: &Rule) -> (Vec<Law>, Vec<Diag>) {
+        let instances = match schema::instances(&self.library, item, rule) {
+            Ok(instances) => instances,
+            Err(diag) => return (vec![], vec![diag]),
+        };
+        let mut out = Vec::new();
+        for i in instances {
+            let instance = Item { name: i.name, ..item.clone() };
+            let (laws, mut diags) = laws::of_rule(&self.library, source, &instance, &i.rule);
+            if diags.iter().any(|d| d.severity == Severity::Error) {
+                for d in &mut diags {
+                    d.message = format!("{} (in `{}`)", d.message, instance.name.text);
+                }
+                return (vec![], diags);
+            }
+            out.extend(laws.into_iter().map(|l| Law { schema: Some(i.schema.clone()), ..l }));
+        }
+        (out, vec![])
     }
 
     /// True once there are so many mistakes that more of them help nobody; says so once.

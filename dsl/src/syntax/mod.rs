@@ -14,6 +14,7 @@ mod same;
 mod scan;
 mod terms;
 
+pub use params::CLASSES;
 pub use parse::parse;
 pub use print::{print_file, print_item};
 pub use print_expr::print_expr;
