@@ -35,6 +35,11 @@ impl Layout {
         self.shape.iter().product()
     }
 
+    /// True if there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
     /// Number of axes.
     pub fn rank(&self) -> usize {
         self.shape.len()
@@ -45,7 +50,7 @@ impl Layout {
         let mut step = 1isize;
         for (&d, &s) in self.shape.iter().zip(&self.strides).rev() {
             if d != 1 && s != step {
-                return self.len() == 0;
+                return self.is_empty();
             }
             step *= d as isize;
         }
@@ -116,7 +121,7 @@ impl Layout {
         if shape.iter().product::<usize>() != self.len() {
             return None;
         }
-        if self.len() == 0 {
+        if self.is_empty() {
             return Some(Layout { offset: self.offset, ..Layout::dense(shape) });
         }
         let merged = coalesce(&self.shape, &[&self.strides]);
