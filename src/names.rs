@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 pub fn declared(library: &Library) -> BTreeSet<&str> {
     let calls = library.calls.iter().map(|c| &*c.name);
     let laws = library.laws.iter().filter(|l| l.origin != LawOrigin::Reverse);
-    calls.chain(laws.map(|l| l.declared_name())).collect()
+    calls.chain(laws.map(|l| &*l.name)).collect()
 }
 
 /// `did you mean …?` for a name that is none of `known`, else the help given, if that is not empty.

@@ -53,7 +53,6 @@ pub const CODES: &[(&str, &str)] = &[
     ("R023", "a definition, or a number, that stands for too much once it is written out"),
     ("R024", "a parameter or an index that nothing uses"),
     ("R025", "a body that is not what is declared"),
-    ("R026", "a schema that does not say which operators and operands it means"),
 ];
 
 /// A stable code such as `S001`; `S` are mistakes of syntax, `R` mistakes of meaning.

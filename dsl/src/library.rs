@@ -250,37 +250,8 @@ pub struct Law {
     pub error: ErrorClass,
     /// Inline tests.
     pub tests: Vec<LawTest>,
-    /// The schema that it is an instance of.
-    pub schema: Option<Schema>,
     /// Which source text, and where in it.
     pub source: (u32, Span),
-}
-
-impl Law {
-    /// True if the name is that of the law, or of the schema that it is an instance of.
-    pub fn answers_to(&self, name: &str) -> bool {
-        *self.name == *name || self.schema.as_ref().is_some_and(|s| *s.name == *name)
-    }
-
-    /// The name of what declares it: a rule, a schema or a definition.
-    pub fn declared_name(&self) -> &str {
-        match &self.schema {
-            Some(s) => &s.name,
-            None => self.name.strip_suffix(".rev").unwrap_or(&self.name),
-        }
-    }
-}
-
-/// The schema of a law.
-#[derive(Clone, Debug)]
-pub struct Schema {
-    /// Its name.
-    pub name: Name,
-    /// The operators that the law speaks of in the places of the schema's variables.
-    pub operators: Vec<CallId>,
-    /// It asks nothing of its operators but that they be pointwise, so that whatever shows one of its laws shows all those of
-    /// operators with the same parameters.
-    pub parametric: bool,
 }
 
 /// An inline test of a law.

@@ -70,13 +70,9 @@ pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
                 _ => Err(EvalError::invalid("`labels` takes known numbers")),
             }
         })()),
-        (F::Common, 2) => ints((|| {
+        (F::Common | F::Except, 2) => ints((|| {
             let (a, b) = (l(0)?, l(1)?);
-            Ok(a.into_iter().filter(|e| b.contains(e)).collect())
-        })()),
-        (F::Except, 2..) => ints((|| {
-            let others = (1..vals.len()).map(l).collect::<Result<Vec<_>, _>>()?;
-            Ok(l(0)?.into_iter().filter(|e| others.iter().all(|b| !b.contains(e))).collect())
+            Ok(a.into_iter().filter(|e| b.contains(e) == (f == F::Common)).collect())
         })()),
         (F::Places, 2) => ints((|| {
             let list = l(0)?;

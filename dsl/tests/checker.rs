@@ -224,16 +224,6 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(x: F[..s]) -> F[..s]\n  = cast(x, to=f32)\n",
         ],
     ),
-    (
-        "R026",
-        &[
-            "rule f\n  exp(x) => exp(x)\n  given x: F[..s], xs...: F[..s]\n  error exact\n",
-            "rule f\n  g(x, axes=[]) => x\n  given g: pointwise, x: T[..s]\n  error exact\n",
-            "rule f\n  g(xs...) => g(xs...)\n  given g: pointwise, xs...: T[..s]\n  if rising(g)\n  error exact\n",
-            "rule f\n  g(xs..., ys...) => g(ys..., xs...)\n  given g: pointwise, xs...: T[..s], ys...: T[..s]\n  error exact\n",
-            "rule f\n  exp(x) => exp(x)\n  given g: reduction, x: F[..s]\n  error exact\n",
-        ],
-    ),
 ];
 
 fn text(case: &str) -> String {

@@ -6,7 +6,6 @@ use crate::lawtest::{self, Broken};
 use crate::{pipeline, stdlib};
 use anyhow::Context;
 use mlc_dsl::diag::{SHOWN, Severity, more};
-use mlc_dsl::library::Law;
 use mlc_files::npz::write_npz;
 use serde::Serialize;
 use std::fmt::Write;
@@ -59,12 +58,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     // With files given, only their laws are verified; the shipped ones are what they build on.
     let first = stdlib::TEXTS.len() as u32 + args.common.rules.len() as u32;
     let names: Option<Vec<String>> = (!args.files.is_empty()).then(|| {
-        // A schema's laws are also those of the operators that a file adds.
-        let added = |l: &Law| {
-            let of = l.schema.iter().flat_map(|s| &s.operators);
-            of.into_iter().any(|c| library.call(*c).source.0 >= first)
-        };
-        let own = library.laws.iter().filter(|l| l.source.0 >= first || added(l));
+        let own = library.laws.iter().filter(|l| l.source.0 >= first);
         own.map(|l| l.name.to_string()).collect()
     });
     let options = mlc_verify::CheckOptions {
@@ -81,7 +75,6 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let mut lints = mlc_verify::lint(&library, names.as_deref());
     let from = if args.files.is_empty() { 0 } else { first };
     lints.extend(mlc_verify::declarations(&library, from, args.common.seed));
-    let reach = mlc_verify::reach::table(&library);
     let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
     let color = args.common.screen.colored();
     let mut text = String::new();
@@ -91,7 +84,6 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     text.push_str(&report.human(color));
     if args.common.screen.verbose() {
         text.push_str(&report.table());
-        text.push_str(&format!("\n{reach}"));
     }
     if let Some(folder) = &args.cases {
         text.push_str(&write_cases(&report, folder, &texts)?);

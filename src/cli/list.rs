@@ -80,9 +80,7 @@ fn entries(library: &Library, what: Kind) -> Vec<Entry> {
         Kind::Layers => calls(true),
         Kind::Laws => {
             let rules = library.laws.iter().filter(|l| l.origin == LawOrigin::Rule);
-            rules
-                .map(|l| entry(l.declared_name(), l.error.to_string(), &l.doc, l.source.0))
-                .collect()
+            rules.map(|l| entry(&l.name, l.error.to_string(), &l.doc, l.source.0)).collect()
         }
         Kind::Targets => library
             .targets

@@ -21,7 +21,7 @@ pub struct Declaration {
 
 /// What is declared of a law or operator.
 pub fn declaration(library: &Library, name: &str) -> Option<Declaration> {
-    let law = library.laws.iter().find(|l| l.answers_to(name));
+    let law = library.laws.iter().find(|l| &*l.name == name);
     let call = library.find(name).map(|c| library.call(c));
     let (source, doc) = match (law, call) {
         (Some(l), _) => (l.source, &l.doc),

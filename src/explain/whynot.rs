@@ -116,13 +116,12 @@ pub fn why_not(
 /// True for a law of this name, and for one that yields the layer: what yields a primitive operator are too many.
 fn concerns(library: &Library, law: &Law, name: &str, calls: &[CallId]) -> bool {
     let bare = law.name.strip_suffix(".rev").unwrap_or(&law.name);
-    let called = bare == name || law.answers_to(name);
     let is_layer = |c: CallId| matches!(library.call(c).kind, CallKind::Def(_));
     let yields = law.right.iter().any(|s| match &law.terms.get(s.root).kind {
         TermKind::Apply(c, _) => calls.contains(c) && is_layer(*c),
         _ => false,
     });
-    law.origin != LawOrigin::Unfold && (called || yields)
+    law.origin != LawOrigin::Unfold && (bare == name || yields)
 }
 
 fn story(

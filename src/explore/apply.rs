@@ -167,10 +167,6 @@ fn resolve(graph: &mut Graph, vars: &[Option<Binding>]) -> Result<Vec<Id>, Build
                 };
                 Ok(v?)
             }
-            Some(Binding::Number { value, dtype, shape }) => {
-                let number = graph.scalar(*dtype, *value);
-                Ok(canon::broadcast(graph, structural, number, &[], shape)?)
-            }
             // A family's variable has no value outside its member; a variable that the left side
             // lacks is refused when the law is read.
             None => Err(BuildError::Value("a variable is not bound".into())),
@@ -224,32 +220,27 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
         ExprKind::Mark(_) => Some(true),
         ExprKind::Test(p, args) => {
             let (tensors, bounds) = p.split(args);
-            let operands: Vec<Asked> = tensors
+            let classes: Vec<Id> = tensors
                 .iter()
                 .filter_map(|a| law.vars.iter().position(|v| Some(&v.name) == a.as_name()))
                 .filter_map(|i| match st.vars.get(i)? {
-                    Some(Binding::Class(id)) => Some(Asked::Class(*id)),
-                    Some(Binding::Spread { base, .. }) => Some(Asked::Class(*base)),
-                    Some(Binding::Number { value, .. }) => Some(Asked::Number(*value)),
+                    Some(Binding::Class(id)) => Some(*id),
+                    Some(Binding::Spread { base, .. }) => Some(*base),
                     None => None,
                 })
                 .collect();
-            if operands.len() < tensors.len() {
+            if classes.len() < tensors.len() {
                 // Families are checked member by member; outputs of the law have no class yet.
                 return Some(true);
             }
             if !bounds.is_empty() {
                 let bounds = bounds.iter().map(|a| eval(a, &st.env).ok());
                 let (low, high) = super::interval::named(&bounds.collect::<Vec<_>>())?;
-                return Some(operands.iter().all(|o| match *o {
-                    Asked::Class(id) => super::interval::within(graph, id, low, high),
-                    Asked::Number(v) => v.is_nan() || (low..=high).contains(&v),
-                }));
+                return Some(
+                    classes.iter().all(|&id| super::interval::within(graph, id, low, high)),
+                );
             }
-            Some(operands.iter().all(|o| match *o {
-                Asked::Class(id) => predicate(graph, *p, id),
-                Asked::Number(v) => of_number(*p, v),
-            }))
+            Some(classes.iter().all(|&id| predicate(graph, *p, id)))
         }
         ExprKind::Binary(BinaryOp::And, a, b) => {
             match (holds(graph, law, a, st), holds(graph, law, b, st)) {
@@ -260,24 +251,6 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
         }
         ExprKind::Unary(UnaryOp::Not, a) => holds(graph, law, a, st).map(|t| !t),
         _ => condition(c, &st.env),
-    }
-}
-
-/// What a predicate asks about.
-enum Asked {
-    Class(Id),
-    Number(f64),
-}
-
-/// A predicate about a tensor whose elements all are a number.
-fn of_number(predicate: Predicate, v: f64) -> bool {
-    match predicate {
-        Predicate::Const | Predicate::Uniform => true,
-        Predicate::Nonzero => v != 0.0,
-        Predicate::Finite => v.is_finite(),
-        Predicate::Positive => v > 0.0,
-        Predicate::Nonnegative => v.is_nan() || v >= 0.0 && v.is_sign_positive(),
-        Predicate::Within => false,
     }
 }
 

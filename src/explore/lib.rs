@@ -21,7 +21,6 @@ mod matcher;
 mod matcher_attrs;
 mod matcher_flat;
 mod nearest;
-mod needed;
 mod numbers;
 pub mod progress;
 mod proof;

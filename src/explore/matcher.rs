@@ -10,7 +10,7 @@ use egg::Id;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::Expr;
 use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
-use mlc_dsl::ir::{Attr, DType, Extent, Type};
+use mlc_dsl::ir::{Attr, Extent};
 use mlc_dsl::library::{CallId, Dim, Input, Law, Name, TypePattern};
 use mlc_dsl::pattern::{Compiled, Pat, PatId, PatKind};
 use std::ops::ControlFlow;
@@ -26,15 +26,6 @@ pub enum Binding {
         base: Id,
         /// Places of its axes.
         map: Vec<i64>,
-        /// The shape.
-        shape: Vec<Extent>,
-    },
-    /// A number repeated to a shape: what the numbers of a sum or product come to need not be in the e-graph.
-    Number {
-        /// The number.
-        value: f64,
-        /// Its element type.
-        dtype: DType,
         /// The shape.
         shape: Vec<Extent>,
     },
@@ -264,13 +255,7 @@ impl Matcher<'_> {
         }
     }
 
-    pub(super) fn bind(
-        &self,
-        i: usize,
-        b: Binding,
-        st: &mut State,
-        next: Next<'_>,
-    ) -> ControlFlow<()> {
+    fn bind(&self, i: usize, b: Binding, st: &mut State, next: Next<'_>) -> ControlFlow<()> {
         if let Some(known) = &st.vars[i] {
             return if *known == b { next(st) } else { ControlFlow::Continue(()) };
         }
@@ -284,10 +269,8 @@ impl Matcher<'_> {
             }
             Binding::Spread { base, shape, .. } => {
                 let dtype = self.graph.type_of(*base).dtype;
-                st.env.bind_tensor(&var.name, Type::new(dtype, shape.clone()))
-            }
-            Binding::Number { dtype, shape, .. } => {
-                st.env.bind_tensor(&var.name, Type::new(*dtype, shape.clone()))
+                let ty = mlc_dsl::ir::Type::new(dtype, shape.clone());
+                st.env.bind_tensor(&var.name, ty)
             }
         };
         if fits {

@@ -10,7 +10,6 @@ use super::graph::Graph;
 use super::language::{ENode, Head};
 use super::log::LogId;
 use super::matcher::{Binding, Matcher, State};
-use super::needed;
 use super::numbers::numberless;
 use egg::Id;
 use mlc_dsl::expr::Expr;
@@ -161,8 +160,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     let start = Instant::now();
     // Where no law may round differently, none may regroup either.
     let exact = laws.iter().all(|&i| library.laws[i as usize].error == ErrorClass::Exact);
-    let (laws, idle) = needed::split(graph, laws);
-    let mut runners: Vec<Runner> = compile(&library, &laws)
+    let mut runners: Vec<Runner> = compile(&library, laws)
         .into_iter()
         .map(|compiled| Runner::new(&library, compiled))
         .collect();
@@ -248,7 +246,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
             break;
         }
     }
-    Saturation { profiles: profiles(runners, idle), stop, sizes, bundles: families.bundles }
+    Saturation { profiles: profiles(runners), stop, sizes, bundles: families.bundles }
 }
 
 /// What the search of one pattern found.
@@ -318,10 +316,9 @@ fn work_on<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> Vec<T> 
     })
 }
 
-/// One profile per law, in the laws' order; a law may have several patterns, and `idle` ones were not searched.
-fn profiles(runners: Vec<Runner>, idle: Vec<u32>) -> Vec<(u32, LawProfile)> {
-    let mut out: BTreeMap<u32, LawProfile> =
-        idle.into_iter().map(|i| (i, LawProfile::default())).collect();
+/// One profile per law, in the laws' order; a law may have several patterns.
+fn profiles(runners: Vec<Runner>) -> Vec<(u32, LawProfile)> {
+    let mut out: BTreeMap<u32, LawProfile> = BTreeMap::new();
     for r in runners {
         match out.entry(r.compiled.law) {
             Entry::Vacant(e) => drop(e.insert(r.profile)),
@@ -421,7 +418,6 @@ fn fingerprint(graph: &Graph, f: &Found) -> u64 {
                     graph.egg.find(*base).hash(&mut h);
                     map.hash(&mut h);
                 }
-                Some(Binding::Number { value, .. }) => value.to_bits().hash(&mut h),
                 None => 0u8.hash(&mut h),
             }
         }

@@ -29,7 +29,6 @@ use report::report;
 pub use report::{
     Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
 };
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a run of the pipeline yields.
@@ -351,18 +350,17 @@ fn active_laws(
 ) -> Result<Vec<u32>, Error> {
     let foreign = Foreign::of(library, target, options.operators.as_ref(), source);
     for name in &options.without {
-        let known = library.laws.iter().any(|l| l.answers_to(name));
+        let known = library.laws.iter().any(|l| &*l.name == name.as_str());
         if !known {
-            let laws = library.laws.iter();
-            let laws: BTreeSet<&str> = laws.flat_map(|l| [&*l.name, l.declared_name()]).collect();
-            let help = names::meant(name, laws, "`mlc-rewrite list laws` names them");
+            let laws: Vec<&str> = library.laws.iter().map(|l| &*l.name).collect();
+            let help = names::meant(name, &laws, "`mlc-rewrite list laws` names them");
             let place = format!("law `{}`", shown(name));
             let error = Error::new(ErrorKind::Setting, format!("there is no {place}"));
             return Err(error.at(place).or_help(help));
         }
     }
     let active = library.laws.iter().enumerate().filter(|(_, l)| {
-        let off = options.without.iter().any(|w| l.answers_to(w));
+        let off = options.without.iter().any(|w| **w == *l.name);
         options.fp.admits(l.error) && !off && !rounds(library, target, options, l)
     });
     let useful = active.filter(|(_, l)| !foreign.concerns(l));
@@ -380,7 +378,7 @@ fn rounds(library: &Library, target: &TargetItem, options: &Options, law: &Law) 
 
 /// Why a law is not searched.
 pub fn why_off(library: &Library, options: &Options, law: &Law) -> String {
-    if options.without.iter().any(|w| law.answers_to(w)) {
+    if options.without.iter().any(|w| **w == *law.name) {
         return "it is turned off by `--without`".into();
     }
     if !options.fp.admits(law.error) {

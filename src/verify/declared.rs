@@ -242,7 +242,6 @@ fn application(library: &Library, id: CallId) -> Law {
         hints: vec![],
         error: ErrorClass::Reorder,
         tests: vec![],
-        schema: None,
         source: c.source,
     }
 }

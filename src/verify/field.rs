@@ -30,11 +30,6 @@ pub enum Exactness {
         /// Points per instance.
         points: usize,
     },
-    /// It is an instance of a schema that asks nothing of its operators, as this law is, which was checked.
-    Shared {
-        /// The law.
-        law: String,
-    },
     /// It says what a name means: the body of a definition, on both sides.
     Defined,
     /// Samples alone speak for it.

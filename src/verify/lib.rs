@@ -18,13 +18,11 @@ mod judge;
 mod lint;
 mod prime;
 mod propose;
-pub mod reach;
 mod repair;
 mod report;
 mod running;
 mod sample;
 pub mod samples;
-mod shared;
 mod shrink;
 mod symbolic;
 mod values;
@@ -146,8 +144,8 @@ enum Break {
     Impossible,
 }
 
-/// A definition's own laws hold by definition, and one instance of a schema shows others: samples only show that they can be
-/// applied, with the types that they declare. One in so many is taken.
+/// A definition's own laws hold by definition: samples only show that it can be applied, with the types that it
+/// declares. One in so many is taken.
 const DEFINED: usize = 20;
 
 /// Samples taken to break one condition.
@@ -158,11 +156,6 @@ const UNDECIDED: usize = 100;
 
 /// Checks one law.
 pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdict {
-    checked(library, law, None, options)
-}
-
-/// Checks a law, of which another instance of its schema, if one is named, shows that it holds.
-fn checked(library: &Library, law: &Law, shown: Option<&str>, options: &CheckOptions) -> Verdict {
     let facts = Facts::of(library, law);
     let mut c = Checker {
         facts: &facts,
@@ -171,13 +164,8 @@ fn checked(library: &Library, law: &Law, shown: Option<&str>, options: &CheckOpt
         deadline: Instant::now() + Duration::from_millis(options.time_ms),
         warnings: Vec::new(),
         explain: options.explain,
-        shown,
     };
-    let samples = if facts.defined() || shown.is_some() {
-        options.samples.div_ceil(DEFINED)
-    } else {
-        options.samples
-    };
+    let samples = if facts.defined() { options.samples.div_ceil(DEFINED) } else { options.samples };
     let outcome = c.sample(samples);
     Verdict { outcome, warnings: c.warnings }
 }
@@ -189,8 +177,6 @@ struct Checker<'f, 'l> {
     deadline: Instant,
     warnings: Vec<String>,
     explain: bool,
-    /// The law that shows this one.
-    shown: Option<&'f str>,
 }
 
 impl Checker<'_, '_> {
@@ -268,13 +254,9 @@ impl Checker<'_, '_> {
             self.warnings.extend(symbolic::check(self.facts, &first.instance.draft));
         }
         let mut rng = self.rng.fork();
-        evidence.exactness = match (self.facts.defined(), self.shown) {
-            (true, _) => Exactness::Defined,
-            (false, Some(by)) => {
-                evidence.exactness = Exactness::Shared { law: by.to_string() };
-                return Outcome::Holds(evidence);
-            }
-            (false, None) => match field::prove(self.facts, &mut rng) {
+        evidence.exactness = match self.facts.defined() {
+            true => Exactness::Defined,
+            false => match field::prove(self.facts, &mut rng) {
                 Finding::Exactness(exactness) => exactness,
                 Finding::Differ(instance) => return self.differ(*instance, &mut rng),
             },
@@ -435,12 +417,10 @@ pub fn check_library(
     let wanted = |law: &Law| {
         names.as_ref().is_none_or(|names| {
             names.contains(&*law.name)
-                || law.schema.as_ref().is_some_and(|s| names.contains(&*s.name))
                 || law.name.strip_suffix(".rev").is_some_and(|base| names.contains(base))
         })
     };
     let laws: Vec<&Law> = library.laws.iter().filter(|l| wanted(l)).collect();
-    let shown = shared::shown_by(library, &laws);
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Verdict)>> = Mutex::new(Vec::with_capacity(laws.len()));
     std::thread::scope(|scope| {
@@ -450,8 +430,7 @@ pub fn check_library(
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     laws.get(i).map(|law| (i, *law))
                 } {
-                    let by = shown[i].map(|by| &*laws[by].name);
-                    let verdict = checked(library, law, by, options);
+                    let verdict = check_law(library, law, options);
                     on_progress(&law.name, &verdict);
                     if let Ok(mut done) = done.lock() {
                         done.push((i, verdict));
@@ -462,7 +441,6 @@ pub fn check_library(
     });
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_by_key(|(i, _)| *i);
-    let mut verdicts = done.into_iter().map(|(i, v)| (laws[i], v)).collect();
-    shared::needed_somewhere(&mut verdicts);
+    let verdicts = done.into_iter().map(|(i, v)| (laws[i], v)).collect();
     Report::of(library, verdicts, started.elapsed().as_secs_f64())
 }

@@ -251,8 +251,6 @@ pub struct Report {
     pub no_sample: usize,
     /// Laws that hold by definition.
     pub defined: usize,
-    /// Laws that another instance of their schema shows.
-    pub shared: usize,
     /// Laws that are proved.
     pub proved: usize,
     /// The least certain proof errs with a probability below 2 to the minus this.
@@ -268,20 +266,19 @@ impl Report {
         let proofs = verdicts.iter().filter_map(|(_, v)| match &v.outcome {
             Outcome::Holds(e) => match e.exactness {
                 Exactness::Proved { bits, .. } => Some(bits),
-                Exactness::Defined | Exactness::Shared { .. } | Exactness::Sampled { .. } => None,
+                Exactness::Defined | Exactness::Sampled { .. } => None,
             },
             Outcome::Fails(_) | Outcome::NoSample { .. } => None,
         });
         let proofs: Vec<u32> = proofs.collect();
         let ends = |text: &str| text.match_indices('\n').map(|(at, _)| at).collect();
         let lines: Vec<Vec<usize>> = library.sources.iter().map(|s| ends(&s.text)).collect();
-        let known = |o: &Outcome, by: fn(&Exactness) -> bool| match o {
-            Outcome::Holds(e) => by(&e.exactness),
+        let defined = |o: &Outcome| match o {
+            Outcome::Holds(e) => matches!(e.exactness, Exactness::Defined),
             Outcome::Fails(_) | Outcome::NoSample { .. } => false,
         };
         Report {
-            defined: count(&|o| known(o, |e| matches!(e, Exactness::Defined))),
-            shared: count(&|o| known(o, |e| matches!(e, Exactness::Shared { .. }))),
+            defined: count(&defined),
             proved: proofs.len(),
             bits: proofs.into_iter().min().unwrap_or(0),
             hold: count(&|o| matches!(o, Outcome::Holds(_))),
@@ -324,7 +321,7 @@ impl Report {
 
     /// How it is known that laws hold.
     fn grounds(&self) -> String {
-        let sampled = self.hold - self.defined - self.proved - self.shared;
+        let sampled = self.hold - self.defined - self.proved;
         let mut parts = Vec::new();
         if self.defined > 0 {
             parts.push(format!("{} say what a definition means", self.defined));
@@ -333,26 +330,19 @@ impl Report {
             let Report { proved, bits, .. } = self;
             parts.push(format!("{proved} are proved for real numbers (error below 2^-{bits})"));
         }
-        if self.shared > 0 {
-            parts.push(format!("{} are shown by another instance of their schema", self.shared));
-        }
         if sampled > 0 {
             parts.push(format!("{sampled} rest on samples"));
         }
         parts.join(", ")
     }
 
-    /// One row per law that is looked at by itself, as a table of Markdown.
+    /// One row per law, as a table of Markdown.
     pub fn table(&self) -> String {
         let mut out = String::from(
             "| law | class | worst damage per type (left, right, growth) | samples | exactness | needed conditions |\n\
              |---|---|---|---|---|---|\n",
         );
-        let shared = |r: &&Reported| match &r.verdict.outcome {
-            Outcome::Holds(e) => matches!(e.exactness, Exactness::Shared { .. }),
-            Outcome::Fails(_) | Outcome::NoSample { .. } => false,
-        };
-        for r in self.laws.iter().filter(|r| !shared(r)) {
+        for r in &self.laws {
             let _ = writeln!(out, "{}", r.row());
         }
         out
@@ -376,7 +366,6 @@ impl Reported {
                 let exactness = match &e.exactness {
                     Exactness::Proved { bits, .. } => format!("proved: error below 2^-{bits}"),
                     Exactness::Defined => "by definition".to_string(),
-                    Exactness::Shared { law } => format!("as `{law}`"),
                     Exactness::Sampled { reason } => format!("samples: {reason}"),
                 };
                 let damage = damage.collect::<Vec<_>>().join("; ");

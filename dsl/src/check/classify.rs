@@ -7,8 +7,7 @@ use crate::library::{CallKind, Callable, Dim, OpClass};
 pub fn classify(c: &Callable) -> OpClass {
     let CallKind::Op(meanings) = &c.kind else { return OpClass::Other };
     let [m] = meanings.as_slice() else { return OpClass::Other };
-    let same = reads(&m.value).iter().all(|r| same_index(m, r));
-    if super::elaborate::is_pointwise(c) && same && !knows_its_place(&m.value) {
+    if super::elaborate::is_pointwise(c) && reads(&m.value).iter().all(|r| same_index(m, r)) {
         return OpClass::Pointwise;
     }
     match &m.value.kind {
@@ -51,15 +50,6 @@ fn same_index(m: &Meaning, read: &[Elem]) -> bool {
         && m.index.iter().zip(read).all(|(v, e)| {
             matches!(e, Elem::Splice(_)) == v.segment && e.expr().kind == ExprKind::Index(v.id)
         })
-}
-
-/// True if a value hangs on where it stands, or on how many there are, besides the elements that it is computed from.
-fn knows_its_place(e: &Expr) -> bool {
-    match &e.kind {
-        ExprKind::Read(Read { otherwise, .. }) => otherwise.as_deref().is_some_and(knows_its_place),
-        ExprKind::Index(_) | ExprKind::Size(_) => true,
-        _ => e.parts().into_iter().any(knows_its_place),
-    }
 }
 
 fn is_read(e: &Expr) -> bool {

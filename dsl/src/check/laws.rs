@@ -244,7 +244,6 @@ pub fn of_definition(library: &Library, id: CallId, hints: &[Expr]) -> Vec<Law> 
         hints: hints.to_vec(),
         error: ErrorClass::Exact,
         tests: vec![],
-        schema: None,
         source: c.source,
     };
     let unfold = Law {
@@ -289,7 +288,6 @@ pub fn hidden(library: &Library, id: CallId) -> Vec<Name> {
         hints: vec![],
         error: ErrorClass::Exact,
         tests: vec![],
-        schema: None,
         source: c.source,
     })
 }
@@ -351,7 +349,6 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
         hints,
         error: class,
         tests,
-        schema: None,
         source: (source, item.span),
     };
     let mut laws = vec![law];

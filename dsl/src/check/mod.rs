@@ -11,11 +11,8 @@ mod meaning;
 mod nesting;
 mod notation;
 mod onnx;
-mod questions;
 mod resolve;
 mod result;
-mod schema;
-pub mod shows;
 mod signature;
 mod symbols;
 mod targets;
@@ -34,7 +31,7 @@ use crate::library::{
 };
 use crate::names::meant as suggest;
 use crate::span::Span;
-use crate::syntax::ast::{Elem, Expr, ExprKind, Item, ItemKind, Rule};
+use crate::syntax::ast::{Elem, Expr, ExprKind, Item, ItemKind};
 use crate::syntax::parse;
 use resolve::Scope;
 use std::collections::HashMap;
@@ -175,35 +172,11 @@ impl Builder {
             if self.gives_up(*source, item) {
                 continue;
             }
-            let (laws, diags) = match schema::is_schema(rule) {
-                true => self.schema(*source, item, rule),
-                false => laws::of_rule(&self.library, *source, item, rule),
-            };
+            let (laws, diags) = laws::of_rule(&self.library, *source, item, rule);
             self.report(*source, diags);
             let sound = laws.into_iter().filter(|l| !nesting::is_faulty(l, &faulty));
             self.library.laws.extend(sound);
         }
-    }
-
-    /// The laws of all instances of a schema. Its mistakes are those of the first instance that has any.
-    fn schema(&self, source: u32, item: &Item, rule: &Rule) -> (Vec<Law>, Vec<Diag>) {
-        let instances = match schema::instances(&self.library, item, rule) {
-            Ok(instances) => instances,
-            Err(diag) => return (vec![], vec![diag]),
-        };
-        let mut out = Vec::new();
-        for i in instances {
-            let instance = Item { name: i.name, ..item.clone() };
-            let (laws, mut diags) = laws::of_rule(&self.library, source, &instance, &i.rule);
-            if diags.iter().any(|d| d.severity == Severity::Error) {
-                for d in &mut diags {
-                    d.message = format!("{} (in `{}`)", d.message, instance.name.text);
-                }
-                return (vec![], diags);
-            }
-            out.extend(laws.into_iter().map(|l| Law { schema: Some(i.schema.clone()), ..l }));
-        }
-        (out, vec![])
     }
 
     /// True once there are so many mistakes that more of them help nobody; says so once.

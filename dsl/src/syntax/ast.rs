@@ -62,8 +62,6 @@ pub struct Param {
     pub each: bool,
     /// Its name.
     pub name: Ident,
-    /// Written with `...` in the `given` of a schema: one variable for every operand that it stands for.
-    pub pack: bool,
     /// Its kind.
     pub kind: ParamKind,
     /// The value it has when a call leaves it out (attributes), after `=`.
@@ -487,8 +485,6 @@ pub struct Arg {
     pub name: Option<Ident>,
     /// Written with `each` (only in the right side of an `each` rule).
     pub each: bool,
-    /// Written with `...` (only in a schema): one argument for every member of the pack that it mentions.
-    pub pack: bool,
     /// The value.
     pub value: Expr,
 }

@@ -15,11 +15,9 @@ mod same;
 mod scan;
 mod terms;
 
-pub use params::CLASSES;
 pub use parse::parse;
 pub use print::{print_file, print_item};
 pub use print_expr::print_expr;
 pub use resolved::print_resolved;
-pub(crate) use resolved::{written_domain, written_type};
 pub use same::same;
 pub use scan::is_reserved;

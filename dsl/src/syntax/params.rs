@@ -11,9 +11,6 @@ use crate::syntax::ast::{AttrType, Domain, Expr, Ident, Param, ParamKind, Span, 
 const ATTR_TYPES: [&str; 11] =
     ["int", "ints", "float", "floats", "bool", "string", "dtype", "axis", "axes", "perm", "shape"];
 
-/// The classes of operators that a variable of a schema may range over.
-pub const CLASSES: [&str; 3] = ["pointwise", "reduction", "operator"];
-
 /// Where a parameter stands, which decides the forms it may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -81,16 +78,10 @@ impl Builder {
         refuse(each, place == Place::Given, "`each`", "the `given` of a rule");
         refuse(constant, onnx, "`const` before a name", "inputs of `onnx` items");
         refuse(optional, onnx, "`?`", "inputs of `onnx` items");
-        refuse(
-            variadic,
-            onnx || place == Place::Given,
-            "`...`",
-            "inputs of `onnx` items and the `given` of a schema",
-        );
+        refuse(variadic, onnx, "`...`", "inputs of `onnx` items");
         refuse(variadic.and(constant), false, "`const`", "single inputs");
         refuse(variadic.and(optional), false, "`?`", "single inputs");
-        let pack = place == Place::Given && variadic.is_some();
-        let (optional, variadic) = (optional.is_some(), onnx && variadic.is_some());
+        let (optional, variadic) = (optional.is_some(), variadic.is_some());
         let kind = match ty {
             _ if constant.is_some() => match ty {
                 Some(ty) => ParamKind::ConstInput { ty: self.attr_type(ty), optional },
@@ -101,7 +92,7 @@ impl Builder {
                     ParamKind::ConstInput { ty, optional }
                 }
             },
-            Some(ty) if place == Place::OnnxAttr || is_attr_type(&ty) || is_class(&ty) => {
+            Some(ty) if place == Place::OnnxAttr || is_attr_type(&ty) => {
                 if place == Place::OnnxInput {
                     self.report(
                         Diag::error(Code("S014"), "an attribute stands after `;`", span).help(
@@ -138,7 +129,7 @@ impl Builder {
                     .help("only attributes have defaults"),
             );
         }
-        Param { each: each.is_some(), name, pack, kind, default, span }
+        Param { each: each.is_some(), name, kind, default, span }
     }
 
     fn missing_type(&mut self, name: &Ident, forms: &str) {
@@ -233,10 +224,4 @@ fn is_attr_type(pair: &Pair<'_, Rule>) -> bool {
     let named = parts.next().is_some_and(|p| ATTR_TYPES.contains(&p.as_str()));
     let next = parts.next().map(|p| p.as_rule());
     (named && next != Some(Rule::index)) || matches!(next, Some(Rule::of))
-}
-
-/// True of a class of operators, as a variable of a schema has it for a type.
-fn is_class(pair: &Pair<'_, Rule>) -> bool {
-    let mut parts = pair.clone().into_inner();
-    parts.next().is_some_and(|p| CLASSES.contains(&p.as_str())) && parts.next().is_none()
 }

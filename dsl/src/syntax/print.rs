@@ -363,7 +363,7 @@ fn param_with(param: &Param, onnx: bool) -> Doc {
     if param.each {
         parts.push(text("each "));
     }
-    let name = &format!("{}{}", param.name.text, if param.pack { "..." } else { "" });
+    let name = &param.name.text;
     let mark = |optional: bool| if optional { "?" } else { "" };
     match &param.kind {
         ParamKind::Tensor { ty, optional, variadic } => {

@@ -330,9 +330,6 @@ fn arg(arg: &Arg) -> Doc {
         parts.push(text(format!("{}=", name.text)));
     }
     parts.push(bare(&arg.value));
-    if arg.pack {
-        parts.push(text("..."));
-    }
     Doc::Cat(parts)
 }
 

@@ -1,6 +1,6 @@
 //! Resolved expressions as they are written.
 
-use super::ast::{Arg, AttrType, Domain, Elem, Expr, ExprKind};
+use super::ast::{Arg, Elem, Expr, ExprKind};
 use super::print_expr;
 use crate::expr::{self, ExprKind as Resolved};
 use crate::onnx::{self, Callee};
@@ -16,8 +16,7 @@ fn ident(text: impl Into<String>) -> Ident {
 }
 
 fn call(callee: &str, args: Vec<Expr>) -> ExprKind {
-    let args =
-        args.into_iter().map(|value| Arg { name: None, each: false, pack: false, value }).collect();
+    let args = args.into_iter().map(|value| Arg { name: None, each: false, value }).collect();
     ExprKind::Call { callee: ident(callee), args }
 }
 
@@ -27,19 +26,6 @@ fn elems(items: &[expr::Elem]) -> Vec<Elem> {
         expr::Elem::Splice(e) => Elem::Splice(written(e)),
     };
     items.iter().map(one).collect()
-}
-
-/// The type of an attribute as it is written.
-pub(crate) fn written_type(t: &expr::AttrType) -> AttrType {
-    let bound = |e: &Option<expr::Expr>| e.as_ref().map(written);
-    let range = t.range.as_ref().map(|(low, high)| (bound(low), bound(high)));
-    let of = t.of.as_ref().map(|of| ident(&**of));
-    AttrType { name: ident(t.kind.word()), of, range, span: t.span }
-}
-
-/// A bound on elements as it is written.
-pub(crate) fn written_domain(d: &expr::Domain) -> Domain {
-    Domain { op: d.op, bound: written(&d.bound) }
 }
 
 fn written(e: &expr::Expr) -> Expr {
@@ -97,11 +83,10 @@ fn written(e: &expr::Expr) -> Expr {
             };
             let operator =
                 first.map(|n| Expr { kind: ExprKind::Name(n.to_string()), span: e.span });
-            let operator =
-                operator.map(|value| Arg { name: None, each: false, pack: false, value });
+            let operator = operator.map(|value| Arg { name: None, each: false, value });
             let arg = |a: &onnx::Arg| {
                 let name = a.name.as_ref().map(|n| ident(&**n));
-                Arg { name, each: false, pack: false, value: written(&a.value) }
+                Arg { name, each: false, value: written(&a.value) }
             };
             let args = operator.into_iter().chain(a.args.iter().map(arg)).collect();
             ExprKind::Call { callee: ident(callee), args }

@@ -21,9 +21,8 @@ impl PartialEq for Item {
 
 impl PartialEq for Param {
     fn eq(&self, other: &Param) -> bool {
-        let Param { each, name, pack, kind, default, span: _ } = self;
+        let Param { each, name, kind, default, span: _ } = self;
         *each == other.each
-            && *pack == other.pack
             && *name == other.name
             && *kind == other.kind
             && *default == other.default

@@ -330,16 +330,14 @@ impl Builder {
         let (mut args, mut deepest) = (Vec::new(), 0);
         for part in pair.into_inner().filter(|p| p.as_rule() == Rule::arg) {
             let (mut each, mut name) = (false, None);
-            let pack = part.clone().into_inner().any(|p| p.as_rule() == Rule::variadic_mark);
             for part in part.into_inner() {
                 match part.as_rule() {
-                    Rule::variadic_mark => {}
                     Rule::kw_each => each = true,
                     Rule::arg_name => name = part.into_inner().next().map(|p| self.ident(&p)),
                     _ => {
                         let (value, depth) = self.expr_deep(part, Level::Or);
                         deepest = deepest.max(depth);
-                        args.push(Arg { name: name.take(), each, pack, value });
+                        args.push(Arg { name: name.take(), each, value });
                     }
                 }
             }

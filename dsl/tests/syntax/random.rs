@@ -74,9 +74,8 @@ fn expr() -> BoxedStrategy<Expr> {
         .prop_recursive(6, 40, 3, |inner| {
             let boxed = inner.clone().prop_map(Box::new).boxed();
             let axis = name().prop_map(|name| at(ExprKind::Name(name)));
-            let marks = (any::<bool>(), any::<bool>());
-            let arg = (of(ident()), marks, inner.clone())
-                .prop_map(|(name, (each, pack), value)| Arg { name, each, pack, value });
+            let arg = (of(ident()), any::<bool>(), inner.clone())
+                .prop_map(|(name, each, value)| Arg { name, each, value });
             let callee = prop_oneof![ident().boxed(), monoid().boxed()];
             prop_oneof![
                 8 => (binary_op(), boxed.clone(), boxed.clone())
@@ -139,18 +138,16 @@ fn attr() -> impl Strategy<Value = Param> {
     (ident(), kind).prop_map(|(name, (ty, default))| Param {
         each: false,
         name,
-        pack: false,
         kind: ParamKind::Attr(ty),
         default,
         span: Span::default(),
     })
 }
 
-fn tensor(mark: impl Strategy<Value = (bool, bool)>) -> impl Strategy<Value = Param> {
-    (mark, ident(), tensor_type()).prop_map(|((each, pack), name, ty)| Param {
+fn tensor(each: impl Strategy<Value = bool>) -> impl Strategy<Value = Param> {
+    (each, ident(), tensor_type()).prop_map(|(each, name, ty)| Param {
         each,
         name,
-        pack,
         kind: ParamKind::Tensor { ty, optional: false, variadic: false },
         default: None,
         span: Span::default(),
@@ -158,11 +155,11 @@ fn tensor(mark: impl Strategy<Value = (bool, bool)>) -> impl Strategy<Value = Pa
 }
 
 fn params() -> impl Strategy<Value = Vec<Param>> {
-    few(prop_oneof![tensor(Just((false, false))).boxed(), attr().boxed()])
+    few(prop_oneof![tensor(Just(false)).boxed(), attr().boxed()])
 }
 
 fn given() -> impl Strategy<Value = Vec<Param>> {
-    few(prop_oneof![tensor(any::<(bool, bool)>()).boxed(), attr().boxed()])
+    few(prop_oneof![tensor(any::<bool>()).boxed(), attr().boxed()])
 }
 
 fn onnx_params() -> impl Strategy<Value = Vec<Param>> {
@@ -178,7 +175,6 @@ fn onnx_params() -> impl Strategy<Value = Vec<Param>> {
     let input = (ident(), input).prop_map(|(name, kind)| Param {
         each: false,
         name,
-        pack: false,
         kind,
         default: None,
         span: Span::default(),
