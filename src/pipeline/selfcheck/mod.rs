@@ -109,7 +109,7 @@ pub fn compare(
     let check = Check { library, guard: &guard, fp, styles, seed, threads };
     let checked = check.plans(source, &check.plan(program))?;
     match checked.failure {
-        Some(f) => return Err(Error::unexpected(format!("{}", f.message))),
+        Some(f) => Err(Error::unexpected(f.message)),
         None => checked
             .report
             .error
