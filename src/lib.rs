@@ -79,11 +79,9 @@ pub use explain::{Explanation, WhyNot};
 pub use mlc_backends::arrays::{AnyArray, ArrayError, Element};
 pub use mlc_backends::ndarray;
 pub use mlc_dsl::ir::DType;
-pub use model::{Model, Reader, TensorInfo};
-
 pub use mlc_onnx::ExternalData;
+pub use model::{Model, Reader, TensorInfo};
 pub use optimizer::{OptimizedModel, Optimizer};
-
 pub use pipeline::Report;
 pub use pipeline::objective::Objective;
 pub use pipeline::options::{Fp, Options, Solver};

@@ -99,7 +99,7 @@ pub fn fold_chosen(
                 let wanted = pending[i] > 0 || read[i] && !stays(program, library, i);
                 if fed[i] && wanted {
                     let args: Vec<&Tensor> = node.args.iter().map(|a| &known[a]).collect();
-                    let made = fold::values(library, *call, attrs, &args)?;
+                    let made = fold::values(library, b.structural(), *call, attrs, &args)?;
                     for (k, tensor) in made.into_iter().enumerate() {
                         if pending[i] > 0 {
                             known.insert(value(i, k), tensor.clone());

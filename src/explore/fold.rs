@@ -15,13 +15,14 @@ use std::sync::Arc;
 /// The operator has no value on them.
 pub fn values(
     library: &Library,
+    structural: Structural,
     call: CallId,
     attrs: &[Attr],
     args: &[&Tensor],
 ) -> Result<Vec<Tensor>, BackendError> {
-    if let ([x], [Attr::Ints(_)], true) =
-        (args, attrs, Structural::of(library).reshape == Some(call))
-        && let Some(shape) = attrs[0].as_i64s()
+    if let ([x], [shape]) = (args, attrs)
+        && structural.reshape == Some(call)
+        && let Some(shape) = shape.as_i64s()
         && shape.iter().product::<i64>() == x.len() as i64
     {
         return Ok(vec![x.reshaped(shape.iter().map(|&d| d as usize).collect())]);
@@ -35,12 +36,13 @@ pub fn values(
 /// Evaluates applications of constants.
 pub struct Folder {
     library: Arc<Library>,
+    structural: Structural,
 }
 
 impl Folder {
     /// A folder over the operators of a library.
     pub fn new(library: Arc<Library>) -> Folder {
-        Folder { library }
+        Folder { structural: Structural::of(&library), library }
     }
 
     /// The value of an application, computed in f64 and rounded once; `None` if the judge refuses, or would be long.
@@ -59,7 +61,8 @@ impl Folder {
             return None;
         }
         let args: Vec<&Tensor> = args.iter().collect();
-        let result = values(&self.library, call, attrs, &args).ok()?.into_iter().next()?;
+        let results = values(&self.library, self.structural, call, attrs, &args).ok()?;
+        let result = results.into_iter().next()?;
         (Some(result.shape().to_vec()) == ty.known_shape() && result.dtype() == ty.dtype)
             .then_some(result)
     }
