@@ -83,7 +83,7 @@ def my_swish(x: F[..s, n]) -> F[..s, n]
   = sum(n) x * sigmoid(x)
 TEXT
 try 'mlc-rewrite check layer.rules'
-echo 'Two inputs whose axes do not meet:'
+echo 'Two inputs whose axes cannot be aligned:'
 echo
 save layer.rules << 'TEXT'
 /// Swish with a gate.

@@ -6,7 +6,6 @@
 use mlc_rewrite::ndarray::{Array2, array};
 use mlc_rewrite::{AnyArray, Device, Error, Model, OptimizedModel, Optimizer, Reader};
 
-/// The layer.
 const SOFTSWITCH: &str = "
 /// Soft switch: the identity for large numbers, a scaled one for small ones.
 def softswitch(x: F[..s], low: float in 0.1..0.5) -> F[..s]

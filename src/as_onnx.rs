@@ -1,4 +1,4 @@
-//! Models optimised for an ONNX runtime: of about equally fast results the one of fewer nodes.
+//! Models optimised for an ONNX runtime: of results with about the same estimated time, the one with fewer nodes.
 
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
@@ -7,7 +7,7 @@ use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
-use mlc_onnx::{ModelInfo, NEWEST_OPSET, RawModel, domains, export, printable};
+use mlc_onnx::{ModelInfo, NEWEST_OPSET, RawModel, domains, export, export_plan, printable};
 use std::sync::Arc;
 
 /// True if results for a target are files for a runtime, and not run here.
@@ -31,7 +31,7 @@ pub fn opset(info: &ModelInfo, asked: Option<i64>) -> Result<i64, Error> {
         )))
 }
 
-/// A program as ONNX.
+/// A program of which nothing was chosen for an ONNX runtime, as ONNX.
 ///
 /// # Errors
 /// An operator or extent cannot be written.
@@ -42,6 +42,19 @@ pub fn written(
     opset: i64,
 ) -> Result<RawModel, Error> {
     Ok(export(program, library, info, opset)?)
+}
+
+/// A result as ONNX: its plan's kernels, or the program that is kept as it was read.
+fn result(
+    o: &Optimized,
+    library: &Library,
+    info: &ModelInfo,
+    opset: i64,
+) -> Result<RawModel, Error> {
+    match o.planned() {
+        Some(plan) => Ok(export_plan(plan, library, info, opset)?),
+        None => written(&o.program, library, info, opset),
+    }
 }
 
 /// Limits options to operators that can be written, and gives a model the domains of the target's own.
@@ -82,7 +95,7 @@ fn with_few_nodes(
     opset: i64,
     options: &Options,
 ) -> Result<(Optimized, RawModel), Error> {
-    let raw = written(&optimized.program, library, info, opset)?;
+    let raw = result(&optimized, library, info, opset)?;
     let nodes = raw.graph.nodes.len();
     if nodes <= info.nodes || options.objective != Objective::Latency {
         return Ok((optimized, raw));
@@ -90,7 +103,7 @@ fn with_few_nodes(
     let costing = Costing { few: true, ..options.costing.clone() };
     let options = Options { costing, ..options.clone() };
     let mut other = pipeline::optimize(optimized.source.clone(), library, &options)?;
-    let shorter = written(&other.program, library, info, opset)?;
+    let shorter = result(&other, library, info, opset)?;
     let fewer = shorter.graph.nodes.len();
     let most = optimized.report.cost_after * (1.0 + CLOSE);
     if fewer >= nodes || other.report.cost_after > most {

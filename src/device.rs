@@ -1,4 +1,4 @@
-//! Where a session runs, and what it may take.
+//! Where a session runs, and how much memory and how many threads it may use.
 
 use crate::error::{Error, ErrorKind};
 use mlc_backends::Backend;
@@ -7,11 +7,11 @@ use mlc_backends::memory;
 use mlc_backends::reference::Reference;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_extract::needs::{Needs, Symbols};
+use mlc_extract::resources::{RunResources, Symbols};
 
 /// A backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum BackendKind {
     /// The f64 interpreter of meanings.
     Reference,
     /// This machine's processor.
@@ -24,7 +24,7 @@ pub enum Place {
 /// Where a session runs, and what it may take: `Device::cpu().threads(2)`.
 #[derive(Clone, Debug, Default)]
 pub struct Device {
-    place: Place,
+    place: BackendKind,
     threads: Option<usize>,
     memory: Option<u64>,
 }
@@ -32,15 +32,15 @@ pub struct Device {
 impl Device {
     /// This machine's processor, on all cores.
     pub fn cpu() -> Device {
-        Device::of(Place::Cpu)
+        Device::of(BackendKind::Cpu)
     }
 
-    /// The f64 interpreter of the operators' meanings: slow, and what all else is held against.
+    /// The float64 reference interpreter: slow, and the reference for everything else.
     pub fn reference() -> Device {
-        Device::of(Place::Reference)
+        Device::of(BackendKind::Reference)
     }
 
-    pub(crate) fn of(place: Place) -> Device {
+    pub(crate) fn of(place: BackendKind) -> Device {
         Device { place, ..Device::default() }
     }
 
@@ -54,12 +54,11 @@ impl Device {
         Device { memory: Some(bytes), ..self }
     }
 
-    /// The backend.
     pub(crate) fn backend(&self) -> Result<Box<dyn Backend>, Error> {
         Ok(match self.place {
-            Place::Reference => Box::new(Reference::default()),
-            Place::Cpu => Box::new(Cpu::new(self.threads.unwrap_or(0)).within(self.memory)),
-            Place::Cuda => {
+            BackendKind::Reference => Box::new(Reference::default()),
+            BackendKind::Cpu => Box::new(Cpu::new(self.threads.unwrap_or(0)).within(self.memory)),
+            BackendKind::Cuda => {
                 let message = "this build has no CUDA backend";
                 let help = "run on this machine's processor (`--backend cpu`) or on the interpreter of meanings \
                             (`--backend reference`)";
@@ -69,10 +68,10 @@ impl Device {
     }
 
     /// What running a plan takes.
-    pub(crate) fn needs(&self, plan: &Plan, library: &Library, symbols: &Symbols) -> Needs {
+    pub(crate) fn needs(&self, plan: &Plan, library: &Library, symbols: &Symbols) -> RunResources {
         match self.place {
-            Place::Reference => Needs::of_judge(&plan.program, library, symbols),
-            Place::Cpu | Place::Cuda => Needs::of_plan(plan, library, symbols),
+            BackendKind::Reference => RunResources::of_reference(&plan.program, library, symbols),
+            BackendKind::Cpu | BackendKind::Cuda => RunResources::of_plan(plan, library, symbols),
         }
     }
 

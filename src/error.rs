@@ -1,4 +1,4 @@
-//! The one error of the library: what is wrong, where, and what to do about it.
+//! The error type of the library: what is wrong, where, and what to do about it.
 
 use mlc_backends::BackendError;
 use mlc_backends::arrays::ArrayError;
@@ -9,9 +9,9 @@ use mlc_dsl::instantiate::BuildError;
 use mlc_dsl::library::Library;
 use mlc_dsl::told;
 use mlc_explore::ExtractionError;
-use mlc_explore::constants::ConstantError;
-use mlc_extract::needs::TooMuch;
-use mlc_extract::{ExtractError, ViewError};
+use mlc_explore::constant_folding::ConstantError;
+use mlc_extract::resources::TooMuch;
+use mlc_extract::{EGraphViewError, ExtractError};
 use mlc_files::FileError;
 use mlc_files::npz::NpzError;
 use mlc_onnx::{ExportError, ImportError, OnnxError};
@@ -21,7 +21,7 @@ use std::path::Path;
 /// Why something was not done. As text it is what the command line prints after `error: `.
 #[derive(thiserror::Error)]
 #[error("{0}")]
-pub struct Error(Box<Parts>);
+pub struct Error(Box<ErrorData>);
 
 /// What kind of thing is wrong, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ pub enum ErrorKind {
     Input,
     /// A result is asked for by a name or an element type that it does not have.
     Output,
-    /// A run takes more memory or operations than there are to be had.
+    /// A run needs more memory or operations than are available.
     Resources,
     /// An operator fails on these inputs, as with an index out of range.
     Run,
@@ -49,7 +49,7 @@ pub enum ErrorKind {
     Pipeline,
 }
 
-struct Parts {
+struct ErrorData {
     kind: ErrorKind,
     code: Option<&'static str>,
     place: Option<String>,
@@ -59,7 +59,7 @@ struct Parts {
     drawn: Option<String>,
 }
 
-impl fmt::Display for Parts {
+impl fmt::Display for ErrorData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.drawn, &self.help) {
             (Some(drawn), _) => f.write_str(drawn),
@@ -104,7 +104,14 @@ impl Error {
 
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let message = message.into();
-        Error(Box::new(Parts { kind, code: None, place: None, message, help: None, drawn: None }))
+        Error(Box::new(ErrorData {
+            kind,
+            code: None,
+            place: None,
+            message,
+            help: None,
+            drawn: None,
+        }))
     }
 
     /// A stage of the pipeline fails in a way that no input should bring about.
@@ -226,7 +233,7 @@ macro_rules! unexpected {
     };
 }
 
-unexpected!(BuildError, ExtractError, ExtractionError, TypeError, ViewError);
+unexpected!(BuildError, ExtractError, ExtractionError, TypeError, EGraphViewError);
 
 impl From<OnnxError> for Error {
     fn from(e: OnnxError) -> Error {
@@ -284,6 +291,10 @@ impl From<ExportError> for Error {
                 error.at(format!("operator `{}`", told(op)))
             }
             ExportError::Extent { extent, .. } => error.at(format!("extent {}", told(extent))),
+            ExportError::Kernel { fault } => match &fault.kernel {
+                Some((_, name)) => error.at(format!("kernel `{}`", told(name))),
+                None => error,
+            },
             ExportError::OperatorSet { .. } => error,
         }
     }

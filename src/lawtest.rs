@@ -18,7 +18,7 @@ use mlc_dsl::term::{TermId, Terms};
 use mlc_explore::{Limits, explore};
 use mlc_extract::GreedyDag;
 use mlc_extract::target::TargetPrices;
-use mlc_verify::samples::Random;
+use mlc_verify::random_inputs::Random;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +35,6 @@ const SAME_COST: f64 = 1e-9;
 /// A test that does not hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct Broken {
-    /// The law.
     pub law: String,
     /// The file it is written in.
     pub file: String,
@@ -66,7 +65,7 @@ impl Broken {
     }
 }
 
-/// Judges the inline tests of a library's laws, or of those named, on a target.
+/// Runs the inline tests of a library's laws, or of those named, on a target.
 ///
 /// # Errors
 /// If there is no such target.
@@ -167,7 +166,7 @@ fn same(a: &Program, b: &Program) -> bool {
 }
 
 /// The program of some terms of a law. Axes have the extents of `at`, others [`EXTENT`]; segments have
-/// as few axes as the terms bear; variables that a hint wants constant are filled with seeded numbers.
+/// as few axes as the terms permit; variables that a hint wants constant are filled with seeded numbers.
 fn build(
     library: &Library,
     law: &Law,
@@ -211,7 +210,7 @@ fn build_of_rank(
 }
 
 fn variable_type(v: &Input, rank: usize, env: &mut Env) -> Result<Type, String> {
-    let dtype = crate::entry::usual_dtype(&v.ty.dtype);
+    let dtype = crate::rules_model::usual_dtype(&v.ty.dtype);
     if let DTypePattern::Var(n) = &v.ty.dtype {
         env.bind_dtype(n, dtype);
     }

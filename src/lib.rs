@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Optimising explores all programs that verified laws make equal to the model, in an e-graph; extracts the cheapest one for
-//! a target; and holds the result against the model on several sets of inputs before it hands it out. The command line
+//! a target; and compares the result with the model on several sets of inputs before it returns it. The command line
 //! does the same by the same code.
 //!
 //! Runnable examples, each `cargo run --release --example NAME`:
@@ -48,11 +48,12 @@ pub mod calibrate;
 #[doc(hidden)]
 pub mod cli;
 mod device;
-#[doc(hidden)]
-pub mod entry;
 mod error;
 #[doc(hidden)]
 pub mod explain;
+mod input_shapes;
+#[doc(hidden)]
+pub mod kernel_times;
 #[doc(hidden)]
 pub mod lawtest;
 mod model;
@@ -63,15 +64,14 @@ mod optimizer;
 pub mod pipeline;
 #[doc(hidden)]
 pub mod profile;
+#[doc(hidden)]
+pub mod rules_model;
 mod session;
-mod shapes;
 #[doc(hidden)]
 pub mod show;
 mod stack;
 #[doc(hidden)]
 pub mod stdlib;
-#[doc(hidden)]
-pub mod watch;
 
 pub use device::Device;
 pub use error::{Error, ErrorKind};

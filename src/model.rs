@@ -2,10 +2,10 @@
 
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
+use crate::input_shapes::InputShapes;
 use crate::session::Session;
-use crate::shapes::Shapes;
 use crate::stack::with_room;
-use crate::{entry, show, stdlib};
+use crate::{rules_model, show, stdlib};
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, Program, Type};
 use mlc_dsl::library::{Law, Library};
@@ -24,11 +24,11 @@ pub struct Model {
     entry: Option<String>,
     notes: Vec<String>,
     reader: Reader,
-    source: Arc<Source>,
+    source: Arc<ModelSource>,
 }
 
 /// What a model was read from, to be read again with other rules or shapes.
-enum Source {
+enum ModelSource {
     Onnx { raw: Box<RawModel>, path: Option<PathBuf> },
     Text { name: String, text: String },
 }
@@ -99,8 +99,8 @@ impl Model {
         reader.rules.extend(more.rules.iter().cloned());
         reader.shapes.extend(&more.shapes);
         with_room(|| match &*self.source {
-            Source::Onnx { raw, path } => reader.understand((**raw).clone(), path.as_deref()),
-            Source::Text { name, text } => reader.entered(name.clone(), text.clone()),
+            ModelSource::Onnx { raw, path } => reader.understand((**raw).clone(), path.as_deref()),
+            ModelSource::Text { name, text } => reader.entered(name.clone(), text.clone()),
         })
     }
 
@@ -114,7 +114,7 @@ impl Model {
         &self.library
     }
 
-    /// The computation.
+    /// What the model computes, typed, before anything is optimised.
     pub fn program(&self) -> &Program {
         &self.program
     }
@@ -147,7 +147,7 @@ pub struct TensorInfo {
 }
 
 impl TensorInfo {
-    /// Its name.
+    /// As the model declares it; what inputs and outputs of a run are called.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -188,7 +188,7 @@ pub(crate) fn outputs(program: &Program) -> Vec<TensorInfo> {
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     rules: Vec<Rules>,
-    shapes: Shapes,
+    shapes: InputShapes,
     color: bool,
 }
 
@@ -298,7 +298,8 @@ impl Reader {
     /// An ONNX model as a program, with extents as asked for.
     fn understand(&self, mut raw: RawModel, path: Option<&Path>) -> Result<Model, Error> {
         let library = self.library()?;
-        let source = Source::Onnx { raw: Box::new(raw.clone()), path: path.map(Path::to_path_buf) };
+        let source =
+            ModelSource::Onnx { raw: Box::new(raw.clone()), path: path.map(Path::to_path_buf) };
         self.enter_shapes(&mut raw)?;
         let imported = imported(raw, &library, path)?;
         let equal = |(symbol, same): &(String, String)| {
@@ -325,13 +326,13 @@ impl Reader {
     pub(crate) fn entered(&self, name: String, text: String) -> Result<Model, Error> {
         let library = self.library_and(Some((name.clone(), text.clone())))?;
         let last = library.sources.len() as u32 - 1;
-        let entry = entry::last_definition(&library, last).ok_or_else(|| {
+        let entry = rules_model::last_definition(&library, last).ok_or_else(|| {
             Error::new(ErrorKind::Rules, format!("{name} has no `def` to run"))
                 .at(name.clone())
                 .with_help("end the text with a `def`; its parameters are the inputs")
         })?;
         let shapes = self.shapes.of_text();
-        let program = entry::program_at(&library, &entry, &shapes)?;
+        let program = rules_model::program_at(&library, &entry, &shapes)?;
         shapes.all_used(&program)?;
         Ok(Model {
             library,
@@ -340,7 +341,7 @@ impl Reader {
             entry: Some(entry),
             notes: vec![],
             reader: self.clone(),
-            source: Arc::new(Source::Text { name, text }),
+            source: Arc::new(ModelSource::Text { name, text }),
         })
     }
 }

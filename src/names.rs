@@ -1,14 +1,14 @@
-//! Names that are looked up: what is declared, and what a name that is not may have meant.
+//! Looks up names of declarations, and suggests known names for unknown ones.
 
 use mlc_dsl::library::{LawOrigin, Library};
-pub use mlc_dsl::names::nearest;
+pub use mlc_dsl::suggestions::nearest;
 use std::collections::BTreeSet;
 
 /// Names of everything that `explain` tells of, as people wrote it: operators, layers and laws.
 pub fn declared(library: &Library) -> BTreeSet<&str> {
     let calls = library.calls.iter().map(|c| &*c.name);
     let laws = library.laws.iter().filter(|l| l.origin != LawOrigin::Reverse);
-    calls.chain(laws.map(|l| &*l.name)).collect()
+    calls.chain(laws.map(|l| l.declared_name())).collect()
 }
 
 /// `did you mean …?` for a name that is none of `known`, else the help given, if that is not empty.
@@ -17,7 +17,7 @@ pub fn meant<'a>(
     known: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>,
     otherwise: &str,
 ) -> Option<String> {
-    mlc_dsl::names::meant(name, known.into_iter().map(AsRef::as_ref))
+    mlc_dsl::suggestions::meant(name, known.into_iter().map(AsRef::as_ref))
         .or_else(|| (!otherwise.is_empty()).then(|| otherwise.to_string()))
 }
 

@@ -1,6 +1,6 @@
-//! The optimiser as a builder, and what it makes of a model.
+//! The optimiser as a builder, and its result.
 
-use crate::device::{Device, MOST_THREADS, Place, all_threads};
+use crate::device::{BackendKind, Device, MOST_THREADS, all_threads};
 use crate::error::{Error, ErrorKind};
 use crate::explain::{self, Explanation, WhyNot};
 use crate::model::{Model, Reader, TensorInfo};
@@ -28,7 +28,7 @@ pub struct Optimizer {
     target_file: Option<PathBuf>,
     profile: Option<PathBuf>,
     opset: Option<i64>,
-    place: Place,
+    place: BackendKind,
     check: Vec<Vec<(String, AnyArray)>>,
 }
 
@@ -41,7 +41,7 @@ impl Default for Optimizer {
             target_file: None,
             profile: None,
             opset: None,
-            place: Place::Cpu,
+            place: BackendKind::Cpu,
             check: vec![],
         }
         .threads(all_threads())
@@ -71,9 +71,9 @@ impl Optimizer {
         let name = name.into();
         self.target_file = None;
         self.place = match name.as_str() {
-            "reference" => Place::Reference,
-            "cuda" => Place::Cuda,
-            _ => Place::Cpu,
+            "reference" => BackendKind::Reference,
+            "cuda" => BackendKind::Cuda,
+            _ => BackendKind::Cpu,
         };
         self.options.target = if name == "reference" { "cpu".into() } else { name };
         self
@@ -83,7 +83,7 @@ impl Optimizer {
     pub fn target_file(mut self, path: impl Into<PathBuf>) -> Optimizer {
         let path = path.into();
         self.reader = self.reader.rules(path.clone());
-        self.place = Place::Cpu;
+        self.place = BackendKind::Cpu;
         self.target_file = Some(path);
         self
     }
@@ -187,13 +187,13 @@ impl Optimizer {
         self
     }
 
-    /// Whether the result is held against the model before it is handed out.
+    /// Whether the result is compared with the model before it is returned.
     pub fn check(mut self, wanted: bool) -> Optimizer {
         self.options.self_check = wanted;
         self
     }
 
-    /// Inputs that the result is also held against the model on; may be called several times.
+    /// Further inputs on which the result is compared with the model; may be called several times.
     pub fn check_on<N: Into<String>, A: Into<AnyArray>>(
         mut self,
         inputs: impl IntoIterator<Item = (N, A)>,

@@ -1,4 +1,4 @@
-//! Target profiles: the figures of a place to run, and fitted costs of its kernels, as TOML.
+//! Target profiles: cost figures of a machine, and fitted costs of its kernels, as TOML.
 //!
 //! Bad input is an error that says where, why and what to write instead.
 
@@ -6,8 +6,8 @@ use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
-use mlc_extract::fit::{Caches, Class, FEATURES, Fit, N, Row};
-use mlc_extract::{Fits, Level, Profile, Rate};
+use mlc_extract::fit::{Caches, FEATURES, Fit, KernelClass, N, Row};
+use mlc_extract::{Fits, MemoryLevel, Profile, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use std::str::FromStr;
 /// A profile as written.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ProfileFile {
     /// How people call it.
     name: String,
     /// Seconds from asking for a kernel until it starts.
@@ -30,7 +30,7 @@ struct File {
     caches: Option<CacheSizes>,
     /// Fitted kernels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    kernels: BTreeMap<String, Kernel>,
+    kernels: BTreeMap<String, FittedKernel>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -57,7 +57,7 @@ struct CacheSizes {
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Kernel {
+struct FittedKernel {
     samples: usize,
     error: f64,
     low: f64,
@@ -68,7 +68,7 @@ struct Kernel {
     most: BTreeMap<String, f64>,
     /// Fits of classes of shapes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    classes: BTreeMap<String, Kernel>,
+    classes: BTreeMap<String, FittedKernel>,
 }
 
 /// Longest profile, in bytes.
@@ -88,7 +88,7 @@ pub fn parse(text: &str, place: &str) -> Result<Costing, Error> {
         let message = format!("{place}: {}", lines.join("\n"));
         Error::new(ErrorKind::Setting, message).at(place).with_help(HELP)
     };
-    let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
+    let file: ProfileFile = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
     file.checked().map_err(wrong)
 }
 
@@ -106,7 +106,7 @@ fn not_negative(what: &str, v: f64) -> Result<f64, String> {
     if is_one { Ok(v) } else { Err(format!("`{what}` is {v}, a number below zero or none")) }
 }
 
-impl File {
+impl ProfileFile {
     fn checked(self) -> Result<Costing, String> {
         let mut rates = BTreeMap::new();
         let mut any = None;
@@ -137,12 +137,12 @@ impl File {
         Ok(Costing { profile: Some(profile), fits, source, ..Costing::default() })
     }
 
-    fn levels(&self) -> Result<Vec<Level>, String> {
+    fn levels(&self) -> Result<Vec<MemoryLevel>, String> {
         if self.memory.is_empty() {
             return Err("there is no `[[memory]]` level".into());
         }
         let last = self.memory.len() - 1;
-        let mut out: Vec<Level> = Vec::new();
+        let mut out: Vec<MemoryLevel> = Vec::new();
         for (i, m) in self.memory.iter().enumerate() {
             let bytes = match m.bytes {
                 Some(b) if i < last => positive("memory.bytes", b)?,
@@ -160,7 +160,10 @@ impl File {
                     i + 1
                 ));
             }
-            out.push(Level { bytes, bytes_per_s: positive("memory.bandwidth", m.bandwidth)? });
+            out.push(MemoryLevel {
+                bytes,
+                bytes_per_s: positive("memory.bandwidth", m.bandwidth)?,
+            });
         }
         Ok(out)
     }
@@ -170,17 +173,17 @@ impl File {
             self.caches.as_ref().ok_or("fitted kernels need `[caches]` with `near` and `far`")?;
         let caches =
             Caches { near: positive("caches.near", c.near)?, far: positive("caches.far", c.far)? };
-        let fit = |(name, k): (&String, &Kernel)| Ok((name.clone(), k.fit(name)?));
+        let fit = |(name, k): (&String, &FittedKernel)| Ok((name.clone(), k.fit(name)?));
         let kernels = self.kernels.iter().map(fit).collect::<Result<_, String>>()?;
         Ok(Fits { caches, kernels })
     }
 }
 
-impl Kernel {
+impl FittedKernel {
     fn fit(&self, name: &str) -> Result<Fit, String> {
         let mut classes = BTreeMap::new();
         for (class, k) in &self.classes {
-            let named = Class::named(class).ok_or_else(|| {
+            let named = KernelClass::named(class).ok_or_else(|| {
                 format!("`kernels.{name}.classes` has no class `{class}` of shapes")
             })?;
             classes.insert(named, k.fit(&format!("{name}.classes.{class}"))?);
@@ -196,15 +199,15 @@ impl Kernel {
         })
     }
 
-    fn of(f: &Fit) -> Kernel {
-        Kernel {
+    fn of(f: &Fit) -> FittedKernel {
+        FittedKernel {
             samples: f.samples,
             error: f.error,
             low: f.low,
             high: f.high,
             seconds: named(&f.coefficients),
             most: named(&f.most),
-            classes: f.classes.iter().map(|(c, f)| (c.to_string(), Kernel::of(f))).collect(),
+            classes: f.classes.iter().map(|(c, f)| (c.to_string(), FittedKernel::of(f))).collect(),
         }
     }
 }
@@ -234,13 +237,13 @@ pub fn written(fits: &Fits, target: &TargetItem, name: &str) -> Result<String, E
         bytes: l.bytes.is_finite().then_some(l.bytes),
         bandwidth: l.bytes_per_s,
     });
-    let file = File {
+    let file = ProfileFile {
         name: name.to_string(),
         launch: p.launch_s,
         operations: BTreeMap::from([("any".to_string(), any)]),
         memory: memory.collect(),
         caches: Some(CacheSizes { near: fits.caches.near, far: fits.caches.far }),
-        kernels: fits.kernels.iter().map(|(k, f)| (k.clone(), Kernel::of(f))).collect(),
+        kernels: fits.kernels.iter().map(|(k, f)| (k.clone(), FittedKernel::of(f))).collect(),
     };
     toml::to_string(&file).map_err(|e| Error::unexpected(e.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Sessions: a plan that is ready to run, with inputs and outputs by name.
+//! Sessions: a compiled plan, with inputs and outputs by name.
 
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
@@ -11,7 +11,7 @@ use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
-use mlc_extract::needs::{Symbols, symbols_of};
+use mlc_extract::resources::{Symbols, symbols_of};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Index;

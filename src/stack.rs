@@ -1,4 +1,4 @@
-//! Room for recursion: matching walks patterns and nests of a model's depth, and a caller's thread may have little stack.
+//! Runs a closure with enough stack for recursion, because matching recurses over the depth of a model, and the caller's thread may have a small stack.
 
 use crate::error::{Error, ErrorKind};
 

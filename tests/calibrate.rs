@@ -3,7 +3,7 @@
 use mlc_dsl::library::Library;
 use mlc_extract::Work;
 use mlc_extract::fit::{FEATURES, N};
-use mlc_rewrite::calibrate::store::{Entry, Store};
+use mlc_rewrite::calibrate::store::{Store, TimingRecord};
 use mlc_rewrite::calibrate::timing::Times;
 use mlc_rewrite::calibrate::{Calibration, fits, layers, machine, planned};
 use mlc_rewrite::{pipeline, profile};
@@ -16,11 +16,11 @@ fn library() -> Arc<Library> {
     Arc::new(layers::library(&[]).expect("the shipped texts are sound"))
 }
 
-fn entry(kernel: &str, signature: &str, seconds: f64) -> Entry {
+fn entry(kernel: &str, signature: &str, seconds: f64) -> TimingRecord {
     let times = Times { lower: seconds, median: seconds, upper: seconds, least: seconds, runs: 5 };
     let work = Work { flops: 1e9 * seconds, launches: 1.0, ..Work::default() };
     let (kernel, signature) = (kernel.to_string(), signature.to_string());
-    Entry { kernel, signature, work, warm: times, cold: Some(times) }
+    TimingRecord { kernel, signature, work, warm: times, cold: Some(times) }
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn what_is_wrong_with_a_profile_is_said() {
 
 #[test]
 fn fits_are_the_same_after_a_profile() {
-    let entries: Vec<Entry> =
+    let entries: Vec<TimingRecord> =
         (1..40).map(|i| entry("gemm", &i.to_string(), 1e-5 * f64::from(i * i))).collect();
     let library = library();
     let cpu = pipeline::target(&library, "cpu").expect("the target");
@@ -293,7 +293,7 @@ fn plans_that_differ_by_less_than_costs_are_off_stay_as_read() {
     let text = folder.path().join("chain.rules");
     std::fs::write(&text, CHAIN).expect("writes");
     let model = mlc_rewrite::Model::read(&text).expect("a sound text");
-    let entries: Vec<Entry> =
+    let entries: Vec<TimingRecord> =
         (1..40).map(|i| entry("gemm", &i.to_string(), 1e-6 * f64::from(i))).collect();
     let products = FEATURES.iter().position(|f| *f == "products").expect("a feature");
     let kept = |error: f64| {

@@ -1,4 +1,4 @@
-//! Laws against the judge: the shipped ones hold, false ones are refuted, true ones are not.
+//! Verification of laws: the shipped ones hold, false ones are refuted, true ones are not.
 
 use mlc_dsl::library::Library;
 use mlc_verify::{CheckOptions, Outcome, check_law, check_library};

@@ -1,5 +1,5 @@
-//! The documents say how it is: every snippet of the manual is read, every example runs, every list is
-//! complete, every link leads somewhere.
+//! The documents are correct: every snippet of the manual parses, every example runs, every list is
+//! complete, every link has a target.
 
 use mlc_dsl::check::SourceDiag;
 use mlc_dsl::ir::NodeKind;
@@ -7,7 +7,7 @@ use mlc_dsl::library::{ErrorClass, Library};
 use mlc_explore::{Limits, explore};
 use mlc_extract::GreedyDag;
 use mlc_extract::target::TargetPrices;
-use mlc_rewrite::{entry, pipeline, stdlib};
+use mlc_rewrite::{pipeline, rules_model, stdlib};
 use mlc_verify::{CheckOptions, check_library};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -182,8 +182,8 @@ fn operators(rules: &str, model: &str) -> Vec<String> {
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
     let library = Arc::new(library);
     let source = library.sources.len() as u32 - 1;
-    let name = entry::last_definition(&library, source).expect("a definition");
-    let program = entry::program(&library, &name).expect("a program");
+    let name = rules_model::last_definition(&library, source).expect("a definition");
+    let program = rules_model::program(&library, &name).expect("a program");
     // The model is a definition, too: it must not be recognised as itself.
     let laws: Vec<u32> = (0..library.laws.len() as u32)
         .filter(|&i| {

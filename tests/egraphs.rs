@@ -90,7 +90,7 @@ fn millions_of_roots_take_little_memory() {
 
 #[test]
 fn damaged_bytes_never_panic() {
-    let mut random = mlc_verify::samples::Random::new(7);
+    let mut random = mlc_verify::random_inputs::Random::new(7);
     let sources = [MERGE.as_bytes().to_vec(), zipped(MERGE.as_bytes())];
     let mut read = 0;
     for case in 0..10_000 {

@@ -8,7 +8,7 @@ use mlc_explore::Limits;
 use mlc_onnx::{import, read_onnx};
 use mlc_rewrite::pipeline::{self, Fp, Options};
 use mlc_rewrite::stdlib;
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn options() -> Options {
 /// Runs both plans on the same inputs and compares all bits.
 #[track_caller]
 fn same_bits(name: &str, program: Program, library: &Arc<Library>) {
-    let inputs = samples::inputs(&program, library, 3).expect("known sizes");
+    let inputs = random_inputs::inputs(&program, library, 3).expect("known sizes");
     let target = pipeline::target(library, "cpu").expect("the target");
     let plain = pipeline::plan(&program, library, &target).expect("plans");
     let chosen = pipeline::optimize(program, library, &options()).expect("optimises").plan;
@@ -89,7 +89,7 @@ fn small_programs() {
         let path = folder.path().join("case.rules");
         std::fs::write(&path, text).expect("writes");
         let library = Arc::new(stdlib::load_sound(&[path]).expect("sound"));
-        let program = mlc_rewrite::entry::program(&library, "m").expect("has an entry");
+        let program = mlc_rewrite::rules_model::program(&library, "m").expect("has an entry");
         same_bits(name, program, &library);
     }
 }

@@ -6,8 +6,8 @@ use mlc_dsl::library::{ErrorClass, Library};
 use mlc_explore::{Limits, Stop, explore};
 use mlc_extract::GreedyDag;
 use mlc_extract::target::TargetPrices;
-use mlc_rewrite::{entry, stdlib};
-use mlc_verify::samples::Random;
+use mlc_rewrite::{rules_model, stdlib};
+use mlc_verify::random_inputs::Random;
 use std::sync::Arc;
 
 fn laws(library: &Library, most: ErrorClass) -> Vec<u32> {
@@ -37,8 +37,8 @@ fn extracted_within(text: &str, most: ErrorClass) -> Vec<String> {
     let own: Vec<_> = diags.iter().filter(|d| d.source == source).cloned().collect();
     assert!(own.is_empty(), "{}", stdlib::rendered(&library, &own, false));
     let library = Arc::new(library);
-    let name = entry::last_definition(&library, source).expect("a definition");
-    let program = entry::program(&library, &name).expect("a program");
+    let name = rules_model::last_definition(&library, source).expect("a definition");
+    let program = rules_model::program(&library, &name).expect("a program");
     // The case itself is a definition: what it defines must not be recognised as itself.
     let laws: Vec<u32> = laws(&library, most)
         .into_iter()
@@ -53,6 +53,7 @@ fn extracted_within(text: &str, most: ErrorClass) -> Vec<String> {
         figures: Default::default(),
         kernels: vec![],
         pointwise: None,
+        types: Default::default(),
     });
     let prices = TargetPrices::new(&library, &target, None);
     let out = explored.extract(&prices, &GreedyDag::default()).expect("extracts");

@@ -1,11 +1,11 @@
-//! Damaged and random bytes as `.onnx` and as `.rules`: a clear error every time, no panic, no more
+//! Corrupted and random bytes as `.onnx` and as `.rules`: a clear error every time, no panic, no more
 //! than 1 GiB.
 
 use bytes::Bytes;
 use mlc_dsl::check::library;
 use mlc_onnx::{import, parse_onnx};
 use mlc_rewrite::{pipeline, stdlib};
-use mlc_verify::samples::Random;
+use mlc_verify::random_inputs::Random;
 
 const CASES: usize = 10_000;
 const MEMORY: u64 = 1 << 30;
@@ -217,7 +217,7 @@ fn models_that_would_grow_without_end_are_refused_or_small() {
         let shown: String = text.chars().take(150).collect();
         let (library, diags) = read(if refusal.is_empty() { "" } else { "/ops/" }, &text);
         assert!(diags.iter().all(|d| d.severity != mlc_dsl::diag::Severity::Error), "{diags:#?}");
-        let program = mlc_rewrite::entry::program(&library, "m");
+        let program = mlc_rewrite::rules_model::program(&library, "m");
         if !refusal.is_empty() {
             let e = program.expect_err(&shown).to_string();
             assert!(e.contains(refusal) && e.contains("own.rules:"), "{shown}\n{e}");

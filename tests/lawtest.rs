@@ -1,4 +1,4 @@
-//! Inline tests of laws are judged: `picks` by cost, `never` by the search.
+//! Inline tests of laws: `picks` is tested by cost, `never` by the search.
 
 use mlc_rewrite::{lawtest, stdlib};
 use std::sync::Arc;

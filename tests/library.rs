@@ -126,10 +126,10 @@ fn a_model_tells_what_it_takes_and_yields() {
 }
 
 #[test]
-fn sessions_yield_what_the_judge_says() {
+fn sessions_yield_what_the_reference_says() {
     let net = model(NET);
-    let judged = net.session_on(&Device::reference()).expect("a session");
-    let judged = judged.run(net_inputs()).expect("runs");
+    let reference = net.session_on(&Device::reference()).expect("a session");
+    let reference = reference.run(net_inputs()).expect("runs");
     let fast = Optimizer::new().optimize(&net).expect("optimises");
     let slow = Optimizer::new().target("reference").optimize(&net).expect("optimises");
     let file = Optimizer::new().target("standard").optimize(&net).expect("optimises");
@@ -142,7 +142,7 @@ fn sessions_yield_what_the_judge_says() {
         file.session_on(&Device::reference()),
     ] {
         let session = session.expect("a session");
-        assert!(distance(&session.run(net_inputs()).expect("runs"), &judged) < 1e-5);
+        assert!(distance(&session.run(net_inputs()).expect("runs"), &reference) < 1e-5);
         // Any order, any collection, shared or converted arrays.
         let map: BTreeMap<String, AnyArray> =
             net_inputs().into_iter().rev().map(|(n, a)| (n.to_string(), a.into())).collect();
@@ -204,8 +204,8 @@ fn what_is_written_is_what_was_optimised() {
     let dir = folder();
     let path = dir.path().join("dense.onnx");
     let read = Model::read(&path).expect("reads");
-    let judged = read.session_on(&Device::reference()).expect("a session");
-    let judged = judged.run([("x", rows(3))]).expect("runs");
+    let reference = read.session_on(&Device::reference()).expect("a session");
+    let reference = reference.run([("x", rows(3))]).expect("runs");
     for (target, opset) in [("standard", None), ("cpu", None), ("onnxruntime", Some(21))] {
         let mut optimizer = Optimizer::new().target(target).seed(3);
         optimizer = opset.map_or(optimizer.clone(), |v| optimizer.opset(v));
@@ -216,9 +216,9 @@ fn what_is_written_is_what_was_optimised() {
         assert_eq!((again.inputs(), again.outputs()), (read.inputs(), read.outputs()));
         assert_eq!(again.info().map(|i| i.opset()), Some(opset.unwrap_or(17)), "{target}");
         let y = again.session().expect("a session").run([("x", rows(3))]).expect("runs");
-        assert!(distance(&y, &judged) < 1e-5, "{target}");
+        assert!(distance(&y, &reference) < 1e-5, "{target}");
         let same = optimized.session().expect("a session").run([("x", rows(3))]).expect("runs");
-        assert!(distance(&same, &judged) < 1e-5, "{target}");
+        assert!(distance(&same, &reference) < 1e-5, "{target}");
     }
     // A text becomes a file, too; a model may be optimised in place, with its weights beside it.
     let optimized = Optimizer::new().target("standard").optimize(&model(NET)).expect("optimises");
@@ -230,7 +230,7 @@ fn what_is_written_is_what_was_optimised() {
     let optimized = Optimizer::new().target("standard").optimize(&read).expect("optimises");
     optimized.write_with(&path, ExternalData::Always).expect("written");
     let again = Model::read(&path).expect("reads").session().expect("a session");
-    assert!(distance(&again.run([("x", rows(3))]).expect("runs"), &judged) < 1e-5);
+    assert!(distance(&again.run([("x", rows(3))]).expect("runs"), &reference) < 1e-5);
 }
 
 #[test]
@@ -282,10 +282,10 @@ fn rules_of_ones_own_are_laws_and_layers() {
             })
             .collect()
     };
-    let judged = named.session_on(&Device::reference()).expect("a session");
-    let judged = judged.run(inputs(&named)).expect("runs");
+    let reference = named.session_on(&Device::reference()).expect("a session");
+    let reference = reference.run(inputs(&named)).expect("runs");
     let y = found.session().expect("a session").run(inputs(&decomposed)).expect("runs");
-    assert!(distance(&y, &judged) < 1e-3);
+    assert!(distance(&y, &reference) < 1e-3);
     // A target of one's own, from a file.
     let dir = tempfile::tempdir().expect("a folder");
     let target = dir.path().join("mine.rules");
@@ -424,9 +424,9 @@ fn wrong_inputs_say_what_was_expected() {
     let large = "def f(x: f32[n]) -> f32[n]\n  = x + 1.0\n";
     let device = Device::cpu().memory(1 << 20);
     let open = model(large).session_on(&device).expect("a session");
-    told(open.run([("x", f32s(&[1 << 20]))]), (Resources, None, "takes", "a run takes", "memory"));
+    told(open.run([("x", f32s(&[1 << 20]))]), (Resources, None, "takes", "a run needs", "memory"));
     let fixed = Reader::new().shape("n", &[1 << 20]).from_rules(large).expect("reads");
-    told(fixed.session_on(&device), (Resources, None, "takes", "a run takes", "memory"));
+    told(fixed.session_on(&device), (Resources, None, "takes", "a run needs", "memory"));
 }
 
 #[test]

@@ -7,10 +7,12 @@ use mlc_backends::reference::Reference;
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
-use mlc_onnx::{ModelInfo, RawAttr, RawModel, export, import, parse_onnx, printable, read_onnx};
+use mlc_onnx::{
+    ModelInfo, RawAttr, RawModel, export, export_plan, import, parse_onnx, printable, read_onnx,
+};
 use mlc_rewrite::pipeline::{Optimized, Options, optimize};
 use mlc_rewrite::stdlib;
-use mlc_verify::samples::Random;
+use mlc_verify::random_inputs::Random;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +41,8 @@ fn round_trip(library: &Arc<Library>, raw: RawModel) -> (Optimized, usize, usize
     assert!(o.report.cost_after <= o.report.cost_before * (1.0 + 1e-9), "never costlier");
     assert!(!o.report.proof.contains_key(""), "every step has a reason");
     assert!(o.explored.prove(&o.extracted).is_some(), "the result is proven from the log");
-    let raw = export(&o.program, library, &imported.model, opset).expect("exports");
+    let plan = o.planned().expect("the result is trusted");
+    let raw = export_plan(plan, library, &imported.model, opset).expect("exports");
     let after = raw.graph.nodes.len();
     let again = import(raw, library).expect("imports again");
     assert_eq!(again.program.outputs.len(), o.program.outputs.len());
@@ -145,9 +148,9 @@ fn numbers_of_open_extents_are_computed_at_run_time() {
     let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
     let library = Arc::new(library);
-    let program = mlc_rewrite::entry::program(&library, "written_mean").expect("a program");
+    let program = mlc_rewrite::rules_model::program(&library, "written_mean").expect("a program");
     let cpu = library.target("cpu").expect("shipped").clone();
-    let plan = mlc_extract::cover::cover(program.clone(), &library, &cpu);
+    let plan = mlc_extract::kernel_selection::select_kernels(program.clone(), &library, &cpu);
     for n in [4usize, 7] {
         let x: Vec<f64> = (0..3 * n).map(|i| (i as f64).sin()).collect();
         let input = Tensor::from_f64(DType::F32, vec![3, n], &x);
@@ -183,7 +186,7 @@ fn lists_of_real_numbers_are_attributes() {
     let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
     assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
     let library = Arc::new(library);
-    let program = mlc_rewrite::entry::program(&library, "use").expect("a program");
+    let program = mlc_rewrite::rules_model::program(&library, "use").expect("a program");
     let x = Tensor::from_f64(DType::F32, vec![3], &[1.0, 2.0, -4.0]);
     let y = mlc_rewrite::pipeline::selfcheck::run(&program, &library, &[x], 1).expect("runs");
     assert_eq!((0..3).map(|i| y[0].get_f64(i)).collect::<Vec<_>>(), [2.5, 3.0, 0.0]);
@@ -199,6 +202,28 @@ fn lists_of_real_numbers_are_attributes() {
     let names = ["line".to_string()];
     let report = mlc_verify::check_library(&library, Some(&names), &options, &|_, _| {});
     assert!(report.sound(), "{}", report.human(false));
+}
+
+const DIFFERING: &str = "/// One where two differ.\n\
+    def differing(x: f32[n], y: f32[n]) -> f32[n]\n  = cast(x != y, to=f32)\n\n\
+    /// A truth as a number.\n\
+    onnx Number(c) since 1 in \"example\"\n  = cast(c, to=f32)\n  \
+    prints differing(x, y) as Number(x != y)\n\n\
+    /// A use.\n\
+    def use(x: f32[3], y: f32[3]) -> f32[3]\n  = differing(x, y)\n";
+
+#[test]
+fn operands_that_are_computed_are_nodes_of_their_own() {
+    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    let own = ("differing.rules".to_string(), DIFFERING.to_string());
+    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    let program = mlc_rewrite::rules_model::program(&library, "use").expect("a program");
+    let opsets = [(String::new(), 17), ("example".to_string(), 1)];
+    let info = ModelInfo { opset_imports: opsets.into(), ..ModelInfo::default() };
+    let raw = export(&program, &library, &info, 17).expect("exports");
+    let names: Vec<&str> = raw.graph.nodes.iter().map(|n| &*n.op_type).collect();
+    assert_eq!(names, ["Equal", "Not", "Number"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! NumPy files: round trips, the forms that NumPy writes, and damage.
+//! NumPy files: round trips, the variants that NumPy writes, and corruption.
 
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, Tensor};

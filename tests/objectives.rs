@@ -12,7 +12,7 @@ use mlc_rewrite::pipeline::objective::{Objective, stored};
 use mlc_rewrite::pipeline::selfcheck;
 use mlc_rewrite::pipeline::{self, Optimized, Options};
 use mlc_rewrite::stdlib;
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,7 +173,7 @@ fn planned_memory_is_what_the_cpu_allocates() {
     let library = library();
     for (name, make) in PROGRAMS {
         let program = make(&library);
-        let inputs = samples::inputs(&program, &library, 3).expect("known sizes");
+        let inputs = random_inputs::inputs(&program, &library, 3).expect("known sizes");
         for objective in ALL {
             let plan = optimized(&program, &library, objective).plan;
             let executable = Cpu::new(2).compile(&plan, library.clone()).expect("compiles");

@@ -1,4 +1,4 @@
-//! ONNX files from outside: round trips, shared memory, data files, and damage of every kind.
+//! ONNX files from outside: round trips, shared memory, data files, and corruption of every kind.
 
 use bytes::Bytes;
 use indexmap::IndexMap;

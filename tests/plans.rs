@@ -3,11 +3,13 @@
 use mlc_backends::Backend;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::Reference;
-use mlc_dsl::ir::Tensor;
+use mlc_dsl::ir::{NodeId, Program, Tensor, Value};
 use mlc_dsl::library::Library;
-use mlc_dsl::plan::{Plan, faults};
-use mlc_rewrite::{entry, pipeline, stdlib};
-use mlc_verify::samples;
+use mlc_dsl::plan::{Kernel, Plan, faults};
+use mlc_onnx::{ModelInfo, export_plan};
+use mlc_rewrite::{pipeline, rules_model, stdlib};
+use mlc_verify::random_inputs;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A program and its kernels: the name of each and how many operators other than views it covers.
@@ -55,7 +57,7 @@ fn programs_become_the_kernels_of_the_target() {
         let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
         assert!(diags.is_empty(), "{what}: {}", stdlib::rendered(&library, &diags, false));
         let library = Arc::new(library);
-        let program = entry::program(&library, "f").expect("a program");
+        let program = rules_model::program(&library, "f").expect("a program");
         let target = pipeline::target(&library, "cpu").expect("shipped");
         let plan = pipeline::plan(&program, &library, &target).expect("a plan");
         let is_view = |n: &&String| matches!(n.as_str(), "broadcast" | "reshape" | "transpose");
@@ -87,15 +89,15 @@ fn the_cpu_launches_the_kernels_of_the_plan() {
     let raw = mlc_onnx::read_onnx(&path).expect("reads");
     let program = mlc_onnx::import(raw, &library).expect("imports").program;
     let cpu = pipeline::target(&library, "cpu").expect("shipped");
-    let inputs = samples::inputs(&program, &library, 1).expect("known sizes");
+    let inputs = random_inputs::inputs(&program, &library, 1).expect("known sizes");
     let read = pipeline::plan(&program, &library, &cpu).expect("a plan");
     launched("as read", &read, &library, &inputs);
     let found = pipeline::optimize(program, &library, &pipeline::Options::default());
     let found = found.expect("optimises").plan;
     launched("optimised", &found, &library, &inputs);
-    let judge = Reference::default().compile(&read, library.clone()).expect("compiles");
+    let reference = Reference::default().compile(&read, library.clone()).expect("compiles");
     let fast = Cpu::new(1).compile(&found, library.clone()).expect("compiles");
-    let (exact, fast) = (judge.run(&inputs).expect("runs"), fast.run(&inputs).expect("runs"));
+    let (exact, fast) = (reference.run(&inputs).expect("runs"), fast.run(&inputs).expect("runs"));
     for (a, b) in exact[0].to_f64().into_iter().zip(fast[0].to_f64()) {
         assert!((a - b).abs() <= 1e-3 * (1.0 + a.abs()), "{a} and {b}");
     }
@@ -108,10 +110,94 @@ fn plans_of_all_targets_are_sound() {
         let own = ("f.rules".to_string(), text.to_string());
         let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
         let library = Arc::new(library);
-        let program = entry::program(&library, "f").expect("a program");
+        let program = rules_model::program(&library, "f").expect("a program");
         for target in &library.targets {
             let plan = pipeline::plan(&program, &library, target).expect("a plan");
             assert_eq!(faults(&plan, &library), [], "{what} on {}", target.name);
         }
     }
+}
+
+/// The plan of a program's applications whose kernels are those of these places, joined.
+fn joined(program: &Program, library: &Library, groups: &[&[usize]]) -> Plan {
+    let single = Plan::of_nodes(program.clone(), library, "own").kernels;
+    let read: Vec<Value> = program.outputs.iter().map(|o| o.1).collect();
+    let kernels = groups.iter().map(|group| {
+        let parts: Vec<&Kernel> = group.iter().map(|&k| &single[k]).collect();
+        let nodes: Vec<NodeId> = parts.iter().flat_map(|k| k.nodes.clone()).collect();
+        let own = |v: &&Value| nodes.contains(&v.node);
+        let inputs: BTreeSet<Value> =
+            parts.iter().flat_map(|k| &k.inputs).filter(|v| !own(v)).copied().collect();
+        let outside = |v: &Value| {
+            let readers = single.iter().filter(|k| k.inputs.contains(v));
+            read.contains(v) || readers.flat_map(|k| &k.nodes).any(|n| !nodes.contains(n))
+        };
+        let outputs = parts.iter().flat_map(|k| &k.outputs).filter(|v| outside(v)).copied();
+        let (anchors, epilogue) = (nodes[..1].to_vec(), nodes[1..].to_vec());
+        let (inputs, outputs) = (inputs.into_iter().collect(), outputs.collect());
+        Kernel { nodes, anchors, epilogue, inputs, outputs, ..single[group[0]].clone() }
+    });
+    Plan::new(program.clone(), library, kernels.collect(), 0.0)
+}
+
+#[test]
+fn what_is_written_keeps_the_kernels_of_the_plan() {
+    let text =
+        "def f(x: f32[4, 8], w: f32[8, 16], z: f32[4, 16]) -> f32[4, 16]\n  = relu(x @ w + z)\n";
+    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    let own = ("f.rules".to_string(), text.to_string());
+    let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    let program = rules_model::program(&library, "f").expect("a program");
+    let info = ModelInfo { opset_imports: [(String::new(), 18)].into(), ..ModelInfo::default() };
+    // The product, the sum and the activation: `Gemm` computes the first two, and is no part of a kernel and another.
+    let cases: [(&[&[usize]], &[&str]); 5] = [
+        (&[&[0], &[1], &[2]], &["Gemm", "Relu"]),
+        (&[&[0, 1], &[2]], &["Gemm", "Relu"]),
+        (&[&[0, 1, 2]], &["Gemm", "Relu"]),
+        (&[&[0], &[1, 2]], &["MatMul", "Add", "Relu"]),
+        (&[&[0, 1]], &[]),
+    ];
+    for (groups, wanted) in cases {
+        let plan = joined(&program, &library, groups);
+        match export_plan(&plan, &library, &info, 18) {
+            Ok(raw) => {
+                let names: Vec<&str> = raw.graph.nodes.iter().map(|n| &*n.op_type).collect();
+                assert_eq!(names, wanted, "{groups:?}");
+                assert_eq!(mlc_onnx::faults(&plan, &library, &info, 18), [], "{groups:?}");
+            }
+            Err(e) => assert!(wanted.is_empty(), "{groups:?}: {e}"),
+        }
+    }
+    // A loop holds nothing together.
+    let mut plan = joined(&program, &library, &[&[0], &[1, 2]]);
+    let looped = &mut plan.kernels[1];
+    looped.anchors.clear();
+    looped.epilogue = looped.nodes.clone();
+    let raw = export_plan(&plan, &library, &info, 18).expect("is written");
+    let names: Vec<&str> = raw.graph.nodes.iter().map(|n| &*n.op_type).collect();
+    assert_eq!(names, ["Gemm", "Relu"]);
+}
+
+#[test]
+fn kernels_without_a_form_in_onnx_are_named() {
+    let text = "def f(x: f32[4]) -> f32[4]\n  = erf(x) + asinh(abs(x))\n";
+    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    let own = ("f.rules".to_string(), text.to_string());
+    let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    let program = rules_model::program(&library, "f").expect("a program");
+    let standard = pipeline::target(&library, "standard").expect("shipped");
+    let plan = pipeline::plan(&program, &library, &standard).expect("a plan");
+    let info = ModelInfo { opset_imports: [(String::new(), 8)].into(), ..ModelInfo::default() };
+    let faults: Vec<String> =
+        mlc_onnx::faults(&plan, &library, &info, 8).iter().map(|f| f.to_string()).collect();
+    assert_eq!(
+        faults,
+        [
+            "kernel 1 (`asinh`): `asinh` cannot be written at operator set 8",
+            "kernel 2 (`Erf`): `erf` cannot be written at operator set 8"
+        ]
+    );
+    let e = export_plan(&plan, &library, &info, 8).expect_err("is not written");
+    assert_eq!(e.to_string(), faults[0]);
+    assert!(e.help().is_some_and(|h| h.contains("newer operator set")));
 }

@@ -1,10 +1,10 @@
-//! What the verifier says besides true and false: proofs, lints, counterexamples that run.
+//! What the verifier reports besides true and false: proofs, lints, counterexamples that run.
 
 use mlc_backends::reference::Reference;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::{Limits, explore};
-use mlc_rewrite::{entry, lawtest, stdlib};
+use mlc_rewrite::{lawtest, rules_model, stdlib};
 use mlc_verify::{CheckOptions, Exactness, Outcome, check_law, check_library, declarations, lint};
 use std::process::Command;
 use std::sync::Arc;
@@ -78,7 +78,9 @@ fn polynomial_laws_are_proved_and_others_rest_on_samples() {
                 Exactness::Proved { bits, instances, points } => {
                     assert!(proved && bits >= 80 && instances > 0 && points > 1, "{}", law.name);
                 }
-                Exactness::Defined => panic!("{} is a rule", law.name),
+                Exactness::Defined | Exactness::Shared { .. } => {
+                    panic!("{} is a rule of its own", law.name)
+                }
                 Exactness::Sampled { reason } => assert!(!proved, "{}: {reason}", law.name),
             }
         }
@@ -245,12 +247,12 @@ fn declarations_that_do_nothing_are_named() {
         (
             "def f(x: F[..s], k: float) -> F[..s]\n  = exp(x) * (k + 1)\n",
             "V009",
-            "because parameter `k` stands only in numbers that are computed",
+            "because parameter `k` occurs only in computed numbers",
         ),
         (
             "def f(x: F[..s], k: float) -> F[..s]\n  = exp(x) / k\n",
             "V009",
-            "`f` will not be recognised in models, because `k` stands only in numbers that are computed",
+            "`f` will not be recognised in models, because `k` occurs only in computed numbers",
         ),
         ("def f(x: F[..s]) -> F[..s]\n  = x\n", "V009", "its body is a parameter"),
         (
@@ -333,7 +335,7 @@ fn axes_without_names_meet_as_in_numpy_or_not_at_all() {
             }
             assert!(result.is_some(), "NumPy refuses {text}");
             met += 1;
-            let program = mlc_rewrite::entry::program(&library, "m").expect("a program");
+            let program = mlc_rewrite::rules_model::program(&library, "m").expect("a program");
             let tensor = |shape: &[usize], from: f64| {
                 let n = shape.iter().product::<usize>();
                 let values: Vec<f64> = (0..n).map(|i| from + i as f64).collect();
@@ -376,7 +378,7 @@ fn a_model_without_a_value_is_refused_at_its_place() {
         texts.push(("own.rules".into(), text.to_string()));
         let (library, diags) = mlc_dsl::check::library(&texts);
         assert!(diags.is_empty(), "{text}{}", stdlib::rendered(&library, &diags, false));
-        let program = mlc_rewrite::entry::program(&library, "m");
+        let program = mlc_rewrite::rules_model::program(&library, "m");
         if line == 0 {
             assert!(program.is_ok(), "what is not used is not built:\n{text}");
             continue;
@@ -398,7 +400,7 @@ fn an_integer_attribute_binds_from_an_integral_number() {
     let call = library.find("scaled").expect("declared");
     let library = std::sync::Arc::new(library);
     for (name, expected) in [("two", true), ("half", false), ("written", true)] {
-        let program = mlc_rewrite::entry::program(&library, name).expect(name);
+        let program = mlc_rewrite::rules_model::program(&library, name).expect(name);
         let law = library.laws.iter().position(|l| *l.name == *"scaled").expect("recognised");
         let explored = explore(library.clone(), program.clone(), &[law as u32], &Limits::default());
         let fired = explored.profiles.iter().any(|(_, p)| p.applications > 0);
@@ -482,7 +484,7 @@ fn told(code: &str, text: &str) -> String {
     let library = library(text);
     let source = library.sources.len() as u32 - 1;
     if code == "V011" {
-        let e = entry::program(&library, "r").expect_err("it has no program");
+        let e = rules_model::program(&library, "r").expect_err("it has no program");
         return format!("{e:#}");
     }
     let names: Vec<String> = own(&library).map(|l| l.name.to_string()).collect();

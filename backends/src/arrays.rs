@@ -1,6 +1,6 @@
-//! Arrays that a caller gives and gets: those of `ndarray`, of any element type and number of axes.
+//! Arrays passed to and returned from runs: those of `ndarray`, of any element type and rank.
 //!
-//! An array in the usual order is taken over, not copied, and what a run yields is read where it lies.
+//! An array in standard layout is taken over without copying, and results are read in place.
 
 use bytemuck::allocation::pod_collect_to_vec;
 use bytes::Bytes;
@@ -29,7 +29,7 @@ pub enum ArrayError {
     /// The shape has another number of elements.
     #[error("the shape {shape:?} does not have {elements} elements")]
     Shape {
-        /// The shape.
+        /// The extents that were asked for.
         shape: Vec<usize>,
         /// The number of elements.
         elements: usize,

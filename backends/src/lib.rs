@@ -1,4 +1,4 @@
-//! What a program computes: the f64 judge and the CPU.
+//! Backends: the float64 reference interpreter and the CPU.
 //!
 //! One trait: take a [`Plan`], run it. A backend never decides what is equal.
 
@@ -49,7 +49,7 @@ pub enum BackendError {
     /// The plan is not one that the backend executes.
     #[error("the {backend} backend cannot execute this plan: {fault}")]
     Plan {
-        /// The backend.
+        /// As [`Backend::name`] says it.
         backend: &'static str,
         /// The first thing wrong with the plan.
         fault: Fault,
@@ -57,7 +57,7 @@ pub enum BackendError {
     /// The backend cannot do this.
     #[error("the {backend} backend does not support {what}")]
     Unsupported {
-        /// The backend.
+        /// As [`Backend::name`] says it.
         backend: &'static str,
         /// What it lacks.
         what: String,

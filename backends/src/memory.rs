@@ -1,7 +1,7 @@
-//! How many bytes this process may still take, as far as the system tells.
+//! How many bytes this process may still allocate, as far as the system tells.
 //!
-//! Never allocates what it counts, and never trusts one figure: the least of the machine's free memory, of what the
-//! process's groups are allowed, and of its address space is what counts.
+//! Never allocates to find out, and never relies on a single figure: the minimum of the machine's free memory, the
+//! limits of the process's control groups and of its address space counts.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
-//! Offsets of buffers in one block of memory: two that are alive at one time never overlap.
+//! Assigns offsets to buffers in one block of memory: buffers that are alive at the same time never overlap.
 //!
-//! Knows lifetimes and bytes, nothing of what the buffers hold. The problem is NP-hard; several orders of
-//! placing are tried, the best one is improved for a bounded number of passes, and equal input gives equal output.
+//! Knows lifetimes and sizes, nothing of contents. The problem is NP-hard; several placement orders
+//! are tried, the best one is improved for a bounded number of passes, and equal input gives equal output.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,9 +80,9 @@ pub fn place(buffers: &[Buffer]) -> Arena {
         return swept(buffers);
     }
     let least = alive(buffers);
-    let mut best: Option<(Arena, Vec<usize>, Fit)> = None;
+    let mut best: Option<(Arena, Vec<usize>, Placement)> = None;
     for order in orders(buffers) {
-        for fit in [Fit::Lowest, Fit::Tightest] {
+        for fit in [Placement::Lowest, Placement::Tightest] {
             let arena = filled(buffers, &order, fit);
             if best.as_ref().is_none_or(|b| arena.bytes < b.0.bytes) {
                 best = Some((arena, order.clone(), fit));
@@ -100,7 +100,7 @@ fn improved(
     buffers: &[Buffer],
     mut best: Arena,
     mut order: Vec<usize>,
-    fit: Fit,
+    fit: Placement,
     least: u64,
 ) -> Arena {
     let passes = (PAIRS / (buffers.len() * buffers.len()).max(1)).min(PASSES);
@@ -228,15 +228,13 @@ fn fullest(buffers: &[Buffer]) -> Vec<usize> {
 
 /// Which of the gaps that are large enough is taken.
 #[derive(Clone, Copy)]
-enum Fit {
-    /// The lowest.
+enum Placement {
     Lowest,
-    /// The smallest.
     Tightest,
 }
 
 /// The buffers, placed one after another in this order.
-fn filled(buffers: &[Buffer], order: &[usize], fit: Fit) -> Arena {
+fn filled(buffers: &[Buffer], order: &[usize], fit: Placement) -> Arena {
     let mut arena = Arena { offsets: vec![0; buffers.len()], bytes: 0 };
     let mut placed: Vec<usize> = Vec::with_capacity(order.len());
     for &i in order {
@@ -254,14 +252,14 @@ fn filled(buffers: &[Buffer], order: &[usize], fit: Fit) -> Arena {
 }
 
 /// An offset for buffer `i` among those placed, which are in order of offset.
-fn gap(buffers: &[Buffer], placed: &[usize], offsets: &[u64], i: usize, fit: Fit) -> u64 {
+fn gap(buffers: &[Buffer], placed: &[usize], offsets: &[u64], i: usize, fit: Placement) -> u64 {
     let size = buffers[i].size();
     let (mut top, mut best) = (0u64, None);
     for &p in placed.iter().filter(|&&p| buffers[p].meets(&buffers[i])) {
         let room = offsets[p].saturating_sub(top);
         if room >= size && best.is_none_or(|(_, least)| room < least) {
             best = Some((top, room));
-            if matches!(fit, Fit::Lowest) {
+            if matches!(fit, Placement::Lowest) {
                 break;
             }
         }

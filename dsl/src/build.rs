@@ -1,4 +1,4 @@
-//! Building programs: typed, canonical, with equal nodes shared.
+//! Builds programs: typed, canonical, with common subexpressions shared.
 
 use crate::canon::{self, Sink, Structural};
 use crate::eval::Env;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 /// A program under construction.
 pub struct Builder<'a> {
-    /// The declarations.
+    /// Where the operators that are applied are declared; every application is typed by it.
     pub library: &'a Library,
     program: Program,
     structural: Structural,
@@ -39,7 +39,7 @@ impl<'a> Builder<'a> {
         self.structural
     }
 
-    /// The name that nodes added from now on bear for messages.
+    /// The name, for messages, of nodes that are added from now on.
     pub fn set_origin(&mut self, origin: &str) {
         self.origin = origin.to_string();
     }
@@ -120,7 +120,8 @@ impl<'a> Builder<'a> {
         env: &mut Env,
     ) -> Result<Vec<Value>, BuildError> {
         let structural = self.structural;
-        Instantiator { sink: self, structural, terms, family: None }.run(roots, vars, env)
+        Instantiator { sink: self, structural, terms, family: None, ranged: false }
+            .run(roots, vars, env)
     }
 
     /// Instantiates the body of a definition.
@@ -151,11 +152,16 @@ impl<'a> Builder<'a> {
 
     /// The program of the given outputs, and the groups of nodes that it has whole.
     pub fn finish_grouped(mut self, outputs: Vec<(String, Value)>) -> (Program, Vec<Vec<NodeId>>) {
-        self.program.outputs = outputs;
-        let (program, left) = self.program.pruned_by();
+        let groups = std::mem::take(&mut self.groups);
+        let (program, left) = self.finish_by(outputs);
         let whole = |group: &Vec<NodeId>| group.iter().map(|n| left[n.0 as usize]).collect();
-        let groups = self.groups.iter().filter_map(whole).collect();
-        (program, groups)
+        (program, groups.iter().filter_map(whole).collect())
+    }
+
+    /// The program of the given outputs, and the new id of each node that it has.
+    pub fn finish_by(mut self, outputs: Vec<(String, Value)>) -> (Program, Vec<Option<NodeId>>) {
+        self.program.outputs = outputs;
+        self.program.pruned_by()
     }
 }
 
@@ -179,8 +185,8 @@ impl Sink for Builder<'_> {
         Ok((0..outputs).map(|output| Value { output, ..v }).collect())
     }
 
-    fn scalar(&mut self, dtype: DType, v: f64) -> Value {
-        self.constant(Tensor::from_f64(dtype, vec![], &[v]))
+    fn scalar(&mut self, dtype: DType, v: f64) -> Result<Value, TypeError> {
+        Ok(self.constant(Tensor::from_f64(dtype, vec![], &[v])))
     }
 
     fn peel(&self, v: Value, call: CallId) -> Option<(Value, Vec<Attr>)> {

@@ -1,9 +1,9 @@
-//! Canonical applications: the few shapes of term that programs and e-graphs both rely on.
+//! Canonical form of structural applications, which programs and e-graphs both rely on.
 //!
-//! - `broadcast` reads an operand without unit axes and adds at least one axis that is no unit axis;
-//!   what only inserts or drops unit axes is a `reshape`. So a bias as `[c]`, `[c,1,1]` or `[1,c,1,1]`
+//! - `broadcast` reads an operand without unit axes and adds at least one axis that is not a unit axis;
+//!   inserting or dropping unit axes is a `reshape`. So a bias as `[c]`, `[c,1,1]` or `[1,c,1,1]`
 //!   is one value.
-//! - `reshape` never reads what is only a `reshape`, and no structural operator leaves its operand as it was.
+//! - `reshape` never reads a `reshape`, and no structural operator is the identity.
 //!
 //! These operators belong to the notation itself; no other operator is known by name here.
 
@@ -61,7 +61,7 @@ pub trait Sink {
     /// A value.
     type Value: Copy + PartialEq;
 
-    /// Its type.
+    /// The element type and extents of a value that was added before.
     fn ty(&self, v: Self::Value) -> Type;
 
     /// Adds an application as it stands; attributes are complete or take their defaults.
@@ -72,8 +72,8 @@ pub trait Sink {
         args: &[Self::Value],
     ) -> Result<Vec<Self::Value>, TypeError>;
 
-    /// A constant of rank 0, `v` rounded to `dtype`.
-    fn scalar(&mut self, dtype: DType, v: f64) -> Self::Value;
+    /// A constant of rank 0, `v` rounded to `dtype`; an error where no more is taken.
+    fn scalar(&mut self, dtype: DType, v: f64) -> Result<Self::Value, TypeError>;
 
     /// The operand of `v` and the attributes if `v` is (also) an application of `call`.
     fn peel(&self, v: Self::Value, call: CallId) -> Option<(Self::Value, Vec<Attr>)>;

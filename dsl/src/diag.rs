@@ -1,6 +1,6 @@
 //! Diagnostics: what is wrong in a text, where, and what to do about it.
 //!
-//! The only module that names the library that draws them.
+//! The only module that uses the library that renders them.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use std::ops::Range;
@@ -9,53 +9,54 @@ use crate::span::Span;
 
 /// Every code and its meaning in one line, in the order of the manual.
 pub const CODES: &[(&str, &str)] = &[
-    ("S001", "a word or sign that cannot stand here"),
-    ("S002", "a bracket that is never closed"),
-    ("S003", "a closing bracket that fits no open one"),
+    ("S001", "an unexpected token"),
+    ("S002", "an unclosed bracket"),
+    ("S003", "a closing bracket without an opening one"),
     ("S004", "an expression nested too deeply"),
     ("S005", "a string without its closing quote"),
     ("S006", "a character outside the language"),
     ("S007", "an unknown escape in a string"),
     ("S008", "a number that cannot be represented"),
     ("S009", "a reserved word used as a name"),
-    ("S010", "comparisons in a row"),
+    ("S010", "chained comparisons"),
     ("S011", "a clause given twice"),
-    ("S012", "a clause that is missing"),
+    ("S012", "a missing clause"),
     ("S013", "an unknown error class or tolerance"),
-    ("S014", "a parameter in a form that its item does not have"),
+    ("S014", "a form of parameter that the item does not allow"),
     ("S015", "a documentation comment that documents nothing"),
     ("S016", "`else` after something that is not an element access"),
-    ("S017", "an operator printed under another name"),
+    ("S017", "an operator exported under another name"),
     ("S018", "text outside any item"),
-    ("S019", "a text too long to read, or with too many mistakes to go on"),
+    ("S019", "a text that is too long, or has too many errors"),
     ("R001", "a name declared twice"),
-    ("R002", "a name that is no variable here"),
+    ("R002", "a name that is not a variable here"),
     ("R003", "an operator that is not declared"),
     ("R004", "an axis that is unknown here, or that has no extent"),
     ("R005", "an attribute that the operator does not have, or one that is missing"),
     ("R006", "the wrong number or kind of arguments"),
-    ("R007", "an element type that does not fit, or that nothing shows"),
-    ("R008", "axes of an argument that do not fit the parameter"),
-    ("R009", "not a function on attributes, or not one of elements"),
+    ("R007", "an element type that does not match, or cannot be inferred"),
+    ("R008", "axes of an argument that do not match the parameter"),
+    ("R009", "an unknown function on attributes or elements"),
     ("R010", "a tensor, a number or a tuple where another of them is expected"),
     ("R011", "element access outside a meaning"),
-    ("R012", "a figure of a target that is unknown or not a number"),
-    ("R013", "`commutative` or `associative` of an operator that has not two tensors"),
-    ("R014", "not one equation per output"),
-    ("R015", "an attribute or element type that is unknown or open"),
-    ("R016", "an axis that occurs twice in one tensor, or more axes than are worked with"),
+    ("R012", "a figure or kernel of a target that is unknown, given twice or not a number"),
+    ("R013", "`commutative` or `associative` on an operator that is not binary"),
+    ("R014", "not exactly one equation per output"),
+    ("R015", "an attribute or element type that is unknown or cannot be inferred"),
+    ("R016", "an axis that occurs twice in one tensor, or too many axes"),
     ("R017", "an extent with several names"),
     ("R018", "a law without an error class"),
-    ("R019", "sides that do not name the same outputs"),
+    ("R019", "sides with different outputs"),
     ("R020", "a variable of the result that the match does not bind"),
     ("R021", "a target that is not declared, or that extends itself"),
-    ("R022", "definitions that contain each other"),
-    ("R023", "a definition, or a number, that stands for too much once it is written out"),
-    ("R024", "a parameter or an index that nothing uses"),
-    ("R025", "a body that is not what is declared"),
+    ("R022", "mutually recursive definitions"),
+    ("R023", "a definition or number that is too large when expanded"),
+    ("R024", "an unused parameter or index"),
+    ("R025", "a body that does not match the declaration"),
+    ("R026", "a schema that does not determine its operators and operands"),
 ];
 
-/// A stable code such as `S001`; `S` are mistakes of syntax, `R` mistakes of meaning.
+/// A stable code such as `S001`; `S` codes are syntax errors, `R` codes semantic errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Code(pub &'static str);
 

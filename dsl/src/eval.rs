@@ -1,7 +1,7 @@
-//! Evaluation of attribute expressions and conditions over symbolic extents.
+//! Evaluates attribute expressions and conditions over symbolic extents.
 //!
-//! Total on any expression: what cannot be computed is an [`EvalError`], what cannot be decided for
-//! every value of the symbols is an unknown truth value.
+//! Total: what cannot be computed is an [`EvalError`], a condition that cannot be decided for
+//! all values of the symbols is unknown.
 
 use crate::expr::{BinaryOp, Elem, Expr, ExprKind, TypePart, UnaryOp};
 use crate::functions;
@@ -28,7 +28,7 @@ fn unbound(name: &str) -> String {
         None => format!(
             "`{name}` has no value here: no argument and no attribute of that name is given"
         ),
-        // Computed axes have names that nobody wrote: operator, its axis, a mark and a number.
+        // Computed axes have generated names: operator, its axis, a mark and a number.
         Some((from, _)) => {
             let operator = from.split('.').next().unwrap_or(from);
             format!(
@@ -236,7 +236,7 @@ fn bounded(v: Val) -> Result<Val, EvalError> {
 }
 
 pub(crate) fn too_long(n: usize) -> EvalError {
-    EvalError::invalid(format!("a list of {n} entries; at most {MAX_LIST} are worked with"))
+    EvalError::invalid(format!("a list of {n} entries; at most {MAX_LIST} are supported"))
 }
 
 fn any_value(e: &Expr, env: &Env) -> Result<Val, EvalError> {
@@ -383,7 +383,7 @@ pub(crate) fn binary(op: BinaryOp, a: Val, b: Val) -> Result<Val, EvalError> {
                     BinaryOp::Eq => Ok(Val::Truth(Some(false))),
                     BinaryOp::Ne => Ok(Val::Truth(Some(true))),
                     _ => Err(EvalError::invalid(format!(
-                        "lists of {} and {} entries do not combine",
+                        "lists of {} and {} entries cannot be combined",
                         a.len(),
                         b.len()
                     ))),

@@ -1,8 +1,8 @@
-//! Expressions once names are looked up: of attributes, extents, conditions and elements.
+//! Resolved expressions: attributes, extents, conditions and elements.
 //!
-//! The checker makes them of the syntax tree; everything after it reads these. Functions, reductions,
-//! predicates and element types are enums, tensors in meanings are numbers of inputs, indices are numbers of
-//! index variables. A form that a place does not admit has no value there.
+//! The checker builds them from the syntax tree; everything after it reads these. Functions, reductions,
+//! predicates and element types are enums, tensors in meanings are input numbers, indices are numbers of
+//! index variables. A form that is not allowed in a place evaluates to nothing there.
 
 use crate::function::Function;
 use crate::ir::DType;
@@ -16,7 +16,7 @@ pub type Name = Arc<str>;
 /// An expression; `==` ignores where it stands.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// Its form.
+    /// What it is; operands are nested inside.
     pub kind: ExprKind,
     /// Where it stands.
     pub span: Span,
@@ -80,7 +80,7 @@ pub enum ExprKind {
     Call(Function, Vec<Expr>),
     /// `a if c else b`.
     If {
-        /// The condition.
+        /// A truth value; decides which of the two is evaluated.
         cond: Box<Expr>,
         /// The value where it holds.
         then: Box<Expr>,
@@ -112,9 +112,9 @@ pub enum ExprKind {
 /// An element of an input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
-    /// The input.
+    /// Position among the operator's tensor parameters.
     pub input: usize,
-    /// The index.
+    /// An entry for each axis; splices stand for several.
     pub index: Vec<Elem>,
     /// The value outside the tensor.
     pub otherwise: Option<Box<Expr>>,
@@ -163,7 +163,7 @@ pub enum Elem {
 }
 
 impl Elem {
-    /// The expression.
+    /// The entry, or the list that is spliced in.
     pub fn expr(&self) -> &Expr {
         let (Elem::One(e) | Elem::Splice(e)) = self;
         e
@@ -183,9 +183,9 @@ impl Elem {
 pub enum TypePart {
     /// The number of axes.
     Rank,
-    /// The extents.
+    /// The list of extents.
     Shape,
-    /// The element type.
+    /// What its elements are.
     DType,
 }
 
@@ -252,6 +252,39 @@ pub enum BinaryOp {
     MatMul,
     /// `a ^ b`.
     Pow,
+}
+
+impl UnaryOp {
+    /// The operator that the sign stands for between tensors.
+    pub fn operator(self) -> &'static str {
+        match self {
+            UnaryOp::Neg => "neg",
+            UnaryOp::Not => "logical_not",
+        }
+    }
+}
+
+impl BinaryOp {
+    /// The operator that the sign stands for between tensors, and whether its operands change places. `!=` is the negation
+    /// of what is given.
+    pub fn operator(self) -> (&'static str, bool) {
+        match self {
+            BinaryOp::Add => ("add", false),
+            BinaryOp::Sub => ("sub", false),
+            BinaryOp::Mul => ("mul", false),
+            BinaryOp::Div => ("div", false),
+            BinaryOp::Mod => ("modulo", false),
+            BinaryOp::Pow => ("pow", false),
+            BinaryOp::MatMul => ("matmul", false),
+            BinaryOp::And => ("logical_and", false),
+            BinaryOp::Or => ("logical_or", false),
+            BinaryOp::Eq | BinaryOp::Ne => ("equal", false),
+            BinaryOp::Lt => ("less", false),
+            BinaryOp::Le => ("less_equal", false),
+            BinaryOp::Gt => ("less", true),
+            BinaryOp::Ge => ("less_equal", true),
+        }
+    }
 }
 
 /// Defines an enum of words with their texts.
@@ -388,17 +421,17 @@ impl AttrType {
 pub struct Domain {
     /// `>=`, `>`, `<=` or `<`.
     pub op: BinaryOp,
-    /// The bound.
+    /// What each element is compared with.
     pub bound: Expr,
 }
 
 impl Expr {
-    /// An expression that nobody wrote.
+    /// A generated expression, without a location.
     pub fn new(kind: ExprKind) -> Expr {
         Expr { kind, span: Span::default() }
     }
 
-    /// A function of these arguments, that nobody wrote.
+    /// A generated call of a function.
     pub fn call(f: Function, args: Vec<Expr>) -> Expr {
         Expr::new(ExprKind::Call(f, args))
     }

@@ -1,4 +1,4 @@
-//! The names of functions: those on attributes, with what they yield, and those that only meanings apply to elements.
+//! The table of function names: functions on attributes, with what they yield, and functions that only meanings apply to elements.
 
 macro_rules! functions {
     (
@@ -110,7 +110,7 @@ functions! {
         Labels "labels" ("equation, i, ranks")
             "the labels of operand `i` of an einsum (or of its result) as numbers, `...` as negative ones"
         Common "common" ("a, b") "the entries of `a` that `b` has"
-        Except "except" ("a, b") "the entries of `a` that `b` lacks"
+        Except "except" ("a, b, …") "the entries of `a` that all the others lack"
         Places "places" ("list, entries") "where the entries stand in the list"
         IsAround "is_around" ("whole, start, size, to")
             "whether a reshape to `to` of a slice of a tensor of shape `whole` is a slice of its reshape"

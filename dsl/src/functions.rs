@@ -4,12 +4,12 @@ use crate::eval::{EvalError, MAX_LIST, Val, binary};
 use crate::expr::BinaryOp;
 pub use crate::function::{FUNCTIONS, Function};
 use crate::ir::{Attr, Extent};
-use crate::spec;
+use crate::onnx_shapes;
 use Function as F;
 
 /// Applies a function to values.
 pub fn apply(f: Function, mut vals: Vec<Val>) -> Result<Val, EvalError> {
-    if let Some(result) = spec::apply(f, &vals) {
+    if let Some(result) = onnx_shapes::apply(f, &vals) {
         return result;
     }
     let arity = vals.len();
@@ -181,7 +181,7 @@ fn zip(function: Function, a: Val, b: Val) -> Result<Val, EvalError> {
     let f = |a: &Extent, b: &Extent| match function {
         F::Maximum => a.maximum(b),
         F::Minimum => a.minimum(b),
-        _ => spec::ceil_div(a, b),
+        _ => onnx_shapes::ceil_div(a, b),
     };
     Ok(Val::Attr(match (a, b) {
         (Val::Attr(Attr::Ints(a)), Val::Attr(Attr::Ints(b))) if a.len() == b.len() => {
@@ -346,7 +346,7 @@ fn reshape_target(
     Ok(out)
 }
 
-/// NumPy's common shape; the extents that do not meet where there is none.
+/// NumPy's common shape; the extents that cannot be aligned where there is none.
 pub fn common_shape(a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, (Extent, Extent)> {
     let n = a.len().max(b.len());
     let one = Extent::from(1);

@@ -1,4 +1,4 @@
-//! Type inference: what an operator yields on arguments of given types.
+//! Type inference: the result types of an operator for given argument types.
 
 use crate::eval::{Env, EvalError, eval, truth};
 use crate::expr::{AttrKind, Expr};
@@ -12,7 +12,7 @@ pub enum TypeError {
     /// Wrong number of arguments.
     #[error("`{op}` takes {expected} tensors, {found} given")]
     Arity {
-        /// The operator.
+        /// Name of the operator that is applied.
         op: Name,
         /// Tensors it takes.
         expected: usize,
@@ -22,9 +22,9 @@ pub enum TypeError {
     /// An argument's type does not fit.
     #[error("`{op}`, argument `{input}`: {reason}")]
     Input {
-        /// The operator.
+        /// Name of the operator that is applied.
         op: Name,
-        /// The parameter.
+        /// Name of the parameter, as declared.
         input: Name,
         /// What does not fit.
         reason: String,
@@ -32,9 +32,9 @@ pub enum TypeError {
     /// An attribute does not fit.
     #[error("`{op}`, attribute `{attr}`: {reason}")]
     Attr {
-        /// The operator.
+        /// Name of the operator that is applied.
         op: Name,
-        /// The attribute.
+        /// Name of the attribute, as declared.
         attr: Name,
         /// What does not fit.
         reason: String,
@@ -42,7 +42,7 @@ pub enum TypeError {
     /// A declared condition does not hold.
     #[error("`{op}` needs `{condition}`, which does not hold here")]
     Condition {
-        /// The operator.
+        /// Name of the operator that declares it.
         op: Name,
         /// The condition; it is put in words only where somebody reads them.
         condition: Box<Expr>,
@@ -50,7 +50,7 @@ pub enum TypeError {
     /// An extent of the result has no value or is negative.
     #[error("`{op}`: {reason}")]
     Result {
-        /// The operator.
+        /// Name of the operator that is applied.
         op: Name,
         /// What is wrong.
         reason: String,
@@ -179,7 +179,7 @@ pub fn mismatch(found: &Type, declared: &Type) -> Option<String> {
     let fits = found.dtype == declared.dtype
         && found.rank() == declared.rank()
         && !found.shape.iter().zip(&declared.shape).any(differ);
-    (!fits).then(|| format!("its body yields {found}, declared is {declared}"))
+    (!fits).then(|| format!("its body yields {found}, but {declared} is declared"))
 }
 
 /// Evaluates `where` clauses in order: an integer is an axis, a list a segment.
@@ -320,7 +320,7 @@ pub fn unify_dims(
             _ => None,
         });
         let Some((i, at)) = hinted.filter(|(_, at)| *at < shape.len()) else {
-            return Err("two segments of unknown length stand in one tensor".into());
+            return Err("a tensor has two segments of unknown length".into());
         };
         unify_dims(&dims[..i], &shape[..at], env, &[])?;
         unify_dims(&dims[i..=i], &shape[at..=at], env, &[])?;
@@ -344,7 +344,7 @@ pub fn unify_dims(
         if let Some(i) = here {
             let at: usize = dims[..i].iter().filter_map(|d| dim_len(d, env)).sum();
             if at != *position {
-                return Err(format!("axis `{name}` lies at {at}, not at {position}"));
+                return Err(format!("axis `{name}` is at position {at}, not at {position}"));
             }
         }
     }
@@ -414,7 +414,7 @@ pub fn resolve_dtype(pattern: &DTypePattern, env: &Env) -> Result<DType, String>
         DTypePattern::Fixed(d) => Ok(*d),
         DTypePattern::Var(n) => match (env.dtype(n), env.attr(n)) {
             (Some(d), _) | (None, Some(&Attr::DType(d))) => Ok(d),
-            _ => Err(format!("nothing shows what the element type `{n}` is")),
+            _ => Err(format!("the element type `{n}` cannot be inferred")),
         },
     }
 }
@@ -427,13 +427,13 @@ pub fn resolve_dims(dims: &[Dim], env: &Env) -> Result<Vec<Extent>, String> {
             Dim::Axis(n) => {
                 shape.push(
                     env.axis(n)
-                        .ok_or_else(|| format!("nothing shows the extent of axis `{n}`"))?
+                        .ok_or_else(|| format!("the extent of axis `{n}` cannot be inferred"))?
                         .clone(),
                 );
             }
             Dim::Seg(s) => shape.extend_from_slice(
                 env.seg(s)
-                    .ok_or_else(|| format!("nothing shows the extents of segment `..{s}`"))?,
+                    .ok_or_else(|| format!("the extents of segment `..{s}` cannot be inferred"))?,
             ),
             Dim::Value(e) => match eval(e, env).map_err(|e| e.to_string())? {
                 Attr::Int(v) => shape.push(v),

@@ -1,4 +1,4 @@
-//! Instances of terms: variables replaced by values, attributes computed, everything typed.
+//! Instantiates terms: substitutes variables, computes attributes, and types everything.
 
 use crate::canon::{self, Sink, Structural};
 use crate::eval::{Env, eval};
@@ -41,7 +41,7 @@ impl BuildError {
         match self {
             BuildError::At(_, e) => e.help(),
             BuildError::Type(e) => e.help(),
-            BuildError::Value(_) => "name what is meant, or give it as an attribute".into(),
+            BuildError::Value(_) => "state the value, or pass it as an attribute".into(),
         }
     }
 }
@@ -63,10 +63,12 @@ pub struct Instantiator<'t, S: Sink> {
     pub sink: &'t mut S,
     /// The operators of the notation.
     pub structural: Structural,
-    /// The terms.
+    /// What is instantiated; operands stand before what uses them.
     pub terms: &'t Terms,
     /// The family and which member is meant, in `each` rules.
     pub family: Option<(&'t [Member<S::Value>], usize)>,
+    /// Refuse numbers that are finite, but not in their type: what a law computes must not overflow by itself.
+    pub ranged: bool,
 }
 
 type Done<V> = HashMap<TermId, Vec<V>>;
@@ -163,7 +165,10 @@ impl<S: Sink> Instantiator<'_, S> {
                 Some(v) if !dtype.is_exact(v) => {
                     Err(BuildError::Value(format!("{v} is no {dtype}")))
                 }
-                Some(v) => Ok(self.sink.scalar(dtype, v)),
+                Some(v) if self.ranged && dtype.overflows(v) => {
+                    Err(BuildError::Value(format!("{v} overflows in {dtype}")))
+                }
+                Some(v) => Ok(self.sink.scalar(dtype, v)?),
                 None => Err(BuildError::Value(format!("{v} is not a number"))),
             },
             Err(err) => {
@@ -274,11 +279,8 @@ pub fn expand<S: Sink>(
     let types: Vec<&Type> = types.iter().collect();
     let application = infer(callable, &types, attrs)?;
     let mut env = application.env;
-    let values = Instantiator { sink, structural, terms: &body.terms, family: None }.run(
-        &body.roots,
-        args,
-        &mut env,
-    )?;
+    let values = Instantiator { sink, structural, terms: &body.terms, family: None, ranged: false }
+        .run(&body.roots, args, &mut env)?;
     for (v, declared) in values.iter().zip(&application.types) {
         if let Some(reason) = mismatch(&sink.ty(*v), declared) {
             return Err(TypeError::Result { op: callable.name.clone(), reason }.into());

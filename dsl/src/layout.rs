@@ -1,4 +1,4 @@
-//! How a tensor's elements lie in memory: shape, strides, offset.
+//! Memory layout of a tensor: shape, strides, offset.
 //!
 //! Views (transpose, broadcast, slice, most reshapes) are new layouts over the same elements. All extents here are known.
 

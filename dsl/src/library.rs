@@ -9,7 +9,7 @@ use crate::onnx::Declaration;
 use crate::pattern::Patterns;
 use crate::span::{Ident, Span};
 use crate::term::{TermId, Terms};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Index of a callable (`op`, `def` or `extern`) in its library.
@@ -66,9 +66,9 @@ pub struct TypePattern {
 /// A tensor parameter.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Its name.
+    /// As declared; unique within the signature.
     pub name: Name,
-    /// Its type.
+    /// Which element types and extents it takes.
     pub ty: TypePattern,
     /// A bound on its elements, e.g. `>= 0`.
     pub domain: Option<Domain>,
@@ -79,7 +79,7 @@ pub struct Input {
 /// An attribute parameter.
 #[derive(Clone, Debug)]
 pub struct AttrParam {
-    /// Its name.
+    /// As declared; unique within the signature.
     pub name: Name,
     /// Its kind and sampling range.
     pub ty: AttrType,
@@ -110,7 +110,7 @@ pub struct Body {
 /// An operator that programs apply.
 #[derive(Clone, Debug)]
 pub struct Callable {
-    /// Its name.
+    /// Unique in the library.
     pub name: Name,
     /// The lines of its documentation.
     pub doc: Vec<String>,
@@ -226,7 +226,7 @@ impl std::fmt::Display for ErrorClass {
 /// A directed, possibly conditional equation.
 #[derive(Clone, Debug)]
 pub struct Law {
-    /// Its name.
+    /// Unique in the library.
     pub name: Name,
     /// The lines of its documentation.
     pub doc: Vec<String>,
@@ -250,8 +250,37 @@ pub struct Law {
     pub error: ErrorClass,
     /// Inline tests.
     pub tests: Vec<LawTest>,
+    /// The schema that it is an instance of.
+    pub schema: Option<Schema>,
     /// Which source text, and where in it.
     pub source: (u32, Span),
+}
+
+impl Law {
+    /// True if the name is that of the law, or of the schema that it is an instance of.
+    pub fn answers_to(&self, name: &str) -> bool {
+        *self.name == *name || self.schema.as_ref().is_some_and(|s| *s.name == *name)
+    }
+
+    /// The name of what declares it: a rule, a schema or a definition.
+    pub fn declared_name(&self) -> &str {
+        match &self.schema {
+            Some(s) => &s.name,
+            None => self.name.strip_suffix(".rev").unwrap_or(&self.name),
+        }
+    }
+}
+
+/// The schema of a law.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// As the rule in the text is called; each of its laws adds the operators to it.
+    pub name: Name,
+    /// The operators that the law speaks of in the places of the schema's variables.
+    pub operators: Vec<CallId>,
+    /// It asks nothing of its operators but that they be pointwise, so that whatever shows one of its laws shows all those of
+    /// operators with the same parameters.
+    pub parametric: bool,
 }
 
 /// An inline test of a law.
@@ -277,7 +306,7 @@ pub enum LawTest {
     },
     /// The law must not fire on this graph.
     Never {
-        /// The graph.
+        /// Explored with all laws; the one under test must not have fired.
         graph: TestGraph,
         /// Why not.
         reason: String,
@@ -291,9 +320,9 @@ pub enum LawTest {
 pub struct TestGraph {
     /// Its tensor variables.
     pub vars: Vec<Input>,
-    /// Its terms.
+    /// Over `vars`.
     pub terms: Terms,
-    /// Its results.
+    /// The values that the graph yields.
     pub roots: Vec<TermId>,
 }
 
@@ -311,7 +340,7 @@ pub struct OnnxItem {
 /// A fused composition and the kernels that offer it.
 #[derive(Clone, Debug)]
 pub struct FuseItem {
-    /// Its name.
+    /// Unique among `fuse` items.
     pub name: Name,
     /// Documentation.
     pub doc: Vec<String>,
@@ -333,7 +362,7 @@ pub struct FuseItem {
 /// A place to run.
 #[derive(Clone, Debug)]
 pub struct TargetItem {
-    /// Its name.
+    /// Unique among targets; `--target` takes it.
     pub name: Name,
     /// Documentation.
     pub doc: Vec<String>,
@@ -347,6 +376,17 @@ pub struct TargetItem {
     pub kernels: Vec<TargetKernel>,
     /// The kernel that runs pointwise operators of one shape in one loop, if there is one.
     pub pointwise: Option<String>,
+    /// The element types that kernels of a name take; those of other names take any.
+    pub types: BTreeMap<String, KernelTypes>,
+}
+
+/// The element types that the kernels of one name take.
+#[derive(Clone, Debug)]
+pub struct KernelTypes {
+    /// As written.
+    pub dtypes: Vec<DType>,
+    /// Where they are stated.
+    pub span: Span,
 }
 
 /// A native kernel of a target.
@@ -398,7 +438,7 @@ pub enum Layout {
 pub struct Source {
     /// File name for messages.
     pub name: String,
-    /// The text.
+    /// The whole file; spans are byte offsets into it.
     pub text: Arc<str>,
 }
 
@@ -444,6 +484,15 @@ impl Library {
             NodeKind::Input(i) => program.inputs[*i as usize].0.clone(),
             NodeKind::Const(c) => format!("const{}", c.0),
             NodeKind::Apply(call, _) => self.call(*call).name.to_string(),
+        }
+    }
+
+    /// True if a node of a program applies a view.
+    pub fn is_view(&self, program: &Program, node: crate::ir::NodeId) -> bool {
+        use crate::ir::NodeKind;
+        match program.node(node).kind {
+            NodeKind::Apply(call, _) => self.call(call).class == OpClass::View,
+            NodeKind::Input(_) | NodeKind::Const(_) => false,
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What an `onnx` item declares: how an ONNX operator reads and prints.
+//! Resolved `onnx` items: how an ONNX operator is imported and exported.
 //!
-//! Its expressions are positional, not by named axes; the importer and the exporter interpret them at a node.
+//! The expressions are positional, without named axes; the importer and the exporter interpret them at a node.
 
 use crate::expr::{Expr, Name};
 use crate::function::Function;
@@ -28,7 +28,7 @@ pub struct Declaration {
 /// An input or an attribute.
 #[derive(Clone, Debug)]
 pub struct Param {
-    /// Its name.
+    /// As ONNX's schema calls it.
     pub name: Name,
     /// What it is.
     pub kind: ParamKind,
@@ -109,7 +109,7 @@ impl std::fmt::Display for Kind {
 /// One way of reading.
 #[derive(Clone, Debug)]
 pub struct Alternative {
-    /// The expression.
+    /// What the node computes, over the names of the item.
     pub value: Expr,
     /// All must hold; none for the last resort.
     pub conditions: Vec<Expr>,
@@ -181,7 +181,7 @@ impl std::fmt::Display for Question {
 pub struct Apply {
     /// What is called.
     pub callee: Callee,
-    /// Its arguments.
+    /// In the order written.
     pub args: Vec<Arg>,
 }
 
@@ -196,7 +196,7 @@ pub enum Callee {
     Scalar,
     /// `unsupported("…")`: a use that cannot be read.
     Unsupported,
-    /// An operator, and the function on attributes that bears the same name.
+    /// An operator, and the function on attributes of the same name.
     Operator(Name, Option<CallId>, Option<Function>),
 }
 
@@ -205,7 +205,7 @@ pub enum Callee {
 pub struct Arg {
     /// `name =` before it.
     pub name: Option<Name>,
-    /// The value.
+    /// What is passed.
     pub value: Expr,
 }
 

@@ -1,4 +1,4 @@
-//! Which operators work element by element, definitions by their bodies.
+//! Decides which operators are pointwise; definitions by their bodies.
 
 use crate::library::{Body, CallKind, Callable, Library, OpClass};
 use crate::term::TermKind;

@@ -1,4 +1,4 @@
-//! Where something stands in a source text.
+//! Source locations.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ impl Span {
 /// An identifier and where it stands; `==` ignores the latter.
 #[derive(Clone, Debug)]
 pub struct Ident {
-    /// The text.
+    /// As written.
     pub text: String,
     /// Where it stands.
     pub span: Span,

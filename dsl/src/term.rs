@@ -1,7 +1,7 @@
 //! Elaborated terms: positional applications whose shapes are still symbolic.
 //!
-//! Named axes are gone: where an operand lacks axes of its partner, a `broadcast` stands between them,
-//! with attributes that compute positions and shape from the sizes of axes and segments.
+//! There are no named axes any more: an operand that lacks axes of the other one is wrapped in a `broadcast`,
+//! whose attributes compute positions and shape from the sizes of axes and segments.
 
 use crate::expr::Expr;
 use crate::library::{CallId, DTypePattern, Dim};

@@ -1,4 +1,4 @@
-//! Definitions in a program replaced by their bodies.
+//! Inlines definitions in a program.
 
 use crate::build::{BuildError, Builder};
 use crate::canon::Sink;
@@ -70,10 +70,25 @@ pub fn once(
     rest: Rest,
     opens: &dyn Fn(NodeId, CallId) -> bool,
 ) -> Result<Program, (NodeId, BuildError)> {
+    Ok(once_by(program, library, rest, opens)?.0)
+}
+
+/// A program that another became, and the nodes that each of the other's nodes became.
+pub type Became = (Program, Vec<Vec<NodeId>>);
+
+/// The same, and the nodes that each node became. What two became is told of the first, but for their results.
+pub fn once_by(
+    program: &Program,
+    library: &Library,
+    rest: Rest,
+    opens: &dyn Fn(NodeId, CallId) -> bool,
+) -> Result<Became, (NodeId, BuildError)> {
     let mut b = Builder::new(library);
     let mut new: Vec<Vec<Value>> = Vec::with_capacity(program.nodes.len());
+    let mut became: Vec<Vec<NodeId>> = Vec::with_capacity(program.nodes.len());
     for (i, node) in program.nodes.iter().enumerate() {
         let id = NodeId(i as u32);
+        let before = b.program().nodes.len() as u32;
         b.set_origin(&node.origin);
         new.push(match &node.kind {
             NodeKind::Input(k) => {
@@ -95,8 +110,12 @@ pub fn once(
                 made.map_err(|e| (id, e))?
             }
         });
+        let results = new[i].iter().map(|v| v.node).filter(|n| n.0 < before);
+        became.push((before..b.program().nodes.len() as u32).map(NodeId).chain(results).collect());
     }
     let value = |v: &Value| new[v.node.0 as usize][v.output as usize];
     let outputs = program.outputs.iter().map(|(n, v)| (n.clone(), value(v))).collect();
-    Ok(b.finish(outputs))
+    let (program, left) = b.finish_by(outputs);
+    let kept = |nodes: &Vec<NodeId>| nodes.iter().filter_map(|n| left[n.0 as usize]).collect();
+    Ok((program, became.iter().map(kept).collect()))
 }

@@ -136,6 +136,8 @@ const CASES: &[(&str, &[&str])] = &[
         &[
             "target t\n  flops = \"fast\"\n  bites = 1e9\n  launch = -1\n  kernel \"k\" covers matmul cost 0\n  kernel \"l\" covers conv takes flop = 1e-12, read = -1\n",
             "target t\n  kernel \"k\" covers matmul in rows\n",
+            "target t\n  kernel \"gemm\" covers matmul\n  kernel \"gem\" of f32\n  kernel \"loop\" of f64\n",
+            "target t\n  kernel \"k\" covers matmul of f32\n  kernel \"k\" covers conv of f64\n",
         ],
     ),
     ("R013", &["op f(x: F[..s]) -> y: F[..s]\n  commutative\n  y[..s] = x[..s]\n"]),
@@ -155,6 +157,7 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(x: F[..s], k = pi) -> F[..s]\n  = k * x\n",
             "def f(x: F[..s], k: flaot) -> F[..s]\n  = k * x\n",
             "rule r\n  x + 0 => x\n  given x: float[..s]\n  error reorder\n",
+            "target t\n  kernel \"k\" covers matmul of f33, F\n",
         ],
     ),
     (
@@ -222,6 +225,16 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(x: F[..s]) -> i64[..s]\n  = x + 1\n",
             "def f(x: f32[..s]) -> bool[..s]\n  = x + 1\n",
             "def f(x: F[..s]) -> F[..s]\n  = cast(x, to=f32)\n",
+        ],
+    ),
+    (
+        "R026",
+        &[
+            "rule f\n  exp(x) => exp(x)\n  given x: F[..s], xs...: F[..s]\n  error exact\n",
+            "rule f\n  g(x, axes=[]) => x\n  given g: pointwise, x: T[..s]\n  error exact\n",
+            "rule f\n  g(xs...) => g(xs...)\n  given g: pointwise, xs...: T[..s]\n  if rising(g)\n  error exact\n",
+            "rule f\n  g(xs..., ys...) => g(ys..., xs...)\n  given g: pointwise, xs...: T[..s], ys...: T[..s]\n  error exact\n",
+            "rule f\n  exp(x) => exp(x)\n  given g: reduction, x: F[..s]\n  error exact\n",
         ],
     ),
 ];

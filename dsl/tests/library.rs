@@ -2,6 +2,7 @@
 
 use mlc_dsl::check::library;
 use mlc_dsl::library::{Epilogue, OpClass};
+use mlc_dsl::pattern::{Root, printed};
 use std::path::Path;
 
 fn texts(folder: &Path, out: &mut Vec<(String, String)>) {
@@ -63,11 +64,13 @@ fn a_target_has_what_it_does_not_state_from_the_one_it_extends() {
         target second extends first
           launch = 2e-6
           kernel \"sum\" covers add epilogue neg, abs
+          kernel \"fused\" of f64
         target first
           launch = 1e-6
           flops = 1e9
           kernel \"sum\" covers add, mul
-          kernel \"other\" covers exp, tanh
+          kernel \"other\" covers exp, tanh of f32, i8
+          kernel \"fused\" of f32
         fuse scaled(x: F[..s], k: F[..s]) -> F[..s]
           = tanh(x * k)
           on first(\"fused\")
@@ -100,6 +103,67 @@ fn a_target_has_what_it_does_not_state_from_the_one_it_extends() {
         shown("third"),
         ["own: exp", "sum: add then neg abs", "sum: mul", "other: tanh", "fused: scaled"]
     );
+    let types = |target: &str| -> Vec<String> {
+        let all = lib.target(target).unwrap().types.iter();
+        all.map(|(k, t)| format!("{k}: {:?}", t.dtypes)).collect()
+    };
+    assert_eq!(types("first"), ["fused: [F32]", "other: [F32, I8]"]);
+    for target in ["second", "third"] {
+        assert_eq!(types(target), ["fused: [F64]", "other: [F32, I8]"], "{target}");
+    }
     let figure = |target: &str, name: &str| lib.target(target).unwrap().figures[name];
     assert_eq!((figure("third", "launch"), figure("third", "flops")), (2e-6, 1e9));
+}
+
+#[test]
+fn onnx_items_are_patterns_of_what_they_are_written_for() {
+    let mut all = shipped("ops");
+    let text = "
+        /// A sum of many.
+        onnx Total(xs...) since 1
+          = fold(add, xs)
+        /// Part of a chain only: not read backwards.
+        onnx Mean(xs...) since 1
+          = neg(fold(add, xs))
+        /// A scaled sum, named along the way.
+        onnx Scaled(a, b; alpha = 1.0) since 1
+          let s = a + b
+          = s if alpha == 1
+          | alpha * s
+          prints 2 * (a - b) as Scaled(a, b; alpha = 2)
+        /// Parts of one.
+        onnx Parts(x; axis = 0, sizes: ints) since 1
+          = split(x, axis=axis, sizes=sizes)
+        /// What is asked of a node cannot be asked when one is written.
+        onnx Asking(x; axis = 0) since 1
+          = x + results()
+    ";
+    all.push(("own.rules".into(), text.into()));
+    let (lib, _) = library(&all);
+    let found: Vec<String> = printed(&lib)
+        .iter()
+        .map(|p| {
+            let root = match &p.root {
+                Root::Term(..) => "term",
+                Root::Chain(..) => "chain",
+                Root::Parts(..) => "parts",
+            };
+            let vars = p.vars.join(" ");
+            let how = if p.print.is_some() { "prints" } else { "reads" };
+            let call = &lib.call(p.root.call()).name;
+            let fixed = p.fixed.len();
+            format!("{} {how} {root} {call} {} [{vars}] {fixed}", lib.onnx[p.item].name, p.size)
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "Total reads chain add 1 [] 0",
+            "Scaled prints term mul 2 [a b] 0",
+            "Scaled reads term add 1 [a b] 1",
+            "Scaled reads term mul 2 [a b] 0",
+            "Parts reads parts slice 2 [] 0",
+        ]
+    );
+    assert!(std::ptr::eq(printed(&lib), printed(&lib)), "they are made once");
 }

@@ -1,19 +1,19 @@
-//! Search that can be stopped at any time and knows how far from the optimum it may be.
+//! Anytime search: can be stopped at any time, and knows its optimality gap.
 //!
-//! Rounds of growing budgets: branch and bound on the whole problem; beside it the same without small change, and search in
-//! neighbourhoods of the best program. They meet after each round. Steps are the only clock, so a run that is not stopped from outside has one result, whatever the
-//! number of threads.
+//! Rounds of growing budgets: branch and bound on the whole problem; in parallel the same with small costs ignored, and
+//! large-neighbourhood search from the best program. They synchronise after each round.
+//! Steps are the only clock, so a run that is not stopped from outside has one result, whatever the number of threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::budget::Budget;
+use crate::egraph_view::{Cost, EGraphView, NodeId};
 use crate::extractor::{ExtractError, Extraction, Extractor, GreedyDag, GreedyTree, Stop, better};
-use crate::problem::{Draft, Scale};
-use crate::region::Regions;
-use crate::search::{Outcome, Search};
+use crate::large_neighbourhood::LargeNeighbourhoodSearch;
+use crate::problem::{ProblemDraft, Scale};
+use crate::pruned::Pruned;
+use crate::search::{BranchAndBound, SearchOutcome};
 use crate::solution::Solution;
-use crate::trim::Trim;
-use crate::view::{Cost, NodeId, View};
 
 /// Steps of the first round, and how many times that the next has.
 const ROUND: u64 = 16_000_000;
@@ -46,19 +46,23 @@ impl Default for Anytime {
 }
 
 impl Extractor for Anytime {
-    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
+    fn extract(
+        &self,
+        view: &EGraphView,
+        incumbent: Option<&Solution>,
+    ) -> Result<Solution, ExtractError> {
         Ok(self.search(view, incumbent, &|| false)?.solution)
     }
 
     fn search(
         &self,
-        view: &View,
+        view: &EGraphView,
         incumbent: Option<&Solution>,
         stop: Stop<'_>,
     ) -> Result<Extraction, ExtractError> {
         let greedy = GreedyDag { steps: self.steps.min(START) };
         let start = greedy.extract(view, incumbent)?;
-        let trim = Trim::new(view);
+        let trim = Pruned::new(view);
         let mut proof = Proof::new(view, &trim, start)?;
         let mut budget = ROUND;
         let mut round = 0;
@@ -75,7 +79,7 @@ impl Extractor for Anytime {
             let nodes = proof.nodes()?;
             let beside = || {
                 let coarse = proof.exact(proof.scale.coarse(), budget, &halt);
-                let regions = Regions::new(&trim, proof.scale, &nodes, round);
+                let regions = LargeNeighbourhoodSearch::new(&trim, proof.scale, &nodes, round);
                 (coarse, roomy(|| regions.run(budget / 2, &halt)))
             };
             let (exact, beside) = if self.threads > 1 {
@@ -117,13 +121,17 @@ impl Default for Exact {
 }
 
 impl Extractor for Exact {
-    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
+    fn extract(
+        &self,
+        view: &EGraphView,
+        incumbent: Option<&Solution>,
+    ) -> Result<Solution, ExtractError> {
         Ok(self.search(view, incumbent, &|| false)?.solution)
     }
 
     fn search(
         &self,
-        view: &View,
+        view: &EGraphView,
         incumbent: Option<&Solution>,
         stop: Stop<'_>,
     ) -> Result<Extraction, ExtractError> {
@@ -131,7 +139,7 @@ impl Extractor for Exact {
             0 => GreedyTree.extract(view, incumbent)?,
             steps => GreedyDag { steps }.extract(view, incumbent)?,
         };
-        let trim = Trim::new(view);
+        let trim = Pruned::new(view);
         let mut proof = Proof::new(view, &trim, start)?;
         let result = proof.exact(proof.scale, self.steps, stop);
         proof.steps = result.steps;
@@ -150,8 +158,8 @@ fn roomy<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 /// A program with a lower bound that takes little to find.
-pub(crate) fn bound(view: &View, solution: Solution) -> Result<Extraction, ExtractError> {
-    let trim = Trim::new(view);
+pub(crate) fn bound(view: &EGraphView, solution: Solution) -> Result<Extraction, ExtractError> {
+    let trim = Pruned::new(view);
     let mut proof = Proof::new(view, &trim, solution)?;
     let result = proof.exact(proof.scale, BOUND, &|| false);
     proof.lower = result.outcome.lower.min(result.cap);
@@ -161,7 +169,7 @@ pub(crate) fn bound(view: &View, solution: Solution) -> Result<Extraction, Extra
 
 /// What came of branch and bound.
 struct Searched {
-    outcome: Outcome,
+    outcome: SearchOutcome,
     /// The price that solutions had to be below.
     cap: u64,
     steps: u64,
@@ -169,8 +177,8 @@ struct Searched {
 
 /// What is known: a program, a bound.
 struct Proof<'v> {
-    view: &'v View,
-    trim: &'v Trim,
+    view: &'v EGraphView,
+    trim: &'v Pruned,
     scale: Scale,
     solution: Solution,
     /// Price of the solution in ticks.
@@ -180,7 +188,11 @@ struct Proof<'v> {
 }
 
 impl<'v> Proof<'v> {
-    fn new(view: &'v View, trim: &'v Trim, solution: Solution) -> Result<Self, ExtractError> {
+    fn new(
+        view: &'v EGraphView,
+        trim: &'v Pruned,
+        solution: Solution,
+    ) -> Result<Self, ExtractError> {
         let scale = Scale::of(solution.dag_cost(view).seconds());
         let mut this = Self { view, trim, scale, solution, cap: 0, lower: 0, steps: 0 };
         this.cap = this.ticks(scale, &this.nodes()?);
@@ -204,8 +216,8 @@ impl<'v> Proof<'v> {
         let chosen = self.solution.topological(self.view).into_iter().flatten().map(u32::from);
         let cap = self.ticks(scale, &chosen.collect::<Vec<u32>>());
         let mut budget = Budget::new(steps, stop);
-        let draft = Draft::within(self.trim, scale, |_| None);
-        let outcome = roomy(|| Search::new(&mut budget).solve(draft, cap, 0));
+        let draft = ProblemDraft::within(self.trim, scale, |_| None);
+        let outcome = roomy(|| BranchAndBound::new(&mut budget).solve(draft, cap, 0));
         Searched { outcome, cap, steps: budget.steps }
     }
 

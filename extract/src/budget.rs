@@ -1,4 +1,4 @@
-//! What a search may spend: steps, counted, and whether somebody wants it to end, asked now and then.
+//! The budget of a search: a number of steps, and a callback, polled now and then, that can stop it.
 
 use crate::extractor::Stop;
 

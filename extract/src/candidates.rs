@@ -1,13 +1,13 @@
-//! Kernel candidates: from each class, bounded cuts of the e-graph that one kernel can compute.
+//! Kernel candidates: for each class, bounded cuts of the e-graph that one kernel can compute.
 //!
-//! Cut enumeration with priorities over a graph of choices, as in technology mapping (Chatterjee et al., "Reducing
+//! Priority-cut enumeration over a graph of choices, as in technology mapping (Chatterjee et al., "Reducing
 //! structural bias in technology mapping", 2006; Mishchenko et al., "Combinational and sequential mapping with priority
-//! cuts", 2007). A cut grows through pointwise operators of one shape and takes in at most one operator whose kernel
-//! goes on element by element. What a cut has inside is computed for it alone, so that recomputing is priced. Knows no
-//! operator; drops nothing that is a kernel by itself.
+//! cuts", 2007). A cut grows through pointwise operators of one shape and contains at most one operator whose kernel
+//! takes an epilogue. The inside of a cut is computed for it alone, so recomputation is priced. Knows no
+//! operator by name; keeps everything that is a kernel by itself.
 
 use crate::Work;
-use crate::layout::{self, Layout, Lies};
+use crate::layout::{self, Layout, LayoutNeed};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -41,8 +41,8 @@ impl Role {
 
 /// A node: an operator that computes a class.
 #[derive(Clone, Debug)]
-pub struct Entry {
-    /// The class.
+pub struct OperatorNode {
+    /// Index of the class that it computes.
     pub class: u32,
     /// Classes of the operands.
     pub args: Vec<u32>,
@@ -58,16 +58,16 @@ pub struct Entry {
     pub fixed: Option<f64>,
 }
 
-impl Entry {
+impl OperatorNode {
     /// What no kernel of its own computes, at a price.
-    pub fn priced(class: u32, args: Vec<u32>, seconds: f64) -> Entry {
+    pub fn priced(class: u32, args: Vec<u32>, seconds: f64) -> OperatorNode {
         let (role, layout, work) = (Role::Alone, Layout::Plain, Work::default());
-        Entry { class, args, role, kernel: 0, layout, work, fixed: Some(seconds) }
+        OperatorNode { class, args, role, kernel: 0, layout, work, fixed: Some(seconds) }
     }
 
     /// What costs nothing: a value that is there.
-    pub fn free(class: u32) -> Entry {
-        Entry::priced(class, Vec::new(), 0.0)
+    pub fn free(class: u32) -> OperatorNode {
+        OperatorNode::priced(class, Vec::new(), 0.0)
     }
 }
 
@@ -88,7 +88,7 @@ pub struct Class {
 
 /// One way to compute a class by one kernel.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub struct KernelCandidate {
     /// The entries inside, operands before users; the last one computes the class.
     pub entries: Vec<u32>,
     /// Classes that it reads, in order.
@@ -136,16 +136,16 @@ struct Cut {
     score: f64,
 }
 
-struct Search<'a> {
+struct CutEnumeration<'a> {
     classes: &'a [Class],
-    entries: &'a [Entry],
+    entries: &'a [OperatorNode],
     of: Vec<Vec<u32>>,
     price: Price<'a>,
     /// The cheapest tree of each class, as kernels of one node and later of cuts.
     tree: Vec<f64>,
     /// Classes that come before an anchor: where it takes them in, what follows it must not read them.
     before: Vec<bool>,
-    lies: Vec<Lies>,
+    lies: Vec<LayoutNeed>,
     /// Some pointwise operators go into epilogues alone.
     named: bool,
     cuts: Vec<Vec<Cut>>,
@@ -154,14 +154,18 @@ struct Search<'a> {
 }
 
 /// All candidates, those of one node first and in the order of the entries.
-pub fn candidates(classes: &[Class], entries: &[Entry], price: Price<'_>) -> Vec<Candidate> {
+pub fn candidates(
+    classes: &[Class],
+    entries: &[OperatorNode],
+    price: Price<'_>,
+) -> Vec<KernelCandidate> {
     candidates_with(classes, entries, &[], price).all
 }
 
 /// Candidates that were enumerated, and others.
-pub struct Candidates {
+pub struct KernelCandidates {
     /// All of them, those enumerated first.
-    pub all: Vec<Candidate>,
+    pub all: Vec<KernelCandidate>,
     /// How many were enumerated.
     pub enumerated: usize,
     /// The places of those that were given.
@@ -171,10 +175,10 @@ pub struct Candidates {
 /// The same with the `given` sets of entries that one kernel can compute.
 pub fn candidates_with(
     classes: &[Class],
-    entries: &[Entry],
+    entries: &[OperatorNode],
     given: &[Vec<u32>],
     price: Price<'_>,
-) -> Candidates {
+) -> KernelCandidates {
     let mut of = vec![Vec::new(); classes.len()];
     for (i, e) in entries.iter().enumerate() {
         of[e.class as usize].push(i as u32);
@@ -185,7 +189,8 @@ pub fn candidates_with(
     let lies = layout::lies(classes, entries);
     let named = entries.iter().any(|e| matches!(e.role, Role::Pointwise { loops: false, .. }));
     let largest = (HELD / KEPT / entries.len().max(1)).clamp(LARGEST_OF_MANY, LARGEST);
-    let mut s = Search { classes, entries, of, price, tree, before, lies, named, cuts, largest };
+    let mut s =
+        CutEnumeration { classes, entries, of, price, tree, before, lies, named, cuts, largest };
     let single: Vec<Cut> = (0..entries.len() as u32).map(|e| s.single(e)).collect();
     s.trees(&single);
     let mut order: Vec<u32> = (0..classes.len() as u32).filter(|&c| s.grows(c)).collect();
@@ -195,14 +200,15 @@ pub fn candidates_with(
             s.grow(class, &single);
         }
     }
-    let alone = |c: &Cut| Candidate { entries: vec![c.root], reads: c.reads.clone(), cost: c.cost };
-    let mut out: Vec<Candidate> = single.iter().map(alone).collect();
+    let alone =
+        |c: &Cut| KernelCandidate { entries: vec![c.root], reads: c.reads.clone(), cost: c.cost };
+    let mut out: Vec<KernelCandidate> = single.iter().map(alone).collect();
     for class in order {
         let grown = s.cuts[class as usize].iter().filter(|c| c.inside.len() > 1);
         out.extend(grown.filter_map(|c| s.candidate(c)));
     }
     let mut known: HashMap<Vec<u32>, usize> = HashMap::new();
-    let inside = |c: &Candidate| {
+    let inside = |c: &KernelCandidate| {
         let mut inside = c.entries.clone();
         inside.sort_unstable();
         inside
@@ -220,11 +226,11 @@ pub fn candidates_with(
             out.push(candidate);
         }
     }
-    Candidates { all: out, enumerated, given: places }
+    KernelCandidates { all: out, enumerated, given: places }
 }
 
 /// The operands of anchors, and what those with a prologue can compute them from.
-fn before(classes: usize, entries: &[Entry], of: &[Vec<u32>]) -> Vec<bool> {
+fn before(classes: usize, entries: &[OperatorNode], of: &[Vec<u32>]) -> Vec<bool> {
     let (mut before, mut within) = (vec![false; classes], vec![false; classes]);
     let mut stack: Vec<u32> = Vec::new();
     for e in entries {
@@ -244,7 +250,7 @@ fn before(classes: usize, entries: &[Entry], of: &[Vec<u32>]) -> Vec<bool> {
     before
 }
 
-impl Search<'_> {
+impl CutEnumeration<'_> {
     fn single(&self, entry: u32) -> Cut {
         let e = &self.entries[entry as usize];
         let mut reads = e.args.clone();
@@ -272,7 +278,7 @@ impl Search<'_> {
             all.filter(|c| c.fixed || !fixed).map(|c| c.read).sum()
         };
         (work.read, work.fixed) = (read(false), read(true));
-        let Entry { kernel, layout, .. } = self.entries[anchor.unwrap_or(root) as usize];
+        let OperatorNode { kernel, layout, .. } = self.entries[anchor.unwrap_or(root) as usize];
         work += layout::changes(layout, reads, class, self.classes, &self.lies);
         let class_of = &self.classes[class as usize];
         // A view that repeats writes nothing: it is read where it comes from.
@@ -527,7 +533,7 @@ impl Search<'_> {
     }
 
     /// The candidate of entries chosen elsewhere, the last of which computes its class; `None` if no one kernel computes them.
-    fn given(&self, entries: &[u32]) -> Option<Candidate> {
+    fn given(&self, entries: &[u32]) -> Option<KernelCandidate> {
         let &root = entries.last()?;
         let entry = |e: &u32| &self.entries[*e as usize];
         let mut anchors = entries.iter().filter(|e| !entry(e).role.is_pointwise());
@@ -553,9 +559,9 @@ impl Search<'_> {
     }
 
     /// The candidate of a cut; `None` if its entries wait for each other.
-    fn candidate(&self, cut: &Cut) -> Option<Candidate> {
+    fn candidate(&self, cut: &Cut) -> Option<KernelCandidate> {
         let entries = self.ordered(&cut.inside, cut.root)?;
-        Some(Candidate { entries, reads: cut.reads.clone(), cost: cut.cost })
+        Some(KernelCandidate { entries, reads: cut.reads.clone(), cost: cut.cost })
     }
 
     /// The best cuts, none of which can stand for another at no higher price.

@@ -1,9 +1,9 @@
-//! What a kernel costs: seconds from its name, its element type and its work.
+//! The cost of a kernel: seconds from its name, its element type and its work.
 //!
-//! By default the roofline of S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
-//! performance model for multicore architectures", Communications of the ACM 52(4), 2009: a kernel computes
-//! or it moves bytes, whichever takes longer, after it was launched. Kernels that were timed on the machine
-//! are priced by what was fitted to their times instead.
+//! By default the roofline model of S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
+//! performance model for multicore architectures", Communications of the ACM 52(4), 2009: a kernel takes a launch and then the longer
+//! of its arithmetic and its memory traffic. Kernels that were timed on the machine
+//! use the costs fitted to their timings instead.
 
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign};
@@ -11,9 +11,9 @@ use std::ops::{Add, AddAssign};
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::{TargetItem, TargetKernel};
 
-use crate::fit::{Caches, Class, FEATURES, Fit, N, features};
+use crate::egraph_view::Cost;
+use crate::fit::{Caches, FEATURES, Fit, KernelClass, N, features};
 use crate::target::REFERENCE;
-use crate::view::Cost;
 
 /// What a kernel, or several kernels together, must do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -126,7 +126,7 @@ pub struct Rate {
 
 /// A level of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Level {
+pub struct MemoryLevel {
     /// What it holds.
     pub bytes: f64,
     /// Sustained bytes per second to and from it.
@@ -143,7 +143,7 @@ pub struct Profile {
     /// Operations on these element types.
     pub dtypes: BTreeMap<DType, Rate>,
     /// From the nearest to the one that holds everything; never empty.
-    pub levels: Vec<Level>,
+    pub levels: Vec<MemoryLevel>,
     /// Seconds from asking for a kernel until it starts.
     pub launch_s: f64,
 }
@@ -157,7 +157,7 @@ impl Profile {
             name: target.name.to_string(),
             rate: Rate { flops_per_s, slow_per_s: figure("slow", flops_per_s / SLOWNESS) },
             dtypes: BTreeMap::new(),
-            levels: vec![Level { bytes: f64::INFINITY, bytes_per_s: figure("bytes", 1e10) }],
+            levels: vec![MemoryLevel { bytes: f64::INFINITY, bytes_per_s: figure("bytes", 1e10) }],
             launch_s: figure("launch", 1e-6),
         }
     }
@@ -208,9 +208,9 @@ impl CostModel {
 
     /// A target's kernels at other figures than those of its text, what it says of single kernels among them.
     pub fn new(target: &TargetItem, profile: Profile, source: String) -> CostModel {
-        let judge = target.figures.get("judge").map(|f| (REFERENCE.to_string(), *f));
+        let reference = target.figures.get("interpreter").map(|f| (REFERENCE.to_string(), *f));
         let kernels = target.kernels.iter().rev().map(|k| (k.name.clone(), k.factor));
-        let factors = kernels.chain(judge).collect();
+        let factors = kernels.chain(reference).collect();
         CostModel { source, profile, factors, fits: Fits::default(), weights: 0.0 }
     }
 
@@ -258,7 +258,7 @@ impl CostModel {
     /// within, times what the roofline says the rest adds.
     #[must_use]
     pub fn fitted(&self, kernel: &str, work: &Work) -> Option<f64> {
-        let fit = self.fits.kernels.get(kernel)?.of(Class::of(work));
+        let fit = self.fits.kernels.get(kernel)?.of(KernelClass::of(work));
         let caches = &self.fits.caches;
         let is_cold = self.weights > caches.far;
         let row = features(work, caches, is_cold);
@@ -319,8 +319,8 @@ mod tests {
             rate: Rate { flops_per_s: 100.0, slow_per_s: 50.0 },
             dtypes: BTreeMap::from([(DType::F16, Rate { flops_per_s: 1e3, slow_per_s: 1e3 })]),
             levels: vec![
-                Level { bytes: 5.0, bytes_per_s: 100.0 },
-                Level { bytes: f64::INFINITY, bytes_per_s: 10.0 },
+                MemoryLevel { bytes: 5.0, bytes_per_s: 100.0 },
+                MemoryLevel { bytes: f64::INFINITY, bytes_per_s: 10.0 },
             ],
             launch_s: 0.5,
         };

@@ -1,17 +1,17 @@
-//! What every extractor promises, and the greedy ones.
+//! The contract of extractors, and the greedy ones.
 //!
-//! No answer is ever dearer than the incumbent, and equal prices go to the incumbent, so a caller
-//! can chain extractors without looking at the costs in between.
+//! No answer is ever more expensive than the incumbent, and the incumbent wins ties, so a caller
+//! can chain extractors without comparing costs in between.
 
 use thiserror::Error;
 
 use crate::anytime::bound;
+use crate::egraph_view::{ClassId, Cost, EGraphView, NodeId, number};
 use crate::greedy::{NONE, Sharing, settle};
-use crate::improve::Improver;
-use crate::selection::Selection;
+use crate::local_search::Improver;
+use crate::node_choice::NodeChoice;
+use crate::pruned::Pruned;
 use crate::solution::{Solution, SolutionError};
-use crate::trim::Trim;
-use crate::view::{ClassId, Cost, NodeId, View, number};
 
 /// Prices within this part of each other are equal: they differ by the order of summing alone.
 const TIE: f64 = 1e-12;
@@ -22,7 +22,7 @@ pub enum ExtractError {
     /// No acyclic choice of nodes computes a root.
     #[error("class {} is a root, but no acyclic choice of nodes computes it", u32::from(*root))]
     Uncomputable {
-        /// The root.
+        /// The root that cannot be computed.
         root: ClassId,
     },
     /// The incumbent is no program of this view.
@@ -63,12 +63,16 @@ pub type Stop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Reads a cheap program out of an e-graph.
 pub trait Extractor {
-    /// A valid solution, never dearer than the incumbent; the incumbent itself unless something is
+    /// A valid solution, never more expensive than the incumbent; the incumbent itself unless something is
     /// cheaper.
     ///
     /// # Errors
     /// A root cannot be computed, or the incumbent does not validate.
-    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError>;
+    fn extract(
+        &self,
+        view: &EGraphView,
+        incumbent: Option<&Solution>,
+    ) -> Result<Solution, ExtractError>;
 
     /// The same, with a lower bound on all programs, and stopped early if `stop` says so.
     ///
@@ -78,7 +82,7 @@ pub trait Extractor {
     /// As [`extract`](Self::extract).
     fn search(
         &self,
-        view: &View,
+        view: &EGraphView,
         incumbent: Option<&Solution>,
         stop: Stop<'_>,
     ) -> Result<Extraction, ExtractError> {
@@ -93,8 +97,12 @@ pub trait Extractor {
 pub struct GreedyTree;
 
 impl Extractor for GreedyTree {
-    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
-        let trim = Trim::new(view);
+    fn extract(
+        &self,
+        view: &EGraphView,
+        incumbent: Option<&Solution>,
+    ) -> Result<Solution, ExtractError> {
+        let trim = Pruned::new(view);
         let choice = settle(&trim, |_| false, Sharing::Tree);
         check(view, &choice, incumbent)?;
         Ok(better(view, finish(choice), incumbent))
@@ -121,8 +129,12 @@ impl Default for GreedyDag {
 }
 
 impl Extractor for GreedyDag {
-    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
-        let trim = Trim::new(view);
+    fn extract(
+        &self,
+        view: &EGraphView,
+        incumbent: Option<&Solution>,
+    ) -> Result<Solution, ExtractError> {
+        let trim = Pruned::new(view);
         let users: Vec<u32> =
             (0..trim.class_count()).map(|class| number(trim.users.get(class).len())).collect();
         let mut starts = vec![settle(&trim, |_| false, Sharing::Tree)];
@@ -133,9 +145,9 @@ impl Extractor for GreedyDag {
                 view.classes().map(|class| incumbent.choice(class).map_or(NONE, u32::from));
             starts.push(choice.collect());
         }
-        let mut best: Option<Selection<'_>> = None;
+        let mut best: Option<NodeChoice<'_>> = None;
         for start in starts {
-            let mut selection = Selection::new(&trim, start);
+            let mut selection = NodeChoice::new(&trim, start);
             Improver::new(&mut selection, self.steps / 8).descend();
             if best.as_ref().is_none_or(|best| selection.total < best.total - best.total * TIE) {
                 best = Some(selection);
@@ -158,7 +170,7 @@ impl Extractor for GreedyDag {
 }
 
 /// The bundles whose nodes can all be computed.
-fn bundles(view: &View, trim: &Trim) -> Vec<Vec<u32>> {
+fn bundles(view: &EGraphView, trim: &Pruned) -> Vec<Vec<u32>> {
     let usable = |node: &u32| {
         let children = trim.children.get(*node as usize);
         let own = trim.class_of[*node as usize];
@@ -169,7 +181,11 @@ fn bundles(view: &View, trim: &Trim) -> Vec<Vec<u32>> {
     numbers.filter(|bundle: &Vec<u32>| bundle.iter().all(usable)).collect()
 }
 
-fn check(view: &View, choice: &[u32], incumbent: Option<&Solution>) -> Result<(), ExtractError> {
+fn check(
+    view: &EGraphView,
+    choice: &[u32],
+    incumbent: Option<&Solution>,
+) -> Result<(), ExtractError> {
     if let Some(&root) = view.roots().iter().find(|root| choice[root.index()] == NONE) {
         return Err(ExtractError::Uncomputable { root });
     }
@@ -182,7 +198,7 @@ fn finish(choice: Vec<u32>) -> Solution {
     )
 }
 
-pub(crate) fn better(view: &View, found: Solution, incumbent: Option<&Solution>) -> Solution {
+pub(crate) fn better(view: &EGraphView, found: Solution, incumbent: Option<&Solution>) -> Solution {
     match incumbent {
         Some(incumbent) => {
             let (new, old) = (found.dag_cost(view).seconds(), incumbent.dag_cost(view).seconds());

@@ -1,8 +1,8 @@
-//! Seconds of a kernel fitted to times of it: a sum of features of its work, none of them negative.
+//! Fits the seconds of a kernel to its timings: a linear combination of features of its work with non-negative coefficients.
 //!
-//! Each feature is an operation or a transfer, its coefficient the seconds that one of them takes. The
-//! relative error is minimised; leaving out a part of the samples at a time shows how far predictions of
-//! work that was not timed may be off. Has no clock and no chance.
+//! Each feature counts an operation or a transfer, and its coefficient is the seconds that one of them takes. The
+//! relative error is minimised; cross-validation estimates the error of predictions for
+//! work that was not timed. Uses no clock and no randomness.
 
 use crate::Work;
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ const MANY: f64 = 4.0;
 
 /// What kernels tell apart by the shapes of what they are given: each class has loops, and times, of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Class {
+pub struct KernelClass {
     /// A contraction meets its operands in windows.
     pub windowed: bool,
     /// Most operations of a contraction are on operands that are used few times.
@@ -95,13 +95,13 @@ pub struct Class {
     pub across: bool,
 }
 
-impl Class {
+impl KernelClass {
     /// Names of what holds, in order.
     const NAMES: [&str; 5] = ["windowed", "thin", "narrow", "many", "across"];
 
     /// The class of some work.
-    pub fn of(work: &Work) -> Class {
-        Class {
+    pub fn of(work: &Work) -> KernelClass {
+        KernelClass {
             windowed: work.windowed > 0.0,
             thin: work.thin > 0.5 * work.products,
             narrow: work.idle > work.products,
@@ -115,16 +115,22 @@ impl Class {
     }
 
     /// The class of a name as [`Display`](std::fmt::Display) writes it.
-    pub fn named(name: &str) -> Option<Class> {
+    pub fn named(name: &str) -> Option<KernelClass> {
         let known = |w: &str| w == "plain" || Self::NAMES.contains(&w);
         let words: Vec<&str> = name.split(' ').collect();
         let has = |n: &str| words.contains(&n);
         let [windowed, thin, narrow, many, across] = Self::NAMES.map(has);
-        words.iter().all(|w| known(w)).then_some(Class { windowed, thin, narrow, many, across })
+        words.iter().all(|w| known(w)).then_some(KernelClass {
+            windowed,
+            thin,
+            narrow,
+            many,
+            across,
+        })
     }
 }
 
-impl std::fmt::Display for Class {
+impl std::fmt::Display for KernelClass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let held = Self::NAMES.iter().zip(self.flags()).filter(|(_, h)| *h);
         let words: Vec<&str> = held.map(|(n, _)| *n).collect();
@@ -136,7 +142,7 @@ impl std::fmt::Display for Class {
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The class of its work.
-    pub class: Class,
+    pub class: KernelClass,
     /// Features of its work.
     pub row: Row,
     /// Seconds it took.
@@ -160,7 +166,7 @@ pub struct Fit {
     /// Number of samples.
     pub samples: usize,
     /// Fits of the classes that have enough samples of their own.
-    pub classes: BTreeMap<Class, Fit>,
+    pub classes: BTreeMap<KernelClass, Fit>,
 }
 
 /// Samples below which nothing is fitted.
@@ -182,7 +188,7 @@ impl Fit {
         if samples.len() < FEWEST {
             return None;
         }
-        let mut by_class: BTreeMap<Class, Vec<&Sample>> = BTreeMap::new();
+        let mut by_class: BTreeMap<KernelClass, Vec<&Sample>> = BTreeMap::new();
         for s in &samples {
             by_class.entry(s.class).or_default().push(s);
         }
@@ -215,7 +221,7 @@ impl Fit {
     }
 
     /// The fit for a class of work: its own, or that of all.
-    pub fn of(&self, class: Class) -> &Fit {
+    pub fn of(&self, class: KernelClass) -> &Fit {
         self.classes.get(&class).unwrap_or(self)
     }
 

@@ -1,15 +1,15 @@
-//! Bottom-up greedy extraction: classes are settled cheapest first, each by a node whose operands
+//! Bottom-up greedy extraction: classes are settled in order of cost, each by a node whose operands
 //! are settled already.
 //!
-//! Settling in that order makes every answer acyclic by construction, whatever the prices say, so
-//! no sets of classes need be kept: time is O(edges + nodes log nodes) and memory O(nodes + edges)
-//! however deep the graph is. Prices decide how well shared work is seen: see [`Sharing`].
+//! This order makes every answer acyclic by construction, whatever the costs are, so
+//! no sets of classes need be stored: time is O(edges + nodes log nodes) and memory O(nodes + edges)
+//! for graphs of any depth. The costs decide how well sharing is accounted for: see [`Sharing`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::trim::Trim;
-use crate::view::{Cost, number};
+use crate::egraph_view::{Cost, number};
+use crate::pruned::Pruned;
 
 /// No node.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -25,7 +25,11 @@ pub(crate) enum Sharing<'a> {
 
 /// A choice for every class that can be computed, `NONE` for others; those `given` count as settled
 /// and free, and get `NONE` too.
-pub(crate) fn settle(trim: &Trim, given: impl Fn(usize) -> bool, sharing: Sharing<'_>) -> Vec<u32> {
+pub(crate) fn settle(
+    trim: &Pruned,
+    given: impl Fn(usize) -> bool,
+    sharing: Sharing<'_>,
+) -> Vec<u32> {
     let classes = trim.class_count();
     let mut choice = vec![NONE; classes];
     let mut done: Vec<bool> = (0..classes).map(given).collect();

@@ -1,8 +1,8 @@
-//! Layouts that a runtime has for images, such as blocks of channels: which values lie so, and what changes between
-//! kernels. Knows no operator; only prices, never decides what is equal.
+//! Image layouts of a runtime, such as blocks of channels: which values are stored that way, and which conversions kernels
+//! need. Knows no operator; assigns costs, never decides what is equal.
 
 use crate::Work;
-use crate::candidates::{Class, Entry, Role};
+use crate::candidates::{Class, OperatorNode, Role};
 
 /// How a kernel takes and yields images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Layout {
 
 /// How a value lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lies {
+pub enum LayoutNeed {
     /// It is given, or a constant, which was laid out before the first run.
     #[default]
     Either,
@@ -29,34 +29,37 @@ pub enum Lies {
 }
 
 /// How the classes lie; what is reached through a cycle alone is plain.
-pub fn lies(classes: &[Class], entries: &[Entry]) -> Vec<Lies> {
-    let mut out = vec![Lies::Either; classes.len()];
-    let computed = |e: &&Entry| e.fixed.is_none() && !classes[e.class as usize].fixed;
+pub fn lies(classes: &[Class], entries: &[OperatorNode]) -> Vec<LayoutNeed> {
+    let mut out = vec![LayoutNeed::Either; classes.len()];
+    let computed = |e: &&OperatorNode| e.fixed.is_none() && !classes[e.class as usize].fixed;
     for e in entries.iter().filter(computed) {
         let blocked = e.layout == Layout::Blocked;
         let state = &mut out[e.class as usize];
-        if *state != Lies::Blocked {
-            *state = if blocked { Lies::Blocked } else { Lies::Plain };
+        if *state != LayoutNeed::Blocked {
+            *state = if blocked { LayoutNeed::Blocked } else { LayoutNeed::Plain };
         }
     }
-    if !out.contains(&Lies::Blocked) {
+    if !out.contains(&LayoutNeed::Blocked) {
         return out;
     }
     // What goes into the kernel of its operand lies as that kernel's results do.
-    let goes = |e: &&Entry| matches!(e.role, Role::Pointwise { follows, .. } if follows != 0);
-    let same = |e: &&Entry| e.layout == Layout::Same || goes(e);
-    let follows: Vec<&Entry> = entries.iter().filter(computed).filter(same).collect();
+    let goes =
+        |e: &&OperatorNode| matches!(e.role, Role::Pointwise { follows, .. } if follows != 0);
+    let same = |e: &&OperatorNode| e.layout == Layout::Same || goes(e);
+    let follows: Vec<&OperatorNode> = entries.iter().filter(computed).filter(same).collect();
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); classes.len()];
     for (i, e) in follows.iter().enumerate() {
         e.args.iter().for_each(|&a| readers[a as usize].push(i));
     }
-    let mut blocked: Vec<usize> = (0..out.len()).filter(|&c| out[c] == Lies::Blocked).collect();
+    let mut blocked: Vec<usize> =
+        (0..out.len()).filter(|&c| out[c] == LayoutNeed::Blocked).collect();
     while let Some(class) = blocked.pop() {
         for &i in &readers[class] {
             let e = follows[i];
             let result = e.class as usize;
-            if out[result] != Lies::Blocked && stays(e.args.iter().map(|&a| out[a as usize])) {
-                out[result] = Lies::Blocked;
+            if out[result] != LayoutNeed::Blocked && stays(e.args.iter().map(|&a| out[a as usize]))
+            {
+                out[result] = LayoutNeed::Blocked;
                 blocked.push(result);
             }
         }
@@ -65,8 +68,8 @@ pub fn lies(classes: &[Class], entries: &[Entry]) -> Vec<Lies> {
 }
 
 /// True if a kernel that goes by its operands runs in the runtime's own layout.
-fn stays(mut operands: impl Iterator<Item = Lies> + Clone) -> bool {
-    operands.clone().any(|l| l == Lies::Blocked) && operands.all(|l| l != Lies::Plain)
+fn stays(mut operands: impl Iterator<Item = LayoutNeed> + Clone) -> bool {
+    operands.clone().any(|l| l == LayoutNeed::Blocked) && operands.all(|l| l != LayoutNeed::Plain)
 }
 
 /// The work of changing layouts for a kernel: of operands that lie otherwise than it takes them, and of its result
@@ -76,18 +79,18 @@ pub fn changes(
     reads: &[u32],
     result: u32,
     classes: &[Class],
-    lies: &[Lies],
+    lies: &[LayoutNeed],
 ) -> Work {
     let operands = reads.iter().map(|&r| lies[r as usize]);
     let wrong = match layout {
-        Layout::Blocked => Lies::Plain,
+        Layout::Blocked => LayoutNeed::Plain,
         Layout::Same if stays(operands.clone()) => return Work::default(),
-        Layout::Same | Layout::Plain => Lies::Blocked,
+        Layout::Same | Layout::Plain => LayoutNeed::Blocked,
     };
     let changed = reads.iter().zip(operands).filter(|(_, l)| *l == wrong);
     let read = changed.map(|(&r, _)| classes[r as usize].read);
     let written = classes[result as usize].written;
-    let turned = wrong == Lies::Blocked && lies[result as usize] == Lies::Blocked;
+    let turned = wrong == LayoutNeed::Blocked && lies[result as usize] == LayoutNeed::Blocked;
     let all = read.chain(turned.then_some(written));
     all.fold(Work::default(), |sum, bytes| Work {
         relaid: sum.relaid + bytes,
@@ -100,9 +103,9 @@ pub fn changes(
 mod tests {
     use super::*;
 
-    fn entry(class: u32, args: &[u32], layout: Layout) -> Entry {
+    fn entry(class: u32, args: &[u32], layout: Layout) -> OperatorNode {
         let work = Work::default();
-        Entry {
+        OperatorNode {
             class,
             args: args.to_vec(),
             role: Role::Alone,
@@ -121,7 +124,7 @@ mod tests {
             |bytes, fixed| Class { shape: 0, read: bytes, written: bytes, fixed, readers: 1 };
         let classes: Vec<Class> = (0..7).map(|i| class(10.0 + f64::from(i), i == 1)).collect();
         let entries = [
-            Entry::free(0),
+            OperatorNode::free(0),
             entry(1, &[], Layout::Plain),
             entry(2, &[0], Layout::Blocked),
             entry(3, &[2], Layout::Same),
@@ -130,7 +133,7 @@ mod tests {
             entry(6, &[5], Layout::Blocked),
         ];
         let found = lies(&classes, &entries);
-        use Lies::{Blocked as B, Either as E, Plain as P};
+        use LayoutNeed::{Blocked as B, Either as E, Plain as P};
         assert_eq!(found, [E, E, B, B, B, P, B]);
         for (layout, reads, result, expected) in [
             (Layout::Blocked, &[0, 1][..], 2, &[][..]),

@@ -1,39 +1,39 @@
 //! Extraction of the cheapest program from an e-graph.
 //!
-//! A [`View`] is the e-graph, stripped to classes, nodes and costs; an [`Extractor`] finds a
-//! [`Solution`]; a [`CostModel`] prices [`Work`]. The search knows nothing of tensors or operators; `work`, `target`, `kernels`,
-//! `cover` and `memory` read typed programs and the library for it. Nothing here knows egg, or has a clock, I/O or hidden
-//! chance.
+//! An [`EGraphView`] is the e-graph, reduced to classes, nodes and costs; an [`Extractor`] finds a
+//! [`Solution`]; a [`CostModel`] prices [`Work`]. The search knows nothing of tensors or operators; `work`, `target`,
+//! `kernel_selection`, `plan_kernels`, `kernel_order` and `resources` read typed programs and the library for it. Nothing here
+//! uses egg, a clock, I/O or unseeded randomness.
 
 mod anytime;
 mod budget;
 pub mod candidates;
 mod cost;
-pub mod cover;
+mod egraph_view;
 mod extractor;
 pub mod fit;
 mod greedy;
-mod improve;
-mod kernels;
-mod landmark;
+pub mod kernel_order;
+pub mod kernel_selection;
+mod large_neighbourhood;
 pub mod layout;
+mod lm_cut;
+mod local_search;
 mod memo;
-pub mod memory;
-pub mod needs;
+mod node_choice;
+mod plan_kernels;
+mod presolve;
 mod problem;
-mod region;
+mod pruned;
+pub mod resources;
 pub mod schedule;
 mod search;
-mod selection;
-mod shrink;
 mod solution;
 pub mod target;
-mod trim;
-mod view;
 pub mod work;
 
 pub use anytime::{Anytime, Exact};
-pub use cost::{CostModel, Fits, Level, Profile, Rate, Work};
+pub use cost::{CostModel, Fits, MemoryLevel, Profile, Rate, Work};
+pub use egraph_view::{ClassId, Cost, EGraphView, EGraphViewBuilder, EGraphViewError, NodeId};
 pub use extractor::{ExtractError, Extraction, Extractor, GreedyDag, GreedyTree, Stop};
 pub use solution::{Solution, SolutionError};
-pub use view::{ClassId, Cost, NodeId, View, ViewBuilder, ViewError};

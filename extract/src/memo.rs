@@ -1,13 +1,13 @@
-//! What was proven of problems that search met before: branches that differ above often leave the same problem below.
+//! A transposition table: results for problems that the search met before, because different branches often leave the same problem.
 //!
-//! A problem is known by 128 bits of hash over all that decides its solutions; two that differ share them with a chance far
-//! below that of a fault of the machine.
+//! A problem is identified by a 128-bit hash of all that determines its solutions; the probability of a collision is far
+//! below that of a hardware fault.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::problem::Problem;
-use crate::search::{Found, Outcome};
+use crate::search::{BestFound, SearchOutcome};
 
 /// Nodes of solutions kept, and problems; beyond, nothing new is remembered.
 const NODES: usize = 1 << 23;
@@ -19,7 +19,7 @@ pub(crate) type Key = (u64, u64);
 /// Bounds and solutions of problems.
 #[derive(Default)]
 pub(crate) struct Memo {
-    known: HashMap<Key, Outcome>,
+    known: HashMap<Key, SearchOutcome>,
     nodes: usize,
 }
 
@@ -41,26 +41,26 @@ impl Memo {
     }
 
     /// What is known, if it answers for solutions below `cap`; else the lower bound alone.
-    pub(crate) fn recall(&self, key: Key, cap: u64) -> Result<Outcome, u64> {
+    pub(crate) fn recall(&self, key: Key, cap: u64) -> Result<SearchOutcome, u64> {
         let Some(known) = self.known.get(&key) else { return Err(0) };
         if known.lower >= cap {
-            return Ok(Outcome { lower: known.lower, best: None });
+            return Ok(SearchOutcome { lower: known.lower, best: None });
         }
         match &known.best {
-            Some(best) if best.cost <= known.lower => Ok(Outcome {
+            Some(best) if best.cost <= known.lower => Ok(SearchOutcome {
                 lower: known.lower,
-                best: Some(Found { cost: best.cost, nodes: best.nodes.clone() }),
+                best: Some(BestFound { cost: best.cost, nodes: best.nodes.clone() }),
             }),
             _ => Err(known.lower),
         }
     }
 
     /// Remembers what became of a problem.
-    pub(crate) fn learn(&mut self, key: Key, outcome: &Outcome) {
+    pub(crate) fn learn(&mut self, key: Key, outcome: &SearchOutcome) {
         if self.known.len() >= PROBLEMS || self.nodes >= NODES {
             return;
         }
-        let known = self.known.entry(key).or_insert(Outcome { lower: 0, best: None });
+        let known = self.known.entry(key).or_insert(SearchOutcome { lower: 0, best: None });
         known.lower = known.lower.max(outcome.lower);
         let cheapest = known.best.as_ref().map_or(u64::MAX, |best| best.cost);
         if let Some(best) = outcome.best.as_ref().filter(|best| best.cost < cheapest) {

@@ -1,11 +1,11 @@
-//! A problem of extraction that search takes apart: classes, nodes, prices in whole ticks, and which classes are required.
+//! An extraction problem in the form that the search modifies: classes, nodes, integer costs, and which classes are required.
 //!
-//! Invariant of every change made here and in `shrink`: a solution of what is left, with what was settled, is a solution of
-//! the problem before at the same price, and some cheapest solution is kept. Nodes remember which node of the view they are;
-//! classes are renumbered at will.
+//! Invariant of every change made here and in `presolve`: a solution of what is left, with what was settled, is a solution of
+//! the previous problem at the same cost, and some optimal solution is kept. Nodes remember the node of the view that they stand for;
+//! classes may be renumbered.
 
-use crate::trim::Trim;
-use crate::view::Lists;
+use crate::egraph_view::Lists;
+use crate::pruned::Pruned;
 
 /// The price in ticks that an incumbent is scaled to. Sums of as many prices below it as fit into memory never overflow
 /// where they are not saturated.
@@ -78,7 +78,7 @@ impl Problem {
     }
 
     /// Parts that share no class, smallest first; the whole if there is only one.
-    pub(crate) fn components(&self) -> Vec<Draft> {
+    pub(crate) fn components(&self) -> Vec<ProblemDraft> {
         let mut parent: Vec<u32> = (0..index(self.classes())).collect();
         for node in 0..self.size() {
             for &child in self.children.get(node) {
@@ -96,23 +96,24 @@ impl Problem {
             }
             members[place[root] as usize].push(class);
         }
-        let mut parts: Vec<Draft> = members.iter().map(|classes| self.part(classes)).collect();
+        let mut parts: Vec<ProblemDraft> =
+            members.iter().map(|classes| self.part(classes)).collect();
         parts.sort_by_key(|part| part.cost.len());
         parts
     }
 
     /// All of it, to be changed.
-    pub(crate) fn draft(&self) -> Draft {
+    pub(crate) fn draft(&self) -> ProblemDraft {
         let all: Vec<u32> = (0..index(self.classes())).collect();
         self.part(&all)
     }
 
-    fn part(&self, classes: &[u32]) -> Draft {
+    fn part(&self, classes: &[u32]) -> ProblemDraft {
         let mut number = vec![u32::MAX; self.classes()];
         for (new, &class) in classes.iter().enumerate() {
             number[class as usize] = index(new);
         }
-        let mut draft = Draft::default();
+        let mut draft = ProblemDraft::default();
         for (new, &class) in classes.iter().enumerate() {
             draft.required.push(self.required[class as usize]);
             draft.nodes.push(Vec::new());
@@ -128,7 +129,7 @@ impl Problem {
 
 /// A problem under change.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Draft {
+pub(crate) struct ProblemDraft {
     /// Nodes left in each class, in order.
     pub(crate) nodes: Vec<Vec<u32>>,
     pub(crate) class_of: Vec<u32>,
@@ -142,9 +143,9 @@ pub(crate) struct Draft {
     pub(crate) settled: Vec<u32>,
 }
 
-impl Draft {
-    /// What the roots can reach if the classes that are `fixed` have this node alone; without nodes dearer than the incumbent.
-    pub(crate) fn within(trim: &Trim, scale: Scale, fixed: impl Fn(u32) -> Option<u32>) -> Self {
+impl ProblemDraft {
+    /// What the roots can reach if the classes that are `fixed` have this node alone; without nodes that cost more than the incumbent.
+    pub(crate) fn within(trim: &Pruned, scale: Scale, fixed: impl Fn(u32) -> Option<u32>) -> Self {
         let mut number = vec![u32::MAX; trim.class_count()];
         let mut order: Vec<u32> = Vec::new();
         let mut enter = |class: u32, order: &mut Vec<u32>| {
@@ -243,5 +244,5 @@ fn find(parent: &mut [u32], mut class: u32) -> u32 {
 
 /// A position as an id.
 pub(crate) fn index(position: usize) -> u32 {
-    crate::view::number(position)
+    crate::egraph_view::number(position)
 }

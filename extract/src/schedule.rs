@@ -1,8 +1,8 @@
-//! The order of jobs with the fewest bytes alive at once.
+//! Orders jobs so that the fewest bytes are alive at once.
 //!
-//! A job that every other one precedes or follows cuts the problem in two; between cuts the sets of jobs done are
-//! searched, those first that needed least so far, as in shortest paths with the maximum in place of the sum. The search
-//! is bounded by a number of sets; where it ends early the best order known is kept, and what it has shown still bounds
+//! A job that all others precede or follow splits the problem; between such jobs the sets of finished jobs are
+//! searched in order of their peak so far, as in Dijkstra's algorithm with the maximum in place of the sum. The search
+//! is bounded by a number of sets; if that is reached, the best known order is kept, and the search still yields a lower bound for
 //! every order. Knows bytes and dependencies, nothing of what jobs compute.
 
 use std::cmp::Reverse;
@@ -21,8 +21,8 @@ pub struct Job {
 
 /// A buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// Its bytes.
+pub struct JobBuffer {
+    /// Size in bytes; alive from the first job that needs it to the last.
     pub bytes: u64,
     /// It is never given up.
     pub kept: bool,
@@ -31,10 +31,10 @@ pub struct Cell {
 /// Jobs in some order that respects what they wait for, and their buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Jobs {
-    /// The jobs.
+    /// What is to be ordered; jobs refer to each other by index.
     pub jobs: Vec<Job>,
-    /// The buffers.
-    pub cells: Vec<Cell>,
+    /// What jobs read and write, by index.
+    pub cells: Vec<JobBuffer>,
 }
 
 /// An order of jobs.
@@ -75,7 +75,7 @@ pub fn schedule(jobs: &Jobs) -> Schedule {
             alive = alive.max(most(&segment));
             continue;
         }
-        let mut part = Part::new(jobs, segment);
+        let mut part = JobRange::new(jobs, segment);
         let found = part.best(&mut left, local.max(alive));
         order[segment.0..segment.1].copy_from_slice(&found.order);
         alive = alive.max(found.alive);
@@ -171,7 +171,7 @@ fn distinct(job: &Job) -> Vec<usize> {
 }
 
 /// A range of jobs between two cuts.
-struct Part {
+struct JobRange {
     start: usize,
     count: usize,
     /// Jobs of the part that each job waits for, counted from the part's first.
@@ -211,8 +211,8 @@ struct State {
     from: Option<(usize, usize)>,
 }
 
-impl Part {
-    fn new(jobs: &Jobs, (start, end): (usize, usize)) -> Part {
+impl JobRange {
+    fn new(jobs: &Jobs, (start, end): (usize, usize)) -> JobRange {
         let count = end - start;
         let inside = |j: usize| (start..end).contains(&j);
         let mut cells = vec![Vec::new(); count];
@@ -235,7 +235,7 @@ impl Part {
             let deps = jobs.jobs[j].after.iter();
             deps.filter(|&&d| inside(d)).map(|d| d - start).collect()
         };
-        Part {
+        JobRange {
             start,
             count,
             after: (start..end).map(after).collect(),
@@ -250,7 +250,7 @@ impl Part {
     fn best(&mut self, left: &mut usize, enough: u64) -> Schedule {
         let given: Vec<usize> = (0..self.count).collect();
         let mut best = (self.peak(&given), given);
-        for rule in [Rule::Net, Rule::Peak, Rule::Deep] {
+        for rule in [JobChoice::Net, JobChoice::Peak, JobChoice::Deep] {
             let order = self.listed(rule);
             let peak = self.peak(&order);
             if peak < best.0 {
@@ -294,14 +294,14 @@ impl Part {
         users
     }
 
-    /// The bytes that nobody needs once job `j` is done, too.
+    /// The bytes that are no longer needed once job `j` is done, too.
     fn freed(&self, users: &[usize], j: usize) -> u64 {
         let dies = self.cells[j].iter().filter(|&&c| users[c] == 1);
         dies.fold(0, |n, &c| n.saturating_add(self.bytes[c]))
     }
 
     /// One job after another by a rule.
-    fn listed(&self, rule: Rule) -> Vec<usize> {
+    fn listed(&self, rule: JobChoice) -> Vec<usize> {
         let mut missing: Vec<usize> = self.after.iter().map(|a| distinct_count(a)).collect();
         let mut next: Vec<Vec<usize>> = vec![vec![]; self.count];
         for (j, list) in self.after.iter().enumerate() {
@@ -316,9 +316,9 @@ impl Part {
             let key = |j: usize| {
                 let (adds, freed) = (self.adds[j] as i128, self.freed(&users, j) as i128);
                 match rule {
-                    Rule::Net => (adds - freed, adds, j),
-                    Rule::Peak => (adds, adds - freed, j),
-                    Rule::Deep => (-(since[j] as i128), adds - freed, j),
+                    JobChoice::Net => (adds - freed, adds, j),
+                    JobChoice::Peak => (adds, adds - freed, j),
+                    JobChoice::Deep => (-(since[j] as i128), adds - freed, j),
                 }
             };
             let at = (0..ready.len()).min_by_key(|&i| key(ready[i])).unwrap_or(0);
@@ -407,7 +407,7 @@ fn distinct_count(list: &[usize]) -> usize {
 
 /// Which ready job comes next.
 #[derive(Clone, Copy)]
-enum Rule {
+enum JobChoice {
     /// The one that leaves the fewest bytes.
     Net,
     /// The one that needs the fewest bytes.

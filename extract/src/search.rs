@@ -1,15 +1,15 @@
-//! Branch and bound over a problem that is simplified, cut into parts and bounded anew at every branch.
+//! Branch and bound over a problem that is presolved, split into components and bounded again at every branch.
 //!
-//! A branch chooses one node of a class that every solution computes, so branches exclude each other and cover everything; a
-//! choice that closes a cycle leaves something uncomputable and dies. Stopped early, it still knows a valid lower bound.
+//! A branch chooses one node of a class that every solution computes, so branches are disjoint and exhaustive; a
+//! choice that closes a cycle makes something uncomputable and is infeasible. If stopped early, it still has a valid lower bound.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::budget::Budget;
-use crate::landmark::{Bound, FAR, Ties};
+use crate::lm_cut::{FAR, LmCutBound, Ties};
 use crate::memo::Memo;
-use crate::problem::{Draft, Problem, index};
+use crate::problem::{Problem, ProblemDraft, index};
 
 /// Branches above one another; beyond, a branch counts as not searched.
 const DEPTH: usize = 600;
@@ -19,50 +19,55 @@ const REFIT: usize = 32;
 
 /// A solution: nodes of the view, at most one for each class.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct BestFound {
     pub(crate) cost: u64,
     pub(crate) nodes: Vec<u32>,
 }
 
 /// What became of a problem.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct SearchOutcome {
     /// No solution costs less; at least the cap if it was proven that none is below that.
     pub(crate) lower: u64,
     /// The best solution found below the cap.
-    pub(crate) best: Option<Found>,
+    pub(crate) best: Option<BestFound>,
 }
 
-impl Outcome {
+impl SearchOutcome {
     fn none(lower: u64) -> Self {
         Self { lower, best: None }
     }
 }
 
 /// A search under a budget.
-pub(crate) struct Search<'b, 'a> {
+pub(crate) struct BranchAndBound<'b, 'a> {
     budget: &'b mut Budget<'a>,
     memo: Memo,
 }
 
-impl<'b, 'a> Search<'b, 'a> {
+impl<'b, 'a> BranchAndBound<'b, 'a> {
     pub(crate) fn new(budget: &'b mut Budget<'a>) -> Self {
         Self { budget, memo: Memo::default() }
     }
 
     /// The cheapest solution below `cap`, unless stopped.
-    pub(crate) fn solve(&mut self, mut draft: Draft, cap: u64, depth: usize) -> Outcome {
+    pub(crate) fn solve(
+        &mut self,
+        mut draft: ProblemDraft,
+        cap: u64,
+        depth: usize,
+    ) -> SearchOutcome {
         if draft.shrink(&mut self.budget.steps).is_err() {
-            return Outcome::none(FAR);
+            return SearchOutcome::none(FAR);
         }
         if draft.base >= cap {
-            return Outcome::none(draft.base);
+            return SearchOutcome::none(draft.base);
         }
         let room = cap - draft.base;
         let problem = draft.problem();
         let parts = problem.components();
         let outcome = match parts.len() {
-            0 => Outcome { lower: 0, best: Some(Found::default()) },
+            0 => SearchOutcome { lower: 0, best: Some(BestFound::default()) },
             1 => self.solve_connected(&problem, room, depth),
             _ => self.solve_parts(parts, room, depth),
         };
@@ -72,11 +77,11 @@ impl<'b, 'a> Search<'b, 'a> {
             found.nodes.extend(draft.settled);
             found
         });
-        Outcome { lower, best }
+        SearchOutcome { lower, best }
     }
 
     /// The same for a problem in one part: recalled, or bounded and branched on.
-    fn solve_connected(&mut self, problem: &Problem, cap: u64, depth: usize) -> Outcome {
+    fn solve_connected(&mut self, problem: &Problem, cap: u64, depth: usize) -> SearchOutcome {
         let key = Memo::key(problem);
         self.budget.steps += problem.size() as u64;
         let floor = match self.memo.recall(key, cap) {
@@ -91,13 +96,13 @@ impl<'b, 'a> Search<'b, 'a> {
     }
 
     /// Rules out nodes by both bounds, then starts again with what is left, or branches.
-    fn bounded(&mut self, problem: &Problem, cap: u64, depth: usize) -> Outcome {
+    fn bounded(&mut self, problem: &Problem, cap: u64, depth: usize) -> SearchOutcome {
         let mut doomed = vec![false; problem.size()];
-        let mut best: Option<Bound> = None;
+        let mut best: Option<LmCutBound> = None;
         for ties in [Ties::Lowest, Ties::Highest] {
-            let bound = Bound::new(problem, ties, self.budget);
+            let bound = LmCutBound::new(problem, ties, self.budget);
             if bound.lower >= cap {
-                return Outcome::none(bound.lower);
+                return SearchOutcome::none(bound.lower);
             }
             for (node, doomed) in doomed.iter_mut().enumerate() {
                 *doomed |= bound.with(problem, index(node)) >= cap;
@@ -110,7 +115,7 @@ impl<'b, 'a> Search<'b, 'a> {
             }
             break;
         }
-        let Some(bound) = best else { return Outcome::none(0) };
+        let Some(bound) = best else { return SearchOutcome::none(0) };
         let mut rest = problem.draft();
         for nodes in &mut rest.nodes {
             nodes.retain(|&node| !doomed[node as usize]);
@@ -120,18 +125,18 @@ impl<'b, 'a> Search<'b, 'a> {
         } else {
             self.solve(rest, cap, depth)
         };
-        Outcome { lower: outcome.lower.max(bound.lower), ..outcome }
+        SearchOutcome { lower: outcome.lower.max(bound.lower), ..outcome }
     }
 
     /// Chooses each node of one class in turn; `rest` is the problem without the nodes ruled out.
     fn branch(
         &mut self,
         problem: &Problem,
-        bound: &Bound,
-        rest: &Draft,
+        bound: &LmCutBound,
+        rest: &ProblemDraft,
         mut cap: u64,
         depth: usize,
-    ) -> Outcome {
+    ) -> SearchOutcome {
         let found = guess(problem, bound, &mut self.budget.steps);
         let mut best = (found.cost < cap).then_some(found);
         cap = best.as_ref().map_or(cap, |best| best.cost);
@@ -163,31 +168,31 @@ impl<'b, 'a> Search<'b, 'a> {
                 best = Some(found);
             }
         }
-        Outcome { lower: lower.min(best.as_ref().map_or(FAR, |best| best.cost)), best }
+        SearchOutcome { lower: lower.min(best.as_ref().map_or(FAR, |best| best.cost)), best }
     }
 
     /// Solves parts that have nothing to do with each other.
-    fn solve_parts(&mut self, parts: Vec<Draft>, cap: u64, depth: usize) -> Outcome {
+    fn solve_parts(&mut self, parts: Vec<ProblemDraft>, cap: u64, depth: usize) -> SearchOutcome {
         let mut lowers = Vec::with_capacity(parts.len());
         for part in &parts {
-            lowers.push(Bound::new(&part.problem(), Ties::Lowest, self.budget).lower);
+            lowers.push(LmCutBound::new(&part.problem(), Ties::Lowest, self.budget).lower);
         }
         let mut lower = lowers.iter().sum::<u64>();
-        let mut found = Found { cost: lower, nodes: Vec::new() };
+        let mut found = BestFound { cost: lower, nodes: Vec::new() };
         for (part, least) in parts.into_iter().zip(lowers) {
             if found.cost >= cap {
-                return Outcome::none(lower);
+                return SearchOutcome::none(lower);
             }
             // What is found takes the place of its bound in the price of the whole.
             let others = found.cost - least;
             let outcome = self.solve(part, cap - others, depth + 1);
             lower += outcome.lower.clamp(least, (cap - others).max(least)) - least;
-            let Some(one) = outcome.best else { return Outcome::none(lower) };
+            let Some(one) = outcome.best else { return SearchOutcome::none(lower) };
             found.cost = others + one.cost;
             found.nodes.extend(one.nodes);
         }
         let best = (found.cost < cap).then_some(found);
-        Outcome { lower, best }
+        SearchOutcome { lower, best }
     }
 }
 
@@ -197,7 +202,7 @@ fn few(doomed: &[bool]) -> bool {
 }
 
 /// The class to choose in next: required, of several nodes, all but one of which raise the bound most.
-fn branching(problem: &Problem, bound: &Bound) -> Option<u32> {
+fn branching(problem: &Problem, bound: &LmCutBound) -> Option<u32> {
     let mut best: Option<(u64, Reverse<usize>, Reverse<u32>)> = None;
     for class in 0..index(problem.classes()) {
         let nodes = problem.nodes(class);
@@ -213,7 +218,7 @@ fn branching(problem: &Problem, bound: &Bound) -> Option<u32> {
 }
 
 /// A solution that goes by the prices which the bound left over, true prices where those tie.
-fn guess(problem: &Problem, bound: &Bound, steps: &mut u64) -> Found {
+fn guess(problem: &Problem, bound: &LmCutBound, steps: &mut u64) -> BestFound {
     let mut choice = vec![u32::MAX; problem.classes()];
     let mut waiting: Vec<usize> =
         (0..problem.size()).map(|node| problem.children.get(node).len()).collect();
@@ -241,7 +246,7 @@ fn guess(problem: &Problem, bound: &Bound, steps: &mut u64) -> Found {
             }
         }
     }
-    let mut found = Found { cost: 0, nodes: Vec::new() };
+    let mut found = BestFound { cost: 0, nodes: Vec::new() };
     let mut needed = problem.required.clone();
     let mut open: Vec<u32> =
         (0..index(problem.classes())).filter(|&class| problem.required[class as usize]).collect();

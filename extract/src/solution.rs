@@ -1,11 +1,11 @@
 //! A program read out of an e-graph: one node for each class that it needs.
 //!
-//! Price and validity are computed from the view alone and trust no extractor; nothing here
-//! recurses, so a chain may be as long as memory.
+//! Cost and validity are computed from the view alone and trust no extractor; nothing here
+//! recurses, so chains may be of any length.
 
 use thiserror::Error;
 
-use crate::view::{ClassId, Cost, NodeId, View};
+use crate::egraph_view::{ClassId, Cost, EGraphView, NodeId};
 
 /// Why a solution is no program of its view.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -21,13 +21,13 @@ pub enum SolutionError {
     /// A class that the program needs has no chosen node.
     #[error("class {} is needed but has no chosen node", u32::from(*class))]
     Unchosen {
-        /// The class.
+        /// The class in question.
         class: ClassId,
     },
     /// The node chosen for a class is not one of its nodes.
     #[error("class {} has node {} chosen, which is not its own", u32::from(*class), u32::from(*node))]
     Foreign {
-        /// The class.
+        /// The class in question.
         class: ClassId,
         /// The node chosen for it.
         node: NodeId,
@@ -65,7 +65,7 @@ impl Solution {
     ///
     /// Means something only for a solution that [validates](Self::validate).
     #[must_use]
-    pub fn dag_cost(&self, view: &View) -> Cost {
+    pub fn dag_cost(&self, view: &EGraphView) -> Cost {
         let mut reached = vec![false; view.class_count()];
         let mut stack = view.roots().to_vec();
         while let Some(class) = stack.pop() {
@@ -87,7 +87,7 @@ impl Solution {
     ///
     /// # Errors
     /// The first thing found that is wrong.
-    pub fn validate(&self, view: &View) -> Result<(), SolutionError> {
+    pub fn validate(&self, view: &EGraphView) -> Result<(), SolutionError> {
         self.topological(view).map(drop)
     }
 
@@ -96,7 +96,7 @@ impl Solution {
     ///
     /// # Errors
     /// The solution does not validate.
-    pub fn topological(&self, view: &View) -> Result<Vec<NodeId>, SolutionError> {
+    pub fn topological(&self, view: &EGraphView) -> Result<Vec<NodeId>, SolutionError> {
         #[derive(Clone, Copy, PartialEq, Eq)]
         enum Mark {
             New,

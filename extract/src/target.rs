@@ -1,9 +1,9 @@
-//! What a target's text makes of operators: which kernel computes one, how it shares kernels, what kernels cost.
+//! Operators on a target: which kernel computes each, how kernels can be shared, and what they cost.
 //!
-//! The one price of kernels, for e-graphs and for plans. Knows no operator by name, and decides what pays, never what is
+//! The same costs of kernels are used for e-graphs and for plans. Knows no operator by name, and decides what is cheap, never what is
 //! equal.
 
-use crate::candidates::{Entry, Role, VIEWS};
+use crate::candidates::{OperatorNode, Role, VIEWS};
 use crate::layout::Layout;
 use crate::work::{Works, bytes, elements};
 use crate::{CostModel, Work};
@@ -19,10 +19,10 @@ use std::collections::{HashMap, HashSet};
 pub const VIEW: &str = "view";
 /// The kernel name of loops over pointwise operators, where the target's text has one.
 pub const POINTWISE: &str = "pointwise";
-/// The kernel name of operators that the target leaves to the judge.
+/// The kernel name of operators that the target leaves to the reference interpreter.
 pub const REFERENCE: &str = "reference";
 
-/// The kernel number of operators that the judge computes where the target has one.
+/// The kernel number of operators that the reference interpreter computes where the target has one.
 const REST: u32 = 1;
 /// The kernel number of operators that are a kernel of their own, and of definitions that run as their bodies.
 const OWN: u32 = 2;
@@ -112,9 +112,9 @@ pub struct Site {
 
 impl Site {
     /// The node that computes a class from others in this way.
-    pub fn entry(self, class: u32, args: Vec<u32>) -> Entry {
+    pub fn entry(self, class: u32, args: Vec<u32>) -> OperatorNode {
         let Site { role, kernel, layout, work } = self;
-        Entry { class, args, role, kernel, layout, work, fixed: None }
+        OperatorNode { class, args, role, kernel, layout, work, fixed: None }
     }
 }
 
@@ -138,6 +138,8 @@ pub struct TargetPrices<'a> {
     follows: HashMap<CallId, u64>,
     /// The kernel of fused pointwise operators.
     pointwise: Option<u32>,
+    /// The element types that each kernel takes; `None` for any.
+    types: Vec<Option<Vec<DType>>>,
     /// Operators that may be chosen; `None` for all primitives and what the target's kernels cover.
     allowed: Option<HashSet<CallId>>,
     works: Works<'a>,
@@ -151,7 +153,7 @@ impl<'a> TargetPrices<'a> {
         target: &TargetItem,
         allowed: Option<HashSet<CallId>>,
     ) -> TargetPrices<'a> {
-        let rest = if target.figures.contains_key("judge") { REFERENCE } else { "" };
+        let rest = if target.figures.contains_key("interpreter") { REFERENCE } else { "" };
         let mut kernels = [VIEW, rest, ""].map(str::to_string).to_vec();
         let (mut of, mut follows) = (HashMap::new(), HashMap::new());
         for (i, k) in target.kernels.iter().enumerate() {
@@ -172,6 +174,7 @@ impl<'a> TargetPrices<'a> {
             kernels.push(name.clone());
             kernels.len() as u32 - 1
         });
+        let types = kernels.iter().map(|k| Some(target.types.get(k)?.dtypes.clone())).collect();
         TargetPrices {
             library,
             model: CostModel::of(target),
@@ -184,6 +187,7 @@ impl<'a> TargetPrices<'a> {
             of,
             follows,
             pointwise,
+            types,
             allowed,
             works: Works::new(library),
             by_element: library.calls.iter().map(|c| is_pointwise(library, c)).collect(),
@@ -268,16 +272,19 @@ impl<'a> TargetPrices<'a> {
             _ => Role::Pointwise { loops: false, follows },
         };
         let plain = |role, kernel| (role, kernel, Layout::Plain);
-        let (role, kernel, layout) = match self.of.get(&id) {
+        let native = self.of.get(&id);
+        let (role, kernel, layout) = match native.filter(|k| self.takes(k.0, results)) {
             Some(&(kernel, Role::Alone, layout)) => (alone, kernel, layout),
             Some(&(kernel, role, layout)) => (role, kernel, layout),
             None if by_element => match self.pointwise {
+                Some(kernel) if !self.takes(kernel, results) => plain(Role::Alone, REST),
                 Some(kernel) => {
                     (Role::Pointwise { loops: true, follows: follows | ANY }, kernel, Layout::Same)
                 }
                 None => plain(alone, OWN),
             },
             None if call.class == OpClass::View => plain(Role::Alone, VIEWS),
+            None if native.is_some() => plain(Role::Alone, REST),
             None => plain(Role::Alone, self.rest(call)),
         };
         let layout = if results.iter().all(|t| t.rank() == IMAGE) { layout } else { Layout::Plain };
@@ -293,12 +300,18 @@ impl<'a> TargetPrices<'a> {
         })
     }
 
+    /// True for a kernel that takes the element type of an application: that of its first result.
+    fn takes(&self, kernel: u32, results: &[Type]) -> bool {
+        let own = |types: &Vec<DType>| results.first().is_none_or(|t| types.contains(&t.dtype));
+        self.types[kernel as usize].as_ref().is_none_or(own)
+    }
+
     /// Who computes what no kernel covers.
     fn rest(&self, call: &Callable) -> u32 {
         if matches!(call.kind, CallKind::Def(_)) { OWN } else { REST }
     }
 
-    /// True for operators that the judge may have to compute.
+    /// True for operators that the reference interpreter may have to compute.
     pub fn is_rest(&self, kernel: u32) -> bool {
         kernel == REST || kernel == OWN
     }
@@ -361,7 +374,7 @@ impl<'a> TargetPrices<'a> {
     }
 }
 
-/// What speaks against an operator where costs are equal: axes that its loops run over, operands, and arithmetic
+/// Tie-breaker between operators of equal cost: axes that its loops run over, operands, and arithmetic
 /// that is slower than sums and products, the more the larger the result.
 fn preference(c: &Callable, results: &[Type]) -> f64 {
     let axes: usize = results.iter().map(|t| t.rank()).sum();
@@ -380,7 +393,9 @@ fn slowness(e: &Expr) -> f64 {
             let own = match op {
                 BinaryOp::Add | BinaryOp::Mul => 1.0,
                 BinaryOp::Sub => 1.5,
-                BinaryOp::Div | BinaryOp::Pow => 4.0,
+                BinaryOp::Div => 4.0,
+                // A logarithm and an exponential.
+                BinaryOp::Pow => 8.0,
                 _ => 1.0,
             };
             own + slowness(a) + slowness(b)

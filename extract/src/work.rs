@@ -1,4 +1,4 @@
-//! What operators must do, read off their meanings: the one count that prices and plans share.
+//! The work of operators (operations and bytes), derived from their meanings; costs and plans share this count.
 //!
 //! Knows no operator by name. Where an extent is symbolic, every symbol counts as [`NOMINAL`].
 

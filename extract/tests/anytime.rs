@@ -4,7 +4,8 @@ mod graphs;
 
 use graphs::{brute_force, close, dense, views};
 use mlc_extract::{
-    Anytime, ClassId, Cost, Exact, Extraction, Extractor, GreedyDag, GreedyTree, View, ViewBuilder,
+    Anytime, ClassId, Cost, EGraphView, EGraphViewBuilder, Exact, Extraction, Extractor, GreedyDag,
+    GreedyTree,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -23,13 +24,13 @@ const fn anytime(steps: u64, threads: usize) -> Anytime {
 
 /// A long graph: operands lie near their users, above or below, so that regions meet only at few classes; too large for
 /// brute force.
-fn long() -> impl Strategy<Value = View> {
+fn long() -> impl Strategy<Value = EGraphView> {
     const LENGTH: u32 = 60;
     let cost = prop_oneof![Just(0.0), Just(1.0), (0..400_u32).prop_map(|c| f64::from(c) / 100.0)];
     let node = (prop::collection::vec(0..9_u32, 1..=3), cost);
     prop::collection::vec((prop::collection::vec(node, 1..=4), 0..8_u32), LENGTH as usize).prop_map(
         |rows| {
-            let mut builder = ViewBuilder::new();
+            let mut builder = EGraphViewBuilder::new();
             let ids: Vec<ClassId> = rows.iter().map(|_| builder.add_class()).collect();
             for (place, (rows, leaf)) in (0..).zip(&rows) {
                 let class = ids[place as usize];
@@ -54,7 +55,11 @@ fn long() -> impl Strategy<Value = View> {
 }
 
 /// The first computable graphs of a fixed sequence, with the price of their optimum.
-fn cases(count: usize, strategy: &impl Strategy<Value = View>, mut each: impl FnMut(&View, f64)) {
+fn cases(
+    count: usize,
+    strategy: &impl Strategy<Value = EGraphView>,
+    mut each: impl FnMut(&EGraphView, f64),
+) {
     let mut runner = TestRunner::deterministic();
     let mut done = 0;
     while done < count {
@@ -67,7 +72,7 @@ fn cases(count: usize, strategy: &impl Strategy<Value = View>, mut each: impl Fn
 }
 
 #[track_caller]
-fn run(extractor: &dyn Extractor, view: &View) -> Extraction {
+fn run(extractor: &dyn Extractor, view: &EGraphView) -> Extraction {
     let found = extractor.search(view, None, &|| false).expect("computable");
     assert_eq!(found.solution.validate(view), Ok(()));
     assert_eq!(found.cost, found.solution.dag_cost(view));
@@ -75,7 +80,7 @@ fn run(extractor: &dyn Extractor, view: &View) -> Extraction {
 }
 
 #[track_caller]
-fn solved(extractor: &dyn Extractor, view: &View, least: f64) {
+fn solved(extractor: &dyn Extractor, view: &EGraphView, least: f64) {
     let found = run(extractor, view);
     assert!(close(found.cost.seconds(), least), "{} against {least}", found.cost.seconds());
     assert!(found.proven(), "bounded by {} only", found.lower_bound.seconds());
@@ -84,7 +89,7 @@ fn solved(extractor: &dyn Extractor, view: &View, least: f64) {
 
 #[test]
 fn every_small_graph_is_solved_and_proven() {
-    let check = |view: &View, least: f64| {
+    let check = |view: &EGraphView, least: f64| {
         solved(&FROM_TREES, view, least);
         solved(&Exact::default(), view, least);
         solved(&anytime(u64::MAX, 1), view, least);

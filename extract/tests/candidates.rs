@@ -1,8 +1,8 @@
-//! Kernel candidates: what they may hold, and that the best cover is among them.
+//! Kernel candidates: what they may contain, and that the best selection is among them.
 
-use mlc_extract::candidates::{Candidate, Class, Entry, Role, candidates};
+use mlc_extract::candidates::{Class, KernelCandidate, OperatorNode, Role, candidates};
 use mlc_extract::layout::Layout;
-use mlc_extract::{Cost, Exact, Extractor, ViewBuilder, Work};
+use mlc_extract::{Cost, EGraphViewBuilder, Exact, Extractor, Work};
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,11 +12,11 @@ fn price(_kernel: u32, _class: u32, w: &Work) -> f64 {
 }
 
 /// Class 0 is an input; every other has operators on classes below it, or above it where cycles are wanted.
-fn graph(most: usize, choices: usize, cycles: bool) -> impl Strategy<Value = Vec<Entry>> {
+fn graph(most: usize, choices: usize, cycles: bool) -> impl Strategy<Value = Vec<OperatorNode>> {
     let node = (0u8..8, prop::collection::vec(any::<prop::sample::Index>(), 1..3), 0u32..20);
     prop::collection::vec(prop::collection::vec(node, 1..=choices), 1..=most).prop_map(move |all| {
         let count = all.len() + 1;
-        let mut entries = vec![Entry::free(0)];
+        let mut entries = vec![OperatorNode::free(0)];
         for (i, nodes) in all.into_iter().enumerate() {
             for (kind, args, flops) in nodes {
                 let below = if cycles { count } else { i + 1 };
@@ -30,7 +30,7 @@ fn graph(most: usize, choices: usize, cycles: bool) -> impl Strategy<Value = Vec
                 };
                 let work = Work { flops: f64::from(flops), ..Work::default() };
                 let (class, kernel) = (i as u32 + 1, u32::from(kind));
-                entries.push(Entry {
+                entries.push(OperatorNode {
                     class,
                     args,
                     role,
@@ -45,7 +45,7 @@ fn graph(most: usize, choices: usize, cycles: bool) -> impl Strategy<Value = Vec
     })
 }
 
-fn classes(entries: &[Entry]) -> Vec<Class> {
+fn classes(entries: &[OperatorNode]) -> Vec<Class> {
     let count = entries.iter().map(|e| e.class as usize + 1).max().unwrap_or(0);
     (0..count)
         .map(|c| {
@@ -56,29 +56,29 @@ fn classes(entries: &[Entry]) -> Vec<Class> {
         .collect()
 }
 
-fn is_anchor(e: &Entry) -> bool {
+fn is_anchor(e: &OperatorNode) -> bool {
     matches!(e.role, Role::Anchor { .. })
 }
 
 /// True if the operands of the anchor are computed inside only where it has a prologue, and for it alone.
-fn falls_apart(inside: &[&Entry]) -> bool {
+fn falls_apart(inside: &[&OperatorNode]) -> bool {
     let Some(anchor) = inside.iter().find(|e| is_anchor(e)) else { return true };
     let mut head: BTreeSet<u32> = anchor.args.iter().copied().collect();
     for _ in inside {
         let more = inside.iter().filter(|e| head.contains(&e.class)).flat_map(|e| e.args.clone());
         head = head.iter().copied().chain(more).collect();
     }
-    let in_head = |e: &&&Entry| head.contains(&e.class);
-    let of_head = |e: &&&Entry| {
+    let in_head = |e: &&&OperatorNode| head.contains(&e.class);
+    let of_head = |e: &&&OperatorNode| {
         e.args.iter().any(|a| inside.iter().any(|i| i.class == *a && head.contains(a)))
     };
-    let tail = |e: &&&Entry| !in_head(e) && e.class != anchor.class;
+    let tail = |e: &&&OperatorNode| !in_head(e) && e.class != anchor.class;
     let takes = matches!(anchor.role, Role::Anchor { prologue: true, .. });
     !inside.iter().any(|e| in_head(&e)) || takes && !inside.iter().any(|e| tail(&e) && of_head(&e))
 }
 
 /// True if every entry inside goes with those inside that it reads.
-fn joined(inside: &[&Entry]) -> bool {
+fn joined(inside: &[&OperatorNode]) -> bool {
     let anchor = inside.iter().find(|e| is_anchor(e));
     let mut led: BTreeSet<u32> = anchor.iter().map(|a| a.class).collect();
     for _ in inside {
@@ -89,10 +89,10 @@ fn joined(inside: &[&Entry]) -> bool {
         Role::Anchor { epilogue, .. } => epilogue,
         _ => 0,
     });
-    let loops = |e: &Entry| matches!(e.role, Role::Pointwise { loops: true, .. });
+    let loops = |e: &OperatorNode| matches!(e.role, Role::Pointwise { loops: true, .. });
     inside.iter().all(|e| {
         let read = inside.iter().filter(|i| e.args.contains(&i.class));
-        let fits = |i: &&Entry| match (led.contains(&i.class), e.role) {
+        let fits = |i: &&OperatorNode| match (led.contains(&i.class), e.role) {
             (true, Role::Pointwise { follows, .. }) => follows & epilogue != 0,
             (false, Role::Pointwise { loops: own, .. }) => own && loops(i),
             (false, Role::Anchor { prologue, .. }) => prologue && loops(i),
@@ -103,7 +103,7 @@ fn joined(inside: &[&Entry]) -> bool {
 }
 
 /// What is wrong with a candidate, if anything.
-fn fault(c: &Candidate, entries: &[Entry], classes: &[Class]) -> Option<&'static str> {
+fn fault(c: &KernelCandidate, entries: &[OperatorNode], classes: &[Class]) -> Option<&'static str> {
     let of = |e: &u32| &entries[*e as usize];
     let mut inside: BTreeSet<u32> = BTreeSet::new();
     let mut read: BTreeSet<u32> = BTreeSet::new();
@@ -124,7 +124,7 @@ fn fault(c: &Candidate, entries: &[Entry], classes: &[Class]) -> Option<&'static
             return Some("two anchors");
         }
     }
-    let all: Vec<&Entry> = c.entries.iter().map(of).collect();
+    let all: Vec<&OperatorNode> = c.entries.iter().map(of).collect();
     if !joined(&all) {
         return Some("an entry that does not go with what it reads");
     }
@@ -141,8 +141,8 @@ fn fault(c: &Candidate, entries: &[Entry], classes: &[Class]) -> Option<&'static
 }
 
 /// The least cost over all sets of values that are written, for one entry in each class.
-fn brute_force(entries: &[Entry], classes: &[Class], root: u32) -> f64 {
-    let of: HashMap<u32, &Entry> = entries.iter().map(|e| (e.class, e)).collect();
+fn brute_force(entries: &[OperatorNode], classes: &[Class], root: u32) -> f64 {
+    let of: HashMap<u32, &OperatorNode> = entries.iter().map(|e| (e.class, e)).collect();
     let inner: Vec<u32> = (1..classes.len() as u32).filter(|c| *c != root).collect();
     let mut best = f64::INFINITY;
     for set in 0..1u32 << inner.len() {
@@ -168,7 +168,7 @@ fn brute_force(entries: &[Entry], classes: &[Class], root: u32) -> f64 {
 /// The price of the kernel that yields a class from these; nothing if no kernel does.
 fn kernel(
     root: u32,
-    of: &HashMap<u32, &Entry>,
+    of: &HashMap<u32, &OperatorNode>,
     classes: &[Class],
     given: &BTreeSet<u32>,
 ) -> Option<f64> {
@@ -189,7 +189,7 @@ fn kernel(
     if inside.iter().filter(|c| is_anchor(of[c])).count() > 1 {
         return None;
     }
-    let all: Vec<&Entry> = inside.iter().map(|c| of[c]).collect();
+    let all: Vec<&OperatorNode> = inside.iter().map(|c| of[c]).collect();
     if !joined(&all) || !falls_apart(&all) {
         return None;
     }
@@ -230,12 +230,12 @@ proptest! {
 fn what_follows_a_product_reads_its_operand() {
     let entry = |class: u32, args: &[u32], role, kernel| {
         let (args, work) = (args.to_vec(), Work::default());
-        Entry { class, args, role, kernel, layout: Layout::Plain, work, fixed: None }
+        OperatorNode { class, args, role, kernel, layout: Layout::Plain, work, fixed: None }
     };
     let product = Role::Anchor { epilogue: 1, prologue: false };
     let sum = Role::Pointwise { loops: true, follows: 1 };
     let entries = [
-        Entry::free(0),
+        OperatorNode::free(0),
         entry(1, &[0], sum, 3),
         entry(2, &[1], product, 1),
         entry(3, &[0, 1], sum, 3),
@@ -246,10 +246,10 @@ fn what_follows_a_product_reads_its_operand() {
 }
 
 /// The cost of the best cover out of candidates, and that of the best one at all.
-fn found_and_best(entries: &[Entry]) -> (f64, f64) {
+fn found_and_best(entries: &[OperatorNode]) -> (f64, f64) {
     let classes = classes(entries);
     let all = candidates(&classes, entries, &price);
-    let mut b = ViewBuilder::new();
+    let mut b = EGraphViewBuilder::new();
     let ids: Vec<_> = classes.iter().map(|_| b.add_class()).collect();
     for c in &all {
         let class = entries[*c.entries.last().unwrap() as usize].class as usize;
@@ -261,12 +261,12 @@ fn found_and_best(entries: &[Entry]) -> (f64, f64) {
     let view = b.build().unwrap();
     let found = Exact::default().extract(&view, None).unwrap().dag_cost(&view).seconds();
     let reachable = reachable(entries, root);
-    let entries: Vec<Entry> =
+    let entries: Vec<OperatorNode> =
         entries.iter().filter(|e| reachable.contains(&e.class)).cloned().collect();
     (found, brute_force_reachable(&entries, &classes, root, &reachable))
 }
 
-fn reachable(entries: &[Entry], root: u32) -> BTreeSet<u32> {
+fn reachable(entries: &[OperatorNode], root: u32) -> BTreeSet<u32> {
     let mut seen = BTreeSet::new();
     let mut stack = vec![root];
     while let Some(c) = stack.pop() {
@@ -279,7 +279,7 @@ fn reachable(entries: &[Entry], root: u32) -> BTreeSet<u32> {
 
 /// As [`brute_force`], over the classes that the root needs.
 fn brute_force_reachable(
-    entries: &[Entry],
+    entries: &[OperatorNode],
     classes: &[Class],
     root: u32,
     reachable: &BTreeSet<u32>,
@@ -290,9 +290,9 @@ fn brute_force_reachable(
     let number = |c: &u32| number[c] + first;
     let mut kept = vec![classes[0]];
     kept.extend(reachable.iter().filter(|c| **c != 0).map(|&c| classes[c as usize]));
-    let renamed: Vec<Entry> = entries
+    let renamed: Vec<OperatorNode> = entries
         .iter()
-        .map(|e| Entry {
+        .map(|e| OperatorNode {
             class: number(&e.class),
             args: e.args.iter().map(number).collect(),
             ..e.clone()

@@ -1,8 +1,8 @@
-//! Fits to made-up times: coefficients are found again, intervals cover what they say.
+//! Fits to synthetic timings: coefficients are recovered, intervals have their coverage.
 
 use mlc_dsl::ir::DType;
 use mlc_dsl::library::TargetItem;
-use mlc_extract::fit::{Caches, Class, FEATURES, Fit, N, Row, Sample, features};
+use mlc_extract::fit::{Caches, FEATURES, Fit, KernelClass, N, Row, Sample, features};
 use mlc_extract::{CostModel, Fits, Profile, Work};
 use std::collections::{BTreeMap, HashMap};
 
@@ -48,7 +48,11 @@ fn samples(count: usize, spread: f64, seed: u64) -> Vec<Sample> {
     let mut r = Random(seed);
     let one = |r: &mut Random| {
         let row = row(r);
-        Sample { class: Class::default(), row, seconds: truth(&row) * (spread * r.normal()).exp() }
+        Sample {
+            class: KernelClass::default(),
+            row,
+            seconds: truth(&row) * (spread * r.normal()).exp(),
+        }
     };
     (0..count).map(|_| one(&mut r)).collect()
 }
@@ -108,6 +112,7 @@ fn target() -> TargetItem {
         figures,
         kernels: vec![],
         pointwise: None,
+        types: Default::default(),
     }
 }
 

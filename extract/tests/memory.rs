@@ -1,7 +1,7 @@
-//! Orders and places: against brute force on small graphs, and what must hold of every one.
+//! Kernel order and buffer placement: against brute force on small graphs, and invariants of all of them.
 
 use mlc_dsl::arena::{self, Buffer};
-use mlc_extract::schedule::{Cell, Job, Jobs, schedule};
+use mlc_extract::schedule::{Job, JobBuffer, Jobs, schedule};
 use proptest::prelude::*;
 
 /// Jobs that each write up to two buffers and read some of those before them; some buffers are kept, some jobs only wait.
@@ -29,7 +29,7 @@ fn jobs(most: usize) -> impl Strategy<Value = Jobs> {
             job.after.dedup();
             for (bytes, kept) in writes {
                 job.writes.push(out.cells.len());
-                out.cells.push(Cell { bytes: bytes * 64, kept });
+                out.cells.push(JobBuffer { bytes: bytes * 64, kept });
                 writer.push(j);
             }
             out.jobs.push(job);
@@ -145,7 +145,7 @@ fn chain(rows: &[(u64, &[usize])]) -> Jobs {
         cells: rows
             .iter()
             .enumerate()
-            .map(|(j, (bytes, _))| Cell { bytes: bytes * 64, kept: j == last })
+            .map(|(j, (bytes, _))| JobBuffer { bytes: bytes * 64, kept: j == last })
             .collect(),
     }
 }

@@ -4,7 +4,7 @@
 mod graphs;
 
 use graphs::{brute_force, close, dense, views};
-use mlc_extract::{Extractor, GreedyDag, GreedyTree, View};
+use mlc_extract::{EGraphView, Extractor, GreedyDag, GreedyTree};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -44,7 +44,7 @@ proptest! {
 }
 
 /// How many of `CASES` computable views each extractor solves exactly: over the DAG, over the tree.
-fn exact(strategy: &impl Strategy<Value = View>) -> (u32, u32) {
+fn exact(strategy: &impl Strategy<Value = EGraphView>) -> (u32, u32) {
     let mut runner = TestRunner::deterministic();
     let (mut cases, mut dag, mut tree) = (0, 0, 0);
     while cases < CASES {

@@ -1,8 +1,8 @@
 //! Tables: what a view refuses, what a solution costs, which moves extraction must find.
 
 use mlc_extract::{
-    Anytime, ClassId, Cost, Exact, ExtractError, Extractor, GreedyDag, GreedyTree, NodeId,
-    Solution, SolutionError, View, ViewBuilder, ViewError,
+    Anytime, ClassId, Cost, EGraphView, EGraphViewBuilder, EGraphViewError, Exact, ExtractError,
+    Extractor, GreedyDag, GreedyTree, NodeId, Solution, SolutionError,
 };
 
 /// One of each kind.
@@ -19,8 +19,8 @@ fn all() -> [Box<dyn Extractor>; 4] {
 /// Class, children, cost.
 type Row = (u32, &'static [u32], f64);
 
-fn builder(classes: u32, rows: &[Row], roots: &[u32]) -> ViewBuilder {
-    let mut builder = ViewBuilder::new();
+fn builder(classes: u32, rows: &[Row], roots: &[u32]) -> EGraphViewBuilder {
+    let mut builder = EGraphViewBuilder::new();
     for _ in 0..classes {
         builder.add_class();
     }
@@ -34,7 +34,7 @@ fn builder(classes: u32, rows: &[Row], roots: &[u32]) -> ViewBuilder {
     builder
 }
 
-fn view(classes: u32, rows: &[Row], roots: &[u32]) -> View {
+fn view(classes: u32, rows: &[Row], roots: &[u32]) -> EGraphView {
     builder(classes, rows, roots).build().expect("a sound view")
 }
 
@@ -43,7 +43,7 @@ fn solution(choice: &[Option<u32>]) -> Solution {
 }
 
 #[track_caller]
-fn cost_of(extractor: &dyn Extractor, view: &View) -> f64 {
+fn cost_of(extractor: &dyn Extractor, view: &EGraphView) -> f64 {
     let solution = extractor.extract(view, None).expect("a computable view");
     solution.validate(view).expect("a valid answer");
     solution.dag_cost(view).seconds()
@@ -52,28 +52,28 @@ fn cost_of(extractor: &dyn Extractor, view: &View) -> f64 {
 #[test]
 fn a_view_refuses_what_does_not_exist() {
     let (class, node) = (ClassId::new, NodeId::new);
-    let refusal = |builder: ViewBuilder| builder.build().expect_err("an unsound view");
+    let refusal = |builder: EGraphViewBuilder| builder.build().expect_err("an unsound view");
     assert_eq!(
         refusal(builder(1, &[(1, &[], 0.0)], &[])),
-        ViewError::NoClass { node: node(0), class: class(1) }
+        EGraphViewError::NoClass { node: node(0), class: class(1) }
     );
     assert_eq!(
         refusal(builder(1, &[(0, &[7], 0.0)], &[])),
-        ViewError::NoChild { node: node(0), child: class(7) }
+        EGraphViewError::NoChild { node: node(0), child: class(7) }
     );
-    assert_eq!(refusal(builder(1, &[], &[3])), ViewError::NoRoot { root: class(3) });
+    assert_eq!(refusal(builder(1, &[], &[3])), EGraphViewError::NoRoot { root: class(3) });
     for cost in [-1.0, f64::INFINITY, f64::NAN] {
         assert_eq!(
             refusal(builder(1, &[(0, &[], cost)], &[])),
-            ViewError::BadCost { node: node(0), cost: Cost::new(cost) }
+            EGraphViewError::BadCost { node: node(0), cost: Cost::new(cost) }
         );
     }
     let mut unknown = builder(1, &[(0, &[], 0.0)], &[]);
     unknown.add_bundle([node(0), node(1)]);
-    assert_eq!(refusal(unknown), ViewError::NoBundleNode { bundle: 0, node: node(1) });
+    assert_eq!(refusal(unknown), EGraphViewError::NoBundleNode { bundle: 0, node: node(1) });
     let mut clash = builder(1, &[(0, &[], 0.0), (0, &[], 1.0)], &[]);
     clash.add_bundle([node(0), node(1)]);
-    assert_eq!(refusal(clash), ViewError::BundleClash { bundle: 0, class: class(0) });
+    assert_eq!(refusal(clash), EGraphViewError::BundleClash { bundle: 0, class: class(0) });
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_view_answers_for_what_was_added() {
 }
 
 #[test]
-fn a_solution_is_priced_and_judged() {
+fn a_solution_is_priced_and_validated() {
     // A diamond over class 0, a detour through class 3 that needs class 2 again, and a class
     // without nodes.
     let rows: &[Row] = &[
@@ -147,7 +147,7 @@ fn shared_work_is_paid_once() {
 
 /// Two products at 10 each (classes 1 and 2), or two slices of a merged one at 12 behind a split
 /// (classes 3 and 4).
-fn siblings() -> ViewBuilder {
+fn siblings() -> EGraphViewBuilder {
     let rows: &[Row] = &[
         (0, &[], 0.0),
         (1, &[0], 10.0),
@@ -233,7 +233,7 @@ fn what_cannot_be_extracted_is_said() {
 #[test]
 fn a_chain_may_be_a_hundred_thousand_deep() {
     const DEPTH: u32 = 100_000;
-    let mut builder = ViewBuilder::new();
+    let mut builder = EGraphViewBuilder::new();
     let mut last = builder.add_class();
     builder.add_node(last, &[], Cost::ZERO);
     for _ in 0..DEPTH {
@@ -254,7 +254,7 @@ fn a_chain_may_be_a_hundred_thousand_deep() {
 #[test]
 fn doubling_at_every_level_does_not_overflow() {
     // Tree prices reach 2^5000; a residual network doubles in the same way.
-    let mut builder = ViewBuilder::new();
+    let mut builder = EGraphViewBuilder::new();
     let mut last = builder.add_class();
     builder.add_node(last, &[], Cost::new(1.0));
     for _ in 0..5_000 {
@@ -304,7 +304,7 @@ fn deep_branches_fit_into_a_small_stack() {
             rows.push((edge, vec![(end + step) % ENDS], 0.0));
         }
     }
-    let mut builder = ViewBuilder::new();
+    let mut builder = EGraphViewBuilder::new();
     for _ in 0..4 * ENDS {
         builder.add_class();
     }

@@ -1,10 +1,10 @@
-//! A run of the fuzzer: cases until the budget is spent, failures shrunk and blamed.
+//! A fuzzing campaign: generates cases until the budget is spent, shrinks failures and finds the laws to blame.
 
 use crate::generate::{Generator, Size};
+use crate::input_values::Style;
 use crate::oracle::{Finding, Stage, Subject, Verdict, examine, guarded, hold};
 use crate::random::Random;
-use crate::reduce::{Case, blame, operators, shrink};
-use crate::values::Style;
+use crate::shrink::{FailingProgram, blame, operators, shrink};
 use mlc_backends::reference::run_values;
 use mlc_dsl::ir::{NodeKind, Program, Tensor};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ pub struct Failure {
     pub operators: usize,
     /// What the inputs are like.
     pub style: Style,
-    /// Its inputs.
+    /// The input tensors as text.
     pub inputs: Vec<String>,
     /// Laws to blame.
     pub laws: Vec<String>,
@@ -79,7 +79,7 @@ pub struct Summary {
     pub cases: u64,
     /// Inputs on which all runs agreed.
     pub agreed: u64,
-    /// Programs that the judge could not run, by reason.
+    /// Programs that the reference interpreter could not run, by reason.
     pub skipped: BTreeMap<String, u64>,
     /// Operators of all programs together.
     pub operators: u64,
@@ -133,8 +133,9 @@ impl Campaign<'_> {
     /// A finding shrunk and blamed, with what makes it the same as another.
     fn failure(&self, seed: u64, program: &Program, finding: Finding) -> (String, Failure) {
         let Finding { stage, style, message, inputs } = finding;
-        let fails = |c: &Case| failing(&self.subject, c, style).is_some_and(|(s, _)| s == stage);
-        let case = Case { program: program.clone(), inputs };
+        let fails =
+            |c: &FailingProgram| failing(&self.subject, c, style).is_some_and(|(s, _)| s == stage);
+        let case = FailingProgram { program: program.clone(), inputs };
         let case = shrink(case, self.subject.library, 150, &fails);
         let message = failing(&self.subject, &case, style).map_or(message, |(_, m)| m);
         let mut laws = Vec::new();
@@ -164,7 +165,7 @@ impl Campaign<'_> {
     }
 
     /// The operators of a program, sorted.
-    fn names(&self, case: &Case) -> String {
+    fn names(&self, case: &FailingProgram) -> String {
         let mut names: Vec<&str> = case
             .program
             .nodes
@@ -179,8 +180,8 @@ impl Campaign<'_> {
     }
 }
 
-/// Which step of a case fails, and how. A program that the judge cannot run does not fail.
-pub fn failing(subject: &Subject, case: &Case, style: Style) -> Option<(Stage, String)> {
+/// Which step of a case fails, and how. A program that the reference interpreter cannot run does not fail.
+pub fn failing(subject: &Subject, case: &FailingProgram, style: Style) -> Option<(Stage, String)> {
     run_values(&case.program, subject.library, &case.inputs).ok()?;
     match guarded(|| (subject.optimise)(&case.program)) {
         Err(e) => Some((Stage::Optimise, e)),

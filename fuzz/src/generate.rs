@@ -1,10 +1,10 @@
-//! Small valid programs, drawn from the declarations of a library.
+//! Generates small valid programs from the declarations of a library.
 //!
 //! Applies operators, expands definitions and instantiates left sides of laws, so that laws have
-//! something to find. Names no operator; what does not type is tried again.
+//! something to match. Refers to no operator by name; ill-typed attempts are repeated.
 
 use crate::random::Random;
-use crate::signature::{Draft, Extents, Signature, Words, family};
+use crate::signature::{CallDraft, ExtentPool, Signature, Words, family};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, CallKind, Library, OpClass};
@@ -67,7 +67,7 @@ impl<'a> Generator<'a> {
     /// The program of a seed.
     pub fn program(&self, seed: u64) -> Program {
         let mut rng = Random::new(seed);
-        let extents = Extents::choose(&mut rng);
+        let extents = ExtentPool::choose(&mut rng);
         let mut s = Session::new(self, extents);
         let wanted = self.size.least + rng.below(self.size.most.saturating_sub(self.size.least));
         let mut failures = 0;
@@ -91,7 +91,7 @@ impl<'a> Generator<'a> {
     /// A program that applies one operator once; `None` if no application types.
     pub fn single(&self, call: CallId, seed: u64) -> Option<Program> {
         let mut rng = Random::new(seed);
-        let mut s = Session::new(self, Extents::choose(&mut rng));
+        let mut s = Session::new(self, ExtentPool::choose(&mut rng));
         s.fresh = true;
         s.apply(call, &mut rng)?;
         let node = s.b.program().nodes.iter().any(|n| matches!(n.kind, NodeKind::Apply(..)));
@@ -105,14 +105,14 @@ struct Session<'g, 'a> {
     b: Builder<'a>,
     /// Values to draw arguments from.
     pool: Vec<Value>,
-    extents: Extents,
+    extents: ExtentPool,
     inputs: usize,
     /// Every argument is an input.
     fresh: bool,
 }
 
 impl<'g, 'a> Session<'g, 'a> {
-    fn new(g: &'g Generator<'a>, extents: Extents) -> Session<'g, 'a> {
+    fn new(g: &'g Generator<'a>, extents: ExtentPool) -> Session<'g, 'a> {
         let b = Builder::new(g.library);
         Session { g, b, pool: Vec::new(), extents, inputs: 0, fresh: false }
     }
@@ -214,8 +214,8 @@ impl<'g, 'a> Session<'g, 'a> {
         &mut self,
         sig: Signature<'s>,
         rng: &mut Random,
-    ) -> Option<(Draft<'s>, Vec<Value>)> {
-        let mut draft = Draft::new(sig);
+    ) -> Option<(CallDraft<'s>, Vec<Value>)> {
+        let mut draft = CallDraft::new(sig);
         let mut args: Vec<Option<Value>> = vec![None; sig.inputs.len()];
         let mut order: Vec<usize> = (0..sig.inputs.len()).collect();
         if rng.chance(0.5) {
@@ -339,7 +339,7 @@ impl<'g, 'a> Session<'g, 'a> {
             outputs.push(self.pool[0]);
         }
         let named = outputs.into_iter().enumerate().map(|(i, v)| (format!("y{i}"), v)).collect();
-        crate::flat::without_spare_inputs(&self.b.finish(named))
+        crate::primitive::without_spare_inputs(&self.b.finish(named))
     }
 }
 

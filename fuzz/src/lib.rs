@@ -1,18 +1,18 @@
-//! Differential fuzzing: random programs, an oracle that holds every way to run them against the
-//! judge, and a reducer that makes what fails small.
+//! Differential fuzzing: random programs, an oracle that compares every way of running them with the
+//! reference interpreter, and test-case reduction.
 //!
-//! Knows no operator by name and no optimiser: programs are drawn from the declarations of a library,
-//! what is tested is handed in as closures.
+//! Refers to no operator by name and does not depend on the optimiser: programs are generated from the declarations of a library,
+//! and what is tested is passed in as closures.
 
 pub mod campaign;
-pub mod flat;
 pub mod generate;
+pub mod input_values;
+pub mod network_sizes;
 pub mod oracle;
+pub mod primitive;
 pub mod random;
-pub mod reduce;
-pub mod shapes;
+pub mod shrink;
 mod signature;
-pub mod values;
 
 pub use campaign::{Budget, Campaign, Failure, Summary};
 pub use generate::{Generator, Size};

@@ -1,11 +1,11 @@
-//! Every way to run a program, held against the judge.
+//! The oracle: compares every way of running a program with the reference interpreter.
 //!
-//! Where two values differ by more than roundings, disturbed runs of the judge tell how far roundings
-//! can carry this program; only beyond that they disagree. Never compares what the judge cannot run.
+//! If two values differ by more than a few roundings, perturbed runs of the reference interpreter show how far rounding errors
+//! can grow in this program; only a larger difference is a failure. Never compares what the reference interpreter cannot run.
 
-use crate::flat::{Noise, flatten, trace};
+use crate::input_values::{Style, inputs, tame};
+use crate::primitive::{Noise, flatten, trace};
 use crate::random::Random;
-use crate::values::{Style, inputs, tame};
 use mlc_backends::reference::{Array, run_values};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
@@ -17,7 +17,7 @@ pub type Run<'a> = dyn Fn(&Program, &[Tensor]) -> Result<Vec<Tensor>, String> + 
 /// What is tested.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// The declarations.
+    /// Declares every operator that programs apply.
     pub library: &'a Library,
     /// Makes an equal program.
     pub optimise: &'a dyn Fn(&Program) -> Result<Program, String>,
@@ -49,7 +49,7 @@ pub struct Finding {
     pub message: String,
     /// What the inputs are like.
     pub style: Style,
-    /// The inputs.
+    /// The inputs on which the values differ, in the order of the program.
     pub inputs: Vec<Tensor>,
 }
 
@@ -107,14 +107,16 @@ pub fn hold(
 ) -> Result<(), (Stage, String)> {
     let library = subject.library;
     same_signature(program, optimised).map_err(|m| (Stage::Signature, m))?;
-    // What the judge cannot run is not compared.
+    // What the reference interpreter cannot run is not compared.
     let Ok(expected) = run_values(program, library, inputs) else { return Ok(()) };
     let context = Context { library, program, optimised, inputs, style, expected: &expected };
     let mut spread = None;
-    let judged = run_values(optimised, library, inputs)
-        .map_err(|e| (Stage::Meaning, format!("the judge fails on it: {e}")))?;
-    let judged: Vec<Vec<f64>> = judged.iter().map(Array::to_f64).collect();
-    context.compare(&judged, Rigour::Optimised, &mut spread).map_err(|m| (Stage::Meaning, m))?;
+    let interpreted = run_values(optimised, library, inputs)
+        .map_err(|e| (Stage::Meaning, format!("the reference interpreter fails on it: {e}")))?;
+    let interpreted: Vec<Vec<f64>> = interpreted.iter().map(Array::to_f64).collect();
+    context
+        .compare(&interpreted, Rigour::Optimised, &mut spread)
+        .map_err(|m| (Stage::Meaning, m))?;
     for (p, stage, rigour) in
         [(program, Stage::Backend, Rigour::Same), (optimised, Stage::Optimised, Rigour::Optimised)]
     {
@@ -174,7 +176,7 @@ struct Context<'a> {
 }
 
 /// How far roundings carry each element; infinite where they decide what kind of number it is.
-struct Spread {
+struct RoundingSpread {
     by_output: Vec<Vec<f64>>,
     extreme: bool,
     /// Infinities meet on the way, or a pole is hit, in either spelling: these are no arguments of the
@@ -193,7 +195,7 @@ impl Context<'_> {
         &self,
         found: &[Vec<f64>],
         rigour: Rigour,
-        spread: &mut Option<Spread>,
+        spread: &mut Option<RoundingSpread>,
     ) -> Result<(), String> {
         let unit = roundoff(self.program).max(roundoff(self.optimised));
         for (o, (e, f)) in self.expected.iter().zip(found).enumerate() {
@@ -237,7 +239,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    fn spread(&self) -> Spread {
+    fn spread(&self) -> RoundingSpread {
         let mut by_output: Vec<Vec<f64>> =
             self.expected.iter().map(|a| vec![0.0; a.len()]).collect();
         let (mut extreme, mut limit) = (false, false);
@@ -249,13 +251,13 @@ impl Context<'_> {
                 let noise = if k == 0 { Noise::Rounded } else { Noise::Random(&mut rng) };
                 let Ok(t) = trace(&flat, self.library, self.inputs, noise) else {
                     // Roundings decide whether it runs at all.
-                    return Spread { by_output, extreme: true, limit };
+                    return RoundingSpread { by_output, extreme: true, limit };
                 };
                 extreme |= t.extreme;
                 limit |= t.limit;
                 disturbed.push(t.outputs(&flat));
             }
-            // Each program is held against itself undisturbed: another meaning is no rounding.
+            // Each program is compared with its own unperturbed run: another meaning is not a rounding error.
             let Ok(own) = run_values(p, self.library, self.inputs) else { continue };
             for run in &disturbed {
                 for (out, (e, a)) in by_output.iter_mut().zip(own.iter().zip(run)) {
@@ -267,7 +269,7 @@ impl Context<'_> {
                 }
             }
         }
-        Spread { by_output, extreme, limit }
+        RoundingSpread { by_output, extreme, limit }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Reproducible random numbers: the same seed gives the same campaign everywhere, and the same samples of a
-//! law, whatever thread checks it.
+//! law on any thread.
 
 /// A small generator (SplitMix64).
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
-//! What an operator or the left side of a law asks of its arguments, and choices that fit it.
+//! The requirements of an operator or of the left side of a law on its arguments, and choices that meet them.
 //!
-//! Proposes; whether a proposal is well-typed is for the builder to say.
+//! Only proposes; the builder decides whether a proposal is well-typed.
 
 use crate::random::Random;
 use mlc_dsl::eval::{Env, eval};
@@ -39,7 +39,7 @@ pub(crate) type Words = HashMap<String, Vec<String>>;
 
 /// What is chosen so far for one application.
 #[derive(Clone)]
-pub(crate) struct Draft<'a> {
+pub(crate) struct CallDraft<'a> {
     pub sig: Signature<'a>,
     /// What the signature's names stand for.
     pub env: Env,
@@ -48,10 +48,10 @@ pub(crate) struct Draft<'a> {
     hints: Vec<(Name, usize)>,
 }
 
-impl<'a> Draft<'a> {
-    pub(crate) fn new(sig: Signature<'a>) -> Draft<'a> {
+impl<'a> CallDraft<'a> {
+    pub(crate) fn new(sig: Signature<'a>) -> CallDraft<'a> {
         let attrs = vec![None; sig.attrs.len()];
-        Draft { sig, env: Env::default(), attrs, hints: Vec::new() }
+        CallDraft { sig, env: Env::default(), attrs, hints: Vec::new() }
     }
 
     /// Tries to make input `i` a tensor of type `ty`.
@@ -90,7 +90,7 @@ impl<'a> Draft<'a> {
 
     /// Chooses every extent that the accepted arguments leave open. Equations among the conditions
     /// decide where they can.
-    pub(crate) fn close(&mut self, extents: &Extents, rng: &mut Random) {
+    pub(crate) fn close(&mut self, extents: &ExtentPool, rng: &mut Random) {
         for (i, p) in self.sig.attrs.iter().enumerate() {
             // Plain numbers first: extents depend on them (groups, factors).
             let plain = p.ty.kind == AttrKind::Int && p.ty.of.is_none();
@@ -142,7 +142,7 @@ impl<'a> Draft<'a> {
                         Some(r) => r as usize,
                         None => extents.rank(self.part(n), rng),
                     };
-                    let part = if stated.is_some() { Part::Window } else { self.part(n) };
+                    let part = if stated.is_some() { AxisRole::Window } else { self.part(n) };
                     self.env.bind_seg(n, extents.segment(rank, part, rng));
                 }
                 Dim::Value(_) | Dim::Splice(_) => {}
@@ -159,14 +159,14 @@ impl<'a> Draft<'a> {
     }
 
     /// What a segment is to its operator.
-    fn part(&self, name: &str) -> Part {
+    fn part(&self, name: &str) -> AxisRole {
         let lists = |p: &AttrParam| p.ty.of.as_deref() == Some(name);
         if self.sig.attrs.iter().any(|p| p.ty.kind == AttrKind::Ints && lists(p)) {
-            return Part::Windowed;
+            return AxisRole::Windowed;
         }
         let first = |i: &Input| i.ty.dims.as_ref().and_then(|d| d.first().cloned());
         let leads = |i: &Input| matches!(first(i), Some(Dim::Seg(n)) if *n == *name);
-        if self.sig.inputs.iter().any(leads) { Part::Leading } else { Part::Trailing }
+        if self.sig.inputs.iter().any(leads) { AxisRole::Leading } else { AxisRole::Trailing }
     }
 
     /// True for an axis that leads the first of several tensors or of one with windows, and no other.
@@ -229,7 +229,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The type of input `i`, all of whose names are known.
-    pub(crate) fn wanted(&self, i: usize, extents: &Extents, rng: &mut Random) -> Option<Type> {
+    pub(crate) fn wanted(&self, i: usize, extents: &ExtentPool, rng: &mut Random) -> Option<Type> {
         let TypePattern { dtype, dims } = &self.sig.inputs[i].ty;
         let dtype = match dtype {
             DTypePattern::Fixed(d) => *d,
@@ -321,7 +321,7 @@ const BATCHES: [i64; 8] = [1, 1, 1, 1, 2, 4, 8, 32];
 
 /// What a segment is to its operator.
 #[derive(Clone, Copy)]
-enum Part {
+enum AxisRole {
     /// As many axes as another segment has: a window on that.
     Window,
     /// Attributes have an entry for each of its axes.
@@ -334,47 +334,47 @@ enum Part {
 
 /// Extents to draw from.
 #[derive(Clone, Debug)]
-pub(crate) struct Extents {
+pub(crate) struct ExtentPool {
     pool: Vec<i64>,
     large: bool,
 }
 
-impl Extents {
+impl ExtentPool {
     /// Those of one program that is timed.
-    pub(crate) fn large(pool: Vec<i64>) -> Extents {
-        Extents { pool, large: true }
+    pub(crate) fn large(pool: Vec<i64>) -> ExtentPool {
+        ExtentPool { pool, large: true }
     }
 
     fn most(&self) -> i64 {
         if self.large { 1 << 13 } else { 64 }
     }
 
-    fn rank(&self, part: Part, rng: &mut Random) -> usize {
+    fn rank(&self, part: AxisRole, rng: &mut Random) -> usize {
         let ranks: &[usize] = match part {
             _ if !self.large => &[0, 1, 1, 1, 2, 2, 3],
-            Part::Windowed | Part::Window => &[2, 2, 2, 2, 2, 2, 2, 2, 1, 3],
-            Part::Leading => &[0, 1, 1, 2, 2, 3],
-            Part::Trailing => &[0, 0, 0, 0, 1, 2],
+            AxisRole::Windowed | AxisRole::Window => &[2, 2, 2, 2, 2, 2, 2, 2, 1, 3],
+            AxisRole::Leading => &[0, 1, 1, 2, 2, 3],
+            AxisRole::Trailing => &[0, 0, 0, 0, 1, 2],
         };
         rng.pick(ranks)
     }
 
     /// Extents of several axes: where networks are drawn from, these are often equal.
-    fn segment(&self, rank: usize, part: Part, rng: &mut Random) -> Vec<Extent> {
+    fn segment(&self, rank: usize, part: AxisRole, rng: &mut Random) -> Vec<Extent> {
         let one = |rng: &mut Random| match part {
             _ if !self.large => self.pick(rng),
-            Part::Window => rng.pick(&WINDOWS),
-            Part::Windowed => rng.pick(&PLANES),
-            Part::Leading | Part::Trailing => self.pick(rng),
+            AxisRole::Window => rng.pick(&WINDOWS),
+            AxisRole::Windowed => rng.pick(&PLANES),
+            AxisRole::Leading | AxisRole::Trailing => self.pick(rng),
         };
-        if self.large && (matches!(part, Part::Window) || rng.chance(0.7)) {
+        if self.large && (matches!(part, AxisRole::Window) || rng.chance(0.7)) {
             return vec![Extent::from(one(rng)); rank];
         }
         (0..rank).map(|_| Extent::from(one(rng))).collect()
     }
 
     /// Few different ones, so that shapes meet.
-    pub(crate) fn choose(rng: &mut Random) -> Extents {
+    pub(crate) fn choose(rng: &mut Random) -> ExtentPool {
         let mut all = vec![1, 2, 3, 4, 5, 6];
         rng.shuffle(&mut all);
         all.truncate(3);
@@ -384,7 +384,7 @@ impl Extents {
         if rng.chance(0.1) {
             all.push(rng.between(7, 19));
         }
-        Extents { pool: all, large: false }
+        ExtentPool { pool: all, large: false }
     }
 
     pub(crate) fn pick(&self, rng: &mut Random) -> i64 {

@@ -3,8 +3,8 @@
 use mlc_dsl::check::library;
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
+use mlc_fuzz::input_values::Style;
 use mlc_fuzz::oracle::examine;
-use mlc_fuzz::values::Style;
 use mlc_fuzz::{Generator, Size, Stage, Subject, Verdict};
 
 const TEXT: &str = "

@@ -148,9 +148,9 @@ pub enum Expression {
     Div(Box<Expression>, i64),
     /// A remainder by a positive number.
     Mod(Box<Expression>, i64),
-    /// The larger.
+    /// The larger of two integers.
     Max(Box<Expression>, Box<Expression>),
-    /// The smaller.
+    /// The smaller of two integers.
     Min(Box<Expression>, Box<Expression>),
 }
 

@@ -1,4 +1,4 @@
-//! Whole networks whose layers are spelled at random, at the sizes of small models: what a runtime's own patterns miss.
+//! Whole networks whose layers are spelled at random, at the sizes of small models: spellings that the pattern fusions of a runtime miss.
 
 use crate::spellings::attention::{scores, values, weights};
 use crate::spellings::build::{Build, Value, float, int, ints};

@@ -1,4 +1,4 @@
-//! The built tool, run as its users run it.
+//! Runs the built command-line tool as users do.
 
 use std::path::Path;
 use std::process::Command;

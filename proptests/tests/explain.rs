@@ -13,7 +13,7 @@ use mlc_onnx::{RawModel, import, printable, read_onnx, write_onnx};
 use mlc_proptests::networks::{NETWORKS, spelled};
 use mlc_rewrite::explain::{Explanation, explain, leave_out, name_all, reason, why_not};
 use mlc_rewrite::pipeline::{self, Optimized, Options, optimize};
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ fn values(program: &Program, nodes: &[NodeId], library: &Arc<Library>) -> Vec<Te
     let mut program = program.clone();
     let output = |n: &NodeId| (format!("{}", n.0), Value { node: *n, output: 0 });
     program.outputs = nodes.iter().map(output).collect();
-    let inputs = samples::inputs(&program, library, 7).expect("known sizes");
+    let inputs = random_inputs::inputs(&program, library, 7).expect("known sizes");
     let target = pipeline::target(library, "cpu").expect("the target");
     let plan = pipeline::plan(&program, library, &target).expect("plans");
     Cpu::new(2).compile(&plan, library.clone()).expect("compiles").run(&inputs).expect("runs")

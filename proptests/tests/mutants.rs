@@ -3,7 +3,7 @@
 //! The whole campaign, which measures the share that is refuted, is the binary `mutants`. Fifty mutants
 //! cannot tell 99 % from 98 %: what is asserted of them is that nothing escapes for a reason of its own.
 
-use mlc_proptests::mutants::{Fate, judge, mutants, refuted};
+use mlc_proptests::mutants::{Fate, fate_of, mutants, refuted};
 
 /// Of so many mutants one is taken.
 const EVERY: usize = 41;
@@ -20,7 +20,7 @@ fn mutants_are_refuted() {
     assert!(all.len() > 1000, "{} mutants", all.len());
     let (mut killed, mut unlucky, mut blind) = (0, Vec::new(), Vec::new());
     for m in all.iter().step_by(EVERY) {
-        match judge(&library, m, AGAIN) {
+        match fate_of(&library, m, AGAIN) {
             Fate::Killed => killed += 1,
             Fate::Missed(why) => {
                 let case = format!("{} ({}): {why}", m.of, m.change);

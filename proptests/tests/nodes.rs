@@ -2,7 +2,7 @@
 
 use mlc_proptests::checked_options;
 use mlc_proptests::spellings::families;
-use mlc_proptests::spellings::nodes::{self, Place};
+use mlc_proptests::spellings::nodes::{self, Destination};
 
 /// Spellings of each family, the reference among them.
 const SAMPLE: usize = 8;
@@ -23,7 +23,7 @@ const BEYOND: &[(&str, &str, usize)] = &[
 fn smallest(target: &str, opset: i64) {
     let scratch = std::env::temp_dir().join(format!("nodes-{target}-{}.onnx", std::process::id()));
     let options = checked_options();
-    let place = Place { target, opset, folder: None };
+    let place = Destination { target, opset, folder: None };
     let mut wrong = Vec::new();
     for f in families() {
         let Some(expected) = nodes::smallest(f.name, target, opset) else {

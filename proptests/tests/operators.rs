@@ -1,8 +1,8 @@
-//! Every operator by itself: the CPU computes what the judge does.
+//! Every operator by itself: the CPU computes what the reference interpreter does.
 
 use mlc_dsl::library::CallId;
+use mlc_fuzz::input_values::{Style, inputs, tame};
 use mlc_fuzz::oracle::hold;
-use mlc_fuzz::values::{Style, inputs, tame};
 use mlc_fuzz::{Generator, Subject};
 use mlc_proptests::library;
 use mlc_rewrite::pipeline::selfcheck;
@@ -12,7 +12,7 @@ use mlc_rewrite::show;
 const SEEDS: u64 = 6;
 
 #[test]
-fn the_cpu_computes_every_operator_as_the_judge_does() {
+fn the_cpu_computes_every_operator_as_the_reference_does() {
     let library = library();
     let generator = Generator::new(library);
     let run = |p: &_, i: &[_]| selfcheck::run(p, library, i, 1).map_err(|e| e.to_string());

@@ -3,15 +3,15 @@
 use mlc_backends::cpu::Cpu;
 use mlc_dsl::plan::faults;
 use mlc_explore::explore;
-use mlc_extract::cover::cover;
+use mlc_extract::kernel_selection::select_kernels;
 use mlc_extract::target::TargetPrices;
+use mlc_fuzz::input_values::Style;
 use mlc_fuzz::oracle::examine;
-use mlc_fuzz::values::Style;
 use mlc_fuzz::{Subject, Verdict};
 use mlc_proptests::{library, optimised, options, program, programs, seeded};
 use mlc_rewrite::pipeline::selfcheck;
 use mlc_rewrite::show;
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use proptest::prelude::*;
 
 proptest! {
@@ -40,11 +40,11 @@ proptest! {
     fn what_is_launched_is_the_plan(seed in any::<u64>()) {
         let p = program(seed, 14);
         let target = library().target("cpu").expect("shipped");
-        let as_read = cover(p.clone(), library(), target);
+        let as_read = select_kernels(p.clone(), library(), target);
         let optimised = optimised(&p, 500, 3).map(|o| o.plan).ok();
         for plan in std::iter::once(as_read).chain(optimised) {
             prop_assert_eq!(faults(&plan, library()), vec![]);
-            let Some(inputs) = samples::inputs(&plan.program, library(), seed) else { continue };
+            let Some(inputs) = random_inputs::inputs(&plan.program, library(), seed) else { continue };
             let watched = Cpu::new(1).watched(&plan, library().clone());
             let watched = watched.map_err(|e| TestCaseError::fail(e.to_string()))?;
             // Nothing is launched where shapes depend on data.
@@ -120,6 +120,6 @@ proptest! {
 fn generated_programs_are_deterministic_and_not_trivial() {
     let text = |seed| show::program(&program(seed, 25), library(), "p");
     assert!((0..20).all(|s| text(s) == text(s)));
-    let operators: usize = (0..50).map(|s| mlc_fuzz::reduce::operators(&program(s, 25))).sum();
+    let operators: usize = (0..50).map(|s| mlc_fuzz::shrink::operators(&program(s, 25))).sum();
     assert!(operators > 50 * 4, "{operators} operators in 50 programs");
 }

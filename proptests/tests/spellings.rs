@@ -4,7 +4,7 @@ use mlc_proptests::checked_options;
 use mlc_proptests::spellings::{families, run};
 
 /// Spellings of each family and setting, the reference among them.
-const SAMPLE: usize = 6;
+const SAMPLE: usize = 10;
 
 #[test]
 fn every_spelling_becomes_its_layer() {

@@ -2,7 +2,7 @@
 
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
-use mlc_explore::repeat::Repeat;
+use mlc_explore::outline::RepeatedBlock;
 use mlc_onnx::{RawModel, import, read_onnx, write_onnx};
 use mlc_proptests::spellings::build::{Build, Value, int, ints};
 use mlc_proptests::spellings::choices::Choices;
@@ -30,7 +30,7 @@ fn checked(model: RawModel, share_blocks: bool) -> Optimized {
 }
 
 fn copies(model: RawModel) -> Option<usize> {
-    Repeat::find(&program(model).1).map(|r| r.count)
+    RepeatedBlock::find(&program(model).1).map(|r| r.count)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a store of times says of this machine's kernels, as the pipeline takes it.
+//! Costs of this machine's kernels, fitted from the store of timings, in the form that the pipeline takes.
 
 use super::store::{Store, usual_path};
 use super::{machine, stored};

@@ -1,4 +1,4 @@
-//! Layers of networks, from `layers.rules`: what they say of the sizes and values of their parameters.
+//! Layers of real networks from `layers.rules`, with the sizes and values of their parameters.
 
 use anyhow::bail;
 use mlc_dsl::check;
@@ -10,7 +10,7 @@ use mlc_fuzz::Random;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::entry::usual_dtype;
+use crate::rules_model::usual_dtype;
 use crate::stdlib;
 
 /// The text's name among the library's.

@@ -1,4 +1,4 @@
-//! The hardware that times belong to.
+//! Identifies the hardware that timings belong to.
 
 use mlc_extract::fit::Caches;
 use std::fs;

@@ -1,26 +1,25 @@
-//! Calibration: the kernels of this machine are timed over a plan of shapes, the times kept, and what kernels
-//! take is fitted to them.
+//! Calibration: times this machine's kernels over a plan of shapes, stores the timings and fits costs to them.
 //!
-//! Never decides what is equal; a run without it gives the same result everywhere.
+//! Never decides what is equal; without it, results are the same on every machine.
 
-pub mod choose;
 pub mod costs;
-pub mod draw;
+pub mod diverse_subset;
 pub mod layers;
 pub mod machine;
+pub mod programs;
 pub mod store;
 pub mod timing;
 
-use draw::{Draw, Point};
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_extract::Fits;
-use mlc_extract::fit::{Caches, Class, Fit, Sample, features};
+use mlc_extract::fit::{Caches, Fit, KernelClass, Sample, features};
 use mlc_extract::target::{POINTWISE, REFERENCE, VIEW};
 use mlc_fuzz::Random;
+use programs::{Point, ProgramDraw};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Entry, Store};
+use store::{Store, TimingRecord};
 use timing::Timer;
 
 /// Programs per kernel drawn from signatures; kernels that take pointwise operators in, and those alone, have more to be
@@ -33,7 +32,7 @@ const PER_LAYER: usize = 11;
 
 /// The programs to time: of every kernel the most telling first, kernels in turns.
 pub fn planned(library: &Library, target: &TargetItem, seed: u64) -> Vec<Point> {
-    let draw = Draw::new(library, target);
+    let draw = ProgramDraw::new(library, target);
     let mut of_layers: BTreeMap<String, Vec<Point>> = BTreeMap::new();
     let mut rng = Random::of(seed, "layers");
     for layer in layers::layers(library) {
@@ -48,7 +47,7 @@ pub fn planned(library: &Library, target: &TargetItem, seed: u64) -> Vec<Point> 
             let plain = [VIEW, REFERENCE].contains(&f.kernel.as_str());
             let many = f.takes_tail() || f.kernel == POINTWISE;
             let count = if many && !plain { MANY } else { POINTS };
-            let drawn = choose::points(&draw, f, count, seed);
+            let drawn = diverse_subset::points(&draw, f, count, seed);
             mixed(drawn, of_layers.remove(&f.kernel).unwrap_or_default()).into_iter()
         })
         .collect();
@@ -95,7 +94,6 @@ pub struct Done {
 
 /// What is timed, where, for how long.
 pub struct Calibration<'a> {
-    /// The library.
     pub library: &'a Arc<Library>,
     /// Whose kernels.
     pub target: &'a TargetItem,
@@ -115,7 +113,7 @@ impl Calibration<'_> {
         let hardware = machine::key(self.threads);
         let caches = machine::caches(self.threads);
         let points = planned(self.library, self.target, self.seed);
-        let draw = Draw::new(self.library, self.target);
+        let draw = ProgramDraw::new(self.library, self.target);
         let timer = Timer::new(self.library, self.target, self.threads, caches.far);
         let mut done = Done { planned: points.len(), ..Done::default() };
         let began = Instant::now();
@@ -133,7 +131,7 @@ impl Calibration<'_> {
                 done.refused += 1;
                 continue;
             };
-            let entry = Entry {
+            let entry = TimingRecord {
                 kernel: p.kernel.clone(),
                 signature: p.signature.clone(),
                 work: p.work,
@@ -149,11 +147,11 @@ impl Calibration<'_> {
 
 /// Fits of all kernels that there are times of. The fastest run counts: whatever else the machine does only
 /// adds to a time.
-pub fn fits(entries: &[Entry], caches: Caches) -> Fits {
+pub fn fits(entries: &[TimingRecord], caches: Caches) -> Fits {
     let mut samples: BTreeMap<&str, Vec<Sample>> = BTreeMap::new();
     for e in entries {
         let list = samples.entry(&e.kernel).or_default();
-        let class = Class::of(&e.work);
+        let class = KernelClass::of(&e.work);
         let row = |is_cold| features(&e.work, &caches, is_cold);
         list.push(Sample { class, row: row(false), seconds: e.warm.least });
         if let Some(cold) = e.cold {

@@ -1,6 +1,6 @@
-//! The store of times: an embedded database, keyed by hardware, kernel and shape.
+//! The store of timings: an embedded database, keyed by hardware, kernel and shape.
 //!
-//! What is written stays: every time is its own transaction.
+//! Every timing is its own transaction, so nothing that was written is lost.
 
 use super::timing::Times;
 use crate::pipeline::confirm::Verdict;
@@ -27,8 +27,7 @@ const GAP: char = '\u{1f}';
 
 /// Times of one program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
-    /// The kernel.
+pub struct TimingRecord {
     pub kernel: String,
     /// What it computed.
     pub signature: String,
@@ -166,13 +165,13 @@ impl Store {
     }
 
     /// Adds times.
-    pub fn add(&self, hardware: &str, entry: &Entry) -> anyhow::Result<()> {
+    pub fn add(&self, hardware: &str, entry: &TimingRecord) -> anyhow::Result<()> {
         let key = key(&[hardware, &entry.kernel, &entry.signature]);
         self.put(TIMES, &key, &serde_json::to_vec(entry)?)
     }
 
     /// All times of some hardware, in the order of their keys.
-    pub fn entries(&self, hardware: &str) -> anyhow::Result<Vec<Entry>> {
+    pub fn entries(&self, hardware: &str) -> anyhow::Result<Vec<TimingRecord>> {
         let start = format!("{hardware}{GAP}");
         let read = || -> Result<Vec<Vec<u8>>, redb::Error> {
             let table = match self.db.begin_read()?.open_table(TIMES) {

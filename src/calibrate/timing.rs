@@ -1,10 +1,10 @@
-//! Times of one kernel on the CPU backend: with everything in the caches, and with constants from memory.
+//! Times one kernel on the CPU backend, with all operands in the caches and with constants from memory.
 
-use super::draw::{Draw, Point};
+use super::programs::{Point, ProgramDraw};
 use mlc_backends::cpu::{Cpu, Watched};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::{Library, TargetItem};
-use mlc_extract::cover::cover;
+use mlc_extract::kernel_selection::select_kernels;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,7 +19,6 @@ pub struct Times {
     pub median: f64,
     /// Three quarters of the runs took less.
     pub upper: f64,
-    /// The fastest.
     pub least: f64,
     /// How many runs.
     pub runs: usize,
@@ -78,10 +77,15 @@ impl<'a> Timer<'a> {
     }
 
     /// Times a program. An error is the backend's.
-    pub fn time(&self, draw: &Draw<'_>, point: &Point, seed: u64) -> anyhow::Result<Option<Timed>> {
+    pub fn time(
+        &self,
+        draw: &ProgramDraw<'_>,
+        point: &Point,
+        seed: u64,
+    ) -> anyhow::Result<Option<Timed>> {
         let Some((program, inputs)) = draw.program(point, seed) else { return Ok(None) };
         let fixed = program.consts.bytes() as f64;
-        let plan = cover(program, self.library, self.target);
+        let plan = select_kernels(program, self.library, self.target);
         let run = self.cpu.watched(&plan, self.library.clone())?;
         for _ in 0..2 {
             run.run(&inputs)?;

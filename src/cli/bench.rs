@@ -1,22 +1,22 @@
-//! `bench MODEL`: times of runs, optimised against the model as it is, interleaved.
+//! `bench MODEL`: times the optimised plan against the original model, interleaved.
 
-use super::checking::{self, CheckReport, Checking};
+use super::check_options::{self, CheckReport, Checking};
 use super::model::{Tuning, load_for};
 use super::run::{as_read, device, optimized};
-use super::shapes::Shapes;
-use super::{Common, Found, named};
-use crate::device::Place;
+use super::shape_option::ShapeOptions;
+use super::{Common, Findings, named};
+use crate::device::BackendKind;
 use crate::explain::seconds;
+use crate::kernel_times::{KernelTime, Timed, interleave};
 use crate::pipeline::costing::Measured;
 use crate::pipeline::measure::Runs;
 use crate::pipeline::{self, measure};
-use crate::watch::{KernelTime, Timed, interleave};
 use anyhow::{Context, bail, ensure};
 use mlc_backends::cpu::Cpu;
 use mlc_backends::memory;
-use mlc_extract::needs;
+use mlc_extract::resources;
 use mlc_files::Named;
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -30,7 +30,7 @@ pub struct Args {
     model: PathBuf,
     /// Where to run.
     #[arg(long, value_enum, default_value = "cpu")]
-    backend: Place,
+    backend: BackendKind,
     /// An archive with one array per input, or several samples of arrays named K/INPUT: the first is timed, all
     /// are checked.
     #[arg(long, value_name = "FILE.npz")]
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long)]
     kernels: bool,
     #[command(flatten)]
-    shapes: Shapes,
+    shapes: ShapeOptions,
     #[command(flatten)]
     checking: Checking,
     #[command(flatten)]
@@ -115,12 +115,12 @@ const BUDGET: Duration = Duration::from_secs(4);
 const WATCHED: (usize, usize) = (5, 100);
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     if let Some(peer) = &args.against {
         bail!("timing against `{peer}` is not built in; see benches/ for a comparison with peers");
     }
     ensure!(
-        !args.kernels || args.backend == Place::Cpu,
+        !args.kernels || args.backend == BackendKind::Cpu,
         "only the processor's kernels are timed one by one\nhelp: leave `--backend` or `--kernels` out"
     );
     let mut reads: Vec<Named<'_>> = vec![("MODEL", &args.model)];
@@ -128,13 +128,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     reads.extend(args.tuning.files());
     args.common.begin(&reads, &[])?;
     let model = load_for(&args.model, &args.common, &args.shapes)?;
-    let given = args.inputs.as_ref().map(|path| checking::samples(path, &model.program));
+    let given = args.inputs.as_ref().map(|path| check_options::samples(path, &model.program));
     let given = given.transpose()?.unwrap_or_default();
     let mut options = args.tuning.options_here(&args.common)?;
     options.without.extend(model.own_laws());
     let symbols = match given.first() {
-        Some(inputs) => needs::symbols_of(&model.program, inputs),
-        None => samples::symbols(&model.program),
+        Some(inputs) => resources::symbols_of(&model.program, inputs),
+        None => random_inputs::symbols(&model.program),
     };
     let before = as_read(&model.program, &model.library, &options)?;
     let device = device(args.backend, &args.common, &args.tuning);
@@ -142,7 +142,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     needs.afford(memory::limit(args.tuning.memory))?;
     let inputs = match given.first() {
         Some(inputs) => inputs.clone(),
-        None => samples::inputs(&model.program, &model.library, args.common.seed)
+        None => random_inputs::inputs(&model.program, &model.library, args.common.seed)
             .context("the model's inputs have no known size")?,
     };
     args.checking.enter(&mut options, given)?;
@@ -209,7 +209,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         percentiles_unoptimized,
     })?;
     args.common.screen.print(&text)?;
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
 /// Kernels that compute the same together, those that take longest first.

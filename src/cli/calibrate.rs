@@ -1,12 +1,12 @@
 //! `calibrate`: times this machine's kernels and fits their costs.
 
-use super::{Common, Found};
-use crate::calibrate::store::{Entry, Store, usual_path};
+use super::{Common, Findings};
+use crate::calibrate::store::{Store, TimingRecord, usual_path};
 use crate::calibrate::{Calibration, Done, fits, layers, machine};
 use crate::pipeline;
 use anyhow::ensure;
 use mlc_extract::Fits;
-use mlc_extract::fit::{Class, Fit};
+use mlc_extract::fit::{Fit, KernelClass};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -36,12 +36,12 @@ pub struct Args {
 const TARGET: &str = "cpu";
 
 #[derive(Serialize)]
-struct Report {
+struct CalibrationReport {
     hardware: String,
     store: String,
     done: Option<Done>,
     kernels: Vec<KernelReport>,
-    times: Vec<Entry>,
+    times: Vec<TimingRecord>,
 }
 
 #[derive(Serialize)]
@@ -55,7 +55,7 @@ struct KernelReport {
 }
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     ensure!(args.time.is_finite() && args.time >= 0.0, "--time takes a number of seconds");
     let profile: Vec<_> = super::named("--profile", &args.profile).into_iter().collect();
     // The store is written, but never as a whole.
@@ -96,7 +96,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         mlc_files::write(out, text.as_bytes())?;
     }
     let text = format!("{}times in {}\n", human(&found, done, &hardware), path.display());
-    args.common.report(&Report {
+    args.common.report(&CalibrationReport {
         hardware,
         store: path.display().to_string(),
         done,
@@ -104,13 +104,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         times,
     })?;
     args.common.screen.print(&text)?;
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
 fn rows(fits: &Fits) -> Vec<KernelReport> {
-    let row = |kernel: &str, class: Option<&Class>, f: &Fit| KernelReport {
+    let row = |kernel: &str, class: Option<&KernelClass>, f: &Fit| KernelReport {
         kernel: kernel.into(),
-        class: class.map(Class::to_string),
+        class: class.map(KernelClass::to_string),
         samples: f.samples,
         median_relative_error: f.error,
         interval: [f.low, f.high],

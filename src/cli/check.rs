@@ -1,11 +1,12 @@
 //! `check [FILE.rules]…`: diagnostics and numerical verification of laws.
 
-use super::{Common, Found, screen};
+use super::{Common, Findings, terminal};
 use crate::error::Error;
 use crate::lawtest::{self, Broken};
 use crate::{pipeline, stdlib};
 use anyhow::Context;
 use mlc_dsl::diag::{SHOWN, Severity, more};
+use mlc_dsl::library::Law;
 use mlc_files::npz::write_npz;
 use serde::Serialize;
 use std::fmt::Write;
@@ -34,7 +35,7 @@ pub struct Args {
 #[derive(Serialize)]
 struct Checked {
     #[serde(flatten)]
-    report: mlc_verify::Report,
+    report: mlc_verify::CheckReport,
     /// Inline tests of laws that do not hold.
     broken: Vec<Broken>,
     /// Warnings about the laws' texts.
@@ -42,7 +43,7 @@ struct Checked {
 }
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let files: Vec<_> = args.files.iter().map(|p| ("FILE", p.as_path())).collect();
     args.common.begin(&files, &[])?;
     let mut texts = args.common.rules.clone();
@@ -52,13 +53,18 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     pipeline::target(&library, &args.target)?;
     if !diags.is_empty() {
         let color = args.common.screen.colored_errors();
-        screen::complain(&format!("{}\n", stdlib::rendered(&library, &diags, color)));
+        terminal::complain(&format!("{}\n", stdlib::rendered(&library, &diags, color)));
     }
     let faulty = diags.iter().any(|d| d.diag.severity == Severity::Error);
     // With files given, only their laws are verified; the shipped ones are what they build on.
     let first = stdlib::TEXTS.len() as u32 + args.common.rules.len() as u32;
     let names: Option<Vec<String>> = (!args.files.is_empty()).then(|| {
-        let own = library.laws.iter().filter(|l| l.source.0 >= first);
+        // A schema's laws are also those of the operators that a file adds.
+        let added = |l: &Law| {
+            let of = l.schema.iter().flat_map(|s| &s.operators);
+            of.into_iter().any(|c| library.call(*c).source.0 >= first)
+        };
+        let own = library.laws.iter().filter(|l| l.source.0 >= first || added(l));
         own.map(|l| l.name.to_string()).collect()
     });
     let options = mlc_verify::CheckOptions {
@@ -75,6 +81,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let mut lints = mlc_verify::lint(&library, names.as_deref());
     let from = if args.files.is_empty() { 0 } else { first };
     lints.extend(mlc_verify::declarations(&library, from, args.common.seed));
+    let reach = mlc_verify::reach::table(&library);
     let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
     let color = args.common.screen.colored();
     let mut text = String::new();
@@ -84,6 +91,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     text.push_str(&report.human(color));
     if args.common.screen.verbose() {
         text.push_str(&report.table());
+        text.push_str(&format!("\n{reach}"));
     }
     if let Some(folder) = &args.cases {
         text.push_str(&write_cases(&report, folder, &texts)?);
@@ -92,12 +100,12 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         report.sound() && broken.is_empty() && !lints.iter().any(mlc_verify::Lint::is_error);
     args.common.report(&Checked { report, broken, lints })?;
     args.common.screen.say(&text)?;
-    Ok(if faulty || !sound { Found::Something } else { Found::Nothing })
+    Ok(if faulty || !sound { Findings::Something } else { Findings::Nothing })
 }
 
 /// Writes a text and its inputs per false law; how to run them.
 fn write_cases(
-    report: &mlc_verify::Report,
+    report: &mlc_verify::CheckReport,
     folder: &Path,
     rules: &[PathBuf],
 ) -> anyhow::Result<String> {

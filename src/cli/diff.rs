@@ -1,10 +1,10 @@
-//! `diff A.onnx B.onnx`: what differs between two graphs.
+//! `diff A.onnx B.onnx`: compares two graphs.
 
 use super::model::library;
-use super::screen::Screen;
-use super::{Common, Found};
+use super::terminal::Screen;
+use super::{Common, Findings};
 use crate::model::{Content, content};
-use mlc_dsl::shown::bytes;
+use mlc_dsl::message_text::bytes;
 use mlc_onnx::RawModel;
 use mlc_onnx::graphdiff::{Constants, Difference, Operators, compare};
 use std::fmt::Write;
@@ -25,14 +25,14 @@ pub struct Args {
 const SHOWN: usize = 5;
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[("A", &args.a), ("B", &args.b)], &[])?;
     let [a, b] = [graph(&args.a)?, graph(&args.b)?];
     let library = library(&args.common)?;
     let found = compare(&a, &b, &library);
     args.common.report(&found)?;
     args.common.screen.say(&human(&found, &args.common.screen))?;
-    Ok(if found.is_none() { Found::Nothing } else { Found::Something })
+    Ok(if found.is_none() { Findings::Nothing } else { Findings::Something })
 }
 
 fn graph(path: &Path) -> anyhow::Result<RawModel> {

@@ -1,7 +1,7 @@
-//! E-graphs from files: the JSON form of egraph-serialize, plain or gzipped, as a view to extract from.
+//! E-graphs from files in the JSON format of egraph-serialize, plain or gzipped, as a view to extract from.
 //!
-//! Bytes yield a view or an error, in bounded memory; nothing is guessed: an unknown child, a node given twice or a cost below
-//! zero is named and refused.
+//! Bytes yield a view or an error, in bounded memory. Nothing is guessed: an unknown child, a duplicate node or a negative
+//! cost is an error that names it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 
 use flate2::read::MultiGzDecoder;
 use indexmap::IndexSet;
-use mlc_extract::{ClassId, Cost, View, ViewBuilder};
+use mlc_extract::{ClassId, Cost, EGraphView, EGraphViewBuilder};
 use serde::Deserialize;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use thiserror::Error;
@@ -29,7 +29,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 #[derive(Debug)]
 pub struct EGraph {
     /// Classes, nodes, costs, roots.
-    pub view: View,
+    pub view: EGraphView,
     /// Names of the classes, by id.
     pub classes: Vec<String>,
     /// Names of the nodes, by id.
@@ -85,7 +85,7 @@ pub enum EGraphError {
     NoRoot(String),
     /// The view refuses it.
     #[error(transparent)]
-    View(#[from] mlc_extract::ViewError),
+    EGraphView(#[from] mlc_extract::EGraphViewError),
 }
 
 /// A name where it stands in the text; a copy only if it is written with escapes.
@@ -107,7 +107,7 @@ fn one() -> f64 {
 }
 
 #[derive(Deserialize)]
-struct File<'a> {
+struct EGraphFile<'a> {
     #[serde(borrow)]
     nodes: Nodes<'a>,
     #[serde(borrow)]
@@ -178,9 +178,9 @@ pub fn parse(bytes: &[u8]) -> Result<EGraph, EGraphError> {
     view(serde_json::from_slice(text)?)
 }
 
-fn view(file: File<'_>) -> Result<EGraph, EGraphError> {
+fn view(file: EGraphFile<'_>) -> Result<EGraph, EGraphError> {
     let Nodes(nodes) = file.nodes;
-    let mut builder = ViewBuilder::new();
+    let mut builder = EGraphViewBuilder::new();
     let mut classes: HashMap<&str, ClassId> = HashMap::new();
     let mut names = Vec::new();
     let mut class_of: HashMap<&str, ClassId> = HashMap::with_capacity(nodes.len());

@@ -1,8 +1,8 @@
 //! `explain MODEL | LAW`.
 
 use super::model::{Tuning, library, load_for};
-use super::shapes::Shapes;
-use super::{Common, Found};
+use super::shape_option::ShapeOptions;
+use super::{Common, Findings};
 use crate::pipeline::{self, selfcheck};
 use crate::{as_onnx, explain, names};
 use anyhow::bail;
@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long)]
     replay: bool,
     #[command(flatten)]
-    shapes: Shapes,
+    shapes: ShapeOptions,
     #[command(flatten)]
     tuning: Tuning,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let path = PathBuf::from(&args.what);
     if !path.exists() && !mlc_files::is_input_stream(&path) {
         args.common.begin(&[], &[])?;
@@ -61,7 +61,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         };
         args.common.report(&found)?;
         args.common.screen.print(&found.human())?;
-        return Ok(Found::Nothing);
+        return Ok(Findings::Nothing);
     }
     let reads: Vec<_> =
         [("MODEL", path.as_path())].into_iter().chain(args.tuning.files()).collect();
@@ -95,7 +95,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         super::progress::done();
         args.common.report(&found)?;
         args.common.screen.print(&found.human())?;
-        return Ok(Found::Nothing);
+        return Ok(Findings::Nothing);
     }
     let mut explanation = explain::explain(&optimized, &model.library, &prices, &options)?;
     if args.gains {
@@ -107,7 +107,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     if args.replay {
         return replay(&optimized, &model.library, &args.common);
     }
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
 /// Holds every step of the proof against numbers; prints the steps that do not hold.
@@ -115,7 +115,7 @@ fn replay(
     o: &pipeline::Optimized,
     library: &std::sync::Arc<mlc_dsl::library::Library>,
     common: &Common,
-) -> anyhow::Result<Found> {
+) -> anyhow::Result<Findings> {
     let (steps, wrong) = selfcheck::replay(o, library, common.seed, common.threads())?;
     let mut text = String::new();
     for c in &wrong {
@@ -126,5 +126,5 @@ fn replay(
     }
     let _ = writeln!(text, "{steps} steps replayed, {} do not hold", wrong.len());
     common.screen.print(&text)?;
-    Ok(if wrong.is_empty() { Found::Nothing } else { Found::Something })
+    Ok(if wrong.is_empty() { Findings::Nothing } else { Findings::Something })
 }

@@ -1,6 +1,6 @@
-//! `extract EGRAPH.json[.gz]`: the cheapest program of an e-graph from elsewhere, and how far from the optimum it may be.
+//! `extract EGRAPH.json[.gz]`: the cheapest program of an e-graph from another tool, with its optimality gap.
 
-use super::{Common, Found};
+use super::{Common, Findings};
 use crate::cli::egraphs::{EGraph, LARGEST, parse};
 use anyhow::{Context, anyhow, bail};
 use clap::ValueEnum;
@@ -40,7 +40,7 @@ enum Solver {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ExtractionReport {
     nodes: usize,
     classes: usize,
     roots: usize,
@@ -56,7 +56,7 @@ struct Report {
 }
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[("EGRAPH", &args.egraph)], &[])?;
     let deadline = Duration::try_from_secs_f64(args.deadline)
         .with_context(|| format!("`--deadline {}` is not a number of seconds", args.deadline))?;
@@ -75,7 +75,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let report = report(&graph, &found, solver, seconds)?;
     args.common.report(&report)?;
     args.common.screen.print(&human(&report))?;
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
 /// The bytes of a file, of which more than [`LARGEST`] are never read.
@@ -114,13 +114,13 @@ fn report(
     found: &Extraction,
     solver: String,
     seconds: f64,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<ExtractionReport> {
     let view = &graph.view;
     let chosen = found.solution.topological(view)?.into_iter().map(|node| {
         let class = view.class_of(node);
         (graph.classes[class.index()].clone(), graph.nodes[node.index()].clone())
     });
-    Ok(Report {
+    Ok(ExtractionReport {
         nodes: view.node_count(),
         classes: view.class_count(),
         roots: view.roots().len(),
@@ -135,7 +135,7 @@ fn report(
     })
 }
 
-fn human(r: &Report) -> String {
+fn human(r: &ExtractionReport) -> String {
     let verdict = match r.gap {
         _ if r.proven => "proven optimal".to_string(),
         small if small < 1e-4 => format!("gap {:.1e} %: not proven optimal", 100.0 * small),

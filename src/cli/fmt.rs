@@ -1,7 +1,7 @@
-//! `fmt FILE.rules…`: the one canonical form.
+//! `fmt FILE.rules…`: writes texts in canonical form.
 
-use super::Found;
-use super::screen::Screen;
+use super::Findings;
+use super::terminal::Screen;
 use crate::stdlib::read_text;
 use mlc_dsl::diag::{Severity, render_first};
 use mlc_dsl::syntax::{parse, print_file};
@@ -24,8 +24,8 @@ pub struct Args {
 }
 
 /// Runs the verb.
-pub fn run(args: Args) -> anyhow::Result<Found> {
-    let mut found = Found::Nothing;
+pub fn run(args: Args) -> anyhow::Result<Findings> {
+    let mut found = Findings::Nothing;
     for path in &args.files {
         let text = read_text(path)?;
         let (file, diags) = parse(&text);
@@ -40,7 +40,7 @@ pub fn run(args: Args) -> anyhow::Result<Found> {
         } else if canonical != text {
             if args.check {
                 args.screen.say(&format!("{}\n", path.display()))?;
-                found = Found::Something;
+                found = Findings::Something;
             } else {
                 mlc_files::write(path, canonical.as_bytes())?;
             }

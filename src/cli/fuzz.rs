@@ -1,6 +1,6 @@
-//! `fuzz`: random programs, optimised and run every way, against the judge.
+//! `fuzz`: random programs, optimised and run in every way, against the reference interpreter.
 
-use super::{Common, Found};
+use super::{Common, Findings};
 use crate::pipeline::selfcheck;
 use crate::pipeline::{self, Fp, Optimized};
 use crate::show;
@@ -46,7 +46,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[], &[])?;
     let library = super::model::library(&args.common)?;
     let time = match (args.time, args.cases) {
@@ -86,7 +86,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     bar.finish_and_clear();
     args.common.report(&summary)?;
     args.common.screen.say(&human(&summary, &library))?;
-    Ok(if summary.failures.is_empty() { Found::Nothing } else { Found::Something })
+    Ok(if summary.failures.is_empty() { Findings::Nothing } else { Findings::Something })
 }
 
 fn human(s: &Summary, library: &Library) -> String {

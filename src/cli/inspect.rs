@@ -1,12 +1,12 @@
-//! `inspect MODEL`: what is in a model, without changing or running it.
+//! `inspect MODEL`: summarises a model without changing or running it.
 
 use super::model::reader;
-use super::shapes::Shapes;
-use super::{Common, Found};
+use super::shape_option::ShapeOptions;
+use super::{Common, Findings};
 use crate::model::{Content, content, imported};
 use mlc_dsl::ir::{DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::Library;
-use mlc_dsl::shown::bytes;
+use mlc_dsl::message_text::bytes;
 use mlc_extract::work::{NOMINAL, Works};
 use mlc_onnx::{RawAttr, RawDim, RawGraph, RawModel, RawValueInfo, undeclared};
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub struct Args {
     /// The model: an ONNX file or a `.rules` text, `-` for standard input.
     model: PathBuf,
     #[command(flatten)]
-    shapes: Shapes,
+    shapes: ShapeOptions,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -35,8 +35,8 @@ struct Inspection {
     opsets: BTreeMap<String, i64>,
     /// The tool that made the model, and its version.
     producer: String,
-    inputs: Vec<Value>,
-    outputs: Vec<Value>,
+    inputs: Vec<InterfaceValue>,
+    outputs: Vec<InterfaceValue>,
     nodes: usize,
     /// Nodes by operator, those of subgraphs among them.
     operators: BTreeMap<String, usize>,
@@ -55,7 +55,7 @@ struct Inspection {
 }
 
 #[derive(Debug, Serialize)]
-struct Value {
+struct InterfaceValue {
     name: String,
     dtype: String,
     /// Numbers, symbols, `?`; `None` where not even the rank is known.
@@ -69,7 +69,7 @@ struct Parameters {
 }
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[("MODEL", &args.model)], &[])?;
     let told = match content(&args.model)? {
         Content::Text(text) => {
@@ -95,11 +95,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     };
     args.common.report(&told)?;
     args.common.screen.print(&human(&told))?;
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
 fn of_raw(raw: &RawModel) -> Inspection {
-    let value = |v: &RawValueInfo| Value {
+    let value = |v: &RawValueInfo| InterfaceValue {
         name: v.name.clone(),
         dtype: v.dtype.map_or("?".into(), |d| d.to_string()),
         shape: v.dims.as_ref().map(|dims| dims.iter().map(shown).collect()),
@@ -143,7 +143,7 @@ fn constant(out: &mut Inspection, t: &Tensor) {
 }
 
 fn of_program(out: &mut Inspection, p: &Program, library: &Library) {
-    let value = |name: &str, ty: &Type| Value {
+    let value = |name: &str, ty: &Type| InterfaceValue {
         name: name.to_string(),
         dtype: ty.dtype.to_string(),
         shape: Some(ty.shape.iter().map(ToString::to_string).collect()),

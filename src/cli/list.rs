@@ -1,6 +1,6 @@
-//! `list operators | layers | laws | targets | onnx`: what there is, by name.
+//! `list operators | layers | laws | targets | onnx`: lists declarations by name.
 
-use super::{Common, Found, model};
+use super::{Common, Findings, model};
 use crate::names;
 use clap::ValueEnum;
 use mlc_dsl::library::{CallKind, LawOrigin, Library};
@@ -12,7 +12,7 @@ use std::fmt::Write;
 pub struct Args {
     /// What to list.
     #[arg(value_enum)]
-    what: Kind,
+    what: ListKind,
     /// Only names that this is a part of.
     part: Option<String>,
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub struct Args {
 
 /// Kinds of declarations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum ListKind {
     /// Primitives and procedures, which have a meaning of their own.
     Operators,
     /// Definitions, which are compositions.
@@ -36,7 +36,7 @@ enum Kind {
 
 /// One line; what `--json` holds a list of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-struct Entry {
+struct ListedItem {
     name: String,
     /// Error class of a law, operator sets of an ONNX operator; empty for the rest.
     detail: String,
@@ -47,12 +47,12 @@ struct Entry {
 }
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[], &[])?;
     let library = model::library(&args.common)?;
     let all = entries(&library, args.what);
-    let wanted = |e: &&Entry| args.part.as_ref().is_none_or(|p| e.name.contains(p.as_str()));
-    let found: Vec<&Entry> = all.iter().filter(wanted).collect();
+    let wanted = |e: &&ListedItem| args.part.as_ref().is_none_or(|p| e.name.contains(p.as_str()));
+    let found: Vec<&ListedItem> = all.iter().filter(wanted).collect();
     if let (Some(part), true) = (&args.part, found.is_empty()) {
         let known: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();
         let hint = names::hint(part, &known, "leave the name out to see all");
@@ -60,11 +60,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     }
     args.common.report(&found)?;
     args.common.screen.print(&table(&found))?;
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
-fn entries(library: &Library, what: Kind) -> Vec<Entry> {
-    let entry = |name: &str, detail: String, doc: &[String], source: u32| Entry {
+fn entries(library: &Library, what: ListKind) -> Vec<ListedItem> {
+    let entry = |name: &str, detail: String, doc: &[String], source: u32| ListedItem {
         name: name.to_string(),
         detail,
         doc: doc.first().cloned().unwrap_or_default(),
@@ -76,18 +76,20 @@ fn entries(library: &Library, what: Kind) -> Vec<Entry> {
         of_kind.map(|c| entry(&c.name, String::new(), &c.doc, c.source.0)).collect::<Vec<_>>()
     };
     let mut out = match what {
-        Kind::Operators => calls(false),
-        Kind::Layers => calls(true),
-        Kind::Laws => {
+        ListKind::Operators => calls(false),
+        ListKind::Layers => calls(true),
+        ListKind::Laws => {
             let rules = library.laws.iter().filter(|l| l.origin == LawOrigin::Rule);
-            rules.map(|l| entry(&l.name, l.error.to_string(), &l.doc, l.source.0)).collect()
+            rules
+                .map(|l| entry(l.declared_name(), l.error.to_string(), &l.doc, l.source.0))
+                .collect()
         }
-        Kind::Targets => library
+        ListKind::Targets => library
             .targets
             .iter()
             .map(|t| entry(&t.name, format!("{} kernels", t.kernels.len()), &t.doc, t.source))
             .collect(),
-        Kind::Onnx => library
+        ListKind::Onnx => library
             .onnx
             .iter()
             .map(|o| {
@@ -104,8 +106,8 @@ fn entries(library: &Library, what: Kind) -> Vec<Entry> {
     out
 }
 
-fn table(entries: &[&Entry]) -> String {
-    let width = |f: fn(&Entry) -> usize| entries.iter().map(|e| f(e)).max().unwrap_or(0);
+fn table(entries: &[&ListedItem]) -> String {
+    let width = |f: fn(&ListedItem) -> usize| entries.iter().map(|e| f(e)).max().unwrap_or(0);
     let (names, details) = (width(|e| e.name.chars().count()), width(|e| e.detail.chars().count()));
     let mut out = String::new();
     for e in entries {

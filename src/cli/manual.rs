@@ -1,7 +1,7 @@
-//! `completions SHELL` and `man [VERB]`: made from the very arguments.
+//! `completions SHELL` and `man [VERB]`: generated from the argument definitions.
 
-use super::Found;
-use super::screen::{Screen, out};
+use super::Findings;
+use super::terminal::{Screen, out};
 use crate::names;
 use anyhow::Context;
 use clap::Command;
@@ -32,16 +32,16 @@ pub struct Man {
 }
 
 /// Prints what a shell reads.
-pub fn completions(args: Completions, mut command: Command) -> anyhow::Result<Found> {
+pub fn completions(args: Completions, mut command: Command) -> anyhow::Result<Findings> {
     let name = command.get_name().to_string();
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, name, &mut text);
     out(&String::from_utf8_lossy(&text))?;
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
 /// Prints a page, or writes all.
-pub fn man(args: Man, mut command: Command) -> anyhow::Result<Found> {
+pub fn man(args: Man, mut command: Command) -> anyhow::Result<Findings> {
     command.build();
     if let Some(folder) = &args.folder {
         std::fs::create_dir_all(folder)
@@ -51,7 +51,7 @@ pub fn man(args: Man, mut command: Command) -> anyhow::Result<Found> {
             let path = folder.join(format!("{}-{}.1", command.get_name(), verb.get_name()));
             mlc_files::write(&path, &page(verb)?)?;
         }
-        return Ok(Found::Nothing);
+        return Ok(Findings::Nothing);
     }
     let page = match &args.verb {
         None => page(&command)?,
@@ -66,7 +66,7 @@ pub fn man(args: Man, mut command: Command) -> anyhow::Result<Found> {
         }
     };
     out(&String::from_utf8_lossy(&page))?;
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
 fn page(command: &Command) -> anyhow::Result<Vec<u8>> {

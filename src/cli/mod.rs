@@ -1,9 +1,10 @@
-//! The command line: one module per verb; nothing on standard output but the result.
+//! The command line: one module per verb; only the result goes to standard output.
 
+mod arg_values;
 mod bench;
 mod calibrate;
 mod check;
-mod checking;
+mod check_options;
 mod diff;
 pub mod egraphs;
 mod explain;
@@ -17,18 +18,17 @@ mod model;
 mod optimize;
 mod progress;
 mod run;
-mod screen;
-mod shapes;
+mod shape_option;
 mod show;
-mod values;
+mod terminal;
 
 use crate::device::{MOST_THREADS, all_threads};
 use crate::stack;
 use clap::{CommandFactory, Parser, Subcommand};
 use mlc_files::Named;
-use screen::Screen;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use terminal::Screen;
 
 /// Optimises machine-learning graphs by equality saturation.
 #[derive(Parser)]
@@ -54,7 +54,7 @@ enum Verb {
     Check(check::Args),
     /// Time this machine's kernels, and fit their costs.
     Calibrate(calibrate::Args),
-    /// Hold random programs, optimised and run every way, against the judge.
+    /// Hold random programs, optimised and run every way, against the reference interpreter.
     Fuzz(fuzz::Args),
     /// Print `.rules` texts in the canonical form.
     Fmt(fmt::Args),
@@ -114,7 +114,7 @@ impl Common {
         let mut text = serde_json::to_string_pretty(value)?;
         text.push('\n');
         match mlc_files::is_output_stream(path) {
-            true => screen::out(&text)?,
+            true => terminal::out(&text)?,
             false => mlc_files::write(path, text.as_bytes())?,
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Common {
 }
 
 /// What a verb found.
-pub enum Found {
+pub enum Findings {
     /// Nothing amiss.
     Nothing,
     /// What it looks for: exit code 1.
@@ -160,15 +160,15 @@ pub fn main() -> ExitCode {
         Err(e) => Err(e.into()),
     };
     match result {
-        Ok(Found::Nothing) => ExitCode::SUCCESS,
-        Ok(Found::Something) => ExitCode::from(1),
+        Ok(Findings::Nothing) => ExitCode::SUCCESS,
+        Ok(Findings::Something) => ExitCode::from(1),
         Err(e) => {
             // Whoever reads a pipe may have enough of it.
             if mlc_files::is_closed() {
                 return ExitCode::SUCCESS;
             }
             let error = if screen.colored_errors() { "\x1b[1;31merror\x1b[0m" } else { "error" };
-            screen::complain(&format!("{error}: {}\n", crate::error::text(&e)));
+            terminal::complain(&format!("{error}: {}\n", crate::error::text(&e)));
             ExitCode::from(2)
         }
     }

@@ -1,6 +1,6 @@
-//! Reading models, and the options of optimising them, for all verbs.
+//! Reading models, and the options of the optimiser, for all verbs.
 
-use super::shapes::Shapes;
+use super::shape_option::ShapeOptions;
 use super::{Common, named};
 use crate::calibrate::{costs, store};
 use crate::error::Error;
@@ -16,7 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Reads a model as the user asks for it; `-` is standard input.
-pub(super) fn load_for(path: &Path, common: &Common, shapes: &Shapes) -> anyhow::Result<Model> {
+pub(super) fn load_for(
+    path: &Path,
+    common: &Common,
+    shapes: &ShapeOptions,
+) -> anyhow::Result<Model> {
     common.screen.watch();
     let model = reader(common, shapes).read(path)?;
     model.notes().iter().for_each(|note| common.screen.note(&format!("note: {note}\n")));
@@ -24,7 +28,7 @@ pub(super) fn load_for(path: &Path, common: &Common, shapes: &Shapes) -> anyhow:
 }
 
 /// How the user asks for models to be read.
-pub(super) fn reader(common: &Common, shapes: &Shapes) -> Reader {
+pub(super) fn reader(common: &Common, shapes: &ShapeOptions) -> Reader {
     let plain = Reader::new().colored(common.screen.colored_errors());
     let ruled = common.rules.iter().fold(plain, |reader, path| reader.rules(path));
     shapes.given().fold(ruled, |reader, (name, extents)| reader.shape(name, extents))
@@ -32,7 +36,7 @@ pub(super) fn reader(common: &Common, shapes: &Shapes) -> Reader {
 
 /// The shipped rules and the user's.
 pub(super) fn library(common: &Common) -> Result<Arc<Library>, Error> {
-    reader(common, &Shapes::default()).library()
+    reader(common, &ShapeOptions::default()).library()
 }
 
 /// The options that decide how a model is optimised.
@@ -81,7 +85,7 @@ pub struct Tuning {
     #[arg(long, value_name = "PLANS", num_args = 0..=1, default_missing_value = "4")]
     pub measure: Option<usize>,
     /// Bytes that runs may take, such as 512M or 4G; what the machine has free by default.
-    #[arg(long, value_name = "SIZE", value_parser = mlc_extract::needs::parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = mlc_extract::resources::parse_bytes)]
     pub memory: Option<u64>,
     /// Explore every copy of a repeated block, not one for all.
     #[arg(long)]

@@ -1,9 +1,9 @@
 //! `optimize MODEL.onnx -o OUT.onnx`.
 
-use super::checking::{Checking, samples, told, warn};
+use super::check_options::{Checking, samples, told, warn};
 use super::model::{Tuning, load_for};
-use super::shapes::Shapes;
-use super::{Common, Found, named, progress};
+use super::shape_option::ShapeOptions;
+use super::{Common, Findings, named, progress};
 use crate::as_onnx;
 use crate::error::Error;
 use crate::explain::seconds;
@@ -11,7 +11,7 @@ use crate::pipeline::objective::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
 use anyhow::Context;
 use mlc_dsl::library::Library;
-use mlc_dsl::shown::bytes;
+use mlc_dsl::message_text::bytes;
 use mlc_explore::LawProfile;
 use mlc_onnx::{ExternalData, write_onnx_with};
 use std::fmt::Write;
@@ -32,7 +32,7 @@ pub struct Args {
     /// Operator set of the result; that of the model by default.
     #[arg(long)]
     opset: Option<i64>,
-    /// Inputs that the result is also held against the model on: an array per input, or several samples of
+    /// Further inputs on which the result is compared with the model: an array per input, or several samples of
     /// arrays named K/INPUT.
     #[arg(long, value_name = "FILE.npz")]
     inputs: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     external_data: External,
     #[command(flatten)]
-    shapes: Shapes,
+    shapes: ShapeOptions,
     #[command(flatten)]
     checking: Checking,
     #[command(flatten)]
@@ -74,7 +74,7 @@ impl From<External> for ExternalData {
 }
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut clock = Clock::default();
     begin(&mut args)?;
     let model = load_for(&args.model, &args.common, &args.shapes)?;
@@ -102,7 +102,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     if args.laws || args.common.screen.verbose() {
         args.common.screen.say(&profile(&optimized, &model.library))?;
     }
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
 /// Looks at the files before any work.

@@ -1,4 +1,4 @@
-//! Bars on standard error, of what takes longer than a second, with the time that is left.
+//! Progress bars on standard error for tasks that take more than a second, with the remaining time.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use std::sync::Mutex;

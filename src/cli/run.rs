@@ -1,10 +1,10 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
-use super::checking::{CheckReport, Checking, told, warn};
+use super::check_options::{CheckReport, Checking, told, warn};
 use super::model::{Tuning, load_for};
-use super::shapes::Shapes;
-use super::{Common, Found, named, progress};
-use crate::device::{Device, Place};
+use super::shape_option::ShapeOptions;
+use super::{Common, Findings, named, progress};
+use crate::device::{BackendKind, Device};
 use crate::error::Error;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::{self, Optimized, Options};
@@ -12,12 +12,12 @@ use crate::session::in_order;
 use anyhow::Context;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
+use mlc_dsl::message_text::bytes;
 use mlc_dsl::plan::Plan;
-use mlc_dsl::shown::bytes;
-use mlc_extract::needs;
+use mlc_extract::resources;
 use mlc_files::Named;
 use mlc_files::npz::{read_npy, read_npz, write_npz};
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -41,12 +41,12 @@ pub struct Args {
     outputs: Option<PathBuf>,
     /// Where to run.
     #[arg(long, value_enum, default_value = "cpu")]
-    backend: Place,
+    backend: BackendKind,
     /// Run the model as it is.
     #[arg(long)]
     no_optimize: bool,
     #[command(flatten)]
-    shapes: Shapes,
+    shapes: ShapeOptions,
     #[command(flatten)]
     checking: Checking,
     #[command(flatten)]
@@ -80,7 +80,7 @@ struct OutputReport {
 }
 
 /// Runs the verb.
-pub fn run(mut args: Args) -> anyhow::Result<Found> {
+pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut clock = pipeline::Clock::default();
     let mut reads: Vec<Named<'_>> = vec![("MODEL", &args.model)];
     reads.extend(named("--inputs", &args.inputs));
@@ -97,8 +97,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
     let given = gather(&args, &model.program)?;
     args.checking.enter(&mut options, given.iter().cloned().collect())?;
     let symbols = match &given {
-        Some(inputs) => needs::symbols_of(&model.program, inputs),
-        None => samples::symbols(&model.program),
+        Some(inputs) => resources::symbols_of(&model.program, inputs),
+        None => random_inputs::symbols(&model.program),
     };
     let plain = as_read(&model.program, &model.library, &options)?;
     let device = device(args.backend, &args.common, &args.tuning);
@@ -107,7 +107,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         Some(inputs) => inputs,
         None => {
             args.common.screen.note("note: no inputs are given; seeded ones are used\n");
-            samples::inputs(&model.program, &model.library, args.common.seed)
+            random_inputs::inputs(&model.program, &model.library, args.common.seed)
                 .context("the model's inputs have no known size")?
         }
     };
@@ -164,7 +164,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Found> {
         check,
     })?;
     args.common.screen.say(&text)?;
-    Ok(Found::Nothing)
+    Ok(Findings::Nothing)
 }
 
 fn summary(t: &Tensor) -> String {
@@ -174,7 +174,7 @@ fn summary(t: &Tensor) -> String {
 }
 
 /// Where the user wants a model to run.
-pub(super) fn device(place: Place, common: &Common, tuning: &Tuning) -> Device {
+pub(super) fn device(place: BackendKind, common: &Common, tuning: &Tuning) -> Device {
     let device = Device::of(place).threads(common.threads());
     tuning.memory.map_or(device.clone(), |bytes| device.memory(bytes))
 }

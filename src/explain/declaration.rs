@@ -1,4 +1,4 @@
-//! What is declared: the text of a law or an operator, its documentation, and where it stands.
+//! A declaration for display: the text of a law or operator, its documentation, and its location.
 
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use serde::Serialize;
@@ -7,11 +7,9 @@ use std::fmt::Write;
 /// A law or an operator as it is declared.
 #[derive(Clone, Debug, Serialize)]
 pub struct Declaration {
-    /// Its name.
     pub name: String,
     /// Lines of documentation.
     pub doc: Vec<String>,
-    /// Its text.
     pub text: String,
     /// The file and line.
     pub declared: String,
@@ -21,7 +19,7 @@ pub struct Declaration {
 
 /// What is declared of a law or operator.
 pub fn declaration(library: &Library, name: &str) -> Option<Declaration> {
-    let law = library.laws.iter().find(|l| &*l.name == name);
+    let law = library.laws.iter().find(|l| l.answers_to(name));
     let call = library.find(name).map(|c| library.call(c));
     let (source, doc) = match (law, call) {
         (Some(l), _) => (l.source, &l.doc),

@@ -1,7 +1,7 @@
-//! Why: what became of the nodes of a model, which laws made it so, and what that gains.
+//! Explanations: what happened to the nodes of a model, which laws did it, and what that gains.
 //!
-//! Says only what can be found again: kernels and seconds are those of the two plans, a law is named if the result cannot
-//! be proven without it, and what it gains is what the result costs where it must not fire.
+//! Claims only what can be verified: kernels and seconds are those of the two plans, a law is listed if the result cannot
+//! be proved without it, and its gain is the cost of the result when the law is turned off.
 
 mod declaration;
 mod regions;
@@ -9,14 +9,14 @@ mod text;
 mod whynot;
 
 use crate::error::Error;
-use crate::pipeline::objective::Judge;
+use crate::pipeline::objective::Evaluation;
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 pub use declaration::{Declaration, declaration};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_explore::Reason;
-use mlc_extract::cover::by_kernel;
+use mlc_extract::kernel_selection::by_kernel;
 use mlc_extract::target::TargetPrices;
 use regions::Priced;
 pub use regions::{KernelLine, Region, name_all};
@@ -59,11 +59,9 @@ pub struct Explanation {
 /// One law's part.
 #[derive(Clone, Debug, Serialize)]
 pub struct LawUse {
-    /// Its name.
     pub law: String,
     /// The first line of its documentation.
     pub doc: String,
-    /// Its error class.
     pub error: String,
     /// Equations of the proof that it gives.
     pub equations: usize,
@@ -90,7 +88,7 @@ pub fn explain(
     prices: &TargetPrices<'_>,
     options: &Options,
 ) -> Result<Explanation, Error> {
-    let plain = Judge { options, library, prices }.as_read(&o.source)?.plan;
+    let plain = Evaluation { options, library, prices }.as_read(&o.source)?.plan;
     let priced = |plan| Priced { plan, seconds: by_kernel(plan, library, prices) };
     let (laws, places) = credits(o, library);
     let r = &o.report;

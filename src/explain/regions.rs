@@ -1,8 +1,8 @@
-//! Where kernels differ: the nodes of the model that a set of kernels computed before and another one computes now.
+//! Regions where the plans differ: groups of kernels before and after that compute the same nodes of the model.
 //!
-//! Kernels belong together if they compute values of the same nodes, as read or in the result; what is neither read from
-//! the model nor found in it belongs to what reads it. Every kernel of both plans is in exactly one region, so that what
-//! the regions save is what the whole saves.
+//! Kernels are in one region if they compute values of the same nodes, of the model or of the result; a value that is neither
+//! read from the model nor found in it belongs to its readers. Every kernel of both plans is in exactly one region, so the
+//! savings of the regions add up to the total.
 
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
@@ -26,7 +26,6 @@ pub struct KernelLine {
 /// Kernels before and after that compute the same nodes of the model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Region {
-    /// The nodes.
     pub nodes: Vec<String>,
     /// Kernels of the program as read.
     pub before: Vec<KernelLine>,
@@ -54,7 +53,6 @@ impl Region {
 
 /// A plan, and the estimated seconds of its kernels.
 pub struct Priced<'a> {
-    /// The plan.
     pub plan: &'a Plan,
     /// Seconds by kernel.
     pub seconds: Vec<f64>,

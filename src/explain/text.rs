@@ -1,9 +1,9 @@
-//! Explanations as text.
+//! Explanations rendered as text.
 
 use super::regions::{KernelLine, Region};
 use super::{Explanation, LawUse};
 use itertools::Itertools;
-use mlc_dsl::shown::bytes;
+use mlc_dsl::message_text::bytes;
 use std::fmt::Write;
 
 /// Names that are written out before the rest is counted.

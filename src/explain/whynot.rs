@@ -1,4 +1,4 @@
-//! Why not: what kept a law from firing, or an operator from the result.
+//! Why a law did not fire, or an operator is not in the result.
 
 use super::text::{names, seconds};
 use crate::pipeline::options::Options;
@@ -22,7 +22,7 @@ pub struct WhyNot {
     pub in_result: usize,
     /// Where the operator was found though the result does without, and what it would cost.
     pub dearer: Vec<Dearer>,
-    /// The laws that bear the name or yield the operator.
+    /// The laws that have the name or yield the operator.
     pub laws: Vec<LawStory>,
 }
 
@@ -40,7 +40,6 @@ pub struct Dearer {
 /// What became of a law.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LawStory {
-    /// Its name.
     pub law: String,
     /// Why it was not searched at all.
     pub off: Option<String>,
@@ -116,12 +115,13 @@ pub fn why_not(
 /// True for a law of this name, and for one that yields the layer: what yields a primitive operator are too many.
 fn concerns(library: &Library, law: &Law, name: &str, calls: &[CallId]) -> bool {
     let bare = law.name.strip_suffix(".rev").unwrap_or(&law.name);
+    let called = bare == name || law.answers_to(name);
     let is_layer = |c: CallId| matches!(library.call(c).kind, CallKind::Def(_));
     let yields = law.right.iter().any(|s| match &law.terms.get(s.root).kind {
         TermKind::Apply(c, _) => calls.contains(c) && is_layer(*c),
         _ => false,
     });
-    law.origin != LawOrigin::Unfold && (bare == name || yields)
+    law.origin != LawOrigin::Unfold && (called || yields)
 }
 
 fn story(

@@ -1,4 +1,4 @@
-//! Applying a match: conditions, the right side, its type, the union.
+//! Applies a match: evaluates conditions, builds the right side, checks its type, and merges the classes.
 
 use super::graph::Graph;
 use super::language::{ENode, Facts, Head};
@@ -8,8 +8,8 @@ use egg::Id;
 use mlc_dsl::canon::{self, Sink};
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Predicate, UnaryOp};
-use mlc_dsl::infer::TypeError;
 use mlc_dsl::instantiate::{BuildError, Instantiator, Member};
+use mlc_dsl::ir::DType;
 use mlc_dsl::library::Law;
 
 /// What became of a match.
@@ -48,8 +48,9 @@ pub fn apply(graph: &mut Graph, law: &Law, index: u32, sites: &[Site], st: &Stat
     let mut env = st.env.clone();
     let roots: Vec<_> = law.right.iter().map(|s| s.root).collect();
     let structural = graph.structural;
-    let made = Instantiator { sink: graph, structural, terms: &law.terms, family: None }
-        .run(&roots, &vars, &mut env);
+    let made =
+        Instantiator { sink: graph, structural, terms: &law.terms, family: None, ranged: true }
+            .run(&roots, &vars, &mut env);
     let mut made = match made {
         Ok(m) => m,
         Err(e) => return failed(graph, e),
@@ -57,7 +58,7 @@ pub fn apply(graph: &mut Graph, law: &Law, index: u32, sites: &[Site], st: &Stat
     if let (Some(rest), [one]) = (&st.rest, made.as_mut_slice()) {
         match with_rest(graph, *one, rest) {
             Ok(v) => *one = v,
-            Err(e) => return failed(graph, e.into()),
+            Err(e) => return failed(graph, e),
         }
     }
     unite(graph, index, sites, &made)
@@ -87,7 +88,7 @@ pub fn apply_family(
         let mut env = members[i].env.clone();
         let vars = members[i].vars.clone();
         let family = Some((members.as_slice(), i));
-        let v = Instantiator { sink: graph, structural, terms: &law.terms, family }
+        let v = Instantiator { sink: graph, structural, terms: &law.terms, family, ranged: true }
             .run(&root, &vars, &mut env);
         match v {
             Ok(v) => made.push(v[0]),
@@ -167,6 +168,10 @@ fn resolve(graph: &mut Graph, vars: &[Option<Binding>]) -> Result<Vec<Id>, Build
                 };
                 Ok(v?)
             }
+            Some(Binding::Number { value, dtype, shape }) => {
+                let number = number(graph, *dtype, *value)?;
+                Ok(canon::broadcast(graph, structural, number, &[], shape)?)
+            }
             // A family's variable has no value outside its member; a variable that the left side
             // lacks is refused when the law is read.
             None => Err(BuildError::Value("a variable is not bound".into())),
@@ -174,8 +179,16 @@ fn resolve(graph: &mut Graph, vars: &[Option<Binding>]) -> Result<Vec<Id>, Build
         .collect()
 }
 
+/// The class of a number, unless it is finite, but not in its type.
+fn number(graph: &mut Graph, dtype: DType, v: f64) -> Result<Id, BuildError> {
+    match dtype.overflows(v) {
+        true => Err(BuildError::Value(format!("{v} overflows in {dtype}"))),
+        false => Ok(graph.scalar(dtype, v)?),
+    }
+}
+
 /// The right side with the operands that the pattern left over put back.
-fn with_rest(graph: &mut Graph, v: Id, rest: &Rest) -> Result<Id, TypeError> {
+fn with_rest(graph: &mut Graph, v: Id, rest: &Rest) -> Result<Id, BuildError> {
     let structural = graph.structural;
     let mut acc = v;
     for &o in &rest.operands {
@@ -183,7 +196,7 @@ fn with_rest(graph: &mut Graph, v: Id, rest: &Rest) -> Result<Id, TypeError> {
     }
     if let Some(s) = rest.scalar {
         let ty = graph.type_of(acc).clone();
-        let s = graph.scalar(ty.dtype, s);
+        let s = number(graph, ty.dtype, s)?;
         let s = canon::broadcast(graph, structural, s, &[], &ty.shape)?;
         acc = canon::apply(graph, structural, rest.call, &[], &[acc, s])?[0];
     }
@@ -220,27 +233,32 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
         ExprKind::Mark(_) => Some(true),
         ExprKind::Test(p, args) => {
             let (tensors, bounds) = p.split(args);
-            let classes: Vec<Id> = tensors
+            let operands: Vec<Asked> = tensors
                 .iter()
                 .filter_map(|a| law.vars.iter().position(|v| Some(&v.name) == a.as_name()))
                 .filter_map(|i| match st.vars.get(i)? {
-                    Some(Binding::Class(id)) => Some(*id),
-                    Some(Binding::Spread { base, .. }) => Some(*base),
+                    Some(Binding::Class(id)) => Some(Asked::Class(*id)),
+                    Some(Binding::Spread { base, .. }) => Some(Asked::Class(*base)),
+                    Some(Binding::Number { value, .. }) => Some(Asked::Number(*value)),
                     None => None,
                 })
                 .collect();
-            if classes.len() < tensors.len() {
+            if operands.len() < tensors.len() {
                 // Families are checked member by member; outputs of the law have no class yet.
                 return Some(true);
             }
             if !bounds.is_empty() {
                 let bounds = bounds.iter().map(|a| eval(a, &st.env).ok());
                 let (low, high) = super::interval::named(&bounds.collect::<Vec<_>>())?;
-                return Some(
-                    classes.iter().all(|&id| super::interval::within(graph, id, low, high)),
-                );
+                return Some(operands.iter().all(|o| match *o {
+                    Asked::Class(id) => super::interval::within(graph, id, low, high),
+                    Asked::Number(v) => v.is_nan() || (low..=high).contains(&v),
+                }));
             }
-            Some(classes.iter().all(|&id| predicate(graph, *p, id)))
+            Some(operands.iter().all(|o| match *o {
+                Asked::Class(id) => predicate(graph, *p, id),
+                Asked::Number(v) => of_number(*p, v),
+            }))
         }
         ExprKind::Binary(BinaryOp::And, a, b) => {
             match (holds(graph, law, a, st), holds(graph, law, b, st)) {
@@ -251,6 +269,24 @@ fn holds(graph: &Graph, law: &Law, c: &Expr, st: &State) -> Option<bool> {
         }
         ExprKind::Unary(UnaryOp::Not, a) => holds(graph, law, a, st).map(|t| !t),
         _ => condition(c, &st.env),
+    }
+}
+
+/// What a predicate asks about.
+enum Asked {
+    Class(Id),
+    Number(f64),
+}
+
+/// A predicate about a tensor whose elements all are a number.
+fn of_number(predicate: Predicate, v: f64) -> bool {
+    match predicate {
+        Predicate::Const | Predicate::Uniform => true,
+        Predicate::Nonzero => v != 0.0,
+        Predicate::Finite => v.is_finite(),
+        Predicate::Positive => v > 0.0,
+        Predicate::Nonnegative => v.is_nan() || v >= 0.0 && v.is_sign_positive(),
+        Predicate::Within => false,
     }
 }
 

@@ -1,4 +1,4 @@
-//! From chosen nodes to programs, logged terms, proofs and texts.
+//! Converts chosen nodes to programs, logged terms, proofs and texts.
 
 use super::extract::{Choice, Chosen, Extracted};
 use super::language::Head;

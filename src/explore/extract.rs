@@ -1,16 +1,18 @@
-//! From the e-graph to the cheapest nodes: the neutral view of a part of the program, and the choice.
+//! Extraction: builds the neutral view of (a part of) the e-graph, and reads off the chosen nodes.
 
 use super::language::{ENode, Head};
 use super::log::LogId;
 use super::lower::Explored;
-use super::stored::{Stores, Weight};
+use super::weight_bytes::{Weight, WeightClasses};
 use egg::Id;
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallId, OpClass};
-use mlc_extract::candidates::{Candidate, Class, Entry, candidates};
+use mlc_extract::candidates::{Class, KernelCandidate, OperatorNode, candidates};
 use mlc_extract::target::{Site, TargetPrices};
 use mlc_extract::work::bytes;
-use mlc_extract::{ClassId, Cost, Extractor, NodeId, Solution, View, ViewBuilder, Work};
+use mlc_extract::{
+    ClassId, Cost, EGraphView, EGraphViewBuilder, Extractor, NodeId, Solution, Work,
+};
 use std::collections::{HashMap, HashSet};
 use thiserror::Error;
 
@@ -28,12 +30,12 @@ pub enum ExtractionError {
     Output(String),
     /// The view was not accepted.
     #[error(transparent)]
-    View(#[from] mlc_extract::ViewError),
+    EGraphView(#[from] mlc_extract::EGraphViewError),
 }
 
 /// What extraction chose.
 pub struct Extracted {
-    /// The program.
+    /// The cheapest program found.
     pub program: Program,
     /// The nodes of each kernel that was chosen.
     pub kernels: Vec<Vec<mlc_dsl::ir::NodeId>>,
@@ -49,7 +51,7 @@ pub struct Extracted {
 
 /// A part of the explored program that is extracted by itself: what lies between some of its values.
 #[derive(Clone, Debug, Default)]
-pub struct Part {
+pub struct Subprogram {
     /// Values that it yields.
     pub roots: Vec<Value>,
     /// Values that are handed to it.
@@ -91,18 +93,18 @@ pub(super) enum Chosen {
 }
 
 /// A part as the extractors see it: a node of the view is a kernel.
-pub(super) struct PartView {
-    pub(super) view: View,
+pub(super) struct SubprogramView {
+    pub(super) view: EGraphView,
     /// What computes which class.
     pub(super) entries: Vec<(Id, Chosen)>,
     /// The entries inside each node of the view; the first nodes are kernels of one entry, in order.
-    pub(super) kernels: Vec<Candidate>,
+    pub(super) kernels: Vec<KernelCandidate>,
     pub(super) index: HashMap<Id, ClassId>,
     /// What constants weigh.
-    pub(super) stores: Stores,
+    pub(super) stores: WeightClasses,
 }
 
-impl PartView {
+impl SubprogramView {
     /// What is inside a node that is a kernel.
     pub(super) fn kernel(&self, n: NodeId) -> Option<Kernel> {
         let entries = self.kernels.get(n.index())?.entries.iter();
@@ -139,7 +141,7 @@ impl Explored {
         extractor: &dyn Extractor,
     ) -> Result<Extracted, ExtractionError> {
         let roots: Vec<Value> = self.source.outputs.iter().map(|(_, v)| *v).collect();
-        let part = Part { roots: roots.clone(), copies: 1, ..Part::default() };
+        let part = Subprogram { roots: roots.clone(), copies: 1, ..Subprogram::default() };
         let choice = self.choose(&part, prices, extractor)?;
         let library = self.graph.library.clone();
         let mut b = mlc_dsl::build::Builder::new(&library);
@@ -157,7 +159,7 @@ impl Explored {
     /// The cheapest nodes for a part under these prices.
     pub fn choose(
         &self,
-        part: &Part,
+        part: &Subprogram,
         prices: &TargetPrices<'_>,
         extractor: &dyn Extractor,
     ) -> Result<Choice, ExtractionError> {
@@ -177,7 +179,7 @@ impl Explored {
     /// What the cheapest nodes cost that an extractor finds for a part; nothing is proven of it.
     pub fn price_of(
         &self,
-        part: &Part,
+        part: &Subprogram,
         prices: &TargetPrices<'_>,
         extractor: &dyn Extractor,
     ) -> Result<f64, ExtractionError> {
@@ -198,13 +200,17 @@ impl Explored {
 
     /// Classes and nodes that the part's roots can reach, priced. A leaf is free, and nothing behind it
     /// is looked at.
-    fn view(&self, part: &Part, prices: &TargetPrices<'_>) -> Result<PartView, ExtractionError> {
+    fn view(
+        &self,
+        part: &Subprogram,
+        prices: &TargetPrices<'_>,
+    ) -> Result<SubprogramView, ExtractionError> {
         let egg = &self.graph.egg;
         let mut leaves: HashMap<Id, usize> = HashMap::new();
         for (i, l) in part.leaves.iter().enumerate() {
             leaves.entry(self.class_of(*l)).or_insert(i);
         }
-        let mut b = ViewBuilder::new();
+        let mut b = EGraphViewBuilder::new();
         let mut index: HashMap<Id, ClassId> = HashMap::new();
         let mut order: Vec<Id> = Vec::new();
         let mut stack: Vec<Id> = part.roots.iter().map(|r| self.class_of(*r)).collect();
@@ -223,12 +229,12 @@ impl Explored {
             if part.copies > 1 { self.shared(part, &order, &leaves) } else { HashSet::new() };
         let (classes, dtypes) = self.values(&order, &index);
         let mut entries: Vec<(Id, Chosen)> = Vec::new();
-        let mut sites: Vec<Entry> = Vec::new();
+        let mut sites: Vec<OperatorNode> = Vec::new();
         for id in &order {
             let class = index[id].index() as u32;
             if let Some(&leaf) = leaves.get(id) {
                 entries.push((*id, Chosen::Leaf(leaf)));
-                sites.push(Entry::free(class));
+                sites.push(OperatorNode::free(class));
                 continue;
             }
             let mut list: Vec<&ENode> = egg[*id].nodes.iter().collect();
@@ -244,7 +250,7 @@ impl Explored {
                 let args = n.args.iter().map(|&a| index[&egg.find(a)].index() as u32).collect();
                 sites.push(match price {
                     Price::Site(site) => site.entry(class, args),
-                    Price::Fixed(seconds) => Entry::priced(class, args, seconds),
+                    Price::Fixed(seconds) => OperatorNode::priced(class, args, seconds),
                 });
                 entries.push((*id, Chosen::Node(n.clone())));
             }
@@ -274,8 +280,8 @@ impl Explored {
         for bundle in self.bundles(&by_node) {
             b.add_bundle(bundle);
         }
-        let stores = Stores::default();
-        let p = PartView { view: b.build()?, entries, kernels, index, stores };
+        let stores = WeightClasses::default();
+        let p = SubprogramView { view: b.build()?, entries, kernels, index, stores };
         match prices.stored_byte() {
             Some(per_byte) => {
                 self.weighed(p, &Weight { per_byte, copies: part.copies, shared: &shared })
@@ -330,7 +336,7 @@ impl Explored {
     }
 
     /// Classes that can be computed from nothing of a copy's own.
-    fn shared(&self, part: &Part, order: &[Id], leaves: &HashMap<Id, usize>) -> HashSet<Id> {
+    fn shared(&self, part: &Subprogram, order: &[Id], leaves: &HashMap<Id, usize>) -> HashSet<Id> {
         let egg = &self.graph.egg;
         let mut shared: HashSet<Id> = HashSet::new();
         loop {
@@ -399,7 +405,7 @@ impl Explored {
         }
         let attrs = graph.attrs(attrs);
         if fed {
-            // Whatever computes a constant, the judge can evaluate it.
+            // Whatever computes a constant, the reference interpreter can evaluate it.
             let price = prices.alone(call, attrs, &args, results);
             return Some(Price::Fixed(CONSTANT * price.unwrap_or(1e-3)));
         }
@@ -407,7 +413,7 @@ impl Explored {
     }
 
     /// The part as it was read, as a choice.
-    fn incumbent(&self, p: &PartView) -> Option<Solution> {
+    fn incumbent(&self, p: &SubprogramView) -> Option<Solution> {
         let egg = &self.graph.egg;
         let mut choice: Vec<Option<NodeId>> = vec![None; p.view.class_count()];
         for c in p.index.values() {

@@ -1,7 +1,7 @@
-//! Flattened views of sums and products: what commutative, associative operators are matched on.
+//! Flattened views of sums and products, for matching modulo associativity and commutativity.
 //!
-//! A view lists the operands of a nest of one operator, numbers merged into one. Views are enumerated
-//! through the nodes that a class has, up to fixed bounds; nothing is ever added for them.
+//! A view lists the operands of a nest of one operator, with all numbers merged into one. Views are enumerated
+//! through the nodes of a class, up to fixed bounds; nothing is ever added to the e-graph for them.
 
 use super::graph::Graph;
 use super::language::{ENode, Head};

@@ -1,11 +1,11 @@
 //! The e-graph of a program: typed, canonical, bounded and logged.
 //!
-//! Every node enters through [`Graph::add`], which types it, folds it if it is small and constant, and
-//! refuses it once the node limit is reached: the limit is never overshot.
+//! Every node is added by [`Graph::add`], which types it, folds it if it is small and constant, and
+//! rejects it once the node limit is reached: the limit is never exceeded.
 
-use super::fold::Folder;
+use super::constant_evaluation::Folder;
 use super::language::{Analysis, AttrsId, ENode, Egg, Facts, Head, Known, SeriesId};
-use super::log::{Log, LogId, Reason, Step};
+use super::log::{Equation, Log, LogId, Reason};
 use egg::Id;
 use mlc_dsl::canon::{Sink, Structural};
 use mlc_dsl::infer::{TypeError, infer};
@@ -21,11 +21,9 @@ const FOLD_ELEMENTS: usize = 4096;
 pub struct Graph {
     /// egg's part. Classes may be read by anyone; nodes are added through [`Graph::add`] only.
     pub egg: Egg,
-    /// The declarations.
     pub library: Arc<Library>,
     /// The operators of the notation.
     pub structural: Structural,
-    /// The constants.
     pub consts: Consts,
     /// Provenance.
     pub log: Log,
@@ -37,7 +35,9 @@ pub struct Graph {
     series_by_value: HashMap<Arc<[ConstId]>, SeriesId>,
     predicates: Mutex<HashMap<(ConstId, &'static str), bool>>,
     /// Classes that are computed without a number, as of the beginning of the round.
-    pub(super) numberless: HashSet<Id>,
+    pub(super) without_scalar_factor: HashSet<Id>,
+    /// Constants that laws compute of finite ones and that are infinite: no law may go by way of them.
+    overflowed: HashSet<Id>,
     folder: Folder,
     nodes: usize,
     limit: usize,
@@ -53,11 +53,8 @@ pub struct Definition {
     pub class: Id,
     /// The classes of its outputs.
     pub outputs: Vec<Id>,
-    /// The definition.
     pub call: CallId,
-    /// Its attributes.
     pub attrs: Vec<Attr>,
-    /// Its arguments.
     pub args: Vec<Id>,
 }
 
@@ -77,7 +74,8 @@ impl Graph {
             series: Vec::new(),
             series_by_value: HashMap::new(),
             predicates: Mutex::default(),
-            numberless: HashSet::new(),
+            without_scalar_factor: HashSet::new(),
+            overflowed: HashSet::new(),
             nodes: 0,
             limit,
             hit_limit: false,
@@ -332,7 +330,7 @@ impl Graph {
             return false;
         }
         let (left, right) = (self.facts(a).rep, self.facts(b).rep);
-        self.log.assert(Step { reason, left, right, round: self.round });
+        self.log.assert(Equation { reason, left, right, round: self.round });
         self.egg.union(a, b)
     }
 
@@ -343,7 +341,7 @@ impl Graph {
             return false;
         }
         let right = self.facts(made).rep;
-        self.log.assert(Step { reason, left, right, round: self.round });
+        self.log.assert(Equation { reason, left, right, round: self.round });
         self.egg.union(class, made)
     }
 
@@ -406,7 +404,7 @@ impl Graph {
             return;
         };
         let scalar = Type::known(ty.dtype, &[]);
-        if let Some(result) = self.folder.evaluate(call, attrs, &scalar, &numbers) {
+        if let Some(result) = self.evaluated(call, attrs, &scalar, &numbers, class) {
             let id = self.consts.intern(result);
             let structural = self.structural;
             let Some(number) = self.add_const(id) else { return };
@@ -435,13 +433,40 @@ impl Graph {
             let of_copy = |v: &Vec<ConstId>| *v.get(k).unwrap_or(&v[0]);
             let values: Vec<Tensor> =
                 known.iter().map(|v| self.consts.get(of_copy(v)).clone()).collect();
-            let Some(result) = self.folder.evaluate(call, attrs, ty, &values) else { return };
+            let Some(result) = self.evaluated(call, attrs, ty, &values, class) else { return };
             results.push(self.consts.intern(result));
         }
         if let Some(c) = self.add_series(&results) {
             self.union(class, c, Reason::ConstantFolding);
         }
     }
+
+    /// The value of an application of constants. Where a law makes it overflow it has none, and its class is noted.
+    fn evaluated(
+        &mut self,
+        call: CallId,
+        attrs: &[Attr],
+        ty: &Type,
+        args: &[Tensor],
+        class: Id,
+    ) -> Option<Tensor> {
+        let result = self.folder.evaluate(call, attrs, ty, args)?;
+        if self.round > 0 && overflows(args, &result) {
+            self.overflowed.insert(self.egg.find(class));
+            return None;
+        }
+        Some(result)
+    }
+}
+
+/// True if a float computed of finite ones is not finite.
+fn overflows(args: &[Tensor], result: &Tensor) -> bool {
+    let finite = |t: &Tensor| (0..t.len()).all(|i| t.get_f64(i).is_finite());
+    result.dtype().is_float() && !finite(result) && args.iter().all(finite)
+}
+
+fn refused(reason: &str) -> TypeError {
+    TypeError::Result { op: Name::from("e-graph"), reason: reason.into() }
 }
 
 impl Sink for Graph {
@@ -461,20 +486,17 @@ impl Sink for Graph {
         let facts: Vec<Arc<[Type]>> = args.iter().map(|&a| self.facts(a).types.clone()).collect();
         let types: Vec<&Type> = facts.iter().map(|t| &t[0]).collect();
         let app = infer(library.call(call), &types, attrs)?;
-        self.add_apply(call, app.attrs, app.types, args).ok_or_else(|| TypeError::Result {
-            op: Name::from("e-graph"),
-            reason: "the node limit is reached".into(),
-        })
+        let made = self.add_apply(call, app.attrs, app.types, args);
+        let made = made.ok_or_else(|| refused("the node limit is reached"))?;
+        match made.iter().any(|&id| self.overflowed.contains(&self.egg.find(id))) {
+            true => Err(refused("a constant overflows")),
+            false => Ok(made),
+        }
     }
 
-    fn scalar(&mut self, dtype: DType, v: f64) -> Id {
+    fn scalar(&mut self, dtype: DType, v: f64) -> Result<Id, TypeError> {
         let id = self.consts.intern(Tensor::from_f64(dtype, vec![], &[v]));
-        // A scalar more or less does not matter, and the notation needs one.
-        let limit = self.limit;
-        self.limit = limit.saturating_add(1);
-        let class = self.add_const(id);
-        self.limit = limit;
-        class.expect("room for one node was made")
+        self.add_const(id).ok_or_else(|| refused("the node limit is reached"))
     }
 
     fn is_only(&self, v: Id, call: CallId) -> bool {

@@ -1,7 +1,7 @@
-//! Bounds of what a class can be, read off the meanings of operators.
+//! Interval analysis of classes, derived from the meanings of operators.
 //!
-//! Sound up to rounding of the bounds themselves, not complete: constants, what bounded functions yield, and
-//! what arithmetic makes of them. NaN is in every interval. Never reads an operator's name.
+//! Sound up to rounding of the bounds themselves, not complete: constants, bounded functions, and
+//! arithmetic on them. NaN is in every interval. Never refers to an operator by name.
 
 use super::graph::Graph;
 use super::language::{ENode, Head};
@@ -58,14 +58,14 @@ fn node(graph: &Graph, n: &ENode, dtype: DType, depth: usize, seen: &Seen) -> In
     let Head::Apply(call, _) = n.head else { return ALL };
     let CallKind::Op(meanings) = &graph.library.call(call).kind else { return ALL };
     let [meaning] = meanings.as_slice() else { return ALL };
-    let out = Reading { graph, node: n, depth, seen }.of(&meaning.value);
+    let out = IntervalReader { graph, node: n, depth, seen }.of(&meaning.value);
     // Integers wrap around beyond their type.
     let is_exact = |v: f64| v.is_infinite() || dtype.is_exact(v);
     if out.0.is_nan() || out.1.is_nan() || !is_exact(out.0) || !is_exact(out.1) { ALL } else { out }
 }
 
 /// One application whose meaning is read.
-struct Reading<'a> {
+struct IntervalReader<'a> {
     graph: &'a Graph,
     node: &'a ENode,
     depth: usize,
@@ -84,7 +84,7 @@ fn monotone(x: Interval, f: fn(f64) -> f64) -> Interval {
     hull(&[f(x.0), f(x.1)])
 }
 
-impl Reading<'_> {
+impl IntervalReader<'_> {
     fn of(&self, e: &Expr) -> Interval {
         match &e.kind {
             ExprKind::Int(v) => (*v as f64, *v as f64),

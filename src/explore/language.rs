@@ -1,4 +1,4 @@
-//! The e-graph's language and analysis: the only types that egg sees.
+//! The e-graph's language and analysis: the only types that egg works on.
 
 use super::log::LogId;
 use egg::{DidMerge, EGraph, Id, Language};
@@ -34,7 +34,6 @@ pub enum Head {
 pub struct ENode {
     /// What it is.
     pub head: Head,
-    /// Its arguments.
     pub args: Box<[Id]>,
 }
 

@@ -1,18 +1,18 @@
-//! Exploration: every program that the laws make equal to the one imported.
+//! Exploration: equality saturation of a program with the laws.
 //!
-//! The only folder that names egg. Never decides what is cheap.
+//! The only crate that uses egg. Never decides what is cheap.
 
+mod applicable_laws;
 mod apply;
-mod changes;
-pub mod constants;
-mod credit;
-mod effort;
+mod attribution;
+mod broadcasts;
+mod constant_evaluation;
+pub mod constant_folding;
 mod emit;
 mod extract;
-mod families;
 mod flatten;
-mod fold;
 mod graph;
+mod incremental;
 mod interval;
 mod language;
 mod log;
@@ -20,20 +20,21 @@ mod lower;
 mod matcher;
 mod matcher_attrs;
 mod matcher_flat;
-mod nearest;
-mod numbers;
+mod multi_pattern;
+mod near_miss;
+pub mod outline;
 pub mod progress;
 mod proof;
-pub mod relevant;
-pub mod repeat;
 mod replay;
+mod scalar_factors;
 mod schedule;
+mod search_steps;
 mod sign;
-mod spread;
-mod stored;
-mod views;
+pub mod target_laws;
+mod view_chains;
+mod weight_bytes;
 
-pub use extract::{Choice, Extracted, ExtractionError, Part};
+pub use extract::{Choice, Extracted, ExtractionError, Subprogram};
 pub use log::{LogId, Reason};
 pub use lower::{Explored, Series, explore, explore_series};
 pub use proof::{Proof, ProofStep};

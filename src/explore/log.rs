@@ -26,7 +26,7 @@ pub enum Reason {
 
 /// One asserted equation.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct Equation {
     /// Why.
     pub reason: Reason,
     /// What was matched.
@@ -37,12 +37,11 @@ pub struct Step {
     pub round: u32,
 }
 
-/// The log.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     terms: Vec<(Head, Box<[LogId]>)>,
     known: HashMap<(Head, Box<[LogId]>), LogId>,
-    steps: Vec<Step>,
+    steps: Vec<Equation>,
 }
 
 impl Log {
@@ -58,7 +57,7 @@ impl Log {
     }
 
     /// Asserts an equation.
-    pub fn assert(&mut self, step: Step) {
+    pub fn assert(&mut self, step: Equation) {
         self.steps.push(step);
     }
 
@@ -74,7 +73,7 @@ impl Log {
     }
 
     /// All equations, in the order they were asserted.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[Equation] {
         &self.steps
     }
 }

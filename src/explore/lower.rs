@@ -1,4 +1,4 @@
-//! A program into the e-graph, and what exploration yields.
+//! Adds a program to an e-graph and explores it.
 
 use super::Limits;
 use super::graph::Graph;
@@ -30,7 +30,7 @@ pub struct Explored {
 }
 
 impl Explored {
-    /// The declarations.
+    /// The operators and laws that the e-graph was built with.
     pub fn library(&self) -> &Arc<Library> {
         &self.graph.library
     }

@@ -1,16 +1,16 @@
-//! E-matching: pattern against classes, with named axes bound on the way.
+//! E-matching: patterns against classes; named axes are bound along the way.
 //!
-//! Reads the e-graph only. Every match is handed to a callback; the search stops when that says so.
+//! Only reads the e-graph. Every match is passed to a callback, which may stop the search.
 
-use super::effort::Effort;
 use super::flatten::Flattenings;
 use super::graph::Graph;
 use super::language::{ENode, Head};
+use super::search_steps::StepBudget;
 use egg::Id;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::Expr;
 use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
-use mlc_dsl::ir::{Attr, Extent};
+use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{CallId, Dim, Input, Law, Name, TypePattern};
 use mlc_dsl::pattern::{Compiled, Pat, PatId, PatKind};
 use std::ops::ControlFlow;
@@ -22,11 +22,16 @@ pub enum Binding {
     Class(Id),
     /// The canonical broadcast of a class, which need not be in the e-graph yet.
     Spread {
-        /// The class.
         base: Id,
         /// Places of its axes.
         map: Vec<i64>,
-        /// The shape.
+        shape: Vec<Extent>,
+    },
+    /// A number repeated to a shape: what the numbers of a sum or product come to need not be in the e-graph.
+    Number {
+        /// The number.
+        value: f64,
+        dtype: DType,
         shape: Vec<Extent>,
     },
 }
@@ -34,7 +39,6 @@ pub enum Binding {
 /// What is left over when a root sum or product has more operands than its pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rest {
-    /// The operator.
     pub call: CallId,
     /// Operands that the pattern did not use.
     pub operands: Vec<Id>,
@@ -61,14 +65,13 @@ pub(super) type Next<'n> = &'n mut dyn FnMut(&mut State) -> ControlFlow<()>;
 pub struct Matcher<'a> {
     /// The e-graph.
     pub graph: &'a Graph,
-    /// The law.
     pub law: &'a Law,
     /// Its patterns.
     pub compiled: &'a Compiled,
     /// Flattened views of sums and products.
     pub flat: &'a Flattenings,
     /// What the search may still do.
-    pub(super) effort: &'a Effort,
+    pub(super) effort: &'a StepBudget,
 }
 
 impl Matcher<'_> {
@@ -255,7 +258,13 @@ impl Matcher<'_> {
         }
     }
 
-    fn bind(&self, i: usize, b: Binding, st: &mut State, next: Next<'_>) -> ControlFlow<()> {
+    pub(super) fn bind(
+        &self,
+        i: usize,
+        b: Binding,
+        st: &mut State,
+        next: Next<'_>,
+    ) -> ControlFlow<()> {
         if let Some(known) = &st.vars[i] {
             return if *known == b { next(st) } else { ControlFlow::Continue(()) };
         }
@@ -269,8 +278,10 @@ impl Matcher<'_> {
             }
             Binding::Spread { base, shape, .. } => {
                 let dtype = self.graph.type_of(*base).dtype;
-                let ty = mlc_dsl::ir::Type::new(dtype, shape.clone());
-                st.env.bind_tensor(&var.name, ty)
+                st.env.bind_tensor(&var.name, Type::new(dtype, shape.clone()))
+            }
+            Binding::Number { dtype, shape, .. } => {
+                st.env.bind_tensor(&var.name, Type::new(*dtype, shape.clone()))
             }
         };
         if fits {
@@ -351,7 +362,7 @@ impl Matcher<'_> {
         if map.len() != own.len() || self.graph.type_of(class).shape != shape {
             return ControlFlow::Continue(());
         }
-        for b in super::spread::operands(self.graph, class, &own, &map, &shape) {
+        for b in super::broadcasts::operands(self.graph, class, &own, &map, &shape) {
             match (&a.kind, &b) {
                 (_, Binding::Class(id)) => self.visit(arg, *id, st, next)?,
                 (PatKind::Var(i), b) => self.bind(*i, b.clone(), st, next)?,

@@ -1,4 +1,4 @@
-//! Matching attributes and numbers: names are bound, everything else is compared, now or once its names are known.
+//! Matches attributes and numbers: names are bound; everything else is compared, now or once its names are bound.
 
 use super::matcher::{Matcher, Next, State};
 use mlc_dsl::eval::{Env, eval};
@@ -6,7 +6,7 @@ use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::infer::resolve_dims;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::Dim;
-use mlc_dsl::lists::{self, Fit};
+use mlc_dsl::list_patterns::{self, ListFit};
 use mlc_dsl::pattern::is_attr;
 use std::ops::ControlFlow;
 
@@ -19,13 +19,13 @@ impl Matcher<'_> {
         loop {
             let before = waiting.len();
             let mut agrees = true;
-            waiting.retain(|(e, a)| match lists::fit(e, a, env, &open) {
-                Fit::Yes => false,
-                Fit::No => {
+            waiting.retain(|(e, a)| match list_patterns::fit(e, a, env, &open) {
+                ListFit::Yes => false,
+                ListFit::No => {
                     agrees = false;
                     false
                 }
-                Fit::Later => true,
+                ListFit::Later => true,
             });
             if !agrees {
                 return false;
@@ -111,10 +111,10 @@ impl Matcher<'_> {
             let value = self.of_kind(n, a.clone());
             return value.is_some_and(|v| st.env.bind_attr(n, v));
         }
-        match lists::fit(e, a, &mut st.env, &|n| is_attr(self.law, n)) {
-            Fit::Yes => return true,
-            Fit::No => return false,
-            Fit::Later => {}
+        match list_patterns::fit(e, a, &mut st.env, &|n| is_attr(self.law, n)) {
+            ListFit::Yes => return true,
+            ListFit::No => return false,
+            ListFit::Later => {}
         }
         match eval(e, &st.env) {
             Ok(v) => same_value(&v, a),

@@ -1,14 +1,15 @@
-//! Matching sums and products on their flattened views: which operand is which, and what is left over.
+//! Matches sums and products on their flattened views: assigns operands, and determines what is left over.
 
 use super::flatten::View;
 use super::language::{ENode, Head};
-use super::matcher::{Matcher, Next, Rest, State};
+use super::matcher::{Binding, Matcher, Next, Rest, State};
 use super::matcher_attrs::close;
 use egg::Id;
 use mlc_dsl::eval::eval;
 use mlc_dsl::expr::Expr;
-use mlc_dsl::ir::DType;
-use mlc_dsl::library::CallId;
+use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
+use mlc_dsl::ir::{Attr, DType};
+use mlc_dsl::library::{CallId, TypePattern};
 use mlc_dsl::pattern::{PatId, PatKind, is_attr};
 use std::ops::ControlFlow;
 
@@ -31,10 +32,14 @@ impl Matcher<'_> {
             return ControlFlow::Continue(());
         };
         let is_nest = |n: &ENode| matches!(n.head, Head::Apply(c, _) if c == call);
-        // A lone variable would match everything.
-        if matches!(self.pat(*arg).kind, PatKind::Var(_))
-            || self.graph.egg[class].nodes.iter().any(is_nest)
-        {
+        let nests = || self.graph.egg[class].nodes.iter().any(is_nest);
+        // A lone variable would match everything; what a pattern names is looked for beside a nest, too.
+        let named = match self.pat(*arg).kind {
+            PatKind::Var(_) => return ControlFlow::Continue(()),
+            PatKind::Apply(..) => true,
+            _ => false,
+        };
+        if !named && nests() {
             return ControlFlow::Continue(());
         }
         let dtype = self.graph.type_of(class).dtype;
@@ -55,13 +60,16 @@ impl Matcher<'_> {
     ) -> ControlFlow<()> {
         if scalar.is_some()
             && self.compiled.numbered
-            && self.graph.numberless.contains(&self.graph.egg.find(class))
+            && self.graph.without_scalar_factor.contains(&self.graph.egg.find(class))
         {
             return ControlFlow::Continue(());
         }
         let dtype = self.graph.type_of(class).dtype;
         let unit = self.graph.library.call(call).unit;
         for view in self.flat.views(self.graph, call, class).iter() {
+            if let (None, Some(number)) = (scalar, view.scalar) {
+                self.numbered(call, args, view, number, class, root, st, next)?;
+            }
             if view.operands.len() < args.len() {
                 continue;
             }
@@ -87,6 +95,108 @@ impl Matcher<'_> {
                 })
             })?;
         }
+        ControlFlow::Continue(())
+    }
+
+    /// A view whose number is an operand of the pattern: one that is repeated, as a number may be to any shape.
+    #[allow(clippy::too_many_arguments)]
+    fn numbered(
+        &self,
+        call: CallId,
+        args: &[PatId],
+        view: &View,
+        number: f64,
+        class: Id,
+        root: bool,
+        st: &mut State,
+        next: Next<'_>,
+    ) -> ControlFlow<()> {
+        let moves_nothing = self.compiled.numbered
+            && self.graph.without_scalar_factor.contains(&self.graph.egg.find(class));
+        // A sum with zero, or a product with one, is none: other laws leave it out.
+        let nothing = self.graph.library.call(call).unit == Some(number);
+        if nothing || args.len() < 2 || view.operands.len() + 1 < args.len() || moves_nothing {
+            return ControlFlow::Continue(());
+        }
+        for (k, &p) in args.iter().enumerate() {
+            let Some(i) = self.repeated(p) else { continue };
+            let rest: Vec<PatId> = [&args[..k], &args[k + 1..]].concat();
+            let mut used = vec![false; view.operands.len()];
+            self.assign(&rest, view, &mut used, st, &mut |st, used| {
+                let spare = used.iter().zip(&view.operands).filter(|(u, _)| !**u);
+                let operands: Vec<Id> = spare.map(|(_, &o)| o).collect();
+                let partial = !operands.is_empty();
+                if partial && (!root || self.flat.exact || operands.len() > LEFT_OVER) {
+                    return ControlFlow::Continue(());
+                }
+                self.repeat(p, i, number, class, st, &mut |st| {
+                    let saved = st.rest.take();
+                    if partial {
+                        let operands = operands.clone();
+                        st.rest = Some(Rest { call, operands, scalar: None });
+                    }
+                    let flow = next(st);
+                    st.rest = saved;
+                    flow
+                })
+            })?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The variable that a pattern repeats, by names of axes or by an explicit broadcast.
+    fn repeated(&self, p: PatId) -> Option<usize> {
+        let arg = match &self.pat(p).kind {
+            PatKind::Broadcast(arg, _) => *arg,
+            PatKind::Apply(call, _, args) if self.graph.structural.broadcast == Some(*call) => {
+                *args.first()?
+            }
+            _ => return None,
+        };
+        match self.pat(arg).kind {
+            PatKind::Var(i) => Some(i),
+            _ => None,
+        }
+    }
+
+    /// Binds the variable of a pattern that repeats it to a number.
+    fn repeat(
+        &self,
+        p: PatId,
+        variable: usize,
+        value: f64,
+        class: Id,
+        st: &mut State,
+        next: Next<'_>,
+    ) -> ControlFlow<()> {
+        let ty = self.graph.type_of(class);
+        let dtype = ty.dtype;
+        let declared = &self.law.vars[variable].ty;
+        let (env, pending) = (st.env.mark(), st.pending.len());
+        let own = TypePattern { dtype: declared.dtype.clone(), dims: None };
+        let mut shape = unify(&own, ty, &mut st.env, &[]).ok().map(|_| vec![]);
+        match &self.pat(p).kind {
+            PatKind::Apply(_, attrs, args) => {
+                let found = [Attr::Ints(vec![]), Attr::Ints(ty.shape.clone())];
+                let fits = attrs.iter().zip(&found).all(|(e, a)| match e {
+                    Some(e) => self.attr(e, a, st),
+                    None => false,
+                });
+                let dims = &self.pat(args[0]).dims;
+                let scalar = fits && unify_dims(dims, &[], &mut st.env, &[]).is_ok();
+                shape = shape.filter(|_| scalar);
+            }
+            PatKind::Broadcast(arg, _) => {
+                let own = resolve_dims(&self.pat(*arg).dims, &st.env).ok();
+                shape = shape.and(own);
+            }
+            _ => shape = None,
+        }
+        if let Some(shape) = shape {
+            self.bind(variable, Binding::Number { value, dtype, shape }, st, next)?;
+        }
+        st.pending.truncate(pending);
+        st.env.rollback(env);
         ControlFlow::Continue(())
     }
 

@@ -1,6 +1,6 @@
-//! What a long call is doing, for whoever watches.
+//! Progress reports of long calls.
 //!
-//! Never decides anything: a watcher sees stages and how much of them is done, and nothing comes back from it.
+//! Never influences the result: a watcher receives stages and the part of them that is done, and returns nothing.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ pub fn watch(watcher: Option<Watcher>) {
     *WATCHER.lock().unwrap_or_else(PoisonError::into_inner) = watcher;
 }
 
-/// Tells that so much of a stage is done: between 0 and 1, `None` if nobody knows.
+/// Reports how much of a stage is done: between 0 and 1, `None` if unknown.
 pub fn at(stage: &str, done: Option<f64>) {
     if let Some(watcher) = WATCHER.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
         watcher(stage, done);

@@ -5,7 +5,7 @@
 //! that it yields is a check of what egg did.
 
 use super::language::Head;
-use super::log::{Log, LogId, Reason, Step};
+use super::log::{Equation, Log, LogId, Reason};
 use std::collections::{BTreeSet, HashMap};
 
 /// One equation that a proof rests on.
@@ -34,12 +34,11 @@ pub struct Proof {
 #[derive(Clone, Copy, Debug)]
 enum Edge {
     /// The asserted equation of that index.
-    Step(usize),
+    Equation(usize),
     /// Both ends are the same operator on arguments that are equal.
     Congruence,
 }
 
-/// The closure.
 pub struct Closure<'a> {
     log: &'a Log,
     /// Union-find with path halving.
@@ -64,11 +63,11 @@ impl<'a> Closure<'a> {
     }
 
     /// Closes the asserted equations that pass under congruence.
-    pub fn with(log: &'a Log, passes: &dyn Fn(&Step) -> bool) -> Closure<'a> {
+    pub fn with(log: &'a Log, passes: &dyn Fn(&Equation) -> bool) -> Closure<'a> {
         Closure::of(log, log.steps().len(), passes)
     }
 
-    fn of(log: &'a Log, steps: usize, passes: &dyn Fn(&Step) -> bool) -> Closure<'a> {
+    fn of(log: &'a Log, steps: usize, passes: &dyn Fn(&Equation) -> bool) -> Closure<'a> {
         let n = log.len();
         let mut c = Closure {
             log,
@@ -85,7 +84,7 @@ impl<'a> Closure<'a> {
             c.enter(i);
         }
         for (i, s) in log.steps().iter().enumerate().take(steps).filter(|(_, s)| passes(s)) {
-            c.merge(s.left.0, s.right.0, Edge::Step(i));
+            c.merge(s.left.0, s.right.0, Edge::Equation(i));
         }
         c
     }
@@ -172,7 +171,7 @@ impl<'a> Closure<'a> {
             }
             for (x, y, edge) in self.path(a, b) {
                 match edge {
-                    Edge::Step(i) => drop(steps.insert(i)),
+                    Edge::Equation(i) => drop(steps.insert(i)),
                     Edge::Congruence => {
                         let (xs, ys) = (self.log.get(LogId(x)).1, self.log.get(LogId(y)).1);
                         work.extend(xs.iter().zip(ys).map(|(x, y)| (x.0, y.0)));
@@ -241,7 +240,7 @@ impl<'a> Closure<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::Step;
+    use super::super::log::Equation;
     use super::*;
 
     /// f(a), f(b), g(f(a)), …: equations between leaves reach what is built on them.
@@ -254,7 +253,7 @@ mod tests {
         let (fa, fc) = (f(&mut log, a), f(&mut log, c));
         let (ffa, ffc) = (f(&mut log, fa), f(&mut log, fc));
         for (left, right) in [(a, b), (b, c)] {
-            log.assert(Step { reason: Reason::Definition, left, right, round: 1 });
+            log.assert(Equation { reason: Reason::Definition, left, right, round: 1 });
         }
         let mut closure = Closure::new(&log);
         let proof = closure.prove_all(&[(ffa, ffc)]).expect("equal");

@@ -1,4 +1,4 @@
-//! Replaying a proof: both sides of every equation as values of one program.
+//! Replays a proof: both sides of every equation as values of one program.
 
 use super::language::Head;
 use super::log::LogId;
@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 
 impl Explored {
     /// A program over the source's inputs with two outputs per step of a proof: what was there, and what
-    /// it equals. Running it holds every step against numbers.
+    /// it equals. Running it checks every step numerically.
     pub fn replay(&self, proof: &Proof) -> Result<Program, TypeError> {
         let mut wanted: BTreeSet<LogId> = BTreeSet::new();
         let mut stack: Vec<LogId> = proof.steps.iter().flat_map(|s| [s.left, s.right]).collect();

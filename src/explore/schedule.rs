@@ -1,16 +1,17 @@
-//! The rounds of saturation: search every law, apply what was found, rebuild; under hard limits.
+//! The rounds of saturation: search all laws, apply the matches, rebuild; under hard limits.
 
 use super::Limits;
+use super::applicable_laws;
 use super::apply::{Outcome, Refusal, Site, apply, apply_family, contradicted};
-use super::changes::{Changes, reach};
-use super::effort::Effort;
-use super::families::Families;
 use super::flatten::Flattenings;
 use super::graph::Graph;
+use super::incremental::{Changes, reach};
 use super::language::{ENode, Head};
 use super::log::LogId;
 use super::matcher::{Binding, Matcher, State};
-use super::numbers::numberless;
+use super::multi_pattern::MultiPatternMatches;
+use super::scalar_factors::without_scalar_factor;
+use super::search_steps::StepBudget;
 use egg::Id;
 use mlc_dsl::expr::Expr;
 use mlc_dsl::library::{CallId, ErrorClass, Law, Library};
@@ -160,7 +161,8 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     let start = Instant::now();
     // Where no law may round differently, none may regroup either.
     let exact = laws.iter().all(|&i| library.laws[i as usize].error == ErrorClass::Exact);
-    let mut runners: Vec<Runner> = compile(&library, laws)
+    let (laws, idle) = applicable_laws::split(graph, laws);
+    let mut runners: Vec<Runner> = compile(&library, &laws)
         .into_iter()
         .map(|compiled| Runner::new(&library, compiled))
         .collect();
@@ -168,7 +170,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
     runners.sort_by_key(|r| !r.compiled.normal);
     let levels = runners.iter().flat_map(|r| r.reach.iter().copied()).max().unwrap_or(0);
     let mut changes = Changes::default();
-    let mut families = Families::default();
+    let mut families = MultiPatternMatches::default();
     let mut sizes = Vec::new();
     let mut stop = Stop::Rounds;
     let mut left = limits.steps(graph.node_count());
@@ -182,7 +184,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
         crate::progress::at("exploring", Some(done));
         let reachable: Vec<Id> = graph.reachable().into_iter().collect();
         changes.update(graph, &reachable, levels);
-        graph.numberless = numberless(graph, &reachable);
+        graph.without_scalar_factor = without_scalar_factor(graph, &reachable);
         let index = index(graph, &reachable, &changes);
         let mut waiting: Vec<(usize, Vec<Found>)> = Vec::new();
         let banned = runners.iter().any(|r| r.banned_until >= round);
@@ -223,7 +225,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
             r.profile.time += began.elapsed();
         }
         graph.egg.rebuild();
-        if super::views::join(graph, &reachable) {
+        if super::view_chains::join(graph, &reachable) {
             graph.egg.rebuild();
         }
         sizes.push(graph.egg.total_number_of_nodes());
@@ -246,7 +248,7 @@ pub fn saturate(graph: &mut Graph, laws: &[u32], limits: &Limits) -> Saturation 
             break;
         }
     }
-    Saturation { profiles: profiles(runners), stop, sizes, bundles: families.bundles }
+    Saturation { profiles: profiles(runners, idle), stop, sizes, bundles: families.bundles }
 }
 
 /// What the search of one pattern found.
@@ -286,7 +288,7 @@ fn search_all(
             let began = Instant::now();
             let law = &graph.library.laws[r.compiled.law as usize];
             let allowed = matches << r.bans;
-            let effort = Effort::new(left.min(STEPS << r.bans), start, limits.time);
+            let effort = StepBudget::new(left.min(STEPS << r.bans), start, limits.time);
             let search = Search { graph, law, runner: r, index, flat: &flat, effort: &effort };
             let (found, over) = search.run(allowed);
             let steps = effort.steps();
@@ -316,9 +318,10 @@ fn work_on<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> Vec<T> 
     })
 }
 
-/// One profile per law, in the laws' order; a law may have several patterns.
-fn profiles(runners: Vec<Runner>) -> Vec<(u32, LawProfile)> {
-    let mut out: BTreeMap<u32, LawProfile> = BTreeMap::new();
+/// One profile per law, in the laws' order; a law may have several patterns, and `idle` ones were not searched.
+fn profiles(runners: Vec<Runner>, idle: Vec<u32>) -> Vec<(u32, LawProfile)> {
+    let mut out: BTreeMap<u32, LawProfile> =
+        idle.into_iter().map(|i| (i, LawProfile::default())).collect();
     for r in runners {
         match out.entry(r.compiled.law) {
             Entry::Vacant(e) => drop(e.insert(r.profile)),
@@ -328,7 +331,13 @@ fn profiles(runners: Vec<Runner>) -> Vec<(u32, LawProfile)> {
     out.into_iter().collect()
 }
 
-fn run_match(graph: &mut Graph, law: &Law, r: &mut Runner, f: &Found, families: &mut Families) {
+fn run_match(
+    graph: &mut Graph,
+    law: &Law,
+    r: &mut Runner,
+    f: &Found,
+    families: &mut MultiPatternMatches,
+) {
     let sites: Vec<Site> = f
         .sites
         .iter()
@@ -418,6 +427,7 @@ fn fingerprint(graph: &Graph, f: &Found) -> u64 {
                     graph.egg.find(*base).hash(&mut h);
                     map.hash(&mut h);
                 }
+                Some(Binding::Number { value, .. }) => value.to_bits().hash(&mut h),
                 None => 0u8.hash(&mut h),
             }
         }
@@ -443,7 +453,7 @@ struct Search<'a> {
     runner: &'a Runner,
     index: &'a Index<'a>,
     flat: &'a Flattenings,
-    effort: &'a Effort,
+    effort: &'a StepBudget,
 }
 
 impl Search<'_> {

@@ -1,7 +1,7 @@
-//! What is known to be no less than zero, read off the meanings of operators.
+//! Sign analysis: which classes cannot be negative, derived from the meanings of operators.
 //!
-//! Sound, not complete: sums of squares, exponentials, absolute values and what sums, products and
-//! quotients make of them. Never reads an operator's name.
+//! Sound, not complete: sums of squares, exponentials, absolute values, and sums, products and
+//! quotients of these. Never refers to an operator by name.
 
 use super::graph::Graph;
 use super::language::{ENode, Head};
@@ -50,18 +50,18 @@ fn node(graph: &Graph, n: &ENode, depth: usize, open: &Open) -> bool {
     let Head::Apply(call, _) = n.head else { return false };
     let CallKind::Op(meanings) = &graph.library.call(call).kind else { return false };
     let [meaning] = meanings.as_slice() else { return false };
-    Reading { graph, node: n, depth, open }.holds(&meaning.value)
+    SignReader { graph, node: n, depth, open }.holds(&meaning.value)
 }
 
 /// One application whose meaning is read.
-struct Reading<'a> {
+struct SignReader<'a> {
     graph: &'a Graph,
     node: &'a ENode,
     depth: usize,
     open: &'a Open,
 }
 
-impl Reading<'_> {
+impl SignReader<'_> {
     fn argument(&self, input: usize) -> Option<Id> {
         self.node.args.get(input).map(|&a| self.graph.egg.find(a))
     }

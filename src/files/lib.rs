@@ -1,17 +1,17 @@
-//! Files read within bounds and written whole.
+//! Bounded reading and atomic writing of files.
 //!
-//! What is read is a regular file or standard input (`-`), never more of it than a limit: a device or a pipe that has no end
-//! is refused before it is opened. What is written takes its name when complete, so that at any moment the old file or
+//! Input is read from a regular file or standard input (`-`), up to a limit: a device or a pipe, which may never end,
+//! is rejected before it is opened. Output gets its name when it is complete, so that at any moment the old file or
 //! the new one is there.
 
-mod faults;
-mod names;
+mod fault_injection;
 pub mod npz;
+mod paths;
 mod read;
 mod stale;
 mod write;
 
-pub use names::{Clash, Named, distinct, is_input_stream, is_output_stream, same};
+pub use paths::{Clash, Named, distinct, is_input_stream, is_output_stream, same};
 pub use read::{bytes, map, readable, text};
 pub use write::remove;
 pub use write::{AtomicFile, is_closed, send, write};

@@ -1,4 +1,4 @@
-//! Reading: regular files and standard input, never more than a limit.
+//! Reads regular files and standard input, up to a limit.
 
 use super::{is_input_stream, refusal};
 use bytes::Bytes;

@@ -1,7 +1,7 @@
-//! Files that were never completed: what a killed process left in a folder goes when the next one writes there.
+//! Removes temporary files that killed processes left in a folder, when the next process writes there.
 //!
-//! Whoever writes such a file holds its lock, and the system frees the lock when the process ends. So a file whose lock can be had is
-//! nobody's. Where a file system knows no locks, nothing is removed.
+//! A process that writes such a file holds its lock, which the system releases when the process ends. So a file whose lock can be
+//! taken has no owner. On file systems without locks, nothing is removed.
 
 use std::fs::File;
 use std::path::Path;

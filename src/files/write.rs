@@ -1,6 +1,6 @@
 //! Writing: a file takes its name when complete; a device and standard output get all bytes at once.
 
-use super::{faults, folder, is_output_stream, refusal, stale};
+use super::{fault_injection, folder, is_output_stream, refusal, stale};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Cursor, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 const LINKS: usize = 40;
 
 /// Where a name leads to.
-pub(super) enum Target {
+pub(super) enum WriteTarget {
     /// Standard output.
     Stdout,
     /// A device, which cannot be replaced.
@@ -20,11 +20,11 @@ pub(super) enum Target {
     File(PathBuf),
 }
 
-impl Target {
+impl WriteTarget {
     /// Follows symbolic links to what is to be written.
-    pub(super) fn of(path: &Path) -> io::Result<Target> {
+    pub(super) fn of(path: &Path) -> io::Result<WriteTarget> {
         if is_output_stream(path) {
-            return Ok(Target::Stdout);
+            return Ok(WriteTarget::Stdout);
         }
         if path
             .as_os_str()
@@ -46,20 +46,20 @@ impl Target {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
             }
             let meta = match fs::symlink_metadata(&at) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Target::File(at)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(WriteTarget::File(at)),
                 other => other?,
             };
             if meta.is_symlink() {
                 at = here.join(fs::read_link(&at)?);
             } else if is_device(meta.file_type()) {
-                return Ok(Target::Device(at));
+                return Ok(WriteTarget::Device(at));
             } else if !meta.is_file() {
                 return Err(refusal(meta.file_type()));
             } else if meta.permissions().readonly() {
-                let what = "the file is there and may only be read";
+                let what = "the file exists and is read-only";
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
             } else {
-                return Ok(Target::File(at));
+                return Ok(WriteTarget::File(at));
             }
         }
         Err(io::Error::new(io::ErrorKind::InvalidInput, "symbolic links lead in a circle"))
@@ -80,9 +80,9 @@ fn is_device(_: fs::FileType) -> bool {
 /// A file that takes its name only when complete.
 ///
 /// A symbolic link stays one: the file that it leads to is replaced. A hard link is no longer one afterwards.
-pub struct AtomicFile(Kind);
+pub struct AtomicFile(TargetKind);
 
-enum Kind {
+enum TargetKind {
     File { writer: BufWriter<Counted>, path: PathBuf, replaces: bool },
     Stream { content: Cursor<Vec<u8>>, device: Option<PathBuf> },
 }
@@ -97,10 +97,10 @@ impl AtomicFile {
     /// # Errors
     /// Nothing can be written there.
     pub fn create(path: &Path) -> io::Result<AtomicFile> {
-        let path = match Target::of(path)? {
-            Target::File(path) => path,
-            Target::Device(path) => return Ok(AtomicFile::stream(Some(path))),
-            Target::Stdout => return Ok(AtomicFile::stream(None)),
+        let path = match WriteTarget::of(path)? {
+            WriteTarget::File(path) => path,
+            WriteTarget::Device(path) => return Ok(AtomicFile::stream(Some(path))),
+            WriteTarget::Stdout => return Ok(AtomicFile::stream(None)),
         };
         let mut builder = tempfile::Builder::new();
         builder.prefix(stale::PREFIX);
@@ -110,7 +110,7 @@ impl AtomicFile {
             // The umask takes its part off, as for any file that a program creates.
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
-        faults::step()?;
+        fault_injection::step()?;
         // The path of a temporary file in the message says nothing to the user.
         let new = || builder.tempfile_in(folder(&path)).map_err(|e| io::Error::from(e.kind()));
         stale::clean(folder(&path));
@@ -123,11 +123,11 @@ impl AtomicFile {
             file.as_file().set_permissions(meta.permissions())?;
         }
         let writer = BufWriter::with_capacity(1 << 16, Counted(file));
-        Ok(AtomicFile(Kind::File { writer, path, replaces: replaced.is_some() }))
+        Ok(AtomicFile(TargetKind::File { writer, path, replaces: replaced.is_some() }))
     }
 
     fn stream(device: Option<PathBuf>) -> AtomicFile {
-        AtomicFile(Kind::Stream { content: Cursor::default(), device })
+        AtomicFile(TargetKind::Stream { content: Cursor::default(), device })
     }
 
     /// Gives the file its name, in place of any file that had it.
@@ -136,18 +136,18 @@ impl AtomicFile {
     /// The disk is full, or the file system refuses; what stood there still does.
     pub fn commit(self) -> io::Result<()> {
         match self.0 {
-            Kind::File { writer, path, replaces } => {
+            TargetKind::File { writer, path, replaces } => {
                 let file = complete(writer)?;
                 if replaces {
                     // Else a loss of power could leave neither the old file nor the new one.
-                    faults::step()?;
+                    fault_injection::step()?;
                     file.as_file().sync_all()?;
                 }
-                faults::step()?;
+                fault_injection::step()?;
                 file.persist(&path).map_err(|e| e.error)?;
                 Ok(())
             }
-            Kind::Stream { content, device } => send(content.get_ref(), device.as_deref()),
+            TargetKind::Stream { content, device } => send(content.get_ref(), device.as_deref()),
         }
     }
 
@@ -156,11 +156,11 @@ impl AtomicFile {
     /// # Errors
     /// The disk is full, or the file system refuses.
     pub fn commit_new(self) -> io::Result<bool> {
-        let Kind::File { writer, path, .. } = self.0 else { return Ok(false) };
+        let TargetKind::File { writer, path, .. } = self.0 else { return Ok(false) };
         let file = complete(writer)?;
-        faults::step()?;
+        fault_injection::step()?;
         file.as_file().sync_all()?;
-        faults::step()?;
+        fault_injection::step()?;
         match file.persist_noclobber(&path) {
             Ok(_) => Ok(true),
             Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
@@ -176,7 +176,7 @@ fn complete(writer: BufWriter<Counted>) -> io::Result<NamedTempFile> {
 /// Nobody reads standard output any more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// True if a write to standard output has failed as nobody reads it any more.
+/// True if a write to standard output failed because its reader is gone.
 pub fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
@@ -198,7 +198,7 @@ pub fn send(content: &[u8], device: Option<&Path>) -> io::Result<()> {
 
 impl Write for Counted {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        faults::step()?;
+        fault_injection::step()?;
         self.0.write(buf)
     }
 
@@ -210,15 +210,15 @@ impl Write for Counted {
 impl Write for AtomicFile {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         match &mut self.0 {
-            Kind::File { writer, .. } => writer.write(buf),
-            Kind::Stream { content, .. } => content.write(buf),
+            TargetKind::File { writer, .. } => writer.write(buf),
+            TargetKind::Stream { content, .. } => content.write(buf),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.0 {
-            Kind::File { writer, .. } => writer.flush(),
-            Kind::Stream { .. } => Ok(()),
+            TargetKind::File { writer, .. } => writer.flush(),
+            TargetKind::Stream { .. } => Ok(()),
         }
     }
 }
@@ -226,18 +226,18 @@ impl Write for AtomicFile {
 impl io::Seek for AtomicFile {
     fn seek(&mut self, pos: io::SeekFrom) -> io::Result<u64> {
         match &mut self.0 {
-            Kind::File { writer, .. } => {
+            TargetKind::File { writer, .. } => {
                 writer.flush()?;
                 writer.get_mut().0.seek(pos)
             }
-            Kind::Stream { content, .. } => content.seek(pos),
+            TargetKind::Stream { content, .. } => content.seek(pos),
         }
     }
 }
 
 /// Removes a file; a step.
 pub fn remove(path: &Path) -> io::Result<()> {
-    faults::step()?;
+    fault_injection::step()?;
     fs::remove_file(path)
 }
 

@@ -1,20 +1,22 @@
-//! Programs as ONNX models: the inverse of the import.
+//! Plans as ONNX models, and programs: the inverse of the import.
 //!
-//! From the outputs down, every value is written by the largest `onnx` pattern that covers it (see
-//! [`super::export_rules`]). A definition that no pattern writes at this operator set is written as
+//! Kernels are written as the nodes that [`super::export_forms`] chooses for them by the patterns of
+//! [`super::export_rules`]. A definition that no pattern writes at this operator set is written as
 //! its body. No operator is known by name here.
 
+use super::export_forms::Forms;
 use super::export_graph::Graph;
+use super::export_kernels::Planned;
 use super::export_rules::Rules;
 use super::export_types::NEWEST_OPSET;
-use super::export_write::Writer;
+use super::export_write::write;
 use super::import::ModelInfo;
 use super::raw::{RawDim, RawModel, RawValueInfo};
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Type};
 use mlc_dsl::library::{CallKind, Library};
-use mlc_dsl::unfold::{Rest, once};
+use mlc_dsl::plan::{self, Fault, Plan};
 use mlc_dsl::{shown, told};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use thiserror::Error;
 
 /// Why a program was not exported.
@@ -29,6 +31,12 @@ pub enum ExportError {
         origin: String,
         /// The version of the operator set.
         opset: i64,
+    },
+    /// A plan cannot be written as it stands.
+    #[error("{}", told(&fault.to_string()))]
+    Kernel {
+        /// What is wrong with it.
+        fault: Fault,
     },
     /// The version of the operator set is not known.
     #[error("operator set {opset} is not known: versions 1 to {NEWEST_OPSET} are")]
@@ -65,6 +73,9 @@ impl ExportError {
             ExportError::Operator { .. } => Some(
                 "choose a newer operator set, or declare how it prints with an `onnx` item in a --rules file",
             ),
+            ExportError::Kernel { .. } => Some(
+                "choose a newer operator set, declare an `onnx` item that prints what the kernel computes, or take the kernel out of the target's text",
+            ),
             ExportError::OperatorSet { .. } => {
                 Some("leave `--opset` out to keep the version of the model")
             }
@@ -85,49 +96,144 @@ fn at(origin: &str) -> String {
 /// Definitions are written out this often, one inside the other.
 const MAX_ROUNDS: usize = 32;
 
-/// Writes a program as a model at version `opset` of the standard operator set.
+/// Writes a program of which nothing is chosen as a model at version `opset` of the standard operator set: every
+/// application is a kernel of its own.
 pub fn export(
     program: &Program,
     library: &Library,
     model: &ModelInfo,
     opset: i64,
 ) -> Result<RawModel, ExportError> {
+    let planned = Planned::of_nodes(program, library);
+    chosen(planned, library, model, opset, &written).map_err(|stop| match stop {
+        Stop::Unwritten(Unwritten { op, origin, .. }, _) => {
+            ExportError::Operator { op, origin, opset }
+        }
+        Stop::Other(e) => e,
+    })
+}
+
+/// Writes a plan: each kernel as the ONNX nodes that compute it, or several kernels as one node that computes them.
+pub fn export_plan(
+    plan: &Plan,
+    library: &Library,
+    model: &ModelInfo,
+    opset: i64,
+) -> Result<RawModel, ExportError> {
+    if let Some(fault) = plan::faults(plan, library).into_iter().next() {
+        return Err(ExportError::Kernel { fault });
+    }
+    let planned = Planned::of_plan(&plan.program, library, &plan.kernels);
+    chosen(planned, library, model, opset, &written).map_err(|stop| match stop {
+        Stop::Unwritten(first, _) => ExportError::Kernel { fault: first.fault(plan, opset) },
+        Stop::Other(e) => e,
+    })
+}
+
+/// What is wrong with a plan that is to be written at version `opset` of the standard operator set: what is wrong with it
+/// whatever runs it, and kernels that no `onnx` item writes.
+pub fn faults(plan: &Plan, library: &Library, model: &ModelInfo, opset: i64) -> Vec<Fault> {
+    let found = plan::faults(plan, library);
+    if !found.is_empty() {
+        return found;
+    }
+    let planned = Planned::of_plan(&plan.program, library, &plan.kernels);
+    match chosen(planned, library, model, opset, &|_| Ok(())) {
+        Ok(()) => Vec::new(),
+        Err(Stop::Unwritten(first, rest)) => {
+            std::iter::once(first).chain(rest).map(|u| u.fault(plan, opset)).collect()
+        }
+        Err(Stop::Other(e)) => vec![Fault { kernel: None, what: e.to_string() }],
+    }
+}
+
+/// An operator that no pattern writes.
+struct Unwritten {
+    op: String,
+    origin: String,
+    /// The place of the first kernel that has it.
+    kernel: Option<u32>,
+}
+
+impl Unwritten {
+    /// What is wrong with the plan that has it.
+    fn fault(self, plan: &Plan, opset: i64) -> Fault {
+        let Unwritten { op, origin, kernel } = self;
+        let named = |k: u32| Some((k as usize, plan.kernels.get(k as usize)?.name.clone()));
+        let what = ExportError::Operator { op, origin, opset }.to_string();
+        Fault { kernel: kernel.and_then(named), what }
+    }
+}
+
+/// Why nothing is written.
+enum Stop {
+    /// An operator has no form, and others.
+    Unwritten(Unwritten, Vec<Unwritten>),
+    /// Anything else.
+    Other(ExportError),
+}
+
+impl From<ExportError> for Stop {
+    fn from(e: ExportError) -> Stop {
+        Stop::Other(e)
+    }
+}
+
+/// A program all of whose nodes have a form.
+struct Chosen<'c> {
+    program: &'c Program,
+    forms: Forms<'c, 'c>,
+    opsets: BTreeMap<String, i64>,
+    model: &'c ModelInfo,
+    opset: i64,
+}
+
+/// Chooses the nodes that a program is written as. Definitions without a form are opened, as often as it takes.
+fn chosen<T>(
+    planned: Planned,
+    library: &Library,
+    model: &ModelInfo,
+    opset: i64,
+    then: &dyn Fn(Chosen<'_>) -> Result<T, ExportError>,
+) -> Result<T, Stop> {
     let mut opsets = model.opset_imports.clone();
     opsets.insert(String::new(), opset);
     let rules = Rules::of(library, &opsets);
     if !(1..=NEWEST_OPSET).contains(&opset) {
-        return Err(ExportError::OperatorSet { opset });
+        return Err(ExportError::OperatorSet { opset }.into());
     }
-    let mut current = program.clone().with_empty_constants().pruned();
+    let mut current = planned;
     for _ in 0..MAX_ROUNDS {
-        let graph = Graph::of(&current, library);
-        let mut writer = Writer::new(graph, &rules, model, opset);
-        writer.outputs()?;
-        let unwritten = writer.take_unwritten();
-        if unwritten.is_empty() {
-            let mut raw = writer.finish();
-            raw.graph.outputs =
-                current.outputs.iter().map(|(n, v)| value_info(n, current.ty(*v))).collect();
-            raw.graph.inputs = current.inputs.iter().map(|(n, t)| value_info(n, t)).collect();
-            let used: HashSet<&str> = raw.graph.nodes.iter().map(|n| n.domain.as_str()).collect();
-            opsets.retain(|d, _| d.is_empty() || used.contains(d.as_str()));
-            return Ok(RawModel {
-                ir_version: model.ir_version.max(ir_version(opset)),
-                opset_imports: opsets,
-                producer_name: model.producer_name.clone(),
-                producer_version: model.producer_version.clone(),
-                domain: model.domain.clone(),
-                model_version: model.model_version,
-                doc_string: model.doc_string.clone(),
-                metadata_props: model.metadata_props.clone(),
-                graph: raw.graph,
-            });
+        let forms = Forms::of(Graph::of(&current, library), &rules, opset)?;
+        if forms.unwritten.is_empty() {
+            return Ok(then(Chosen { program: &current.program, forms, opsets, model, opset })?);
         }
-        current = expand(&current, library, &unwritten, opset)?.with_empty_constants().pruned();
+        let unwritten = forms.unwritten;
+        current = opened(&current, library, &unwritten)?;
     }
-    Err(ExportError::Body {
+    Err(Stop::Other(ExportError::Body {
         op: "its own body".into(),
         reason: "definitions are nested too deeply".into(),
+    }))
+}
+
+fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
+    let Chosen { program, forms, mut opsets, model, opset } = chosen;
+    let mut graph = write(forms, model, opset)?;
+    graph.outputs = program.outputs.iter().map(|(n, v)| value_info(n, program.ty(*v))).collect();
+    graph.inputs = program.inputs.iter().map(|(n, t)| value_info(n, t)).collect();
+    let used: HashSet<&str> = graph.nodes.iter().map(|n| n.domain.as_str()).collect();
+    opsets.retain(|d, _| d.is_empty() || used.contains(d.as_str()));
+    Ok(RawModel {
+        ir_version: model.ir_version.max(ir_version(opset)),
+        opset_imports: opsets,
+        producer_name: model.producer_name.clone(),
+        producer_version: model.producer_version.clone(),
+        domain: model.domain.clone(),
+        model_version: model.model_version,
+        doc_string: model.doc_string.clone(),
+        metadata_props: model.metadata_props.clone(),
+        graph,
     })
 }
 
@@ -158,23 +264,33 @@ fn ir_version(opset: i64) -> i64 {
 }
 
 /// The program with these definitions replaced by their bodies.
-fn expand(
-    program: &Program,
+fn opened(
+    planned: &Planned,
     library: &Library,
     unwritten: &HashSet<NodeId>,
-    opset: i64,
-) -> Result<Program, ExportError> {
+) -> Result<Planned, Stop> {
+    let program = &planned.program;
     let callable = |id: NodeId| match &program.node(id).kind {
         NodeKind::Apply(call, _) => Some(library.call(*call)),
         NodeKind::Input(_) | NodeKind::Const(_) => None,
     };
     let named = |id: NodeId| callable(id).map_or(String::new(), |c| c.name.to_string());
     let primitive =
-        |id: &&NodeId| callable(**id).is_some_and(|c| !matches!(c.kind, CallKind::Def(_)));
-    if let Some(id) = unwritten.iter().filter(primitive).min() {
-        let origin = program.node(*id).origin.clone();
-        return Err(ExportError::Operator { op: named(*id), origin, opset });
+        |id: &NodeId| callable(*id).is_some_and(|c| !matches!(c.kind, CallKind::Def(_)));
+    let mut primitives: Vec<NodeId> = unwritten.iter().copied().filter(primitive).collect();
+    primitives.sort_by_key(|n| (planned.place(*n), *n));
+    if let Some((first, rest)) = primitives.split_first() {
+        let unwritten = |id: NodeId| Unwritten {
+            op: named(id),
+            origin: program.node(id).origin.clone(),
+            kernel: planned.place(id),
+        };
+        return Err(Stop::Unwritten(
+            unwritten(*first),
+            rest.iter().map(|n| unwritten(*n)).collect(),
+        ));
     }
-    once(program, library, Rest::Canonical, &|id, _| unwritten.contains(&id))
-        .map_err(|(id, e)| ExportError::Body { op: named(id), reason: e.to_string() })
+    planned
+        .opened(library, &|id, _| unwritten.contains(&id))
+        .map_err(|(id, e)| Stop::Other(ExportError::Body { op: named(id), reason: e.to_string() }))
 }

@@ -1,12 +1,11 @@
 //! Core expressions in the inputs of a `prints` clause: what one ONNX node cannot write becomes new
 //! nodes of the graph, which are written in their turn.
 
+use super::export_forms::Forms;
 use super::export_match::Found;
-use super::export_write::Writer;
 use super::import_apply::trailing_axes;
-use super::import_read::infix;
 use mlc_dsl::eval::eval;
-use mlc_dsl::expr::{Expr, ExprKind, UnaryOp};
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Tensor, Type, Value};
 use mlc_dsl::library::CallId;
@@ -20,7 +19,7 @@ pub(super) enum Core {
     Number(Attr),
 }
 
-impl Writer<'_, '_> {
+impl Forms<'_, '_> {
     /// A core expression as new nodes of the graph.
     pub(super) fn core(&mut self, e: &Expr, found: &Found<'_>, origin: &str) -> Option<Core> {
         if let Ok(a) = eval(e, &found.env) {
@@ -29,20 +28,21 @@ impl Writer<'_, '_> {
         match &e.kind {
             ExprKind::Name(n) => Some(Core::Value(*found.tensors.get(n)?)),
             ExprKind::Unary(op, a) => {
-                let name = match op {
-                    UnaryOp::Neg => "neg",
-                    UnaryOp::Not => "logical_not",
-                };
                 let a = self.core(a, found, origin)?;
-                self.add(self.graph.library.find(name)?, vec![a], vec![], origin)
+                self.add(self.graph.library.find(op.operator())?, vec![a], vec![], origin)
             }
             ExprKind::Binary(op, a, b) => {
-                let (name, swapped) = infix(*op);
+                let (name, swapped) = op.operator();
                 let mut args = vec![self.core(a, found, origin)?, self.core(b, found, origin)?];
                 if swapped {
                     args.reverse();
                 }
-                self.add(self.graph.library.find(name)?, args, vec![], origin)
+                let whole = self.add(self.graph.library.find(name)?, args, vec![], origin)?;
+                if *op != BinaryOp::Ne {
+                    return Some(whole);
+                }
+                let not = self.graph.library.find(UnaryOp::Not.operator())?;
+                self.add(not, vec![whole], vec![], origin)
             }
             ExprKind::Apply(call) => self.core_call(call, found, origin),
             _ => None,

@@ -1,11 +1,12 @@
 //! A program in the shape in which ONNX writes it: operands that NumPy's rule broadcasts stand as they
 //! are, aligned to the right, and nothing else is broadcast without need.
 
+use super::export_kernels::Planned;
 use super::import_apply::trailing_axes;
 use mlc_dsl::canon::Structural;
 use mlc_dsl::functions::common_shape;
 use mlc_dsl::ir::{Attr, Consts, Extent, Node, NodeId, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::library::{CallId, Library, OpClass};
 use std::collections::HashMap;
 
 /// Constants that repeat one element are written out up to this many elements.
@@ -26,13 +27,18 @@ pub(super) struct Graph<'a> {
     source: Vec<Option<NodeId>>,
     /// The nodes that read each node, as far as an output needs them.
     consumers: Vec<Vec<NodeId>>,
+    /// The kernels that compute each node of the program.
+    kernels: &'a [Vec<u32>],
+    /// What each kernel computes, as far as an output needs it.
+    computed: HashMap<u32, Vec<NodeId>>,
     consts: Consts,
     index: HashMap<(NodeKind, Vec<Value>), NodeId>,
 }
 
 impl<'a> Graph<'a> {
     /// The graph of a program.
-    pub fn of(program: &'a Program, library: &'a Library) -> Graph<'a> {
+    pub fn of(planned: &'a Planned, library: &'a Library) -> Graph<'a> {
+        let program = &planned.program;
         let mut g = Graph {
             library,
             structural: Structural::of(library),
@@ -41,6 +47,8 @@ impl<'a> Graph<'a> {
             nodes: Vec::new(),
             source: Vec::new(),
             consumers: Vec::new(),
+            kernels: &planned.kernels,
+            computed: HashMap::new(),
             consts: program.consts.clone(),
             index: HashMap::new(),
         };
@@ -84,6 +92,29 @@ impl<'a> Graph<'a> {
     /// The readers of a node.
     pub fn consumers(&self, id: NodeId) -> &[NodeId] {
         &self.consumers[id.0 as usize]
+    }
+
+    /// The kernels that compute a node; none of a view, and of what the export added.
+    fn kernels(&self, id: NodeId) -> &'a [u32] {
+        let NodeKind::Apply(call, _) = &self.node(id).kind else { return &[] };
+        match self.source(id) {
+            Some(source) if self.library.call(*call).class != OpClass::View => {
+                &self.kernels[source.0 as usize]
+            }
+            _ => &[],
+        }
+    }
+
+    /// True if an ONNX node may compute these nodes: those of one kernel, or several kernels that have no other nodes.
+    pub fn keeps_kernels(&self, nodes: &[NodeId]) -> bool {
+        let mut of = nodes.iter().map(|n| self.kernels(*n)).filter(|k| !k.is_empty());
+        let Some(first) = of.next() else { return true };
+        let is_one = first.iter().any(|k| of.clone().all(|other| other.contains(k)));
+        let whole = |k: &u32| {
+            let all = self.computed.get(k).map_or(&[][..], Vec::as_slice);
+            all.iter().all(|n| nodes.contains(n))
+        };
+        is_one || first.iter().chain(of.flatten()).all(whole)
     }
 
     /// True if an output of the program is a value of this node.
@@ -155,6 +186,7 @@ impl<'a> Graph<'a> {
     pub fn recount(&mut self) {
         self.index.clear();
         self.consumers.iter_mut().for_each(Vec::clear);
+        self.computed.clear();
         self.count();
     }
 
@@ -376,6 +408,9 @@ impl<'a> Graph<'a> {
         for i in (0..self.nodes.len()).rev() {
             if !live[i] {
                 continue;
+            }
+            for k in self.kernels(NodeId(i as u32)) {
+                self.computed.entry(*k).or_default().push(NodeId(i as u32));
             }
             for a in &self.nodes[i].args {
                 live[a.node.0 as usize] = true;

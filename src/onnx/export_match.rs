@@ -1,13 +1,14 @@
 //! Matching a pattern on the graph: what its names stand for, and which nodes it covers.
 
 use super::export_graph::Graph;
-use super::export_rules::{Pat, Rule};
+use super::export_rules::Rule;
 use super::import_bind::shortest;
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Value};
 use mlc_dsl::library::{CallId, Name};
 use mlc_dsl::onnx::{Kind, ParamKind, Question};
+use mlc_dsl::pattern::{PatId, PatKind, Printed, Root};
 use std::collections::HashMap;
 
 /// More ways than this to match one pattern are not looked at.
@@ -39,20 +40,24 @@ impl Found<'_> {
 }
 
 /// The first way in which the rule matches with its root at `node`, all conditions fulfilled.
-pub(super) fn find<'p>(graph: &Graph<'_>, rule: &'p Rule<'_>, node: NodeId) -> Option<Found<'p>> {
+pub(super) fn find<'p>(graph: &Graph<'_>, rule: &Rule<'p>, node: NodeId) -> Option<Found<'p>> {
     let mut start = Found::default();
-    for (name, value) in &rule.fixed {
+    for (name, value) in &rule.form.fixed {
         start.env.bind_attr(name, value.clone());
     }
-    let root = Value { node, output: 0 };
-    let ways = matches(graph, &rule.pattern, root, start);
+    let v = Value { node, output: 0 };
+    let ways = match &rule.form.root {
+        Root::Term(_, p) => matches(graph, rule.form, *p, v, start),
+        Root::Chain(call, attrs, list) => chain(graph, *call, list, attrs, v, start),
+        Root::Parts(call, names) => parts(graph, *call, names, v, start).into_iter().collect(),
+    };
     ways.into_iter().find_map(|w| complete(graph, rule, node, w))
 }
 
 /// Checks everything that needs all names.
 fn complete<'p>(
     graph: &Graph<'_>,
-    rule: &'p Rule<'_>,
+    rule: &Rule<'p>,
     root: NodeId,
     mut found: Found<'p>,
 ) -> Option<Found<'p>> {
@@ -62,7 +67,10 @@ fn complete<'p>(
             || graph.constant(Value { node: *id, output: 0 }).is_some()
             || !graph.is_output(*id) && graph.consumers(*id).iter().all(|c| whole.contains(c))
     };
-    if !matches!(rule.pattern, Pat::Split(..)) && !whole.iter().all(inside) {
+    if !matches!(rule.form.root, Root::Parts(..)) && !whole.iter().all(inside) {
+        return None;
+    }
+    if !graph.keeps_kernels(whole) {
         return None;
     }
     if rule.print.is_none() {
@@ -104,7 +112,7 @@ fn complete<'p>(
             _ => return None,
         }
     }
-    rule.conditions.iter().all(|c| holds(c, &found) == Some(true)).then_some(found)
+    rule.form.conditions.iter().all(|c| holds(c, &found) == Some(true)).then_some(found)
 }
 
 /// A number of that type as it is written most shortly.
@@ -151,10 +159,17 @@ pub(super) fn settle(e: &Expr, found: &Found<'_>) -> Expr {
     }
 }
 
-/// All ways in which the pattern matches the value, as continuations of `found`.
-fn matches<'p>(graph: &Graph<'_>, pat: &'p Pat, v: Value, mut found: Found<'p>) -> Vec<Found<'p>> {
-    match pat {
-        Pat::Var(n) => {
+/// All ways in which a part of a term matches the value, as continuations of `found`.
+fn matches<'p>(
+    graph: &Graph<'_>,
+    form: &'p Printed,
+    p: PatId,
+    v: Value,
+    mut found: Found<'p>,
+) -> Vec<Found<'p>> {
+    match &form.pats[p.0 as usize] {
+        PatKind::Var(i) => {
+            let n = &form.vars[*i];
             if let Some(known) = found.tensors.get(n) {
                 return if *known == v { vec![found] } else { vec![] };
             }
@@ -162,30 +177,27 @@ fn matches<'p>(graph: &Graph<'_>, pat: &'p Pat, v: Value, mut found: Found<'p>) 
             found.tensors.insert(n.clone(), v);
             vec![found]
         }
-        Pat::Scalar(n) => match graph.number(v).map(|x| short(x, graph.ty(v).dtype)) {
-            Some(x) if found.env.bind_attr(n, Attr::float(x)) => vec![found],
-            _ => vec![],
-        },
-        Pat::Number(e) => match graph.number(v) {
-            Some(x) => {
+        PatKind::Scalar(e) => match (graph.number(v), e.as_name()) {
+            (Some(x), Some(n)) => {
+                let x = short(x, graph.ty(v).dtype);
+                if found.env.bind_attr(n, Attr::float(x)) { vec![found] } else { vec![] }
+            }
+            (Some(x), None) => {
                 found.deferred.push((e, Attr::float(x)));
                 vec![found]
             }
-            None => vec![],
+            (None, _) => vec![],
         },
-        Pat::Apply(call, args, attrs) => apply(graph, *call, args, attrs, v, found),
-        Pat::Fold(call, list, attrs) => fold(graph, *call, list, attrs, v, found),
-        Pat::Split(x, axis, sizes) => {
-            split(graph, [x, axis, sizes], v, found).into_iter().collect()
-        }
+        PatKind::Apply(call, attrs, args) => apply(graph, form, (*call, attrs, args), v, found),
+        // Terms stand as they are written: the patterns of laws alone have these.
+        PatKind::Broadcast(..) | PatKind::Flat(..) | PatKind::Output(..) => vec![],
     }
 }
 
 fn apply<'p>(
     graph: &Graph<'_>,
-    call: CallId,
-    args: &'p [Pat],
-    attrs: &'p [Option<Expr>],
+    form: &'p Printed,
+    (call, attrs, args): (CallId, &'p [Option<Expr>], &'p [PatId]),
     v: Value,
     mut found: Found<'p>,
 ) -> Vec<Found<'p>> {
@@ -204,8 +216,9 @@ fn apply<'p>(
     found.covered.push(v.node);
     let ordered = |order: &[usize]| {
         let mut ways = vec![found.clone()];
-        for (pat, &i) in args.iter().zip(order) {
-            ways = ways.into_iter().flat_map(|w| matches(graph, pat, node.args[i], w)).collect();
+        for (&p, &i) in args.iter().zip(order) {
+            let next = |w| matches(graph, form, p, node.args[i], w);
+            ways = ways.into_iter().flat_map(next).collect();
             ways.truncate(MAX_WAYS);
         }
         ways
@@ -245,7 +258,8 @@ enum Place {
     Leaf,
 }
 
-fn fold<'p>(
+/// A chain of a binary operator, opened as far as nothing else reads its parts.
+fn chain<'p>(
     graph: &Graph<'_>,
     call: CallId,
     list: &'p Name,
@@ -289,13 +303,13 @@ fn fold<'p>(
 }
 
 /// The slices of one tensor that part one of its axes without gap or overlap.
-fn split<'p>(
+fn parts<'p>(
     graph: &Graph<'_>,
-    names: [&'p Name; 3],
+    call: CallId,
+    names: &'p [Name; 3],
     v: Value,
     mut found: Found<'p>,
 ) -> Option<Found<'p>> {
-    let NodeKind::Apply(call, _) = &graph.node(v.node).kind else { return None };
     let x = *graph.node(v.node).args.first()?;
     let shape = &graph.ty(x).shape;
     let part = |id: NodeId| -> Option<(usize, Extent, Extent)> {
@@ -304,7 +318,7 @@ fn split<'p>(
         let [Attr::Ints(start), Attr::Ints(size), Attr::Ints(step)] = attrs.as_slice() else {
             return None;
         };
-        if c != call || node.args.as_slice() != [x] || !step.iter().all(|s| s.is(1)) {
+        if *c != call || node.args.as_slice() != [x] || !step.iter().all(|s| s.is(1)) {
             return None;
         }
         let mut axes = (0..shape.len()).filter(|&i| size[i] != shape[i] || !start[i].is(0));

@@ -21,11 +21,6 @@ impl Shapes {
         Shapes { inputs: inputs.to_vec(), opset, lists: HashMap::new() }
     }
 
-    /// The version of the standard operator set.
-    pub fn opset(&self) -> i64 {
-        self.opset
-    }
-
     /// The name of a tensor of 64-bit integers that holds the extents, without axes if `scalar`.
     pub fn list(
         &mut self,

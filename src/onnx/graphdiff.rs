@@ -1,8 +1,8 @@
-//! What differs between two ONNX graphs.
+//! Compares two ONNX graphs.
 //!
-//! A node is the same if it computes the same from the same, whatever the values in between are called; of the others, one is
-//! kept if a node of the same operator, attributes and constants is there, which reads something else. What is left is paired by
-//! operator and name, by operator and largest constant, and by operator in the order of the graphs: these were changed.
+//! A node is the same if it computes the same value from the same inputs, whatever the names of intermediate values. Of the others, a node is
+//! kept if the other graph has a node with the same operator, attributes and constants but other inputs. The rest is paired by
+//! operator and name, by operator and largest constant, and by operator in graph order: these nodes were changed.
 
 use crate::{RawAttr, RawGraph, RawModel, RawNode, RawValueInfo, without_defaults};
 use mlc_dsl::ir::Tensor;
@@ -46,7 +46,7 @@ pub struct Operators {
 pub struct Constants {
     /// How many.
     pub count: usize,
-    /// Their bytes.
+    /// Bytes of all of them together.
     pub bytes: u64,
 }
 

@@ -1,14 +1,14 @@
-//! ONNX models as programs.
+//! Imports ONNX models as programs.
 //!
-//! Every operator is read as its `onnx` item says; no operator is known by name here, except the
-//! control flow that no expression can stand for. What a model computes of shapes is known
-//! afterwards as extents (see [`mlc_dsl::known`]).
+//! Every operator is imported as its `onnx` item says; none is known by name here, except
+//! control flow, which items cannot express. Shape computations of a model are evaluated
+//! to extents (see [`mlc_dsl::shape_values`]).
 
 use super::export_types::NEWEST_OPSET;
 use super::import_apply::Sheet;
 use super::import_bind::bind;
 use super::import_error::ImportError;
-use super::import_read::Reader;
+use super::import_read::OnnxItemInterpreter;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, Program, Type, Value};
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// A model as a program, with what an export needs to look like the original.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// The computation.
+    /// What the graph computes, typed; names of inputs and outputs are those of the file.
     pub program: Program,
     /// The rest of the model.
     pub model: ModelInfo,
@@ -169,7 +169,7 @@ impl<'a> Items<'a> {
     /// What may help where no declaration is found.
     fn help(&self, node: &RawNode) -> String {
         let of_domain = self.by_name.keys().filter(|(d, _)| *d == node.domain).map(|(_, n)| *n);
-        let near = mlc_dsl::names::nearest(&node.op_type, of_domain);
+        let near = mlc_dsl::suggestions::nearest(&node.op_type, of_domain);
         let meant = near.iter().map(|n| format!("did you mean `{n}`? Else ")).next();
         format!("{}declare it with an `onnx` item in a --rules file", meant.unwrap_or_default())
     }
@@ -330,7 +330,8 @@ impl Importer<'_> {
             if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { None };
         self.sheet.builder.set_origin(origin.unwrap_or(&node.name));
         let bound = bind(item, node, &inputs, &mut self.sheet).map_err(fail)?;
-        let results = Reader::new(item, node, bound, &mut self.sheet).read().map_err(fail)?;
+        let results =
+            OnnxItemInterpreter::new(item, node, bound, &mut self.sheet).read().map_err(fail)?;
         for (i, name) in node.outputs.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
             let v = results.get(i).copied().flatten();
             let v = v.ok_or_else(|| {

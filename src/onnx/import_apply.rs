@@ -1,11 +1,11 @@
-//! Applying operators by position: NumPy's broadcasting, numbers among tensors, known values.
+//! Applies operators positionally: NumPy's broadcasting, numbers among tensors, values known at import.
 
 use mlc_dsl::build::Builder;
 use mlc_dsl::functions::common_shape;
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Atom, Attr, DType, Extent, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::known::{self, Element, Known};
 use mlc_dsl::library::{CallId, Callable, DTypePattern, Dim, Library};
+use mlc_dsl::shape_values::{self, Known, KnownElement};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ const MAX_SYMBOLIC: usize = 64;
 
 /// An argument of an operator.
 #[derive(Clone, Debug)]
-pub(super) enum Operand {
+pub(super) enum ImportOperand {
     /// A tensor.
     Value(Value),
     /// A number, which takes the element type of its partners.
@@ -23,7 +23,6 @@ pub(super) enum Operand {
 
 /// The program that is being written, and what is known of its values.
 pub(super) struct Sheet<'a> {
-    /// The program.
     pub builder: Builder<'a>,
     known: HashMap<Value, Option<Rc<Known>>>,
     conflict: Option<(String, Extent)>,
@@ -35,7 +34,6 @@ impl<'a> Sheet<'a> {
         Sheet { builder: Builder::new(library), known: HashMap::new(), conflict: None }
     }
 
-    /// The declarations.
     pub fn library(&self) -> &'a Library {
         self.builder.library
     }
@@ -64,7 +62,7 @@ impl<'a> Sheet<'a> {
     pub fn call(
         &mut self,
         id: CallId,
-        operands: Vec<Operand>,
+        operands: Vec<ImportOperand>,
         attrs: &[Option<Attr>],
     ) -> Result<Vec<Value>, String> {
         let call = self.library().call(id);
@@ -76,11 +74,15 @@ impl<'a> Sheet<'a> {
     }
 
     /// The operands as values: a number becomes a constant of rank 0.
-    fn tensors(&mut self, call: &Callable, operands: Vec<Operand>) -> Result<Vec<Value>, String> {
+    fn tensors(
+        &mut self,
+        call: &Callable,
+        operands: Vec<ImportOperand>,
+    ) -> Result<Vec<Value>, String> {
         let mut dtypes: Vec<(&str, DType)> = Vec::new();
         let mut any = None;
         for (input, o) in call.inputs.iter().zip(&operands) {
-            if let Operand::Value(v) = o {
+            if let ImportOperand::Value(v) = o {
                 let d = self.builder.ty(*v).dtype;
                 any = any.or(Some(d));
                 if let DTypePattern::Var(n) = &input.ty.dtype {
@@ -91,8 +93,8 @@ impl<'a> Sheet<'a> {
         let mut out = Vec::with_capacity(operands.len());
         for (input, o) in call.inputs.iter().zip(operands) {
             out.push(match o {
-                Operand::Value(v) => v,
-                Operand::Number(a) => {
+                ImportOperand::Value(v) => v,
+                ImportOperand::Number(a) => {
                     let dtype = match &input.ty.dtype {
                         DTypePattern::Fixed(d) => Some(*d),
                         DTypePattern::Var(n) => {
@@ -114,7 +116,8 @@ impl<'a> Sheet<'a> {
         let number = match a {
             Attr::Bool(b) => Some(f64::from(u8::from(*b))),
             Attr::Int(e) if e.as_const().is_none() => {
-                let known = Known { dtype, shape: vec![], elements: vec![Element::Int(e.clone())] };
+                let known =
+                    Known { dtype, shape: vec![], elements: vec![KnownElement::Int(e.clone())] };
                 return self.place(known).ok_or_else(|| format!("{e} is no {dtype}"));
             }
             Attr::Int(e) => {
@@ -248,7 +251,7 @@ impl<'a> Sheet<'a> {
                 if self.known(v).is_some() {
                     return v;
                 }
-                let Some(k) = known::evaluate(call, i, &app, &known) else { return v };
+                let Some(k) = shape_values::evaluate(call, i, &app, &known) else { return v };
                 let place = if k.dtype.is_float() { None } else { self.place(k.clone()) };
                 let v = place.unwrap_or(v);
                 self.known.insert(v, Some(Rc::new(k)));

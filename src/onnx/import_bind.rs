@@ -1,13 +1,13 @@
-//! What the names of an `onnx` item stand for at one node.
+//! Binds the names of an `onnx` item at one node.
 
 use super::import_apply::Sheet;
 use super::raw::{RawAttr, RawNode};
 use super::raw_tensor;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, Extent, Type, Value};
-use mlc_dsl::known::Element;
 use mlc_dsl::library::{Name, OnnxItem};
 use mlc_dsl::onnx::{Kind, Param, ParamKind};
+use mlc_dsl::shape_values::KnownElement;
 use mlc_dsl::shown;
 use std::collections::HashMap;
 
@@ -177,8 +177,8 @@ fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<Attr, String>
         Kind::Float => Attr::float(number(sheet, v).ok_or_else(wrong)?),
         Kind::Floats => {
             let short = known.dtype.size() < 8;
-            let real = |e: &Element| match e {
-                Element::Real(v) if short => Some(shortest(*v as f32)),
+            let real = |e: &KnownElement| match e {
+                KnownElement::Real(v) if short => Some(shortest(*v as f32)),
                 e => e.as_f64(),
             };
             let all: Option<Vec<f64>> = known.elements.iter().map(real).collect();
@@ -190,10 +190,12 @@ fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<Attr, String>
 }
 
 /// The whole number that an element is, also one written as a float.
-fn whole(e: &Element) -> Option<Extent> {
+fn whole(e: &KnownElement) -> Option<Extent> {
     match e {
-        Element::Int(v) => Some(v.clone()),
-        Element::Real(v) => (v.fract() == 0.0 && v.abs() < 1e15).then(|| Extent::from(*v as i64)),
+        KnownElement::Int(v) => Some(v.clone()),
+        KnownElement::Real(v) => {
+            (v.fract() == 0.0 && v.abs() < 1e15).then(|| Extent::from(*v as i64))
+        }
     }
 }
 
@@ -201,7 +203,7 @@ fn whole(e: &Element) -> Option<Extent> {
 pub(super) fn number(sheet: &mut Sheet<'_>, v: Value) -> Option<f64> {
     let known = sheet.known(v)?;
     match known.elements.as_slice() {
-        [Element::Real(v)] if known.dtype.size() < 8 => Some(shortest(*v as f32)),
+        [KnownElement::Real(v)] if known.dtype.size() < 8 => Some(shortest(*v as f32)),
         [e] if known.is_exact() => e.as_f64(),
         _ => None,
     }

@@ -1,13 +1,13 @@
-//! Calls in the expression of an `onnx` item: operators, and the few forms that yield or fold lists.
+//! Calls in the expression of an `onnx` item: operators, and the forms that yield or fold lists.
 
-use super::import_apply::Operand;
-use super::import_read::{Item, Reader};
+use super::import_apply::ImportOperand;
+use super::import_read::{Item, OnnxItemInterpreter};
 use mlc_dsl::expr::{AttrKind, Expr};
 use mlc_dsl::ir::{Attr, Extent};
 use mlc_dsl::library::{CallId, Callable, Name};
 use mlc_dsl::onnx::{Apply, Arg, Callee};
 
-impl Reader<'_, '_> {
+impl OnnxItemInterpreter<'_, '_> {
     pub(super) fn find(&self, name: &str) -> Result<CallId, String> {
         let id = self.sheet.library().find(name);
         id.ok_or_else(|| format!("it is read as `{name}`, which no text declares"))
@@ -89,7 +89,7 @@ impl Reader<'_, '_> {
             sum = Some(match sum {
                 None => v,
                 Some(s) => {
-                    let pair = vec![Operand::Value(s), Operand::Value(v)];
+                    let pair = vec![ImportOperand::Value(s), ImportOperand::Value(v)];
                     *self.sheet.call(id, pair, &attrs)?.first().ok_or(usage)?
                 }
             });

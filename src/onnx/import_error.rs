@@ -1,4 +1,4 @@
-//! Why a model does not become a program.
+//! Errors of the import.
 
 use super::raw::RawNode;
 use mlc_dsl::told;
@@ -10,7 +10,7 @@ pub enum ImportError {
     /// No declaration reads this operator.
     #[error("{}: the operator {} is not known at operator set {opset}", told(node), told(operator))]
     UnknownOperator {
-        /// The node.
+        /// Where in the graph, by name or number.
         node: String,
         /// Domain and name.
         operator: String,
@@ -22,7 +22,7 @@ pub enum ImportError {
     /// A declaration does not cover what the node asks for.
     #[error("{}: {}", told(node), told(reason))]
     Node {
-        /// The node.
+        /// Where in the graph, by name or number.
         node: String,
         /// What is wrong or not supported.
         reason: String,

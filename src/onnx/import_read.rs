@@ -1,10 +1,10 @@
-//! Interpreting the expression of an `onnx` item at one node.
+//! Interprets the expression of an `onnx` item at one node.
 //!
-//! By position, not by named axes: a name is an input, an attribute or a `let`. What has no tensor in it
+//! Positional, without named axes: a name is an input, an attribute or a `let`. An expression without tensors
 //! is an attribute expression of the language; `present(b)`, `known(x)`, `number(x)`, `elements(x)`,
-//! `count(xs)`, `results()` and `wanted(i)` are asked here and stand in it as values.
+//! `count(xs)`, `results()` and `wanted(i)` are evaluated here and substituted as values.
 
-use super::import_apply::{Operand, Sheet};
+use super::import_apply::{ImportOperand, Sheet};
 use super::import_bind::{self, Bound, Input};
 use super::raw::RawNode;
 use mlc_dsl::eval::{Env, EvalError, eval, truth};
@@ -31,28 +31,8 @@ pub(super) enum Item {
 /// Expressions nest at most this deep, `let`s followed.
 const MAX_DEPTH: usize = 128;
 
-/// The operator that an infix sign stands for between tensors, and whether its operands change places.
-pub(super) fn infix(op: BinaryOp) -> (&'static str, bool) {
-    match op {
-        BinaryOp::Add => ("add", false),
-        BinaryOp::Sub => ("sub", false),
-        BinaryOp::Mul => ("mul", false),
-        BinaryOp::Div => ("div", false),
-        BinaryOp::Mod => ("modulo", false),
-        BinaryOp::Pow => ("pow", false),
-        BinaryOp::MatMul => ("matmul", false),
-        BinaryOp::And => ("logical_and", false),
-        BinaryOp::Or => ("logical_or", false),
-        BinaryOp::Eq | BinaryOp::Ne => ("equal", false),
-        BinaryOp::Lt => ("less", false),
-        BinaryOp::Le => ("less_equal", false),
-        BinaryOp::Gt => ("less", true),
-        BinaryOp::Ge => ("less_equal", true),
-    }
-}
-
 /// Reads one node.
-pub(super) struct Reader<'r, 'a> {
+pub(super) struct OnnxItemInterpreter<'r, 'a> {
     item: &'r OnnxItem,
     node: &'r RawNode,
     inputs: HashMap<Name, Input>,
@@ -66,7 +46,7 @@ pub(super) struct Reader<'r, 'a> {
     depth: usize,
 }
 
-impl<'r, 'a> Reader<'r, 'a> {
+impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
     /// A reader of `node` by `item`.
     pub fn new(
         item: &'r OnnxItem,
@@ -76,7 +56,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     ) -> Self {
         let Bound { inputs, env } = bound;
         let (lets, kinds) = (HashMap::new(), RefCell::default());
-        Reader { item, node, inputs, env, sheet, kinds, lets, fresh: 0, depth: 0 }
+        OnnxItemInterpreter { item, node, inputs, env, sheet, kinds, lets, fresh: 0, depth: 0 }
     }
 
     /// The outputs, as far as the item yields them.
@@ -371,21 +351,17 @@ impl<'r, 'a> Reader<'r, 'a> {
                 },
             },
             ExprKind::Unary(op, a) => {
-                let name = match op {
-                    UnaryOp::Neg => "neg",
-                    UnaryOp::Not => "logical_not",
-                };
                 let a = self.operand(a)?;
-                self.apply(name, vec![a], &[])
+                self.apply(op.operator(), vec![a], &[])
             }
             ExprKind::Binary(op, a, b) => {
                 let (a, b) = (self.operand(a)?, self.operand(b)?);
-                let (name, swapped) = infix(*op);
+                let (name, swapped) = op.operator();
                 let args = if swapped { vec![b, a] } else { vec![a, b] };
                 let result = self.apply(name, args, &[])?;
                 match (op, result) {
                     (BinaryOp::Ne, Item::Tensor(v)) => {
-                        self.apply("logical_not", vec![Operand::Value(v)], &[])
+                        self.apply(UnaryOp::Not.operator(), vec![ImportOperand::Value(v)], &[])
                     }
                     (_, result) => Ok(result),
                 }
@@ -412,10 +388,10 @@ impl<'r, 'a> Reader<'r, 'a> {
         }
     }
 
-    pub(super) fn operand(&mut self, e: &Expr) -> Result<Operand, String> {
+    pub(super) fn operand(&mut self, e: &Expr) -> Result<ImportOperand, String> {
         match self.expr(e)? {
-            Item::Tensor(v) => Ok(Operand::Value(v)),
-            Item::Attr(a) => Ok(Operand::Number(a)),
+            Item::Tensor(v) => Ok(ImportOperand::Value(v)),
+            Item::Attr(a) => Ok(ImportOperand::Number(a)),
             Item::Absent => Err(format!("`{}` is not given", e)),
             Item::Tuple(_) => Err(format!("`{}` is not one tensor", e)),
         }
@@ -424,7 +400,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     pub(super) fn apply(
         &mut self,
         name: &str,
-        args: Vec<Operand>,
+        args: Vec<ImportOperand>,
         attrs: &[Option<Attr>],
     ) -> Result<Item, String> {
         let id = self.find(name)?;

@@ -1,10 +1,12 @@
-//! ONNX in and out.
+//! Import and export of ONNX.
 
 mod data_names;
 mod defaults;
 mod export;
 mod export_core;
+mod export_forms;
 mod export_graph;
+mod export_kernels;
 mod export_match;
 mod export_rules;
 mod export_shape;
@@ -32,7 +34,7 @@ mod write;
 mod write_data;
 
 pub use defaults::without_defaults;
-pub use export::{ExportError, export};
+pub use export::{ExportError, export, export_plan, faults};
 pub use export_types::NEWEST_OPSET;
 pub use import::{Imported, ModelInfo, import, undeclared};
 pub use import_error::ImportError;

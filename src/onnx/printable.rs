@@ -1,4 +1,4 @@
-//! Which operators a standard graph can have at an operator set version.
+//! Which operators can be exported at an operator set version.
 
 use super::export_rules::Rules;
 use mlc_dsl::library::{CallId, CallKind, Library, TargetKernel};
@@ -15,7 +15,7 @@ pub fn printable(library: &Library, opset: i64, target: &str) -> HashSet<CallId>
     out
 }
 
-/// The operators that a name stands for: the one that bears it, or those that a kernel of the target or an ONNX node of
+/// The operators that a name refers to: the one of that name, or those that a kernel of the target or an ONNX node of
 /// that name computes. Empty if it is no such name.
 pub fn named(library: &Library, opset: i64, target: &str, name: &str) -> Vec<CallId> {
     if let Some(call) = library.find(name) {

@@ -1,8 +1,8 @@
-//! An ONNX model as plain, validated data: what the reader hands out and the writer takes.
+//! An ONNX model as plain, validated data: the output of the reader and the input of the writer.
 //!
-//! Names are resolved, functions are inlined, constants are tensors and nodes stand in an order in
-//! which each value is defined before its use. What an operator means is not known here, and no
-//! protobuf type shows: a `RawModel` is equally easy to build from a program as from a file.
+//! Names are resolved, functions are inlined, constants are tensors and nodes are topologically
+//! sorted. The semantics of operators is not known here, and no
+//! protobuf type is visible: a `RawModel` is as easy to build from a program as from a file.
 
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -29,14 +29,14 @@ pub struct RawModel {
     pub doc_string: String,
     /// Free key-value pairs.
     pub metadata_props: BTreeMap<String, String>,
-    /// The computation.
+    /// Functions are inlined in it.
     pub graph: RawGraph,
 }
 
 /// A graph, or a subgraph held by an attribute.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RawGraph {
-    /// Its name.
+    /// As in the file; may be empty.
     pub name: String,
     /// What a caller gives; initialisers are not among them.
     pub inputs: Vec<RawValueInfo>,
@@ -93,7 +93,7 @@ pub struct RawNode {
     pub name: String,
     /// Values read, by position; `""` is an absent optional input.
     pub inputs: Vec<String>,
-    /// Values defined, by position; `""` is an output nobody wants.
+    /// Values defined, by position; `""` is an unused output.
     pub outputs: Vec<String>,
     /// Attributes by name.
     pub attrs: IndexMap<String, RawAttr>,

@@ -1,7 +1,7 @@
-//! What a message would cost in memory, counted on its bytes before anything is decoded.
+//! Estimates the decoded size of a message from its bytes, before anything is decoded.
 //!
-//! On the wire an empty node takes two bytes, decoded some hundred: a small hostile file could fill
-//! the memory. Never allocates and never trusts a length that exceeds the bytes at hand.
+//! An empty node takes two bytes on the wire and some hundred when decoded: a small hostile file could exhaust
+//! the memory. Never allocates, and never trusts a length that exceeds the available bytes.
 
 use super::proto::*;
 use super::raw_error::OnnxError;
@@ -14,7 +14,7 @@ const NUMBERS: u64 = 512 << 20;
 const DEPTH: usize = 90;
 
 /// What a field holds, as far as its cost goes.
-enum Kind {
+enum MessageKind {
     Message(&'static Shape),
     Text,
     /// Packed or single numbers: bytes per decoded element, and on the wire (0: a varint).
@@ -25,13 +25,13 @@ enum Kind {
 /// skipped, or part of the message's own size.
 struct Shape {
     size: usize,
-    fields: &'static [(u64, Kind)],
+    fields: &'static [(u64, MessageKind)],
 }
 
-use Kind::{Message, Numbers, Text};
+use MessageKind::{Message, Numbers, Text};
 
-const I64: Kind = Numbers(8, 0);
-const I32: Kind = Numbers(4, 0);
+const I64: MessageKind = Numbers(8, 0);
+const I32: MessageKind = Numbers(4, 0);
 
 static MODEL: Shape = Shape {
     size: size_of::<ModelProto>(),
@@ -220,13 +220,15 @@ impl Scan {
                     let n = varint(&mut b)?;
                     let body = take(&mut b, n)?;
                     match kind {
-                        Some(Kind::Message(inner)) => self.message(body, inner, depth + 1)?,
-                        Some(Kind::Text) => self.structure(32 + body.len() as u64)?,
-                        Some(&Kind::Numbers(size, 0)) => {
+                        Some(MessageKind::Message(inner)) => {
+                            self.message(body, inner, depth + 1)?
+                        }
+                        Some(MessageKind::Text) => self.structure(32 + body.len() as u64)?,
+                        Some(&MessageKind::Numbers(size, 0)) => {
                             let ends = body.iter().filter(|&&c| c < 0x80).count() as u64;
                             self.numbers(ends * size)?;
                         }
-                        Some(&Kind::Numbers(size, wire)) => {
+                        Some(&MessageKind::Numbers(size, wire)) => {
                             self.numbers(body.len() as u64 / wire * size)?;
                         }
                         // Raw data stays in the file; what is unknown is skipped.

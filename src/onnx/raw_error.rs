@@ -1,4 +1,4 @@
-//! What can be wrong with an ONNX file, where, and what to do about it.
+//! Errors in ONNX files: what is wrong, where, and what to do about it.
 
 use mlc_dsl::{shown, told};
 use std::io;
@@ -13,15 +13,15 @@ pub enum OnnxError {
     Io {
         /// What was tried, as `open`.
         action: &'static str,
-        /// The file.
+        /// The file that was to be read or written.
         path: PathBuf,
-        /// The reason.
+        /// What the system says.
         source: io::Error,
     },
     /// An error inside the file `path`.
     #[error("{}: {source}", told(&path.display().to_string()))]
     InFile {
-        /// The file.
+        /// The file that was read.
         path: PathBuf,
         /// The error.
         source: Box<OnnxError>,
@@ -45,7 +45,7 @@ pub enum OnnxError {
     TooLarge {
         /// What would be too large.
         what: String,
-        /// The limit.
+        /// In MiB.
         limit: u64,
         /// What to do.
         help: &'static str,
@@ -55,7 +55,7 @@ pub enum OnnxError {
     TooDeep {
         /// The node or graph.
         place: String,
-        /// The limit.
+        /// The deepest nesting that is read.
         limit: usize,
     },
     /// An element type that this program cannot hold.
@@ -77,7 +77,7 @@ pub enum OnnxError {
     /// The elements of a tensor do not fit its declaration.
     #[error("{}: {}", told(tensor), told(reason))]
     BadTensor {
-        /// The tensor.
+        /// The tensor in question.
         tensor: String,
         /// What is wrong.
         reason: String,
@@ -85,7 +85,7 @@ pub enum OnnxError {
     /// Elements that lie in another file cannot be had from there.
     #[error("{}: external data in `{}`: {}", told(tensor), shown(location), told(reason))]
     ExternalData {
-        /// The tensor.
+        /// The tensor in question.
         tensor: String,
         /// The file, as the model calls it.
         location: String,
@@ -95,7 +95,7 @@ pub enum OnnxError {
     /// One name has two definitions.
     #[error("`{}` is defined twice: {} defines it again", shown(name), told(place))]
     Duplicate {
-        /// The name.
+        /// The value that is defined twice.
         name: String,
         /// The second definition.
         place: String,
@@ -103,9 +103,9 @@ pub enum OnnxError {
     /// A name has no definition.
     #[error("{} reads `{}`, which nothing defines before it", told(place), shown(name))]
     Undefined {
-        /// The name.
+        /// The value that is missing.
         name: String,
-        /// The reader.
+        /// The node or graph that reads it.
         place: String,
     },
     /// Nodes wait for each other.
@@ -135,7 +135,7 @@ impl OnnxError {
                  exporting or downloading it again usually helps"
             }
             OnnxError::Invalid { .. } => {
-                "`onnx.checker.check_model` tells more; export the model again"
+                "`onnx.checker.check_model` gives details; export the model again"
             }
             OnnxError::TooLarge { help, .. } => help,
             OnnxError::TooDeep { .. } => "flatten the nested control flow before exporting",

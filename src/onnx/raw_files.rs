@@ -1,4 +1,4 @@
-//! The data files beside a model as shared bytes; never leaves the folder it was told to stay in.
+//! External data files of a model as shared bytes; never leaves the folder of the model.
 
 use super::raw_error::OnnxError;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
-//! Model-local functions, replaced by their bodies.
+//! Inlines model-local functions.
 //!
-//! Works on the wire's messages, before tensors are looked at, so that a constant in a function is
-//! shared by all its calls. The growth is bounded: calls of calls can double at each level.
+//! Works on wire messages, before tensors are decoded, so that a constant in a function is
+//! shared by all its calls. The growth is bounded: nested calls can double the size at each level.
 
 use super::proto::*;
 use super::raw::label;

@@ -1,7 +1,7 @@
-//! Definitions before uses: the order of nodes, and the check that it holds.
+//! Sorts nodes topologically and checks that every value is defined before its use.
 //!
-//! Names are looked up as ONNX scopes them: a subgraph sees what stands before its node, and may not
-//! define a name that it can see. The order of a file that is in order is never changed.
+//! Names follow ONNX's scoping rules: a subgraph sees the definitions before its node, and must not
+//! shadow a visible name. The order of a sorted graph is never changed.
 
 use super::raw::{RawAttr, RawGraph, RawNode};
 use super::raw_error::OnnxError;

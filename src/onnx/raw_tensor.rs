@@ -1,7 +1,7 @@
-//! Tensors and types of the wire as ours.
+//! Converts tensors and types from the wire format.
 //!
 //! Raw and external elements are never copied (except `bool`s other than 0 and 1, which become 1);
-//! no memory is taken for elements before they were seen in the file.
+//! no memory is allocated for elements that the file does not contain.
 
 use super::proto::{TensorProto, TypeProto, tensor_proto, tensor_shape_proto, type_proto};
 use super::raw::{RawDim, RawType};

@@ -1,7 +1,7 @@
-//! ONNX files as [`RawModel`]s.
+//! Reads ONNX files as [`RawModel`]s.
 //!
-//! The file is mapped, not read: weights stay where they lie. Nothing in the bytes makes this panic,
-//! loop, or take memory that the bytes do not pay for; whatever is wrong comes back as an error that
+//! The file is memory-mapped: weights stay in the mapping. No input makes this panic,
+//! loop, or allocate more than the size of the file justifies; every problem is reported as an error that
 //! names the node or tensor.
 
 use super::proto::*;
@@ -54,7 +54,7 @@ pub fn parse_onnx(bytes: Bytes, base_dir: Option<&Path>) -> Result<RawModel, Onn
     inline_functions(&mut model)?;
     let opset_imports = opsets(std::mem::take(&mut model.opset_import), ir_version)?;
     let graph = model.graph.take().unwrap_or_default();
-    let mut reader = Reader { files: DataFiles::new(base_dir) };
+    let mut reader = FileReader { files: DataFiles::new(base_dir) };
     let mut graph = reader.graph(graph, 0, &|| "the graph".into())?;
     if reader.files.bytes() <= MOST_READ {
         let all = std::mem::take(&mut graph.initializers).into_iter();
@@ -105,14 +105,14 @@ fn opsets(
     Ok(out)
 }
 
-/// How messages call the thing at hand; a function, as most models need no message.
+/// What messages call the current item; a function, as most models need no message.
 type Place<'a> = &'a dyn Fn() -> String;
 
-struct Reader<'a> {
+struct FileReader<'a> {
     files: DataFiles<'a>,
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     fn graph(
         &mut self,
         g: GraphProto,

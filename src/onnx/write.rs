@@ -1,8 +1,8 @@
-//! [`RawModel`]s as ONNX files.
+//! Writes [`RawModel`]s as ONNX files.
 //!
-//! Equal models make equal bytes. Weights go from their own memory straight to the file, which takes
-//! its name when complete: it may replace the very file that the weights are mapped from. At any moment the old model or
-//! the new one is whole.
+//! Equal models give equal bytes. Weights go from their own memory straight to the file, which gets
+//! its name when it is complete: it may replace the very file that the weights are mapped from. At any moment a complete
+//! model, old or new, is there.
 
 use super::proto::*;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
@@ -69,7 +69,7 @@ pub fn write_onnx_with(
     if data.file.as_mut().is_some_and(DataFile::settle) {
         parts = messages(model, model.ir_version, &mut data);
     }
-    let help = "let the weights go to a data file beside the model";
+    let help = "write the weights to an external data file";
     parts.check_length(help).map_err(|e| e.in_file(path))?;
     // Data files are complete before a model refers to them.
     data.far.link()?;
@@ -138,12 +138,12 @@ fn prefix(field: u64, length: u64) -> Vec<u8> {
 }
 
 /// A tensor's message without its raw data, which follows.
-struct Part {
+struct TensorMessage {
     head: Vec<u8>,
     raw: Option<Bytes>,
 }
 
-impl Part {
+impl TensorMessage {
     fn len(&self) -> u64 {
         let raw = |r: &Bytes| (prefix(9, r.len() as u64).len() + r.len()) as u64;
         self.head.len() as u64 + self.raw.as_ref().map_or(0, raw)
@@ -156,19 +156,19 @@ impl Part {
 }
 
 /// The messages that a model file is put together from.
-struct Parts {
+struct ModelMessages {
     /// The model without its graph.
     head: Vec<u8>,
     /// The graph without its initialisers.
     graph: Vec<u8>,
     /// The initialisers.
-    tensors: Vec<Part>,
+    tensors: Vec<TensorMessage>,
 }
 
-impl Parts {
+impl ModelMessages {
     /// Bytes of the graph and its initialisers.
     fn graph_len(&self) -> u64 {
-        self.graph.len() as u64 + self.tensors.iter().map(Part::field_len).sum::<u64>()
+        self.graph.len() as u64 + self.tensors.iter().map(TensorMessage::field_len).sum::<u64>()
     }
 
     fn check_length(&self, help: &'static str) -> Result<(), OnnxError> {
@@ -195,7 +195,7 @@ impl Parts {
     }
 }
 
-fn messages(model: &RawModel, ir_version: i64, data: &mut Weights) -> Parts {
+fn messages(model: &RawModel, ir_version: i64, data: &mut Weights) -> ModelMessages {
     let head = ModelProto {
         ir_version: Some(ir_version),
         opset_import: model
@@ -215,7 +215,7 @@ fn messages(model: &RawModel, ir_version: i64, data: &mut Weights) -> Parts {
     for (name, t) in &model.graph.initializers {
         let mut message = tensor(t, Some(name), Some(data));
         let raw = message.raw_data.take();
-        tensors.push(Part { head: message.encode_to_vec(), raw });
+        tensors.push(TensorMessage { head: message.encode_to_vec(), raw });
     }
     let mut g = graph(&model.graph, data);
     // Version 3 wants every initialiser declared as an input.
@@ -226,7 +226,7 @@ fn messages(model: &RawModel, ir_version: i64, data: &mut Weights) -> Parts {
             value(&RawValueInfo { name, dtype, dims: Some(dims) })
         }));
     }
-    Parts { head: head.encode_to_vec(), graph: g.encode_to_vec(), tensors }
+    ModelMessages { head: head.encode_to_vec(), graph: g.encode_to_vec(), tensors }
 }
 
 fn text(s: &str) -> Option<String> {

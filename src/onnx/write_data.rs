@@ -1,5 +1,5 @@
-//! Where weights are written: in the data file beside a model, or nowhere, because they lie in a file
-//! already that the model can refer to.
+//! Decides where weights are written: into the external data file of a model, or not at all, because an existing
+//! file already contains them.
 
 use super::data_names::candidates;
 use super::raw::RawGraph;

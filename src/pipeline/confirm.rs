@@ -1,7 +1,7 @@
-//! The optimised plan against the plan as read: which of the two is kept where kernels were timed.
+//! Times the optimised plan against the plan of the original program, and keeps the faster one, if kernels were calibrated.
 //!
-//! The clock decides where it is asked to and the inputs have a known size, and its verdicts are remembered. Elsewhere the
-//! optimised plan must be better by more than the fits of the kernels are off.
+//! Timing decides if it is enabled and the inputs have a known size, and its outcomes are stored. Otherwise the
+//! optimised plan must be better by more than the error of the fitted costs.
 
 use crate::error::Error;
 use crate::pipeline::costing::Measured;
@@ -15,10 +15,10 @@ use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::CostModel;
-use mlc_extract::fit::Class;
-use mlc_extract::needs::Needs;
+use mlc_extract::fit::KernelClass;
+use mlc_extract::resources::RunResources;
 use mlc_extract::work::Works;
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -70,9 +70,9 @@ pub fn settle(
         return Ok(optimized);
     }
     let began = Instant::now();
-    let needs = Needs::of_plan(&plain, library, &samples::symbols(source));
+    let needs = RunResources::of_plan(&plain, library, &random_inputs::symbols(source));
     let affordable = needs.afford(memory::limit(options.guard.memory)).is_ok();
-    let inputs = affordable.then(|| samples::inputs(source, library, options.seed)).flatten();
+    let inputs = affordable.then(|| random_inputs::inputs(source, library, options.seed)).flatten();
     match (&options.costing.confirm, inputs) {
         (Some(confirm), Some(inputs)) => {
             let key = key(&texts);
@@ -150,7 +150,7 @@ fn doubt(plans: [&Plan; 2], library: &Library, model: &CostModel) -> f64 {
             let work = works.kernel(&plan.program, k);
             let seconds = model.seconds(&k.name, dtype, &work);
             let fit = model.fits().kernels.get(&k.name);
-            let error = fit.map_or(1.0, |f| f.of(Class::of(&work)).error);
+            let error = fit.map_or(1.0, |f| f.of(KernelClass::of(&work)).error);
             let nodes = show::signature(&plan.program, k.nodes.iter().copied(), library);
             let entry = kernels.entry(format!("{}: {nodes}", k.name)).or_insert((0.0, 0.0));
             *entry = (entry.0 + sign, seconds * error);

@@ -1,4 +1,4 @@
-//! Where the costs of kernels are from: a target's text, a profile, times of this machine.
+//! Sources of kernel costs: a target's text, a profile, timings of this machine.
 
 use crate::pipeline::confirm::Verdicts;
 use mlc_dsl::ir::Program;

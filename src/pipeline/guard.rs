@@ -1,8 +1,8 @@
-//! The guard: a result that the self-check finds to be wrong is never handed out.
+//! The guard: a result that fails the self-check is never returned.
 //!
-//! The law of the first equation in its proof that does not hold on the inputs that showed it is turned off,
-//! and the run is repeated. Where none can be blamed the program is kept as it was read. The report says all of
-//! it, whoever asked: `optimize`, `run`, `bench` and the library come here.
+//! The law of the first equation in its proof that does not hold on the failing inputs is turned off,
+//! and the pipeline runs again. If no law can be blamed, the original program is kept. The report says so,
+//! for every caller: `optimize`, `run`, `bench` and the library all use it.
 
 use crate::error::Error;
 use crate::pipeline::options::Options;
@@ -10,7 +10,7 @@ use crate::pipeline::selfcheck::{Blamed, Check, Failure, TurnedOff, blame};
 use crate::pipeline::{self, Clock, Optimized, peak_process_bytes};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
-use mlc_verify::samples::Style;
+use mlc_verify::random_inputs::Style;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ fn turned_off(blamed: Blamed, failure: &Failure) -> TurnedOff {
         element: finding.map(|f| f.at),
         source: finding.map_or(String::new(), |f| number(f.source)),
         result: finding.map_or_else(|| failure.message.clone(), |f| number(f.result)),
-        judge: finding.and_then(|f| f.truth).map(number),
+        reference: finding.and_then(|f| f.truth).map(number),
         error: finding.map(|f| f.error).filter(|e| e.is_finite()),
         left,
         right,

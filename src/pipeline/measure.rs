@@ -1,6 +1,6 @@
-//! Plans from different points of the search, timed on the CPU backend; the fastest is kept.
+//! Times plans from different points of the search on the CPU backend, and keeps the fastest.
 //!
-//! Runs are interleaved, so that whatever else the machine does meets all plans alike.
+//! Runs are interleaved, so that other load on the machine affects all plans alike.
 
 use crate::error::Error;
 use crate::pipeline::costing::Measured;
@@ -12,9 +12,9 @@ use mlc_backends::{Backend, Executable};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Kernel, Plan};
-use mlc_extract::needs::Needs;
+use mlc_extract::resources::RunResources;
 use mlc_extract::target::Jitter;
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -185,10 +185,10 @@ pub fn choose(
     let cpu = pipeline::target(library, "cpu")?;
     let model = options.costing.model(&cpu, source);
     let plan_of = |p: &Program| pipeline::plan_with(p, library, &cpu, &model);
-    let needs = Needs::of_plan(&plan_of(source)?, library, &samples::symbols(source));
+    let needs = RunResources::of_plan(&plan_of(source)?, library, &random_inputs::symbols(source));
     let afforded = needs.afford(memory::limit(options.guard.memory));
     afforded.map_err(|e| Error::from(e).before("plans cannot be timed"))?;
-    let inputs = samples::inputs(source, library, options.seed)
+    let inputs = random_inputs::inputs(source, library, options.seed)
         .ok_or_else(|| Error::unsized_inputs().before("plans cannot be timed"))?;
     let is_own = options.operators.is_none() && options.target == "cpu";
     let mut all = vec![Candidate { name: "as read".into(), plan: plan_of(source)?, found: None }];

@@ -1,4 +1,4 @@
-//! The pipeline: a program in, a cheaper equal program and its plan out, each stage its own type.
+//! The pipeline: from a program to a cheaper equal program and its plan; every stage has its own type.
 
 pub mod confirm;
 pub mod costing;
@@ -15,20 +15,21 @@ use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
-use mlc_explore::constants;
+use mlc_explore::constant_folding;
+use mlc_explore::outline::{OutlinedProgram, RepeatedBlock};
 use mlc_explore::progress;
-use mlc_explore::relevant::Foreign;
-use mlc_explore::repeat::{Repeat, Repeated};
+use mlc_explore::target_laws::UnusableOperators;
 use mlc_explore::{Explored, Extracted, Limits, explore};
-use mlc_extract::cover::{cover_at, cover_from};
+use mlc_extract::kernel_selection::{select_kernels_at, select_kernels_from};
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
 use mlc_extract::{CostModel, GreedyDag};
-use objective::{Candidate, Judge, Objective, distinct, stored};
+use objective::{Candidate, Evaluation, Objective, distinct, stored};
 pub use options::{Fp, Options, Solver};
 use report::report;
 pub use report::{
     Clock, GraphReport, KernelReport, Report, kernels, operators, peak_process_bytes,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a run of the pipeline yields.
@@ -51,6 +52,12 @@ impl Optimized {
     /// True if the result is the program as read.
     pub fn is_kept(&self) -> bool {
         self.report.as_read
+    }
+
+    /// The plan of the result. A program that is kept as it was read because no other could be trusted has none that
+    /// stands for it in a file: whoever runs the file chooses.
+    pub fn planned(&self) -> Option<&Plan> {
+        self.report.kept_as_read.is_none().then_some(&self.plan)
     }
 }
 
@@ -87,7 +94,7 @@ pub(crate) fn keep_as_read(
     options: &Options,
 ) -> Result<Optimized, Error> {
     let prices = prices(library, options, &o.source)?;
-    let plain = Judge { options, library, prices: &prices }.as_read(&o.source)?;
+    let plain = Evaluation { options, library, prices: &prices }.as_read(&o.source)?;
     o.program = match options.operators {
         None => plain.plan.program.clone(),
         Some(_) => o.source.clone(),
@@ -123,8 +130,8 @@ pub fn optimize_once(
     let all: Vec<TargetPrices<'_>> =
         aims.map(|aim| at(aim).jittered(options.costing.jitter)).collect();
     let mut notes = Vec::new();
-    let judge = Judge { options, library, prices: &honest };
-    let plain = judge.as_read(&source)?;
+    let evaluation = Evaluation { options, library, prices: &honest };
+    let plain = evaluation.as_read(&source)?;
     clock.stage("constants");
     let limits = options.limits.for_gain(plain.seconds);
     let shared = if options.share_blocks {
@@ -159,8 +166,8 @@ pub fn optimize_once(
     let mut found = distinct(extracted)
         .into_iter()
         .map(|e| {
-            let (program, chosen) = constants::fold_chosen(&e.program, &e.kernels, library)?;
-            Ok((judge.candidate(program, &chosen), e))
+            let (program, chosen) = constant_folding::fold_chosen(&e.program, &e.kernels, library)?;
+            Ok((evaluation.candidate(program, &chosen), e))
         })
         .collect::<Result<Vec<(Candidate, Extracted)>, Error>>()?;
     clock.stage("constants");
@@ -233,9 +240,9 @@ pub fn variants(
             .jittered(Some(*jitter));
         let extracted = explored.extract(&prices, &QUICK)?;
         let Extracted { program, kernels, .. } = &extracted;
-        let (program, chosen) = constants::fold_chosen(program, kernels, library)?;
+        let (program, chosen) = constant_folding::fold_chosen(program, kernels, library)?;
         let prices = TargetPrices::new(library, &target, None).with_model(model.clone());
-        Ok(cover_from(program, &chosen, library, &prices))
+        Ok(select_kernels_from(program, &chosen, library, &prices))
     };
     prices_off.iter().map(&mut plan).collect()
 }
@@ -279,9 +286,9 @@ fn shared(
     prices: &[TargetPrices<'_>],
     clock: &mut Clock,
 ) -> Result<Option<Shared>, Error> {
-    let Some(repeat) = Repeat::find(source) else { return Ok(None) };
+    let Some(repeat) = RepeatedBlock::find(source) else { return Ok(None) };
     clock.stage("find blocks");
-    let mut repeated = Repeated::explore(source, repeat, library, laws, limits);
+    let mut repeated = OutlinedProgram::explore(source, repeat, library, laws, limits);
     clock.stage("explore");
     progress::at("extracting", None);
     let extract =
@@ -312,8 +319,9 @@ pub fn plan_with(
 }
 
 fn plan_at(program: &Program, library: &Library, prices: &TargetPrices<'_>) -> Result<Plan, Error> {
-    let folded = constants::fold(&constants::unfold(program, library, prices)?, library)?;
-    Ok(cover_at(folded, library, prices))
+    let folded =
+        constant_folding::fold(&constant_folding::unfold(program, library, prices)?, library)?;
+    Ok(select_kernels_at(folded, library, prices))
 }
 
 /// The target of a name.
@@ -348,19 +356,20 @@ fn active_laws(
     options: &Options,
     source: &Program,
 ) -> Result<Vec<u32>, Error> {
-    let foreign = Foreign::of(library, target, options.operators.as_ref(), source);
+    let foreign = UnusableOperators::of(library, target, options.operators.as_ref(), source);
     for name in &options.without {
-        let known = library.laws.iter().any(|l| &*l.name == name.as_str());
+        let known = library.laws.iter().any(|l| l.answers_to(name));
         if !known {
-            let laws: Vec<&str> = library.laws.iter().map(|l| &*l.name).collect();
-            let help = names::meant(name, &laws, "`mlc-rewrite list laws` names them");
+            let laws = library.laws.iter();
+            let laws: BTreeSet<&str> = laws.flat_map(|l| [&*l.name, l.declared_name()]).collect();
+            let help = names::meant(name, laws, "`mlc-rewrite list laws` names them");
             let place = format!("law `{}`", shown(name));
             let error = Error::new(ErrorKind::Setting, format!("there is no {place}"));
             return Err(error.at(place).or_help(help));
         }
     }
     let active = library.laws.iter().enumerate().filter(|(_, l)| {
-        let off = options.without.iter().any(|w| **w == *l.name);
+        let off = options.without.iter().any(|w| l.answers_to(w));
         options.fp.admits(l.error) && !off && !rounds(library, target, options, l)
     });
     let useful = active.filter(|(_, l)| !foreign.concerns(l));
@@ -378,7 +387,7 @@ fn rounds(library: &Library, target: &TargetItem, options: &Options, law: &Law) 
 
 /// Why a law is not searched.
 pub fn why_off(library: &Library, options: &Options, law: &Law) -> String {
-    if options.without.iter().any(|w| **w == *law.name) {
+    if options.without.iter().any(|w| law.answers_to(w)) {
         return "it is turned off by `--without`".into();
     }
     if !options.fp.admits(law.error) {

@@ -1,7 +1,7 @@
-//! What is to be least: the estimated time, the planned peak of memory, or the bytes of the weights.
+//! The objective: the estimated time, the planned peak of memory, or the size of the weights is minimised.
 //!
-//! A program is extracted by the prices of the target and, for another objective than time, by prices that lead to that
-//! objective; of these and of the program as read the best is taken. Of equal ones the faster is.
+//! A program is extracted by the costs of the target and, for an objective other than time, by costs that lead towards that
+//! objective; the best of these and of the original program is taken, among equal ones the fastest.
 
 use crate::error::Error;
 use crate::pipeline::Options;
@@ -9,8 +9,8 @@ use mlc_dsl::ir::{Node, NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::Extracted;
-use mlc_explore::constants;
-use mlc_extract::cover::cover_from;
+use mlc_explore::constant_folding;
+use mlc_extract::kernel_selection::select_kernels_from;
 use mlc_extract::target::{Aim, TargetPrices};
 use std::collections::BTreeMap;
 
@@ -91,8 +91,8 @@ impl Candidate {
     }
 }
 
-/// Holds programs against the objective.
-pub struct Judge<'a> {
+/// Evaluates programs by the objective.
+pub struct Evaluation<'a> {
     /// What the user decides.
     pub options: &'a Options,
     /// The declarations.
@@ -101,10 +101,10 @@ pub struct Judge<'a> {
     pub prices: &'a TargetPrices<'a>,
 }
 
-impl Judge<'_> {
+impl Evaluation<'_> {
     /// A program with its kernels and figures; `chosen` are kernels that were chosen for it before.
     pub fn candidate(&self, program: Program, chosen: &[Vec<NodeId>]) -> Candidate {
-        let plan = cover_from(program, chosen, self.library, self.prices);
+        let plan = select_kernels_from(program, chosen, self.library, self.prices);
         let seconds = plan.cost;
         let figure = self.options.objective.figure(&plan.program, &plan, seconds);
         let weights = stored(&plan.program);
@@ -113,8 +113,8 @@ impl Judge<'_> {
 
     /// The program as read, layers open that the target does not have.
     pub fn as_read(&self, source: &Program) -> Result<Candidate, Error> {
-        let open = constants::unfold(source, self.library, self.prices)?;
-        let out = self.candidate(constants::fold(&open, self.library)?, &[]);
+        let open = constant_folding::unfold(source, self.library, self.prices)?;
+        let out = self.candidate(constant_folding::fold(&open, self.library)?, &[]);
         if self.options.objective == Objective::Size && stored(source) < out.weights {
             return Ok(self.candidate(open, &[]));
         }

@@ -1,4 +1,4 @@
-//! What the user decides about a run of the pipeline.
+//! Options of the pipeline.
 
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
@@ -7,7 +7,9 @@ use crate::pipeline::selfcheck::Guard;
 use mlc_dsl::library::{CallId, ErrorClass};
 use mlc_explore::Limits;
 use mlc_extract::target::TargetPrices;
-use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Solution, View};
+use mlc_extract::{
+    Anytime, EGraphView, Exact, ExtractError, Extraction, Extractor, GreedyDag, Solution,
+};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -58,13 +60,17 @@ pub(crate) struct Budgeted {
 }
 
 impl Extractor for Budgeted {
-    fn extract(&self, view: &View, incumbent: Option<&Solution>) -> Result<Solution, ExtractError> {
+    fn extract(
+        &self,
+        view: &EGraphView,
+        incumbent: Option<&Solution>,
+    ) -> Result<Solution, ExtractError> {
         Ok(self.search(view, incumbent, &|| false)?.solution)
     }
 
     fn search(
         &self,
-        view: &View,
+        view: &EGraphView,
         incumbent: Option<&Solution>,
         stop: mlc_extract::Stop<'_>,
     ) -> Result<Extraction, ExtractError> {

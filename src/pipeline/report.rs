@@ -1,4 +1,4 @@
-//! What a run of the pipeline tells, for people and programs.
+//! The report of the pipeline, as text and as JSON.
 
 use crate::pipeline::costing::Measured;
 use crate::pipeline::objective::{Candidate, Objective};

@@ -1,9 +1,9 @@
-//! Instances: both sides of a law as one program with known extents.
+//! Instances: both sides of a law as one program with concrete extents.
 
-use super::draft::Draft;
-use super::facts::Facts;
+use super::law_facts::Facts;
+use super::law_sides::SideEvaluator;
 use super::repair::Fix;
-use super::walk::Walk;
+use super::sample_draft::SampleDraft;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::{DTypePattern, Name, TypePattern};
 use mlc_fuzz::Random;
@@ -18,7 +18,7 @@ pub(super) const UNDECIDED: &str = "cannot be decided:";
 #[derive(Clone, Debug)]
 pub(super) struct Instance {
     /// What it was made from, attributes included.
-    pub draft: Draft,
+    pub draft: SampleDraft,
     /// Inputs in order; outputs of the left side, then as many of the right.
     pub program: Program,
     /// The same with every float in f64, numbers of the law among them; the program itself where the
@@ -34,7 +34,7 @@ pub(super) struct Instance {
 
 /// Why a draft has no instance.
 #[derive(Clone, Debug)]
-pub(super) enum Refusal {
+pub(super) enum InstanceRefusal {
     /// The left side or a condition; with changes that may help, and the attributes they go with.
     Left(String, Vec<Fix>, Vec<(Name, Attr)>),
     /// Left side and conditions stand, but the right side has no instance.
@@ -46,26 +46,27 @@ pub(super) enum Refusal {
 /// Builds an instance; `wanted` tells per conjunct whether it must hold.
 pub(super) fn build(
     facts: &Facts,
-    draft: &Draft,
+    draft: &SampleDraft,
     wanted: &[bool],
     rng: &mut Random,
-) -> Result<Instance, Refusal> {
-    let no = |reason: String| Refusal::Left(reason, vec![], vec![]);
+) -> Result<Instance, InstanceRefusal> {
+    let no = |reason: String| InstanceRefusal::Left(reason, vec![], vec![]);
     let envs = (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>();
-    let mut w = envs.and_then(|envs| Walk::start(facts, draft.clone(), envs)).map_err(no)?;
+    let mut w =
+        envs.and_then(|envs| SideEvaluator::start(facts, draft.clone(), envs)).map_err(no)?;
     let law = facts.law;
     w.wanted = wanted.to_vec();
     let left = match w.side(&law.left, rng) {
         Ok(v) => v,
         Err(reason) => {
             let fixes = std::mem::take(&mut w.fixes);
-            return Err(Refusal::Left(reason, fixes, w.draft.attrs));
+            return Err(InstanceRefusal::Left(reason, fixes, w.draft.attrs));
         }
     };
     w.remaining(rng).map_err(no)?;
     w.conditions()?;
     w.fixes.clear();
-    let right = w.side(&law.right, rng).map_err(Refusal::Right)?;
+    let right = w.side(&law.right, rng).map_err(InstanceRefusal::Right)?;
     let (vars, outputs) = (w.input_vars(), left.len());
     let types: Vec<(Type, Type)> = left
         .iter()
@@ -91,7 +92,7 @@ pub(super) fn build(
     let given = facts.given.clone();
     let instance = Instance { draft: w.draft, program, truth, vars, outputs, given };
     match types.iter().position(|(l, r)| l != r) {
-        Some(i) => Err(Refusal::Types(Box::new(instance), i)),
+        Some(i) => Err(InstanceRefusal::Types(Box::new(instance), i)),
         None => Ok(instance),
     }
 }
@@ -151,11 +152,11 @@ fn number(constant: &Tensor, numbers: &[(DType, f64)]) -> Option<Tensor> {
 }
 
 /// Both sides with every float in f64. Attributes are all bound: conditions need no second look.
-fn widened(facts: &Facts, draft: &Draft, rng: &mut Random) -> Option<Program> {
+fn widened(facts: &Facts, draft: &SampleDraft, rng: &mut Random) -> Option<Program> {
     let draft = draft.widened();
     let envs =
         (0..draft.members).map(|m| draft.env(facts, m)).collect::<Result<Vec<_>, _>>().ok()?;
-    let mut w = Walk::start(facts, draft, envs).ok()?;
+    let mut w = SideEvaluator::start(facts, draft, envs).ok()?;
     let mut outputs = w.side(&facts.law.left, rng).ok()?;
     outputs.extend(w.side(&facts.law.right, rng).ok()?);
     Some(w.builder.finish(outputs))
@@ -163,9 +164,9 @@ fn widened(facts: &Facts, draft: &Draft, rng: &mut Random) -> Option<Program> {
 
 /// The types of both sides, output by output, with a symbol for every extent of the draft; `None` if
 /// a side cannot be typed so.
-pub(super) fn build_symbolic(facts: &Facts, draft: &Draft) -> Option<Vec<(Type, Type)>> {
+pub(super) fn build_symbolic(facts: &Facts, draft: &SampleDraft) -> Option<Vec<(Type, Type)>> {
     let env = draft.symbolic_env(facts).ok()?;
-    let mut w = Walk::start(facts, draft.clone(), vec![env]).ok()?;
+    let mut w = SideEvaluator::start(facts, draft.clone(), vec![env]).ok()?;
     // Every attribute is bound: nothing is chosen.
     let mut rng = Random::of(0, "");
     let left = w.side(&facts.law.left, &mut rng).ok()?;

@@ -1,56 +1,58 @@
-//! The law verifier: every law is held against the f64 judge on samples.
+//! The law verifier: tests every law on samples with the float64 reference interpreter, and tries to prove it.
 //!
-//! A law is true if, on every well-typed instance under its conditions, both sides agree in f64; a
-//! law keeps its error class if the right side then strays no further than the class allows. `when`
-//! is ignored: taste must not be needed for truth. Every condition is broken alone and must then
-//! yield a counterexample. Declared ranges and domains are no conditions: a share of the samples leaves
-//! them. Never reads an operator's name, and never trusts an error bound.
+//! A law is true if both sides agree in f64 on every well-typed instance that meets its conditions; it
+//! keeps its error class if the error of the right side then stays within the bounds of the class. `when`
+//! is ignored: a profitability hint must not be needed for soundness. Every condition is violated in isolation and must then
+//! yield a counterexample. Declared ranges and domains are not conditions: a share of the samples lies outside
+//! them. Never refers to an operator by name, and never trusts an error bound.
 
-mod attrs;
-mod case;
-mod damage;
-mod declared;
-mod draft;
-mod facts;
-mod field;
+mod compare;
+mod counterexample_model;
+mod declarations;
+mod identity_testing;
+mod infer_condition;
 mod instance;
-mod judge;
+mod law_facts;
+mod law_sides;
 mod lint;
-mod prime;
-mod propose;
+mod prime_field;
+pub mod random_inputs;
+pub mod reach;
 mod repair;
 mod report;
-mod running;
+mod rounding_error;
+mod running_error;
 mod sample;
-pub mod samples;
+mod sample_attrs;
+mod sample_draft;
+mod sample_values;
+mod schema_instances;
 mod shrink;
 mod symbolic;
-mod values;
-mod walk;
-mod working;
+mod working_precision;
 
-pub use case::Case;
-pub use declared::declarations;
-pub use field::Exactness;
+pub use counterexample_model::CounterexampleModel;
+pub use declarations::declarations;
+pub use identity_testing::Exactness;
+pub use infer_condition::Proposal;
 pub use lint::{Lint, lint};
-pub use propose::Proposal;
-pub use report::{Counterexample, Report, Reported, TensorText};
+pub use report::{CheckReport, Counterexample, Reported, TensorText};
 
-use damage::Damages;
-use draft::Stray;
-use facts::{Conjunct, Facts};
-use field::Finding;
-use judge::Trial;
+use compare::Trial;
+use identity_testing::ProofOutcome;
+use law_facts::{Conjunct, Facts};
 use mlc_dsl::expr::Predicate;
 use mlc_dsl::library::{Law, LawOrigin, Library};
 use mlc_fuzz::Random;
+use rounding_error::RoundingErrors;
 use sample::{Draw, Tally};
+use sample_draft::Stray;
+use sample_values::Round;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use values::Round;
 
 /// How thoroughly laws are checked.
 #[derive(Clone, Copy, Debug)]
@@ -88,9 +90,9 @@ pub struct Verdict {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "is")]
 pub enum Outcome {
-    /// No sample speaks against it.
+    /// No sample is a counterexample.
     Holds(Evidence),
-    /// A sample speaks against it.
+    /// A sample is a counterexample.
     Fails(Box<Counterexample>),
     /// Its left side has no instance under its conditions, or its right side has none there: it can
     /// never fire.
@@ -108,7 +110,8 @@ pub struct Evidence {
     /// Samples whose left side had no value, e.g. an index out of range.
     pub void: usize,
     /// Per working type: how far each side strays from the truth, relative to the largest element.
-    pub damage: Vec<WorstDamage>,
+    #[serde(rename = "damage")]
+    pub rounding_errors: Vec<WorstRoundingError>,
     /// The conditions that are needed, as breaking them alone showed.
     pub needed: Vec<String>,
     /// Those among them without which the sides differ.
@@ -120,8 +123,8 @@ pub struct Evidence {
 /// Rounding errors in one working type, relative to the largest element: of the sample where the right side
 /// errs most beside the left.
 #[derive(Clone, Debug, Serialize)]
-pub struct WorstDamage {
-    /// The working type.
+pub struct WorstRoundingError {
+    /// The working type: `f32`, `f16` or `bf16`.
     pub dtype: String,
     /// Of the left side.
     pub left: f64,
@@ -144,18 +147,23 @@ enum Break {
     Impossible,
 }
 
-/// A definition's own laws hold by definition: samples only show that it can be applied, with the types that it
-/// declares. One in so many is taken.
+/// A definition's own laws hold by definition, and one instance of a schema shows others: samples only show that they can be
+/// applied, with the types that they declare. One in so many is taken.
 const DEFINED: usize = 20;
 
 /// Samples taken to break one condition.
 const BREAKING: usize = 1500;
 
-/// Of these so many where one has shown that nothing is held against the law there.
+/// So many of these if one sample was inconclusive.
 const UNDECIDED: usize = 100;
 
 /// Checks one law.
 pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdict {
+    checked(library, law, None, options)
+}
+
+/// Checks a law, of which another instance of its schema, if one is named, shows that it holds.
+fn checked(library: &Library, law: &Law, shown: Option<&str>, options: &CheckOptions) -> Verdict {
     let facts = Facts::of(library, law);
     let mut c = Checker {
         facts: &facts,
@@ -164,8 +172,13 @@ pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdic
         deadline: Instant::now() + Duration::from_millis(options.time_ms),
         warnings: Vec::new(),
         explain: options.explain,
+        shown,
     };
-    let samples = if facts.defined() { options.samples.div_ceil(DEFINED) } else { options.samples };
+    let samples = if facts.defined() || shown.is_some() {
+        options.samples.div_ceil(DEFINED)
+    } else {
+        options.samples
+    };
     let outcome = c.sample(samples);
     Verdict { outcome, warnings: c.warnings }
 }
@@ -177,6 +190,8 @@ struct Checker<'f, 'l> {
     deadline: Instant,
     warnings: Vec<String>,
     explain: bool,
+    /// The law that shows this one.
+    shown: Option<&'f str>,
 }
 
 impl Checker<'_, '_> {
@@ -185,12 +200,12 @@ impl Checker<'_, '_> {
         let mut evidence = Evidence {
             samples: 0,
             void: 0,
-            damage: vec![],
+            rounding_errors: vec![],
             needed: vec![],
             refuting: vec![],
             exactness: Exactness::Sampled { reason: String::new() },
         };
-        let mut damages = Damages::new(self.facts.law.error);
+        let mut errors = RoundingErrors::new(self.facts.law.error);
         let mut first = None;
         let mut missed = 0;
         for i in 0..samples {
@@ -220,9 +235,9 @@ impl Checker<'_, '_> {
                 sample::trial(self.facts, instance, round, None, &mut self.tally, &mut rng);
             match trial {
                 Trial::Void => evidence.void += 1,
-                Trial::Agree(damage) => {
+                Trial::Agree(of_sample) => {
                     evidence.samples += 1;
-                    damages.note(&sample, damage);
+                    errors.note(&sample, of_sample);
                 }
                 Trial::Differ(mismatch) => return self.fails(sample, *mismatch),
             }
@@ -237,12 +252,12 @@ impl Checker<'_, '_> {
         if refused > 10 * (evidence.samples + evidence.void) {
             return self.no_sample();
         }
-        if let Some((sample, message)) = damages.excess() {
-            let mismatch = judge::furthest(self.facts.library, &sample, message);
+        if let Some((sample, message)) = errors.excess() {
+            let mismatch = compare::furthest(self.facts.library, &sample, message);
             return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
         }
-        self.warnings.extend(damages.warnings());
-        evidence.damage = damages.summary();
+        self.warnings.extend(errors.warnings());
+        evidence.rounding_errors = errors.summary();
         if refused > samples
             && let Some((reason, _)) = self.tally.right_refused.iter().max_by_key(|(_, n)| **n)
         {
@@ -254,11 +269,15 @@ impl Checker<'_, '_> {
             self.warnings.extend(symbolic::check(self.facts, &first.instance.draft));
         }
         let mut rng = self.rng.fork();
-        evidence.exactness = match self.facts.defined() {
-            true => Exactness::Defined,
-            false => match field::prove(self.facts, &mut rng) {
-                Finding::Exactness(exactness) => exactness,
-                Finding::Differ(instance) => return self.differ(*instance, &mut rng),
+        evidence.exactness = match (self.facts.defined(), self.shown) {
+            (true, _) => Exactness::Defined,
+            (false, Some(by)) => {
+                evidence.exactness = Exactness::Shared { law: by.to_string() };
+                return Outcome::Holds(evidence);
+            }
+            (false, None) => match identity_testing::prove(self.facts, &mut rng) {
+                ProofOutcome::Exactness(exactness) => exactness,
+                ProofOutcome::Differ(instance) => return self.differ(*instance, &mut rng),
             },
         };
         if self.explain {
@@ -267,11 +286,11 @@ impl Checker<'_, '_> {
         Outcome::Holds(evidence)
     }
 
-    fn fails(&mut self, sample: judge::Sample, mismatch: judge::Mismatch) -> Outcome {
+    fn fails(&mut self, sample: compare::Sample, mismatch: compare::Mismatch) -> Outcome {
         if !self.explain {
             return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
         }
-        let proposal = propose::propose(self.facts, &sample, &mut self.rng.fork());
+        let proposal = infer_condition::propose(self.facts, &sample, &mut self.rng.fork());
         let (sample, mismatch) = shrink::shrink(self.facts, sample, mismatch, &mut self.rng);
         let mut example = Counterexample::of(self.facts, &sample, &mismatch);
         example.holds_when = proposal;
@@ -298,7 +317,7 @@ impl Checker<'_, '_> {
             "the sides are different rational functions, as a prime field shows, though they \
                        are hard to tell apart in f64"
                 .to_string();
-        let mismatch = judge::furthest(self.facts.library, &sample, message);
+        let mismatch = compare::furthest(self.facts.library, &sample, message);
         Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)))
     }
 
@@ -385,7 +404,7 @@ impl Checker<'_, '_> {
                         Conjunct::Static(_) => true,
                         Conjunct::Element(_, p) => p.asks == Predicate::Finite,
                     };
-                    undecided |= may_be_void && judge::is_void(&sample);
+                    undecided |= may_be_void && compare::is_void(&sample);
                     if undecided && k > UNDECIDED {
                         return Break::Forbids;
                     }
@@ -411,16 +430,18 @@ pub fn check_library(
     only: Option<&[String]>,
     options: &CheckOptions,
     on_progress: &(dyn Fn(&str, &Verdict) + Sync),
-) -> Report {
+) -> CheckReport {
     let started = Instant::now();
     let names = only.map(named);
     let wanted = |law: &Law| {
         names.as_ref().is_none_or(|names| {
             names.contains(&*law.name)
+                || law.schema.as_ref().is_some_and(|s| names.contains(&*s.name))
                 || law.name.strip_suffix(".rev").is_some_and(|base| names.contains(base))
         })
     };
     let laws: Vec<&Law> = library.laws.iter().filter(|l| wanted(l)).collect();
+    let shown = schema_instances::shown_by(library, &laws);
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Verdict)>> = Mutex::new(Vec::with_capacity(laws.len()));
     std::thread::scope(|scope| {
@@ -430,7 +451,8 @@ pub fn check_library(
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     laws.get(i).map(|law| (i, *law))
                 } {
-                    let verdict = check_law(library, law, options);
+                    let by = shown[i].map(|by| &*laws[by].name);
+                    let verdict = checked(library, law, by, options);
                     on_progress(&law.name, &verdict);
                     if let Ok(mut done) = done.lock() {
                         done.push((i, verdict));
@@ -441,6 +463,7 @@ pub fn check_library(
     });
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_by_key(|(i, _)| *i);
-    let verdicts = done.into_iter().map(|(i, v)| (laws[i], v)).collect();
-    Report::of(library, verdicts, started.elapsed().as_secs_f64())
+    let mut verdicts = done.into_iter().map(|(i, v)| (laws[i], v)).collect();
+    schema_instances::needed_somewhere(&mut verdicts);
+    CheckReport::of(library, verdicts, started.elapsed().as_secs_f64())
 }

@@ -1,5 +1,5 @@
-//! What is suspicious in the text of a law, without a sample: laws that others imply, variables that
-//! nothing uses, laws that feed themselves. Never says anything about truth.
+//! Lints on the text of laws, without samples: laws that others imply, unused
+//! variables, laws whose right side matches their left side. Never says anything about soundness.
 
 use mlc_dsl::diag::{Code, Diag, Severity, render};
 use mlc_dsl::expr::{AttrKind, Expr};
@@ -18,7 +18,7 @@ pub struct Lint {
     /// contains what it matches, and no condition stops it; `V008`: a procedure without a reference; `V009`: a layer or
     /// a law that nothing would match; `V010`: an operator without a value.
     pub code: &'static str,
-    /// The law.
+    /// Name of the law that it is about.
     pub law: String,
     /// The file it is written in.
     pub file: String,
@@ -312,7 +312,7 @@ fn feeds_itself(library: &Library, law: &Law) -> bool {
         if !seen.insert(t) {
             continue;
         }
-        let mut found = Bound::default();
+        let mut found = Unification::default();
         if matches(library, law, left.root, t, &mut found)
             && found.vars.iter().any(|(v, t)| !is_variable(law, *v, *t))
         {
@@ -329,12 +329,18 @@ fn is_variable(law: &Law, var: usize, t: TermId) -> bool {
 
 /// What variables stand for, and which parts were found to fit: a part that is used twice is compared once.
 #[derive(Default)]
-struct Bound {
+struct Unification {
     vars: BTreeMap<usize, TermId>,
     fitting: BTreeSet<(TermId, TermId)>,
 }
 
-fn matches(library: &Library, law: &Law, pattern: TermId, term: TermId, bound: &mut Bound) -> bool {
+fn matches(
+    library: &Library,
+    law: &Law,
+    pattern: TermId,
+    term: TermId,
+    bound: &mut Unification,
+) -> bool {
     if bound.fitting.contains(&(pattern, term)) {
         return true;
     }
@@ -345,7 +351,13 @@ fn matches(library: &Library, law: &Law, pattern: TermId, term: TermId, bound: &
     fits
 }
 
-fn fits(library: &Library, law: &Law, pattern: TermId, term: TermId, bound: &mut Bound) -> bool {
+fn fits(
+    library: &Library,
+    law: &Law,
+    pattern: TermId,
+    term: TermId,
+    bound: &mut Unification,
+) -> bool {
     let (p, t) = (law.terms.get(pattern), law.terms.get(term));
     let same = |a: TermId, b: TermId| {
         let mut names = Names::of(library, law);

@@ -1,7 +1,7 @@
-//! Repairs of drafts: changes that may make a condition or an application hold, or fail.
+//! Repairs sample drafts: changes that may make a condition or an application hold, or fail.
 
-use super::draft::Draft;
-use super::facts::{Facts, single_name};
+use super::law_facts::{Facts, single_name};
+use super::sample_draft::SampleDraft;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{AttrKind, BinaryOp, Expr, ExprKind};
 use mlc_dsl::functions::Function;
@@ -26,7 +26,7 @@ pub(super) enum Fix {
     Attr(Name, Attr),
 }
 
-impl Draft {
+impl SampleDraft {
     /// Takes over attributes, but for positions of axes, which follow from the types.
     pub(super) fn keep(&mut self, facts: &Facts, attrs: Vec<(Name, Attr)>) {
         let kind = |name: &Name| facts.law.attrs.iter().find(|a| a.name == *name);
@@ -37,8 +37,8 @@ impl Draft {
     /// Changes the draft; false if that changes nothing or is impossible.
     pub(super) fn apply(&mut self, fix: &Fix, rng: &mut Random) -> bool {
         const CAP: i64 = 64;
-        let find_axis = |d: &mut Draft, n: &Name| d.axes.iter().position(|(a, _)| a == n);
-        let find_seg = |d: &mut Draft, n: &Name| d.segs.iter().position(|(a, _)| a == n);
+        let find_axis = |d: &mut SampleDraft, n: &Name| d.axes.iter().position(|(a, _)| a == n);
+        let find_seg = |d: &mut SampleDraft, n: &Name| d.segs.iter().position(|(a, _)| a == n);
         match fix {
             Fix::Axis(n, v) if (0..=CAP).contains(v) => match find_axis(self, n) {
                 Some(i) => {

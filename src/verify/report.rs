@@ -1,8 +1,8 @@
-//! Counterexamples and reports, for people and for programs.
+//! Counterexamples and reports, as text and as JSON.
 
-use super::facts::Facts;
-use super::judge::{Broken, Mismatch, Sample};
-use super::{Case, Exactness, Outcome, Proposal, Verdict, case};
+use super::compare::{Broken, Mismatch, Sample};
+use super::law_facts::Facts;
+use super::{CounterexampleModel, Exactness, Outcome, Proposal, Verdict, counterexample_model};
 use mlc_backends::reference::Array;
 use mlc_dsl::diag::{Code, Diag, Severity, render};
 use mlc_dsl::ir::Tensor;
@@ -13,11 +13,11 @@ use std::fmt::Write;
 /// A tensor as text; numbers are words, because JSON has no NaN.
 #[derive(Clone, Debug, Serialize)]
 pub struct TensorText {
-    /// Its name.
+    /// The variable of the law.
     pub name: String,
-    /// Its element type.
+    /// As the language writes it, such as `f32`.
     pub dtype: String,
-    /// Its extents.
+    /// Extents of the sample.
     pub shape: Vec<usize>,
     /// Its elements in row-major order.
     pub values: Vec<String>,
@@ -48,7 +48,7 @@ pub struct Counterexample {
     pub values: Option<(String, String)>,
     /// Their difference relative to the larger.
     pub relative: Option<f64>,
-    /// A condition under which no sample speaks against the law.
+    /// A condition that excludes all counterexamples of the law.
     pub holds_when: Option<Proposal>,
     /// The sides differ as functions, not only by rounding.
     pub in_f64: bool,
@@ -56,7 +56,7 @@ pub struct Counterexample {
     pub numerical: bool,
     /// The same as a model that can be run.
     #[serde(skip)]
-    pub case: Case,
+    pub case: CounterexampleModel,
 }
 
 fn number(v: f64) -> String {
@@ -107,7 +107,7 @@ impl Counterexample {
                 }
                 _ => "the sides differ in f64".to_string(),
             },
-            Broken::Working => mismatch.message.clone(),
+            Broken::WorkingPrecision => mismatch.message.clone(),
             Broken::Bits if !mismatch.message.is_empty() => mismatch.message.clone(),
             Broken::Bits => {
                 "the law is declared `exact`, but the bits differ where every operator \
@@ -147,8 +147,13 @@ impl Counterexample {
             values: values.map(|(l, r)| (number(l), number(r))),
             holds_when: None,
             in_f64: matches!(mismatch.broken, Broken::Truth | Broken::Fails),
-            numerical: mismatch.broken == Broken::Working,
-            case: case::case(facts.library, &facts.law.name, sample, mismatch.broken),
+            numerical: mismatch.broken == Broken::WorkingPrecision,
+            case: counterexample_model::case(
+                facts.library,
+                &facts.law.name,
+                sample,
+                mismatch.broken,
+            ),
         }
     }
 
@@ -222,13 +227,13 @@ fn nested(shape: &[usize], values: &[String]) -> String {
 /// A law and what is found about it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reported {
-    /// The law.
+    /// Name of the law.
     pub law: String,
     /// The file it is written in.
     pub file: String,
     /// The line it begins on, from 1.
     pub line: usize,
-    /// Its error class.
+    /// The error class that it declares.
     pub class: String,
     /// What is found.
     pub verdict: Verdict,
@@ -240,7 +245,7 @@ pub struct Reported {
 
 /// What is found about a library.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct CheckReport {
     /// Law by law, in the library's order.
     pub laws: Vec<Reported>,
     /// Laws that hold.
@@ -251,6 +256,8 @@ pub struct Report {
     pub no_sample: usize,
     /// Laws that hold by definition.
     pub defined: usize,
+    /// Laws that another instance of their schema shows.
+    pub shared: usize,
     /// Laws that are proved.
     pub proved: usize,
     /// The least certain proof errs with a probability below 2 to the minus this.
@@ -259,26 +266,31 @@ pub struct Report {
     pub seconds: f64,
 }
 
-impl Report {
-    pub(super) fn of(library: &Library, verdicts: Vec<(&Law, Verdict)>, seconds: f64) -> Report {
+impl CheckReport {
+    pub(super) fn of(
+        library: &Library,
+        verdicts: Vec<(&Law, Verdict)>,
+        seconds: f64,
+    ) -> CheckReport {
         let count =
             |f: &dyn Fn(&Outcome) -> bool| verdicts.iter().filter(|(_, v)| f(&v.outcome)).count();
         let proofs = verdicts.iter().filter_map(|(_, v)| match &v.outcome {
             Outcome::Holds(e) => match e.exactness {
                 Exactness::Proved { bits, .. } => Some(bits),
-                Exactness::Defined | Exactness::Sampled { .. } => None,
+                Exactness::Defined | Exactness::Shared { .. } | Exactness::Sampled { .. } => None,
             },
             Outcome::Fails(_) | Outcome::NoSample { .. } => None,
         });
         let proofs: Vec<u32> = proofs.collect();
         let ends = |text: &str| text.match_indices('\n').map(|(at, _)| at).collect();
         let lines: Vec<Vec<usize>> = library.sources.iter().map(|s| ends(&s.text)).collect();
-        let defined = |o: &Outcome| match o {
-            Outcome::Holds(e) => matches!(e.exactness, Exactness::Defined),
+        let known = |o: &Outcome, by: fn(&Exactness) -> bool| match o {
+            Outcome::Holds(e) => by(&e.exactness),
             Outcome::Fails(_) | Outcome::NoSample { .. } => false,
         };
-        Report {
-            defined: count(&defined),
+        CheckReport {
+            defined: count(&|o| known(o, |e| matches!(e, Exactness::Defined))),
+            shared: count(&|o| known(o, |e| matches!(e, Exactness::Shared { .. }))),
             proved: proofs.len(),
             bits: proofs.into_iter().min().unwrap_or(0),
             hold: count(&|o| matches!(o, Outcome::Holds(_))),
@@ -321,14 +333,17 @@ impl Report {
 
     /// How it is known that laws hold.
     fn grounds(&self) -> String {
-        let sampled = self.hold - self.defined - self.proved;
+        let sampled = self.hold - self.defined - self.proved - self.shared;
         let mut parts = Vec::new();
         if self.defined > 0 {
             parts.push(format!("{} say what a definition means", self.defined));
         }
         if self.proved > 0 {
-            let Report { proved, bits, .. } = self;
+            let CheckReport { proved, bits, .. } = self;
             parts.push(format!("{proved} are proved for real numbers (error below 2^-{bits})"));
+        }
+        if self.shared > 0 {
+            parts.push(format!("{} are shown by another instance of their schema", self.shared));
         }
         if sampled > 0 {
             parts.push(format!("{sampled} rest on samples"));
@@ -336,13 +351,17 @@ impl Report {
         parts.join(", ")
     }
 
-    /// One row per law, as a table of Markdown.
+    /// One row per law that is looked at by itself, as a table of Markdown.
     pub fn table(&self) -> String {
         let mut out = String::from(
-            "| law | class | worst damage per type (left, right, growth) | samples | exactness | needed conditions |\n\
+            "| law | class | worst rounding error per type (left, right, growth) | samples | exactness | needed conditions |\n\
              |---|---|---|---|---|---|\n",
         );
-        for r in &self.laws {
+        let shared = |r: &&Reported| match &r.verdict.outcome {
+            Outcome::Holds(e) => matches!(e.exactness, Exactness::Shared { .. }),
+            Outcome::Fails(_) | Outcome::NoSample { .. } => false,
+        };
+        for r in self.laws.iter().filter(|r| !shared(r)) {
             let _ = writeln!(out, "{}", r.row());
         }
         out
@@ -350,26 +369,27 @@ impl Report {
 }
 
 impl Reported {
-    /// The law's row in [`Report::table`].
+    /// The law's row in [`CheckReport::table`].
     fn row(&self) -> String {
         let code = |list: &[String]| {
             let list: Vec<String> =
                 list.iter().map(|c| format!("`{}`", c.replace('|', "\\|"))).collect();
             list.join(", ")
         };
-        let (damage, samples, exactness, needed) = match &self.verdict.outcome {
+        let (errors, samples, exactness, needed) = match &self.verdict.outcome {
             Outcome::Holds(e) => {
-                let damage = e.damage.iter();
-                let damage = damage.map(|d| {
+                let errors = e.rounding_errors.iter();
+                let errors = errors.map(|d| {
                     format!("{} {:.1e}, {:.1e} ({:.0}×)", d.dtype, d.left, d.right, d.growth)
                 });
                 let exactness = match &e.exactness {
                     Exactness::Proved { bits, .. } => format!("proved: error below 2^-{bits}"),
                     Exactness::Defined => "by definition".to_string(),
+                    Exactness::Shared { law } => format!("as `{law}`"),
                     Exactness::Sampled { reason } => format!("samples: {reason}"),
                 };
-                let damage = damage.collect::<Vec<_>>().join("; ");
-                (damage, e.samples.to_string(), exactness, code(&e.needed))
+                let errors = errors.collect::<Vec<_>>().join("; ");
+                (errors, e.samples.to_string(), exactness, code(&e.needed))
             }
             Outcome::Fails(_) => (String::new(), String::new(), "false".into(), String::new()),
             Outcome::NoSample { .. } => {
@@ -377,7 +397,7 @@ impl Reported {
             }
         };
         format!(
-            "| `{}` | {} | {damage} | {samples} | {exactness} | {needed} |",
+            "| `{}` | {} | {errors} | {samples} | {exactness} | {needed} |",
             self.law, self.class
         )
     }

@@ -1,10 +1,10 @@
-//! Drawing samples of a law.
+//! Draws samples of a law.
 
-use super::draft::{Draft, Extents, Stray};
-use super::facts::{Conjunct, Facts};
-use super::instance::{self, Instance, Refusal};
-use super::judge::{Sample, Trial, judge};
-use super::values::{self, Round, Shared};
+use super::compare::{Sample, Trial, compare};
+use super::instance::{self, Instance, InstanceRefusal};
+use super::law_facts::{Conjunct, Facts};
+use super::sample_draft::{ExtentStyle, SampleDraft, Stray};
+use super::sample_values::{self, Round, Shared};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::Tensor;
 use mlc_fuzz::Random;
@@ -42,7 +42,7 @@ pub(super) enum Draw {
 
 /// What sample `i` looks like: extents, if special ones are asked for, whether ranges are left, and
 /// elements.
-pub(super) fn plan(facts: &Facts, i: usize) -> (Option<Extents>, Stray, Round) {
+pub(super) fn plan(facts: &Facts, i: usize) -> (Option<ExtentStyle>, Stray, Round) {
     // One sample in four leaves the declared ranges and domains, in every round of elements.
     // Definitions hold by definition, wherever their operators have a value.
     let stray =
@@ -55,7 +55,7 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<Extents>, Stray, Round) {
         return (None, stray((i + i / 12).is_multiple_of(4)), Round::of(i - empty));
     }
     let again = empty / slots;
-    (Some(Extents::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
+    (Some(ExtentStyle::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
 }
 
 /// What can be empty: every axis, every segment, and the shapes among the attributes.
@@ -65,28 +65,28 @@ fn slots(facts: &Facts) -> usize {
 }
 
 /// Extents of the `k`-th try to break a condition: every third lacks the elements along one axis.
-pub(super) fn emptied(facts: &Facts, k: usize) -> Option<Extents> {
+pub(super) fn emptied(facts: &Facts, k: usize) -> Option<ExtentStyle> {
     let slots = slots(facts);
-    (k % 3 == 2 && slots > 0).then(|| Extents::Empty(k / 3 % slots))
+    (k % 3 == 2 && slots > 0).then(|| ExtentStyle::Empty(k / 3 % slots))
 }
 
 /// Conditions often exclude what is empty: where one is to be broken, that is drawn more often.
-fn style(facts: &Facts, breaking: bool, rng: &mut Random) -> Extents {
+fn style(facts: &Facts, breaking: bool, rng: &mut Random) -> ExtentStyle {
     if breaking && rng.chance(0.3) {
-        return Extents::Zeros;
+        return ExtentStyle::Zeros;
     }
     if breaking && rng.chance(0.2) {
-        return Extents::Ones;
+        return ExtentStyle::Ones;
     }
     if facts.parts && rng.chance(0.4) {
-        return Extents::Roomy;
+        return ExtentStyle::Roomy;
     }
     match rng.below(20) {
-        0..=6 => Extents::Distinct,
-        7..=12 => Extents::Small,
-        13..=14 => Extents::Ones,
-        15..=16 => Extents::Equal,
-        _ => Extents::Zeros,
+        0..=6 => ExtentStyle::Distinct,
+        7..=12 => ExtentStyle::Small,
+        13..=14 => ExtentStyle::Ones,
+        15..=16 => ExtentStyle::Equal,
+        _ => ExtentStyle::Zeros,
     }
 }
 
@@ -94,7 +94,7 @@ fn style(facts: &Facts, breaking: bool, rng: &mut Random) -> Extents {
 pub(super) fn draw(
     facts: &Facts,
     wanted: &[bool],
-    (first, stray): (Option<Extents>, Stray),
+    (first, stray): (Option<ExtentStyle>, Stray),
     tally: &mut Tally,
     rng: &mut Random,
 ) -> Option<Draw> {
@@ -110,16 +110,16 @@ pub(super) fn draw(
             Some(s) if i < DRAFTS / 3 => s,
             _ => style(facts, breaking, rng),
         };
-        let mut draft = Draft::choose(facts, style, stray, rng);
+        let mut draft = SampleDraft::choose(facts, style, stray, rng);
         for _ in 0..CHANGES {
             let (reason, fixes, attrs) = match instance::build(facts, &draft, wanted, rng) {
                 Ok(i) => return Some(Draw::Instance(Box::new(i))),
-                Err(Refusal::Types(i, output)) => return Some(Draw::Types(i, output)),
-                Err(Refusal::Right(reason)) => {
+                Err(InstanceRefusal::Types(i, output)) => return Some(Draw::Types(i, output)),
+                Err(InstanceRefusal::Right(reason)) => {
                     *tally.right_refused.entry(reason).or_default() += 1;
                     break;
                 }
-                Err(Refusal::Left(reason, fixes, attrs)) => (reason, fixes, attrs),
+                Err(InstanceRefusal::Left(reason, fixes, attrs)) => (reason, fixes, attrs),
             };
             if tally.refused.len() < 200 || tally.refused.contains_key(&reason) {
                 *tally.refused.entry(reason).or_default() += 1;
@@ -163,13 +163,13 @@ pub(super) fn fill(
                 }
                 _ => round,
             };
-            values::tensor(ty.dtype, &shape, (round, shared), &rules[var], index, rng)
+            sample_values::tensor(ty.dtype, &shape, (round, shared), &rules[var], index, rng)
         })
         .collect::<Vec<Tensor>>();
     Sample { instance, inputs, round }
 }
 
-/// Fills and judges an instance; where integers turn out to be indices they are drawn anew.
+/// Fills an instance and compares its sides; where integers turn out to be indices they are drawn anew.
 pub(super) fn trial(
     facts: &Facts,
     instance: Instance,
@@ -195,7 +195,7 @@ pub(super) fn trial(
     let mut next = extents.into_iter();
     loop {
         let sample = fill(facts, instance.clone(), round, broken, index, rng);
-        let trial = judge(&facts.codes, facts.law.error, &sample);
+        let trial = compare(&facts.codes, facts.law.error, &sample);
         let Trial::Void = trial else { return (sample, trial) };
         index = next.next();
         if index.is_none() {

@@ -1,16 +1,16 @@
-//! Smaller counterexamples: fewer elements, plainer attributes, plainer values.
+//! Shrinks counterexamples: fewer elements, simpler attributes, simpler values.
 
-use super::draft::Draft;
-use super::facts::Facts;
-use super::instance::{self, Instance, Refusal};
-use super::judge::{Broken, Mismatch, Sample, Trial, judge};
+use super::compare::{Broken, Mismatch, Sample, Trial, compare};
+use super::instance::{self, Instance, InstanceRefusal};
+use super::law_facts::Facts;
 use super::sample::fill;
-use super::values::Round;
+use super::sample_draft::SampleDraft;
+use super::sample_values::Round;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, Extent, Tensor};
 use mlc_fuzz::Random;
 
-/// Samples judged while shrinking one counterexample.
+/// Samples compared while shrinking one counterexample.
 const BUDGET: usize = 500;
 
 struct Shrinker<'f, 'l> {
@@ -43,10 +43,10 @@ pub(super) fn shrink(
 }
 
 impl Shrinker<'_, '_> {
-    /// Judges a sample; the mismatch if it breaks the same promise.
+    /// Tests a sample; the mismatch if it breaks the same promise.
     fn fails(&mut self, sample: &Sample) -> Option<Mismatch> {
         self.left = self.left.checked_sub(1)?;
-        match judge(&self.facts.codes, self.facts.law.error, sample) {
+        match compare(&self.facts.codes, self.facts.law.error, sample) {
             Trial::Differ(m) if m.broken == self.broken => Some(*m),
             _ => None,
         }
@@ -64,13 +64,13 @@ impl Shrinker<'_, '_> {
         None
     }
 
-    fn fails_as(&mut self, draft: &Draft, from: &Sample) -> Option<(Sample, Mismatch)> {
+    fn fails_as(&mut self, draft: &SampleDraft, from: &Sample) -> Option<(Sample, Mismatch)> {
         let wanted = vec![true; self.facts.conjuncts.len()];
         let built = instance::build(self.facts, draft, &wanted, &mut self.rng);
         if self.broken == Broken::Types {
             self.left = self.left.checked_sub(1)?;
             return match built {
-                Err(Refusal::Types(i, output)) => Some(type_mismatch(*i, output)),
+                Err(InstanceRefusal::Types(i, output)) => Some(type_mismatch(*i, output)),
                 _ => None,
             };
         }
@@ -158,9 +158,9 @@ pub(super) fn type_mismatch(instance: Instance, output: usize) -> (Sample, Misma
 }
 
 /// Drafts one step smaller or plainer.
-fn candidates(facts: &Facts, from: &Draft) -> Vec<Draft> {
+fn candidates(facts: &Facts, from: &SampleDraft) -> Vec<SampleDraft> {
     let mut out = Vec::new();
-    let mut push = |change: &dyn Fn(&mut Draft)| {
+    let mut push = |change: &dyn Fn(&mut SampleDraft)| {
         let mut kept = from.clone();
         change(&mut kept);
         let mut open = kept.clone();

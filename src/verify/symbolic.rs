@@ -1,11 +1,11 @@
-//! Types of both sides under symbolic extents: a search on dynamic shapes must see that they agree.
+//! Checks that both sides have equal types under symbolic extents, which a search on dynamic shapes relies on.
 
-use super::draft::Draft;
-use super::facts::Facts;
 use super::instance::build_symbolic;
+use super::law_facts::Facts;
+use super::sample_draft::SampleDraft;
 
 /// A warning if both sides are typed symbolically, but not alike.
-pub(super) fn check(facts: &Facts, draft: &Draft) -> Option<String> {
+pub(super) fn check(facts: &Facts, draft: &SampleDraft) -> Option<String> {
     if facts.each {
         return None;
     }

@@ -227,7 +227,7 @@ fn files_that_cannot_be_are_refused_before_any_work() {
         (&["optimize", "m.onnx", "-o", "folder"], "not a regular file but a folder"),
         (&["optimize", "m.onnx", "-o", "x/"], "names a folder"),
         (&["optimize", "m.onnx", "-o", "none/x.onnx"], "the folder none"),
-        (&["optimize", "m.onnx", "-o", "fixed.onnx"], "may only be read"),
+        (&["optimize", "m.onnx", "-o", "fixed.onnx"], "is read-only"),
         (&["optimize", "m.onnx", "-o", "pipe"], "a pipe"),
         (&["optimize", "m.onnx", "-o", "a.onnx"], "in a circle"),
         (&["optimize", "m.onnx", "-o", "/dev/fd/1"], "a stream of this process"),

@@ -1,4 +1,4 @@
-//! Verbs that tell: `list`, `inspect`, `diff`, completions, manual pages; names that are nearly right; colours, shapes, times.
+//! Verbs that print information: `list`, `inspect`, `diff`, completions, manual pages; suggestions for misspelt names; colours, shapes, times.
 
 use super::{TEXT, model, run};
 use mlc_dsl::ir::Tensor;

@@ -1,4 +1,4 @@
-//! Planted laws that change values on some inputs: the guard turns each off, and says so, whoever asks.
+//! Wrong laws that change values on some inputs: the guard turns each off and reports it, for every caller.
 
 use mlc_backends::Backend;
 use mlc_backends::cpu::Cpu;
@@ -9,8 +9,8 @@ use mlc_files::npz::{read_npz, write_npz};
 use mlc_onnx::{ModelInfo, export, import, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::selfcheck;
 use mlc_rewrite::pipeline::{Optimized, Options, optimize};
-use mlc_rewrite::{entry, stdlib};
-use mlc_verify::samples::{self, Style};
+use mlc_rewrite::{rules_model, stdlib};
+use mlc_verify::random_inputs::{self, Style};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,27 +40,28 @@ struct Case {
     rules: PathBuf,
     library: Arc<Library>,
     program: Program,
-    /// The inputs that show the law to be wrong, and the judge's outputs.
+    /// The inputs that show the law to be wrong, and the reference interpreter's outputs.
     inputs: Vec<Tensor>,
-    judged: Vec<Vec<f64>>,
+    reference: Vec<Vec<f64>>,
 }
 
 fn case(name: &'static str, style: Style) -> Case {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/guard/{name}.rules"));
     let library = Arc::new(stdlib::load_sound(std::slice::from_ref(&rules)).expect("sound"));
-    let program = entry::program(&library, "model").expect("a model");
-    let symbols = samples::symbols(&program);
-    let inputs = samples::styled(&program, &library, style, 0, &symbols).expect("inputs");
-    let judged = run_values(&program, &library, &inputs).expect("the judge runs it");
-    let judged = judged.iter().map(|a| a.to_f64()).collect();
+    let program = rules_model::program(&library, "model").expect("a model");
+    let symbols = random_inputs::symbols(&program);
+    let inputs = random_inputs::styled(&program, &library, style, 0, &symbols).expect("inputs");
+    let reference =
+        run_values(&program, &library, &inputs).expect("the reference interpreter runs it");
+    let reference = reference.iter().map(|a| a.to_f64()).collect();
     let law = format!("planted_{name}");
-    Case { name, law, style, rules, library, program, inputs, judged }
+    Case { name, law, style, rules, library, program, inputs, reference }
 }
 
 impl Case {
-    /// Outputs have the judge's values.
+    /// Outputs have the reference interpreter's values.
     fn agrees(&self, outputs: &[Tensor], who: &str) {
-        for (t, y) in self.judged.iter().zip(outputs) {
+        for (t, y) in self.reference.iter().zip(outputs) {
             let scale = t.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
             for (i, (&t, y)) in t.iter().zip(y.to_f64()).enumerate() {
                 let same = t == y || t.is_nan() && y.is_nan();
@@ -80,7 +81,12 @@ impl Case {
         assert_eq!(l["input_set"], self.style.name(), "{}, {who}: {l}", self.name);
         assert_eq!(l["output"], "y", "{}, {who}", self.name);
         assert_ne!(l["source"], l["result"], "{}, {who}", self.name);
-        assert_eq!(l["judge"], l["judge"].as_str().expect("the judge ran"), "{}", self.name);
+        assert_eq!(
+            l["reference"],
+            l["reference"].as_str().expect("the reference interpreter ran"),
+            "{}",
+            self.name
+        );
         let error = l["error"].as_f64();
         let is_kind = ["NaN", "inf"].iter().any(|k| {
             [&l["source"], &l["result"]].iter().any(|v| v.as_str().is_some_and(|v| v.contains(k)))
@@ -205,13 +211,34 @@ fn integers_are_drawn_that_select_what_is_there() {
             format!("def model(x: f32[7], i: i64[4], j: i64[4]) -> f32[{results}]\n  = {body}\n");
         let library = stdlib::sound(vec![("text".into(), text)], false);
         let library = library.unwrap_or_else(|e| panic!("{body}: {e}"));
-        let program = entry::program(&library, "model").expect("a model");
+        let program = rules_model::program(&library, "model").expect("a model");
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..20 {
-            let inputs = samples::inputs(&program, &library, seed).expect("inputs");
+            let inputs = random_inputs::inputs(&program, &library, seed).expect("inputs");
             run_values(&program, &library, &inputs).unwrap_or_else(|e| panic!("{body}: {e}"));
             seen.extend(inputs[1].to_f64().into_iter().map(|v| v as i64));
         }
         assert!(seen.len() > 1, "{body}: {seen:?}");
+    }
+}
+
+#[test]
+fn numbers_do_not_overflow_because_laws_multiply_them() {
+    for body in [
+        "4096 * (64 * x) + x",
+        "4096 * (x * 64 + x)",
+        "(x * 4096) * 64",
+        "x * 4096 - 64 * x * 4096",
+    ] {
+        let text = format!("def model(x: f16[4, 8]) -> f16[4, 8]\n  = {body}\n");
+        let library = stdlib::sound(vec![("text".into(), text)], false);
+        let library = Arc::new(library.unwrap_or_else(|e| panic!("{body}: {e}")));
+        let program = rules_model::program(&library, "model").expect("a model");
+        for seed in 0..4 {
+            let o = optimize(program.clone(), &library, &Options { seed, ..options() });
+            let report = serde_json::to_value(&o.expect("optimises").report).expect("json");
+            let off = report["laws_turned_off"].as_array().expect("a list");
+            assert!(off.is_empty(), "{body}: {off:?}");
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! Integers are exact: every width, at the ends of its range, wherever a model meets them. Constants are
-//! computed while reading, while exploring and at the end; inputs by the judge and by the processor.
+//! computed while reading, while exploring and at the end; inputs by the reference interpreter and by the processor.
 
 use crate::support::*;
 use mlc_backends::Backend;
@@ -128,9 +128,9 @@ fn ways(program: &Program, feeds: &[Tensor], what: &str) -> Vec<(&'static str, V
     let done = pipeline::optimize(program.clone(), library, &options());
     let done = done.unwrap_or_else(|e| panic!("{what}: {e}")).program;
     vec![
-        ("judge", run(program, feeds)),
+        ("reference", run(program, feeds)),
         ("processor", cpu(program)),
-        ("optimised, judge", run(&done, feeds)),
+        ("optimised, reference", run(&done, feeds)),
         ("optimised, processor", cpu(&done)),
     ]
 }

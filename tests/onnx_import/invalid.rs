@@ -1,7 +1,8 @@
-//! Models that are not valid are refused with a place and a help, and nothing that a file calls itself gets out
-//! of a message unescaped or at full length.
+//! Invalid models are rejected with a location and a help text, and names from a file are escaped and shortened
+//! in messages.
 
 use crate::support::*;
+use mlc_dsl::plan::Fault;
 use mlc_files::npz;
 use mlc_onnx::{ExportError, NEWEST_OPSET, OnnxError, parse_onnx, write_onnx};
 
@@ -222,6 +223,7 @@ fn every_error_is_clean_and_helps() {
     }
     for e in [
         ExportError::Operator { op: "add".into(), origin: wild(), opset: 7 },
+        ExportError::Kernel { fault: Fault { kernel: Some((3, wild())), what: wild() } },
         ExportError::OperatorSet { opset: 999 },
         ExportError::Extent { extent: wild(), symbol: wild() },
         ExportError::Body { op: "gelu".into(), reason: wild() },

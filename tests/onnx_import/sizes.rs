@@ -1,13 +1,13 @@
-//! Small models of large things: results, windows and inputs that no machine holds or no one waits for. Each is refused
-//! by name, or read, left unchecked with the reason, and run within the memory that is given. Nothing large is allocated.
+//! Small models of large things: results, windows and inputs that exceed any machine or take too long. Each is rejected
+//! by name, or read, left unchecked with the reason, and run within the given memory. Nothing large is allocated.
 
 use super::support::*;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::{Backend, BackendError};
-use mlc_extract::needs::Needs;
+use mlc_extract::resources::RunResources;
 use mlc_rewrite::pipeline::selfcheck::Guard;
 use mlc_rewrite::pipeline::{self, Options};
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -222,16 +222,16 @@ fn options() -> Options {
 fn run_within(program: &Program, library: &Arc<Library>) -> Result<(), String> {
     let cpu = library.target("cpu").expect("a target");
     let plan = pipeline::plan(program, library, cpu).map_err(|e| e.to_string())?;
-    let needs = Needs::of_plan(&plan, library, &samples::symbols(program));
+    let needs = RunResources::of_plan(&plan, library, &random_inputs::symbols(program));
     if let Err(e) = needs.afford(MEMORY) {
         let told = mlc_rewrite::Error::from(e).to_string();
-        let says = told.contains("16.0 MiB are to be had") && told.contains("help:");
+        let says = told.contains("16.0 MiB are available") && told.contains("help:");
         return if says { Ok(()) } else { Err(told) };
     }
     if needs.operations > 1e10 {
         return Ok(());
     }
-    let inputs = samples::inputs(program, library, 0).ok_or("no inputs")?;
+    let inputs = random_inputs::inputs(program, library, 0).ok_or("no inputs")?;
     let compiled = Cpu::new(1).within(Some(MEMORY)).compile(&plan, library.clone());
     match compiled.and_then(|c| c.run(&inputs)) {
         Ok(_) | Err(BackendError::Memory { .. }) => Ok(()),

@@ -1,4 +1,4 @@
-//! Models of one node, and how their results are held against expectations.
+//! Models of one node, and the comparison of their results with expectations.
 
 pub use mlc_backends::reference::run_values;
 pub use mlc_dsl::ir::{DType, NodeKind, Program, Tensor};

@@ -1,13 +1,13 @@
-//! Parts of one block of memory, lent for one launch: those that it writes, and all that lies between them.
+//! Slices of one block of memory, borrowed for one launch: those that it writes, and everything between them.
 //!
-//! Never lends one byte to a writer and to anybody else: a plan whose buffers overlap is an error, not a race.
+//! Never gives a byte both to a writer and to anyone else: a plan whose buffers overlap is an error, not a race.
 
 /// A part of the block: where it begins, and its bytes.
 pub type Part = (usize, usize);
 
 /// A block with parts lent to a writer.
 pub struct Lent<'a> {
-    /// Ranges that nobody writes, in order.
+    /// Ranges that are only read, in order.
     between: Vec<(usize, &'a [u8])>,
 }
 
@@ -36,7 +36,7 @@ fn nothing<'a>() -> &'a mut [u8] {
 }
 
 impl<'a> Lent<'a> {
-    /// A part that nobody writes.
+    /// A part that is only read.
     pub fn read(&self, (start, len): Part) -> Option<&'a [u8]> {
         if len == 0 {
             return Some(nothing());

@@ -1,19 +1,19 @@
-//! Attention of every head, tile by tile: scores never lie in memory as a whole.
+//! Attention of every head, tile by tile: the score matrix is never stored as a whole.
 //!
-//! Sums and maxima of a row are kept while its tiles pass and what is summed is rescaled when the maximum
+//! Running sums and maxima of a row are kept while its tiles are processed, and sums are rescaled when the maximum
 //! grows (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al.,
-//! "FlashAttention", 2022). A row's bits depend on the keys alone, never on how rows are cut into tasks.
-//! Nothing is skipped: a weight of zero meets its value, which may be infinite. f32 only.
+//! "FlashAttention", 2022). The bits of a row depend on the keys only, never on how rows are divided into tasks.
+//! Nothing is skipped: a weight of zero is multiplied with its value, which may be infinite. f32 only.
 
 use super::buffer::with_scratch;
 use super::gemm::Matrix;
-use super::gemm::kernel::{Target, shape, tile};
+use super::gemm::kernel::{TileTarget, shape, tile};
 use super::gemm::pack::{pack_left, pack_right, panel_rows, panels, right_len};
-use super::launch::{Array, Context, Launch, Maker, Site};
+use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, odometer};
 use super::math;
 use super::simd::{fold, simd};
-use super::threads::Shared;
+use super::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 use std::ops::Range;
 
@@ -74,7 +74,7 @@ struct Attention {
     mask: Steps,
 }
 
-fn make(site: &Site<'_>, masking: Masking) -> Option<Box<dyn Launch>> {
+fn make(site: &LaunchSite<'_>, masking: Masking) -> Option<Box<dyn Launch>> {
     let [q, k, v, masks @ ..] = site.args else { return None };
     let floats = [q, k, v].iter().all(|a| a.dtype == DType::F32) && site.outputs[0].0 == DType::F32;
     let mask = match (masking, masks) {
@@ -142,7 +142,7 @@ impl Launch for Attention {
         };
         let enough = (cx.threads.count() * 2).div_ceil(self.heads.len());
         let blocks = self.s.div_ceil(ROWS).max(enough.min(self.s.div_ceil(shape().rows)));
-        let shared = Shared::new(out);
+        let shared = SharedSlice::new(out);
         cx.threads.each(self.heads.len() * blocks, |task| {
             let (head, part) = (task / blocks, task % blocks);
             let rows = self.s * part / blocks..self.s * (part + 1) / blocks;
@@ -156,7 +156,7 @@ impl Launch for Attention {
 
 impl Attention {
     /// Some queries of one head.
-    fn block(&self, head: usize, rows: Range<usize>, data: &Data<'_>, out: &Shared<'_, f32>) {
+    fn block(&self, head: usize, rows: Range<usize>, data: &Data<'_>, out: &SharedSlice<'_, f32>) {
         let [q_at, k_at, v_at, mask_at] = self.heads[head];
         let (d, e, high) = (self.d, self.e, rows.len());
         let wide = panel_rows(high);
@@ -181,8 +181,15 @@ impl Attention {
                     if d > 0 {
                         pack_right(&keys, 0..d, cols.clone(), right);
                     }
-                    let whole = Shared::new(&mut scores[..high * n]);
-                    product(Sizes { m: high, n, k: d, wide }, packed, right, &whole, 0, false);
+                    let whole = SharedSlice::new(&mut scores[..high * n]);
+                    product(
+                        AttentionSizes { m: high, n, k: d, wide },
+                        packed,
+                        right,
+                        &whole,
+                        0,
+                        false,
+                    );
                     for (r, x) in scores[..high * n].chunks_exact_mut(n).enumerate() {
                         let mask = self.line(data.mask, mask_at, rows.start + r, &cols, line);
                         let (top, sum) = (&mut tops[r], &mut sums[r]);
@@ -196,7 +203,7 @@ impl Attention {
                     let x = Matrix { data: scores, offset: 0, row: n as isize, col: 1 };
                     pack_left(&x, 0..high, 0..n, wide, weights);
                     pack_right(&v, cols, 0..e, values);
-                    let sizes = Sizes { m: high, n: e, k: n, wide };
+                    let sizes = AttentionSizes { m: high, n: e, k: n, wide };
                     product(sizes, weights, values, out, first, c > 0);
                 }
                 for (r, sum) in sums[..high].iter().enumerate() {
@@ -247,7 +254,7 @@ impl Attention {
 
 /// Sizes of a product, and how many rows each packed left panel has.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct AttentionSizes {
     m: usize,
     n: usize,
     k: usize,
@@ -255,7 +262,14 @@ struct Sizes {
 }
 
 /// The product of packed operands, into (or added to) rows of `out` from `first` on.
-fn product(s: Sizes, a: &[f32], b: &[f32], out: &Shared<'_, f32>, first: usize, add: bool) {
+fn product(
+    s: AttentionSizes,
+    a: &[f32],
+    b: &[f32],
+    out: &SharedSlice<'_, f32>,
+    first: usize,
+    add: bool,
+) {
     if s.n == 0 {
         return;
     }
@@ -266,7 +280,7 @@ fn product(s: Sizes, a: &[f32], b: &[f32], out: &Shared<'_, f32>, first: usize, 
             let high = s.wide.min(s.m - r);
             let a = &a[i * s.wide * s.k..][..high * s.k];
             let at = out.at(first + r * s.n + cols.start);
-            let target = Target { at, stride: s.n, cols: cols.len(), add };
+            let target = TileTarget { at, stride: s.n, cols: cols.len(), add };
             // SAFETY: the tile lies inside the result by the assertion; its rows belong to this task.
             unsafe { tile(high, width, s.k, a, b, target) };
         }

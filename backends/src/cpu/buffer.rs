@@ -48,7 +48,6 @@ impl Buffer {
         self.len = len;
     }
 
-    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.lines)[..self.len]
     }
@@ -74,7 +73,7 @@ impl AsRef<[u8]> for Buffer {
 
 /// Buffers of results that callers have dropped, kept for the next run.
 #[derive(Default)]
-pub struct Pool {
+pub struct BufferPool {
     free: Mutex<Vec<Buffer>>,
     bytes: AtomicUsize,
 }
@@ -82,9 +81,9 @@ pub struct Pool {
 /// Most buffers that a pool keeps.
 const POOLED: usize = 32;
 
-impl Pool {
+impl BufferPool {
     /// A buffer of `len` bytes with arbitrary contents.
-    pub fn take(self: &Arc<Pool>, len: usize) -> Lease {
+    pub fn take(self: &Arc<BufferPool>, len: usize) -> Lease {
         let mut free = self.free.lock().unwrap_or_else(|e| e.into_inner());
         // Capacities are whole lines: a result of a few bytes fits a line.
         let most = 2 * len.next_multiple_of(size_of::<Line>());
@@ -106,11 +105,10 @@ impl Pool {
 /// A buffer that returns to its pool.
 pub struct Lease {
     buffer: Buffer,
-    home: Weak<Pool>,
+    home: Weak<BufferPool>,
 }
 
 impl Lease {
-    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.bytes()
     }

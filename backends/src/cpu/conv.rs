@@ -1,15 +1,17 @@
-//! Convolution: products of the weights with columns of windows that are packed on the fly, or a direct loop where every
-//! channel has its own weights.
+//! Convolution: matrix products with an implicit im2col (windows are packed as columns on the fly), or a direct loop for
+//! depthwise convolutions.
 //!
-//! f32 only; other types go to the judge.
+//! f32, and through [`super::half_precision`] the 16-bit floats.
 
 use super::buffer::with_scratch;
-use super::frame::{CHUNK, Frame, Run, Stencil, pack_lines, stencil};
 use super::gemm::pack::panels;
-use super::gemm::{Columns, Left, Matrix, PackedLeft, Product, Right, Sizes, gemm, kernel};
-use super::launch::{Array, Context, Launch, Site};
+use super::gemm::{
+    GemmSizes, ImplicitColumns, Left, Matrix, PackedLeft, Product, Right, gemm, kernel,
+};
+use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::Layout;
-use super::packs::Pack;
+use super::packed_constants::Pack;
+use super::padded_frame::{CHUNK, PaddedFrame, RowRun, Stencil, pack_lines, stencil};
 use super::window::{MAX_SPATIAL, Window};
 use mlc_dsl::ir::DType;
 use std::ops::Range;
@@ -26,13 +28,13 @@ struct Conv {
     x_at: usize,
     w_at: usize,
     /// For one or two spatial axes.
-    frame: Option<Frame>,
+    frame: Option<PaddedFrame>,
     /// Packed weights per group, if they are constant.
     packed: Vec<Arc<Pack<PackedLeft>>>,
 }
 
 /// Prepares a convolution.
-pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
+pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     if site.same_dtype()? != DType::F32 {
         return None;
     }
@@ -41,7 +43,7 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
     let (stride, low) = (site.sizes(0)?, site.ints(1)?);
     let (dilation, group) = (site.sizes(3)?, usize::try_from(site.int(4)?).ok()?);
     let spatial = out.len().checked_sub(2)?;
-    // The driver walks whole images; anything strange is copied by the judge's path.
+    // The driver walks whole images; anything strange is copied by the reference interpreter's path.
     if !x.layout.is_dense() || !w.layout.is_dense() || spatial > MAX_SPATIAL || stride.contains(&0)
     {
         return None;
@@ -61,7 +63,7 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
         _ => vec![],
     };
     let (x_at, w_at) = (x.layout.offset, w.layout.offset);
-    let frame = Frame::of(&window);
+    let frame = PaddedFrame::of(&window);
     Some(Box::new(Conv { window, batch: out[0], group, q, o, x_at, w_at, frame, packed }))
 }
 
@@ -79,8 +81,8 @@ impl Launch for Conv {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
         let finish = |at: usize, part: &mut [f32]| {
-            if let Some((tail, inputs)) = cx.tail {
-                tail.apply(at, part, inputs);
+            if let Some((epilogue, inputs)) = cx.epilogue {
+                epilogue.apply(at, part, inputs);
             }
         };
         if is_depthwise(self.q, self.o, &self.window) {
@@ -101,20 +103,20 @@ impl Launch for Conv {
                     }
                 });
             }
-            let images: Vec<Image<'_>> = (0..self.batch * self.group)
-                .map(|i| Image {
+            let images: Vec<Im2col<'_>> = (0..self.batch * self.group)
+                .map(|i| Im2col {
                     window: &self.window,
                     x: &x[self.x_at + i * self.q * plane..],
                     plane,
                     framed: framed.map(|f| (f, &frames[i * self.q * f.len()..])),
                 })
                 .collect();
-            self.products(cx, x, w, &images, Sizes { m: self.o, n, k }, out, &finish);
+            self.products(cx, x, w, &images, GemmSizes { m: self.o, n, k }, out, &finish);
         });
         Ok(())
     }
 
-    fn takes_tail(&self) -> bool {
+    fn takes_epilogue(&self) -> bool {
         true
     }
 
@@ -139,12 +141,12 @@ impl Conv {
         cx: &Context<'_>,
         x: &[f32],
         w: &[f32],
-        images: &[Image<'_>],
-        sizes: Sizes,
+        images: &[Im2col<'_>],
+        sizes: GemmSizes,
         out: &mut [f32],
-        finish: &super::gemm::Epilogue<'_>,
+        finish: &super::gemm::BlockEpilogue<'_>,
     ) {
-        let Sizes { n, k, .. } = sizes;
+        let GemmSizes { n, k, .. } = sizes;
         let plane = self.window.inputs();
         let product = |i: usize| {
             let g = i % self.group;
@@ -161,25 +163,25 @@ impl Conv {
                 let offset = self.x_at + i * self.q * plane;
                 Right::Plain(Matrix { data: x, offset, row: plane as isize, col: 1 })
             } else {
-                Right::Made(&images[i])
+                Right::Implicit(&images[i])
             };
             Product { left, right, at: i * self.o * n }
         };
-        let tail = cx.tail.is_some().then_some(finish);
-        gemm(cx.threads, sizes, images.len(), product, out, tail);
+        let epilogue = cx.epilogue.is_some().then_some(finish);
+        gemm(cx.threads, sizes, images.len(), product, out, epilogue);
     }
 }
 
-/// The channels of one image and group, seen as columns of windows.
-struct Image<'a> {
+/// The channels of one image and group as the im2col matrix, which is packed block by block and never stored whole.
+struct Im2col<'a> {
     window: &'a Window,
     x: &'a [f32],
     plane: usize,
     /// The same in frames.
-    framed: Option<(&'a Frame, &'a [f32])>,
+    framed: Option<(&'a PaddedFrame, &'a [f32])>,
 }
 
-impl Columns for Image<'_> {
+impl ImplicitColumns for Im2col<'_> {
     fn pack(&self, depth: Range<usize>, cols: Range<usize>, dst: &mut [f32]) {
         let taps = self.window.taps();
         let k = depth.len();
@@ -188,7 +190,7 @@ impl Columns for Image<'_> {
         for (p, (cols, width)) in panels(cols).enumerate() {
             let panel = &mut dst[p * full * k..][..width * k];
             if let Some((frame, data)) = self.framed {
-                let mut runs = [Run::default(); 64];
+                let mut runs = [RowRun::default(); 64];
                 let runs = frame.runs(cols.start, cols.len(), &mut runs[..width]);
                 if cols.len() < width {
                     panel.fill(0.0);
@@ -225,7 +227,7 @@ impl Conv {
         x: &[f32],
         w: &[f32],
         out: &mut [f32],
-        finish: &super::gemm::Epilogue<'_>,
+        finish: &super::gemm::BlockEpilogue<'_>,
     ) {
         let (n, plane, taps) = (self.window.outputs(), self.window.inputs(), self.window.taps());
         let slack = self.frame.as_ref().map_or(0, |f| f.len() + CHUNK);
@@ -279,7 +281,7 @@ struct Transposed {
 }
 
 /// Prepares a transposed convolution.
-pub fn make_transposed(site: &Site<'_>) -> Option<Box<dyn Launch>> {
+pub fn make_transposed(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     if site.same_dtype()? != DType::F32 {
         return None;
     }
@@ -331,7 +333,7 @@ impl Launch for Transposed {
                     Matrix { data: x, offset: self.x_at + i * self.q * n, row: n as isize, col: 1 };
                 let product =
                     |_| Product { left: Left::Plain(left), right: Right::Plain(right), at: 0 };
-                gemm(cx.threads, Sizes { m: rows, n, k: self.q }, 1, product, sums, None);
+                gemm(cx.threads, GemmSizes { m: rows, n, k: self.q }, 1, product, sums, None);
                 let part = &mut out[i * self.o * plane..][..self.o * plane];
                 let sums = &*sums;
                 cx.threads.chunks(part, plane, 1 << 14, |at, part| {

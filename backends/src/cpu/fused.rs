@@ -3,8 +3,8 @@
 use super::convert::by_size;
 use super::launch::{Array, Context, Launch};
 use super::layout::{Layout, coalesce, dense_strides, odometer};
-use super::pointwise::{Fused, Source, strided_copy};
-use super::threads::Shared;
+use super::pointwise::{ElementSource, Fused, strided_copy};
+use super::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 
 /// A pointwise program over a whole result.
@@ -37,7 +37,8 @@ impl Launch for Map {
             return Ok(());
         }
         let sizes: Vec<usize> = self.fused.outputs().map(DType::size).collect();
-        let shared: Vec<Shared<'_, u8>> = outputs.iter_mut().map(|o| Shared::new(o)).collect();
+        let shared: Vec<SharedSlice<'_, u8>> =
+            outputs.iter_mut().map(|o| SharedSlice::new(o)).collect();
         let step = self.len.div_ceil(parts).next_multiple_of(64);
         cx.threads.each(self.len.div_ceil(step), |i| {
             let (start, len) = (i * step, step.min(self.len - i * step));
@@ -56,7 +57,7 @@ impl Launch for Map {
 /// A view written out densely.
 pub struct Copy {
     dtype: DType,
-    source: Source,
+    source: ElementSource,
     turn: Option<Turn>,
 }
 
@@ -98,7 +99,7 @@ impl Turn {
         let mut starts = Vec::new();
         odometer(&self.shape, [&self.from, &self.to], [self.offset, 0], |s| starts.push(s));
         let bands = self.rows.0.div_ceil(SIDE);
-        let shared = Shared::new(out);
+        let shared = SharedSlice::new(out);
         let tasks = (starts.len() * bands).min(cx.threads.count() * 8);
         let all = starts.len() * bands;
         cx.threads.each(tasks, |t| {
@@ -125,7 +126,7 @@ impl Turn {
 impl Copy {
     /// The copy of a layout; `None` if it has too many axes.
     pub fn new(dtype: DType, layout: &Layout) -> Option<Copy> {
-        Some(Copy { dtype, source: Source::of(layout)?, turn: Turn::of(layout) })
+        Some(Copy { dtype, source: ElementSource::of(layout)?, turn: Turn::of(layout) })
     }
 }
 

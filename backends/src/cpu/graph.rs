@@ -1,11 +1,11 @@
-//! A plan made ready for this backend: what each kernel computes, definitions among its pointwise operators unfolded.
+//! A plan prepared for this backend: what each kernel computes, with definitions among its pointwise operators inlined.
 //!
 //! Nodes that a plan computes in several kernels are separate nodes here.
 
 use super::registry::{Implementation, Takes, implementation};
 use crate::BackendError;
 use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Type, Value};
-use mlc_dsl::library::{CallKind, Library, OpClass};
+use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
 use mlc_dsl::unfold::definition;
 use std::collections::HashMap;
@@ -33,8 +33,7 @@ pub struct Group {
 }
 
 /// A program and the kernels that compute it.
-pub struct Graph {
-    /// The program.
+pub struct KernelGraph {
     pub program: Program,
     /// In execution order.
     pub groups: Vec<Group>,
@@ -62,8 +61,16 @@ fn lacks(kernel: &Kernel, program: &Program, library: &Library) -> Option<String
         [.., anchor] => {
             let op = library.node_name(program, *anchor);
             match implementation {
-                Implementation::Judge => Takes::Nothing,
-                Implementation::Native(native) if native.maker(&op).is_some() => native.takes,
+                Implementation::Reference => Takes::Nothing,
+                Implementation::Native(native) if native.maker(&op).is_some() => {
+                    let dtype = |n: &NodeId| program.node(*n).types[0].dtype;
+                    let other =
+                        kernel.anchors.iter().map(dtype).find(|d| !native.dtypes.contains(d));
+                    if let Some(other) = other {
+                        return Some(format!("it does not compute `{op}` of {other}"));
+                    }
+                    native.takes
+                }
                 _ => return Some(format!("it does not compute `{op}`")),
             }
         }
@@ -73,7 +80,7 @@ fn lacks(kernel: &Kernel, program: &Program, library: &Library) -> Option<String
     let alone = match implementation {
         Implementation::Views => after,
         Implementation::Loop => !after,
-        Implementation::Judge => kernel.nodes.len() != 1,
+        Implementation::Reference => kernel.nodes.len() != 1,
         Implementation::Native(_) => bare,
     };
     if alone {
@@ -86,8 +93,8 @@ fn lacks(kernel: &Kernel, program: &Program, library: &Library) -> Option<String
 }
 
 /// Reads a plan without faults.
-pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
-    let mut r = Reader { library, out: Program::default(), names: HashMap::new() };
+pub fn read(plan: &Plan, library: &Library) -> Result<KernelGraph, BackendError> {
+    let mut r = GraphReader { library, out: Program::default(), names: HashMap::new() };
     r.out.inputs = plan.program.inputs.clone();
     for i in 0..plan.program.nodes.len() as u32 {
         if !plan.program.is_applied(NodeId(i)) {
@@ -100,7 +107,7 @@ pub fn read(plan: &Plan, library: &Library) -> Result<Graph, BackendError> {
         let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
         r.out.outputs.push((name.clone(), value));
     }
-    Ok(Graph { program: r.out, groups })
+    Ok(KernelGraph { program: r.out, groups })
 }
 
 /// An error that a plan without faults does not lead to.
@@ -108,7 +115,7 @@ pub fn broken(what: &str) -> BackendError {
     BackendError::Unsupported { backend: "cpu", what: format!("this plan: {what}") }
 }
 
-struct Reader<'a> {
+struct GraphReader<'a> {
     library: &'a Library,
     out: Program,
     /// Values of the plan, as far as other kernels may read them.
@@ -122,7 +129,7 @@ struct Inside {
     nodes: Vec<NodeId>,
 }
 
-impl Reader<'_> {
+impl GraphReader<'_> {
     fn leaf(&mut self, from: &Program, id: NodeId) {
         let node = from.node(id);
         let kind = match &node.kind {
@@ -158,7 +165,7 @@ impl Reader<'_> {
             for &new in &inside.nodes[first..] {
                 if kernel.anchors.contains(&id) {
                     group.anchor = Some(new);
-                } else if !around || self.is_view(new) {
+                } else if !around || self.library.is_view(&self.out, new) {
                     group.views.push(new);
                 } else if kernel.prologue.contains(&id) {
                     group.prologue.push(new);
@@ -178,13 +185,6 @@ impl Reader<'_> {
         self.names.extend(kernel.outputs.iter().copied().zip(group.outputs.iter().copied()));
         group.nodes = inside.nodes;
         Ok(group)
-    }
-
-    fn is_view(&self, id: NodeId) -> bool {
-        match self.out.node(id).kind {
-            NodeKind::Apply(call, _) => self.library.call(call).class == OpClass::View,
-            NodeKind::Input(_) | NodeKind::Const(_) => false,
-        }
     }
 
     /// Adds a node; a definition is `opened`, for its kernel computes what it consists of.

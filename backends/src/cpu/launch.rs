@@ -1,10 +1,10 @@
-//! What every kernel takes and what it is made from.
+//! The interface of kernels.
 //!
-//! A [`Maker`] sees an application whose shapes are known and prepares a [`Launch`]; what it cannot do it declines, and
-//! the judge computes that operator.
+//! A [`Maker`] takes an application with known shapes and prepares a [`Launch`]; it may decline, and then
+//! the reference interpreter computes the operator.
 
 use super::layout::Layout;
-use super::packs::Packs;
+use super::packed_constants::PackedConstants;
 use super::pointwise::Fused;
 use super::threads::Threads;
 use bytemuck::Pod;
@@ -29,13 +29,13 @@ impl<'a> Array<'a> {
 }
 
 /// A pointwise program applied to a kernel's result while it is in the cache.
-pub struct Tail {
+pub struct Epilogue {
     /// Input 0 is the kernel's result.
     pub fused: Fused,
 }
 
-impl Tail {
-    /// Replaces a finished part of the result that begins at element `at`. `inputs` are the tail's, from number 1 on.
+impl Epilogue {
+    /// Replaces a finished part of the result that begins at element `at`. `inputs` are the epilogue's, from number 1 on.
     pub fn apply(&self, at: usize, part: &mut [f32], inputs: &[&[u8]]) {
         self.fused.span_in_place(at, part, inputs);
     }
@@ -45,8 +45,8 @@ impl Tail {
 pub struct Context<'a> {
     /// Threads to use.
     pub threads: &'a Threads,
-    /// What to do with the result, and the memory of the tail's inputs (entry 0 is a stand-in for the result).
-    pub tail: Option<(&'a Tail, &'a [&'a [u8]])>,
+    /// What to do with the result, and the memory of the epilogue's inputs (entry 0 is a stand-in for the result).
+    pub epilogue: Option<(&'a Epilogue, &'a [&'a [u8]])>,
 }
 
 /// A prepared kernel.
@@ -64,15 +64,15 @@ pub trait Launch: Send + Sync {
         0
     }
 
-    /// True if it applies [`Context::tail`].
-    fn takes_tail(&self) -> bool {
+    /// True if it applies [`Context::epilogue`].
+    fn takes_epilogue(&self) -> bool {
         false
     }
 }
 
 /// An argument while a kernel is made.
 #[derive(Clone)]
-pub struct Operand {
+pub struct LaunchOperand {
     /// Element type.
     pub dtype: DType,
     /// Where the elements lie.
@@ -82,21 +82,21 @@ pub struct Operand {
 }
 
 /// An application whose shapes are known.
-pub struct Site<'a> {
+pub struct LaunchSite<'a> {
     /// Attributes in declared order, symbols replaced.
     pub attrs: &'a [Attr],
     /// Arguments.
-    pub args: &'a [Operand],
+    pub args: &'a [LaunchOperand],
     /// Results.
     pub outputs: &'a [(DType, Vec<usize>)],
     /// Constants packed for the matrix product.
-    pub packs: &'a Packs,
+    pub packs: &'a PackedConstants,
 }
 
 /// Prepares a kernel, or declines.
-pub type Maker = fn(&Site<'_>) -> Option<Box<dyn Launch>>;
+pub type Maker = fn(&LaunchSite<'_>) -> Option<Box<dyn Launch>>;
 
-impl Site<'_> {
+impl LaunchSite<'_> {
     /// A known integer attribute.
     pub fn int(&self, at: usize) -> Option<i64> {
         self.attrs.get(at)?.as_i64()

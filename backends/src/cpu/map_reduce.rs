@@ -1,6 +1,6 @@
-//! Reductions of pointwise expressions: what is reduced never leaves the cache.
+//! Reductions of pointwise expressions: the reduced values never leave the cache.
 //!
-//! For f32. Elements are combined in the order of [`super::reduce`], so whether a reduction is fused changes no bit.
+//! For f32. Elements are combined in the order of [`super::reduce`], so fusing a reduction changes no bit.
 
 use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch};
@@ -120,14 +120,14 @@ impl Launch for MapReduce {
         let out: &mut [f32] = bytemuck::cast_slice_mut(&mut *outputs[0]);
         cx.threads.chunks(out, 1, grain, |at, part| {
             self.results(at, &bytes, part);
-            if let Some((tail, extra)) = cx.tail {
-                tail.apply(at, part, extra);
+            if let Some((epilogue, extra)) = cx.epilogue {
+                epilogue.apply(at, part, extra);
             }
         });
         Ok(())
     }
 
-    fn takes_tail(&self) -> bool {
+    fn takes_epilogue(&self) -> bool {
         true
     }
 }

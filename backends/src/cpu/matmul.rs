@@ -1,11 +1,11 @@
 //! The matrix product of the last two axes, over any batch axes and strides.
 //!
-//! f32 (and by [`super::halves`] the 16-bit floats) use the packed product, f64 the one of `ndarray`, integers a plain loop that wraps.
+//! f32 (and through [`super::half_precision`] the 16-bit floats) use the packed product, f64 the one of `ndarray`, integers a plain loop that wraps.
 
-use super::gemm::{Left, Matrix, PackedLeft, PackedRight, Product, Right, Sizes, THIN, gemm};
-use super::launch::{Array, Context, Launch, Site};
+use super::gemm::{GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, SKINNY, gemm};
+use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::{coalesce, odometer};
-use super::packs::Pack;
+use super::packed_constants::Pack;
 use mlc_dsl::ir::DType;
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// A batch of products: sizes, and where the operands of each begin.
 struct MatMul {
     dtype: DType,
-    sizes: Sizes,
-    a: Side,
-    b: Side,
+    sizes: GemmSizes,
+    a: MatrixSide,
+    b: MatrixSide,
     /// An operand that is the same constant in all products, packed.
     packed: Packed,
 }
@@ -28,14 +28,14 @@ enum Packed {
 }
 
 /// One operand: strides within a product, and the offset of each product of the batch.
-struct Side {
+struct MatrixSide {
     row: isize,
     col: isize,
     starts: Vec<usize>,
 }
 
 /// Prepares `a @ b`.
-pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
+pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let dtype = site.same_dtype().filter(|d| !matches!(d, DType::F16 | DType::BF16))?;
     let [a, b] = site.args else { return None };
     let (al, bl) = (&a.layout, &b.layout);
@@ -47,7 +47,7 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
     let (mut shape, mut sa, mut sb) =
         (merged.shape, merged.strides[0].clone(), merged.strides[1].clone());
     let (ar, ac) = (al.strides[rank - 2], al.strides[rank - 1]);
-    let mut sizes = Sizes { m, n, k };
+    let mut sizes = GemmSizes { m, n, k };
     // A batch axis over which `b` repeats and `a` walks on is more rows of one product.
     let mut row = ar;
     while let (Some(&d), Some(&s), Some(&0)) = (shape.last(), sa.last(), sb.last()) {
@@ -78,14 +78,14 @@ pub fn make(site: &Site<'_>) -> Option<Box<dyn Launch>> {
             let b = Matrix { data: bytemuck::cast_slice(t.bytes()), offset, row: br, col: bc };
             Packed::Right(site.packs.right(t, &b, (k, n)))
         }
-        (Some(t), None, Some(offset), _) if sizes.m > THIN => {
+        (Some(t), None, Some(offset), _) if sizes.m > SKINNY => {
             let a = Matrix { data: bytemuck::cast_slice(t.bytes()), offset, row, col: ac };
             Packed::Left(site.packs.left(t, &a, (sizes.m, k)))
         }
         _ => Packed::Neither,
     };
-    let a = Side { row, col: ac, starts: starts.0 };
-    let b = Side { row: br, col: bc, starts: starts.1 };
+    let a = MatrixSide { row, col: ac, starts: starts.0 };
+    let b = MatrixSide { row: br, col: bc, starts: starts.1 };
     Some(Box::new(MatMul { dtype, sizes, a, b, packed }))
 }
 
@@ -119,7 +119,7 @@ impl Launch for MatMul {
         Ok(())
     }
 
-    fn takes_tail(&self) -> bool {
+    fn takes_epilogue(&self) -> bool {
         self.dtype == DType::F32
     }
 }
@@ -127,7 +127,7 @@ impl Launch for MatMul {
 impl MatMul {
     fn floats(&self, cx: &Context<'_>, a: &[f32], b: &[f32], out: &mut [f32]) {
         let size = self.sizes.m * self.sizes.n;
-        let matrix = |data, side: &Side, i: usize| Matrix {
+        let matrix = |data, side: &MatrixSide, i: usize| Matrix {
             data,
             offset: side.starts[i],
             row: side.row,
@@ -145,9 +145,9 @@ impl MatMul {
             at: i * size,
         };
         let count = self.a.starts.len();
-        match cx.tail {
-            Some((tail, inputs)) => {
-                let finish = |at: usize, part: &mut [f32]| tail.apply(at, part, inputs);
+        match cx.epilogue {
+            Some((epilogue, inputs)) => {
+                let finish = |at: usize, part: &mut [f32]| epilogue.apply(at, part, inputs);
                 gemm(cx.threads, self.sizes, count, product, out, Some(&finish));
             }
             None => gemm(cx.threads, self.sizes, count, product, out, None),
@@ -155,7 +155,7 @@ impl MatMul {
     }
 
     fn doubles(&self, a: &[f64], b: &[f64], out: &mut [f64]) {
-        let Sizes { m, n, k } = self.sizes;
+        let GemmSizes { m, n, k } = self.sizes;
         // The buffer's contents are arbitrary, and a product over nothing is zero.
         if m * n * k == 0 {
             return out.fill(0.0);
@@ -172,7 +172,7 @@ impl MatMul {
 
     /// Product `i`, element by element.
     fn doubles_by_element(&self, a: &[f64], b: &[f64], i: usize, out: &mut [f64]) {
-        let get = |data: &[f64], side: &Side, row: usize, col: usize| {
+        let get = |data: &[f64], side: &MatrixSide, row: usize, col: usize| {
             let at = side.starts[i] as isize + row as isize * side.row + col as isize * side.col;
             data[at as usize]
         };
@@ -184,7 +184,7 @@ impl MatMul {
     }
 
     fn integers(&self, inputs: &[Array<'_>], out: &mut [u8]) -> Result<(), String> {
-        let Sizes { m, n, k } = self.sizes;
+        let GemmSizes { m, n, k } = self.sizes;
         let size = self.dtype.size();
         let get =
             |x: &Array<'_>, at: isize| super::convert::int_at(self.dtype, x.bytes, at as usize);
@@ -210,7 +210,7 @@ impl MatMul {
 /// Product `i` of a side as a matrix.
 fn plain<'a>(
     data: &'a [f64],
-    side: &Side,
+    side: &MatrixSide,
     i: usize,
     rows: usize,
     cols: usize,

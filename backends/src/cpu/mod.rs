@@ -1,6 +1,6 @@
 //! The CPU backend: fused loops, packed products and planned memory.
 //!
-//! Never decides what is equal, and never fails where the judge succeeds: what has no kernel here goes to the judge.
+//! Never decides what is equal, and never fails where the reference interpreter succeeds: operators without a kernel here are computed by it.
 
 use crate::{Backend, BackendError, Executable, sound};
 use mlc_dsl::ir::Tensor;
@@ -14,25 +14,25 @@ mod attention;
 mod buffer;
 mod conv;
 mod convert;
-mod frame;
+mod data_movement;
+mod fallback;
 mod fused;
 mod gemm;
 mod graph;
-mod halves;
-mod judge;
+mod half_precision;
 mod launch;
 mod map_reduce;
 mod math;
 mod matmul;
-mod moves;
-mod packs;
+mod normalisation;
+mod packed_constants;
+mod padded_frame;
 mod pointwise;
 mod pool;
 mod recurrent;
 mod reduce;
 mod registry;
 mod resolve;
-mod rows;
 mod run;
 mod simd;
 mod symbols;
@@ -59,7 +59,7 @@ impl Cpu {
     /// A plan whose launches are timed one by one.
     pub fn watched(&self, plan: &Plan, library: Arc<Library>) -> Result<Watched, BackendError> {
         sound(self, plan, &library)?;
-        Ok(Watched(run::Compiled::new(plan, library, self.threads.clone(), self.memory)?))
+        Ok(Watched(run::CompiledPlan::new(plan, library, self.threads.clone(), self.memory)?))
     }
 
     /// How many threads it uses.
@@ -69,7 +69,7 @@ impl Cpu {
 }
 
 /// A compiled plan whose kernels are timed one by one.
-pub struct Watched(run::Compiled);
+pub struct Watched(run::CompiledPlan);
 
 impl Watched {
     /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
@@ -97,7 +97,7 @@ impl Backend for Cpu {
         plan: &Plan,
         library: Arc<Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
-        let compiled = run::Compiled::new(plan, library, self.threads.clone(), self.memory)?;
+        let compiled = run::CompiledPlan::new(plan, library, self.threads.clone(), self.memory)?;
         Ok(Box::new(compiled))
     }
 }

@@ -1,32 +1,32 @@
 //! Pooling over windows, f32.
 
 use super::buffer::with_scratch;
-use super::frame::{CHUNK, Frame, Stencil, stencil};
-use super::launch::{Array, Context, Launch, Maker, Site};
+use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::math;
+use super::padded_frame::{CHUNK, PaddedFrame, Stencil, stencil};
 use super::window::{MAX_SPATIAL, Window};
 use mlc_dsl::ir::DType;
 
 /// Largest element of each window.
-pub const MAX: Maker = |s| make(s, Kind::Max);
+pub const MAX: Maker = |s| make(s, PoolKind::Max);
 /// Sum of each window.
-pub const SUM: Maker = |s| make(s, Kind::Sum);
+pub const SUM: Maker = |s| make(s, PoolKind::Sum);
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum PoolKind {
     Max,
     Sum,
 }
 
 struct Pool {
-    kind: Kind,
+    kind: PoolKind,
     window: Window,
     /// For one or two spatial axes.
-    frame: Option<Frame>,
+    frame: Option<PaddedFrame>,
     at: usize,
 }
 
-fn make(site: &Site<'_>, kind: Kind) -> Option<Box<dyn Launch>> {
+fn make(site: &LaunchSite<'_>, kind: PoolKind) -> Option<Box<dyn Launch>> {
     let x = &site.args.first()?.layout;
     let out = &site.outputs[0].1;
     if site.same_dtype()? != DType::F32 || !x.is_dense() || out.len() > MAX_SPATIAL + 2 {
@@ -39,7 +39,7 @@ fn make(site: &Site<'_>, kind: Kind) -> Option<Box<dyn Launch>> {
     }
     let window = Window::new(&x.shape[2..], &size, &out[2..], stride, low, dilation)?;
     let window = window.clipped();
-    let frame = Frame::of(&window);
+    let frame = PaddedFrame::of(&window);
     Some(Box::new(Pool { kind, window, frame, at: x.offset }))
 }
 
@@ -58,8 +58,8 @@ impl Launch for Pool {
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
         let (n, plane) = (self.window.outputs(), self.window.inputs());
         let init = match self.kind {
-            Kind::Max => f32::NEG_INFINITY,
-            Kind::Sum => 0.0,
+            PoolKind::Max => f32::NEG_INFINITY,
+            PoolKind::Sum => 0.0,
         };
         let grain = (1usize << 15) / self.window.taps().max(1);
         let slack = self.frame.as_ref().map_or(0, |f| f.len() + CHUNK);
@@ -73,8 +73,8 @@ impl Launch for Pool {
                     };
                     frame.fill(x, init, data);
                     let kind = match self.kind {
-                        Kind::Max => Stencil::Max,
-                        Kind::Sum => Stencil::Sum,
+                        PoolKind::Max => Stencil::Max,
+                        PoolKind::Sum => Stencil::Sum,
                     };
                     stencil(frame, kind, data, out);
                 }
@@ -95,10 +95,10 @@ impl Pool {
                 let line = &mut out[row.at + from..row.at + to];
                 let src = x[at.min(x.len())..].iter().step_by(stride);
                 match self.kind {
-                    Kind::Max => {
+                    PoolKind::Max => {
                         line.iter_mut().zip(src).for_each(|(o, &x)| *o = math::maximum(*o, x));
                     }
-                    Kind::Sum => line.iter_mut().zip(src).for_each(|(o, &x)| *o += x),
+                    PoolKind::Sum => line.iter_mut().zip(src).for_each(|(o, &x)| *o += x),
                 }
             });
         }

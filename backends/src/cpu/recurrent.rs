@@ -1,8 +1,8 @@
 //! Recurrent layers as ONNX defines them: one product for the inputs of all steps, one per step for the state. f32.
 
 use super::buffer::with_scratch;
-use super::gemm::{Left, Matrix, PackedRight, Product, Right, Sizes, gemm};
-use super::launch::{Array, Context, Launch, Maker, Site};
+use super::gemm::{GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
+use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::math::{sigmoid, tanh};
 use super::simd::simd;
 use mlc_dsl::ir::{Attr, DType};
@@ -48,7 +48,7 @@ struct Recurrent {
     at: Vec<usize>,
 }
 
-fn make(site: &Site<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
+fn make(site: &LaunchSite<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
     let dense = site.args.iter().all(|a| a.layout.is_dense() && a.dtype == DType::F32);
     let states = if cell == Cell::Lstm { 2 } else { 1 };
     if !dense || site.args.len() != 4 + states {
@@ -161,7 +161,7 @@ impl Recurrent {
             right: Right::Plain(turned(w, self.i)),
             at: 0,
         };
-        let sizes = Sizes { m: self.s * b, n: rows, k: self.i };
+        let sizes = GemmSizes { m: self.s * b, n: rows, k: self.i };
         gemm(cx.threads, sizes, 1, product, all, Some(&both));
         let packed = PackedRight::new(&turned(r, n), n, rows);
         let hidden = PackedRight::new(&turned(&r[(rows - n) * n..], n), n, n);
@@ -175,7 +175,7 @@ impl Recurrent {
                     right: Right::Packed(&packed),
                     at: 0,
                 };
-                gemm(cx.threads, Sizes { m: b, n: rows, k: n }, 1, product, step, None);
+                gemm(cx.threads, GemmSizes { m: b, n: rows, k: n }, 1, product, step, None);
             }
             let x = &all[t * b * rows..][..b * rows];
             match (self.cell, &mut c) {
@@ -223,7 +223,7 @@ impl Recurrent {
             let left = Matrix { data: &passed, offset: 0, row: n as isize, col: 1 };
             let product =
                 |_| Product { left: Left::Plain(left), right: Right::Packed(hidden), at: 0 };
-            gemm(cx.threads, Sizes { m: self.b, n, k: n }, 1, product, spare, None);
+            gemm(cx.threads, GemmSizes { m: self.b, n, k: n }, 1, product, spare, None);
         }
         for b in 0..self.b {
             for j in 0..n {

@@ -5,7 +5,7 @@
 
 use super::buffer::with_scratch;
 use super::convert::int_at;
-use super::launch::{Array, Context, Launch, Maker, Site};
+use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, Merged, coalesce, odometer};
 use super::math;
 use super::simd::{fold, simd};
@@ -43,7 +43,7 @@ struct Reduce {
     offset: usize,
 }
 
-fn make(site: &Site<'_>, monoid: Monoid) -> Option<Box<dyn Launch>> {
+fn make(site: &LaunchSite<'_>, monoid: Monoid) -> Option<Box<dyn Launch>> {
     let dtype = site.same_dtype()?;
     let x = &site.args.first()?.layout;
     let axes = site.sizes(0)?;
@@ -186,8 +186,8 @@ impl Launch for Reduce {
             let out: &mut [f32] = bytemuck::cast_slice_mut(out);
             cx.threads.chunks(out, 1, grain, |at, part| {
                 self.floats(x, at, part);
-                if let Some((tail, extra)) = cx.tail {
-                    tail.apply(at, part, extra);
+                if let Some((epilogue, extra)) = cx.epilogue {
+                    epilogue.apply(at, part, extra);
                 }
             });
             return Ok(());
@@ -200,7 +200,7 @@ impl Launch for Reduce {
         Ok(())
     }
 
-    fn takes_tail(&self) -> bool {
+    fn takes_epilogue(&self) -> bool {
         self.dtype == DType::F32
     }
 }

@@ -1,9 +1,10 @@
-//! The implementations of this backend, by the keys that a target's text names them by. The only place of it that names
+//! The implementations of this backend, by the keys that target texts use. The only module of it that names
 //! operators.
 
 use super::launch::Maker;
 use super::reduce::Monoid;
 use super::*;
+use mlc_dsl::ir::DType;
 
 /// What runs a kernel.
 pub enum Implementation {
@@ -11,17 +12,25 @@ pub enum Implementation {
     Views,
     /// One loop over pointwise operators.
     Loop,
-    /// The judge, an operator at a time.
-    Judge,
+    /// The reference interpreter, an operator at a time.
+    Reference,
     /// Code for certain operators.
     Native(Native),
 }
+
+/// What code for f32 computes: 16-bit floats are widened to it.
+const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+/// What running sums are computed in.
+const SUMS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I64];
+const ANY: &[DType] = &DType::ALL;
 
 /// Code for certain operators.
 #[derive(Clone, Copy)]
 pub struct Native {
     /// The operators, and what prepares each.
     pub makers: &'static [(&'static str, Maker)],
+    /// The element types that it computes them in, those of their first results.
+    pub dtypes: &'static [DType],
     /// What else it computes.
     pub takes: Takes,
 }
@@ -47,16 +56,17 @@ impl Native {
 /// The implementation of a key.
 pub fn implementation(key: &str) -> Option<Implementation> {
     use Takes::*;
-    let native = |takes, makers| Implementation::Native(Native { makers, takes });
+    let native = |dtypes, takes, makers| Implementation::Native(Native { makers, dtypes, takes });
     Some(match key {
         "view" => Implementation::Views,
         "pointwise" => Implementation::Loop,
-        "reference" => Implementation::Judge,
-        "gemm" => native(Epilogue, &[("matmul", matmul::make)]),
-        "conv" => native(Epilogue, &[("conv", conv::make)]),
-        "conv_transpose" => native(Nothing, &[("conv_transpose", conv::make_transposed)]),
-        "pool" => native(Nothing, &[("maxpool", pool::MAX), ("sumpool", pool::SUM)]),
+        "reference" => Implementation::Reference,
+        "gemm" => native(ANY, Epilogue, &[("matmul", matmul::make)]),
+        "conv" => native(FLOATS, Epilogue, &[("conv", conv::make)]),
+        "conv_transpose" => native(FLOATS, Nothing, &[("conv_transpose", conv::make_transposed)]),
+        "pool" => native(FLOATS, Nothing, &[("maxpool", pool::MAX), ("sumpool", pool::SUM)]),
         "reduce" => native(
+            ANY,
             Prologue,
             &[
                 ("sum", reduce::SUM),
@@ -65,14 +75,19 @@ pub fn implementation(key: &str) -> Option<Implementation> {
                 ("min", reduce::MIN),
             ],
         ),
-        "scan" => native(Nothing, &[("cumsum", moves::cumsum)]),
-        "softmax" => {
-            native(Nothing, &[("softmax", rows::SOFTMAX), ("log_softmax", rows::LOG_SOFTMAX)])
-        }
-        "norm" => {
-            native(Nothing, &[("layernorm", rows::LAYER), ("rmsnorm", rows::ROOT_MEAN_SQUARE)])
-        }
+        "scan" => native(SUMS, Nothing, &[("cumsum", data_movement::cumsum)]),
+        "softmax" => native(
+            FLOATS,
+            Nothing,
+            &[("softmax", normalisation::SOFTMAX), ("log_softmax", normalisation::LOG_SOFTMAX)],
+        ),
+        "norm" => native(
+            FLOATS,
+            Nothing,
+            &[("layernorm", normalisation::LAYER), ("rmsnorm", normalisation::ROOT_MEAN_SQUARE)],
+        ),
         "attention" => native(
+            FLOATS,
             Nothing,
             &[
                 ("attention", attention::PLAIN),
@@ -81,13 +96,19 @@ pub fn implementation(key: &str) -> Option<Implementation> {
             ],
         ),
         "gather" => native(
+            ANY,
             Nothing,
-            &[("gather", moves::gather), ("gather_elements", moves::gather_elements)],
+            &[
+                ("gather", data_movement::gather),
+                ("gather_elements", data_movement::gather_elements),
+            ],
         ),
-        "concat" => native(Nothing, &[("concat", moves::concat)]),
-        "pad" => native(Nothing, &[("pad", moves::pad)]),
-        "triangle" => native(Nothing, &[("triangle", moves::triangle)]),
-        "recurrent" => native(Nothing, &[("lstm", recurrent::LSTM), ("gru", recurrent::GRU)]),
+        "concat" => native(ANY, Nothing, &[("concat", data_movement::concat)]),
+        "pad" => native(ANY, Nothing, &[("pad", data_movement::pad)]),
+        "triangle" => native(ANY, Nothing, &[("triangle", data_movement::triangle)]),
+        "recurrent" => {
+            native(FLOATS, Nothing, &[("lstm", recurrent::LSTM), ("gru", recurrent::GRU)])
+        }
         _ => return None,
     })
 }

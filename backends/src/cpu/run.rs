@@ -1,13 +1,15 @@
-//! Running a compiled plan: intermediate values in one arena per concurrent run, results in memory that leaves with them.
+//! Runs a compiled plan: intermediate values in one arena per concurrent run, results in memory that is returned.
 
 use super::arena::{Part, lend};
-use super::buffer::{Buffer, Lease, Pool};
-use super::graph::{self, Graph};
+use super::buffer::{Buffer, BufferPool, Lease};
+use super::graph::{self, KernelGraph};
 use super::launch::{Array, Context};
 use super::layout::Layout;
-use super::packs::Packs;
-use super::resolve::{NEEDS_DATA, Pass, Place, Resolved, Resolver, Storage, Temp, aligned, room};
-use super::symbols::Symbols;
+use super::packed_constants::PackedConstants;
+use super::resolve::{
+    Location, NEEDS_DATA, Pass, Resolved, Resolver, Storage, Temp, aligned, room,
+};
+use super::symbols::SymbolBindings;
 use super::threads::Threads;
 use crate::{Allocated, BackendError, Executable};
 use bytes::Bytes;
@@ -22,16 +24,16 @@ use std::time::Instant;
 const KEPT: usize = 16;
 
 /// A plan ready to run.
-pub struct Compiled {
+pub struct CompiledPlan {
     plan: Plan,
-    graph: Graph,
+    graph: KernelGraph,
     library: Arc<Library>,
     threads: Arc<Threads>,
-    packs: Packs,
+    packs: PackedConstants,
     /// Bytes that buffers may take; `None` for what the machine has free.
     memory: Option<u64>,
     /// Launches by the symbols' values, in order of first use.
-    ready: Mutex<Vec<(Symbols, Arc<Ready>)>>,
+    ready: Mutex<Vec<(SymbolBindings, Arc<Ready>)>>,
 }
 
 /// Launches in the plan's memory.
@@ -40,30 +42,30 @@ struct Ready {
     /// The part of the block that each buffer has; `None` for results.
     parts: Vec<Option<Part>>,
     arenas: Mutex<Vec<Buffer>>,
-    results: Arc<Pool>,
+    results: Arc<BufferPool>,
 }
 
-impl Compiled {
+impl CompiledPlan {
     /// Reads the plan; with static shapes the launches are prepared at once.
     pub fn new(
         plan: &Plan,
         library: Arc<Library>,
         threads: Arc<Threads>,
         memory: Option<u64>,
-    ) -> Result<Compiled, BackendError> {
+    ) -> Result<CompiledPlan, BackendError> {
         let graph = graph::read(plan, &library)?;
         let fixed = plan.program.inputs.iter().all(|(_, t)| t.known_shape().is_some());
-        let compiled = Compiled {
+        let compiled = CompiledPlan {
             plan: plan.clone(),
             graph,
             library,
             threads,
-            packs: Packs::default(),
+            packs: PackedConstants::default(),
             memory,
             ready: Mutex::new(Vec::new()),
         };
         if fixed {
-            match compiled.ready(&Symbols::default()) {
+            match compiled.ready(&SymbolBindings::default()) {
                 Err(e) if needs_data(&e) => {}
                 other => drop(other?),
             }
@@ -73,10 +75,10 @@ impl Compiled {
 
     fn resolve(
         &self,
-        symbols: &Symbols,
+        symbols: &SymbolBindings,
         memory: &Memory,
         inputs: Option<&[Tensor]>,
-    ) -> Result<(Resolved, Symbols), BackendError> {
+    ) -> Result<(Resolved, SymbolBindings), BackendError> {
         self.threads.enter(|| {
             Resolver::resolve(
                 &self.graph,
@@ -92,11 +94,12 @@ impl Compiled {
     }
 
     /// The launches for these symbols, in the memory of the plan that they bind.
-    fn launches(&self, symbols: &Symbols) -> Result<Resolved, BackendError> {
+    fn launches(&self, symbols: &SymbolBindings) -> Result<Resolved, BackendError> {
         if !self.plan.memory.nominal {
             return Ok(self.resolve(symbols, &self.plan.memory, None)?.0);
         }
-        let bound = |symbols: &Symbols| self.plan.bound(&self.library, &|s| symbols.get(s)).memory;
+        let bound =
+            |symbols: &SymbolBindings| self.plan.bound(&self.library, &|s| symbols.get(s)).memory;
         let memory = bound(symbols);
         let (resolved, known) = self.resolve(symbols, &memory, None)?;
         match known == *symbols {
@@ -108,7 +111,7 @@ impl Compiled {
 
     /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
     pub fn times(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
-        let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
+        let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         let inputs: Vec<Tensor> = inputs.iter().cloned().map(aligned).collect();
         let ready = match self.ready(&symbols) {
             Err(e) if needs_data(&e) => return Ok(vec![]),
@@ -121,7 +124,7 @@ impl Compiled {
 
     /// The kernels of the plan that are launched, in the order of [`times`](Self::times).
     pub fn launched(&self, inputs: &[Tensor]) -> Result<Vec<usize>, BackendError> {
-        let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
+        let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         match self.ready(&symbols) {
             Err(e) if needs_data(&e) => Ok(vec![]),
             other => Ok(other?.resolved.steps.iter().map(|s| s.kernel).collect()),
@@ -129,7 +132,7 @@ impl Compiled {
     }
 
     /// The launches for these symbols, prepared now or before.
-    fn ready(&self, symbols: &Symbols) -> Result<Arc<Ready>, BackendError> {
+    fn ready(&self, symbols: &SymbolBindings) -> Result<Arc<Ready>, BackendError> {
         let lock = || self.ready.lock().unwrap_or_else(|e| e.into_inner());
         if let Some((_, known)) = lock().iter().find(|(s, _)| s == symbols) {
             return Ok(known.clone());
@@ -148,9 +151,9 @@ fn needs_data(e: &BackendError) -> bool {
     matches!(e, BackendError::Unsupported { what, .. } if what == NEEDS_DATA)
 }
 
-impl Executable for Compiled {
+impl Executable for CompiledPlan {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        let symbols = Symbols::bind(&self.graph.program.inputs, inputs)?;
+        let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
         let inputs: Vec<Tensor> = inputs.iter().cloned().map(aligned).collect();
         match self.ready(&symbols) {
             Ok(ready) => self.threads.enter(|| ready.run(&self.threads, &inputs, None)),
@@ -175,7 +178,7 @@ impl Executable for Compiled {
 }
 
 /// The tensor of a dense value that is a constant or an input.
-fn leaf(resolved: &Resolved, place: &Place, inputs: &[Tensor]) -> Tensor {
+fn leaf(resolved: &Resolved, place: &Location, inputs: &[Tensor]) -> Tensor {
     let t = match place.storage {
         Storage::Input(i) => &inputs[i],
         Storage::Const(c) | Storage::Temp(c) => &resolved.consts[c],
@@ -295,7 +298,7 @@ impl Ready {
             .collect();
         let written: Vec<Part> = pass.outputs.iter().filter_map(|&t| self.parts[t]).collect();
         let (inner, rest) = lend(arena, &written).ok_or("its results overlap in memory")?;
-        let bytes = |p: &Place| match p.storage {
+        let bytes = |p: &Location| match p.storage {
             Storage::Const(c) => Ok(&self.resolved.consts[c].bytes()[..]),
             Storage::Input(i) => Ok(&inputs[i].bytes()[..]),
             Storage::Temp(t) => match self.parts[t] {
@@ -312,7 +315,7 @@ impl Ready {
         for p in &pass.inputs[pass.own..] {
             extra.push(bytes(p)?);
         }
-        let tail = pass.tail.as_ref().map(|t| (t, extra.as_slice()));
+        let epilogue = pass.epilogue.as_ref().map(|t| (t, extra.as_slice()));
         let (mut inner, mut own) = (inner.into_iter(), fresh.iter_mut());
         let mut outs: Vec<&mut [u8]> = Vec::with_capacity(pass.outputs.len());
         for &t in &pass.outputs {
@@ -322,7 +325,7 @@ impl Ready {
             };
             outs.extend(next);
         }
-        pass.launch.run(&Context { threads, tail }, &arrays, &mut outs)?;
+        pass.launch.run(&Context { threads, epilogue }, &arrays, &mut outs)?;
         results.extend(fresh);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Which vector instructions this machine has, and functions compiled once for each level.
+//! Detects the vector instructions of this machine, and compiles functions once per level.
 //!
 //! Detection happens once. A body is written without intrinsics and left to the compiler's vectoriser;
 //! nothing here may change what a body computes.
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 /// A set of vector instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum VectorLevel {
     /// What every machine of the architecture has.
     Base,
     /// AVX2 with fused multiply-add.
@@ -18,31 +18,31 @@ pub enum Level {
 
 /// The level of this machine.
 #[inline]
-pub fn level() -> Level {
-    static LEVEL: OnceLock<Level> = OnceLock::new();
+pub fn level() -> VectorLevel {
+    static LEVEL: OnceLock<VectorLevel> = OnceLock::new();
     *LEVEL.get_or_init(detect)
 }
 
 #[cfg(target_arch = "x86_64")]
-fn detect() -> Level {
+fn detect() -> VectorLevel {
     let v3 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
     let v4 = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl");
     match (v3, v4) {
-        (true, true) => Level::V4,
-        (true, false) => Level::V3,
-        (false, _) => Level::Base,
+        (true, true) => VectorLevel::V4,
+        (true, false) => VectorLevel::V3,
+        (false, _) => VectorLevel::Base,
     }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn detect() -> Level {
-    Level::Base
+fn detect() -> VectorLevel {
+    VectorLevel::Base
 }
 
-/// Defines a function compiled for every [`Level`] and dispatched at run time.
+/// Defines a function compiled for every [`VectorLevel`] and dispatched at run time.
 macro_rules! simd {
     ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$T:ident: $bound:path>)? ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
         $(#[$meta])*
@@ -61,10 +61,10 @@ macro_rules! simd {
                 }
                 match $crate::cpu::simd::level() {
                     // SAFETY: the level was detected on this machine.
-                    $crate::cpu::simd::Level::V4 => return unsafe { v4($($arg),*) },
+                    $crate::cpu::simd::VectorLevel::V4 => return unsafe { v4($($arg),*) },
                     // SAFETY: the level was detected on this machine.
-                    $crate::cpu::simd::Level::V3 => return unsafe { v3($($arg),*) },
-                    $crate::cpu::simd::Level::Base => {}
+                    $crate::cpu::simd::VectorLevel::V3 => return unsafe { v3($($arg),*) },
+                    $crate::cpu::simd::VectorLevel::Base => {}
                 }
             }
             body($($arg),*)

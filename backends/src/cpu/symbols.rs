@@ -1,4 +1,4 @@
-//! Symbols of a program bound to the extents of a run.
+//! Binds the symbols of a program to the extents of a run.
 
 use crate::BackendError;
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type};
@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 /// The value of each symbol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Symbols(BTreeMap<Arc<str>, i64>);
+pub struct SymbolBindings(BTreeMap<Arc<str>, i64>);
 
-impl Symbols {
+impl SymbolBindings {
     /// The symbols that fit the inputs' shapes, or why there are none.
-    pub fn bind(types: &[(String, Type)], inputs: &[Tensor]) -> Result<Symbols, BackendError> {
+    pub fn bind(
+        types: &[(String, Type)],
+        inputs: &[Tensor],
+    ) -> Result<SymbolBindings, BackendError> {
         let bad = |name: &str, reason: String| {
             Err(BackendError::Input { name: name.to_string(), reason })
         };
@@ -20,7 +23,7 @@ impl Symbols {
                 format!("the program takes {} inputs, {} given", types.len(), inputs.len());
             return bad("", reason);
         }
-        let mut out = Symbols::default();
+        let mut out = SymbolBindings::default();
         for ((name, ty), t) in types.iter().zip(inputs) {
             if ty.dtype != t.dtype() {
                 return bad(name, format!("expected {}, found {}", ty.dtype, t.dtype()));

@@ -1,6 +1,6 @@
-//! Work over a fixed number of threads.
+//! Work distribution over a fixed number of threads.
 //!
-//! How work is cut never decides what is computed: a task's result depends on its index alone.
+//! The division of work never affects results: the result of a task depends on its index only.
 
 use rayon::prelude::*;
 use std::marker::PhantomData;
@@ -71,21 +71,21 @@ impl Threads {
 }
 
 /// A mutable slice that tasks share, each writing its own part.
-pub struct Shared<'a, T> {
+pub struct SharedSlice<'a, T> {
     ptr: *mut T,
     len: usize,
     life: PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: access needs `unsafe`, whose contract excludes overlapping parts.
-unsafe impl<T: Send> Sync for Shared<'_, T> {}
+unsafe impl<T: Send> Sync for SharedSlice<'_, T> {}
 // SAFETY: as for a mutable slice.
-unsafe impl<T: Send> Send for Shared<'_, T> {}
+unsafe impl<T: Send> Send for SharedSlice<'_, T> {}
 
-impl<'a, T> Shared<'a, T> {
+impl<'a, T> SharedSlice<'a, T> {
     /// Shares `data`.
-    pub fn new(data: &'a mut [T]) -> Shared<'a, T> {
-        Shared { ptr: data.as_mut_ptr(), len: data.len(), life: PhantomData }
+    pub fn new(data: &'a mut [T]) -> SharedSlice<'a, T> {
+        SharedSlice { ptr: data.as_mut_ptr(), len: data.len(), life: PhantomData }
     }
 
     /// Elements `start..start + len`.

@@ -1,4 +1,4 @@
-//! Sliding windows: where each element of a window lies, for any number of spatial axes.
+//! Sliding windows: the position of each element of a window, for any number of spatial axes.
 
 /// The geometry of a convolution or a pooling over the spatial axes.
 #[derive(Clone, Debug)]

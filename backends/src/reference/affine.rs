@@ -1,16 +1,16 @@
 //! Accelerated code: index arithmetic in affine form, reads with affine offsets.
 //!
-//! Uses how many values each index variable takes: `o / 64` is 0 where `o < 64`, and an index that
+//! Uses the ranges of index variables: `o / 64` is 0 if `o < 64`, and an index that
 //! cannot leave its axis is not checked. Never changes a value.
 
 use super::code::{Affine, FastRead, Int, Read, Real, Reduce, Slot, Truth};
-use super::compile::{Body, Code};
+use super::compile::{Body, MeaningCode};
 use super::scalar::{Cmp, IntOp};
 use mlc_dsl::ir::DType;
 use std::collections::BTreeMap;
 
 /// The same code, accelerated. An output axis that the code takes apart by division becomes two.
-pub(super) fn accelerate(code: &Code) -> Code {
+pub(super) fn accelerate(code: &MeaningCode) -> MeaningCode {
     let mut s =
         Simplifier { extents: code.extents.clone(), split: BTreeMap::new(), wanted: vec![] };
     let mut body = s.body(&code.body);
@@ -28,7 +28,7 @@ pub(super) fn accelerate(code: &Code) -> Code {
     if !s.split.is_empty() {
         body = s.body(&code.body);
     }
-    Code { body, axes, extents: s.extents }
+    MeaningCode { body, axes, extents: s.extents }
 }
 
 struct Simplifier {

@@ -1,13 +1,13 @@
-//! Meanings over another algebra than the floats: the same compiled code, other numbers.
+//! Evaluates meanings over another algebra than the floats: the same compiled code, other numbers.
 //!
-//! Integers that decide which element is read stay integers; floats are what the algebra says, and
-//! truth values that floats decide are numbers of it, 1 for true and 0 for false.
+//! Integers that select elements stay integers; floats are elements of the algebra, and
+//! truth values that depend on floats are numbers of it, 1 for true and 0 for false.
 
 use super::array::wrap;
 use super::code::{Int, Machine, Quantifier, Read, Real, Sign, Truth, compare, for_each, signum};
-use super::compile::{self, Body, Code, Param};
+use super::compile::{self, Body, MeaningCode, MeaningParam};
 use super::scalar::{Cmp, RealOp};
-use mlc_dsl::evaluate::{self, Evaluator};
+use mlc_dsl::definition_values::{self, Evaluator};
 use mlc_dsl::functions::Function;
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type, Value};
@@ -140,13 +140,13 @@ impl<A: Algebra> Lift<'_, A> {
 
     fn run(
         &mut self,
-        code: &Code,
+        code: &MeaningCode,
         args: &[Lifted<A::Number>],
     ) -> Result<Vec<Element<A::Number>>, String> {
         let mut slots = Machine::new(code.extents.len(), &[]);
         let mut out = Vec::new();
         let mut failed = None;
-        let mut w = Walk { lift: self, args };
+        let mut w = AlgebraEvaluator { lift: self, args };
         for_each(&code.axes, &mut slots, |m| {
             if failed.is_some() {
                 return;
@@ -165,8 +165,8 @@ impl<A: Algebra> Lift<'_, A> {
         });
         match failed {
             None => Ok(out),
-            Some(Stop::Outside) => Err("an index is out of range".into()),
-            Some(Stop::Other(reason)) => Err(reason),
+            Some(EvalError::Outside) => Err("an index is out of range".into()),
+            Some(EvalError::Other(reason)) => Err(reason),
         }
     }
 }
@@ -194,16 +194,16 @@ impl<A: Algebra> Evaluator for Lift<'_, A> {
         let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
         let meanings = match &callable.kind {
             CallKind::Op(meanings) => meanings,
-            CallKind::Def(body) => return evaluate::body(self, body, args, app.env),
+            CallKind::Def(body) => return definition_values::body(self, body, args, app.env),
             CallKind::Extern(_) => {
                 return Err(format!("`{}` is procedural", callable.name));
             }
         };
-        let params: Vec<Param> = callable
+        let params: Vec<MeaningParam> = callable
             .inputs
             .iter()
             .zip(args)
-            .map(|(i, a)| Param { name: &i.name, dtype: a.dtype, shape: &a.shape })
+            .map(|(i, a)| MeaningParam { name: &i.name, dtype: a.dtype, shape: &a.shape })
             .collect();
         let outputs = callable.outputs.iter().zip(&app.types).enumerate();
         outputs
@@ -221,31 +221,36 @@ impl<A: Algebra> Evaluator for Lift<'_, A> {
 }
 
 /// Why an element has no value.
-enum Stop {
+enum EvalError {
     /// It lies outside of every tensor.
     Outside,
     /// Anything else.
     Other(String),
 }
 
-impl From<String> for Stop {
-    fn from(reason: String) -> Stop {
-        Stop::Other(reason)
+impl From<String> for EvalError {
+    fn from(reason: String) -> EvalError {
+        EvalError::Other(reason)
     }
 }
 
-struct Walk<'w, 'a, A: Algebra> {
+struct AlgebraEvaluator<'w, 'a, A: Algebra> {
     lift: &'w mut Lift<'a, A>,
     args: &'w [Lifted<A::Number>],
 }
 
-impl<A: Algebra> Walk<'_, '_, A> {
-    fn spend(&mut self) -> Result<(), Stop> {
+impl<A: Algebra> AlgebraEvaluator<'_, '_, A> {
+    fn spend(&mut self) -> Result<(), EvalError> {
         self.lift.work = self.lift.work.checked_sub(1).ok_or("too much work".to_string())?;
         Ok(())
     }
 
-    fn operation(&mut self, op: RealOp, a: &A::Number, b: &A::Number) -> Result<A::Number, Stop> {
+    fn operation(
+        &mut self,
+        op: RealOp,
+        a: &A::Number,
+        b: &A::Number,
+    ) -> Result<A::Number, EvalError> {
         self.spend()?;
         Ok(self.lift.algebra.operation(op, a, b)?)
     }
@@ -257,7 +262,7 @@ impl<A: Algebra> Walk<'_, '_, A> {
         }
     }
 
-    fn real(&mut self, e: &Real, m: &mut Machine) -> Result<A::Number, Stop> {
+    fn real(&mut self, e: &Real, m: &mut Machine) -> Result<A::Number, EvalError> {
         match e {
             Real::Const(v) => Ok(self.lift.algebra.constant(*v)),
             Real::Unary(f, a) => {
@@ -278,9 +283,9 @@ impl<A: Algebra> Walk<'_, '_, A> {
                     let e = self.args[read.input].elements[offset].clone();
                     Ok(self.number(e, Sign::Signed))
                 }
-                Err(Stop::Outside) => match &read.otherwise {
+                Err(EvalError::Outside) => match &read.otherwise {
                     Some(e) => self.real(e, m),
-                    None => Err(Stop::Outside),
+                    None => Err(EvalError::Outside),
                 },
                 Err(other) => Err(other),
             },
@@ -310,7 +315,12 @@ impl<A: Algebra> Walk<'_, '_, A> {
         }
     }
 
-    fn choice(&mut self, c: &A::Number, a: &A::Number, b: &A::Number) -> Result<A::Number, Stop> {
+    fn choice(
+        &mut self,
+        c: &A::Number,
+        a: &A::Number,
+        b: &A::Number,
+    ) -> Result<A::Number, EvalError> {
         self.spend()?;
         Ok(self.lift.algebra.choice(c, a, b)?)
     }
@@ -320,8 +330,8 @@ impl<A: Algebra> Walk<'_, '_, A> {
         over: &[(usize, i64)],
         m: &mut Machine,
         unit: T,
-        mut step: impl FnMut(&mut Self, T, &mut Machine) -> Result<T, Stop>,
-    ) -> Result<T, Stop> {
+        mut step: impl FnMut(&mut Self, T, &mut Machine) -> Result<T, EvalError>,
+    ) -> Result<T, EvalError> {
         let mut acc = Some(Ok(unit));
         for_each(over, m, |m| {
             if let Some(Ok(v)) = acc.take() {
@@ -332,26 +342,26 @@ impl<A: Algebra> Walk<'_, '_, A> {
     }
 
     /// The offset of the element that is read.
-    fn offset<E>(&mut self, read: &Read<E>, m: &mut Machine) -> Result<usize, Stop> {
+    fn offset<E>(&mut self, read: &Read<E>, m: &mut Machine) -> Result<usize, EvalError> {
         let mut offset = 0;
         for (axis, index) in read.index.iter().enumerate() {
             let v = self.known(index, m)?;
             if v < 0 || v >= read.shape[axis] {
-                return Err(Stop::Outside);
+                return Err(EvalError::Outside);
             }
             offset += v * read.strides[axis];
         }
         Ok(offset as usize)
     }
 
-    fn known(&mut self, e: &Int, m: &mut Machine) -> Result<i64, Stop> {
+    fn known(&mut self, e: &Int, m: &mut Machine) -> Result<i64, EvalError> {
         match self.int(e, m)? {
             Element::Int(v) => Ok(v),
             Element::Number(_) => Err("floats decide a position".to_string().into()),
         }
     }
 
-    fn int(&mut self, e: &Int, m: &mut Machine) -> Result<Element<A::Number>, Stop> {
+    fn int(&mut self, e: &Int, m: &mut Machine) -> Result<Element<A::Number>, EvalError> {
         let v = match e {
             Int::Const(v) => *v,
             Int::Slot(s) => m.slots[*s],
@@ -368,7 +378,7 @@ impl<A: Algebra> Walk<'_, '_, A> {
             Int::Exact(a, b) => {
                 let (a, b) = (self.known(a, m)?, self.known(b, m)?);
                 if b == 0 || a.wrapping_rem(b) != 0 {
-                    return Err(Stop::Outside);
+                    return Err(EvalError::Outside);
                 }
                 a.wrapping_div(b)
             }
@@ -376,13 +386,13 @@ impl<A: Algebra> Walk<'_, '_, A> {
                 let at = self.known(at, m)?;
                 let at = if at < 0 { at + list.len() as i64 } else { at };
                 let entry = usize::try_from(at).ok().and_then(|i| list.get(i));
-                self.known(entry.ok_or(Stop::Outside)?, m)?
+                self.known(entry.ok_or(EvalError::Outside)?, m)?
             }
             Int::Read(read) => match self.offset(read, m) {
                 Ok(offset) => return Ok(self.args[read.input].elements[offset].clone()),
-                Err(Stop::Outside) => match &read.otherwise {
+                Err(EvalError::Outside) => match &read.otherwise {
                     Some(e) => return self.int(e, m),
-                    None => return Err(Stop::Outside),
+                    None => return Err(EvalError::Outside),
                 },
                 Err(other) => return Err(other),
             },
@@ -411,7 +421,7 @@ impl<A: Algebra> Walk<'_, '_, A> {
         Ok(Element::Int(v))
     }
 
-    fn truth(&mut self, t: &Truth, m: &mut Machine) -> Result<Element<A::Number>, Stop> {
+    fn truth(&mut self, t: &Truth, m: &mut Machine) -> Result<Element<A::Number>, EvalError> {
         let v = match t {
             Truth::Const(v) => *v,
             Truth::Real(cmp, a, b) => {
@@ -454,7 +464,12 @@ impl<A: Algebra> Walk<'_, '_, A> {
         Ok(Element::Int(v as i64))
     }
 
-    fn both(&mut self, a: &Truth, b: &Truth, m: &mut Machine) -> Result<Element<A::Number>, Stop> {
+    fn both(
+        &mut self,
+        a: &Truth,
+        b: &Truth,
+        m: &mut Machine,
+    ) -> Result<Element<A::Number>, EvalError> {
         match self.truth(a, m)? {
             Element::Int(0) => Ok(Element::Int(0)),
             a => {
@@ -464,12 +479,12 @@ impl<A: Algebra> Walk<'_, '_, A> {
         }
     }
 
-    fn negated(&mut self, t: &Truth, m: &mut Machine) -> Result<Element<A::Number>, Stop> {
+    fn negated(&mut self, t: &Truth, m: &mut Machine) -> Result<Element<A::Number>, EvalError> {
         let v = self.truth(t, m)?;
         self.complement(v)
     }
 
-    fn complement(&mut self, v: Element<A::Number>) -> Result<Element<A::Number>, Stop> {
+    fn complement(&mut self, v: Element<A::Number>) -> Result<Element<A::Number>, EvalError> {
         match v {
             Element::Int(v) => Ok(Element::Int((v == 0) as i64)),
             Element::Number(n) => {
@@ -483,7 +498,7 @@ impl<A: Algebra> Walk<'_, '_, A> {
         &mut self,
         a: Element<A::Number>,
         b: Element<A::Number>,
-    ) -> Result<Element<A::Number>, Stop> {
+    ) -> Result<Element<A::Number>, EvalError> {
         match (a, b) {
             (Element::Int(0), _) | (_, Element::Int(0)) => Ok(Element::Int(0)),
             (Element::Int(_), other) | (other, Element::Int(_)) => Ok(other),
@@ -499,7 +514,7 @@ impl<A: Algebra> Walk<'_, '_, A> {
         cmp: Cmp,
         a: Element<A::Number>,
         b: Element<A::Number>,
-    ) -> Result<Element<A::Number>, Stop> {
+    ) -> Result<Element<A::Number>, EvalError> {
         if !matches!(cmp, Cmp::Eq | Cmp::Ne) {
             return Err("floats decide an integer".to_string().into());
         }

@@ -1,10 +1,10 @@
-//! One application of an operator: its meaning, its body or its Rust reference.
+//! Evaluates one application of an operator: by its meaning, its body or its Rust reference.
 
 use super::array::{Array, Elements, count};
-use super::codes::Codes;
-use super::compile::Code;
+use super::code_cache::CodeCache;
+use super::compile::MeaningCode;
 use super::{Reference, exec, externs, scalar};
-use mlc_dsl::evaluate::{self, Evaluator};
+use mlc_dsl::definition_values::{self, Evaluator};
 use mlc_dsl::ir::{Attr, DType, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const LARGE: usize = 1 << 24;
 /// Applies an operator to values.
 pub(super) fn apply(
     reference: &Reference,
-    codes: &Codes<'_>,
+    codes: &CodeCache<'_>,
     call: CallId,
     attrs: &[Option<Attr>],
     args: &[Array],
@@ -31,7 +31,12 @@ pub(super) fn apply(
             .collect::<Result<_, _>>()?,
         // The results are rounded where they are computed.
         CallKind::Def(body) => {
-            return evaluate::body(&mut Inside { reference, codes }, body, args, app.env.clone());
+            return definition_values::body(
+                &mut Inside { reference, codes },
+                body,
+                args,
+                app.env.clone(),
+            );
         }
         CallKind::Extern(name) => {
             let results = externs::call(name, &app.env, args, &app.types)?;
@@ -50,7 +55,7 @@ pub(super) fn apply(
 fn element_by_element(
     reference: &Reference,
     callable: &Callable,
-    code: &Code,
+    code: &MeaningCode,
     ty: &Type,
     args: &[Array],
 ) -> Result<Array, String> {
@@ -74,10 +79,10 @@ fn element_by_element(
     array.ok_or_else(|| "the meaning yields another number of elements".into())
 }
 
-/// The judge inside of a definition.
+/// The reference interpreter inside of a definition.
 struct Inside<'a, 'l> {
     reference: &'a Reference,
-    codes: &'a Codes<'l>,
+    codes: &'a CodeCache<'l>,
 }
 
 impl Evaluator for Inside<'_, '_> {

@@ -1,6 +1,6 @@
-//! Values of the judge: row-major elements in f64 or i64, shared when cloned.
+//! Values of the reference interpreter: row-major elements in f64 or i64, shared when cloned.
 //!
-//! Floats are never rounded to the element type here unless asked; integers are always in its range.
+//! Floats are not rounded to the element type unless asked; integers are always within its range.
 
 use half::{bf16, f16};
 use mlc_dsl::ir::{DType, Extent, Tensor, Type};
@@ -15,7 +15,7 @@ pub enum Elements {
     Int(Arc<Vec<i64>>),
 }
 
-/// A dense value of the judge.
+/// A dense value of the reference interpreter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     dtype: DType,
@@ -104,7 +104,7 @@ impl Array {
         &self.shape
     }
 
-    /// The elements.
+    /// In row-major order.
     pub fn elements(&self) -> &Elements {
         &self.elements
     }

@@ -1,7 +1,7 @@
 //! Compiled meanings: typed trees over numbered index variables, and their plain evaluation.
 //!
-//! Evaluation looks nothing up by name and allocates nothing. A read that lies outside its input and
-//! has no `else` is noted as a [`Fault`]; its value is then 0 and the run fails.
+//! Evaluation looks up no names and allocates nothing. A read outside its input without
+//! `else` is recorded as a [`Fault`]; its value is then 0 and the run fails.
 
 use super::array::{round_to, truncate, wrap};
 use super::scalar::{Cmp, IntOp, Monoid, RealOp, Unary};
@@ -144,7 +144,7 @@ pub(super) struct Fault {
 
 /// The elements of an input.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Source<'a> {
+pub(super) enum InputElements<'a> {
     Float(&'a [f64]),
     Int(&'a [i64]),
 }
@@ -153,8 +153,8 @@ pub(super) enum Source<'a> {
 #[derive(Debug)]
 pub(super) struct Machine<'a> {
     pub(super) slots: Vec<i64>,
-    pub(super) inputs: &'a [Source<'a>],
-    /// An `exact` quotient in the index at hand has a remainder.
+    pub(super) inputs: &'a [InputElements<'a>],
+    /// An `exact` quotient in the current index has a remainder.
     outside: bool,
     pub(super) fault: Option<Fault>,
     pub(super) reals: Vec<Vec<f64>>,
@@ -163,7 +163,7 @@ pub(super) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(slots: usize, inputs: &'a [Source<'a>]) -> Machine<'a> {
+    pub(super) fn new(slots: usize, inputs: &'a [InputElements<'a>]) -> Machine<'a> {
         Machine {
             slots: vec![0; slots],
             inputs,
@@ -178,16 +178,16 @@ impl<'a> Machine<'a> {
     #[inline]
     pub(super) fn float(&self, input: usize, offset: usize) -> f64 {
         match self.inputs[input] {
-            Source::Float(v) => v[offset],
-            Source::Int(v) => v[offset] as f64,
+            InputElements::Float(v) => v[offset],
+            InputElements::Int(v) => v[offset] as f64,
         }
     }
 
     #[inline]
     pub(super) fn int(&self, input: usize, offset: usize) -> i64 {
         match self.inputs[input] {
-            Source::Int(v) => v[offset],
-            Source::Float(v) => v[offset] as i64,
+            InputElements::Int(v) => v[offset],
+            InputElements::Float(v) => v[offset] as i64,
         }
     }
 

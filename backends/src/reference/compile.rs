@@ -1,15 +1,15 @@
-//! From a meaning to code: names become numbered index variables, lists become their entries.
+//! Compiles a meaning to code: names become numbered index variables, lists become their entries.
 //!
 //! Works on one application at a time, so that every extent and attribute is a number and every list
 //! has a known length.
 
 use super::code::{Int, Read, Real, Slot, Truth};
-use super::combine::{
-    Comp, Kind, List, arithmetic, binary, cast, choose, fold, int, negate, of_kind, real, sign,
-    truth,
-};
-use super::lists;
+use super::index_lists;
 use super::scalar::{self, IntOp, RealOp};
+use super::typed_code::{
+    Comp, List, NumberKind, arithmetic, binary, cast, choose, fold, int, negate, of_kind, real,
+    sign, truth,
+};
 use mlc_dsl::eval::{Env, Val, value};
 use mlc_dsl::expr::{
     BinaryOp, Elem, Expr, ExprKind, IndexVar, Meaning, Read as Access, Reduce, UnaryOp,
@@ -20,7 +20,7 @@ use mlc_dsl::library::Dim;
 
 /// An input as the compiler sees it.
 #[derive(Clone, Debug)]
-pub(super) struct Param<'a> {
+pub(super) struct MeaningParam<'a> {
     pub(super) name: &'a str,
     pub(super) dtype: DType,
     pub(super) shape: &'a [usize],
@@ -28,7 +28,7 @@ pub(super) struct Param<'a> {
 
 /// The code of one output.
 #[derive(Clone, Debug)]
-pub(super) struct Code {
+pub(super) struct MeaningCode {
     pub(super) body: Body,
     /// The index variables of the output, one per axis.
     pub(super) axes: Vec<(Slot, i64)>,
@@ -50,34 +50,34 @@ pub(super) fn meaning(
     dims: Option<&[Dim]>,
     dtype: DType,
     shape: &[usize],
-    params: &[Param],
+    params: &[MeaningParam],
     env: &Env,
-) -> Result<Code, String> {
+) -> Result<MeaningCode, String> {
     let scope = (0..meaning.variables).map(|_| None).collect();
-    let mut c = Compiler { env, params, scope, extents: vec![] };
+    let mut c = MeaningCompiler { env, params, scope, extents: vec![] };
     let axes = c.bind_output(&meaning.index, dims, shape)?;
     let value = c.expr(&meaning.value)?;
     let body = match dtype.is_float() {
         true => Body::Real(real(value)?),
         false => Body::Int(dtype, int(value, Some(dtype))?),
     };
-    Ok(Code { body, axes, extents: c.extents })
+    Ok(MeaningCode { body, axes, extents: c.extents })
 }
 
-enum Bound {
+enum BoundName {
     Axis(Slot),
     Segment(Vec<Slot>),
 }
 
-struct Compiler<'a> {
+struct MeaningCompiler<'a> {
     env: &'a Env,
-    params: &'a [Param<'a>],
+    params: &'a [MeaningParam<'a>],
     /// What the index variables are, by their numbers.
-    scope: Vec<Option<Bound>>,
+    scope: Vec<Option<BoundName>>,
     extents: Vec<i64>,
 }
 
-impl Compiler<'_> {
+impl MeaningCompiler<'_> {
     fn slot(&mut self, extent: i64) -> Slot {
         self.extents.push(extent);
         self.extents.len() - 1
@@ -110,8 +110,8 @@ impl Compiler<'_> {
             axes.extend(slots.iter().zip(&shape[at..]).map(|(&s, &d)| (s, d as i64)));
             at += n;
             self.scope[v.id] = Some(match v.segment {
-                false => Bound::Axis(slots[0]),
-                true => Bound::Segment(slots),
+                false => BoundName::Axis(slots[0]),
+                true => BoundName::Segment(slots),
             });
         }
         Ok(axes)
@@ -125,7 +125,7 @@ impl Compiler<'_> {
             return Ok(c);
         }
         match &e.kind {
-            ExprKind::Int(v) => Ok(Comp::Int(Int::Const(*v), Kind::Literal)),
+            ExprKind::Int(v) => Ok(Comp::Int(Int::Const(*v), NumberKind::Literal)),
             ExprKind::Float(v) => Ok(Comp::Real(Real::Const(*v))),
             ExprKind::Bool(b) => Ok(Comp::Truth(Truth::Const(*b))),
             ExprKind::Str(s) => Ok(Comp::Word(s.clone())),
@@ -136,8 +136,8 @@ impl Compiler<'_> {
             }
             ExprKind::Lowest => Ok(Comp::Lowest),
             ExprKind::Index(i) => match &self.scope[*i] {
-                Some(Bound::Axis(s)) => Ok(Comp::Int(Int::Slot(*s), Kind::Index)),
-                Some(Bound::Segment(s)) => {
+                Some(BoundName::Axis(s)) => Ok(Comp::Int(Int::Slot(*s), NumberKind::Index)),
+                Some(BoundName::Segment(s)) => {
                     Ok(Comp::List(s.iter().map(|&s| Int::Slot(s)).collect::<Vec<_>>().into()))
                 }
                 None => Err("an index is read outside of its reduction".into()),
@@ -150,7 +150,7 @@ impl Compiler<'_> {
                 let at = int(self.expr(i)?, None)?;
                 let known = self.env.attr(list).and_then(Attr::as_i64s);
                 let known = known.ok_or_else(|| format!("`{list}` is no known list"))?;
-                Ok(lists::at(known.into_iter().map(Int::Const).collect(), at))
+                Ok(index_lists::at(known.into_iter().map(Int::Const).collect(), at))
             }
             ExprKind::Unary(UnaryOp::Neg, a) => negate(self.expr(a)?),
             ExprKind::Unary(UnaryOp::Not, a) => {
@@ -176,13 +176,13 @@ impl Compiler<'_> {
     /// The entries of an index or a list.
     fn index(&mut self, items: &[Elem]) -> Result<List, String> {
         if let [Elem::Splice(e)] = items {
-            return lists::list(self.expr(e)?);
+            return index_lists::list(self.expr(e)?);
         }
         let mut out = Vec::new();
         for item in items {
             match item {
                 Elem::One(e) => out.push(int(self.expr(e)?, None)?),
-                Elem::Splice(e) => out.extend(lists::list(self.expr(e)?)?.items),
+                Elem::Splice(e) => out.extend(index_lists::list(self.expr(e)?)?.items),
             }
         }
         Ok(out.into())
@@ -190,7 +190,7 @@ impl Compiler<'_> {
 
     fn read(&mut self, r: &Access) -> Result<Comp, String> {
         let (input, list) = (r.input, self.index(&r.index)?);
-        let Param { dtype, shape, name: base } = self.params[input];
+        let MeaningParam { dtype, shape, name: base } = self.params[input];
         if list.items.len() != shape.len() {
             return Err(format!(
                 "`{base}` has {} axes and is read with {} indices",
@@ -210,7 +210,7 @@ impl Compiler<'_> {
         } else {
             let otherwise = otherwise.map(|e| int(e, Some(dtype))).transpose()?;
             let read = Read { input, index, linear, shape, strides, otherwise, fast: None };
-            Comp::Int(Int::Read(Box::new(read)), Kind::Elem(dtype))
+            Comp::Int(Int::Read(Box::new(read)), NumberKind::Elem(dtype))
         })
     }
 
@@ -222,7 +222,7 @@ impl Compiler<'_> {
             let bound = if !v.segment {
                 let n = self.env.axis(name).and_then(|e| e.as_const()).ok_or_else(unknown)?;
                 over.push((self.slot(n), n));
-                Bound::Axis(over[over.len() - 1].0)
+                BoundName::Axis(over[over.len() - 1].0)
             } else {
                 let extents = self.env.seg(name).ok_or_else(unknown)?;
                 let extents: Option<Vec<i64>> = extents.iter().map(|e| e.as_const()).collect();
@@ -231,7 +231,7 @@ impl Compiler<'_> {
                     over.push((self.slot(n), n));
                     slots.push(over[over.len() - 1].0);
                 }
-                Bound::Segment(slots)
+                BoundName::Segment(slots)
             };
             self.scope[v.id] = Some(bound);
         }
@@ -242,14 +242,14 @@ impl Compiler<'_> {
 
     fn call(&mut self, f: Function, args: &[Expr]) -> Result<Comp, String> {
         let mut args = args.iter().map(|a| self.expr(a)).collect::<Result<Vec<_>, _>>()?;
-        if let Some(result) = lists::call(f, &args) {
+        if let Some(result) = index_lists::call(f, &args) {
             return result;
         }
         let wrong = || format!("`{f}` is no function of elements with these arguments");
         let last = args.pop().ok_or_else(wrong)?;
         let Some(first) = args.pop() else {
             return match (f, last) {
-                (Function::Abs, v @ Comp::Int(_, Kind::Elem(DType::U64))) => Ok(v),
+                (Function::Abs, v @ Comp::Int(_, NumberKind::Elem(DType::U64))) => Ok(v),
                 (Function::Abs, Comp::Int(v, k)) => Ok(of_kind(Int::Abs(Box::new(v)), k)),
                 (Function::Sign, Comp::Int(v, k)) => {
                     Ok(Comp::Int(Int::Signum(sign(k), Box::new(v)), k))
@@ -260,7 +260,7 @@ impl Compiler<'_> {
                 ) => Ok(v),
                 (Function::Int, v) => {
                     let cut = Int::FromReal(DType::I64, Box::new(real(v)?));
-                    Ok(Comp::Int(cut, Kind::Index))
+                    Ok(Comp::Int(cut, NumberKind::Index))
                 }
                 (Function::Float, v) => Ok(Comp::Real(real(v)?)),
                 (_, v) => {
@@ -313,17 +313,19 @@ pub(super) fn strides(shape: &[i64]) -> Vec<i64> {
 }
 
 /// A constant that an extent takes part in counts as an index, which has no element type.
-fn kind_of_constant(e: &Expr) -> Kind {
+fn kind_of_constant(e: &Expr) -> NumberKind {
     match &e.kind {
-        ExprKind::Size(_) => Kind::Index,
+        ExprKind::Size(_) => NumberKind::Index,
         ExprKind::Unary(_, a) => kind_of_constant(a),
-        ExprKind::Binary(_, a, b) if kind_of_constant(a) == Kind::Literal => kind_of_constant(b),
-        ExprKind::Binary(..) => Kind::Index,
-        _ => Kind::Literal,
+        ExprKind::Binary(_, a, b) if kind_of_constant(a) == NumberKind::Literal => {
+            kind_of_constant(b)
+        }
+        ExprKind::Binary(..) => NumberKind::Index,
+        _ => NumberKind::Literal,
     }
 }
 
-fn constant(v: Val, kind: Kind) -> Option<Comp> {
+fn constant(v: Val, kind: NumberKind) -> Option<Comp> {
     Some(match v {
         Val::Attr(Attr::Int(e)) => Comp::Int(Int::Const(e.as_const()?), kind),
         Val::Attr(Attr::Ints(v)) => {

@@ -1,15 +1,15 @@
-//! Accelerated evaluation of sums of products: both factors become dense matrices.
+//! Accelerated evaluation of sums of products as products of dense matrices.
 //!
-//! An output axis that only the first factor depends on numbers rows, one that only the second depends
-//! on columns, one that both depend on matrices. The matrices hold what the factors evaluate to, zeros
-//! of padding included, so that infinities and NaN meet the same partners as in the plain sum; only
+//! An output axis that only the first factor depends on belongs to the rows, one that only the second depends
+//! on to the columns, one that both depend on to the batch. The matrices hold the values of the factors, zeros
+//! of padding included, so that infinities and NaN meet the same operands as in the plain sum; only
 //! the order of summation differs.
 
-use super::code::{Fault, Machine, Real, Slot, Source};
-use super::compile::{Body, Code};
-use super::rows::{Axis, fill, merge};
+use super::affine_visitor::AffineVisitor;
+use super::code::{Fault, InputElements, Machine, Real, Slot};
+use super::compile::{Body, MeaningCode};
+use super::row_evaluation::{Axis, fill, merge};
 use super::scalar::{Monoid, RealOp};
-use super::walk::Walk;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, ShapeBuilder};
 use rayon::prelude::*;
@@ -45,7 +45,7 @@ fn size<'a>(axes: impl IntoIterator<Item = &'a Out>) -> u128 {
 
 impl<'a> Product<'a> {
     /// The code as a sum of products, if it is one.
-    fn of(code: &'a Code) -> Option<Product<'a>> {
+    fn of(code: &'a MeaningCode) -> Option<Product<'a>> {
         let Body::Real(Real::Reduce(r)) = &code.body else { return None };
         let (Monoid::Sum, Real::Binary(RealOp::Mul, left, right)) = (r.monoid, &r.body) else {
             return None;
@@ -150,8 +150,8 @@ impl Factor {
 
 /// Evaluates the code as matrix products; `None` if it is no sum of products or too small a one.
 pub(super) fn product(
-    code: &Code,
-    sources: &[Source],
+    code: &MeaningCode,
+    sources: &[InputElements],
     n: usize,
 ) -> Option<Result<Vec<f64>, Fault>> {
     let p = Product::of(code).filter(Product::worthwhile)?;

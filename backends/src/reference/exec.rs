@@ -1,9 +1,9 @@
-//! Runs code over the whole output.
+//! Evaluates code for all elements of an output.
 
 use super::array::{Array, Elements, wrap};
-use super::code::{Fault, Machine, Source, for_each};
-use super::compile::{Body, Code};
-use super::rows::{self, Axis, Rows};
+use super::code::{Fault, InputElements, Machine, for_each};
+use super::compile::{Body, MeaningCode};
+use super::row_evaluation::{self, Axis, Rows};
 use super::{Engine, contract};
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ const PARALLEL: usize = 1 << 14;
 
 /// The `n` elements of the output; [`Engine::Fast`] takes code that was accelerated.
 pub(super) fn run(
-    code: &Code,
+    code: &MeaningCode,
     n: usize,
     args: &[Array],
     engine: Engine,
 ) -> Result<Elements, Fault> {
-    let sources: Vec<Source> = args
+    let sources: Vec<InputElements> = args
         .iter()
         .map(|a| match a.elements() {
-            Elements::Float(v) => Source::Float(v),
-            Elements::Int(v) => Source::Int(v),
+            Elements::Float(v) => InputElements::Float(v),
+            Elements::Int(v) => InputElements::Int(v),
         })
         .collect();
     match engine {
@@ -32,7 +32,7 @@ pub(super) fn run(
 }
 
 /// Element by element, in row-major order.
-fn plain(code: &Code, n: usize, sources: &[Source]) -> Result<Elements, Fault> {
+fn plain(code: &MeaningCode, n: usize, sources: &[InputElements]) -> Result<Elements, Fault> {
     let mut m = Machine::new(code.extents.len(), sources);
     let elements = match &code.body {
         Body::Real(body) => {
@@ -50,7 +50,7 @@ fn plain(code: &Code, n: usize, sources: &[Source]) -> Result<Elements, Fault> {
 }
 
 /// Rows at a time, and large sums of products as matrix products.
-fn fast(code: &Code, n: usize, sources: &[Source]) -> Result<Elements, Fault> {
+fn fast(code: &MeaningCode, n: usize, sources: &[InputElements]) -> Result<Elements, Fault> {
     if n == 0 {
         return Ok(match code.body {
             Body::Real(_) => Elements::Float(Arc::default()),
@@ -76,17 +76,22 @@ fn fast(code: &Code, n: usize, sources: &[Source]) -> Result<Elements, Fault> {
 }
 
 /// Fills the output, in parallel if it is large.
-fn all<B>(body: &B, code: &Code, sources: &[Source], out: &mut [B::Item]) -> Result<(), Fault>
+fn all<B>(
+    body: &B,
+    code: &MeaningCode,
+    sources: &[InputElements],
+    out: &mut [B::Item],
+) -> Result<(), Fault>
 where
     B: Rows + Sync,
     B::Item: Send,
 {
     let axes: Vec<Axis> =
         code.axes.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
-    let axes = rows::merge(body, &axes);
+    let axes = row_evaluation::merge(body, &axes);
     let fill = |from: usize, out: &mut [B::Item]| {
         let mut m = Machine::new(code.extents.len(), sources);
-        rows::fill(body, &axes, &mut m, from, out)
+        row_evaluation::fill(body, &axes, &mut m, from, out)
     };
     if out.len() < PARALLEL {
         return fill(0, out);

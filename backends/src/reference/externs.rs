@@ -1,4 +1,4 @@
-//! Rust references: operators whose meaning is procedural.
+//! Rust references of operators with procedural meanings (`extern`).
 
 use super::array::Array;
 use mlc_dsl::eval::Env;
@@ -45,7 +45,7 @@ enum Way {
 
 /// Sequence, batch, input and hidden extents.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct RecurrentSizes {
     s: usize,
     b: usize,
     i: usize,
@@ -74,7 +74,7 @@ fn ways(env: &Env, d: usize) -> Result<Vec<Way>, String> {
 
 /// The shapes of `x[s, b, i]`, `w[d, gates * h, i]`, `r[d, gates * h, h]`, `bias[d, 2 * gates * h]` and
 /// the states `[d, b, h]`.
-fn sizes(args: &[Array], gates: usize, states: usize) -> Result<(usize, Sizes), String> {
+fn sizes(args: &[Array], gates: usize, states: usize) -> Result<(usize, RecurrentSizes), String> {
     let shapes: Vec<&[usize]> = args.iter().map(Array::shape).collect();
     let ([s, b, i], [d, _, h]) =
         (shapes.first().copied().unwrap_or_default(), shapes.get(2).copied().unwrap_or_default())
@@ -88,7 +88,7 @@ fn sizes(args: &[Array], gates: usize, states: usize) -> Result<(usize, Sizes), 
     if shapes != expected {
         return Err(format!("arguments of shapes {shapes:?} where {expected:?} are expected"));
     }
-    Ok((d, Sizes { s, b, i, h }))
+    Ok((d, RecurrentSizes { s, b, i, h }))
 }
 
 fn floats(a: &Array) -> Result<&[f64], String> {
@@ -109,7 +109,12 @@ struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    fn of(args: &'a [Array], d: usize, gates: usize, z: Sizes) -> Result<Weights<'a>, String> {
+    fn of(
+        args: &'a [Array],
+        d: usize,
+        gates: usize,
+        z: RecurrentSizes,
+    ) -> Result<Weights<'a>, String> {
         let rows = gates * z.h;
         let bias = &floats(&args[3])?[d * 2 * rows..][..2 * rows];
         Ok(Weights {
@@ -132,7 +137,7 @@ impl<'a> Weights<'a> {
 /// and the last states `[d, b, h]`.
 fn scan(
     ways: &[Way],
-    z: Sizes,
+    z: RecurrentSizes,
     x: &[f64],
     mut states: Vec<Vec<f64>>,
     mut step: impl FnMut(usize, &[f64], &mut [Vec<f64>]),

@@ -1,4 +1,4 @@
-//! Inputs against the types of a program: what each symbol stands for in this run.
+//! Checks inputs against the types of a program, and binds its symbols.
 
 use super::array::Array;
 use crate::BackendError;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 /// The values of the symbols, and which input showed each.
 #[derive(Debug, Default)]
-pub(super) struct Symbols(HashMap<Arc<str>, (i64, usize)>);
+pub(super) struct SymbolBindings(HashMap<Arc<str>, (i64, usize)>);
 
-impl Symbols {
+impl SymbolBindings {
     /// The value of an extent; `None` if it has a symbol that no input shows.
     pub(super) fn value(&self, e: &Extent) -> Option<i64> {
         e.eval(&|s| self.0.get(s).map(|v| v.0))
@@ -21,7 +21,10 @@ impl Symbols {
         let known = |e: &Extent| {
             self.value(e).map(Extent::from).ok_or_else(|| {
                 let unknown = e.symbols().into_iter().find(|s| !self.0.contains_key(s));
-                format!("no input shows the value of `{}`", unknown.unwrap_or_default())
+                format!(
+                    "the value of `{}` cannot be inferred from the inputs",
+                    unknown.unwrap_or_default()
+                )
             })
         };
         Ok(match a {
@@ -35,7 +38,7 @@ impl Symbols {
 }
 
 /// Checks the inputs and finds the values of the symbols.
-pub(super) fn unify(program: &Program, inputs: &[Array]) -> Result<Symbols, BackendError> {
+pub(super) fn unify(program: &Program, inputs: &[Array]) -> Result<SymbolBindings, BackendError> {
     let wrong = |i: usize, reason: String| BackendError::Input {
         name: program.inputs[i].0.clone(),
         reason,
@@ -57,7 +60,7 @@ pub(super) fn unify(program: &Program, inputs: &[Array]) -> Result<Symbols, Back
             return Err(wrong(i, format!("expected {ty}, found shape {:?}", array.shape())));
         }
     }
-    let mut symbols = Symbols::default();
+    let mut symbols = SymbolBindings::default();
     let all = || {
         program.inputs.iter().zip(inputs).enumerate().flat_map(|(i, ((_, ty), array))| {
             let axes = ty.shape.iter().zip(array.shape()).enumerate();

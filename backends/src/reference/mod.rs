@@ -1,33 +1,33 @@
-//! The f64 judge.
+//! The float64 reference interpreter.
 //!
 //! Runs a program node by node by evaluating what each operator *means*: floats in f64, integers
-//! exactly and wrapped to their type. Nothing is rounded to a working type on the way, except where
+//! exactly and wrapped to their type. Nothing is rounded to a working type on the way, unless
 //! a program says so (`cast`) or [`Precision::Rounded`] asks for it. A plan is run kernel by kernel.
 //!
-//! Slow and obvious on purpose. The accelerations of [`Engine::Fast`] never change what is computed,
-//! only regroup the sums of large contractions; [`Engine::Plain`] does without them.
+//! Slow and simple on purpose. The accelerations of [`Engine::Fast`] never change what is computed;
+//! they only regroup the sums of large contractions. [`Engine::Plain`] does without them.
 
 mod affine;
+mod affine_visitor;
 mod algebra;
 mod apply;
 mod array;
 mod code;
-mod codes;
-mod combine;
+mod code_cache;
 mod compile;
 mod contract;
 mod exec;
 mod externs;
+mod index_lists;
 mod inputs;
-mod lists;
-mod rows;
+mod row_evaluation;
 mod run;
 mod scalar;
-mod walk;
+mod typed_code;
 
 pub use algebra::{Algebra, Element, Lifted, lift};
 pub use array::{Array, Elements, round_to, truncate, wrap};
-pub use codes::Codes;
+pub use code_cache::CodeCache;
 pub use externs::names as references;
 pub use scalar::{Cmp, RealOp, function};
 
@@ -89,14 +89,14 @@ impl Reference {
         library: &Library,
         inputs: &[Array],
     ) -> Result<Vec<Array>, BackendError> {
-        self.run_again(program, &Codes::new(library), inputs)
+        self.run_again(program, &CodeCache::new(library), inputs)
     }
 
     /// The same with what earlier runs have compiled.
     pub fn run_again(
         &self,
         program: &Program,
-        codes: &Codes<'_>,
+        codes: &CodeCache<'_>,
         inputs: &[Array],
     ) -> Result<Vec<Array>, BackendError> {
         run::program(self, program, codes, inputs)
@@ -110,7 +110,7 @@ impl Reference {
         attrs: &[Option<Attr>],
         args: &[Array],
     ) -> Result<Vec<Array>, BackendError> {
-        apply::apply(self, &Codes::new(library), call, attrs, args).map_err(|reason| {
+        apply::apply(self, &CodeCache::new(library), call, attrs, args).map_err(|reason| {
             BackendError::Operator { op: library.call(call).name.to_string(), reason }
         })
     }
@@ -144,7 +144,8 @@ struct Loaded {
 impl Executable for Loaded {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
         let inputs: Vec<Array> = inputs.iter().map(Array::from_tensor).collect();
-        let values = run::plan(&self.reference, &self.plan, &Codes::new(&self.library), &inputs)?;
+        let values =
+            run::plan(&self.reference, &self.plan, &CodeCache::new(&self.library), &inputs)?;
         Ok(values.iter().map(Array::to_tensor).collect())
     }
 }

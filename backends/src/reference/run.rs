@@ -1,8 +1,8 @@
-//! Programs, node by node, and plans, kernel by kernel.
+//! Runs programs node by node, and plans kernel by kernel.
 
 use super::array::Array;
-use super::codes::Codes;
-use super::inputs::{Symbols, unify};
+use super::code_cache::CodeCache;
+use super::inputs::{SymbolBindings, unify};
 use super::{Reference, apply};
 use crate::BackendError;
 use mlc_dsl::ir::{Attr, Node, NodeId, NodeKind, Program, Value};
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 pub(super) fn program(
     reference: &Reference,
     program: &Program,
-    codes: &Codes<'_>,
+    codes: &CodeCache<'_>,
     inputs: &[Array],
 ) -> Result<Vec<Array>, BackendError> {
     let symbols = unify(program, inputs)?;
@@ -36,7 +36,7 @@ pub(super) fn program(
 pub(super) fn plan(
     reference: &Reference,
     plan: &Plan,
-    codes: &Codes<'_>,
+    codes: &CodeCache<'_>,
     inputs: &[Array],
 ) -> Result<Vec<Array>, BackendError> {
     let program = &plan.program;
@@ -106,10 +106,10 @@ fn missing(v: Value) -> BackendError {
 /// The results of one application.
 fn application(
     reference: &Reference,
-    codes: &Codes<'_>,
+    codes: &CodeCache<'_>,
     node: &Node,
     (call, attrs): (CallId, &[Attr]),
-    symbols: &Symbols,
+    symbols: &SymbolBindings,
     args: &[Array],
 ) -> Result<Vec<Array>, BackendError> {
     let fail =
@@ -131,7 +131,7 @@ fn label(library: &Library, call: CallId, node: &Node) -> String {
 }
 
 /// The results have the types that the program states.
-fn check_types(node: &Node, results: &[Array], symbols: &Symbols) -> Result<(), String> {
+fn check_types(node: &Node, results: &[Array], symbols: &SymbolBindings) -> Result<(), String> {
     for (ty, result) in node.types.iter().zip(results) {
         let extents = ty.shape.iter().zip(result.shape());
         let differs = ty.rank() != result.shape().len()

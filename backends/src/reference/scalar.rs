@@ -102,9 +102,9 @@ pub enum RealOp {
     Div,
     /// Power.
     Pow,
-    /// The larger.
+    /// The larger operand; NaN if one is.
     Max,
-    /// The smaller.
+    /// The smaller operand; NaN if one is.
     Min,
     /// Remainder with the sign of the divisor.
     Modulo,

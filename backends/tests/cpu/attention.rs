@@ -1,4 +1,4 @@
-//! The attention kernel against the judge.
+//! The attention kernel against the reference interpreter.
 
 use super::support::*;
 use mlc_dsl::ir::{Attr, DType, Tensor, Value};

@@ -4,7 +4,7 @@ use super::support::*;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::{Backend, BackendError};
 use mlc_dsl::ir::{Attr, DType, Extent, Tensor, Type, Value};
-use mlc_extract::cover::cover;
+use mlc_extract::kernel_selection::select_kernels;
 
 fn linear(c: &mut Case<'_>, x: Value, out: usize) -> Value {
     let shape = c.shape(x);
@@ -258,7 +258,7 @@ fn reductions_of_expressions_are_one_kernel() {
             check_program(&what, &program, &inputs, Tolerance(1e-4, 1e-5));
             let mut target = library.target("cpu").expect("the cpu target").clone();
             target.kernels.iter_mut().for_each(|k| k.prologue = false);
-            let apart = cover(program.clone(), &library, &target);
+            let apart = select_kernels(program.clone(), &library, &target);
             assert!(apart.kernels.len() > 1);
             let apart = Cpu::new(2).compile(&apart, library.clone()).unwrap().run(&inputs).unwrap();
             assert_eq!(run(&program, &inputs, 2).unwrap()[0].bytes(), apart[0].bytes(), "{what}");

@@ -1,6 +1,7 @@
-//! The CPU backend against the judge.
+//! The CPU backend against the reference interpreter.
 
 mod attention;
+mod element_types;
 mod graphs;
 mod operators;
 mod plans;

@@ -78,7 +78,7 @@ fn binary_functions_of_every_dtype() {
             if !fits {
                 continue;
             }
-            // Quotients of rounded operands round like the judge's; a remainder near its divisor does not.
+            // Quotients of rounded operands round like the reference interpreter's; a remainder near its divisor does not.
             let t = Tolerance(dtype.unit_roundoff() * 4.0, dtype.unit_roundoff() * 4.0);
             check(&format!("{op} {dtype}"), t, |c| {
                 let a = c.input(dtype, &[5, 7]);

@@ -99,7 +99,7 @@ const MISTAKES: &[Mistake] = &[
         let of = kernel(p, "gemm").outputs[0];
         kernel(p, "softmax").outputs.push(of);
     }),
-    ("what is there already", |p| {
+    ("what exists already", |p| {
         let again = kernel(p, "softmax").clone();
         p.kernels.push(again);
     }),

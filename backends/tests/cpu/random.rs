@@ -1,4 +1,4 @@
-//! Random shapes, strides and graphs against the judge.
+//! Random shapes, strides and graphs against the reference interpreter.
 
 use super::support::*;
 use mlc_dsl::ir::{Attr, DType, Value};
@@ -111,7 +111,7 @@ proptest! {
         }
     }
 
-    /// Any graph of operators: whatever the cover makes of it, the values are the judge's.
+    /// Any graph of operators: whatever the cover makes of it, the values are the reference interpreter's.
     #[test]
     fn graphs(steps in prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>()), 1..24)) {
         check("graph", Tolerance(1e-4, 1e-4), |c| {

@@ -1,4 +1,4 @@
-//! Programs, random tensors, and the comparison with the judge.
+//! Programs, random tensors, and the comparison with the reference interpreter.
 
 use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::{Precision, Reference};
@@ -7,7 +7,7 @@ use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
-use mlc_extract::cover::cover;
+use mlc_extract::kernel_selection::select_kernels;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -114,7 +114,7 @@ impl<'a> Case<'a> {
 pub fn plan(program: &Program) -> Plan {
     let library = library();
     let target = library.target("cpu").expect("the cpu target");
-    cover(program.clone(), &library, target)
+    select_kernels(program.clone(), &library, target)
 }
 
 /// Runs a program on `threads` threads.
@@ -142,15 +142,19 @@ pub fn compare(name: &str, got: &Tensor, want: &[f64], shape: &[usize], t: Toler
     for (i, (g, w)) in got.to_f64().into_iter().zip(want).enumerate() {
         let same = g == *w || (g.is_nan() && w.is_nan());
         let near = (g - w).abs() <= t.0 + t.1 * w.abs();
-        assert!(same || near, "{name}: element {i} of {shape:?} is {g}, the judge says {w}");
+        assert!(
+            same || near,
+            "{name}: element {i} of {shape:?} is {g}, the reference interpreter says {w}"
+        );
     }
 }
 
-/// Compares one program with the judge, on one and on three threads, whose bits must agree.
+/// Compares one program with the reference interpreter, on one and on three threads, whose bits must agree.
 #[track_caller]
 pub fn check_program(name: &str, program: &Program, inputs: &[Tensor], t: Tolerance) {
-    let judge = Reference { precision: Precision::F64, ..Reference::default() };
-    let truth = judge.run_values(program, &library(), inputs).expect("the judge runs");
+    let reference = Reference { precision: Precision::F64, ..Reference::default() };
+    let truth =
+        reference.run_values(program, &library(), inputs).expect("the reference interpreter runs");
     let one = run(program, inputs, 1).unwrap_or_else(|e| panic!("{name}: {e}"));
     let three = run(program, inputs, 3).unwrap_or_else(|e| panic!("{name}: {e}"));
     for ((a, b), w) in one.iter().zip(&three).zip(&truth) {

@@ -1,4 +1,4 @@
-//! The judge: operators against hand-computed results, its engines against each other, programs,
+//! The reference interpreter: operators against hand-computed results, its engines against each other, programs,
 //! references.
 
 mod engines;

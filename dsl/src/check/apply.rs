@@ -1,7 +1,7 @@
-//! Applications: attributes, what the callee's axes stand for, and the shape of the result.
+//! Checks applications: attributes, the axes of the callee in terms of the caller's, and the shape of the result.
 
 use super::dims::{self, Origin};
-use super::elaborate::{Bound, Elaborator, Operand, translate};
+use super::elaborate::{Bound, ElaboratedOperand, Elaborator, translate};
 use super::result::{result_dims, result_dtype};
 use super::unify::bind;
 use crate::eval::{Env, eval};
@@ -17,7 +17,7 @@ impl Elaborator<'_> {
         &mut self,
         callee: &Callable,
         named: &[(&Ident, &ast::Expr)],
-        extra: Vec<Operand>,
+        extra: Vec<ElaboratedOperand>,
         span: Span,
     ) -> Option<Vec<Option<Expr>>> {
         let mut attrs: Vec<Option<Expr>> = vec![None; callee.attrs.len()];
@@ -31,8 +31,8 @@ impl Elaborator<'_> {
         }
         for (slot, arg) in attrs.iter_mut().zip(extra) {
             match arg {
-                Operand::Scalar(e) => *slot = Some(e),
-                Operand::Term(_) | Operand::Tuple(_) => {
+                ElaboratedOperand::Scalar(e) => *slot = Some(e),
+                ElaboratedOperand::Term(_) | ElaboratedOperand::Tuple(_) => {
                     let message = format!(
                         "`{}` takes {}",
                         callee.name,
@@ -207,7 +207,7 @@ impl Elaborator<'_> {
 
     /// Names that a list in a pattern binds are integers, or lists of them where they are spliced.
     fn declare_entries(&mut self, e: &Expr, param: &AttrParam) {
-        for (spliced, n) in crate::lists::names(e) {
+        for (spliced, n) in crate::list_patterns::names(e) {
             if self.attrs.iter().any(|a| a.name == *n) {
                 continue;
             }
@@ -293,7 +293,7 @@ impl Elaborator<'_> {
         bound: &Bound,
         dtypes: &[(Name, DTypePattern)],
         span: Span,
-    ) -> Option<Operand> {
+    ) -> Option<ElaboratedOperand> {
         let library = self.library;
         let callee = library.call(id);
         let own = terms.iter().map(|&t| self.dims(t)).collect();
@@ -314,13 +314,13 @@ impl Elaborator<'_> {
         if let [(dims, dtype)] = results.as_slice() {
             let term =
                 Term { kind, args: terms, dims: Some(dims.clone()), dtype: dtype.clone(), span };
-            return Some(Operand::Term(self.terms.push(term)));
+            return Some(ElaboratedOperand::Term(self.terms.push(term)));
         }
         let (dims, dtype) = results.first()?.clone();
         let whole = self.terms.push(Term { kind, args: terms, dims: Some(dims), dtype, span });
         let outputs = results.into_iter().enumerate().map(|(i, (dims, dtype))| {
             let kind = TermKind::Output(i);
-            Operand::Term(self.terms.push(Term {
+            ElaboratedOperand::Term(self.terms.push(Term {
                 kind,
                 args: vec![whole],
                 dims: Some(dims),
@@ -328,7 +328,7 @@ impl Elaborator<'_> {
                 span,
             }))
         });
-        Some(Operand::Tuple(outputs.collect()))
+        Some(ElaboratedOperand::Tuple(outputs.collect()))
     }
 }
 

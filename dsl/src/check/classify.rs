@@ -1,4 +1,4 @@
-//! The structure of an operator, read off its meaning.
+//! Classifies operators by the structure of their meaning.
 
 use crate::expr::{BinaryOp, Elem, Expr, ExprKind, Meaning, Monoid, Read};
 use crate::library::{CallKind, Callable, Dim, OpClass};
@@ -7,7 +7,8 @@ use crate::library::{CallKind, Callable, Dim, OpClass};
 pub fn classify(c: &Callable) -> OpClass {
     let CallKind::Op(meanings) = &c.kind else { return OpClass::Other };
     let [m] = meanings.as_slice() else { return OpClass::Other };
-    if super::elaborate::is_pointwise(c) && reads(&m.value).iter().all(|r| same_index(m, r)) {
+    let same = reads(&m.value).iter().all(|r| same_index(m, r));
+    if super::elaborate::is_pointwise(c) && same && !knows_its_place(&m.value) {
         return OpClass::Pointwise;
     }
     match &m.value.kind {
@@ -50,6 +51,15 @@ fn same_index(m: &Meaning, read: &[Elem]) -> bool {
         && m.index.iter().zip(read).all(|(v, e)| {
             matches!(e, Elem::Splice(_)) == v.segment && e.expr().kind == ExprKind::Index(v.id)
         })
+}
+
+/// True if a value depends on its position or on extents besides the elements that it is computed from.
+fn knows_its_place(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Read(Read { otherwise, .. }) => otherwise.as_deref().is_some_and(knows_its_place),
+        ExprKind::Index(_) | ExprKind::Size(_) => true,
+        _ => e.parts().into_iter().any(knows_its_place),
+    }
 }
 
 fn is_read(e: &Expr) -> bool {

@@ -1,4 +1,4 @@
-//! Symbolic dimensions: how named axes of terms meet, and the attribute expressions that say so.
+//! Symbolic dimensions: how named axes of terms are aligned, as attribute expressions.
 
 use super::elaborate::Bound;
 use crate::expr::{BinaryOp, Elem, Expr, ExprKind};
@@ -63,10 +63,10 @@ pub fn shown(dims: &[Dim]) -> String {
         Dim::Seg(_) | Dim::Splice(_) => format!("..a{i}"),
     });
     let names: Vec<String> = names.collect();
-    format!("[{list}]; those without a name get one by their place, e.g. `[{}]`", names.join(", "))
+    format!("[{list}]; name the unnamed ones by position, e.g. `[{}]`", names.join(", "))
 }
 
-/// The text with `_` in the place of names that nobody wrote.
+/// The text with `_` in place of generated names.
 pub fn without_fresh(text: &str) -> String {
     let mut parts = text.split('#');
     let mut out = parts.next().unwrap_or_default().to_string();
@@ -188,7 +188,7 @@ pub fn differ(own: &[Dim], declared: &[Dim], wheres: &[(Name, Expr)]) -> bool {
 }
 
 /// The axes that a pointwise operator's result has: those of the operand that has all axes of the
-/// other, else the left's and then what is new on the right. `None` if axes without names, or computed ones, do not meet.
+/// other, else the left's and then what is new on the right. `None` if axes without names, or computed ones, cannot be aligned.
 pub fn union(a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
     if places(b, a).is_some() {
         return Some(a.to_vec());
@@ -200,7 +200,7 @@ pub fn union(a: &[Dim], b: &[Dim]) -> Option<Vec<Dim>> {
     if a.iter().any(|d| is_nameless(d, a)) || b.iter().any(|d| is_nameless(d, b)) {
         return None;
     }
-    // Of axes that were computed nobody can tell whether they are others or the same.
+    // Whether computed axes are equal cannot be decided here.
     let alone = |own: &[Dim], other: &[Dim]| {
         own.iter().any(|d| bears_no_name(d) && find(other, d).is_none())
     };

@@ -1,4 +1,4 @@
-//! Expressions over named axes become positional terms.
+//! Elaborates expressions over named axes to positional terms.
 
 use super::dims::{self, Fresh};
 use super::resolve::Scope;
@@ -13,13 +13,13 @@ use crate::term::{Term, TermId, TermKind, Terms};
 
 /// What an expression denotes.
 #[derive(Clone, Debug)]
-pub enum Operand {
+pub enum ElaboratedOperand {
     /// A tensor.
     Term(TermId),
     /// A number computed from attributes and extents.
     Scalar(expr::Expr),
     /// Several tensors.
-    Tuple(Vec<Operand>),
+    Tuple(Vec<ElaboratedOperand>),
 }
 
 /// Elaborates the expressions of one item.
@@ -35,7 +35,7 @@ pub struct Elaborator<'a> {
     /// A name in an attribute's place that is not declared becomes an attribute variable.
     pub declare_attrs: bool,
     /// Named parts.
-    pub lets: Vec<(String, Operand)>,
+    pub lets: Vec<(String, ElaboratedOperand)>,
     /// The dimensions of the family side of an `each` rule.
     pub each_dims: Option<Vec<Dim>>,
     /// Names of computed dimensions.
@@ -76,15 +76,15 @@ impl<'a> Elaborator<'a> {
     /// An attribute expression, with the numbers that `let` and `where` name in their places.
     pub fn resolve(&mut self, e: &Expr) -> Option<expr::Expr> {
         let number = |n: &str| match self.lets.iter().rev().find(|(l, _)| l == n) {
-            Some((_, Operand::Scalar(value))) => Some(value.clone()),
+            Some((_, ElaboratedOperand::Scalar(value))) => Some(value.clone()),
             _ => None,
         };
         let scope = Scope { tensors: self.vars, attrs: &self.attrs, numbers: &number };
         scope.expr(e).map_err(|d| self.diags.push(d)).ok()
     }
 
-    fn number(&mut self, e: &Expr) -> Option<Operand> {
-        self.resolve(e).map(Operand::Scalar)
+    fn number(&mut self, e: &Expr) -> Option<ElaboratedOperand> {
+        self.resolve(e).map(ElaboratedOperand::Scalar)
     }
 
     /// The dimensions of a term.
@@ -95,24 +95,24 @@ impl<'a> Elaborator<'a> {
     /// Elaborates to a tensor; a number is an error.
     pub fn term(&mut self, e: &Expr) -> Option<TermId> {
         match self.operand(e)? {
-            Operand::Term(t) => Some(t),
-            Operand::Scalar(_) => self.error(
+            ElaboratedOperand::Term(t) => Some(t),
+            ElaboratedOperand::Scalar(_) => self.error(
                 "R010",
                 e.span,
                 "expected a tensor, found a number".into(),
                 "a number meets a tensor through an operator, e.g. `x * 2`",
             ),
-            Operand::Tuple(_) => self.error(
+            ElaboratedOperand::Tuple(_) => self.error(
                 "R010",
                 e.span,
                 "expected one tensor, found several".into(),
-                "take the tuple apart: `let (a, b) = …`",
+                "destructure the tuple: `let (a, b) = …`",
             ),
         }
     }
 
     /// Elaborates any expression.
-    pub fn operand(&mut self, e: &Expr) -> Option<Operand> {
+    pub fn operand(&mut self, e: &Expr) -> Option<ElaboratedOperand> {
         match &e.kind {
             ExprKind::Int(_)
             | ExprKind::Float(_)
@@ -124,21 +124,15 @@ impl<'a> Elaborator<'a> {
             ExprKind::Name(n) => self.name(n, e),
             ExprKind::Tuple(items) => {
                 let items = items.iter().map(|i| self.operand(i)).collect::<Option<Vec<_>>>()?;
-                Some(Operand::Tuple(items))
+                Some(ElaboratedOperand::Tuple(items))
             }
-            ExprKind::Unary(op, a) => {
-                let name = match op {
-                    UnaryOp::Neg => "neg",
-                    UnaryOp::Not => "logical_not",
-                };
-                match self.operand(a)? {
-                    Operand::Scalar(a) => {
-                        let kind = expr::ExprKind::Unary(*op, Box::new(a));
-                        Some(Operand::Scalar(expr::Expr { kind, span: e.span }))
-                    }
-                    x => self.primitive(name, vec![x], e.span),
+            ExprKind::Unary(op, a) => match self.operand(a)? {
+                ElaboratedOperand::Scalar(a) => {
+                    let kind = expr::ExprKind::Unary(*op, Box::new(a));
+                    Some(ElaboratedOperand::Scalar(expr::Expr { kind, span: e.span }))
                 }
-            }
+                x => self.primitive(op.operator(), vec![x], e.span),
+            },
             ExprKind::Binary(op, a, b) => self.binary(*op, a, b, e),
             ExprKind::Call { callee, args } => self.call(callee, args, e),
             ExprKind::Index { base, otherwise: None, .. }
@@ -151,18 +145,18 @@ impl<'a> Elaborator<'a> {
             ExprKind::Index { .. } => self.error(
                 "R011",
                 e.span,
-                "`else` belongs to element access in a meaning".into(),
+                "`else` is only allowed with element access in a meaning".into(),
                 "use `select(c, a, b)` or `pad` between tensors",
             ),
         }
     }
 
-    fn name(&mut self, n: &str, e: &Expr) -> Option<Operand> {
+    fn name(&mut self, n: &str, e: &Expr) -> Option<ElaboratedOperand> {
         if let Some((_, o)) = self.lets.iter().rev().find(|(l, _)| l == n) {
             return Some(o.clone());
         }
         if let Some(i) = self.vars.iter().position(|v| &*v.name == n) {
-            return Some(Operand::Term(self.var(i, e.span)));
+            return Some(ElaboratedOperand::Term(self.var(i, e.span)));
         }
         let known = self.attrs.iter().any(|a| &*a.name == n);
         if known || matches!(n, "pi" | "inf" | "nan") || n.parse::<crate::ir::DType>().is_ok() {
@@ -189,54 +183,44 @@ impl<'a> Elaborator<'a> {
         })
     }
 
-    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, e: &Expr) -> Option<Operand> {
+    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, e: &Expr) -> Option<ElaboratedOperand> {
         let (x, y) = (self.operand(a), self.operand(b));
         let (x, y) = (x?, y?);
         let (x, y) = match (x, y) {
-            (Operand::Scalar(x), Operand::Scalar(y)) => {
+            (ElaboratedOperand::Scalar(x), ElaboratedOperand::Scalar(y)) => {
                 let kind = expr::ExprKind::Binary(op, Box::new(x), Box::new(y));
-                return Some(Operand::Scalar(expr::Expr { kind, span: e.span }));
+                return Some(ElaboratedOperand::Scalar(expr::Expr { kind, span: e.span }));
             }
             tensors => tensors,
         };
-        let (name, swapped) = match op {
-            BinaryOp::Add => ("add", false),
-            BinaryOp::Sub => ("sub", false),
-            BinaryOp::Mul => ("mul", false),
-            BinaryOp::Div => ("div", false),
-            BinaryOp::Mod => ("modulo", false),
-            BinaryOp::Pow => ("pow", false),
-            BinaryOp::MatMul => ("matmul", false),
-            BinaryOp::And => ("logical_and", false),
-            BinaryOp::Or => ("logical_or", false),
-            BinaryOp::Eq => ("equal", false),
-            BinaryOp::Lt => ("less", false),
-            BinaryOp::Le => ("less_equal", false),
-            BinaryOp::Gt => ("less", true),
-            BinaryOp::Ge => ("less_equal", true),
-            BinaryOp::Ne => {
-                let same = self.primitive("equal", vec![x, y], e.span)?;
-                return self.primitive("logical_not", vec![same], e.span);
-            }
-        };
+        let (name, swapped) = op.operator();
+        if op == BinaryOp::Ne {
+            let same = self.primitive(name, vec![x, y], e.span)?;
+            return self.primitive(UnaryOp::Not.operator(), vec![same], e.span);
+        }
         let args = if swapped { vec![y, x] } else { vec![x, y] };
         self.primitive(name, args, e.span)
     }
 
     /// Applies an operator that the notation itself stands for.
-    fn primitive(&mut self, name: &str, args: Vec<Operand>, span: Span) -> Option<Operand> {
+    fn primitive(
+        &mut self,
+        name: &str,
+        args: Vec<ElaboratedOperand>,
+        span: Span,
+    ) -> Option<ElaboratedOperand> {
         match self.library.find(name) {
             Some(call) => self.apply(call, args, &[], span),
             None => self.error(
                 "R003",
                 span,
-                format!("the operator `{name}` that this notation stands for is not declared"),
+                format!("the operator `{name}` that this notation denotes is not declared"),
                 "read `rules/ops` before this text",
             ),
         }
     }
 
-    fn call(&mut self, callee: &Ident, args: &[Arg], e: &Expr) -> Option<Operand> {
+    fn call(&mut self, callee: &Ident, args: &[Arg], e: &Expr) -> Option<ElaboratedOperand> {
         let each = args.iter().any(|a| a.each);
         let positional: Vec<&Arg> = args.iter().filter(|a| a.name.is_none()).collect();
         let mut operands = Vec::new();
@@ -245,7 +229,7 @@ impl<'a> Elaborator<'a> {
         }
         let named: Attrs =
             args.iter().filter_map(|a| a.name.as_ref().map(|n| (n, &a.value))).collect();
-        let all_scalar = operands.iter().all(|o| matches!(o, Operand::Scalar(_)));
+        let all_scalar = operands.iter().all(|o| matches!(o, ElaboratedOperand::Scalar(_)));
         let function = Function::of_attributes(&callee.text);
         let shape_of = matches!(function, Some(Function::Rank | Function::Shape | Function::Dtype));
         if shape_of {
@@ -256,16 +240,16 @@ impl<'a> Elaborator<'a> {
             && named.is_empty()
             && !operands.is_empty()
         {
-            let number = |o| if let Operand::Scalar(e) = o { Some(e) } else { None };
+            let number = |o| if let ElaboratedOperand::Scalar(e) = o { Some(e) } else { None };
             let args = operands.into_iter().map(number).collect::<Option<_>>()?;
             let kind = expr::ExprKind::Call(f, args);
-            return Some(Operand::Scalar(expr::Expr { kind, span: e.span }));
+            return Some(ElaboratedOperand::Scalar(expr::Expr { kind, span: e.span }));
         }
         match callee.text.as_str() {
             "split" => return self.split(operands, &named, e.span),
             "part" if self.each_dims.is_some() => return self.part(operands, &named, e.span),
             "pointwise" => {
-                return match <[Operand; 1]>::try_from(operands) {
+                return match <[ElaboratedOperand; 1]>::try_from(operands) {
                     Ok([x]) => Some(x),
                     Err(_) => {
                         let help =
@@ -293,10 +277,10 @@ impl<'a> Elaborator<'a> {
     pub fn apply(
         &mut self,
         id: CallId,
-        mut args: Vec<Operand>,
+        mut args: Vec<ElaboratedOperand>,
         named: &[(&Ident, &Expr)],
         span: Span,
-    ) -> Option<Operand> {
+    ) -> Option<ElaboratedOperand> {
         let library = self.library;
         let callee = library.call(id);
         if args.len() < callee.inputs.len() {
@@ -308,7 +292,7 @@ impl<'a> Elaborator<'a> {
         let attrs = self.attributes(callee, named, extra, span)?;
         let mut dtypes = Vec::new();
         for (input, arg) in callee.inputs.iter().zip(&args) {
-            if let Operand::Term(t) = arg {
+            if let ElaboratedOperand::Term(t) = arg {
                 self.bind_dtype(callee, input, *t, &mut dtypes, span)?;
             }
         }
@@ -374,17 +358,17 @@ impl<'a> Elaborator<'a> {
         &mut self,
         callee: &Callable,
         input: &Input,
-        arg: Operand,
+        arg: ElaboratedOperand,
         dtypes: &[(Name, DTypePattern)],
         span: Span,
     ) -> Option<TermId> {
         match arg {
-            Operand::Term(t) => Some(t),
-            Operand::Tuple(_) => {
-                let help = "take the tuple apart: `let (a, b) = …`";
+            ElaboratedOperand::Term(t) => Some(t),
+            ElaboratedOperand::Tuple(_) => {
+                let help = "destructure the tuple: `let (a, b) = …`";
                 self.error("R010", span, "expected one tensor, found several".into(), help)
             }
-            Operand::Scalar(e) => {
+            ElaboratedOperand::Scalar(e) => {
                 let dtype = match &input.ty.dtype {
                     d @ DTypePattern::Fixed(_) => Some(d.clone()),
                     DTypePattern::Var(v) => {
@@ -393,13 +377,15 @@ impl<'a> Elaborator<'a> {
                     }
                 };
                 let Some(dtype) = dtype else {
-                    let message =
-                        format!("the element type of this argument of `{}` is open", callee.name);
+                    let message = format!(
+                        "the element type of this argument of `{}` cannot be inferred",
+                        callee.name
+                    );
                     return self.error(
                         "R007",
                         e.span,
                         message,
-                        "let a tensor show it, or say it: `cast(x, to=f32)`",
+                        "use a tensor of that type, or state it: `cast(x, to=f32)`",
                     );
                 };
                 self.check_names(&e)?;
@@ -430,18 +416,18 @@ impl<'a> Elaborator<'a> {
             let Some(whole) = whole else {
                 let left = result.unwrap_or_default();
                 let message = format!(
-                    "the axes [{}] and [{}] do not meet",
+                    "the axes [{}] and [{}] cannot be aligned",
                     dims::without_fresh(&dims::keys(&left)),
                     dims::without_fresh(&dims::keys(&own))
                 );
                 let help = match left.iter().chain(&own).any(dims::is_computed) {
                     true => {
-                        "what an operator computed has no name, and is given one by its place, be it one that other \
-                         tensors have: `let r = …` and `r[b, c, ..s] + x`"
+                        "a computed axis has no name; name it by its position, also with a name of another tensor: \
+                         `let r = …` and `r[b, c, ..s] + x`"
                     }
                     false => {
-                        "axes without a name meet from the last one backwards, extent by extent, and none of \
-                         extent 1 is repeated; name them: `x: F[a, b]` and `g: F[a]` meet along `a`"
+                        "unnamed axes are aligned from the last one backwards, and an extent of 1 is not broadcast; \
+                         name them: `x: F[a, b]` and `g: F[a]` are aligned along `a`"
                     }
                 };
                 return self.error("R008", span, message, help);

@@ -1,7 +1,7 @@
-//! Laws: from rules, and from definitions, which are laws already.
+//! Laws from rules, and from definitions, each of which is two laws.
 
 use super::dims::{bears_no_name, find, is_computed};
-use super::elaborate::{Elaborator, Operand};
+use super::elaborate::{ElaboratedOperand, Elaborator};
 use super::resolve::Scope;
 use super::{error, name, signature};
 use crate::diag::{Diag, Severity};
@@ -47,7 +47,7 @@ fn conform_outputs(e: &mut Elaborator<'_>, roots: Vec<TermId>, id: CallId) -> Ve
             let found = e.terms.get(r).dtype.clone();
             if contradicts(&found, &ty.dtype, &library.call(id).inputs) {
                 let message = format!(
-                    "the body is {}, declared is {}",
+                    "the body is {}, but {} is declared",
                     super::dtype_name(&found),
                     super::dtype_name(&ty.dtype)
                 );
@@ -57,8 +57,8 @@ fn conform_outputs(e: &mut Elaborator<'_>, roots: Vec<TermId>, id: CallId) -> Ve
             if super::dims::places(&own, d).is_some() {
                 if let Some(lost) = lost(e, r, d) {
                     let lost = super::dims::key(lost);
-                    let message = format!("the result declares `{lost}`, which the body takes away");
-                    let help = "declare the result without it; a reduction takes in the whole product that follows it: \
+                    let message = format!("the result declares `{lost}`, which the body reduces");
+                    let help = "declare the result without it; a reduction applies to the whole product that follows it: \
                                 `(sum(n) x) * y` multiplies the sum";
                     e.diags.push(error("R025", span, message, help));
                     return r;
@@ -67,11 +67,11 @@ fn conform_outputs(e: &mut Elaborator<'_>, roots: Vec<TermId>, id: CallId) -> Ve
             }
             if super::dims::differ(&own, d, &library.call(id).wheres) {
                 let message = format!(
-                    "the body has the axes [{}], declared are [{}]",
+                    "the body has the axes [{}], but [{}] are declared",
                     super::dims::without_fresh(&super::dims::keys(&own)),
                     super::dims::keys(d)
                 );
-                let help = "declare the axes that the body has; a sum over an axis takes it away, and \
+                let help = "declare the axes that the body has; a sum over an axis removes it, and \
                             operands with other axes add theirs";
                 e.diags.push(error("R025", span, message, help));
             }
@@ -140,32 +140,34 @@ fn extent_of(e: &Expr) -> (usize, usize) {
     (parts, deepest)
 }
 
-fn bind_names(e: &mut Elaborator<'_>, l: &Binding, value: Operand) -> Option<()> {
+fn bind_names(e: &mut Elaborator<'_>, l: &Binding, value: ElaboratedOperand) -> Option<()> {
     match (l.names.as_slice(), value) {
-        ([n], Operand::Scalar(v)) => {
+        ([n], ElaboratedOperand::Scalar(v)) => {
             e.check_names(&v)?;
             let (parts, depth) = extent_of(&v);
             if parts > PARTS || depth > DEPTH {
                 let message =
                     format!("`{}` is a number of {parts} parts, nested {depth} deep", n.text);
                 let help = format!(
-                    "names are written out where they stand; keep it to {PARTS} parts and {DEPTH} deep"
+                    "names are substituted where they occur; keep it to {PARTS} parts and {DEPTH} deep"
                 );
                 return e.fail("R023", l.value.span, message, &help);
             }
-            e.lets.push((n.text.clone(), Operand::Scalar(v)));
+            e.lets.push((n.text.clone(), ElaboratedOperand::Scalar(v)));
         }
         ([n], v) => e.lets.push((n.text.clone(), v)),
-        (names, Operand::Tuple(vs)) if names.len() == vs.len() => {
+        (names, ElaboratedOperand::Tuple(vs)) if names.len() == vs.len() => {
             e.lets.extend(names.iter().map(|n| n.text.clone()).zip(vs));
         }
         (names, value) => {
             let parts = match &value {
-                Operand::Tuple(parts) => format!("it has {}", super::counted(parts.len(), "part")),
-                Operand::Term(_) => "it is one tensor".into(),
-                Operand::Scalar(_) => "it is a number".into(),
+                ElaboratedOperand::Tuple(parts) => {
+                    format!("it has {}", super::counted(parts.len(), "part"))
+                }
+                ElaboratedOperand::Term(_) => "it is one tensor".into(),
+                ElaboratedOperand::Scalar(_) => "it is a number".into(),
             };
-            let message = format!("the value does not fall into {} parts", names.len());
+            let message = format!("the value does not have {} parts", names.len());
             let help = format!("{parts}; give as many names");
             return e.fail("R010", l.value.span, message, &help);
         }
@@ -173,9 +175,14 @@ fn bind_names(e: &mut Elaborator<'_>, l: &Binding, value: Operand) -> Option<()>
     Some(())
 }
 
-fn roots(e: &mut Elaborator<'_>, o: Operand, n: usize, span: Span) -> Option<Vec<TermId>> {
+fn roots(
+    e: &mut Elaborator<'_>,
+    o: ElaboratedOperand,
+    n: usize,
+    span: Span,
+) -> Option<Vec<TermId>> {
     let parts = match o {
-        Operand::Tuple(parts) => parts,
+        ElaboratedOperand::Tuple(parts) => parts,
         one => vec![one],
     };
     if parts.len() != n {
@@ -190,9 +197,10 @@ fn roots(e: &mut Elaborator<'_>, o: Operand, n: usize, span: Span) -> Option<Vec
     parts
         .into_iter()
         .map(|p| match p {
-            Operand::Term(t) => Some(t),
-            Operand::Scalar(_) | Operand::Tuple(_) => {
-                let help = "a number becomes a tensor where it meets one, e.g. `0 * x + 3`";
+            ElaboratedOperand::Term(t) => Some(t),
+            ElaboratedOperand::Scalar(_) | ElaboratedOperand::Tuple(_) => {
+                let help =
+                    "a number becomes a tensor when it is combined with one, e.g. `0 * x + 3`";
                 e.fail("R010", span, "a result must be a tensor".into(), help)
             }
         })
@@ -244,6 +252,7 @@ pub fn of_definition(library: &Library, id: CallId, hints: &[Expr]) -> Vec<Law> 
         hints: hints.to_vec(),
         error: ErrorClass::Exact,
         tests: vec![],
+        schema: None,
         source: c.source,
     };
     let unfold = Law {
@@ -288,6 +297,7 @@ pub fn hidden(library: &Library, id: CallId) -> Vec<Name> {
         hints: vec![],
         error: ErrorClass::Exact,
         tests: vec![],
+        schema: None,
         source: c.source,
     })
 }
@@ -321,7 +331,7 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
     let (Some(left), Some(right)) = (left, right) else { return (vec![], diags) };
     let Some(class) = rule.error.as_ref().map(error_class) else {
         let help = "write `error exact`, `error reorder` or `error approx(abs=…, rel=…)`";
-        let message = format!("the law `{}` states no error class", item.name.text);
+        let message = format!("the law `{}` has no error class", item.name.text);
         diags.push(error("R018", item.name.span, message, help));
         return (vec![], diags);
     };
@@ -349,6 +359,7 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
         hints,
         error: class,
         tests,
+        schema: None,
         source: (source, item.span),
     };
     let mut laws = vec![law];
@@ -364,7 +375,7 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
     }
     for law in &laws {
         for n in unbound(law) {
-            let message = format!("`{n}` does not occur in what `{}` matches", law.name);
+            let message = format!("`{n}` is not bound by the left side of `{}`", law.name);
             let help = "every variable of the result must be bound by the match";
             let given = rule.given.iter().find(|p| p.name.text == *n);
             let span = given.map_or(item.name.span, |p| p.name.span);
@@ -501,7 +512,7 @@ fn bind_name(e: &Expr, out: &mut HashSet<Name>) {
 
 /// The names that a list in a pattern binds: of spliced ones there may be one.
 fn bind_entries(e: &Expr, out: &mut HashSet<Name>) {
-    let names = crate::lists::names(e);
+    let names = crate::list_patterns::names(e);
     let spliced = names.iter().filter(|(spliced, n)| *spliced && !out.contains(*n)).count();
     if spliced < 2 {
         out.extend(names.iter().map(|(_, n)| (*n).clone()));

@@ -1,8 +1,8 @@
-//! What an operator's meaning says, before any number is known: names, indices, functions and kinds of values.
+//! Static checks of an operator's meaning: names, indices, functions and kinds of values.
 //!
-//! Where the text alone does not decide (lengths of segments, extents), nothing is said here; samples tell.
+//! What the text alone does not decide (lengths of segments, extents) is left to samples.
 
-use super::values::{Kind, all_float, is_bool, is_var};
+use super::values::{ValueKind, all_float, is_bool, is_var};
 use super::{error, suggest};
 use crate::diag::{Diag, Severity};
 use crate::expr::{self, AttrKind};
@@ -14,8 +14,13 @@ use std::collections::BTreeSet;
 
 /// Every mistake in an operator's meanings.
 pub(super) fn check(c: &Callable, meanings: &[Meaning]) -> Vec<Diag> {
-    let mut out =
-        Reader { c, scope: vec![], used: BTreeSet::new(), read: BTreeSet::new(), diags: vec![] };
+    let mut out = MeaningChecker {
+        c,
+        scope: vec![],
+        used: BTreeSet::new(),
+        read: BTreeSet::new(),
+        diags: vec![],
+    };
     for (i, m) in meanings.iter().enumerate() {
         out.meaning(i, m);
     }
@@ -26,7 +31,7 @@ pub(super) fn check(c: &Callable, meanings: &[Meaning]) -> Vec<Diag> {
 }
 
 /// Reads one operator's meanings.
-pub(super) struct Reader<'a> {
+pub(super) struct MeaningChecker<'a> {
     pub(super) c: &'a Callable,
     /// Index variables: name, whether it is a segment's.
     pub(super) scope: Vec<(String, bool)>,
@@ -37,7 +42,7 @@ pub(super) struct Reader<'a> {
     pub(super) diags: Vec<Diag>,
 }
 
-impl Reader<'_> {
+impl MeaningChecker<'_> {
     pub(super) fn say(&mut self, code: &'static str, span: Span, message: String, help: &str) {
         self.diags.push(error(code, span, message, help));
     }
@@ -83,7 +88,7 @@ impl Reader<'_> {
             };
             if !fits {
                 let dots = if segment { ".." } else { "" };
-                let message = format!("`{dots}{n}` stands for the axis {}", shown(&dims[j]));
+                let message = format!("`{dots}{n}` denotes the axis {}", shown(&dims[j]));
                 self.say("R004", e.span, message, &help);
             }
             self.scope.push((n.clone(), segment));
@@ -106,23 +111,23 @@ impl Reader<'_> {
     }
 
     /// The value of an equation against the declared element type.
-    fn result(&mut self, found: &Kind, declared: &DTypePattern, m: &Meaning) {
+    fn result(&mut self, found: &ValueKind, declared: &DTypePattern, m: &Meaning) {
         let float = all_float(declared);
         let to_attr =
             matches!(declared, DTypePattern::Var(v) if self.c.attrs.iter().any(|a| a.name == *v));
         let bool = is_bool(declared);
         let (fits, what) = match found {
             _ if to_attr => (true, String::new()),
-            Kind::Open => (true, String::new()),
-            Kind::Elem(p) => {
+            ValueKind::Open => (true, String::new()),
+            ValueKind::Elem(p) => {
                 let fits = p == declared || float && !is_bool(p) && (all_float(p) || is_var(p));
                 (fits, format!("an element of type {}", super::dtype_name(p)))
             }
-            Kind::Int => (!bool, "an integer".into()),
-            Kind::Real => (float, "a real number".into()),
-            Kind::Truth => (bool, "a truth value".into()),
-            Kind::List => (false, "a list of indices".into()),
-            Kind::DType | Kind::Word => (false, "a word".into()),
+            ValueKind::Int => (!bool, "an integer".into()),
+            ValueKind::Real => (float, "a real number".into()),
+            ValueKind::Truth => (bool, "a truth value".into()),
+            ValueKind::List => (false, "a list of indices".into()),
+            ValueKind::DType | ValueKind::Word => (false, "a word".into()),
         };
         if !fits {
             let message = format!(
@@ -131,11 +136,11 @@ impl Reader<'_> {
                 super::dtype_name(declared)
             );
             let help = match found {
-                Kind::Truth => "declare it `bool`, or write `1 if … else 0`",
-                Kind::List => {
+                ValueKind::Truth => "declare it `bool`, or write `1 if … else 0`",
+                ValueKind::List => {
                     "`ravel(i, shape)` is one number of a list, `entry(i, k)` one of its entries"
                 }
-                Kind::Elem(_) | Kind::Int | Kind::Real if bool => {
+                ValueKind::Elem(_) | ValueKind::Int | ValueKind::Real if bool => {
                     "a comparison is a truth value: `… != 0`"
                 }
                 _ => "declare that type, or convert: `cast(…, to)`",
@@ -144,17 +149,17 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn expr(&mut self, e: &Expr) -> Kind {
+    pub(super) fn expr(&mut self, e: &Expr) -> ValueKind {
         match &e.kind {
-            ExprKind::Int(_) => Kind::Int,
-            ExprKind::Float(_) => Kind::Real,
-            ExprKind::Bool(_) => Kind::Truth,
-            ExprKind::Str(_) => Kind::Word,
+            ExprKind::Int(_) => ValueKind::Int,
+            ExprKind::Float(_) => ValueKind::Real,
+            ExprKind::Bool(_) => ValueKind::Truth,
+            ExprKind::Str(_) => ValueKind::Word,
             ExprKind::Name(n) => self.name(n, e.span),
             ExprKind::Size(n) => self.size(n, e.span),
             ExprKind::List(items) => {
                 self.items(items);
-                Kind::List
+                ValueKind::List
             }
             ExprKind::Tuple(_) => {
                 self.say(
@@ -163,11 +168,11 @@ impl Reader<'_> {
                     "a meaning is one value, not several".into(),
                     "write one equation per output",
                 );
-                Kind::Open
+                ValueKind::Open
             }
             ExprKind::Unary(UnaryOp::Not, a) => {
                 self.condition(a);
-                Kind::Truth
+                ValueKind::Truth
             }
             ExprKind::Unary(UnaryOp::Neg, a) => self.expr(a),
             ExprKind::Binary(op, a, b) => self.binary(*op, a, b, e.span),
@@ -196,17 +201,19 @@ impl Reader<'_> {
             let found = self.expr(item.expr());
             let fits = match item {
                 Elem::One(_) => match &found {
-                    Kind::Elem(p) => !all_float(p),
-                    k => matches!(k, Kind::Int | Kind::Open),
+                    ValueKind::Elem(p) => !all_float(p),
+                    k => matches!(k, ValueKind::Int | ValueKind::Open),
                 },
-                Elem::Splice(_) => matches!(found, Kind::List | Kind::Open),
+                Elem::Splice(_) => matches!(found, ValueKind::List | ValueKind::Open),
             };
             if !fits {
                 let (message, help) = match (item, found) {
-                    (Elem::One(_), Kind::List) => {
-                        ("a list stands where one index is", "`..` splices a list")
+                    (Elem::One(_), ValueKind::List) => {
+                        ("expected one index, found a list", "`..` splices a list")
                     }
-                    (Elem::One(_), _) => ("an index is an integer", "`int(…)` cuts a real number"),
+                    (Elem::One(_), _) => {
+                        ("an index is an integer", "`int(…)` truncates a real number")
+                    }
                     (Elem::Splice(_), _) => {
                         ("`..` splices a list, this is one value", "leave `..` out")
                     }
@@ -216,30 +223,32 @@ impl Reader<'_> {
         }
     }
 
-    fn name(&mut self, n: &str, span: Span) -> Kind {
+    fn name(&mut self, n: &str, span: Span) -> ValueKind {
         self.used.insert(n.to_string());
         if let Some((_, segment)) = self.scope.iter().rev().find(|(s, _)| s == n) {
-            return if *segment { Kind::List } else { Kind::Int };
+            return if *segment { ValueKind::List } else { ValueKind::Int };
         }
         if let Some(a) = self.c.attrs.iter().find(|a| *a.name == *n) {
             return match a.ty.kind {
-                AttrKind::Int | AttrKind::Axis => Kind::Int,
-                AttrKind::Float => Kind::Real,
-                AttrKind::Bool => Kind::Truth,
-                AttrKind::String => Kind::Word,
-                AttrKind::DType => Kind::DType,
-                AttrKind::Ints | AttrKind::Axes | AttrKind::Perm | AttrKind::Shape => Kind::List,
-                AttrKind::Floats => Kind::Open,
+                AttrKind::Int | AttrKind::Axis => ValueKind::Int,
+                AttrKind::Float => ValueKind::Real,
+                AttrKind::Bool => ValueKind::Truth,
+                AttrKind::String => ValueKind::Word,
+                AttrKind::DType => ValueKind::DType,
+                AttrKind::Ints | AttrKind::Axes | AttrKind::Perm | AttrKind::Shape => {
+                    ValueKind::List
+                }
+                AttrKind::Floats => ValueKind::Open,
             };
         }
         if n == "lowest" {
-            return Kind::Open;
+            return ValueKind::Open;
         }
         if matches!(n, "pi" | "inf" | "nan") {
-            return Kind::Real;
+            return ValueKind::Real;
         }
         if n.parse::<DType>().is_ok() || self.types().any(|t| *t == DTypePattern::Var(n.into())) {
-            return Kind::DType;
+            return ValueKind::DType;
         }
         let (message, help) = if self.c.inputs.iter().any(|i| *i.name == *n) {
             (
@@ -248,7 +257,7 @@ impl Reader<'_> {
             )
         } else if self.extent(n).is_some() {
             (
-                format!("`{n}` is no index here"),
+                format!("`{n}` is not an index here"),
                 format!(
                     "its extent is `|{n}|`; a reduction such as `sum({n})` makes an index of it"
                 ),
@@ -257,7 +266,7 @@ impl Reader<'_> {
             (format!("`{n}` is neither an index nor a parameter"), self.near(n))
         };
         self.say("R002", span, message, &help);
-        Kind::Open
+        ValueKind::Open
     }
 
     fn types(&self) -> impl Iterator<Item = &DTypePattern> {
@@ -298,29 +307,29 @@ impl Reader<'_> {
         self.c.wheres.iter().any(|(w, _)| **w == *n).then_some(None)
     }
 
-    fn size(&mut self, n: &str, span: Span) -> Kind {
+    fn size(&mut self, n: &str, span: Span) -> ValueKind {
         self.used.insert(n.to_string());
         match self.extent(n) {
-            Some(Some(false)) => Kind::Int,
-            Some(Some(true)) => Kind::List,
-            Some(None) => Kind::Open,
+            Some(Some(false)) => ValueKind::Int,
+            Some(Some(true)) => ValueKind::List,
+            Some(None) => ValueKind::Open,
             None => {
                 let message = format!("axis `{n}` is unknown here");
                 let help = self.near(n);
                 self.say("R004", span, message, &help);
-                Kind::Open
+                ValueKind::Open
             }
         }
     }
 
-    fn element(&mut self, base: &Ident, index: &[Elem], span: Span) -> Kind {
+    fn element(&mut self, base: &Ident, index: &[Elem], span: Span) -> ValueKind {
         self.items(index);
         let Some(input) = self.c.inputs.iter().find(|i| *i.name == *base.text) else {
             self.used.insert(base.text.clone());
             let attr = self.c.attrs.iter().find(|a| *a.name == *base.text);
             return match attr.map(|a| a.ty.kind) {
-                Some(k) if k.is_ints() => Kind::Int,
-                Some(AttrKind::Floats) => Kind::Real,
+                Some(k) if k.is_ints() => ValueKind::Int,
+                Some(AttrKind::Floats) => ValueKind::Real,
                 Some(_) => {
                     self.say(
                         "R010",
@@ -328,21 +337,26 @@ impl Reader<'_> {
                         format!("`{}` is one value, not a list", base.text),
                         "leave the index out",
                     );
-                    Kind::Open
+                    ValueKind::Open
                 }
                 None => {
                     let names = self.c.inputs.iter().map(|i| &*i.name);
                     let own: Vec<&str> = names.clone().collect();
                     let help = suggest(&base.text, names)
                         .unwrap_or_else(|| format!("the tensors here are {}", own.join(", ")));
-                    self.say("R002", base.span, format!("`{}` is no parameter", base.text), &help);
-                    Kind::Open
+                    self.say(
+                        "R002",
+                        base.span,
+                        format!("`{}` is not a parameter", base.text),
+                        &help,
+                    );
+                    ValueKind::Open
                 }
             };
         };
         self.read.insert(base.text.clone());
         let dims = input.ty.dims.as_deref();
-        let kind = Kind::Elem(input.ty.dtype.clone());
+        let kind = ValueKind::Elem(input.ty.dtype.clone());
         let Some(dims) = dims else { return kind };
         let count = |dims: &[Dim]| {
             dims.iter().filter(|d| matches!(d, Dim::Axis(_) | Dim::Value(_))).count()
@@ -388,9 +402,9 @@ impl Reader<'_> {
         });
         if let Some((axis, n, span)) = out_of_place {
             let message = format!(
-                "`{n}` stands at the axis `{axis}` of `{base}`, which has an axis `{n}` elsewhere"
+                "`{n}` indexes the axis `{axis}` of `{base}`, which has another axis `{n}`"
             );
-            let help = "the index of an axis stands at its place; give the other axis an index of its own by `sum` or `where`";
+            let help = "an axis is indexed by its own name; introduce another index for the other axis with `sum` or `where`";
             self.say("R004", span, message, help);
         }
     }

@@ -1,6 +1,6 @@
-//! From texts to a library: names resolved, shapes elaborated, every mistake reported.
+//! Checks texts and builds a library: resolves names, elaborates shapes, reports all errors.
 //!
-//! Never fails: what is sound of a faulty set of texts is kept, the rest is diagnosed.
+//! Never fails: the valid items of faulty texts are kept, the others are diagnosed.
 
 mod apply;
 mod classify;
@@ -8,11 +8,14 @@ mod dims;
 mod elaborate;
 mod laws;
 mod meaning;
-mod nesting;
 mod notation;
 mod onnx;
+mod operator_conditions;
+pub mod operator_properties;
+mod recursion;
 mod resolve;
 mod result;
+mod schema;
 mod signature;
 mod symbols;
 mod targets;
@@ -29,9 +32,9 @@ use crate::library::{
     CallId, CallKind, Callable, DTypePattern, Dim, FuseItem, Input, Law, Library, Name, OnnxItem,
     OpClass, Source,
 };
-use crate::names::meant as suggest;
 use crate::span::Span;
-use crate::syntax::ast::{Elem, Expr, ExprKind, Item, ItemKind};
+use crate::suggestions::meant as suggest;
+use crate::syntax::ast::{Elem, Expr, ExprKind, Item, ItemKind, Rule};
 use crate::syntax::parse;
 use resolve::Scope;
 use std::collections::HashMap;
@@ -42,13 +45,13 @@ use std::sync::Arc;
 pub struct SourceDiag {
     /// Index into [`Library::sources`].
     pub source: u32,
-    /// The diagnostic.
+    /// The message, with byte offsets into the text.
     pub diag: Diag,
 }
 
 /// Reads texts, given as (file name, text), into one library.
 pub fn library(texts: &[(String, String)]) -> (Library, Vec<SourceDiag>) {
-    let mut b = Builder::default();
+    let mut b = LibraryBuilder::default();
     let mut items: Vec<(u32, Item)> = Vec::new();
     for (i, (name, text)) in texts.iter().enumerate() {
         let source = i as u32;
@@ -65,7 +68,7 @@ pub fn library(texts: &[(String, String)]) -> (Library, Vec<SourceDiag>) {
 }
 
 #[derive(Default)]
-struct Builder {
+struct LibraryBuilder {
     library: Library,
     diags: Vec<SourceDiag>,
     /// Per callable: something is wrong with it, or with what it is built on.
@@ -79,7 +82,7 @@ struct Builder {
 /// Mistakes after which bodies and laws are no longer looked at: each costs a search for what was meant.
 const MISTAKES: usize = 1000;
 
-impl Builder {
+impl LibraryBuilder {
     fn report(&mut self, source: u32, diags: Vec<Diag>) {
         self.mistakes.resize(self.library.sources.len().max(self.mistakes.len()), 0);
         if let Some(n) = self.mistakes.get_mut(source as usize) {
@@ -155,7 +158,7 @@ impl Builder {
                 None => faulty[id.0 as usize] = true,
             }
         }
-        for (source, diag) in nesting::check(&mut self.library, &mut faulty) {
+        for (source, diag) in recursion::check(&mut self.library, &mut faulty) {
             self.report(source, vec![diag]);
         }
         for (source, item, id) in defined {
@@ -172,20 +175,43 @@ impl Builder {
             if self.gives_up(*source, item) {
                 continue;
             }
-            let (laws, diags) = laws::of_rule(&self.library, *source, item, rule);
+            let (laws, diags) = match schema::is_schema(rule) {
+                true => self.schema(*source, item, rule),
+                false => laws::of_rule(&self.library, *source, item, rule),
+            };
             self.report(*source, diags);
-            let sound = laws.into_iter().filter(|l| !nesting::is_faulty(l, &faulty));
+            let sound = laws.into_iter().filter(|l| !recursion::is_faulty(l, &faulty));
             self.library.laws.extend(sound);
         }
     }
 
-    /// True once there are so many mistakes that more of them help nobody; says so once.
+    /// The laws of all instances of a schema. Its mistakes are those of the first instance that has any.
+    fn schema(&self, source: u32, item: &Item, rule: &Rule) -> (Vec<Law>, Vec<Diag>) {
+        let instances = match schema::instances(&self.library, item, rule) {
+            Ok(instances) => instances,
+            Err(diag) => return (vec![], vec![diag]),
+        };
+        let mut out = Vec::new();
+        for i in instances {
+            let instance = Item { name: i.name, ..item.clone() };
+            let (laws, mut diags) = laws::of_rule(&self.library, source, &instance, &i.rule);
+            if diags.iter().any(|d| d.severity == Severity::Error) {
+                for d in &mut diags {
+                    d.message = format!("{} (in `{}`)", d.message, instance.name.text);
+                }
+                return (vec![], diags);
+            }
+            out.extend(laws.into_iter().map(|l| Law { schema: Some(i.schema.clone()), ..l }));
+        }
+        (out, vec![])
+    }
+
+    /// True once there are too many errors to be useful; reported once.
     fn gives_up(&mut self, source: u32, item: &Item) -> bool {
         let many = self.mistakes.get(source as usize).is_some_and(|n| *n > MISTAKES);
         if many && !std::mem::replace(&mut self.gave_up, true) {
-            let message =
-                format!("there are more than {MISTAKES} mistakes; what follows is not read");
-            let diag = error("S019", item.name.span, message, "mend the first ones and read again");
+            let message = format!("there are more than {MISTAKES} errors; the rest is not read");
+            let diag = error("S019", item.name.span, message, "fix the first ones and try again");
             self.report(source, vec![diag]);
         }
         many

@@ -1,9 +1,9 @@
-//! Notation that is no plain application: axes in another order, reductions by name, `split`, `part`, folds
+//! Special notation: transposition by naming axes, reductions, `split`, `part`, folds
 //! over a family.
 
 use super::apply::axis_index;
 use super::dims::{self, Origin};
-use super::elaborate::{Elaborator, Operand};
+use super::elaborate::{ElaboratedOperand, Elaborator};
 use crate::expr::{self, BinaryOp};
 use crate::functions::Function;
 use crate::library::{CallId, Dim, Name};
@@ -13,7 +13,12 @@ use crate::term::{Term, TermId, TermKind};
 
 impl Elaborator<'_> {
     /// `x[..h, n, m]`: the axes of `x` in that order.
-    pub(super) fn reorder(&mut self, base: &Ident, index: &[Elem], span: Span) -> Option<Operand> {
+    pub(super) fn reorder(
+        &mut self,
+        base: &Ident,
+        index: &[Elem],
+        span: Span,
+    ) -> Option<ElaboratedOperand> {
         let e = Expr { kind: ExprKind::Name(base.text.clone()), span: base.span };
         let t = self.term(&e)?;
         let (t, own) = self.named(t, index);
@@ -50,9 +55,9 @@ impl Elaborator<'_> {
             return self.error("R004", span, message, &help);
         }
         if order.is_sorted() {
-            return Some(Operand::Term(t));
+            return Some(ElaboratedOperand::Term(t));
         }
-        Some(Operand::Term(self.transpose(t, &order, span)))
+        Some(ElaboratedOperand::Term(self.transpose(t, &order, span)))
     }
 
     /// `t` with the names that an index gives to its computed axes, which have none of their own:
@@ -92,7 +97,7 @@ impl Elaborator<'_> {
         axes: &[Elem],
         body: &Expr,
         span: Span,
-    ) -> Option<Operand> {
+    ) -> Option<ElaboratedOperand> {
         let t = self.term(body)?;
         let own = self.dims(t);
         let mut at = Vec::new();
@@ -125,19 +130,19 @@ impl Elaborator<'_> {
             let message = format!("the reduction `{}` is not declared", monoid.text);
             return self.error("R003", monoid.span, message, "read `rules/ops/reduce.rules` first");
         }
-        Some(Operand::Term(self.structural(&monoid.text, t, vec![list], rest, span)))
+        Some(ElaboratedOperand::Term(self.structural(&monoid.text, t, vec![list], rest, span)))
     }
 
     /// `split(x, axis=…, sizes=[…])` or `split(x, axis=…, parts=n)`: slices of `x` along one axis.
     pub(super) fn split(
         &mut self,
-        operands: Vec<Operand>,
+        operands: Vec<ElaboratedOperand>,
         named: &[(&Ident, &Expr)],
         span: Span,
-    ) -> Option<Operand> {
+    ) -> Option<ElaboratedOperand> {
         let find = |k: &str| named.iter().find(|(n, _)| n.text == k).map(|(_, e)| *e);
         let usage = "write `split(x, axis=-1, sizes=[|m|, |n|])` or `split(x, axis=-1, parts=2)`";
-        let ([Operand::Term(t)], Some(axis)) = (operands.as_slice(), find("axis")) else {
+        let ([ElaboratedOperand::Term(t)], Some(axis)) = (operands.as_slice(), find("axis")) else {
             return self.fail("R006", span, "`split` takes one tensor and an axis".into(), usage);
         };
         let own = self.dims(*t);
@@ -174,7 +179,7 @@ impl Elaborator<'_> {
             let op = BinaryOp::Add;
             start = dims::expr(expr::ExprKind::Binary(op, Box::new(start), Box::new(size)), span);
         }
-        Some(Operand::Tuple(parts))
+        Some(ElaboratedOperand::Tuple(parts))
     }
 
     fn slice(
@@ -185,9 +190,9 @@ impl Elaborator<'_> {
         start: expr::Expr,
         size: expr::Expr,
         span: Span,
-    ) -> Option<Operand> {
+    ) -> Option<ElaboratedOperand> {
         let Some(call) = self.library.find("slice") else {
-            let message = "the operator `slice` that this notation stands for is not declared";
+            let message = "the operator `slice` that this notation denotes is not declared";
             return self.fail("R003", span, message.into(), "read `rules/ops` before this text");
         };
         let mut result = own.to_vec();
@@ -207,18 +212,18 @@ impl Elaborator<'_> {
         let dtype = self.terms.get(t).dtype.clone();
         let kind = TermKind::Apply(call, attrs);
         let term = Term { kind, args: vec![t], dims: Some(result), dtype, span };
-        Some(Operand::Term(self.terms.push(term)))
+        Some(ElaboratedOperand::Term(self.terms.push(term)))
     }
 
     /// `part(e, axis=…)` in the right side of an `each` rule.
     pub(super) fn part(
         &mut self,
-        operands: Vec<Operand>,
+        operands: Vec<ElaboratedOperand>,
         named: &[(&Ident, &Expr)],
         span: Span,
-    ) -> Option<Operand> {
+    ) -> Option<ElaboratedOperand> {
         let usage = "write `part(e, axis=-1)`";
-        let ([Operand::Term(t)], [(_, axis)]) = (operands.as_slice(), named) else {
+        let ([ElaboratedOperand::Term(t)], [(_, axis)]) = (operands.as_slice(), named) else {
             return self.fail("R006", span, "`part` takes one tensor and an axis".into(), usage);
         };
         let own = self.dims(*t);
@@ -228,19 +233,25 @@ impl Elaborator<'_> {
         let kind = TermKind::EachPart(dims::position(&own, at, span));
         let dtype = self.terms.get(*t).dtype.clone();
         let dims = self.each_dims.clone();
-        Some(Operand::Term(self.terms.push(Term { kind, args: vec![*t], dims, dtype, span })))
+        Some(ElaboratedOperand::Term(self.terms.push(Term {
+            kind,
+            args: vec![*t],
+            dims,
+            dtype,
+            span,
+        })))
     }
 
     /// `concat(each a, axis=…)`: a binary operator folded over the members of the family.
     pub(super) fn each_fold(
         &mut self,
         id: CallId,
-        operands: Vec<Operand>,
+        operands: Vec<ElaboratedOperand>,
         named: &[(&Ident, &Expr)],
         span: Span,
-    ) -> Option<Operand> {
+    ) -> Option<ElaboratedOperand> {
         let callee = self.library.call(id);
-        let [Operand::Term(t)] = operands.as_slice() else {
+        let [ElaboratedOperand::Term(t)] = operands.as_slice() else {
             let help = "write e.g. `concat(each a, axis=-1)`";
             return self.fail("R006", span, "`each` marks one tensor argument".into(), help);
         };
@@ -249,10 +260,10 @@ impl Elaborator<'_> {
                 format!("`{}` does not fold a family: it does not take two tensors", callee.name);
             return self.fail("R006", span, message, "fold with an operator of two tensors");
         }
-        let pair = vec![Operand::Term(*t), Operand::Term(*t)];
+        let pair = vec![ElaboratedOperand::Term(*t), ElaboratedOperand::Term(*t)];
         let folded = match self.apply(id, pair, named, span)? {
-            Operand::Term(f) => f,
-            Operand::Tuple(_) | Operand::Scalar(_) => return None,
+            ElaboratedOperand::Term(f) => f,
+            ElaboratedOperand::Tuple(_) | ElaboratedOperand::Scalar(_) => return None,
         };
         // The pair shows dtype, axes and attributes of the fold; the family decides its extents.
         let pair = self.terms.get(folded).clone();
@@ -270,6 +281,6 @@ impl Elaborator<'_> {
         }
         let kind = TermKind::EachFold(id, attrs);
         let term = Term { kind, args: vec![*t], dims: Some(result), dtype: pair.dtype, span };
-        Some(Operand::Term(self.terms.push(term)))
+        Some(ElaboratedOperand::Term(self.terms.push(term)))
     }
 }

@@ -1,4 +1,4 @@
-//! `onnx` items with their names looked up. What an operator takes is told where a node is read or written.
+//! Resolves the names in `onnx` items. Operands are checked where a node is imported or exported.
 
 use super::error;
 use super::resolve::constant;
@@ -16,7 +16,7 @@ use crate::syntax::ast;
 pub(super) fn declaration(library: &Library, item: &ast::Onnx) -> (Declaration, Vec<Diag>) {
     let params = item.params.iter().map(|p| p.name.text.as_str());
     let lets = item.lets.iter().flat_map(|l| l.names.iter().map(|n| n.text.as_str()));
-    let mut r = Reader { library, names: params.chain(lets).collect(), diags: vec![] };
+    let mut r = OnnxItemResolver { library, names: params.chain(lets).collect(), diags: vec![] };
     let params = item.params.iter().filter_map(|p| r.param(p)).collect();
     let lets = item.lets.iter().filter_map(|l| {
         let names = l.names.iter().map(|n| name(&n.text)).collect();
@@ -37,14 +37,14 @@ fn name(text: &str) -> Name {
     Name::from(text)
 }
 
-struct Reader<'a> {
+struct OnnxItemResolver<'a> {
     library: &'a Library,
     /// Names that stand for something at a node.
     names: Vec<&'a str>,
     diags: Vec<Diag>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> OnnxItemResolver<'a> {
     fn told(&mut self, e: &ast::Expr) -> Option<Expr> {
         self.expr(e).map_err(|d| self.diags.push(d)).ok()
     }

@@ -1,4 +1,4 @@
-//! Names looked up: the syntax tree becomes expressions that everything after the checker reads.
+//! Resolves names: converts the syntax tree to the expressions that everything after the checker reads.
 
 use super::{error, near_function};
 use crate::diag::Diag;
@@ -120,7 +120,7 @@ fn no_attribute(span: Span) -> Diag {
     error("R010", span, "this expression is not an attribute".into(), help)
 }
 
-/// What a name stands for wherever nothing else bears it.
+/// What a name refers to if nothing else has it.
 pub(super) fn constant(n: &str) -> Option<ExprKind> {
     Some(match n {
         "pi" => ExprKind::Float(std::f64::consts::PI),
@@ -162,20 +162,20 @@ fn type_part(
 
 /// The meaning of output `i`.
 pub(super) fn meaning(c: &Callable, m: &ast::Meaning) -> Result<Meaning, Diag> {
-    let mut r = Reader { c, scope: Vec::new(), variables: 0 };
+    let mut r = ExprResolver { c, scope: Vec::new(), variables: 0 };
     let index = r.bind(&m.index)?;
     let value = r.expr(&m.value)?;
     Ok(Meaning { index, value, variables: r.variables })
 }
 
 /// Resolves one meaning.
-struct Reader<'a> {
+struct ExprResolver<'a> {
     c: &'a Callable,
     scope: Vec<(String, usize)>,
     variables: usize,
 }
 
-impl Reader<'_> {
+impl ExprResolver<'_> {
     fn bind(&mut self, names: &[ast::Elem]) -> Result<Vec<IndexVar>, Diag> {
         let mut out = Vec::new();
         for item in names {

@@ -1,4 +1,4 @@
-//! Types of results: a callee's names replaced by the caller's, computed extents named.
+//! Types of results: substitutes the caller's names for the callee's, and names computed extents.
 
 use super::dims::{self, Origin};
 use super::elaborate::{Bound, Elaborator};
@@ -100,7 +100,7 @@ pub(super) fn result_dims(
 
 /// The dimensions of a result's segment that only rearranges what the caller knows (`where b = shape`,
 /// `where b = permute(|a|, perm)`), in the caller's names: `shape=[..|h|, |m|]` yields the axes `..h, m`.
-/// `None` if it computes new extents, or two segments would bear one name.
+/// `None` if it computes new extents, or two segments would have one name.
 fn stated(
     callee: &Callable,
     segment: &Name,

@@ -136,7 +136,7 @@ pub fn parameters(params: &[Param], diags: &mut Vec<Diag>) -> (Vec<Input>, Vec<A
             ParamKind::Attr(ty) => {
                 let ty = ty.clone().or_else(|| p.default.as_ref().and_then(shown_type));
                 let Some(ty) = ty else {
-                    let message = format!("the type of attribute `{n}` is open");
+                    let message = format!("the type of attribute `{n}` cannot be inferred");
                     diags.push(error("R015", p.span, message, "write e.g. `eps: float`"));
                     continue;
                 };
@@ -208,7 +208,7 @@ fn type_pattern(ty: &TensorType, scope: &Scope<'_>, diags: &mut Vec<Diag>) -> Ty
         repeated_axis(dims, ty.span, diags);
         if dims.len() > AXES {
             let message =
-                format!("this tensor has {} axes; at most {AXES} are worked with", dims.len());
+                format!("this tensor has {} axes; at most {AXES} are supported", dims.len());
             let help = "several axes that are treated alike are a segment: `x: F[..b, n]`";
             diags.push(error("R016", ty.span, message, help));
         }
@@ -252,7 +252,7 @@ fn where_clauses(
             _ => diags.push(error(
                 "R017",
                 w.names.first().map_or(w.value.span, |n| n.span),
-                "an extent has one name".into(),
+                "an extent can have only one name".into(),
                 "write one binding for each: `where m = …, n = …`",
             )),
         }
@@ -278,7 +278,8 @@ fn check_result_names(c: &Callable, wheres: &[Binding], diags: &mut Vec<Diag>, s
             let typed = c.inputs.iter().any(|i| i.ty.dtype == ty.dtype)
                 || c.attrs.iter().any(|a| a.name == *v);
             if !typed {
-                let message = format!("element type `{v}` of the result of `{}` is open", c.name);
+                let message =
+                    format!("element type `{v}` of the result of `{}` cannot be inferred", c.name);
                 diags.push(error(
                     "R007",
                     span,

@@ -1,8 +1,8 @@
-//! Extents of results, computed on symbols: one that comes out as an extent that bears a name keeps that name.
+//! Extents of results, computed symbolically: an axis whose extent equals that of a named axis keeps the name.
 //!
-//! A transpose by a known permutation moves names, a convolution that pads what its windows take leaves them, and
-//! equal polynomials are one axis, whoever computed them. What hangs on an attribute variable or on a segment of
-//! unknown length stays open.
+//! A transpose by a known permutation moves names, a convolution with same-size padding keeps them, and
+//! equal polynomials are one axis, whoever computed them. Extents that depend on an attribute variable or on a segment of
+//! unknown length stay unnamed.
 
 use super::dims::{self, Fresh, Origin};
 use super::elaborate::{Bound, Elaborator};
@@ -16,7 +16,7 @@ use crate::span::Span;
 pub(super) struct Symbols<'a> {
     callee: &'a Callable,
     env: Env,
-    /// Extents of arguments that bear no name, and how they are written.
+    /// Unnamed extents of arguments, and how they are written.
     stated: Vec<(Extent, Dim)>,
 }
 

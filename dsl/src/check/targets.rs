@@ -1,16 +1,17 @@
-//! Targets: their figures, and the kernels that `target` and `fuse` items offer them.
+//! Targets: their cost figures, and their kernels from `target` and `fuse` items.
 
 use super::resolve::Scope;
 use super::{error, name, suggest};
 use crate::diag::Diag;
 use crate::eval::{Env, eval};
+use crate::ir::DType;
 use crate::library::{
-    CallId, CallKind, Epilogue, Layout, Library, OpClass, TargetItem, TargetKernel,
+    CallId, CallKind, Epilogue, KernelTypes, Layout, Library, OpClass, TargetItem, TargetKernel,
 };
 use crate::span::Ident;
 use crate::syntax::ast::{Expr, Item, Kernel, Target};
 use crate::term::TermKind;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Figures of a target, with what each says and an example.
 pub const FIGURES: [(&str, &str, &str); 7] = [
@@ -20,7 +21,11 @@ pub const FIGURES: [(&str, &str, &str); 7] = [
     ("launch", "seconds that starting a kernel takes", "4e-6"),
     ("view", "the part of their cost that views keep", "0.01"),
     ("relayout", "seconds for each byte whose layout changes between kernels", "1e-10"),
-    ("judge", "how much slower the judge is, which computes what no kernel covers", "100"),
+    (
+        "interpreter",
+        "how much slower the reference interpreter is, which computes what no kernel covers",
+        "100",
+    ),
 ];
 
 /// What a kernel's work is counted in, in the order of `mlc_extract::fit::FEATURES`.
@@ -40,14 +45,14 @@ pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (Targe
         if !FIGURES.iter().any(|f| f.0 == key.text) {
             let help = suggest(&key.text, FIGURES.iter().map(|f| f.0))
                 .unwrap_or_else(|| format!("one of {}", FIGURES.map(|f| f.0).join(", ")));
-            let message = format!("`{}` is no figure of a target", key.text);
+            let message = format!("`{}` is not a figure of a target", key.text);
             diags.push(error("R012", key.span, message, &help));
             continue;
         }
         match number(e) {
             Some(v) if v.is_finite() && v >= 0.0 => drop(figures.insert(key.text.clone(), v)),
             _ => {
-                let message = format!("`{}` is a number that is not negative", key.text);
+                let message = format!("`{}` must be a non-negative number", key.text);
                 let help = FIGURES.iter().find(|f| f.0 == key.text);
                 let help =
                     help.map_or(String::new(), |f| format!("{}, e.g. `{} = {}`", f.1, f.0, f.2));
@@ -55,13 +60,14 @@ pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (Targe
             }
         }
     }
+    let types = element_types(&t.kernels, &mut diags);
     let mut kernels = Vec::new();
-    for k in &t.kernels {
+    for k in t.kernels.iter().filter(|k| !k.covers.is_empty()) {
         let covers = operators(library, &k.covers, &mut diags);
         let factor = match &k.cost {
             None => 1.0,
             Some(e) => number(e).filter(|v| v.is_finite() && *v > 0.0).unwrap_or_else(|| {
-                let message = "the cost of a kernel is a number above zero".into();
+                let message = "the cost of a kernel must be a positive number".into();
                 let help = "it multiplies the roofline: `cost 1.5` takes half as long again";
                 diags.push(error("R012", e.span, message, help));
                 1.0
@@ -84,7 +90,7 @@ pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (Targe
         diags.push(error("R012", at, message, help));
     }
     let (name, doc, extends) = (name(&item.name.text), item.doc.clone(), t.extends.clone());
-    (TargetItem { name, doc, extends, source, figures, kernels, pointwise: None }, diags)
+    (TargetItem { name, doc, extends, source, figures, kernels, pointwise: None, types }, diags)
 }
 
 /// The number that an expression is, if it is one.
@@ -125,6 +131,34 @@ fn layout(name: &Ident, diags: &mut Vec<Diag>) -> Layout {
     }
 }
 
+/// The element types that kernels take, by their names.
+fn element_types(kernels: &[Kernel], diags: &mut Vec<Diag>) -> BTreeMap<String, KernelTypes> {
+    let mut out: BTreeMap<String, KernelTypes> = BTreeMap::new();
+    for k in kernels {
+        let Some(span) = k.types.first().map(|n| n.span) else { continue };
+        let mut dtypes = Vec::new();
+        for n in &k.types {
+            match n.text.parse() {
+                Ok(dtype) => dtypes.push(dtype),
+                Err(()) => {
+                    let names = DType::ALL.iter().map(|d| d.name());
+                    let help = suggest(&n.text, names.clone()).unwrap_or_else(|| {
+                        format!("one of {}", names.collect::<Vec<_>>().join(", "))
+                    });
+                    let message = format!("`{}` is not an element type", n.text);
+                    diags.push(error("R015", n.span, message, &help));
+                }
+            }
+        }
+        if out.insert(k.name.clone(), KernelTypes { dtypes, span }).is_some() {
+            let message = format!("the element types of the kernel \"{}\" are given twice", k.name);
+            let help = "they belong to the kernel's name: give them on one of its lines";
+            diags.push(error("R012", span, message, help));
+        }
+    }
+    out
+}
+
 /// Seconds for each unit of a kernel's work.
 fn takes(k: &Kernel, diags: &mut Vec<Diag>) -> Vec<(String, f64)> {
     let mut out = Vec::new();
@@ -139,7 +173,7 @@ fn takes(k: &Kernel, diags: &mut Vec<Diag>) -> Vec<(String, f64)> {
         match number(e).filter(|v| v.is_finite() && *v >= 0.0) {
             Some(v) => out.push((key.text.clone(), v)),
             None => {
-                let message = format!("`{}` is a number of seconds that is not negative", key.text);
+                let message = format!("`{}` must be a non-negative number of seconds", key.text);
                 diags.push(error(
                     "R012",
                     e.span,
@@ -213,11 +247,12 @@ pub fn offer(library: &mut Library) -> Vec<(u32, Vec<Diag>)> {
     out
 }
 
-/// Gives every target that extends another what it does not state itself: figures, and kernels for operators that none
-/// of its own covers.
+/// Gives every target that extends another what it does not state itself: figures, kernels for operators that none of its
+/// own covers, and element types.
 pub fn inherit(targets: &mut [TargetItem]) -> Vec<(u32, Vec<Diag>)> {
     let mut out = Vec::new();
     for i in 0..targets.len() {
+        let stated = targets[i].types.clone();
         let mut seen = vec![targets[i].name.clone()];
         let mut at = i;
         while let Some(base) = targets[at].extends.clone() {
@@ -233,7 +268,7 @@ pub fn inherit(targets: &mut [TargetItem]) -> Vec<(u32, Vec<Diag>)> {
             };
             if seen.contains(&targets[j].name) {
                 let message = format!("the target `{}` extends itself", targets[i].name);
-                let help = "a target extends one that is stated without it";
+                let help = "a target can only extend one that does not extend it";
                 out.push((targets[i].source, vec![error("R021", base.span, message, help)]));
                 break;
             }
@@ -242,8 +277,24 @@ pub fn inherit(targets: &mut [TargetItem]) -> Vec<(u32, Vec<Diag>)> {
             take_over(&mut targets[i], from);
             at = j;
         }
+        out.extend(unused(&targets[i], &stated).map(|d| (targets[i].source, vec![d])));
     }
     out
+}
+
+/// Messages about element types that are stated of kernels which the target does not have.
+fn unused(t: &TargetItem, stated: &BTreeMap<String, KernelTypes>) -> impl Iterator<Item = Diag> {
+    let names: Vec<&str> =
+        t.kernels.iter().map(|k| &*k.name).chain(t.pointwise.as_deref()).collect();
+    let missing = stated.iter().filter(move |(name, _)| !names.contains(&name.as_str()));
+    missing.map(|(name, types)| {
+        let message = format!("the target `{}` has no kernel \"{name}\"", t.name);
+        let names = t.kernels.iter().map(|k| &*k.name).chain(t.pointwise.as_deref());
+        let help = suggest(name, names).unwrap_or_else(|| {
+            "a kernel is named with what it `covers`, or where a `fuse` item runs `on` the target".into()
+        });
+        error("R012", types.span, message, &help)
+    })
 }
 
 /// What `t` does not state itself, from the target that it extends.
@@ -252,6 +303,9 @@ fn take_over(t: &mut TargetItem, from: TargetItem) {
         t.figures.entry(key).or_insert(value);
     }
     t.pointwise = t.pointwise.take().or(from.pointwise);
+    for (kernel, types) in from.types {
+        t.types.entry(kernel).or_insert(types);
+    }
     let own: Vec<CallId> = t.kernels.iter().flat_map(|k| k.covers.iter().copied()).collect();
     for mut k in from.kernels {
         k.covers.retain(|c| !own.contains(c));

@@ -1,4 +1,4 @@
-//! What the axes and segments of a parameter stand for in an argument.
+//! Unifies the axes and segments of a parameter with those of an argument.
 
 use super::dims;
 use super::elaborate::Bound;
@@ -41,7 +41,7 @@ pub(super) fn bind(
             Dim::Value(_) | Dim::Splice(_) => continue,
         };
         match bound.get(name) {
-            // Extents that bear other names may still be equal: the application's type tells.
+            // Extents with different names may still be equal: the type of the application decides.
             Some(b) if b.len() == part.len() => {}
             Some(_) => return false,
             None => bound.names.push((name.clone(), part.to_vec())),

@@ -1,6 +1,6 @@
-//! Kinds of values in a meaning: what combines, and what functions and reductions make of it.
+//! Kinds of values in a meaning: which can be combined, and the kinds that functions and reductions yield.
 
-use super::meaning::Reader;
+use super::meaning::MeaningChecker;
 use super::suggest;
 use crate::diag::Severity;
 use crate::expr::Monoid;
@@ -47,7 +47,7 @@ const LISTS: [(&str, usize, bool); 19] = [
 
 /// What a value in a meaning is, as far as the text shows.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// An element of a tensor of this type.
     Elem(DTypePattern),
     /// An index, an extent or an integer attribute.
@@ -61,13 +61,17 @@ pub(super) enum Kind {
     Open,
 }
 
-impl Reader<'_> {
+impl MeaningChecker<'_> {
     pub(super) fn condition(&mut self, e: &Expr) {
         let found = self.expr(e);
         let fits = match &found {
-            Kind::Truth | Kind::Open => true,
-            Kind::Elem(p) => is_bool(p),
-            Kind::Int | Kind::Real | Kind::List | Kind::DType | Kind::Word => false,
+            ValueKind::Truth | ValueKind::Open => true,
+            ValueKind::Elem(p) => is_bool(p),
+            ValueKind::Int
+            | ValueKind::Real
+            | ValueKind::List
+            | ValueKind::DType
+            | ValueKind::Word => false,
         };
         if !fits {
             let help = "compare: `x[…] != 0`, `i < |n|`";
@@ -75,17 +79,17 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, span: Span) -> Kind {
+    pub(super) fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, span: Span) -> ValueKind {
         match op {
             BinaryOp::And | BinaryOp::Or => {
                 self.condition(a);
                 self.condition(b);
-                Kind::Truth
+                ValueKind::Truth
             }
             BinaryOp::MatMul => {
                 let help = "write the sum: `sum(k) a[m, k] * b[k, n]`";
                 self.say("R010", span, "`@` multiplies tensors, not elements".into(), help);
-                Kind::Open
+                ValueKind::Open
             }
             BinaryOp::Add
             | BinaryOp::Sub
@@ -106,67 +110,85 @@ impl Reader<'_> {
             | BinaryOp::Gt
             | BinaryOp::Ge => {
                 let (x, y) = (self.expr(a), self.expr(b));
-                let lists = x == Kind::List || y == Kind::List;
+                let lists = x == ValueKind::List || y == ValueKind::List;
                 self.join(x, y, span);
                 let whole = matches!(op, BinaryOp::Eq | BinaryOp::Ne);
-                if lists && !whole { Kind::Open } else { Kind::Truth }
+                if lists && !whole { ValueKind::Open } else { ValueKind::Truth }
             }
         }
     }
 
     /// Says so if a value is no number.
-    pub(super) fn number(&mut self, k: &Kind, span: Span) {
+    pub(super) fn number(&mut self, k: &ValueKind, span: Span) {
         let what = match k {
-            Kind::Truth => "a truth value",
-            Kind::Elem(p) if is_bool(p) => "a truth value",
-            Kind::DType | Kind::Word => "a word",
-            Kind::Elem(_) | Kind::Int | Kind::Real | Kind::List | Kind::Open => return,
+            ValueKind::Truth => "a truth value",
+            ValueKind::Elem(p) if is_bool(p) => "a truth value",
+            ValueKind::DType | ValueKind::Word => "a word",
+            ValueKind::Elem(_)
+            | ValueKind::Int
+            | ValueKind::Real
+            | ValueKind::List
+            | ValueKind::Open => return,
         };
-        let help = "`1 if … else 0` makes a number of a truth value";
-        self.say("R007", span, format!("{what} stands where a number is"), help);
+        let help = "`1 if … else 0` converts a truth value to a number";
+        self.say("R007", span, format!("expected a number, found {what}"), help);
     }
 
     /// What two values make together.
-    pub(super) fn join(&mut self, a: Kind, b: Kind, span: Span) -> Kind {
+    pub(super) fn join(&mut self, a: ValueKind, b: ValueKind, span: Span) -> ValueKind {
         match (a, b) {
             (a, b) if a == b => a,
-            (Kind::Open, _) | (_, Kind::Open) => Kind::Open,
-            (Kind::List, Kind::Int) | (Kind::Int, Kind::List) => Kind::List,
-            (Kind::Elem(p), Kind::Elem(q)) => {
+            (ValueKind::Open, _) | (_, ValueKind::Open) => ValueKind::Open,
+            (ValueKind::List, ValueKind::Int) | (ValueKind::Int, ValueKind::List) => {
+                ValueKind::List
+            }
+            (ValueKind::Elem(p), ValueKind::Elem(q)) => {
                 if all_float(&p) && all_float(&q) || is_bool(&p) && is_bool(&q) {
-                    return Kind::Open;
+                    return ValueKind::Open;
                 }
                 let names = (super::dtype_name(&p), super::dtype_name(&q));
-                let message = format!("elements of {} and {} do not combine", names.0, names.1);
+                let message = format!("elements of {} and {} cannot be combined", names.0, names.1);
                 self.say(
                     "R007",
                     span,
                     message,
                     "`cast(…, to)` converts one of them, e.g. `cast(x[..s], f32)`",
                 );
-                Kind::Open
+                ValueKind::Open
             }
-            (Kind::Elem(p), Kind::Int) | (Kind::Int, Kind::Elem(p)) if !is_bool(&p) => {
-                Kind::Elem(p)
+            (ValueKind::Elem(p), ValueKind::Int) | (ValueKind::Int, ValueKind::Elem(p))
+                if !is_bool(&p) =>
+            {
+                ValueKind::Elem(p)
             }
-            (Kind::Elem(p), Kind::Real) | (Kind::Real, Kind::Elem(p)) if all_float(&p) => {
-                Kind::Elem(p)
+            (ValueKind::Elem(p), ValueKind::Real) | (ValueKind::Real, ValueKind::Elem(p))
+                if all_float(&p) =>
+            {
+                ValueKind::Elem(p)
             }
-            (Kind::Elem(p), Kind::Real) | (Kind::Real, Kind::Elem(p)) if !is_bool(&p) => Kind::Real,
-            (Kind::Elem(p), Kind::Truth) | (Kind::Truth, Kind::Elem(p)) if is_bool(&p) => {
-                Kind::Truth
+            (ValueKind::Elem(p), ValueKind::Real) | (ValueKind::Real, ValueKind::Elem(p))
+                if !is_bool(&p) =>
+            {
+                ValueKind::Real
             }
-            (Kind::Int, Kind::Real) | (Kind::Real, Kind::Int) => Kind::Real,
+            (ValueKind::Elem(p), ValueKind::Truth) | (ValueKind::Truth, ValueKind::Elem(p))
+                if is_bool(&p) =>
+            {
+                ValueKind::Truth
+            }
+            (ValueKind::Int, ValueKind::Real) | (ValueKind::Real, ValueKind::Int) => {
+                ValueKind::Real
+            }
             (a, b) => {
-                let message = format!("{} and {} do not combine", told(&a), told(&b));
+                let message = format!("{} and {} cannot be combined", told(&a), told(&b));
                 let help = "numbers combine with numbers, truth values with truth values, lists with lists and integers";
                 self.say("R007", span, message, help);
-                Kind::Open
+                ValueKind::Open
             }
         }
     }
 
-    pub(super) fn reduce(&mut self, monoid: &Ident, axes: &[Elem], body: &Expr) -> Kind {
+    pub(super) fn reduce(&mut self, monoid: &Ident, axes: &[Elem], body: &Expr) -> ValueKind {
         if Monoid::named(&monoid.text).is_none() {
             let all: Vec<&str> = Monoid::ALL.iter().map(|m| m.1).collect();
             let help = format!("one of {}", all.join(", "));
@@ -217,9 +239,9 @@ impl Reader<'_> {
         match monoid.text.as_str() {
             "any" | "all" => {
                 self.is_truth(&found, body.span);
-                Kind::Truth
+                ValueKind::Truth
             }
-            "mean" => Kind::Real,
+            "mean" => ValueKind::Real,
             _ => {
                 self.number(&found, body.span);
                 found
@@ -227,10 +249,10 @@ impl Reader<'_> {
         }
     }
 
-    fn is_truth(&mut self, k: &Kind, span: Span) {
+    fn is_truth(&mut self, k: &ValueKind, span: Span) {
         let fits = match k {
-            Kind::Truth | Kind::Open => true,
-            Kind::Elem(p) => is_bool(p),
+            ValueKind::Truth | ValueKind::Open => true,
+            ValueKind::Elem(p) => is_bool(p),
             _ => false,
         };
         if !fits {
@@ -243,15 +265,15 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn call(&mut self, callee: &Ident, args: &[Arg], span: Span) -> Kind {
+    pub(super) fn call(&mut self, callee: &Ident, args: &[Arg], span: Span) -> ValueKind {
         let name = callee.text.as_str();
         match (name, args) {
-            ("rank", [_]) => return Kind::Int,
-            ("shape", [_]) => return Kind::List,
-            ("dtype", [_]) => return Kind::DType,
+            ("rank", [_]) => return ValueKind::Int,
+            ("shape", [_]) => return ValueKind::List,
+            ("dtype", [_]) => return ValueKind::DType,
             _ => {}
         }
-        let kinds: Vec<Kind> = args.iter().map(|a| self.expr(&a.value)).collect();
+        let kinds: Vec<ValueKind> = args.iter().map(|a| self.expr(&a.value)).collect();
         let listed = LISTS.iter().find(|l| l.0 == name);
         let wanted = match name {
             "cast" => Some(2),
@@ -263,7 +285,7 @@ impl Reader<'_> {
         let Some(wanted) = wanted else {
             if Function::of_attributes(name).is_some() {
                 // Of attributes and extents alone.
-                return Kind::Open;
+                return ValueKind::Open;
             }
             let names = REAL.iter().chain(&SAME).chain(&PAIRS).copied();
             let help = suggest(name, names.chain(LISTS.iter().map(|l| l.0)).chain(["cast", "int"]))
@@ -272,7 +294,7 @@ impl Reader<'_> {
                         .into()
                 });
             self.say("R009", callee.span, format!("`{name}` is not a function of elements"), &help);
-            return Kind::Open;
+            return ValueKind::Open;
         };
         if args.len() != wanted {
             let message = format!(
@@ -286,36 +308,36 @@ impl Reader<'_> {
                 message,
                 &format!("e.g. `{name}({})`", ["a", "b", "c"][..wanted.min(3)].join(", ")),
             );
-            return Kind::Open;
+            return ValueKind::Open;
         }
         match (name, kinds.as_slice()) {
-            ("cast", [_, to]) => {
-                match (to, &args[1].value.kind) {
-                    (Kind::DType, ExprKind::Name(n)) => Kind::Elem(n.parse().map_or_else(
+            ("cast", [_, to]) => match (to, &args[1].value.kind) {
+                (ValueKind::DType, ExprKind::Name(n)) => {
+                    ValueKind::Elem(n.parse().map_or_else(
                         |()| DTypePattern::Var(n.as_str().into()),
                         DTypePattern::Fixed,
-                    )),
-                    (Kind::DType | Kind::Open, _) => Kind::Open,
-                    _ => {
-                        let help = "e.g. `cast(x[..s], f32)`, or an attribute `to: dtype`";
-                        self.say(
-                            "R007",
-                            args[1].value.span,
-                            "`cast` takes an element type".into(),
-                            help,
-                        );
-                        Kind::Open
-                    }
+                    ))
                 }
-            }
-            ("int", _) => Kind::Int,
-            ("all" | "any", _) => Kind::Truth,
+                (ValueKind::DType | ValueKind::Open, _) => ValueKind::Open,
+                _ => {
+                    let help = "e.g. `cast(x[..s], f32)`, or an attribute `to: dtype`";
+                    self.say(
+                        "R007",
+                        args[1].value.span,
+                        "`cast` takes an element type".into(),
+                        help,
+                    );
+                    ValueKind::Open
+                }
+            },
+            ("int", _) => ValueKind::Int,
+            ("all" | "any", _) => ValueKind::Truth,
             _ if REAL.contains(&name) => {
                 self.number(&kinds[0], args[0].value.span);
                 match &kinds[0] {
-                    Kind::Elem(p) if all_float(p) => Kind::Elem(p.clone()),
-                    Kind::Open => Kind::Open,
-                    _ => Kind::Real,
+                    ValueKind::Elem(p) if all_float(p) => ValueKind::Elem(p.clone()),
+                    ValueKind::Open => ValueKind::Open,
+                    _ => ValueKind::Real,
                 }
             }
             (_, [a]) if SAME.contains(&name) => {
@@ -327,10 +349,10 @@ impl Reader<'_> {
                 self.number(b, args[1].value.span);
                 self.join(a.clone(), b.clone(), span)
             }
-            ("exact", [a, b]) if *a != Kind::List && *b != Kind::List => Kind::Int,
+            ("exact", [a, b]) if *a != ValueKind::List && *b != ValueKind::List => ValueKind::Int,
             _ => match listed {
-                Some((_, _, true)) => Kind::Int,
-                _ => Kind::List,
+                Some((_, _, true)) => ValueKind::Int,
+                _ => ValueKind::List,
             },
         }
     }
@@ -355,15 +377,15 @@ pub(super) fn is_bool(p: &DTypePattern) -> bool {
     }
 }
 
-fn told(k: &Kind) -> String {
+fn told(k: &ValueKind) -> String {
     match k {
-        Kind::Elem(p) => format!("elements of {}", super::dtype_name(p)),
-        Kind::Int => "an integer".into(),
-        Kind::Real => "a real number".into(),
-        Kind::Truth => "a truth value".into(),
-        Kind::List => "a list".into(),
-        Kind::DType => "an element type".into(),
-        Kind::Word => "a word".into(),
-        Kind::Open => "this".into(),
+        ValueKind::Elem(p) => format!("elements of {}", super::dtype_name(p)),
+        ValueKind::Int => "an integer".into(),
+        ValueKind::Real => "a real number".into(),
+        ValueKind::Truth => "a truth value".into(),
+        ValueKind::List => "a list".into(),
+        ValueKind::DType => "an element type".into(),
+        ValueKind::Word => "a word".into(),
+        ValueKind::Open => "this".into(),
     }
 }

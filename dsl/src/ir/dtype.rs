@@ -102,6 +102,22 @@ impl DType {
         }
     }
 
+    /// The largest finite number of a floating type; infinity for the others.
+    pub fn largest(self) -> f64 {
+        match self {
+            DType::F16 => 65504.0,
+            DType::BF16 => 3.389_531_389_251_535_5e38,
+            DType::F32 => f32::MAX.into(),
+            DType::F64 => f64::MAX,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// True of a number that is finite, but not in this type.
+    pub fn overflows(self, v: f64) -> bool {
+        v.is_finite() && v.abs() > self.largest()
+    }
+
     /// True if a number of this type and the float `v` are the same: an integer has no fraction, lies in the type's
     /// range, and is no larger than what every float of 64 bits tells from its neighbours.
     pub fn is_exact(self, v: f64) -> bool {

@@ -17,7 +17,7 @@ pub struct ConstId(pub u32);
 /// One output of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Value {
-    /// The node.
+    /// The node that yields it.
     pub node: NodeId,
     /// Which of its outputs.
     pub output: u32,
@@ -43,7 +43,7 @@ pub struct Node {
     pub args: Vec<Value>,
     /// One type per output.
     pub types: Vec<Type>,
-    /// The names this node bears in the imported model, for messages and `explain`; may be empty.
+    /// The names of this node in the imported model, for messages and `explain`; may be empty.
     pub origin: String,
 }
 
@@ -107,11 +107,11 @@ impl Consts {
 pub struct Program {
     /// Names and types of the inputs, in the model's order.
     pub inputs: Vec<(String, Type)>,
-    /// The nodes.
+    /// In topological order; a [`NodeId`] is an index into this list.
     pub nodes: Vec<Node>,
     /// Names and values of the outputs, in the model's order.
     pub outputs: Vec<(String, Value)>,
-    /// The constants.
+    /// The tensors that constant nodes refer to by id, equal ones once.
     pub consts: Consts,
 }
 
@@ -178,6 +178,11 @@ impl Program {
 
     /// The same program with a constant for every value that has no elements, an input's or computed. Inputs stay.
     pub fn with_empty_constants(self) -> Program {
+        self.with_empty_constants_by().0
+    }
+
+    /// The same, and the new id of each node.
+    pub fn with_empty_constants_by(self) -> (Program, Vec<NodeId>) {
         let empty = |ty: &Type| {
             let shape = ty.known_shape().filter(|s| s.contains(&0))?;
             Tensor::new(ty.dtype, shape, Bytes::new()).ok()
@@ -203,7 +208,7 @@ impl Program {
             });
         }
         out.outputs = self.outputs.into_iter().map(|(n, v)| (n, renamed(&new, v))).collect();
-        out
+        (out, new)
     }
 
     /// The same program without nodes that no output needs. Inputs stay.

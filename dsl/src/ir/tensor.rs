@@ -34,7 +34,7 @@ pub enum TensorError {
 /// Where in a file the elements of a tensor lie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRange {
-    /// The file.
+    /// The file as it was opened; it must not change while the tensor lives.
     pub path: PathBuf,
     /// Bytes before the first element.
     pub offset: u64,

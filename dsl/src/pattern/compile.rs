@@ -1,4 +1,4 @@
-//! Laws become patterns: sums and products flattened, broadcasts that names imply made explicit.
+//! Compiles laws to patterns: flattens sums and products, and makes implied broadcasts explicit.
 
 use super::OPERANDS;
 use super::normal::{Subst, substitute};
@@ -29,7 +29,7 @@ fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
     let law = &library.laws[index as usize];
     let one = |closed: HashSet<TermId>| {
         let own = is_normal(law);
-        let mut c = Compiler {
+        let mut c = PatternCompiler {
             library,
             normal: if own { &[] } else { normal },
             law,
@@ -74,10 +74,7 @@ pub fn unsolved(library: &Library) -> Vec<(u32, String)> {
             out.push((law, reason));
         } else if forms.iter().all(|c| !open(c).is_empty()) {
             let list: Vec<String> = open(&forms[0]).iter().map(|n| format!("`{n}`")).collect();
-            out.push((
-                law,
-                format!("{} stands only in numbers that are computed", list.join(", ")),
-            ));
+            out.push((law, format!("{} occurs only in computed numbers", list.join(", "))));
         }
     }
     out
@@ -105,7 +102,7 @@ fn shared(law: &Law) -> HashSet<TermId> {
     out
 }
 
-pub(super) struct Compiler<'a> {
+pub(super) struct PatternCompiler<'a> {
     pub(super) library: &'a Library,
     pub(super) normal: &'a [&'a Law],
     pub(super) law: &'a Law,
@@ -127,7 +124,7 @@ pub(super) struct Compiler<'a> {
     done: HashMap<TermId, PatId>,
 }
 
-impl Compiler<'_> {
+impl PatternCompiler<'_> {
     fn push(&mut self, kind: PatKind, dims: Vec<Dim>, dtype: DTypePattern) -> PatId {
         self.pats.push(Pat { kind, dims, dtype });
         PatId(self.pats.len() as u32 - 1)
@@ -203,7 +200,7 @@ impl Compiler<'_> {
         }
         if let Some(e) = self.number(call, &args) {
             let scalar = self.push(PatKind::Scalar(e), vec![], dtype.clone());
-            return self.spread(scalar, dims, dtype);
+            return self.broadcast(scalar, dims, dtype);
         }
         if let Some(p) = self.rewrite(call, &attrs, &args, &dims, &dtype) {
             return p;
@@ -244,7 +241,7 @@ impl Compiler<'_> {
             below.push(match (&self.pat(a).kind, self.as_scalar(a).cloned()) {
                 (_, Some(e)) => {
                     let scalar = self.push(PatKind::Scalar(e), vec![], dtype.clone());
-                    self.spread(scalar, dims.clone(), dtype)
+                    self.broadcast(scalar, dims.clone(), dtype)
                 }
                 (PatKind::Broadcast(inner, _), None) => *inner,
                 (_, None) => return None,
@@ -260,7 +257,7 @@ impl Compiler<'_> {
     }
 
     /// A number in the place of a tensor of these dimensions.
-    fn spread(&mut self, scalar: PatId, dims: Vec<Dim>, dtype: DTypePattern) -> PatId {
+    fn broadcast(&mut self, scalar: PatId, dims: Vec<Dim>, dtype: DTypePattern) -> PatId {
         if dims.is_empty() {
             return scalar;
         }

@@ -1,18 +1,21 @@
-//! Laws compiled for matching: left sides in normal form, sums and products flattened.
+//! Patterns: what laws match in an e-graph, and what `onnx` items are written for.
 //!
-//! A law marked `when normal` rewrites the patterns of all other laws too, so that `x / sqrt(2)` in a
-//! law matches whatever spelling the program has.
+//! Left sides of laws are in normal form, sums and products flattened: a law marked `when normal` rewrites the patterns of all
+//! other laws too, so that `x / sqrt(2)` in a law matches whatever spelling the program has. Terms of `onnx` items stand
+//! as they are written ([`Printed`]). Both are made once for each library.
 
 mod compile;
 mod normal;
+mod printed;
 
 pub use compile::{compile, unsolved};
+pub use printed::{Printed, Root, printed};
 
 use crate::expr::{Expr, ExprKind, Mark};
 use crate::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name};
-use crate::lists;
+use crate::list_patterns;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Operands of a sum or product that are looked at together.
 pub const OPERANDS: usize = 6;
@@ -39,14 +42,17 @@ impl Company {
 /// The patterns of a law: as it is written, and with sums that it shares kept closed.
 type Forms = Arc<[Arc<Compiled>]>;
 
-/// Laws compiled so far: a library keeps them, so that each is compiled once. A copy begins anew.
+/// What is compiled so far: a library keeps it, so that each law and item is compiled once. A copy begins anew.
 #[derive(Default)]
-pub struct Patterns(Mutex<HashMap<Company, HashMap<u32, Forms>>>);
+pub struct Patterns {
+    laws: Mutex<HashMap<Company, HashMap<u32, Forms>>>,
+    printed: OnceLock<Vec<Printed>>,
+}
 
 impl Patterns {
     /// The patterns of these laws in this company; `compile` makes those that are new.
     fn of(&self, company: &Company, laws: &[u32], compile: impl Fn(u32) -> Forms) -> Vec<Forms> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.laws.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry(company.clone()).or_default();
         laws.iter().map(|&i| known.entry(i).or_insert_with(|| compile(i)).clone()).collect()
     }
@@ -73,9 +79,9 @@ pub struct PatId(pub u32);
 pub struct Pat {
     /// What it matches.
     pub kind: PatKind,
-    /// Its dimensions.
+    /// The extents that it requires, by named axes.
     pub dims: Vec<Dim>,
-    /// Its element type.
+    /// The element types that it admits.
     pub dtype: DTypePattern,
 }
 
@@ -127,7 +133,7 @@ impl Compiled {
         for e in self.expressions() {
             match &e.kind {
                 ExprKind::Name(n) => drop(out.insert(n.clone())),
-                _ => out.extend(lists::names(e).into_iter().map(|(_, n)| n.clone())),
+                _ => out.extend(list_patterns::names(e).into_iter().map(|(_, n)| n.clone())),
             }
         }
         out

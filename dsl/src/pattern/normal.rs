@@ -1,7 +1,7 @@
-//! Patterns in normal form: laws marked `when normal` rewrite the patterns of all others.
+//! Normalises patterns: laws marked `when normal` rewrite the patterns of all others.
 
 use super::PatId;
-use super::compile::Compiler;
+use super::compile::PatternCompiler;
 use crate::eval::{Env, eval, truth};
 use crate::expr::{BinaryOp, Expr, ExprKind};
 use crate::functions::Function;
@@ -27,7 +27,7 @@ impl Subst {
     }
 }
 
-impl Compiler<'_> {
+impl PatternCompiler<'_> {
     /// A pointwise operator of numbers is a number.
     pub(super) fn number(&self, call: CallId, args: &[PatId]) -> Option<Expr> {
         let c = self.library.call(call);

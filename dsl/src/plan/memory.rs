@@ -1,15 +1,15 @@
-//! Where the values of a plan lie: buffers in one arena, results in memory of their own, views in what they show.
+//! Memory planning: intermediate values get buffers in one arena, results memory of their own; views alias what they read.
 //!
-//! The one place that decides it. A view has no buffer where strides can say it: it keeps alive what it shows; where they cannot, the
-//! kernel that reads it writes it out first. What only constants feed is there before the run. Scratch memory of kernels is
+//! The only place that decides this. A view that strides can express has no buffer and keeps its operand alive; otherwise the
+//! kernel that reads it writes it out first. What depends only on constants is computed before the run. Scratch memory of kernels is
 //! not counted.
 
 use super::Kernel;
 use crate::arena::{self, Buffer};
 use crate::ir::{Attr, Extent, NodeId, NodeKind, Program, Type, Value};
 use crate::layout::Layout;
-use crate::library::{Library, OpClass};
-use crate::views::{self, Viewed};
+use crate::library::Library;
+use crate::strided_views::{self, Viewed};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The value of every symbol when bytes are estimated.
@@ -26,12 +26,12 @@ pub enum Home {
 
 /// A buffer of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PlannedBuffer {
     /// The kernel that writes it.
     pub kernel: usize,
     /// The value that it holds: one that the kernel yields, or a view that it writes out.
     pub value: Value,
-    /// Its bytes.
+    /// Size in bytes; nominal where extents are symbolic.
     pub bytes: u64,
     /// Where it is.
     pub home: Home,
@@ -41,7 +41,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// All buffers, in order of execution.
-    pub places: Vec<Place>,
+    pub places: Vec<PlannedBuffer>,
     /// The kernels whose results are known before a run, for only constants feed them.
     pub once: Vec<bool>,
     /// Bytes of the arena.
@@ -63,7 +63,7 @@ impl Memory {
     }
 
     /// The buffers that a kernel writes.
-    pub fn written(&self, kernel: usize) -> impl Iterator<Item = &Place> {
+    pub fn written(&self, kernel: usize) -> impl Iterator<Item = &PlannedBuffer> {
         let first = self.places.partition_point(|p| p.kernel < kernel);
         self.places[first..].iter().take_while(move |p| p.kernel == kernel)
     }
@@ -98,7 +98,7 @@ pub struct Needed {
 
 /// How a value lies.
 #[derive(Clone)]
-struct Lies {
+struct StoredAt {
     /// In which buffer; none for inputs, constants and what is not known.
     buffer: Option<usize>,
     /// How; none where extents are symbolic.
@@ -123,10 +123,10 @@ fn bytes(ty: &Type) -> (u64, bool) {
     }
 }
 
-struct Builder<'a> {
+struct MemoryPlanner<'a> {
     program: &'a Program,
     library: &'a Library,
-    lies: HashMap<Value, Lies>,
+    lies: HashMap<Value, StoredAt>,
     writer: HashMap<Value, usize>,
     results: HashSet<Value>,
     out: Buffers,
@@ -135,7 +135,7 @@ struct Builder<'a> {
 impl Buffers {
     /// Of kernels that come in an order in which they can run.
     pub fn of(program: &Program, library: &Library, kernels: &[Kernel]) -> Buffers {
-        let mut b = Builder {
+        let mut b = MemoryPlanner {
             program,
             library,
             lies: HashMap::new(),
@@ -150,7 +150,7 @@ impl Buffers {
                 NodeKind::Const(_) => true,
                 NodeKind::Input(_) => false,
             };
-            b.lies.insert(value, Lies { buffer: None, layout: dense(&node.types[0]), fixed });
+            b.lies.insert(value, StoredAt { buffer: None, layout: dense(&node.types[0]), fixed });
         }
         for (k, kernel) in kernels.iter().enumerate() {
             b.kernel(k, kernel);
@@ -191,9 +191,9 @@ impl Buffers {
         }
         let place = |b: usize| {
             let Needed { value, bytes, .. } = self.buffers[b];
-            Place { kernel: kernel[b], value, bytes, home: home[b] }
+            PlannedBuffer { kernel: kernel[b], value, bytes, home: home[b] }
         };
-        let mut places: Vec<Place> = (0..self.buffers.len()).map(place).collect();
+        let mut places: Vec<PlannedBuffer> = (0..self.buffers.len()).map(place).collect();
         places.sort_by_key(|p| (p.kernel, p.value));
         let results = self.buffers.iter().filter(|b| b.kept).map(|b| arena::rounded(b.bytes));
         Memory {
@@ -213,7 +213,7 @@ fn dense(ty: &Type) -> Option<Layout> {
     ty.known_shape().map(|shape| Layout::dense(&shape))
 }
 
-impl Builder<'_> {
+impl MemoryPlanner<'_> {
     fn kernel(&mut self, k: usize, kernel: &Kernel) {
         let fixed = |v: &Value| self.lies.get(v).is_some_and(|l| l.fixed);
         let once = kernel.inputs.iter().all(fixed);
@@ -233,14 +233,14 @@ impl Builder<'_> {
         if once {
             for &v in &kernel.outputs {
                 let layout = dense(self.program.ty(v));
-                self.lies.insert(v, Lies { buffer: None, layout, fixed: true });
+                self.lies.insert(v, StoredAt { buffer: None, layout, fixed: true });
             }
             return;
         }
-        let mut inside: HashMap<Value, Lies> = HashMap::new();
+        let mut inside: HashMap<Value, StoredAt> = HashMap::new();
         for &id in &kernel.nodes {
             let value = Value { node: id, output: 0 };
-            if self.is_view(id) {
+            if self.library.is_view(self.program, id) {
                 let lies = self.view(k, value, &inside, kernel);
                 inside.insert(value, lies);
             }
@@ -260,44 +260,43 @@ impl Builder<'_> {
         }
     }
 
-    fn is_view(&self, id: NodeId) -> bool {
-        match self.program.node(id).kind {
-            NodeKind::Apply(call, _) => self.library.call(call).class == OpClass::View,
-            NodeKind::Input(_) | NodeKind::Const(_) => false,
-        }
-    }
-
     /// A buffer of its own.
-    fn written(&mut self, k: usize, value: Value) -> Lies {
+    fn written(&mut self, k: usize, value: Value) -> StoredAt {
         let ty = self.program.ty(value);
         let (bytes, nominal) = bytes(ty);
         self.out.nominal |= nominal;
         self.out.buffers.push(Needed { value, bytes, kept: false });
         self.out.writes[k].push(self.out.buffers.len() - 1);
-        Lies { buffer: Some(self.out.buffers.len() - 1), layout: dense(ty), fixed: false }
+        StoredAt { buffer: Some(self.out.buffers.len() - 1), layout: dense(ty), fixed: false }
     }
 
     /// What a view shows, or a buffer where strides cannot say it.
-    fn view(&mut self, k: usize, v: Value, inside: &HashMap<Value, Lies>, kernel: &Kernel) -> Lies {
+    fn view(
+        &mut self,
+        k: usize,
+        v: Value,
+        inside: &HashMap<Value, StoredAt>,
+        kernel: &Kernel,
+    ) -> StoredAt {
         let node = self.program.node(v.node);
         let NodeKind::Apply(call, attrs) = &node.kind else { return self.written(k, v) };
         let from = inside.get(&node.args[0]).or_else(|| self.lies.get(&node.args[0]));
         // A plan whose kernel shows what it computes itself is refused as faulty.
         let Some(from) = from.cloned() else { return self.written(k, v) };
         if from.fixed {
-            return Lies { layout: dense(&node.types[0]), ..from };
+            return StoredAt { layout: dense(&node.types[0]), ..from };
         }
         let known = attrs.iter().all(is_known);
         let (Some(layout), Some(shape), true) = (&from.layout, node.types[0].known_shape(), known)
         else {
             self.out.nominal = true;
-            return Lies { layout: None, ..from };
+            return StoredAt { layout: None, ..from };
         };
-        let view = views::find(&self.library.call(*call).name);
+        let view = strided_views::find(&self.library.call(*call).name);
         let is_result = kernel.outputs.contains(&v) && self.results.contains(&v);
-        match view.map(|w| views::apply(w, layout, attrs, &shape)) {
+        match view.map(|w| strided_views::apply(w, layout, attrs, &shape)) {
             Some(Viewed::Layout(layout)) if !is_result || layout.is_whole() => {
-                Lies { layout: Some(layout), ..from }
+                StoredAt { layout: Some(layout), ..from }
             }
             _ => self.written(k, v),
         }

@@ -1,14 +1,14 @@
-//! Plans: which kernels compute a program, by which implementations, in which order and in which memory.
+//! Plans: which kernels compute a program, with which implementations, in which order and in which memory.
 //!
-//! A plan is what planning yields and what every backend executes as it stands; [`faults`] are what is wrong with one.
+//! Every backend executes a plan exactly as it is; [`faults`] finds what is wrong with one.
 
-mod faults;
 mod memory;
 mod operands;
+mod validate;
 
-pub use faults::{Fault, faults};
-pub use memory::{Buffers, Home, Memory, NOMINAL, Needed, Place};
+pub use memory::{Buffers, Home, Memory, NOMINAL, Needed, PlannedBuffer};
 pub use operands::{Operand, Role};
+pub use validate::{Fault, faults};
 
 use crate::ir::{NodeId, Program, Value};
 use crate::library::Library;
@@ -44,7 +44,7 @@ impl Kernel {
 /// A program covered by kernels, in execution order.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The program.
+    /// What the kernels compute between them.
     pub program: Program,
     /// Each node that is neither input nor constant belongs to exactly one kernel, except that cheap
     /// nodes may be computed again inside several.

@@ -1,4 +1,4 @@
-//! What a kernel reads, and what for.
+//! The operands of kernels, and their roles.
 
 use super::Kernel;
 use crate::ir::{NodeId, Program, Value};

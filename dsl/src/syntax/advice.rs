@@ -1,4 +1,4 @@
-//! What to write instead, where a mistake of syntax does not say so itself.
+//! Hints for syntax errors whose message does not say what to write instead.
 
 use crate::diag::Diag;
 
@@ -11,16 +11,16 @@ pub(super) fn advise(diag: &mut Diag, item: &str) {
 
 fn advice(code: &str, item: &str) -> String {
     let general = match code {
-        "S002" => "close it, or take it away",
-        "S003" => "take it away, or open a bracket of its kind before it",
+        "S002" => "close it, or remove it",
+        "S003" => "remove it, or add the opening bracket",
         "S006" => {
-            "names consist of ASCII letters, digits and `_`; comments begin with `//`, and strings stand in double quotes"
+            "names consist of ASCII letters, digits and `_`; comments begin with `//`, and strings are enclosed in double quotes"
         }
         "S008" => "a version is a number such as 13",
         "S013" => {
             "write `error exact`, `error reorder` or `error approx(abs=1e-3, rel=1e-3)`, each bound at most once"
         }
-        "S014" => "take the word or sign away: `x: F[..s]` is a tensor, `k: float` an attribute",
+        "S014" => "remove this token: `x: F[..s]` is a tensor, `k: float` an attribute",
         _ => return form(item),
     };
     general.to_string()

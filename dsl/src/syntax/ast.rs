@@ -1,7 +1,7 @@
 //! The syntax tree of `.rules` texts.
 //!
-//! One [`Expr`] serves tensors, attributes, index expressions and conditions; the checker decides which
-//! of its forms a place admits. Spans are byte ranges of one source text.
+//! One [`Expr`] represents tensors, attributes, index expressions and conditions; the checker decides which
+//! forms are allowed where. Spans are byte ranges of one source text.
 
 pub use crate::expr::{BinaryOp, UnaryOp};
 pub use crate::span::{Ident, Span};
@@ -28,7 +28,7 @@ pub struct Item {
     pub comments: Vec<String>,
     /// The lines of its `///` comment, without the marker and one following blank.
     pub doc: Vec<String>,
-    /// Its name.
+    /// What other items refer to it by.
     pub name: Ident,
     /// The whole item without its comment.
     pub span: Span,
@@ -60,9 +60,11 @@ pub enum ItemKind {
 pub struct Param {
     /// Written with `each` (only in the `given` of a rule that has an `each` side).
     pub each: bool,
-    /// Its name.
+    /// What the item refers to it by.
     pub name: Ident,
-    /// Its kind.
+    /// Written with `...` in the `given` of a schema: one variable for every operand that it stands for.
+    pub pack: bool,
+    /// Tensor or attribute, with its type.
     pub kind: ParamKind,
     /// The value it has when a call leaves it out (attributes), after `=`.
     pub default: Option<Expr>,
@@ -75,7 +77,7 @@ pub struct Param {
 pub enum ParamKind {
     /// `x: F[..b, n]`; `x?: F[n]` may be absent (only in `onnx` items).
     Tensor {
-        /// The type.
+        /// Element type and named axes.
         ty: TensorType,
         /// Written with `?`.
         optional: bool,
@@ -112,7 +114,7 @@ pub struct TensorType {
 pub struct Domain {
     /// `>=`, `>`, `<=` or `<`.
     pub op: BinaryOp,
-    /// The bound.
+    /// What each element is compared with.
     pub bound: Expr,
 }
 
@@ -140,7 +142,7 @@ pub enum Elem {
 }
 
 impl Elem {
-    /// The expression.
+    /// The entry, or the list that is spliced in.
     pub fn expr(&self) -> &Expr {
         let (Elem::One(e) | Elem::Splice(e)) = self;
         e
@@ -167,9 +169,9 @@ pub struct Op {
 /// `y: F[..b]` after an arrow; the name may be left out when there is one output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
-    /// Its name.
+    /// Absent where there is one output and nothing refers to it.
     pub name: Option<Ident>,
-    /// Its type.
+    /// Element type and named axes.
     pub ty: TensorType,
 }
 
@@ -189,14 +191,14 @@ pub enum OpTrait {
 pub struct Binding {
     /// One name, or several in parentheses that take apart a tuple.
     pub names: Vec<Ident>,
-    /// The value.
+    /// What the name stands for.
     pub value: Expr,
 }
 
 /// `y[..b, n] = value`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Meaning {
-    /// The output.
+    /// The result that it defines.
     pub output: Ident,
     /// Its index variables, each named after its axis.
     pub index: Vec<Elem>,
@@ -215,7 +217,7 @@ pub struct Def {
     pub wheres: Vec<Binding>,
     /// `let e = …`: shared parts of the body.
     pub lets: Vec<Binding>,
-    /// The body.
+    /// What the definition stands for.
     pub body: Expr,
     /// `if …, …`.
     pub conditions: Vec<Expr>,
@@ -251,7 +253,7 @@ pub struct Side {
     pub each: bool,
     /// The names; none when the side is a bare expression.
     pub names: Vec<Ident>,
-    /// The expression.
+    /// The term on this side.
     pub value: Expr,
 }
 
@@ -285,14 +287,14 @@ pub enum RuleTest {
     },
     /// `picks side at m=64, n=1`: extraction chooses this side at these extents.
     Picks {
-        /// The side.
+        /// The side that must be the cheaper one.
         side: Expr,
         /// Extents.
         at: Vec<(Ident, Expr)>,
     },
     /// `never y = …, z = … "reason"`: the rule must not fire on this.
     Never {
-        /// The graph.
+        /// One for each output of the graph.
         sides: Vec<Side>,
         /// Why not.
         reason: String,
@@ -361,7 +363,7 @@ pub struct Onnx {
 /// One alternative of an `onnx` item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
-    /// The expression.
+    /// What the operator computes.
     pub value: Expr,
     /// All must hold; none for the last resort.
     pub conditions: Vec<Expr>,
@@ -393,13 +395,15 @@ pub struct Target {
     pub kernels: Vec<Kernel>,
 }
 
-/// `kernel "gemm" covers matmul, conv epilogue`.
+/// `kernel "gemm" covers matmul, conv of f32 epilogue`, or `kernel "gemm" of f32` where only `fuse` items say what it covers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     /// Name in the backend's registry.
     pub name: String,
     /// The operators it computes.
     pub covers: Vec<Ident>,
+    /// `of f32, f16`: the element types that kernels of this name take; any if none is named.
+    pub types: Vec<Ident>,
     /// It also applies a chain of pointwise operators to its result: of these, or of any if none is named.
     pub epilogue: Option<Vec<Ident>>,
     /// `in layout`: how its operands and its result lie in memory.
@@ -413,7 +417,7 @@ pub struct Kernel {
 /// An expression.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// Its form.
+    /// What it is; operands are nested inside.
     pub kind: ExprKind,
     /// Where it stands.
     pub span: Span,
@@ -451,9 +455,9 @@ pub enum ExprKind {
     },
     /// `a[..h, m, k]`, `a[i - 1] else 0`: element access in meanings; reordering of axes in terms.
     Index {
-        /// The tensor.
+        /// What is indexed.
         base: Ident,
-        /// The index.
+        /// An entry for each axis; splices stand for several.
         index: Vec<Elem>,
         /// The value outside the tensor.
         otherwise: Option<Box<Expr>>,
@@ -469,7 +473,7 @@ pub enum ExprKind {
     },
     /// `a if c else b`.
     If {
-        /// The condition.
+        /// Decides which of the two is meant.
         cond: Box<Expr>,
         /// The value where it holds.
         then: Box<Expr>,
@@ -485,6 +489,8 @@ pub struct Arg {
     pub name: Option<Ident>,
     /// Written with `each` (only in the right side of an `each` rule).
     pub each: bool,
-    /// The value.
+    /// Written with `...` (only in a schema): one argument for every member of the pack that it mentions.
+    pub pack: bool,
+    /// What is passed.
     pub value: Expr,
 }

@@ -1,6 +1,6 @@
-//! From the parse of one item to its syntax tree: words, numbers and what items share.
+//! Builds the syntax tree of an item from its parse: names, numbers and what items have in common.
 //!
-//! What the grammar admits and the language does not is reported here, and reading goes on.
+//! Reports what the grammar accepts but the language does not, and continues.
 
 use pest::iterators::Pair;
 
@@ -9,7 +9,7 @@ use crate::diag::{Code, Diag};
 use crate::syntax::ast::{Binding, ErrorClause, Expr, Ident, Output, RuleTest, Side, Span};
 
 /// Builds the tree of one item.
-pub(super) struct Builder {
+pub(super) struct TreeBuilder {
     /// Where that text begins in the whole.
     pub base: u32,
     /// Mistakes found.
@@ -31,7 +31,7 @@ pub(super) fn last_span(pair: &Pair<'_, Rule>) -> Span {
     Span { start: start as u32, end: last.as_span().end().max(start) as u32 }
 }
 
-impl Builder {
+impl TreeBuilder {
     pub(super) fn report(&mut self, diag: Diag) {
         self.diags.push(diag);
     }
@@ -236,8 +236,11 @@ impl Builder {
             "reorder" => ErrorClause::Reorder,
             "approx" => return Some(ErrorClause::Approx { abs, rel }),
             other => {
-                let diag =
-                    Diag::error(Code("S013"), format!("`{other}` is no error class"), class.span);
+                let diag = Diag::error(
+                    Code("S013"),
+                    format!("`{other}` is not an error class"),
+                    class.span,
+                );
                 self.report(
                     diag.help("the classes are `exact`, `reorder` and `approx(abs=…, rel=…)`"),
                 );
@@ -260,7 +263,7 @@ impl Builder {
             "rel" => rel,
             other => {
                 self.report(
-                    Diag::error(Code("S013"), format!("`{other}` is no tolerance"), name.span)
+                    Diag::error(Code("S013"), format!("`{other}` is not a tolerance"), name.span)
                         .help("the tolerances are `abs` and `rel`"),
                 );
                 return;

@@ -1,9 +1,9 @@
-//! From the parse of one item to its syntax tree: the seven kinds of items.
+//! Builds the syntax tree of an item from its parse: the seven kinds of items.
 
 use pest::iterators::Pair;
 
-use super::build::Builder;
-use super::params::Place;
+use super::build::TreeBuilder;
+use super::params::ParamContext;
 use super::parse::Rule;
 use crate::diag::{Code, Diag};
 use crate::syntax::ast::{
@@ -25,7 +25,7 @@ impl<T> Once<T> {
     }
 }
 
-impl Builder {
+impl TreeBuilder {
     /// The tree of one item, or `None` if too much of it is missing.
     pub(super) fn item(&mut self, pair: Pair<'_, Rule>) -> Option<(Ident, ItemKind)> {
         let rule = pair.as_rule();
@@ -127,7 +127,7 @@ impl Builder {
                 _ => {}
             }
         }
-        let body = self.need(body, name, "body", "`= …`, what it stands for")?;
+        let body = self.need(body, name, "body", "`= …`, its body")?;
         Some(Def { params, outputs, wheres, lets, body, conditions })
     }
 
@@ -186,7 +186,7 @@ impl Builder {
 
     fn given(&mut self, pair: Pair<'_, Rule>) -> Vec<Param> {
         let inner = pair.into_inner().filter(|p| p.as_rule() == Rule::param);
-        inner.map(|p| self.param(p, Place::Given)).collect()
+        inner.map(|p| self.param(p, ParamContext::Given)).collect()
     }
 
     fn never(&mut self, pair: Pair<'_, Rule>) -> RuleTest {
@@ -374,6 +374,7 @@ impl Builder {
         let mut kernel = Kernel {
             name: String::new(),
             covers: vec![],
+            types: vec![],
             epilogue: None,
             layout: None,
             cost: None,
@@ -383,6 +384,10 @@ impl Builder {
             match part.as_rule() {
                 Rule::string => kernel.name = self.string(&part),
                 Rule::ident => kernel.covers.push(self.ident(&part)),
+                Rule::element_types => {
+                    let names = part.into_inner().filter(|p| p.as_rule() == Rule::ident);
+                    kernel.types = names.map(|p| self.ident(&p)).collect();
+                }
                 Rule::epilogue => {
                     let names = part.into_inner().filter(|p| p.as_rule() == Rule::ident);
                     kernel.epilogue = Some(names.map(|p| self.ident(&p)).collect());

@@ -1,23 +1,25 @@
-//! Text to syntax tree and back.
+//! Parser and printer of `.rules` texts.
 
 mod advice;
 pub mod ast;
 mod build;
-mod explain;
+mod equality;
 mod items;
-mod layout;
 mod params;
 mod parse;
+mod parse_errors;
+mod pretty;
 mod print;
 mod print_expr;
-mod resolved;
-mod same;
+mod print_resolved;
 mod scan;
 mod terms;
 
+pub use equality::same;
+pub use params::CLASSES;
 pub use parse::parse;
 pub use print::{print_file, print_item};
 pub use print_expr::print_expr;
-pub use resolved::print_resolved;
-pub use same::same;
+pub use print_resolved::print_resolved;
+pub(crate) use print_resolved::{written_domain, written_type};
 pub use scan::is_reserved;

@@ -1,8 +1,8 @@
-//! From the parse of one item to its syntax tree: parameters and their types.
+//! Builds the syntax tree of an item from its parse: parameters and their types.
 
 use pest::iterators::Pair;
 
-use super::build::Builder;
+use super::build::TreeBuilder;
 use super::parse::Rule;
 use crate::diag::{Code, Diag};
 use crate::syntax::ast::{AttrType, Domain, Expr, Ident, Param, ParamKind, Span, TensorType};
@@ -11,9 +11,12 @@ use crate::syntax::ast::{AttrType, Domain, Expr, Ident, Param, ParamKind, Span, 
 const ATTR_TYPES: [&str; 11] =
     ["int", "ints", "float", "floats", "bool", "string", "dtype", "axis", "axes", "perm", "shape"];
 
+/// The classes of operators that a variable of a schema may range over.
+pub const CLASSES: [&str; 3] = ["pointwise", "reduction", "operator"];
+
 /// Where a parameter stands, which decides the forms it may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ParamContext {
     /// Of an `op`, `def`, `fuse` or `extern`.
     Signature,
     /// In `given`.
@@ -24,19 +27,19 @@ pub(super) enum Place {
     OnnxAttr,
 }
 
-impl Builder {
+impl TreeBuilder {
     pub(super) fn params(&mut self, pair: Pair<'_, Rule>, onnx: bool) -> Vec<Param> {
         let mut params = Vec::new();
-        let mut place = if onnx { Place::OnnxInput } else { Place::Signature };
+        let mut place = if onnx { ParamContext::OnnxInput } else { ParamContext::Signature };
         for part in pair.into_inner() {
             match part.as_rule() {
-                Rule::semicolon if onnx => place = Place::OnnxAttr,
+                Rule::semicolon if onnx => place = ParamContext::OnnxAttr,
                 Rule::semicolon => {
                     let at = self.span(&part);
                     self.report(
                         Diag::error(
                             Code("S014"),
-                            "`;` separates inputs from attributes in `onnx` items only",
+                            "`;` separates inputs from attributes only in `onnx` items",
                             at,
                         )
                         .help("write `,` here"),
@@ -50,7 +53,7 @@ impl Builder {
     }
 
     /// One parameter; `place` decides which forms are right.
-    pub(super) fn param(&mut self, pair: Pair<'_, Rule>, place: Place) -> Param {
+    pub(super) fn param(&mut self, pair: Pair<'_, Rule>, place: ParamContext) -> Param {
         let span = self.span(&pair);
         let mut name = Ident { text: String::new(), span };
         let (mut each, mut constant, mut optional, mut variadic) = (None, None, None, None);
@@ -68,20 +71,26 @@ impl Builder {
                 _ => {}
             }
         }
-        let onnx = matches!(place, Place::OnnxInput);
+        let onnx = matches!(place, ParamContext::OnnxInput);
         let mut refuse = |at: Option<Span>, right: bool, form: &str, home: &str| {
             if let Some(at) = at.filter(|_| !right) {
-                let message = format!("{form} belongs to {home} only");
+                let message = format!("{form} is only allowed in {home}");
                 self.diags.push(Diag::error(Code("S014"), message, at));
             }
         };
-        refuse(each, place == Place::Given, "`each`", "the `given` of a rule");
+        refuse(each, place == ParamContext::Given, "`each`", "the `given` of a rule");
         refuse(constant, onnx, "`const` before a name", "inputs of `onnx` items");
         refuse(optional, onnx, "`?`", "inputs of `onnx` items");
-        refuse(variadic, onnx, "`...`", "inputs of `onnx` items");
+        refuse(
+            variadic,
+            onnx || place == ParamContext::Given,
+            "`...`",
+            "inputs of `onnx` items and the `given` of a schema",
+        );
         refuse(variadic.and(constant), false, "`const`", "single inputs");
         refuse(variadic.and(optional), false, "`?`", "single inputs");
-        let (optional, variadic) = (optional.is_some(), variadic.is_some());
+        let pack = place == ParamContext::Given && variadic.is_some();
+        let (optional, variadic) = (optional.is_some(), onnx && variadic.is_some());
         let kind = match ty {
             _ if constant.is_some() => match ty {
                 Some(ty) => ParamKind::ConstInput { ty: self.attr_type(ty), optional },
@@ -92,18 +101,16 @@ impl Builder {
                     ParamKind::ConstInput { ty, optional }
                 }
             },
-            Some(ty) if place == Place::OnnxAttr || is_attr_type(&ty) => {
-                if place == Place::OnnxInput {
-                    self.report(
-                        Diag::error(Code("S014"), "an attribute stands after `;`", span).help(
-                            format!("an input read at import is written `const {}: …`", name.text),
-                        ),
-                    );
+            Some(ty) if place == ParamContext::OnnxAttr || is_attr_type(&ty) || is_class(&ty) => {
+                if place == ParamContext::OnnxInput {
+                    self.report(Diag::error(Code("S014"), "attributes follow `;`", span).help(
+                        format!("an input read at import is written `const {}: …`", name.text),
+                    ));
                 }
                 ParamKind::Attr(Some(self.attr_type(ty)))
             }
             Some(ty) => ParamKind::Tensor { ty: self.tensor_type(ty), optional, variadic },
-            None if place == Place::OnnxInput && default.is_none() => {
+            None if place == ParamContext::OnnxInput && default.is_none() => {
                 let dtype = Ident { text: "T".into(), span: name.span };
                 let ty = TensorType { dtype, dims: None, domain: None, span: name.span };
                 ParamKind::Tensor { ty, optional, variadic }
@@ -111,9 +118,9 @@ impl Builder {
             None => {
                 if default.is_none() {
                     self.missing_type(&name, "`x: F[..b]`, `axis: int` or `eps = 1e-5`");
-                } else if place == Place::OnnxInput {
+                } else if place == ParamContext::OnnxInput {
                     self.report(
-                        Diag::error(Code("S014"), "an attribute stands after `;`", span)
+                        Diag::error(Code("S014"), "attributes follow `;`", span)
                             .help("write `;` before the first attribute"),
                     );
                 }
@@ -129,7 +136,7 @@ impl Builder {
                     .help("only attributes have defaults"),
             );
         }
-        Param { each: each.is_some(), name, kind, default, span }
+        Param { each: each.is_some(), name, pack, kind, default, span }
     }
 
     fn missing_type(&mut self, name: &Ident, forms: &str) {
@@ -186,7 +193,7 @@ impl Builder {
     }
 
     fn misfit(&mut self, at: Span, form: &str, home: &str, help: &str) {
-        let message = format!("{form} belongs to {home} only");
+        let message = format!("{form} is only allowed in {home}");
         self.report(Diag::error(Code("S014"), message, at).help(help));
     }
 
@@ -224,4 +231,10 @@ fn is_attr_type(pair: &Pair<'_, Rule>) -> bool {
     let named = parts.next().is_some_and(|p| ATTR_TYPES.contains(&p.as_str()));
     let next = parts.next().map(|p| p.as_rule());
     (named && next != Some(Rule::index)) || matches!(next, Some(Rule::of))
+}
+
+/// True of a class of operators, as a variable of a schema has it for a type.
+fn is_class(pair: &Pair<'_, Rule>) -> bool {
+    let mut parts = pair.clone().into_inner();
+    parts.next().is_some_and(|p| CLASSES.contains(&p.as_str())) && parts.next().is_none()
 }

@@ -1,13 +1,15 @@
-//! Text to syntax tree. Never fails: mistakes are values, and a broken item does not hide the others.
+//! Parses a text to a syntax tree. Never fails: errors are values, and a broken item does not hide the others.
 
 use std::ops::Range;
 
 use pest::Parser;
 
 use super::advice::advise;
-use super::build::Builder;
-use super::explain::{Refusal, explain};
-use super::scan::{Brackets, CommentKind, ITEM_WORDS, Kind, Scan, Token, brackets, items, scan};
+use super::build::TreeBuilder;
+use super::parse_errors::{GrammarMismatch, explain};
+use super::scan::{
+    Brackets, CommentKind, ITEM_WORDS, Scan, Token, TokenKind, brackets, items, scan,
+};
 use crate::diag::{Code, Diag};
 use crate::syntax::ast::{File, Item, Span};
 
@@ -100,11 +102,11 @@ fn attach(
                 continue;
             }
             CommentKind::File => stray(
-                "a `//!` comment documents the file and stands before its items",
+                "a `//!` comment documents the file and must precede its items",
                 "move it to the top, or write `//`",
             ),
             CommentKind::Item if inside => stray(
-                "a `///` comment documents the next item; this one stands inside an item",
+                "a `///` comment documents the next item; this one is inside an item",
                 "move it above the item, or write `//`",
             ),
             CommentKind::Item if next == ranges.len() => {
@@ -128,7 +130,7 @@ fn attach(
 fn item(text: &str, tokens: &[Token], diags: &mut Vec<Diag>) -> Option<Item> {
     let (first, last) = tokens.first().zip(tokens.last())?;
     if !ITEM_WORDS.contains(&&text[first.span.range()]) {
-        diags.push(super::explain::outside_items(text, tokens));
+        diags.push(super::parse_errors::outside_items(text, tokens));
         return None;
     }
     let open = match brackets(text, tokens) {
@@ -144,7 +146,7 @@ fn item(text: &str, tokens: &[Token], diags: &mut Vec<Diag>) -> Option<Item> {
         Ok(mut pairs) => {
             let base = whole.start;
             let unit = pairs.next()?.into_inner().next()?;
-            let mut builder = Builder { base, diags: Vec::new(), failed: false, nesting: 0 };
+            let mut builder = TreeBuilder { base, diags: Vec::new(), failed: false, nesting: 0 };
             let built = builder.item(unit);
             diags.append(&mut builder.diags);
             let (name, kind) = built?;
@@ -152,12 +154,12 @@ fn item(text: &str, tokens: &[Token], diags: &mut Vec<Diag>) -> Option<Item> {
         }
         Err(error) => error,
     };
-    let Refusal { diag, token } = explain(text, tokens, &error, open);
+    let GrammarMismatch { diag, token } = explain(text, tokens, &error, open);
     diags.push(diag);
     // A misspelt item word in column 0: the item before it may be sound.
     let next =
-        tokens.get(token).filter(|next| token > 0 && next.flush && next.kind == Kind::Word)?;
-    super::explain::near(&text[next.span.range()], &ITEM_WORDS)?;
+        tokens.get(token).filter(|next| token > 0 && next.flush && next.kind == TokenKind::Word)?;
+    super::parse_errors::near(&text[next.span.range()], &ITEM_WORDS)?;
     match brackets(text, &tokens[..token]) {
         Brackets::Fine => item(text, &tokens[..token], &mut Vec::new()),
         Brackets::Open(_) | Brackets::Broken(_) => None,

@@ -1,8 +1,8 @@
-//! Syntax trees in canonical form: what `fmt` writes and what generated laws look like.
+//! Prints syntax trees in canonical form: the output of `fmt` and of generated laws.
 //!
-//! Clauses stand in the order of the tree's fields. Reading the result gives the same tree.
+//! Clauses are in the order of the tree's fields. Parsing the output gives the same tree.
 
-use super::layout::{Doc, block, commas, enclosed, group, lay_out, nest, text};
+use super::pretty::{Doc, block, commas, enclosed, group, lay_out, nest, text};
 use super::print_expr::{before_more, bound, condition, elems_docs, float, quoted, sign, whole};
 use crate::syntax::ast::{
     AttrType, Binding, Def, ErrorClause, Expr, Extern, File, Fuse, Ident, Item, ItemKind, Kernel,
@@ -188,8 +188,12 @@ fn print_target(name: &Ident, target: &Target) -> Vec<Doc> {
 }
 
 fn kernel(kernel: &Kernel) -> Doc {
-    let covers = kernel.covers.iter().map(|name| text(&name.text)).collect();
-    let mut parts = vec![text(format!("kernel {} covers ", quoted(&kernel.name))), fill(covers)];
+    let mut parts = vec![text(format!("kernel {}", quoted(&kernel.name)))];
+    for (word, names) in [(" covers ", &kernel.covers), (" of ", &kernel.types)] {
+        if !names.is_empty() {
+            parts.extend([text(word), fill(names.iter().map(|name| text(&name.text)).collect())]);
+        }
+    }
     if let Some(follow) = &kernel.epilogue {
         parts.push(text(" epilogue"));
         let names: Vec<Doc> = follow.iter().map(|name| text(&name.text)).collect();
@@ -363,7 +367,7 @@ fn param_with(param: &Param, onnx: bool) -> Doc {
     if param.each {
         parts.push(text("each "));
     }
-    let name = &param.name.text;
+    let name = &format!("{}{}", param.name.text, if param.pack { "..." } else { "" });
     let mark = |optional: bool| if optional { "?" } else { "" };
     match &param.kind {
         ParamKind::Tensor { ty, optional, variadic } => {

@@ -1,11 +1,11 @@
-//! Expressions in canonical form, with the fewest parentheses that keep the tree.
+//! Prints expressions in canonical form, with the fewest parentheses that preserve the tree.
 //!
-//! A few pairs more than needed, for the reader: an access with `else` is enclosed wherever it is an
-//! operand, a product beside another kind of product (`(k * x) @ w`, `(a @ b) @ c`), what `not` negates,
-//! a product that is summed up inside another (`k * sum(n) (x * x)`), a choice among entries of a list.
+//! A few more than necessary, for readability: an access with `else` is parenthesised wherever it is an
+//! operand, as are a product next to another kind of product (`(k * x) @ w`, `(a @ b) @ c`), the operand of `not`,
+//! a product that is reduced inside another (`k * sum(n) (x * x)`), and a choice among entries of a list.
 
-use super::layout::{Doc, block, call, commas, enclosed, group, lay_out, nest, text};
-use super::terms::{Level, level};
+use super::pretty::{Doc, block, call, commas, enclosed, group, lay_out, nest, text};
+use super::terms::{Precedence, level};
 use crate::syntax::ast::{Arg, BinaryOp, Elem, Expr, ExprKind, Ident, UnaryOp};
 
 /// An expression in canonical form on one line.
@@ -26,12 +26,12 @@ pub(super) fn before_more(expr: &Expr) -> Doc {
 
 /// A condition after `if`: with a bare `else` it would make a choice of the expression before it.
 pub(super) fn condition(expr: &Expr) -> Doc {
-    if ends_like_reduction(expr) { parens(expr) } else { operand(expr, Level::Or) }
+    if ends_like_reduction(expr) { parens(expr) } else { operand(expr, Precedence::Or) }
 }
 
 /// The bound of a range or domain: a sum at most.
 pub(super) fn bound(expr: &Expr) -> Doc {
-    operand(expr, Level::Sum)
+    operand(expr, Precedence::Sum)
 }
 
 fn parens(expr: &Expr) -> Doc {
@@ -39,15 +39,15 @@ fn parens(expr: &Expr) -> Doc {
 }
 
 // How tightly the outermost form of an expression binds; `None` for forms enclosed in any operand.
-fn binding(expr: &Expr) -> Option<Level> {
+fn binding(expr: &Expr) -> Option<Precedence> {
     match &expr.kind {
         ExprKind::If { .. } | ExprKind::Index { otherwise: Some(_), .. } => None,
-        ExprKind::Unary(UnaryOp::Not, _) => Some(Level::Not),
-        ExprKind::Unary(UnaryOp::Neg, _) => Some(Level::Negate),
-        ExprKind::Int(value) if *value < 0 => Some(Level::Negate),
-        ExprKind::Float(value) if value.is_sign_negative() => Some(Level::Negate),
+        ExprKind::Unary(UnaryOp::Not, _) => Some(Precedence::Not),
+        ExprKind::Unary(UnaryOp::Neg, _) => Some(Precedence::Negate),
+        ExprKind::Int(value) if *value < 0 => Some(Precedence::Negate),
+        ExprKind::Float(value) if value.is_sign_negative() => Some(Precedence::Negate),
         ExprKind::Binary(op, _, _) => Some(level(*op)),
-        ExprKind::Reduce { .. } => Some(Level::Product),
+        ExprKind::Reduce { .. } => Some(Precedence::Product),
         ExprKind::Int(_)
         | ExprKind::Float(_)
         | ExprKind::Str(_)
@@ -57,11 +57,11 @@ fn binding(expr: &Expr) -> Option<Level> {
         | ExprKind::List(_)
         | ExprKind::Tuple(_)
         | ExprKind::Call { .. }
-        | ExprKind::Index { otherwise: None, .. } => Some(Level::Access),
+        | ExprKind::Index { otherwise: None, .. } => Some(Precedence::Access),
     }
 }
 
-fn operand(expr: &Expr, least: Level) -> Doc {
+fn operand(expr: &Expr, least: Precedence) -> Doc {
     if binding(expr).is_some_and(|binds| binds >= least) { bare(expr) } else { parens(expr) }
 }
 
@@ -70,21 +70,23 @@ fn swallows(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Reduce { .. } => true,
         ExprKind::Unary(UnaryOp::Neg, value) => ends_open(value),
-        ExprKind::Binary(op, _, right) => level(*op) == Level::Product && ends_open(right),
+        ExprKind::Binary(op, _, right) => level(*op) == Precedence::Product && ends_open(right),
         _ => false,
     }
 }
 
 fn ends_open(expr: &Expr) -> bool {
     matches!(expr.kind, ExprKind::Reduce { .. })
-        || (binding(expr) >= Some(Level::Negate) && swallows(expr))
+        || (binding(expr) >= Some(Precedence::Negate) && swallows(expr))
 }
 
 // The last operand of a product or minus sign, where a reduction may stand.
 fn last_operand(expr: &Expr) -> Doc {
     match &expr.kind {
-        ExprKind::Reduce { monoid, axes, body } => reduction(monoid, axes, body, Level::Negate),
-        _ => operand(expr, Level::Negate),
+        ExprKind::Reduce { monoid, axes, body } => {
+            reduction(monoid, axes, body, Precedence::Negate)
+        }
+        _ => operand(expr, Precedence::Negate),
     }
 }
 
@@ -93,11 +95,11 @@ fn encloses_left(expr: &Expr, op: BinaryOp) -> bool {
     let plain = |op| matches!(op, BinaryOp::Mul | BinaryOp::Div);
     let mixed = match expr.kind {
         ExprKind::Binary(inner, _, _) => {
-            level(inner) == Level::Product && !(plain(inner) && plain(op))
+            level(inner) == Precedence::Product && !(plain(inner) && plain(op))
         }
         _ => false,
     };
-    level(op) == Level::Product && (mixed && !is_long(expr) || swallows(expr))
+    level(op) == Precedence::Product && (mixed && !is_long(expr) || swallows(expr))
 }
 
 /// Products, or denials, in a row that are enclosed one by one; brackets nest no deeper than what is read back.
@@ -118,7 +120,7 @@ fn is_long(expr: &Expr) -> bool {
     let mut left = expr;
     for _ in 0..ENCLOSED {
         match &left.kind {
-            ExprKind::Binary(op, inner, _) if level(*op) == Level::Product => left = inner,
+            ExprKind::Binary(op, inner, _) if level(*op) == Precedence::Product => left = inner,
             _ => return false,
         }
     }
@@ -127,8 +129,8 @@ fn is_long(expr: &Expr) -> bool {
 
 fn encloses(left: &Expr, op: BinaryOp) -> bool {
     let least = match level(op) {
-        Level::Compare => Level::Sum,
-        Level::Power => Level::Access,
+        Precedence::Compare => Precedence::Sum,
+        Precedence::Power => Precedence::Access,
         same => same,
     };
     encloses_left(left, op) || binding(left).is_none_or(|binds| binds < least)
@@ -141,10 +143,10 @@ fn left_operand(expr: &Expr, op: BinaryOp) -> Doc {
 // An operand after `before` in a run; two reductions in a product look alike.
 fn right_operand(before: &Expr, expr: &Expr, op: BinaryOp) -> Doc {
     match level(op) {
-        Level::Product if swallows(before) && swallows(expr) => parens(expr),
-        Level::Product => last_operand(expr),
-        Level::Power if swallows(expr) => parens(expr),
-        Level::Power => operand(expr, Level::Negate),
+        Precedence::Product if swallows(before) && swallows(expr) => parens(expr),
+        Precedence::Product => last_operand(expr),
+        Precedence::Power if swallows(expr) => parens(expr),
+        Precedence::Power => operand(expr, Precedence::Negate),
         other => operand(expr, other.tighter()),
     }
 }
@@ -165,7 +167,7 @@ fn bare(expr: &Expr) -> Doc {
         ExprKind::Unary(UnaryOp::Neg, value) => Doc::Cat(vec![text("-"), last_operand(value)]),
         ExprKind::Unary(UnaryOp::Not, value) => {
             let value =
-                if denies_often(value) { bare(value) } else { operand(value, Level::Power) };
+                if denies_often(value) { bare(value) } else { operand(value, Precedence::Power) };
             Doc::Cat(vec![text("not "), value])
         }
         ExprKind::Binary(..) => chain(expr),
@@ -179,28 +181,33 @@ fn bare(expr: &Expr) -> Doc {
             match otherwise {
                 None => access,
                 Some(value) => {
-                    let value =
-                        if swallows(value) { parens(value) } else { operand(value, Level::Negate) };
+                    let value = if swallows(value) {
+                        parens(value)
+                    } else {
+                        operand(value, Precedence::Negate)
+                    };
                     Doc::Cat(vec![access, text(" else "), value])
                 }
             }
         }
-        ExprKind::Reduce { monoid, axes, body } => reduction(monoid, axes, body, Level::Product),
+        ExprKind::Reduce { monoid, axes, body } => {
+            reduction(monoid, axes, body, Precedence::Product)
+        }
         ExprKind::If { cond, then, otherwise } => {
             let last = match otherwise.kind {
                 ExprKind::If { .. } => bare(otherwise),
-                _ => operand(otherwise, Level::Or),
+                _ => operand(otherwise, Precedence::Or),
             };
             group(Doc::Hang(vec![
-                operand(then, Level::Or),
-                Doc::Cat(vec![text("if "), operand(cond, Level::Or)]),
+                operand(then, Precedence::Or),
+                Doc::Cat(vec![text("if "), operand(cond, Precedence::Or)]),
                 Doc::Cat(vec![text("else "), last]),
             ]))
         }
     }
 }
 
-fn reduction(monoid: &Ident, axes: &[Elem], body: &Expr, least: Level) -> Doc {
+fn reduction(monoid: &Ident, axes: &[Elem], body: &Expr, least: Precedence) -> Doc {
     let head = block(&format!("{}(", monoid.text), commas(elems_docs(axes)), ")");
     let body = if begins_no_term(body) { parens(body) } else { operand(body, least) };
     Doc::Cat(vec![head, text(" "), body])
@@ -227,7 +234,7 @@ fn chain(expr: &Expr) -> Doc {
     while let ExprKind::Binary(op, left, right) = &first.kind {
         let same = links.is_empty()
             || (binding(first) == binding(expr)
-                && !matches!(level(*op), Level::Compare | Level::Power));
+                && !matches!(level(*op), Precedence::Compare | Precedence::Power));
         if !same || links.last().is_some_and(|(last, _)| encloses_left(first, *last)) {
             break;
         }
@@ -258,7 +265,7 @@ fn holds_together(left: &Expr, op: BinaryOp, right: &Expr) -> bool {
 
 // Whether `right` stands after `^` without blanks.
 fn is_exponent(op: BinaryOp, right: &Expr) -> bool {
-    let short = |expr: &Expr| is_short(expr) && binding(expr) != Some(Level::Negate);
+    let short = |expr: &Expr| is_short(expr) && binding(expr) != Some(Precedence::Negate);
     let power = match &right.kind {
         ExprKind::Binary(inner, base, exponent) => short(base) && is_exponent(*inner, exponent),
         _ => false,
@@ -270,7 +277,7 @@ fn is_exponent(op: BinaryOp, right: &Expr) -> bool {
 fn begins_no_term(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Unary(UnaryOp::Neg, _) | ExprKind::Str(_) => true,
-        ExprKind::Int(_) | ExprKind::Float(_) => binding(expr) == Some(Level::Negate),
+        ExprKind::Int(_) | ExprKind::Float(_) => binding(expr) == Some(Precedence::Negate),
         ExprKind::Binary(op, left, _) => {
             binding(left).is_some_and(|binds| binds >= level(*op)) && begins_no_term(left)
         }
@@ -330,6 +337,9 @@ fn arg(arg: &Arg) -> Doc {
         parts.push(text(format!("{}=", name.text)));
     }
     parts.push(bare(&arg.value));
+    if arg.pack {
+        parts.push(text("..."));
+    }
     Doc::Cat(parts)
 }
 

@@ -1,7 +1,7 @@
-//! A text cut into tokens, comments and items, before any grammar.
+//! The lexer: splits a text into tokens, comments and items.
 //!
-//! Linear and without recursion, so that no text can exhaust it. Reports what no grammar need see:
-//! open strings, foreign characters, brackets that do not match.
+//! Linear and without recursion, so that no text can exhaust the stack. Reports lexical errors:
+//! unclosed strings, foreign characters, unbalanced brackets.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(super) const MAX_NESTING: usize = 64;
 pub(super) const ITEM_WORDS: [&str; 7] = ["op", "def", "rule", "fuse", "extern", "onnx", "target"];
 
 /// The reserved words that open no item, clauses in their canonical order first.
-pub(super) const OTHER_WORDS: [&str; 33] = [
+pub(super) const OTHER_WORDS: [&str; 34] = [
     "commutative",
     "associative",
     "unit",
@@ -35,6 +35,7 @@ pub(super) const OTHER_WORDS: [&str; 33] = [
     "prints",
     "kernel",
     "covers",
+    "of",
     "epilogue",
     "cost",
     "takes",
@@ -57,7 +58,7 @@ pub fn is_reserved(word: &str) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Word,
     Number,
     Text,
@@ -70,7 +71,7 @@ pub(super) enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
-    pub kind: Kind,
+    pub kind: TokenKind,
     pub span: Span,
     /// No token stands before it on its line.
     pub first: bool,
@@ -128,7 +129,7 @@ pub(super) fn scan(text: &str) -> Scan {
             }
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
                 at = skip_word(bytes, at);
-                Kind::Word
+                TokenKind::Word
             }
             b'0'..=b'9' => {
                 at = skip_word(bytes, at);
@@ -142,12 +143,12 @@ pub(super) fn scan(text: &str) -> Scan {
                 {
                     at = skip_word(bytes, at + 1);
                 }
-                Kind::Number
+                TokenKind::Number
             }
             b'"' => match string_end(bytes, at) {
                 Ok(end) => {
                     at = end;
-                    Kind::Text
+                    TokenKind::Text
                 }
                 Err(end) => {
                     at = end;
@@ -159,28 +160,28 @@ pub(super) fn scan(text: &str) -> Scan {
                     .here("no closing `\"` on this line")
                     .help("a string ends on the line it begins on; write `\\n` for a line break");
                     out.bad.push((out.tokens.len(), diag));
-                    Kind::Bad
+                    TokenKind::Bad
                 }
             },
             b'(' | b'[' => {
                 at += 1;
-                Kind::Open
+                TokenKind::Open
             }
             b')' | b']' => {
                 at += 1;
-                Kind::Close
+                TokenKind::Close
             }
             b'|' | b',' | b';' | b':' | b'?' | b'=' | b'<' | b'>' | b'+' | b'-' | b'*' | b'/'
             | b'%' | b'@' | b'^' | b'.' | b'!' => {
                 at += sign_length(&bytes[at..]);
-                Kind::Sign
+                TokenKind::Sign
             }
             _ => {
                 while at < bytes.len() && is_foreign(bytes[at]) {
                     at += 1;
                 }
                 out.bad.push((out.tokens.len(), foreign(text, start..at)));
-                Kind::Bad
+                TokenKind::Bad
             }
         };
         let flush = start == line_start;
@@ -202,11 +203,13 @@ fn foreign(text: &str, at: Range<usize>) -> Diag {
     let diag =
         Diag::error(Code("S006"), format!("`{shown}` is not part of the language"), span(at));
     match found.chars().next() {
-        Some('{' | '}') => diag.help("items and clauses need no braces: reserved words open them"),
+        Some('{' | '}') => {
+            diag.help("items and clauses need no braces: they start with reserved words")
+        }
         Some('&') => diag.help("conditions are joined by `and`"),
         Some('#') => diag.help("a comment begins with `//`"),
-        Some('\'' | '`') => diag.help("strings stand between double quotes"),
-        Some('“' | '”') => diag.help("strings stand between plain double quotes `\"`"),
+        Some('\'' | '`') => diag.help("strings are enclosed in double quotes"),
+        Some('“' | '”') => diag.help("strings are enclosed in plain double quotes `\"`"),
         Some('⇒' | '→') => diag.help("write `=>` for an equation and `->` before outputs"),
         Some('−' | '–') => diag.help("write `-` for minus"),
         Some('×' | '·') => diag.help("write `*` for a product"),
@@ -266,17 +269,21 @@ pub(super) fn items(text: &str, tokens: &[Token]) -> Vec<Range<usize>> {
     let mut depth = 0usize;
     for (i, token) in tokens.iter().enumerate() {
         match token.kind {
-            Kind::Open => depth += 1,
-            Kind::Close => depth = depth.saturating_sub(1),
-            Kind::Word if ITEM_WORDS.contains(&&text[token.span.range()]) => {
-                let named = tokens.get(i + 1).is_some_and(|next| next.kind == Kind::Word);
+            TokenKind::Open => depth += 1,
+            TokenKind::Close => depth = depth.saturating_sub(1),
+            TokenKind::Word if ITEM_WORDS.contains(&&text[token.span.range()]) => {
+                let named = tokens.get(i + 1).is_some_and(|next| next.kind == TokenKind::Word);
                 let opens = (token.first && token.flush) || (named && (token.first || depth == 0));
                 if opens {
                     starts.push(i);
                     depth = 0;
                 }
             }
-            Kind::Word | Kind::Number | Kind::Text | Kind::Sign | Kind::Bad => {}
+            TokenKind::Word
+            | TokenKind::Number
+            | TokenKind::Text
+            | TokenKind::Sign
+            | TokenKind::Bad => {}
         }
     }
     starts.push(tokens.len());
@@ -298,7 +305,7 @@ pub(super) fn brackets(text: &str, tokens: &[Token]) -> Brackets {
     for token in tokens {
         let here = &text[token.span.range()];
         match token.kind {
-            Kind::Open => {
+            TokenKind::Open => {
                 open.push(token.span);
                 if open.len() > MAX_NESTING {
                     let message = format!("brackets nest deeper than {MAX_NESTING} levels");
@@ -308,9 +315,9 @@ pub(super) fn brackets(text: &str, tokens: &[Token]) -> Brackets {
                     );
                 }
             }
-            Kind::Close => match open.pop() {
+            TokenKind::Close => match open.pop() {
                 None => {
-                    let message = format!("this `{here}` closes nothing");
+                    let message = format!("this `{here}` has no opening bracket");
                     return Brackets::Broken(
                         Diag::error(Code("S003"), message, token.span)
                             .here(format!("no open `{}` before it in this item", partner(here))),
@@ -327,7 +334,11 @@ pub(super) fn brackets(text: &str, tokens: &[Token]) -> Brackets {
                 }
                 Some(_) => {}
             },
-            Kind::Word | Kind::Number | Kind::Text | Kind::Sign | Kind::Bad => {}
+            TokenKind::Word
+            | TokenKind::Number
+            | TokenKind::Text
+            | TokenKind::Sign
+            | TokenKind::Bad => {}
         }
     }
     open.last().map_or(Brackets::Fine, |opening| Brackets::Open(*opening))

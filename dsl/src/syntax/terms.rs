@@ -1,8 +1,8 @@
-//! Expressions: from the flat runs of the grammar to trees.
+//! Builds expression trees from the flat sequences of the grammar.
 
 use pest::iterators::Pair;
 
-use super::build::{Builder, last_span};
+use super::build::{TreeBuilder, last_span};
 use super::parse::Rule;
 use super::scan::MAX_NESTING;
 use crate::diag::{Code, Diag};
@@ -13,7 +13,7 @@ const MAX_DEPTH: u32 = 256;
 
 /// How tightly operators bind, loosest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub(super) enum Precedence {
     Or,
     And,
     Not,
@@ -25,33 +25,33 @@ pub(super) enum Level {
     Access,
 }
 
-impl Level {
+impl Precedence {
     /// The next tighter one.
-    pub(super) fn tighter(self) -> Level {
+    pub(super) fn tighter(self) -> Precedence {
         match self {
-            Level::Or => Level::And,
-            Level::And => Level::Not,
-            Level::Not => Level::Compare,
-            Level::Compare => Level::Sum,
-            Level::Sum => Level::Product,
-            Level::Product => Level::Negate,
-            Level::Negate => Level::Power,
-            Level::Power | Level::Access => Level::Access,
+            Precedence::Or => Precedence::And,
+            Precedence::And => Precedence::Not,
+            Precedence::Not => Precedence::Compare,
+            Precedence::Compare => Precedence::Sum,
+            Precedence::Sum => Precedence::Product,
+            Precedence::Product => Precedence::Negate,
+            Precedence::Negate => Precedence::Power,
+            Precedence::Power | Precedence::Access => Precedence::Access,
         }
     }
 }
 
 /// The level of an infix operator.
-pub(super) fn level(op: BinaryOp) -> Level {
+pub(super) fn level(op: BinaryOp) -> Precedence {
     match op {
-        BinaryOp::Or => Level::Or,
-        BinaryOp::And => Level::And,
+        BinaryOp::Or => Precedence::Or,
+        BinaryOp::And => Precedence::And,
         BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {
-            Level::Compare
+            Precedence::Compare
         }
-        BinaryOp::Add | BinaryOp::Sub => Level::Sum,
-        BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod | BinaryOp::MatMul => Level::Product,
-        BinaryOp::Pow => Level::Power,
+        BinaryOp::Add | BinaryOp::Sub => Precedence::Sum,
+        BinaryOp::Mul | BinaryOp::Div | BinaryOp::Mod | BinaryOp::MatMul => Precedence::Product,
+        BinaryOp::Pow => Precedence::Power,
     }
 }
 
@@ -84,18 +84,18 @@ struct Run<'i> {
     parts: std::iter::Peekable<std::vec::IntoIter<Pair<'i, Rule>>>,
 }
 
-impl Builder {
+impl TreeBuilder {
     /// An `expr` or `bound`.
     pub(super) fn expr(&mut self, pair: Pair<'_, Rule>) -> Expr {
-        self.expr_deep(pair, Level::Or).0
+        self.expr_deep(pair, Precedence::Or).0
     }
 
     /// A `bound`: nothing looser than a sum.
     pub(super) fn bound(&mut self, pair: Pair<'_, Rule>) -> Expr {
-        self.expr_deep(pair, Level::Sum).0
+        self.expr_deep(pair, Precedence::Sum).0
     }
 
-    fn expr_deep(&mut self, pair: Pair<'_, Rule>, least: Level) -> Deep {
+    fn expr_deep(&mut self, pair: Pair<'_, Rule>, least: Precedence) -> Deep {
         let at = self.span(&pair);
         // `v0 if c1 else v1 if c2 else v2` comes as the runs v0, c1, v1, c2, v2.
         let mut runs: Vec<Vec<Pair<'_, Rule>>> = vec![Vec::new()];
@@ -124,7 +124,7 @@ impl Builder {
         result
     }
 
-    fn run(&mut self, parts: Vec<Pair<'_, Rule>>, least: Level, at: Span) -> Deep {
+    fn run(&mut self, parts: Vec<Pair<'_, Rule>>, least: Precedence, at: Span) -> Deep {
         let mut run = Run { parts: parts.into_iter().peekable() };
         let value = self.climb(&mut run, least, at);
         if let Some(rest) = run.parts.next() {
@@ -140,7 +140,7 @@ impl Builder {
     }
 
     // Precedence climbing; `at` is where to complain if parts run out, which the grammar excludes.
-    fn climb(&mut self, run: &mut Run<'_>, least: Level, at: Span) -> Deep {
+    fn climb(&mut self, run: &mut Run<'_>, least: Precedence, at: Span) -> Deep {
         if self.nesting > MAX_DEPTH + MAX_NESTING as u32 {
             while run.parts.next().is_some() {}
             return self.too_deep(at);
@@ -151,15 +151,15 @@ impl Builder {
         result
     }
 
-    fn climb_inside(&mut self, run: &mut Run<'_>, least: Level, at: Span) -> Deep {
+    fn climb_inside(&mut self, run: &mut Run<'_>, least: Precedence, at: Span) -> Deep {
         let Some(part) = run.parts.next() else { return self.placeholder(at) };
         let start = self.span(&part);
         let mut left = match part.as_rule() {
-            Rule::minus => self.prefixed(run, UnaryOp::Neg, Level::Negate, start),
-            Rule::kw_not => self.prefixed(run, UnaryOp::Not, Level::Not, start),
+            Rule::minus => self.prefixed(run, UnaryOp::Neg, Precedence::Negate, start),
+            Rule::kw_not => self.prefixed(run, UnaryOp::Not, Precedence::Not, start),
             Rule::reduction => {
                 let (monoid, axes) = self.reduction(part);
-                let (body, deep) = self.climb(run, Level::Product, start);
+                let (body, deep) = self.climb(run, Precedence::Product, start);
                 let span = start.to(body.span);
                 self.deep(ExprKind::Reduce { monoid, axes, body: Box::new(body) }, span, deep + 1)
             }
@@ -171,7 +171,7 @@ impl Builder {
             let sign = self.span(next);
             if rule == Rule::outside {
                 run.parts.next();
-                let (value, deep) = self.climb(run, Level::Negate, sign);
+                let (value, deep) = self.climb(run, Precedence::Negate, sign);
                 left = self.outside(left, value, deep, sign);
                 continue;
             }
@@ -181,7 +181,7 @@ impl Builder {
                 break;
             }
             run.parts.next();
-            if binds == Level::Compare
+            if binds == Precedence::Compare
                 && let Some(other) = compared.replace(sign)
             {
                 self.report(
@@ -191,7 +191,8 @@ impl Builder {
                         .help("join two comparisons with `and`, or add parentheses"),
                 );
             }
-            let inner = if binds == Level::Power { Level::Negate } else { binds.tighter() };
+            let inner =
+                if binds == Precedence::Power { Precedence::Negate } else { binds.tighter() };
             let (right, deep) = self.climb(run, inner, sign);
             let span = left.0.span.to(right.span);
             let deep = 1 + deep.max(left.1);
@@ -200,7 +201,7 @@ impl Builder {
         left
     }
 
-    fn prefixed(&mut self, run: &mut Run<'_>, op: UnaryOp, binds: Level, start: Span) -> Deep {
+    fn prefixed(&mut self, run: &mut Run<'_>, op: UnaryOp, binds: Precedence, start: Span) -> Deep {
         let (value, deep) = self.climb(run, binds, start);
         let span = start.to(value.span);
         self.deep(ExprKind::Unary(op, Box::new(value)), span, deep + 1)
@@ -294,7 +295,7 @@ impl Builder {
         for part in pair.into_inner() {
             match part.as_rule() {
                 Rule::comma => comma = true,
-                Rule::expr => entries.push(self.expr_deep(part, Level::Or)),
+                Rule::expr => entries.push(self.expr_deep(part, Precedence::Or)),
                 _ => {}
             }
         }
@@ -330,14 +331,16 @@ impl Builder {
         let (mut args, mut deepest) = (Vec::new(), 0);
         for part in pair.into_inner().filter(|p| p.as_rule() == Rule::arg) {
             let (mut each, mut name) = (false, None);
+            let pack = part.clone().into_inner().any(|p| p.as_rule() == Rule::variadic_mark);
             for part in part.into_inner() {
                 match part.as_rule() {
+                    Rule::variadic_mark => {}
                     Rule::kw_each => each = true,
                     Rule::arg_name => name = part.into_inner().next().map(|p| self.ident(&p)),
                     _ => {
-                        let (value, depth) = self.expr_deep(part, Level::Or);
+                        let (value, depth) = self.expr_deep(part, Precedence::Or);
                         deepest = deepest.max(depth);
-                        args.push(Arg { name: name.take(), each, value });
+                        args.push(Arg { name: name.take(), each, pack, value });
                     }
                 }
             }
@@ -359,7 +362,7 @@ impl Builder {
                     splice = true;
                     continue;
                 }
-                let (value, depth) = self.expr_deep(part, Level::Or);
+                let (value, depth) = self.expr_deep(part, Precedence::Or);
                 deepest = deepest.max(depth);
                 elems.push(if splice { Elem::Splice(value) } else { Elem::One(value) });
             }

@@ -145,7 +145,7 @@ fn every_syntax_code_has_a_case() {
     let wanted = CODES.iter().map(|(code, _)| *code).filter(|c| c.starts_with('S') && *c != "S019");
     assert_eq!(covered, wanted.collect_vec());
     assert!(CODES.iter().map(|(code, _)| code).all_unique());
-    assert_eq!(Code("S010").meaning(), Some("comparisons in a row"));
+    assert_eq!(Code("S010").meaning(), Some("chained comparisons"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Texts that nobody meant: broken, endless, nested without end.
+//! Hostile texts: broken, endless, deeply nested.
 
 use crate::examples::EXAMPLES;
 use mlc_dsl::diag::render;

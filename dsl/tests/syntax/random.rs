@@ -74,8 +74,9 @@ fn expr() -> BoxedStrategy<Expr> {
         .prop_recursive(6, 40, 3, |inner| {
             let boxed = inner.clone().prop_map(Box::new).boxed();
             let axis = name().prop_map(|name| at(ExprKind::Name(name)));
-            let arg = (of(ident()), any::<bool>(), inner.clone())
-                .prop_map(|(name, each, value)| Arg { name, each, value });
+            let marks = (any::<bool>(), any::<bool>());
+            let arg = (of(ident()), marks, inner.clone())
+                .prop_map(|(name, (each, pack), value)| Arg { name, each, pack, value });
             let callee = prop_oneof![ident().boxed(), monoid().boxed()];
             prop_oneof![
                 8 => (binary_op(), boxed.clone(), boxed.clone())
@@ -138,16 +139,18 @@ fn attr() -> impl Strategy<Value = Param> {
     (ident(), kind).prop_map(|(name, (ty, default))| Param {
         each: false,
         name,
+        pack: false,
         kind: ParamKind::Attr(ty),
         default,
         span: Span::default(),
     })
 }
 
-fn tensor(each: impl Strategy<Value = bool>) -> impl Strategy<Value = Param> {
-    (each, ident(), tensor_type()).prop_map(|(each, name, ty)| Param {
+fn tensor(mark: impl Strategy<Value = (bool, bool)>) -> impl Strategy<Value = Param> {
+    (mark, ident(), tensor_type()).prop_map(|((each, pack), name, ty)| Param {
         each,
         name,
+        pack,
         kind: ParamKind::Tensor { ty, optional: false, variadic: false },
         default: None,
         span: Span::default(),
@@ -155,11 +158,11 @@ fn tensor(each: impl Strategy<Value = bool>) -> impl Strategy<Value = Param> {
 }
 
 fn params() -> impl Strategy<Value = Vec<Param>> {
-    few(prop_oneof![tensor(Just(false)).boxed(), attr().boxed()])
+    few(prop_oneof![tensor(Just((false, false))).boxed(), attr().boxed()])
 }
 
 fn given() -> impl Strategy<Value = Vec<Param>> {
-    few(prop_oneof![tensor(any::<bool>()).boxed(), attr().boxed()])
+    few(prop_oneof![tensor(any::<(bool, bool)>()).boxed(), attr().boxed()])
 }
 
 fn onnx_params() -> impl Strategy<Value = Vec<Param>> {
@@ -175,6 +178,7 @@ fn onnx_params() -> impl Strategy<Value = Vec<Param>> {
     let input = (ident(), input).prop_map(|(name, kind)| Param {
         each: false,
         name,
+        pack: false,
         kind,
         default: None,
         span: Span::default(),
@@ -321,16 +325,28 @@ fn onnx() -> impl Strategy<Value = Onnx> {
 }
 
 fn target() -> impl Strategy<Value = Target> {
-    let kernel =
-        (quote(), some(ident()), of(few(ident())), of(ident()), of(expr()), few((ident(), expr())))
-            .prop_map(|(name, covers, epilogue, layout, cost, takes)| Kernel {
-                name,
-                covers,
-                epilogue,
-                layout,
-                cost,
-                takes,
-            });
+    let after = (of(few(ident())), of(ident()), of(expr()), few((ident(), expr())));
+    let covering = (quote(), some(ident()), few(ident()), after).prop_map(
+        |(name, covers, types, (epilogue, layout, cost, takes))| Kernel {
+            name,
+            covers,
+            types,
+            epilogue,
+            layout,
+            cost,
+            takes,
+        },
+    );
+    let typed = (quote(), some(ident())).prop_map(|(name, types)| Kernel {
+        name,
+        covers: vec![],
+        types,
+        epilogue: None,
+        layout: None,
+        cost: None,
+        takes: vec![],
+    });
+    let kernel = prop_oneof![covering, typed];
     (of(ident()), few((ident(), expr())), few(kernel))
         .prop_map(|(extends, entries, kernels)| Target { extends, entries, kernels })
 }

@@ -1,18 +1,18 @@
 //! Small random e-graphs, and their optimum by brute force.
 
-use mlc_extract::{ClassId, Cost, NodeId, Solution, View, ViewBuilder};
+use mlc_extract::{ClassId, Cost, EGraphView, EGraphViewBuilder, NodeId, Solution};
 use proptest::prelude::*;
 
 const CLASSES: std::ops::RangeInclusive<usize> = 1..=8;
 
 /// Denser graphs, where a tree is often not the best program: leaves are dear and operands shared.
-pub fn dense() -> impl Strategy<Value = View> {
+pub fn dense() -> impl Strategy<Value = EGraphView> {
     let node =
         (prop::collection::vec(0..8_u32, 1..=3), prop_oneof![Just(0.0), Just(1.0), Just(3.0)]);
     let rows = prop::collection::vec(prop::collection::vec(node, 2..=3), 8);
     (rows, prop::collection::vec(8..20_u32, 3), prop::collection::vec(0..8_u32, 2..=3)).prop_map(
         |(rows, leaves, roots)| {
-            let mut builder = ViewBuilder::new();
+            let mut builder = EGraphViewBuilder::new();
             let ids: Vec<ClassId> = rows.iter().map(|_| builder.add_class()).collect();
             for (&class, rows) in ids.iter().zip(&rows) {
                 for (children, cost) in rows {
@@ -31,7 +31,7 @@ pub fn dense() -> impl Strategy<Value = View> {
 }
 
 /// Graphs with anything: cycles, empty classes, several roots, zero costs, bundles.
-pub fn views() -> impl Strategy<Value = View> {
+pub fn views() -> impl Strategy<Value = EGraphView> {
     let cost = prop_oneof![
         Just(0.0),
         Just(1.0),
@@ -49,7 +49,7 @@ pub fn views() -> impl Strategy<Value = View> {
         );
         (nodes, prop::collection::vec(child, 1..=3), bundles).prop_map(
             |(classes, roots, bundles)| {
-                let mut builder = ViewBuilder::new();
+                let mut builder = EGraphViewBuilder::new();
                 let ids: Vec<ClassId> = classes.iter().map(|_| builder.add_class()).collect();
                 let mut nodes: Vec<Vec<NodeId>> = Vec::new();
                 for (class, rows) in ids.iter().zip(&classes) {
@@ -75,9 +75,9 @@ pub fn views() -> impl Strategy<Value = View> {
 }
 
 /// The cheapest valid solution, by trying every choice for the classes that the roots need.
-pub fn brute_force(view: &View) -> Option<(f64, Solution)> {
+pub fn brute_force(view: &EGraphView) -> Option<(f64, Solution)> {
     fn walk(
-        view: &View,
+        view: &EGraphView,
         open: &[ClassId],
         choice: &mut Vec<Option<NodeId>>,
         best: &mut Option<(f64, Solution)>,

@@ -11,20 +11,20 @@
 use mlc_backends::cpu::Cpu;
 use mlc_dsl::plan::{Kernel, Plan};
 use mlc_explore::Limits;
-use mlc_extract::cover::estimate;
 use mlc_extract::fit::features;
+use mlc_extract::kernel_selection::estimate;
 use mlc_extract::target::Jitter;
 use mlc_extract::work::Works;
 use mlc_proptests::scatter::{Group, svg};
 use mlc_rewrite::Model;
 use mlc_rewrite::calibrate::store::{Store, usual_path};
 use mlc_rewrite::calibrate::{machine, stored};
+use mlc_rewrite::kernel_times::{KernelTime, Timed, interleave};
 use mlc_rewrite::pipeline::costing::Costing;
 use mlc_rewrite::pipeline::measure::{least, median, points};
 use mlc_rewrite::pipeline::{self, Options};
 use mlc_rewrite::show;
-use mlc_rewrite::watch::{KernelTime, Timed, interleave};
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -241,7 +241,7 @@ fn measured(
     threads: usize,
     plans: Vec<(String, Plan)>,
 ) -> anyhow::Result<Vec<Point>> {
-    let inputs = samples::inputs(model.program(), model.library(), 0)
+    let inputs = random_inputs::inputs(model.program(), model.library(), 0)
         .ok_or_else(|| anyhow::anyhow!("{}: inputs of unknown size", path.display()))?;
     let backend = Cpu::new(threads);
     let works = Works::new(model.library());

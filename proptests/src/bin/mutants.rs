@@ -1,9 +1,9 @@
-//! The mutants of the shipped laws: how many the verifier refutes, and which it lets pass.
+//! Mutation test of the shipped laws: how many mutants the verifier refutes, and which it accepts.
 //!
-//! `mutants [LAW] [--every N] [--threads N]`; LAW is the beginning of names, of every N mutants one is taken.
-//! Prints Markdown, and what is missed at once. The exit code is 1 if fewer than 99 % of those that are wrong are refuted.
+//! `mutants [LAW] [--every N] [--threads N]`; LAW is a prefix of names, one of every N mutants is tested.
+//! Prints Markdown; missed mutants are printed at once. The exit code is 1 if fewer than 99 % of the wrong ones are refuted.
 
-use mlc_proptests::mutants::{Fate, judge, mutants};
+use mlc_proptests::mutants::{Fate, fate_of, mutants};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     chosen.get(i).map(|m| (i, *m))
                 } {
-                    let fate = judge(&library, m, AGAIN);
+                    let fate = fate_of(&library, m, AGAIN);
                     if let Fate::Missed(why) = &fate {
                         eprintln!("{i} of {}: missed {} ({}): {why}", chosen.len(), m.of, m.change);
                     }

@@ -6,7 +6,7 @@
 //! models are kept in the other FOLDER. `--nodes` writes every result as ONNX instead and counts nodes; with `--export`
 //! models, results and inputs are kept for a comparison by another implementation. The exit code is 1 if any spelling fails.
 
-use mlc_proptests::spellings::nodes::{self, Place};
+use mlc_proptests::spellings::nodes::{self, Destination};
 use mlc_proptests::spellings::{Family, families, run};
 use mlc_rewrite::pipeline::Options;
 use std::process::ExitCode;
@@ -115,7 +115,8 @@ fn count(
     scratch: &std::path::Path,
     options: &Options,
 ) -> ExitCode {
-    let place = Place { target: &args.target, opset: args.opset, folder: args.export.as_deref() };
+    let place =
+        Destination { target: &args.target, opset: args.opset, folder: args.export.as_deref() };
     let (mut all, mut smallest) = (0, 0);
     println!("{:<26} {:>9} {:>5} {:>5} {:>8}", "family", "spellings", "min", "max", "expected");
     for f in chosen {
@@ -145,7 +146,7 @@ fn count(
 }
 
 /// Prints up to `most` failures, those of different plans first.
-fn show(expect: &[&str], o: &run::Outcome, most: usize) {
+fn show(expect: &[&str], o: &run::FamilyOutcome, most: usize) {
     if most == 0 || o.failures.is_empty() {
         return;
     }
@@ -161,7 +162,7 @@ fn show(expect: &[&str], o: &run::Outcome, most: usize) {
 }
 
 /// Writes failing models to a folder.
-fn keep(family: &str, o: &run::Outcome, folder: &std::path::Path) {
+fn keep(family: &str, o: &run::FamilyOutcome, folder: &std::path::Path) {
     for (i, f) in o.failures.iter().enumerate() {
         let path = folder.join(format!("{family}-{i}.onnx"));
         if let Err(e) = mlc_onnx::write_onnx(&f.model, &path) {

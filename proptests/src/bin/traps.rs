@@ -1,7 +1,7 @@
 //! The table of traps: graphs that are nearly something else, and what went wrong with them.
 //!
 //! `traps [FAMILY] [--show NAME] [--rules FOLDER] [--export FOLDER]`; NAME is a trap whose programs are printed, models and
-//! the judge's results are written to the FOLDER of `--export`. The exit code is 1 if any trap is wrong.
+//! the reference interpreter's results are written to the FOLDER of `--export`. The exit code is 1 if any trap is wrong.
 
 use mlc_proptests::traps::{FAMILIES, export, run, trap_options};
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ macro_rules! activation {
     };
 }
 
-/// The families.
+/// Spellings of activations, by layer.
 pub const FAMILIES: &[Family] = &[
     activation!("relu", "pointwise(relu)", WITH_HALF, SETS, relu),
     activation!("relu6", "pointwise(clip)", SETUPS, SETS, relu6),

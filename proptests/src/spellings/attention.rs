@@ -8,7 +8,7 @@ const SETUPS: &[Setup] = &[PLAIN, SYMBOLIC];
 const ONE: &[Setup] = &[PLAIN];
 const SETS: &[i64] = &[17, 13, 18, 20];
 
-/// The families.
+/// Spellings of attention, by layer.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "attention",

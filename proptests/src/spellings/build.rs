@@ -1,4 +1,4 @@
-//! A builder of small ONNX graphs whose every freedom is a decision.
+//! A builder of small ONNX graphs in which every degree of freedom is a decision.
 //!
 //! Knows how operators changed between operator sets; knows no layer.
 

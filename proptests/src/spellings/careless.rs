@@ -1,4 +1,4 @@
-//! Spellings as hand exporters, traced graphs and decompositions leave them: bounds where they are not needed, halves and
+//! Needlessly complicated spellings, as left by manual export, tracing and decomposition: redundant bounds, halves and
 //! complements of a layer, sums in place of means, products in place of sums.
 
 use super::build::{Build, Value, int, ints, word};
@@ -8,7 +8,7 @@ const SETUPS: &[Setup] = &[PLAIN, SYMBOLIC];
 const ONE: &[Setup] = &[PLAIN];
 const SETS: &[i64] = &[17, 13, 18, 20];
 
-/// The families.
+/// Spellings of graphs with needless operators, by layer.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "careless_elu",

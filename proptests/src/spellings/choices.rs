@@ -1,6 +1,6 @@
-//! Sequences of decisions: what turns one generator into many spellings.
+//! Sequences of decisions: they turn one generator into many spellings.
 //!
-//! The sequence of zeros is every family's reference. Equal sequences make equal graphs.
+//! The sequence of zeros is the reference of every family. Equal sequences give equal graphs.
 
 /// The decisions of one spelling.
 #[derive(Clone, Debug, Default)]

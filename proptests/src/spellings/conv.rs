@@ -7,7 +7,7 @@ use super::{Family, PLAIN, SYMBOLIC, Setup};
 const SETUPS: &[Setup] = &[PLAIN, SYMBOLIC];
 const SETS: &[i64] = &[17, 13, 18, 21];
 
-/// The families.
+/// Spellings of convolutions, by layer.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "conv_affine",

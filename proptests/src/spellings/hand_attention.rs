@@ -8,7 +8,7 @@ use mlc_onnx::RawAttr;
 const ONE: &[Setup] = &[PLAIN];
 const SETS: &[i64] = &[17, 14, 18, 20];
 
-/// The families.
+/// Spellings of hand-written attention, by layer.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "hand_attention",

@@ -7,7 +7,7 @@ use mlc_dsl::ir::DType;
 const SETUPS: &[Setup] = &[PLAIN, SYMBOLIC];
 const SETS: &[i64] = &[17, 13, 18, 21];
 
-/// The families.
+/// Spellings of graphs that compute nothing, by layer.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "identity_movement",

@@ -45,7 +45,7 @@ pub const HALF: Setup = Setup { dtype: DType::F16, symbolic: false };
 /// A layer and its spellings.
 #[derive(Clone, Copy)]
 pub struct Family {
-    /// Its name.
+    /// What the command line and the table call it.
     pub name: &'static str,
     /// The kernels that every spelling must become, in order, each with the operators that it computes; where
     /// settings differ, one entry for each.
@@ -54,7 +54,7 @@ pub struct Family {
     pub setups: &'static [Setup],
     /// Operator sets to spell in, the reference's first.
     pub opsets: &'static [i64],
-    /// The generator.
+    /// Builds one spelling, deciding as it goes; yields the outputs.
     pub build: fn(&mut Build) -> Vec<Value>,
 }
 

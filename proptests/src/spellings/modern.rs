@@ -9,7 +9,7 @@ const SETUPS: &[Setup] = &[PLAIN, SYMBOLIC];
 const ONE: &[Setup] = &[PLAIN];
 const SETS: &[i64] = &[17, 13, 18, 20];
 
-/// The families.
+/// Spellings of recent layers, by layer.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "geglu",

@@ -9,7 +9,7 @@ use mlc_dsl::ir::{DType, Tensor};
 const ONE: &[Setup] = &[PLAIN];
 const SETS: &[i64] = &[17, 14, 18, 20];
 
-/// The families.
+/// Spellings of recent attention, by layer.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "attention_guarded",

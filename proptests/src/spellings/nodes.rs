@@ -1,10 +1,10 @@
-//! Spellings optimised and written as ONNX again: how many nodes each becomes, and the files to check that with.
+//! Optimises spellings and exports them to ONNX: how many nodes each becomes, and files to check that with.
 
 use super::{Family, run};
 use mlc_files::npz::write_npz;
-use mlc_onnx::{RawModel, domains, export, import, printable, read_onnx, write_onnx};
+use mlc_onnx::{RawModel, domains, export_plan, import, printable, read_onnx, write_onnx};
 use mlc_rewrite::pipeline::{Options, optimize};
-use mlc_verify::samples;
+use mlc_verify::random_inputs;
 use std::path::Path;
 
 /// What the spellings of a family became.
@@ -19,7 +19,7 @@ pub struct Written {
 }
 
 /// Where the results are to run.
-pub struct Place<'a> {
+pub struct Destination<'a> {
     /// The target's name.
     pub target: &'a str,
     /// Version of the standard operator set; no result is older.
@@ -34,7 +34,7 @@ pub fn written(
     most: usize,
     scratch: &Path,
     options: &Options,
-    place: &Place,
+    place: &Destination,
 ) -> Written {
     let mut out = Written::default();
     for (i, (model, unstable)) in run::models(family, most).into_iter().enumerate() {
@@ -59,7 +59,7 @@ fn one(
     stem: &str,
     scratch: &Path,
     options: &Options,
-    place: &Place,
+    place: &Destination,
 ) -> Result<RawModel, String> {
     let library = crate::library();
     write_onnx(model, scratch).map_err(|e| format!("not written: {e}"))?;
@@ -75,11 +75,11 @@ fn one(
         ..options.clone()
     };
     let source = imported.program;
-    let inputs = samples::inputs(&source, library, 3);
+    let inputs = random_inputs::inputs(&source, library, 3);
     let names: Vec<String> = source.inputs.iter().map(|(n, _)| n.to_string()).collect();
     let result =
         optimize(source, library, &options).map_err(|e| format!("not optimised: {e:#}"))?;
-    let raw = export(&result.program, library, &imported.model, opset)
+    let raw = export_plan(&result.plan, library, &imported.model, opset)
         .map_err(|e| format!("not exported: {e}"))?;
     if let Some(folder) = place.folder {
         let path = |end: &str| folder.join(format!("{stem}.{end}"));

@@ -9,7 +9,7 @@ const IMAGES: &[Setup] = &[PLAIN, SYMBOLIC];
 const SETS: &[i64] = &[17, 13, 16, 18, 21];
 const N: i64 = 64;
 
-/// The families.
+/// Spellings of normalisations, by layer.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "layer_norm",

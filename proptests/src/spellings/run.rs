@@ -1,4 +1,4 @@
-//! Every spelling through the real path: written, read, imported, optimised, checked, compared.
+//! Runs every spelling through the whole pipeline: written, read, imported, optimised, checked, compared.
 
 use super::build::Build;
 use super::choices::Choices;
@@ -20,19 +20,19 @@ pub struct Failure {
     pub became: String,
     /// Which of the family's plans it is; 0 if it has none.
     pub plan: usize,
-    /// The spelling.
+    /// The spelling as ONNX.
     pub model: RawModel,
 }
 
 /// What became of a family.
-pub struct Outcome {
+pub struct FamilyOutcome {
     /// How many different graphs were tried.
     pub spellings: usize,
     /// How many became the expected plan.
     pub equal: usize,
     /// Different plans, the reference's first.
     pub plans: Vec<(Signature, usize)>,
-    /// The rest.
+    /// Spellings that became another plan, or none.
     pub failures: Vec<Failure>,
 }
 
@@ -123,8 +123,8 @@ fn read(model: &RawModel, scratch: &Path) -> Result<mlc_dsl::ir::Program, String
 }
 
 /// Runs at most `most` spellings of a family.
-pub fn run(family: &Family, most: usize, scratch: &Path, options: &Options) -> Outcome {
-    let mut out = Outcome { spellings: 0, equal: 0, plans: vec![], failures: vec![] };
+pub fn run(family: &Family, most: usize, scratch: &Path, options: &Options) -> FamilyOutcome {
+    let mut out = FamilyOutcome { spellings: 0, equal: 0, plans: vec![], failures: vec![] };
     let share = most.div_ceil(family.setups.len()).max(1);
     for setup in family.setups {
         let mut reference: Option<Signature> = None;

@@ -7,7 +7,7 @@ const SETUPS: &[Setup] = &[PLAIN, SYMBOLIC];
 const WITH_HALF: &[Setup] = &[PLAIN, SYMBOLIC, HALF];
 const SETS: &[i64] = &[17, 13, 18, 11, 22];
 
-/// The families.
+/// Spellings of softmax, by layer.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "softmax",

@@ -1,4 +1,4 @@
-//! Nearly activations.
+//! Traps that resemble activations.
 
 use super::{Trap, limit, trap};
 

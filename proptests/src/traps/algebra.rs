@@ -1,4 +1,4 @@
-//! Nearly identities of real arithmetic, which NaN, infinities and signed zeros break.
+//! Traps: identities over the reals that NaN, infinities and signed zeros break.
 
 use super::{Trap, limit, trap};
 

@@ -1,4 +1,4 @@
-//! Nearly attention.
+//! Traps that resemble attention.
 
 use super::{Trap, trap};
 

@@ -1,4 +1,4 @@
-//! Defaults of attributes, spelled and unspelled, and how they changed.
+//! Traps with default attributes, explicit and implicit, and with defaults that changed between versions.
 
 use super::{Trap, refused, trap};
 

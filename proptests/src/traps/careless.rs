@@ -1,4 +1,4 @@
-//! Nearly spellings that are not needed: bounds that matter after all, factors that do not cancel, axes that are not shared.
+//! Traps that resemble redundant spellings: bounds that matter, factors that do not cancel, axes that are not shared.
 
 use super::{Trap, limit, trap};
 

@@ -1,4 +1,4 @@
-//! Nearly convolutions with an affine after them, and pooling.
+//! Traps that resemble convolutions with an affine map after them, and pooling.
 
 use super::{Trap, trap};
 

@@ -1,4 +1,4 @@
-//! Traps as files: models, inputs and the judge's results, for comparison with another implementation.
+//! Traps as files: models, inputs and the reference interpreter's results, for comparison with another implementation.
 
 use super::values::{Draw, SYMBOLS, inputs};
 use super::{Ends, Trap, run, text};
@@ -8,7 +8,7 @@ use mlc_files::npz::write_npz;
 use mlc_onnx::{import, read_onnx};
 use std::path::Path;
 
-/// Writes `NAME.onnx`, and for every draw that the judge runs `NAME.DRAW.in.npz` and `NAME.DRAW.out.npz`.
+/// Writes `NAME.onnx`, and for every draw that the reference interpreter runs `NAME.DRAW.in.npz` and `NAME.DRAW.out.npz`.
 pub fn export(trap: &Trap, folder: &Path) -> Result<(), String> {
     if matches!(trap.ends, Ends::Refused(_)) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Graphs whose outputs, inputs and constants are more than one thing.
+//! Traps with graphs whose outputs, inputs and constants have several roles.
 
 use super::{Trap, trap};
 

@@ -1,4 +1,4 @@
-//! Nearly identities of integers and of casts.
+//! Traps that resemble identities of integers and of casts.
 
 use super::{Trap, trap};
 

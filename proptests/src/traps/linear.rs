@@ -1,4 +1,4 @@
-//! Nearly linear layers and products that share a factor.
+//! Traps that resemble linear layers, and products that share a factor.
 
 use super::{Trap, trap};
 
@@ -104,7 +104,7 @@ pub(super) const TRAPS: &[Trap] = &[
     ),
     trap(
         "linear_scaled_by_infinity",
-        "a column is scaled by infinity: its terms do not meet as infinities",
+        "a column is scaled by infinity: its terms cannot be aligned as infinities",
         "x: f32[5, 4]
         y = Mul(MatMul(x, f32[4, 2]~), f32[2]{inf, 2})
         -> y",

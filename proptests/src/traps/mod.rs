@@ -1,7 +1,7 @@
-//! Traps: small ONNX graphs that are nearly a layer, or nearly an identity, but are not.
+//! Traps: small ONNX graphs that resemble a layer or an identity, but differ.
 //!
-//! Each says what sets it apart. Whatever the optimiser makes of one, not a value, shape or NaN may change; nothing
-//! here says what becomes of it.
+//! Each says what distinguishes it. Optimisation must not change any value, shape or NaN; nothing
+//! here says what the result looks like.
 
 mod activation;
 mod algebra;
@@ -31,7 +31,7 @@ pub fn trap_options() -> Options {
 /// How a trap must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// With the judge's values of the graph as read.
+    /// With the reference interpreter's values of the graph as read.
     Equal,
     /// The same, but where infinities meet or a pole is hit: there laws of the class `reorder` may yield the limit
     /// where the graph as read yields NaN, or NaN where it is infinite.
@@ -76,9 +76,9 @@ const fn refused(
 /// Traps of one kind.
 #[derive(Clone, Copy)]
 pub struct Family {
-    /// Its name.
+    /// What the command line and the table call it.
     pub name: &'static str,
-    /// Its traps.
+    /// In the order of the table.
     pub traps: &'static [Trap],
 }
 

@@ -1,4 +1,4 @@
-//! Nearly what exporters of 2024 and later write.
+//! Traps that resemble spellings of recent exporters.
 
 use super::{Trap, trap};
 

@@ -1,4 +1,4 @@
-//! Nearly normalisations.
+//! Traps that resemble normalisations.
 
 use super::{Trap, refused, trap};
 

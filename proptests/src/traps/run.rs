@@ -1,4 +1,4 @@
-//! Every trap through the real path, its results held against the judge's.
+//! Runs every trap through the whole pipeline, and compares results with those of the reference interpreter.
 
 use super::text::{self, Graph};
 use super::values::{Draw, SYMBOLS, inputs};
@@ -8,7 +8,9 @@ use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::run_values;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::plan::Plan;
-use mlc_onnx::{Imported, RawDim, RawValueInfo, export, import, printable, read_onnx, write_onnx};
+use mlc_onnx::{
+    Imported, RawDim, RawValueInfo, export_plan, import, printable, read_onnx, write_onnx,
+};
 use mlc_rewrite::pipeline::{Options, optimize, plan, target};
 use mlc_rewrite::show;
 use std::collections::BTreeMap;
@@ -31,7 +33,7 @@ struct Ways {
     source: Program,
     cpu: Plan,
     plain: Plan,
-    /// The optimised program on the judge, by what it was optimised for.
+    /// The optimised program on the reference interpreter, by what it was optimised for.
     others: Vec<(&'static str, Program)>,
 }
 
@@ -53,7 +55,7 @@ pub fn run(trap: &Trap, scratch: &Path, options: &Options) -> Outcome {
                 }
             }
             if out.compared == 0 {
-                out.wrong.push("the judge ran it on no inputs at all".into());
+                out.wrong.push("the reference interpreter ran it on no inputs at all".into());
             }
         }
         Ok(None) => out.compared += 1,
@@ -122,7 +124,7 @@ fn prepare(
     let operators = Some(printable(library, opset, "standard"));
     let standard = Options { target: "standard".into(), operators, ..options.clone() };
     let standard = optimize(source.clone(), library, &standard).map_err(unoptimised)?;
-    let raw = export(&standard.program, library, &imported.model, opset)
+    let raw = export_plan(&standard.plan, library, &imported.model, opset)
         .map_err(|e| format!("not exported: {e}"))?;
     write_onnx(&raw, scratch).map_err(|e| format!("the export is not written: {e}"))?;
     let again = read(scratch).map_err(|e| format!("the export: {e}"))?.program;
@@ -137,7 +139,7 @@ fn unoptimised(e: impl std::fmt::Display) -> String {
     format!("not optimised: {e:#}")
 }
 
-fn judged(p: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+fn interpreted(p: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
     let values = run_values(p, crate::library(), inputs).map_err(|e| e.to_string())?;
     Ok(values.iter().map(|a| a.to_tensor()).collect())
 }
@@ -171,16 +173,16 @@ fn by_name(of: &Program, to: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>,
     to.inputs.iter().map(|(n, _)| one(n)).collect()
 }
 
-/// Compares all ways on one draw; what the judge cannot run is not compared.
+/// Compares all ways on one draw; what the reference interpreter cannot run is not compared.
 fn compare(ways: &Ways, values: &[Tensor], draw: Draw, ends: Ends, out: &mut Outcome) {
-    let Ok(expected) = judged(&ways.source, values) else { return };
+    let Ok(expected) = interpreted(&ways.source, values) else { return };
     let limit = ends == Ends::Limit && !draw.is_finite();
     // Ties of huge numbers hang on the last digit: where the graph as read does, the optimised one may.
     let own: Vec<_> = match draw.fits_f32() {
         true => vec![],
         false => DISTURBED
             .iter()
-            .filter_map(|d| judged(&ways.source, &disturbed(values, *d)).ok())
+            .filter_map(|d| interpreted(&ways.source, &disturbed(values, *d)).ok())
             .collect(),
     };
     let mut hold =
@@ -192,8 +194,8 @@ fn compare(ways: &Ways, values: &[Tensor], draw: Draw, ends: Ends, out: &mut Out
             }
         };
     for (name, p) in &ways.others {
-        let found = by_name(&ways.source, p, values).and_then(|v| judged(p, &v));
-        hold(&format!("{name} on the judge"), found, ON_JUDGE, &own);
+        let found = by_name(&ways.source, p, values).and_then(|v| interpreted(p, &v));
+        hold(&format!("{name} on the reference interpreter"), found, ON_REFERENCE, &own);
     }
     if !draw.fits_f32() {
         return;
@@ -206,7 +208,7 @@ fn compare(ways: &Ways, values: &[Tensor], draw: Draw, ends: Ends, out: &mut Out
 }
 
 /// What folded constants may move a result computed in f64.
-const ON_JUDGE: f64 = 1e-6;
+const ON_REFERENCE: f64 = 1e-6;
 /// What the working type may.
 const ON_CPU: f64 = 2e-5;
 

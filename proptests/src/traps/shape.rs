@@ -1,4 +1,4 @@
-//! Nearly identities of shapes: equal extents, unit axes and reversed steps.
+//! Traps that resemble identities of shapes: equal extents, unit axes and reversed steps.
 
 use super::{Trap, trap};
 

@@ -1,4 +1,4 @@
-//! Nearly softmax.
+//! Traps that resemble softmax.
 
 use super::{Trap, trap};
 

@@ -6,12 +6,12 @@
 
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_onnx::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
-use mlc_verify::samples::Random;
+use mlc_verify::random_inputs::Random;
 use std::collections::BTreeMap;
 
 /// A graph as read from its text.
 pub struct Graph {
-    /// The model.
+    /// The graph as ONNX.
     pub model: RawModel,
     /// Bounds of integer inputs, both inclusive.
     pub bounds: BTreeMap<String, (i64, i64)>,

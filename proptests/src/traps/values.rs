@@ -1,8 +1,8 @@
-//! Inputs that bring a trap out: ordinary numbers, ties, NaN, infinities, the ends of a type's range.
+//! Inputs that expose traps: ordinary numbers, ties, NaN, infinities, the ends of a type's range.
 
 use super::text::Graph;
 use mlc_dsl::ir::{DType, Program, Tensor, Type};
-use mlc_verify::samples::Random;
+use mlc_verify::random_inputs::Random;
 
 /// What the elements of inputs are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Draw {
     Special,
     /// Large, small and denormal numbers, of which working types may lose some.
     Large,
-    /// The ends of the range: working types overflow on the way, the judge does not.
+    /// The ends of the range: working types overflow on the way, the reference interpreter does not.
     Extreme,
 }
 
@@ -41,7 +41,7 @@ impl Draw {
         Draw::Extreme,
     ];
 
-    /// True if a kernel that works in the elements' own type must compute what the judge does.
+    /// True if a kernel that works in the elements' own type must compute what the reference interpreter does.
     pub fn is_tame(self) -> bool {
         self != Draw::Large
     }

@@ -1,6 +1,6 @@
 //! The header of a NumPy array: a Python dictionary of type, memory order and shape.
 //!
-//! Knows no more of Python than such a dictionary needs, and takes no number on trust.
+//! Parses only as much Python as such a dictionary needs, and validates every number.
 
 use super::{DAMAGED, DType, HEADER, Tensor, Wrong, wrong};
 use bytes::Bytes;

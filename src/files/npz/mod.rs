@@ -1,8 +1,8 @@
 //! NumPy arrays and archives of them: `.npy` and `.npz`.
 //!
-//! Every type that [`Tensor`] knows is read in either byte order and either memory order, and written
-//! little-endian and row-major; `bf16`, which NumPy lacks, is `V2`, as its extension package has it.
-//! Nothing in a file makes this panic or take memory that its declared shape does not account for.
+//! Every element type of [`Tensor`] is read in either byte order and either memory order, and written
+//! little-endian and row-major; `bf16`, which NumPy lacks, is `V2`, as in its extension package.
+//! No file makes this panic, or allocate more than its declared shape accounts for.
 
 use crate::{AtomicFile, help, map};
 use bytes::Bytes;
@@ -37,7 +37,7 @@ pub struct NpzError {
 }
 
 impl NpzError {
-    /// The file.
+    /// The file that could not be read or written.
     pub fn file(&self) -> &Path {
         &self.file
     }

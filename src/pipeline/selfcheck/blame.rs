@@ -1,14 +1,14 @@
-//! Which laws are to blame: every equation of a result's proof, held against numbers on the inputs that
-//! showed the result to be wrong.
+//! Finds the laws to blame: evaluates every equation of a result's proof on the inputs on which the result is
+//! wrong.
 
-use super::{Check, Failure, InputSet, JUDGED, Rule, Runs, beside, operations, verdict};
+use super::{Check, Failure, INTERPRETED, InputSet, Rule, Runs, beside, operations, verdict};
 use crate::error::Error;
 use crate::pipeline::Optimized;
 use mlc_backends::reference::{Array, Precision, Reference};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::{Proof, ProofStep, Reason};
-use mlc_verify::samples::{self, Style};
+use mlc_verify::random_inputs::{self, Style};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ pub fn replay(
 ) -> Result<(usize, Vec<Contradiction>), Error> {
     let proof = o.explored.prove(&o.extracted).ok_or_else(unproven)?;
     let program = o.explored.replay(&proof)?;
-    let inputs = samples::inputs(&program, library, seed).ok_or_else(Error::unsized_inputs)?;
+    let inputs =
+        random_inputs::inputs(&program, library, seed).ok_or_else(Error::unsized_inputs)?;
     let values = super::run(&program, library, &inputs, threads)?;
     let mut wrong = Vec::new();
     for (&step, sides) in proof.steps.iter().zip(values.chunks_exact(2)) {
@@ -47,7 +48,7 @@ pub fn replay(
     Ok((proof.steps.len(), wrong))
 }
 
-/// The judge may do that many times the work of a check once something is known to be wrong.
+/// The reference interpreter may do that many times the work of a check once something is known to be wrong.
 const THOROUGH: f64 = 20.0;
 
 /// A law that is to blame, with the equation that shows it.
@@ -79,7 +80,7 @@ pub fn blame(o: &Optimized, check: &Check<'_>, failure: &Failure) -> Result<Opti
     }))
 }
 
-/// The first equation of a law that does not hold; none if `bounded` and the judge would take too long.
+/// The first equation of a law that does not hold; none if `bounded` and the reference interpreter would take too long.
 fn first_wrong(
     o: &Optimized,
     check: &Check<'_>,
@@ -88,7 +89,7 @@ fn first_wrong(
     bounded: bool,
 ) -> Result<Option<ProofStep>, Error> {
     let program = o.explored.replay(proof)?;
-    let affordable = operations(&program, check.library) <= THOROUGH * JUDGED;
+    let affordable = operations(&program, check.library) <= THOROUGH * INTERPRETED;
     if bounded && !affordable {
         return Ok(None);
     }
@@ -102,15 +103,16 @@ fn first_wrong(
     let (Some(Ok(here)), Some(Ok(there))) = (runs.next(), runs.next()) else {
         return Ok(None);
     };
-    let judged = |precision: Precision, inputs: &[Tensor]| match affordable {
+    let interpreted = |precision: Precision, inputs: &[Tensor]| match affordable {
         true => {
-            let judge = Reference { precision, ..Reference::default() };
-            judge.run_values(&program, check.library, inputs).ok()
+            let reference = Reference { precision, ..Reference::default() };
+            reference.run_values(&program, check.library, inputs).ok()
         }
         false => None,
     };
-    let (truth, beside_truth) = (judged(Precision::F64, &inputs), judged(Precision::F64, &moved));
-    let disturbed = judged(Precision::Disturbed(check.seed), &inputs);
+    let (truth, beside_truth) =
+        (interpreted(Precision::F64, &inputs), interpreted(Precision::F64, &moved));
+    let disturbed = interpreted(Precision::Disturbed(check.seed), &inputs);
     let rule = Rule { overflows: true, ..check.rule(&program) };
     let (truth, beside_truth) = (truth.as_deref(), beside_truth.as_deref());
     // What the law replaced is the source, what it put there the result.
@@ -155,7 +157,7 @@ fn inputs(
             }
         }
         let style = set.style.unwrap_or(Style::Ordinary);
-        let drawn = samples::styled(program, check.library, style, check.seed, &symbols)
+        let drawn = random_inputs::styled(program, check.library, style, check.seed, &symbols)
             .ok_or_else(Error::unsized_inputs)?;
         inputs.extend(drawn.into_iter().skip(set.inputs.len()));
     }

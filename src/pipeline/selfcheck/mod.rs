@@ -1,8 +1,8 @@
-//! The self-check: source and result run on the same inputs, and the f64 judge says which is right.
+//! The self-check: source and result run on the same inputs, and the reference interpreter decides which is right.
 //!
-//! Inputs are the user's and seeded ones of several styles, as many as a program's size allows; a small
-//! program is held against the judge, a large one against the source. Never decides what is done about a
-//! result that is wrong: that is the guard's, in `guard.rs`.
+//! Inputs are the user's and seeded ones of several styles, as many as a program's size permits; a small
+//! program is compared with the reference interpreter, a large one with the source. Never decides what happens to a
+//! wrong result: that is the task of `guard.rs`.
 
 mod blame;
 mod near;
@@ -12,7 +12,7 @@ mod verdict;
 
 pub use blame::{Blamed, Contradiction, blame, replay};
 pub use report::{Against, InputSetReport, SelfCheck, TurnedOff};
-pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, largest, verdict};
+pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, verdict};
 
 use crate::error::Error;
 use crate::pipeline::{Fp, Optimized};
@@ -22,13 +22,13 @@ use mlc_backends::{Backend, BackendError};
 use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;
-pub use mlc_extract::needs::operations;
-use mlc_verify::samples::{self, Style};
+pub use mlc_extract::resources::operations;
+use mlc_verify::random_inputs::{self, Style};
 use room::Room;
 use std::sync::Arc;
 
-/// Operations that the judge may do in all input sets of a program together: about half a second.
-pub const JUDGED: f64 = 1e9;
+/// Operations that the reference interpreter may do in all input sets of a program together: about half a second.
+pub const INTERPRETED: f64 = 1e9;
 /// Operations that the CPU may do in those after the first.
 pub const CHECKED: f64 = 2e10;
 
@@ -41,7 +41,7 @@ pub struct Guard {
     /// bound.
     pub tolerance: Option<f64>,
     /// Bytes that runs may take; `None` for what the machine has free, of which a check takes no more than
-    /// [`mlc_extract::needs::CHECKED_BYTES`].
+    /// [`mlc_extract::resources::CHECKED_BYTES`].
     pub memory: Option<u64>,
 }
 
@@ -174,7 +174,7 @@ impl Check<'_> {
                 }
             };
             let same = s.iter().zip(&r).all(|(a, b)| a.bytes() == b.bytes());
-            let affordable = spent + work <= JUDGED && room.judge;
+            let affordable = spent + work <= INTERPRETED && room.reference;
             let truth = if affordable && !same {
                 spent += work;
                 reference::run_values(source, self.library, &set.inputs).ok()
@@ -183,10 +183,10 @@ impl Check<'_> {
             };
             let one =
                 One { check: self, source, plan: &plan, result, set: &set, truth, s: &s, r: &r };
-            let (verdicts, wrong) = one.judge()?;
+            let (verdicts, wrong) = one.compare()?;
             let against = match (same, affordable) {
                 (true, _) => Against::Bits,
-                (false, true) => Against::Judge,
+                (false, true) => Against::Reference,
                 (false, false) => Against::Model,
             };
             report.add(&set, against, &verdicts, &s, &r);
@@ -215,25 +215,25 @@ impl Check<'_> {
         let mut sets: Vec<InputSet> = given.collect();
         let mut left_out = Vec::new();
         let mut spent = 0.0;
-        for style in samples::styles(source, self.library) {
+        for style in random_inputs::styles(source, self.library) {
             if !self.styles.contains(&style) {
                 continue;
             }
             let is_first = style == Style::Ordinary;
-            // Whether integers of any size mean anything, only the judge can tell.
-            let judged = style != Style::Integers || work * sets.len() as f64 <= JUDGED;
+            // Whether integers of any size mean anything, only the reference interpreter can tell.
+            let interpreted = style != Style::Integers || work * sets.len() as f64 <= INTERPRETED;
             // Laws of class `approx` differ from what they replace on extreme values: that is what is asked for.
             let is_asked = self.fp == Fp::Approx;
             let is_full = room.sets <= sets.len();
             let is_long = spent + 2.0 * work + room.drawn > CHECKED;
-            if is_full || !is_first && (is_long || !judged || is_asked) {
+            if is_full || !is_first && (is_long || !interpreted || is_asked) {
                 left_out.push(style.name().to_string());
                 continue;
             }
             if !is_first {
                 spent += 2.0 * work + room.drawn;
             }
-            match samples::styled(source, self.library, style, self.seed, &room.symbols) {
+            match random_inputs::styled(source, self.library, style, self.seed, &room.symbols) {
                 Some(inputs) => {
                     sets.push(InputSet { name: style.name().into(), style: Some(style), inputs });
                 }
@@ -255,7 +255,11 @@ impl Check<'_> {
 
     /// A program's plan for the CPU.
     fn plan(&self, program: &Program) -> Plan {
-        mlc_extract::cover::cover(program.clone(), self.library, &cpu(self.library))
+        mlc_extract::kernel_selection::select_kernels(
+            program.clone(),
+            self.library,
+            &cpu(self.library),
+        )
     }
 
     /// Runs a plan on several inputs.
@@ -284,7 +288,7 @@ struct One<'a> {
 impl One<'_> {
     /// The verdicts on all outputs, and the output that is wrong: it must be so on inputs beside these, and
     /// not come of an overflow that the source is near to itself.
-    fn judge(&self) -> Result<(Vec<Verdict>, Option<usize>), Error> {
+    fn compare(&self) -> Result<(Vec<Verdict>, Option<usize>), Error> {
         let rule = Rule {
             unit: unit(self.source).max(unit(&self.result.program)),
             overflows: !matches!(self.set.style, Some(Style::Ordinary | Style::Zeros)),
@@ -315,21 +319,22 @@ impl One<'_> {
             // A rounding decides whether it runs at all.
             return Ok((verdicts, None));
         };
-        let judge = |precision: Precision, inputs: &[Tensor]| {
-            let judge = Reference { precision, ..Reference::default() };
+        let interpreted = |precision: Precision, inputs: &[Tensor]| {
+            let reference = Reference { precision, ..Reference::default() };
             self.truth.as_ref()?;
-            judge.run_values(self.source, self.check.library, inputs).ok()
+            reference.run_values(self.source, self.check.library, inputs).ok()
         };
-        let disturbed = judge(Precision::Disturbed(self.check.seed), &self.set.inputs);
+        let disturbed = interpreted(Precision::Disturbed(self.check.seed), &self.set.inputs);
         (here.moved, here.disturbed) = (Some(s.as_slice()), disturbed.as_deref());
         let mut verdicts = all(&here);
         if !is_wrong(&verdicts) {
             return Ok((verdicts, None));
         }
-        let truth = judge(Precision::F64, &beside);
+        let truth = interpreted(Precision::F64, &beside);
         let again =
             all(&Here { truth: truth.as_deref(), s: &s, r: &r, moved: Some(self.s), ..here });
-        let overflows = near::overflow(self.source, self.check, &self.set.inputs)?;
+        let drawn = self.set.style.is_some();
+        let overflows = near::overflow(self.source, self.check, &self.set.inputs, drawn)?;
         for (v, again) in verdicts.iter_mut().zip(&again) {
             let of_overflow =
                 |w: &Finding| w.wrong == Wrong::Kind && !w.result.is_finite() && !w.source.is_nan();
@@ -400,7 +405,7 @@ fn unit(p: &Program) -> f64 {
 
 /// The inputs with every float moved by a few roundings; zeros and what is not finite stay.
 fn beside(inputs: &[Tensor], seed: u64) -> Vec<Tensor> {
-    let mut random = samples::Random::new(seed ^ 0xbe51de);
+    let mut random = random_inputs::Random::new(seed ^ 0xbe51de);
     let moved = |t: &Tensor| {
         if !t.dtype().is_float() {
             return t.clone();
@@ -422,6 +427,7 @@ fn cpu(library: &Library) -> TargetItem {
         figures: Default::default(),
         kernels: vec![],
         pointwise: None,
+        types: Default::default(),
     })
 }
 
@@ -432,7 +438,8 @@ pub fn run(
     inputs: &[Tensor],
     threads: usize,
 ) -> Result<Vec<Tensor>, BackendError> {
-    let plan = mlc_extract::cover::cover(program.clone(), library, &cpu(library));
+    let plan =
+        mlc_extract::kernel_selection::select_kernels(program.clone(), library, &cpu(library));
     Cpu::new(threads).compile(&plan, library.clone())?.run(inputs)
 }
 

@@ -1,8 +1,8 @@
-//! What the self-check tells, for people and programs.
+//! The report of the self-check, as text and as JSON.
 
 use super::{InputSet, Verdict};
 use mlc_dsl::ir::Tensor;
-use mlc_verify::samples::Style;
+use mlc_verify::random_inputs::Style;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -34,7 +34,7 @@ pub enum Against {
     /// The model as read: the result has its bits.
     Bits,
     /// The f64 interpreter.
-    Judge,
+    Reference,
     /// The model as read: the interpreter would take too long.
     #[default]
     Model,
@@ -108,7 +108,7 @@ impl SelfCheck {
         let count = |a: Against| used.iter().filter(|s| s.against == a).count();
         let kinds = [
             (Against::Bits, "the same bits"),
-            (Against::Judge, "held against f64"),
+            (Against::Reference, "held against f64"),
             (Against::Model, "held against the model"),
         ];
         let counts = kinds.iter().map(|(a, name)| (count(*a), name)).filter(|(n, _)| *n > 0);
@@ -128,7 +128,7 @@ impl SelfCheck {
                 "; {} left out, as a run takes {:.1e} operations and {}",
                 self.left_out.len(),
                 self.operations,
-                mlc_dsl::shown::bytes(self.bytes)
+                mlc_dsl::message_text::bytes(self.bytes)
             );
         }
         out
@@ -151,7 +151,7 @@ pub struct TurnedOff {
     /// Its value as the result had it.
     pub result: String,
     /// Its value in f64, where that was computed.
-    pub judge: Option<String>,
+    pub reference: Option<String>,
     /// Its error relative to the output's largest element; `None` where it is another kind of number.
     pub error: Option<f64>,
     /// What the law replaced.
@@ -163,11 +163,11 @@ pub struct TurnedOff {
 impl TurnedOff {
     /// Two lines for people.
     pub fn human(&self) -> String {
-        let judge = self.judge.as_ref().map_or(String::new(), |j| format!(", f64 {j}"));
+        let reference = self.reference.as_ref().map_or(String::new(), |j| format!(", f64 {j}"));
         let error = self.error.map_or(String::new(), |e| format!(", a relative error of {e:.1e}"));
         let element = self.element.map_or(String::new(), |i| format!(" element {i}:"));
         format!(
-            "law `{}`: output `{}`, {}:{element} {} in place of {}{judge}{error}\n{} => {}",
+            "law `{}`: output `{}`, {}:{element} {} in place of {}{reference}{error}\n{} => {}",
             self.law, self.output, self.input_set, self.result, self.source, self.left, self.right
         )
     }

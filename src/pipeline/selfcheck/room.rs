@@ -1,13 +1,13 @@
-//! How much of a check there is room and time for, known before anything runs; and runs of the source on inputs that
-//! it takes.
+//! How much of a check fits into memory and time, computed before anything runs; and runs of the source on inputs that
+//! it accepts.
 
 use super::{Check, Checked, InputSet, SelfCheck};
 use mlc_backends::cpu::Cpu;
 use mlc_backends::{BackendError, memory};
 use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::plan::Plan;
-use mlc_extract::needs::{self, CHECKED_BYTES, CHECKED_OPERATIONS, Needs, Symbols};
-use mlc_verify::samples;
+use mlc_extract::resources::{self, CHECKED_BYTES, CHECKED_OPERATIONS, RunResources, Symbols};
+use mlc_verify::random_inputs;
 
 /// Bytes that comparing two elements takes: six numbers of each at once.
 const COMPARED: u64 = 64;
@@ -19,7 +19,7 @@ pub(super) struct Room {
     /// Input sets that fit.
     pub sets: usize,
     /// Whether the f64 interpreter fits.
-    pub judge: bool,
+    pub reference: bool,
     /// Bytes that a run of the source takes.
     pub bytes: u64,
     /// Operations of drawing its inputs.
@@ -46,16 +46,16 @@ impl Check<'_> {
 
     /// True if all values of a program on these inputs can be kept at once, by the f64 interpreter as well.
     pub(super) fn holds_all(&self, program: &Program, inputs: &[Tensor]) -> bool {
-        let symbols = needs::symbols_of(program, inputs);
+        let symbols = resources::symbols_of(program, inputs);
         let types = program.nodes.iter().flat_map(|n| &n.types);
-        let all = types.map(|t| needs::size(t, &symbols, 8));
+        let all = types.map(|t| resources::size(t, &symbols, 8));
         all.fold(0, u64::saturating_add) <= self.limit()
     }
 
     /// The room for holding a plan against its source, or why there is none. Symbols are small; where that is too much they
     /// are as small as can be.
     pub(super) fn room(&self, source: &Plan, result: &Plan) -> Result<Room, String> {
-        let usual = samples::symbols(&source.program);
+        let usual = random_inputs::symbols(&source.program);
         let mut tries = vec![usual.clone()];
         for most in [2, 1] {
             let smaller: Symbols = usual.iter().map(|(s, &n)| (s.clone(), n.min(most))).collect();
@@ -76,11 +76,11 @@ impl Check<'_> {
     fn room_at(&self, source: &Plan, result: &Plan, symbols: Symbols) -> Result<Room, String> {
         let limit = self.limit();
         let (s, r) = (
-            Needs::of_plan(source, self.library, &symbols),
-            Needs::of_plan(result, self.library, &symbols),
+            RunResources::of_plan(source, self.library, &symbols),
+            RunResources::of_plan(result, self.library, &symbols),
         );
-        let judge = Needs::of_judge(&source.program, self.library, &symbols);
-        let elements = |t: &Type| needs::size(t, &symbols, 1);
+        let reference = RunResources::of_reference(&source.program, self.library, &symbols);
+        let elements = |t: &Type| resources::size(t, &symbols, 1);
         let outputs = source.program.outputs.iter().map(|(_, v)| elements(source.program.ty(*v)));
         let compared = outputs.max().unwrap_or(0).saturating_mul(COMPARED);
         // Inputs and results of every set are kept, and a set beside the first one where a result looks wrong.
@@ -91,8 +91,8 @@ impl Check<'_> {
         if all > limit {
             return Err(format!(
                 "comparing takes {}, more than {}: {}",
-                mlc_dsl::shown::bytes(all),
-                mlc_dsl::shown::bytes(limit),
+                mlc_dsl::message_text::bytes(all),
+                mlc_dsl::message_text::bytes(limit),
                 larger.largest
             ));
         }
@@ -109,7 +109,7 @@ impl Check<'_> {
         Ok(Room {
             symbols,
             sets: usize::try_from(sets).unwrap_or(usize::MAX).max(1),
-            judge: judge.bytes.saturating_add(all) <= limit,
+            reference: reference.bytes.saturating_add(all) <= limit,
             bytes: s.bytes,
             drawn: s.drawn_operations() - s.operations,
         })

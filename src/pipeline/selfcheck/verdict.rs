@@ -1,8 +1,8 @@
-//! One output of one input set: is the result as good as the source?
+//! Compares one output on one input set: is the result as good as the source?
 //!
-//! Where the f64 judge ran the source, both are held against its values; the source's own distance from
-//! them, and how far it moves when its inputs do by one rounding, say how far the result may be. Where it
-//! did not, the result is held against the source.
+//! If the reference interpreter ran the source, both are compared with its values; the source's own error,
+//! and its change when the inputs are perturbed by a rounding, bound the error of the result. Otherwise
+//! the result is compared with the source.
 
 use mlc_backends::reference::Array;
 use mlc_dsl::ir::{DType, Tensor};
@@ -11,20 +11,20 @@ use mlc_dsl::ir::{DType, Tensor};
 pub const FACTOR: f64 = 16.0;
 /// And that many roundings of an output's largest element beyond.
 pub const UNITS: f64 = 64.0;
-/// Without the judge: the part of an output's largest element that regrouped sums explain.
+/// Without the reference interpreter: the part of an output's largest element that regrouped sums explain.
 pub const PART: f64 = 5e-3;
 /// A source that is off by that part of an output's largest element tells nothing.
 const LOST: f64 = 0.1;
 
 /// The runs of one output.
 pub struct Runs<'a> {
-    /// The judge's values of the source, where it ran.
+    /// The reference interpreter's values of the source, where it ran.
     pub truth: Option<&'a Array>,
     /// The source's.
     pub source: &'a Tensor,
     /// The source's on inputs that are moved by a rounding, where that was needed.
     pub moved: Option<&'a Tensor>,
-    /// The judge's with every value on the way moved by a rounding, where that was needed.
+    /// The reference interpreter's with every value on the way moved by a rounding, where that was needed.
     pub disturbed: Option<&'a Array>,
     /// The result's.
     pub result: &'a Tensor,
@@ -37,10 +37,10 @@ pub struct Rule {
     pub tolerance: Option<f64>,
     /// The coarsest rounding of the two programs.
     pub unit: f64,
-    /// The user allows approximations: they stray as far as regrouped sums may without the judge, and are finite
+    /// The user allows approximations: they stray as far as regrouped sums may without the reference interpreter, and are finite
     /// where the source overflows.
     pub is_approx: bool,
-    /// Without the judge: whether values that are not finite may be overflow, which decides nothing.
+    /// Without the reference interpreter: whether values that are not finite may be overflow, which decides nothing.
     pub overflows: bool,
 }
 
@@ -64,7 +64,7 @@ pub struct Finding {
     pub source: f64,
     /// The result's.
     pub result: f64,
-    /// The judge's.
+    /// The reference interpreter's.
     pub truth: Option<f64>,
     /// Its distance relative to the output's largest element.
     pub error: f64,
@@ -114,15 +114,6 @@ fn kind(v: f64) -> u8 {
     }
 }
 
-/// The largest finite number of a type.
-pub fn largest(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 65504.0,
-        DType::F64 => f64::MAX,
-        _ => f32::MAX.into(),
-    }
-}
-
 /// What may be flushed to zero.
 fn tiny(dtype: DType) -> f64 {
     match dtype {
@@ -132,7 +123,7 @@ fn tiny(dtype: DType) -> f64 {
     }
 }
 
-/// Judges one output.
+/// Compares one output.
 pub fn verdict(runs: &Runs<'_>, rule: &Rule) -> Verdict {
     let n = runs.source.len();
     if runs.source.bytes() == runs.result.bytes() {
@@ -154,7 +145,7 @@ pub fn verdict(runs: &Runs<'_>, rule: &Rule) -> Verdict {
         disturbed: disturbed.as_deref(),
         t: truth.as_deref(),
     }
-    .judge()
+    .verdict()
 }
 
 /// Integers and truth values: equal, or not.
@@ -219,7 +210,7 @@ impl Floats<'_> {
         Some(off.max(moves(self.moved, s)?).max(moves(self.disturbed, sought)?))
     }
 
-    fn judge(&self) -> Verdict {
+    fn verdict(&self) -> Verdict {
         let own: Vec<Option<f64>> = (0..self.s.len()).map(|i| self.own(i)).collect();
         let finite = || (0..own.len()).filter(|&i| own[i].is_some() && self.s[i].is_finite());
         let scale = finite().map(|i| self.sought(i).abs()).fold(0.0, f64::max);
@@ -271,7 +262,7 @@ impl Floats<'_> {
         out
     }
 
-    /// True if only the judge could tell whether another kind of number is overflow.
+    /// True if only the reference interpreter could tell whether another kind of number is overflow.
     fn is_overflow(&self, i: usize) -> bool {
         self.t.is_none() && self.rule.overflows && !self.s[i].is_finite()
     }
@@ -296,7 +287,7 @@ mod tests {
         Tensor::from_f32(vec![v.len()], v.to_vec())
     }
 
-    fn judged(t: &[f64], s: &[f32], r: &[f32]) -> Verdict {
+    fn compared(t: &[f64], s: &[f32], r: &[f32]) -> Verdict {
         let truth = Array::from_f64(DType::F32, vec![t.len()], t.to_vec());
         let rule =
             Rule { tolerance: None, unit: 2f64.powi(-24), is_approx: false, overflows: false };
@@ -314,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_judged_by_the_source_and_its_truth() {
+    fn elements_are_compared_with_the_source_and_its_truth() {
         const INF: f32 = f32::INFINITY;
         const NAN: f32 = f32::NAN;
         // (truth, source, result, elements that are wrong, elements that tell nothing)
@@ -332,7 +323,7 @@ mod tests {
             (&[f64::INFINITY, 2.0], &[INF, 2.0], &[-INF, 2.0], &[], 0),
         ];
         for (i, (t, s, r, wrong, void)) in cases.into_iter().enumerate() {
-            let v = judged(t, s, r);
+            let v = compared(t, s, r);
             let found: Vec<usize> = v.wrong.iter().map(|f| f.at).collect();
             assert_eq!((found.as_slice(), v.void), (wrong, void), "case {i}: {v:?}");
         }

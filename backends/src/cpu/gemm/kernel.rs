@@ -1,8 +1,8 @@
 //! The register tile of the matrix product: up to [`Shape::rows`] × [`Shape::cols`] sums held in registers.
 //!
-//! One body per vector level. A kernel reads packed panels, so it knows nothing of the matrices' strides.
+//! One body per vector level. A kernel reads packed panels, so it is independent of the strides of the matrices.
 
-use crate::cpu::simd::{Level, level};
+use crate::cpu::simd::{VectorLevel, level};
 
 /// Largest register tile of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,15 +16,15 @@ pub struct Shape {
 /// The register tile of this machine.
 pub fn shape() -> Shape {
     match level() {
-        Level::V4 => Shape { rows: 14, cols: 32 },
-        Level::V3 => Shape { rows: 6, cols: 16 },
-        Level::Base => Shape { rows: 4, cols: 16 },
+        VectorLevel::V4 => Shape { rows: 14, cols: 32 },
+        VectorLevel::V3 => Shape { rows: 6, cols: 16 },
+        VectorLevel::Base => Shape { rows: 4, cols: 16 },
     }
 }
 
 /// Where a tile of the result lies and how it is combined.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct TileTarget {
     /// Its first element.
     pub at: *mut f32,
     /// Elements from one row to the next.
@@ -38,8 +38,15 @@ pub struct Target {
 /// `target = a · b` over `depth`, with `a` packed `rows` wide and `b` packed `width` wide (a whole or half [`Shape::cols`]).
 ///
 /// # Safety
-/// `rows` × `target.cols` elements at `target` are valid for reading and writing and nobody else's.
-pub unsafe fn tile(rows: usize, width: usize, depth: usize, a: &[f32], b: &[f32], target: Target) {
+/// `rows` × `target.cols` elements at `target` are valid for reads and writes and not aliased.
+pub unsafe fn tile(
+    rows: usize,
+    width: usize,
+    depth: usize,
+    a: &[f32],
+    b: &[f32],
+    target: TileTarget,
+) {
     let shape = shape();
     assert!(rows >= 1 && rows <= shape.rows && target.cols <= width, "tile fits the registers");
     assert!(a.len() >= rows * depth && b.len() >= width * depth, "panels hold the depth");
@@ -47,12 +54,12 @@ pub unsafe fn tile(rows: usize, width: usize, depth: usize, a: &[f32], b: &[f32]
     let two = width == shape.cols;
     match level() {
         #[cfg(target_arch = "x86_64")]
-        Level::V4 => {
+        VectorLevel::V4 => {
             // SAFETY: AVX-512 was detected; the assertions bound the panels, the caller the target.
             unsafe { v4::dispatch(rows, two, depth, a, b, target) }
         }
         #[cfg(target_arch = "x86_64")]
-        Level::V3 => {
+        VectorLevel::V3 => {
             // SAFETY: AVX2 and FMA were detected; otherwise as above.
             unsafe { v3::dispatch(rows, two, depth, a, b, target) }
         }
@@ -65,7 +72,7 @@ pub unsafe fn tile(rows: usize, width: usize, depth: usize, a: &[f32], b: &[f32]
 ///
 /// # Safety
 /// As [`tile`].
-unsafe fn base(rows: usize, width: usize, depth: usize, a: &[f32], b: &[f32], t: Target) {
+unsafe fn base(rows: usize, width: usize, depth: usize, a: &[f32], b: &[f32], t: TileTarget) {
     let mut sums = [[0f32; 16]; 4];
     for k in 0..depth {
         let b = &b[k * width..(k + 1) * width];
@@ -101,12 +108,19 @@ macro_rules! rows {
 
 #[cfg(target_arch = "x86_64")]
 mod v4 {
-    use super::Target;
+    use super::TileTarget;
     use std::arch::x86_64::*;
 
     /// # Safety
     /// As [`super::tile`], on a machine with AVX-512.
-    pub unsafe fn dispatch(rows: usize, two: bool, depth: usize, a: &[f32], b: &[f32], t: Target) {
+    pub unsafe fn dispatch(
+        rows: usize,
+        two: bool,
+        depth: usize,
+        a: &[f32],
+        b: &[f32],
+        t: TileTarget,
+    ) {
         let (a, b) = (a.as_ptr(), b.as_ptr());
         rows!(rows, two, run, (depth, a, b, t), 1 2 3 4 5 6 7 8 9 10 11 12 13 14)
     }
@@ -118,7 +132,7 @@ mod v4 {
         depth: usize,
         mut a: *const f32,
         mut b: *const f32,
-        t: Target,
+        t: TileTarget,
     ) {
         let mut sums = [[_mm512_setzero_ps(); V]; R];
         for _ in 0..depth {
@@ -153,12 +167,19 @@ mod v4 {
 
 #[cfg(target_arch = "x86_64")]
 mod v3 {
-    use super::Target;
+    use super::TileTarget;
     use std::arch::x86_64::*;
 
     /// # Safety
     /// As [`super::tile`], on a machine with AVX2 and FMA.
-    pub unsafe fn dispatch(rows: usize, two: bool, depth: usize, a: &[f32], b: &[f32], t: Target) {
+    pub unsafe fn dispatch(
+        rows: usize,
+        two: bool,
+        depth: usize,
+        a: &[f32],
+        b: &[f32],
+        t: TileTarget,
+    ) {
         let (a, b) = (a.as_ptr(), b.as_ptr());
         rows!(rows, two, run, (depth, a, b, t), 1 2 3 4 5 6)
     }
@@ -170,7 +191,7 @@ mod v3 {
         depth: usize,
         mut a: *const f32,
         mut b: *const f32,
-        t: Target,
+        t: TileTarget,
     ) {
         let mut sums = [[_mm256_setzero_ps(); V]; R];
         for _ in 0..depth {

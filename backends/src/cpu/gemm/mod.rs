@@ -5,24 +5,23 @@
 
 pub mod kernel;
 pub mod pack;
-mod thin;
+mod skinny;
 
 use crate::cpu::buffer::with_scratch;
-use crate::cpu::simd::{Level, level};
-use crate::cpu::threads::{Shared, Threads};
-use kernel::{Target, shape};
+use crate::cpu::simd::{VectorLevel, level};
+use crate::cpu::threads::{SharedSlice, Threads};
+use kernel::{TileTarget, shape};
 pub use pack::{Matrix, PackedLeft, PackedRight};
 use pack::{block_depth, pack_left, pack_right, panel_rows, panels, right_len};
+pub use skinny::MOST_ROWS as SKINNY;
 use std::ops::Range;
-pub use thin::MOST_ROWS as THIN;
 
-/// Columns of a matrix that are made up while they are packed.
-pub trait Columns: Sync {
+/// A right operand that is computed while it is packed, such as an im2col matrix.
+pub trait ImplicitColumns: Sync {
     /// Packs depth × cols into panels as [`pack::pack_right`] does.
     fn pack(&self, depth: Range<usize>, cols: Range<usize>, dst: &mut [f32]);
 }
 
-/// The left operand.
 #[derive(Clone, Copy)]
 pub enum Left<'a> {
     /// As it lies.
@@ -31,15 +30,14 @@ pub enum Left<'a> {
     Packed(&'a PackedLeft),
 }
 
-/// The right operand.
 #[derive(Clone, Copy)]
 pub enum Right<'a> {
     /// As it lies.
     Plain(Matrix<'a>),
     /// Packed before.
     Packed(&'a PackedRight),
-    /// Made up block by block.
-    Made(&'a dyn Columns),
+    /// Computed block by block.
+    Implicit(&'a dyn ImplicitColumns),
 }
 
 /// One product of a batch.
@@ -53,11 +51,11 @@ pub struct Product<'a> {
 }
 
 /// What happens to a finished part of the result: its first element's position, and the elements.
-pub type Epilogue<'a> = dyn Fn(usize, &mut [f32]) + Sync + 'a;
+pub type BlockEpilogue<'a> = dyn Fn(usize, &mut [f32]) + Sync + 'a;
 
 /// Sizes of every product of a batch. Results are row-major with `n` elements per row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct GemmSizes {
     /// Rows.
     pub m: usize,
     /// Columns.
@@ -73,24 +71,24 @@ const BLOCK_COLS: usize = 512;
 /// Computes `products(i)` for `i` in `0..count`, over threads.
 pub fn gemm<'a>(
     threads: &Threads,
-    sizes: Sizes,
+    sizes: GemmSizes,
     count: usize,
     products: impl Fn(usize) -> Product<'a> + Sync,
     out: &mut [f32],
-    epilogue: Option<&Epilogue<'_>>,
+    epilogue: Option<&BlockEpilogue<'_>>,
 ) {
-    let Sizes { m, n, .. } = sizes;
+    let GemmSizes { m, n, .. } = sizes;
     if m == 0 || n == 0 || count == 0 {
         return;
     }
     let first = products(0);
     if let (Left::Plain(_), Right::Plain(b)) = (first.left, first.right)
-        && m <= thin::MOST_ROWS
+        && m <= skinny::MOST_ROWS
         // Other levels have no fused multiply-add, which thin products sum with.
-        && level() != Level::Base
+        && level() != VectorLevel::Base
         && (b.col == 1 || b.row == 1)
     {
-        return thin::products(threads, sizes, count, products, out, epilogue);
+        return skinny::products(threads, sizes, count, products, out, epilogue);
     }
     let rows = match first.left {
         Left::Packed(p) => p.rows,
@@ -98,7 +96,7 @@ pub fn gemm<'a>(
     };
     let packed = (matches!(first.left, Left::Packed(_)), matches!(first.right, Right::Packed(_)));
     let grid = Grid::new(threads.count(), sizes, rows, count, packed);
-    let shared = Shared::new(out);
+    let shared = SharedSlice::new(out);
     threads.each(count * grid.down * grid.across, |task| {
         let (i, part) = (task / (grid.down * grid.across), task % (grid.down * grid.across));
         let product = products(i);
@@ -126,7 +124,7 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(threads: usize, s: Sizes, rows: usize, count: usize, packed: (bool, bool)) -> Grid {
+    fn new(threads: usize, s: GemmSizes, rows: usize, count: usize, packed: (bool, bool)) -> Grid {
         // A task below about a million operations is not worth handing over.
         let work = (s.m * s.n).saturating_mul(s.k.max(1)).saturating_mul(count) * 2;
         let wanted = if threads == 1 { 1 } else { (work >> 20).clamp(1, threads * 4) };
@@ -158,7 +156,13 @@ struct Block {
     cols: Range<usize>,
 }
 
-fn run_block(product: &Product<'_>, s: Sizes, rows: usize, block: &Block, out: &Shared<'_, f32>) {
+fn run_block(
+    product: &Product<'_>,
+    s: GemmSizes,
+    rows: usize,
+    block: &Block,
+    out: &SharedSlice<'_, f32>,
+) {
     let depth = block_depth(s.k);
     let left_len = match product.left {
         Left::Plain(_) => block.rows.len().div_ceil(rows) * rows * depth,
@@ -166,7 +170,7 @@ fn run_block(product: &Product<'_>, s: Sizes, rows: usize, block: &Block, out: &
     };
     let right_len = match product.right {
         Right::Packed(_) => 0,
-        Right::Plain(_) | Right::Made(_) => right_len(block.cols.len(), depth),
+        Right::Plain(_) | Right::Implicit(_) => right_len(block.cols.len(), depth),
     };
     if s.k == 0 {
         for r in block.rows.clone() {
@@ -191,7 +195,7 @@ fn run_block(product: &Product<'_>, s: Sizes, rows: usize, block: &Block, out: &
                     pack_right(&b, depth.clone(), block.cols.clone(), right);
                     right
                 }
-                Right::Made(c) => {
+                Right::Implicit(c) => {
                     c.pack(depth.clone(), block.cols.clone(), right);
                     right
                 }
@@ -211,7 +215,7 @@ fn tiles(
     depth: &Range<usize>,
     a: &[f32],
     b: &[f32],
-    out: &Shared<'_, f32>,
+    out: &SharedSlice<'_, f32>,
 ) {
     let (k, full) = (depth.len(), shape().cols);
     for (p, (cols, width)) in panels(block.cols.clone()).enumerate() {
@@ -222,7 +226,7 @@ fn tiles(
             let first = at + r * n + cols.start;
             assert!(first + (high - 1) * n + cols.len() <= out.len(), "tile inside the result");
             let target =
-                Target { at: out.at(first), stride: n, cols: cols.len(), add: depth.start > 0 };
+                TileTarget { at: out.at(first), stride: n, cols: cols.len(), add: depth.start > 0 };
             // SAFETY: the tile lies inside the result; blocks of different tasks do not overlap.
             unsafe { kernel::tile(high, width, k, a, b, target) };
         }
@@ -230,7 +234,13 @@ fn tiles(
 }
 
 /// Applies the epilogue to a finished block, in runs as long as they get.
-fn finish(product: &Product<'_>, n: usize, block: &Block, out: &Shared<'_, f32>, f: &Epilogue<'_>) {
+fn finish(
+    product: &Product<'_>,
+    n: usize,
+    block: &Block,
+    out: &SharedSlice<'_, f32>,
+    f: &BlockEpilogue<'_>,
+) {
     if block.cols.len() == n {
         let (at, len) = (product.at + block.rows.start * n, block.rows.len() * n);
         // SAFETY: whole rows of this block; blocks of different tasks do not overlap.
@@ -264,7 +274,7 @@ mod tests {
         let epilogue = |at: usize, part: &mut [f32]| {
             part.iter_mut().enumerate().for_each(|(i, v)| *v += ((at + i) % n) as f32);
         };
-        gemm(&Threads::new(threads), Sizes { m, n, k }, 1, product, &mut out, Some(&epilogue));
+        gemm(&Threads::new(threads), GemmSizes { m, n, k }, 1, product, &mut out, Some(&epilogue));
         for i in 0..m {
             for j in 0..n {
                 let want: f64 = (0..k)
@@ -292,7 +302,7 @@ mod tests {
         let run = |m: usize, n: usize, left: Left<'_>, right: Right<'_>, threads: usize| {
             let mut out = vec![f32::NAN; m * n];
             let product = |_| Product { left, right, at: 0 };
-            gemm(&Threads::new(threads), Sizes { m, n, k }, 1, product, &mut out, None);
+            gemm(&Threads::new(threads), GemmSizes { m, n, k }, 1, product, &mut out, None);
             out
         };
         let whole = run(m, n, Left::Plain(left), Right::Plain(rows), 1);

@@ -17,7 +17,6 @@ pub fn block_depth(k: usize) -> usize {
 /// A matrix somewhere in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
-    /// The elements.
     pub data: &'a [f32],
     /// Element (0, 0).
     pub offset: usize,

@@ -1,13 +1,13 @@
 //! Register code of a fused pointwise expression.
 //!
-//! Instructions work on tiles of elements. The code knows neither shapes nor operators: a [`Builder`] is fed scalar
-//! functions, and [`Builder::finish`] assigns registers.
+//! Instructions work on tiles of elements. The code knows neither shapes nor operators: a [`CodeBuilder`] is fed scalar
+//! functions, and [`CodeBuilder::finish`] assigns registers.
 
 use mlc_dsl::ir::DType;
 
 /// How elements are held while they are computed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum RegisterClass {
     /// f32, and the 16-bit floats.
     F32,
     /// f64.
@@ -19,12 +19,12 @@ pub enum Class {
 }
 
 /// The class of a dtype.
-pub fn class(dtype: DType) -> Class {
+pub fn class(dtype: DType) -> RegisterClass {
     match dtype {
-        DType::F16 | DType::BF16 | DType::F32 => Class::F32,
-        DType::F64 => Class::F64,
-        DType::Bool => Class::Bool,
-        _ => Class::Int,
+        DType::F16 | DType::BF16 | DType::F32 => RegisterClass::F32,
+        DType::F64 => RegisterClass::F64,
+        DType::Bool => RegisterClass::Bool,
+        _ => RegisterClass::Int,
     }
 }
 
@@ -108,7 +108,7 @@ pub enum Op {
 /// Where an argument comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ref {
-    /// A register (before [`Builder::finish`]: the result of that instruction).
+    /// A register (before [`CodeBuilder::finish`]: the result of that instruction).
     Reg(u16),
     /// An input.
     In(u16),
@@ -149,7 +149,7 @@ pub struct Imm {
 
 /// A finished program.
 #[derive(Clone, Debug)]
-pub struct Code {
+pub struct RegisterCode {
     /// The steps, in order.
     pub instrs: Vec<Instr>,
     /// Immediates.
@@ -162,15 +162,15 @@ pub struct Code {
     pub regs: usize,
 }
 
-/// Builds [`Code`].
+/// Builds [`RegisterCode`].
 #[derive(Clone, Debug, Default)]
-pub struct Builder {
+pub struct CodeBuilder {
     instrs: Vec<(Op, DType, [Ref; 3])>,
     imms: Vec<Imm>,
     inputs: Vec<DType>,
 }
 
-impl Builder {
+impl CodeBuilder {
     /// A further input.
     pub fn input(&mut self, dtype: DType) -> Ref {
         self.inputs.push(dtype);
@@ -211,7 +211,7 @@ impl Builder {
     /// `1 / (1 + exp(-x))`, which neither overflows nor takes two passes as one function.
     fn logistic(&mut self, step: (Op, DType, [Ref; 3])) -> Option<Ref> {
         let (Op::Binary(Binary::Div), dtype, [one, sum, _]) = step else { return None };
-        let is_one = |b: &Builder, r| b.as_imm(r).is_some_and(|i| i.float == 1.0);
+        let is_one = |b: &CodeBuilder, r| b.as_imm(r).is_some_and(|i| i.float == 1.0);
         let at = |r| if let Ref::Reg(i) = r { Some(self.instrs[i as usize]) } else { None };
         let (Op::Binary(Binary::Add), _, [a, b, _]) = at(sum)? else { return None };
         let e = match (is_one(self, one), is_one(self, a), is_one(self, b)) {
@@ -221,11 +221,12 @@ impl Builder {
         };
         let (Op::Unary(Unary::Exp), _, [n, ..]) = at(e)? else { return None };
         let (Op::Unary(Unary::Neg), _, [x, ..]) = at(n)? else { return None };
-        (class(dtype) == Class::F32).then(|| self.push(Op::Unary(Unary::Sigmoid), dtype, [x, x, x]))
+        (class(dtype) == RegisterClass::F32)
+            .then(|| self.push(Op::Unary(Unary::Sigmoid), dtype, [x, x, x]))
     }
 
     /// Assigns registers. `outputs` are the results, in order, with their dtypes.
-    pub fn finish(self, outputs: &[(Ref, DType)]) -> Code {
+    pub fn finish(self, outputs: &[(Ref, DType)]) -> RegisterCode {
         let live = self.live(outputs);
         let mut last = vec![0usize; self.instrs.len()];
         let mut uses = vec![0usize; self.instrs.len()];
@@ -283,7 +284,7 @@ impl Builder {
                 Ref::In(_) | Ref::Imm(_) => (Some(r), dtype),
             })
             .collect();
-        Code { instrs, imms: self.imms, inputs: self.inputs, outputs, regs: regs as usize }
+        RegisterCode { instrs, imms: self.imms, inputs: self.inputs, outputs, regs: regs as usize }
     }
 
     fn live(&self, outputs: &[(Ref, DType)]) -> Vec<bool> {

@@ -1,8 +1,8 @@
-//! From the meaning of a pointwise operator to register code.
+//! Lowers the meaning of a pointwise operator to register code.
 //!
-//! Reads meanings only; what it does not know it refuses, and the judge computes that operator instead.
+//! Reads meanings only; what it does not support it declines, and the reference interpreter computes that operator instead.
 
-use super::code::{Binary, Builder, Class, Compare, Imm, Op, Ref, Unary, class};
+use super::code::{Binary, CodeBuilder, Compare, Imm, Op, Ref, RegisterClass, Unary, class};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Attr, DType};
@@ -19,7 +19,7 @@ enum Term {
 
 /// Appends the operator's scalar function of `args`; the result's dtype is `result`.
 pub fn lower(
-    builder: &mut Builder,
+    builder: &mut CodeBuilder,
     call: &Callable,
     attrs: &[Attr],
     args: &[(Ref, DType)],
@@ -36,7 +36,7 @@ pub fn lower(
 }
 
 /// A constant of a dtype, rounded to it.
-pub fn constant(builder: &mut Builder, value: f64, dtype: DType) -> Ref {
+pub fn constant(builder: &mut CodeBuilder, value: f64, dtype: DType) -> Ref {
     let int = value as i64;
     let float = match dtype {
         DType::F32 => value as f32 as f64,
@@ -48,7 +48,7 @@ pub fn constant(builder: &mut Builder, value: f64, dtype: DType) -> Ref {
 }
 
 struct Scope<'a> {
-    builder: &'a mut Builder,
+    builder: &'a mut CodeBuilder,
     call: &'a Callable,
     attrs: &'a [Attr],
     args: &'a [(Ref, DType)],
@@ -57,8 +57,10 @@ struct Scope<'a> {
 impl Scope<'_> {
     fn number(&mut self, imm: Imm, dtype: DType) -> Ref {
         match class(dtype) {
-            Class::Int => self.builder.imm(imm),
-            Class::F32 | Class::F64 | Class::Bool => constant(self.builder, imm.float, dtype),
+            RegisterClass::Int => self.builder.imm(imm),
+            RegisterClass::F32 | RegisterClass::F64 | RegisterClass::Bool => {
+                constant(self.builder, imm.float, dtype)
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Fused pointwise expressions: register code interpreted over tiles.
 //!
-//! Never asks what an operator is called; it reads meanings. 16-bit floats are computed with in f32 and rounded where a
+//! Never refers to an operator by name; it reads meanings. 16-bit floats are computed in f32 and rounded where a
 //! value leaves the kernel or is cast, not after every operator: this is never less accurate.
 
 pub mod code;
@@ -9,6 +9,6 @@ mod ops;
 mod source;
 mod tile;
 
-pub use code::{Builder, Ref};
-pub use source::{Source, load, store, strided_copy};
+pub use code::{CodeBuilder, Ref};
+pub use source::{ElementSource, load, store, strided_copy};
 pub use tile::Fused;

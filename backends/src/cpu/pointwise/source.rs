@@ -1,6 +1,6 @@
-//! Inputs of a pointwise program: which elements a span of the result reads.
+//! Inputs of pointwise code: which elements a span of the result reads.
 
-use super::code::{Class, class, is_native};
+use super::code::{RegisterClass, class, is_native};
 use crate::cpu::layout::{Layout, coalesce};
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
@@ -12,7 +12,7 @@ pub const MAX_RANK: usize = 12;
 
 /// How an input lies over the index space of the result.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum ElementSource {
     /// Element `i` of the result reads element `offset + i`.
     Dense(usize),
     /// Every element reads this one.
@@ -29,17 +29,17 @@ pub struct Strided {
     strides: Vec<isize>,
 }
 
-impl Source {
+impl ElementSource {
     /// The source of a layout whose shape is that of the result; `None` beyond [`MAX_RANK`].
-    pub fn of(layout: &Layout) -> Option<Source> {
+    pub fn of(layout: &Layout) -> Option<ElementSource> {
         let merged = coalesce(&layout.shape, &[&layout.strides]);
         let strides = &merged.strides[0];
         Some(match strides.as_slice() {
-            [] => Source::Splat(layout.offset),
-            _ if strides.iter().all(|&s| s == 0) => Source::Splat(layout.offset),
-            [1] => Source::Dense(layout.offset),
+            [] => ElementSource::Splat(layout.offset),
+            _ if strides.iter().all(|&s| s == 0) => ElementSource::Splat(layout.offset),
+            [1] => ElementSource::Dense(layout.offset),
             _ if strides.len() > MAX_RANK => return None,
-            _ => Source::Strided(Strided {
+            _ => ElementSource::Strided(Strided {
                 offset: layout.offset,
                 shape: merged.shape,
                 strides: merged.strides.into_iter().next()?,
@@ -50,9 +50,9 @@ impl Source {
     /// True if tiles of the input are read where they lie.
     pub fn is_direct(&self, dtype: DType) -> bool {
         match self {
-            Source::Dense(_) => is_native(dtype),
-            Source::Splat(_) => true,
-            Source::Strided(_) => false,
+            ElementSource::Dense(_) => is_native(dtype),
+            ElementSource::Splat(_) => true,
+            ElementSource::Strided(_) => false,
         }
     }
 }
@@ -135,7 +135,7 @@ macro_rules! integer {
 
 /// Elements `start..` of an input in its class, as many as `dst` holds; `dst` is a register.
 pub fn load(
-    source: &Source,
+    source: &ElementSource,
     dtype: DType,
     bytes: &[u8],
     start: usize,
@@ -143,10 +143,10 @@ pub fn load(
     len: usize,
 ) {
     match class(dtype) {
-        Class::F32 => {
+        RegisterClass::F32 => {
             let dst = &mut bytemuck::cast_slice_mut::<u64, f32>(dst)[..len];
             match (dtype, source) {
-                (DType::F16, Source::Dense(o)) => {
+                (DType::F16, ElementSource::Dense(o)) => {
                     let src = &bytemuck::cast_slice::<u8, u16>(bytes)[o + start..o + start + len];
                     half_slice(src).convert_to_f32_slice(dst);
                 }
@@ -159,15 +159,15 @@ pub fn load(
                 _ => each(source, bytes, start, dst, |s: f32| s),
             }
         }
-        Class::F64 => {
+        RegisterClass::F64 => {
             let dst = &mut bytemuck::cast_slice_mut::<u64, f64>(dst)[..len];
             each(source, bytes, start, dst, |s: f64| s);
         }
-        Class::Bool => {
+        RegisterClass::Bool => {
             let dst = &mut bytemuck::cast_slice_mut::<u64, u8>(dst)[..len];
             each(source, bytes, start, dst, |s: u8| (s != 0) as u8);
         }
-        Class::Int => {
+        RegisterClass::Int => {
             let dst = &mut bytemuck::cast_slice_mut::<u64, i64>(dst)[..len];
             macro_rules! go {
                 ($t:ty) => {
@@ -185,17 +185,17 @@ fn half_slice(src: &[u16]) -> &[f16] {
 }
 
 /// Elements `start..` of a view, as many as `dst` holds.
-pub fn strided_copy<T: Pod>(source: &Source, src: &[T], start: usize, dst: &mut [T]) {
+pub fn strided_copy<T: Pod>(source: &ElementSource, src: &[T], start: usize, dst: &mut [T]) {
     match source {
-        Source::Dense(o) => dst.copy_from_slice(&src[o + start..][..dst.len()]),
-        Source::Splat(o) if !dst.is_empty() => dst.fill(src[*o]),
-        Source::Splat(_) => {}
-        Source::Strided(s) => s.fill(src, start, dst, |x| x),
+        ElementSource::Dense(o) => dst.copy_from_slice(&src[o + start..][..dst.len()]),
+        ElementSource::Splat(o) if !dst.is_empty() => dst.fill(src[*o]),
+        ElementSource::Splat(_) => {}
+        ElementSource::Strided(s) => s.fill(src, start, dst, |x| x),
     }
 }
 
 fn each<S: Pod, D: Copy>(
-    source: &Source,
+    source: &ElementSource,
     bytes: &[u8],
     start: usize,
     dst: &mut [D],
@@ -203,13 +203,13 @@ fn each<S: Pod, D: Copy>(
 ) {
     let src: &[S] = bytemuck::cast_slice(bytes);
     match source {
-        Source::Dense(o) => {
+        ElementSource::Dense(o) => {
             let src = &src[o + start..][..dst.len()];
             dst.iter_mut().zip(src).for_each(|(d, &s)| *d = f(s));
         }
-        Source::Splat(o) if !dst.is_empty() => dst.fill(f(src[*o])),
-        Source::Splat(_) => {}
-        Source::Strided(s) => s.fill(src, start, dst, f),
+        ElementSource::Splat(o) if !dst.is_empty() => dst.fill(f(src[*o])),
+        ElementSource::Splat(_) => {}
+        ElementSource::Strided(s) => s.fill(src, start, dst, f),
     }
 }
 

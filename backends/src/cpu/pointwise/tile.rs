@@ -1,11 +1,11 @@
-//! The interpreter: runs register code over spans of the result, tile by tile.
+//! The interpreter of register code: processes spans of the result, tile by tile.
 //!
 //! A span reads its inputs once and writes its outputs once; everything between stays in registers of a few KiB. Results do
-//! not depend on how the index space is cut into spans.
+//! not depend on how the index space is divided into spans.
 
-use super::code::{Class, Code, Dst, Instr, Op, Ref, class};
+use super::code::{Dst, Instr, Op, Ref, RegisterClass, RegisterCode, class};
 use super::ops::{self, Tile};
-use super::source::{Source, load, store};
+use super::source::{ElementSource, load, store};
 use crate::cpu::buffer::with_scratch;
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -18,8 +18,8 @@ pub const TILE: usize = 1024;
 /// Register code over inputs of known layouts.
 #[derive(Clone, Debug)]
 pub struct Fused {
-    code: Arc<Code>,
-    sources: Vec<Source>,
+    code: Arc<RegisterCode>,
+    sources: Vec<ElementSource>,
     /// The register that each input is loaded into, unless it is read where it lies.
     loads: Vec<Option<u16>>,
     regs: usize,
@@ -27,7 +27,7 @@ pub struct Fused {
 
 /// A tile: its first element, its length, where it begins in the span, and input 0 if the tile holds it.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct TileSpan<'a> {
     at: usize,
     len: usize,
     done: usize,
@@ -35,10 +35,10 @@ struct Part<'a> {
 }
 
 /// One instruction's surroundings.
-struct Frame<'a> {
+struct InstructionContext<'a> {
     fused: &'a Fused,
     inputs: &'a [&'a [u8]],
-    part: Part<'a>,
+    part: TileSpan<'a>,
     /// Registers below and above the one being written.
     low: &'a [u64],
     high: &'a [u64],
@@ -48,7 +48,7 @@ struct Frame<'a> {
 
 impl Fused {
     /// Binds code to the sources of its inputs.
-    pub fn new(code: Arc<Code>, sources: Vec<Source>) -> Fused {
+    pub fn new(code: Arc<RegisterCode>, sources: Vec<ElementSource>) -> Fused {
         let mut regs = code.regs;
         let loads = sources
             .iter()
@@ -78,7 +78,12 @@ impl Fused {
             let mut done = 0;
             while done < len {
                 let n = TILE.min(len - done);
-                self.tile(Part { at: start + done, len: n, done, held: None }, inputs, outs, regs);
+                self.tile(
+                    TileSpan { at: start + done, len: n, done, held: None },
+                    inputs,
+                    outs,
+                    regs,
+                );
                 done += n;
             }
         });
@@ -92,13 +97,13 @@ impl Fused {
                 let copy = &mut copy[..chunk.len()];
                 copy.copy_from_slice(chunk);
                 let part =
-                    Part { at: start + i * TILE, len: chunk.len(), done: 0, held: Some(copy) };
+                    TileSpan { at: start + i * TILE, len: chunk.len(), done: 0, held: Some(copy) };
                 self.tile(part, inputs, &mut [bytemuck::cast_slice_mut(chunk)], regs);
             }
         });
     }
 
-    fn tile(&self, part: Part<'_>, inputs: &[&[u8]], outs: &mut [&mut [u8]], regs: &mut [u64]) {
+    fn tile(&self, part: TileSpan<'_>, inputs: &[&[u8]], outs: &mut [&mut [u8]], regs: &mut [u64]) {
         for (i, to) in self.loads.iter().enumerate() {
             if let Some(to) = to {
                 if i == 0 && part.held.is_some() {
@@ -113,12 +118,26 @@ impl Fused {
                 Dst::Reg(r) => {
                     let (low, rest) = regs.split_at_mut(r as usize * TILE);
                     let (dst, high) = rest.split_at_mut(TILE);
-                    let frame = Frame { fused: self, inputs, part, low, high, split: r as usize };
+                    let frame = InstructionContext {
+                        fused: self,
+                        inputs,
+                        part,
+                        low,
+                        high,
+                        split: r as usize,
+                    };
                     frame.step(instr, bytemuck::cast_slice_mut(dst));
                 }
                 Dst::Out(o) => {
                     let split = regs.len() / TILE;
-                    let frame = Frame { fused: self, inputs, part, low: regs, high: &[], split };
+                    let frame = InstructionContext {
+                        fused: self,
+                        inputs,
+                        part,
+                        low: regs,
+                        high: &[],
+                        split,
+                    };
                     frame.step(instr, part.of(outs[o as usize], self.code.outputs[o as usize].1));
                 }
             }
@@ -132,7 +151,14 @@ impl Fused {
                     // Rare: an output that is an input or a number. One more register is scratch for it.
                     let mut copy = [0u64; TILE];
                     let split = regs.len() / TILE;
-                    let frame = Frame { fused: self, inputs, part, low: regs, high: &[], split };
+                    let frame = InstructionContext {
+                        fused: self,
+                        inputs,
+                        part,
+                        low: regs,
+                        high: &[],
+                        split,
+                    };
                     frame.copy(*r, *dtype, &mut copy);
                     store(*dtype, &copy, out, part.len);
                 }
@@ -141,7 +167,7 @@ impl Fused {
     }
 }
 
-impl Part<'_> {
+impl TileSpan<'_> {
     fn of<'o>(&self, out: &'o mut [u8], dtype: DType) -> &'o mut [u8] {
         let size = dtype.size();
         &mut out[self.done * size..(self.done + self.len) * size]
@@ -173,7 +199,7 @@ impl Held for u8 {
     }
 }
 
-impl<'a> Frame<'a> {
+impl<'a> InstructionContext<'a> {
     fn register<T: Held>(&self, r: u16) -> Tile<'a, T> {
         let r = r as usize;
         let words = if r < self.split {
@@ -197,13 +223,13 @@ impl<'a> Frame<'a> {
                     return self.register(r);
                 }
                 match self.fused.sources[i] {
-                    Source::Dense(o) => {
+                    ElementSource::Dense(o) => {
                         let at = o + self.part.at;
                         Tile::Many(&bytemuck::cast_slice(self.inputs[i])[at..at + self.part.len])
                     }
-                    Source::Splat(o) => Tile::One(self.splat(i, o)),
+                    ElementSource::Splat(o) => Tile::One(self.splat(i, o)),
                     // Strided inputs are loaded into registers.
-                    Source::Strided(_) => Tile::Many(&[]),
+                    ElementSource::Strided(_) => Tile::Many(&[]),
                 }
             }
         }
@@ -213,17 +239,17 @@ impl<'a> Frame<'a> {
     fn splat<T: Held>(&self, input: usize, offset: usize) -> T {
         let mut word = [0u64];
         let dtype = self.fused.code.inputs[input];
-        load(&Source::Splat(offset), dtype, self.inputs[input], 0, &mut word, 1);
+        load(&ElementSource::Splat(offset), dtype, self.inputs[input], 0, &mut word, 1);
         bytemuck::cast_slice(&word)[0]
     }
 
     fn copy(&self, r: Ref, dtype: DType, to: &mut [u64]) {
         let n = self.part.len;
         match class(dtype) {
-            Class::F32 => ops::convert(cut(to, n), self.get::<f32>(r), |x| x),
-            Class::F64 => ops::convert(cut(to, n), self.get::<f64>(r), |x| x),
-            Class::Int => ops::convert(cut(to, n), self.get::<i64>(r), |x| x),
-            Class::Bool => ops::convert(cut(to, n), self.get::<u8>(r), |x| x),
+            RegisterClass::F32 => ops::convert(cut(to, n), self.get::<f32>(r), |x| x),
+            RegisterClass::F64 => ops::convert(cut(to, n), self.get::<f64>(r), |x| x),
+            RegisterClass::Int => ops::convert(cut(to, n), self.get::<i64>(r), |x| x),
+            RegisterClass::Bool => ops::convert(cut(to, n), self.get::<u8>(r), |x| x),
         }
     }
 
@@ -232,76 +258,76 @@ impl<'a> Frame<'a> {
         let n = self.part.len;
         let [a, b, c] = i.args;
         match (i.op, class(i.dtype)) {
-            (Op::Unary(f), Class::F32) => ops::unary_f32(f, typed(dst, n), self.get(a)),
-            (Op::Unary(f), Class::F64) => ops::unary_f64(f, typed(dst, n), self.get(a)),
-            (Op::Unary(f), Class::Int) => {
+            (Op::Unary(f), RegisterClass::F32) => ops::unary_f32(f, typed(dst, n), self.get(a)),
+            (Op::Unary(f), RegisterClass::F64) => ops::unary_f64(f, typed(dst, n), self.get(a)),
+            (Op::Unary(f), RegisterClass::Int) => {
                 ops::unary_int(f, typed(dst, n), self.get(a), i.dtype);
                 ops::wrap(typed(dst, n), i.dtype);
             }
-            (Op::Unary(_), Class::Bool) => {
+            (Op::Unary(_), RegisterClass::Bool) => {
                 ops::convert(typed::<u8>(dst, n), self.get::<u8>(a), |x| x ^ 1);
             }
-            (Op::Binary(f), Class::F32) => {
+            (Op::Binary(f), RegisterClass::F32) => {
                 ops::binary_f32(f, typed(dst, n), self.get(a), self.get(b));
             }
-            (Op::Binary(f), Class::F64) => {
+            (Op::Binary(f), RegisterClass::F64) => {
                 ops::binary_f64(f, typed(dst, n), self.get(a), self.get(b));
             }
-            (Op::Binary(f), Class::Int) => {
+            (Op::Binary(f), RegisterClass::Int) => {
                 ops::binary_int(f, typed(dst, n), self.get(a), self.get(b), i.dtype);
                 ops::wrap(typed(dst, n), i.dtype);
             }
-            (Op::Binary(f), Class::Bool) => {
+            (Op::Binary(f), RegisterClass::Bool) => {
                 ops::binary_bool(f, typed(dst, n), self.get(a), self.get(b));
             }
-            (Op::Compare(f), Class::F32) => {
+            (Op::Compare(f), RegisterClass::F32) => {
                 ops::compare_f32(f, typed(dst, n), self.get(a), self.get(b));
             }
-            (Op::Compare(f), Class::F64) => {
+            (Op::Compare(f), RegisterClass::F64) => {
                 ops::compare_f64(f, typed(dst, n), self.get(a), self.get(b));
             }
-            (Op::Compare(f), Class::Int) if i.dtype == DType::U64 => {
+            (Op::Compare(f), RegisterClass::Int) if i.dtype == DType::U64 => {
                 let (a, b) = (unsigned(self.get(a)), unsigned(self.get(b)));
                 ops::compare_u64(f, typed(dst, n), a, b);
             }
-            (Op::Compare(f), Class::Int) => {
+            (Op::Compare(f), RegisterClass::Int) => {
                 ops::compare_i64(f, typed(dst, n), self.get(a), self.get(b));
             }
-            (Op::Compare(f), Class::Bool) => {
+            (Op::Compare(f), RegisterClass::Bool) => {
                 ops::compare_u8(f, typed(dst, n), self.get(a), self.get(b));
             }
-            (Op::Select, Class::F32) => {
+            (Op::Select, RegisterClass::F32) => {
                 ops::select::<f32>(typed(dst, n), self.get(a), self.get(b), self.get(c));
             }
-            (Op::Select, Class::F64) => {
+            (Op::Select, RegisterClass::F64) => {
                 ops::select::<f64>(typed(dst, n), self.get(a), self.get(b), self.get(c));
             }
-            (Op::Select, Class::Int) => {
+            (Op::Select, RegisterClass::Int) => {
                 ops::select::<i64>(typed(dst, n), self.get(a), self.get(b), self.get(c));
             }
-            (Op::Select, Class::Bool) => {
+            (Op::Select, RegisterClass::Bool) => {
                 ops::select::<u8>(typed(dst, n), self.get(a), self.get(b), self.get(c));
             }
             (Op::Cast(to), from) => self.cast(from, i.dtype, to, a, dst),
         }
     }
 
-    fn cast(&self, from: Class, dtype: DType, to: DType, a: Ref, dst: &mut [u8]) {
+    fn cast(&self, from: RegisterClass, dtype: DType, to: DType, a: Ref, dst: &mut [u8]) {
         let n = self.part.len;
         match (from, class(to)) {
-            (Class::F32, Class::F32) => {
+            (RegisterClass::F32, RegisterClass::F32) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f32| round_to(x, to));
             }
-            (Class::F32, Class::F64) => {
+            (RegisterClass::F32, RegisterClass::F64) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f32| x as f64);
             }
-            (Class::F32, Class::Int) => {
+            (RegisterClass::F32, RegisterClass::Int) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f32| ops::float_to_int(x as f64, to));
             }
-            (Class::F32, Class::Bool) => {
+            (RegisterClass::F32, RegisterClass::Bool) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f32| (x != 0.0) as u8);
             }
-            (Class::F64, Class::F32) => {
+            (RegisterClass::F64, RegisterClass::F32) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f64| match to {
                     // Rounding once: not through f32.
                     DType::F16 => f16::from_f64(x).to_f32(),
@@ -309,14 +335,16 @@ impl<'a> Frame<'a> {
                     _ => x as f32,
                 });
             }
-            (Class::F64, Class::F64) => ops::convert(typed(dst, n), self.get(a), |x: f64| x),
-            (Class::F64, Class::Int) => {
+            (RegisterClass::F64, RegisterClass::F64) => {
+                ops::convert(typed(dst, n), self.get(a), |x: f64| x)
+            }
+            (RegisterClass::F64, RegisterClass::Int) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f64| ops::float_to_int(x, to));
             }
-            (Class::F64, Class::Bool) => {
+            (RegisterClass::F64, RegisterClass::Bool) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f64| (x != 0.0) as u8);
             }
-            (Class::Int, Class::F32) => {
+            (RegisterClass::Int, RegisterClass::F32) => {
                 let u = dtype == DType::U64;
                 ops::convert(typed(dst, n), self.get(a), |x: i64| {
                     // Rounded once: f64 is exact for what a 16-bit float can tell apart.
@@ -324,29 +352,31 @@ impl<'a> Frame<'a> {
                     round_to(near, to)
                 });
             }
-            (Class::Int, Class::F64) => {
+            (RegisterClass::Int, RegisterClass::F64) => {
                 let u = dtype == DType::U64;
                 ops::convert(typed(dst, n), self.get(a), |x: i64| {
                     if u { x as u64 as f64 } else { x as f64 }
                 });
             }
-            (Class::Int, Class::Int) => {
+            (RegisterClass::Int, RegisterClass::Int) => {
                 ops::convert(typed(dst, n), self.get(a), |x: i64| x);
                 ops::wrap(typed(dst, n), to);
             }
-            (Class::Int, Class::Bool) => {
+            (RegisterClass::Int, RegisterClass::Bool) => {
                 ops::convert(typed(dst, n), self.get(a), |x: i64| (x != 0) as u8);
             }
-            (Class::Bool, Class::F32) => {
+            (RegisterClass::Bool, RegisterClass::F32) => {
                 ops::convert(typed(dst, n), self.get(a), |x: u8| x as f32);
             }
-            (Class::Bool, Class::F64) => {
+            (RegisterClass::Bool, RegisterClass::F64) => {
                 ops::convert(typed(dst, n), self.get(a), |x: u8| x as f64);
             }
-            (Class::Bool, Class::Int) => {
+            (RegisterClass::Bool, RegisterClass::Int) => {
                 ops::convert(typed(dst, n), self.get(a), |x: u8| x as i64);
             }
-            (Class::Bool, Class::Bool) => ops::convert(typed(dst, n), self.get(a), |x: u8| x),
+            (RegisterClass::Bool, RegisterClass::Bool) => {
+                ops::convert(typed(dst, n), self.get(a), |x: u8| x)
+            }
         }
     }
 }

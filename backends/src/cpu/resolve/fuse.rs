@@ -1,9 +1,9 @@
-//! Pointwise nodes as one program.
+//! Fuses pointwise nodes into one launch.
 
-use super::{Place, Resolver, Storage};
+use super::{Location, Resolver, Storage};
 use crate::BackendError;
 use crate::cpu::fused::Map;
-use crate::cpu::pointwise::{Builder, Fused, Ref, Source, lower};
+use crate::cpu::pointwise::{CodeBuilder, ElementSource, Fused, Ref, lower};
 use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Resolver<'_> {
     ) -> Result<(), BackendError> {
         let Some(&last) = nodes.last() else { return Ok(()) };
         let Some((_, shape)) = self.symbols.shape(&self.graph.program.node(last).types[0]) else {
-            return self.judged(last);
+            return self.fall_back(last);
         };
         let own = |v: &Value| nodes.contains(&v.node);
         let wanted: Vec<Value> = wanted.iter().copied().filter(own).collect();
@@ -28,7 +28,7 @@ impl Resolver<'_> {
             return self.named(Box::new(map), inputs, &outputs, None, &self.name(last));
         }
         match nodes {
-            [id] => self.judged(*id),
+            [id] => self.fall_back(*id),
             // Values between them are handed on in the kernel's workspace.
             _ => nodes
                 .iter()
@@ -45,13 +45,13 @@ impl Resolver<'_> {
         shape: &[usize],
         held: Option<Value>,
         wanted: &[Value],
-    ) -> Result<Option<(Fused, Vec<Place>, Vec<DType>)>, BackendError> {
-        let mut code = Builder::default();
+    ) -> Result<Option<(Fused, Vec<Location>, Vec<DType>)>, BackendError> {
+        let mut code = CodeBuilder::default();
         let mut refs: HashMap<Value, (Ref, DType)> = HashMap::new();
         let (mut sources, mut inputs) = (vec![], vec![]);
         if let Some(v) = held {
             refs.insert(v, (code.input(DType::F32), DType::F32));
-            sources.push(Source::Dense(0));
+            sources.push(ElementSource::Dense(0));
         }
         for &id in nodes {
             let node = self.graph.program.node(id);
@@ -69,7 +69,9 @@ impl Resolver<'_> {
                 let known = match self.number(&place) {
                     Some(v) => (lower::constant(&mut code, v, place.dtype), place.dtype),
                     None => {
-                        let Some(source) = Source::of(&place.layout) else { return Ok(None) };
+                        let Some(source) = ElementSource::of(&place.layout) else {
+                            return Ok(None);
+                        };
                         sources.push(source);
                         inputs.push(place.clone());
                         (code.input(place.dtype), place.dtype)
@@ -95,7 +97,7 @@ impl Resolver<'_> {
     }
 
     /// The number behind a constant whose elements are all one float.
-    fn number(&self, place: &Place) -> Option<f64> {
+    fn number(&self, place: &Location) -> Option<f64> {
         let Storage::Const(c) = place.storage else { return None };
         let repeated =
             place.layout.shape.iter().zip(&place.layout.strides).all(|(&d, &s)| d == 1 || s == 0);

@@ -1,4 +1,4 @@
-//! Reductions of what is computed element by element, in one launch.
+//! Fuses reductions with the pointwise expressions that they reduce.
 
 use super::Resolver;
 use crate::BackendError;

@@ -1,24 +1,24 @@
-//! From the plan's kernels to launches, for one assignment of the symbols.
+//! Lowers the plan's kernels to launches, for one assignment of the symbols.
 //!
-//! Each kernel becomes one step, in the plan's order and in its memory. Where its implementation does not do all of it at once, a
-//! step has several passes. What reads only constants is computed here, once. Given the inputs as well, everything is: this is
-//! how programs run whose shapes depend on their data.
+//! Each kernel becomes one step, in the plan's order and memory. If its implementation does not do all of it at once, a
+//! step has several passes. What reads only constants is computed here, once. If the inputs are given as well, everything is: this is
+//! how programs run whose shapes depend on data.
 
 use super::fused::Copy;
-use super::graph::{Graph, Group, broken};
-use super::launch::{Launch, Maker, Operand, Site, Tail};
+use super::graph::{Group, KernelGraph, broken};
+use super::launch::{Epilogue, Launch, LaunchOperand, LaunchSite, Maker};
 use super::layout::Layout;
-use super::packs::Packs;
+use super::packed_constants::PackedConstants;
 use super::registry::{Implementation, Native};
-use super::symbols::Symbols;
+use super::symbols::SymbolBindings;
 use super::threads::Threads;
-use super::{buffer::Buffer, halves};
+use super::{buffer::Buffer, half_precision};
 use crate::BackendError;
 use bytes::Bytes;
 use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory};
-use mlc_dsl::views::{self, Viewed};
+use mlc_dsl::strided_views::{self, Viewed};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub enum Storage {
 
 /// A value: where its elements are.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Location {
     /// Element type.
     pub dtype: DType,
     /// Where in the storage.
@@ -49,7 +49,7 @@ pub struct Place {
 }
 
 /// A kernel of the plan: what is launched for it.
-pub struct Step {
+pub struct PreparedKernel {
     /// One launch after the other; the last yields the results.
     pub passes: Vec<Pass>,
     /// Which kernel.
@@ -58,16 +58,15 @@ pub struct Step {
 
 /// One launch and what it reads and writes.
 pub struct Pass {
-    /// The kernel.
     pub launch: Box<dyn Launch>,
-    /// Its inputs, those of the tail after its own.
-    pub inputs: Vec<Place>,
+    /// Its inputs, those of the epilogue after its own.
+    pub inputs: Vec<Location>,
     /// How many of them are the kernel's own.
     pub own: usize,
     /// The buffers it writes.
     pub outputs: Vec<usize>,
     /// The pointwise program applied to the result.
-    pub tail: Option<Tail>,
+    pub epilogue: Option<Epilogue>,
     /// The operator and the imported node, for messages.
     pub name: String,
 }
@@ -77,32 +76,31 @@ pub struct Pass {
 pub struct Temp {
     /// Where it is. The workspace of a kernel lies behind the plan's arena.
     pub home: Home,
-    /// Its bytes.
     pub bytes: usize,
 }
 
 /// A program with known shapes.
 pub struct Resolved {
     /// In execution order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PreparedKernel>,
     /// Constants, evaluated ones after those of the program.
     pub consts: Vec<Tensor>,
     /// The plan's buffers, in its order, and what passes hand to each other.
     pub temps: Vec<Temp>,
     /// One per output of the program; dense.
-    pub outputs: Vec<Place>,
+    pub outputs: Vec<Location>,
     /// Bytes of the block that the buffers lie in.
     pub block: u64,
 }
 
 /// Resolves kernels one by one.
 pub struct Resolver<'a> {
-    graph: &'a Graph,
+    graph: &'a KernelGraph,
     library: &'a Arc<Library>,
     threads: &'a Threads,
-    packs: &'a Packs,
-    symbols: Symbols,
-    places: HashMap<Value, Place>,
+    packs: &'a PackedConstants,
+    symbols: SymbolBindings,
+    places: HashMap<Value, Location>,
     /// The buffers of the plan, by the kernel that writes them and the plan's value.
     planned: HashMap<(usize, Value), usize>,
     /// Bytes of the plan's arena.
@@ -128,16 +126,17 @@ impl<'a> Resolver<'a> {
     /// computed at once.
     #[allow(clippy::too_many_arguments, reason = "all that a compiled plan holds")]
     pub fn resolve(
-        graph: &'a Graph,
+        graph: &'a KernelGraph,
         library: &'a Arc<Library>,
         threads: &'a Threads,
-        packs: &'a Packs,
-        symbols: Symbols,
+        packs: &'a PackedConstants,
+        symbols: SymbolBindings,
         plan: &Memory,
         inputs: Option<&[Tensor]>,
         memory: Option<u64>,
-    ) -> Result<(Resolved, Symbols), BackendError> {
-        let temp = |p: &mlc_dsl::plan::Place| Temp { home: p.home, bytes: p.bytes as usize };
+    ) -> Result<(Resolved, SymbolBindings), BackendError> {
+        let temp =
+            |p: &mlc_dsl::plan::PlannedBuffer| Temp { home: p.home, bytes: p.bytes as usize };
         let temps = plan.places.iter().map(temp).collect();
         let named = plan.places.iter().enumerate().map(|(i, p)| ((p.kernel, p.value), i));
         let (steps, consts, outputs) = (vec![], vec![], vec![]);
@@ -165,7 +164,7 @@ impl<'a> Resolver<'a> {
             r.group(group)?;
             let passes = std::mem::take(&mut r.passes);
             if !passes.is_empty() {
-                r.out.steps.push(Step { passes, kernel });
+                r.out.steps.push(PreparedKernel { passes, kernel });
             }
         }
         for (_, v) in &graph.program.outputs {
@@ -196,7 +195,7 @@ impl<'a> Resolver<'a> {
                 (_, None) => return Err(self.fail(NodeId(i as u32), "unknown input shape")),
             };
             let value = Value { node: NodeId(i as u32), output: 0 };
-            self.places.insert(value, Place { dtype, layout: Layout::dense(&shape), storage });
+            self.places.insert(value, Location { dtype, layout: Layout::dense(&shape), storage });
         }
         Ok(())
     }
@@ -207,7 +206,7 @@ impl<'a> Resolver<'a> {
         Storage::Const(self.out.consts.len() - 1)
     }
 
-    fn place(&self, v: Value) -> Result<&Place, BackendError> {
+    fn place(&self, v: Value) -> Result<&Location, BackendError> {
         self.places.get(&v).ok_or_else(|| self.fail(v.node, "is read before it is computed"))
     }
 
@@ -229,16 +228,16 @@ impl<'a> Resolver<'a> {
             types.iter().any(|t| self.symbols.shape(t).is_none())
         };
         if group.nodes.iter().any(unknown) {
-            // The judge finds shapes that depend on data.
-            return group.nodes.iter().try_for_each(|n| self.judged(*n));
+            // The reference interpreter finds shapes that depend on data.
+            return group.nodes.iter().try_for_each(|n| self.fall_back(*n));
         }
         for &view in &group.views {
             if !self.view(view, group)? {
-                self.judged(view)?;
+                self.fall_back(view)?;
             }
         }
         match (&group.implementation, group.anchor) {
-            (Implementation::Judge, Some(anchor)) => self.judged(anchor),
+            (Implementation::Reference, Some(anchor)) => self.fall_back(anchor),
             (Implementation::Native(native), Some(anchor)) => self.native(native, anchor, group),
             _ => self.pointwise(&group.epilogue, &group.outputs),
         }
@@ -268,12 +267,14 @@ impl<'a> Resolver<'a> {
         let (NodeKind::Apply(call, _), [arg]) = (&node.kind, node.args.as_slice()) else {
             return Ok(false);
         };
-        let Some(view) = views::find(&self.library.call(*call).name) else { return Ok(false) };
+        let Some(view) = strided_views::find(&self.library.call(*call).name) else {
+            return Ok(false);
+        };
         let Some((_, shape)) = self.symbols.shape(&node.types[0]) else { return Ok(false) };
         let from = self.place(*arg)?.clone();
-        let place = match views::apply(view, &from.layout, &self.attrs(id), &shape) {
+        let place = match strided_views::apply(view, &from.layout, &self.attrs(id), &shape) {
             Viewed::Layout(layout) => {
-                let seen = Place { layout, ..from };
+                let seen = Location { layout, ..from };
                 let named = group.named.get(&value);
                 match named.is_some_and(|v| self.planned.contains_key(&(self.kernel, *v))) {
                     true => self.copied(&seen, Some(value), &self.name(id))?,
@@ -282,7 +283,7 @@ impl<'a> Resolver<'a> {
             }
             Viewed::NeedsCopy => {
                 let dense = self.copied(&from, Some(value), &self.name(id))?;
-                Place { layout: Layout::dense(&shape), ..dense }
+                Location { layout: Layout::dense(&shape), ..dense }
             }
             Viewed::Declined => return Ok(false),
         };
@@ -293,10 +294,10 @@ impl<'a> Resolver<'a> {
     /// A dense copy of what is seen so, as the value.
     fn copied(
         &mut self,
-        from: &Place,
+        from: &Location,
         value: Option<Value>,
         name: &str,
-    ) -> Result<Place, BackendError> {
+    ) -> Result<Location, BackendError> {
         let shape = from.layout.shape.clone();
         let launch =
             Copy::new(from.dtype, &from.layout).ok_or_else(|| BackendError::Unsupported {
@@ -321,7 +322,7 @@ impl<'a> Resolver<'a> {
         let inside = |v: &Value| group.prologue.contains(&v.node);
         let wanted: Vec<Value> = group.arguments.iter().copied().filter(inside).collect();
         self.pointwise(&group.prologue, &wanted)?;
-        let Some(outputs) = self.results(anchor) else { return self.judged(anchor) };
+        let Some(outputs) = self.results(anchor) else { return self.fall_back(anchor) };
         let op = self.library.node_name(&self.graph.program, anchor);
         let made = match native.maker(&op) {
             Some(maker) => self.make(maker, &group.arguments, &self.attrs(anchor), &outputs)?,
@@ -329,19 +330,20 @@ impl<'a> Resolver<'a> {
         };
         match made {
             Some((launch, args)) => self.launch(launch, args, &outputs, anchor, group),
-            // A type or rank that the code does not know: the judge computes what a kernel covers otherwise.
+            // A rank or an attribute that the code does not know, never an element type, which would be a fault of the plan: the
+            // reference interpreter computes what a kernel covers otherwise.
             None => {
-                self.judged(anchor)?;
+                self.fall_back(anchor)?;
                 self.pointwise(&group.epilogue, &group.outputs)
             }
         }
     }
 
-    /// Launches an anchor and the pointwise operators that follow it: as its tail where it takes one.
+    /// Launches an anchor and the pointwise operators that follow it: as its epilogue where it takes one.
     fn launch(
         &mut self,
         launch: Box<dyn Launch>,
-        args: Vec<Place>,
+        args: Vec<Location>,
         outputs: &[Output],
         anchor: NodeId,
         group: &Group,
@@ -350,7 +352,7 @@ impl<'a> Resolver<'a> {
         let result = Value { node: anchor, output: 0 };
         let shape = &outputs[0].2;
         let constant = args.iter().all(|a| matches!(a.storage, Storage::Const(_)));
-        if launch.takes_tail()
+        if launch.takes_epilogue()
             && !group.epilogue.is_empty()
             && !constant
             && let [last] = group.outputs.as_slice()
@@ -361,7 +363,7 @@ impl<'a> Resolver<'a> {
         {
             let inputs = args.into_iter().chain(extra).collect();
             let outputs = [(Some(*last), DType::F32, shape.clone())];
-            self.named(launch, inputs, &outputs, Some(Tail { fused }), &name)?;
+            self.named(launch, inputs, &outputs, Some(Epilogue { fused }), &name)?;
             return Ok(());
         }
         self.named(launch, args, outputs, None, &name)?;
@@ -372,12 +374,12 @@ impl<'a> Resolver<'a> {
     fn named(
         &mut self,
         launch: Box<dyn Launch>,
-        inputs: Vec<Place>,
+        inputs: Vec<Location>,
         outputs: &[Output],
-        tail: Option<Tail>,
+        epilogue: Option<Epilogue>,
         name: &str,
     ) -> Result<(), BackendError> {
-        let places = self.pass(launch, inputs, outputs, tail, name)?;
+        let places = self.pass(launch, inputs, outputs, epilogue, name)?;
         let names = outputs.iter().map(|o| o.0).zip(places);
         self.places.extend(names.filter_map(|(v, p)| Some((v?, p))));
         Ok(())
@@ -391,17 +393,17 @@ impl<'a> Resolver<'a> {
         args: &[Value],
         attrs: &[Attr],
         outputs: &[Output],
-    ) -> Result<Option<(Box<dyn Launch>, Vec<Place>)>, BackendError> {
+    ) -> Result<Option<(Box<dyn Launch>, Vec<Location>)>, BackendError> {
         let outputs: Vec<(DType, Vec<usize>)> =
             outputs.iter().map(|(_, d, s)| (*d, s.clone())).collect();
         let outputs = outputs.as_slice();
-        let mut places: Vec<Place> =
+        let mut places: Vec<Location> =
             args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
         if let Some(launch) = maker(&self.site(attrs, &self.operands(&places), outputs)) {
             return Ok(Some((launch, places)));
         }
         if let Some(launch) =
-            halves::make(maker, &self.site(attrs, &self.operands(&places), outputs))
+            half_precision::make(maker, &self.site(attrs, &self.operands(&places), outputs))
         {
             return Ok(Some((launch, places)));
         }
@@ -409,13 +411,13 @@ impl<'a> Resolver<'a> {
         if places.iter().all(|p| p.layout.is_dense()) {
             return Ok(None);
         }
-        let dense: Vec<Operand> = self
+        let dense: Vec<LaunchOperand> = self
             .operands(&places)
             .into_iter()
-            .map(|o| Operand { layout: Layout::dense(&o.layout.shape), constant: None, ..o })
+            .map(|o| LaunchOperand { layout: Layout::dense(&o.layout.shape), constant: None, ..o })
             .collect();
         let site = self.site(attrs, &dense, outputs);
-        if maker(&site).is_none() && halves::make(maker, &site).is_none() {
+        if maker(&site).is_none() && half_precision::make(maker, &site).is_none() {
             return Ok(None);
         }
         for p in places.iter_mut().filter(|p| !p.layout.is_dense()) {
@@ -423,27 +425,31 @@ impl<'a> Resolver<'a> {
         }
         let operands = self.operands(&places);
         let site = self.site(attrs, &operands, outputs);
-        let launch = maker(&site).or_else(|| halves::make(maker, &site));
+        let launch = maker(&site).or_else(|| half_precision::make(maker, &site));
         Ok(launch.map(|launch| (launch, places)))
     }
 
     fn site<'s>(
         &'s self,
         attrs: &'s [Attr],
-        args: &'s [Operand],
+        args: &'s [LaunchOperand],
         outputs: &'s [(DType, Vec<usize>)],
-    ) -> Site<'s> {
-        Site { attrs, args, outputs, packs: self.packs }
+    ) -> LaunchSite<'s> {
+        LaunchSite { attrs, args, outputs, packs: self.packs }
     }
 
-    fn operands(&self, places: &[Place]) -> Vec<Operand> {
-        let constant = |p: &Place| match p.storage {
+    fn operands(&self, places: &[Location]) -> Vec<LaunchOperand> {
+        let constant = |p: &Location| match p.storage {
             Storage::Const(c) => Some(self.out.consts[c].clone()),
             Storage::Input(_) | Storage::Temp(_) => None,
         };
         places
             .iter()
-            .map(|p| Operand { dtype: p.dtype, layout: p.layout.clone(), constant: constant(p) })
+            .map(|p| LaunchOperand {
+                dtype: p.dtype,
+                layout: p.layout.clone(),
+                constant: constant(p),
+            })
             .collect()
     }
 }
@@ -461,7 +467,7 @@ pub fn room(bytes: u64, memory: Option<u64>) -> Result<(), u64> {
     if bytes <= limit { Ok(()) } else { Err(limit) }
 }
 
-/// What the error of [`Resolver::judged`] says when shapes depend on data.
+/// What the error of [`Resolver::fall_back`] says when shapes depend on data.
 pub const NEEDS_DATA: &str = "shapes that depend on data before the data is there";
 
 /// The tensor, copied if its elements are not aligned.

@@ -1,11 +1,11 @@
-//! Passes: what one launch reads and writes, or its results where only constants feed it.
+//! Passes: one launch with what it reads and writes, or its results if it depends only on constants.
 
-use super::{NEEDS_DATA, Output, Pass, Place, Resolver, Storage, Temp, room};
+use super::{Location, NEEDS_DATA, Output, Pass, Resolver, Storage, Temp, room};
 use crate::BackendError;
 use crate::cpu::buffer::Buffer;
+use crate::cpu::fallback;
 use crate::cpu::graph::broken;
-use crate::cpu::judge;
-use crate::cpu::launch::{Array, Context, Launch, Tail};
+use crate::cpu::launch::{Array, Context, Epilogue, Launch};
 use crate::cpu::layout::Layout;
 use bytes::Bytes;
 use mlc_dsl::arena;
@@ -13,10 +13,10 @@ use mlc_dsl::ir::{DType, NodeId, Tensor, Value};
 use mlc_dsl::plan::Home;
 
 impl Resolver<'_> {
-    /// A node by the judge, which also finds shapes that are not known.
-    pub(super) fn judged(&mut self, id: NodeId) -> Result<(), BackendError> {
+    /// A node by the reference interpreter, which also finds shapes that are not known.
+    pub(super) fn fall_back(&mut self, id: NodeId) -> Result<(), BackendError> {
         let node = self.graph.program.node(id);
-        let args: Vec<Place> =
+        let args: Vec<Location> =
             node.args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
         let outputs = self.results(id);
         let count = |shape: &[usize]| shape.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
@@ -24,7 +24,8 @@ impl Resolver<'_> {
         let made = outputs.iter().flat_map(|o| o.iter()).map(|o| count(&o.2));
         let elements = own.chain(made).fold(0, u64::saturating_add);
         let program = &self.graph.program;
-        let launch = judge::Judged::new(elements, program, id, &self.symbols, self.library)?;
+        let launch =
+            fallback::ReferenceFallback::new(elements, program, id, &self.symbols, self.library)?;
         let name = self.name(id);
         if let Some(outputs) = outputs {
             return self.named(Box::new(launch), args, &outputs, None, &name);
@@ -40,13 +41,13 @@ impl Resolver<'_> {
             let (dtype, layout) = (t.dtype(), Layout::dense(t.shape()));
             let storage = self.constant(t);
             let value = Value { node: id, output: output as u32 };
-            self.places.insert(value, Place { dtype, layout, storage });
+            self.places.insert(value, Location { dtype, layout, storage });
         }
         Ok(())
     }
 
     /// The arguments as arrays, if all are constant.
-    fn constants<'s>(&'s self, args: &'s [Place]) -> Option<Vec<Array<'s>>> {
+    fn constants<'s>(&'s self, args: &'s [Location]) -> Option<Vec<Array<'s>>> {
         args.iter()
             .map(|p| match p.storage {
                 Storage::Const(c) => Some(Array {
@@ -94,22 +95,22 @@ impl Resolver<'_> {
     pub(super) fn pass(
         &mut self,
         launch: Box<dyn Launch>,
-        inputs: Vec<Place>,
+        inputs: Vec<Location>,
         outputs: &[Output],
-        tail: Option<Tail>,
+        epilogue: Option<Epilogue>,
         name: &str,
-    ) -> Result<Vec<Place>, BackendError> {
-        let place = |storage, (_, dtype, shape): &Output| Place {
+    ) -> Result<Vec<Location>, BackendError> {
+        let place = |storage, (_, dtype, shape): &Output| Location {
             dtype: *dtype,
             layout: Layout::dense(shape),
             storage,
         };
-        let own = inputs.len() - tail.as_ref().map_or(0, |t| t.fused.input_count() - 1);
+        let own = inputs.len() - epilogue.as_ref().map_or(0, |t| t.fused.input_count() - 1);
         let mut sizes = Vec::with_capacity(outputs.len());
         for (_, dtype, shape) in outputs {
             sizes.push(size(*dtype, shape, name)?);
         }
-        if tail.is_none() && self.constants(&inputs).is_some() {
+        if epilogue.is_none() && self.constants(&inputs).is_some() {
             let bytes = sizes.iter().fold(launch.scratch(), |n, &b| n.saturating_add(b as u64));
             self.take(bytes, name)?;
             let tensors = self.now(&*launch, &inputs, outputs, &sizes, name)?;
@@ -124,7 +125,7 @@ impl Resolver<'_> {
             places.push(place(Storage::Temp(t), o));
         }
         let name = name.to_string();
-        self.passes.push(Pass { launch, inputs, own, outputs: written, tail, name });
+        self.passes.push(Pass { launch, inputs, own, outputs: written, epilogue, name });
         Ok(places)
     }
 
@@ -132,7 +133,7 @@ impl Resolver<'_> {
     fn now(
         &self,
         launch: &dyn Launch,
-        inputs: &[Place],
+        inputs: &[Location],
         outputs: &[Output],
         sizes: &[usize],
         name: &str,
@@ -141,7 +142,7 @@ impl Resolver<'_> {
         let arrays = self.constants(inputs).unwrap_or_default();
         let mut buffers: Vec<Buffer> = sizes.iter().map(|&n| Buffer::new(n)).collect();
         let mut outs: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
-        let cx = Context { threads: self.threads, tail: None };
+        let cx = Context { threads: self.threads, epilogue: None };
         launch.run(&cx, &arrays, &mut outs).map_err(fail)?;
         let tensor = |(b, (_, dtype, shape)): (Buffer, &Output)| {
             Tensor::new(*dtype, shape.clone(), Bytes::from_owner(b))

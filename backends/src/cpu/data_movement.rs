@@ -1,0 +1,359 @@
+//! Kernels that move elements: gather, concat, pad, triangle; and the running sum.
+
+use super::convert::{by_size, int_at};
+use super::launch::{Array, Context, Launch, LaunchSite};
+use super::layout::{Layout, odometer};
+use super::pointwise::{ElementSource, strided_copy};
+use mlc_dsl::ir::DType;
+
+/// Elements that a task should at least have.
+const GRAIN: usize = 1 << 15;
+
+struct Gather {
+    dtype: DType,
+    at: usize,
+    /// Extent of the axis, elements after it, indices.
+    n: usize,
+    inner: usize,
+    count: usize,
+    /// Whether each element of the result has its own index.
+    elements: bool,
+}
+
+fn axis_of(site: &LaunchSite<'_>) -> Option<usize> {
+    usize::try_from(site.int(0)?).ok()
+}
+
+/// Prepares a gather of slices.
+pub fn gather(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    gather_of(site, false)
+}
+
+/// Prepares a gather of elements.
+pub fn gather_elements(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    gather_of(site, true)
+}
+
+fn gather_of(site: &LaunchSite<'_>, elements: bool) -> Option<Box<dyn Launch>> {
+    let [x, i] = site.args else { return None };
+    let axis = axis_of(site)?;
+    if !x.layout.is_dense() || axis >= x.layout.rank() {
+        return None;
+    }
+    let n = x.layout.shape[axis];
+    let inner = x.layout.shape[axis + 1..].iter().product();
+    let count = if elements { i.layout.shape[axis] } else { i.layout.len() };
+    Some(Box::new(Gather { dtype: x.dtype, at: x.layout.offset, n, inner, count, elements }))
+}
+
+impl Launch for Gather {
+    fn scratch(&self) -> u64 {
+        (self.count as u64).saturating_mul(8)
+    }
+
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let index = &inputs[1];
+        let mut places = Vec::with_capacity(index.layout.len());
+        let mut bad = None;
+        let strides = [index.layout.strides.as_slice()];
+        odometer(&index.layout.shape, strides, [index.layout.offset], |[p]| {
+            let i = int_at(index.dtype, index.bytes, p);
+            let at = if i < 0 { i.wrapping_add(self.n as i64) } else { i };
+            if at < 0 || at >= self.n as i64 {
+                bad.get_or_insert(i);
+            }
+            places.push(at as usize);
+        });
+        // Nothing is read for a result without elements.
+        if let Some(i) = bad.filter(|_| !outputs[0].is_empty()) {
+            return Err(format!("index {i} is outside an axis of {} elements", self.n));
+        }
+        if outputs[0].is_empty() {
+            return Ok(());
+        }
+        macro_rules! go {
+            ($t:ty) => {{
+                let x: &[$t] = &inputs[0].typed()[self.at..];
+                let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
+                self.fill(cx, x, &places, out);
+            }};
+        }
+        by_size!(self.dtype, go);
+        Ok(())
+    }
+}
+
+impl Gather {
+    fn fill<T: bytemuck::Pod + Send + Sync>(
+        &self,
+        cx: &Context<'_>,
+        x: &[T],
+        places: &[usize],
+        out: &mut [T],
+    ) {
+        let (n, inner, count) = (self.n, self.inner, self.count);
+        if self.elements {
+            for (p, (o, &i)) in out.iter_mut().zip(places).enumerate() {
+                let (outer, s) = (p / (count * inner), p % inner);
+                *o = x[(outer * n + i) * inner + s];
+            }
+            return;
+        }
+        if inner == 1 {
+            for (p, o) in out.iter_mut().enumerate() {
+                *o = x[p / count * n + places[p % count]];
+            }
+            return;
+        }
+        cx.threads.chunks(out, inner, GRAIN, |at, part| {
+            for (r, line) in part.chunks_exact_mut(inner.max(1)).enumerate() {
+                let row = at / inner + r;
+                let from = (row / count * n + places[row % count]) * inner;
+                line.copy_from_slice(&x[from..from + inner]);
+            }
+        });
+    }
+}
+
+struct Concat {
+    dtype: DType,
+    /// Each part's source and its elements per outer index.
+    parts: Vec<(ElementSource, usize)>,
+}
+
+/// Prepares a concatenation.
+pub fn concat(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let axis = axis_of(site)?;
+    let parts = site
+        .args
+        .iter()
+        .map(|a| {
+            let run = a.layout.shape.get(axis..)?.iter().product();
+            Some((ElementSource::of(&a.layout)?, run))
+        })
+        .collect::<Option<Vec<_>>>()?;
+    Some(Box::new(Concat { dtype: site.args.first()?.dtype, parts }))
+}
+
+impl Launch for Concat {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let whole: usize = self.parts.iter().map(|p| p.1).sum();
+        macro_rules! go {
+            ($t:ty) => {{
+                let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
+                cx.threads.chunks(out, whole, GRAIN, |at, part| {
+                    for (r, line) in part.chunks_exact_mut(whole.max(1)).enumerate() {
+                        let row = at / whole + r;
+                        let mut done = 0;
+                        for ((source, run), input) in self.parts.iter().zip(inputs) {
+                            let line = &mut line[done..done + run];
+                            strided_copy::<$t>(source, input.typed(), row * run, line);
+                            done += run;
+                        }
+                    }
+                });
+            }};
+        }
+        by_size!(self.dtype, go);
+        Ok(())
+    }
+}
+
+struct Pad {
+    dtype: DType,
+    shape: Vec<usize>,
+    /// The part of `x` that is seen, and where it begins in the result.
+    seen: Layout,
+    to: Layout,
+}
+
+/// Prepares a padding; negative widths cut.
+pub fn pad(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let [x, _] = site.args else { return None };
+    let low = site.ints(0)?;
+    let shape = site.outputs[0].1.clone();
+    let rank = shape.len();
+    if low.len() != rank || x.layout.rank() != rank {
+        return None;
+    }
+    let (mut start, mut size, mut begin) = (vec![], vec![], vec![]);
+    for i in 0..rank {
+        let (d, n) = (x.layout.shape[i] as i64, shape[i] as i64);
+        let (from, to) = ((-low[i]).max(0), low[i].max(0));
+        start.push(from);
+        begin.push(to);
+        size.push((d - from).min(n - to).max(0));
+    }
+    let step = vec![1; rank];
+    if size.contains(&0) {
+        start = vec![0; rank];
+        begin = vec![0; rank];
+        size = vec![0; rank];
+    }
+    let seen = x.layout.slice(&start, &size, &step)?;
+    let to = Layout::dense(&shape).slice(&begin, &size, &step)?;
+    Some(Box::new(Pad { dtype: x.dtype, shape, seen, to }))
+}
+
+impl Launch for Pad {
+    fn run(
+        &self,
+        _: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let offset = inputs[1].layout.offset;
+        let rank = self.shape.len();
+        let (outer, inner) = self.seen.shape.split_at(rank.saturating_sub(1));
+        let n = inner.first().copied().unwrap_or(1);
+        let step = self.seen.strides.last().copied().unwrap_or(1);
+        macro_rules! go {
+            ($t:ty) => {{
+                let x: &[$t] = inputs[0].typed();
+                let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
+                if !out.is_empty() {
+                    out.fill(inputs[1].typed::<$t>()[offset]);
+                }
+                if n > 0 {
+                    let strides =
+                        [&self.seen.strides[..outer.len()], &self.to.strides[..outer.len()]];
+                    odometer(outer, strides, [self.seen.offset, self.to.offset], |[from, to]| {
+                        let line = &mut out[to..to + n];
+                        if step == 1 {
+                            line.copy_from_slice(&x[from..from + n]);
+                            return;
+                        }
+                        for (i, o) in line.iter_mut().enumerate() {
+                            *o = x[(from as isize + i as isize * step) as usize];
+                        }
+                    });
+                }
+            }};
+        }
+        by_size!(self.dtype, go);
+        Ok(())
+    }
+}
+
+struct Triangle {
+    dtype: DType,
+    at: usize,
+    rows: usize,
+    cols: usize,
+    diagonal: i64,
+    upper: bool,
+}
+
+/// Prepares the triangle of matrices.
+pub fn triangle(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let x = &site.args.first()?.layout;
+    let [.., rows, cols] = *x.shape.as_slice() else { return None };
+    let (dtype, at) = (site.same_dtype()?, x.offset);
+    let (diagonal, upper) = (site.int(0)?, site.bool(1)?);
+    x.is_dense()
+        .then(|| Box::new(Triangle { dtype, at, rows, cols, diagonal, upper }) as Box<dyn Launch>)
+}
+
+impl Launch for Triangle {
+    fn run(
+        &self,
+        _: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        macro_rules! go {
+            ($t:ty) => {{
+                let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
+                let x: &[$t] = &inputs[0].typed()[self.at..];
+                for (r, line) in out.chunks_exact_mut(self.cols.max(1)).enumerate() {
+                    let x = &x[r * self.cols..][..self.cols];
+                    let edge = (r % self.rows.max(1)) as i64 + self.diagonal;
+                    for (c, (o, &v)) in line.iter_mut().zip(x).enumerate() {
+                        let c = c as i64;
+                        let kept = if self.upper { c >= edge } else { c <= edge };
+                        *o = if kept { v } else { 0 };
+                    }
+                }
+            }};
+        }
+        by_size!(self.dtype, go);
+        Ok(())
+    }
+}
+
+struct Running {
+    dtype: DType,
+    at: usize,
+    n: usize,
+    inner: usize,
+    exclusive: bool,
+    reverse: bool,
+}
+
+/// Prepares a running sum.
+pub fn cumsum(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let x = &site.args.first()?.layout;
+    let axis = axis_of(site)?;
+    let dtype = site.same_dtype()?;
+    let known = matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::I64);
+    if !x.is_dense() || !known || axis >= x.rank() {
+        return None;
+    }
+    let (n, inner) = (x.shape[axis], x.shape[axis + 1..].iter().product());
+    let (exclusive, reverse) = (site.bool(1)?, site.bool(2)?);
+    Some(Box::new(Running { dtype, at: x.offset, n, inner, exclusive, reverse }))
+}
+
+impl Launch for Running {
+    fn run(
+        &self,
+        _: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let out = &mut *outputs[0];
+        match self.dtype {
+            DType::F32 => self.scan::<f32, f64>(&inputs[0], out, |s, v| s + v as f64, |s| s as f32),
+            DType::F64 => self.scan::<f64, f64>(&inputs[0], out, |s, v| s + v, |s| s),
+            DType::I32 => self.scan::<i32, i32>(&inputs[0], out, i32::wrapping_add, |s| s),
+            _ => self.scan::<i64, i64>(&inputs[0], out, i64::wrapping_add, |s| s),
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    fn scan<T: bytemuck::Pod, S: Copy + Default>(
+        &self,
+        input: &Array<'_>,
+        out: &mut [u8],
+        add: impl Fn(S, T) -> S,
+        done: impl Fn(S) -> T,
+    ) {
+        let x: &[T] = &input.typed()[self.at..];
+        let out: &mut [T] = bytemuck::cast_slice_mut(out);
+        let (n, inner) = (self.n, self.inner);
+        for p in 0..out.len() / (n * inner).max(1) {
+            for s in 0..inner {
+                let mut sum = S::default();
+                for k in 0..n {
+                    let k = if self.reverse { n - 1 - k } else { k };
+                    let at = (p * n + k) * inner + s;
+                    let next = add(sum, x[at]);
+                    out[at] = done(if self.exclusive { sum } else { next });
+                    sum = next;
+                }
+            }
+        }
+    }
+}

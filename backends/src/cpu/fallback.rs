@@ -1,0 +1,88 @@
+//! Runs nodes that no kernel computes in the reference interpreter.
+
+use super::launch::{Array, Context, Launch};
+use super::pointwise::{ElementSource, strided_copy};
+use super::symbols::SymbolBindings;
+use crate::BackendError;
+use crate::reference::{Array as Interpreted, Reference};
+use bytes::Bytes;
+use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor};
+use mlc_dsl::library::{CallId, Library};
+use std::sync::Arc;
+
+/// One operator, applied by the reference interpreter.
+pub struct ReferenceFallback {
+    library: Arc<Library>,
+    call: CallId,
+    attrs: Vec<Option<Attr>>,
+    /// Elements of arguments and results, each of which the reference interpreter holds as eight bytes.
+    elements: u64,
+}
+
+impl ReferenceFallback {
+    /// Prepares node `id`, whose arguments and results have so many elements.
+    pub fn new(
+        elements: u64,
+        from: &Program,
+        id: NodeId,
+        symbols: &SymbolBindings,
+        library: &Arc<Library>,
+    ) -> Result<ReferenceFallback, BackendError> {
+        let NodeKind::Apply(call, attrs) = &from.node(id).kind else {
+            let what = "a leaf as a kernel".into();
+            return Err(BackendError::Unsupported { backend: "cpu", what });
+        };
+        let attrs = attrs.iter().map(|a| Some(symbols.attr(a))).collect();
+        Ok(ReferenceFallback { library: library.clone(), call: *call, attrs, elements })
+    }
+
+    pub fn tensors(&self, inputs: &[Array<'_>]) -> Result<Vec<Tensor>, String> {
+        let args = inputs
+            .iter()
+            .map(|a| dense(a).map(|t| Interpreted::from_tensor(&t)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let reference = Reference::default();
+        let results = reference.apply(&self.library, self.call, &self.attrs, &args);
+        let results = results.map_err(|e| match e {
+            BackendError::Operator { reason, .. } => reason,
+            other => other.to_string(),
+        })?;
+        Ok(results.iter().map(Interpreted::to_tensor).collect())
+    }
+}
+
+impl Launch for ReferenceFallback {
+    fn scratch(&self) -> u64 {
+        self.elements.saturating_mul(8)
+    }
+
+    fn run(
+        &self,
+        _: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        for (t, out) in self.tensors(inputs)?.iter().zip(outputs) {
+            if t.bytes().len() != out.len() {
+                return Err(format!("the reference interpreter yields shape {:?}", t.shape()));
+            }
+            out.copy_from_slice(t.bytes());
+        }
+        Ok(())
+    }
+}
+
+/// A dense tensor of an array's elements.
+fn dense(a: &Array<'_>) -> Result<Tensor, String> {
+    let source = ElementSource::of(a.layout).ok_or("a view of too many axes")?;
+    let len = a.layout.len();
+    macro_rules! go {
+        ($t:ty) => {{
+            let mut out: Vec<$t> = vec![0; len];
+            strided_copy(&source, a.typed(), 0, &mut out);
+            Bytes::copy_from_slice(bytemuck::cast_slice(&out))
+        }};
+    }
+    let bytes = super::convert::by_size!(a.dtype, go);
+    Tensor::new(a.dtype, a.layout.shape.clone(), bytes).map_err(|e| e.to_string())
+}

@@ -1,0 +1,89 @@
+//! Applies kernels for f32 to 16-bit floats: operands are widened, the result is rounded once.
+
+use super::buffer::with_scratch;
+use super::convert::{narrow, widen};
+use super::launch::{Array, Context, Launch, LaunchOperand, LaunchSite, Maker};
+use mlc_dsl::ir::DType;
+
+/// A kernel for f32 and which arguments and results are 16-bit floats.
+struct Halves {
+    inner: Box<dyn Launch>,
+    inputs: Vec<Option<DType>>,
+    outputs: Vec<Option<DType>>,
+}
+
+fn half(dtype: DType) -> Option<DType> {
+    matches!(dtype, DType::F16 | DType::BF16).then_some(dtype)
+}
+
+/// The kernel that `maker` prepares if 16-bit floats are taken for f32; `None` if there are none.
+pub fn make(maker: Maker, site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let inputs: Vec<Option<DType>> = site.args.iter().map(|a| half(a.dtype)).collect();
+    let outputs: Vec<Option<DType>> = site.outputs.iter().map(|o| half(o.0)).collect();
+    if inputs.iter().chain(&outputs).all(Option::is_none) {
+        return None;
+    }
+    let wide = |d: DType| if half(d).is_some() { DType::F32 } else { d };
+    let args: Vec<LaunchOperand> = site
+        .args
+        .iter()
+        .map(|a| LaunchOperand { dtype: wide(a.dtype), layout: a.layout.clone(), constant: None })
+        .collect();
+    let results: Vec<_> = site.outputs.iter().map(|o| (wide(o.0), o.1.clone())).collect();
+    let inner = maker(&LaunchSite { args: &args, outputs: &results, ..*site })?;
+    Some(Box::new(Halves { inner, inputs, outputs }))
+}
+
+impl Launch for Halves {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let wide = |d: &Option<DType>, len: usize| if d.is_some() { len / 2 } else { 0 };
+        let ins: Vec<usize> =
+            self.inputs.iter().zip(inputs).map(|(d, a)| wide(d, a.bytes.len())).collect();
+        let outs: Vec<usize> =
+            self.outputs.iter().zip(&*outputs).map(|(d, o)| wide(d, o.len())).collect();
+        let lens = [ins.iter().sum(), outs.iter().sum()];
+        with_scratch::<f32, 2, _>(lens, |[read, written]| {
+            let mut rest = read;
+            let mut arrays = Vec::with_capacity(inputs.len());
+            for ((d, a), &n) in self.inputs.iter().zip(inputs).zip(&ins) {
+                let (part, after) = rest.split_at_mut(n);
+                rest = after;
+                arrays.push(match d {
+                    Some(d) => {
+                        widen(*d, a.bytes, part);
+                        let bytes: &[u8] = bytemuck::cast_slice(part);
+                        Array { dtype: DType::F32, layout: a.layout, bytes }
+                    }
+                    None => *a,
+                });
+            }
+            let mut rest = &mut *written;
+            let mut targets: Vec<&mut [u8]> = Vec::with_capacity(outputs.len());
+            for ((d, o), &n) in self.outputs.iter().zip(outputs.iter_mut()).zip(&outs) {
+                let (part, after) = std::mem::take(&mut rest).split_at_mut(n);
+                rest = after;
+                targets.push(if d.is_some() { bytemuck::cast_slice_mut(part) } else { o });
+            }
+            self.inner.run(
+                &Context { threads: cx.threads, epilogue: None },
+                &arrays,
+                &mut targets,
+            )?;
+            drop(targets);
+            let mut rest = &*written;
+            for ((d, o), &n) in self.outputs.iter().zip(outputs).zip(&outs) {
+                let (part, after) = rest.split_at(n);
+                rest = after;
+                if let Some(d) = d {
+                    narrow(*d, part, o);
+                }
+            }
+            Ok(())
+        })
+    }
+}

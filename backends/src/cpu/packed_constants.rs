@@ -1,0 +1,124 @@
+//! Constants packed for matrix products: a packed constant is shared by all sessions of the process that use it.
+//!
+//! The packed form keeps its constant alive, so its address identifies it.
+
+use super::gemm::{Matrix, PackedLeft, PackedRight};
+use bytes::Bytes;
+use mlc_dsl::ir::Tensor;
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
+/// A packed constant, and the constant.
+pub struct Pack<P> {
+    packed: P,
+    _constant: Bytes,
+}
+
+impl<P> Deref for Pack<P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        &self.packed
+    }
+}
+
+/// Which constant, seen how.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    address: usize,
+    offset: usize,
+    strides: (isize, isize),
+    sizes: (usize, usize),
+}
+
+/// Packings by constant.
+type Store<P> = Mutex<HashMap<Key, P>>;
+
+/// The packings that some session has.
+static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::default);
+static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
+
+/// The packings of one session, shared by all shapes that it runs.
+#[derive(Default)]
+pub struct PackedConstants {
+    left: Store<Arc<Pack<PackedLeft>>>,
+    right: Store<Arc<Pack<PackedRight>>>,
+}
+
+impl PackedConstants {
+    /// The packed form of `a`, an `m` × `k` matrix that is part of `constant`.
+    pub fn left(
+        &self,
+        constant: &Tensor,
+        a: &Matrix<'_>,
+        (m, k): (usize, usize),
+    ) -> Arc<Pack<PackedLeft>> {
+        let key = key(constant, a, (m, k));
+        find(&self.left, &LEFT, key, constant, &|| PackedLeft::new(a, m, k))
+    }
+
+    /// The packed form of `b`, a `k` × `n` matrix that is part of `constant`.
+    pub fn right(
+        &self,
+        constant: &Tensor,
+        b: &Matrix<'_>,
+        (k, n): (usize, usize),
+    ) -> Arc<Pack<PackedRight>> {
+        let key = key(constant, b, (k, n));
+        find(&self.right, &RIGHT, key, constant, &|| PackedRight::new(b, k, n))
+    }
+}
+
+fn key(constant: &Tensor, m: &Matrix<'_>, sizes: (usize, usize)) -> Key {
+    let address = constant.bytes().as_ptr() as usize;
+    Key { address, offset: m.offset, strides: (m.row, m.col), sizes }
+}
+
+/// The packing of this session, else that of another one, else a new one.
+fn find<P>(
+    own: &Store<Arc<Pack<P>>>,
+    all: &Store<Weak<Pack<P>>>,
+    key: Key,
+    constant: &Tensor,
+    pack: &dyn Fn() -> P,
+) -> Arc<Pack<P>> {
+    let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = own.get(&key) {
+        return known.clone();
+    }
+    let shared = || all.lock().unwrap_or_else(PoisonError::into_inner);
+    let other = shared().get(&key).and_then(Weak::upgrade);
+    let found = other.unwrap_or_else(|| {
+        let new = Arc::new(Pack { packed: pack(), _constant: constant.bytes().clone() });
+        let mut shared = shared();
+        // Another session may have packed it meanwhile.
+        let found = shared.get(&key).and_then(Weak::upgrade).unwrap_or(new);
+        shared.retain(|_, pack| pack.strong_count() > 0);
+        shared.insert(key.clone(), Arc::downgrade(&found));
+        found
+    });
+    own.insert(key, found.clone());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_share_the_packing_of_a_constant_and_its_end_forgets_it() {
+        let constant = Tensor::from_f32(vec![3, 4], (0..12).map(|i| i as f32).collect());
+        let data = constant.to_f32();
+        let b = Matrix { data: &data, offset: 0, row: 4, col: 1 };
+        let (first, second) = (PackedConstants::default(), PackedConstants::default());
+        let one = first.right(&constant, &b, (3, 4));
+        assert!(Arc::ptr_eq(&one, &second.right(&constant, &b, (3, 4))));
+        assert!(!Arc::ptr_eq(&one, &second.right(&constant, &b, (3, 2))), "another part");
+        let key = key(&constant, &b, (3, 4));
+        let known = || RIGHT.lock().expect("no panic").get(&key).and_then(Weak::upgrade).is_some();
+        assert!(known());
+        drop((one, first, second));
+        assert!(!known());
+    }
+}

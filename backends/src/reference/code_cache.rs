@@ -1,0 +1,106 @@
+//! A cache of typed and compiled applications: many runs apply the same operators to tensors of the same types.
+
+use super::array::Array;
+use super::compile::{self, MeaningCode, MeaningParam};
+use super::{Engine, affine};
+use mlc_dsl::eval::Env;
+use mlc_dsl::infer::infer;
+use mlc_dsl::ir::{Attr, DType, Type};
+use mlc_dsl::library::{CallId, CallKind, Callable, Library};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Applications that are kept at a time.
+const KEPT: usize = 1 << 12;
+
+/// What runs over the operators of one library share. Nothing that is computed depends on it.
+pub struct CodeCache<'l> {
+    library: &'l Library,
+    known: RefCell<HashMap<Key, Rc<CompiledMeaning>>>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    call: CallId,
+    engine: Engine,
+    attrs: Vec<Option<Attr>>,
+    args: Vec<(DType, Vec<usize>)>,
+}
+
+/// An application, ready to run on elements.
+pub(super) struct CompiledMeaning {
+    /// The types of the results.
+    pub(super) types: Vec<Type>,
+    /// What the declaration's names stand for.
+    pub(super) env: Env,
+    /// The code of each result of an operator with a meaning.
+    pub(super) codes: Vec<MeaningCode>,
+}
+
+impl<'l> CodeCache<'l> {
+    /// Nothing is compiled yet.
+    pub fn new(library: &'l Library) -> CodeCache<'l> {
+        CodeCache { library, known: RefCell::default() }
+    }
+
+    /// Where the operators are declared.
+    pub fn library(&self) -> &'l Library {
+        self.library
+    }
+
+    /// The application of an operator to values of these types.
+    pub(super) fn get(
+        &self,
+        engine: Engine,
+        call: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Array],
+    ) -> Result<Rc<CompiledMeaning>, String> {
+        let types = args.iter().map(|a| (a.dtype(), a.shape().to_vec())).collect();
+        let key = Key { call, engine, attrs: attrs.to_vec(), args: types };
+        if let Some(known) = self.known.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let compiled = Rc::new(compiled(self.library.call(call), engine, attrs, args)?);
+        let mut known = self.known.borrow_mut();
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        known.insert(key, compiled.clone());
+        Ok(compiled)
+    }
+}
+
+fn compiled(
+    callable: &Callable,
+    engine: Engine,
+    attrs: &[Option<Attr>],
+    args: &[Array],
+) -> Result<CompiledMeaning, String> {
+    let types: Vec<Type> = args.iter().map(Array::ty).collect();
+    let refs: Vec<&Type> = types.iter().collect();
+    let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
+    let mut codes = Vec::new();
+    if let CallKind::Op(meanings) = &callable.kind {
+        let params: Vec<MeaningParam> = callable
+            .inputs
+            .iter()
+            .zip(args)
+            .map(|(i, a)| MeaningParam { name: &i.name, dtype: a.dtype(), shape: a.shape() })
+            .collect();
+        for (i, ((name, pattern), ty)) in callable.outputs.iter().zip(&app.types).enumerate() {
+            let meaning =
+                meanings.get(i).ok_or_else(|| format!("output `{name}` has no meaning"))?;
+            let shape = ty.known_shape();
+            let shape = shape.ok_or_else(|| format!("the result's type {ty} is not known"))?;
+            let dims = pattern.dims.as_deref();
+            let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, &app.env)?;
+            codes.push(match engine {
+                Engine::Fast => affine::accelerate(&code),
+                Engine::Plain => code,
+            });
+        }
+    }
+    Ok(CompiledMeaning { types: app.types, env: app.env, codes })
+}

@@ -1,0 +1,37 @@
+//! `--shape`: overrides the declared extents of a model's inputs.
+
+/// Arguments.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct ShapeOptions {
+    /// The shape of an input, as `image=1,3,224,224`, or the extent of a symbol, as `batch=1`; may be given several times.
+    #[arg(long = "shape", value_name = "NAME=EXTENTS", value_parser = parse)]
+    given: Vec<(String, Extents)>,
+}
+
+/// A list of numbers in one argument.
+#[derive(Clone, Debug)]
+struct Extents(Vec<u64>);
+
+impl ShapeOptions {
+    /// Names and extents.
+    pub fn given(&self) -> impl Iterator<Item = (&str, &[u64])> {
+        self.given.iter().map(|(name, extents)| (name.as_str(), extents.0.as_slice()))
+    }
+}
+
+fn parse(text: &str) -> Result<(String, Extents), String> {
+    let form = "write NAME=EXTENTS, as in `image=1,3,224,224` or `batch=1`";
+    let (name, list) = text.rsplit_once('=').ok_or(form)?;
+    let extent = |e: &str| -> Result<u64, String> {
+        let number = e.trim().parse::<u32>();
+        number.map(u64::from).map_err(|_| format!("`{e}` is no extent; {form}"))
+    };
+    let extents: Vec<u64> = match list.trim() {
+        "" => vec![],
+        list => list.split(',').map(extent).collect::<Result<_, _>>()?,
+    };
+    if name.is_empty() {
+        return Err(form.into());
+    }
+    Ok((name.to_string(), Extents(extents)))
+}

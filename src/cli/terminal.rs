@@ -1,0 +1,143 @@
+//! Output: results to standard output, everything else to standard error; colours, quiet and verbose modes.
+//!
+//! Nothing here panics if a stream is closed or full.
+
+use crate::error::Error;
+use clap::ValueEnum;
+use mlc_files::Named;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+/// When colours are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Color {
+    /// On a terminal, unless NO_COLOR is set; anywhere if CLICOLOR_FORCE is set.
+    #[default]
+    Auto,
+    /// Anywhere.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// What standard output is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Taken {
+    /// For people.
+    #[default]
+    Free,
+    /// For an output file; people read standard error.
+    Output,
+    /// For the report that has it all.
+    Json,
+}
+
+/// Arguments.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Screen {
+    /// When to use colours.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+    /// Print results and errors alone.
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Say more of what is done.
+    #[arg(short, long)]
+    verbose: bool,
+    /// What else standard output is for.
+    #[arg(skip)]
+    taken: Taken,
+}
+
+impl Screen {
+    /// Refuses what cannot be read, files that would overwrite each other, and outputs that cannot be written, before any
+    /// work.
+    pub fn begin(&mut self, reads: &[Named<'_>], writes: &[Named<'_>]) -> anyhow::Result<()> {
+        for (_, path) in reads {
+            mlc_files::readable(path).map_err(|e| mlc_files::error("read", path, e))?;
+        }
+        mlc_files::distinct(reads, writes)?;
+        for (name, path) in writes {
+            mlc_files::AtomicFile::create(path).map_err(|e| mlc_files::error("write", path, e))?;
+            if mlc_files::is_output_stream(path) {
+                self.taken = if *name == "--json" { Taken::Json } else { Taken::Output };
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints a result.
+    pub fn print(&self, text: &str) -> anyhow::Result<()> {
+        match self.taken {
+            Taken::Free => out(text)?,
+            Taken::Output => complain(text),
+            Taken::Json => {}
+        }
+        Ok(())
+    }
+
+    /// Prints what was done, unless in quiet mode.
+    pub fn say(&self, text: &str) -> anyhow::Result<()> {
+        if self.quiet { Ok(()) } else { self.print(text) }
+    }
+
+    /// Tells something on the side.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            complain(text);
+        }
+    }
+
+    /// True if the user wants to know more.
+    pub fn verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// True if standard output is coloured.
+    pub fn colored(&self) -> bool {
+        self.color(io::stdout().is_terminal())
+    }
+
+    /// True if standard error is coloured.
+    pub fn colored_errors(&self) -> bool {
+        self.color(io::stderr().is_terminal())
+    }
+
+    fn color(&self, terminal: bool) -> bool {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto if is_set("NO_COLOR") => false,
+            Color::Auto => {
+                let forced =
+                    std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| !v.is_empty() && v != "0");
+                terminal || forced
+            }
+        }
+    }
+
+    /// A bar on standard error that appears after a second; silent where that is no terminal.
+    pub fn progress(&self, unit: &str, length: usize) -> indicatif::ProgressBar {
+        super::progress::bar(unit, length as u64, !self.quiet)
+    }
+
+    /// Shows the stages of a long call.
+    pub fn watch(&self) {
+        super::progress::watch(!self.quiet);
+    }
+}
+
+/// Writes to standard output.
+///
+/// # Errors
+/// It is closed, or full.
+pub fn out(text: &str) -> Result<(), Error> {
+    let stream = Path::new("standard output");
+    Ok(mlc_files::send(text.as_bytes(), None).map_err(|e| mlc_files::error("write", stream, e))?)
+}
+
+/// Writes to standard error, in vain if that is closed or full.
+pub fn complain(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,273 @@
+//! Infers a condition under which a false law holds.
+//!
+//! Small predicates over extents, attributes and elements are evaluated on failing and
+//! passing samples; one that no failing sample satisfies is added to the law, and the law is sampled again.
+
+use super::compare::{Sample, Trial};
+use super::law_facts::{Facts, Predicate};
+use super::sample::{self, Draw, Tally};
+use mlc_dsl::eval::truth;
+use mlc_dsl::expr::{self, AttrKind, Expr, ExprKind};
+use mlc_dsl::library::{DTypePattern, Law};
+use mlc_fuzz::Random;
+use serde::Serialize;
+
+/// A condition that excludes all counterexamples of a law.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proposal {
+    /// As it would stand in an `if` clause.
+    pub condition: String,
+    /// Samples that meet it; all pass.
+    pub passing: usize,
+    /// Samples that fail; none meets it.
+    pub failing: usize,
+}
+
+/// Samples to separate, and samples of the law with a proposal.
+const SAMPLES: usize = 72;
+const CONFIRM: usize = 36;
+
+/// Proposals that are tried: single predicates and pairs.
+const TRIED: usize = 32;
+
+/// Bounds of elements that are tried, the wider ones first.
+const BOUNDS: [(f64, f64); 4] = [(-100.0, 100.0), (0.01, 100.0), (-8.0, 8.0), (-4.0, 4.0)];
+
+struct Labelled {
+    sample: Sample,
+    fails: bool,
+}
+
+struct CandidateCondition {
+    text: String,
+    expr: Expr,
+    /// It speaks of elements.
+    elements: bool,
+    /// Per sample: whether it is met.
+    met: Vec<bool>,
+}
+
+/// The weakest small condition found under which the law holds.
+pub(super) fn propose(facts: &Facts, first: &Sample, rng: &mut Random) -> Option<Proposal> {
+    let mut seen = vec![Labelled { sample: first.clone(), fails: true }];
+    seen.extend(labelled(facts, rng));
+    let all: Vec<CandidateCondition> =
+        candidates(facts).into_iter().filter_map(|text| candidate(facts, text, &seen)).collect();
+    let failing = seen.iter().filter(|l| l.fails).count();
+    let misses = |met: &[bool]| !seen.iter().zip(met).any(|(l, m)| l.fails && *m);
+    let covers = |met: &[bool]| met.iter().filter(|m| **m).count();
+    // What speaks of extents and attributes comes first, then the weaker, then the shorter.
+    let mut sets: Vec<(Vec<&CandidateCondition>, usize)> = Vec::new();
+    for (i, a) in all.iter().enumerate() {
+        if misses(&a.met) {
+            sets.push((vec![a], covers(&a.met)));
+            continue;
+        }
+        // Two of these together describe the samples rather than the law.
+        let loose = |c: &CandidateCondition| {
+            c.text.contains(" % |") || c.text.contains("| <= |") || c.text.starts_with("within(")
+        };
+        for b in all[i + 1..].iter().filter(|b| !misses(&b.met) && !loose(a) && !loose(b)) {
+            let both: Vec<bool> = a.met.iter().zip(&b.met).map(|(a, b)| *a && *b).collect();
+            if misses(&both) && covers(&both) > 0 {
+                sets.push((vec![a, b], covers(&both)));
+            }
+        }
+    }
+    let elements = |set: &[&CandidateCondition]| set.iter().any(|c| c.elements);
+    // That a number is one is asked before anything of its size.
+    let number = |set: &[&CandidateCondition]| set.iter().any(|c| !c.text.ends_with("< inf"));
+    sets.sort_by_key(|(set, n)| (elements(set), number(set), std::cmp::Reverse(*n), set.len()));
+    sets.iter().take(TRIED).find_map(|(set, _)| {
+        let passing = confirm(facts, set, rng)?;
+        let texts: Vec<&str> = set.iter().map(|c| c.text.as_str()).collect();
+        Some(Proposal { condition: texts.join(", "), passing, failing })
+    })
+}
+
+/// Samples of the law, each compared.
+fn labelled(facts: &Facts, rng: &mut Random) -> Vec<Labelled> {
+    let wanted = vec![true; facts.conjuncts.len()];
+    let mut tally = Tally::default();
+    let mut out = Vec::new();
+    for i in 0..SAMPLES {
+        let mut rng = rng.fork();
+        let (extents, stray, round) = sample::plan(facts, i);
+        let drawn = sample::draw(facts, &wanted, (extents, stray), &mut tally, &mut rng);
+        let (sample, fails) = match drawn {
+            None => continue,
+            Some(Draw::Types(instance, output)) => {
+                (super::shrink::type_mismatch(*instance, output).0, true)
+            }
+            Some(Draw::Instance(instance)) => {
+                let (sample, trial) =
+                    sample::trial(facts, *instance, round, None, &mut tally, &mut rng);
+                match trial {
+                    Trial::Void => continue,
+                    Trial::Agree(_) => (sample, false),
+                    Trial::Differ(_) => (sample, true),
+                }
+            }
+        };
+        out.push(Labelled { sample, fails });
+    }
+    out
+}
+
+/// Samples of the law under these conditions as well; `None` if one fails or hardly any is found.
+fn confirm(facts: &Facts, conditions: &[&CandidateCondition], rng: &mut Random) -> Option<usize> {
+    let mut law: Law = facts.law.clone();
+    law.conditions.extend(conditions.iter().map(|c| c.expr.clone()));
+    let facts = Facts::of(facts.library, &law);
+    let wanted = vec![true; facts.conjuncts.len()];
+    let mut tally = Tally::default();
+    let (mut passing, mut missed) = (0, 0);
+    for i in 0..CONFIRM {
+        let mut rng = rng.fork();
+        let (extents, stray, round) = sample::plan(&facts, i);
+        match sample::draw(&facts, &wanted, (extents, stray), &mut tally, &mut rng) {
+            None => missed += 1,
+            Some(Draw::Types(..)) => return None,
+            Some(Draw::Instance(instance)) => {
+                match sample::trial(&facts, *instance, round, None, &mut tally, &mut rng) {
+                    (_, Trial::Void) => missed += 1,
+                    // That two empty tensors are equal says nothing for a law.
+                    (sample, Trial::Agree(_)) => passing += usize::from(has_results(&sample)),
+                    (_, Trial::Differ(_)) => return None,
+                }
+            }
+        }
+        // What samples hardly meet would not help.
+        if missed > 1 + passing {
+            return None;
+        }
+    }
+    (passing >= CONFIRM / 3).then_some(passing)
+}
+
+fn has_results(sample: &Sample) -> bool {
+    let program = &sample.instance.program;
+    program.outputs.iter().any(|(_, v)| !program.ty(*v).elements().is(0))
+}
+
+fn candidate(facts: &Facts, text: String, seen: &[Labelled]) -> Option<CandidateCondition> {
+    let expr = mlc_dsl::check::condition(facts.law, &text)?;
+    let met = seen.iter().map(|l| meets(facts, &expr, &l.sample)).collect();
+    let elements = matches!(expr.kind, ExprKind::Test(..));
+    Some(CandidateCondition { text, expr, elements, met })
+}
+
+fn meets(facts: &Facts, e: &Expr, sample: &Sample) -> bool {
+    let draft = &sample.instance.draft;
+    if let ExprKind::Test(asks, args) = &e.kind {
+        let (low, high) = Predicate::of(*asks, args).bounds.unwrap_or((0.0, 0.0));
+        let name = args.first().and_then(super::law_facts::single_name);
+        let var = facts.law.vars.iter().position(|v| Some(&*v.name) == name);
+        let own = sample.inputs.iter().zip(&sample.instance.vars).filter(|(_, v)| Some(**v) == var);
+        return own.into_iter().all(|(t, _)| {
+            let values = t.to_f64();
+            match asks {
+                expr::Predicate::Within => {
+                    values.iter().all(|v| v.is_nan() || (low <= *v && *v <= high))
+                }
+                expr::Predicate::Finite => values.iter().all(|v| v.is_finite()),
+                expr::Predicate::Nonnegative => {
+                    values.iter().all(|v| v.is_nan() || v.is_sign_positive())
+                }
+                expr::Predicate::Nonzero => values.iter().all(|v| *v != 0.0),
+                expr::Predicate::Positive => values.iter().all(|v| *v > 0.0),
+                expr::Predicate::Const | expr::Predicate::Uniform => {
+                    values.windows(2).all(|w| w[0].to_bits() == w[1].to_bits())
+                }
+            }
+        });
+    }
+    (0..draft.members).all(|m| {
+        let env = draft.env(facts, m);
+        env.is_ok_and(|env| truth(e, &env) == Ok(Some(true)))
+    })
+}
+
+/// The predicates that are tried, the plainest first.
+fn candidates(facts: &Facts) -> Vec<String> {
+    let mut out = Vec::new();
+    let axes: Vec<&str> = facts.axes.iter().map(|a| &*a.name).collect();
+    let segs: Vec<&str> =
+        facts.segs.iter().map(|s| &*s.name).filter(|s| !s.contains('.')).collect();
+    for (i, a) in axes.iter().enumerate() {
+        out.extend(axes[i + 1..].iter().map(|b| format!("|{a}| == |{b}|")));
+    }
+    for (i, a) in segs.iter().enumerate() {
+        out.extend(segs[i + 1..].iter().map(|b| format!("|{a}| == |{b}|")));
+    }
+    out.extend(axes.iter().map(|a| format!("|{a}| == 1")));
+    out.extend(axes.iter().map(|a| format!("|{a}| > 0")));
+    out.extend(axes.iter().map(|a| format!("|{a}| > 1")));
+    for s in &segs {
+        out.push(format!("product(|{s}|) > 0"));
+        out.push(format!("length(|{s}|) == 0"));
+        out.push(format!("length(|{s}|) == 1"));
+    }
+    attributes(facts, &axes, &mut out);
+    for (v, constant) in facts.law.vars.iter().zip(&facts.given) {
+        let n = &v.name;
+        let float = match &v.ty.dtype {
+            DTypePattern::Fixed(d) => d.is_float(),
+            DTypePattern::Var(name) => {
+                let family = name.as_bytes().first();
+                if matches!(family, Some(b'N' | b'T')) {
+                    out.push(format!("is_float(dtype({n}))"));
+                }
+                matches!(family, Some(b'F' | b'N' | b'T'))
+            }
+        };
+        if float {
+            // Of what is computed these are never known: a law with them would stay silent.
+            if *constant {
+                let known = ["finite", "positive", "nonzero", "uniform"];
+                out.extend(known.map(|p| format!("{p}({n})")));
+            }
+            out.push(format!("nonnegative({n})"));
+            out.extend(BOUNDS.map(|(low, high)| format!("within({n}, {low}, {high})")));
+        }
+    }
+    for a in &axes {
+        let others = axes.iter().filter(|b| *b != a);
+        out.extend(others.clone().map(|b| format!("|{a}| <= |{b}|")));
+        out.extend(others.map(|b| format!("|{a}| % |{b}| == 0")));
+    }
+    out
+}
+
+fn attributes(facts: &Facts, axes: &[&str], out: &mut Vec<String>) {
+    let attrs = &facts.law.attrs;
+    for p in attrs {
+        let (n, kind) = (&p.name, p.ty.kind);
+        let forms: &[&str] = match kind {
+            AttrKind::Int => &["% == 1", "% == 0", "% > 0", "% >= 0"],
+            AttrKind::Axis => &["% == 0"],
+            AttrKind::Float => {
+                &["abs(%) < inf", "% > 0", "% >= 0", "% != 0", "% == 1", "% == 0", "% < 0"]
+            }
+            AttrKind::Ints => &["all(% == 0)", "all(% == 1)", "all(% >= 0)", "all(% > 0)"],
+            AttrKind::Perm => &["% == range(length(%))", "inverse(%) == %"],
+            AttrKind::Axes | AttrKind::Shape => &["length(%) == 0", "length(%) == 1"],
+            AttrKind::Bool => &["%", "not %"],
+            AttrKind::Floats | AttrKind::String | AttrKind::DType => &[],
+        };
+        out.extend(forms.iter().map(|f| f.replace('%', n)));
+        if kind == AttrKind::Int {
+            out.extend(axes.iter().map(|a| format!("|{a}| % {n} == 0")));
+            out.extend(axes.iter().map(|a| format!("{n} == |{a}|")));
+        }
+    }
+    for (i, p) in attrs.iter().enumerate() {
+        let (n, kind) = (&p.name, p.ty.kind);
+        for q in attrs[i + 1..].iter().filter(|q| q.ty.kind == kind) {
+            out.push(format!("{n} == {}", q.name));
+            if kind == AttrKind::Perm {
+                out.push(format!("compose({n}, {0}) == compose({0}, {n})", q.name));
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Properties of a law that samples must respect: names, conjuncts of its conditions, domains of elements.
+
+use super::sample_draft::Stray;
+use mlc_backends::reference::CodeCache;
+use mlc_dsl::eval::{Env, eval};
+use mlc_dsl::expr::{self, AttrKind, BinaryOp, Elem, Expr, ExprKind, TypePart, UnaryOp};
+use mlc_dsl::library::{DTypePattern, Dim, Law, LawOrigin, LawTest, Library, Name};
+use mlc_dsl::term::{TermId, TermKind};
+
+/// An axis or segment of the law's variables.
+#[derive(Clone, Debug)]
+pub(super) struct Extended {
+    pub name: Name,
+    /// Each member of the family has its own.
+    pub private: bool,
+    /// What `check` pins it to.
+    pub pinned: Option<(i64, i64)>,
+}
+
+/// What the elements of a variable must satisfy.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ElementRule {
+    /// Lowest value, inclusive.
+    pub low: Option<f64>,
+    /// Highest value, inclusive.
+    pub high: Option<f64>,
+    /// The bounds themselves are excluded.
+    pub open: bool,
+    /// All elements are equal.
+    pub uniform: bool,
+    /// No element is zero.
+    pub nonzero: bool,
+    /// No NaN and no infinity.
+    pub finite: bool,
+    /// No negative zero.
+    pub unsigned: bool,
+    /// Within its bounds an element may be NaN.
+    pub missing: bool,
+}
+
+/// A condition that a sample can break alone.
+#[derive(Clone, Debug)]
+pub(super) enum Conjunct {
+    /// Decided by extents and attributes; predicates in it count as true.
+    Static(Expr),
+    /// Decided by the elements of a variable.
+    Element(usize, Predicate),
+}
+
+/// What a condition asks of elements.
+#[derive(Clone, Debug)]
+pub(super) struct Predicate {
+    /// What it asks.
+    pub asks: expr::Predicate,
+    /// The bounds, if it has some.
+    pub bounds: Option<(f64, f64)>,
+}
+
+impl Predicate {
+    /// Of a call in a condition.
+    pub(super) fn of(asks: expr::Predicate, args: &[Expr]) -> Predicate {
+        let number = |a: &Expr| eval(a, &Env::default()).ok().and_then(|a| a.as_f64());
+        let bounds = match args {
+            [_, low, high] => number(low).zip(number(high)),
+            _ => None,
+        };
+        Predicate { asks, bounds }
+    }
+}
+
+/// A law and what sampling must know of it.
+pub(super) struct Facts<'a> {
+    /// Where operators are declared.
+    pub library: &'a Library,
+    pub law: &'a Law,
+    /// Dtype variables and fixed patterns of the variables, each once.
+    pub dtypes: Vec<Name>,
+    /// Axes of the variables.
+    pub axes: Vec<Extended>,
+    /// Segments of the variables.
+    pub segs: Vec<Extended>,
+    /// The conditions, taken apart.
+    pub conjuncts: Vec<Conjunct>,
+    /// Per variable: the domain that it is declared with.
+    pub domains: Vec<ElementRule>,
+    /// Per variable: what `check` and composed conditions demand; predicates that are conditions of
+    /// their own not included.
+    pub elements: Vec<ElementRule>,
+    /// Per term: whether each member of the family has its own.
+    pub dependent: Vec<bool>,
+    /// The law speaks of families.
+    pub each: bool,
+    /// An attribute is a list of integers: parts, windows and steps need room.
+    pub parts: bool,
+    /// Words that an attribute may be compared with.
+    pub words: Vec<String>,
+    /// Per variable: whether the law asks for a constant there.
+    pub given: Vec<bool>,
+    /// A condition speaks of element types.
+    pub typed: bool,
+    /// What the reference interpreter has compiled so far.
+    pub codes: CodeCache<'a>,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads a law.
+    pub(super) fn of(library: &'a Library, law: &'a Law) -> Facts<'a> {
+        let each = law.vars.iter().any(|v| v.each);
+        let mut f = Facts {
+            library,
+            law,
+            dtypes: Vec::new(),
+            axes: Vec::new(),
+            segs: Vec::new(),
+            conjuncts: Vec::new(),
+            domains: Vec::new(),
+            elements: Vec::new(),
+            dependent: dependent(law),
+            each,
+            parts: law.attrs.iter().any(|a| a.ty.kind == AttrKind::Ints),
+            words: Vec::new(),
+            given: vec![false; law.vars.len()],
+            typed: law.conditions.iter().any(asks_dtype),
+            codes: CodeCache::new(library),
+        };
+        f.names();
+        f.domains();
+        for c in &law.conditions {
+            f.conjunct(c);
+        }
+        f.collect_words();
+        law.conditions.iter().chain(&law.hints).for_each(|c| f.constants(c));
+        f
+    }
+
+    /// True of the two laws that a definition makes.
+    pub(super) fn defined(&self) -> bool {
+        matches!(self.law.origin, LawOrigin::Fold | LawOrigin::Unfold)
+    }
+
+    /// The dimensions of a variable; one segment of its own if none are declared.
+    pub(super) fn dims(&self, var: usize) -> Vec<Dim> {
+        let v = &self.law.vars[var];
+        v.ty.dims.clone().unwrap_or_else(|| vec![Dim::Seg(Name::from(format!("{}.shape", v.name)))])
+    }
+
+    fn names(&mut self) {
+        for (i, v) in self.law.vars.iter().enumerate() {
+            if let DTypePattern::Var(n) = &v.ty.dtype
+                && !self.dtypes.contains(n)
+            {
+                self.dtypes.push(n.clone());
+            }
+            for d in self.dims(i) {
+                let (list, name) = match d {
+                    Dim::Axis(n) => (&mut self.axes, n),
+                    Dim::Seg(n) => (&mut self.segs, n),
+                    Dim::Value(_) | Dim::Splice(_) => continue,
+                };
+                match list.iter_mut().find(|e| e.name == name) {
+                    Some(e) => e.private &= v.each,
+                    None => list.push(Extended { name, private: v.each, pinned: None }),
+                }
+            }
+        }
+    }
+
+    fn domains(&mut self) {
+        let number = |e: &Expr| eval(e, &Env::default()).ok().and_then(|a| a.as_f64());
+        for v in &self.law.vars {
+            let mut rule = ElementRule::default();
+            if let Some(d) = &v.domain {
+                let bound = number(&d.bound);
+                match d.op {
+                    BinaryOp::Ge => rule.low = bound,
+                    BinaryOp::Le => rule.high = bound,
+                    BinaryOp::Gt => (rule.low, rule.open) = (bound, true),
+                    BinaryOp::Lt => (rule.high, rule.open) = (bound, true),
+                    _ => {}
+                }
+            }
+            self.domains.push(rule);
+            self.elements.push(ElementRule::default());
+        }
+        for t in &self.law.tests {
+            let LawTest::Check { name, low, high } = t else { continue };
+            let (Some(low), Some(high)) = (number(low), number(high)) else { continue };
+            if let Some(i) = self.law.vars.iter().position(|v| v.name == *name) {
+                (self.elements[i].low, self.elements[i].high) = (Some(low), Some(high));
+                self.elements[i].finite = true;
+            }
+            if let Some(a) = self.axes.iter_mut().find(|a| a.name == *name) {
+                a.pinned = Some((low as i64, high as i64));
+            }
+        }
+    }
+
+    fn conjunct(&mut self, e: &Expr) {
+        match &e.kind {
+            ExprKind::Binary(BinaryOp::And, a, b) => {
+                self.conjunct(a);
+                self.conjunct(b);
+            }
+            ExprKind::Test(p, args) => {
+                if *p != expr::Predicate::Const {
+                    for a in p.split(args).0 {
+                        if let Some(i) = self.variable(a) {
+                            let predicate = Predicate::of(*p, args);
+                            self.conjuncts.push(Conjunct::Element(i, predicate));
+                        }
+                    }
+                }
+            }
+            _ => {
+                let plain = self.without_predicates(e);
+                if !matches!(plain.kind, ExprKind::Bool(true)) {
+                    self.conjuncts.push(Conjunct::Static(plain));
+                }
+            }
+        }
+    }
+
+    fn variable(&self, e: &Expr) -> Option<usize> {
+        let n = e.as_name()?;
+        self.law.vars.iter().position(|v| v.name == *n)
+    }
+
+    /// The condition with every predicate on tensors taken for true and its elements held to it.
+    fn without_predicates(&mut self, e: &Expr) -> Expr {
+        let of = |kind| Expr { kind, span: e.span };
+        match &e.kind {
+            ExprKind::Test(p, args) => {
+                for a in args {
+                    if let Some(i) = self.variable(a) {
+                        apply_predicate(&Predicate::of(*p, args), &mut self.elements[i]);
+                    }
+                }
+                of(ExprKind::Bool(true))
+            }
+            ExprKind::Unary(UnaryOp::Not, a) if matches!(a.kind, ExprKind::Test(..)) => {
+                of(ExprKind::Bool(true))
+            }
+            ExprKind::Unary(op, a) => {
+                of(ExprKind::Unary(*op, Box::new(self.without_predicates(a))))
+            }
+            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
+                let (a, b) = (self.without_predicates(a), self.without_predicates(b));
+                let decided = *op == BinaryOp::Or
+                    && [&a, &b].iter().any(|e| matches!(e.kind, ExprKind::Bool(true)));
+                if decided {
+                    return of(ExprKind::Bool(true));
+                }
+                of(ExprKind::Binary(*op, Box::new(a), Box::new(b)))
+            }
+            _ => e.clone(),
+        }
+    }
+
+    /// Notes of which variables a clause asks that they be constants.
+    fn constants(&mut self, e: &Expr) {
+        match &e.kind {
+            ExprKind::Binary(BinaryOp::And, a, b) => {
+                self.constants(a);
+                self.constants(b);
+            }
+            ExprKind::Test(expr::Predicate::Const, args) => {
+                for a in args {
+                    if let Some(i) = self.variable(a) {
+                        self.given[i] = true;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn collect_words(&mut self) {
+        let mut words: Vec<String> = Vec::new();
+        let mut note = |e: &Expr| {
+            e.walk(&mut |e| {
+                if let ExprKind::Str(s) = &e.kind
+                    && !words.contains(s)
+                {
+                    words.push(s.clone());
+                }
+            });
+        };
+        self.law.conditions.iter().for_each(&mut note);
+        for (_, t) in self.law.terms.iter() {
+            if let TermKind::Apply(call, _) = &t.kind {
+                let c = self.library.call(*call);
+                c.conditions
+                    .iter()
+                    .chain(c.attrs.iter().filter_map(|a| a.default.as_ref()))
+                    .for_each(&mut note);
+            }
+        }
+        self.words = words;
+    }
+
+    /// The element rules of all variables where the given conjunct is broken.
+    pub(super) fn element_rules(&self, broken: Option<usize>, stray: Stray) -> Vec<ElementRule> {
+        let mut rules = self.elements.clone();
+        if stray == Stray::No {
+            for (rule, domain) in rules.iter_mut().zip(&self.domains) {
+                rule.low = rule.low.or(domain.low);
+                rule.high = rule.high.or(domain.high);
+                rule.open |= domain.open;
+            }
+        }
+        for (i, c) in self.conjuncts.iter().enumerate() {
+            if let Conjunct::Element(var, predicate) = c
+                && broken != Some(i)
+            {
+                apply_predicate(predicate, &mut rules[*var]);
+            }
+        }
+        rules
+    }
+
+    /// The condition as text.
+    pub(super) fn conjunct_text(&self, i: usize) -> String {
+        match &self.conjuncts[i] {
+            Conjunct::Static(e) => e.to_string(),
+            Conjunct::Element(var, p) => {
+                let bounds = p.bounds.map(|(l, h)| format!(", {l}, {h}")).unwrap_or_default();
+                format!("{}({}{bounds})", p.asks, self.law.vars[*var].name)
+            }
+        }
+    }
+}
+
+fn apply_predicate(predicate: &Predicate, rule: &mut ElementRule) {
+    match predicate.asks {
+        expr::Predicate::Within => {
+            let (low, high) = predicate.bounds.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+            rule.low = Some(rule.low.map_or(low, |l| l.max(low)));
+            rule.high = Some(rule.high.map_or(high, |h| h.min(high)));
+            rule.missing = true;
+        }
+        expr::Predicate::Uniform => rule.uniform = true,
+        expr::Predicate::Nonzero => rule.nonzero = true,
+        expr::Predicate::Finite => rule.finite = true,
+        expr::Predicate::Nonnegative => {
+            rule.low = Some(rule.low.unwrap_or(0.0).max(0.0));
+            rule.unsigned = true;
+        }
+        expr::Predicate::Positive => {
+            rule.low = Some(rule.low.unwrap_or(0.0).max(0.0));
+            rule.nonzero = true;
+        }
+        expr::Predicate::Const => {}
+    }
+}
+
+/// True if a condition asks for an element type.
+fn asks_dtype(e: &Expr) -> bool {
+    e.any(&mut |e| matches!(e.kind, ExprKind::Type(TypePart::DType, _)))
+}
+
+fn dependent(law: &Law) -> Vec<bool> {
+    let mut out: Vec<bool> = Vec::with_capacity(law.terms.len());
+    for (_, t) in law.terms.iter() {
+        let by_args = t.args.iter().any(|a: &TermId| out[a.0 as usize]);
+        out.push(match &t.kind {
+            TermKind::Var(i) => law.vars[*i].each,
+            TermKind::EachFold(..) => false,
+            TermKind::EachPart(_) => true,
+            TermKind::Scalar(_) | TermKind::Apply(..) | TermKind::Output(_) => by_args,
+        });
+    }
+    out
+}
+
+/// The single name that an expression is: `n` or `|n|`.
+pub(super) fn single_name(e: &Expr) -> Option<&str> {
+    match &e.kind {
+        ExprKind::Name(n) | ExprKind::Size(n) => Some(n),
+        ExprKind::List(items) => match items.as_slice() {
+            [Elem::Splice(e)] => single_name(e),
+            _ => None,
+        },
+        _ => None,
+    }
+}

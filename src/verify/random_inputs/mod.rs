@@ -1,0 +1,225 @@
+//! Seeded random inputs for checks, with elements that are plausible for their use in the program.
+
+mod ranges;
+
+use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
+use mlc_dsl::library::Library;
+use ranges::ranges;
+use std::collections::HashMap;
+
+/// A small, fixed generator (SplitMix64): the same seed gives the same inputs everywhere.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in [0, 1).
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Standard normal (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let (u, v) = (self.unit().max(1e-300), self.unit());
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+
+    /// Uniform among `0..n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        if n == 0 { 0 } else { self.bits() % n }
+    }
+}
+
+/// What the elements of inputs look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// Standard normal.
+    Ordinary,
+    /// Of a thousand to ten thousand, either sign: exponentials overflow and vanish.
+    Large,
+    /// A mean of 1000 and a deviation of 1: what subtracts squares loses all digits.
+    Offset,
+    /// Zeros of both signs, ones and other repeated numbers among normal ones.
+    Zeros,
+    /// Small enough that squares vanish.
+    Tiny,
+    /// Magnitudes far apart whose squares are in range.
+    Wide,
+    /// Magnitudes over the whole range of the type.
+    Range,
+    /// Standard normal floats; integers that select nothing are of the whole range of their type.
+    Integers,
+}
+
+impl Style {
+    /// All styles, those that show most first.
+    pub const ALL: [Style; 8] = [
+        Style::Ordinary,
+        Style::Large,
+        Style::Offset,
+        Style::Zeros,
+        Style::Tiny,
+        Style::Wide,
+        Style::Range,
+        Style::Integers,
+    ];
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Style::Ordinary => "standard normal",
+            Style::Large => "large values",
+            Style::Offset => "large offset, small spread",
+            Style::Zeros => "signed zeros and repeated values",
+            Style::Tiny => "tiny values",
+            Style::Wide => "magnitudes far apart",
+            Style::Range => "the whole range of exponents",
+            Style::Integers => "integers of the whole range",
+        }
+    }
+
+    fn float(self, dtype: DType, random: &mut Random) -> f64 {
+        let sign = |r: &mut Random| if r.below(2) == 0 { 1.0 } else { -1.0 };
+        let power =
+            |r: &mut Random, low: f64, high: f64| sign(r) * (low + (high - low) * r.unit()).exp2();
+        // Least and largest exponents of normal numbers.
+        let (least, most) = match dtype {
+            DType::F16 => (-14.0, 15.0),
+            DType::F64 => (-1022.0, 1023.0),
+            _ => (-126.0, 127.0),
+        };
+        match self {
+            Style::Ordinary | Style::Integers => random.normal(),
+            Style::Large => sign(random) * 10f64.powf(3.0 + random.unit()),
+            Style::Offset => 1000.0 + random.normal(),
+            Style::Zeros => match random.below(6) {
+                0 => 0.0,
+                1 => -0.0,
+                2 => sign(random),
+                3 => sign(random) * 2.0,
+                _ => random.normal(),
+            },
+            Style::Tiny => power(random, 0.75 * least, 0.55 * least),
+            Style::Wide => power(random, 0.45 * least, 0.45 * most),
+            Style::Range => power(random, least, most),
+        }
+    }
+}
+
+/// One value per symbol of the program's inputs: small and different from each other.
+pub fn symbols(program: &Program) -> HashMap<String, i64> {
+    let mut names: Vec<String> = Vec::new();
+    for (_, t) in &program.inputs {
+        for d in &t.shape {
+            names.extend(d.symbols().iter().map(|s| s.to_string()));
+        }
+    }
+    let mut seen = HashMap::new();
+    for n in names {
+        let next = [2, 7, 3, 5, 11, 13, 17][seen.len() % 7];
+        seen.entry(n).or_insert(next);
+    }
+    seen
+}
+
+/// Inputs for a program. Integers that select elements lie within what they select from; other
+/// integers are 0 or 1, as masks are.
+pub fn inputs(program: &Program, library: &Library, seed: u64) -> Option<Vec<Tensor>> {
+    styled(program, library, Style::Ordinary, seed, &symbols(program))
+}
+
+/// The styles in which the inputs of a program differ.
+pub fn styles(program: &Program, library: &Library) -> Vec<Style> {
+    let symbols = symbols(program);
+    let selecting = ranges(program, library, &|e| e.eval(&|s| symbols.get(s).copied()));
+    let has_floats = program.inputs.iter().any(|(_, t)| t.dtype.is_float());
+    let is_free = |(i, (_, t)): (usize, &(String, Type))| {
+        t.dtype.is_int() && !selecting.contains_key(&(i as u32))
+    };
+    let has_free = program.inputs.iter().enumerate().any(is_free);
+    let differs = |s: &Style| match s {
+        Style::Ordinary => true,
+        Style::Integers => has_free,
+        _ => has_floats,
+    };
+    Style::ALL.into_iter().filter(differs).collect()
+}
+
+/// Inputs of a style; symbols have the values given, or small ones of their own.
+pub fn styled(
+    program: &Program,
+    library: &Library,
+    style: Style,
+    seed: u64,
+    symbols: &HashMap<String, i64>,
+) -> Option<Vec<Tensor>> {
+    let known = |e: &Extent| e.eval(&|s| symbols.get(s).copied());
+    let ranges = ranges(program, library, &known);
+    let mut random = Random::new(seed);
+    let mut out = Vec::new();
+    for (i, (_, ty)) in program.inputs.iter().enumerate() {
+        let shape: Option<Vec<usize>> =
+            ty.shape.iter().map(|e| known(e).and_then(|v| usize::try_from(v).ok())).collect();
+        let shape = shape?;
+        let n = shape.iter().try_fold(1usize, |a, &b| a.checked_mul(b)).filter(|&n| n < 1 << 31)?;
+        let range = ranges.get(&(i as u32)).copied();
+        out.push(tensor(ty, shape, n, range, style, &mut random));
+    }
+    Some(out)
+}
+
+fn tensor(
+    ty: &Type,
+    shape: Vec<usize>,
+    n: usize,
+    range: Option<(i64, i64)>,
+    style: Style,
+    random: &mut Random,
+) -> Tensor {
+    match ty.dtype {
+        DType::F32 => {
+            let values = (0..n).map(|_| style.float(DType::F32, random) as f32).collect();
+            Tensor::from_f32(shape, values)
+        }
+        d if d.is_float() => {
+            let values: Vec<f64> = (0..n).map(|_| style.float(d, random)).collect();
+            Tensor::from_f64(d, shape, &values)
+        }
+        d if style == Style::Integers && range.is_none() && d.is_int() => {
+            let values: Vec<i64> = (0..n).map(|_| whole(d, random)).collect();
+            Tensor::from_i64(d, shape, &values)
+        }
+        d => {
+            // As masks are, if nothing else is known.
+            let (low, high) = range.filter(|_| d.is_int()).unwrap_or((0, 1));
+            let (least, most) = d.int_range().unwrap_or((0, 1));
+            let within = |v: i64| i128::from(v).clamp(least, most) as i64;
+            let (low, high) = (within(low), within(high));
+            let count = high.abs_diff(low).saturating_add(1);
+            let values: Vec<i64> = (0..n).map(|_| low + random.below(count) as i64).collect();
+            Tensor::from_i64(d, shape, &values)
+        }
+    }
+}
+
+/// An integer of any magnitude that its type holds.
+fn whole(dtype: DType, random: &mut Random) -> i64 {
+    let (low, high) = dtype.int_range().unwrap_or((0, 1));
+    let bits = random.below(8 * dtype.size() as u64);
+    let v = (random.bits() >> 1 >> (63 - bits)) as i128;
+    let v = if low < 0 && random.below(2) == 0 { -v } else { v };
+    v.clamp(low, high).clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}

@@ -1,0 +1,282 @@
+//! Elements of the sample tensors.
+
+use super::law_facts::ElementRule;
+use super::running_error::limits;
+use mlc_dsl::ir::{DType, Tensor};
+use mlc_fuzz::Random;
+
+/// What the elements of a sample look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// Small integers, zero among them.
+    Integers,
+    /// Normally distributed.
+    Normal,
+    /// Of magnitudes far apart.
+    Wide,
+    /// Powers of two with a sign.
+    Powers,
+    /// Mostly 0, 1 and -1.
+    Units,
+    /// Normally distributed, with NaN among them.
+    Nan,
+    /// Normally distributed, with infinities among them.
+    Infinite,
+    /// Normally distributed, with minus infinities among them, as masks have.
+    Masked,
+    /// Zeros of both signs, the smallest numbers, and a few others.
+    Zeros,
+    /// At the ends of the type's range.
+    Huge,
+    /// Mostly NaN: for what empty sums hide.
+    Missing,
+    /// Each tensor has a magnitude of its own, from the whole range of exponents.
+    Scaled,
+    /// Each element has.
+    Scattered,
+    /// A small spread around a large number that the tensors share, but for a sign.
+    Offset,
+}
+
+/// What the tensors of one sample share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    /// Where they lie: a binary exponent, or a share of the type's exponents.
+    offset: f64,
+    whole: bool,
+    /// How far apart they lie, as a share of the roundoff's digits.
+    spread: f64,
+}
+
+impl Shared {
+    /// For one sample.
+    pub(super) fn draw(rng: &mut Random) -> Shared {
+        let whole = rng.chance(0.5);
+        let offset = rng.unit() * if whole { 0.7 } else { 12.0 };
+        Shared { offset, whole, spread: 0.3 + 0.4 * rng.unit() }
+    }
+}
+
+impl Round {
+    /// The round of sample `i`.
+    pub(super) fn of(i: usize) -> Round {
+        const ORDER: [Round; 20] = [
+            Round::Normal,
+            Round::Integers,
+            Round::Scaled,
+            Round::Nan,
+            Round::Scaled,
+            Round::Wide,
+            Round::Zeros,
+            Round::Offset,
+            Round::Normal,
+            Round::Powers,
+            Round::Scaled,
+            Round::Infinite,
+            Round::Units,
+            Round::Scaled,
+            Round::Huge,
+            Round::Offset,
+            Round::Masked,
+            Round::Scattered,
+            Round::Offset,
+            Round::Wide,
+        ];
+        ORDER[i % ORDER.len()]
+    }
+
+    /// The round of the `i`-th sample without elements along an axis.
+    pub(super) fn of_empty(i: usize) -> Round {
+        [Round::Missing, Round::Missing, Round::Masked, Round::Normal][i % 4]
+    }
+
+    /// The same among rounds that are not finite.
+    pub(super) fn unbounded(i: usize) -> Round {
+        [Round::Nan, Round::Masked, Round::Infinite][i % 3]
+    }
+
+    /// True if all floats are finite and of moderate size.
+    pub(super) fn ordinary(self) -> bool {
+        match self {
+            Round::Nan | Round::Infinite | Round::Masked | Round::Missing => false,
+            Round::Zeros | Round::Huge => false,
+            Round::Scaled | Round::Scattered | Round::Offset => false,
+            Round::Integers | Round::Normal | Round::Wide | Round::Powers | Round::Units => true,
+        }
+    }
+}
+
+/// A tensor of a round. Integers stay in `-index..index` if an index is expected.
+pub(super) fn tensor(
+    dtype: DType,
+    shape: &[usize],
+    (round, shared): (Round, Shared),
+    rule: &ElementRule,
+    index: Option<i64>,
+    rng: &mut Random,
+) -> Tensor {
+    let n: usize = shape.iter().product();
+    if dtype.is_float() {
+        let (center, spread) = place(dtype, round, shared, rng);
+        let one = |rng: &mut Random| {
+            let v = match round {
+                Round::Scaled | Round::Offset => center + spread * rng.normal().clamp(-2.0, 2.0),
+                Round::Scattered => scale(dtype, rng) * rng.pick(&[1.0, -1.0]) * (1.0 + rng.unit()),
+                _ => float(dtype, round, rng),
+            };
+            fit_float(dtype, v, rule, rng)
+        };
+        let values: Vec<f64> =
+            if rule.uniform { vec![one(rng); n] } else { (0..n).map(|_| one(rng)).collect() };
+        return Tensor::from_f64(dtype, shape.to_vec(), &values);
+    }
+    let one = |rng: &mut Random| fit_int(int(dtype, round, index, rng), dtype, rule);
+    let values: Vec<i64> =
+        if rule.uniform { vec![one(rng); n] } else { (0..n).map(|_| one(rng)).collect() };
+    Tensor::from_i64(dtype, shape.to_vec(), &values)
+}
+
+/// A magnitude: half of them moderate, where exponentials end, the others from the whole range.
+fn scale(dtype: DType, rng: &mut Random) -> f64 {
+    let (largest, normal, _) = limits(dtype);
+    let (low, high) = if rng.chance(0.5) {
+        // Up to twice what an exponential may be given.
+        (-10.0, largest.ln().log2() + 1.0)
+    } else {
+        (normal.log2() + 1.0, largest.log2() - 2.0)
+    };
+    (low + (high - low) * rng.unit()).exp2()
+}
+
+/// Where a tensor of a round lies, and how far its elements spread.
+fn place(dtype: DType, round: Round, shared: Shared, rng: &mut Random) -> (f64, f64) {
+    match round {
+        Round::Scaled => (0.0, scale(dtype, rng)),
+        Round::Offset => {
+            let exponents = if shared.whole { limits(dtype).0.log2() } else { 1.0 };
+            let center = (shared.offset * exponents).exp2() * rng.pick(&[1.0, 1.0, 1.0, -1.0]);
+            (center, center.abs() * dtype.unit_roundoff().powf(shared.spread))
+        }
+        _ => (0.0, 1.0),
+    }
+}
+
+fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
+    let (largest, _, smallest) = limits(dtype);
+    let sign = if rng.chance(0.5) { -1.0 } else { 1.0 };
+    match round {
+        Round::Integers => rng.between(-4, 4) as f64,
+        Round::Normal => rng.normal(),
+        Round::Wide => sign * (2f64).powf(rng.unit() * 10.0 - 5.0),
+        Round::Powers => sign * (2f64).powi(rng.between(-3, 3) as i32),
+        Round::Units => rng.pick(&[0.0, 0.0, 1.0, 1.0, -1.0, 2.0, 0.5]),
+        Round::Nan | Round::Infinite | Round::Masked => match (rng.below(8), round) {
+            (0 | 1, Round::Nan) => f64::NAN,
+            (0, Round::Infinite) => sign * f64::INFINITY,
+            (0 | 1, Round::Masked) => f64::NEG_INFINITY,
+            (2, _) => sign * 0.0,
+            _ => rng.normal(),
+        },
+        Round::Missing if rng.chance(0.75) => f64::NAN,
+        Round::Missing => rng.normal(),
+        Round::Zeros => match rng.below(6) {
+            0 | 1 => 0.0,
+            2 | 3 => -0.0,
+            4 => sign * smallest * rng.between(1, 3) as f64,
+            _ => rng.between(-2, 2) as f64,
+        },
+        Round::Huge => match rng.below(5) {
+            0 => sign * largest,
+            1 => sign * largest / 2.0,
+            2 => sign * largest.sqrt() * 3.0,
+            3 => sign / largest.sqrt(),
+            _ => rng.normal(),
+        },
+        Round::Scaled | Round::Scattered | Round::Offset => rng.normal(),
+    }
+}
+
+fn fit_float(dtype: DType, v: f64, rule: &ElementRule, rng: &mut Random) -> f64 {
+    let bounded = rule.low.is_some() || rule.high.is_some();
+    let mut v = v;
+    if v.is_nan() && rule.missing && !rule.finite {
+        return v;
+    }
+    if (rule.finite && !v.is_finite()) || (bounded && v.is_nan()) {
+        v = rng.normal();
+    }
+    if rule.nonzero && v == 0.0 {
+        v = 1.0;
+    }
+    if rule.unsigned && v == 0.0 {
+        v = 0.0;
+    }
+    let inside = |v: f64| {
+        let above = rule.low.is_none_or(|l| v > l || (v == l && !rule.open));
+        above && rule.high.is_none_or(|h| v < h || (v == h && !rule.open))
+    };
+    if inside(v) {
+        return v;
+    }
+    match (rule.low, rule.high) {
+        (Some(l), Some(h)) => {
+            let inner = 0.001 + 0.998 * rng.unit();
+            l + (h - l) * if rule.open { inner } else { rng.pick(&[0.0, 1.0, inner, inner]) }
+        }
+        (Some(l), None) => {
+            let far = l + (v - l).abs();
+            if inside(far) { far } else { l + 1.0 }
+        }
+        (None, Some(h)) => {
+            let far = h - (v - h).abs();
+            if inside(far) { far } else { h - 1.0 }
+        }
+        (None, None) => round(dtype, v),
+    }
+}
+
+fn round(dtype: DType, v: f64) -> f64 {
+    mlc_backends::reference::round_to(dtype, v)
+}
+
+fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 {
+    if dtype == DType::Bool {
+        return rng.below(2) as i64;
+    }
+    if let Some(n) = index {
+        let n = n.max(1);
+        let low = if rng.chance(0.3) { -n } else { 0 };
+        return rng.between(low, n - 1);
+    }
+    let (low, high) = dtype.int_range().unwrap_or((0, 1));
+    let (low, high) = (low.max(i64::MIN.into()) as i64, high.min(i64::MAX.into()) as i64);
+    match round {
+        Round::Integers | Round::Zeros => rng.between(-4, 4),
+        Round::Units => rng.between(-1, 1),
+        Round::Powers => 1 << rng.below(7),
+        Round::Normal | Round::Scaled | Round::Scattered | Round::Offset => rng.between(0, 9),
+        Round::Wide => rng.between(-100, 100),
+        Round::Nan | Round::Infinite | Round::Masked | Round::Huge | Round::Missing => {
+            rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3])
+        }
+    }
+}
+
+fn fit_int(v: i64, dtype: DType, rule: &ElementRule) -> i64 {
+    let mut v = mlc_backends::reference::wrap(dtype, v);
+    if rule.nonzero && v == 0 {
+        v = 1;
+    }
+    let open = i64::from(rule.open);
+    if let Some(l) = rule.low
+        && v < l as i64 + open
+    {
+        v = (l as i64 + open).saturating_add((v.wrapping_sub(l as i64)).unsigned_abs() as i64 % 8);
+    }
+    if let Some(h) = rule.high
+        && v > h as i64 - open
+    {
+        v = h as i64 - open;
+    }
+    mlc_backends::reference::wrap(dtype, v)
+}
