@@ -127,11 +127,11 @@ enum Price {
     Fixed(f64),
 }
 
-/// Constants are computed once, before the first run: their price only breaks ties.
-const CONSTANT: f64 = 1e-7;
+/// What computes a constant runs once, before the first run: as if the program ran so often.
+const RUNS: f64 = 1e5;
 
-/// Seconds per byte of a constant, before [`CONSTANT`].
-const BYTE: f64 = 1e-9;
+/// Seconds per byte of a constant that is stored: it only breaks ties.
+const BYTE: f64 = 1e-16;
 
 impl Explored {
     /// The cheapest program under these prices.
@@ -393,7 +393,7 @@ impl Explored {
             // Of equal constants the smaller one is kept: a repetition is read, not stored.
             Head::Const(_) | Head::Series(_) => {
                 let bytes = self.constant(n.head, 0).bytes().len();
-                return Some(Price::Fixed(CONSTANT * BYTE * bytes as f64));
+                return Some(Price::Fixed(BYTE * bytes as f64));
             }
             Head::Input(_) | Head::Output(_) => return Some(Price::Fixed(0.0)),
         };
@@ -407,7 +407,7 @@ impl Explored {
         if fed {
             // Whatever computes a constant, the reference interpreter can evaluate it.
             let price = prices.alone(call, attrs, &args, results);
-            return Some(Price::Fixed(CONSTANT * price.unwrap_or(1e-3)));
+            return Some(Price::Fixed(price.unwrap_or(1e-3) / RUNS));
         }
         prices.site(call, attrs, &args, results).map(Price::Site)
     }
