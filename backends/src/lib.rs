@@ -1,4 +1,4 @@
-//! Backends: the float64 reference interpreter and the CPU.
+//! Backends: the float64 reference interpreter, the CPU and CUDA.
 //!
 //! One trait: take a [`Plan`], run it. A backend never decides what is equal.
 
@@ -12,6 +12,7 @@ pub use ndarray;
 
 pub mod arrays;
 pub mod cpu;
+pub mod cuda;
 pub mod memory;
 pub mod reference;
 

@@ -1,0 +1,98 @@
+//! What a plan becomes for a device: translation units of CUDA C++, and launches of their functions in order.
+//!
+//! Plain data, in between the generator and whatever executes it. Shapes are known: they are numbers in the code, so a
+//! function takes nothing but pointers.
+
+use mlc_dsl::ir::{ConstId, DType};
+
+/// Where a pointer argument leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An input of the program.
+    Input(usize),
+    /// A constant of the program.
+    Constant(ConstId),
+    /// The arena, from this byte on.
+    Arena(u64),
+    /// Memory that is kept between runs, from this byte on: values that only constants feed.
+    Kept(u64),
+    /// An output of the program.
+    Output(usize),
+    /// The device's record of an index out of range: [`FAULT_WORDS`] words of 64 bits, zero before a run.
+    Fault,
+}
+
+/// Words of the record of a fault: whether there is one, the launch, the node, the axis, the index and the extent.
+pub const FAULT_WORDS: usize = 6;
+
+/// A pointer that a function takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Where it leads.
+    pub place: Place,
+    /// Bytes that the function may touch from there on.
+    pub bytes: u64,
+    /// What lies there.
+    pub dtype: DType,
+    /// Whether the function writes it.
+    pub written: bool,
+}
+
+/// One launch of a generated function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The name of the function; unique in a plan.
+    pub function: String,
+    /// Its text, without the prelude. Equal texts have equal names.
+    pub source: String,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: u32,
+    /// What it is called with.
+    pub arguments: Vec<Argument>,
+    /// The kernel of the plan that it belongs to.
+    pub kernel: usize,
+}
+
+/// A value that a run begins or ends with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its name in the program.
+    pub name: String,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its extents.
+    pub shape: Vec<usize>,
+}
+
+/// A plan as launches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launches {
+    /// Launches that run once, before the first run: they compute what only constants feed.
+    pub once: Vec<Launch>,
+    /// The launches of a run, in order.
+    pub each: Vec<Launch>,
+    /// Bytes of the arena.
+    pub arena: u64,
+    /// Bytes that are kept between runs.
+    pub kept: u64,
+    /// Constants that some launch reads.
+    pub constants: Vec<ConstId>,
+    /// The inputs of the program.
+    pub inputs: Vec<Port>,
+    /// The outputs, and where each one comes from: an output of its own, or an input or a constant that it is equal to.
+    pub outputs: Vec<(Port, Place)>,
+    /// What a fault's node number stands for: the operator and, where there is one, the imported node's name.
+    pub nodes: Vec<String>,
+}
+
+impl Launches {
+    /// The functions of all launches, each once, as one translation unit.
+    pub fn unit(&self) -> String {
+        let mut seen = std::collections::HashSet::new();
+        let all = self.once.iter().chain(&self.each);
+        let texts = all.filter(|l| seen.insert(l.function.as_str())).map(|l| l.source.as_str());
+        std::iter::once(super::PRELUDE).chain(texts).collect::<Vec<_>>().join("\n")
+    }
+}
