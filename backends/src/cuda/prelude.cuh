@@ -4,7 +4,42 @@
 #ifndef EMULATED
 // A function that is launched with blocks of so many threads.
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
-// A pointer to global memory; SHARED is an array that the threads of a block share.
+// A pointer to global memory; SHARED is an array that the threads of a block share, aligned for accesses to 16 bytes.
 #define GLOBAL(T) T* __restrict__
-#define SHARED(T, name, n) __shared__ T name[n]
+#define SHARED(T, name, n) __shared__ __align__(16) T name[n]
+
+// Accesses to 16 aligned bytes: as float4 from floats, as uint4 from elements of any type.
+#define LOAD4(p) (*reinterpret_cast<const float4*>(p))
+#define STORE4(p, value) (*reinterpret_cast<float4*>(p) = (value))
+#define LOAD16(p) (*reinterpret_cast<const uint4*>(p))
+#define STORE16(p, value) (*reinterpret_cast<uint4*>(p) = (value))
+
+// The value of an f16, exactly.
+static __device__ __forceinline__ float half_bits_to_float(unsigned short bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+// The f16 nearest to a float, of two that are as near the even one. Too large is infinite.
+static __device__ __forceinline__ unsigned short float_to_half_bits(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+// D = A B + D by the 32 lanes of a warp, accumulated in f32. Which elements of the 16 x 16 (tf32: 16 x 8) matrix A, of
+// B with 8 columns and of D a lane's registers hold: PTX ISA 9.2, 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with
+// floating point type", and 9.7.14.5.7, "Matrix Fragments for mma.m16n8k8". Of tf32 the low 13 bits do not count.
+#define MMA(name, shape)                                                                                       \
+    static __device__ __forceinline__ void name(float d[4], const unsigned a[4], const unsigned b[2]) {        \
+        asm volatile("mma.sync.aligned." shape " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "               \
+                     "{%0, %1, %2, %3};"                                                                       \
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                          \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                      \
+    }
+MMA(mma_16816, "m16n8k16.row.col.f32.f16.f16.f32")
+MMA(mma_16816_bf16, "m16n8k16.row.col.f32.bf16.bf16.f32")
+MMA(mma_1688_tf32, "m16n8k8.row.col.f32.tf32.tf32.f32")
+#undef MMA
 #endif

@@ -1,0 +1,30 @@
+// What a generated unit of CUDA C++ compiles with on the CPU: CUDA's words, with checked memory.
+#pragma once
+
+#define __host__
+#define __device__
+#define __forceinline__
+#define __noinline__
+#define __launch_bounds__(...)
+
+#define KERNEL(threads) static void
+#define GLOBAL(T) ::emulated::Pointer<T>
+// The site tells declarations apart: all threads of a block that come to one get the same array.
+#define SHARED(T, name, n)    \
+    static char name##_site;  \
+    const ::emulated::Pointer<T> name = ::emulated::shared<T>(&name##_site, #name, n)
+
+#define __syncthreads() ::emulated::barrier(__LINE__)
+#define __threadfence() ((void)0)
+#define __threadfence_block() ((void)0)
+#define __trap() ::emulated::fail("traps at line %d", __LINE__)
+
+typedef __SIZE_TYPE__ size_t;
+static const int warpSize = 32;
+
+#include "interface.hpp"
+#include "memory.hpp"
+#include "atomics.hpp"
+#include "arithmetic.hpp"
+#include "warp.hpp"
+#include "launch.hpp"

@@ -1,0 +1,83 @@
+// What a unit and the emulator's runtime know of each other. Needs no header: a unit compiles without any.
+#pragma once
+
+namespace emulated {
+
+typedef unsigned long long Word;
+
+// Bytes that a launch may touch, as the caller gives them.
+struct Region {
+    unsigned char* base;
+    Word bytes;
+};
+
+// What the caller asks for.
+struct Request {
+    unsigned grid[3];
+    unsigned block;
+    const Region* regions;
+    Word count;
+};
+
+// What is known of a pointer parameter from its type.
+struct Parameter {
+    unsigned element;
+    bool written;
+};
+
+struct Cell;
+
+// An array that threads access: a parameter, or a shared array.
+struct Memory {
+    unsigned char* base;
+    long long bytes;
+    // Bytes of an element.
+    unsigned element;
+    // The record of accesses, a cell for so many bytes; none where nothing is ever written.
+    Cell* cells;
+    unsigned granule;
+    // The number of the parameter, or -1: then the array is shared and has a name.
+    int parameter;
+    const char* name;
+};
+
+enum class Access : unsigned char { Read, Write, Atomic };
+
+// The address of so many bytes, `at` bytes behind the array's beginning, for an access that is within bounds, aligned
+// and in no race. Does not return otherwise.
+void* access(const Memory& memory, long long at, unsigned bytes, Access kind);
+
+// The shared array of the current block that is declared at `site`; `count` elements of `element` bytes.
+const Memory* shared_array(const void* site, const char* name, unsigned element, long long count);
+
+// Waits for all threads of the block at the barrier of this line.
+void barrier(unsigned line);
+
+// Ends an operation of a warp: called once, when all lanes of the mask have arrived, with what each one brought (null
+// where a lane does not take part).
+typedef void Combine(void** operands, unsigned mask);
+
+// Takes part in an operation of the lanes of a warp that `mask` names: waits until all have arrived with the same
+// `combine` and mask, of which the last one calls `combine`.
+void meet(const char* what, Combine* combine, unsigned mask, void* operand);
+
+// The current thread's number in its warp.
+unsigned lane();
+
+// Orders the memory accesses of the current warp's lanes before and after: part of ending `__syncwarp`.
+void order_warp(unsigned mask);
+
+// Ends the launch with this message; never returns.
+[[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// Runs the blocks of a launch: each thread does `call(memories)`. Returns the message of the first error, or null.
+const char* run(const char* function, unsigned threads, const Request& request, const Parameter* parameters,
+                unsigned count, void (*call)(const Memory*));
+
+struct Index3 {
+    unsigned x, y, z;
+};
+
+}  // namespace emulated
+
+extern emulated::Index3 threadIdx, blockIdx, blockDim, gridDim;

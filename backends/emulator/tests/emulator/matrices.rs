@@ -1,0 +1,94 @@
+//! Products of matrices by a warp, against plain ones: small integers, which every type here has exactly.
+
+use half::{bf16, f16};
+
+use crate::{Buffer, compiles, launch};
+
+/// Small integers, the same in every run.
+fn numbers(count: usize, mut seed: u32) -> Vec<f32> {
+    let mut next = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 24) as f32 % 9.0 - 4.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// A kernel that loads a lane's fragments of A (16 x depth) and B (depth x 8), both row by row, and of D.
+///
+/// Written as the text of the PTX ISA has the fragments: registers of `per` elements, whose rows and columns it gives.
+fn kernel(function: &str, element: &str, depth: usize) -> String {
+    let fragments = if depth == 16 {
+        "for (int r = 0; r < 4; r++) {
+             const int row = group + (r % 2) * 8, column = within * 2 + (r / 2) * 8;
+             fa[r] = (unsigned)a[row * 16 + column] | (unsigned)a[row * 16 + column + 1] << 16;
+         }
+         for (int r = 0; r < 2; r++) {
+             const int row = within * 2 + r * 8;
+             fb[r] = (unsigned)b[row * 8 + group] | (unsigned)b[(row + 1) * 8 + group] << 16;
+         }"
+    } else {
+        "for (int r = 0; r < 4; r++) fa[r] = a[(group + (r % 2) * 8) * 8 + within + (r / 2) * 4];
+         for (int r = 0; r < 2; r++) fb[r] = b[(within + r * 4) * 8 + group];"
+    };
+    format!(
+        "KERNEL(64) f(GLOBAL(const {element}) a, GLOBAL(const {element}) b, GLOBAL(float) d) {{
+             const int lane = threadIdx.x % 32, group = lane / 4, within = lane % 4;
+             unsigned fa[4], fb[2];
+             float fd[4];
+             if (threadIdx.x >= 32) return;
+             {fragments}
+             for (int r = 0; r < 4; r++) fd[r] = d[(group + r / 2 * 8) * 8 + within * 2 + r % 2];
+             {function}(fd, fa, fb);
+             for (int r = 0; r < 4; r++) d[(group + r / 2 * 8) * 8 + within * 2 + r % 2] = fd[r];
+         }}"
+    )
+}
+
+fn check<T: Copy>(function: &str, element: &str, depth: usize, encode: impl Fn(f32) -> T) {
+    if !compiles() {
+        return;
+    }
+    let (a, b, d) = (numbers(16 * depth, 1), numbers(depth * 8, 2), numbers(16 * 8, 3));
+    let encoded = |x: &[f32]| Buffer::new(&x.iter().map(|&x| encode(x)).collect::<Vec<T>>());
+    let (mut ea, mut eb, mut result) = (encoded(&a), encoded(&b), Buffer::new(&d));
+    let regions = [ea.region(), eb.region(), result.region()];
+    launch(&kernel(function, element, depth), [1, 1, 1], 64, &regions).unwrap();
+    for row in 0..16 {
+        for column in 0..8 {
+            let product: f32 = (0..depth).map(|k| a[row * depth + k] * b[k * 8 + column]).sum();
+            let at = row * 8 + column;
+            assert_eq!(result.elements()[at], d[at] + product, "row {row}, column {column}");
+        }
+    }
+}
+
+#[test]
+fn of_f16() {
+    check("mma_16816", "unsigned short", 16, |x| f16::from_f32(x).to_bits());
+}
+
+#[test]
+fn of_bf16() {
+    check("mma_16816_bf16", "unsigned short", 16, |x| bf16::from_f32(x).to_bits());
+}
+
+#[test]
+fn of_tf32() {
+    // The low bits do not count.
+    check("mma_1688_tf32", "unsigned", 8, |x| if x == 0.0 { 0 } else { x.to_bits() | 0x1fff });
+}
+
+#[test]
+fn a_warp_that_is_not_whole_multiplies_nothing() {
+    if !compiles() {
+        return;
+    }
+    let (mut a, mut d) = (Buffer::new(&[0u16; 256]), Buffer::new(&[0f32; 128]));
+    let mut b = Buffer::new(&[0u16; 128]);
+    let source = kernel("mma_16816", "unsigned short", 16);
+    let message = crate::error(&source, [1, 1, 1], 31, &[a.region(), b.region(), d.region()]);
+    assert_eq!(
+        message,
+        "f, block (0, 0, 0), thread 0: calls mma_16816 in a warp of fewer than 32 threads"
+    );
+}
