@@ -34,8 +34,9 @@ static Context scheduler;
 static unsigned waiting;
 static unsigned epoch;
 static unsigned warp_epochs[THREADS / 32];
-static char* stacks[THREADS];
-static unsigned stack_count;
+// Stacks that no thread has: few are used where threads do not wait.
+static char* idle_stacks[THREADS];
+static unsigned idle_count;
 static void (*body)(const Memory*);
 static const Memory* arguments;
 
@@ -133,15 +134,14 @@ void meet(const char* what, Combine* combine, unsigned mask, void* operand) {
     Thread& mine = current();
     const unsigned first = state.thread / 32 * 32, lanes = lanes_of(state.thread);
     if (!(mask >> lane() & 1)) fail("calls %s with the mask %08x, which does not name the thread's lane", what, mask);
-    // The product of matrices needs what every lane has.
-    if (lanes != 0xffffffffu && what[0] == 'm') fail("calls %s in a warp of fewer than 32 threads", what);
     mine.what = what;
     mine.combine = combine;
     mine.mask = mask;
     mine.operand = operand;
     mine.status = Status::InWarp;
     void* operands[32] = {};
-    for (unsigned i = 0; i < 32; i++) {
+    // The last lane, which mostly arrives last, first.
+    for (unsigned i = 32; i-- > 0;) {
         if (!(mask & lanes & 1u << i)) continue;
         if (!meets(mine, threads[first + i])) return wait();
         operands[i] = threads[first + i].operand;
@@ -189,16 +189,12 @@ static void resume(unsigned i) {
     threadIdx = Index3{i, 0, 0};
     stamp();
     if (thread.status == Status::Fresh) {
-        thread.stack = stack_count > 0 ? stacks[--stack_count] : new_stack();
-        if (!thread.stack) return record("the host's memory does not suffice for the stacks of threads");
+        thread.stack = idle_stacks[--idle_count];
         prepare(thread.context, thread.stack, start);
         thread.status = Status::Ready;
     }
     switch_context(scheduler, thread.context);
-    if (thread.status == Status::Ended) {
-        stacks[stack_count++] = thread.stack;
-        thread.stack = nullptr;
-    }
+    if (thread.status == Status::Ended) idle_stacks[idle_count++] = thread.stack;
 }
 
 static void run_block() {
@@ -258,13 +254,15 @@ const char* run(const char* function, unsigned limit, const Request& request, co
     else if (bind(parameters, count, memories)) {
         body = call;
         arguments = memories;
-        run_blocks();
-        drop_shared();
-        for (unsigned i = 0; i < THREADS; i++) {
-            if (threads[i].stack) free_stack(threads[i].stack);
-            threads[i].stack = nullptr;
+        if (char* const stacks = new_stacks(request.block)) {
+            for (idle_count = 0; idle_count < request.block; idle_count++)
+                idle_stacks[idle_count] = stacks + idle_count * STACK;
+            run_blocks();
+            free_stacks(stacks, request.block);
+        } else {
+            record("the host's memory does not suffice for the stacks of threads");
         }
-        while (stack_count > 0) free_stack(stacks[--stack_count]);
+        drop_shared();
     }
     unbind();
     return state.failed ? state.message : nullptr;

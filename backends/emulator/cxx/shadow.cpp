@@ -34,6 +34,7 @@ static bool ordered(Moment earlier) {
 
 // One that is in a race with the current access, or zero.
 static Moment racing(const Trail& trail) {
+    if (trail.first == 0) return 0;
     if (!ordered(trail.foreign)) return trail.foreign;
     if (!ordered(trail.first)) return trail.first;
     if (!ordered(trail.second)) return trail.second;

@@ -3,10 +3,7 @@
 // On x86-64 a switch saves the registers that a callee keeps; elsewhere ucontext does, with a system call each time.
 #pragma once
 
-#include <stdint.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #if !defined(__x86_64__) || !defined(__linux__)
 #define EMULATED_UCONTEXT
@@ -18,17 +15,17 @@
 
 namespace emulated {
 
+// Overflows are not noticed here: the compiler refuses a function whose variables take more than a quarter of it.
 static const Word STACK = 256 * 1024;
 
-// A stack, below which lies a page that cannot be accessed. Null: there is no memory.
-inline char* new_stack() {
-    void* const stack = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stack == MAP_FAILED) return nullptr;
-    mprotect(stack, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE);
-    return (char*)stack;
+// So many stacks, of which the machine gives only what is touched. Null: there is no memory.
+inline char* new_stacks(unsigned count) {
+    void* const stacks =
+        mmap(nullptr, count * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return stacks == MAP_FAILED ? nullptr : (char*)stacks;
 }
 
-inline void free_stack(char* stack) { munmap(stack, STACK); }
+inline void free_stacks(char* stacks, unsigned count) { munmap(stacks, count * STACK); }
 
 #ifdef EMULATED_UCONTEXT
 

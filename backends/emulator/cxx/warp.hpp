@@ -79,6 +79,11 @@ struct Fragments {
     const unsigned* b;
 };
 
+// Every lane has elements, so that a warp must be whole.
+inline void needs_whole_warp(unsigned mask) {
+    if (mask != 0xffffffffu) fail("multiplies matrices in a warp of fewer than 32 threads");
+}
+
 inline float half_element(unsigned registers, unsigned i) {
     return half_bits_to_float((unsigned short)(registers >> 16 * i));
 }
@@ -102,7 +107,8 @@ inline void multiply(void** operands, const float* a, const float* b, unsigned d
 
 // PTX ISA 9.2, 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating point type".
 template <float element(unsigned, unsigned)>
-void combine_16816(void** operands, unsigned) {
+void combine_16816(void** operands, unsigned mask) {
+    needs_whole_warp(mask);
     float a[16 * 16], b[16 * 8];
     for (unsigned lane = 0; lane < 32; lane++) {
         const Fragments& mine = *static_cast<Fragments*>(operands[lane]);
@@ -121,7 +127,8 @@ void combine_16816(void** operands, unsigned) {
 }
 
 // PTX ISA 9.2, 9.7.14.5.7, "Matrix Fragments for mma.m16n8k8", type .tf32: a float's low 13 bits do not count.
-inline void combine_1688_tf32(void** operands, unsigned) {
+inline void combine_1688_tf32(void** operands, unsigned mask) {
+    needs_whole_warp(mask);
     float a[16 * 8], b[8 * 8];
     for (unsigned lane = 0; lane < 32; lane++) {
         const Fragments& mine = *static_cast<Fragments*>(operands[lane]);

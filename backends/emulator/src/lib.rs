@@ -2,9 +2,8 @@
 //! a GPU does not report.
 //!
 //! A unit of kernels is compiled by the host's C++ compiler into a shared library, with a header (`cxx/emulator.hpp`)
-//! that gives CUDA's words a meaning there. The threads of a block are stacks that take turns on the calling thread, in
-//! the order of their numbers; blocks run one after another. So a launch always does the same. It ends with an error at
-//! the first
+//! that gives CUDA's words a meaning there. The threads of a block are stacks that take turns on the calling thread, each
+//! until it waits; blocks run one after another. So a launch always does the same. It ends with an error at the first
 //!
 //! * access out of the bounds of a parameter or a shared array, or not aligned to its size,
 //! * read of an element of a shared array that the block has not written,
@@ -22,7 +21,9 @@
 //! Not emulated: what only timing decides (blocks that wait for each other never end), memory fences (a read of what
 //! another block has written is a race, fence or not), `__syncwarp` of a part of a warp as an order of accesses (it
 //! waits, but orders nothing), the rounding of approximate functions (`__expf` is `expf`), and the order of additions
-//! in products of matrices (they are rounded once). Arrays of a thread's own are not checked.
+//! in products of matrices (they are rounded once). Arrays of a thread's own are not checked, and what C++ leaves
+//! undefined is what the host does: casts of floating point to integers that do not fit (`__float2int_rz` saturates),
+//! and shifts by too much.
 
 mod compiler;
 mod kernels;

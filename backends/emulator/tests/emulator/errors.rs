@@ -210,7 +210,7 @@ fn launches_that_a_device_refuses() {
 }
 
 #[test]
-fn what_would_mean_something_else_here_does_not_compile() {
+fn what_would_not_do_here_what_it_does_on_a_device_does_not_compile() {
     if !compiles() {
         return;
     }
@@ -219,6 +219,7 @@ fn what_would_mean_something_else_here_does_not_compile() {
         "double d = y[0] > 0 ? y[1] : 0;",
         "x[0] = 1;",
         "float* p = y;",
+        "float a[20000]; for (int i = 0; i < 20000; i++) a[i] = y[i]; y[0] = a[(int)x[0]];",
     ] {
         let source = format!("KERNEL(1) f(GLOBAL(const float) x, GLOBAL(float) y) {{ {body} }}");
         let compiled = Unit::compile(&source).map(drop);

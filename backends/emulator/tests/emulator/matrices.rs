@@ -13,9 +13,8 @@ fn numbers(count: usize, mut seed: u32) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// A kernel that loads a lane's fragments of A (16 x depth) and B (depth x 8), both row by row, and of D.
-///
-/// Written as the text of the PTX ISA has the fragments: registers of `per` elements, whose rows and columns it gives.
+/// A kernel that loads a lane's fragments of A (16 x depth) and B (depth x 8), both row by row, and of D: by register,
+/// where the emulator gathers by element.
 fn kernel(function: &str, element: &str, depth: usize) -> String {
     let fragments = if depth == 16 {
         "for (int r = 0; r < 4; r++) {
@@ -89,6 +88,6 @@ fn a_warp_that_is_not_whole_multiplies_nothing() {
     let message = crate::error(&source, [1, 1, 1], 31, &[a.region(), b.region(), d.region()]);
     assert_eq!(
         message,
-        "f, block (0, 0, 0), thread 0: calls mma_16816 in a warp of fewer than 32 threads"
+        "f, block (0, 0, 0), thread 30: multiplies matrices in a warp of fewer than 32 threads"
     );
 }

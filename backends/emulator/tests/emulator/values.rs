@@ -179,6 +179,32 @@ fn sixteen_bytes_are_accessed_at_once() {
 }
 
 #[test]
+fn functions_take_pointers_to_either_memory() {
+    if !compiles() {
+        return;
+    }
+    let source = "
+        static __device__ __noinline__ int sum(GLOBAL(const int) p, int n) {
+            int s = 0;
+            while (n-- > 0) s += __ldg(p++);
+            return s;
+        }
+        __device__ void fill(GLOBAL(int) p, int n, int v) { for (int i = 0; i < n; i++) p[i] = v; }
+        KERNEL(2 * 2) f(GLOBAL(const int) x, GLOBAL(int) y) {
+            SHARED(int, s, 4 * 4);
+            const int t = threadIdx.x;
+            fill(s + 4 * t, 4, t);
+            __syncthreads();
+            if (t == 9) __trap();
+            y[t] = sum(t % 2 == 0 ? x : GLOBAL(const int)(s), 8) + (t < 2 ? s[15] : s[0]);
+        }";
+    let mut x = Buffer::new(&[1i32, 2, 3, 4, 5, 6, 7, 8]);
+    let mut y = Buffer::new(&[0i32; 4]);
+    launch(source, [1, 1, 1], 4, &[x.region(), y.region()]).unwrap();
+    assert_eq!(y.elements(), [39, 7, 36, 4]);
+}
+
+#[test]
 fn elements_behave_as_values_of_their_type() {
     if !compiles() {
         return;
