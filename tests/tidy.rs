@@ -121,6 +121,7 @@ fn arrows_between_crates_point_down() {
         ("dsl/Cargo.toml", &[][..]),
         ("extract/Cargo.toml", &["mlc-dsl"]),
         ("backends/Cargo.toml", &["mlc-dsl"]),
+        ("backends/emulator/Cargo.toml", &[]),
         ("fuzz/Cargo.toml", &["mlc-dsl", "mlc-backends"]),
         ("src/files/Cargo.toml", &["mlc-dsl"]),
         ("src/onnx/Cargo.toml", &["mlc-dsl", "mlc-files"]),

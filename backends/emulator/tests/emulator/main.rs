@@ -3,6 +3,7 @@
 mod arithmetic;
 mod errors;
 mod matrices;
+mod races;
 mod values;
 
 use mlc_cuda_emulator::{EmulatorError, Region, Unit, available};
