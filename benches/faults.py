@@ -13,8 +13,6 @@ values of the old one; no error may be a panic. Exit code 1 if one did not. Linu
 """
 import argparse, collections, os, pathlib, resource, shutil, signal, subprocess, sys, tempfile, time
 
-# A script beside this one has the name of a package.
-sys.path = [p for p in sys.path if p and pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
 import numpy as np, onnx, onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 

@@ -15,9 +15,6 @@ import pathlib
 import sys
 import tempfile
 
-# This folder holds a script that is called as the runtime is.
-sys.path = [p for p in sys.path if p and pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
-
 import numpy as np
 import onnx
 import onnxruntime as ort

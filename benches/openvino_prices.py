@@ -4,21 +4,13 @@ The cases of `onnxruntime_prices.py`, each a graph of one node copied a few time
 there for the fit. Needs numpy, onnx, onnxruntime and openvino.
 """
 
-import importlib.util
 import pathlib
 import sys
-
-# This folder holds a script that is called as the runtime is.
-sys.path = [p for p in sys.path if p and pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
 
 import numpy as np
 import openvino
 
-# Not by its name: this folder holds a script that is called as ONNX Runtime is.
-path = pathlib.Path(__file__).resolve().parent / "onnxruntime_prices.py"
-spec = importlib.util.spec_from_file_location("prices", path)
-prices = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(prices)
+import onnxruntime_prices as prices
 
 SETTINGS = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "PERF_COUNT": True}
 # Kernels of `onnxruntime_prices.py` that are this runtime's, too; what is pointwise goes into others or into one loop.

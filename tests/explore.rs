@@ -270,3 +270,48 @@ fn views_of_the_same_elements_are_one() {
         assert_eq!(extracted(&all).len(), extracted(&alone).len(), "{all}");
     }
 }
+
+#[test]
+fn constants_that_take_long_are_not_left_to_the_run() {
+    let library = stdlib::shipped().expect("sound");
+    let mut b = mlc_dsl::build::Builder::new(&library);
+    let matmul = library.find("matmul").expect("shipped");
+    let weight = |seed: u32| {
+        let values = (0..1024 * 1024).map(|i| ((i * 7 + seed) % 13) as f32 / 1024.0).collect();
+        mlc_dsl::ir::Tensor::from_f32(vec![1024, 1024], values)
+    };
+    let x = b.input("x", Type::known(DType::F32, &[64, 1024]));
+    let product = |b: &mut mlc_dsl::build::Builder<'_>, x, seed| {
+        let w = b.constant(weight(seed));
+        b.apply(matmul, &[], &[x, w]).expect("types")[0]
+    };
+    let h = product(&mut b, x, 0);
+    let outputs = (1..4).map(|seed| (seed.to_string(), product(&mut b, h, seed))).collect();
+    let program = b.finish(outputs);
+    let laws = laws(&library, ErrorClass::Reorder);
+    let mut explored = explore(library.clone(), program, &laws, &Limits::default());
+    for name in ["cpu", "standard"] {
+        let target = library.target(name).expect("shipped");
+        let prices = TargetPrices::new(&library, target, None);
+        let out = explored.extract(&prices, &GreedyDag::default()).expect("extracts").program;
+        // One product with all weights, or three that are folded: what folding refuses would run every time.
+        let mut fed = vec![false; out.nodes.len()];
+        for (i, node) in out.nodes.iter().enumerate() {
+            fed[i] = match &node.kind {
+                NodeKind::Input(_) => false,
+                NodeKind::Const(_) => true,
+                NodeKind::Apply(call, attrs) => {
+                    let args: Vec<&Type> = node.args.iter().map(|a| out.ty(*a)).collect();
+                    let fed = node.args.iter().all(|a| fed[a.node.0 as usize]);
+                    let works = prices.works();
+                    let folds = mlc_extract::resources::folds;
+                    assert!(
+                        !fed || folds(works, &library, *call, attrs, &args, &node.types),
+                        "{name} leaves a product of constants"
+                    );
+                    fed
+                }
+            };
+        }
+    }
+}

@@ -8,6 +8,7 @@ use egg::Id;
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{CallId, OpClass};
 use mlc_extract::candidates::{Class, KernelCandidate, OperatorNode, candidates};
+use mlc_extract::resources::folds;
 use mlc_extract::target::{Site, TargetPrices};
 use mlc_extract::work::bytes;
 use mlc_extract::{
@@ -127,7 +128,7 @@ enum Price {
     Fixed(f64),
 }
 
-/// What computes a constant runs once, before the first run: as if the program ran so often.
+/// What computes a constant runs once, before the first run, as if the program ran so often.
 const RUNS: f64 = 1e5;
 
 /// Seconds per byte of a constant that is stored: it only breaks ties.
@@ -405,9 +406,13 @@ impl Explored {
         }
         let attrs = graph.attrs(attrs);
         if fed {
-            // Whatever computes a constant, the reference interpreter can evaluate it.
-            let price = prices.alone(call, attrs, &args, results);
-            return Some(Price::Fixed(price.unwrap_or(1e-3) / RUNS));
+            // Whatever computes a constant, the reference interpreter can evaluate it; what would take it long is left to the run.
+            let price = prices.alone(call, attrs, &args, results).unwrap_or(1e-3);
+            let often = match folds(prices.works(), &graph.library, call, attrs, &args, results) {
+                true => RUNS,
+                false => 1.0,
+            };
+            return Some(Price::Fixed(price / often));
         }
         prices.site(call, attrs, &args, results).map(Price::Site)
     }

@@ -10,9 +10,9 @@ use mlc_dsl::ir::DType;
 use std::collections::BTreeMap;
 
 /// The same code, accelerated. An output axis that the code takes apart by division becomes two.
-pub(super) fn accelerate(code: &MeaningCode) -> MeaningCode {
+pub(crate) fn accelerate(code: &MeaningCode) -> MeaningCode {
     let mut s =
-        Simplifier { extents: code.extents.clone(), split: BTreeMap::new(), wanted: vec![] };
+        Simplifier { extents: code.extents.clone(), replaced: BTreeMap::new(), wanted: vec![] };
     let mut body = s.body(&code.body);
     let mut axes = code.axes.clone();
     for (slot, by) in std::mem::take(&mut s.wanted) {
@@ -22,19 +22,37 @@ pub(super) fn accelerate(code: &MeaningCode) -> MeaningCode {
         let (high, low) = (s.extents.len(), s.extents.len() + 1);
         let parts = [(high, axes[at].1 / by), (low, by)];
         s.extents.extend(parts.map(|p| p.1));
-        s.split.insert(slot, Affine { constant: 0, terms: vec![(high, by), (low, 1)] });
+        let both = Affine { constant: 0, terms: vec![(high, by), (low, 1)] };
+        s.replaced.insert(slot, Int::Affine(both));
         axes.splice(at..=at, parts);
     }
-    if !s.split.is_empty() {
+    if !s.replaced.is_empty() {
         body = s.body(&code.body);
     }
     MeaningCode { body, axes, extents: s.extents }
 }
 
+/// The value of an element whose indices are expressions over variables of these extents. The variables of its
+/// reductions are added to them.
+pub(crate) fn placed(code: &MeaningCode, index: &[Int], extents: &mut Vec<i64>) -> Body {
+    let own = code.axes.iter().map(|a| a.0);
+    let mut replaced: BTreeMap<Slot, Int> = own.zip(index.iter().cloned()).collect();
+    for (slot, &n) in code.extents.iter().enumerate() {
+        replaced.entry(slot).or_insert_with(|| {
+            extents.push(n);
+            Int::Affine(Affine { constant: 0, terms: vec![(extents.len() - 1, 1)] })
+        });
+    }
+    let mut s = Simplifier { extents: std::mem::take(extents), replaced, wanted: vec![] };
+    let body = s.body(&code.body);
+    *extents = s.extents;
+    body
+}
+
 struct Simplifier {
     extents: Vec<i64>,
-    /// Index variables that are two others now.
-    split: BTreeMap<Slot, Affine>,
+    /// Index variables that are expressions of others now.
+    replaced: BTreeMap<Slot, Int>,
     /// Index variables that are divided by a number.
     wanted: Vec<(Slot, i64)>,
 }
@@ -66,6 +84,28 @@ fn as_const(i: &Int) -> Option<i64> {
 }
 
 impl Simplifier {
+    /// What an index variable is.
+    fn variable(&self, s: Slot) -> Int {
+        match self.replaced.get(&s) {
+            Some(i) => i.clone(),
+            None if self.extents[s] == 1 => constant(0),
+            None => Int::Affine(Affine { constant: 0, terms: vec![(s, 1)] }),
+        }
+    }
+
+    /// The variables of a reduction under their present names.
+    fn renamed(&self, over: &[(Slot, i64)]) -> Vec<(Slot, i64)> {
+        let name = |s: Slot| match self.replaced.get(&s) {
+            Some(Int::Affine(Affine { terms, .. })) if terms.len() == 1 => terms[0].0,
+            _ => s,
+        };
+        over.iter().map(|&(s, n)| (name(s), n)).collect()
+    }
+
+    fn reduce<E>(&self, r: &Reduce<E>, body: E) -> Reduce<E> {
+        Reduce { monoid: r.monoid, over: self.renamed(&r.over), dtype: r.dtype, body }
+    }
+
     fn body(&mut self, body: &Body) -> Body {
         match body {
             Body::Real(r) => Body::Real(self.real(r)),
@@ -99,11 +139,7 @@ impl Simplifier {
     fn int(&mut self, i: &Int) -> Int {
         match i {
             Int::Const(v) => constant(*v),
-            Int::Slot(s) if self.extents[*s] == 1 => constant(0),
-            Int::Slot(s) => Int::Affine(match self.split.get(s) {
-                Some(parts) => parts.clone(),
-                None => Affine { constant: 0, terms: vec![(*s, 1)] },
-            }),
+            Int::Slot(s) => self.variable(*s),
             Int::Affine(a) => Int::Affine(a.clone()),
             Int::Neg(a) => {
                 let a = self.int(a);
@@ -140,7 +176,7 @@ impl Simplifier {
             },
             Int::Reduce(r) => {
                 let body = self.int(&r.body);
-                Int::Reduce(Box::new(reduce(r, body)))
+                Int::Reduce(Box::new(self.reduce(r, body)))
             }
             Int::FromReal(d, a) => Int::FromReal(*d, Box::new(self.real(a))),
             Int::FromTruth(a) => Int::FromTruth(Box::new(self.truth(a))),
@@ -254,7 +290,7 @@ impl Simplifier {
             },
             Real::Reduce(r) => {
                 let body = self.real(&r.body);
-                Real::Reduce(Box::new(reduce(r, body)))
+                Real::Reduce(Box::new(self.reduce(r, body)))
             }
             Real::FromInt(s, a) => Real::FromInt(*s, Box::new(self.int(a))),
             Real::Round(d, a) => Real::Round(*d, Box::new(self.real(a))),
@@ -293,7 +329,7 @@ impl Simplifier {
                 Truth::If(Box::new(self.truth(c)), Box::new(self.truth(a)), Box::new(self.truth(b)))
             }
             Truth::Quantified(q, over, a) => {
-                Truth::Quantified(*q, over.clone(), Box::new(self.truth(a)))
+                Truth::Quantified(*q, self.renamed(over), Box::new(self.truth(a)))
             }
         }
     }
@@ -310,10 +346,6 @@ impl Simplifier {
             Cmp::Eq | Cmp::Ne => None,
         }
     }
-}
-
-fn reduce<E>(r: &Reduce<E>, body: E) -> Reduce<E> {
-    Reduce { monoid: r.monoid, over: r.over.clone(), dtype: r.dtype, body }
 }
 
 /// The quotient, if it has no remainder for any values of the index variables.

@@ -8,11 +8,11 @@ use super::scalar::{Cmp, IntOp, Monoid, RealOp, Unary};
 use mlc_dsl::ir::DType;
 
 /// Number of an index variable.
-pub(super) type Slot = usize;
+pub(crate) type Slot = usize;
 
 /// An expression that yields a float.
 #[derive(Clone, Debug)]
-pub(super) enum Real {
+pub(crate) enum Real {
     Const(f64),
     Unary(Unary, Box<Real>),
     Neg(Box<Real>),
@@ -28,14 +28,14 @@ pub(super) enum Real {
 
 /// How the 64 bits of an integer are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(crate) enum Sign {
     Signed,
     Unsigned,
 }
 
 /// An expression that yields an integer: an index or an element.
 #[derive(Clone, Debug)]
-pub(super) enum Int {
+pub(crate) enum Int {
     Const(i64),
     Slot(Slot),
     /// Only in accelerated code.
@@ -60,7 +60,7 @@ pub(super) enum Int {
 
 /// An expression that yields a truth value.
 #[derive(Clone, Debug)]
-pub(super) enum Truth {
+pub(crate) enum Truth {
     Const(bool),
     Real(Cmp, Box<Real>, Box<Real>),
     Int(Cmp, Sign, Box<Int>, Box<Int>),
@@ -75,95 +75,95 @@ pub(super) enum Truth {
 
 /// Reductions of truth values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quantifier {
+pub(crate) enum Quantifier {
     Any,
     All,
 }
 
 /// `constant + Σ factor * slot`; each slot once, no factor zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Affine {
-    pub(super) constant: i64,
-    pub(super) terms: Vec<(Slot, i64)>,
+pub(crate) struct Affine {
+    pub(crate) constant: i64,
+    pub(crate) terms: Vec<(Slot, i64)>,
 }
 
 impl Affine {
     #[inline]
-    pub(super) fn eval(&self, slots: &[i64]) -> i64 {
+    pub(crate) fn eval(&self, slots: &[i64]) -> i64 {
         self.terms.iter().fold(self.constant, |v, &(s, c)| v.wrapping_add(c.wrapping_mul(slots[s])))
     }
 
-    pub(super) fn factor(&self, slot: Slot) -> i64 {
+    pub(crate) fn factor(&self, slot: Slot) -> i64 {
         self.terms.iter().find(|t| t.0 == slot).map_or(0, |t| t.1)
     }
 }
 
 /// An element of an input, of the kind `E`.
 #[derive(Clone, Debug)]
-pub(super) struct Read<E> {
-    pub(super) input: usize,
+pub(crate) struct Read<E> {
+    pub(crate) input: usize,
     /// One index per axis.
-    pub(super) index: Vec<Int>,
+    pub(crate) index: Vec<Int>,
     /// The row-major offset, where the index is written as `..unravel(offset, shape of the input)`.
-    pub(super) linear: Option<Int>,
-    pub(super) shape: Vec<i64>,
-    pub(super) strides: Vec<i64>,
+    pub(crate) linear: Option<Int>,
+    pub(crate) shape: Vec<i64>,
+    pub(crate) strides: Vec<i64>,
     /// The value outside the input.
-    pub(super) otherwise: Option<E>,
+    pub(crate) otherwise: Option<E>,
     /// Only in accelerated code.
-    pub(super) fast: Option<FastRead>,
+    pub(crate) fast: Option<FastRead>,
 }
 
 /// A read whose offset is affine.
 #[derive(Clone, Debug)]
-pub(super) struct FastRead {
-    pub(super) offset: Affine,
+pub(crate) struct FastRead {
+    pub(crate) offset: Affine,
     /// The indices that may lie outside their axis: position and extent of the axis.
-    pub(super) checked: Vec<(Affine, usize, i64)>,
+    pub(crate) checked: Vec<(Affine, usize, i64)>,
 }
 
 /// A reduction over index variables.
 #[derive(Clone, Debug)]
-pub(super) struct Reduce<E> {
-    pub(super) monoid: Monoid,
+pub(crate) struct Reduce<E> {
+    pub(crate) monoid: Monoid,
     /// The variables and how many values each takes.
-    pub(super) over: Vec<(Slot, i64)>,
+    pub(crate) over: Vec<(Slot, i64)>,
     /// The type of integers; `None` for unbounded ones.
-    pub(super) dtype: Option<DType>,
-    pub(super) body: E,
+    pub(crate) dtype: Option<DType>,
+    pub(crate) body: E,
 }
 
 /// A read outside an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     /// The input; `None` if it is a list that was left.
-    pub(super) input: Option<usize>,
+    pub(crate) input: Option<usize>,
     /// Axis, index and extent; `None` if the index exists for no element.
-    pub(super) at: Option<(usize, i64, i64)>,
+    pub(crate) at: Option<(usize, i64, i64)>,
 }
 
 /// The elements of an input.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum InputElements<'a> {
+pub(crate) enum InputElements<'a> {
     Float(&'a [f64]),
     Int(&'a [i64]),
 }
 
 /// What an evaluation reads and writes.
 #[derive(Debug)]
-pub(super) struct Machine<'a> {
-    pub(super) slots: Vec<i64>,
-    pub(super) inputs: &'a [InputElements<'a>],
+pub(crate) struct Machine<'a> {
+    pub(crate) slots: Vec<i64>,
+    pub(crate) inputs: &'a [InputElements<'a>],
     /// An `exact` quotient in the current index has a remainder.
     outside: bool,
-    pub(super) fault: Option<Fault>,
-    pub(super) reals: Vec<Vec<f64>>,
-    pub(super) ints: Vec<Vec<i64>>,
-    pub(super) truths: Vec<Vec<bool>>,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) reals: Vec<Vec<f64>>,
+    pub(crate) ints: Vec<Vec<i64>>,
+    pub(crate) truths: Vec<Vec<bool>>,
 }
 
 impl<'a> Machine<'a> {
-    pub(super) fn new(slots: usize, inputs: &'a [InputElements<'a>]) -> Machine<'a> {
+    pub(crate) fn new(slots: usize, inputs: &'a [InputElements<'a>]) -> Machine<'a> {
         Machine {
             slots: vec![0; slots],
             inputs,
@@ -176,7 +176,7 @@ impl<'a> Machine<'a> {
     }
 
     #[inline]
-    pub(super) fn float(&self, input: usize, offset: usize) -> f64 {
+    pub(crate) fn float(&self, input: usize, offset: usize) -> f64 {
         match self.inputs[input] {
             InputElements::Float(v) => v[offset],
             InputElements::Int(v) => v[offset] as f64,
@@ -184,7 +184,7 @@ impl<'a> Machine<'a> {
     }
 
     #[inline]
-    pub(super) fn int(&self, input: usize, offset: usize) -> i64 {
+    pub(crate) fn int(&self, input: usize, offset: usize) -> i64 {
         match self.inputs[input] {
             InputElements::Int(v) => v[offset],
             InputElements::Float(v) => v[offset] as i64,
@@ -192,7 +192,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Why the evaluation failed, if it did.
-    pub(super) fn verdict(&self) -> Result<(), Fault> {
+    pub(crate) fn verdict(&self) -> Result<(), Fault> {
         match &self.fault {
             Some(f) => Err(f.clone()),
             None if self.outside => Err(Fault { input: None, at: None }),
@@ -201,13 +201,13 @@ impl<'a> Machine<'a> {
     }
 
     #[cold]
-    pub(super) fn fail(&mut self, fault: Fault) {
+    pub(crate) fn fail(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
     }
 }
 
 /// Runs `body` for all values of `over`, the last variable fastest.
-pub(super) fn for_each<'a>(
+pub(crate) fn for_each<'a>(
     over: &[(Slot, i64)],
     m: &mut Machine<'a>,
     mut body: impl FnMut(&mut Machine<'a>),
@@ -267,13 +267,13 @@ impl<E> Read<E> {
         }
     }
 
-    pub(super) fn fault(&self, at: Option<(usize, i64, i64)>) -> Fault {
+    pub(crate) fn fault(&self, at: Option<(usize, i64, i64)>) -> Fault {
         Fault { input: Some(self.input), at }
     }
 }
 
 impl Real {
-    pub(super) fn eval(&self, m: &mut Machine) -> f64 {
+    pub(crate) fn eval(&self, m: &mut Machine) -> f64 {
         match self {
             Real::Const(v) => *v,
             Real::Unary(f, a) => (f.apply)(a.eval(m)),
@@ -309,7 +309,7 @@ impl Real {
 }
 
 /// The float of an integer.
-pub(super) fn from_int(sign: Sign, v: i64) -> f64 {
+pub(crate) fn from_int(sign: Sign, v: i64) -> f64 {
     match sign {
         Sign::Signed => v as f64,
         Sign::Unsigned => v as u64 as f64,
@@ -317,7 +317,7 @@ pub(super) fn from_int(sign: Sign, v: i64) -> f64 {
 }
 
 /// −1, 0 or 1.
-pub(super) fn signum(sign: Sign, v: i64) -> i64 {
+pub(crate) fn signum(sign: Sign, v: i64) -> i64 {
     match sign {
         Sign::Signed => v.signum(),
         Sign::Unsigned => (v != 0) as i64,
@@ -325,7 +325,7 @@ pub(super) fn signum(sign: Sign, v: i64) -> i64 {
 }
 
 impl Int {
-    pub(super) fn eval(&self, m: &mut Machine) -> i64 {
+    pub(crate) fn eval(&self, m: &mut Machine) -> i64 {
         match self {
             Int::Const(v) => *v,
             Int::Slot(s) => m.slots[*s],
@@ -385,7 +385,7 @@ impl Int {
 }
 
 /// Compares integers.
-pub(super) fn compare(cmp: Cmp, sign: Sign, a: i64, b: i64) -> bool {
+pub(crate) fn compare(cmp: Cmp, sign: Sign, a: i64, b: i64) -> bool {
     match sign {
         Sign::Signed => cmp.holds(a, b),
         Sign::Unsigned => cmp.holds(a as u64, b as u64),
@@ -393,7 +393,7 @@ pub(super) fn compare(cmp: Cmp, sign: Sign, a: i64, b: i64) -> bool {
 }
 
 impl Truth {
-    pub(super) fn eval(&self, m: &mut Machine) -> bool {
+    pub(crate) fn eval(&self, m: &mut Machine) -> bool {
         match self {
             Truth::Const(v) => *v,
             Truth::Real(cmp, a, b) => {
@@ -423,6 +423,66 @@ impl Truth {
                 });
                 acc
             }
+        }
+    }
+}
+
+/// True if a value takes a loop over elements.
+pub(crate) fn reduces(code: &super::compile::MeaningCode) -> bool {
+    match &code.body {
+        super::compile::Body::Real(r) => r.reduces(),
+        super::compile::Body::Int(_, i) => i.reduces(),
+    }
+}
+
+impl Real {
+    /// True if it takes a loop over elements.
+    fn reduces(&self) -> bool {
+        match self {
+            Real::Const(_) => false,
+            Real::Unary(_, a) | Real::Neg(a) | Real::Round(_, a) => a.reduces(),
+            Real::Binary(_, a, b) => a.reduces() || b.reduces(),
+            Real::Read(r) => r.reduces() || r.otherwise.as_ref().is_some_and(Real::reduces),
+            Real::If(c, a, b) => c.reduces() || a.reduces() || b.reduces(),
+            Real::Reduce(_) => true,
+            Real::FromInt(_, a) => a.reduces(),
+        }
+    }
+}
+
+impl<E> Read<E> {
+    fn reduces(&self) -> bool {
+        self.index.iter().any(Int::reduces)
+    }
+}
+
+impl Int {
+    fn reduces(&self) -> bool {
+        match self {
+            Int::Const(_) | Int::Slot(_) | Int::Affine(_) => false,
+            Int::Neg(a) | Int::Abs(a) | Int::Signum(_, a) | Int::Wrap(_, a) => a.reduces(),
+            Int::Binary(_, a, b) | Int::Exact(a, b) => a.reduces() || b.reduces(),
+            Int::At(list, at) => list.iter().any(Int::reduces) || at.reduces(),
+            Int::Read(r) => r.reduces() || r.otherwise.as_ref().is_some_and(Int::reduces),
+            Int::If(c, a, b) => c.reduces() || a.reduces() || b.reduces(),
+            Int::Reduce(_) => true,
+            Int::FromReal(_, a) => a.reduces(),
+            Int::FromTruth(a) => a.reduces(),
+        }
+    }
+}
+
+impl Truth {
+    fn reduces(&self) -> bool {
+        match self {
+            Truth::Const(_) => false,
+            Truth::Real(_, a, b) => a.reduces() || b.reduces(),
+            Truth::Int(_, _, a, b) => a.reduces() || b.reduces(),
+            Truth::And(a, b) | Truth::Or(a, b) => a.reduces() || b.reduces(),
+            Truth::Not(a) => a.reduces(),
+            Truth::NonZero(a) => a.reduces(),
+            Truth::If(c, a, b) => c.reduces() || a.reduces() || b.reduces(),
+            Truth::Quantified(..) => true,
         }
     }
 }

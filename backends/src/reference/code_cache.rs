@@ -5,7 +5,7 @@ use super::compile::{self, MeaningCode, MeaningParam};
 use super::{Engine, affine};
 use mlc_dsl::eval::Env;
 use mlc_dsl::infer::infer;
-use mlc_dsl::ir::{Attr, DType, Type};
+use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable, Library};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -29,13 +29,13 @@ struct Key {
 }
 
 /// An application, ready to run on elements.
-pub(super) struct CompiledMeaning {
+pub(crate) struct CompiledMeaning {
     /// The types of the results.
-    pub(super) types: Vec<Type>,
+    pub(crate) types: Vec<Type>,
     /// What the declaration's names stand for.
-    pub(super) env: Env,
+    pub(crate) env: Env,
     /// The code of each result of an operator with a meaning.
-    pub(super) codes: Vec<MeaningCode>,
+    pub(crate) codes: Vec<MeaningCode>,
 }
 
 impl<'l> CodeCache<'l> {
@@ -57,12 +57,13 @@ impl<'l> CodeCache<'l> {
         attrs: &[Option<Attr>],
         args: &[Array],
     ) -> Result<Rc<CompiledMeaning>, String> {
-        let types = args.iter().map(|a| (a.dtype(), a.shape().to_vec())).collect();
+        let types: Vec<(DType, Vec<usize>)> =
+            args.iter().map(|a| (a.dtype(), a.shape().to_vec())).collect();
         let key = Key { call, engine, attrs: attrs.to_vec(), args: types };
         if let Some(known) = self.known.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let compiled = Rc::new(compiled(self.library.call(call), engine, attrs, args)?);
+        let compiled = Rc::new(compiled(self.library.call(call), engine, attrs, &key.args)?);
         let mut known = self.known.borrow_mut();
         if known.len() >= KEPT {
             known.clear();
@@ -72,13 +73,17 @@ impl<'l> CodeCache<'l> {
     }
 }
 
-fn compiled(
+/// An application to values of these element types and extents.
+pub(crate) fn compiled(
     callable: &Callable,
     engine: Engine,
     attrs: &[Option<Attr>],
-    args: &[Array],
+    args: &[(DType, Vec<usize>)],
 ) -> Result<CompiledMeaning, String> {
-    let types: Vec<Type> = args.iter().map(Array::ty).collect();
+    let ty = |(dtype, shape): &(DType, Vec<usize>)| {
+        Type::new(*dtype, shape.iter().map(|&d| Extent::from(d)).collect())
+    };
+    let types: Vec<Type> = args.iter().map(ty).collect();
     let refs: Vec<&Type> = types.iter().collect();
     let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
     let mut codes = Vec::new();
@@ -87,7 +92,7 @@ fn compiled(
             .inputs
             .iter()
             .zip(args)
-            .map(|(i, a)| MeaningParam { name: &i.name, dtype: a.dtype(), shape: a.shape() })
+            .map(|(i, (dtype, shape))| MeaningParam { name: &i.name, dtype: *dtype, shape })
             .collect();
         for (i, ((name, pattern), ty)) in callable.outputs.iter().zip(&app.types).enumerate() {
             let meaning =

@@ -20,32 +20,32 @@ use mlc_dsl::library::Dim;
 
 /// An input as the compiler sees it.
 #[derive(Clone, Debug)]
-pub(super) struct MeaningParam<'a> {
-    pub(super) name: &'a str,
-    pub(super) dtype: DType,
-    pub(super) shape: &'a [usize],
+pub(crate) struct MeaningParam<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) dtype: DType,
+    pub(crate) shape: &'a [usize],
 }
 
 /// The code of one output.
 #[derive(Clone, Debug)]
-pub(super) struct MeaningCode {
-    pub(super) body: Body,
+pub(crate) struct MeaningCode {
+    pub(crate) body: Body,
     /// The index variables of the output, one per axis.
-    pub(super) axes: Vec<(Slot, i64)>,
+    pub(crate) axes: Vec<(Slot, i64)>,
     /// How many values each index variable takes.
-    pub(super) extents: Vec<i64>,
+    pub(crate) extents: Vec<i64>,
 }
 
 /// The value of one element.
 #[derive(Clone, Debug)]
-pub(super) enum Body {
+pub(crate) enum Body {
     Real(Real),
     /// Wrapped to the type.
     Int(DType, Int),
 }
 
 /// Compiles the meaning of an output of that type.
-pub(super) fn meaning(
+pub(crate) fn meaning(
     meaning: &Meaning,
     dims: Option<&[Dim]>,
     dtype: DType,
@@ -304,7 +304,7 @@ fn is_constant(e: &Expr) -> bool {
 }
 
 /// Row-major strides in elements.
-pub(super) fn strides(shape: &[i64]) -> Vec<i64> {
+pub(crate) fn strides(shape: &[i64]) -> Vec<i64> {
     let mut out = vec![1i64; shape.len()];
     for i in (1..shape.len()).rev() {
         out[i - 1] = out[i].saturating_mul(shape[i]);

@@ -7,14 +7,14 @@
 //! Slow and simple on purpose. The accelerations of [`Engine::Fast`] never change what is computed;
 //! they only regroup the sums of large contractions. [`Engine::Plain`] does without them.
 
-mod affine;
-mod affine_visitor;
+pub(crate) mod affine;
+pub(crate) mod affine_visitor;
 mod algebra;
 mod apply;
 mod array;
-mod code;
-mod code_cache;
-mod compile;
+pub(crate) mod code;
+pub(crate) mod code_cache;
+pub(crate) mod compile;
 mod contract;
 mod exec;
 mod externs;
@@ -22,7 +22,7 @@ mod index_lists;
 mod inputs;
 mod row_evaluation;
 mod run;
-mod scalar;
+pub(crate) mod scalar;
 mod typed_code;
 
 pub use algebra::{Algebra, Element, Lifted, lift};

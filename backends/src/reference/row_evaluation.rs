@@ -22,7 +22,7 @@ pub(super) struct Axis {
 }
 
 /// Code with a row form.
-pub(super) trait Rows: AffineVisitor {
+pub(crate) trait Rows: AffineVisitor {
     /// What it yields.
     type Item: Clone;
 

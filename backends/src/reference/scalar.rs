@@ -5,14 +5,14 @@ use mlc_dsl::ir::DType;
 
 /// A unary function of a float.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unary {
-    pub(super) function: Function,
-    pub(super) apply: fn(f64) -> f64,
+pub(crate) struct Unary {
+    pub(crate) function: Function,
+    pub(crate) apply: fn(f64) -> f64,
 }
 
 /// The unary function on floats that a function of meanings is. Those of the standard library cancel for small
 /// arguments where another is taken.
-pub(super) fn unary(function: Function) -> Option<Unary> {
+pub(crate) fn unary(function: Function) -> Option<Unary> {
     let apply: fn(f64) -> f64 = match function {
         Function::Abs => f64::abs,
         Function::Exp => f64::exp,
@@ -58,7 +58,7 @@ fn sign(x: f64) -> f64 {
 }
 
 /// The larger; NaN if either is; 0 is above −0.
-pub(super) fn maximum(a: f64, b: f64) -> f64 {
+pub(crate) fn maximum(a: f64, b: f64) -> f64 {
     if a > b {
         a
     } else if b > a {
@@ -71,7 +71,7 @@ pub(super) fn maximum(a: f64, b: f64) -> f64 {
 }
 
 /// The smaller; NaN if either is; −0 is below 0.
-pub(super) fn minimum(a: f64, b: f64) -> f64 {
+pub(crate) fn minimum(a: f64, b: f64) -> f64 {
     if a < b {
         a
     } else if b < a {
@@ -130,7 +130,7 @@ impl RealOp {
     }
 
     /// `acc[j] = acc[j] op b[j]`.
-    pub(super) fn apply_rows(self, acc: &mut [f64], b: &[f64]) {
+    pub(crate) fn apply_rows(self, acc: &mut [f64], b: &[f64]) {
         let pairs = acc.iter_mut().zip(b);
         match self {
             RealOp::Add => pairs.for_each(|(a, b)| *a += b),
@@ -147,7 +147,7 @@ impl RealOp {
 
 /// Binary operations on 64-bit integers. They wrap, and division by zero yields 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IntOp {
+pub(crate) enum IntOp {
     Add,
     Sub,
     Mul,
@@ -172,7 +172,7 @@ pub(super) enum IntOp {
 
 impl IntOp {
     #[inline]
-    pub(super) fn apply(self, a: i64, b: i64) -> i64 {
+    pub(crate) fn apply(self, a: i64, b: i64) -> i64 {
         let (ua, ub) = (a as u64, b as u64);
         match self {
             IntOp::Add => a.wrapping_add(b),
@@ -238,7 +238,7 @@ fn raised(base: i64, mut e: u64) -> i64 {
 
 /// Reductions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Monoid {
+pub(crate) enum Monoid {
     Sum,
     Prod,
     Max,
@@ -246,7 +246,7 @@ pub(super) enum Monoid {
 }
 
 impl Monoid {
-    pub(super) fn real(self) -> (RealOp, f64) {
+    pub(crate) fn real(self) -> (RealOp, f64) {
         match self {
             Monoid::Sum => (RealOp::Add, 0.0),
             Monoid::Prod => (RealOp::Mul, 1.0),
@@ -255,7 +255,7 @@ impl Monoid {
         }
     }
 
-    pub(super) fn int(self, dtype: Option<DType>) -> (IntOp, i64) {
+    pub(crate) fn int(self, dtype: Option<DType>) -> (IntOp, i64) {
         let unsigned = dtype == Some(DType::U64);
         match self {
             Monoid::Sum => (IntOp::Add, 0),
@@ -267,12 +267,12 @@ impl Monoid {
 }
 
 /// The smallest integer of a type; `None` is the unbounded integers of indices.
-pub(super) fn lowest(dtype: Option<DType>) -> i64 {
+pub(crate) fn lowest(dtype: Option<DType>) -> i64 {
     dtype.and_then(DType::int_range).map_or(i64::MIN, |r| r.0 as i64)
 }
 
 /// The largest integer of a type, as 64 bits.
-pub(super) fn highest(dtype: Option<DType>) -> i64 {
+pub(crate) fn highest(dtype: Option<DType>) -> i64 {
     dtype.and_then(DType::int_range).map_or(i64::MAX, |r| r.1 as u64 as i64)
 }
 

@@ -1,26 +1,18 @@
-"""How fast models run in OpenVINO on one thread before and after: `openvino.py MODELS [MODEL]...`.
+"""How fast models run in OpenVINO on one thread before and after: `in_openvino.py MODELS [MODEL]...`.
 
-As `onnxruntime.py`, which see, for target `openvino` and OpenVINO's CPU plugin in f32. Options: `--seconds S`, `--processes N`,
+As `in_onnxruntime.py`, which see, for target `openvino` and OpenVINO's CPU plugin in f32. Options: `--seconds S`, `--processes N`,
 `--tool FILE`. Needs numpy, onnx, onnxruntime and openvino.
 """
 
 import argparse
-import importlib.util
 import json
 import pathlib
 import sys
 import tempfile
 
-# This script is called as the runtime is: its own folder must not be searched.
-sys.path = [p for p in sys.path if p and pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
-
 import openvino
 
-# Not by its name: that script is called as ONNX Runtime is.
-path = pathlib.Path(__file__).resolve().parent / "onnxruntime.py"
-spec = importlib.util.spec_from_file_location("before_and_after", path)
-bench = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(bench)
+import in_onnxruntime as bench
 
 SETTINGS = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
 

@@ -1,4 +1,4 @@
-"""How fast models run in ONNX Runtime before and after: `onnxruntime.py MODELS [MODEL]...`.
+"""How fast models run in ONNX Runtime before and after: `in_onnxruntime.py MODELS [MODEL]...`.
 
 MODELS is a folder of folders with a `model.onnx` each (`tensat --write` and `networks` of `proptests` make such). Every
 model is optimised for each target; then the model and its results run in turns, with all of the runtime's own optimisations and with none, on one and on two threads, and the ratio is of the fastest runs.
@@ -19,9 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-
-# This script is called as the runtime is: its own folder must not be searched.
-sys.path = [p for p in sys.path if p and pathlib.Path(p).resolve() != pathlib.Path(__file__).resolve().parent]
 
 import numpy as np
 import onnxruntime as ort

@@ -1,0 +1,129 @@
+// Functions of single elements with the meaning that the reference interpreter gives them, and sums over blocks.
+
+#define DEVICE __device__ __forceinline__
+#define INFINITE_F __int_as_float(0x7f800000)
+#define INFINITE __longlong_as_double(0x7ff0000000000000LL)
+#define NOT_A_NUMBER __int_as_float(0x7fc00000)
+
+// The upper half of a float, rounded to nearest even; a NaN stays one.
+DEVICE unsigned short float_to_bfloat16_bits(float v) {
+  unsigned bits = __float_as_uint(v);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (unsigned short)((bits >> 16) | 0x40u);
+  return (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+DEVICE float bfloat16_bits_to_float(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+
+// The larger and the smaller number: NaN if either is, and 0 is above -0.
+template <class T> DEVICE T maximum(T a, T b) {
+  if (a > b) return a;
+  if (b > a) return b;
+  if (a == b) return signbit(a) ? b : a;
+  return (T)NOT_A_NUMBER;
+}
+template <class T> DEVICE T minimum(T a, T b) {
+  if (a < b) return a;
+  if (b < a) return b;
+  if (a == b) return signbit(a) ? a : b;
+  return (T)NOT_A_NUMBER;
+}
+// The remainder with the sign of the divisor.
+template <class T> DEVICE T modulo(T a, T b) {
+  T r = fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+template <class T> DEVICE T sign(T v) { return v > 0 ? (T)1 : v < 0 ? (T)-1 : v; }
+template <class T> DEVICE T reciprocal(T v) { return (T)1 / v; }
+template <class T> DEVICE T reciprocal_root(T v) { return (T)1 / sqrt(v); }
+
+// Cut towards zero; what does not fit saturates, and NaN is 0.
+DEVICE long long truncate_signed(double v) {
+  if (v != v) return 0;
+  if (v >= 9223372036854775808.0) return 0x7fffffffffffffffLL;
+  if (v < -9223372036854775808.0) return -0x7fffffffffffffffLL - 1;
+  return (long long)v;
+}
+DEVICE long long truncate_unsigned(double v) {
+  if (v >= 18446744073709551616.0) return -1;
+  if (v >= 9223372036854775808.0) return (long long)(unsigned long long)v;
+  return truncate_signed(v);
+}
+
+// Integers of 64 bits: they wrap, and division by zero yields 0.
+typedef unsigned long long word;
+DEVICE long long add_int(long long a, long long b) { return (long long)((word)a + (word)b); }
+DEVICE long long sub_int(long long a, long long b) { return (long long)((word)a - (word)b); }
+DEVICE long long mul_int(long long a, long long b) { return (long long)((word)a * (word)b); }
+DEVICE long long div_int(long long a, long long b) {
+  return b == 0 ? 0 : b == -1 ? sub_int(0, a) : a / b;
+}
+DEVICE long long rem_int(long long a, long long b) { return b == 0 || b == -1 ? 0 : a % b; }
+DEVICE long long floor_div(long long a, long long b) {
+  long long q = div_int(a, b);
+  return rem_int(a, b) != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+DEVICE long long floor_mod(long long a, long long b) {
+  return b == 0 ? 0 : sub_int(a, mul_int(b, floor_div(a, b)));
+}
+DEVICE long long max_int(long long a, long long b) { return a > b ? a : b; }
+DEVICE long long min_int(long long a, long long b) { return a < b ? a : b; }
+DEVICE long long max_unsigned(long long a, long long b) { return (word)a > (word)b ? a : b; }
+DEVICE long long min_unsigned(long long a, long long b) { return (word)a < (word)b ? a : b; }
+DEVICE long long div_unsigned(long long a, long long b) { return b == 0 ? 0 : (long long)((word)a / (word)b); }
+DEVICE long long rem_unsigned(long long a, long long b) { return b == 0 ? 0 : (long long)((word)a % (word)b); }
+DEVICE long long power_unsigned(long long base, long long exponent) {
+  long long result = 1;
+  for (word e = (word)exponent; e > 0; e >>= 1) {
+    if (e & 1) result = mul_int(result, base);
+    base = mul_int(base, base);
+  }
+  return result;
+}
+DEVICE long long power_int(long long base, long long exponent) {
+  if (exponent >= 0) return power_unsigned(base, exponent);
+  return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+}
+DEVICE long long abs_int(long long v) { return v < 0 ? sub_int(0, v) : v; }
+DEVICE long long sign_int(long long v) { return v > 0 ? 1 : v < 0 ? -1 : 0; }
+
+// Records the first index that is out of range.
+DEVICE void out_of_range(GLOBAL(unsigned long long) fault, int node, int axis, long long index, long long extent) {
+  if (atomicCAS(&fault[0], 0ull, 1ull) == 0ull) {
+    fault[1] = (word)node;
+    fault[2] = (word)axis;
+    fault[3] = (word)index;
+    fault[4] = (word)extent;
+  }
+}
+
+struct Sum {
+  template <class T> DEVICE T operator()(T a, T b) const { return a + b; }
+  DEVICE long long operator()(long long a, long long b) const { return add_int(a, b); }
+};
+struct Product {
+  template <class T> DEVICE T operator()(T a, T b) const { return a * b; }
+  DEVICE long long operator()(long long a, long long b) const { return mul_int(a, b); }
+};
+struct Maximum {
+  template <class T> DEVICE T operator()(T a, T b) const { return maximum(a, b); }
+  DEVICE long long operator()(long long a, long long b) const { return max_int(a, b); }
+};
+struct Minimum {
+  template <class T> DEVICE T operator()(T a, T b) const { return minimum(a, b); }
+  DEVICE long long operator()(long long a, long long b) const { return min_int(a, b); }
+};
+struct MaximumUnsigned { DEVICE long long operator()(long long a, long long b) const { return max_unsigned(a, b); } };
+struct MinimumUnsigned { DEVICE long long operator()(long long a, long long b) const { return min_unsigned(a, b); } };
+
+// Combines one value of every thread of a block; every thread gets the result. `parts` holds a value for each warp.
+template <class Op, class T, class Parts>
+DEVICE T combine_block(Op op, T v, T first, Parts& parts) {
+  for (int step = 16; step > 0; step /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, step));
+  int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+  if (warps == 1) return v;
+  if (lane == 0) parts[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = lane < warps ? (T)parts[lane] : first;
+  for (int step = 16; step > 0; step /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, step));
+  __syncthreads();
+  return v;
+}

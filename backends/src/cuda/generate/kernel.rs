@@ -1,0 +1,184 @@
+//! A kernel of a plan as a program of primitive operators over stored values.
+//!
+//! Definitions are unfolded, views that have no memory of their own are computed where they are read.
+
+use super::super::launch::Place;
+use crate::BackendError;
+use crate::reference::code_cache::compiled;
+use crate::reference::compile::MeaningCode;
+use crate::reference::{Engine, code};
+use mlc_dsl::build::Builder;
+use mlc_dsl::canon::Sink;
+use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Value};
+use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::plan::Plan;
+use mlc_dsl::unfold::unfold;
+use std::collections::HashMap;
+
+/// Where the values of a plan are stored.
+pub struct Stored {
+    /// Values that kernels write.
+    pub places: HashMap<Value, Place>,
+}
+
+/// What a kernel computes.
+pub struct KernelProgram {
+    /// Primitive operators; its inputs are stored values.
+    pub program: Program,
+    /// Where the inputs are.
+    pub inputs: Vec<Place>,
+    /// The code of each node's results.
+    pub codes: Vec<Vec<MeaningCode>>,
+    /// Which values go where, in the plan's order.
+    pub outputs: Vec<(Value, Place)>,
+}
+
+/// An error that names what is not supported.
+pub fn unsupported(what: String) -> BackendError {
+    BackendError::Unsupported { backend: "cuda", what }
+}
+
+/// Element type and extents of a value.
+pub fn known(program: &Program, v: Value) -> Result<(DType, Vec<usize>), BackendError> {
+    let ty = program.ty(v);
+    let shape = ty.known_shape();
+    Ok((
+        ty.dtype,
+        shape.ok_or_else(|| unsupported(format!("values whose extents data decide ({ty})")))?,
+    ))
+}
+
+impl KernelProgram {
+    /// The program of these values, which are to be stored at these places; `inside` are values that it may not read.
+    pub fn new(
+        plan: &Plan,
+        library: &Library,
+        stored: &Stored,
+        inside: &dyn Fn(Value) -> bool,
+        outputs: &[(Value, Place)],
+    ) -> Result<KernelProgram, BackendError> {
+        let mut r = Reader {
+            plan,
+            stored,
+            inside,
+            b: Builder::new(library),
+            known: HashMap::new(),
+            inputs: vec![],
+        };
+        let values = outputs.iter().map(|(v, _)| r.value(*v)).collect::<Result<Vec<Value>, _>>()?;
+        let named = values.iter().enumerate().map(|(i, v)| (i.to_string(), *v)).collect();
+        let inputs = r.inputs;
+        let program = unfold(&r.b.finish(named), library, &|_| true)
+            .map_err(|e| unsupported(format!("this body: {e}")))?;
+        let codes = codes(&program, library)?;
+        let outputs =
+            program.outputs.iter().zip(outputs).map(|((_, v), (_, p))| (*v, *p)).collect();
+        Ok(KernelProgram { program, inputs, codes, outputs })
+    }
+
+    /// The code of a value, if an operator computes it.
+    pub fn code(&self, v: Value) -> Option<&MeaningCode> {
+        self.codes[v.node.0 as usize].get(v.output as usize)
+    }
+
+    /// The input behind a value.
+    pub fn input(&self, v: Value) -> Option<usize> {
+        match self.program.node(v.node).kind {
+            NodeKind::Input(i) => Some(i as usize),
+            NodeKind::Const(_) | NodeKind::Apply(..) => None,
+        }
+    }
+
+    /// The constant behind a value.
+    pub fn constant(&self, v: Value) -> Option<&Tensor> {
+        self.program.as_const(v)
+    }
+
+    /// Elements that the loops of a value run over.
+    pub fn loops(&self, v: Value) -> i64 {
+        let Some(code) = self.code(v) else { return 1 };
+        let axes: Vec<code::Slot> = code.axes.iter().map(|a| a.0).collect();
+        let own = code.extents.iter().enumerate().filter(|(s, _)| !axes.contains(s));
+        own.map(|(_, n)| *n).fold(1, i64::saturating_mul)
+    }
+
+    /// True for a value that takes a loop over elements.
+    pub fn reduces(&self, v: Value) -> bool {
+        self.code(v).is_some_and(code::reduces)
+    }
+}
+
+/// Constants whose elements are all equal are written as numbers.
+fn is_number(t: &Tensor) -> bool {
+    t.unread().is_none() && !t.is_empty() && t.splat().is_some()
+}
+
+struct Reader<'a> {
+    plan: &'a Plan,
+    stored: &'a Stored,
+    inside: &'a dyn Fn(Value) -> bool,
+    b: Builder<'a>,
+    known: HashMap<Value, Value>,
+    inputs: Vec<Place>,
+}
+
+impl Reader<'_> {
+    fn input(&mut self, v: Value, place: Place) -> Value {
+        let ty = self.plan.program.ty(v).clone();
+        self.inputs.push(place);
+        self.b.input(&(self.inputs.len() - 1).to_string(), ty)
+    }
+
+    fn value(&mut self, v: Value) -> Result<Value, BackendError> {
+        if let Some(known) = self.known.get(&v) {
+            return Ok(*known);
+        }
+        let program = &self.plan.program;
+        let node = program.node(v.node);
+        let place = self.stored.places.get(&v).filter(|_| !(self.inside)(v));
+        let new = match (&node.kind, place) {
+            (NodeKind::Input(i), _) => self.input(v, Place::Input(*i as usize)),
+            (NodeKind::Const(c), _) if is_number(program.consts.get(*c)) => {
+                self.b.constant(program.consts.get(*c).clone())
+            }
+            (NodeKind::Const(c), _) => self.input(v, Place::Constant(*c)),
+            (NodeKind::Apply(..), Some(place)) => self.input(v, *place),
+            (NodeKind::Apply(call, attrs), None) => {
+                let args =
+                    node.args.iter().map(|a| self.value(*a)).collect::<Result<Vec<_>, _>>()?;
+                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+                self.b.set_origin(&node.origin);
+                let made = self.b.raw(*call, &attrs, &args);
+                let made = made.map_err(|e| unsupported(format!("this node: {e}")))?;
+                for (output, value) in made.iter().enumerate() {
+                    self.known.insert(Value { output: output as u32, ..v }, *value);
+                }
+                return Ok(made[v.output as usize]);
+            }
+        };
+        self.known.insert(v, new);
+        Ok(new)
+    }
+}
+
+/// The code of every node's results.
+fn codes(program: &Program, library: &Library) -> Result<Vec<Vec<MeaningCode>>, BackendError> {
+    let mut out = Vec::with_capacity(program.nodes.len());
+    for node in &program.nodes {
+        let NodeKind::Apply(call, attrs) = &node.kind else {
+            out.push(vec![]);
+            continue;
+        };
+        let callable = library.call(*call);
+        if let CallKind::Extern(_) = callable.kind {
+            let what = format!("`{}`, which has no meaning to generate code from", callable.name);
+            return Err(unsupported(what));
+        }
+        let args = node.args.iter().map(|a| known(program, *a)).collect::<Result<Vec<_>, _>>()?;
+        let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+        let app = compiled(callable, Engine::Plain, &attrs, &args)
+            .map_err(|reason| BackendError::Operator { op: callable.name.to_string(), reason })?;
+        out.push(app.codes);
+    }
+    Ok(out)
+}

@@ -1,0 +1,153 @@
+//! Sums of products by tiles: matrix products and convolutions alike.
+//!
+//! An axis that only the first factor depends on belongs to the rows, one that only the second depends on to the columns, one
+//! that both depend on to the batch. A factor is computed where it is loaded, what follows the product where it is stored.
+
+use super::emit::{Emitter, coordinates};
+use super::kernel::KernelProgram;
+use super::spelling as spell;
+use crate::reference::affine::accelerate;
+use crate::reference::affine_visitor::AffineVisitor;
+use crate::reference::code::{Int, Real, Slot};
+use crate::reference::compile::Body;
+use crate::reference::scalar::{Monoid, RealOp};
+use mlc_dsl::ir::{DType, Value};
+
+/// Rows and columns of a tile.
+pub const TILE: i64 = 64;
+/// Depth of a tile.
+const DEPTH: i64 = 16;
+/// Threads of a block; each computes four rows and four columns.
+pub const THREADS: u32 = 256;
+/// Rows, columns and depth from which on tiles pay.
+const LEAST: i64 = 8;
+
+/// A sum of products.
+pub struct Contraction {
+    /// Output axes by what depends on them, counted from the left.
+    batch: Vec<usize>,
+    rows: Vec<usize>,
+    columns: Vec<usize>,
+}
+
+impl Contraction {
+    /// A value as a sum of products that is worth tiles.
+    pub fn of(kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+        let code = kernel.code(v)?;
+        let simple = accelerate(code);
+        // Axes that are taken apart are no axes of a matrix.
+        if simple.axes != code.axes {
+            return None;
+        }
+        let Body::Real(Real::Reduce(r)) = &simple.body else { return None };
+        let (Monoid::Sum, Real::Binary(RealOp::Mul, left, right)) = (r.monoid, &r.body) else {
+            return None;
+        };
+        let mut c = Contraction { batch: vec![], rows: vec![], columns: vec![] };
+        for (axis, &(slot, _)) in code.axes.iter().enumerate() {
+            match (left.reads(slot), right.reads(slot)) {
+                (true, true) => c.batch.push(axis),
+                (true, false) => c.rows.push(axis),
+                (false, _) => c.columns.push(axis),
+            }
+        }
+        let extent = |axes: &[usize]| axes.iter().map(|&a| code.axes[a].1).product::<i64>();
+        let depth = r.over.iter().map(|o| o.1).product::<i64>();
+        let sizes = [extent(&c.rows), extent(&c.columns), depth];
+        sizes.iter().all(|n| *n >= LEAST).then_some(c)
+    }
+}
+
+/// Writes the function that stores `v`, which the product and what follows it element by element yield. Returns the blocks.
+pub fn write(
+    e: &mut Emitter<'_>,
+    kernel: &KernelProgram,
+    v: Value,
+    product: Value,
+    store: &dyn Fn(&mut Emitter<'_>, &[Slot], &str),
+) -> Option<u64> {
+    let c = Contraction::of(kernel, product)?;
+    let shape: Vec<i64> =
+        kernel.program.ty(product).known_shape()?.iter().map(|&n| n as i64).collect();
+    let slots: Vec<Slot> = shape.iter().map(|&n| e.variable(n)).collect();
+    let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
+    let axes = |list: &[usize]| list.iter().map(|&a| (slots[a], shape[a])).collect::<Vec<_>>();
+    let (batch, rows, columns) = (axes(&c.batch), axes(&c.rows), axes(&c.columns));
+    let size = |axes: &[(Slot, i64)]| axes.iter().map(|a| a.1).product::<i64>();
+    let (m, n) = (size(&rows), size(&columns));
+    let (down, across) = ((m + TILE - 1) / TILE, (n + TILE - 1) / TILE);
+    let Body::Real(Real::Reduce(r)) = e.placed(product, &index)? else { return None };
+    let depth = size(&r.over);
+    let Real::Binary(RealOp::Mul, left, right) = &r.body else { return None };
+    let double = kernel.program.ty(product).dtype == DType::F64;
+    let real = spell::real(double);
+    e.line(format!("SHARED({real}, left, {});", DEPTH * (TILE + 1)));
+    e.line(format!("SHARED({real}, right, {});", DEPTH * (TILE + 1)));
+    e.line(format!("int row = blockIdx.x / {across} % {down} * {TILE};"));
+    e.line(format!("int column = blockIdx.x % {across} * {TILE};"));
+    e.line(format!("int batch = blockIdx.x / {};", down * across));
+    coordinates(e, "batch", &batch);
+    e.line("int y = threadIdx.x / 16, x = threadIdx.x % 16;");
+    e.line(format!("{real} sum[4][4] = {{}};"));
+    e.open(&format!("for (int from = 0; from < {depth}; from += {DEPTH})"));
+    for (name, side, count, first, factor) in
+        [("left", &rows, m, "row", left), ("right", &columns, n, "column", right)]
+    {
+        e.open(&format!("for (int at = threadIdx.x; at < {}; at += {THREADS})", DEPTH * TILE));
+        // Neighbouring threads load what lies side by side.
+        let along_depth = steps(kernel, product, name == "left", side);
+        let (line, step) = match along_depth {
+            true => (format!("at / {DEPTH}"), format!("at % {DEPTH}")),
+            false => (format!("at % {TILE}"), format!("at / {TILE}")),
+        };
+        e.line(format!("int line = {line}, step = {step};"));
+        e.line(format!("int place = {first} + line, deep = from + step;"));
+        e.line(format!("{real} value = 0;"));
+        e.open(&format!("if (place < {count} && deep < {depth})"));
+        coordinates(e, "place", side);
+        coordinates(e, "deep", &r.over);
+        let text = e.real_of(product, double, factor);
+        e.line(format!("value = {text};"));
+        e.close();
+        e.line(format!("{name}[step * {} + line] = value;", TILE + 1));
+        e.close();
+    }
+    e.line("__syncthreads();");
+    e.open(&format!("for (int k = 0; k < {DEPTH}; ++k)"));
+    e.line(format!("{real} a[4], b[4];"));
+    let row = TILE + 1;
+    e.line(format!("for (int i = 0; i < 4; ++i) a[i] = left[k * {row} + y * 4 + i];"));
+    e.line(format!("for (int j = 0; j < 4; ++j) b[j] = right[k * {row} + x * 4 + j];"));
+    e.line("for (int i = 0; i < 4; ++i)");
+    e.line("  for (int j = 0; j < 4; ++j) sum[i][j] += a[i] * b[j];");
+    e.close();
+    e.line("__syncthreads();");
+    e.close();
+    e.line("#pragma unroll");
+    e.open("for (int i = 0; i < 4; ++i)");
+    e.line("#pragma unroll");
+    e.open("for (int j = 0; j < 4; ++j)");
+    e.line("int down = row + y * 4 + i, across = column + x * 4 + j;");
+    e.open(&format!("if (down < {m} && across < {n})"));
+    coordinates(e, "down", &rows);
+    coordinates(e, "across", &columns);
+    e.know(product, &index, "sum[i][j]");
+    let value = e.element(v, &index);
+    store(e, &slots, &value);
+    e.close();
+    e.close();
+    e.close();
+    Some((size(&batch) * down * across) as u64)
+}
+
+/// True if a factor lies side by side along the depth rather than along its own axes.
+fn steps(kernel: &KernelProgram, product: Value, left: bool, side: &[(Slot, i64)]) -> bool {
+    let Some(code) = kernel.code(product) else { return true };
+    let simple = accelerate(code);
+    let Body::Real(Real::Reduce(r)) = &simple.body else { return true };
+    let Real::Binary(_, a, b) = &r.body else { return true };
+    let Real::Read(read) = (if left { &**a } else { &**b }) else { return true };
+    let Some(fast) = &read.fast else { return true };
+    let last = r.over.last().map_or(0, |o| o.0);
+    fast.offset.factor(last) == 1 || side.is_empty()
+}

@@ -1,0 +1,184 @@
+//! A kernel as stages: each is one launch, and stores one value.
+//!
+//! A value that takes loops is computed where it is read, as far as one of three shapes of loop allows it: the tiles of a
+//! product, a row of elements for each block, or an element for each thread. Otherwise it is a stage of its own, and is read from memory.
+
+use super::emit::Emitter;
+use super::kernel::KernelProgram;
+use super::product::Contraction;
+use crate::reference::code::{Affine, Int, Slot};
+use mlc_dsl::ir::Value;
+use std::collections::BTreeSet;
+
+/// Elements of a loop from which on the threads of a block share it.
+const SHARED: i64 = 32;
+
+/// How the elements of a value are computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// An element for each thread.
+    Elements,
+    /// A block for each index of these output axes, counted from the left; its threads share loops.
+    Rows(Vec<usize>),
+    /// Tiles of this product, and what follows it element by element.
+    Tiles(Value),
+}
+
+/// A launch: what it stores, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// The value.
+    pub value: Value,
+    /// How it is computed.
+    pub shape: Shape,
+    /// Values that it reads from memory though an operator of the kernel computes them.
+    pub reads: BTreeSet<Value>,
+}
+
+/// The stages of a kernel, in order.
+pub fn stages(kernel: &KernelProgram) -> Vec<Stage> {
+    let mut p = StagePlanner { kernel, out: vec![], stored: BTreeSet::new() };
+    for (v, _) in &kernel.outputs {
+        p.store(*v);
+    }
+    p.out
+}
+
+struct StagePlanner<'k> {
+    kernel: &'k KernelProgram,
+    out: Vec<Stage>,
+    stored: BTreeSet<Value>,
+}
+
+/// The index variable that an index is.
+fn variable(i: &Int) -> Option<Slot> {
+    match i {
+        Int::Affine(Affine { constant: 0, terms }) => match terms.as_slice() {
+            [(s, 1)] => Some(*s),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_zero(i: &Int) -> bool {
+    matches!(i, Int::Affine(Affine { constant: 0, terms }) if terms.is_empty())
+}
+
+/// True for one element of one value.
+fn same(a: &(Value, Vec<Int>), b: &(Value, Vec<Int>)) -> bool {
+    a.0 == b.0 && format!("{:?}", a.1) == format!("{:?}", b.1)
+}
+
+impl StagePlanner<'_> {
+    fn shape_of(&self, v: Value) -> Vec<i64> {
+        let shape = self.kernel.program.ty(v).known_shape().unwrap_or_default();
+        shape.iter().map(|&n| n as i64).collect()
+    }
+
+    /// An emitter at an element of a value, and the element's index.
+    fn at(&self, v: Value) -> (Emitter<'_>, Vec<Slot>, Vec<Int>) {
+        let mut e = Emitter::new(self.kernel);
+        e.stored = self.stored.iter().map(|v| (*v, String::new())).collect();
+        for i in 0..self.kernel.program.nodes.len() as u32 {
+            let v = Value { node: mlc_dsl::ir::NodeId(i), output: 0 };
+            if self.kernel.input(v).is_some() {
+                e.stored.insert(v, String::new());
+            }
+        }
+        let slots: Vec<Slot> = self.shape_of(v).into_iter().map(|n| e.variable(n)).collect();
+        let index = slots.iter().map(|s| Emitter::index(*s)).collect();
+        (e, slots, index)
+    }
+
+    /// Adds the stages that a value needs, then its own.
+    fn store(&mut self, v: Value) {
+        if self.stored.contains(&v) || self.kernel.input(v).is_some() {
+            // What is there already is copied by a stage without loops.
+            if self.kernel.input(v).is_some() {
+                self.push(v, Shape::Elements);
+            }
+            return;
+        }
+        let (mut e, slots, index) = self.at(v);
+        let found = e.look(&[(v, index.clone())]).reductions;
+        if let [(product, _), rest @ ..] = found.as_slice()
+            && rest.iter().all(|r| same(r, &found[0]))
+            && same(&found[0], &(*product, index.clone()))
+            && Contraction::of(self.kernel, *product).is_some()
+        {
+            let product = *product;
+            self.factors(product);
+            return self.push(v, Shape::Tiles(product));
+        }
+        if let Some(rows) = self.rows(&mut e, &slots, &found) {
+            return self.push(v, Shape::Rows(rows));
+        }
+        for (h, _) in found {
+            // What is short is computed again wherever it is read.
+            if h != v && self.kernel.loops(h) * self.shape_of(v).iter().product::<i64>() > SHARED {
+                self.store(h);
+            }
+        }
+        if self.kernel.reduces(v) {
+            let (mut e, _, index) = self.at(v);
+            for (h, _) in e.look_inside(v, &index).reductions {
+                self.store(h);
+            }
+        }
+        self.push(v, Shape::Elements);
+    }
+
+    /// Stores what the factors of a product read that takes loops.
+    fn factors(&mut self, product: Value) {
+        let (mut e, _, index) = self.at(product);
+        for (h, _) in e.look_inside(product, &index).reductions {
+            self.store(h);
+        }
+    }
+
+    fn push(&mut self, value: Value, shape: Shape) {
+        let reads = self.stored.clone();
+        self.out.push(Stage { value, shape, reads });
+        self.stored.insert(value);
+    }
+
+    /// The output axes that tell rows apart, if everything that takes loops is the same all along a row.
+    fn rows(
+        &self,
+        e: &mut Emitter<'_>,
+        slots: &[Slot],
+        found: &[(Value, Vec<Int>)],
+    ) -> Option<Vec<usize>> {
+        let mut rows: Option<BTreeSet<Slot>> = None;
+        let mut longest = 0;
+        let mut open: Vec<(Value, Vec<Int>)> = found.to_vec();
+        let mut seen: Vec<(Value, Vec<Int>)> = vec![];
+        while let Some((h, index)) = open.pop() {
+            if Contraction::of(self.kernel, h).is_some() {
+                return None;
+            }
+            let mut own = BTreeSet::new();
+            for i in &index {
+                match variable(i) {
+                    Some(s) if slots.contains(&s) => drop(own.insert(s)),
+                    _ if is_zero(i) => {}
+                    _ => return None,
+                }
+            }
+            let rows = rows.get_or_insert_with(|| own.clone());
+            if !own.is_subset(rows) {
+                return None;
+            }
+            longest = longest.max(self.kernel.loops(h));
+            let next = e.look_inside(h, &index).reductions;
+            let next: Vec<_> =
+                next.into_iter().filter(|n| !seen.iter().any(|s| same(s, n))).collect();
+            seen.extend(next.iter().cloned());
+            open.extend(next);
+        }
+        let rows = rows?;
+        let place = |s: &Slot| slots.iter().position(|t| t == s);
+        (longest >= SHARED).then(|| rows.iter().filter_map(place).collect())
+    }
+}
