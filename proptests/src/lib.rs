@@ -3,6 +3,7 @@
 //! Holds what several properties need; the properties themselves are in `tests/`.
 
 pub mod architectures;
+pub mod emulated;
 pub mod mutants;
 pub mod networks;
 pub mod scatter;

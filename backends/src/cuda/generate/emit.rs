@@ -513,7 +513,11 @@ impl Scope {
             Some(offset) if e.stored.contains_key(&of) && e.kernel.constant(of).is_none() => {
                 e.loaded(of, offset)
             }
-            _ => e.element(of, &index),
+            _ => {
+                let index: Vec<Int> =
+                    index.iter().zip(&read.shape).map(|(i, n)| self.named(e, i, *n)).collect();
+                e.element(of, &index)
+            }
         };
         if checks.is_empty() && whole.is_empty() {
             return element(e);
@@ -541,6 +545,17 @@ impl Scope {
                 "0".into()
             }
         })
+    }
+
+    /// An index that means the same outside of this node's code: one that elements decide becomes a variable.
+    fn named(self, e: &mut Emitter<'_>, i: &Int, extent: i64) -> Int {
+        if let Int::Affine(_) = i {
+            return i.clone();
+        }
+        let text = self.int(e, i);
+        let slot = e.variable(extent);
+        e.line(format!("int {} = (int){text};", Emitter::name(slot)));
+        Emitter::index(slot)
     }
 
     /// The conditions under which the quotients of an index exist.

@@ -156,20 +156,20 @@ impl<'a> Generator<'a> {
         }
         let mut scratch = self.scratch;
         for stage in stages::stages(&kernel) {
-            let mine: Vec<Place> =
+            let mut targets: Vec<Place> =
                 kernel.outputs.iter().filter(|o| o.0 == stage.value).map(|o| o.1).collect();
-            let target = mine.first().copied().unwrap_or_else(|| {
-                let at = scratch;
-                Place::Arena(at)
-            });
-            if mine.is_empty() {
+            if targets.is_empty() {
+                targets.push(Place::Arena(scratch));
                 scratch += aligned(bytes_of(&known(&kernel.program, stage.value)?));
             }
-            let launch = self.launch(k, name, &kernel, &stage, target, &places, first)?;
-            if let Some(launch) = launch {
-                let list = if once { &mut self.out.once } else { &mut self.out.each };
-                list.push(launch);
+            for &target in &targets {
+                let launch = self.launch(k, name, &kernel, &stage, target, &places, first)?;
+                if let Some(launch) = launch {
+                    let list = if once { &mut self.out.once } else { &mut self.out.each };
+                    list.push(launch);
+                }
             }
+            let target = targets[0];
             if kernel.input(stage.value).is_none() {
                 places.insert(stage.value, target);
             }

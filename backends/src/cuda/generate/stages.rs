@@ -93,12 +93,12 @@ impl StagePlanner<'_> {
 
     /// Adds the stages that a value needs, then its own.
     fn store(&mut self, v: Value) {
-        if self.stored.contains(&v) || self.kernel.input(v).is_some() {
-            // What is there already is copied by a stage without loops.
-            if self.kernel.input(v).is_some() {
-                self.push(v, Shape::Elements);
-            }
+        if self.stored.contains(&v) {
             return;
+        }
+        // What is there already is copied.
+        if self.kernel.input(v).is_some() {
+            return self.push(v, Shape::Elements);
         }
         let (mut e, slots, index) = self.at(v);
         let found = e.look(&[(v, index.clone())]).reductions;

@@ -1,0 +1,161 @@
+//! Generated CUDA code, run by the emulator: it computes what the reference interpreter does.
+
+use mlc_backends::cuda::{Address, Driver, FAULT_WORDS, Launch, Launches, Place, generate};
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::CallId;
+use mlc_dsl::plan::Plan;
+use mlc_extract::kernel_selection::select_kernels;
+use mlc_fuzz::input_values::{Style, inputs, tame};
+use mlc_fuzz::oracle::{examine, hold};
+use mlc_fuzz::{Generator, Subject, Verdict};
+use mlc_proptests::emulated::Emulated;
+use mlc_proptests::{library, options, program};
+use mlc_rewrite::pipeline::{Options, optimize};
+use mlc_rewrite::show;
+
+/// Generated programs.
+const PROGRAMS: u64 = 60;
+/// Applications per operator.
+const SEEDS: u64 = 2;
+
+fn run_plan(plan: &Plan, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    let launches = generate::launches(plan, library()).map_err(|e| e.to_string())?;
+    run_launches(&launches, &plan.program, inputs)
+        .map_err(|e| format!("{e}\n{}", sources(&launches)))
+}
+
+fn sources(l: &Launches) -> String {
+    l.once.iter().chain(&l.each).map(|l| format!("{:?}\n{}", l.grid, l.source)).collect()
+}
+
+fn run_launches(l: &Launches, program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
+    let device = Emulated::default();
+    let run = || -> Result<Vec<Tensor>, mlc_backends::cuda::DriverError> {
+        let module = device.load(&l.unit())?;
+        let upload = |t: &Tensor| {
+            let at = device.allocate(t.bytes().len() as u64)?;
+            device.upload(at, t.bytes())?;
+            Ok(at)
+        };
+        let given = inputs.iter().map(upload).collect::<Result<Vec<Address>, _>>()?;
+        let constants = l.constants.iter().map(|c| Ok((*c, upload(program.consts.get(*c))?)));
+        let constants: std::collections::HashMap<_, Address> =
+            constants.collect::<Result<_, mlc_backends::cuda::DriverError>>()?;
+        let (arena, kept) = (device.allocate(l.arena)?, device.allocate(l.kept)?);
+        let fault = device.allocate(8 * FAULT_WORDS as u64)?;
+        device.clear(fault, 8 * FAULT_WORDS as u64)?;
+        let bytes =
+            |p: &mlc_backends::cuda::Port| p.shape.iter().product::<usize>() * p.dtype.size();
+        let outs = l.outputs.iter().map(|(p, _)| device.allocate(bytes(p) as u64));
+        let outs = outs.collect::<Result<Vec<Address>, _>>()?;
+        let place = |p: Place| match p {
+            Place::Input(i) => given[i],
+            Place::Constant(c) => constants[&c],
+            Place::Arena(at) => arena.after(at),
+            Place::Kept(at) => kept.after(at),
+            Place::Output(i) => outs[i],
+            Place::Fault => fault,
+        };
+        let launch = |l: &Launch| {
+            let args: Vec<(Address, u64)> =
+                l.arguments.iter().map(|a| (place(a.place), a.bytes)).collect();
+            device.launch(module, &l.function, l.grid, l.block, &args)
+        };
+        l.once.iter().chain(&l.each).try_for_each(launch)?;
+        let mut record = [0u8; 8];
+        device.download(fault, &mut record)?;
+        if record != [0; 8] {
+            return Err(mlc_backends::cuda::DriverError::NoDevice("a fault".into()));
+        }
+        let results = l.outputs.iter().zip(&outs).map(|((p, _), at)| {
+            let mut data = vec![0; bytes(p)];
+            device.download(*at, &mut data)?;
+            Ok(Tensor::new(p.dtype, p.shape.clone(), data.into()).expect("as many bytes"))
+        });
+        results.collect()
+    };
+    run().map_err(|e| e.to_string())
+}
+
+#[test]
+fn generated_code_computes_every_operator_as_the_reference_does() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let library = library();
+    let generator = Generator::new(library);
+    let run = |p: &_, i: &[_]| {
+        let plan = Plan::of_nodes(Program::clone(p), library, "reference");
+        run_plan(&plan, i)
+    };
+    let keep = |p: &Program| Ok(p.clone());
+    let subject = Subject { library, optimise: &keep, run: &run };
+    let only = std::env::var("ONLY").ok();
+    let mut wrong = Vec::new();
+    let mut refused = std::collections::BTreeSet::new();
+    for (i, call) in library.calls.iter().enumerate() {
+        if only.as_ref().is_some_and(|o| *o != *call.name) {
+            continue;
+        }
+        for seed in 0..SEEDS {
+            let Some(p) = generator.single(CallId(i as u32), seed) else { continue };
+            wrong.extend(Style::ALL.into_iter().find_map(|style| {
+                let values = inputs(&p, style, seed)?;
+                let runs = [tame(&values), values];
+                let mut failures =
+                    runs.iter().filter_map(|v| hold(&subject, &p, &p, style, v).err());
+                let (stage, message) = failures.next()?;
+                if message.contains("does not support") {
+                    refused.insert(format!("{}: {message}", call.name));
+                    return None;
+                }
+                let text = show::program(&p, library, "case");
+                Some(format!(
+                    "{} (seed {seed}, {style:?}, {stage:?}): {message}\n{text}",
+                    call.name
+                ))
+            }));
+        }
+    }
+    println!("refused: {refused:#?}");
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn generated_code_computes_programs_as_the_reference_does() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let library = library();
+    let target = library.target("cuda").expect("shipped");
+    let run = |p: &Program, i: &[_]| {
+        let plan = select_kernels(p.clone(), library, target);
+        run_plan(&plan, i)
+    };
+    let options = Options { target: "cuda".into(), ..options(500, 3) };
+    let optimise = |p: &Program| {
+        let done = optimize(p.clone(), library, &options).map_err(|e| e.to_string())?;
+        Ok(done.program)
+    };
+    let subject = Subject { library, optimise: &optimise, run: &run };
+    let mut wrong = Vec::new();
+    let mut compared = 0;
+    for seed in 0..PROGRAMS {
+        let p = program(seed, 14);
+        match examine(&subject, &p, &[Style::Normal, Style::Whole], seed) {
+            Verdict::Agrees(runs) => compared += runs,
+            Verdict::Skipped(_) => {}
+            Verdict::Differs(f) => {
+                let text = show::program(&p, library, "case");
+                wrong.push(format!(
+                    "seed {seed}, {:?}, {:?}: {}\n{text}",
+                    f.stage, f.style, f.message
+                ));
+            }
+        }
+    }
+    println!("{compared} runs compared");
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
