@@ -202,8 +202,8 @@ pub(super) fn as_read(
     library: &Library,
     options: &Options,
 ) -> anyhow::Result<Plan> {
-    let cpu = pipeline::target(library, "cpu")?;
-    Ok(pipeline::plan_with(program, library, &cpu, &options.costing.model(&cpu, program))?)
+    let target = pipeline::target(library, &options.target)?;
+    Ok(pipeline::plan_with(program, library, &target, &options.costing.model(&target, program))?)
 }
 
 /// The inputs that were given, in the program's order; `None` if none were.

@@ -6,6 +6,7 @@
 use super::kernel::KernelProgram;
 use super::spelling::{self as spell, Kind};
 use crate::reference::affine::placed;
+use crate::reference::affine_visitor::AffineVisitor;
 use crate::reference::code::{Affine, Int, Quantifier, Read, Real, Reduce, Slot, Truth};
 use crate::reference::compile::Body;
 use mlc_dsl::ir::{DType, Value};
@@ -19,6 +20,8 @@ type Element = (Value, String);
 pub struct Found {
     /// Values that take loops, and the indices at which they are read.
     pub reductions: Vec<(Value, Vec<Int>)>,
+    /// The index variables that decide what is read.
+    pub touched: BTreeSet<Slot>,
 }
 
 /// Writes the statements of one function.
@@ -43,12 +46,22 @@ pub struct Emitter<'k> {
     varying: BTreeSet<Slot>,
     /// Widths of the arrays that loops combine their parts in.
     pub parts: BTreeSet<&'static str>,
-    /// Records what is read instead of following it.
+    /// Records what takes loops instead of following it.
     found: Option<Found>,
+    touched: BTreeSet<Slot>,
+}
+
+/// Notes the variables of an affine form.
+fn touch(touched: &mut BTreeSet<Slot>, a: &Affine) {
+    touched.extend(a.terms.iter().map(|t| t.0));
+}
+
+/// True for a name or a number: it needs no variable of its own.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || "_.+-".contains(c))
 }
 
 fn reads_slots(i: &Int, slots: &BTreeSet<Slot>) -> bool {
-    use crate::reference::affine_visitor::AffineVisitor;
     slots.iter().any(|s| i.reads(*s))
 }
 
@@ -70,6 +83,7 @@ impl<'k> Emitter<'k> {
             varying: BTreeSet::new(),
             parts: BTreeSet::new(),
             found: None,
+            touched: BTreeSet::new(),
         }
     }
 
@@ -162,6 +176,11 @@ impl<'k> Emitter<'k> {
         self.look_by(|e| elements.iter().for_each(|(v, index)| drop(e.element(*v, index))))
     }
 
+    /// What a float of the code of a value reads.
+    pub fn look_at(&mut self, v: Value, r: &Real) -> Found {
+        self.look_by(|e| drop(e.real_of(v, false, r)))
+    }
+
     /// What the code of a value reads that takes loops, at an index of the value.
     pub fn look_inside(&mut self, v: Value, index: &[Int]) -> Found {
         self.look_by(|e| {
@@ -175,17 +194,27 @@ impl<'k> Emitter<'k> {
         })
     }
 
-    fn look_by(&mut self, compute: impl FnOnce(&mut Self)) -> Found {
-        let mut other = Emitter {
+    /// An emitter at the same place that writes nothing.
+    pub fn probe(&self) -> Emitter<'k> {
+        Emitter {
             stored: self.stored.clone(),
             extents: self.extents.clone(),
             scopes: self.scopes.clone(),
             varying: self.varying.clone(),
             found: Some(Found::default()),
             ..Emitter::new(self.kernel)
-        };
+        }
+    }
+
+    fn look_by(&mut self, compute: impl FnOnce(&mut Self)) -> Found {
+        let mut other = self.probe();
         compute(&mut other);
-        other.found.unwrap_or_default()
+        let mut found = other.found.unwrap_or_default();
+        found.touched = other.touched;
+        for (_, index) in &found.reductions {
+            index.iter().for_each(|i| i.affines(&mut |a| touch(&mut found.touched, a)));
+        }
+        found
     }
 
     /// The code of a value at an index.
@@ -260,8 +289,14 @@ impl<'k> Emitter<'k> {
                 spell::wrapped(*dtype, &i)
             }
         };
-        let name = self.local();
-        self.line(format!("{} {name} = {text};", kind.name()));
+        let name = match is_plain(&text) {
+            true => text,
+            false => {
+                let name = self.local();
+                self.line(format!("{} {name} = {text};", kind.name()));
+                name
+            }
+        };
         let last = self.scopes.last_mut().expect("a scope is open");
         last.insert(key, name.clone());
         name
@@ -291,7 +326,9 @@ impl<'k> Emitter<'k> {
     fn loaded(&mut self, v: Value, offset: &str) -> String {
         self.read.insert(v);
         let (kind, dtype) = (self.kind(v), self.kernel.program.ty(v).dtype);
-        let element = format!("{}[{offset}]", self.stored[&v]);
+        let bare = offset.strip_prefix('(').and_then(|o| o.strip_suffix(')'));
+        let bare = bare.filter(|o| !o.contains(['(', ')'])).unwrap_or(offset);
+        let element = format!("{}[{bare}]", self.stored[&v]);
         let text = spell::loaded(dtype, &element, kind == Kind::Real(true));
         // One load for equal elements of a scope.
         let key = (v, format!("[{offset}]"));
@@ -378,8 +415,14 @@ impl Scope {
     fn int(self, e: &mut Emitter<'_>, i: &Int) -> String {
         match i {
             Int::Const(v) => spell::int(*v),
-            Int::Slot(s) => Emitter::name(*s),
-            Int::Affine(a) => spell::affine(a, &|s| Emitter::name(s)),
+            Int::Slot(s) => {
+                e.touched.insert(*s);
+                Emitter::name(*s)
+            }
+            Int::Affine(a) => {
+                touch(&mut e.touched, a);
+                spell::affine(a, &|s| Emitter::name(s))
+            }
             Int::Neg(a) => format!("sub_int(0, {})", self.int(e, a)),
             Int::Abs(a) => format!("abs_int({})", self.int(e, a)),
             Int::Signum(sign, a) => {
@@ -495,6 +538,7 @@ impl Scope {
         let mut whole: Vec<String> = vec![];
         match &read.fast {
             Some(fast) => {
+                fast.checked.iter().for_each(|(i, ..)| touch(&mut e.touched, i));
                 for (i, axis, n) in &fast.checked {
                     checks.push((spell::affine(i, &|s| Emitter::name(s)), *axis, *n));
                 }
@@ -511,6 +555,9 @@ impl Scope {
         let offset = read.fast.as_ref().map(|f| spell::affine(&f.offset, &|s| Emitter::name(s)));
         let element = |e: &mut Emitter<'_>| match &offset {
             Some(offset) if e.stored.contains_key(&of) && e.kernel.constant(of).is_none() => {
+                if let Some(fast) = &read.fast {
+                    touch(&mut e.touched, &fast.offset);
+                }
                 e.loaded(of, offset)
             }
             _ => {
@@ -632,7 +679,6 @@ impl Scope {
         let outer = e.extents.len();
         for (v, index) in e.look_by(|e| body(e)).reductions {
             let own = |i: &Int| {
-                use crate::reference::affine_visitor::AffineVisitor;
                 let mut new = false;
                 i.affines(&mut |a| new |= a.terms.iter().any(|t| t.0 >= outer));
                 new || reads_slots(i, &slots)

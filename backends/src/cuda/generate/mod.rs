@@ -233,24 +233,28 @@ impl<'a> Generator<'a> {
         let text = format!("({}) {{\n{}}}\n", parameters.join(", "), e.text());
         let fresh = format!("kernel_{}_{}", self.names.len(), identifier(name));
         let function = self.names.entry(format!("{threads} {text}")).or_insert(fresh).clone();
-        let ops = self.describe(kernel, stage);
+        let ops = self.describe(k, kernel, stage);
         let source = format!("// {ops}\nKERNEL({threads}) {function}{text}");
         let grid = [grid, 1, 1];
         Ok(Some(Launch { function, source, grid, block: threads, arguments, kernel: k }))
     }
 
-    fn describe(&self, kernel: &KernelProgram, stage: &Stage) -> String {
-        let v = stage.value;
+    /// What a function is, for its reader.
+    fn describe(&self, k: usize, kernel: &KernelProgram, stage: &Stage) -> String {
         let how = match &stage.shape {
             Shape::Elements => "an element for each thread",
             Shape::Rows(_) => "a row for each block",
             Shape::Tiles(_) => "a tile of a product for each block",
         };
-        let op = match &kernel.program.node(v.node).kind {
-            NodeKind::Apply(call, _) => self.library.call(*call).name.to_string(),
-            NodeKind::Input(_) | NodeKind::Const(_) => "copy".into(),
+        let of = match self.plan.kernels.get(k) {
+            Some(kernel) => {
+                let name = |n: &NodeId| self.library.node_name(&self.plan.program, *n);
+                let nodes: Vec<_> = kernel.nodes.iter().map(name).collect();
+                format!("Kernel `{}` of {}", kernel.name, nodes.join(", "))
+            }
+            None => "An output that is there already".into(),
         };
-        format!("`{op}` and what it reads: {}; {how}.", kernel.program.ty(v))
+        format!("{of}: {}, {how}.", kernel.program.ty(stage.value))
     }
 }
 

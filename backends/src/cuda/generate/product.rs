@@ -7,7 +7,6 @@ use super::emit::{Emitter, coordinates};
 use super::kernel::KernelProgram;
 use super::spelling as spell;
 use crate::reference::affine::accelerate;
-use crate::reference::affine_visitor::AffineVisitor;
 use crate::reference::code::{Int, Real, Slot};
 use crate::reference::compile::Body;
 use crate::reference::scalar::{Monoid, RealOp};
@@ -31,21 +30,21 @@ pub struct Contraction {
 }
 
 impl Contraction {
-    /// A value as a sum of products that is worth tiles.
-    pub fn of(kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+    /// A value as a sum of products that is worth tiles, for an emitter that knows what is stored.
+    pub fn of(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
         let code = kernel.code(v)?;
-        let simple = accelerate(code);
-        // Axes that are taken apart are no axes of a matrix.
-        if simple.axes != code.axes {
-            return None;
-        }
-        let Body::Real(Real::Reduce(r)) = &simple.body else { return None };
+        let mut probe = e.probe();
+        let slots: Vec<Slot> = code.axes.iter().map(|a| probe.variable(a.1)).collect();
+        let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
+        let Body::Real(Real::Reduce(r)) = probe.placed(v, &index)? else { return None };
         let (Monoid::Sum, Real::Binary(RealOp::Mul, left, right)) = (r.monoid, &r.body) else {
             return None;
         };
+        // What views leave out of an index does not count.
+        let [left, right] = [left, right].map(|side| probe.look_at(v, side).touched);
         let mut c = Contraction { batch: vec![], rows: vec![], columns: vec![] };
-        for (axis, &(slot, _)) in code.axes.iter().enumerate() {
-            match (left.reads(slot), right.reads(slot)) {
+        for (axis, slot) in slots.iter().enumerate() {
+            match (left.contains(slot), right.contains(slot)) {
                 (true, true) => c.batch.push(axis),
                 (true, false) => c.rows.push(axis),
                 (false, _) => c.columns.push(axis),
@@ -66,7 +65,7 @@ pub fn write(
     product: Value,
     store: &dyn Fn(&mut Emitter<'_>, &[Slot], &str),
 ) -> Option<u64> {
-    let c = Contraction::of(kernel, product)?;
+    let c = Contraction::of(e, kernel, product)?;
     let shape: Vec<i64> =
         kernel.program.ty(product).known_shape()?.iter().map(|&n| n as i64).collect();
     let slots: Vec<Slot> = shape.iter().map(|&n| e.variable(n)).collect();

@@ -105,7 +105,7 @@ impl StagePlanner<'_> {
         if let [(product, _), rest @ ..] = found.as_slice()
             && rest.iter().all(|r| same(r, &found[0]))
             && same(&found[0], &(*product, index.clone()))
-            && Contraction::of(self.kernel, *product).is_some()
+            && Contraction::of(&e, self.kernel, *product).is_some()
         {
             let product = *product;
             self.factors(product);
@@ -155,7 +155,7 @@ impl StagePlanner<'_> {
         let mut open: Vec<(Value, Vec<Int>)> = found.to_vec();
         let mut seen: Vec<(Value, Vec<Int>)> = vec![];
         while let Some((h, index)) = open.pop() {
-            if Contraction::of(self.kernel, h).is_some() {
+            if Contraction::of(e, self.kernel, h).is_some() {
                 return None;
             }
             let mut own = BTreeSet::new();
