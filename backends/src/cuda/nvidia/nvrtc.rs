@@ -3,6 +3,7 @@
 use super::library;
 use crate::cuda::DriverError;
 use libloading::Library;
+use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -88,13 +89,10 @@ fn compiler() -> Result<&'static Functions, DriverError> {
 }
 
 fn open() -> Result<Functions, DriverError> {
-    let opened = |path: &Path| {
-        // SAFETY: loading NVRTC runs only its own initialisation, which has no requirements.
-        unsafe { Library::new(path) }.and_then(Functions::of)
-    };
     if let Some(path) = env::var_os(VARIABLE) {
         return opened(Path::new(&path)).map_err(|e| {
-            DriverError::NoCompiler(format!("{VARIABLE} names a file that cannot be used: {e}"))
+            let why = e.source().map_or_else(|| e.to_string(), |cause| cause.to_string());
+            DriverError::NoCompiler(format!("{VARIABLE} names a file that cannot be used: {why}"))
         });
     }
     candidates().iter().find_map(|path| opened(path).ok()).ok_or_else(|| {
@@ -104,6 +102,31 @@ fn open() -> Result<Functions, DriverError> {
         );
         DriverError::NoCompiler(reason)
     })
+}
+
+fn opened(path: &Path) -> Result<Functions, libloading::Error> {
+    for library in builtins(path) {
+        // SAFETY: these libraries are data; loading them runs nothing of its own.
+        if let Ok(library) = unsafe { Library::new(library) } {
+            std::mem::forget(library);
+        }
+    }
+    // SAFETY: loading NVRTC runs only its own initialisation, which has no requirements.
+    unsafe { Library::new(path) }.and_then(Functions::of)
+}
+
+/// The libraries beside a compiler that it opens by their names: unless they are open, it finds them only on the library
+/// path.
+fn builtins(path: &Path) -> Vec<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = folder.and_then(|folder| folder.read_dir().ok()).into_iter().flatten();
+    let named = |p: &PathBuf| {
+        let name = p.file_name().map(|n| n.to_string_lossy());
+        name.is_some_and(|n| n.starts_with("libnvrtc-builtins.so."))
+    };
+    let mut all: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(named).collect();
+    all.sort();
+    all
 }
 
 /// Where the library may be. A driver does not load what a compiler of a later major version makes.
