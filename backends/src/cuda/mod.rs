@@ -54,6 +54,11 @@ impl Backend for Cuda {
         plan: &Plan,
         library: Arc<Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
-        Ok(Box::new(shapes::ShapedPlan::new(plan, library, self.driver.clone())?))
+        Ok(Box::new(shapes::ShapedPlan::new(
+            plan,
+            library,
+            generate::launches,
+            self.driver.clone(),
+        )?))
     }
 }
