@@ -1,6 +1,8 @@
 //! Where a session runs, and how much memory and how many threads it may use.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+#[cfg(not(feature = "cuda"))]
+use crate::error::ErrorKind;
 use mlc_backends::Backend;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::memory;
@@ -8,6 +10,8 @@ use mlc_backends::reference::Reference;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::resources::{RunResources, Symbols};
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
 
 /// A backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,12 +62,7 @@ impl Device {
         Ok(match self.place {
             BackendKind::Reference => Box::new(Reference::default()),
             BackendKind::Cpu => Box::new(Cpu::new(self.threads.unwrap_or(0)).within(self.memory)),
-            BackendKind::Cuda => {
-                let message = "this build has no CUDA backend";
-                let help = "run on this machine's processor (`--backend cpu`) or on the interpreter of meanings \
-                            (`--backend reference`)";
-                return Err(Error::new(ErrorKind::Setting, message).at("cuda").with_help(help));
-            }
+            BackendKind::Cuda => cuda()?,
         })
     }
 
@@ -84,6 +83,24 @@ impl Device {
     ) -> Result<(), Error> {
         Ok(self.needs(plan, library, symbols).afford(memory::limit(self.memory))?)
     }
+}
+
+/// The first NVIDIA device.
+#[cfg(feature = "cuda")]
+fn cuda() -> Result<Box<dyn Backend>, Error> {
+    use mlc_backends::BackendError;
+    use mlc_backends::cuda::{Cuda, Nvidia};
+    let driver = Nvidia::new(0).map_err(BackendError::Device)?;
+    Ok(Box::new(Cuda::new(Arc::new(driver))))
+}
+
+/// There is no CUDA backend without the feature `cuda`.
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Result<Box<dyn Backend>, Error> {
+    let help =
+        "run on this machine's processor (`--backend cpu`), or build with the feature `cuda`";
+    let error = Error::new(ErrorKind::Setting, "this build has no CUDA backend");
+    Err(error.at("cuda").with_help(help))
 }
 
 /// More threads than any machine that this runs on has cores.

@@ -2,6 +2,7 @@
 
 use mlc_backends::BackendError;
 use mlc_backends::arrays::ArrayError;
+use mlc_backends::cuda::DriverError;
 use mlc_dsl::check::SourceDiag;
 use mlc_dsl::diag::{Diag, Severity, render};
 use mlc_dsl::infer::TypeError;
@@ -349,8 +350,32 @@ impl From<BackendError> for Error {
             BackendError::Unsupported { backend, .. } => Error::new(ErrorKind::Run, message)
                 .at(format!("backend `{backend}`"))
                 .with_help("run on `reference`, which has all operators"),
+            BackendError::Device(e) => of_device(e),
         }
     }
+}
+
+/// A device does not do what it is asked.
+fn of_device(e: &DriverError) -> Error {
+    let (kind, help) = match e {
+        DriverError::NoDevice(_) => {
+            let help =
+                "install NVIDIA's driver, or run on this machine's processor (`--backend cpu`)";
+            (ErrorKind::Setting, help)
+        }
+        DriverError::NoCompiler(_) => {
+            let help = "install CUDA's NVRTC, or name its library file in the variable MLC_NVRTC";
+            (ErrorKind::Setting, help)
+        }
+        DriverError::Memory { .. } => {
+            (ErrorKind::Resources, "give smaller inputs, or end what else uses the device")
+        }
+        DriverError::Compile(_) => (ErrorKind::Pipeline, "run on `cpu` or `reference`"),
+        DriverError::Call { .. } => {
+            (ErrorKind::Run, "check that the device works and that nothing else takes it")
+        }
+    };
+    Error::new(kind, e.to_string()).at("cuda").with_help(help)
 }
 
 impl From<ArrayError> for Error {

@@ -142,6 +142,10 @@ fn outside_libraries_stay_in_their_place() {
     none(naming(&["ndarray"], &["backends"]), "ndarray is named only in backends");
     none(naming(&["prost"], &["src/onnx"]), "prost is named only in src/onnx");
     none(
+        naming(&["cuda_sys", "libloading"], &["backends/src/cuda/nvidia"]),
+        "cuda-sys and libloading are named only in backends/src/cuda/nvidia",
+    );
+    none(
         naming(&["annotate_snippets"], &["dsl/src/diag.rs"]),
         "diagnostics are drawn in one module",
     );
@@ -150,6 +154,8 @@ fn outside_libraries_stay_in_their_place() {
         ("egg", &["src/explore/Cargo.toml"]),
         ("ndarray", &["backends/Cargo.toml"]),
         ("prost", &["src/onnx/Cargo.toml"]),
+        ("cuda-sys", &["backends/Cargo.toml"]),
+        ("libloading", &["backends/Cargo.toml"]),
         ("annotate-snippets", &["dsl/Cargo.toml"]),
     ] {
         let all = [

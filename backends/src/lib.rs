@@ -63,6 +63,9 @@ pub enum BackendError {
         /// What it lacks.
         what: String,
     },
+    /// A device does not do what it is asked.
+    #[error(transparent)]
+    Device(#[from] cuda::DriverError),
 }
 
 /// A compiled plan.

@@ -1,6 +1,7 @@
 //! Generated CUDA code, run by the emulator: it computes what the reference interpreter does.
 
-use mlc_backends::cuda::{Address, Driver, FAULT_WORDS, Launch, Launches, Place, generate};
+use mlc_backends::Backend;
+use mlc_backends::cuda::Cuda;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Plan;
@@ -12,69 +13,20 @@ use mlc_proptests::emulated::Emulated;
 use mlc_proptests::{library, options, program};
 use mlc_rewrite::pipeline::{Options, optimize};
 use mlc_rewrite::show;
+use std::sync::Arc;
 
 /// Generated programs.
 const PROGRAMS: u64 = 60;
 /// Applications per operator.
 const SEEDS: u64 = 2;
 
+/// Runs a plan on a device that is emulated, and gives everything back.
 fn run_plan(plan: &Plan, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
-    let launches = generate::launches(plan, library()).map_err(|e| e.to_string())?;
-    run_launches(&launches, &plan.program, inputs)
-        .map_err(|e| format!("{e}\n{}", sources(&launches)))
-}
-
-fn sources(l: &Launches) -> String {
-    l.once.iter().chain(&l.each).map(|l| format!("{:?}\n{}", l.grid, l.source)).collect()
-}
-
-fn run_launches(l: &Launches, program: &Program, inputs: &[Tensor]) -> Result<Vec<Tensor>, String> {
-    let device = Emulated::default();
-    let run = || -> Result<Vec<Tensor>, mlc_backends::cuda::DriverError> {
-        let module = device.load(&l.unit())?;
-        let upload = |t: &Tensor| {
-            let at = device.allocate(t.bytes().len() as u64)?;
-            device.upload(at, t.bytes())?;
-            Ok(at)
-        };
-        let given = inputs.iter().map(upload).collect::<Result<Vec<Address>, _>>()?;
-        let constants = l.constants.iter().map(|c| Ok((*c, upload(program.consts.get(*c))?)));
-        let constants: std::collections::HashMap<_, Address> =
-            constants.collect::<Result<_, mlc_backends::cuda::DriverError>>()?;
-        let (arena, kept) = (device.allocate(l.arena)?, device.allocate(l.kept)?);
-        let fault = device.allocate(8 * FAULT_WORDS as u64)?;
-        device.clear(fault, 8 * FAULT_WORDS as u64)?;
-        let bytes =
-            |p: &mlc_backends::cuda::Port| p.shape.iter().product::<usize>() * p.dtype.size();
-        let outs = l.outputs.iter().map(|(p, _)| device.allocate(bytes(p) as u64));
-        let outs = outs.collect::<Result<Vec<Address>, _>>()?;
-        let place = |p: Place| match p {
-            Place::Input(i) => given[i],
-            Place::Constant(c) => constants[&c],
-            Place::Arena(at) => arena.after(at),
-            Place::Kept(at) => kept.after(at),
-            Place::Output(i) => outs[i],
-            Place::Fault => fault,
-        };
-        let launch = |l: &Launch| {
-            let args: Vec<(Address, u64)> =
-                l.arguments.iter().map(|a| (place(a.place), a.bytes)).collect();
-            device.launch(module, &l.function, l.grid, l.block, &args)
-        };
-        l.once.iter().chain(&l.each).try_for_each(launch)?;
-        let mut record = [0u8; 8];
-        device.download(fault, &mut record)?;
-        if record != [0; 8] {
-            return Err(mlc_backends::cuda::DriverError::NoDevice("a fault".into()));
-        }
-        let results = l.outputs.iter().zip(&outs).map(|((p, _), at)| {
-            let mut data = vec![0; bytes(p)];
-            device.download(*at, &mut data)?;
-            Ok(Tensor::new(p.dtype, p.shape.clone(), data.into()).expect("as many bytes"))
-        });
-        results.collect()
-    };
-    run().map_err(|e| e.to_string())
+    let device = Arc::new(Emulated::default());
+    let backend = Cuda::new(device.clone());
+    let result = backend.compile(plan, library().clone()).and_then(|e| e.run(inputs));
+    assert_eq!(device.left(), 0, "memory or modules are left on the device");
+    result.map_err(|e| e.to_string())
 }
 
 #[test]

@@ -130,7 +130,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let model = load_for(&args.model, &args.common, &args.shapes)?;
     let given = args.inputs.as_ref().map(|path| check_options::samples(path, &model.program));
     let given = given.transpose()?.unwrap_or_default();
-    let mut options = args.tuning.options_here(&args.common)?;
+    let mut options = args.tuning.options_on(args.backend, &args.common)?;
     options.without.extend(model.own_laws());
     let symbols = match given.first() {
         Some(inputs) => resources::symbols_of(&model.program, inputs),

@@ -117,6 +117,18 @@ impl Tuning {
         Ok(costing)
     }
 
+    /// The options for running on a backend of this machine.
+    pub fn options_on(
+        &self,
+        backend: crate::device::BackendKind,
+        common: &super::Common,
+    ) -> anyhow::Result<crate::pipeline::Options> {
+        match backend {
+            crate::device::BackendKind::Cuda => self.options("cuda", common),
+            _ => self.options_here(common),
+        }
+    }
+
     /// The options for running on this machine's processor: what its calibration says, if there is one.
     pub fn options_here(&self, common: &super::Common) -> anyhow::Result<crate::pipeline::Options> {
         let mut options = self.options("cpu", common)?;

@@ -92,7 +92,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&reads, &writes)?;
     let model = load_for(&args.model, &args.common, &args.shapes)?;
     clock.stage("read");
-    let mut options = args.tuning.options_here(&args.common)?;
+    let mut options = args.tuning.options_on(args.backend, &args.common)?;
     options.without.extend(model.own_laws());
     let given = gather(&args, &model.program)?;
     args.checking.enter(&mut options, given.iter().cloned().collect())?;
@@ -103,6 +103,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let plain = as_read(&model.program, &model.library, &options)?;
     let device = device(args.backend, &args.common, &args.tuning);
     device.afford(&plain, &model.library, &symbols)?;
+    let backend = device.backend()?;
     let inputs = match given {
         Some(inputs) => inputs,
         None => {
@@ -123,7 +124,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     };
     let kernels = pipeline::kernels(&plan, &model.library);
     let peak_bytes = plan.peak_bytes();
-    let executable = device.backend()?.compile(&plan, model.library.clone())?;
+    let executable = backend.compile(&plan, model.library.clone())?;
     clock.stage("compile");
     if let Some(spent) = self_check_seconds {
         *clock.stages.entry("compile".into()).or_default() -= spent;

@@ -7,7 +7,7 @@ use super::{Common, Findings, progress};
 use crate::model::Model;
 use crate::pipeline::{Options, optimize};
 use crate::show;
-use mlc_backends::cuda::{Launch, Launches, generate};
+use mlc_backends::cuda::{Launch, Launches, launches};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -57,7 +57,7 @@ fn cuda(args: &Args, model: &Model) -> anyhow::Result<Findings> {
             done.plan
         }
     };
-    let launches = generate::launches(&plan, &model.library)?;
+    let launches = launches(&plan, &model.library)?;
     let all = || launches.once.iter().chain(&launches.each);
     let launch = |l: &Launch| serde_json::json!({ "function": l.function, "grid": l.grid, "block": l.block, "kernel": l.kernel });
     args.common.report(&serde_json::json!({

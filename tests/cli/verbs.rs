@@ -74,6 +74,30 @@ fn names_that_are_nearly_right_are_proposed() {
 }
 
 #[test]
+fn a_missing_device_is_one_sentence_and_help() {
+    let dir = folder();
+    // A driver without visible devices is as good as none.
+    let out = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"))
+        .args(["run", "f.rules", "--backend", "cuda"])
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .current_dir(dir.path())
+        .output()
+        .expect("ends");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(out.stdout.is_empty());
+    let message = if cfg!(feature = "cuda") {
+        "no NVIDIA device can be used: "
+    } else {
+        "this build has no CUDA backend"
+    };
+    let lines: Vec<&str> = said.lines().filter(|l| !l.starts_with("note: ")).collect();
+    let [error, help] = lines[..] else { panic!("two lines:\n{said}") };
+    assert!(error.strip_prefix("error: ").is_some_and(|e| e.starts_with(message)), "{said}");
+    assert!(help.starts_with("help: ") && help.contains("--backend cpu"), "{said}");
+}
+
+#[test]
 fn lists_name_what_there_is() {
     let dir = folder();
     for (kind, name) in [

@@ -35,7 +35,7 @@ mod registry;
 mod resolve;
 mod run;
 mod simd;
-mod symbols;
+pub(crate) mod symbols;
 mod threads;
 mod window;
 

@@ -2,12 +2,77 @@
 //!
 //! The generator needs no device and no toolkit. Never decides what is equal; what it cannot compute is an error that names it.
 
+use crate::{Backend, BackendError, Executable};
+use mlc_dsl::ir::{NodeId, NodeKind};
+use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::plan::{Fault, Kernel, Plan};
+use std::sync::Arc;
+
 mod driver;
-pub mod generate;
+mod generate;
 mod launch;
+#[cfg(feature = "cuda")]
+mod nvidia;
+mod session;
+mod shapes;
 
 pub use driver::{Address, Driver, DriverError, Module};
+pub use generate::launches;
 pub use launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
+#[cfg(feature = "cuda")]
+pub use nvidia::{Nvidia, nvrtc};
+pub use session::{DeviceConstants, LaunchedPlan};
 
 /// What every translation unit begins with.
 pub const PRELUDE: &str = concat!(include_str!("prelude.cuh"), include_str!("functions.cuh"));
+
+/// The name of the backend on the command line.
+pub(crate) const NAME: &str = "cuda";
+
+/// A device that runs generated code.
+pub struct Cuda {
+    driver: Arc<dyn Driver>,
+}
+
+impl Cuda {
+    /// The backend on this device.
+    pub fn new(driver: Arc<dyn Driver>) -> Cuda {
+        Cuda { driver }
+    }
+}
+
+impl Backend for Cuda {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// Code is generated from meanings: what has none cannot be computed.
+    fn faults(&self, plan: &Plan, library: &Library) -> Vec<Fault> {
+        let lacks = |(k, kernel): (usize, &Kernel)| {
+            let without = |n: &&NodeId| match plan.program.node(**n).kind {
+                NodeKind::Apply(call, _) => {
+                    matches!(library.call(call).kind, CallKind::Extern(_))
+                }
+                NodeKind::Input(_) | NodeKind::Const(_) => false,
+            };
+            let node = kernel.nodes.iter().find(without)?;
+            let op = library.node_name(&plan.program, *node);
+            let what = format!("`{op}` has no meaning to generate code from");
+            Some(Fault { kernel: Some((k, kernel.name.clone())), what })
+        };
+        plan.kernels.iter().enumerate().filter_map(lacks).collect()
+    }
+
+    fn prepare(
+        &self,
+        plan: &Plan,
+        library: Arc<Library>,
+    ) -> Result<Box<dyn Executable>, BackendError> {
+        Ok(Box::new(shapes::ShapedPlan::new(
+            plan,
+            library,
+            generate::launches,
+            self.driver.clone(),
+        )?))
+    }
+}

@@ -1,0 +1,90 @@
+//! NVRTC and NVIDIA's driver, where there are any; without them the tests say that they are skipped.
+#![cfg(feature = "cuda")]
+
+use mlc_backends::cuda::{
+    Argument, Driver, DriverError, Launch, LaunchedPlan, Launches, Nvidia, PRELUDE, Place, Port,
+    nvrtc,
+};
+use mlc_backends::{BackendError, Executable};
+use mlc_dsl::ir::{Consts, DType, Tensor};
+use std::sync::Arc;
+
+const DOUBLE: &str = "KERNEL(64) twice(GLOBAL(const float) x, GLOBAL(float) y) {\n  \
+                      int i = blockIdx.x * 64 + threadIdx.x;\n  if (i < 100) y[i] = 2.0f * x[i];\n}\n";
+
+fn double() -> Launches {
+    let vector = |name: &str| Port { name: name.into(), dtype: DType::F32, shape: vec![100] };
+    let argument = |place, written| Argument { place, bytes: 400, dtype: DType::F32, written };
+    let launch = Launch {
+        function: "twice".into(),
+        source: DOUBLE.into(),
+        grid: [2, 1, 1],
+        block: 64,
+        arguments: vec![argument(Place::Input(0), false), argument(Place::Output(0), true)],
+        kernel: 0,
+    };
+    Launches {
+        each: vec![launch],
+        inputs: vec![vector("x")],
+        outputs: vec![(vector("y"), Place::Output(0))],
+        ..Launches::default()
+    }
+}
+
+#[test]
+fn nvrtc_compiles_without_a_device() {
+    let unit = double().unit();
+    for arch in ["sm_80", "sm_90a", "sm_120"] {
+        match nvrtc::compile(&unit, arch) {
+            Err(DriverError::NoCompiler(why)) => return println!("skipped: {why}"),
+            code => {
+                let code = code.unwrap_or_else(|e| panic!("{arch}: {e}"));
+                assert!(code.starts_with(b"\x7fELF"), "{arch}");
+            }
+        }
+    }
+    let ptx = nvrtc::compile(&unit, "compute_90").expect("PTX");
+    assert!(String::from_utf8_lossy(&ptx).contains(".entry twice"));
+    let wrong = format!("{PRELUDE}\nKERNEL(64) wrong() {{ undeclared = 1; }}\n");
+    let e = nvrtc::compile(&wrong, "sm_90a").expect_err("is refused");
+    assert!(e.to_string().contains("\"undeclared\" is undefined"), "{e}");
+    assert!(matches!(nvrtc::compile("\0", "sm_90a"), Err(DriverError::Compile(_))));
+    assert!(matches!(nvrtc::compile(&unit, "sm_1"), Err(DriverError::Compile(_))));
+    assert_eq!(nvrtc::architecture(9, 0), Ok("sm_90a".into()));
+    assert_eq!(nvrtc::architecture(8, 6), Ok("sm_86".into()));
+    assert!(matches!(nvrtc::architecture(99, 0), Ok(a) if a.starts_with("compute_")));
+    assert!(matches!(nvrtc::architecture(1, 0), Err(DriverError::NoCompiler(_))));
+}
+
+#[test]
+fn a_device_runs_launches_if_there_is_one() {
+    let device = match Nvidia::new(0) {
+        Err(DriverError::NoDevice(why)) => return println!("skipped: {why}"),
+        device => Arc::new(device.expect("is usable")),
+    };
+    println!("{} {:?}", device.name(), device.capability());
+    assert!(matches!(Nvidia::new(1000), Err(DriverError::NoDevice(_))));
+    let large: Vec<u8> = (0..40 << 20).map(|i: u32| (i % 251) as u8).collect();
+    let memory = device.allocate(large.len() as u64).expect("memory");
+    device.upload(memory, &large).expect("copied");
+    device.clear(memory.after(1 << 20), 3).expect("cleared");
+    let mut back = vec![1; large.len()];
+    device.download(memory, &mut back).expect("copied");
+    assert!(back[..1 << 20] == large[..1 << 20] && back[1 << 20..][..3] == [0; 3]);
+    assert!(back[(1 << 20) + 3..] == large[(1 << 20) + 3..]);
+    device.free(memory).expect("freed");
+    let memory = DriverError::Memory { bytes: 1 << 50 };
+    assert_eq!(device.allocate(1 << 50), Err(memory));
+    let plan = match LaunchedPlan::new(double(), device.clone(), Consts::default()) {
+        Err(BackendError::Device(DriverError::NoCompiler(why))) => {
+            return println!("skipped: {why}");
+        }
+        plan => plan.expect("is ready"),
+    };
+    for start in 0..3 {
+        let x: Vec<f32> = (start..start + 100).map(|i| i as f32).collect();
+        let twice = Tensor::from_f32(vec![100], x.iter().map(|v| 2.0 * v).collect());
+        let outputs = plan.run(&[Tensor::from_f32(vec![100], x)]).expect("runs");
+        assert_eq!(outputs[0].bytes(), twice.bytes());
+    }
+}
