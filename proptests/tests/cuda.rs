@@ -9,8 +9,10 @@ use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs, tame};
 use mlc_fuzz::oracle::{examine, hold};
 use mlc_fuzz::{Generator, Subject, Verdict};
+use mlc_onnx::import;
 use mlc_proptests::emulated::Emulated;
-use mlc_proptests::{library, options, program};
+use mlc_proptests::spellings::{families, run::models};
+use mlc_proptests::{checked_options, library, options, program};
 use mlc_rewrite::pipeline::{Options, optimize};
 use mlc_rewrite::show;
 use std::sync::Arc;
@@ -105,6 +107,44 @@ fn generated_code_computes_programs_as_the_reference_does() {
                     "seed {seed}, {:?}, {:?}: {}\n{text}",
                     f.stage, f.style, f.message
                 ));
+            }
+        }
+    }
+    println!("{compared} runs compared");
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn generated_code_computes_layers_as_the_reference_does() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let library = library();
+    let target = library.target("cuda").expect("shipped");
+    let run = |p: &Program, i: &[_]| run_plan(&select_kernels(p.clone(), library, target), i);
+    let options = Options { target: "cuda".into(), self_check: false, ..checked_options() };
+    let optimise = |p: &Program| {
+        let done = optimize(p.clone(), library, &options).map_err(|e| e.to_string())?;
+        Ok(done.program)
+    };
+    let subject = Subject { library, optimise: &optimise, run: &run };
+    let only = std::env::var("ONLY").ok();
+    let mut wrong = Vec::new();
+    let mut compared = 0;
+    for family in families() {
+        if only.as_ref().is_some_and(|o| *o != family.name) {
+            continue;
+        }
+        for (model, _) in models(&family, 1) {
+            let p = import(model, library).expect("imports").program;
+            match examine(&subject, &p, &[Style::Normal], 1) {
+                Verdict::Agrees(runs) => compared += runs,
+                Verdict::Skipped(why) => println!("{}: {why}", family.name),
+                Verdict::Differs(f) => {
+                    let text = show::program(&p, library, "case");
+                    wrong.push(format!("{}, {:?}: {}\n{text}", family.name, f.stage, f.message));
+                }
             }
         }
     }
