@@ -202,7 +202,7 @@ fn example() -> (Launches, Consts) {
         once: vec![launch("inc", &[(Place::Constant(c), 2), (Place::Kept(256), 2)])],
         each: vec![
             launch("inc4", &[(Place::Input(0), 4), (Place::Arena(512), 4)]),
-            launch("inc4", &[(Place::Arena(512), 4), (Place::Fault, 48), (Place::Output(0), 4)]),
+            launch("inc4", &[(Place::Arena(512), 4), (Place::Fault, 40), (Place::Output(0), 4)]),
             launch("inc", &[(Place::Kept(256), 2), (Place::Output(1), 2)]),
         ],
         arena: 1024,
@@ -246,11 +246,11 @@ fn a_run_uploads_launches_in_order_and_downloads() {
         let call = |name: &str, places| Call::Launch(name.into(), [2, 1, 1], 64, places);
         let wanted = [
             Call::Upload((x, 0), 4),
-            Call::Clear((fault, 0), 48),
+            Call::Clear((fault, 0), 40),
             call("inc4", vec![((x, 0), 4), ((arena, 512), 4)]),
-            call("inc4", vec![((arena, 512), 4), ((fault, 0), 48), ((y, 0), 4)]),
+            call("inc4", vec![((arena, 512), 4), ((fault, 0), 40), ((y, 0), 4)]),
             call("inc", vec![((kept, 256), 2), ((z, 0), 2)]),
-            Call::Download((fault, 0), 48),
+            Call::Download((fault, 0), 40),
             Call::Download((y, 0), 4),
             Call::Download((z, 0), 2),
         ];
@@ -317,23 +317,23 @@ fn a_session_survives_a_run_that_fails() {
 fn an_index_out_of_range_is_an_error_that_names_the_node() {
     let recorder = Arc::new(Recorder::default());
     let (mut launches, consts) = example();
-    launches.each.push(launch("fault", &[(Place::Input(0), 4), (Place::Fault, 48)]));
+    launches.each.push(launch("fault", &[(Place::Input(0), 4), (Place::Fault, 40)]));
     let plan = session(&recorder, (launches.clone(), consts.clone())).expect("is ready");
     let input = [bytes(&[1, 2, 3, 4])];
     plan.run(&input).expect("no fault is recorded");
-    recorder.state().fault = [1, 3, 0, 2, -9, 7];
+    recorder.state().fault = [1, 0, 2, -9, 7];
     let e = plan.run(&input).expect_err("the fault is an error");
     let reason = "index -9 is out of range for axis 2, which has extent 7".to_string();
     assert_eq!(e, BackendError::Operator { op: "gather (`pick`)".into(), reason });
-    recorder.state().fault = [1, 3, 5, 0, 4, 4];
+    recorder.state().fault = [1, 5, 0, 4, 4];
     let e = plan.run(&input).expect_err("the fault is an error");
     assert!(e.to_string().contains("node 5"), "{e}");
     recorder.state().fault = [0; FAULT_WORDS];
     plan.run(&input).expect("the next run is not affected");
     drop(plan);
     // The same of what runs once.
-    recorder.state().fault = [1, 0, 0, 0, 4, 4];
-    launches.once.push(launch("fault", &[(Place::Kept(0), 4), (Place::Fault, 48)]));
+    recorder.state().fault = [1, 0, 0, 4, 4];
+    launches.once.push(launch("fault", &[(Place::Kept(0), 4), (Place::Fault, 40)]));
     let e = session(&recorder, (launches, consts)).err().expect("the fault is an error");
     assert!(matches!(e, BackendError::Operator { .. }), "{e}");
     recorder.holds_nothing();
@@ -378,7 +378,7 @@ fn tensors_without_elements_are_neither_copied_nor_computed() {
     let outputs = plan.run(&[bytes(&[])]).expect("runs");
     assert_eq!((outputs[0].shape(), outputs[0].bytes().len()), (&shape[..], 0));
     drop(plan);
-    let moved = |c: &Call| !matches!(c, Call::Allocate(0 | 48) | Call::Free(_));
+    let moved = |c: &Call| !matches!(c, Call::Allocate(0 | 40) | Call::Free(_));
     assert!(!recorder.calls().iter().any(moved));
     recorder.holds_nothing();
 }

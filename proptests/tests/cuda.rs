@@ -2,8 +2,9 @@
 //! `MLC_CUDA_DEVICE` names by its number.
 
 use mlc_backends::Backend;
-use mlc_backends::cuda::{Cuda, Driver, Nvidia};
-use mlc_dsl::ir::{Program, Tensor};
+use mlc_backends::cuda::{Cuda, Driver, Nvidia, launches};
+use mlc_dsl::build::Builder;
+use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type};
 use mlc_dsl::library::{CallId, CallKind};
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernel_selection::select_kernels;
@@ -176,4 +177,39 @@ fn generated_code_computes_layers_as_the_reference_does() {
     }
     println!("{compared} runs compared");
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn an_index_out_of_range_is_an_error_that_names_the_operator() {
+    if is_skipped() {
+        return;
+    }
+    let mut b = Builder::new(library());
+    let x = b.input("x", Type::known(DType::F32, &[3, 5]));
+    let at = b.input("at", Type::known(DType::I64, &[2]));
+    let gather = library().find("gather").expect("shipped");
+    let axis = Some(Attr::Int(Extent::from(1)));
+    let y = b.apply(gather, &[axis], &[x, at]).expect("types")[0];
+    let program = b.finish(vec![("y".into(), y)]);
+    let plan = select_kernels(program, library(), library().target("cuda").expect("shipped"));
+    let x = Tensor::from_f32(vec![3, 5], (0..15).map(|v| v as f32).collect());
+    let at = |v: &[f64]| Tensor::from_f64(DType::I64, vec![2], v);
+    let inside = run_plan(&plan, &[x.clone(), at(&[4.0, 0.0])]).expect("in range");
+    assert_eq!(inside[0].to_f64(), [4.0, 0.0, 9.0, 5.0, 14.0, 10.0]);
+    let outside = run_plan(&plan, &[x, at(&[4.0, 7.0])]).expect_err("7 is out of range");
+    let told = "operator `gather`: index 7 is out of range for axis 1, which has extent 5";
+    assert_eq!(outside, told);
+}
+
+#[test]
+fn values_of_many_elements_are_indexed_with_64_bits() {
+    let mut b = Builder::new(library());
+    let x = b.input("x", Type::known(DType::F32, &[1 << 16, 1 << 16]));
+    let exp = library().find("exp").expect("shipped");
+    let y = b.apply(exp, &[], &[x]).expect("types")[0];
+    let program = b.finish(vec![("y".into(), y)]);
+    let plan = select_kernels(program, library(), library().target("cuda").expect("shipped"));
+    let unit = launches(&plan, library()).expect("known extents").each[0].source.clone();
+    assert!(unit.contains("long long at = (long long)blockIdx.x"), "{unit}");
+    assert!(!unit.contains(" int "), "{unit}");
 }

@@ -326,11 +326,32 @@ fn reports_have_no_field_that_is_not_documented() {
         &["inspect", "m.onnx"],
         &["diff", "m.onnx", "m.onnx"],
         &["show", "f.rules"],
+        &["show", "--cuda", "f.rules"],
     ] {
         let report = json(dir.path(), args);
         for field in report.as_object().expect("an object").keys() {
             let plain = field.strip_suffix("_unoptimized").unwrap_or(field);
             assert!(manual.contains(&format!("`{plain}`")), "{args:?}: {field}");
         }
+    }
+}
+
+/// The document of the CUDA backend shows code that the command really prints.
+#[test]
+fn the_document_shows_the_code_that_is_printed() {
+    let dir = folder();
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cuda.md");
+    let document = fs::read_to_string(document).expect("a document");
+    let blocks = |of: &str| -> Vec<String> {
+        let begin = format!("```{of}\n");
+        let parts = document.split(&begin).skip(1);
+        parts.filter_map(|p| Some(p.split_once("```")?.0.to_string())).collect()
+    };
+    fs::write(dir.path().join("ffn.rules"), &blocks("rules")[0]).expect("written");
+    let printed = told(dir.path(), &["show", "--cuda", "ffn.rules"]);
+    let shown = blocks("cuda");
+    assert_eq!(shown.len(), 2);
+    for code in shown {
+        assert!(printed.contains(&code), "{code}\nis not what is printed:\n{printed}");
     }
 }

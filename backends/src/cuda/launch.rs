@@ -22,8 +22,9 @@ pub enum Place {
     Fault,
 }
 
-/// Words of the record of a fault: whether there is one, the launch, the node, the axis, the index and the extent.
-pub const FAULT_WORDS: usize = 6;
+/// Words of the record of a fault: whether there is one, the node, the axis (-1 if the index exists for no element), the
+/// index and the extent, as `out_of_range` in `functions.cuh` writes them.
+pub const FAULT_WORDS: usize = 5;
 
 /// A pointer that a function takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 // emulator, which defines EMULATED and its own meaning of what is inside `#ifndef EMULATED`.
 
 #ifndef EMULATED
-// A function that is launched with blocks of so many threads.
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+// A function that is launched with blocks of so many threads; 128 registers each, where the compiler would take 64.
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 512 / (threads))
 // A pointer to global memory; SHARED is an array that the threads of a block share, aligned for accesses to 16 bytes.
 #define GLOBAL(T) T* __restrict__
 #define SHARED(T, name, n) __shared__ __align__(16) T name[n]

@@ -317,15 +317,19 @@ impl LaunchedPlan {
     /// The error of a record of a fault, if there is one.
     fn fault(
         &self,
-        [any, _, node, axis, index, extent]: [i64; FAULT_WORDS],
+        [any, node, axis, index, extent]: [i64; FAULT_WORDS],
     ) -> Result<(), BackendError> {
         if any == 0 {
             return Ok(());
         }
         let name = usize::try_from(node).ok().and_then(|n| self.launches.nodes.get(n));
         let op = name.cloned().unwrap_or_else(|| format!("node {node}"));
-        let reason =
-            format!("index {index} is out of range for axis {axis}, which has extent {extent}");
+        let reason = match axis {
+            -1 => "an index exists for no element".to_string(),
+            axis => {
+                format!("index {index} is out of range for axis {axis}, which has extent {extent}")
+            }
+        };
         Err(BackendError::Operator { op, reason })
     }
 

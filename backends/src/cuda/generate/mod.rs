@@ -300,8 +300,7 @@ fn body(
     let Shape::Rows(rows) = &stage.shape else {
         let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
         let total = shape.iter().product::<i64>();
-        let long = total > i32::MAX as i64 - i64::from(THREADS);
-        let kind = if long { "long long" } else { "int" };
+        let kind = e.index_type();
         e.line(format!("{kind} at = ({kind})blockIdx.x * {THREADS} + threadIdx.x;"));
         e.line(format!("if (at >= {}) return;", spelling::int(total)));
         coordinates(e, "at", &axes);
@@ -317,7 +316,8 @@ fn body(
     let count = of_rows.iter().map(|a| a.1).product::<i64>();
     let threads = threads_for(length.max(e.longest_loop(v, &index)));
     let head = e.mark();
-    e.line("int row = blockIdx.x;");
+    let kind = e.index_type();
+    e.line(format!("{kind} row = blockIdx.x;"));
     coordinates(e, "row", &of_rows);
     e.cooperate(threads);
     e.diverge(&along.iter().map(|a| a.0).collect::<Vec<_>>());
@@ -326,7 +326,7 @@ fn body(
     for (h, at) in &found.reductions {
         e.element(*h, at);
     }
-    e.open(&format!("for (int at = threadIdx.x; at < {length}; at += {threads})"));
+    e.open(&format!("for ({kind} at = threadIdx.x; at < {length}; at += {threads})"));
     coordinates(e, "at", &along);
     e.diverge(&along.iter().map(|a| a.0).collect::<Vec<_>>());
     let text = e.element(v, &index);

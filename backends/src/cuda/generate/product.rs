@@ -82,13 +82,14 @@ pub fn write(
     let real = spell::real(double);
     e.line(format!("SHARED({real}, left, {});", DEPTH * (TILE + 1)));
     e.line(format!("SHARED({real}, right, {});", DEPTH * (TILE + 1)));
-    e.line(format!("int row = blockIdx.x / {across} % {down} * {TILE};"));
-    e.line(format!("int column = blockIdx.x % {across} * {TILE};"));
-    e.line(format!("int batch = blockIdx.x / {};", down * across));
+    let kind = e.index_type();
+    e.line(format!("{kind} row = blockIdx.x / {across} % {down} * {TILE};"));
+    e.line(format!("{kind} column = blockIdx.x % {across} * {TILE};"));
+    e.line(format!("{kind} batch = blockIdx.x / {};", down * across));
     coordinates(e, "batch", &batch);
     e.line("int y = threadIdx.x / 16, x = threadIdx.x % 16;");
     e.line(format!("{real} sum[4][4] = {{}};"));
-    e.open(&format!("for (int from = 0; from < {depth}; from += {DEPTH})"));
+    e.open(&format!("for ({kind} from = 0; from < {depth}; from += {DEPTH})"));
     for (name, side, count, first, factor) in
         [("left", &rows, m, "row", left), ("right", &columns, n, "column", right)]
     {
@@ -100,7 +101,7 @@ pub fn write(
             false => (format!("at % {TILE}"), format!("at / {TILE}")),
         };
         e.line(format!("int line = {line}, step = {step};"));
-        e.line(format!("int place = {first} + line, deep = from + step;"));
+        e.line(format!("{kind} place = {first} + line, deep = from + step;"));
         e.line(format!("{real} value = 0;"));
         e.open(&format!("if (place < {count} && deep < {depth})"));
         coordinates(e, "place", side);
@@ -126,7 +127,7 @@ pub fn write(
     e.open("for (int i = 0; i < 4; ++i)");
     e.line("#pragma unroll");
     e.open("for (int j = 0; j < 4; ++j)");
-    e.line("int down = row + y * 4 + i, across = column + x * 4 + j;");
+    e.line(format!("{kind} down = row + y * 4 + i, across = column + x * 4 + j;"));
     e.open(&format!("if (down < {m} && across < {n})"));
     coordinates(e, "down", &rows);
     coordinates(e, "across", &columns);

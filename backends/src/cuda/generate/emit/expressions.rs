@@ -149,7 +149,8 @@ impl Scope {
                 e.line(format!("bool {name} = {first};"));
                 for &(slot, n) in over {
                     let i = Emitter::name(slot);
-                    e.open(&format!("for (int {i} = 0; {i} < {n}; ++{i})"));
+                    let kind = e.index_type();
+                    e.open(&format!("for ({kind} {i} = 0; {i} < {n}; ++{i})"));
                 }
                 let v = self.truth(e, body);
                 e.line(format!("{name} = {name} {op} {v};"));
@@ -240,7 +241,8 @@ impl Scope {
         }
         let text = self.int(e, i);
         let slot = e.variable(extent);
-        e.line(format!("int {} = (int){text};", Emitter::name(slot)));
+        let kind = e.index_type();
+        e.line(format!("{kind} {} = ({kind}){text};", Emitter::name(slot)));
         Emitter::index(slot)
     }
 
@@ -284,7 +286,8 @@ impl Scope {
             let name = e.local();
             e.line(format!("{} {name} = {first};", kind.name()));
             let at = format!("{name}_at");
-            e.open(&format!("for (int {at} = threadIdx.x; {at} < {total}; {at} += {threads})"));
+            let index = e.index_type();
+            e.open(&format!("for ({index} {at} = threadIdx.x; {at} < {total}; {at} += {threads})"));
             coordinates(e, &at, &r.over);
             e.varying.extend(&slots);
             let v = body(e, &r.body);
@@ -304,7 +307,8 @@ impl Scope {
         e.line(format!("{} {name} = {first};", kind.name()));
         for &(slot, n) in &r.over {
             let i = Emitter::name(slot);
-            e.open(&format!("for (int {i} = 0; {i} < {n}; ++{i})"));
+            let kind = e.index_type();
+            e.open(&format!("for ({kind} {i} = 0; {i} < {n}; ++{i})"));
         }
         let v = body(e, &r.body);
         e.line(format!("{name} = {op}()({name}, ({}){v});", kind.name()));

@@ -12,8 +12,11 @@ use crate::reference::affine_visitor::AffineVisitor;
 use crate::reference::code::{Affine, Int, Real, Slot};
 use crate::reference::compile::Body;
 use expressions::Scope;
-use mlc_dsl::ir::{DType, Value};
+use mlc_dsl::ir::{DType, Type, Value};
 use std::collections::{BTreeSet, HashMap};
+
+/// Positions that threads beyond the last element compute before they see that there is none.
+const MARGIN: i128 = 1 << 20;
 
 /// An element that is known in a scope: a value at an index.
 type Element = (Value, String);
@@ -88,6 +91,15 @@ impl<'k> Emitter<'k> {
             found: None,
             touched: BTreeSet::new(),
         }
+    }
+
+    /// The type of index variables: of 64 bits where a value has more elements than 32 bits count.
+    pub fn index_type(&self) -> &'static str {
+        let program = &self.kernel.program;
+        let elements =
+            |t: &Type| t.known_shape().map_or(0, |s| s.iter().map(|&n| n as i128).product());
+        let most = program.nodes.iter().flat_map(|n| &n.types).map(elements).max();
+        if most.unwrap_or(0) > i128::from(i32::MAX) - MARGIN { "long long" } else { "int" }
     }
 
     /// A new index variable.
@@ -382,7 +394,7 @@ pub fn parts_name(kind: &str) -> &'static str {
 
 /// Index variables from the position of an element, the last axis fastest.
 pub fn coordinates(e: &mut Emitter<'_>, at: &str, axes: &[(Slot, i64)]) {
-    let long = axes.iter().map(|a| a.1 as i128).product::<i128>() > i32::MAX as i128;
+    let kind = e.index_type();
     let mut stride: i128 = axes.iter().map(|a| a.1 as i128).product();
     for (k, &(slot, n)) in axes.iter().enumerate() {
         stride /= n.max(1) as i128;
@@ -397,6 +409,6 @@ pub fn coordinates(e: &mut Emitter<'_>, at: &str, axes: &[(Slot, i64)]) {
             text = "0".into();
         }
         let name = Emitter::name(slot);
-        e.line(format!("{} {name} = {text};", if long { "long long" } else { "int" }));
+        e.line(format!("{kind} {name} = {text};"));
     }
 }
