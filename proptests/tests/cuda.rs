@@ -213,3 +213,18 @@ fn values_of_many_elements_are_indexed_with_64_bits() {
     assert!(unit.contains("long long at = (long long)blockIdx.x"), "{unit}");
     assert!(!unit.contains(" int "), "{unit}");
 }
+
+#[test]
+fn kernels_of_any_depth_are_generated() {
+    let mut b = Builder::new(library());
+    let x = b.input("x", Type::known(DType::F32, &[64]));
+    let [sin, add] = ["sin", "add"].map(|op| library().find(op).expect("shipped"));
+    let mut y = x;
+    for _ in 0..4000 {
+        y = b.apply(sin, &[], &[y]).expect("types")[0];
+        y = b.apply(add, &[], &[y, x]).expect("types")[0];
+    }
+    let program = b.finish(vec![("y".into(), y)]);
+    let plan = select_kernels(program, library(), library().target("cuda").expect("shipped"));
+    assert!(!launches(&plan, library()).expect("known extents").each.is_empty());
+}

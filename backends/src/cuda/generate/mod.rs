@@ -21,6 +21,8 @@ use std::collections::HashMap;
 
 /// Values in memory begin at a multiple of so many bytes.
 const ALIGNED: u64 = 256;
+/// Bytes of stack: code is generated recursively over the depth of a kernel. What is not used takes no memory.
+const STACK: usize = 256 << 20;
 /// Threads of a block that computes an element with each.
 const THREADS: u32 = 256;
 
@@ -29,6 +31,16 @@ const THREADS: u32 = 256;
 /// # Errors
 /// An extent is not known, or an operator has no meaning to generate code from.
 pub fn launches(plan: &Plan, library: &Library) -> Result<Launches, BackendError> {
+    std::thread::scope(|scope| {
+        let generate = || generate(plan, library);
+        match std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, generate) {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(e) => Err(unsupported(format!("a system that starts no thread ({e})"))),
+        }
+    })
+}
+
+fn generate(plan: &Plan, library: &Library) -> Result<Launches, BackendError> {
     let mut g = Generator::new(plan, library)?;
     for k in 0..plan.kernels.len() {
         g.kernel(k)?;

@@ -284,8 +284,7 @@ impl<'k> Emitter<'k> {
         if self.stored.contains_key(&v) {
             return self.load(v, index);
         }
-        if self.found.is_some() && self.kernel.reduces(v) {
-            let found = self.found.as_mut().expect("just seen");
+        if let Some(found) = self.found.as_mut().filter(|_| self.kernel.reduces(v)) {
             found.reductions.push((v, index.to_vec()));
             return "0".into();
         }
