@@ -129,7 +129,7 @@ enum Price {
 }
 
 /// What computes a constant runs once, before the first run, as if the program ran so often.
-const RUNS: f64 = 1e5;
+const RUNS: f64 = 1e7;
 
 /// Seconds per byte of a constant that is stored: it only breaks ties.
 const BYTE: f64 = 1e-16;

@@ -31,8 +31,6 @@ pub struct Stage {
     pub value: Value,
     /// How it is computed.
     pub shape: Shape,
-    /// Values that it reads from memory though an operator of the kernel computes them.
-    pub reads: BTreeSet<Value>,
 }
 
 /// The stages of a kernel, in order.
@@ -138,8 +136,7 @@ impl StagePlanner<'_> {
     }
 
     fn push(&mut self, value: Value, shape: Shape) {
-        let reads = self.stored.clone();
-        self.out.push(Stage { value, shape, reads });
+        self.out.push(Stage { value, shape });
         self.stored.insert(value);
     }
 
