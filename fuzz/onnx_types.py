@@ -10,7 +10,7 @@ SHORT = {
     "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
     "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
 }
-NEWEST = 26
+NEWEST = 28
 
 
 def types(schema, value):

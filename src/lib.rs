@@ -52,6 +52,7 @@ mod error;
 #[doc(hidden)]
 pub mod explain;
 mod input_shapes;
+mod input_values;
 #[doc(hidden)]
 pub mod kernel_times;
 #[doc(hidden)]

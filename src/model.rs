@@ -3,14 +3,17 @@
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::input_shapes::InputShapes;
+use crate::input_values::{GivenValue, InputValues};
 use crate::session::Session;
 use crate::stack::with_room;
 use crate::{rules_model, show, stdlib};
 use bytes::Bytes;
-use mlc_dsl::ir::{DType, Program, Type};
+use mlc_backends::arrays::AnyArray;
+use mlc_dsl::ir::{DType, Program, Tensor, Type};
 use mlc_dsl::library::{Law, Library};
 use mlc_explore::progress;
-use mlc_onnx::{Imported, ModelInfo, RawModel, import, parse_onnx, read_onnx};
+use mlc_onnx::{ImportError, Imported, ModelInfo, RawModel, import, parse_onnx, read_onnx};
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +28,8 @@ pub struct Model {
     notes: Vec<String>,
     reader: Reader,
     source: Arc<ModelSource>,
+    /// Inputs of the file that were read as constants, since they decide shapes.
+    bound: Vec<String>,
 }
 
 /// What a model was read from, to be read again with other rules or shapes.
@@ -98,6 +103,7 @@ impl Model {
         let mut reader = self.reader.clone();
         reader.rules.extend(more.rules.iter().cloned());
         reader.shapes.extend(&more.shapes);
+        reader.values.extend(&more.values);
         with_room(|| match &*self.source {
             ModelSource::Onnx { raw, path } => reader.understand((**raw).clone(), path.as_deref()),
             ModelSource::Text { name, text } => reader.entered(name.clone(), text.clone()),
@@ -117,6 +123,11 @@ impl Model {
     /// What the model computes, typed, before anything is optimised.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// Inputs of the file that are constants of this model, because a value was given for them.
+    pub fn decided_inputs(&self) -> &[String] {
+        &self.bound
     }
 
     /// What an ONNX file says besides its computation.
@@ -189,6 +200,7 @@ pub(crate) fn outputs(program: &Program) -> Vec<TensorInfo> {
 pub struct Reader {
     rules: Vec<Rules>,
     shapes: InputShapes,
+    values: InputValues,
     color: bool,
 }
 
@@ -231,6 +243,25 @@ impl Reader {
         self
     }
 
+    /// Gives an input a value: it is a constant of the model that is read, and no input any more. This is for inputs
+    /// that decide shapes or axes, such as the axes of a reduction.
+    pub fn value(mut self, name: &str, value: impl Into<AnyArray>) -> Reader {
+        self.values.give(name, GivenValue::Array(value.into().into_tensor()));
+        self
+    }
+
+    /// The same from numbers, which take the element type and the shape that the input declares.
+    pub fn numbers(mut self, name: &str, numbers: &[f64]) -> Reader {
+        self.values.give(name, GivenValue::Numbers(numbers.to_vec()));
+        self
+    }
+
+    /// Values that a run will be given: those that decide shapes or axes become constants, the others stay inputs.
+    pub(crate) fn offering(mut self, values: HashMap<String, Tensor>) -> Reader {
+        self.values.offer(values);
+        self
+    }
+
     /// Whether mistakes in texts are drawn in colours, for a terminal.
     pub fn colored(self, color: bool) -> Reader {
         Reader { color, ..self }
@@ -238,7 +269,7 @@ impl Reader {
 
     /// True if nothing is read otherwise than by default.
     pub(crate) fn is_plain(&self) -> bool {
-        self.rules.is_empty() && self.shapes.is_empty()
+        self.rules.is_empty() && self.shapes.is_empty() && self.values.is_empty()
     }
 
     /// Reads a model, as [`Model::read`] does.
@@ -301,11 +332,23 @@ impl Reader {
         let source =
             ModelSource::Onnx { raw: Box::new(raw.clone()), path: path.map(Path::to_path_buf) };
         self.enter_shapes(&mut raw)?;
-        let imported = imported(raw, &library, path)?;
+        let mut bound = self.values.enter(&mut raw)?;
+        let imported = loop {
+            match import(raw.clone(), &library) {
+                Ok(imported) => break imported,
+                Err(ImportError::Undecided { inputs, .. })
+                    if self.values.decide(&mut raw, &inputs, &mut bound)? => {}
+                Err(e) => return Err(told_in(e, path)),
+            }
+        };
         let equal = |(symbol, same): &(String, String)| {
             format!("the model is only meaningful if extent `{symbol}` equals `{same}`")
         };
-        let notes = imported.assumed.iter().map(equal).chain(imported.notes).collect();
+        let decided = |name: &String| {
+            format!("input `{name}` decides shapes: the model is read for its value")
+        };
+        let notes = imported.assumed.iter().map(equal).chain(imported.notes);
+        let notes = notes.chain(bound.iter().map(decided)).collect();
         Ok(Model {
             library,
             program: imported.program,
@@ -314,6 +357,7 @@ impl Reader {
             notes,
             reader: self.clone(),
             source: Arc::new(source),
+            bound,
         })
     }
 
@@ -338,6 +382,7 @@ impl Reader {
             library,
             program,
             info: None,
+            bound: vec![],
             entry: Some(entry),
             notes: vec![],
             reader: self.clone(),
@@ -352,10 +397,14 @@ pub(crate) fn imported(
     library: &Library,
     path: Option<&Path>,
 ) -> Result<Imported, Error> {
-    import(raw, library).map_err(|e| match path {
+    import(raw, library).map_err(|e| told_in(e, path))
+}
+
+fn told_in(e: ImportError, path: Option<&Path>) -> Error {
+    match path {
         Some(path) => Error::from(e).in_file(path),
         None => Error::from(e),
-    })
+    }
 }
 
 /// Reads a file; what standard input holds shows in its bytes.

@@ -5,6 +5,7 @@ mod bench;
 mod calibrate;
 mod check;
 mod check_options;
+mod conformance;
 mod diff;
 pub mod egraphs;
 mod explain;
@@ -52,6 +53,8 @@ enum Verb {
     Extract(extract::Args),
     /// Parse, type-check and numerically verify laws.
     Check(check::Args),
+    /// Run ONNX test cases, and tell which pass.
+    Conformance(conformance::Args),
     /// Time this machine's kernels, and fit their costs.
     Calibrate(calibrate::Args),
     /// Hold random programs, optimised and run every way, against the reference interpreter.
@@ -142,6 +145,7 @@ pub fn main() -> ExitCode {
         Verb::Explain(a) => explain::run(a),
         Verb::Extract(a) => extract::run(a),
         Verb::Check(a) => check::run(a),
+        Verb::Conformance(a) => conformance::run(a),
         Verb::Calibrate(a) => calibrate::run(a),
         Verb::Fuzz(a) => fuzz::run(a),
         Verb::Fmt(a) => fmt::run(a),
@@ -193,6 +197,7 @@ impl Verb {
             Verb::Explain(a) => &a.common.screen,
             Verb::Extract(a) => &a.common.screen,
             Verb::Check(a) => &a.common.screen,
+            Verb::Conformance(a) => &a.common.screen,
             Verb::Calibrate(a) => &a.common.screen,
             Verb::Fuzz(a) => &a.common.screen,
             Verb::Fmt(a) => &a.screen,

@@ -9,9 +9,11 @@ use crate::pipeline::costing::Costing;
 use crate::pipeline::selfcheck::Guard;
 use crate::profile;
 use anyhow::Context;
+use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
 use mlc_files::Named;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,8 +23,18 @@ pub(super) fn load_for(
     common: &Common,
     shapes: &ShapeOptions,
 ) -> anyhow::Result<Model> {
+    load_offering(path, common, shapes, HashMap::new())
+}
+
+/// The same for a run that is given these inputs: those that decide shapes are constants of the model.
+pub(super) fn load_offering(
+    path: &Path,
+    common: &Common,
+    shapes: &ShapeOptions,
+    inputs: HashMap<String, Tensor>,
+) -> anyhow::Result<Model> {
     common.screen.watch();
-    let model = reader(common, shapes).read(path)?;
+    let model = reader(common, shapes).offering(inputs).read(path)?;
     model.notes().iter().for_each(|note| common.screen.note(&format!("note: {note}\n")));
     Ok(model)
 }
@@ -31,7 +43,8 @@ pub(super) fn load_for(
 pub(super) fn reader(common: &Common, shapes: &ShapeOptions) -> Reader {
     let plain = Reader::new().colored(common.screen.colored_errors());
     let ruled = common.rules.iter().fold(plain, |reader, path| reader.rules(path));
-    shapes.given().fold(ruled, |reader, (name, extents)| reader.shape(name, extents))
+    let shaped = shapes.given().fold(ruled, |r, (name, extents)| r.shape(name, extents));
+    shapes.values().fold(shaped, |r, (name, numbers)| r.numbers(name, numbers))
 }
 
 /// The shipped rules and the user's.

@@ -1,7 +1,7 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
 use super::check_options::{CheckReport, Checking, told, warn};
-use super::model::{Tuning, load_for};
+use super::model::{Tuning, load_offering};
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
 use crate::device::{BackendKind, Device};
@@ -90,11 +90,20 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     reads.extend(files);
     let writes: Vec<Named<'_>> = named("--outputs", &args.outputs).into_iter().collect();
     args.common.begin(&reads, &writes)?;
-    let model = load_for(&args.model, &args.common, &args.shapes)?;
+    let given = gather(&args)?;
+    let offered = given.clone().unwrap_or_default();
+    let model = load_offering(&args.model, &args.common, &args.shapes, offered)?;
     clock.stage("read");
     let mut options = args.tuning.options_on(args.backend, &args.common)?;
     options.without.extend(model.own_laws());
-    let given = gather(&args, &model.program)?;
+    let given = match given {
+        None if !model.program.inputs.is_empty() => None,
+        given => {
+            let mut given = given.unwrap_or_default();
+            model.decided_inputs().iter().for_each(|name| drop(given.remove(name)));
+            Some(in_order(&model.program, given)?)
+        }
+    };
     args.checking.enter(&mut options, given.iter().cloned().collect())?;
     let symbols = match &given {
         Some(inputs) => resources::symbols_of(&model.program, inputs),
@@ -208,7 +217,7 @@ pub(super) fn as_read(
 }
 
 /// The inputs that were given, in the program's order; `None` if none were.
-fn gather(args: &Args, program: &Program) -> anyhow::Result<Option<Vec<Tensor>>> {
+fn gather(args: &Args) -> anyhow::Result<Option<HashMap<String, Tensor>>> {
     let mut given: HashMap<String, Tensor> = HashMap::new();
     if let Some(path) = &args.inputs {
         given.extend(read_npz(path).map_err(Error::from)?);
@@ -217,8 +226,6 @@ fn gather(args: &Args, program: &Program) -> anyhow::Result<Option<Vec<Tensor>>>
         let (name, file) = pair.split_once('=').context("write `--input NAME=FILE.npy`")?;
         given.insert(name.into(), read_npy(file).map_err(Error::from)?);
     }
-    if given.is_empty() && args.inputs.is_none() && !program.inputs.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(in_order(program, given)?))
+    let none = given.is_empty() && args.inputs.is_none();
+    Ok((!none).then_some(given))
 }

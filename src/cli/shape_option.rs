@@ -6,17 +6,45 @@ pub struct ShapeOptions {
     /// The shape of an input, as `image=1,3,224,224`, or the extent of a symbol, as `batch=1`; may be given several times.
     #[arg(long = "shape", value_name = "NAME=EXTENTS", value_parser = parse)]
     given: Vec<(String, Extents)>,
+    /// The value of an input that decides shapes or axes, as `axes=1,2`: the model is read for it, and the input is a
+    /// constant; may be given several times.
+    #[arg(long = "value", value_name = "NAME=NUMBERS", value_parser = parse_value)]
+    values: Vec<(String, Numbers)>,
 }
+
+/// Numbers in one argument.
+#[derive(Clone, Debug)]
+struct Numbers(Vec<f64>);
 
 /// A list of numbers in one argument.
 #[derive(Clone, Debug)]
 struct Extents(Vec<u64>);
 
 impl ShapeOptions {
+    /// Names and values.
+    pub fn values(&self) -> impl Iterator<Item = (&str, &[f64])> {
+        self.values.iter().map(|(name, numbers)| (name.as_str(), numbers.0.as_slice()))
+    }
+
     /// Names and extents.
     pub fn given(&self) -> impl Iterator<Item = (&str, &[u64])> {
         self.given.iter().map(|(name, extents)| (name.as_str(), extents.0.as_slice()))
     }
+}
+
+fn parse_value(text: &str) -> Result<(String, Numbers), String> {
+    let form = "write NAME=NUMBERS, as in `axes=1,2`";
+    let (name, list) = text.rsplit_once('=').filter(|(n, _)| !n.is_empty()).ok_or(form)?;
+    let number = |t: &str| match t.trim() {
+        "true" => Ok(1.0),
+        "false" => Ok(0.0),
+        t => t.parse::<f64>().map_err(|_| format!("`{t}` is no number; {form}")),
+    };
+    let numbers = match list.trim() {
+        "" => vec![],
+        list => list.split(',').map(number).collect::<Result<_, _>>()?,
+    };
+    Ok((name.to_string(), Numbers(numbers)))
 }
 
 fn parse(text: &str) -> Result<(String, Extents), String> {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// The newest version of the standard operator set that is read and written.
-pub const NEWEST_OPSET: i64 = 26;
+pub const NEWEST_OPSET: i64 = 28;
 
 const TABLE: &str = include_str!("types.txt");
 

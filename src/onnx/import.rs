@@ -105,7 +105,7 @@ pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError>
                 Some((symbol, other)) if assumed.len() < MAX_UNIFICATIONS => {
                     assumed.push((symbol, other));
                 }
-                _ => return Err(e),
+                _ => return Err(e.undecided(importer.sheet.undecided_inputs())),
             },
         }
     };
@@ -312,6 +312,7 @@ impl Importer<'_> {
 
     fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
         let fail = |reason: String| ImportError::node(node, reason);
+        self.sheet.begin_node();
         if node.domain.is_empty() && node.op_type == "If" {
             return self.branch(node, depth);
         }
@@ -360,7 +361,7 @@ impl Importer<'_> {
     fn branch(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
         let fail = |reason: &str| ImportError::node(node, reason);
         let cond = node.inputs.first().and_then(|n| self.values.get(n).copied());
-        let cond = cond.and_then(|v| self.sheet.known(v));
+        let cond = cond.and_then(|v| self.sheet.required(v));
         let cond = cond.as_ref().and_then(|k| match k.elements.as_slice() {
             [e] => e.as_f64(),
             _ => None,

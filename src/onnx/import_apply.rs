@@ -3,10 +3,10 @@
 use mlc_dsl::build::Builder;
 use mlc_dsl::functions::common_shape;
 use mlc_dsl::infer::infer;
-use mlc_dsl::ir::{Atom, Attr, DType, Extent, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Atom, Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Callable, DTypePattern, Dim, Library};
 use mlc_dsl::shape_values::{self, Known, KnownElement};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 /// Lists of symbolic extents longer than this do not replace what computes them.
@@ -26,12 +26,19 @@ pub(super) struct Sheet<'a> {
     pub builder: Builder<'a>,
     known: HashMap<Value, Option<Rc<Known>>>,
     conflict: Option<(String, Extent)>,
+    /// Values whose elements a declaration has asked for in vain since the current node began.
+    undecided: Vec<Value>,
 }
 
 impl<'a> Sheet<'a> {
     /// An empty program.
     pub fn new(library: &'a Library) -> Sheet<'a> {
-        Sheet { builder: Builder::new(library), known: HashMap::new(), conflict: None }
+        Sheet {
+            builder: Builder::new(library),
+            known: HashMap::new(),
+            conflict: None,
+            undecided: vec![],
+        }
     }
 
     pub fn library(&self) -> &'a Library {
@@ -46,6 +53,38 @@ impl<'a> Sheet<'a> {
     /// The symbol that must equal another extent for the last failed broadcast to be well-typed.
     pub fn take_conflict(&mut self) -> Option<(String, Extent)> {
         self.conflict.take()
+    }
+
+    /// The elements of a value that a declaration cannot do without, or chooses by.
+    pub fn required(&mut self, v: Value) -> Option<Rc<Known>> {
+        let known = self.known(v);
+        if known.is_none() {
+            self.undecided.push(v);
+        }
+        known
+    }
+
+    /// Forgets which elements were asked for in vain: a node begins.
+    pub fn begin_node(&mut self) {
+        self.undecided.clear();
+    }
+
+    /// The inputs of the program that those elements are computed from, in order.
+    pub fn undecided_inputs(&self) -> Vec<String> {
+        let program = self.builder.program();
+        let (mut seen, mut found) = (HashSet::new(), BTreeSet::new());
+        let mut open: Vec<NodeId> = self.undecided.iter().map(|v| v.node).collect();
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            let node = program.node(id);
+            if let NodeKind::Input(i) = node.kind {
+                found.insert(i);
+            }
+            open.extend(node.args.iter().map(|v| v.node));
+        }
+        found.iter().map(|&i| program.inputs[i as usize].0.clone()).collect()
     }
 
     /// The elements of a value, if they are known.

@@ -161,7 +161,7 @@ pub(super) fn shortest(v: f32) -> f64 {
 /// A tensor that must be known, as an attribute.
 fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<Attr, String> {
     let known =
-        sheet.known(v).ok_or("is computed from the model's inputs, which is not supported")?;
+        sheet.required(v).ok_or("is computed from the model's inputs, which is not supported")?;
     if matches!(kind, Kind::Int | Kind::Float | Kind::Bool) && known.elements.len() != 1 {
         return Err(format!("must be a single {kind}"));
     }
@@ -201,7 +201,7 @@ fn whole(e: &KnownElement) -> Option<Extent> {
 
 /// The number that a tensor of one known element holds.
 pub(super) fn number(sheet: &mut Sheet<'_>, v: Value) -> Option<f64> {
-    let known = sheet.known(v)?;
+    let known = sheet.required(v)?;
     match known.elements.as_slice() {
         [KnownElement::Real(v)] if known.dtype.size() < 8 => Some(shortest(*v as f32)),
         [e] if known.is_exact() => e.as_f64(),
@@ -211,5 +211,5 @@ pub(super) fn number(sheet: &mut Sheet<'_>, v: Value) -> Option<f64> {
 
 /// All elements of a known tensor of integers.
 pub(super) fn integers(sheet: &mut Sheet<'_>, v: Value) -> Option<Vec<Extent>> {
-    sheet.known(v)?.extents()
+    sheet.required(v)?.extents()
 }

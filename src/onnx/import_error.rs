@@ -29,6 +29,18 @@ pub enum ImportError {
         /// What to do.
         help: String,
     },
+    /// A node can only be read once the values of inputs are known: they decide its shape or axes.
+    #[error("{}: {}", told(node), told(reason))]
+    Undecided {
+        /// Where in the graph, by name or number.
+        node: String,
+        /// What must be known.
+        reason: String,
+        /// The inputs of the graph that it is computed from, in the order of the graph.
+        inputs: Vec<String>,
+        /// What to do.
+        help: String,
+    },
     /// An input or output of the graph has no usable type.
     #[error("{}: {}", told(place), told(reason))]
     Graph {
@@ -49,10 +61,27 @@ impl ImportError {
         ImportError::Node { node: node.label(), reason: reason.into(), help: help.into() }
     }
 
+    /// The same error of a node that needs the values of these inputs; as it is if there are none.
+    pub(super) fn undecided(self, inputs: Vec<String>) -> ImportError {
+        match self {
+            ImportError::Node { node, reason, .. } if !inputs.is_empty() => {
+                let names: Vec<String> = inputs.iter().map(|n| format!("`{}`", told(n))).collect();
+                let help = format!(
+                    "what is read depends on the value of {}: give it with `--value NAME=NUMBERS`, or with `--inputs` of \
+                     `run`; the model is then read for that value",
+                    names.join(", ")
+                );
+                ImportError::Undecided { node, reason, inputs, help }
+            }
+            other => other,
+        }
+    }
+
     /// What the user can do about it.
     pub fn help(&self) -> Option<&str> {
         let (ImportError::UnknownOperator { help, .. }
         | ImportError::Node { help, .. }
+        | ImportError::Undecided { help, .. }
         | ImportError::Graph { help, .. }) = self;
         (!help.is_empty()).then_some(help)
     }

@@ -297,7 +297,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                 Some(Input::Absent | Input::Unset) => Attr::Bool(false),
                 _ => {
                     let v = self.tensor(e)?;
-                    Attr::Bool(self.sheet.known(v).is_some_and(|k| k.is_exact()))
+                    Attr::Bool(self.sheet.required(v).is_some_and(|k| k.is_exact()))
                 }
             },
             (Question::Constant, Some(e)) => {

@@ -41,6 +41,7 @@ pub use import_error::ImportError;
 pub use printable::{domains, named, printable};
 pub use raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
+pub use raw_tensor::read_tensor;
 pub use read::{parse_onnx, read_onnx};
 pub use write::{ExternalData, to_bytes, write_onnx, write_onnx_with};
 

@@ -10,6 +10,8 @@ use super::raw_files::DataFiles;
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, FileRange, Tensor};
 use mlc_dsl::shown;
+use prost::Message;
+use std::path::Path;
 use std::sync::Arc;
 use tensor_proto::DataType;
 
@@ -92,6 +94,17 @@ pub(super) fn tensor(
         Some(range) => tensor.into_unread(Arc::new(range)),
         None => tensor,
     })
+}
+
+/// Reads a file that holds one tensor, such as the `input_0.pb` of a test case.
+///
+/// # Errors
+/// The file cannot be read, or is no tensor of a type that is supported.
+pub fn read_tensor(path: &Path) -> Result<Tensor, OnnxError> {
+    let bytes = mlc_files::map(path).map_err(OnnxError::io("open", path))?;
+    let malformed = |e: prost::DecodeError| OnnxError::Malformed { reason: e.to_string() };
+    let stored = TensorProto::decode(bytes).map_err(malformed).map_err(|e| e.in_file(path))?;
+    tensor(stored, &mut DataFiles::new(None), "the tensor").map_err(|e| e.in_file(path))
 }
 
 /// External tensors of so many bytes are unread until it is known how large the model is.

@@ -1,0 +1,147 @@
+//! Values of a model's inputs, given when it is read: such inputs become constants.
+
+use crate::error::{Error, ErrorKind};
+use crate::names;
+use mlc_dsl::ir::{Tensor, Type};
+use mlc_dsl::shown;
+use mlc_onnx::{RawDim, RawModel, RawValueInfo};
+use std::collections::{BTreeMap, HashMap};
+
+/// Inputs with more elements than this are data, and never decide a shape.
+const MOST_DECIDING: usize = 4096;
+
+/// Values by name of the input.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InputValues {
+    given: BTreeMap<String, GivenValue>,
+    /// What a run will get; used only where the model cannot be read without it.
+    offered: HashMap<String, Tensor>,
+}
+
+/// A value as it is given.
+#[derive(Clone, Debug)]
+pub(crate) enum GivenValue {
+    Array(Tensor),
+    /// Numbers, of the element type and shape that the input declares.
+    Numbers(Vec<f64>),
+}
+
+impl InputValues {
+    pub fn give(&mut self, name: &str, value: GivenValue) {
+        self.given.insert(name.to_string(), value);
+    }
+
+    pub fn offer(&mut self, values: HashMap<String, Tensor>) {
+        self.offered = values;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.given.is_empty() && self.offered.is_empty()
+    }
+
+    pub fn extend(&mut self, other: &InputValues) {
+        self.given.extend(other.given.clone());
+        self.offered.extend(other.offered.clone());
+    }
+
+    /// Makes constants of the inputs whose value is given; their names.
+    ///
+    /// # Errors
+    /// A name that the model does not have, or a value that does not fit.
+    pub fn enter(&self, raw: &mut RawModel) -> Result<Vec<String>, Error> {
+        for (name, value) in &self.given {
+            let inputs = &raw.graph.inputs;
+            let declared = inputs.iter().find(|i| i.name == *name);
+            let declared = declared.ok_or_else(|| unknown(name, inputs))?;
+            let tensor = match value {
+                GivenValue::Array(tensor) => tensor.clone(),
+                GivenValue::Numbers(numbers) => of_numbers(declared, numbers)?,
+            };
+            bind(raw, name, tensor)?;
+        }
+        Ok(self.given.keys().cloned().collect())
+    }
+
+    /// Makes constants of those of `inputs` whose value a run will be given; false if there is none.
+    ///
+    /// # Errors
+    /// A value that does not fit.
+    pub fn decide(
+        &self,
+        raw: &mut RawModel,
+        inputs: &[String],
+        bound: &mut Vec<String>,
+    ) -> Result<bool, Error> {
+        let before = bound.len();
+        for name in inputs.iter().filter(|n| !bound.contains(n)).collect::<Vec<_>>() {
+            if let Some(tensor) = self.offered.get(name).filter(|t| t.len() <= MOST_DECIDING) {
+                bind(raw, name, tensor.clone())?;
+                bound.push(name.clone());
+            }
+        }
+        Ok(bound.len() > before)
+    }
+}
+
+/// Turns an input into a constant.
+fn bind(raw: &mut RawModel, name: &str, tensor: Tensor) -> Result<(), Error> {
+    let Some(at) = raw.graph.inputs.iter().position(|i| i.name == name) else { return Ok(()) };
+    let declared = &raw.graph.inputs[at];
+    let fits = |(d, &n): (&RawDim, &usize)| match d {
+        RawDim::Known(d) => usize::try_from(*d) == Ok(n),
+        RawDim::Symbol(_) | RawDim::Unknown => true,
+    };
+    let shape = declared.dims.as_ref().is_none_or(|dims| {
+        dims.len() == tensor.shape().len() && dims.iter().zip(tensor.shape()).all(fits)
+    });
+    if declared.dtype.is_some_and(|d| d != tensor.dtype()) || !shape {
+        let found = Type::known(tensor.dtype(), tensor.shape());
+        return Err(wrong(declared, format!("a value of type {found} does not fit")));
+    }
+    raw.graph.inputs.remove(at);
+    raw.graph.initializers.insert(name.to_string(), tensor);
+    Ok(())
+}
+
+/// Numbers as a tensor of the type that an input declares.
+fn of_numbers(declared: &RawValueInfo, numbers: &[f64]) -> Result<Tensor, Error> {
+    let dtype = declared.dtype.ok_or_else(|| wrong(declared, "its element type is unknown"))?;
+    let extent = |d: &RawDim| match d {
+        RawDim::Known(n) => usize::try_from(*n).ok(),
+        RawDim::Symbol(_) | RawDim::Unknown => None,
+    };
+    let known =
+        declared.dims.as_ref().and_then(|d| d.iter().map(extent).collect::<Option<Vec<_>>>());
+    let rank = declared.dims.as_ref().map(Vec::len);
+    let shape = match (known, rank) {
+        (Some(shape), _) => shape,
+        (None, None | Some(1)) => vec![numbers.len()],
+        (None, Some(_)) => return Err(wrong(declared, "numbers do not tell its shape")),
+    };
+    let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+    if count != Some(numbers.len()) {
+        let message = format!("{} numbers are given for the shape {shape:?}", numbers.len());
+        return Err(wrong(declared, message));
+    }
+    let tensor = Tensor::from_f64(dtype, shape, numbers);
+    let exact = dtype.is_float() || tensor.to_f64() == numbers;
+    if exact { Ok(tensor) } else { Err(wrong(declared, format!("a number is no {dtype}"))) }
+}
+
+fn wrong(input: &RawValueInfo, message: impl Into<String>) -> Error {
+    let place = format!("input `{}`", shown(&input.name));
+    let dims: Vec<String> = input.dims.iter().flatten().map(RawDim::to_string).collect();
+    let dtype = input.dtype.map_or("?", |d| d.name());
+    Error::new(ErrorKind::Setting, format!("{place}: {}", message.into()))
+        .at(place)
+        .with_help(format!("it is declared as {dtype}[{}]", dims.join(", ")))
+}
+
+fn unknown(name: &str, inputs: &[RawValueInfo]) -> Error {
+    let place = format!("value `{}`", shown(name));
+    let known: std::collections::BTreeSet<&str> = inputs.iter().map(|i| i.name.as_str()).collect();
+    let all = known.iter().copied().collect::<Vec<_>>().join(", ");
+    let message = format!("{place}: the model has no input of this name");
+    let help = format!("the inputs are {all}");
+    Error::new(ErrorKind::Setting, message).at(place).or_help(names::meant(name, &known, &help))
+}
