@@ -7,7 +7,9 @@ use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
-use mlc_onnx::{ModelInfo, NEWEST_OPSET, RawModel, domains, export, export_plan, printable};
+use mlc_onnx::{
+    ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export, export_plan, printable,
+};
 use std::sync::Arc;
 
 /// True if results for a target are files for a runtime, and not run here.
@@ -20,7 +22,9 @@ pub fn is_written(target: &str) -> bool {
 /// # Errors
 /// It is not known.
 pub fn opset(info: &ModelInfo, asked: Option<i64>) -> Result<i64, Error> {
-    let opset = asked.unwrap_or_else(|| info.opset());
+    // A model of other domains alone has no version of the standard one.
+    let of_model = if info.opset() == 0 { NEWEST_OPSET } else { info.opset() };
+    let opset = asked.unwrap_or(of_model);
     if (1..=NEWEST_OPSET).contains(&opset) {
         return Ok(opset);
     }
@@ -52,7 +56,11 @@ fn result(
     opset: i64,
 ) -> Result<RawModel, Error> {
     match o.planned() {
-        Some(plan) => Ok(export_plan(plan, library, info, opset)?),
+        // Kernels that compute what a kept node reads together with what follows it would need it before and after.
+        Some(plan) => match export_plan(plan, library, info, opset) {
+            Err(ExportError::Opaque { .. }) => written(&o.source, library, info, opset),
+            done => Ok(done?),
+        },
         None => written(&o.program, library, info, opset),
     }
 }

@@ -297,7 +297,7 @@ impl From<ExportError> for Error {
                 Some((_, name)) => error.at(format!("kernel `{}`", told(name))),
                 None => error,
             },
-            ExportError::OperatorSet { .. } => error,
+            ExportError::OperatorSet { .. } | ExportError::Opaque { .. } => error,
         }
     }
 }

@@ -12,7 +12,9 @@ use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::{DType, Program, Tensor, Type};
 use mlc_dsl::library::{Law, Library};
 use mlc_explore::progress;
-use mlc_onnx::{ImportError, Imported, ModelInfo, RawModel, import, parse_onnx, read_onnx};
+use mlc_onnx::{
+    ImportError, Imported, ModelInfo, RawModel, import, import_keeping, parse_onnx, read_onnx,
+};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -92,6 +94,7 @@ impl Model {
     /// # Errors
     /// A run would take more memory than the device may.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
+        self.all_understood()?;
         with_room(|| Session::of_program(&self.program, &self.library, device))
     }
 
@@ -118,6 +121,16 @@ impl Model {
     /// The declarations that it was read with.
     pub fn library(&self) -> &Arc<Library> {
         &self.library
+    }
+
+    /// Refuses a model with a node that nothing can compute.
+    ///
+    /// # Errors
+    /// It names the first one, and what to do.
+    pub(crate) fn all_understood(&self) -> Result<(), Error> {
+        let opaque = self.info.iter().flat_map(|i| &i.opaque.nodes).next();
+        let ModelSource::Onnx { path, .. } = &*self.source else { return Ok(()) };
+        opaque.map_or(Ok(()), |(_, why)| Err(told_in(why.clone(), path.as_deref())))
     }
 
     /// What the model computes, typed, before anything is optimised.
@@ -334,8 +347,13 @@ impl Reader {
         self.enter_shapes(&mut raw)?;
         let mut bound = self.values.enter(&mut raw)?;
         let imported = loop {
-            match import(raw.clone(), &library) {
-                Ok(imported) => break imported,
+            match import_keeping(raw.clone(), &library) {
+                Ok(imported) => {
+                    let needed: Vec<String> = imported.model.opaque.needed_inputs().collect();
+                    if !self.values.decide(&mut raw, &needed, &mut bound)? {
+                        break imported;
+                    }
+                }
                 Err(ImportError::Undecided { inputs, .. })
                     if self.values.decide(&mut raw, &inputs, &mut bound)? => {}
                 Err(e) => return Err(told_in(e, path)),
@@ -348,7 +366,8 @@ impl Reader {
             format!("input `{name}` decides shapes: the model is read for its value")
         };
         let notes = imported.assumed.iter().map(equal).chain(imported.notes);
-        let notes = notes.chain(bound.iter().map(decided)).collect();
+        let opaque = imported.model.opaque.notes();
+        let notes = notes.chain(bound.iter().map(decided)).chain(opaque).collect();
         Ok(Model {
             library,
             program: imported.program,

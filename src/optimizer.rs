@@ -337,6 +337,7 @@ impl OptimizedModel {
     /// # Errors
     /// A run would take more memory than the device may.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
+        self.model.all_understood()?;
         if self.options.target == "cpu" {
             return with_room(|| Session::new(&self.result.plan, &self.model.library, device));
         }

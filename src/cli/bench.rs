@@ -128,6 +128,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     reads.extend(args.tuning.files());
     args.common.begin(&reads, &[])?;
     let model = load_for(&args.model, &args.common, &args.shapes)?;
+    model.all_understood()?;
     let given = args.inputs.as_ref().map(|path| check_options::samples(path, &model.program));
     let given = given.transpose()?.unwrap_or_default();
     let mut options = args.tuning.options_on(args.backend, &args.common)?;

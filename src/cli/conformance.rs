@@ -246,6 +246,7 @@ fn outputs(
     mut inputs: HashMap<String, Tensor>,
     args: &Args,
 ) -> anyhow::Result<Vec<(String, Tensor)>> {
+    model.all_understood()?;
     inputs.retain(|name, _| model.program().inputs.iter().any(|(n, _)| n == name));
     let options = Options {
         target: if args.backend == BackendKind::Cuda { "cuda" } else { "cpu" }.into(),

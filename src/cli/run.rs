@@ -93,6 +93,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let given = gather(&args)?;
     let offered = given.clone().unwrap_or_default();
     let model = load_offering(&args.model, &args.common, &args.shapes, offered)?;
+    model.all_understood()?;
     clock.stage("read");
     let mut options = args.tuning.options_on(args.backend, &args.common)?;
     options.without.extend(model.own_laws());

@@ -56,6 +56,12 @@ pub enum ExportError {
         /// What is unknown of it.
         symbol: String,
     },
+    /// A node of the model that is not understood cannot be put back.
+    #[error("a node that is kept as it is cannot be written: {}", told(reason))]
+    Opaque {
+        /// Why not.
+        reason: String,
+    },
     /// The body of a definition is ill-typed.
     #[error("the definition `{op}`: {}", told(reason))]
     Body {
@@ -81,6 +87,9 @@ impl ExportError {
             }
             ExportError::Extent { .. } => Some(
                 "give the extent a number in the model's inputs, or name an input's axis after it",
+            ),
+            ExportError::Opaque { .. } => Some(
+                "declare the operators of the nodes that are kept (`onnx` items in a --rules file), or leave `--opset` out",
             ),
             ExportError::Body { .. } => {
                 Some("`mlc-rewrite check` on the text that declares the definition says more")
@@ -222,6 +231,13 @@ fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
     let mut graph = write(forms, model, opset)?;
     graph.outputs = program.outputs.iter().map(|(n, v)| value_info(n, program.ty(*v))).collect();
     graph.inputs = program.inputs.iter().map(|(n, t)| value_info(n, t)).collect();
+    if let Some((node, _)) = model.opaque.nodes.first() {
+        if opset != model.opset() && model.opset() > 0 {
+            let reason = format!("it is of operator set {}, not {opset}", model.opset());
+            return Err(ExportError::Opaque { reason: format!("{}: {reason}", node.label()) });
+        }
+        model.opaque.put_back(&mut graph, &model.outputs)?;
+    }
     let used: HashSet<&str> = graph.nodes.iter().map(|n| n.domain.as_str()).collect();
     opsets.retain(|d, _| d.is_empty() || used.contains(d.as_str()));
     Ok(RawModel {

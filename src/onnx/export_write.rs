@@ -93,6 +93,7 @@ pub(super) fn write(
     for (name, _) in graph.inputs {
         out.taken.insert(name.clone());
     }
+    out.taken.extend(model.opaque.names());
     out.taken.extend(graph.outputs.iter().map(|(n, _)| n.clone()));
     for (name, v) in &graph.outputs {
         if let NodeKind::Apply(..) = graph.node(v.node).kind {

@@ -9,9 +9,10 @@ use super::import_apply::Sheet;
 use super::import_bind::bind;
 use super::import_error::ImportError;
 use super::import_read::OnnxItemInterpreter;
+use super::opaque::{self, Opaque};
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::infer::{is_countable, too_many};
-use mlc_dsl::ir::{DType, Extent, Program, Type, Value};
+use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{Library, OnnxItem};
 use mlc_dsl::{shown, told};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -56,6 +57,8 @@ pub struct ModelInfo {
     pub outputs: Vec<RawValueInfo>,
     /// Nodes of the main graph; constants are not counted.
     pub nodes: usize,
+    /// Nodes that the program does not contain.
+    pub opaque: Opaque,
 }
 
 impl ModelInfo {
@@ -70,8 +73,17 @@ const MAX_UNIFICATIONS: usize = 64;
 /// `If` nodes may nest this deep.
 const MAX_DEPTH: usize = 64;
 
-/// Reads a model as a program.
+/// Reads a model as a program. A node that no declaration reads is an error.
 pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
+    import_as(raw, library, false)
+}
+
+/// Reads a model as a program. A node that no declaration reads is [opaque](Opaque).
+pub fn import_keeping(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
+    import_as(raw, library, true)
+}
+
+fn import_as(raw: RawModel, library: &Library, keeps: bool) -> Result<Imported, ImportError> {
     if raw.opset_imports.get("").is_some_and(|&o| o > NEWEST_OPSET) {
         let opset = raw.opset_imports[""];
         return Err(ImportError::Graph {
@@ -87,7 +99,7 @@ pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError>
     }
     let items = Items::of(library, &raw.opset_imports);
     let mut assumed: Vec<(String, Extent)> = Vec::new();
-    let (program, notes) = loop {
+    let (program, notes, opaque) = loop {
         let mut importer = Importer {
             items: &items,
             sheet: Sheet::new(library),
@@ -95,17 +107,21 @@ pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError>
             symbols: HashSet::new(),
             opsets: &raw.opset_imports,
             notes: vec![],
+            declared: HashMap::new(),
+            keeps,
+            opaque: Opaque::default(),
+            untyped: HashSet::new(),
         };
         match importer.model(&raw.graph, &assumed) {
             Ok(outputs) => {
                 let program = importer.sheet.finish(outputs).with_empty_constants().pruned();
-                break (program, importer.notes);
+                break (program, importer.notes, importer.opaque);
             }
             Err(e) => match importer.sheet.take_conflict() {
                 Some((symbol, other)) if assumed.len() < MAX_UNIFICATIONS => {
                     assumed.push((symbol, other));
                 }
-                _ => return Err(e.undecided(importer.sheet.undecided_inputs())),
+                _ => return Err(e),
             },
         }
     };
@@ -122,6 +138,7 @@ pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError>
         inputs: raw.graph.inputs,
         outputs: raw.graph.outputs,
         nodes: raw.graph.nodes.len(),
+        opaque,
     };
     let assumed = assumed.into_iter().map(|(s, e)| (s, e.to_string())).collect();
     Ok(Imported { program, model, assumed, notes })
@@ -191,6 +208,13 @@ struct Importer<'a> {
     symbols: HashSet<String>,
     opsets: &'a BTreeMap<String, i64>,
     notes: Vec<String>,
+    /// What the model says of the types of its values.
+    declared: HashMap<String, RawValueInfo>,
+    /// Whether nodes that are not understood are kept; else they are errors.
+    keeps: bool,
+    opaque: Opaque,
+    /// Results of such nodes whose type nothing declares.
+    untyped: HashSet<String>,
 }
 
 impl Importer<'_> {
@@ -208,7 +232,10 @@ impl Importer<'_> {
             let v = self.sheet.builder.input(&input.name, ty);
             self.values.insert(input.name.clone(), v);
         }
-        self.body(graph, 0)?;
+        let declared = graph.value_infos.iter().chain(&graph.outputs);
+        self.declared = declared.map(|v| (v.name.clone(), v.clone())).collect();
+        self.body(graph, 0, assumed)?;
+        let opaque: HashSet<String> = self.opaque.defined().map(str::to_string).collect();
         let output = |o: &RawValueInfo| match self.values.get(&o.name).copied() {
             Some(v) => {
                 self.declared(o, v)?;
@@ -221,7 +248,32 @@ impl Importer<'_> {
                     .into(),
             }),
         };
-        graph.outputs.iter().map(output).collect()
+        let understood = graph.outputs.iter().filter(|o| !opaque.contains(&o.name));
+        let mut outputs: Vec<(String, Value)> = understood.map(output).collect::<Result<_, _>>()?;
+        self.read_by_opaque(&mut outputs);
+        Ok(outputs)
+    }
+
+    /// Adds what the opaque nodes read and the program computes.
+    fn read_by_opaque(&mut self, outputs: &mut Vec<(String, Value)>) {
+        let program = self.sheet.builder.program();
+        let mut seen: HashSet<String> = outputs.iter().map(|(n, _)| n.clone()).collect();
+        let nodes = std::mem::take(&mut self.opaque.nodes);
+        for name in nodes.iter().flat_map(|(n, _)| opaque::reads(n)) {
+            let Some(&v) = self.values.get(&name) else { continue };
+            if let Some(tensor) = program.as_const(v) {
+                self.opaque.constants.insert(name, tensor.clone());
+                continue;
+            }
+            let is_input = match program.node(v.node).kind {
+                NodeKind::Input(i) => program.inputs[i as usize].0 == name,
+                _ => false,
+            };
+            if !is_input && seen.insert(name.clone()) {
+                outputs.push((name, v));
+            }
+        }
+        self.opaque.nodes = nodes;
     }
 
     /// What an output is declared as it must be; symbols may stand for anything.
@@ -299,22 +351,78 @@ impl Importer<'_> {
     }
 
     /// Reads the constants and nodes of a graph; what it defines is in `values` afterwards.
-    fn body(&mut self, graph: &RawGraph, depth: usize) -> Result<(), ImportError> {
+    fn body(
+        &mut self,
+        graph: &RawGraph,
+        depth: usize,
+        assumed: &[(String, Extent)],
+    ) -> Result<(), ImportError> {
         for (name, tensor) in &graph.initializers {
             let v = self.sheet.builder.constant(tensor.clone().named(name));
             self.values.insert(name.clone(), v);
         }
         for node in &graph.nodes {
-            self.node(node, depth)?;
+            if let Err(e) = self.node(node, depth, assumed) {
+                let e = e.undecided(self.sheet.undecided_inputs());
+                let foreign = matches!(
+                    e,
+                    ImportError::UnknownOperator { .. } | ImportError::Undecided { .. }
+                );
+                let foreign = foreign || self.sheet.is_unsupported();
+                // Only the main graph is written as it was.
+                let main = depth == 0 && !self.sheet.has_conflict();
+                if !(self.keeps && foreign && main) {
+                    return Err(e);
+                }
+                self.keep(node, e, assumed);
+            }
         }
         Ok(())
     }
 
-    fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
+    /// Keeps a node as it is. A result whose type the model does not declare is known to other such nodes only.
+    fn keep(&mut self, node: &RawNode, why: ImportError, assumed: &[(String, Extent)]) {
+        for name in node.outputs.iter().filter(|n| !n.is_empty()) {
+            let declared = self.declared.get(name).cloned();
+            match declared.map(|info| self.input_type(&info, assumed)) {
+                Some(Ok(ty)) => {
+                    let v = self.sheet.builder.input(name, ty);
+                    self.values.insert(name.clone(), v);
+                }
+                Some(Err(_)) | None => drop(self.untyped.insert(name.clone())),
+            }
+        }
+        self.opaque.nodes.push((node.clone(), why));
+    }
+
+    /// Refuses to read what reads a value of unknown type.
+    fn typed(&mut self, node: &RawNode) -> Result<(), ImportError> {
+        if self.untyped.is_empty() {
+            return Ok(());
+        }
+        match opaque::reads(node).into_iter().find(|n| self.untyped.contains(n)) {
+            None => Ok(()),
+            Some(name) => {
+                let reason = format!("it reads `{}`, whose type is not known", shown(&name));
+                let reason = self.sheet.unsupported(reason);
+                let help = "`onnx.shape_inference` may find the type, or declare the operator that computes it with an \
+                            `onnx` item in a --rules file";
+                Err(ImportError::Node { node: node.label(), reason, help: help.into() })
+            }
+        }
+    }
+
+    fn node(
+        &mut self,
+        node: &RawNode,
+        depth: usize,
+        assumed: &[(String, Extent)],
+    ) -> Result<(), ImportError> {
         let fail = |reason: String| ImportError::node(node, reason);
         self.sheet.begin_node();
+        self.typed(node)?;
         if node.domain.is_empty() && node.op_type == "If" {
-            return self.branch(node, depth);
+            return self.branch(node, depth, assumed);
         }
         let Some(item) = self.items.find(node) else { return Err(self.unknown(node)) };
         let mut inputs = Vec::with_capacity(node.inputs.len());
@@ -336,7 +444,8 @@ impl Importer<'_> {
         for (i, name) in node.outputs.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
             let v = results.get(i).copied().flatten();
             let v = v.ok_or_else(|| {
-                fail(format!("its output {i} (`{}`) is not supported", shown(name)))
+                let reason = format!("its output {i} (`{}`) is not supported", shown(name));
+                fail(self.sheet.unsupported(reason))
             })?;
             self.values.insert(name.clone(), v);
         }
@@ -358,7 +467,12 @@ impl Importer<'_> {
     }
 
     /// An `If` whose condition is known is the branch that it takes.
-    fn branch(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
+    fn branch(
+        &mut self,
+        node: &RawNode,
+        depth: usize,
+        assumed: &[(String, Extent)],
+    ) -> Result<(), ImportError> {
         let fail = |reason: &str| ImportError::node(node, reason);
         let cond = node.inputs.first().and_then(|n| self.values.get(n).copied());
         let cond = cond.and_then(|v| self.sheet.required(v));
@@ -389,7 +503,7 @@ impl Importer<'_> {
         if depth >= MAX_DEPTH {
             return Err(fail("it is nested too deeply"));
         }
-        self.body(graph, depth + 1)?;
+        self.body(graph, depth + 1, assumed)?;
         for (out, inner) in node.outputs.iter().zip(&graph.outputs) {
             if out.is_empty() {
                 continue;

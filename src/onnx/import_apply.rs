@@ -28,6 +28,7 @@ pub(super) struct Sheet<'a> {
     conflict: Option<(String, Extent)>,
     /// Values whose elements a declaration has asked for in vain since the current node began.
     undecided: Vec<Value>,
+    unsupported: bool,
 }
 
 impl<'a> Sheet<'a> {
@@ -38,6 +39,7 @@ impl<'a> Sheet<'a> {
             known: HashMap::new(),
             conflict: None,
             undecided: vec![],
+            unsupported: false,
         }
     }
 
@@ -48,6 +50,11 @@ impl<'a> Sheet<'a> {
     /// The program with these outputs.
     pub fn finish(self, outputs: Vec<(String, Value)>) -> Program {
         self.builder.finish(outputs)
+    }
+
+    /// True if [`Sheet::take_conflict`] has something to take.
+    pub fn has_conflict(&self) -> bool {
+        self.conflict.is_some()
     }
 
     /// The symbol that must equal another extent for the last failed broadcast to be well-typed.
@@ -67,6 +74,18 @@ impl<'a> Sheet<'a> {
     /// Forgets which elements were asked for in vain: a node begins.
     pub fn begin_node(&mut self) {
         self.undecided.clear();
+        self.unsupported = false;
+    }
+
+    /// Notes that the current node asks for what is not supported, and is not wrong; yields the reason.
+    pub fn unsupported(&mut self, reason: String) -> String {
+        self.unsupported = true;
+        reason
+    }
+
+    /// True if that was noted of the current node.
+    pub fn is_unsupported(&self) -> bool {
+        self.unsupported
     }
 
     /// The inputs of the program that those elements are computed from, in order.

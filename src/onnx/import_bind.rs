@@ -81,7 +81,8 @@ pub(super) fn bind(
         }
     }
     if rest.iter().any(Option::is_some) {
-        return Err(format!("it has {} inputs, more than `{}` takes", inputs.len(), item.name));
+        let reason = format!("it has {} inputs, more than `{}` takes", inputs.len(), item.name);
+        return Err(sheet.unsupported(reason));
     }
     attributes(item, node, sheet, &mut bound)?;
     Ok(bound)
@@ -98,7 +99,8 @@ fn attributes(
         item.decl.params.iter().filter_map(|p| Some((p, kind(p)?))).collect();
     for (name, _) in &node.attrs {
         if !params.iter().any(|(p, _)| *p.name == **name) {
-            return Err(format!("its attribute `{}` is not supported", shown(name)));
+            let reason = format!("its attribute `{}` is not supported", shown(name));
+            return Err(sheet.unsupported(reason));
         }
     }
     for (p, kind) in params {

@@ -28,10 +28,11 @@ impl OnnxItemInterpreter<'_, '_> {
             }
             Callee::Unsupported => {
                 let reason = args.first().map(|a| self.attr(&a.value)).transpose()?;
-                return Err(match reason {
+                let reason = match reason {
                     Some(Attr::Str(s)) => s,
                     _ => "this use is not supported".into(),
-                });
+                };
+                return Err(self.sheet.unsupported(reason));
             }
             Callee::Operator(name, Some(id), _) => (name, *id),
             Callee::Operator(name, None, _) => (name, self.find(name)?),

@@ -80,7 +80,10 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
             .collect();
         Err(match known.is_empty() {
             true => "this operator is only written, never read".into(),
-            false => format!("this use is not supported; supported are: {}", known.join("; or ")),
+            false => {
+                let uses = known.join("; or ");
+                self.sheet.unsupported(format!("this use is not supported; supported are: {uses}"))
+            }
         })
     }
 

@@ -6,6 +6,7 @@
 mod graphs;
 mod integers;
 mod invalid;
+mod opaque;
 mod operators;
 mod sizes;
 mod support;

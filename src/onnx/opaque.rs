@@ -1,0 +1,97 @@
+//! Nodes that are not understood: they are kept as they are, and what is around them is a program.
+//!
+//! An opaque node is cut out of the graph. Its results are inputs of the program, and what it reads are outputs; equal
+//! programs then agree on whatever the node computes, so nothing needs to know its meaning. Writing puts the node back.
+
+use super::export::ExportError;
+use super::import_error::ImportError;
+use super::raw::{RawAttr, RawGraph, RawNode, RawValueInfo};
+use super::raw_order;
+use indexmap::IndexMap;
+use mlc_dsl::ir::Tensor;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// The opaque nodes of a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Opaque {
+    /// The nodes, in the order of the model, each with the reason.
+    pub nodes: Vec<(RawNode, ImportError)>,
+    /// Constants that they read.
+    pub constants: IndexMap<String, Tensor>,
+}
+
+impl Opaque {
+    /// What messages say of each node.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        self.nodes.iter().map(|(_, why)| format!("{why}; the node is kept as it is"))
+    }
+
+    /// Inputs whose values decide what some of the nodes compute.
+    pub fn needed_inputs(&self) -> impl Iterator<Item = String> {
+        let inputs = |why: &ImportError| match why {
+            ImportError::Undecided { inputs, .. } => inputs.clone(),
+            _ => vec![],
+        };
+        self.nodes.iter().flat_map(move |(_, why)| inputs(why))
+    }
+
+    /// The values that the nodes define.
+    pub fn defined(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().flat_map(|(n, _)| &n.outputs).map(String::as_str)
+    }
+
+    /// All names that the nodes define, read or use inside: no other value may be called so.
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        let mut names: BTreeSet<String> = self.constants.keys().cloned().collect();
+        for (node, _) in &self.nodes {
+            names.extend(node.outputs.iter().cloned());
+            node.attrs.values().flat_map(RawAttr::graphs).for_each(|g| inner(g, &mut names));
+        }
+        names
+    }
+
+    /// Puts the nodes into the graph of a program that they were cut out of; `outputs` are those of the model.
+    pub(super) fn put_back(
+        &self,
+        graph: &mut RawGraph,
+        outputs: &[RawValueInfo],
+    ) -> Result<(), ExportError> {
+        let defined: HashSet<&str> = self.defined().collect();
+        graph.inputs.retain(|i| !defined.contains(i.name.as_str()));
+        let computed: HashMap<String, RawValueInfo> =
+            std::mem::take(&mut graph.outputs).into_iter().map(|o| (o.name.clone(), o)).collect();
+        let of_model = |o: &RawValueInfo| computed.get(&o.name).unwrap_or(o).clone();
+        graph.outputs = outputs.iter().map(of_model).collect();
+        for (name, tensor) in &self.constants {
+            graph.initializers.insert(name.clone(), tensor.clone());
+        }
+        graph.nodes.extend(self.nodes.iter().map(|(n, _)| n.clone()));
+        raw_order::sort(graph)
+            .and_then(|()| raw_order::verify(graph))
+            .map_err(|e| ExportError::Opaque { reason: e.to_string() })
+    }
+}
+
+/// The names that a graph defines, also in the graphs inside.
+fn inner(graph: &RawGraph, names: &mut BTreeSet<String>) {
+    names.extend(graph.inputs.iter().map(|i| i.name.clone()));
+    names.extend(graph.initializers.keys().cloned());
+    for node in &graph.nodes {
+        names.extend(node.outputs.iter().cloned());
+        node.attrs.values().flat_map(RawAttr::graphs).for_each(|g| inner(g, names));
+    }
+}
+
+/// The values from outside that a node reads, those of its subgraphs too.
+pub(super) fn reads(node: &RawNode) -> BTreeSet<String> {
+    let mut all: BTreeSet<String> = node.inputs.iter().filter(|n| !n.is_empty()).cloned().collect();
+    for graph in node.attrs.values().flat_map(RawAttr::graphs) {
+        let mut own: BTreeSet<String> = graph.inputs.iter().map(|i| i.name.clone()).collect();
+        own.extend(graph.initializers.keys().cloned());
+        own.extend(graph.nodes.iter().flat_map(|n| n.outputs.iter().cloned()));
+        let inside = graph.nodes.iter().flat_map(reads);
+        let inside = inside.chain(graph.outputs.iter().map(|o| o.name.clone()));
+        all.extend(inside.filter(|n| !own.contains(n)));
+    }
+    all
+}

@@ -1,0 +1,163 @@
+//! Nodes that nothing declares are kept as they are, whatever is around them is optimised, and inputs that decide
+//! shapes are read for a value.
+
+use super::support::*;
+use mlc_onnx::{export, import_keeping};
+use mlc_rewrite::{AnyArray, ErrorKind, Model, Optimizer, Reader};
+
+/// What stands around unknown nodes: two transpositions that cancel, before and after.
+fn around(unknown: RawNode, declared: bool) -> RawModel {
+    let perm = |to: [i64; 2]| ("perm", RawAttr::Ints(to.to_vec()));
+    let nodes = vec![
+        node("Transpose", &["x0"], &["a"], &[perm([1, 0])]),
+        node("Transpose", &["a"], &["b"], &[perm([1, 0])]),
+        node("Relu", &["b"], &["c"], &[]),
+        unknown,
+        node("Transpose", &["u"], &["d"], &[perm([1, 0])]),
+        node("Transpose", &["d"], &["y"], &[perm([1, 0])]),
+    ];
+    let (mut raw, _) =
+        model(20, &[In(count(&[2, 3])), Const(floats(&[2], &[1.0, 2.0]))], nodes, &["y"]);
+    raw.opset_imports.insert("my.ops".into(), 1);
+    raw.graph.outputs[0].dtype = Some(DType::F32);
+    raw.graph.outputs[0].dims = Some(vec![RawDim::Known(2), RawDim::Known(3)]);
+    if declared {
+        raw.graph.value_infos = vec![RawValueInfo {
+            name: "u".into(),
+            dtype: Some(DType::F32),
+            dims: Some(vec![RawDim::Known(2), RawDim::Known(3)]),
+        }];
+    }
+    raw
+}
+
+fn fancy() -> RawNode {
+    let mut fancy = node("Fancy", &["c", "x1"], &["u", ""], &[("alpha", RawAttr::Float(0.5))]);
+    fancy.domain = "my.ops".into();
+    fancy
+}
+
+fn operators(raw: &RawModel) -> Vec<&str> {
+    raw.graph.nodes.iter().map(|n| n.op_type.as_str()).collect()
+}
+
+fn optimized(raw: &RawModel) -> RawModel {
+    let bytes = mlc_onnx::to_bytes(raw).expect("written");
+    let model = Model::from_bytes(bytes).expect("it loads");
+    let result = Optimizer::new().optimize(&model).expect("it is optimised");
+    mlc_onnx::parse_onnx(result.to_bytes().expect("written").into(), None).expect("it reads back")
+}
+
+#[test]
+fn an_unknown_node_is_kept_and_its_surroundings_are_optimised() {
+    let raw = around(fancy(), true);
+    let out = optimized(&raw);
+    assert_eq!(operators(&out), ["Relu", "Fancy", "Identity"]);
+    let kept = &out.graph.nodes[1];
+    let before = &raw.graph.nodes[3];
+    assert_eq!(
+        (&kept.domain, &kept.attrs, &kept.inputs),
+        (&before.domain, &before.attrs, &before.inputs)
+    );
+    assert_eq!(out.graph.initializers["x1"].to_f64(), [1.0, 2.0]);
+    assert_eq!(out.opset_imports["my.ops"], 1);
+    let names = |values: &[RawValueInfo]| values.iter().map(|v| v.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&out.graph.inputs), ["x0"]);
+    assert_eq!(names(&out.graph.outputs), ["y"]);
+}
+
+#[test]
+fn what_reads_a_value_of_unknown_type_is_kept_too() {
+    let out = optimized(&around(fancy(), false));
+    assert_eq!(operators(&out), ["Relu", "Fancy", "Transpose", "Transpose"]);
+}
+
+#[test]
+fn what_a_body_of_a_kept_node_reads_is_still_there() {
+    let value =
+        |name: &str, dtype| RawValueInfo { name: name.into(), dtype: Some(dtype), dims: None };
+    let body = RawGraph {
+        inputs: vec![value("i", DType::I64), value("go", DType::Bool), value("s", DType::F32)],
+        outputs: vec![value("go_on", DType::Bool), value("t", DType::F32)],
+        nodes: vec![
+            node("Identity", &["go"], &["go_on"], &[]),
+            node("Add", &["s", "c"], &["t"], &[]),
+        ],
+        ..RawGraph::default()
+    };
+    let looped =
+        node("Loop", &["x1", "", "b"], &["u"], &[("body", RawAttr::Graph(Box::new(body)))]);
+    let mut raw = around(looped, true);
+    raw.graph.initializers.clear();
+    raw.graph.inputs.push(RawValueInfo { dims: Some(vec![]), ..value("x1", DType::I64) });
+    let out = optimized(&raw);
+    assert_eq!(operators(&out), ["Identity", "Relu", "Loop", "Identity"]);
+    // The initial state is the graph's input, under the name that the node knows.
+    mlc_onnx::import(out, library()).expect_err("a loop is not understood");
+}
+
+#[test]
+fn a_model_of_nothing_known_stays_as_it_is() {
+    let (mut raw, _) = single(20, "Fancy", &[In(count(&[2]))], &[], 1);
+    raw.graph.outputs[0].dtype = Some(DType::F32);
+    assert_eq!(operators(&optimized(&raw)), ["Fancy"]);
+}
+
+#[test]
+fn running_names_the_node_and_writing_keeps_the_operator_set() {
+    let raw = around(fancy(), true);
+    let model = Model::from_bytes(mlc_onnx::to_bytes(&raw).expect("written")).expect("it loads");
+    assert!(model.notes().iter().any(|n| n.contains("Fancy") && n.contains("kept")));
+    let error = model.session().expect_err("nothing computes the node");
+    assert!(error.to_string().contains("`Fancy` of the domain `my.ops`"), "{error}");
+    let error = Optimizer::new()
+        .target("standard")
+        .opset(21)
+        .optimize(&model)
+        .expect_err("it means version 20");
+    assert_eq!(error.kind(), ErrorKind::Export, "{error}");
+    let imported = import_keeping(raw.clone(), library()).expect("it loads");
+    let again = export(&imported.program, library(), &imported.model, 20).expect("it is written");
+    assert_eq!(again.graph.nodes.len(), raw.graph.nodes.len());
+    assert!(import(raw, library()).is_err());
+}
+
+/// A sum over the axes that an input tells.
+fn reduced() -> Vec<u8> {
+    let axes = In(ints(&[1], &[1]));
+    let (raw, _) = single(18, "ReduceSum", &[In(count(&[2, 3])), axes], &[], 1);
+    mlc_onnx::to_bytes(&raw).expect("written")
+}
+
+#[test]
+fn an_input_that_decides_a_shape_is_read_for_its_value() {
+    let bytes = reduced();
+    let open = Model::from_bytes(bytes.clone()).expect("it loads");
+    let error = open.session().expect_err("the axes are open");
+    assert!(error.help().is_some_and(|h| h.contains("`x1`")), "{error:?}");
+    for (axis, expected) in [(0i64, vec![3.0, 5.0, 7.0]), (1, vec![3.0, 12.0])] {
+        let value = AnyArray::from_vec(&[1], vec![axis]).expect("one axis");
+        for reader in
+            [Reader::new().value("x1", value), Reader::new().numbers("x1", &[axis as f64])]
+        {
+            let model = reader.from_bytes(bytes.clone()).expect("it loads");
+            assert_eq!(model.decided_inputs(), ["x1"]);
+            let session = model.session().expect("it runs");
+            let outputs = session.run([("x0", AnyArray::from(count(&[2, 3])))]).expect("it runs");
+            assert_eq!(outputs.iter().next().expect("a sum").1.tensor().to_f64(), expected);
+        }
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused() {
+    for (name, numbers, what) in [
+        ("axes", &[1.0][..], "no input of this name"),
+        ("x1", &[1.5], "a number is no i64"),
+        ("x1", &[0.0, 1.0], "2 numbers"),
+    ] {
+        let error = Reader::new().numbers(name, numbers).from_bytes(reduced()).expect_err(what);
+        assert!(error.to_string().contains(what), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Setting);
+    }
+}
