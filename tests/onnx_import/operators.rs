@@ -380,6 +380,8 @@ fn attention_with_caches_and_masks_computes() {
     run(&[q(), k(), v(), mask], &[], &[one(2, &[0.0, 3.0])]);
     let filled = In(ints(&[1], &[1]));
     run(&[q(), k(), v(), Absent, Absent, Absent, filled], &[], &[one(2, &[2.0, 2.0])]);
+    let mask = In(floats(&[1, 1, 1, 1], &[0.0]));
+    run(&[q(), k(), v(), mask], &[], &[one(2, &[2.0, 2.0])]);
     run(&[q(), k(), v()], &[("left_window_size", int(0)), causal], &[one(2, &[2.0, 4.0])]);
     let empty = floats(&[1, 1, 0, 1], &[]);
     let capped = [("softcap", RawAttr::Float(2.0)), ("qk_matmul_output_mode", int(1))];
@@ -424,6 +426,12 @@ fn quantized_products_compute() {
     check("QLinearMatMul", &args, &[], &[bytes(&[1, 1], &[13])]);
     let args = quantized([bytes(&[1, 1, 1], &[201]), bytes(&[1, 1, 1], &[255])]);
     check("QLinearConv", &args, &[], &[bytes(&[1, 1, 1], &[255])]);
+    check(
+        "DequantizeLinear",
+        &[In(bytes(&[1, 4], &[1, 2, 3, 4])), Const(floats(&[1, 2], &[1.0, 0.5]))],
+        &[("block_size", int(2))],
+        &[floats(&[1, 4], &[1.0, 2.0, 1.5, 2.0])],
+    );
     check(
         "DynamicQuantizeLinear",
         &[In(floats(&[2], &[-1.0, 254.0]))],
