@@ -333,6 +333,144 @@ fn normalisations_and_recurrences_compute() {
     );
 }
 
+/// Labels that are ignored count neither above nor below the line.
+#[test]
+fn losses_compute() {
+    let x = || In(floats(&[2, 2], &[-1.0, -2.0, -3.0, -4.0]));
+    let labels = |v: &[i64]| In(ints(&[2], v));
+    let word = |w: &str| [("reduction", RawAttr::from(w))];
+    let loss = "NegativeLogLikelihoodLoss";
+    check(loss, &[x(), labels(&[1, 0])], &[], &[floats(&[], &[2.5])]);
+    check(loss, &[x(), labels(&[1, 0])], &word("sum"), &[floats(&[], &[5.0])]);
+    check(loss, &[x(), labels(&[1, 0])], &word("none"), &[floats(&[2], &[2.0, 3.0])]);
+    let weight = || Const(floats(&[2], &[1.0, 3.0]));
+    check(loss, &[x(), labels(&[1, 0]), weight()], &[], &[floats(&[], &[2.25])]);
+    let ignored = [("ignore_index", int(-5))];
+    check(loss, &[x(), labels(&[1, -5]), weight()], &ignored, &[floats(&[], &[2.0])]);
+    check(loss, &[x(), labels(&[-5, 0])], &ignored, &[floats(&[], &[3.0])]);
+    let half = 0.5f64.ln();
+    check(
+        "SoftmaxCrossEntropyLoss",
+        &[In(floats(&[1, 2], &[7.0, 7.0])), In(ints(&[1], &[1]))],
+        &[],
+        &[floats(&[], &[-half]), floats(&[1, 2], &[half, half])],
+    );
+}
+
+/// A key that was cached, a query that sees nothing, scores that are capped, and windows.
+#[test]
+fn attention_with_caches_and_masks_computes() {
+    let run = |args: &[Arg], attrs: &[(&str, RawAttr)], expected: &[Tensor]| {
+        let (raw, feeds) = single(24, "Attention", args, attrs, expected.len());
+        check_at(&[], raw, &feeds, expected);
+    };
+    let one = |rows: usize, v: &[f64]| floats(&[1, 1, rows, 1], v);
+    let q = || In(one(2, &[0.0, 0.0]));
+    let k = || In(one(2, &[1.0, 1.0]));
+    let v = || In(one(2, &[2.0, 4.0]));
+    let causal = ("is_causal", int(1));
+    run(
+        &[q(), k(), v(), Absent, In(one(1, &[5.0])), In(one(1, &[6.0]))],
+        &[causal.clone()],
+        &[one(2, &[4.0, 4.0]), one(3, &[5.0, 1.0, 1.0]), one(3, &[6.0, 2.0, 4.0])],
+    );
+    let mask = In(bools(&[2, 2], &[0, 0, 0, 1]));
+    run(&[q(), k(), v(), mask], &[], &[one(2, &[0.0, 4.0])]);
+    let mask = In(floats(&[2, 2], &[f64::NEG_INFINITY, f64::NEG_INFINITY, 0.0, 0.0]));
+    run(&[q(), k(), v(), mask], &[], &[one(2, &[0.0, 3.0])]);
+    let filled = In(ints(&[1], &[1]));
+    run(&[q(), k(), v(), Absent, Absent, Absent, filled], &[], &[one(2, &[2.0, 2.0])]);
+    let mask = In(floats(&[1, 1, 1, 1], &[0.0]));
+    run(&[q(), k(), v(), mask], &[], &[one(2, &[2.0, 2.0])]);
+    run(&[q(), k(), v()], &[("left_window_size", int(0)), causal], &[one(2, &[2.0, 4.0])]);
+    let empty = floats(&[1, 1, 0, 1], &[]);
+    let capped = [("softcap", RawAttr::Float(2.0)), ("qk_matmul_output_mode", int(1))];
+    let score = 2.0 * 1.5f64.tanh();
+    run(
+        &[
+            In(one(1, &[3.0])),
+            In(one(1, &[1.0])),
+            In(one(1, &[9.0])),
+            Absent,
+            In(empty.clone()),
+            In(empty),
+        ],
+        &capped,
+        &[one(1, &[9.0]), one(1, &[1.0]), one(1, &[9.0]), one(1, &[score])],
+    );
+}
+
+#[test]
+fn quantized_products_compute() {
+    let bytes = |shape: &[usize], v: &[i64]| Tensor::from_i64(DType::U8, shape.to_vec(), v);
+    let whole = |shape: &[usize], v: &[i64]| Tensor::from_i64(DType::I32, shape.to_vec(), v);
+    let scale = |v: f64| Const(floats(&[], &[v]));
+    let zero = |v: i64| Const(bytes(&[], &[v]));
+    check(
+        "MatMulInteger",
+        &[In(bytes(&[2, 1], &[3, 5])), In(bytes(&[1, 1], &[4])), Const(bytes(&[2], &[1, 2]))],
+        &[],
+        &[whole(&[2, 1], &[8, 12])],
+    );
+    check(
+        "ConvInteger",
+        &[In(bytes(&[1, 1, 3], &[1, 2, 4])), In(bytes(&[1, 1, 2], &[1, 3])), zero(1)],
+        &[],
+        &[whole(&[1, 1, 2], &[3, 10])],
+    );
+    let quantized = |args: [Tensor; 2]| {
+        let [x, w] = args.map(In);
+        [x, scale(0.5), zero(1), w, scale(0.5), zero(0), scale(1.0), zero(7)]
+    };
+    let args = quantized([bytes(&[1, 1], &[9]), bytes(&[1, 1], &[3])]);
+    check("QLinearMatMul", &args, &[], &[bytes(&[1, 1], &[13])]);
+    let args = quantized([bytes(&[1, 1, 1], &[201]), bytes(&[1, 1, 1], &[255])]);
+    check("QLinearConv", &args, &[], &[bytes(&[1, 1, 1], &[255])]);
+    check(
+        "DequantizeLinear",
+        &[In(bytes(&[1, 4], &[1, 2, 3, 4])), Const(floats(&[1, 2], &[1.0, 0.5]))],
+        &[("block_size", int(2))],
+        &[floats(&[1, 4], &[1.0, 2.0, 1.5, 2.0])],
+    );
+    check(
+        "DynamicQuantizeLinear",
+        &[In(floats(&[2], &[-1.0, 254.0]))],
+        &[],
+        &[bytes(&[2], &[0, 255]), floats(&[], &[1.0]), bytes(&[], &[1])],
+    );
+}
+
+#[test]
+fn windows_and_their_inverses_compute() {
+    let size = || Const(ints(&[], &[4]));
+    check("HannWindow", &[size()], &[], &[floats(&[4], &[0.0, 0.5, 1.0, 0.5])]);
+    let whole = [("periodic", int(0))];
+    check("HannWindow", &[size()], &whole, &[floats(&[4], &[0.0, 0.75, 0.75, 0.0])]);
+    check("BlackmanWindow", &[size()], &[], &[floats(&[4], &[0.0, 0.34, 1.0, 0.34])]);
+    let low = 4.0 / 46.0;
+    let middle = 25.0 / 46.0;
+    check("HammingWindow", &[size()], &[], &[floats(&[4], &[low, middle, 1.0, middle])]);
+    check(
+        "MaxUnpool",
+        &[In(floats(&[1, 1, 2], &[5.0, 6.0])), In(ints(&[1, 1, 2], &[1, 2]))],
+        &[("kernel_shape", list(&[2])), ("strides", list(&[2]))],
+        &[floats(&[1, 1, 4], &[0.0, 5.0, 6.0, 0.0])],
+    );
+    check(
+        "Col2Im",
+        &[In(count(&[1, 2, 2])), Const(ints(&[1], &[3])), Const(ints(&[1], &[2]))],
+        &[],
+        &[floats(&[1, 1, 3], &[0.0, 3.0, 3.0])],
+    );
+    check("Det", &[In(count(&[2, 2]))], &[], &[floats(&[], &[-2.0])]);
+    check(
+        "LpNormalization",
+        &[In(floats(&[2, 2], &[3.0, 4.0, 0.0, 0.0]))],
+        &[],
+        &[floats(&[2, 2], &[0.6, 0.8, 0.0, 0.0])],
+    );
+}
+
 /// As NumPy has it: NaN is larger than the largest and smaller than the smallest element.
 #[test]
 fn the_place_of_an_extreme_is_that_of_the_first_nan() {

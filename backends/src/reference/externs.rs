@@ -9,7 +9,13 @@ use mlc_dsl::ir::{Attr, Type};
 type Reference = fn(&Env, &[Array], &[Type]) -> Result<Vec<Array>, String>;
 
 /// Every reference by the name that `extern` items give it.
-const REFERENCES: &[(&str, Reference)] = &[("lstm", lstm), ("gru", gru)];
+const REFERENCES: &[(&str, Reference)] = &[
+    ("lstm", lstm),
+    ("gru", gru),
+    ("rnn", rnn),
+    ("linear_attention", linear_attention),
+    ("det", det),
+];
 
 /// The names of all references.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -238,4 +244,107 @@ fn gru(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> 
         }
     });
     results(std::iter::once(y).chain(last).collect(), types)
+}
+
+/// Simple recurrence as ONNX defines it, with `activation` `tanh` or `relu`.
+fn rnn(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
+    let (d, z) = sizes(args, 1, 1)?;
+    let ways = ways(env, d)?;
+    let activation: fn(f64) -> f64 = match env.attr("activation") {
+        Some(Attr::Str(s)) if s == "tanh" => f64::tanh,
+        Some(Attr::Str(s)) if s == "relu" => |x| if x < 0.0 { 0.0 } else { x },
+        _ => return Err("`activation` is `tanh` or `relu`".into()),
+    };
+    let weights = (0..d).map(|d| Weights::of(args, d, 1, z)).collect::<Result<Vec<_>, _>>()?;
+    let initial = vec![floats(&args[4])?.to_vec()];
+    let (y, last) = scan(&ways, z, floats(&args[0])?, initial, |dir, x, state| {
+        let (w, h) = (&weights[dir], &mut state[0]);
+        *h = (0..z.h).map(|row| activation(w.input(row, x) + w.recurrence(row, h))).collect();
+    });
+    results(std::iter::once(y).chain(last).collect(), types)
+}
+
+/// Attention by a state: at every place of the sequence the state `s[d, e]` of a head is multiplied by
+/// `exp(decay[d])`, the product `k v` of `beta` is added (with `delta`, of `v` less what the state
+/// says of `k`), and the queries of the head's group read it.
+fn linear_attention(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
+    let shapes: Vec<&[usize]> = args.iter().map(Array::shape).collect();
+    let [&[b, h, t, d], _, &[_, g, _, e], ..] = shapes[..] else {
+        return Err("queries, keys and values have four axes".into());
+    };
+    let expected: [&[usize]; 6] =
+        [&[b, h, t, d], &[b, g, t, d], &[b, g, t, e], &[b, g, d, e], &[b, g, t, d], &[b, g, t]];
+    if shapes != expected || g == 0 || h % g != 0 {
+        return Err(format!("arguments of shapes {shapes:?} where {expected:?} are expected"));
+    }
+    let delta = match env.attr("delta") {
+        Some(Attr::Bool(b)) => *b,
+        _ => return Err("`delta` is a truth value".into()),
+    };
+    let scale = match env.attr("scale").and_then(Attr::as_f64) {
+        Some(v) => v,
+        None => return Err("`scale` is a number".into()),
+    };
+    let (q, k, v) = (floats(&args[0])?, floats(&args[1])?, floats(&args[2])?);
+    let (decay, beta) = (floats(&args[4])?, floats(&args[5])?);
+    let mut states = floats(&args[3])?.to_vec();
+    let mut y = vec![0.0; b * h * t * e];
+    for head in 0..b * g {
+        let state = &mut states[head * d * e..][..d * e];
+        for step in 0..t {
+            let place = head * t + step;
+            let (k, v) = (&k[place * d..][..d], &v[place * e..][..e]);
+            for (row, by) in decay[place * d..][..d].iter().enumerate() {
+                state[row * e..][..e].iter_mut().for_each(|s| *s *= by.exp());
+            }
+            for column in 0..e {
+                let known: f64 = if delta {
+                    (0..d).map(|row| state[row * e + column] * k[row]).sum()
+                } else {
+                    0.0
+                };
+                let new = beta[place] * (v[column] - known);
+                (0..d).for_each(|row| state[row * e + column] += k[row] * new);
+            }
+            for query in 0..h / g {
+                let place = (head * (h / g) + query) * t + step;
+                let q = &q[place * d..][..d];
+                for column in 0..e {
+                    let read: f64 = (0..d).map(|row| state[row * e + column] * q[row]).sum();
+                    y[place * e + column] = scale * read;
+                }
+            }
+        }
+    }
+    results(vec![y, states], types)
+}
+
+/// The determinant of every matrix, by elimination with the largest pivot of each column.
+fn det(_: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
+    let n = args[0].shape().last().copied().unwrap_or_default();
+    let count = types[0].known_shape().ok_or("the shape is not known")?.iter().product();
+    let of = |mut m: Vec<f64>| {
+        let mut product = 1.0;
+        for i in 0..n {
+            let best = (i..n).max_by(|&a, &b| m[a * n + i].abs().total_cmp(&m[b * n + i].abs()));
+            let Some(pivot) = best else { return product };
+            if pivot != i {
+                (0..n).for_each(|j| m.swap(i * n + j, pivot * n + j));
+                product = -product;
+            }
+            let top = m[i * n + i];
+            product *= top;
+            if top == 0.0 {
+                return product;
+            }
+            for row in i + 1..n {
+                let factor = m[row * n + i] / top;
+                (i..n).for_each(|j| m[row * n + j] -= factor * m[i * n + j]);
+            }
+        }
+        product
+    };
+    let all = floats(&args[0])?;
+    let values = (0..count).map(|i| of(all[i * n * n..][..n * n].to_vec())).collect();
+    results(vec![values], types)
 }

@@ -200,12 +200,69 @@ fn gru_in_both_directions() {
     }
 }
 
+/// Two places with weights of one half: the second state is that of the first place and the second input.
+#[test]
+fn rnn_runs_either_activation_in_either_direction() {
+    let args = [
+        f32s(&[2, 1, 1], &[1.0, -3.0]),
+        f32s(&[1, 1, 1], &[0.5]),
+        f32s(&[1, 1, 1], &[0.5]),
+        f32s(&[1, 2], &[0.25, 0.25]),
+        f32s(&[1, 1, 1], &[2.0]),
+    ];
+    let run = |direction: &str, activation: &str| {
+        let attrs = [
+            ("direction", Attr::Str(direction.into())),
+            ("activation", Attr::Str(activation.into())),
+        ];
+        let results = apply(Engine::Fast, "rnn", &attrs, &args).expect("two results");
+        (results[0].to_f64(), results[1].to_f64())
+    };
+    assert_eq!(run("forward", "relu"), (vec![2.0, 0.0], vec![0.0]));
+    assert_eq!(run("reverse", "relu"), (vec![1.0, 0.0], vec![1.0]));
+    let first = 2f64.tanh();
+    close("rnn", &run("forward", "tanh").0, &[first, (0.5 * first - 1.0).tanh()], 1e-6);
+}
+
+/// One head of state that two heads of queries read; the second key repeats the first.
+#[test]
+fn linear_attention_replaces_what_the_state_says_of_a_key() {
+    let args = [
+        f32s(&[1, 2, 2, 1], &[1.0, 1.0, 2.0, 2.0]),
+        f32s(&[1, 1, 2, 1], &[1.0, 1.0]),
+        f32s(&[1, 1, 2, 1], &[4.0, 6.0]),
+        f32s(&[1, 1, 1, 1], &[2.0]),
+        f32s(&[1, 1, 2, 1], &[0.0, 0.5f64.ln()]),
+        f32s(&[1, 1, 2], &[1.0, 0.5]),
+    ];
+    let run = |delta: bool| {
+        let attrs = [("scale", Attr::Float(0.5)), ("delta", Attr::Bool(delta))];
+        let results = apply(Engine::Fast, "linear_attention", &attrs, &args).expect("two results");
+        (results[0].to_f64(), results[1].to_f64())
+    };
+    let (y, last) = run(false);
+    close("sum", &y, &[3.0, 3.0, 6.0, 6.0], 1e-6);
+    close("sum", &last, &[6.0], 1e-6);
+    let (y, last) = run(true);
+    close("delta", &y, &[2.0, 2.0, 4.0, 4.0], 1e-6);
+    close("delta", &last, &[4.0], 1e-6);
+}
+
+#[test]
+fn determinants_of_matrices() {
+    let x = f32s(&[3, 2, 2], &[0.0, 1.0, 1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 2.0, 4.0]);
+    let results = apply(Engine::Fast, "det", &[], &[x]).expect("one result");
+    close("det", &results[0].to_f64(), &[-1.0, -2.0, 0.0], 1e-6);
+    let empty = apply(Engine::Fast, "det", &[], &[f32s(&[1, 0, 0], &[])]).expect("one result");
+    assert_eq!(empty[0].to_f64(), [1.0]);
+}
+
 #[test]
 fn an_unknown_reference_is_reported() {
     fails(
         "nothing",
         &[],
         &[f32s(&[1], &[0.0])],
-        "there is no reference `nothing`; there are lstm, gru",
+        "there is no reference `nothing`; there are lstm, gru, rnn, linear_attention, det",
     );
 }
