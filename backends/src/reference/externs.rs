@@ -1,6 +1,7 @@
 //! Rust references of operators with procedural meanings (`extern`).
 
 use super::array::Array;
+use super::places::{scatter, sort_places};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
 
@@ -9,7 +10,8 @@ use mlc_dsl::ir::{Attr, Type};
 type Reference = fn(&Env, &[Array], &[Type]) -> Result<Vec<Array>, String>;
 
 /// Every reference by the name that `extern` items give it.
-const REFERENCES: &[(&str, Reference)] = &[("lstm", lstm), ("gru", gru)];
+const REFERENCES: &[(&str, Reference)] = 
+    &[("lstm", lstm), ("gru", gru), ("scatter", scatter), ("sort_places", sort_places)];
 
 /// The names of all references.
 pub fn names() -> impl Iterator<Item = &'static str> {

@@ -18,6 +18,7 @@ pub(crate) mod compile;
 mod contract;
 mod exec;
 mod externs;
+mod places;
 mod index_lists;
 mod inputs;
 mod row_evaluation;
