@@ -10,7 +10,7 @@ use mlc_dsl::ir::{Attr, Type};
 type Reference = fn(&Env, &[Array], &[Type]) -> Result<Vec<Array>, String>;
 
 /// Every reference by the name that `extern` items give it.
-const REFERENCES: &[(&str, Reference)] = 
+const REFERENCES: &[(&str, Reference)] =
     &[("lstm", lstm), ("gru", gru), ("scatter", scatter), ("sort_places", sort_places)];
 
 /// The names of all references.

@@ -49,13 +49,7 @@ pub(super) fn scatter(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<A
     Ok(vec![y.ok_or("target and updates differ in type")?])
 }
 
-fn written<T: Copy>(
-    x: &[T],
-    u: &[T],
-    rows: &[usize],
-    s: usize,
-    f: impl Fn(T, T) -> T,
-) -> Vec<T> {
+fn written<T: Copy>(x: &[T], u: &[T], rows: &[usize], s: usize, f: impl Fn(T, T) -> T) -> Vec<T> {
     let mut y = x.to_vec();
     for (m, &row) in rows.iter().enumerate() {
         for (to, &from) in y[row * s..][..s].iter_mut().zip(&u[m * s..][..s]) {
@@ -77,9 +71,9 @@ pub(super) fn sort_places(env: &Env, args: &[Array], types: &[Type]) -> Result<V
     let largest = !matches!(env.attr("largest"), Some(Attr::Bool(false)));
     let unsigned = x.dtype() == DType::U64;
     let compare = |i: usize, j: usize| match x.elements() {
-        Elements::Float(v) => v[i].partial_cmp(&v[j]).unwrap_or_else(|| {
-            v[i].is_nan().cmp(&v[j].is_nan())
-        }),
+        Elements::Float(v) => {
+            v[i].partial_cmp(&v[j]).unwrap_or_else(|| v[i].is_nan().cmp(&v[j].is_nan()))
+        }
         Elements::Int(v) if unsigned => (v[i] as u64).cmp(&(v[j] as u64)),
         Elements::Int(v) => v[i].cmp(&v[j]),
     };

@@ -210,9 +210,21 @@ impl IntOp {
             IntOp::And => a & b,
             IntOp::Or => a | b,
             IntOp::Xor => a ^ b,
-            IntOp::Shl => if ub < 64 { a << ub } else { 0 },
+            IntOp::Shl => {
+                if ub < 64 {
+                    a << ub
+                } else {
+                    0
+                }
+            }
             IntOp::Shr => a >> ub.min(63),
-            IntOp::ShrU => if ub < 64 { (ua >> ub) as i64 } else { 0 },
+            IntOp::ShrU => {
+                if ub < 64 {
+                    (ua >> ub) as i64
+                } else {
+                    0
+                }
+            }
         }
     }
 }

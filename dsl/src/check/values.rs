@@ -21,7 +21,14 @@ const SAME: [&str; 5] = ["abs", "floor", "ceil", "round", "sign"];
 
 /// Functions of two elements.
 const PAIRS: [&str; 9] = [
-    "maximum", "minimum", "modulo", "remainder", "bit_and", "bit_or", "bit_xor", "shift_left",
+    "maximum",
+    "minimum",
+    "modulo",
+    "remainder",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "shift_left",
     "shift_right",
 ];
 
