@@ -491,3 +491,89 @@ fn the_place_of_an_extreme_is_that_of_the_first_nan() {
     check("ArgMax", &[whole()], &[], &[ints(&[1], &[1])]);
     check("ArgMin", &[whole()], &[], &[ints(&[1], &[2])]);
 }
+
+/// Reads the model of one operator of a version and computes it.
+#[track_caller]
+fn read_at(opset: i64, op: &str, args: &[Arg], attrs: &[(&str, RawAttr)], expected: &[Tensor]) {
+    let (raw, feeds) = single(opset, op, args, attrs, expected.len());
+    check_at(&[], raw, &feeds, expected);
+}
+
+#[test]
+fn places_borders_and_sizes_compute() {
+    let word = |w: &'static str| RawAttr::Str(w.into());
+    let x = || In(count(&[3]));
+    let places = || In(ints(&[2], &[2, -2]));
+    let u = || In(floats(&[2], &[10.0, 20.0]));
+    let y = |v: &[f64]| floats(&[v.len()], v);
+    read_at(18, "ScatterElements", &[x(), places(), u()], &[], &[y(&[0.0, 20.0, 10.0])]);
+    let add = [("reduction", word("add"))];
+    read_at(18, "ScatterElements", &[x(), places(), u()], &add, &[y(&[0.0, 21.0, 12.0])]);
+    let tuples = || In(ints(&[2, 1], &[2, 2]));
+    read_at(18, "ScatterND", &[x(), tuples(), u()], &add, &[y(&[0.0, 1.0, 32.0])]);
+    read_at(18, "ScatterND", &[x(), tuples(), u()], &[], &[y(&[0.0, 1.0, 20.0])]);
+    let two = || Const(ints(&[1], &[2]));
+    let equal = || In(floats(&[4], &[1.0, 3.0, 3.0, 2.0]));
+    read_at(18, "TopK", &[equal(), two()], &[], &[y(&[3.0, 3.0]), ints(&[2], &[1, 2])]);
+    let least = [("largest", int(0))];
+    read_at(18, "TopK", &[equal(), two()], &least, &[y(&[1.0, 2.0]), ints(&[2], &[0, 3])]);
+    let by = || Const(ints(&[2], &[2, 1]));
+    for (mode, v) in [
+        ("edge", [0.0, 0.0, 0.0, 1.0, 2.0, 2.0]),
+        ("reflect", [2.0, 1.0, 0.0, 1.0, 2.0, 1.0]),
+        ("wrap", [1.0, 2.0, 0.0, 1.0, 2.0, 0.0]),
+    ] {
+        read_at(19, "Pad", &[x(), by()], &[("mode", word(mode))], &[y(&v)]);
+    }
+    let four = || Const(ints(&[1], &[6]));
+    let sizes = || [x(), Absent, Absent, four()];
+    read_at(13, "Resize", &sizes(), &[], &[y(&[0.0, 0.0, 1.0, 1.0, 2.0, 2.0])]);
+    let linear = [("mode", word("linear"))];
+    read_at(13, "Resize", &sizes(), &linear, &[y(&[0.0, 0.25, 0.75, 1.25, 1.75, 2.0])]);
+    let corners = [linear[0].clone(), ("coordinate_transformation_mode", word("align_corners"))];
+    read_at(13, "Resize", &sizes(), &corners, &[y(&[0.0, 0.4, 0.8, 1.2, 1.6, 2.0])]);
+    let scales = || Const(floats(&[1], &[2.0]));
+    read_at(9, "Upsample", &[x(), scales()], &linear, &[y(&[0.0, 0.5, 1.0, 1.5, 2.0, 2.0])]);
+    read_at(
+        18,
+        "ReverseSequence",
+        &[In(count(&[3, 2])), In(ints(&[2], &[3, 2]))],
+        &[],
+        &[floats(&[3, 2], &[4.0, 3.0, 2.0, 1.0, 0.0, 5.0])],
+    );
+    read_at(
+        18,
+        "GatherND",
+        &[In(count(&[2, 3])), In(ints(&[2, 1], &[2, -3]))],
+        &[("batch_dims", int(1))],
+        &[y(&[2.0, 3.0])],
+    );
+    read_at(
+        18,
+        "BitwiseXor",
+        &[In(ints(&[2], &[6, -1])), In(ints(&[2], &[3, 1]))],
+        &[],
+        &[ints(&[2], &[5, -2])],
+    );
+}
+
+#[test]
+fn first_versions_broadcast_where_they_say_so() {
+    let a = || In(count(&[2, 3]));
+    let to = |n: i64| [("broadcast", int(1)), ("axis", int(n))];
+    let (rows, columns) = (In(floats(&[2], &[10.0, 20.0])), In(floats(&[3], &[1.0, 2.0, 3.0])));
+    read_at(
+        6,
+        "Add",
+        &[a(), rows],
+        &to(0),
+        &[floats(&[2, 3], &[10.0, 11.0, 12.0, 23.0, 24.0, 25.0])],
+    );
+    let expected = floats(&[2, 3], &[0.0, 2.0, 6.0, 3.0, 8.0, 15.0]);
+    read_at(6, "Mul", &[a(), columns], &[("broadcast", int(1))], &[expected]);
+    read_at(1, "Relu", &[In(floats(&[2], &[-1.0, 1.0]))], &[], &[floats(&[2], &[0.0, 1.0])]);
+    read_at(1, "Reshape", &[a()], &[("shape", list(&[3, -1]))], &[count(&[3, 2])]);
+    let slope = In(floats(&[3], &[1.0, 2.0, 3.0]));
+    let x = In(floats(&[1, 3], &[-1.0, -1.0, -1.0]));
+    read_at(6, "PRelu", &[x, slope], &[], &[floats(&[1, 3], &[-1.0, -2.0, -3.0])]);
+}

@@ -70,6 +70,14 @@ DEVICE long long max_unsigned(long long a, long long b) { return (word)a > (word
 DEVICE long long min_unsigned(long long a, long long b) { return (word)a < (word)b ? a : b; }
 DEVICE long long div_unsigned(long long a, long long b) { return b == 0 ? 0 : (long long)((word)a / (word)b); }
 DEVICE long long rem_unsigned(long long a, long long b) { return b == 0 ? 0 : (long long)((word)a % (word)b); }
+DEVICE long long bit_and(long long a, long long b) { return a & b; }
+DEVICE long long bit_or(long long a, long long b) { return a | b; }
+DEVICE long long bit_xor(long long a, long long b) { return a ^ b; }
+DEVICE long long shift_left(long long a, long long b) { return (word)b < 64 ? (long long)((word)a << b) : 0; }
+DEVICE long long shift_right(long long a, long long b) { return a >> ((word)b < 64 ? b : 63); }
+DEVICE long long shift_right_unsigned(long long a, long long b) {
+  return (word)b < 64 ? (long long)((word)a >> b) : 0;
+}
 DEVICE long long power_unsigned(long long base, long long exponent) {
   long long result = 1;
   for (word e = (word)exponent; e > 0; e >>= 1) {

@@ -284,8 +284,21 @@ impl MeaningCompiler<'_> {
             (Function::Remainder, a, b) => {
                 arithmetic(RealOp::Remainder, [IntOp::Rem, IntOp::Rem, IntOp::RemU], a, b)
             }
+            (Function::BitAnd, a, b) => bits([IntOp::And; 3], a, b),
+            (Function::BitOr, a, b) => bits([IntOp::Or; 3], a, b),
+            (Function::BitXor, a, b) => bits([IntOp::Xor; 3], a, b),
+            (Function::ShiftLeft, a, b) => bits([IntOp::Shl; 3], a, b),
+            (Function::ShiftRight, a, b) => bits([IntOp::Shr, IntOp::Shr, IntOp::ShrU], a, b),
             _ => Err(wrong()),
         }
+    }
+}
+
+/// An operation on the bits of two integers.
+fn bits(ints: [IntOp; 3], a: Comp, b: Comp) -> Result<Comp, String> {
+    match (&a, &b) {
+        (Comp::Int(..), Comp::Int(..)) => arithmetic(RealOp::Add, ints, a, b),
+        _ => Err("only integers have bits".into()),
     }
 }
 

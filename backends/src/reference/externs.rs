@@ -1,6 +1,7 @@
 //! Rust references of operators with procedural meanings (`extern`).
 
 use super::array::Array;
+use super::places::{scatter, sort_places};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
 
@@ -15,6 +16,8 @@ const REFERENCES: &[(&str, Reference)] = &[
     ("rnn", rnn),
     ("linear_attention", linear_attention),
     ("det", det),
+    ("scatter", scatter),
+    ("sort_places", sort_places),
 ];
 
 /// The names of all references.

@@ -20,6 +20,7 @@ mod exec;
 mod externs;
 mod index_lists;
 mod inputs;
+mod places;
 mod row_evaluation;
 mod run;
 pub(crate) mod scalar;

@@ -168,6 +168,15 @@ pub(crate) enum IntOp {
     RemU,
     MaxU,
     MinU,
+    And,
+    Or,
+    Xor,
+    /// Bits moved up by a number of places; by a negative one, or by 64 and more, zero.
+    Shl,
+    /// Bits moved down, copies of the sign above them; by a negative number, or by 64 and more, the sign alone.
+    Shr,
+    /// Bits of a `u64` moved down; by a number that is negative as an `i64`, or by 64 and more, zero.
+    ShrU,
 }
 
 impl IntOp {
@@ -198,6 +207,24 @@ impl IntOp {
             IntOp::RemU => ua.checked_rem(ub).unwrap_or(0) as i64,
             IntOp::MaxU => ua.max(ub) as i64,
             IntOp::MinU => ua.min(ub) as i64,
+            IntOp::And => a & b,
+            IntOp::Or => a | b,
+            IntOp::Xor => a ^ b,
+            IntOp::Shl => {
+                if ub < 64 {
+                    a << ub
+                } else {
+                    0
+                }
+            }
+            IntOp::Shr => a >> ub.min(63),
+            IntOp::ShrU => {
+                if ub < 64 {
+                    (ua >> ub) as i64
+                } else {
+                    0
+                }
+            }
         }
     }
 }

@@ -20,7 +20,17 @@ const REAL: [&str; 19] = [
 const SAME: [&str; 5] = ["abs", "floor", "ceil", "round", "sign"];
 
 /// Functions of two elements.
-const PAIRS: [&str; 4] = ["maximum", "minimum", "modulo", "remainder"];
+const PAIRS: [&str; 9] = [
+    "maximum",
+    "minimum",
+    "modulo",
+    "remainder",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "shift_left",
+    "shift_right",
+];
 
 /// Functions of lists of indices with the number of their arguments, and whether they yield one number.
 const LISTS: [(&str, usize, bool); 19] = [

@@ -78,6 +78,11 @@ pub enum Binary {
     Remainder,
     And,
     Or,
+    BitAnd,
+    BitOr,
+    BitXor,
+    ShiftLeft,
+    ShiftRight,
 }
 
 /// Comparisons.

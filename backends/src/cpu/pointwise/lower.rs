@@ -231,6 +231,11 @@ impl Scope<'_> {
             Function::Minimum => Binary::Min,
             Function::Modulo => Binary::Modulo,
             Function::Remainder => Binary::Remainder,
+            Function::BitAnd => Binary::BitAnd,
+            Function::BitOr => Binary::BitOr,
+            Function::BitXor => Binary::BitXor,
+            Function::ShiftLeft => Binary::ShiftLeft,
+            Function::ShiftRight => Binary::ShiftRight,
             _ => return None,
         };
         let [a, b] = args else { return None };

@@ -135,7 +135,7 @@ simd! {
             },
             Binary::Remainder => map2(d, a, b, |a: f32, b| a % b),
             Binary::Modulo => map2(d, a, b, |a: f32, b| a - b * (a / b).floor()),
-            Binary::And | Binary::Or => {}
+            _ => {}
         }
     }
 }
@@ -153,7 +153,7 @@ simd! {
             Binary::Pow => map2(d, a, b, f64::powf),
             Binary::Remainder => map2(d, a, b, |a: f64, b| a % b),
             Binary::Modulo => map2(d, a, b, |a: f64, b| a - b * (a / b).floor()),
-            Binary::And | Binary::Or => {}
+            _ => {}
         }
     }
 }
@@ -164,6 +164,11 @@ pub fn binary_int(f: Binary, d: &mut [i64], a: Tile<'_, i64>, b: Tile<'_, i64>, 
         Binary::Add => map2(d, a, b, i64::wrapping_add),
         Binary::Sub => map2(d, a, b, i64::wrapping_sub),
         Binary::Mul => map2(d, a, b, i64::wrapping_mul),
+        Binary::BitAnd => map2(d, a, b, |a, b| a & b),
+        Binary::BitOr => map2(d, a, b, |a, b| a | b),
+        Binary::BitXor => map2(d, a, b, |a, b| a ^ b),
+        // No shift is by more places than 63: what is moved further, or by a negative number, is gone.
+        Binary::ShiftLeft => map2(d, a, b, |a, b| if (b as u64) < 64 { a << b } else { 0 }),
         // Unsigned types narrower than 64 bit are non-negative i64, so only u64 differs.
         _ if dtype == DType::U64 => map2(d, a, b, |a, b| binary_u64(f, a as u64, b as u64) as i64),
         Binary::Div => map2(d, a, b, |a, b| if b == 0 { 0 } else { a.wrapping_div(b) }),
@@ -175,6 +180,7 @@ pub fn binary_int(f: Binary, d: &mut [i64], a: Tile<'_, i64>, b: Tile<'_, i64>, 
             if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
         }),
         Binary::Pow => map2(d, a, b, power),
+        Binary::ShiftRight => map2(d, a, b, |a, b| a >> (b as u64).min(63)),
         Binary::And | Binary::Or => {}
     }
 }
@@ -186,7 +192,9 @@ fn binary_u64(f: Binary, a: u64, b: u64) -> u64 {
         Binary::Max => a.max(b),
         Binary::Min => a.min(b),
         Binary::Pow => power_of(a, b),
-        Binary::Add | Binary::Sub | Binary::Mul | Binary::And | Binary::Or => a,
+        Binary::ShiftRight if b < 64 => a >> b,
+        Binary::ShiftRight => 0,
+        _ => a,
     }
 }
 

@@ -198,6 +198,12 @@ pub fn binary_int(op: IntOp, a: &str, b: &str) -> String {
         IntOp::RemU => "rem_unsigned",
         IntOp::MaxU => "max_unsigned",
         IntOp::MinU => "min_unsigned",
+        IntOp::And => "bit_and",
+        IntOp::Or => "bit_or",
+        IntOp::Xor => "bit_xor",
+        IntOp::Shl => "shift_left",
+        IntOp::Shr => "shift_right",
+        IntOp::ShrU => "shift_right_unsigned",
     };
     format!("{name}({a}, {b})")
 }
