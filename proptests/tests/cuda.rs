@@ -2,9 +2,9 @@
 //! `MLC_CUDA_DEVICE` names by its number.
 
 use mlc_backends::Backend;
-use mlc_backends::cuda::{Cuda, Driver, Nvidia, launches};
+use mlc_backends::cuda::{Cuda, Driver, Launches, Nvidia, launches};
 use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type};
+use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, CallKind};
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernel_selection::select_kernels;
@@ -212,6 +212,57 @@ fn values_of_many_elements_are_indexed_with_64_bits() {
     let unit = launches(&plan, library()).expect("known extents").each[0].source.clone();
     assert!(unit.contains("long long at = (long long)blockIdx.x"), "{unit}");
     assert!(!unit.contains(" int "), "{unit}");
+}
+
+/// Sums of windows of so many elements along both axes, of 25 places.
+fn sums_of_windows(extent: i64) -> Result<Launches, String> {
+    let mut b = Builder::new(library());
+    let x = b.input("x", Type::known(DType::F32, &[1, 1, 4, 4]));
+    let ints = |v: [i64; 2]| Some(Attr::Ints(v.into_iter().map(Extent::from).collect()));
+    let attrs = [[extent; 2], [1; 2], [extent; 2], [0; 2], [1; 2]].map(ints);
+    let y = b.apply(library().find("sumpool").expect("shipped"), &attrs, &[x]).expect("types")[0];
+    let program = b.finish(vec![("y".into(), y)]);
+    let plan = select_kernels(program, library(), library().target("cuda").expect("shipped"));
+    launches(&plan, library()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn loops_over_many_elements_have_64_bits_or_are_refused() {
+    let unit = sums_of_windows(1 << 20).expect("2^40 elements are counted").each[0].source.clone();
+    assert!(unit.contains("for (long long v1_at"), "{unit}");
+    let refused = sums_of_windows(1 << 40).expect_err("2^80 elements are not counted");
+    let told =
+        "the cuda backend does not support `sumpool` with loops over more than 2^63 elements";
+    assert_eq!(refused, told);
+}
+
+#[test]
+fn values_that_no_memory_holds_together_are_refused() {
+    let mut b = Builder::new(library());
+    let long = Type::known(DType::F64, &[1, 1 << 59]);
+    let axis = Some(Attr::Int(Extent::from(1)));
+    let softmax = library().find("softmax").expect("shipped");
+    let [mul, sum] = ["mul", "sum"].map(|op| library().find(op).expect("shipped"));
+    let rows: Vec<Value> = (0..5)
+        .map(|i| {
+            let x = b.input(&i.to_string(), long.clone());
+            b.apply(softmax, std::slice::from_ref(&axis), &[x]).expect("types")[0]
+        })
+        .collect();
+    let mut outputs = vec![];
+    for (i, x) in rows.iter().enumerate() {
+        for y in &rows[..i] {
+            let product = b.apply(mul, &[], &[*x, *y]).expect("types")[0];
+            let axes = Some(Attr::Ints(vec![Extent::from(0), Extent::from(1)].into()));
+            let total = b.apply(sum, &[axes], &[product]).expect("types")[0];
+            outputs.push((outputs.len().to_string(), total));
+        }
+    }
+    let program = b.finish(outputs);
+    let plan = select_kernels(program, library(), library().target("cuda").expect("shipped"));
+    let refused = launches(&plan, library()).expect_err("these are 5 values of 2^62 bytes");
+    let told = "the cuda backend does not support values of more than 2^64 bytes together";
+    assert_eq!(refused.to_string(), told);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::reference::compile::MeaningCode;
 use crate::reference::{Engine, code};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
-use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Value};
+use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::unfold::unfold;
@@ -38,14 +38,18 @@ pub fn unsupported(what: String) -> BackendError {
     BackendError::Unsupported { backend: "cuda", what }
 }
 
-/// Element type and extents of a value.
+/// Element type and extents of a value. Its bytes, and the bytes of its elements along any of its axes, are an `i64`.
 pub fn known(program: &Program, v: Value) -> Result<(DType, Vec<usize>), BackendError> {
     let ty = program.ty(v);
     let shape = ty.known_shape();
-    Ok((
-        ty.dtype,
-        shape.ok_or_else(|| unsupported(format!("values whose extents data decide ({ty})")))?,
-    ))
+    let shape =
+        shape.ok_or_else(|| unsupported(format!("values whose extents data decide ({ty})")))?;
+    let mut extents = shape.iter().filter(|n| **n != 0);
+    let bytes = extents.try_fold(ty.dtype.size(), |n, &d| n.checked_mul(d));
+    match bytes.and_then(|n| i64::try_from(n).ok()) {
+        Some(_) => Ok((ty.dtype, shape)),
+        None => Err(unsupported(format!("a value of more than 2^63 bytes ({ty})"))),
+    }
 }
 
 impl KernelProgram {
@@ -96,16 +100,28 @@ impl KernelProgram {
 
     /// Elements that the loops of a value run over.
     pub fn loops(&self, v: Value) -> i64 {
-        let Some(code) = self.code(v) else { return 1 };
-        let axes: Vec<code::Slot> = code.axes.iter().map(|a| a.0).collect();
-        let own = code.extents.iter().enumerate().filter(|(s, _)| !axes.contains(s));
-        own.map(|(_, n)| *n).fold(1, i64::saturating_mul)
+        self.code(v).map_or(1, loops)
+    }
+
+    /// The most elements that one value has, or that one element's loops run over.
+    pub fn most_elements(&self) -> i64 {
+        let types = self.program.nodes.iter().flat_map(|n| &n.types);
+        let elements = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>() as i64);
+        let loops = self.codes.iter().flatten().map(loops);
+        types.map(elements).chain(loops).max().unwrap_or(0)
     }
 
     /// True for a value that takes a loop over elements.
     pub fn reduces(&self, v: Value) -> bool {
         self.code(v).is_some_and(code::reduces)
     }
+}
+
+/// Elements that the loops of a code run over.
+fn loops(code: &MeaningCode) -> i64 {
+    let axes: Vec<code::Slot> = code.axes.iter().map(|a| a.0).collect();
+    let own = code.extents.iter().enumerate().filter(|(s, _)| !axes.contains(s));
+    own.map(|(_, n)| *n).fold(1, i64::saturating_mul)
 }
 
 /// Constants whose elements are all equal are written as numbers.
@@ -178,6 +194,10 @@ fn codes(program: &Program, library: &Library) -> Result<Vec<Vec<MeaningCode>>, 
         let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
         let app = compiled(callable, Engine::Plain, &attrs, &args)
             .map_err(|reason| BackendError::Operator { op: callable.name.to_string(), reason })?;
+        if app.codes.iter().any(|c| loops(c) == i64::MAX) {
+            let what = format!("`{}` with loops over more than 2^63 elements", callable.name);
+            return Err(unsupported(what));
+        }
         out.push(app.codes);
     }
     Ok(out)

@@ -60,10 +60,15 @@ struct Generator<'a> {
     names: HashMap<String, String>,
 }
 
-fn aligned(bytes: u64) -> u64 {
-    bytes.div_ceil(ALIGNED) * ALIGNED
+/// Takes bytes behind `end`, which is aligned and stays so; where they begin.
+fn take(end: &mut u64, bytes: u64) -> Result<u64, BackendError> {
+    let begin = *end;
+    let next = bytes.checked_next_multiple_of(ALIGNED).and_then(|b| begin.checked_add(b));
+    *end = next.ok_or_else(|| unsupported("values of more than 2^64 bytes together".into()))?;
+    Ok(begin)
 }
 
+/// Bytes of a value, as [`known`] yields it.
 fn bytes_of((dtype, shape): &(DType, Vec<usize>)) -> u64 {
     shape.iter().product::<usize>() as u64 * dtype.size() as u64
 }
@@ -76,7 +81,8 @@ impl<'a> Generator<'a> {
             dtype: ty.0,
             shape: ty.1,
         };
-        let mut out = Launches { arena: aligned(plan.memory.arena), ..Launches::default() };
+        let mut out = Launches::default();
+        take(&mut out.arena, plan.memory.arena)?;
         for (name, ty) in &program.inputs {
             let shape = ty.known_shape().ok_or_else(|| {
                 unsupported(format!("an input of unknown extents (`{name}`: {ty})"))
@@ -94,9 +100,7 @@ impl<'a> Generator<'a> {
                 (Home::Result, Some(i)) => Place::Output(i),
                 // Outputs are seen in it otherwise.
                 (Home::Result, None) => {
-                    let at = out.arena;
-                    out.arena = at + aligned(bytes_of(&known(program, p.value)?));
-                    Place::Arena(at)
+                    Place::Arena(take(&mut out.arena, bytes_of(&known(program, p.value)?))?)
                 }
             };
             places.insert(p.value, place);
@@ -106,8 +110,8 @@ impl<'a> Generator<'a> {
                 continue;
             }
             for v in &kernel.outputs {
-                places.insert(*v, Place::Kept(out.kept));
-                out.kept += aligned(bytes_of(&known(program, *v)?));
+                let at = take(&mut out.kept, bytes_of(&known(program, *v)?))?;
+                places.insert(*v, Place::Kept(at));
             }
         }
         let scratch = out.arena;
@@ -171,8 +175,8 @@ impl<'a> Generator<'a> {
             let mut targets: Vec<Place> =
                 kernel.outputs.iter().filter(|o| o.0 == stage.value).map(|o| o.1).collect();
             if targets.is_empty() {
-                targets.push(Place::Arena(scratch));
-                scratch += aligned(bytes_of(&known(&kernel.program, stage.value)?));
+                let bytes = bytes_of(&known(&kernel.program, stage.value)?);
+                targets.push(Place::Arena(take(&mut scratch, bytes)?));
             }
             for &target in &targets {
                 let launch = self.launch(k, name, &kernel, &stage, target, &places, first)?;

@@ -114,7 +114,8 @@ impl StagePlanner<'_> {
         }
         for (h, _) in found {
             // What is short is computed again wherever it is read.
-            if h != v && self.kernel.loops(h) * self.shape_of(v).iter().product::<i64>() > SHARED {
+            let elements = self.shape_of(v).iter().product::<i64>();
+            if h != v && self.kernel.loops(h).saturating_mul(elements) > SHARED {
                 self.store(h);
             }
         }

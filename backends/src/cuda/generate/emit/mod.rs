@@ -12,11 +12,11 @@ use crate::reference::affine_visitor::AffineVisitor;
 use crate::reference::code::{Affine, Int, Real, Slot};
 use crate::reference::compile::Body;
 use expressions::Scope;
-use mlc_dsl::ir::{DType, Type, Value};
+use mlc_dsl::ir::{DType, Value};
 use std::collections::{BTreeSet, HashMap};
 
 /// Positions that threads beyond the last element compute before they see that there is none.
-const MARGIN: i128 = 1 << 20;
+const MARGIN: i64 = 1 << 20;
 
 /// An element that is known in a scope: a value at an index.
 type Element = (Value, String);
@@ -93,13 +93,10 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// The type of index variables: of 64 bits where a value has more elements than 32 bits count.
+    /// The type of index variables: of 64 bits where a value has, or a loop runs over, more elements than 32 bits count.
     pub fn index_type(&self) -> &'static str {
-        let program = &self.kernel.program;
-        let elements =
-            |t: &Type| t.known_shape().map_or(0, |s| s.iter().map(|&n| n as i128).product());
-        let most = program.nodes.iter().flat_map(|n| &n.types).map(elements).max();
-        if most.unwrap_or(0) > i128::from(i32::MAX) - MARGIN { "long long" } else { "int" }
+        let fits = self.kernel.most_elements() <= i64::from(i32::MAX) - MARGIN;
+        if fits { "int" } else { "long long" }
     }
 
     /// A new index variable.
