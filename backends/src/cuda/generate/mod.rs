@@ -1,16 +1,20 @@
 //! CUDA C++ for the kernels of a plan whose shapes are known.
 //!
-//! Everything is generated from what operators mean: no operator is named here. A kernel becomes one launch or several
-//! ([`stages`]), which read and write the plan's memory.
+//! Everything is generated from what operators mean, or by the code of their procedures where they have no meaning: no operator
+//! is named here. A kernel becomes one launch or several ([`stages`]), which read and write the plan's memory.
 
 mod emit;
 mod kernel;
+mod procedures;
 mod product;
+mod recurrent;
 mod spelling;
 mod stages;
 
 use super::launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
 use crate::BackendError;
+pub use procedures::is_known as has_procedure;
+
 use emit::{Emitter, coordinates, parts_name};
 use kernel::{KernelProgram, Stored, known, unsupported};
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
@@ -172,6 +176,19 @@ impl<'a> Generator<'a> {
         }
         let mut scratch = self.scratch;
         for stage in stages::stages(&kernel) {
+            if stage.shape == Shape::Procedure {
+                let node = stage.value.node;
+                let launches = self.procedure(k, &kernel, node, &mut places, &mut scratch)?;
+                self.list(once).extend(launches);
+                // What else is equal to a result.
+                let of_node = kernel.outputs.iter().filter(|o| o.0.node == node);
+                for (v, target) in of_node.filter(|o| places[&o.0] != o.1) {
+                    let copy = Stage { value: *v, shape: Shape::Elements };
+                    let launch = self.launch(k, name, &kernel, &copy, *target, &places, first)?;
+                    self.list(once).extend(launch);
+                }
+                continue;
+            }
             let mut targets: Vec<Place> =
                 kernel.outputs.iter().filter(|o| o.0 == stage.value).map(|o| o.1).collect();
             if targets.is_empty() {
@@ -180,10 +197,7 @@ impl<'a> Generator<'a> {
             }
             for &target in &targets {
                 let launch = self.launch(k, name, &kernel, &stage, target, &places, first)?;
-                if let Some(launch) = launch {
-                    let list = if once { &mut self.out.once } else { &mut self.out.each };
-                    list.push(launch);
-                }
+                self.list(once).extend(launch);
             }
             let target = targets[0];
             if kernel.input(stage.value).is_none() {
@@ -192,6 +206,20 @@ impl<'a> Generator<'a> {
         }
         self.out.arena = self.out.arena.max(scratch);
         Ok(())
+    }
+
+    /// The launches before the first run, or those of every run.
+    fn list(&mut self, once: bool) -> &mut Vec<Launch> {
+        if once { &mut self.out.once } else { &mut self.out.each }
+    }
+
+    /// Notes that a launch reads or writes here.
+    fn reads(&mut self, place: Place) {
+        if let Place::Constant(c) = place
+            && !self.out.constants.contains(&c)
+        {
+            self.out.constants.push(c);
+        }
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -226,11 +254,7 @@ impl<'a> Generator<'a> {
             let ty = known(&kernel.program, *v)?;
             parameters.push(format!("GLOBAL(const {}) {}", spelling::stored(ty.0), e.stored[v]));
             let (place, bytes) = (places[v], bytes_of(&ty));
-            if let Place::Constant(c) = place
-                && !self.out.constants.contains(&c)
-            {
-                self.out.constants.push(c);
-            }
+            self.reads(place);
             arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
         }
         parameters.push(format!("GLOBAL({}) out", spelling::stored(dtype)));
@@ -261,16 +285,21 @@ impl<'a> Generator<'a> {
             Shape::Elements => "an element for each thread",
             Shape::Rows(_) => "a row for each block",
             Shape::Tiles(_) => "a tile of a product for each block",
+            Shape::Procedure => "by a procedure",
         };
-        let of = match self.plan.kernels.get(k) {
+        format!("{}: {}, {how}.", self.kernel_words(k), kernel.program.ty(stage.value))
+    }
+
+    /// A kernel of the plan and what it computes.
+    fn kernel_words(&self, k: usize) -> String {
+        match self.plan.kernels.get(k) {
             Some(kernel) => {
                 let name = |n: &NodeId| self.library.node_name(&self.plan.program, *n);
                 let nodes: Vec<_> = kernel.nodes.iter().map(name).collect();
                 format!("Kernel `{}` of {}", kernel.name, nodes.join(", "))
             }
             None => "An output that is there already".into(),
-        };
-        format!("{of}: {}, {how}.", kernel.program.ty(stage.value))
+        }
     }
 }
 

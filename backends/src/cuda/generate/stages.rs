@@ -7,7 +7,7 @@ use super::emit::Emitter;
 use super::kernel::KernelProgram;
 use super::product::Contraction;
 use crate::reference::code::{Affine, Int, Slot};
-use mlc_dsl::ir::Value;
+use mlc_dsl::ir::{NodeId, Value};
 use std::collections::BTreeSet;
 
 /// Elements of a loop from which on the threads of a block share it.
@@ -22,6 +22,8 @@ pub enum Shape {
     Rows(Vec<usize>),
     /// Tiles of this product, and what follows it element by element.
     Tiles(Value),
+    /// The launches of a node that has no meaning, which store all of its results.
+    Procedure,
 }
 
 /// A launch: what it stores, and how.
@@ -36,6 +38,10 @@ pub struct Stage {
 /// The stages of a kernel, in order.
 pub fn stages(kernel: &KernelProgram) -> Vec<Stage> {
     let mut p = StagePlanner { kernel, out: vec![], stored: BTreeSet::new() };
+    // What has no meaning can only be read from memory.
+    for &node in kernel.procedures.keys() {
+        p.procedure(node);
+    }
     for (v, _) in &kernel.outputs {
         p.store(*v);
     }
@@ -79,7 +85,7 @@ impl StagePlanner<'_> {
         let mut e = Emitter::new(self.kernel);
         e.stored = self.stored.iter().map(|v| (*v, String::new())).collect();
         for i in 0..self.kernel.program.nodes.len() as u32 {
-            let v = Value { node: mlc_dsl::ir::NodeId(i), output: 0 };
+            let v = Value { node: NodeId(i), output: 0 };
             if self.kernel.input(v).is_some() {
                 e.stored.insert(v, String::new());
             }
@@ -126,6 +132,17 @@ impl StagePlanner<'_> {
             }
         }
         self.push(v, Shape::Elements);
+    }
+
+    /// Stores what a node without a meaning takes, then its results.
+    fn procedure(&mut self, node: NodeId) {
+        let node_of = self.kernel.program.node(node);
+        for &v in node_of.args.iter().filter(|v| self.kernel.input(**v).is_none()) {
+            self.store(v);
+        }
+        self.push(Value { node, output: 0 }, Shape::Procedure);
+        let results = 0..node_of.types.len() as u32;
+        self.stored.extend(results.map(|output| Value { node, output }));
     }
 
     /// Stores what the factors of a product read that takes loops.
