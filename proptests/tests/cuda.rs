@@ -1,8 +1,8 @@
 //! Generated CUDA code computes what the reference interpreter does: on the emulator, or on the device that
 //! `MLC_CUDA_DEVICE` names by its number.
 
-use mlc_backends::Backend;
-use mlc_backends::cuda::{Cuda, Driver, Launches, Nvidia, launches};
+use mlc_backends::cuda::{Cuda, Driver, LaunchedPlan, Launches, Nvidia, launches};
+use mlc_backends::{Backend, Executable};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::CallId;
@@ -248,6 +248,90 @@ fn recurrent_layers_compute_what_the_reference_does() {
         launches(&select_kernels(p, library(), target), library()).map_err(|e| e.to_string());
     let told = "the cuda backend does not support `lstm`: a state of 7000 elements is too large for shared memory";
     assert_eq!(refused.map(|l| l.arena), Err(told.into()));
+}
+
+/// Some reductions of a value, along these axes.
+fn reductions(dtype: DType, shape: &[usize], axes: &[i64]) -> Program {
+    let mut b = Builder::new(library());
+    let x = b.input("x", Type::known(dtype, shape));
+    let attrs = [Some(Attr::Ints(axes.iter().map(|&a| Extent::from(a)).collect()))];
+    let mut outputs = vec![];
+    for name in ["sum", "prod", "max", "min"] {
+        let op = library().find(name).expect("shipped");
+        outputs.push((name.to_string(), b.apply(op, &attrs, &[x]).expect("types")[0]));
+    }
+    if let ([axis], true) = (axes, dtype.is_float()) {
+        let axis = Some(Attr::Int(Extent::from(*axis)));
+        let softmax = library().find("softmax").expect("shipped");
+        outputs.push(("softmax".into(), b.apply(softmax, &[axis], &[x]).expect("types")[0]));
+    }
+    b.finish(outputs)
+}
+
+#[test]
+fn long_reductions_are_computed_in_parts_as_the_reference_computes_them() {
+    if is_skipped() {
+        return;
+    }
+    let library = library();
+    let target = library.target("cuda").expect("shipped");
+    let run = |p: &Program, i: &[_]| run_plan(&select_kernels(p.clone(), library, target), i);
+    let keep = |p: &Program| Ok(p.clone());
+    let subject = Subject { library, optimise: &keep, run: &run };
+    let cases: [(&[usize], &[i64], bool); 6] = [
+        (&[16385], &[0], true),
+        (&[3, 20000], &[1], true),
+        (&[17000, 2], &[0], true),
+        (&[130, 3, 131], &[0, 2], true),
+        (&[3, 0], &[1], false),
+        (&[0, 20000], &[1], false),
+    ];
+    let dtypes = [DType::F32, DType::F64, DType::BF16, DType::I8, DType::I64, DType::U64];
+    for (case, (shape, axes, is_split)) in cases.into_iter().enumerate() {
+        for &dtype in if case % 2 == 0 { &dtypes[..] } else { &dtypes[..1] } {
+            let p = reductions(dtype, shape, axes);
+            let code = launches(&select_kernels(p.clone(), library, target), library);
+            let unit = code.expect("known extents").unit();
+            assert_eq!(unit.contains("a part of a reduction"), is_split, "{dtype} {shape:?}");
+            for style in Style::ALL {
+                let Some(values) = inputs(&p, style, 1) else { continue };
+                let held = hold(&subject, &p, &p, style, &values);
+                held.unwrap_or_else(|(_, m)| panic!("{dtype} {shape:?} {style:?}: {m}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_of_what_products_yield_are_shared_by_threads() {
+    if is_skipped() {
+        return;
+    }
+    let mut b = Builder::new(library());
+    let matrix = Type::known(DType::F32, &[144, 144]);
+    let [x, y] = ["x", "y"].map(|name| b.input(name, matrix.clone()));
+    let [matmul, sum] = ["matmul", "sum"].map(|op| library().find(op).expect("shipped"));
+    let product = b.apply(matmul, &[], &[x, y]).expect("types")[0];
+    let axes = Some(Attr::Ints(vec![Extent::from(0), Extent::from(1)]));
+    let total = b.apply(sum, &[axes], &[product]).expect("types")[0];
+    let p = b.finish(vec![("total".into(), total)]);
+    let values = inputs(&p, Style::Normal, 1).expect("known extents");
+    // One kernel of both: the product is a stage of its own.
+    let mut plan = select_kernels(p.clone(), library(), library().target("cuda").expect("shipped"));
+    if plan.kernels.len() == 2 {
+        let last = plan.kernels.pop().expect("a kernel");
+        plan.kernels[0].nodes.extend(last.nodes);
+        plan.kernels[0].outputs = last.outputs;
+    }
+    let code = launches(&plan, library()).expect("known extents");
+    assert!(!code.unit().contains("an element for each thread"), "{}", code.unit());
+    let wanted = mlc_backends::reference::run_values(&p, library(), &values).expect("runs");
+    let emulated = || Arc::new(Emulated::default()) as Arc<dyn Driver>;
+    let device = device().cloned().unwrap_or_else(emulated);
+    let got = LaunchedPlan::new(code, device, plan.program.consts.clone()).expect("is loaded");
+    let got = got.run(&values).expect("runs");
+    let error = difference(&wanted[0].to_tensor(), &got[0]).expect("the same type");
+    assert!(error < 1e-4, "{error:.1e}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod procedures;
 mod product;
 mod recurrent;
 mod spelling;
+mod split;
 mod stages;
 
 use super::launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
@@ -195,6 +196,14 @@ impl<'a> Generator<'a> {
                 let bytes = bytes_of(&known(&kernel.program, stage.value)?);
                 targets.push(Place::Arena(take(&mut scratch, bytes)?));
             }
+            let mut stage = stage;
+            if let Shape::Split(split) = stage.shape {
+                let parts = Place::Arena(take(&mut scratch, bytes_of(&split.ty()))?);
+                stage.shape = Shape::Parts(split);
+                let launch = self.launch(k, name, &kernel, &stage, parts, &places, first)?;
+                self.list(once).extend(launch);
+                stage.shape = Shape::Total(split, parts);
+            }
             for &target in &targets {
                 let launch = self.launch(k, name, &kernel, &stage, target, &places, first)?;
                 self.list(once).extend(launch);
@@ -257,8 +266,20 @@ impl<'a> Generator<'a> {
             self.reads(place);
             arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
         }
+        let mut written = (dtype, shape);
+        match &stage.shape {
+            Shape::Parts(split) => written = split.ty(),
+            Shape::Total(split, place) => {
+                let (place, ty) = (*place, split.ty());
+                parameters.push(format!("GLOBAL(const {}) parts", spelling::stored(ty.0)));
+                let bytes = bytes_of(&ty);
+                arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
+            }
+            _ => {}
+        }
+        let dtype = written.0;
         parameters.push(format!("GLOBAL({}) out", spelling::stored(dtype)));
-        let bytes = bytes_of(&(dtype, shape));
+        let bytes = bytes_of(&written);
         arguments.push(Argument { place: target, bytes, dtype, written: true });
         if e.faults {
             parameters.push("GLOBAL(unsigned long long) fault".into());
@@ -285,6 +306,8 @@ impl<'a> Generator<'a> {
             Shape::Elements => "an element for each thread",
             Shape::Rows(_) => "a row for each block",
             Shape::Tiles(_) => "a tile of a product for each block",
+            Shape::Split(_) | Shape::Parts(_) => "a part of a reduction for each block",
+            Shape::Total(..) => "the parts of a reduction for each block",
             Shape::Procedure => "by a procedure",
         };
         format!("{}: {}, {how}.", self.kernel_words(k), kernel.program.ty(stage.value))
@@ -340,6 +363,11 @@ fn body(
         let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
         return Some((product::write(e, kernel, v, product, &put)?, product::THREADS));
     }
+    match &stage.shape {
+        Shape::Parts(split) => return Some(split::write_parts(e, v, &shape, split)),
+        Shape::Total(split, _) => return Some(split::write_total(e, dtype, &shape, split)),
+        _ => {}
+    }
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let Shape::Rows(rows) = &stage.shape else {
@@ -377,10 +405,15 @@ fn body(
     let text = e.element(v, &index);
     store(e, dtype, &shape, &slots, &text);
     e.close();
+    declare_parts(e, head);
+    Some((count as u64, threads))
+}
+
+/// Declares at a place the arrays in which blocks combine.
+fn declare_parts(e: &mut Emitter<'_>, at: usize) {
     let arrays: Vec<String> =
         e.parts.iter().map(|kind| format!("SHARED({kind}, {}, 32);", parts_name(kind))).collect();
-    arrays.iter().rev().for_each(|a| e.insert(head, a));
-    Some((count as u64, threads))
+    arrays.iter().rev().for_each(|a| e.insert(at, a));
 }
 
 /// Threads of a block that shares loops of this length.

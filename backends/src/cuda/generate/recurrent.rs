@@ -100,8 +100,8 @@ impl Layer {
         let (kind, real) = (self.index(args), self.real());
         let mut t = Text::default();
         t.line(1, "int warp = threadIdx.x / 32, lane = threadIdx.x % 32;");
-        t.line(1, format!("{kind} row = blockIdx.x % {down} * {ROWS} + warp;"));
-        t.line(1, format!("{kind} first = blockIdx.x / {down} % {across} * {POSITIONS};"));
+        t.line(1, format!("{kind} row = ({kind})blockIdx.x % {down} * {ROWS} + warp;"));
+        t.line(1, format!("{kind} first = ({kind})blockIdx.x / {down} % {across} * {POSITIONS};"));
         t.line(1, format!("{kind} direction = blockIdx.x / {};", down * across));
         t.line(1, format!("if (row >= {rows}) return;"));
         t.line(1, format!("{real} sum[{POSITIONS}] = {{}};"));

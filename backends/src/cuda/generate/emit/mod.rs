@@ -99,6 +99,11 @@ impl<'k> Emitter<'k> {
         if fits { "int" } else { "long long" }
     }
 
+    /// The number of the block, in the type of index variables: what is computed from it has as many bits.
+    pub fn block(&self) -> &'static str {
+        if self.index_type() == "int" { "blockIdx.x" } else { "(long long)blockIdx.x" }
+    }
+
     /// A new index variable.
     pub fn variable(&mut self, extent: i64) -> Slot {
         self.extents.push(extent);
@@ -239,6 +244,26 @@ impl<'k> Emitter<'k> {
         Scope { node: v, double }.real(self, r)
     }
 
+    /// What the elements of a range contribute to a value that is a reduction; the threads of a block share them.
+    pub fn part(&mut self, v: Value, index: &[Int], begin: &str, end: &str) -> String {
+        let (range, threads) = ((begin, end), self.threads.unwrap_or(1));
+        let double = self.double(v);
+        let scope = Scope { node: v, double };
+        match self.placed(v, index) {
+            Some(Body::Real(Real::Reduce(r))) => {
+                scope.reduce_shared(self, &r, Kind::Real(double), threads, range, &|e, b| {
+                    scope.real(e, b)
+                })
+            }
+            Some(Body::Int(_, Int::Reduce(r))) => {
+                scope.reduce_shared(self, &r, Kind::Int(r.dtype), threads, range, &|e, b| {
+                    scope.int(e, b)
+                })
+            }
+            _ => unreachable!("a part is one of a reduction"),
+        }
+    }
+
     /// A new local variable.
     fn local(&mut self) -> String {
         self.variables += 1;
@@ -246,7 +271,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// True where floats are computed in 64 bits: of `f64`, and where integers become floats and those integers again.
-    fn double(&self, v: Value) -> bool {
+    pub fn double(&self, v: Value) -> bool {
         let node = self.kernel.program.node(v.node);
         let narrow = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
         let floats =
