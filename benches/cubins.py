@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compile the CUDA code of models to cubins, write a table. No device is needed.
+"""Compile the CUDA code of models to cubins, write the first part of docs/benchmarks/cuda.md. No device is needed.
 
     python3 -m venv VENV && VENV/bin/pip install nvidia-cuda-nvrtc==13.0.88
     cargo build --release
-    VENV/bin/python benches/cubins.py MODEL.onnx [...] > docs/benchmarks/cuda.md
+    VENV/bin/python benches/cubins.py MODEL.onnx [...]
 
 For each architecture: functions, seconds of NVRTC, the most registers of a thread, and the functions whose registers are
 spilled to memory, with the bytes stored. Exit code 1 if something does not compile.

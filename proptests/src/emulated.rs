@@ -1,13 +1,14 @@
 //! A CUDA device that a C++ compiler and this machine's processor stand in for.
 
 use mlc_backends::cuda::{Address, Driver, DriverError, Module};
-use mlc_cuda_emulator::{EmulatorError, Region, Unit};
+use mlc_cuda_emulator::{Effort, EmulatorError, Region, Unit};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// The emulator behind the interface of a device. Memory that is not in use is never read or written.
 #[derive(Default)]
 pub struct Emulated {
+    effort: Effort,
     state: Mutex<State>,
 }
 
@@ -23,6 +24,11 @@ fn failed(call: &'static str, reason: impl ToString) -> DriverError {
 }
 
 impl Emulated {
+    /// A device for long runs: its compiler optimises.
+    pub fn for_long_runs() -> Emulated {
+        Emulated { effort: Effort::High, ..Emulated::default() }
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
         f(&mut self.state.lock().unwrap_or_else(|e| e.into_inner()))
     }
@@ -82,7 +88,7 @@ impl Driver for Emulated {
     }
 
     fn load(&self, source: &str) -> Result<Module, DriverError> {
-        let unit = Unit::compile(source).map_err(|e| match e {
+        let unit = Unit::compile_with(source, self.effort).map_err(|e| match e {
             EmulatorError::NoCompiler => DriverError::NoCompiler(e.to_string()),
             e => DriverError::Compile(e.to_string()),
         })?;

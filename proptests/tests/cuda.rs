@@ -1,11 +1,11 @@
 //! Generated CUDA code computes what the reference interpreter does: on the emulator, or on the device that
 //! `MLC_CUDA_DEVICE` names by its number.
 
-use mlc_backends::Backend;
-use mlc_backends::cuda::{Cuda, Driver, Nvidia, launches};
+use mlc_backends::cuda::{Cuda, Driver, LaunchedPlan, Launches, Nvidia, launches};
+use mlc_backends::{Backend, Executable};
 use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type};
-use mlc_dsl::library::{CallId, CallKind};
+use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type, Value};
+use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs, tame};
@@ -15,6 +15,7 @@ use mlc_onnx::import;
 use mlc_proptests::emulated::Emulated;
 use mlc_proptests::spellings::{families, run::models};
 use mlc_proptests::{checked_options, library, options, program};
+use mlc_rewrite::pipeline::selfcheck::difference;
 use mlc_rewrite::pipeline::{Options, optimize};
 use mlc_rewrite::show;
 use std::sync::{Arc, OnceLock};
@@ -84,12 +85,6 @@ fn generated_code_computes_every_operator_as_the_reference_does() {
             never.push(call.name.to_string());
         }
         for (seed, p) in drawn {
-            if let CallKind::Extern(_) = call.kind {
-                let values = inputs(&p, Style::Normal, seed).expect("known extents");
-                let refused = run(&p, &values).expect_err("it has no meaning");
-                assert!(refused.contains("has no meaning to generate code from"), "{refused}");
-                continue;
-            }
             wrong.extend(Style::ALL.into_iter().find_map(|style| {
                 let values = inputs(&p, style, seed)?;
                 let runs = [tame(&values), values];
@@ -179,6 +174,166 @@ fn generated_code_computes_layers_as_the_reference_does() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// A recurrent layer with constant first states, all of its results, one of them twice, and what is computed from one.
+fn recurrent(
+    name: &str,
+    gates: usize,
+    dtype: DType,
+    [steps, batch, input, hidden]: [usize; 4],
+    attrs: &[Option<Attr>],
+) -> Program {
+    let directions = if attrs[0] == Some(Attr::Str("bidirectional".into())) { 2 } else { 1 };
+    let mut b = Builder::new(library());
+    let rows = gates * hidden;
+    let shapes: [&[usize]; 5] = [
+        &[steps, batch, input],
+        &[directions, rows, input],
+        &[directions, rows, hidden],
+        &[directions, 2 * rows],
+        &[directions, batch, hidden],
+    ];
+    let mut args = vec![];
+    for (i, shape) in shapes.iter().enumerate() {
+        args.push(b.input(&i.to_string(), Type::known(dtype, shape)));
+    }
+    if gates == 4 {
+        let n = directions * batch * hidden;
+        args.push(b.constant(Tensor::from_f64(dtype, shapes[4].to_vec(), &vec![0.25; n])));
+    }
+    let found = |name: &str| library().find(name).expect("shipped");
+    let results = b.apply(found(name), attrs, &args).expect("types");
+    let exp = b.apply(found("exp"), &[], &[results[0]]).expect("types")[0];
+    let mut outputs: Vec<(String, Value)> = vec![];
+    for (i, v) in results.iter().chain([&results[0], &exp]).enumerate() {
+        outputs.push((i.to_string(), *v));
+    }
+    b.finish(outputs)
+}
+
+#[test]
+fn recurrent_layers_compute_what_the_reference_does() {
+    if is_skipped() {
+        return;
+    }
+    let target = library().target("cuda").expect("shipped");
+    let sizes =
+        [[3, 2, 5, 4], [2, 3, 40, 37], [4, 1, 1, 130], [0, 2, 3, 4], [2, 0, 3, 4], [2, 2, 0, 3]];
+    let precisions =
+        [(DType::F32, 1e-5), (DType::F64, 1e-12), (DType::F16, 2e-3), (DType::BF16, 2e-2)];
+    let int = |v: i64| Some(Attr::Int(Extent::from(v)));
+    for (case, size) in sizes.into_iter().enumerate() {
+        for direction in ["forward", "reverse", "bidirectional"] {
+            let word = Some(Attr::Str(direction.into()));
+            let layers = [
+                ("lstm", 4, vec![word.clone()]),
+                ("gru", 3, vec![word.clone(), int(0)]),
+                ("gru", 3, vec![word, int(1)]),
+            ];
+            for (k, (name, gates, attrs)) in layers.iter().enumerate() {
+                let (dtype, least) = precisions[(case + k) % precisions.len()];
+                let p = recurrent(name, *gates, dtype, size, attrs);
+                let values = inputs(&p, Style::Normal, case as u64).expect("known extents");
+                let wanted = mlc_backends::reference::run_values(&p, library(), &values);
+                let got = run_plan(&select_kernels(p, library(), target), &values).expect("runs");
+                for (wanted, got) in wanted.expect("runs").into_iter().zip(&got) {
+                    let error = difference(&wanted.to_tensor(), got).expect("the same type");
+                    assert!(error < least, "{name} {attrs:?} {size:?} {dtype}: {error:.1e}");
+                }
+            }
+        }
+    }
+    let attrs = [Some(Attr::Str("forward".into()))];
+    let p = recurrent("lstm", 4, DType::F32, [2, 1, 3, 7000], &attrs);
+    let refused =
+        launches(&select_kernels(p, library(), target), library()).map_err(|e| e.to_string());
+    let told = "the cuda backend does not support `lstm`: a state of 7000 elements is too large for shared memory";
+    assert_eq!(refused.map(|l| l.arena), Err(told.into()));
+}
+
+/// Some reductions of a value, along these axes.
+fn reductions(dtype: DType, shape: &[usize], axes: &[i64]) -> Program {
+    let mut b = Builder::new(library());
+    let x = b.input("x", Type::known(dtype, shape));
+    let attrs = [Some(Attr::Ints(axes.iter().map(|&a| Extent::from(a)).collect()))];
+    let mut outputs = vec![];
+    for name in ["sum", "prod", "max", "min"] {
+        let op = library().find(name).expect("shipped");
+        outputs.push((name.to_string(), b.apply(op, &attrs, &[x]).expect("types")[0]));
+    }
+    if let ([axis], true) = (axes, dtype.is_float()) {
+        let axis = Some(Attr::Int(Extent::from(*axis)));
+        let softmax = library().find("softmax").expect("shipped");
+        outputs.push(("softmax".into(), b.apply(softmax, &[axis], &[x]).expect("types")[0]));
+    }
+    b.finish(outputs)
+}
+
+#[test]
+fn long_reductions_are_computed_in_parts_as_the_reference_computes_them() {
+    if is_skipped() {
+        return;
+    }
+    let library = library();
+    let target = library.target("cuda").expect("shipped");
+    let run = |p: &Program, i: &[_]| run_plan(&select_kernels(p.clone(), library, target), i);
+    let keep = |p: &Program| Ok(p.clone());
+    let subject = Subject { library, optimise: &keep, run: &run };
+    let cases: [(&[usize], &[i64], bool); 6] = [
+        (&[16385], &[0], true),
+        (&[3, 20000], &[1], true),
+        (&[17000, 2], &[0], true),
+        (&[130, 3, 131], &[0, 2], true),
+        (&[3, 0], &[1], false),
+        (&[0, 20000], &[1], false),
+    ];
+    let dtypes = [DType::F32, DType::F64, DType::BF16, DType::I8, DType::I64, DType::U64];
+    for (case, (shape, axes, is_split)) in cases.into_iter().enumerate() {
+        for &dtype in if case % 2 == 0 { &dtypes[..] } else { &dtypes[..1] } {
+            let p = reductions(dtype, shape, axes);
+            let code = launches(&select_kernels(p.clone(), library, target), library);
+            let unit = code.expect("known extents").unit();
+            assert_eq!(unit.contains("a part of a reduction"), is_split, "{dtype} {shape:?}");
+            for style in Style::ALL {
+                let Some(values) = inputs(&p, style, 1) else { continue };
+                let held = hold(&subject, &p, &p, style, &values);
+                held.unwrap_or_else(|(_, m)| panic!("{dtype} {shape:?} {style:?}: {m}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_of_what_products_yield_are_shared_by_threads() {
+    if is_skipped() {
+        return;
+    }
+    let mut b = Builder::new(library());
+    let matrix = Type::known(DType::F32, &[144, 144]);
+    let [x, y] = ["x", "y"].map(|name| b.input(name, matrix.clone()));
+    let [matmul, sum] = ["matmul", "sum"].map(|op| library().find(op).expect("shipped"));
+    let product = b.apply(matmul, &[], &[x, y]).expect("types")[0];
+    let axes = Some(Attr::Ints(vec![Extent::from(0), Extent::from(1)]));
+    let total = b.apply(sum, &[axes], &[product]).expect("types")[0];
+    let p = b.finish(vec![("total".into(), total)]);
+    let values = inputs(&p, Style::Normal, 1).expect("known extents");
+    // One kernel of both: the product is a stage of its own.
+    let mut plan = select_kernels(p.clone(), library(), library().target("cuda").expect("shipped"));
+    if plan.kernels.len() == 2 {
+        let last = plan.kernels.pop().expect("a kernel");
+        plan.kernels[0].nodes.extend(last.nodes);
+        plan.kernels[0].outputs = last.outputs;
+    }
+    let code = launches(&plan, library()).expect("known extents");
+    assert!(!code.unit().contains("an element for each thread"), "{}", code.unit());
+    let wanted = mlc_backends::reference::run_values(&p, library(), &values).expect("runs");
+    let emulated = || Arc::new(Emulated::default()) as Arc<dyn Driver>;
+    let device = device().cloned().unwrap_or_else(emulated);
+    let got = LaunchedPlan::new(code, device, plan.program.consts.clone()).expect("is loaded");
+    let got = got.run(&values).expect("runs");
+    let error = difference(&wanted[0].to_tensor(), &got[0]).expect("the same type");
+    assert!(error < 1e-4, "{error:.1e}");
+}
+
 #[test]
 fn an_index_out_of_range_is_an_error_that_names_the_operator() {
     if is_skipped() {
@@ -212,6 +367,57 @@ fn values_of_many_elements_are_indexed_with_64_bits() {
     let unit = launches(&plan, library()).expect("known extents").each[0].source.clone();
     assert!(unit.contains("long long at = (long long)blockIdx.x"), "{unit}");
     assert!(!unit.contains(" int "), "{unit}");
+}
+
+/// Sums of windows of so many elements along both axes, of 25 places.
+fn sums_of_windows(extent: i64) -> Result<Launches, String> {
+    let mut b = Builder::new(library());
+    let x = b.input("x", Type::known(DType::F32, &[1, 1, 4, 4]));
+    let ints = |v: [i64; 2]| Some(Attr::Ints(v.into_iter().map(Extent::from).collect()));
+    let attrs = [[extent; 2], [1; 2], [extent; 2], [0; 2], [1; 2]].map(ints);
+    let y = b.apply(library().find("sumpool").expect("shipped"), &attrs, &[x]).expect("types")[0];
+    let program = b.finish(vec![("y".into(), y)]);
+    let plan = select_kernels(program, library(), library().target("cuda").expect("shipped"));
+    launches(&plan, library()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn loops_over_many_elements_have_64_bits_or_are_refused() {
+    let unit = sums_of_windows(1 << 20).expect("2^40 elements are counted").each[0].source.clone();
+    assert!(unit.contains("for (long long v1_at"), "{unit}");
+    let refused = sums_of_windows(1 << 40).expect_err("2^80 elements are not counted");
+    let told =
+        "the cuda backend does not support `sumpool` with loops over more than 2^63 elements";
+    assert_eq!(refused, told);
+}
+
+#[test]
+fn values_that_no_memory_holds_together_are_refused() {
+    let mut b = Builder::new(library());
+    let long = Type::known(DType::F64, &[1, 1 << 59]);
+    let axis = Some(Attr::Int(Extent::from(1)));
+    let softmax = library().find("softmax").expect("shipped");
+    let [mul, sum] = ["mul", "sum"].map(|op| library().find(op).expect("shipped"));
+    let rows: Vec<Value> = (0..5)
+        .map(|i| {
+            let x = b.input(&i.to_string(), long.clone());
+            b.apply(softmax, std::slice::from_ref(&axis), &[x]).expect("types")[0]
+        })
+        .collect();
+    let mut outputs = vec![];
+    for (i, x) in rows.iter().enumerate() {
+        for y in &rows[..i] {
+            let product = b.apply(mul, &[], &[*x, *y]).expect("types")[0];
+            let axes = Some(Attr::Ints(vec![Extent::from(0), Extent::from(1)]));
+            let total = b.apply(sum, &[axes], &[product]).expect("types")[0];
+            outputs.push((outputs.len().to_string(), total));
+        }
+    }
+    let program = b.finish(outputs);
+    let plan = select_kernels(program, library(), library().target("cuda").expect("shipped"));
+    let refused = launches(&plan, library()).expect_err("these are 5 values of 2^62 bytes");
+    let told = "the cuda backend does not support values of more than 2^64 bytes together";
+    assert_eq!(refused.to_string(), told);
 }
 
 #[test]

@@ -336,6 +336,29 @@ fn reports_have_no_field_that_is_not_documented() {
     }
 }
 
+/// Sizes that no number of 64 bits counts are an error, and so are loops over so many elements.
+#[test]
+fn what_is_too_large_for_cuda_code_is_an_error() {
+    let dir = folder();
+    let value =
+        "def model(x: f32[4294967296, 4294967296]) -> f32[4294967296, 4294967296]\n  = exp(x)\n";
+    let (n, ones) = ("[1099511627776, 1099511627776]", "[1, 1]");
+    let loops = format!(
+        "def model(x: f32[1, 1, 4, 4]) -> f32[1, 1, 5, 5]\n  = sumpool(x, window={n}, stride={ones}, low={n}, high=[0, 0], dilation={ones})\n"
+    );
+    for (text, told) in
+        [(value, "more elements than 2^59"), (&loops, "loops over more than 2^63 elements")]
+    {
+        fs::write(dir.path().join("large.rules"), text).expect("written");
+        for options in [&["--no-optimize"][..], &[]] {
+            let args = [&["show", "--cuda", "large.rules"][..], options].concat();
+            let (code, out, said) = run(dir.path(), &args, b"");
+            assert_eq!((code, out.len()), (Some(2), 0), "{said}");
+            assert!(said.contains(told), "{said}");
+        }
+    }
+}
+
 /// The document of the CUDA backend shows code that the command really prints.
 #[test]
 fn the_document_shows_the_code_that_is_printed() {

@@ -371,7 +371,7 @@ fn attention_with_caches_and_masks_computes() {
     let causal = ("is_causal", int(1));
     run(
         &[q(), k(), v(), Absent, In(one(1, &[5.0])), In(one(1, &[6.0]))],
-        &[causal.clone()],
+        std::slice::from_ref(&causal),
         &[one(2, &[4.0, 4.0]), one(3, &[5.0, 1.0, 1.0]), one(3, &[6.0, 2.0, 4.0])],
     );
     let mask = In(bools(&[2, 2], &[0, 0, 0, 1]));

@@ -41,10 +41,28 @@ const FLAGS: &[&str] = &[
     "-Werror=frame-larger-than=65536",
 ];
 
-/// Units run on small shapes: optimising a kernel takes longer than what a few launches of it gain, as most of their time
-/// is the runtime's.
 const UNIT_FLAGS: &[&str] =
-    &["-O0", "-DEMULATED", "-shared", "unit.cpp", "runtime.o", "-lm", "-o", "unit.so"];
+    &["-DEMULATED", "-shared", "unit.cpp", "runtime.o", "-lm", "-o", "unit.so"];
+
+/// How much the compiler does to a unit. On small shapes optimising a kernel takes longer than what a few launches of it
+/// gain, as most of their time is the runtime's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Effort {
+    /// Compiles soon.
+    #[default]
+    Low,
+    /// Runs fast.
+    High,
+}
+
+impl Effort {
+    fn flag(self) -> &'static str {
+        match self {
+            Effort::Low => "-O0",
+            Effort::High => "-O2",
+        }
+    }
+}
 
 /// Checks are what units spend their time in, and are compiled once in a process.
 const RUNTIME_FLAGS: &[&str] = &["-O2", "-c", "all.cpp", "-o", "runtime.o"];
@@ -95,7 +113,7 @@ fn runtime() -> Result<&'static [u8], EmulatorError> {
 }
 
 /// Loads a unit, as `kernels::with_entries` makes it.
-pub(crate) fn library(unit: &str) -> Result<Library, EmulatorError> {
+pub(crate) fn library(unit: &str, effort: Effort) -> Result<Library, EmulatorError> {
     if !available() {
         return Err(EmulatorError::NoCompiler);
     }
@@ -103,7 +121,7 @@ pub(crate) fn library(unit: &str) -> Result<Library, EmulatorError> {
     let folder = tempfile::tempdir().map_err(failed)?;
     fs::write(folder.path().join("runtime.o"), runtime).map_err(failed)?;
     fs::write(folder.path().join("unit.cpp"), unit).map_err(failed)?;
-    compile(&folder, UNIT_FLAGS)?;
+    compile(&folder, &[&[effort.flag()], UNIT_FLAGS].concat())?;
     // SAFETY: the library has no initialisers; what it does is up to the callers of its functions. It needs its file
     // only to be loaded.
     unsafe { Library::new(folder.path().join("unit.so")) }.map_err(failed)

@@ -37,7 +37,7 @@ use std::{
 use libloading::Library;
 use thiserror::Error;
 
-pub use compiler::available;
+pub use compiler::{Effort, available};
 
 /// Why a unit is not compiled, or a launch does not end well.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -97,8 +97,8 @@ pub struct Unit(Arc<Loaded>);
 
 type Slot = Arc<OnceLock<Result<Unit, EmulatorError>>>;
 
-/// The units of this process, by their source.
-static UNITS: LazyLock<Mutex<HashMap<String, Slot>>> = LazyLock::new(Mutex::default);
+/// The units of this process, by their source and what the compiler did to them.
+static UNITS: LazyLock<Mutex<HashMap<(String, Effort), Slot>>> = LazyLock::new(Mutex::default);
 
 impl Unit {
     /// Compiles a unit, with `$CXX` or else `c++`. The same source is compiled once in a process.
@@ -107,16 +107,25 @@ impl Unit {
     ///
     /// If there is no compiler, or the unit does not compile.
     pub fn compile(source: &str) -> Result<Unit, EmulatorError> {
-        let slot = {
-            let mut units = UNITS.lock().unwrap_or_else(PoisonError::into_inner);
-            units.entry(source.to_owned()).or_default().clone()
-        };
-        slot.get_or_init(|| Unit::load(source)).clone()
+        Unit::compile_with(source, Effort::Low)
     }
 
-    fn load(source: &str) -> Result<Unit, EmulatorError> {
+    /// The same with more effort of the compiler, for long runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_with(source: &str, effort: Effort) -> Result<Unit, EmulatorError> {
+        let slot = {
+            let mut units = UNITS.lock().unwrap_or_else(PoisonError::into_inner);
+            units.entry((source.to_owned(), effort)).or_default().clone()
+        };
+        slot.get_or_init(|| Unit::load(source, effort)).clone()
+    }
+
+    fn load(source: &str, effort: Effort) -> Result<Unit, EmulatorError> {
         let kernels = kernels::find(source);
-        let library = compiler::library(&kernels::with_entries(source, &kernels))?;
+        let library = compiler::library(&kernels::with_entries(source, &kernels), effort)?;
         let mut entries = HashMap::new();
         for kernel in kernels {
             let symbol = kernels::entry(&kernel.name);

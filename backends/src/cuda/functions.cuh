@@ -34,6 +34,7 @@ template <class T> DEVICE T modulo(T a, T b) {
 template <class T> DEVICE T sign(T v) { return v > 0 ? (T)1 : v < 0 ? (T)-1 : v; }
 template <class T> DEVICE T reciprocal(T v) { return (T)1 / v; }
 template <class T> DEVICE T reciprocal_root(T v) { return (T)1 / sqrt(v); }
+template <class T> DEVICE T logistic(T v) { return (T)1 / ((T)1 + exp(-v)); }
 
 // Cut towards zero; what does not fit saturates, and NaN is 0.
 DEVICE long long truncate_signed(double v) {
@@ -122,16 +123,22 @@ struct Minimum {
 struct MaximumUnsigned { DEVICE long long operator()(long long a, long long b) const { return max_unsigned(a, b); } };
 struct MinimumUnsigned { DEVICE long long operator()(long long a, long long b) const { return min_unsigned(a, b); } };
 
+// Combines one value of every lane of a warp; every lane gets the result.
+template <class Op, class T>
+DEVICE T combine_warp(Op op, T v) {
+  for (int step = 16; step > 0; step /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, step));
+  return v;
+}
+
 // Combines one value of every thread of a block; every thread gets the result. `parts` holds a value for each warp.
 template <class Op, class T, class Parts>
 DEVICE T combine_block(Op op, T v, T first, Parts& parts) {
-  for (int step = 16; step > 0; step /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, step));
+  v = combine_warp(op, v);
   int lane = threadIdx.x % 32, warps = blockDim.x / 32;
   if (warps == 1) return v;
   if (lane == 0) parts[threadIdx.x / 32] = v;
   __syncthreads();
-  v = lane < warps ? (T)parts[lane] : first;
-  for (int step = 16; step > 0; step /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, step));
+  v = combine_warp(op, lane < warps ? (T)parts[lane] : first);
   __syncthreads();
   return v;
 }

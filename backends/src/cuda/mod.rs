@@ -46,18 +46,19 @@ impl Backend for Cuda {
         NAME
     }
 
-    /// Code is generated from meanings: what has none cannot be computed.
+    /// Code is generated from meanings and procedures: what has neither cannot be computed.
     fn faults(&self, plan: &Plan, library: &Library) -> Vec<Fault> {
         let lacks = |(k, kernel): (usize, &Kernel)| {
             let without = |n: &&NodeId| match plan.program.node(**n).kind {
                 NodeKind::Apply(call, _) => {
-                    matches!(library.call(call).kind, CallKind::Extern(_))
+                    matches!(&library.call(call).kind, CallKind::Extern(r) if !generate::has_procedure(r))
                 }
                 NodeKind::Input(_) | NodeKind::Const(_) => false,
             };
             let node = kernel.nodes.iter().find(without)?;
             let op = library.node_name(&plan.program, *node);
-            let what = format!("`{op}` has no meaning to generate code from");
+            let what =
+                format!("`{op}` has neither a meaning nor a procedure to generate code from");
             Some(Fault { kernel: Some((k, kernel.name.clone())), what })
         };
         plan.kernels.iter().enumerate().filter_map(lacks).collect()

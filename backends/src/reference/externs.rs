@@ -142,6 +142,20 @@ impl<'a> Weights<'a> {
     }
 }
 
+/// Whether each direction runs backwards, from the attribute `direction`.
+pub(crate) fn reversed(env: &Env, d: usize) -> Result<Vec<bool>, String> {
+    Ok(ways(env, d)?.into_iter().map(|w| matches!(w, Way::Reverse)).collect())
+}
+
+/// Whether the reset gate applies after the recurrent product, from the attribute `linear_before_reset`.
+pub(crate) fn resets_after(env: &Env) -> bool {
+    match env.attr("linear_before_reset") {
+        Some(Attr::Bool(b)) => *b,
+        Some(a) => a.as_i64().is_some_and(|v| v != 0),
+        None => false,
+    }
+}
+
 /// Runs `step(direction, x, h, carry)`, which updates the state, over sequence and batch. Yields `y[s, d, b, h]`
 /// and the last states `[d, b, h]`.
 fn scan(
@@ -214,11 +228,7 @@ fn lstm(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String>
 fn gru(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
     let (d, z) = sizes(args, 3, 1)?;
     let ways = ways(env, d)?;
-    let reset_after = match env.attr("linear_before_reset") {
-        Some(Attr::Bool(b)) => *b,
-        Some(a) => a.as_i64().is_some_and(|v| v != 0),
-        None => false,
-    };
+    let reset_after = resets_after(env);
     let weights = (0..d).map(|d| Weights::of(args, d, 3, z)).collect::<Result<Vec<_>, _>>()?;
     let initial = vec![floats(&args[4])?.to_vec()];
     let (mut update, mut reset) = (vec![0.0; z.h], vec![0.0; z.h]);

@@ -17,7 +17,7 @@ pub(crate) mod code_cache;
 pub(crate) mod compile;
 mod contract;
 mod exec;
-mod externs;
+pub(crate) mod externs;
 mod index_lists;
 mod inputs;
 mod places;

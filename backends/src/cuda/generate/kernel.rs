@@ -3,17 +3,18 @@
 //! Definitions are unfolded, views that have no memory of their own are computed where they are read.
 
 use super::super::launch::Place;
+use super::procedures::{self, Procedure};
 use crate::BackendError;
 use crate::reference::code_cache::compiled;
 use crate::reference::compile::MeaningCode;
 use crate::reference::{Engine, code};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
-use mlc_dsl::ir::{Attr, DType, NodeKind, Program, Tensor, Value};
+use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::unfold::unfold;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Where the values of a plan are stored.
 pub struct Stored {
@@ -29,6 +30,8 @@ pub struct KernelProgram {
     pub inputs: Vec<Place>,
     /// The code of each node's results.
     pub codes: Vec<Vec<MeaningCode>>,
+    /// The launches of nodes that have no meaning.
+    pub procedures: BTreeMap<NodeId, Procedure>,
     /// Which values go where, in the plan's order.
     pub outputs: Vec<(Value, Place)>,
 }
@@ -38,14 +41,18 @@ pub fn unsupported(what: String) -> BackendError {
     BackendError::Unsupported { backend: "cuda", what }
 }
 
-/// Element type and extents of a value.
+/// Element type and extents of a value. Its bytes, and the bytes of its elements along any of its axes, are an `i64`.
 pub fn known(program: &Program, v: Value) -> Result<(DType, Vec<usize>), BackendError> {
     let ty = program.ty(v);
     let shape = ty.known_shape();
-    Ok((
-        ty.dtype,
-        shape.ok_or_else(|| unsupported(format!("values whose extents data decide ({ty})")))?,
-    ))
+    let shape =
+        shape.ok_or_else(|| unsupported(format!("values whose extents data decide ({ty})")))?;
+    let mut extents = shape.iter().filter(|n| **n != 0);
+    let bytes = extents.try_fold(ty.dtype.size(), |n, &d| n.checked_mul(d));
+    match bytes.and_then(|n| i64::try_from(n).ok()) {
+        Some(_) => Ok((ty.dtype, shape)),
+        None => Err(unsupported(format!("a value of more than 2^63 bytes ({ty})"))),
+    }
 }
 
 impl KernelProgram {
@@ -70,10 +77,10 @@ impl KernelProgram {
         let inputs = r.inputs;
         let program = unfold(&r.b.finish(named), library, &|_| true)
             .map_err(|e| unsupported(format!("this body: {e}")))?;
-        let codes = codes(&program, library)?;
+        let (codes, procedures) = codes(&program, library)?;
         let outputs =
             program.outputs.iter().zip(outputs).map(|((_, v), (_, p))| (*v, *p)).collect();
-        Ok(KernelProgram { program, inputs, codes, outputs })
+        Ok(KernelProgram { program, inputs, codes, procedures, outputs })
     }
 
     /// The code of a value, if an operator computes it.
@@ -96,16 +103,28 @@ impl KernelProgram {
 
     /// Elements that the loops of a value run over.
     pub fn loops(&self, v: Value) -> i64 {
-        let Some(code) = self.code(v) else { return 1 };
-        let axes: Vec<code::Slot> = code.axes.iter().map(|a| a.0).collect();
-        let own = code.extents.iter().enumerate().filter(|(s, _)| !axes.contains(s));
-        own.map(|(_, n)| *n).fold(1, i64::saturating_mul)
+        self.code(v).map_or(1, loops)
+    }
+
+    /// The most elements that one value has, or that one element's loops run over.
+    pub fn most_elements(&self) -> i64 {
+        let types = self.program.nodes.iter().flat_map(|n| &n.types);
+        let elements = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>() as i64);
+        let loops = self.codes.iter().flatten().map(loops);
+        types.map(elements).chain(loops).max().unwrap_or(0)
     }
 
     /// True for a value that takes a loop over elements.
     pub fn reduces(&self, v: Value) -> bool {
         self.code(v).is_some_and(code::reduces)
     }
+}
+
+/// Elements that the loops of a code run over.
+fn loops(code: &MeaningCode) -> i64 {
+    let axes: Vec<code::Slot> = code.axes.iter().map(|a| a.0).collect();
+    let own = code.extents.iter().enumerate().filter(|(s, _)| !axes.contains(s));
+    own.map(|(_, n)| *n).fold(1, i64::saturating_mul)
 }
 
 /// Constants whose elements are all equal are written as numbers.
@@ -161,24 +180,40 @@ impl Reader<'_> {
     }
 }
 
-/// The code of every node's results.
-fn codes(program: &Program, library: &Library) -> Result<Vec<Vec<MeaningCode>>, BackendError> {
+/// The code of every node's results, and the launches of nodes that have none.
+#[allow(clippy::type_complexity)]
+fn codes(
+    program: &Program,
+    library: &Library,
+) -> Result<(Vec<Vec<MeaningCode>>, BTreeMap<NodeId, Procedure>), BackendError> {
     let mut out = Vec::with_capacity(program.nodes.len());
-    for node in &program.nodes {
+    let mut without = BTreeMap::new();
+    for (i, node) in program.nodes.iter().enumerate() {
         let NodeKind::Apply(call, attrs) = &node.kind else {
             out.push(vec![]);
             continue;
         };
         let callable = library.call(*call);
-        if let CallKind::Extern(_) = callable.kind {
-            let what = format!("`{}`, which has no meaning to generate code from", callable.name);
-            return Err(unsupported(what));
-        }
         let args = node.args.iter().map(|a| known(program, *a)).collect::<Result<Vec<_>, _>>()?;
         let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
         let app = compiled(callable, Engine::Plain, &attrs, &args)
             .map_err(|reason| BackendError::Operator { op: callable.name.to_string(), reason })?;
+        if let CallKind::Extern(reference) = &callable.kind {
+            let id = NodeId(i as u32);
+            let result = |output| known(program, Value { node: id, output });
+            let results =
+                (0..node.types.len() as u32).map(result).collect::<Result<Vec<_>, _>>()?;
+            let written = procedures::write(reference, &app.env, &args, &results);
+            let none = "there is neither a meaning nor a procedure to generate code from";
+            let written = written.unwrap_or_else(|| Err(none.into()));
+            let named = |why| unsupported(format!("`{}`: {why}", callable.name));
+            without.insert(id, written.map_err(named)?);
+        }
+        if app.codes.iter().any(|c| loops(c) == i64::MAX) {
+            let what = format!("`{}` with loops over more than 2^63 elements", callable.name);
+            return Err(unsupported(what));
+        }
         out.push(app.codes);
     }
-    Ok(out)
+    Ok((out, without))
 }

@@ -1,16 +1,21 @@
 //! CUDA C++ for the kernels of a plan whose shapes are known.
 //!
-//! Everything is generated from what operators mean: no operator is named here. A kernel becomes one launch or several
-//! ([`stages`]), which read and write the plan's memory.
+//! Everything is generated from what operators mean, or by the code of their procedures where they have no meaning: no operator
+//! is named here. A kernel becomes one launch or several ([`stages`]), which read and write the plan's memory.
 
 mod emit;
 mod kernel;
+mod procedures;
 mod product;
+mod recurrent;
 mod spelling;
+mod split;
 mod stages;
 
 use super::launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
 use crate::BackendError;
+pub use procedures::is_known as has_procedure;
+
 use emit::{Emitter, coordinates, parts_name};
 use kernel::{KernelProgram, Stored, known, unsupported};
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
@@ -60,10 +65,15 @@ struct Generator<'a> {
     names: HashMap<String, String>,
 }
 
-fn aligned(bytes: u64) -> u64 {
-    bytes.div_ceil(ALIGNED) * ALIGNED
+/// Takes bytes behind `end`, which is aligned and stays so; where they begin.
+fn take(end: &mut u64, bytes: u64) -> Result<u64, BackendError> {
+    let begin = *end;
+    let next = bytes.checked_next_multiple_of(ALIGNED).and_then(|b| begin.checked_add(b));
+    *end = next.ok_or_else(|| unsupported("values of more than 2^64 bytes together".into()))?;
+    Ok(begin)
 }
 
+/// Bytes of a value, as [`known`] yields it.
 fn bytes_of((dtype, shape): &(DType, Vec<usize>)) -> u64 {
     shape.iter().product::<usize>() as u64 * dtype.size() as u64
 }
@@ -76,7 +86,8 @@ impl<'a> Generator<'a> {
             dtype: ty.0,
             shape: ty.1,
         };
-        let mut out = Launches { arena: aligned(plan.memory.arena), ..Launches::default() };
+        let mut out = Launches::default();
+        take(&mut out.arena, plan.memory.arena)?;
         for (name, ty) in &program.inputs {
             let shape = ty.known_shape().ok_or_else(|| {
                 unsupported(format!("an input of unknown extents (`{name}`: {ty})"))
@@ -94,9 +105,7 @@ impl<'a> Generator<'a> {
                 (Home::Result, Some(i)) => Place::Output(i),
                 // Outputs are seen in it otherwise.
                 (Home::Result, None) => {
-                    let at = out.arena;
-                    out.arena = at + aligned(bytes_of(&known(program, p.value)?));
-                    Place::Arena(at)
+                    Place::Arena(take(&mut out.arena, bytes_of(&known(program, p.value)?))?)
                 }
             };
             places.insert(p.value, place);
@@ -106,8 +115,8 @@ impl<'a> Generator<'a> {
                 continue;
             }
             for v in &kernel.outputs {
-                places.insert(*v, Place::Kept(out.kept));
-                out.kept += aligned(bytes_of(&known(program, *v)?));
+                let at = take(&mut out.kept, bytes_of(&known(program, *v)?))?;
+                places.insert(*v, Place::Kept(at));
             }
         }
         let scratch = out.arena;
@@ -168,18 +177,36 @@ impl<'a> Generator<'a> {
         }
         let mut scratch = self.scratch;
         for stage in stages::stages(&kernel) {
+            if stage.shape == Shape::Procedure {
+                let node = stage.value.node;
+                let launches = self.procedure(k, &kernel, node, &mut places, &mut scratch)?;
+                self.list(once).extend(launches);
+                // What else is equal to a result.
+                let of_node = kernel.outputs.iter().filter(|o| o.0.node == node);
+                for (v, target) in of_node.filter(|o| places[&o.0] != o.1) {
+                    let copy = Stage { value: *v, shape: Shape::Elements };
+                    let launch = self.launch(k, name, &kernel, &copy, *target, &places, first)?;
+                    self.list(once).extend(launch);
+                }
+                continue;
+            }
             let mut targets: Vec<Place> =
                 kernel.outputs.iter().filter(|o| o.0 == stage.value).map(|o| o.1).collect();
             if targets.is_empty() {
-                targets.push(Place::Arena(scratch));
-                scratch += aligned(bytes_of(&known(&kernel.program, stage.value)?));
+                let bytes = bytes_of(&known(&kernel.program, stage.value)?);
+                targets.push(Place::Arena(take(&mut scratch, bytes)?));
+            }
+            let mut stage = stage;
+            if let Shape::Split(split) = stage.shape {
+                let parts = Place::Arena(take(&mut scratch, bytes_of(&split.ty()))?);
+                stage.shape = Shape::Parts(split);
+                let launch = self.launch(k, name, &kernel, &stage, parts, &places, first)?;
+                self.list(once).extend(launch);
+                stage.shape = Shape::Total(split, parts);
             }
             for &target in &targets {
                 let launch = self.launch(k, name, &kernel, &stage, target, &places, first)?;
-                if let Some(launch) = launch {
-                    let list = if once { &mut self.out.once } else { &mut self.out.each };
-                    list.push(launch);
-                }
+                self.list(once).extend(launch);
             }
             let target = targets[0];
             if kernel.input(stage.value).is_none() {
@@ -188,6 +215,20 @@ impl<'a> Generator<'a> {
         }
         self.out.arena = self.out.arena.max(scratch);
         Ok(())
+    }
+
+    /// The launches before the first run, or those of every run.
+    fn list(&mut self, once: bool) -> &mut Vec<Launch> {
+        if once { &mut self.out.once } else { &mut self.out.each }
+    }
+
+    /// Notes that a launch reads or writes here.
+    fn reads(&mut self, place: Place) {
+        if let Place::Constant(c) = place
+            && !self.out.constants.contains(&c)
+        {
+            self.out.constants.push(c);
+        }
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -222,15 +263,23 @@ impl<'a> Generator<'a> {
             let ty = known(&kernel.program, *v)?;
             parameters.push(format!("GLOBAL(const {}) {}", spelling::stored(ty.0), e.stored[v]));
             let (place, bytes) = (places[v], bytes_of(&ty));
-            if let Place::Constant(c) = place
-                && !self.out.constants.contains(&c)
-            {
-                self.out.constants.push(c);
-            }
+            self.reads(place);
             arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
         }
+        let mut written = (dtype, shape);
+        match &stage.shape {
+            Shape::Parts(split) => written = split.ty(),
+            Shape::Total(split, place) => {
+                let (place, ty) = (*place, split.ty());
+                parameters.push(format!("GLOBAL(const {}) parts", spelling::stored(ty.0)));
+                let bytes = bytes_of(&ty);
+                arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
+            }
+            _ => {}
+        }
+        let dtype = written.0;
         parameters.push(format!("GLOBAL({}) out", spelling::stored(dtype)));
-        let bytes = bytes_of(&(dtype, shape));
+        let bytes = bytes_of(&written);
         arguments.push(Argument { place: target, bytes, dtype, written: true });
         if e.faults {
             parameters.push("GLOBAL(unsigned long long) fault".into());
@@ -257,16 +306,23 @@ impl<'a> Generator<'a> {
             Shape::Elements => "an element for each thread",
             Shape::Rows(_) => "a row for each block",
             Shape::Tiles(_) => "a tile of a product for each block",
+            Shape::Split(_) | Shape::Parts(_) => "a part of a reduction for each block",
+            Shape::Total(..) => "the parts of a reduction for each block",
+            Shape::Procedure => "by a procedure",
         };
-        let of = match self.plan.kernels.get(k) {
+        format!("{}: {}, {how}.", self.kernel_words(k), kernel.program.ty(stage.value))
+    }
+
+    /// A kernel of the plan and what it computes.
+    fn kernel_words(&self, k: usize) -> String {
+        match self.plan.kernels.get(k) {
             Some(kernel) => {
                 let name = |n: &NodeId| self.library.node_name(&self.plan.program, *n);
                 let nodes: Vec<_> = kernel.nodes.iter().map(name).collect();
                 format!("Kernel `{}` of {}", kernel.name, nodes.join(", "))
             }
             None => "An output that is there already".into(),
-        };
-        format!("{of}: {}, {how}.", kernel.program.ty(stage.value))
+        }
     }
 }
 
@@ -307,6 +363,11 @@ fn body(
         let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
         return Some((product::write(e, kernel, v, product, &put)?, product::THREADS));
     }
+    match &stage.shape {
+        Shape::Parts(split) => return Some(split::write_parts(e, v, &shape, split)),
+        Shape::Total(split, _) => return Some(split::write_total(e, dtype, &shape, split)),
+        _ => {}
+    }
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let Shape::Rows(rows) = &stage.shape else {
@@ -344,10 +405,15 @@ fn body(
     let text = e.element(v, &index);
     store(e, dtype, &shape, &slots, &text);
     e.close();
+    declare_parts(e, head);
+    Some((count as u64, threads))
+}
+
+/// Declares at a place the arrays in which blocks combine.
+fn declare_parts(e: &mut Emitter<'_>, at: usize) {
     let arrays: Vec<String> =
         e.parts.iter().map(|kind| format!("SHARED({kind}, {}, 32);", parts_name(kind))).collect();
-    arrays.iter().rev().for_each(|a| e.insert(head, a));
-    Some((count as u64, threads))
+    arrays.iter().rev().for_each(|a| e.insert(at, a));
 }
 
 /// Threads of a block that shares loops of this length.

@@ -82,10 +82,10 @@ pub fn write(
     let real = spell::real(double);
     e.line(format!("SHARED({real}, left, {});", DEPTH * (TILE + 1)));
     e.line(format!("SHARED({real}, right, {});", DEPTH * (TILE + 1)));
-    let kind = e.index_type();
-    e.line(format!("{kind} row = blockIdx.x / {across} % {down} * {TILE};"));
-    e.line(format!("{kind} column = blockIdx.x % {across} * {TILE};"));
-    e.line(format!("{kind} batch = blockIdx.x / {};", down * across));
+    let (kind, block) = (e.index_type(), e.block());
+    e.line(format!("{kind} row = {block} / {across} % {down} * {TILE};"));
+    e.line(format!("{kind} column = {block} % {across} * {TILE};"));
+    e.line(format!("{kind} batch = {block} / {};", down * across));
     coordinates(e, "batch", &batch);
     e.line("int y = threadIdx.x / 16, x = threadIdx.x % 16;");
     e.line(format!("{real} sum[4][4] = {{}};"));

@@ -3,11 +3,13 @@
 //! A value that takes loops is computed where it is read, as far as one of three shapes of loop allows it: the tiles of a
 //! product, a row of elements for each block, or an element for each thread. Otherwise it is a stage of its own, and is read from memory.
 
+use super::super::launch::Place;
 use super::emit::Emitter;
 use super::kernel::KernelProgram;
 use super::product::Contraction;
+use super::split::{FEW, Split};
 use crate::reference::code::{Affine, Int, Slot};
-use mlc_dsl::ir::Value;
+use mlc_dsl::ir::{NodeId, Value};
 use std::collections::BTreeSet;
 
 /// Elements of a loop from which on the threads of a block share it.
@@ -22,6 +24,14 @@ pub enum Shape {
     Rows(Vec<usize>),
     /// Tiles of this product, and what follows it element by element.
     Tiles(Value),
+    /// Blocks for parts of a reduction, then a warp for each result: two launches.
+    Split(Split),
+    /// The first launch of these.
+    Parts(Split),
+    /// The second one, which finds the parts there.
+    Total(Split, Place),
+    /// The launches of a node that has no meaning, which store all of its results.
+    Procedure,
 }
 
 /// A launch: what it stores, and how.
@@ -36,10 +46,22 @@ pub struct Stage {
 /// The stages of a kernel, in order.
 pub fn stages(kernel: &KernelProgram) -> Vec<Stage> {
     let mut p = StagePlanner { kernel, out: vec![], stored: BTreeSet::new() };
+    // What has no meaning can only be read from memory.
+    for &node in kernel.procedures.keys() {
+        p.procedure(node);
+    }
     for (v, _) in &kernel.outputs {
         p.store(*v);
     }
     p.out
+}
+
+/// How a value falls into rows.
+struct Rows {
+    /// The output axes that tell rows apart, counted from the left.
+    axes: Vec<usize>,
+    /// What takes loops.
+    reductions: BTreeSet<Value>,
 }
 
 struct StagePlanner<'k> {
@@ -79,7 +101,7 @@ impl StagePlanner<'_> {
         let mut e = Emitter::new(self.kernel);
         e.stored = self.stored.iter().map(|v| (*v, String::new())).collect();
         for i in 0..self.kernel.program.nodes.len() as u32 {
-            let v = Value { node: mlc_dsl::ir::NodeId(i), output: 0 };
+            let v = Value { node: NodeId(i), output: 0 };
             if self.kernel.input(v).is_some() {
                 e.stored.insert(v, String::new());
             }
@@ -110,11 +132,12 @@ impl StagePlanner<'_> {
             return self.push(v, Shape::Tiles(product));
         }
         if let Some(rows) = self.rows(&mut e, &slots, &found) {
-            return self.push(v, Shape::Rows(rows));
+            return self.store_rows(v, rows);
         }
         for (h, _) in found {
             // What is short is computed again wherever it is read.
-            if h != v && self.kernel.loops(h) * self.shape_of(v).iter().product::<i64>() > SHARED {
+            let elements = self.shape_of(v).iter().product::<i64>();
+            if h != v && self.kernel.loops(h).saturating_mul(elements) > SHARED {
                 self.store(h);
             }
         }
@@ -124,7 +147,42 @@ impl StagePlanner<'_> {
                 self.store(h);
             }
         }
-        self.push(v, Shape::Elements);
+        // What is in memory by now may leave rows.
+        let (mut e, slots, index) = self.at(v);
+        let found = e.look(&[(v, index)]).reductions;
+        match self.rows(&mut e, &slots, &found) {
+            Some(rows) => self.store_rows(v, rows),
+            None => self.push(v, Shape::Elements),
+        }
+    }
+
+    /// Adds the stages of a value that fits rows: where they are few and long, what they reduce is stored first.
+    fn store_rows(&mut self, v: Value, rows: Rows) {
+        let shape = self.shape_of(v);
+        if rows.axes.iter().map(|&a| shape[a]).product::<i64>() > FEW {
+            return self.push(v, Shape::Rows(rows.axes));
+        }
+        let (own, others): (Vec<Value>, Vec<Value>) =
+            rows.reductions.iter().partition(|h| **h == v);
+        let others = others.into_iter().filter(|h| Split::of(self.kernel, *h).is_some());
+        let others: Vec<Value> = others.collect();
+        others.iter().for_each(|h| self.store(*h));
+        match Split::of(self.kernel, v).filter(|_| !own.is_empty()) {
+            Some(split) => self.push(v, Shape::Split(split)),
+            None if others.is_empty() => self.push(v, Shape::Rows(rows.axes)),
+            None => self.store(v),
+        }
+    }
+
+    /// Stores what a node without a meaning takes, then its results.
+    fn procedure(&mut self, node: NodeId) {
+        let node_of = self.kernel.program.node(node);
+        for &v in node_of.args.iter().filter(|v| self.kernel.input(**v).is_none()) {
+            self.store(v);
+        }
+        self.push(Value { node, output: 0 }, Shape::Procedure);
+        let results = 0..node_of.types.len() as u32;
+        self.stored.extend(results.map(|output| Value { node, output }));
     }
 
     /// Stores what the factors of a product read that takes loops.
@@ -140,17 +198,18 @@ impl StagePlanner<'_> {
         self.stored.insert(value);
     }
 
-    /// The output axes that tell rows apart, if everything that takes loops is the same all along a row.
+    /// The rows of a value, if everything that takes loops is the same all along a row.
     fn rows(
         &self,
         e: &mut Emitter<'_>,
         slots: &[Slot],
         found: &[(Value, Vec<Int>)],
-    ) -> Option<Vec<usize>> {
+    ) -> Option<Rows> {
         let mut rows: Option<BTreeSet<Slot>> = None;
         let mut longest = 0;
         let mut open: Vec<(Value, Vec<Int>)> = found.to_vec();
         let mut seen: Vec<(Value, Vec<Int>)> = vec![];
+        let mut reductions = BTreeSet::new();
         while let Some((h, index)) = open.pop() {
             if Contraction::of(e, self.kernel, h).is_some() {
                 return None;
@@ -168,6 +227,7 @@ impl StagePlanner<'_> {
                 return None;
             }
             longest = longest.max(self.kernel.loops(h));
+            reductions.insert(h);
             let next = e.look_inside(h, &index).reductions;
             let next: Vec<_> =
                 next.into_iter().filter(|n| !seen.iter().any(|s| same(s, n))).collect();
@@ -176,6 +236,7 @@ impl StagePlanner<'_> {
         }
         let rows = rows?;
         let place = |s: &Slot| slots.iter().position(|t| t == s);
-        (longest >= SHARED).then(|| rows.iter().filter_map(place).collect())
+        let axes = rows.iter().filter_map(place).collect();
+        (longest >= SHARED).then_some(Rows { axes, reductions })
     }
 }

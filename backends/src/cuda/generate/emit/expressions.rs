@@ -279,29 +279,9 @@ impl Scope {
     ) -> String {
         let (op, first) = spell::monoid(r.monoid, kind);
         let shared = e.threads.filter(|_| e.varying.is_empty() && e.found.is_none());
-        let slots: Vec<Slot> = r.over.iter().map(|o| o.0).collect();
         if let Some(threads) = shared {
-            self.hoist(e, &slots, &|e| drop(body(e, &r.body)));
             let total: i64 = r.over.iter().map(|o| o.1).product();
-            let name = e.local();
-            e.line(format!("{} {name} = {first};", kind.name()));
-            let at = format!("{name}_at");
-            let index = e.index_type();
-            e.open(&format!("for ({index} {at} = threadIdx.x; {at} < {total}; {at} += {threads})"));
-            coordinates(e, &at, &r.over);
-            e.varying.extend(&slots);
-            let v = body(e, &r.body);
-            e.varying.retain(|s| !slots.contains(s));
-            e.line(format!("{name} = {op}()({name}, ({}){v});", kind.name()));
-            e.close();
-            let parts = kind.name();
-            e.parts.insert(parts);
-            let array = parts_name(parts);
-            e.line(format!(
-                "{name} = combine_block({op}(), {name}, ({}){first}, {array});",
-                kind.name()
-            ));
-            return name;
+            return self.reduce_shared(e, r, kind, threads, ("", &total.to_string()), body);
         }
         let name = e.local();
         e.line(format!("{} {name} = {first};", kind.name()));
@@ -313,6 +293,42 @@ impl Scope {
         let v = body(e, &r.body);
         e.line(format!("{name} = {op}()({name}, ({}){v});", kind.name()));
         r.over.iter().for_each(|_| e.close());
+        name
+    }
+
+    /// A loop over the elements of a range that the threads of a block share; all of them get the result.
+    pub(super) fn reduce_shared<E>(
+        self,
+        e: &mut Emitter<'_>,
+        r: &Reduce<E>,
+        kind: Kind,
+        threads: u32,
+        (begin, end): (&str, &str),
+        body: &dyn Fn(&mut Emitter<'_>, &E) -> String,
+    ) -> String {
+        let (op, first) = spell::monoid(r.monoid, kind);
+        let slots: Vec<Slot> = r.over.iter().map(|o| o.0).collect();
+        self.hoist(e, &slots, &|e| drop(body(e, &r.body)));
+        let name = e.local();
+        e.line(format!("{} {name} = {first};", kind.name()));
+        let at = format!("{name}_at");
+        let index = e.index_type();
+        let from = if begin.is_empty() { String::new() } else { format!("{begin} + ") };
+        let head = format!("{index} {at} = {from}threadIdx.x; {at} < {end}; {at} += {threads}");
+        e.open(&format!("for ({head})"));
+        coordinates(e, &at, &r.over);
+        e.varying.extend(&slots);
+        let v = body(e, &r.body);
+        e.varying.retain(|s| !slots.contains(s));
+        e.line(format!("{name} = {op}()({name}, ({}){v});", kind.name()));
+        e.close();
+        let parts = kind.name();
+        e.parts.insert(parts);
+        let array = parts_name(parts);
+        e.line(format!(
+            "{name} = combine_block({op}(), {name}, ({}){first}, {array});",
+            kind.name()
+        ));
         name
     }
 

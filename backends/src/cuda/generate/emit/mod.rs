@@ -12,11 +12,11 @@ use crate::reference::affine_visitor::AffineVisitor;
 use crate::reference::code::{Affine, Int, Real, Slot};
 use crate::reference::compile::Body;
 use expressions::Scope;
-use mlc_dsl::ir::{DType, Type, Value};
+use mlc_dsl::ir::{DType, Value};
 use std::collections::{BTreeSet, HashMap};
 
 /// Positions that threads beyond the last element compute before they see that there is none.
-const MARGIN: i128 = 1 << 20;
+const MARGIN: i64 = 1 << 20;
 
 /// An element that is known in a scope: a value at an index.
 type Element = (Value, String);
@@ -93,13 +93,15 @@ impl<'k> Emitter<'k> {
         }
     }
 
-    /// The type of index variables: of 64 bits where a value has more elements than 32 bits count.
+    /// The type of index variables: of 64 bits where a value has, or a loop runs over, more elements than 32 bits count.
     pub fn index_type(&self) -> &'static str {
-        let program = &self.kernel.program;
-        let elements =
-            |t: &Type| t.known_shape().map_or(0, |s| s.iter().map(|&n| n as i128).product());
-        let most = program.nodes.iter().flat_map(|n| &n.types).map(elements).max();
-        if most.unwrap_or(0) > i128::from(i32::MAX) - MARGIN { "long long" } else { "int" }
+        let fits = self.kernel.most_elements() <= i64::from(i32::MAX) - MARGIN;
+        if fits { "int" } else { "long long" }
+    }
+
+    /// The number of the block, in the type of index variables: what is computed from it has as many bits.
+    pub fn block(&self) -> &'static str {
+        if self.index_type() == "int" { "blockIdx.x" } else { "(long long)blockIdx.x" }
     }
 
     /// A new index variable.
@@ -242,6 +244,26 @@ impl<'k> Emitter<'k> {
         Scope { node: v, double }.real(self, r)
     }
 
+    /// What the elements of a range contribute to a value that is a reduction; the threads of a block share them.
+    pub fn part(&mut self, v: Value, index: &[Int], begin: &str, end: &str) -> String {
+        let (range, threads) = ((begin, end), self.threads.unwrap_or(1));
+        let double = self.double(v);
+        let scope = Scope { node: v, double };
+        match self.placed(v, index) {
+            Some(Body::Real(Real::Reduce(r))) => {
+                scope.reduce_shared(self, &r, Kind::Real(double), threads, range, &|e, b| {
+                    scope.real(e, b)
+                })
+            }
+            Some(Body::Int(_, Int::Reduce(r))) => {
+                scope.reduce_shared(self, &r, Kind::Int(r.dtype), threads, range, &|e, b| {
+                    scope.int(e, b)
+                })
+            }
+            _ => unreachable!("a part is one of a reduction"),
+        }
+    }
+
     /// A new local variable.
     fn local(&mut self) -> String {
         self.variables += 1;
@@ -249,7 +271,7 @@ impl<'k> Emitter<'k> {
     }
 
     /// True where floats are computed in 64 bits: of `f64`, and where integers become floats and those integers again.
-    fn double(&self, v: Value) -> bool {
+    pub fn double(&self, v: Value) -> bool {
         let node = self.kernel.program.node(v.node);
         let narrow = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
         let floats =

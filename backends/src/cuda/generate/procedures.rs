@@ -1,0 +1,130 @@
+//! Operators that are given by code instead of a meaning: their launches, by the names that `extern` items give them.
+
+use super::super::launch::{Argument, Launch, Place};
+use super::kernel::{KernelProgram, known, unsupported};
+use super::{Generator, bytes_of, identifier, recurrent, spelling, take};
+use crate::BackendError;
+use mlc_dsl::eval::Env;
+use mlc_dsl::ir::{DType, NodeId, Value};
+use std::collections::HashMap;
+
+/// A value's type.
+pub type Known = (DType, Vec<usize>);
+
+/// A pointer that a function takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// An argument of the operator: `a0`, `a1`, ...
+    Argument(usize),
+    /// A result: `y0`, `y1`, ...
+    Result(usize),
+    /// Scratch memory of the procedure: `s0`, `s1`, ...
+    Scratch(usize),
+}
+
+/// One launch.
+pub struct Part {
+    /// What the function's name ends with.
+    pub name: &'static str,
+    /// Blocks; without any there is nothing to launch.
+    pub blocks: u64,
+    /// Threads of a block.
+    pub threads: u32,
+    /// What it takes, and whether it writes there.
+    pub operands: Vec<(Operand, bool)>,
+    /// Its statements.
+    pub body: String,
+}
+
+/// The launches of an application, in order.
+pub struct Procedure {
+    /// What lies in its scratch memory.
+    pub scratch: Vec<Known>,
+    /// The launches.
+    pub parts: Vec<Part>,
+}
+
+/// Writes the launches for arguments and results of these types.
+type Writer = fn(&Env, &[Known], &[Known]) -> Result<Procedure, String>;
+
+const WRITERS: &[(&str, Writer)] = &[("lstm", recurrent::lstm), ("gru", recurrent::gru)];
+
+/// True if there is code for an operator of this reference.
+pub fn is_known(reference: &str) -> bool {
+    WRITERS.iter().any(|w| w.0 == reference)
+}
+
+/// The launches of an application of an operator of this reference; none if there is no code for it.
+pub fn write(
+    reference: &str,
+    env: &Env,
+    args: &[Known],
+    results: &[Known],
+) -> Option<Result<Procedure, String>> {
+    let (_, writer) = WRITERS.iter().find(|w| w.0 == reference)?;
+    Some(writer(env, args, results))
+}
+
+impl Generator<'_> {
+    /// The launches of a procedure; its results, and what else is to be equal to them, become places.
+    pub(super) fn procedure(
+        &mut self,
+        k: usize,
+        kernel: &KernelProgram,
+        node: NodeId,
+        places: &mut HashMap<Value, Place>,
+        scratch: &mut u64,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let procedure = &kernel.procedures[&node];
+        let of = kernel.program.node(node);
+        for output in 0..of.types.len() as u32 {
+            let v = Value { node, output };
+            let place = match kernel.outputs.iter().find(|o| o.0 == v) {
+                Some((_, place)) => *place,
+                None => Place::Arena(take(scratch, bytes_of(&known(&kernel.program, v)?))?),
+            };
+            places.insert(v, place);
+        }
+        let mut own = vec![];
+        for ty in &procedure.scratch {
+            own.push(Place::Arena(take(scratch, bytes_of(ty))?));
+        }
+        let mut out = vec![];
+        for part in procedure.parts.iter().filter(|p| p.blocks > 0) {
+            let grid = u32::try_from(part.blocks).ok().filter(|&b| b <= i32::MAX as u32);
+            let grid =
+                grid.ok_or_else(|| unsupported(format!("a launch of {} blocks", part.blocks)))?;
+            let (mut parameters, mut arguments) = (vec![], vec![]);
+            for &(operand, written) in &part.operands {
+                let (name, place, ty) = match operand {
+                    Operand::Argument(i) => {
+                        (format!("a{i}"), places[&of.args[i]], known(&kernel.program, of.args[i])?)
+                    }
+                    Operand::Result(i) => {
+                        let v = Value { node, output: i as u32 };
+                        (format!("y{i}"), places[&v], known(&kernel.program, v)?)
+                    }
+                    Operand::Scratch(i) => (format!("s{i}"), own[i], procedure.scratch[i].clone()),
+                };
+                let constant = if written { "" } else { "const " };
+                parameters.push(format!("GLOBAL({constant}{}) {name}", spelling::stored(ty.0)));
+                self.reads(place);
+                arguments.push(Argument { place, bytes: bytes_of(&ty), dtype: ty.0, written });
+            }
+            let text = format!("({}) {{\n{}}}\n", parameters.join(", "), part.body);
+            let of_kernel = self.plan.kernels.get(k).map_or("copy", |kernel| &kernel.name);
+            let name = identifier(&format!("{of_kernel}_{}", part.name));
+            let name = format!("kernel_{}_{name}", self.names.len());
+            let (block, key) = (part.threads, format!("{} {text}", part.threads));
+            let function = self.names.entry(key).or_insert(name).clone();
+            let what = kernel.program.ty(Value { node, output: 0 });
+            let source = format!(
+                "// {}: {what}, {} of its launches.\nKERNEL({block}) {function}{text}",
+                self.kernel_words(k),
+                part.name
+            );
+            out.push(Launch { function, source, grid: [grid, 1, 1], block, arguments, kernel: k });
+        }
+        Ok(out)
+    }
+}

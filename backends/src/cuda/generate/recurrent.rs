@@ -1,0 +1,286 @@
+//! Recurrent layers: what the input contributes to all gates of all steps at once, then the steps.
+//!
+//! The gates lie in scratch memory as `[direction, step, batch, gate * hidden]`. A block runs the steps of one direction
+//! and one element of the batch; the state is in shared memory, a warp computes one row of a product at a time.
+
+use super::procedures::{Known, Operand, Part, Procedure};
+use super::spelling as spell;
+use crate::reference::externs::{resets_after, reversed};
+use mlc_dsl::eval::Env;
+use mlc_dsl::ir::DType;
+use std::fmt::Write;
+
+/// Bytes of shared memory that a block has without being asked for more at the launch.
+const SHARED: usize = 48 << 10;
+/// Threads of a block of the steps, and its warps.
+const THREADS: u32 = 512;
+const WARPS: u32 = THREADS / 32;
+/// Rows, a warp each, and steps of a block of the input's part.
+const ROWS: u64 = 8;
+const POSITIONS: u64 = 8;
+
+/// Extents, and how numbers are spelled.
+struct Layer {
+    steps: usize,
+    batch: usize,
+    input: usize,
+    hidden: usize,
+    /// Whether each direction runs backwards.
+    reversed: Vec<bool>,
+    /// Gates of a hidden unit.
+    gates: usize,
+    dtype: DType,
+}
+
+/// The lines of a function.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn line(&mut self, depth: usize, text: impl AsRef<str>) {
+        let _ = writeln!(self.0, "{}{}", "  ".repeat(depth), text.as_ref());
+    }
+}
+
+impl Layer {
+    fn of(env: &Env, args: &[Known], gates: usize) -> Result<Layer, String> {
+        let (Some([steps, batch, input]), Some([directions, _, hidden])) =
+            (args.first().map(|a| a.1.as_slice()), args.get(2).map(|a| a.1.as_slice()))
+        else {
+            return Err("the input and the recurrence weights have three axes".into());
+        };
+        let layer = Layer {
+            steps: *steps,
+            batch: *batch,
+            input: *input,
+            hidden: *hidden,
+            reversed: reversed(env, *directions)?,
+            gates,
+            dtype: args[0].0,
+        };
+        let bytes = hidden.checked_mul(2 * layer.scratch_type().size());
+        match bytes.is_some_and(|b| b <= SHARED) {
+            true => Ok(layer),
+            false => Err(format!("a state of {hidden} elements is too large for shared memory")),
+        }
+    }
+
+    fn is_double(&self) -> bool {
+        self.dtype == DType::F64
+    }
+
+    fn scratch_type(&self) -> DType {
+        if self.is_double() { DType::F64 } else { DType::F32 }
+    }
+
+    fn real(&self) -> &'static str {
+        spell::real(self.is_double())
+    }
+
+    fn load(&self, element: &str) -> String {
+        spell::loaded(self.dtype, element, self.is_double())
+    }
+
+    fn rows(&self) -> usize {
+        self.gates * self.hidden
+    }
+
+    /// The type of indices: of 64 bits where an argument or the gates have more elements than 32 bits count.
+    fn index(&self, args: &[Known]) -> &'static str {
+        let elements = |shape: &[usize]| shape.iter().fold(1usize, |n, &d| n.saturating_mul(d));
+        let gates = [self.reversed.len(), self.steps, self.batch, self.rows()];
+        let most = args.iter().map(|a| elements(&a.1)).max().unwrap_or(0).max(elements(&gates));
+        if most < 1 << 30 { "int" } else { "long long" }
+    }
+
+    /// A launch that stores what input and bias contribute to every gate of every step.
+    fn inputs(&self, args: &[Known]) -> Part {
+        let (positions, rows) = (self.steps * self.batch, self.rows());
+        let (down, across) = ((rows as u64).div_ceil(ROWS), (positions as u64).div_ceil(POSITIONS));
+        let (kind, real) = (self.index(args), self.real());
+        let mut t = Text::default();
+        t.line(1, "int warp = threadIdx.x / 32, lane = threadIdx.x % 32;");
+        t.line(1, format!("{kind} row = ({kind})blockIdx.x % {down} * {ROWS} + warp;"));
+        t.line(1, format!("{kind} first = ({kind})blockIdx.x / {down} % {across} * {POSITIONS};"));
+        t.line(1, format!("{kind} direction = blockIdx.x / {};", down * across));
+        t.line(1, format!("if (row >= {rows}) return;"));
+        t.line(1, format!("{real} sum[{POSITIONS}] = {{}};"));
+        t.line(1, format!("for (int k = lane; k < {}; k += 32) {{", self.input));
+        let weight = format!("a1[(direction * {rows} + row) * {} + k]", self.input);
+        t.line(2, format!("{real} weight = {};", self.load(&weight)));
+        t.line(2, "#pragma unroll");
+        t.line(2, format!("for (int i = 0; i < {POSITIONS}; ++i)"));
+        let x = self.load(&format!("a0[(first + i) * {} + k]", self.input));
+        t.line(3, format!("if (first + i < {positions}) sum[i] += weight * {x};"));
+        t.line(1, "}");
+        t.line(1, "#pragma unroll");
+        t.line(1, format!("for (int i = 0; i < {POSITIONS}; ++i) {{"));
+        t.line(2, format!("{real} total = combine_warp(Sum(), sum[i]);"));
+        t.line(2, format!("if (lane == 0 && first + i < {positions})"));
+        let bias = self.load(&format!("a3[direction * {} + row]", 2 * rows));
+        let at = format!("(direction * {positions} + first + i) * {rows} + row");
+        t.line(3, format!("s0[{at}] = total + {bias};"));
+        t.line(1, "}");
+        Part {
+            name: "inputs",
+            blocks: down * across * self.reversed.len() as u64,
+            threads: 32 * ROWS as u32,
+            operands: vec![
+                (Operand::Argument(0), false),
+                (Operand::Argument(1), false),
+                (Operand::Argument(3), false),
+                (Operand::Scratch(0), true),
+            ],
+            body: t.0,
+        }
+    }
+
+    /// What comes before the steps, with two arrays of the hidden units: the direction, the batch's element, the state,
+    /// and the head of the loop.
+    fn begin(&self, args: &[Known], other: &str) -> Text {
+        let (kind, real, hidden) = (self.index(args), self.real(), self.hidden);
+        let mut t = Text::default();
+        t.line(1, format!("SHARED({real}, state, {hidden});"));
+        t.line(1, format!("SHARED({real}, {other}, {hidden});"));
+        t.line(1, "int warp = threadIdx.x / 32, lane = threadIdx.x % 32;");
+        t.line(1, format!("{kind} direction = blockIdx.x / {};", self.batch));
+        t.line(1, format!("{kind} element = blockIdx.x % {};", self.batch));
+        t.line(1, format!("{kind} own = (direction * {} + element) * {hidden};", self.batch));
+        t
+    }
+
+    /// The head of the loop over steps.
+    fn step(&self, t: &mut Text, args: &[Known]) {
+        let (kind, steps, batch) = (self.index(args), self.steps, self.batch);
+        t.line(1, "__syncthreads();");
+        t.line(1, format!("for (int step = 0; step < {steps}; ++step) {{"));
+        let (forward, backward) = ("step".to_string(), format!("{} - 1 - step", self.steps));
+        let at = match self.reversed.as_slice() {
+            [false] => forward,
+            [true] => backward,
+            _ => format!("direction == 0 ? {forward} : {backward}"),
+        };
+        t.line(2, format!("{kind} at = {at};"));
+        let place = format!("((direction * {steps} + at) * {batch} + element) * {}", self.rows());
+        t.line(2, format!("{kind} gates = {place};"));
+        let (directions, hidden) = (self.reversed.len(), self.hidden);
+        let place = format!("((at * {directions} + direction) * {batch} + element) * {hidden}");
+        t.line(2, format!("{kind} result = {place};"));
+    }
+
+    /// For rows of gates from and to these: what a vector contributes by the recurrence, with its bias. `put` stores `total`.
+    fn products(&self, t: &mut Text, from: usize, to: usize, vector: &str, put: &str) {
+        let (rows, hidden, real) = (self.rows(), self.hidden, self.real());
+        t.line(2, format!("for (int row = {from} + warp; row < {to}; row += {WARPS}) {{"));
+        t.line(3, format!("{real} sum = 0;"));
+        t.line(3, format!("for (int k = lane; k < {hidden}; k += 32)"));
+        let weight = self.load(&format!("a2[(direction * {rows} + row) * {hidden} + k]"));
+        t.line(4, format!("sum += {weight} * {vector}[k];"));
+        t.line(3, "sum = combine_warp(Sum(), sum);");
+        let bias = self.load(&format!("a3[direction * {} + {rows} + row]", 2 * rows));
+        t.line(3, "if (lane == 0) {");
+        t.line(4, format!("{real} total = sum + {bias};"));
+        t.line(4, put);
+        t.line(3, "}");
+        t.line(2, "}");
+        t.line(2, "__syncthreads();");
+    }
+
+    /// The head of a loop over the hidden units.
+    fn units(&self, t: &mut Text, depth: usize) {
+        let head = format!("for (int j = threadIdx.x; j < {}; j += {THREADS}) {{", self.hidden);
+        t.line(depth, head);
+    }
+
+    /// A gate of the unit `j`.
+    fn gate(&self, gate: usize) -> String {
+        format!("s0[gates + {} + j]", gate * self.hidden)
+    }
+
+    fn store(&self, to: &str, v: &str) -> String {
+        format!("{to} = {};", spell::element(self.dtype, v))
+    }
+
+    /// The end of a step, the last states, and the launches of the whole layer.
+    fn end(&self, args: &[Known], mut t: Text, last: &[&str]) -> Procedure {
+        t.line(2, "__syncthreads();");
+        t.line(1, "}");
+        self.units(&mut t, 1);
+        for (i, state) in last.iter().enumerate() {
+            t.line(2, self.store(&format!("y{}[own + j]", i + 1), &format!("{state}[j]")));
+        }
+        t.line(1, "}");
+        let mut operands = vec![(Operand::Argument(2), false), (Operand::Argument(3), false)];
+        operands.extend((4..args.len()).map(|i| (Operand::Argument(i), false)));
+        operands.push((Operand::Scratch(0), true));
+        operands.extend((0..=last.len()).map(|i| (Operand::Result(i), true)));
+        let blocks = if self.hidden == 0 { 0 } else { self.reversed.len() * self.batch };
+        let steps =
+            Part { name: "steps", blocks: blocks as u64, threads: THREADS, operands, body: t.0 };
+        let gates = vec![self.reversed.len(), self.steps, self.batch, self.rows()];
+        Procedure {
+            scratch: vec![(self.scratch_type(), gates)],
+            parts: vec![self.inputs(args), steps],
+        }
+    }
+}
+
+/// Gates in the order input, output, forget, cell.
+pub fn lstm(env: &Env, args: &[Known], _: &[Known]) -> Result<Procedure, String> {
+    let l = Layer::of(env, args, 4)?;
+    let real = l.real();
+    let mut t = l.begin(args, "cell");
+    l.units(&mut t, 1);
+    t.line(2, format!("state[j] = {};", l.load("a4[own + j]")));
+    t.line(2, format!("cell[j] = {};", l.load("a5[own + j]")));
+    t.line(1, "}");
+    l.step(&mut t, args);
+    l.products(&mut t, 0, l.rows(), "state", "s0[gates + row] += total;");
+    l.units(&mut t, 2);
+    for (name, gate) in [("in", 0), ("out", 1), ("forget", 2)] {
+        t.line(3, format!("{real} {name} = logistic(({real}){});", l.gate(gate)));
+    }
+    t.line(3, format!("{real} next = forget * cell[j] + in * tanh(({real}){});", l.gate(3)));
+    t.line(3, format!("{real} shown = out * tanh(next);"));
+    t.line(3, "cell[j] = next;");
+    t.line(3, "state[j] = shown;");
+    t.line(3, l.store("y0[result + j]", "shown"));
+    t.line(2, "}");
+    Ok(l.end(args, t, &["state", "cell"]))
+}
+
+/// Gates in the order update, reset, hidden.
+pub fn gru(env: &Env, args: &[Known], _: &[Known]) -> Result<Procedure, String> {
+    let l = Layer::of(env, args, 3)?;
+    let (real, hidden) = (l.real(), l.hidden);
+    let mut t = l.begin(args, "inner");
+    l.units(&mut t, 1);
+    t.line(2, format!("state[j] = {};", l.load("a4[own + j]")));
+    t.line(1, "}");
+    l.step(&mut t, args);
+    l.products(&mut t, 0, 2 * hidden, "state", "s0[gates + row] += total;");
+    let reset = format!("logistic(({real}){})", l.gate(1));
+    match resets_after(env) {
+        true => {
+            let put = format!("inner[row - {}] = total;", 2 * hidden);
+            l.products(&mut t, 2 * hidden, 3 * hidden, "state", &put);
+            l.units(&mut t, 2);
+            t.line(3, format!("{real} hidden = tanh({} + {reset} * inner[j]);", l.gate(2)));
+        }
+        false => {
+            l.units(&mut t, 2);
+            t.line(3, format!("inner[j] = {reset} * state[j];"));
+            t.line(2, "}");
+            t.line(2, "__syncthreads();");
+            l.products(&mut t, 2 * hidden, 3 * hidden, "inner", "s0[gates + row] += total;");
+            l.units(&mut t, 2);
+            t.line(3, format!("{real} hidden = tanh(({real}){});", l.gate(2)));
+        }
+    }
+    t.line(3, format!("{real} update = logistic(({real}){});", l.gate(0)));
+    t.line(3, format!("{real} shown = (1 - update) * hidden + update * state[j];"));
+    t.line(3, "state[j] = shown;");
+    t.line(3, l.store("y0[result + j]", "shown"));
+    t.line(2, "}");
+    Ok(l.end(args, t, &["state"]))
+}

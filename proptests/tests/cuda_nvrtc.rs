@@ -1,0 +1,124 @@
+//! Generated kernels compile with NVRTC, where there is one: the library that `MLC_NVRTC` names, one on the library path, or
+//! that of the Python package `nvidia-cuda-nvrtc`.
+
+use mlc_backends::BackendError;
+use mlc_backends::cuda::{DriverError, PRELUDE, launches, nvrtc};
+use mlc_dsl::ir::Program;
+use mlc_dsl::library::CallId;
+use mlc_dsl::plan::Plan;
+use mlc_extract::kernel_selection::select_kernels;
+use mlc_fuzz::Generator;
+use mlc_onnx::{RawDim, import, read_onnx};
+use mlc_proptests::stacks::Decoder;
+use mlc_proptests::{checked_options, library};
+use mlc_rewrite::pipeline::{Options, optimize};
+use std::path::Path;
+use std::process::Command;
+
+/// Names the library file.
+const VARIABLE: &str = "MLC_NVRTC";
+/// What code is compiled for.
+const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
+/// Applications of each operator, and the seeds that they are drawn by at most.
+const APPLICATIONS: usize = 2;
+const MOST_SEEDS: u64 = 12;
+
+/// Prints the path of the library in the packages of Python.
+const FIND: &str = "import nvidia, pathlib\n\
+    found = [f for p in nvidia.__path__ for f in pathlib.Path(p).glob('*/lib/libnvrtc.so.*')]\n\
+    print(found[0])";
+
+/// The library in the packages of Python.
+fn packaged() -> Option<String> {
+    let output = Command::new("python3").args(["-c", FIND]).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?.trim().to_string();
+    (output.status.success() && Path::new(&path).is_file()).then_some(path)
+}
+
+/// Functions under names of their own.
+#[derive(Default)]
+struct Functions {
+    texts: Vec<String>,
+}
+
+impl Functions {
+    /// Adds those of a plan.
+    fn add(&mut self, plan: &Plan) -> Result<(), BackendError> {
+        let launches = launches(plan, library())?;
+        for launch in launches.once.iter().chain(&launches.each) {
+            let fresh = format!("{}_{}(", launch.function, self.texts.len());
+            self.texts.push(launch.source.replace(&format!("{}(", launch.function), &fresh));
+        }
+        Ok(())
+    }
+
+    /// The translation unit of all.
+    fn unit(&self) -> String {
+        format!("{PRELUDE}\n{}", self.texts.join("\n"))
+    }
+}
+
+/// Applications of every operator.
+fn operators() -> Functions {
+    let generator = Generator::new(library());
+    let mut functions = Functions::default();
+    for i in 0..library().calls.len() as u32 {
+        let drawn = (0..MOST_SEEDS).filter_map(|seed| generator.single(CallId(i), seed));
+        // Some are drawn that no backend computes.
+        let added = |p| functions.add(&Plan::of_nodes(p, library(), "reference")).is_ok();
+        let added = drawn.map(added).filter(|ok| *ok).take(APPLICATIONS).count();
+        assert!(added > 0, "no application of {}", library().call(CallId(i)).name);
+    }
+    functions
+}
+
+/// A small transformer and a network of convolutions.
+fn models() -> Vec<Program> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/squeezenet1_1.onnx");
+    let mut models = vec![Decoder::small(2).seeded(), read_onnx(path).expect("reads")];
+    for dim in models.iter_mut().flat_map(|m| &mut m.graph.inputs).flat_map(|i| &mut i.dims) {
+        for extent in dim.iter_mut().filter(|d| !matches!(d, RawDim::Known(_))) {
+            *extent = RawDim::Known(16);
+        }
+    }
+    let program = |model| import(model, library()).expect("imports").program;
+    models.into_iter().map(program).collect()
+}
+
+#[test]
+fn generated_kernels_compile() {
+    if std::env::var_os(VARIABLE).is_none()
+        && let Err(DriverError::NoCompiler(why)) = nvrtc::version()
+    {
+        let Some(path) = packaged() else {
+            return println!("1 skipped: {why}; no Python package has the library");
+        };
+        // The library is searched for once in a process.
+        let mut again = Command::new(std::env::current_exe().expect("a path"));
+        let done = again.args(["--exact", "generated_kernels_compile", "--nocapture"]);
+        let done = done.env(VARIABLE, path).status().expect("runs");
+        return assert!(done.success(), "kernels do not compile");
+    }
+    println!("NVRTC {:?}", nvrtc::version().expect("a compiler"));
+    let target = library().target("cuda").expect("shipped");
+    let options = Options { target: "cuda".into(), self_check: false, ..checked_options() };
+    let mut units = vec![("operators".to_string(), operators())];
+    for (i, program) in models().into_iter().enumerate() {
+        let mut functions = Functions::default();
+        functions.add(&select_kernels(program.clone(), library(), target)).expect("code");
+        functions
+            .add(&optimize(program, library(), &options).expect("optimises").plan)
+            .expect("code");
+        units.push((format!("model {i}"), functions));
+    }
+    for (name, functions) in units {
+        for arch in ARCHITECTURES {
+            let start = std::time::Instant::now();
+            let code = nvrtc::compile(&functions.unit(), arch);
+            let code = code.unwrap_or_else(|e| panic!("{name}, {arch}: {e}"));
+            assert!(code.starts_with(b"\x7fELF"), "{name}, {arch}");
+            let (n, seconds) = (functions.texts.len(), start.elapsed().as_secs_f64());
+            println!("{name}, {arch}: {n} functions compiled in {seconds:.1} s");
+        }
+    }
+}
