@@ -1,7 +1,7 @@
 //! Rust references of operators with procedural meanings (`extern`).
 
 use super::array::Array;
-use super::places::{scatter, sort_places};
+use super::places::{order_rows, write_rows};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
 
@@ -11,7 +11,7 @@ type Reference = fn(&Env, &[Array], &[Type]) -> Result<Vec<Array>, String>;
 
 /// Every reference by the name that `extern` items give it.
 const REFERENCES: &[(&str, Reference)] =
-    &[("lstm", lstm), ("gru", gru), ("scatter", scatter), ("sort_places", sort_places)];
+    &[("lstm", lstm), ("gru", gru), ("scatter", write_rows), ("sort_places", order_rows)];
 
 /// The names of all references.
 pub fn names() -> impl Iterator<Item = &'static str> {
