@@ -183,8 +183,8 @@ fn faults_name_the_node_and_the_reason() {
         17,
         "Pad",
         &[x(), Const(ints(&[4], &[1, 1, 1, 1]))],
-        &[("mode", RawAttr::from("reflect"))],
-        "the Pad node that defines `y0`: padding that repeats elements (mode `reflect`, `edge` or `wrap`) is not supported",
+        &[("mode", RawAttr::from("other"))],
+        "the Pad node that defines `y0`: padding of this `mode` is not supported",
     );
     refuse(
         17,

@@ -1,7 +1,7 @@
 //! Rust references of operators with procedural meanings (`extern`).
 
 use super::array::Array;
-use super::places::{scatter, sort_places};
+use super::places::{order_rows, write_rows};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
 
@@ -16,8 +16,8 @@ const REFERENCES: &[(&str, Reference)] = &[
     ("rnn", rnn),
     ("linear_attention", linear_attention),
     ("det", det),
-    ("scatter", scatter),
-    ("sort_places", sort_places),
+    ("scatter", write_rows),
+    ("sort_places", order_rows),
 ];
 
 /// The names of all references.

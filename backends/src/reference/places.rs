@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 /// The rows of `x[n, s]` with those of `u[m, s]` written to the places `i[m]`, in the order of `u`: in their stead, or
 /// combined with what is there by `add`, `mul`, `max` or `min`.
-pub(super) fn scatter(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
+pub(super) fn write_rows(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
     let ([x, i, u], [t]) = (args, types) else {
         return Err("three arguments yield one result".into());
     };
@@ -61,7 +61,7 @@ fn written<T: Copy>(x: &[T], u: &[T], rows: &[usize], s: usize, f: impl Fn(T, T)
 
 /// The places of the first elements of every row of `x[b, n]` in descending (`largest`) or ascending order; equal elements in
 /// the order of their places, NaN as the largest.
-pub(super) fn sort_places(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
+pub(super) fn order_rows(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
     let ([x], [t]) = (args, types) else {
         return Err("one argument yields one result".into());
     };
