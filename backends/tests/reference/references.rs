@@ -236,7 +236,7 @@ fn linear_attention_replaces_what_the_state_says_of_a_key() {
         f32s(&[1, 1, 2], &[1.0, 0.5]),
     ];
     let run = |delta: bool| {
-        let attrs = [("scale", Attr::Float(0.5)), ("delta", Attr::Bool(delta))];
+        let attrs = [("scale", Attr::float(0.5)), ("delta", Attr::Bool(delta))];
         let results = apply(Engine::Fast, "linear_attention", &attrs, &args).expect("two results");
         (results[0].to_f64(), results[1].to_f64())
     };
