@@ -334,6 +334,60 @@ fn sums_of_what_products_yield_are_shared_by_threads() {
     assert!(error < 1e-4, "{error:.1e}");
 }
 
+/// Attention with so many queries, keys, features of a key and features of a value, in two heads; perhaps with a mask.
+fn attention(dtype: DType, [s, t, d, w]: [usize; 4], is_masked: bool) -> Program {
+    let mut b = Builder::new(library());
+    let shapes = [[s, d], [t, d], [t, w], [s, t]];
+    let names = ["q", "k", "v", "mask"].into_iter().zip(shapes);
+    let input =
+        |(name, [m, n]): (&str, [usize; 2])| b.input(name, Type::known(dtype, &[1, 2, m, n]));
+    let args: Vec<Value> = names.map(input).take(if is_masked { 4 } else { 3 }).collect();
+    let op = if is_masked { "attention_masked" } else { "attention" };
+    let scale = Some(Attr::float(0.25));
+    let y = b.apply(library().find(op).expect("shipped"), &[scale], &args).expect("types")[0];
+    let exp = b.apply(library().find("exp").expect("shipped"), &[], &[y]).expect("types")[0];
+    b.finish(vec![("y".into(), y), ("exp".into(), exp)])
+}
+
+#[test]
+fn attention_is_one_launch_that_computes_what_the_reference_does() {
+    if is_skipped() {
+        return;
+    }
+    let library = library();
+    let target = library.target("cuda").expect("shipped");
+    let run = |p: &Program, i: &[_]| run_plan(&select_kernels(p.clone(), library, target), i);
+    let keep = |p: &Program| Ok(p.clone());
+    let subject = Subject { library, optimise: &keep, run: &run };
+    let sizes = [([66, 130, 18, 33], true), ([9, 64, 8, 100], true), ([8, 65, 9, 129], false)];
+    for (case, (size, is_one)) in sizes.into_iter().enumerate() {
+        for (dtype, is_masked) in
+            [(DType::F32, true), (DType::F32, false), (DType::BF16, true), (DType::F64, false)]
+        {
+            let p = attention(dtype, size, is_masked);
+            let code = launches(&select_kernels(p.clone(), library, target), library);
+            let unit = code.expect("known extents").unit();
+            let is_one = is_one && dtype != DType::F64;
+            assert_eq!(unit.contains("with a normalised factor"), is_one, "{size:?} {dtype}");
+            for style in Style::ALL {
+                let mut values = inputs(&p, style, case as u64).expect("known extents");
+                if let (true, Some(mask)) = (style == Style::Normal, values.get_mut(3)) {
+                    // No row sees its first keys, and the first row sees none.
+                    let (keys, mut elements) = (size[1], mask.to_f64());
+                    for (i, v) in elements.iter_mut().enumerate() {
+                        if i < keys || i % keys < 64.min(keys - 1) {
+                            *v = f64::NEG_INFINITY;
+                        }
+                    }
+                    *mask = Tensor::from_f64(dtype, mask.shape().to_vec(), &elements);
+                }
+                let held = hold(&subject, &p, &p, style, &values);
+                held.unwrap_or_else(|(_, m)| panic!("{dtype} {size:?} {is_masked} {style:?}: {m}"));
+            }
+        }
+    }
+}
+
 #[test]
 fn an_index_out_of_range_is_an_error_that_names_the_operator() {
     if is_skipped() {

@@ -103,7 +103,10 @@ fn hold(cases: impl Iterator<Item = Case>) {
         }
         match differences(&case) {
             Ok(row) => println!("| {} | {row} |", case.name),
-            Err(e) => failed.push(format!("{}: {e}", case.name)),
+            Err(e) => {
+                println!("| {} | – | – | – | {e} |", case.name);
+                failed.push(format!("{}: {e}", case.name));
+            }
         }
         compared += 1;
     }

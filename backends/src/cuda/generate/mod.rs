@@ -5,6 +5,7 @@
 
 mod emit;
 mod kernel;
+mod one_pass;
 mod procedures;
 mod product;
 mod recurrent;
@@ -308,6 +309,7 @@ impl<'a> Generator<'a> {
             Shape::Tiles(_) => "a tile of a product for each block",
             Shape::Split(_) | Shape::Parts(_) => "a part of a reduction for each block",
             Shape::Total(..) => "the parts of a reduction for each block",
+            Shape::OnePass(_) => "a tile of a product with a normalised factor for each block",
             Shape::Procedure => "by a procedure",
         };
         format!("{}: {}, {how}.", self.kernel_words(k), kernel.program.ty(stage.value))
@@ -359,9 +361,12 @@ fn body(
     let v = stage.value;
     let dtype = kernel.program.ty(v).dtype;
     let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
+    let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
     if let Shape::Tiles(product) = stage.shape {
-        let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
         return Some((product::write(e, kernel, v, product, &put)?, product::THREADS));
+    }
+    if let Shape::OnePass(product) = stage.shape {
+        return Some((one_pass::write(e, kernel, v, product, &put)?, product::THREADS));
     }
     match &stage.shape {
         Shape::Parts(split) => return Some(split::write_parts(e, v, &shape, split)),

@@ -15,18 +15,18 @@ use mlc_dsl::ir::{DType, Value};
 /// Rows and columns of a tile.
 pub const TILE: i64 = 64;
 /// Depth of a tile.
-const DEPTH: i64 = 16;
+pub const DEPTH: i64 = 16;
 /// Threads of a block; each computes four rows and four columns.
 pub const THREADS: u32 = 256;
 /// Rows, columns and depth from which on tiles pay.
-const LEAST: i64 = 8;
+pub const LEAST: i64 = 8;
 
 /// A sum of products.
 pub struct Contraction {
     /// Output axes by what depends on them, counted from the left.
-    batch: Vec<usize>,
-    rows: Vec<usize>,
-    columns: Vec<usize>,
+    pub batch: Vec<usize>,
+    pub rows: Vec<usize>,
+    pub columns: Vec<usize>,
 }
 
 impl Contraction {
@@ -93,34 +93,13 @@ pub fn write(
     for (name, side, count, first, factor) in
         [("left", &rows, m, "row", left), ("right", &columns, n, "column", right)]
     {
-        e.open(&format!("for (int at = threadIdx.x; at < {}; at += {THREADS})", DEPTH * TILE));
         // Neighbouring threads load what lies side by side.
         let along_depth = steps(kernel, product, name == "left", side);
-        let (line, step) = match along_depth {
-            true => (format!("at / {DEPTH}"), format!("at % {DEPTH}")),
-            false => (format!("at % {TILE}"), format!("at / {TILE}")),
-        };
-        e.line(format!("int line = {line}, step = {step};"));
-        e.line(format!("{kind} place = {first} + line, deep = from + step;"));
-        e.line(format!("{real} value = 0;"));
-        e.open(&format!("if (place < {count} && deep < {depth})"));
-        coordinates(e, "place", side);
-        coordinates(e, "deep", &r.over);
-        let text = e.real_of(product, double, factor);
-        e.line(format!("value = {text};"));
-        e.close();
-        e.line(format!("{name}[step * {} + line] = value;", TILE + 1));
-        e.close();
+        let load = Load { name, first, count, along: side, deep: &r.over, depth, along_depth };
+        load.write(e, "from", &|e| e.real_of(product, double, factor), real);
     }
     e.line("__syncthreads();");
-    e.open(&format!("for (int k = 0; k < {DEPTH}; ++k)"));
-    e.line(format!("{real} a[4], b[4];"));
-    let row = TILE + 1;
-    e.line(format!("for (int i = 0; i < 4; ++i) a[i] = left[k * {row} + y * 4 + i];"));
-    e.line(format!("for (int j = 0; j < 4; ++j) b[j] = right[k * {row} + x * 4 + j];"));
-    e.line("for (int i = 0; i < 4; ++i)");
-    e.line("  for (int j = 0; j < 4; ++j) sum[i][j] += a[i] * b[j];");
-    e.close();
+    multiply(e, real, "left[k * 65 + y * 4 + i]", "sum");
     e.line("__syncthreads();");
     e.close();
     e.line("#pragma unroll");
@@ -140,8 +119,64 @@ pub fn write(
     Some((size(&batch) * down * across) as u64)
 }
 
+/// How a tile of a factor comes into shared memory, line by step.
+pub struct Load<'a> {
+    /// The shared array.
+    pub name: &'a str,
+    /// The variable with the tile's first place, and how many places there are.
+    pub first: &'a str,
+    pub count: i64,
+    /// The factor's own axes, and those of the depth with their elements.
+    pub along: &'a [(Slot, i64)],
+    pub deep: &'a [(Slot, i64)],
+    pub depth: i64,
+    /// Whether neighbouring threads load what lies side by side along the depth.
+    pub along_depth: bool,
+}
+
+impl Load<'_> {
+    /// Writes the loop that loads from this step of the depth on; what lies outside is 0.
+    pub fn write(
+        &self,
+        e: &mut Emitter<'_>,
+        from: &str,
+        factor: &dyn Fn(&mut Emitter<'_>) -> String,
+        real: &str,
+    ) {
+        let kind = e.index_type();
+        e.open(&format!("for (int at = threadIdx.x; at < {}; at += {THREADS})", DEPTH * TILE));
+        let (line, step) = match self.along_depth {
+            true => (format!("at / {DEPTH}"), format!("at % {DEPTH}")),
+            false => (format!("at % {TILE}"), format!("at / {TILE}")),
+        };
+        e.line(format!("int line = {line}, step = {step};"));
+        e.line(format!("{kind} place = {} + line, deep = {from} + step;", self.first));
+        e.line(format!("{real} value = 0;"));
+        e.open(&format!("if (place < {} && deep < {})", self.count, self.depth));
+        coordinates(e, "place", self.along);
+        coordinates(e, "deep", self.deep);
+        let text = factor(e);
+        e.line(format!("value = {text};"));
+        e.close();
+        e.line(format!("{}[step * {} + line] = value;", self.name, TILE + 1));
+        e.close();
+    }
+}
+
+/// Adds the products of both tiles to the sums of a thread; `left` is the left one's element for `i` and `k`.
+pub fn multiply(e: &mut Emitter<'_>, real: &str, left: &str, sums: &str) {
+    let row = TILE + 1;
+    e.open(&format!("for (int k = 0; k < {DEPTH}; ++k)"));
+    e.line(format!("{real} a[4], b[4];"));
+    e.line(format!("for (int i = 0; i < 4; ++i) a[i] = {left};"));
+    e.line(format!("for (int j = 0; j < 4; ++j) b[j] = right[k * {row} + x * 4 + j];"));
+    e.line("for (int i = 0; i < 4; ++i)");
+    e.line(format!("  for (int j = 0; j < 4; ++j) {sums}[i][j] += a[i] * b[j];"));
+    e.close();
+}
+
 /// True if a factor lies side by side along the depth rather than along its own axes.
-fn steps(kernel: &KernelProgram, product: Value, left: bool, side: &[(Slot, i64)]) -> bool {
+pub fn steps(kernel: &KernelProgram, product: Value, left: bool, side: &[(Slot, i64)]) -> bool {
     let Some(code) = kernel.code(product) else { return true };
     let simple = accelerate(code);
     let Body::Real(Real::Reduce(r)) = &simple.body else { return true };

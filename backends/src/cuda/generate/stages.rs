@@ -6,6 +6,7 @@
 use super::super::launch::Place;
 use super::emit::Emitter;
 use super::kernel::KernelProgram;
+use super::one_pass::OnePass;
 use super::product::Contraction;
 use super::split::{FEW, Split};
 use crate::reference::code::{Affine, Int, Slot};
@@ -24,6 +25,8 @@ pub enum Shape {
     Rows(Vec<usize>),
     /// Tiles of this product, and what follows it element by element.
     Tiles(Value),
+    /// Tiles of this product, whose left factor is normalised by rows as it is computed.
+    OnePass(Value),
     /// Blocks for parts of a reduction, then a warp for each result: two launches.
     Split(Split),
     /// The first launch of these.
@@ -128,6 +131,10 @@ impl StagePlanner<'_> {
             && Contraction::of(&e, self.kernel, *product).is_some()
         {
             let product = *product;
+            if let Some(one_pass) = OnePass::of(&mut e, self.kernel, product) {
+                one_pass.needed.into_iter().for_each(|h| self.store(h));
+                return self.push(v, Shape::OnePass(product));
+            }
             self.factors(product);
             return self.push(v, Shape::Tiles(product));
         }
