@@ -15,7 +15,7 @@ use mlc_explore::progress;
 use mlc_onnx::{
     ImportError, Imported, ModelInfo, RawModel, import, import_keeping, parse_onnx, read_onnx,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -123,6 +123,27 @@ impl Model {
         &self.library
     }
 
+    /// The same model with the nodes kept as they are that cannot be written at an operator set.
+    ///
+    /// # Errors
+    /// As when it is read.
+    pub(crate) fn written_at(self, opset: i64) -> Result<Model, Error> {
+        let mut model = self;
+        loop {
+            let Some(info) = &model.info else { return Ok(model) };
+            let unwritten = mlc_onnx::unwritten(&model.program, &model.library, info, opset);
+            let mut reader = model.reader.clone();
+            let before = reader.kept.len();
+            reader.kept.extend(unwritten);
+            if reader.kept.len() == before {
+                return Ok(model);
+            }
+            let ModelSource::Onnx { raw, path } = &*model.source else { return Ok(model) };
+            let (raw, path) = ((**raw).clone(), path.clone());
+            model = with_room(|| reader.understand(raw, path.as_deref()))?;
+        }
+    }
+
     /// Refuses a model with a node that nothing can compute.
     ///
     /// # Errors
@@ -214,6 +235,8 @@ pub struct Reader {
     rules: Vec<Rules>,
     shapes: InputShapes,
     values: InputValues,
+    /// Nodes that are kept as they are although they are understood.
+    kept: BTreeSet<String>,
     color: bool,
 }
 
@@ -347,7 +370,7 @@ impl Reader {
         self.enter_shapes(&mut raw)?;
         let mut bound = self.values.enter(&mut raw)?;
         let imported = loop {
-            match import_keeping(raw.clone(), &library) {
+            match import_keeping(raw.clone(), &library, &self.kept) {
                 Ok(imported) => {
                     let needed: Vec<String> = imported.model.opaque.needed_inputs().collect();
                     if !self.values.decide(&mut raw, &needed, &mut bound)? {

@@ -225,6 +225,13 @@ impl Optimizer {
 
     fn optimized(&self, model: Model) -> Result<OptimizedModel, Error> {
         let mut options = self.options(&model)?;
+        let model = match as_onnx::is_written(&options.target) {
+            true => {
+                let opset = as_onnx::opset(&info(&model), self.opset)?;
+                model.written_at(opset)?
+            }
+            false => model,
+        };
         let mut program = model.program.clone();
         explain::name_all(&mut program, &model.library);
         let mut info = info(&model);

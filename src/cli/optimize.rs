@@ -78,10 +78,14 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut clock = Clock::default();
     begin(&mut args)?;
     let model = load_for(&args.model, &args.common, &args.shapes)?;
-    let mut info =
-        model.info.context("`optimize` takes an ONNX model; use `explain` for a text")?;
+    let info = model.info().context("`optimize` takes an ONNX model; use `explain` for a text")?;
+    let opset = as_onnx::opset(info, args.opset)?;
+    let told: Vec<String> = model.notes().to_vec();
+    let model = model.written_at(opset)?;
+    let more = model.notes().iter().filter(|n| !told.contains(n));
+    more.for_each(|note| args.common.screen.note(&format!("note: {note}\n")));
+    let mut info = model.info.unwrap_or_default();
     clock.stage("read");
-    let opset = as_onnx::opset(&info, args.opset)?;
     let mut options = args.tuning.options(&args.target, &args.common)?;
     let given = args.inputs.as_ref().map(|path| samples(path, &model.program)).transpose()?;
     args.checking.enter(&mut options, given.unwrap_or_default())?;

@@ -16,7 +16,7 @@ use mlc_dsl::ir::{NodeId, NodeKind, Program, Type};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{self, Fault, Plan};
 use mlc_dsl::{shown, told};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use thiserror::Error;
 
 /// Why a program was not exported.
@@ -153,6 +153,22 @@ pub fn faults(plan: &Plan, library: &Library, model: &ModelInfo, opset: i64) -> 
             std::iter::once(first).chain(rest).map(|u| u.fault(plan, opset)).collect()
         }
         Err(Stop::Other(e)) => vec![Fault { kernel: None, what: e.to_string() }],
+    }
+}
+
+/// The imported nodes of a program that no pattern writes at version `opset`: each by its name, or first result.
+pub fn unwritten(
+    program: &Program,
+    library: &Library,
+    model: &ModelInfo,
+    opset: i64,
+) -> BTreeSet<String> {
+    let planned = Planned::of_nodes(program, library);
+    match chosen(planned, library, model, opset, &|_| Ok(())) {
+        Err(Stop::Unwritten(first, rest)) => {
+            std::iter::once(first).chain(rest).map(|u| u.origin).collect()
+        }
+        Ok(()) | Err(Stop::Other(_)) => BTreeSet::new(),
     }
 }
 

@@ -15,7 +15,7 @@ use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
 use mlc_dsl::library::{Library, OnnxItem};
 use mlc_dsl::{shown, told};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// A model as a program, with what an export needs to look like the original.
 #[derive(Clone, Debug)]
@@ -75,15 +75,24 @@ const MAX_DEPTH: usize = 64;
 
 /// Reads a model as a program. A node that no declaration reads is an error.
 pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
-    import_as(raw, library, false)
+    import_as(raw, library, None)
 }
 
-/// Reads a model as a program. A node that no declaration reads is [opaque](Opaque).
-pub fn import_keeping(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
-    import_as(raw, library, true)
+/// Reads a model as a program. A node that no declaration reads is [opaque](Opaque), and so are those whose name, or
+/// first result if they have none, is among `kept`.
+pub fn import_keeping(
+    raw: RawModel,
+    library: &Library,
+    kept: &BTreeSet<String>,
+) -> Result<Imported, ImportError> {
+    import_as(raw, library, Some(kept))
 }
 
-fn import_as(raw: RawModel, library: &Library, keeps: bool) -> Result<Imported, ImportError> {
+fn import_as(
+    raw: RawModel,
+    library: &Library,
+    keeps: Option<&BTreeSet<String>>,
+) -> Result<Imported, ImportError> {
     if raw.opset_imports.get("").is_some_and(|&o| o > NEWEST_OPSET) {
         let opset = raw.opset_imports[""];
         return Err(ImportError::Graph {
@@ -210,8 +219,8 @@ struct Importer<'a> {
     notes: Vec<String>,
     /// What the model says of the types of its values.
     declared: HashMap<String, RawValueInfo>,
-    /// Whether nodes that are not understood are kept; else they are errors.
-    keeps: bool,
+    /// Whether nodes that are not understood are kept, or are errors; and the names of others that are kept.
+    keeps: Option<&'a BTreeSet<String>>,
     opaque: Opaque,
     /// Results of such nodes whose type nothing declares.
     untyped: HashSet<String>,
@@ -371,7 +380,7 @@ impl Importer<'_> {
                 let foreign = foreign || self.sheet.is_unsupported();
                 // Only the main graph is written as it was.
                 let main = depth == 0 && !self.sheet.has_conflict();
-                if !(self.keeps && foreign && main) {
+                if !(self.keeps.is_some() && foreign && main) {
                     return Err(e);
                 }
                 self.keep(node, e, assumed);
@@ -421,6 +430,12 @@ impl Importer<'_> {
         let fail = |reason: String| ImportError::node(node, reason);
         self.sheet.begin_node();
         self.typed(node)?;
+        let origin =
+            if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { None };
+        let origin = origin.unwrap_or(&node.name);
+        if depth == 0 && self.keeps.is_some_and(|kept| kept.contains(origin)) {
+            return Err(fail(self.sheet.unsupported("it cannot be written".into())));
+        }
         if node.domain.is_empty() && node.op_type == "If" {
             return self.branch(node, depth, assumed);
         }
@@ -435,9 +450,7 @@ impl Importer<'_> {
                 }
             });
         }
-        let origin =
-            if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { None };
-        self.sheet.builder.set_origin(origin.unwrap_or(&node.name));
+        self.sheet.builder.set_origin(origin);
         let bound = bind(item, node, &inputs, &mut self.sheet).map_err(fail)?;
         let results =
             OnnxItemInterpreter::new(item, node, bound, &mut self.sheet).read().map_err(fail)?;

@@ -35,7 +35,7 @@ mod write;
 mod write_data;
 
 pub use defaults::without_defaults;
-pub use export::{ExportError, export, export_plan, faults};
+pub use export::{ExportError, export, export_plan, faults, unwritten};
 pub use export_types::NEWEST_OPSET;
 pub use import::{Imported, ModelInfo, import, import_keeping, undeclared};
 pub use import_error::ImportError;

@@ -65,7 +65,7 @@ fn names_that_are_nearly_right_are_proposed() {
         (&["man", "optimise"], "did you mean `optimize`"),
         (&["run", "open.rules", "--shape", "m=2"], "`n`"),
         (&["run", "open.onnx", "--shape", "bach=2"], "did you mean `batch`"),
-        (&["show", "unknown.onnx"], "did you mean `Relu`"),
+        (&["run", "unknown.onnx"], "did you mean `Relu`"),
     ] {
         let (code, _, said) = run(dir.path(), args, b"");
         assert_eq!(code, Some(2), "{args:?}: {said}");

@@ -42,9 +42,13 @@ fn operators(raw: &RawModel) -> Vec<&str> {
 }
 
 fn optimized(raw: &RawModel) -> RawModel {
+    optimized_for(raw, "cpu")
+}
+
+fn optimized_for(raw: &RawModel, target: &str) -> RawModel {
     let bytes = mlc_onnx::to_bytes(raw).expect("written");
     let model = Model::from_bytes(bytes).expect("it loads");
-    let result = Optimizer::new().optimize(&model).expect("it is optimised");
+    let result = Optimizer::new().target(target).optimize(&model).expect("it is optimised");
     mlc_onnx::parse_onnx(result.to_bytes().expect("written").into(), None).expect("it reads back")
 }
 
@@ -116,10 +120,27 @@ fn running_names_the_node_and_writing_keeps_the_operator_set() {
         .optimize(&model)
         .expect_err("it means version 20");
     assert_eq!(error.kind(), ErrorKind::Export, "{error}");
-    let imported = import_keeping(raw.clone(), library()).expect("it loads");
+    let imported = import_keeping(raw.clone(), library(), &Default::default()).expect("it loads");
     let again = export(&imported.program, library(), &imported.model, 20).expect("it is written");
     assert_eq!(again.graph.nodes.len(), raw.graph.nodes.len());
     assert!(import(raw, library()).is_err());
+}
+
+#[test]
+fn what_runs_and_cannot_be_written_is_kept_in_files() {
+    let count_of = Const(ints(&[1], &[2]));
+    let (raw, _) = single(18, "TopK", &[In(floats(&[3], &[1.0, 3.0, 2.0])), count_of], &[], 2);
+    let mut raw = raw;
+    for (o, dtype) in raw.graph.outputs.iter_mut().zip([DType::F32, DType::I64]) {
+        (o.dtype, o.dims) = (Some(dtype), Some(vec![RawDim::Known(2)]));
+    }
+    assert_eq!(operators(&optimized_for(&raw, "standard")), ["TopK"]);
+    let model = Model::from_bytes(mlc_onnx::to_bytes(&raw).expect("written")).expect("it loads");
+    let result = Optimizer::new().optimize(&model).expect("it is optimised");
+    let x = AnyArray::from(floats(&[3], &[1.0, 3.0, 2.0]));
+    let outputs = result.session().expect("it runs").run([("x0", x)]).expect("it runs");
+    let of = |name: &str| outputs.get(name).expect("an output").tensor().to_f64();
+    assert_eq!((of("y0"), of("y1")), (vec![3.0, 2.0], vec![1.0, 2.0]));
 }
 
 /// A sum over the axes that an input tells.

@@ -100,14 +100,6 @@ pub(super) const TRAPS: &[Trap] = &[
         -> y",
     ),
     refused(
-        "resize_linear",
-        "values in between cannot be repeated",
-        "resize",
-        "x: f32[1, 1, 2, 3]
-        y = Resize(x, _, f32[4]{1, 1, 2, 2}; mode = \"linear\")
-        -> y",
-    ),
-    refused(
         "dropout_training",
         "training drops elements by chance",
         "training",
@@ -115,10 +107,9 @@ pub(super) const TRAPS: &[Trap] = &[
         y = Dropout(x, 0.5, bool[]{1})
         -> y",
     ),
-    refused(
+    trap(
         "pad_reflect",
         "what lies outside is a mirror image",
-        "reflect",
         "x: f32[4, 5]
         y = Pad(x, i64[4]{0, 1, 0, 1}; mode = \"reflect\")
         -> y",
