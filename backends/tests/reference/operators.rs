@@ -333,6 +333,73 @@ fn several_results() {
     assert_eq!(results[1].ints(), Some(&[1, -1][..]));
 }
 
+#[test]
+fn bits() {
+    type Case = (&'static str, DType, &'static [f64], &'static [f64], &'static [f64]);
+    let u8 = DType::U8;
+    let cases: &[Case] = &[
+        ("bitwise_and", I32, &[6.0, -1.0], &[3.0, 5.0], &[2.0, 5.0]),
+        ("bitwise_or", I32, &[6.0, -8.0], &[3.0, 1.0], &[7.0, -7.0]),
+        ("bitwise_xor", I32, &[6.0, -1.0], &[3.0, 5.0], &[5.0, -6.0]),
+        ("shift_left", u8, &[1.0, 255.0, 1.0], &[3.0, 1.0, 8.0], &[8.0, 254.0, 0.0]),
+        ("shift_right", u8, &[16.0, 255.0, 255.0], &[3.0, 1.0, 8.0], &[2.0, 127.0, 0.0]),
+        ("shift_right", I32, &[-8.0, -8.0], &[1.0, 40.0], &[-4.0, -1.0]),
+    ];
+    for (op, dtype, a, b, y) in cases {
+        let args = [array(*dtype, &[a.len()], a), array(*dtype, &[b.len()], b)];
+        check(op, &[], &args, &[y.len()], y);
+    }
+    check("bitwise_not", &[], &[array(u8, &[2], &[0.0, 254.0])], &[2], &[255.0, 1.0]);
+}
+
+#[test]
+fn borders() {
+    let x = || f32s(&[3], &[1.0, 2.0, 3.0]);
+    let pad = |low, high| [("low", ints(&[low])), ("high", ints(&[high]))];
+    check("pad_edge", &pad(1, 2), &[x()], &[6], &[1.0, 1.0, 2.0, 3.0, 3.0, 3.0]);
+    check("pad_wrap", &pad(1, 2), &[x()], &[6], &[3.0, 1.0, 2.0, 3.0, 1.0, 2.0]);
+    check("pad_reflect", &pad(2, 1), &[x()], &[6], &[3.0, 2.0, 1.0, 2.0, 3.0, 2.0]);
+    check("pad_reflect", &pad(1, 1), &[f32s(&[1], &[4.0])], &[3], &[4.0, 4.0, 4.0]);
+    check("pad_edge", &pad(-1, 0), &[x()], &[2], &[2.0, 3.0]);
+    let running = |exclusive, reverse| {
+        let (exclusive, reverse) = (Attr::Bool(exclusive), Attr::Bool(reverse));
+        [("axis", Attr::int(0)), ("exclusive", exclusive), ("reverse", reverse)]
+    };
+    check("cumprod", &running(false, false), &[x()], &[3], &[1.0, 2.0, 6.0]);
+    check("cumprod", &running(true, true), &[x()], &[3], &[6.0, 3.0, 1.0]);
+}
+
+#[test]
+fn places() {
+    let x = f32s(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let attrs = [("time", Attr::int(1)), ("batch", Attr::int(0))];
+    let lengths = array(DType::I64, &[2], &[2.0, 3.0]);
+    check("reverse_first", &attrs, &[x, lengths], &[2, 3], &[2.0, 1.0, 3.0, 6.0, 5.0, 4.0]);
+    let attrs = [("axis", Attr::int(0)), ("shape", ints(&[3, 2]))];
+    let i = array(DType::I64, &[2, 2], &[0.0, 2.0, 1.0, -1.0]);
+    check("element_numbers", &attrs, &[i], &[2, 2], &[0.0, 5.0, 2.0, 5.0]);
+}
+
+/// Two elements at the places 0, 0.5, 1 and 1.5.
+#[test]
+fn samples() {
+    let of = |name, v: f64| (name, Attr::float(v));
+    let places = || {
+        let at = [of("shift", 0.0), of("times", 1.0), of("over", 2.0), of("offset", 0.0)];
+        [vec![("axis", Attr::int(0)), ("size", Attr::int(4))], at.to_vec()].concat()
+    };
+    let x = || f32s(&[2], &[1.0, 3.0]);
+    let no = |name| (name, Attr::Bool(false));
+    let window = [("half", Attr::int(1)), of("stretch", 1.0), no("cubic"), of("a", -0.75)];
+    let outside = [no("exclude"), no("bounded"), of("beyond", 0.0)];
+    let attrs = [places(), window.to_vec(), outside.to_vec()].concat();
+    check("resample", &attrs, &[x()], &[4], &[1.0, 2.0, 3.0, 3.0]);
+    let attrs = [places(), vec![of("add", 0.0), no("up")]].concat();
+    check("nearest", &attrs, &[x()], &[4], &[1.0, 1.0, 3.0, 3.0]);
+    let attrs = [places(), vec![of("add", 0.0), ("up", Attr::Bool(true))]].concat();
+    check("nearest", &attrs, &[x()], &[4], &[1.0, 3.0, 3.0, 3.0]);
+}
+
 /// Attributes at the ends of their range neither overflow nor hang.
 #[test]
 fn extreme_attributes() {
