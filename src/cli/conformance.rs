@@ -5,11 +5,12 @@
 
 use super::model::reader;
 use super::shape_option::ShapeOptions;
-use super::{Common, Findings, terminal};
+use super::{Common, Findings, named};
 use crate::device::{BackendKind, Device};
 use crate::error::Error;
 use crate::model::Model;
 use crate::pipeline::{self, Options};
+use crate::stdlib;
 use anyhow::{Context, ensure};
 use itertools::Itertools;
 use mlc_dsl::ir::Tensor;
@@ -92,7 +93,8 @@ struct SkipTable {
 
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
-    args.common.begin(&[], &[])?;
+    let reads: Vec<_> = named("--skip", &args.skip).into_iter().collect();
+    args.common.begin(&reads, &[])?;
     let skip = match &args.skip {
         Some(path) => skip_table(path)?,
         None => SkipTable::default(),
@@ -124,15 +126,13 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         cases,
     };
     args.common.report(&report)?;
-    if args.common.json.as_ref().is_none_or(|p| !mlc_files::is_output_stream(p)) {
-        terminal::out(&text(&report))?;
-    }
+    args.common.screen.print(&text(&report))?;
     let bad = report.failed + report.refused > 0;
     Ok(if bad { Findings::Something } else { Findings::Nothing })
 }
 
 fn skip_table(path: &Path) -> anyhow::Result<SkipTable> {
-    let text = std::fs::read_to_string(path).map_err(|e| mlc_files::error("read", path, e))?;
+    let text = stdlib::read_text(path)?;
     toml::from_str(&text).with_context(|| format!("{} is no table of cases", path.display()))
 }
 
@@ -217,7 +217,7 @@ fn tolerance(folder: &Path) -> anyhow::Result<(f64, f64)> {
     if !path.exists() {
         return Ok(TOLERANCE);
     }
-    let text = std::fs::read_to_string(&path).map_err(|e| mlc_files::error("read", &path, e))?;
+    let text = stdlib::read_text(&path)?;
     let numbers = text.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>();
     match numbers.as_deref() {
         Ok(&[relative, absolute]) => Ok((relative, absolute)),
@@ -286,16 +286,14 @@ fn differs(got: &Tensor, wanted: &Tensor, (relative, absolute): (f64, f64)) -> O
     Some(format!("element {at}: expected {}, found {}", wanted.get_f64(at), got.get_f64(at)))
 }
 
-/// The table by operator, of those where something does not pass, and each such case with its reason.
+/// The table by operator, and each case that does not pass with its reason.
 fn text(report: &ConformanceReport) -> String {
     let mut by_operator: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
     for c in &report.cases {
         by_operator.entry(&c.operator).or_default()[c.result as usize] += 1;
     }
     let mut out = String::new();
-    let head = ["operator", "passed", "failed", "refused", "skipped"];
-    let [a, b, c, d, e] = head;
-    let _ = writeln!(out, "{a:32} {b:>7} {c:>7} {d:>7} {e:>7}");
+    let _ = writeln!(out, "{:32}  passed  failed refused skipped", "operator");
     for (operator, [passed, failed, refused, skipped]) in by_operator {
         let _ = writeln!(out, "{operator:32} {passed:>7} {failed:>7} {refused:>7} {skipped:>7}");
     }

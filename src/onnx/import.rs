@@ -114,6 +114,7 @@ fn import_as(
             sheet: Sheet::new(library),
             values: HashMap::new(),
             symbols: HashSet::new(),
+            assumed: assumed.clone(),
             opsets: &raw.opset_imports,
             notes: vec![],
             declared: HashMap::new(),
@@ -121,7 +122,7 @@ fn import_as(
             opaque: Opaque::default(),
             untyped: HashSet::new(),
         };
-        match importer.model(&raw.graph, &assumed) {
+        match importer.model(&raw.graph) {
             Ok(outputs) => {
                 let program = importer.sheet.finish(outputs).with_empty_constants().pruned();
                 break (program, importer.notes, importer.opaque);
@@ -215,6 +216,8 @@ struct Importer<'a> {
     sheet: Sheet<'a>,
     values: HashMap<String, Value>,
     symbols: HashSet<String>,
+    /// Symbols that had to be equal, each with what it is replaced by.
+    assumed: Vec<(String, Extent)>,
     opsets: &'a BTreeMap<String, i64>,
     notes: Vec<String>,
     /// What the model says of the types of its values.
@@ -227,23 +230,19 @@ struct Importer<'a> {
 }
 
 impl Importer<'_> {
-    fn model(
-        &mut self,
-        graph: &RawGraph,
-        assumed: &[(String, Extent)],
-    ) -> Result<Vec<(String, Value)>, ImportError> {
+    fn model(&mut self, graph: &RawGraph) -> Result<Vec<(String, Value)>, ImportError> {
         let symbols = graph.inputs.iter().flat_map(|i| i.dims.iter().flatten());
         self.symbols = symbols
             .filter_map(|d| if let RawDim::Symbol(s) = d { Some(s.clone()) } else { None })
             .collect();
         for input in &graph.inputs {
-            let ty = self.input_type(input, assumed)?;
+            let ty = self.input_type(input)?;
             let v = self.sheet.builder.input(&input.name, ty);
             self.values.insert(input.name.clone(), v);
         }
         let declared = graph.value_infos.iter().chain(&graph.outputs);
         self.declared = declared.map(|v| (v.name.clone(), v.clone())).collect();
-        self.body(graph, 0, assumed)?;
+        self.body(graph, 0)?;
         let opaque: HashSet<String> = self.opaque.defined().map(str::to_string).collect();
         let output = |o: &RawValueInfo| match self.values.get(&o.name).copied() {
             Some(v) => {
@@ -312,11 +311,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    fn input_type(
-        &mut self,
-        input: &RawValueInfo,
-        assumed: &[(String, Extent)],
-    ) -> Result<Type, ImportError> {
+    fn input_type(&mut self, input: &RawValueInfo) -> Result<Type, ImportError> {
         let wrong = |reason: &str, help: &str| ImportError::Graph {
             place: format!("input `{}`", shown(&input.name)),
             reason: reason.into(),
@@ -348,7 +343,7 @@ impl Importer<'_> {
                 }
             };
             let mut extent = Extent::sym(&symbol);
-            for (from, to) in assumed {
+            for (from, to) in &self.assumed {
                 extent = extent.substitute(&|s| (s == from).then(|| to.clone()));
             }
             shape.push(extent);
@@ -360,18 +355,13 @@ impl Importer<'_> {
     }
 
     /// Reads the constants and nodes of a graph; what it defines is in `values` afterwards.
-    fn body(
-        &mut self,
-        graph: &RawGraph,
-        depth: usize,
-        assumed: &[(String, Extent)],
-    ) -> Result<(), ImportError> {
+    fn body(&mut self, graph: &RawGraph, depth: usize) -> Result<(), ImportError> {
         for (name, tensor) in &graph.initializers {
             let v = self.sheet.builder.constant(tensor.clone().named(name));
             self.values.insert(name.clone(), v);
         }
         for node in &graph.nodes {
-            if let Err(e) = self.node(node, depth, assumed) {
+            if let Err(e) = self.node(node, depth) {
                 let e = e.undecided(self.sheet.undecided_inputs());
                 let foreign = matches!(
                     e,
@@ -383,17 +373,17 @@ impl Importer<'_> {
                 if !(self.keeps.is_some() && foreign && main) {
                     return Err(e);
                 }
-                self.keep(node, e, assumed);
+                self.keep(node, e);
             }
         }
         Ok(())
     }
 
     /// Keeps a node as it is. A result whose type the model does not declare is known to other such nodes only.
-    fn keep(&mut self, node: &RawNode, why: ImportError, assumed: &[(String, Extent)]) {
+    fn keep(&mut self, node: &RawNode, why: ImportError) {
         for name in node.outputs.iter().filter(|n| !n.is_empty()) {
             let declared = self.declared.get(name).cloned();
-            match declared.map(|info| self.input_type(&info, assumed)) {
+            match declared.map(|info| self.input_type(&info)) {
                 Some(Ok(ty)) => {
                     let v = self.sheet.builder.input(name, ty);
                     self.values.insert(name.clone(), v);
@@ -421,12 +411,7 @@ impl Importer<'_> {
         }
     }
 
-    fn node(
-        &mut self,
-        node: &RawNode,
-        depth: usize,
-        assumed: &[(String, Extent)],
-    ) -> Result<(), ImportError> {
+    fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
         let fail = |reason: String| ImportError::node(node, reason);
         self.sheet.begin_node();
         self.typed(node)?;
@@ -437,7 +422,7 @@ impl Importer<'_> {
             return Err(fail(self.sheet.unsupported("it cannot be written".into())));
         }
         if node.domain.is_empty() && node.op_type == "If" {
-            return self.branch(node, depth, assumed);
+            return self.branch(node, depth);
         }
         let Some(item) = self.items.find(node) else { return Err(self.unknown(node)) };
         let mut inputs = Vec::with_capacity(node.inputs.len());
@@ -480,12 +465,7 @@ impl Importer<'_> {
     }
 
     /// An `If` whose condition is known is the branch that it takes.
-    fn branch(
-        &mut self,
-        node: &RawNode,
-        depth: usize,
-        assumed: &[(String, Extent)],
-    ) -> Result<(), ImportError> {
+    fn branch(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
         let fail = |reason: &str| ImportError::node(node, reason);
         let cond = node.inputs.first().and_then(|n| self.values.get(n).copied());
         let cond = cond.and_then(|v| self.sheet.required(v));
@@ -516,7 +496,7 @@ impl Importer<'_> {
         if depth >= MAX_DEPTH {
             return Err(fail("it is nested too deeply"));
         }
-        self.body(graph, depth + 1, assumed)?;
+        self.body(graph, depth + 1)?;
         for (out, inner) in node.outputs.iter().zip(&graph.outputs) {
             if out.is_empty() {
                 continue;
