@@ -54,6 +54,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("R024", "an unused parameter or index"),
     ("R025", "a body that does not match the declaration"),
     ("R026", "a schema that does not determine its operators and operands"),
+    ("R027", "a recurrence that cannot be computed step by step"),
 ];
 
 /// A stable code such as `S001`; `S` codes are syntax errors, `R` codes semantic errors.

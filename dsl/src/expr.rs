@@ -112,7 +112,7 @@ pub enum ExprKind {
 /// An element of an input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
-    /// Position among the operator's tensor parameters.
+    /// Position among the operator's tensor parameters, which its results follow in a recurrence.
     pub input: usize,
     /// An entry for each axis; splices stand for several.
     pub index: Vec<Elem>,

@@ -134,6 +134,8 @@ pub struct Callable {
     pub unit: Option<f64>,
     /// What its meaning shows of its structure; `Other` for `def` and `extern`.
     pub class: OpClass,
+    /// How its equations read its own results; `None` if they do not.
+    pub recurrence: Option<Recurrence>,
     /// Which source text, and where in it.
     pub source: (u32, Span),
 }
@@ -149,6 +151,22 @@ impl Callable {
             }
             _ => false,
         }
+    }
+}
+
+/// The order in which the results of an operator are computed whose equations read them: step by step along an axis, at each
+/// step the equations of the results that have the axis, in the order of the text; the other results after all steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recurrence {
+    /// An axis of the results.
+    pub axis: Name,
+    /// From the last step to the first.
+    pub backwards: bool,
+}
+
+impl std::fmt::Display for Recurrence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.axis, if self.backwards { " backwards" } else { "" })
     }
 }
 

@@ -237,6 +237,19 @@ const CASES: &[(&str, &[&str])] = &[
             "rule f\n  exp(x) => exp(x)\n  given g: reduction, x: F[..s]\n  error exact\n",
         ],
     ),
+    (
+        "R027",
+        &[
+            "op f(x: F[t, b]) -> y: F[t, b]\n  y[t, b] = x[t, b] + y[t - 1, b]\n",
+            "op f(x: F[t, b]) -> y: F[t, b]\n  y[t, b] = x[t, b] + (y[t, b] else 0)\n",
+            "op f(x: F[t, b]) -> y: F[t, b]\n  y[t, b] = x[t, b] + (y[t - 1, b] else y[t, b - 1] else 0)\n",
+            "op f(x: F[t, b]) -> y: F[t, b]\n  y[t, b] = x[t, b] + (y[t - 1, b] else 0) + (y[t + 1, b] else 0)\n",
+            "op f(x: F[t, b]) -> y: F[t, b], z: F[t, b]\n  y[t, b] = x[t, b] + (z[t, b] else 0)\n  z[t, b] = y[t, b] + (z[t - 1, b] else 0)\n",
+            "op f(x: F[t, b]) -> y: F[t, b], z: F[b]\n  y[t, b] = x[t, b] + (y[t - 1, b] else z[b])\n  z[b] = sum(t) y[t, b]\n",
+            "op f(x: F[t, b]) -> y: F[t, b], z: F[t, b]\n  y[t, b] = x[t, b] + (y[t - 1, b] else 0)\n  z[t, b] = y[|t| - 1 - t, b]\n",
+            "op f(x: F[a, b]) -> y: F[a], z: F[a, b]\n  y[a] = sum(b) x[a, b]\n  z[a, b] = x[a, b] / y[a]\n",
+        ],
+    ),
 ];
 
 fn text(case: &str) -> String {

@@ -51,14 +51,18 @@ impl Backend for Cuda {
         let lacks = |(k, kernel): (usize, &Kernel)| {
             let without = |n: &&NodeId| match plan.program.node(**n).kind {
                 NodeKind::Apply(call, _) => {
-                    matches!(&library.call(call).kind, CallKind::Extern(r) if !generate::has_procedure(r))
+                    let callable = library.call(call);
+                    let code = !matches!(callable.kind, CallKind::Extern(_))
+                        && callable.recurrence.is_none();
+                    !code && !generate::has_procedure(&callable.name)
                 }
                 NodeKind::Input(_) | NodeKind::Const(_) => false,
             };
             let node = kernel.nodes.iter().find(without)?;
             let op = library.node_name(&plan.program, *node);
-            let what =
-                format!("`{op}` has neither a meaning nor a procedure to generate code from");
+            let what = format!(
+                "`{op}` has a Rust reference or is a recurrence, and no code is generated for it"
+            );
             Some(Fault { kernel: Some((k, kernel.name.clone())), what })
         };
         plan.kernels.iter().enumerate().filter_map(lacks).collect()

@@ -16,7 +16,8 @@ pub(crate) fn accelerate(code: &MeaningCode) -> MeaningCode {
     let mut body = s.body(&code.body);
     let mut axes = code.axes.clone();
     for (slot, by) in std::mem::take(&mut s.wanted) {
-        let Some(at) = axes.iter().position(|&(s, n)| s == slot && n > by && n % by == 0) else {
+        let splits = |&(s, n): &(Slot, i64)| s == slot && n > by && n % by == 0;
+        let Some(at) = axes.iter().position(splits).filter(|_| code.step != Some(slot)) else {
             continue;
         };
         let (high, low) = (s.extents.len(), s.extents.len() + 1);
@@ -29,7 +30,7 @@ pub(crate) fn accelerate(code: &MeaningCode) -> MeaningCode {
     if !s.replaced.is_empty() {
         body = s.body(&code.body);
     }
-    MeaningCode { body, axes, extents: s.extents }
+    MeaningCode { body, axes, extents: s.extents, step: code.step }
 }
 
 /// The value of an element whose indices are expressions over variables of these extents. The variables of its

@@ -193,6 +193,9 @@ impl<A: Algebra> Evaluator for Lift<'_, A> {
         let refs: Vec<&Type> = types.iter().collect();
         let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
         let meanings = match &callable.kind {
+            CallKind::Op(_) if callable.recurrence.is_some() => {
+                return Err(format!("`{}` is a recurrence", callable.name));
+            }
             CallKind::Op(meanings) => meanings,
             CallKind::Def(body) => return definition_values::body(self, body, args, app.env),
             CallKind::Extern(_) => {
@@ -212,7 +215,8 @@ impl<A: Algebra> Evaluator for Lift<'_, A> {
                     meanings.get(i).ok_or_else(|| format!("output `{name}` has no meaning"))?;
                 let shape = ty.known_shape().ok_or("an extent is not known")?;
                 let dims = pattern.dims.as_deref();
-                let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, &app.env)?;
+                let env = &app.env;
+                let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, env, None)?;
                 let elements = self.run(&code, args)?;
                 Ok(Lifted { dtype: ty.dtype, shape, elements })
             })

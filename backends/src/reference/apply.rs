@@ -1,8 +1,10 @@
 //! Evaluates one application of an operator: by its meaning, its body or its Rust reference.
 
 use super::array::{Array, Elements, count};
-use super::code_cache::CodeCache;
+use super::code::Fault;
+use super::code_cache::{CodeCache, CompiledMeaning};
 use super::compile::MeaningCode;
+use super::recurrence::{self, Unfinished};
 use super::{Reference, exec, externs, scalar};
 use mlc_dsl::definition_values::{self, Evaluator};
 use mlc_dsl::ir::{Attr, DType, Type};
@@ -23,6 +25,9 @@ pub(super) fn apply(
     let callable = codes.library().call(call);
     let app = codes.get(reference.engine, call, attrs, args)?;
     let results = match &callable.kind {
+        CallKind::Op(_) if callable.recurrence.is_some() => {
+            step_by_step(reference, callable, &app, args)?
+        }
         CallKind::Op(_) => app
             .types
             .iter()
@@ -59,19 +64,56 @@ fn element_by_element(
     ty: &Type,
     args: &[Array],
 ) -> Result<Array, String> {
+    let (shape, n) = place(ty)?;
+    let elements = exec::run(code, n, args, reference.engine);
+    array(ty, shape, elements.map_err(|fault| explained(callable, fault))?)
+}
+
+/// Evaluates the meanings of a recurrence.
+fn step_by_step(
+    reference: &Reference,
+    callable: &Callable,
+    app: &CompiledMeaning,
+    args: &[Array],
+) -> Result<Vec<Array>, String> {
+    let places = app.types.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    let results: Vec<Unfinished> = app
+        .codes
+        .iter()
+        .zip(&app.types)
+        .zip(&places)
+        .map(|((code, ty), (_, n))| Unfinished::new(code, ty.dtype, *n))
+        .collect();
+    let backwards = callable.recurrence.as_ref().is_some_and(|r| r.backwards);
+    let settle = |a: Array| reference.rounded(callable.class, a);
+    let elements = recurrence::run(results, args, backwards, reference.engine, &settle);
+    let elements = elements.map_err(|fault| explained(callable, fault))?;
+    let typed = app.types.iter().zip(places).zip(elements);
+    typed.map(|((ty, (shape, _)), e)| array(ty, shape, e)).collect()
+}
+
+/// The extents of a result and how many elements it has.
+fn place(ty: &Type) -> Result<(Vec<usize>, usize), String> {
     let shape = ty.known_shape().ok_or_else(|| format!("the result's type {ty} is not known"))?;
     let n = count(&shape).filter(|&n| n < LARGE || Vec::<f64>::new().try_reserve_exact(n).is_ok());
     let n = n.ok_or_else(|| format!("a result of type {ty} is too large"))?;
-    let elements = exec::run(code, n, args, reference.engine).map_err(|fault| {
-        let input = fault.input.map(|i| &callable.inputs[i].name);
-        match (input, fault.at) {
-            (Some(input), Some((axis, index, extent))) => format!(
-                "index {index} is out of range for axis {axis} of `{input}`, which has extent {extent}"
-            ),
-            (Some(input), None) => format!("an index of `{input}` exists for no element"),
-            (None, _) => "a position is outside of its list".to_string(),
-        }
-    })?;
+    Ok((shape, n))
+}
+
+/// What a fault says to the user.
+fn explained(callable: &Callable, fault: Fault) -> String {
+    let names = callable.inputs.iter().map(|i| &i.name);
+    let mut names = names.chain(callable.outputs.iter().map(|o| &o.0));
+    match (fault.input.and_then(|i| names.nth(i)), fault.at) {
+        (Some(input), Some((axis, index, extent))) => format!(
+            "index {index} is out of range for axis {axis} of `{input}`, which has extent {extent}"
+        ),
+        (Some(input), None) => format!("an index of `{input}` exists for no element"),
+        (None, _) => "a position is outside of its list".to_string(),
+    }
+}
+
+fn array(ty: &Type, shape: Vec<usize>, elements: Elements) -> Result<Array, String> {
     let array = match elements {
         Elements::Float(v) => Array::from_f64(ty.dtype, shape, Arc::unwrap_or_clone(v)),
         Elements::Int(v) => Array::from_i64(ty.dtype, shape, Arc::unwrap_or_clone(v)),

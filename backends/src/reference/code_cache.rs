@@ -88,11 +88,12 @@ pub(crate) fn compiled(
     let app = infer(callable, &refs, attrs).map_err(|e| e.to_string())?;
     let mut codes = Vec::new();
     if let CallKind::Op(meanings) = &callable.kind {
-        let params: Vec<MeaningParam> = callable
-            .inputs
-            .iter()
-            .zip(args)
-            .map(|(i, (dtype, shape))| MeaningParam { name: &i.name, dtype: *dtype, shape })
+        let own = own_results(callable, &app.types)?;
+        let names = callable.inputs.iter().map(|i| &i.name);
+        let names = names.chain(callable.outputs.iter().map(|o| &o.0));
+        let params: Vec<MeaningParam> = names
+            .zip(args.iter().chain(&own))
+            .map(|(name, (dtype, shape))| MeaningParam { name, dtype: *dtype, shape })
             .collect();
         for (i, ((name, pattern), ty)) in callable.outputs.iter().zip(&app.types).enumerate() {
             let meaning =
@@ -100,7 +101,9 @@ pub(crate) fn compiled(
             let shape = ty.known_shape();
             let shape = shape.ok_or_else(|| format!("the result's type {ty} is not known"))?;
             let dims = pattern.dims.as_deref();
-            let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, &app.env)?;
+            let recurrence = callable.recurrence.as_ref();
+            let env = &app.env;
+            let code = compile::meaning(meaning, dims, ty.dtype, &shape, &params, env, recurrence)?;
             codes.push(match engine {
                 Engine::Fast => affine::accelerate(&code),
                 Engine::Plain => code,
@@ -108,4 +111,16 @@ pub(crate) fn compiled(
         }
     }
     Ok(CompiledMeaning { types: app.types, env: app.env, codes })
+}
+
+/// The types of the results, if the equations read them.
+fn own_results(callable: &Callable, types: &[Type]) -> Result<Vec<(DType, Vec<usize>)>, String> {
+    let of = |t: &Type| {
+        let shape = t.known_shape().ok_or_else(|| format!("the result's type {t} is not known"))?;
+        Ok((t.dtype, shape))
+    };
+    match callable.recurrence {
+        Some(_) => types.iter().map(of).collect(),
+        None => Ok(vec![]),
+    }
 }

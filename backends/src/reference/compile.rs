@@ -16,7 +16,7 @@ use mlc_dsl::expr::{
 };
 use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{Attr, DType};
-use mlc_dsl::library::Dim;
+use mlc_dsl::library::{Dim, Recurrence};
 
 /// An input as the compiler sees it.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct MeaningCode {
     pub(crate) axes: Vec<(Slot, i64)>,
     /// How many values each index variable takes.
     pub(crate) extents: Vec<i64>,
+    /// The index variable along which a recurrence runs, if the output takes part in each step.
+    pub(crate) step: Option<Slot>,
 }
 
 /// The value of one element.
@@ -52,16 +54,23 @@ pub(crate) fn meaning(
     shape: &[usize],
     params: &[MeaningParam],
     env: &Env,
+    recurrence: Option<&Recurrence>,
 ) -> Result<MeaningCode, String> {
     let scope = (0..meaning.variables).map(|_| None).collect();
     let mut c = MeaningCompiler { env, params, scope, extents: vec![] };
     let axes = c.bind_output(&meaning.index, dims, shape)?;
+    let step = recurrence
+        .and_then(|r| meaning.index.iter().find(|v| v.name == r.axis && !v.segment))
+        .and_then(|v| match c.scope[v.id] {
+            Some(BoundName::Axis(slot)) => Some(slot),
+            _ => None,
+        });
     let value = c.expr(&meaning.value)?;
     let body = match dtype.is_float() {
         true => Body::Real(real(value)?),
         false => Body::Int(dtype, int(value, Some(dtype))?),
     };
-    Ok(MeaningCode { body, axes, extents: c.extents })
+    Ok(MeaningCode { body, axes, extents: c.extents, step })
 }
 
 enum BoundName {

@@ -18,16 +18,28 @@ pub(super) fn run(
     args: &[Array],
     engine: Engine,
 ) -> Result<Elements, Fault> {
-    let sources: Vec<InputElements> = args
-        .iter()
-        .map(|a| match a.elements() {
-            Elements::Float(v) => InputElements::Float(v),
-            Elements::Int(v) => InputElements::Int(v),
-        })
-        .collect();
+    let sources: Vec<InputElements> = args.iter().map(|a| elements(a.elements())).collect();
+    evaluate(code, n, &sources, engine)
+}
+
+/// The elements as code reads them.
+pub(super) fn elements(e: &Elements) -> InputElements<'_> {
+    match e {
+        Elements::Float(v) => InputElements::Float(v),
+        Elements::Int(v) => InputElements::Int(v),
+    }
+}
+
+/// The same on elements as code reads them.
+pub(super) fn evaluate(
+    code: &MeaningCode,
+    n: usize,
+    sources: &[InputElements],
+    engine: Engine,
+) -> Result<Elements, Fault> {
     match engine {
-        Engine::Plain => plain(code, n, &sources),
-        Engine::Fast => fast(code, n, &sources),
+        Engine::Plain => plain(code, n, sources),
+        Engine::Fast => fast(code, n, sources),
     }
 }
 

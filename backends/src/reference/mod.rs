@@ -21,6 +21,7 @@ pub(crate) mod externs;
 mod index_lists;
 mod inputs;
 mod places;
+mod recurrence;
 mod row_evaluation;
 mod run;
 pub(crate) mod scalar;

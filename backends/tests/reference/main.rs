@@ -18,7 +18,7 @@ const I32: DType = DType::I32;
 const I64: DType = DType::I64;
 const BOOL: DType = DType::Bool;
 
-/// The operators of `rules/ops` and `rules/extern`, and what the tests add to them.
+/// The operators of `rules/ops` and `rules/extern`, recurrent layers, and what the tests add to them.
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -28,6 +28,7 @@ fn library() -> &'static Library {
             .flat_map(|dir| std::fs::read_dir(rules.join(dir)).expect("a folder of rules"))
             .map(|e| e.expect("a readable folder").path())
             .collect();
+        paths.push(rules.join("layers/recurrent.rules"));
         paths.sort();
         let mut texts: Vec<(String, String)> = paths
             .iter()

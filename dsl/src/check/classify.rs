@@ -7,6 +7,9 @@ use crate::library::{CallKind, Callable, Dim, OpClass};
 pub fn classify(c: &Callable) -> OpClass {
     let CallKind::Op(meanings) = &c.kind else { return OpClass::Other };
     let [m] = meanings.as_slice() else { return OpClass::Other };
+    if c.recurrence.is_some() {
+        return OpClass::Other;
+    }
     let same = reads(&m.value).iter().all(|r| same_index(m, r));
     if super::elaborate::is_pointwise(c) && same && !knows_its_place(&m.value) {
         return OpClass::Pointwise;

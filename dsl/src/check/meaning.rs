@@ -324,7 +324,9 @@ impl MeaningChecker<'_> {
 
     fn element(&mut self, base: &Ident, index: &[Elem], span: Span) -> ValueKind {
         self.items(index);
-        let Some(input) = self.c.inputs.iter().find(|i| *i.name == *base.text) else {
+        let own = self.c.outputs.iter().find(|o| *o.0 == *base.text).map(|o| &o.1);
+        let input = self.c.inputs.iter().find(|i| *i.name == *base.text).map(|i| &i.ty);
+        let Some(ty) = input.or(own) else {
             self.used.insert(base.text.clone());
             let attr = self.c.attrs.iter().find(|a| *a.name == *base.text);
             return match attr.map(|a| a.ty.kind) {
@@ -355,8 +357,8 @@ impl MeaningChecker<'_> {
             };
         };
         self.read.insert(base.text.clone());
-        let dims = input.ty.dims.as_deref();
-        let kind = ValueKind::Elem(input.ty.dtype.clone());
+        let dims = ty.dims.as_deref();
+        let kind = ValueKind::Elem(ty.dtype.clone());
         let Some(dims) = dims else { return kind };
         let count = |dims: &[Dim]| {
             dims.iter().filter(|d| matches!(d, Dim::Axis(_) | Dim::Value(_))).count()

@@ -12,6 +12,7 @@ mod notation;
 mod onnx;
 mod operator_conditions;
 pub mod operator_properties;
+mod recurrence;
 mod recursion;
 mod resolve;
 mod result;

@@ -288,7 +288,9 @@ impl ExprResolver<'_> {
         otherwise: Option<&ast::Expr>,
         span: Span,
     ) -> Result<ExprKind, Diag> {
-        if let Some(input) = self.c.inputs.iter().position(|i| *i.name == *base.text) {
+        let named =
+            self.c.inputs.iter().map(|i| &i.name).chain(self.c.outputs.iter().map(|o| &o.0));
+        if let Some(input) = named.into_iter().position(|n| **n == *base.text) {
             let index = self.elems(index)?;
             let otherwise = otherwise.map(|o| self.boxed(o)).transpose()?;
             return Ok(ExprKind::Read(Read { input, index, otherwise }));

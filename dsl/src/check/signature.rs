@@ -1,9 +1,10 @@
 //! Signatures of operators: parameters, results, conditions.
 
+use super::recurrence;
 use super::resolve::{self, Scope};
 use super::{class_of, error, name};
 use crate::diag::{Diag, Severity};
-use crate::expr::AttrKind;
+use crate::expr::{AttrKind, Meaning};
 use crate::ir::DType;
 use crate::library::{
     AttrParam, Body, CallKind, Callable, DTypePattern, Dim, Input, Name, OpClass, TypePattern,
@@ -46,6 +47,7 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
         associative: false,
         unit: None,
         class: OpClass::Other,
+        recurrence: None,
         source: (source, item.span),
     };
     check_result_names(&c, stated, &mut diags, item.name.span);
@@ -87,7 +89,16 @@ pub fn callable(source: u32, item: &Item) -> (Option<Callable>, Vec<Diag>) {
                 diags = super::meaning::check(&c, &o.meanings);
             }
             match o.meanings.iter().map(|m| resolve::meaning(&c, m)).collect() {
-                Ok(meanings) => c.kind = CallKind::Op(meanings),
+                Ok(meanings) => {
+                    let meanings: Vec<Meaning> = meanings;
+                    match recurrence::find(&c, &meanings) {
+                        Ok(found) => {
+                            c.recurrence = found;
+                            c.kind = CallKind::Op(meanings);
+                        }
+                        Err(d) => diags.push(d),
+                    }
+                }
                 Err(d) if diags.iter().all(|d| d.severity != Severity::Error) => diags.push(d),
                 // What is wrong with it is said already.
                 Err(_) => {}

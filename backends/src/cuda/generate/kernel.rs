@@ -75,8 +75,9 @@ impl KernelProgram {
         let values = outputs.iter().map(|(v, _)| r.value(*v)).collect::<Result<Vec<Value>, _>>()?;
         let named = values.iter().enumerate().map(|(i, v)| (i.to_string(), *v)).collect();
         let inputs = r.inputs;
-        let program = unfold(&r.b.finish(named), library, &|_| true)
-            .map_err(|e| unsupported(format!("this body: {e}")))?;
+        let program =
+            unfold(&r.b.finish(named), library, &|c| !procedures::is_known(&library.call(c).name))
+                .map_err(|e| unsupported(format!("this body: {e}")))?;
         let (codes, procedures) = codes(&program, library)?;
         let outputs =
             program.outputs.iter().zip(outputs).map(|((_, v), (_, p))| (*v, *p)).collect();
@@ -198,16 +199,20 @@ fn codes(
         let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
         let app = compiled(callable, Engine::Plain, &attrs, &args)
             .map_err(|reason| BackendError::Operator { op: callable.name.to_string(), reason })?;
-        if let CallKind::Extern(reference) = &callable.kind {
+        if matches!(callable.kind, CallKind::Extern(_)) || procedures::is_known(&callable.name) {
             let id = NodeId(i as u32);
             let result = |output| known(program, Value { node: id, output });
             let results =
                 (0..node.types.len() as u32).map(result).collect::<Result<Vec<_>, _>>()?;
-            let written = procedures::write(reference, &app.env, &args, &results);
+            let written = procedures::write(&callable.name, &app.env, &args, &results);
             let none = "there is neither a meaning nor a procedure to generate code from";
             let written = written.unwrap_or_else(|| Err(none.into()));
             let named = |why| unsupported(format!("`{}`: {why}", callable.name));
             without.insert(id, written.map_err(named)?);
+        }
+        if callable.recurrence.is_some() {
+            let what = format!("`{}`: no code is generated for a recurrence", callable.name);
+            return Err(unsupported(what));
         }
         if app.codes.iter().any(|c| loops(c) == i64::MAX) {
             let what = format!("`{}` with loops over more than 2^63 elements", callable.name);

@@ -1,4 +1,4 @@
-//! Operators that are given by code instead of a meaning: their launches, by the names that `extern` items give them.
+//! Operators whose kernels are written, not generated from a meaning: their launches, by the operators' names.
 
 use super::super::launch::{Argument, Launch, Place};
 use super::kernel::{KernelProgram, known, unsupported};
@@ -49,19 +49,19 @@ type Writer = fn(&Env, &[Known], &[Known]) -> Result<Procedure, String>;
 
 const WRITERS: &[(&str, Writer)] = &[("lstm", recurrent::lstm), ("gru", recurrent::gru)];
 
-/// True if there is code for an operator of this reference.
-pub fn is_known(reference: &str) -> bool {
-    WRITERS.iter().any(|w| w.0 == reference)
+/// True if there is code for the operator of this name.
+pub fn is_known(operator: &str) -> bool {
+    WRITERS.iter().any(|w| w.0 == operator)
 }
 
-/// The launches of an application of an operator of this reference; none if there is no code for it.
+/// The launches of an application of the operator of this name; none if there is no code for it.
 pub fn write(
-    reference: &str,
+    operator: &str,
     env: &Env,
     args: &[Known],
     results: &[Known],
 ) -> Option<Result<Procedure, String>> {
-    let (_, writer) = WRITERS.iter().find(|w| w.0 == reference)?;
+    let (_, writer) = WRITERS.iter().find(|w| w.0 == operator)?;
     Some(writer(env, args, results))
 }
 

@@ -5,9 +5,8 @@
 
 use super::procedures::{Known, Operand, Part, Procedure};
 use super::spelling as spell;
-use crate::reference::externs::{resets_after, reversed};
 use mlc_dsl::eval::Env;
-use mlc_dsl::ir::DType;
+use mlc_dsl::ir::{Attr, DType};
 use std::fmt::Write;
 
 /// Bytes of shared memory that a block has without being asked for more at the launch.
@@ -30,6 +29,22 @@ struct Layer {
     /// Gates of a hidden unit.
     gates: usize,
     dtype: DType,
+}
+
+/// Whether each direction runs backwards, from the attribute `direction`.
+fn reversed(env: &Env, directions: usize) -> Result<Vec<bool>, String> {
+    match (env.attr("direction"), directions) {
+        (Some(Attr::Str(s)), 1) if s == "forward" => Ok(vec![false]),
+        (Some(Attr::Str(s)), 1) if s == "reverse" => Ok(vec![true]),
+        (Some(Attr::Str(s)), 2) if s == "bidirectional" => Ok(vec![false, true]),
+        (other, _) => Err(format!("{directions} directions do not fit {other:?}")),
+    }
+}
+
+/// Whether the reset gate applies after the recurrent product, from the attribute `linear_before_reset`.
+fn resets_after(env: &Env) -> bool {
+    let attr = env.attr("linear_before_reset").and_then(Attr::as_i64);
+    attr.is_some_and(|v| v != 0)
 }
 
 /// The lines of a function.

@@ -1,0 +1,162 @@
+//! Evaluates recurrences: at each step the results that have its axis, in their order, then the other results.
+//!
+//! A step reads what earlier ones have written, so steps are never evaluated out of order or at the same time.
+
+use super::array::{Array, Elements, wrap};
+use super::code::{Fault, InputElements, Machine, Slot, for_each};
+use super::compile::{Body, MeaningCode};
+use super::row_evaluation::{self, Axis};
+use super::{Engine, exec};
+use mlc_dsl::ir::DType;
+use std::sync::Arc;
+
+/// A result and what of it is computed so far.
+pub(super) struct Unfinished<'a> {
+    code: &'a MeaningCode,
+    dtype: DType,
+    elements: Elements,
+}
+
+impl<'a> Unfinished<'a> {
+    /// A result of `n` elements, none of which is computed.
+    pub(super) fn new(code: &'a MeaningCode, dtype: DType, n: usize) -> Unfinished<'a> {
+        let elements = match code.body {
+            Body::Real(_) => Elements::Float(Arc::new(vec![0.0; n])),
+            Body::Int(..) => Elements::Int(Arc::new(vec![0; n])),
+        };
+        Unfinished { code, dtype, elements }
+    }
+
+    /// How many steps there are; `None` if the result takes part in none.
+    fn steps(&self) -> Option<i64> {
+        let step = self.code.step?;
+        self.code.axes.iter().find(|a| a.0 == step).map(|a| a.1)
+    }
+
+    fn len(&self) -> usize {
+        match &self.elements {
+            Elements::Float(v) => v.len(),
+            Elements::Int(v) => v.len(),
+        }
+    }
+
+    /// Writes the elements of a step to their places.
+    fn write(&mut self, step: Slot, at: i64, of: &Elements) {
+        let axes = &self.code.axes;
+        let Some(position) = axes.iter().position(|a| a.0 == step) else { return };
+        let count = |axes: &[(Slot, i64)]| axes.iter().map(|a| a.1 as usize).product::<usize>();
+        let run = count(&axes[position + 1..]);
+        let (stride, from) = (run * axes[position].1 as usize, run * at as usize);
+        fn copy<T: Copy>(to: &mut [T], of: &[T], [run, stride, from]: [usize; 3]) {
+            if run > 0 {
+                let rows = to.chunks_mut(stride).zip(of.chunks(run));
+                rows.for_each(|(to, of)| to[from..from + run].copy_from_slice(of));
+            }
+        }
+        let places = [run, stride, from];
+        match (&mut self.elements, of) {
+            (Elements::Float(to), Elements::Float(of)) => {
+                copy(&mut Arc::make_mut(to)[..], of, places)
+            }
+            (Elements::Int(to), Elements::Int(of)) => copy(&mut Arc::make_mut(to)[..], of, places),
+            (Elements::Float(_), Elements::Int(_)) | (Elements::Int(_), Elements::Float(_)) => {}
+        }
+    }
+}
+
+/// The elements of all results; `settle` rounds what a step computes.
+pub(super) fn run(
+    mut results: Vec<Unfinished<'_>>,
+    args: &[Array],
+    backwards: bool,
+    engine: Engine,
+    settle: &dyn Fn(Array) -> Array,
+) -> Result<Vec<Elements>, Fault> {
+    let steps = results.iter().filter_map(Unfinished::steps).max().unwrap_or(0);
+    for k in 0..steps {
+        let at = if backwards { steps - 1 - k } else { k };
+        for i in 0..results.len() {
+            let Some(step) = results[i].code.step else { continue };
+            let n = results[i].len() / steps as usize;
+            let elements = slice(&results[i], step, at, n, &sources(args, &results), engine)?;
+            let elements = settled(elements, results[i].dtype, settle);
+            results[i].write(step, at, &elements);
+        }
+    }
+    for i in 0..results.len() {
+        let (code, n) = (results[i].code, results[i].len());
+        if code.step.is_some() {
+            continue;
+        }
+        results[i].elements = exec::evaluate(code, n, &sources(args, &results), engine)?;
+    }
+    Ok(results.into_iter().map(|r| r.elements).collect())
+}
+
+/// What the equations read: the arguments, then the results.
+fn sources<'a>(args: &'a [Array], results: &'a [Unfinished<'_>]) -> Vec<InputElements<'a>> {
+    let args = args.iter().map(Array::elements);
+    args.chain(results.iter().map(|r| &r.elements)).map(exec::elements).collect()
+}
+
+/// The elements of a result at one step.
+fn slice(
+    of: &Unfinished<'_>,
+    step: Slot,
+    at: i64,
+    n: usize,
+    sources: &[InputElements],
+    engine: Engine,
+) -> Result<Elements, Fault> {
+    let code = of.code;
+    let mut m = Machine::new(code.extents.len(), sources);
+    m.slots[step] = at;
+    let others: Vec<(Slot, i64)> = code.axes.iter().copied().filter(|a| a.0 != step).collect();
+    if n == 0 {
+        return Ok(match code.body {
+            Body::Real(_) => Elements::Float(Arc::default()),
+            Body::Int(..) => Elements::Int(Arc::default()),
+        });
+    }
+    let axes: Vec<Axis> = others.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
+    let elements = match (&code.body, engine) {
+        (Body::Real(body), Engine::Plain) => {
+            let mut out = Vec::with_capacity(n);
+            for_each(&others, &mut m, |m| out.push(body.eval(m)));
+            Elements::Float(Arc::new(out))
+        }
+        (Body::Int(dtype, body), Engine::Plain) => {
+            let mut out = Vec::with_capacity(n);
+            for_each(&others, &mut m, |m| out.push(wrap(*dtype, body.eval(m))));
+            Elements::Int(Arc::new(out))
+        }
+        (Body::Real(body), Engine::Fast) => {
+            let mut out = vec![0.0; n];
+            let axes = row_evaluation::merge(body, &axes);
+            row_evaluation::fill(body, &axes, &mut m, 0, &mut out)?;
+            Elements::Float(Arc::new(out))
+        }
+        (Body::Int(dtype, body), Engine::Fast) => {
+            let mut out = vec![0; n];
+            let axes = row_evaluation::merge(body, &axes);
+            row_evaluation::fill(body, &axes, &mut m, 0, &mut out)?;
+            out.iter_mut().for_each(|v| *v = wrap(*dtype, *v));
+            Elements::Int(Arc::new(out))
+        }
+    };
+    m.verdict().map(|()| elements)
+}
+
+/// The elements as the working precision leaves them.
+fn settled(e: Elements, dtype: DType, settle: &dyn Fn(Array) -> Array) -> Elements {
+    match e {
+        Elements::Float(v) => {
+            let n = v.len();
+            match Array::from_f64(dtype, vec![n], Arc::unwrap_or_clone(v)) {
+                Some(a) => settle(a).elements().clone(),
+                None => Elements::Float(Arc::default()),
+            }
+        }
+        ints @ Elements::Int(_) => ints,
+    }
+}
