@@ -47,6 +47,8 @@ pub mod calibrate;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+#[cfg(feature = "cli")]
+mod coverage;
 mod device;
 mod error;
 #[doc(hidden)]

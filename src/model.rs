@@ -144,6 +144,15 @@ impl Model {
         }
     }
 
+    /// Nodes of the file's graph; none of a `.rules` text.
+    #[cfg(feature = "cli")]
+    pub(crate) fn file_nodes(&self) -> usize {
+        match &*self.source {
+            ModelSource::Onnx { raw, .. } => raw.graph.nodes.len(),
+            ModelSource::Text { .. } => 0,
+        }
+    }
+
     /// Refuses a model with a node that nothing can compute.
     ///
     /// # Errors

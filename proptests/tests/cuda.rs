@@ -5,7 +5,7 @@ use mlc_backends::cuda::{Cuda, Driver, LaunchedPlan, Launches, Nvidia, launches}
 use mlc_backends::{Backend, Executable};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type, Value};
-use mlc_dsl::library::{CallId, CallKind};
+use mlc_dsl::library::{CallId, CallKind, Callable};
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::input_values::{Style, inputs, tame};
@@ -95,9 +95,7 @@ fn generated_code_computes_every_operator_as_the_reference_does() {
                 let mut failures =
                     runs.iter().filter_map(|v| hold(&subject, &p, &p, style, v).err());
                 let (stage, message) = failures.next()?;
-                if (call.recurrence.is_some() || matches!(call.kind, CallKind::Extern(_)))
-                    && message.contains(NO_CODE)
-                {
+                if message.contains(NO_CODE) {
                     refused.insert(call.name.to_string());
                     return None;
                 }
@@ -110,9 +108,14 @@ fn generated_code_computes_every_operator_as_the_reference_does() {
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
-    // What is given by a reference alone is refused by name.
-    let known = ["det", "scatter", "sort_places"];
-    let others: Vec<&String> = refused.iter().filter(|n| !known.contains(&n.as_str())).collect();
+    // What is given by a reference alone, or by a recurrence, is refused by name.
+    let known = |n: &str| {
+        let call = library.find(n).map(|id| library.call(id));
+        let inside = ["rnn", "linear_attention", "lstm_peephole"].contains(&n);
+        let alone = |c: &Callable| c.recurrence.is_some() || matches!(c.kind, CallKind::Extern(_));
+        inside || call.is_some_and(alone)
+    };
+    let others: Vec<&String> = refused.iter().filter(|n| !known(n)).collect();
     assert!(others.is_empty(), "other operators are refused: {others:?}");
     // An operator that is never drawn is never tested.
     assert!(never.is_empty(), "no application found for {}", never.join(", "));
@@ -136,12 +139,13 @@ fn generated_code_computes_programs_as_the_reference_does() {
     };
     let subject = Subject { library, optimise: &optimise, run: &run };
     let mut wrong = Vec::new();
-    let mut compared = 0;
+    let (mut compared, mut refused) = (0, 0);
     for seed in 0..PROGRAMS {
         let p = program(seed, 14);
         match examine(&subject, &p, &[Style::Normal, Style::Whole], seed) {
             Verdict::Agrees(runs) => compared += runs,
             Verdict::Skipped(_) => {}
+            Verdict::Differs(f) if f.message.contains(NO_CODE) => refused += 1,
             Verdict::Differs(f) => {
                 let text = show::program(&p, library, "case");
                 wrong.push(format!(
@@ -151,8 +155,9 @@ fn generated_code_computes_programs_as_the_reference_does() {
             }
         }
     }
-    println!("{compared} runs compared");
+    println!("{compared} runs compared, {refused} programs refused");
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(refused < PROGRAMS / 8, "{refused} programs are refused");
 }
 
 #[test]

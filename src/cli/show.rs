@@ -1,9 +1,10 @@
-//! `show MODEL`: a model as text, or the CUDA code of its kernels.
+//! `show MODEL`: a model as text, the CUDA code of its kernels, or what of it is not understood.
 
 use super::model::load_for;
 use super::run::as_read;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, progress};
+use crate::coverage::{Missing, missing};
 use crate::model::Model;
 use crate::pipeline::{Options, optimize};
 use crate::show;
@@ -19,6 +20,9 @@ pub struct Args {
     /// Show the CUDA C++ that computes the model, optimised for target `cuda`: its kernels, and how they are launched.
     #[arg(long)]
     cuda: bool,
+    /// Show which operators of an ONNX file are not understood, and why, with a `.rules` text to start from for each that nothing declares.
+    #[arg(long, conflicts_with = "cuda")]
+    coverage: bool,
     /// With `--cuda`, take the model as it is.
     #[arg(long, requires = "cuda")]
     no_optimize: bool,
@@ -35,9 +39,45 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     if args.cuda {
         return cuda(&args, &model);
     }
+    if args.coverage {
+        return coverage(&args, &model);
+    }
     let text = show::program(&model.program, &model.library, "model");
     args.common.report(&serde_json::json!({ "program": text }))?;
     args.common.screen.print(&text)?;
+    Ok(Findings::Nothing)
+}
+
+/// What of the model's file is not understood.
+fn coverage(args: &Args, model: &Model) -> anyhow::Result<Findings> {
+    let (missing, nodes) = (missing(model), model.file_nodes());
+    let understood = nodes.saturating_sub(missing.iter().map(|m| m.nodes).sum());
+    let one = |m: &Missing| {
+        serde_json::json!({
+            "operator": m.operator, "nodes": m.nodes, "first": m.first, "reason": m.reason, "help": m.help, "stub": m.stub,
+        })
+    };
+    args.common.report(&serde_json::json!({
+        "nodes": nodes, "understood": understood, "missing": missing.iter().map(one).collect::<Vec<_>>(),
+    }))?;
+    let mut out = format!("{understood} of {nodes} nodes are understood\n");
+    for m in &missing {
+        let first = if m.nodes == 1 {
+            m.first.clone()
+        } else {
+            format!("{} nodes, first {}", m.nodes, m.first)
+        };
+        let _ = writeln!(out, "\n{}: {}\n  {first}\n  help: {}", m.operator, m.reason, m.help);
+    }
+    let stubs: Vec<&str> = missing.iter().filter_map(|m| m.stub.as_deref()).collect();
+    if !stubs.is_empty() {
+        let _ = writeln!(
+            out,
+            "\n// Complete these declarations in a file and give it with `--rules FILE`.\n"
+        );
+        out.push_str(&stubs.join("\n"));
+    }
+    args.common.screen.print(&out)?;
     Ok(Findings::Nothing)
 }
 

@@ -205,13 +205,14 @@ fn codes(
             let results =
                 (0..node.types.len() as u32).map(result).collect::<Result<Vec<_>, _>>()?;
             let written = procedures::write(&callable.name, &app.env, &args, &results);
-            let none = "there is neither a meaning nor a procedure to generate code from";
+            let none = "it has a Rust reference, and no code is generated for it";
             let written = written.unwrap_or_else(|| Err(none.into()));
             let named = |why| unsupported(format!("`{}`: {why}", callable.name));
             without.insert(id, written.map_err(named)?);
         }
         if callable.recurrence.is_some() {
-            let what = format!("`{}`: no code is generated for a recurrence", callable.name);
+            let what =
+                format!("`{}`: it is a recurrence, and no code is generated for it", callable.name);
             return Err(unsupported(what));
         }
         if app.codes.iter().any(|c| loops(c) == i64::MAX) {
