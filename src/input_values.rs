@@ -87,6 +87,7 @@ impl InputValues {
 fn bind(raw: &mut RawModel, name: &str, tensor: Tensor) -> Result<(), Error> {
     let Some(at) = raw.graph.inputs.iter().position(|i| i.name == name) else { return Ok(()) };
     let declared = &raw.graph.inputs[at];
+    let tensor = declared.dtype.map_or(tensor.clone(), |d| tensor.with_codes_read(d));
     let fits = |(d, &n): (&RawDim, &usize)| match d {
         RawDim::Known(d) => usize::try_from(*d) == Ok(n),
         RawDim::Symbol(_) | RawDim::Unknown => true,
@@ -124,7 +125,7 @@ fn of_numbers(declared: &RawValueInfo, numbers: &[f64]) -> Result<Tensor, Error>
         return Err(wrong(declared, message));
     }
     let tensor = Tensor::from_f64(dtype, shape, numbers);
-    let exact = dtype.is_float() || tensor.to_f64() == numbers;
+    let exact = dtype.is_float() && !dtype.is_small() || tensor.to_f64() == numbers;
     if exact { Ok(tensor) } else { Err(wrong(declared, format!("a number is no {dtype}"))) }
 }
 

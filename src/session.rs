@@ -161,7 +161,7 @@ pub fn in_order(
         return Err(unknown_input(name, program));
     }
     let find = |(name, ty): &(String, Type)| {
-        given.remove(name).ok_or_else(|| {
+        given.remove(name).map(|t| t.with_codes_read(ty.dtype)).ok_or_else(|| {
             let place = format!("input `{}`", shown(name));
             Error::new(ErrorKind::Input, format!("{place} is missing"))
                 .at(place)

@@ -120,7 +120,9 @@ pub fn dtypes() -> impl Strategy<Value = DType> {
 pub fn tensors() -> impl Strategy<Value = Tensor> {
     (dtypes(), proptest::collection::vec(0usize..5, 0..4)).prop_flat_map(|(dtype, shape)| {
         let n = shape.iter().product::<usize>();
-        let number = if dtype.is_float() { (-100.0..100.0f64).boxed() } else { whole(dtype) };
+        let within = move |v| dtype.small_float().map_or(v, |format| format.clamp(v));
+        let float = (-100.0..100.0f64).prop_map(within).boxed();
+        let number = if dtype.is_float() { float } else { whole(dtype) };
         proptest::collection::vec(number, n)
             .prop_map(move |v| Tensor::from_f64(dtype, shape.clone(), &v))
     })

@@ -21,6 +21,7 @@ mod import_call;
 mod import_error;
 mod import_read;
 mod opaque;
+mod packed;
 mod printable;
 mod proto;
 mod raw;

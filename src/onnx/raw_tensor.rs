@@ -3,6 +3,7 @@
 //! Raw and external elements are never copied (except `bool`s other than 0 and 1, which become 1);
 //! no memory is allocated for elements that the file does not contain.
 
+use super::packed::{is_packed, unpack};
 use super::proto::{TensorProto, TypeProto, tensor_proto, tensor_shape_proto, type_proto};
 use super::raw::{RawDim, RawType};
 use super::raw_error::OnnxError;
@@ -35,6 +36,18 @@ pub(super) fn dtype(code: i32) -> Result<Option<DType>, String> {
         DataType::Uint32 => DType::U32,
         DataType::Uint64 => DType::U64,
         DataType::Bfloat16 => DType::BF16,
+        DataType::Float8e4m3fn => DType::F8E4M3FN,
+        DataType::Float8e4m3fnuz => DType::F8E4M3FNUZ,
+        DataType::Float8e5m2 => DType::F8E5M2,
+        DataType::Float8e5m2fnuz => DType::F8E5M2FNUZ,
+        DataType::Float8e8m0 => DType::F8E8M0,
+        DataType::Float6e2m3 => DType::F6E2M3,
+        DataType::Float6e3m2 => DType::F6E3M2,
+        DataType::Float4e2m1 => DType::F4E2M1,
+        DataType::Int4 => DType::I4,
+        DataType::Uint4 => DType::U4,
+        DataType::Int2 => DType::I2,
+        DataType::Uint2 => DType::U2,
         other => return Err(other.as_str_name().to_lowercase()),
     }))
 }
@@ -55,6 +68,18 @@ pub(super) fn code(dtype: DType) -> i32 {
         DType::U32 => DataType::Uint32,
         DType::U64 => DataType::Uint64,
         DType::Bool => DataType::Bool,
+        DType::F8E4M3FN => DataType::Float8e4m3fn,
+        DType::F8E4M3FNUZ => DataType::Float8e4m3fnuz,
+        DType::F8E5M2 => DataType::Float8e5m2,
+        DType::F8E5M2FNUZ => DataType::Float8e5m2fnuz,
+        DType::F8E8M0 => DataType::Float8e8m0,
+        DType::F6E2M3 => DataType::Float6e2m3,
+        DType::F6E3M2 => DataType::Float6e3m2,
+        DType::F4E2M1 => DataType::Float4e2m1,
+        DType::I4 => DataType::Int4,
+        DType::U4 => DataType::Uint4,
+        DType::I2 => DataType::Int2,
+        DType::U2 => DataType::Uint2,
     }) as i32
 }
 
@@ -78,11 +103,12 @@ pub(super) fn tensor(
     let count: usize = shape.iter().product();
     let (data, range) = if t.data_location == Some(tensor_proto::DataLocation::External as i32) {
         let (data, range) = external(&t, files, place)?;
-        (data, Some(range))
+        (unpacked(dtype, data, count).map_err(bad)?, Some(range))
     } else {
         (elements(t, dtype, count).map_err(bad)?, None)
     };
-    let large = range.filter(|_| dtype != DType::Bool && data.len() >= LARGE);
+    let as_stored = dtype != DType::Bool && !is_packed(dtype);
+    let large = range.filter(|_| as_stored && data.len() >= LARGE);
     let data = match dtype {
         DType::Bool if data.iter().any(|&b| b > 1) => {
             data.iter().map(|&b| (b != 0) as u8).collect()
@@ -176,8 +202,7 @@ fn elements(t: TensorProto, dtype: DType, count: usize) -> Result<Bytes, String>
         DType::F64 => "double_data",
         DType::I64 => "int64_data",
         DType::U32 | DType::U64 => "uint64_data",
-        DType::F16 | DType::BF16 | DType::Bool => "int32_data",
-        DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 => "int32_data",
+        _ => "int32_data",
     };
     let full: Vec<&str> = stores.iter().filter(|s| s.1).map(|s| s.0).collect();
     match full[..] {
@@ -187,7 +212,7 @@ fn elements(t: TensorProto, dtype: DType, count: usize) -> Result<Bytes, String>
         _ => return Err(format!("it has elements in several places: {}", full.join(", "))),
     }
     if let Some(raw) = raw {
-        return Ok(raw);
+        return unpacked(dtype, raw, count);
     }
     let found = match wanted {
         "float_data" => t.float_data.len(),
@@ -196,6 +221,11 @@ fn elements(t: TensorProto, dtype: DType, count: usize) -> Result<Bytes, String>
         "uint64_data" => t.uint64_data.len(),
         _ => t.int32_data.len(),
     };
+    if dtype.bits() == 4 || dtype.bits() == 2 {
+        // Every number is a byte of packed elements.
+        in_range(t.int32_data.iter().map(|&v| v as i128), i8::MIN as i128, 0xff)?;
+        return unpack(dtype, &pack(&t.int32_data, |v| [v as u8]), count);
+    }
     if found != count {
         return Err(format!("its shape has {count} elements, {wanted} has {found}"));
     }
@@ -214,7 +244,12 @@ fn elements(t: TensorProto, dtype: DType, count: usize) -> Result<Bytes, String>
             in_range(t.int32_data.iter().map(|&v| v as i128), i16::MIN as i128, 0xffff)?;
             pack(&t.int32_data, |v| (v as u16).to_le_bytes())
         }
-        DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::Bool => {
+        small if small.is_small() => {
+            let most = (1i128 << small.bits()) - 1;
+            in_range(t.int32_data.iter().map(|&v| v as i128), 0, most)?;
+            pack(&t.int32_data, |v| [v as u8])
+        }
+        _ => {
             if let Some((low, high)) = dtype.int_range() {
                 in_range(t.int32_data.iter().map(|&v| v as i128), low, high)?;
             }
@@ -224,6 +259,11 @@ fn elements(t: TensorProto, dtype: DType, count: usize) -> Result<Bytes, String>
             }
         }
     })
+}
+
+/// A byte for each element of a type of fewer than 8 bits.
+fn unpacked(dtype: DType, data: Bytes, count: usize) -> Result<Bytes, String> {
+    if is_packed(dtype) { unpack(dtype, &data, count) } else { Ok(data) }
 }
 
 fn pack<T: Copy, const N: usize>(values: &[T], f: impl Fn(T) -> [u8; N]) -> Bytes {

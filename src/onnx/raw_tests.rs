@@ -140,6 +140,14 @@ fn typed_fields_are_decoded_for_every_type() {
         (ints(DataType::Uint8, &[1, 7]), DType::U8),
         (ints(DataType::Float16, &[0x3c00, 0x4700]), DType::F16),
         (ints(DataType::Bfloat16, &[0x3f80, 0x40e0]), DType::BF16),
+        (ints(DataType::Float8e4m3fn, &[0x38, 0x4e]), DType::F8E4M3FN),
+        (ints(DataType::Float8e4m3fnuz, &[0x40, 0x56]), DType::F8E4M3FNUZ),
+        (ints(DataType::Float8e5m2, &[0x3c, 0x47]), DType::F8E5M2),
+        (ints(DataType::Float8e5m2fnuz, &[0x40, 0x4b]), DType::F8E5M2FNUZ),
+        (ints(DataType::Float6e2m3, &[0x08, 0x1e]), DType::F6E2M3),
+        (ints(DataType::Float6e3m2, &[0x0c, 0x17]), DType::F6E3M2),
+        (ints(DataType::Int4, &[0x71]), DType::I4),
+        (ints(DataType::Uint4, &[0x71]), DType::U4),
     ];
     for (t, dtype) in cases {
         let mut g = graph("", "", "");
@@ -147,6 +155,25 @@ fn typed_fields_are_decoded_for_every_type() {
         let m = parse(&model(g)).expect("a model");
         let t = &m.graph.initializers["t"];
         assert_eq!((t.dtype(), t.to_f64()), (dtype, vec![1.0, 7.0]));
+    }
+    let packed = [
+        (DataType::Float4e2m1, DType::F4E2M1, 0x52, vec![1.0, 3.0]),
+        (DataType::Int2, DType::I2, 0b1001, vec![1.0, -2.0]),
+        (DataType::Uint2, DType::U2, 0b1101, vec![1.0, 3.0]),
+        (DataType::Float8e8m0, DType::F8E8M0, 0x80, vec![2.0]),
+    ];
+    for (stored, dtype, byte, values) in packed {
+        let extent = [values.len() as i64];
+        let mut g = graph("", "", "");
+        g.initializer.push(TensorProto { int32_data: vec![byte], ..tensor("t", stored, &extent) });
+        g.initializer.push(TensorProto {
+            raw_data: Some(vec![byte as u8].into()),
+            ..tensor("raw", stored, &extent)
+        });
+        let m = parse(&model(g)).expect("a model");
+        for t in m.graph.initializers.values() {
+            assert_eq!((t.dtype(), t.to_f64()), (dtype, values.clone()));
+        }
     }
     let mut g = graph("", "", "");
     g.initializer.push(ints(DataType::Bool, &[1, 0]));

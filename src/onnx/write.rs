@@ -8,7 +8,7 @@ use super::proto::*;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 use super::raw_error::OnnxError;
 use super::write_data::{DataFile, FarFiles, Weights};
-use super::{data_names, raw_order, raw_tensor};
+use super::{data_names, packed, raw_order, raw_tensor};
 use attribute_proto::AttributeType;
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, Tensor};
@@ -329,16 +329,17 @@ fn tensor(t: &Tensor, name: Option<&str>, data: Option<&mut Weights>) -> TensorP
         name: name.map(str::to_string),
         ..TensorProto::default()
     };
-    match data.and_then(|d| d.place(t)) {
+    let stored = packed::stored(t);
+    match data.and_then(|d| d.place(t, &stored)) {
         Some((location, offset)) => {
             out.external_data = vec![
                 pair("location", &location),
                 pair("offset", &offset.to_string()),
-                pair("length", &t.bytes().len().to_string()),
+                pair("length", &stored.len().to_string()),
             ];
             out.data_location = Some(tensor_proto::DataLocation::External as i32);
         }
-        None => out.raw_data = Some(t.bytes().clone()),
+        None => out.raw_data = Some(stored),
     }
     out
 }

@@ -26,13 +26,14 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// The file and the offset of a tensor that does not lie within the model's file.
-    pub(super) fn place(&mut self, t: &Tensor) -> Option<(String, u64)> {
+    /// The file and the offset of a tensor that does not lie within the model's file; `stored` are its elements as files
+    /// hold them.
+    pub(super) fn place(&mut self, t: &Tensor, stored: &Bytes) -> Option<(String, u64)> {
         if let Some(range) = t.unread() {
             return Some((self.far.files.get(&range.path)?.location.clone(), range.offset));
         }
-        let data = self.file.as_mut().filter(|_| t.bytes().len() >= SMALL)?;
-        let offset = data.place(t.bytes());
+        let data = self.file.as_mut().filter(|_| stored.len() >= SMALL)?;
+        let offset = data.place(t.bytes(), stored);
         Some((data.location.clone(), offset))
     }
 }
@@ -142,8 +143,8 @@ impl DataFile {
         })
     }
 
-    fn place(&mut self, bytes: &Bytes) -> u64 {
-        let key = (bytes.as_ptr() as usize, bytes.len());
+    fn place(&mut self, elements: &Bytes, bytes: &Bytes) -> u64 {
+        let key = (elements.as_ptr() as usize, bytes.len());
         *self.placed.entry(key).or_insert_with(|| {
             let offset = self.end.next_multiple_of(ALIGN);
             self.end = offset + bytes.len() as u64;

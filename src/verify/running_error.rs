@@ -63,7 +63,10 @@ pub(super) fn limits(dtype: DType) -> (f64, f64, f64) {
         DType::F16 => (dtype.largest(), power(-14), power(-24)),
         DType::BF16 => (dtype.largest(), power(-126), power(-133)),
         DType::F64 => (dtype.largest(), f64::MIN_POSITIVE, f64::from_bits(1)),
-        _ => (DType::F32.largest(), power(-126), power(-149)),
+        _ => match dtype.small_float() {
+            Some(f) => (f.largest(), f.smallest_normal(), f.smallest()),
+            None => (DType::F32.largest(), power(-126), power(-149)),
+        },
     }
 }
 

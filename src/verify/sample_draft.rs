@@ -61,6 +61,8 @@ pub(super) enum ExtentStyle {
 }
 
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
+const SMALL: &[DType] =
+    &[DType::F8E4M3FN, DType::F8E5M2FNUZ, DType::F8E8M0, DType::F4E2M1, DType::I4, DType::U2];
 const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::I8, DType::U32];
 
 impl SampleDraft {
@@ -247,6 +249,7 @@ fn dtype(name: &str, rng: &mut Random) -> DType {
         _ => match rng.below(10) {
             0..=5 => float(rng),
             6..=8 => rng.pick(INTS),
+            _ if rng.chance(0.5) => rng.pick(SMALL),
             _ => DType::Bool,
         },
     }
@@ -257,7 +260,7 @@ pub(super) fn any_dtype(rng: &mut Random) -> DType {
     match rng.below(3) {
         0 => rng.pick(FLOATS),
         1 => rng.pick(INTS),
-        _ => rng.pick(&[DType::F32, DType::I64, DType::Bool]),
+        _ => rng.pick(&[DType::F32, DType::I64, DType::Bool, DType::F8E4M3FN, DType::F8E8M0]),
     }
 }
 

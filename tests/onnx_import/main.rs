@@ -9,5 +9,6 @@ mod invalid;
 mod opaque;
 mod operators;
 mod sizes;
+mod small_types;
 mod support;
 mod versions;

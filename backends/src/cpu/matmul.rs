@@ -109,12 +109,7 @@ impl Launch for MatMul {
                     bytemuck::cast_slice_mut(outputs[0]),
                 );
             }
-            DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
-                self.integers(inputs, outputs[0])?
-            }
-            DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => {
-                self.integers(inputs, outputs[0])?;
-            }
+            _ => self.integers(inputs, outputs[0])?,
         }
         Ok(())
     }

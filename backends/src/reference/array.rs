@@ -173,25 +173,13 @@ pub fn round_to(dtype: DType, v: f64) -> f64 {
         DType::F16 => f16::from_f64_const(v).to_f64(),
         DType::BF16 => bf16::from_f64_const(v).to_f64(),
         DType::F32 => v as f32 as f64,
-        DType::F64 => v,
-        DType::I8 | DType::I16 | DType::I32 | DType::I64 => v,
-        DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool => v,
+        _ => dtype.small_float().map_or(v, |format| format.nearest(v)),
     }
 }
 
 /// The integer of type `dtype` that equals `v` modulo the type's size; of `bool`, whether `v` is not 0.
 pub fn wrap(dtype: DType, v: i64) -> i64 {
-    match dtype {
-        DType::I8 => v as i8 as i64,
-        DType::I16 => v as i16 as i64,
-        DType::I32 => v as i32 as i64,
-        DType::U8 => v as u8 as i64,
-        DType::U16 => v as u16 as i64,
-        DType::U32 => v as u32 as i64,
-        DType::Bool => (v != 0) as i64,
-        DType::I64 | DType::U64 => v,
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => v,
-    }
+    dtype.wrap(v)
 }
 
 /// The float cut towards zero as an integer of type `dtype`: what does not fit saturates at 64 bits

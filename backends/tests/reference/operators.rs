@@ -109,6 +109,26 @@ fn choosing_and_casting() {
         assert_eq!(found.dtype(), to);
         close("cast", &found.to_f64(), &y, 1e-7);
     }
+    let x = f32s(&[7], &[1.3, -600.0, 5e4, NAN, INF, 0.25, -1.5]);
+    let small = [
+        (DType::F8E4M3FN, [1.25, NAN, NAN, NAN, NAN, 0.25, -1.5]),
+        (DType::F8E4M3FNUZ, [1.25, NAN, NAN, NAN, NAN, 0.25, -1.5]),
+        (DType::F8E5M2, [1.25, -640.0, 49152.0, NAN, INF, 0.25, -1.5]),
+        (DType::F8E5M2FNUZ, [1.25, -640.0, 49152.0, NAN, NAN, 0.25, -1.5]),
+        (DType::F8E8M0, [1.0, NAN, 65536.0, NAN, NAN, 0.25, NAN]),
+        (DType::F6E2M3, [1.25, -7.5, 7.5, 0.0, 7.5, 0.25, -1.5]),
+        (DType::F6E3M2, [1.25, -28.0, 28.0, 0.0, 28.0, 0.25, -1.5]),
+        (DType::F4E2M1, [1.5, -6.0, 6.0, 0.0, 6.0, 0.0, -1.5]),
+        (DType::I4, [1.0, -8.0, 0.0, 0.0, -1.0, 0.0, -1.0]),
+        (DType::U4, [1.0, 8.0, 0.0, 0.0, 15.0, 0.0, 15.0]),
+        (DType::I2, [1.0, 0.0, 0.0, 0.0, -1.0, 0.0, -1.0]),
+        (DType::U2, [1.0, 0.0, 0.0, 0.0, 3.0, 0.0, 3.0]),
+    ];
+    for (to, y) in small {
+        let found = result("cast", &[("to", Attr::DType(to))], std::slice::from_ref(&x));
+        assert_eq!(found.dtype(), to);
+        close(&format!("cast to {to}"), &found.to_f64(), &y, 0.0);
+    }
     let big = Array::from_i64(I64, vec![1], vec![(1 << 53) + 1]).expect("one value");
     let cast = result("cast", &[("to", Attr::DType(I64))], std::slice::from_ref(&big));
     assert_eq!(cast.ints(), Some(&[(1i64 << 53) + 1][..]), "64-bit integers stay exact");

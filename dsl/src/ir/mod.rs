@@ -7,6 +7,7 @@ mod attr;
 mod dtype;
 mod extent;
 mod program;
+mod small_float;
 mod tensor;
 mod ty;
 
@@ -14,5 +15,6 @@ pub use attr::Attr;
 pub use dtype::DType;
 pub use extent::{Atom, Extent, Monomial, WEIGHT};
 pub use program::{ConstId, Consts, Node, NodeId, NodeKind, Program, Value};
+pub use small_float::SmallFloat;
 pub use tensor::{FileRange, Tensor, TensorError};
 pub use ty::Type;

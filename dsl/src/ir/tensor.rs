@@ -85,6 +85,10 @@ macro_rules! decode {
             DType::U32 => f(u32::from_le_bytes(bytes.try_into().expect("4 bytes")) as f64),
             DType::I64 => f(i64::from_le_bytes(bytes.try_into().expect("8 bytes")) as f64),
             DType::U64 => f(u64::from_le_bytes(bytes.try_into().expect("8 bytes")) as f64),
+            small => f(match small.small_float() {
+                Some(format) => format.decode(bytes[0]),
+                None => small.wrap(bytes[0].into()) as f64,
+            }),
         }
     }};
 }
@@ -105,7 +109,29 @@ impl Tensor {
             let found = data.len();
             return Err(TensorError::Length { dtype, shape, expected, found });
         }
+        let data = match dtype.bits() >= 8 || data.iter().all(|&b| dtype.canonical(b) == b) {
+            true => data,
+            false => data.iter().map(|&b| dtype.canonical(b)).collect(),
+        };
         Ok(Tensor { dtype, shape, data, unread: None, name: None })
+    }
+
+    /// The type that the codes of a small type are seen as where it is not known, as in NumPy's files.
+    pub fn codes_dtype(dtype: DType) -> DType {
+        match dtype {
+            DType::I4 | DType::I2 => DType::I8,
+            small if small.is_small() => DType::U8,
+            other => other,
+        }
+    }
+
+    /// The tensor of a small type whose codes these are; itself if it is no tensor of codes of `dtype`.
+    pub fn with_codes_read(self, dtype: DType) -> Tensor {
+        let codes = dtype.is_small() && self.dtype == Tensor::codes_dtype(dtype);
+        match codes && self.data.iter().all(|&b| dtype.canonical(b) == b) {
+            true => Tensor { dtype, ..self },
+            false => self,
+        }
     }
 
     /// A tensor whose elements are `values` rounded (floats) or wrapped (integers) to `dtype`.
@@ -338,6 +364,7 @@ fn encode(dtype: DType, v: f64, out: &mut Vec<u8>) {
         DType::F64 => out.extend(v.to_le_bytes()),
         DType::Bool => out.push((v != 0.0) as u8),
         DType::U64 if v >= 9.2e18 => out.extend((v as u64).to_le_bytes()),
+        small if let Some(format) = small.small_float() => out.push(format.encode(v)),
         _ => encode_int(dtype, v as i64, out),
     }
 }
@@ -345,12 +372,13 @@ fn encode(dtype: DType, v: f64, out: &mut Vec<u8>) {
 /// Appends `v` wrapped to `dtype` (floats: converted).
 fn encode_int(dtype: DType, v: i64, out: &mut Vec<u8>) {
     match dtype {
-        DType::F16 | DType::BF16 | DType::F32 | DType::F64 => encode(dtype, v as f64, out),
         DType::Bool => out.push((v != 0) as u8),
         DType::I8 | DType::U8 => out.push(v as u8),
         DType::I16 | DType::U16 => out.extend((v as u16).to_le_bytes()),
         DType::I32 | DType::U32 => out.extend((v as u32).to_le_bytes()),
         DType::I64 | DType::U64 => out.extend(v.to_le_bytes()),
+        DType::I4 | DType::U4 | DType::I2 | DType::U2 => out.push(dtype.wrap(v) as u8),
+        _ => encode(dtype, v as f64, out),
     }
 }
 
@@ -372,11 +400,44 @@ mod tests {
     #[test]
     fn round_trips_every_dtype() {
         for d in DType::ALL {
-            let values = if d == DType::Bool { [0.0, 1.0, 1.0] } else { [0.0, 1.0, 42.0] };
+            let values = match d {
+                DType::Bool | DType::I2 | DType::U2 => [0.0, 1.0, 1.0],
+                DType::F8E8M0 => [0.25, 1.0, 32.0],
+                small if small.is_small() => [0.0, 1.0, 6.0],
+                _ => [0.0, 1.0, 42.0],
+            };
             let t = Tensor::from_f64(d, vec![3], &values);
             assert_eq!(t.to_f64(), values, "{d}");
             assert_eq!(t.bytes().len(), 3 * d.size(), "{d}");
         }
+    }
+
+    #[test]
+    fn small_integers_wrap_and_fill_their_byte() {
+        let values = [-9, -1, 3, 8, 16];
+        for (d, wanted) in [
+            (DType::I4, [7, -1, 3, -8, 0]),
+            (DType::U4, [7, 15, 3, 8, 0]),
+            (DType::I2, [-1, -1, -1, 0, 0]),
+            (DType::U2, [3, 3, 3, 0, 0]),
+        ] {
+            let t = Tensor::from_i64(d, vec![5], &values);
+            assert_eq!(t.to_i64(), wanted, "{d}");
+            let stray = Tensor::new(d, vec![1], Bytes::from_static(&[0xf5])).expect("one byte");
+            assert_eq!(stray, Tensor::from_i64(d, vec![1], &[5]), "{d}");
+        }
+    }
+
+    #[test]
+    fn codes_are_read_as_the_type_that_is_known() {
+        let codes = Tensor::new(DType::U8, vec![2], Bytes::from_static(&[0x38, 0xc0]));
+        let codes = codes.expect("two codes");
+        let read = codes.clone().with_codes_read(DType::F8E4M3FN);
+        assert_eq!((read.dtype(), read.to_f64()), (DType::F8E4M3FN, vec![1.0, -2.0]));
+        assert_eq!(codes.clone().with_codes_read(DType::U4), codes, "no code of 4 bits");
+        assert_eq!(codes.clone().with_codes_read(DType::F32), codes);
+        let signed = Tensor::from_i64(DType::I8, vec![2], &[-8, 7]);
+        assert_eq!(signed.with_codes_read(DType::I4).to_i64(), [-8, 7]);
     }
 
     #[test]

@@ -307,5 +307,17 @@ pub fn code(d: DType) -> i64 {
         DType::U32 => 12,
         DType::U64 => 13,
         DType::BF16 => 16,
+        DType::F8E4M3FN => 17,
+        DType::F8E4M3FNUZ => 18,
+        DType::F8E5M2 => 19,
+        DType::F8E5M2FNUZ => 20,
+        DType::U4 => 21,
+        DType::I4 => 22,
+        DType::F4E2M1 => 23,
+        DType::F8E8M0 => 24,
+        DType::U2 => 25,
+        DType::I2 => 26,
+        DType::F6E2M3 => 27,
+        DType::F6E3M2 => 28,
     }
 }

@@ -35,6 +35,9 @@ pub(super) fn write(t: &Tensor) -> Vec<u8> {
         DType::U32 => "<u4",
         DType::U64 => "<u8",
         DType::Bool => "|b1",
+        // NumPy has no such types: their codes are written.
+        DType::I4 | DType::I2 => "|i1",
+        _ => "|u1",
     };
     let shape: Vec<String> = t.shape().iter().map(usize::to_string).collect();
     let comma = if shape.len() == 1 { "," } else { "" };

@@ -195,7 +195,8 @@ fn tensor(
             Tensor::from_f32(shape, values)
         }
         d if d.is_float() => {
-            let values: Vec<f64> = (0..n).map(|_| style.float(d, random)).collect();
+            let within = |v| d.small_float().map_or(v, |format| format.clamp(v));
+            let values: Vec<f64> = (0..n).map(|_| within(style.float(d, random))).collect();
             Tensor::from_f64(d, shape, &values)
         }
         d if style == Style::Integers && range.is_none() && d.is_int() => {

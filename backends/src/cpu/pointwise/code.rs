@@ -8,7 +8,7 @@ use mlc_dsl::ir::DType;
 /// How elements are held while they are computed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RegisterClass {
-    /// f32, and the 16-bit floats.
+    /// f32, and the floats of fewer bits.
     F32,
     /// f64.
     F64,
@@ -24,6 +24,7 @@ pub fn class(dtype: DType) -> RegisterClass {
         DType::F16 | DType::BF16 | DType::F32 => RegisterClass::F32,
         DType::F64 => RegisterClass::F64,
         DType::Bool => RegisterClass::Bool,
+        small if small.small_float().is_some() => RegisterClass::F32,
         _ => RegisterClass::Int,
     }
 }

@@ -42,7 +42,7 @@ pub fn constant(builder: &mut CodeBuilder, value: f64, dtype: DType) -> Ref {
         DType::F32 => value as f32 as f64,
         DType::F16 => half::f16::from_f64(value).to_f64(),
         DType::BF16 => half::bf16::from_f64(value).to_f64(),
-        _ => value,
+        _ => dtype.small_float().map_or(value, |format| format.nearest(value)),
     };
     builder.imm(Imm { float, int })
 }

@@ -289,6 +289,7 @@ pub fn wrap(d: &mut [i64], dtype: DType) {
         DType::U8 => each(d, |x| x as u8 as i64),
         DType::U16 => each(d, |x| x as u16 as i64),
         DType::U32 => each(d, |x| x as u32 as i64),
+        small if small.is_small() => each(d, |x| small.wrap(x)),
         _ => {}
     }
 }
@@ -303,7 +304,7 @@ pub fn float_to_int(x: f64, to: DType) -> i64 {
         DType::U8 => x as i64 as u8 as i64,
         DType::U16 => x as i64 as u16 as i64,
         DType::U32 => x as i64 as u32 as i64,
-        _ => x as i64,
+        _ => to.wrap(x as i64),
     }
 }
 

@@ -122,10 +122,11 @@ impl Strided {
 macro_rules! integer {
     ($dtype:expr, $m:ident) => {
         match $dtype {
-            DType::I8 => $m!(i8),
+            // A signed integer of fewer bits fills the byte with its sign.
+            DType::I8 | DType::I4 | DType::I2 => $m!(i8),
             DType::I16 => $m!(i16),
             DType::I32 => $m!(i32),
-            DType::U8 => $m!(u8),
+            DType::U8 | DType::U4 | DType::U2 => $m!(u8),
             DType::U16 => $m!(u16),
             DType::U32 => $m!(u32),
             _ => $m!(i64),
@@ -156,7 +157,10 @@ pub fn load(
                 (DType::BF16, _) => {
                     each(source, bytes, start, dst, |s: u16| f32::from_bits((s as u32) << 16))
                 }
-                _ => each(source, bytes, start, dst, |s: f32| s),
+                _ => match dtype.small_float() {
+                    Some(f) => each(source, bytes, start, dst, |s: u8| f.decode(s) as f32),
+                    None => each(source, bytes, start, dst, |s: f32| s),
+                },
             }
         }
         RegisterClass::F64 => {
@@ -230,7 +234,11 @@ pub fn store(dtype: DType, src: &[u64], out: &mut [u8], len: usize) {
         DType::F32 | DType::F64 | DType::I64 | DType::U64 | DType::Bool => {
             out.copy_from_slice(&bytemuck::cast_slice(src)[..len * dtype.size()]);
         }
-        DType::I8 | DType::I16 | DType::I32 | DType::U8 | DType::U16 | DType::U32 => {
+        small if let Some(format) = small.small_float() => {
+            let src = &bytemuck::cast_slice::<u64, f32>(src)[..len];
+            out.iter_mut().zip(src).for_each(|(o, &s)| *o = format.encode(s.into()));
+        }
+        _ => {
             let src = &bytemuck::cast_slice::<u64, i64>(src)[..len];
             macro_rules! go {
                 ($t:ty) => {

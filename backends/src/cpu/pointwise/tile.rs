@@ -332,7 +332,7 @@ impl<'a> InstructionContext<'a> {
                     // Rounding once: not through f32.
                     DType::F16 => f16::from_f64(x).to_f32(),
                     DType::BF16 => bf16::from_f64(x).to_f32(),
-                    _ => x as f32,
+                    _ => small(x, to).unwrap_or(x as f32),
                 });
             }
             (RegisterClass::F64, RegisterClass::F64) => {
@@ -349,7 +349,8 @@ impl<'a> InstructionContext<'a> {
                 ops::convert(typed(dst, n), self.get(a), |x: i64| {
                     // Rounded once: f64 is exact for what a 16-bit float can tell apart.
                     let near = if u { x as u64 as f32 } else { x as f32 };
-                    round_to(near, to)
+                    let exact = if u { x as u64 as f64 } else { x as f64 };
+                    small(exact, to).unwrap_or_else(|| round_to(near, to))
                 });
             }
             (RegisterClass::Int, RegisterClass::F64) => {
@@ -366,7 +367,7 @@ impl<'a> InstructionContext<'a> {
                 ops::convert(typed(dst, n), self.get(a), |x: i64| (x != 0) as u8);
             }
             (RegisterClass::Bool, RegisterClass::F32) => {
-                ops::convert(typed(dst, n), self.get(a), |x: u8| x as f32);
+                ops::convert(typed(dst, n), self.get(a), |x: u8| round_to(x as f32, to));
             }
             (RegisterClass::Bool, RegisterClass::F64) => {
                 ops::convert(typed(dst, n), self.get(a), |x: u8| x as f64);
@@ -385,8 +386,13 @@ fn round_to(x: f32, to: DType) -> f32 {
     match to {
         DType::F16 => f16::from_f32(x).to_f32(),
         DType::BF16 => bf16::from_f32(x).to_f32(),
-        _ => x,
+        _ => small(x.into(), to).unwrap_or(x),
     }
+}
+
+/// The nearest number of a float of at most 8 bits.
+fn small(x: f64, to: DType) -> Option<f32> {
+    to.small_float().map(|format| format.nearest(x) as f32)
 }
 
 fn typed<T: Pod>(bytes: &mut [u8], n: usize) -> &mut [T] {

@@ -82,6 +82,10 @@ fn bytes_of((dtype, shape): &(DType, Vec<usize>)) -> u64 {
 impl<'a> Generator<'a> {
     fn new(plan: &'a Plan, library: &'a Library) -> Result<Generator<'a>, BackendError> {
         let program = &plan.program;
+        let types = program.nodes.iter().flat_map(|n| &n.types);
+        if let Some(small) = types.map(|t| t.dtype).find(|d| d.is_small()) {
+            return Err(unsupported(format!("the element type {small}")));
+        }
         let port = |name: &str, ty: (DType, Vec<usize>)| Port {
             name: name.to_string(),
             dtype: ty.0,

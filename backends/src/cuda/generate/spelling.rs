@@ -15,9 +15,10 @@ pub fn stored(dtype: DType) -> &'static str {
         DType::I16 => "short",
         DType::I32 => "int",
         DType::I64 => "long long",
-        DType::U8 | DType::Bool => "unsigned char",
         DType::U32 => "unsigned",
         DType::U64 => "unsigned long long",
+        // Plans with the types below are refused.
+        _ => "unsigned char",
     }
 }
 
@@ -35,8 +36,7 @@ pub fn loaded(dtype: DType, element: &str, double: bool) -> String {
         DType::F64 if !double => format!("(float){element}"),
         DType::F32 | DType::F64 => element.into(),
         DType::Bool => format!("(long long)({element} != 0)"),
-        DType::I8 | DType::I16 | DType::I32 | DType::I64 => format!("(long long){element}"),
-        DType::U8 | DType::U16 | DType::U32 | DType::U64 => format!("(long long){element}"),
+        _ => format!("(long long){element}"),
     }
 }
 
