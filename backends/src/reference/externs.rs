@@ -1,7 +1,10 @@
 //! Rust references of operators with procedural meanings (`extern`).
 
 use super::array::Array;
+use super::bits::bit_cast;
 use super::places::{order_rows, write_rows};
+use super::rois::roi_align;
+use super::trees::tree_ensemble;
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
 
@@ -18,6 +21,9 @@ const REFERENCES: &[(&str, Reference)] = &[
     ("det", det),
     ("scatter", write_rows),
     ("sort_places", order_rows),
+    ("bit_cast", bit_cast),
+    ("roi_align", roi_align),
+    ("tree_ensemble", tree_ensemble),
 ];
 
 /// The names of all references.
@@ -100,7 +106,12 @@ fn sizes(args: &[Array], gates: usize, states: usize) -> Result<(usize, Recurren
     Ok((d, RecurrentSizes { s, b, i, h }))
 }
 
-fn floats(a: &Array) -> Result<&[f64], String> {
+/// Whether the attribute `name` is true.
+pub(super) fn flag(env: &Env, name: &str) -> bool {
+    matches!(env.attr(name), Some(Attr::Bool(true)))
+}
+
+pub(super) fn floats(a: &Array) -> Result<&[f64], String> {
     a.floats().ok_or_else(|| "arguments are floats".to_string())
 }
 
@@ -189,7 +200,7 @@ fn scan(
 }
 
 /// Results in the declared types.
-fn results(values: Vec<Vec<f64>>, types: &[Type]) -> Result<Vec<Array>, String> {
+pub(super) fn results(values: Vec<Vec<f64>>, types: &[Type]) -> Result<Vec<Array>, String> {
     values
         .into_iter()
         .zip(types)
