@@ -304,9 +304,9 @@ fn regions() {
 /// Two trees: one compares with a number, one looks for members and is true for NaN.
 #[test]
 fn trees() {
-    let x = f32s(&[3, 2], &[1.0, 7.0, 3.0, 8.0, 2.0, NAN]);
+    let x = f32s(&[3, 2], &[1.0, 7.0, 3.0, 8.0, 2.0, f64::NAN]);
     let splits = f32s(&[2], &[2.0, 0.0]);
-    let members = f32s(&[3], &[5.0, 7.0, NAN]);
+    let members = f32s(&[3], &[5.0, 7.0, f64::NAN]);
     let modes = array(DType::U8, &[2], &[0.0, 6.0]);
     let args = [x, splits, modes, members, f32s(&[4], &[1.0, 2.0, 4.0, 8.0])];
     let attrs = |aggregate| {
