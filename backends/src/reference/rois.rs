@@ -15,8 +15,12 @@ struct Pooling {
     max: bool,
 }
 
-/// One sample: the numbers of the elements around it, and their weights.
-type Sample = [(usize, f64); 4];
+/// The two elements next to a place along an axis, and the weight of the second; `None` for a place more than one element
+/// outside.
+type Neighbours = Option<([usize; 2], f64)>;
+
+/// The most samples along one side of a bin.
+const MOST_SAMPLES: usize = 1 << 12;
 
 /// Every region of the images `x[b, c, h, v]`, given by its corners `rois[n, 4]` and the image `batch[n]`, divided into bins `[s, t]`,
 /// each the mean, or the largest, of samples on lines between the elements (He et al. 2017), as ONNX defines it.
@@ -43,80 +47,73 @@ pub(super) fn roi_align(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec
     for (&image, corners) in batch.iter().zip(corners.chunks_exact(4)) {
         let image = usize::try_from(image).ok().filter(|&i| i < images);
         let image = image.ok_or("a region is in no image")?;
-        let bins = pooling.bins(corners, (h, v), (rows, columns))?;
+        let [left, top, right, bottom] = [0, 1, 2, 3].map(|i| pooling.place(corners[i]));
+        let vertical = pooling.samples(top, bottom, rows, h)?;
+        let horizontal = pooling.samples(left, right, columns, v)?;
         for channel in 0..channels {
             let plane = &x[(image * channels + channel) * h * v..][..h * v];
-            y.extend(bins.iter().map(|bin| pooling.value(plane, bin)));
+            for ys in &vertical {
+                y.extend(horizontal.iter().map(|xs| pooling.value(plane, v, ys, xs)));
+            }
         }
     }
     results(vec![y], types)
 }
 
 impl Pooling {
-    /// The samples of every bin of a region.
-    fn bins(
-        &self,
-        corners: &[f64],
-        (h, v): (usize, usize),
-        (rows, columns): (usize, usize),
-    ) -> Result<Vec<Vec<Sample>>, String> {
-        let shift = if self.half { 0.5 } else { 0.0 };
-        let [left, top, right, bottom] = [0, 1, 2, 3].map(|i| corners[i] * self.scale - shift);
-        let vertical = self.places(top, bottom, rows)?;
-        let horizontal = self.places(left, right, columns)?;
-        let bins = vertical.iter().flat_map(|ys| {
-            horizontal.iter().map(|xs| {
-                let pairs = ys.iter().flat_map(|&y| xs.iter().map(move |&x| (y, x)));
-                pairs.map(|(y, x)| sample(y, x, h, v)).collect()
-            })
-        });
-        Ok(bins.collect())
+    /// A coordinate of a corner as a place among elements.
+    fn place(&self, corner: f64) -> f64 {
+        corner * self.scale - if self.half { 0.5 } else { 0.0 }
     }
 
-    /// The places of the samples along one side of a region, bin by bin.
-    fn places(&self, from: f64, to: f64, bins: usize) -> Result<Vec<Vec<f64>>, String> {
+    /// The samples along one side of a region, bin by bin, on an axis of `n` elements.
+    fn samples(
+        &self,
+        from: f64,
+        to: f64,
+        bins: usize,
+        n: usize,
+    ) -> Result<Vec<Vec<Neighbours>>, String> {
         // Regions without half an element's shift are at least one element wide.
         let extent = if self.half { to - from } else { (to - from).max(1.0) };
         let bin = extent / bins as f64;
-        let samples = if self.ratio > 0 { self.ratio } else { bin.ceil().max(0.0) as usize };
-        if samples > 1 << 16 {
-            return Err(format!("a bin of {bin} elements is too large"));
+        let count = if self.ratio > 0 { self.ratio } else { bin.ceil().max(0.0) as usize };
+        if count > MOST_SAMPLES {
+            return Err(format!("a bin has {count} samples, more than {MOST_SAMPLES}"));
         }
         let place =
-            |b: usize, i: usize| from + b as f64 * bin + (i as f64 + 0.5) * bin / samples as f64;
-        Ok((0..bins).map(|b| (0..samples).map(|i| place(b, i)).collect()).collect())
+            |b: usize, i: usize| from + b as f64 * bin + (i as f64 + 0.5) * bin / count as f64;
+        let of = |b: usize| (0..count).map(|i| neighbours(place(b, i), n)).collect();
+        Ok((0..bins).map(of).collect())
     }
 
-    fn value(&self, plane: &[f64], bin: &[Sample]) -> f64 {
-        let terms = |s: &Sample| s.map(|(i, w)| if w == 0.0 { 0.0 } else { w * plane[i] });
-        if self.max {
-            bin.iter().flat_map(terms).reduce(f64::max).unwrap_or(0.0)
-        } else {
-            let total: f64 = bin.iter().flat_map(terms).sum();
-            total / bin.len().max(1) as f64
+    /// One bin of an image of `v` columns.
+    fn value(&self, plane: &[f64], v: usize, ys: &[Neighbours], xs: &[Neighbours]) -> f64 {
+        let pairs = ys.iter().flat_map(|y| xs.iter().map(move |x| (y, x)));
+        let terms = pairs.flat_map(|pair| match pair {
+            (Some((ys, dy)), Some((xs, dx))) => {
+                let at = |i: usize, j: usize, w: f64| w * plane[ys[i] * v + xs[j]];
+                [
+                    at(0, 0, (1.0 - dy) * (1.0 - dx)),
+                    at(0, 1, (1.0 - dy) * dx),
+                    at(1, 0, dy * (1.0 - dx)),
+                    at(1, 1, dy * dx),
+                ]
+            }
+            _ => [0.0; 4],
+        });
+        match self.max {
+            true => terms.reduce(f64::max).unwrap_or(0.0),
+            false => terms.sum::<f64>() / (ys.len() * xs.len()).max(1) as f64,
         }
     }
 }
 
-/// The elements around a place of an image of `h` rows and `v` columns. A place more than one element outside has no weight.
-fn sample(y: f64, x: f64, h: usize, v: usize) -> Sample {
-    let outside = |p: f64, n: usize| !(-1.0..=n as f64).contains(&p);
-    if outside(y, h) || outside(x, v) || h == 0 || v == 0 {
-        return [(0, 0.0); 4];
+fn neighbours(p: f64, n: usize) -> Neighbours {
+    if n == 0 || !(-1.0..=n as f64).contains(&p) {
+        return None;
     }
-    let ([y0, y1], dy) = neighbours(y, h);
-    let ([x0, x1], dx) = neighbours(x, v);
-    [
-        (y0 * v + x0, (1.0 - dy) * (1.0 - dx)),
-        (y0 * v + x1, (1.0 - dy) * dx),
-        (y1 * v + x0, dy * (1.0 - dx)),
-        (y1 * v + x1, dy * dx),
-    ]
-}
-
-/// The two elements next to a place along an axis of `n`, and the weight of the second.
-fn neighbours(p: f64, n: usize) -> ([usize; 2], f64) {
     let p = p.max(0.0);
     let low = p as usize;
-    if low + 1 >= n { ([n - 1, n - 1], 0.0) } else { ([low, low + 1], p - low as f64) }
+    Some(if low + 1 >= n { ([n - 1, n - 1], 0.0) } else { ([low, low + 1], p - low as f64) })
 }
