@@ -245,23 +245,21 @@ fn labels(equation: &str, i: usize, ranks: &[i64]) -> Result<Vec<Extent>, EvalEr
             return Err(bad("`...` may occur only once in an operand"));
         }
         let code = |c: char| Extent::from(i64::from(u32::from(c)));
-        let out: Vec<Extent> = before
-            .chars()
-            .map(code)
-            .chain((1..=dots).rev().map(|d| Extent::from(-d)))
-            .chain(after.chars().map(code))
-            .collect();
-        match (1..out.len()).any(|i| out[..i].contains(&out[i])) {
-            true => Err(bad("a label that occurs twice in an operand is not supported")),
-            false => Ok(out),
-        }
+        let middle = (1..=dots).rev().map(|d| Extent::from(-d));
+        Ok(before.chars().map(code).chain(middle).chain(after.chars().map(code)).collect())
     };
     if let (Some(term), Some(rank)) = (terms.get(i), ranks.get(i)) {
         let named = term.chars().filter(|c| *c != '.').count() as i64;
         return expand(term, rank - named);
     }
     match right {
-        Some(term) => expand(term, dots),
+        Some(term) => {
+            let out = expand(term, dots)?;
+            match (1..out.len()).any(|i| out[..i].contains(&out[i])) {
+                true => Err(bad("a label occurs twice in the result")),
+                false => Ok(out),
+            }
+        }
         None => {
             // Labels that stand once, in alphabetical order, after those of `...`.
             let once = |c: &char| left.chars().filter(|d| d == c).count() == 1;

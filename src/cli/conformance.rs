@@ -13,7 +13,7 @@ use crate::pipeline::{self, Options};
 use crate::stdlib;
 use anyhow::{Context, ensure};
 use itertools::Itertools;
-use mlc_dsl::ir::Tensor;
+use mlc_dsl::ir::{DType, Tensor};
 use mlc_onnx::{RawModel, RawNode, read_onnx, read_tensor};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 /// Tolerances of cases that do not state their own: those of ONNX's test runner.
 const TOLERANCE: (f64, f64) = (1e-3, 1e-7);
+/// The least relative tolerance of bf16 in ONNX's test runner (`onnx/backend/test/runner`): two units in the last place.
+const BF16_TOLERANCE: f64 = 1.0 / 64.0;
 /// Folders are searched so deep.
 const MAX_DEPTH: usize = 4;
 
@@ -271,6 +273,10 @@ fn differs(got: &Tensor, wanted: &Tensor, (relative, absolute): (f64, f64)) -> O
         let (gd, gs, wd, ws) = (got.dtype(), got.shape(), wanted.dtype(), wanted.shape());
         return Some(format!("expected {wd}{ws:?}, found {gd}{gs:?}"));
     }
+    let relative = match wanted.dtype() {
+        DType::BF16 => relative.max(BF16_TOLERANCE),
+        _ => relative,
+    };
     let near = |i: &usize| match wanted.dtype().is_float() {
         true => {
             let (g, w) = (got.get_f64(*i), wanted.get_f64(*i));

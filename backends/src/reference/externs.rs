@@ -1,17 +1,26 @@
 //! Rust references of operators with procedural meanings (`extern`).
 
 use super::array::Array;
+use super::bits::bit_cast;
 use super::places::{order_rows, write_rows};
+use super::rois::roi_align;
+use super::trees::tree_ensemble;
 use mlc_dsl::eval::Env;
-use mlc_dsl::ir::Type;
+use mlc_dsl::ir::{Attr, Type};
 
 /// A Rust reference: the results for arguments and attributes whose types have been checked, in the
 /// types given.
 type Reference = fn(&Env, &[Array], &[Type]) -> Result<Vec<Array>, String>;
 
 /// Every reference by the name that `extern` items give it.
-const REFERENCES: &[(&str, Reference)] =
-    &[("det", det), ("scatter", write_rows), ("sort_places", order_rows)];
+const REFERENCES: &[(&str, Reference)] = &[
+    ("det", det),
+    ("scatter", write_rows),
+    ("sort_places", order_rows),
+    ("bit_cast", bit_cast),
+    ("roi_align", roi_align),
+    ("tree_ensemble", tree_ensemble),
+];
 
 /// The names of all references.
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -34,12 +43,17 @@ pub(super) fn call(
     }
 }
 
-fn floats(a: &Array) -> Result<&[f64], String> {
+/// Whether the attribute `name` is true.
+pub(super) fn flag(env: &Env, name: &str) -> bool {
+    matches!(env.attr(name), Some(Attr::Bool(true)))
+}
+
+pub(super) fn floats(a: &Array) -> Result<&[f64], String> {
     a.floats().ok_or_else(|| "arguments are floats".to_string())
 }
 
 /// Results in the declared types.
-fn results(values: Vec<Vec<f64>>, types: &[Type]) -> Result<Vec<Array>, String> {
+pub(super) fn results(values: Vec<Vec<f64>>, types: &[Type]) -> Result<Vec<Array>, String> {
     values
         .into_iter()
         .zip(types)

@@ -343,6 +343,9 @@ fn windows() {
     check("maxpool", &attrs, &[f32s(&[1, 1, 2], &[1.0, 2.0])], &[1, 1, 2], &[-INF, 2.0]);
     let bytes = array(DType::U8, &[1, 1, 2], &[1.0, 2.0]);
     check("maxpool", &attrs, &[bytes], &[1, 1, 2], &[0.0, 2.0]);
+    let attrs = [&[("window", ints(&[2]))], &attrs[1..]].concat();
+    let args = [f32s(&[1, 1, 3], &[1.0, 2.0, 2.0]), f32s(&[1, 1, 2], &[1.0, 2.0])];
+    check("maxpool_places", &attrs, &args, &[1, 1, 2], &[0.0, 1.0]);
 }
 
 #[test]
@@ -489,6 +492,71 @@ fn samples() {
     check("nearest", &attrs, &[x()], &[4], &[1.0, 1.0, 3.0, 3.0]);
     let attrs = [places(), vec![of("add", 0.0), ("up", Attr::Bool(true))]].concat();
     check("nearest", &attrs, &[x()], &[4], &[1.0, 3.0, 3.0, 3.0]);
+}
+
+/// An axis of three elements.
+#[test]
+fn grids() {
+    let flags = |align, border, reflect| {
+        let values = [("align", align), ("border", border), ("reflect", reflect)];
+        values.map(|(name, v)| (name, Attr::Bool(v))).to_vec()
+    };
+    let size = ("size", Attr::int(3));
+    let with = |more: &[(&'static str, Attr)], flags: &[(&'static str, Attr)]| {
+        [&[size.clone()], more, flags].concat()
+    };
+    let g = || f32s(&[3], &[-1.0, 0.0, 1.0]);
+    check(
+        "place_scaled",
+        &with(&[], &flags(true, false, false)[..1]),
+        &[g()],
+        &[3],
+        &[0.0, 1.0, 2.0],
+    );
+    check(
+        "place_scaled",
+        &with(&[], &flags(false, false, false)[..1]),
+        &[g()],
+        &[3],
+        &[-0.5, 1.0, 2.5],
+    );
+    let v = || f32s(&[4], &[-1.0, 1.5, 2.75, 6.0]);
+    let inside =
+        |flags: Vec<_>, y: &[f64]| check("place_inside", &with(&[], &flags), &[v()], &[4], y);
+    inside(flags(false, false, false), &[-1.0, 1.5, 2.75, 6.0]);
+    inside(flags(false, true, false), &[0.0, 1.5, 2.0, 2.0]);
+    inside(flags(false, false, true), &[0.0, 1.5, 2.25, 0.0]);
+    inside(flags(true, false, true), &[1.0, 1.5, 1.25, 2.0]);
+    let places = |flags: Vec<_>, y: &[f64]| {
+        let attrs = with(&[("count", Attr::int(2))], &flags);
+        check("sample_places", &attrs, &[f32s(&[2], &[-1.0, 2.5])], &[2, 2], y);
+    };
+    places(flags(false, false, false), &[-1.0, 0.0, 2.0, -1.0]);
+    places(flags(false, true, false), &[0.0, 0.0, 2.0, 2.0]);
+    places(flags(false, false, true), &[0.0, 0.0, 2.0, 2.0]);
+    places(flags(true, false, true), &[1.0, 0.0, 2.0, 1.0]);
+    let v = || f32s(&[1], &[1.25]);
+    check("sample_weights", &[("count", Attr::int(2))], &[v()], &[1, 2], &[0.75, 0.25]);
+    let cubic = [-0.10546875, 0.87890625, 0.26171875, -0.03515625];
+    check("sample_weights", &[("count", Attr::int(4))], &[v()], &[1, 4], &cubic);
+    let x = || f32s(&[1, 2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let i = array(DType::I64, &[1, 2], &[2.0, -1.0]);
+    check("numbered", &[], &[x(), i], &[1, 2, 2], &[3.0, 0.0, 6.0, 0.0]);
+    let i = array(DType::I64, &[1, 1, 3], &[0.0, -1.0, 2.0]);
+    let w = f32s(&[1, 1, 3], &[1.0, 4.0, 0.5]);
+    check("numbered_sum", &[], &[x(), i, w], &[1, 2, 1], &[2.5, 7.0]);
+}
+
+/// The sequence 1 2 1 2 1 and the n-grams 1, 1 2, 1 1 and 2 3.
+#[test]
+fn sequences() {
+    let i64s = |v: &[f64]| array(DType::I64, &[v.len()], v);
+    let x = array(DType::I64, &[1, 5], &[1.0, 2.0, 1.0, 2.0, 1.0]);
+    let pool = i64s(&[1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0]);
+    let args = [x, pool, i64s(&[0.0, 1.0, 3.0, 5.0]), i64s(&[1.0, 2.0, 2.0, 2.0])];
+    let attrs = |skips| [("skips", Attr::int(skips)), ("longest", Attr::int(2))];
+    check("ngram_counts", &attrs(1), &args, &[1, 4], &[3.0, 2.0, 0.0, 0.0]);
+    check("ngram_counts", &attrs(3), &args, &[1, 4], &[3.0, 3.0, 2.0, 0.0]);
 }
 
 /// Attributes at the ends of their range neither overflow nor hang.

@@ -266,3 +266,66 @@ fn an_unknown_reference_is_reported() {
         "there is no reference `nothing`; there are det, scatter",
     );
 }
+
+/// Numbers that are as wide, and back.
+#[test]
+fn bits_of_numbers() {
+    let to = |t| [("to", Attr::DType(t))];
+    let x = f32s(&[3], &[1.0, -0.0, f64::INFINITY]);
+    let bits = [1_065_353_216.0, -2_147_483_648.0, 2_139_095_040.0];
+    check("bit_cast", &to(I32), std::slice::from_ref(&x), &[3], &bits);
+    check("bit_cast", &to(F32), &[array(I32, &[3], &bits)], &[3], &[1.0, -0.0, f64::INFINITY]);
+    let x = array(DType::U16, &[2], &[15360.0, 48128.0]);
+    check("bit_cast", &to(DType::F16), std::slice::from_ref(&x), &[2], &[1.0, -1.0]);
+    check("bit_cast", &to(DType::BF16), &[x], &[2], &[0.0078125, -0.0078125]);
+    fails("bit_cast", &to(DType::F64), &[f32s(&[1], &[1.0])], "bytes");
+}
+
+/// Regions of an image whose elements grow along both axes; those outside have no weight.
+#[test]
+fn regions() {
+    let x: Vec<f64> = (0..16).map(f64::from).collect();
+    let x = f32s(&[1, 1, 4, 4], &x);
+    let rois = f32s(&[2, 4], &[0.0, 0.0, 2.0, 2.0, 8.0, 8.0, 9.0, 9.0]);
+    let args = [x, rois, array(DType::I64, &[2], &[0.0, 0.0])];
+    let attrs = |ratio, half, max| {
+        let sizes = [("rows", 1), ("columns", 2), ("ratio", ratio)];
+        let flags = [("half", half), ("max", max)].map(|(n, v)| (n, Attr::Bool(v)));
+        let sizes = sizes.map(|(n, v)| (n, Attr::int(v)));
+        [&sizes[..], &flags[..], &[("scale", Attr::float(1.0))]].concat()
+    };
+    let shape = [2, 1, 1, 2];
+    check("roi_align", &attrs(1, false, false), &args, &shape, &[4.5, 5.5, 0.0, 0.0]);
+    check("roi_align", &attrs(1, true, false), &args, &shape, &[2.0, 3.0, 0.0, 0.0]);
+    check("roi_align", &attrs(0, false, false), &args, &shape, &[4.5, 5.5, 0.0, 0.0]);
+    check("roi_align", &attrs(1, false, true), &args, &shape, &[2.5, 3.0, 0.0, 0.0]);
+}
+
+/// Two trees: one compares with a number, one looks for members and is true for NaN.
+#[test]
+fn trees() {
+    let x = f32s(&[3, 2], &[1.0, 7.0, 3.0, 8.0, 2.0, f64::NAN]);
+    let splits = f32s(&[2], &[2.0, 0.0]);
+    let members = f32s(&[3], &[5.0, 7.0, f64::NAN]);
+    let modes = array(DType::U8, &[2], &[0.0, 6.0]);
+    let args = [x, splits, modes, members, f32s(&[4], &[1.0, 2.0, 4.0, 8.0])];
+    let attrs = |aggregate| {
+        let lists: [(&str, &[i64]); 8] = [
+            ("features", &[0, 1]),
+            ("true_nodes", &[0, 2]),
+            ("true_leaves", &[1, 1]),
+            ("false_nodes", &[1, 3]),
+            ("false_leaves", &[1, 1]),
+            ("missing", &[0, 1]),
+            ("roots", &[0, 1]),
+            ("leaf_targets", &[0, 1, 0, 1]),
+        ];
+        let lists = lists.map(|(name, l)| (name, ints(l)));
+        [&lists[..], &[("targets", Attr::int(2)), ("aggregate", Attr::int(aggregate))]].concat()
+    };
+    check("tree_ensemble", &attrs(1), &args, &[3, 2], &[5.0, 0.0, 0.0, 10.0, 5.0, 0.0]);
+    check("tree_ensemble", &attrs(0), &args, &[3, 2], &[2.5, 0.0, 0.0, 5.0, 2.5, 0.0]);
+    let (low, high) = (-f64::from(f32::MAX), f64::from(f32::MAX));
+    check("tree_ensemble", &attrs(2), &args, &[3, 2], &[1.0, high, high, 2.0, 1.0, high]);
+    check("tree_ensemble", &attrs(3), &args, &[3, 2], &[4.0, low, low, 8.0, 4.0, low]);
+}
