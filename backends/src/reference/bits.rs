@@ -7,7 +7,7 @@ use mlc_dsl::ir::{DType, Type};
 
 /// Every element of `x` with its bits read as the type of the result, which is as wide. A number other than 0 is
 /// true. The first bit of a NaN's fraction is set on the way through a wider type.
-pub(super) fn bit_cast(_: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
+pub(super) fn read_bits(_: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
     let ([x], [t]) = (args, types) else {
         return Err("one argument yields one result".into());
     };

@@ -1,10 +1,10 @@
 //! Rust references of operators with procedural meanings (`extern`).
 
 use super::array::Array;
-use super::bits::bit_cast;
+use super::bits::read_bits;
 use super::places::{order_rows, write_rows};
-use super::rois::roi_align;
-use super::trees::tree_ensemble;
+use super::rois::pool_regions;
+use super::trees::follow_trees;
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
 
@@ -17,9 +17,9 @@ const REFERENCES: &[(&str, Reference)] = &[
     ("det", det),
     ("scatter", write_rows),
     ("sort_places", order_rows),
-    ("bit_cast", bit_cast),
-    ("roi_align", roi_align),
-    ("tree_ensemble", tree_ensemble),
+    ("bit_cast", read_bits),
+    ("roi_align", pool_regions),
+    ("tree_ensemble", follow_trees),
 ];
 
 /// The names of all references.

@@ -24,7 +24,11 @@ const MOST_SAMPLES: usize = 1 << 12;
 
 /// Every region of the images `x[b, c, h, v]`, given by its corners `rois[n, 4]` and the image `batch[n]`, divided into bins `[s, t]`,
 /// each the mean, or the largest, of samples on lines between the elements (He et al. 2017), as ONNX defines it.
-pub(super) fn roi_align(env: &Env, args: &[Array], types: &[Type]) -> Result<Vec<Array>, String> {
+pub(super) fn pool_regions(
+    env: &Env,
+    args: &[Array],
+    types: &[Type],
+) -> Result<Vec<Array>, String> {
     let ([x, rois, batch], [t]) = (args, types) else {
         return Err("three arguments yield one result".into());
     };

@@ -26,7 +26,7 @@ struct Trees<'a> {
 
 /// For every row of `x[b, n]` the sum, mean, least or largest weight of the leaves that the trees lead to, per target of the leaf,
 /// as TreeEnsemble of ONNX's operators for machine learning defines it.
-pub(super) fn tree_ensemble(
+pub(super) fn follow_trees(
     env: &Env,
     args: &[Array],
     types: &[Type],

@@ -503,7 +503,7 @@ fn grids() {
     };
     let size = ("size", Attr::int(3));
     let with = |more: &[(&'static str, Attr)], flags: &[(&'static str, Attr)]| {
-        [&[size.clone()], more, flags].concat()
+        [std::slice::from_ref(&size), more, flags].concat()
     };
     let g = || f32s(&[3], &[-1.0, 0.0, 1.0]);
     check(
