@@ -92,3 +92,30 @@ fn folders_without_cases_are_an_error() {
         assert!(said.contains(message), "{said}");
     }
 }
+
+/// A stub is a declaration that parses and types: with it the node is read, and `check` says what it lacks.
+#[test]
+fn what_is_not_understood_is_listed_with_a_declaration_to_start_from() {
+    let dir = tempfile::tempdir().expect("a folder");
+    case(&dir.path().join("own"), "FancyOp", "my.ops", &[0.0, 2.0]);
+    case(&dir.path().join("known"), "Relu", "", &[0.0, 2.0]);
+    let show = |args: &[&str]| {
+        let (code, out, said) = run(dir.path(), &[&["show", "--coverage"], args].concat(), b"");
+        assert_eq!(code, Some(0), "{said}");
+        String::from_utf8(out).expect("text")
+    };
+    assert_eq!(show(&["known/model.onnx"]), "1 of 1 nodes are understood\n");
+    let out = show(&["own/model.onnx"]);
+    assert!(out.starts_with("0 of 1 nodes are understood\n\nmy.ops.FancyOp: "), "{out}");
+    let stub = &out[out.find("///").expect("a stub")..];
+    fs::write(dir.path().join("own.rules"), stub).expect("written");
+    let with = show(&["own/model.onnx", "--rules", "own.rules"]);
+    assert_eq!(with, "1 of 1 nodes are understood\n");
+    let (code, _, said) = run(dir.path(), &["check", "own.rules"], b"");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("`fancy_op` has no meaning"), "{said}");
+    let (_, out, _) = run(dir.path(), &["show", "--coverage", "own/model.onnx", "--json", "-"], b"");
+    let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+    assert_eq!(json["missing"][0]["nodes"], 1);
+    assert_eq!(json["missing"][0]["stub"], stub);
+}
