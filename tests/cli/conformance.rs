@@ -17,6 +17,7 @@ fn case(folder: &Path, op: &str, domain: &str, output: &[f32]) {
         name: name.into(),
         dtype: Some(mlc_dsl::ir::DType::F32),
         dims: Some(vec![RawDim::Known(2)]),
+        ..RawValueInfo::default()
     };
     let node = RawNode {
         op_type: op.into(),

@@ -18,6 +18,7 @@ pub fn model(first: f32) -> RawModel {
         name: name.into(),
         dtype: Some(DType::F32),
         dims: Some(vec![RawDim::Known(64), RawDim::Known(256)]),
+        ..RawValueInfo::default()
     };
     let node = |op: &str, inputs: &[&str], out: &str| RawNode {
         op_type: op.into(),

@@ -26,6 +26,7 @@ fn around(unknown: RawNode, declared: bool) -> RawModel {
             name: "u".into(),
             dtype: Some(DType::F32),
             dims: Some(vec![RawDim::Known(2), RawDim::Known(3)]),
+            ..RawValueInfo::default()
         }];
     }
     raw
@@ -78,8 +79,11 @@ fn what_reads_a_value_of_unknown_type_is_kept_too() {
 
 #[test]
 fn what_a_body_of_a_kept_node_reads_is_still_there() {
-    let value =
-        |name: &str, dtype| RawValueInfo { name: name.into(), dtype: Some(dtype), dims: None };
+    let value = |name: &str, dtype| RawValueInfo {
+        name: name.into(),
+        dtype: Some(dtype),
+        ..RawValueInfo::default()
+    };
     let body = RawGraph {
         inputs: vec![value("i", DType::I64), value("go", DType::Bool), value("s", DType::F32)],
         outputs: vec![value("go_on", DType::Bool), value("t", DType::F32)],
