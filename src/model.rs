@@ -95,7 +95,10 @@ impl Model {
     /// # Errors
     /// A run would take more memory than the device may.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
-        self.all_understood()?;
+        if self.keeps_nodes() {
+            self.could_be_decided()?;
+            return Ok(Session::of_data(self, device));
+        }
         with_room(|| Session::of_program(&self.program, &self.library, device))
     }
 
@@ -163,10 +166,15 @@ impl Model {
         Ok(Some(raw))
     }
 
-    /// The same model, imported otherwise.
-    pub(crate) fn imported_as(self, imported: Imported) -> Model {
+    /// The same model, imported with `answers` values that were computed first.
+    pub(crate) fn imported_as(self, imported: Imported, answers: usize) -> Model {
         let bound: Vec<String> = self.reader.values.given().map(str::to_string).collect();
-        let notes = notes(&imported, &bound);
+        let mut notes = notes(&imported, &bound);
+        if answers > 0 {
+            notes.push(format!(
+                "the model is read for these inputs: {answers} values of theirs decide it"
+            ));
+        }
         Model { program: imported.program, info: Some(imported.model), notes, bound, ..self }
     }
 
@@ -175,6 +183,27 @@ impl Model {
         match &*self.source {
             ModelSource::Onnx { path, .. } => told_in(e, path.as_deref()),
             ModelSource::Text { .. } => Error::from(e),
+        }
+    }
+
+    /// Refuses a model with a node that no data make readable.
+    ///
+    /// # Errors
+    /// It names the first one, and what to do.
+    fn could_be_decided(&self) -> Result<(), Error> {
+        let Some(info) = &self.info else { return Ok(()) };
+        let mut reasons = info.opaque.nodes.iter().map(|(_, why)| why);
+        if let Some(why) =
+            reasons.clone().find(|e| matches!(e, ImportError::UnknownOperator { .. }))
+        {
+            return Err(self.refused(why.clone()));
+        }
+        let mut values = info.inputs.iter().chain(&info.outputs);
+        let asks = reasons.any(|e| matches!(e, ImportError::Undecided { .. }));
+        if asks || values.any(|v| !v.containers.is_empty()) {
+            Ok(())
+        } else {
+            self.all_understood()
         }
     }
 

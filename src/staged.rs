@@ -4,15 +4,18 @@
 //! and the model is imported again with the answer, until all is decided: then it is a program like any other, for these
 //! inputs. Sequences and optionals among the inputs are given by their elements.
 
+use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
+use crate::session::Session;
 use mlc_dsl::ir::{NodeKind, Program, Tensor, Type};
 use mlc_dsl::shape_values::MAX_ELEMENTS;
 use mlc_onnx::{
     Answers, Asked, Container, ImportError, RawDim, RawModel, RawNode, RawValueInfo, Stage,
     import_stage,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Values that one run may compute before the model is known.
 const MAX_STAGES: usize = 256;
@@ -36,19 +39,24 @@ pub(crate) fn decided(
     enter_shapes(&mut raw, inputs);
     unpack(&mut raw, inputs);
     let mut answers = Answers::default();
-    for _ in 0..MAX_STAGES {
+    for stage in 0..=MAX_STAGES {
         match import_stage(&raw, model.library(), &answers).map_err(|e| model.refused(e))? {
-            Stage::Done(imported) => return Ok(model.imported_as(*imported)),
+            Stage::Done(imported) => return Ok(model.imported_as(*imported, stage)),
+            Stage::Asks(_) if stage == MAX_STAGES => break,
             Stage::Asks(asked) => {
                 let answer = answer(&asked, inputs, compute)?;
                 answers.add(&asked, answer);
             }
         }
     }
+    Err(too_many())
+}
+
+fn too_many() -> Error {
     let message = format!("the run decides more than {MAX_STAGES} values one after the other");
-    Err(Error::new(ErrorKind::Model, message).with_help(
+    Error::new(ErrorKind::Model, message).with_help(
         "a loop whose condition is computed runs too often: give it a number of repetitions, or shorter inputs",
-    ))
+    )
 }
 
 /// The value that is asked for; `None` if it is too large to decide anything.
@@ -164,4 +172,83 @@ fn unpack(raw: &mut RawModel, inputs: &HashMap<String, Tensor>) {
 /// The elements of a sequence: `name[0]`, `name[1]`, …, as far as there are any.
 fn elements<'i>(name: &str, inputs: &'i HashMap<String, Tensor>) -> Vec<(&'i String, &'i Tensor)> {
     (0..).map_while(|i| inputs.get_key_value(&format!("{name}[{i}]"))).collect()
+}
+
+/// Runs a model whose data decide it. What was imported and compiled is kept, by the extents of the inputs and the values
+/// that decided it.
+pub(crate) struct StagedRuns {
+    model: Model,
+    device: Device,
+    known: Mutex<Vec<(Key, Arc<Step>)>>,
+}
+
+/// Extents of the inputs by name, and the values computed so far.
+type Key = (BTreeMap<String, Vec<usize>>, Answers);
+
+/// How far an import comes.
+enum Step {
+    Asks { asked: Box<Asked>, session: Session },
+    Done(Session),
+}
+
+/// Steps that are kept.
+const MOST_STEPS: usize = 64;
+
+impl StagedRuns {
+    pub fn new(model: Model, device: Device) -> StagedRuns {
+        StagedRuns { model, device, known: Mutex::default() }
+    }
+
+    /// The outputs for these inputs.
+    pub fn run(&self, mut inputs: HashMap<String, Tensor>) -> Result<Vec<(String, Tensor)>, Error> {
+        let shapes = inputs.iter().map(|(n, t)| (n.clone(), t.shape().to_vec())).collect();
+        let mut key: Key = (shapes, Answers::default());
+        for _ in 0..=MAX_STAGES {
+            let step = self.step(&key, &inputs)?;
+            let (asked, session) = match &*step {
+                Step::Done(session) => {
+                    let given = self.model.decided_inputs();
+                    inputs.retain(|name, _| session.takes(name) || !given.contains(name));
+                    return session.run_tensors(inputs);
+                }
+                Step::Asks { asked, session } => (asked, session),
+            };
+            let compute = |program: &Program, given: Vec<Tensor>| {
+                let names = program.inputs.iter().map(|(name, _)| name.clone());
+                let results = session.run_tensors(names.zip(given).collect())?;
+                Ok(results.into_iter().map(|(_, t)| t).collect())
+            };
+            let answer = answer(asked, &inputs, &compute)?;
+            key.1.add(asked, answer);
+        }
+        Err(too_many())
+    }
+
+    /// How far the model is imported with what is known of a run.
+    fn step(&self, key: &Key, inputs: &HashMap<String, Tensor>) -> Result<Arc<Step>, Error> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, step)) = known().iter().find(|(k, _)| k == key) {
+            return Ok(step.clone());
+        }
+        let Some(mut raw) = self.model.raw()? else { return Err(too_many()) };
+        enter_shapes(&mut raw, inputs);
+        unpack(&mut raw, inputs);
+        let library = self.model.library();
+        let stage = import_stage(&raw, library, &key.1).map_err(|e| self.model.refused(e))?;
+        let step = Arc::new(match stage {
+            Stage::Done(imported) => {
+                Step::Done(Session::of_program(&imported.program, library, &self.device)?)
+            }
+            Stage::Asks(asked) => {
+                let session = Session::of_program(&asked.program, library, &self.device)?;
+                Step::Asks { asked, session }
+            }
+        });
+        let mut known = known();
+        if known.len() >= MOST_STEPS {
+            known.remove(0);
+        }
+        known.push((key.clone(), step.clone()));
+        Ok(step)
+    }
 }

@@ -1,7 +1,7 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
 use super::check_options::{CheckReport, Checking, told, warn};
-use super::model::{Tuning, load_offering};
+use super::model::{Tuning, load_offering, told_notes};
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
 use crate::device::{BackendKind, Device};
@@ -98,6 +98,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut options = args.tuning.options_on(args.backend, &args.common)?;
     let device = device(args.backend, &args.common, &args.tuning);
     let model = decided(model, given.as_ref(), &device, &options)?;
+    told_notes(&model, &args.common);
     model.all_understood()?;
     clock.stage("read");
     options.without.extend(model.own_laws());

@@ -7,7 +7,6 @@
 use super::export_types::NEWEST_OPSET;
 use super::import_apply::Sheet;
 use super::import_bind::bind;
-use super::import_control;
 use super::import_error::ImportError;
 use super::import_items::Items;
 use super::import_read::OnnxItemInterpreter;
@@ -457,16 +456,24 @@ impl Importer<'_> {
         if depth == 0 {
             // What a body computes is of the node of the main graph: that is what can be kept.
             self.sheet.builder.set_origin(origin(node));
-            if self.keeps.is_some_and(|kept| kept.contains(origin(node))) {
-                let reason = match import_control::is_known(node) {
-                    true => "what it makes is no tensor, and a node that is kept reads it",
-                    false => "it cannot be written",
-                };
-                return Err(fail(self.sheet.unsupported(reason.into())));
+        }
+        let kept = depth == 0 && self.keeps.is_some_and(|kept| kept.contains(origin(node)));
+        if let Some(done) = self.control(node, depth) {
+            done?;
+            if !kept {
+                return Ok(());
+            }
+            let is_list = |o: &String| self.values.get(o).is_some_and(|v| v.tensor().is_none());
+            if node.outputs.iter().filter(|o| !o.is_empty()).all(is_list) {
+                // What reads tensors of these lists is understood nevertheless.
+                let why =
+                    "what it makes is no tensor, and a node that is kept or an output needs it";
+                self.opaque.nodes.push((node.clone(), fail(why.into())));
+                return Ok(());
             }
         }
-        if let Some(done) = self.control(node, depth) {
-            return done;
+        if kept {
+            return Err(fail(self.sheet.unsupported("it cannot be written".into())));
         }
         let Some(item) = self.items.find(node) else { return Err(self.unknown(node)) };
         let mut inputs = Vec::with_capacity(node.inputs.len());

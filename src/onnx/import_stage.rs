@@ -11,7 +11,7 @@ use mlc_dsl::library::Library;
 use std::collections::BTreeMap;
 
 /// The answers so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answers(BTreeMap<usize, Vec<Option<Tensor>>>);
 
 /// A value that must be known before the rest of a model can be imported.

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 mod conformance;
 mod files;
+mod staged;
 mod verbs;
 
 /// `y = relu(x + w)` with many weights, each of which is written on its own.

@@ -12,6 +12,7 @@ pub(crate) mod affine_visitor;
 mod algebra;
 mod apply;
 mod array;
+mod choices;
 pub(crate) mod code;
 pub(crate) mod code_cache;
 pub(crate) mod compile;
