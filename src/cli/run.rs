@@ -239,7 +239,7 @@ pub(super) fn as_read(
     options: &Options,
 ) -> Result<Plan, Error> {
     let target = pipeline::target(library, &options.target)?;
-    Ok(pipeline::plan_with(program, library, &target, &options.costing.model(&target, program))?)
+    pipeline::plan_with(program, library, &target, &options.costing.model(&target, program))
 }
 
 /// The inputs that were given, in the program's order; `None` if none were.

@@ -88,7 +88,7 @@ impl Corners {
 /// Greedy non-maximum suppression of `boxes[b, n, 4]` for every row of `scores[b, c, n]`: in descending order of the scores
 /// above `floor`, equal ones in their order, a box is chosen unless it overlaps a chosen one by more than `most_overlap`, up
 /// to `most` boxes. Places of the chosen boxes in that order, then -1.
-pub(super) fn choose_boxes(
+pub(super) fn suppress_overlapping(
     env: &Env,
     args: &[Array],
     types: &[Type],

@@ -1,7 +1,7 @@
 //! Rust references of operators with procedural meanings (`extern`).
 
 use super::array::Array;
-use super::choices::{choose_boxes, distinct_rows};
+use super::choices::{distinct_rows, suppress_overlapping};
 use super::places::{order_rows, write_rows};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
@@ -20,7 +20,7 @@ const REFERENCES: &[(&str, Reference)] = &[
     ("scatter", write_rows),
     ("sort_places", order_rows),
     ("unique_rows", distinct_rows),
-    ("choose_boxes", choose_boxes),
+    ("choose_boxes", suppress_overlapping),
 ];
 
 /// The names of all references.
