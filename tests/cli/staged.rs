@@ -72,7 +72,7 @@ fn data_decide_extents_and_repetitions() {
         ("x".to_string(), Tensor::from_f32(vec![3, 2], vec![1.0, 2.0, 3.0, 3.0, 5.0, 6.0])),
         ("w".to_string(), Tensor::from_f32(vec![2, 1], vec![1.0, -1.0])),
     ];
-    write_npz(&dir.path().join("in.npz"), &inputs).expect("written");
+    write_npz(dir.path().join("in.npz"), &inputs).expect("written");
     for more in [&["--no-optimize"][..], &[], &["--backend", "reference"]] {
         let args = ["run", "m.onnx", "--inputs", "in.npz", "--outputs", "out.npz"];
         let (code, _, said) = run(dir.path(), &[&args, more].concat(), b"");
@@ -113,7 +113,7 @@ fn sequences_are_given_by_their_elements() {
         ("given[0]".to_string(), Tensor::from_f32(vec![1], vec![1.0])),
         ("given[1]".to_string(), Tensor::from_f32(vec![2], vec![2.0, 3.0])),
     ];
-    write_npz(&dir.path().join("in.npz"), &inputs).expect("written");
+    write_npz(dir.path().join("in.npz"), &inputs).expect("written");
     let args = ["run", "m.onnx", "--inputs", "in.npz", "--outputs", "out.npz"];
     let (code, _, said) = run(dir.path(), &args, b"");
     assert_eq!(code, Some(0), "{said}");
