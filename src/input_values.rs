@@ -7,7 +7,7 @@ use mlc_dsl::shown;
 use mlc_onnx::{RawDim, RawModel, RawValueInfo};
 use std::collections::{BTreeMap, HashMap};
 
-/// Inputs with more elements than this are data, and never decide a shape.
+/// Inputs with more elements than this are data.
 const MOST_DECIDING: usize = 4096;
 
 /// Values by name of the input.
@@ -37,6 +37,11 @@ impl InputValues {
 
     pub fn is_empty(&self) -> bool {
         self.given.is_empty() && self.offered.is_empty()
+    }
+
+    /// The inputs that are given.
+    pub fn given(&self) -> impl Iterator<Item = &str> {
+        self.given.keys().map(String::as_str)
     }
 
     pub fn extend(&mut self, other: &InputValues) {
@@ -74,13 +79,19 @@ impl InputValues {
     ) -> Result<bool, Error> {
         let before = bound.len();
         for name in inputs.iter().filter(|n| !bound.contains(n)).collect::<Vec<_>>() {
-            if let Some(tensor) = self.offered.get(name).filter(|t| t.len() <= MOST_DECIDING) {
+            if let Some(tensor) = self.offered.get(name).filter(|t| is_deciding(t)) {
                 bind(raw, name, tensor.clone())?;
                 bound.push(name.clone());
             }
         }
         Ok(bound.len() > before)
     }
+}
+
+/// True of numbers that are there to decide a shape, unlike data from which such numbers are computed.
+fn is_deciding(t: &Tensor) -> bool {
+    let numbers = if t.dtype().is_float() { t.len() == 1 } else { t.len() <= MOST_DECIDING };
+    numbers && t.shape().len() <= 1
 }
 
 /// Turns an input into a constant.

@@ -73,6 +73,7 @@ mod session;
 #[doc(hidden)]
 pub mod show;
 mod stack;
+mod staged;
 #[doc(hidden)]
 pub mod stdlib;
 

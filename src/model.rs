@@ -11,6 +11,7 @@ use bytes::Bytes;
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::{DType, Program, Tensor, Type};
 use mlc_dsl::library::{Law, Library};
+use mlc_dsl::shown;
 use mlc_explore::progress;
 use mlc_onnx::{
     ImportError, Imported, ModelInfo, RawModel, import, import_keeping, parse_onnx, read_onnx,
@@ -94,7 +95,10 @@ impl Model {
     /// # Errors
     /// A run would take more memory than the device may.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
-        self.all_understood()?;
+        if self.keeps_nodes() {
+            self.could_be_decided()?;
+            return Ok(Session::of_data(self, device));
+        }
         with_room(|| Session::of_program(&self.program, &self.library, device))
     }
 
@@ -153,14 +157,84 @@ impl Model {
         }
     }
 
+    /// True if there are nodes or inputs that the program does not contain.
+    pub(crate) fn keeps_nodes(&self) -> bool {
+        let all = self.info.iter().map(|i| &i.opaque);
+        all.into_iter().any(|o| !o.nodes.is_empty() || !o.inputs.is_empty())
+    }
+
+    /// What an ONNX model was read from, with the shapes and values that were asked for; `None` of a text.
+    ///
+    /// # Errors
+    /// A shape or value does not fit.
+    pub(crate) fn raw(&self) -> Result<Option<RawModel>, Error> {
+        let ModelSource::Onnx { raw, .. } = &*self.source else { return Ok(None) };
+        let mut raw = (**raw).clone();
+        self.reader.enter_shapes(&mut raw)?;
+        self.reader.values.enter(&mut raw)?;
+        Ok(Some(raw))
+    }
+
+    /// The same model, imported with `answers` values that were computed first.
+    pub(crate) fn imported_as(self, imported: Imported, answers: usize) -> Model {
+        let bound: Vec<String> = self.reader.values.given().map(str::to_string).collect();
+        let mut notes = notes(&imported, &bound);
+        if answers > 0 {
+            notes.push(format!(
+                "the model is read for these inputs: {answers} values of theirs decide it"
+            ));
+        }
+        Model { program: imported.program, info: Some(imported.model), notes, bound, ..self }
+    }
+
+    /// An error of the import, told of the model's file.
+    pub(crate) fn refused(&self, e: ImportError) -> Error {
+        match &*self.source {
+            ModelSource::Onnx { path, .. } => told_in(e, path.as_deref()),
+            ModelSource::Text { .. } => Error::from(e),
+        }
+    }
+
+    /// Refuses a model with a node that no data make readable.
+    ///
+    /// # Errors
+    /// It names the first one, and what to do.
+    fn could_be_decided(&self) -> Result<(), Error> {
+        let Some(info) = &self.info else { return Ok(()) };
+        let mut reasons = info.opaque.nodes.iter().map(|(_, why)| why);
+        if let Some(why) =
+            reasons.clone().find(|e| matches!(e, ImportError::UnknownOperator { .. }))
+        {
+            return Err(self.refused(why.clone()));
+        }
+        let mut values = info.inputs.iter().chain(&info.outputs);
+        let asks = reasons.any(|e| matches!(e, ImportError::Undecided { .. }));
+        if asks || values.any(|v| !v.containers.is_empty()) {
+            Ok(())
+        } else {
+            self.all_understood()
+        }
+    }
+
     /// Refuses a model with a node that nothing can compute.
     ///
     /// # Errors
     /// It names the first one, and what to do.
     pub(crate) fn all_understood(&self) -> Result<(), Error> {
-        let opaque = self.info.iter().flat_map(|i| &i.opaque.nodes).next();
-        let ModelSource::Onnx { path, .. } = &*self.source else { return Ok(()) };
-        opaque.map_or(Ok(()), |(_, why)| Err(told_in(why.clone(), path.as_deref())))
+        let kept = self.info.iter().map(|i| &i.opaque);
+        let opaque = kept.clone().flat_map(|o| &o.nodes).next();
+        let input = kept.flat_map(|o| &o.inputs).next();
+        match (opaque, input) {
+            (Some((_, why)), _) => Err(self.refused(why.clone())),
+            (None, Some(input)) => {
+                let place = format!("input `{}`", shown(&input.name));
+                let message = format!("{place} is a sequence or an optional, of unknown number");
+                Err(Error::new(ErrorKind::Model, message).at(place).with_help(
+                    "`run` takes the elements of a sequence by name: `NAME[0]`, `NAME[1]`, …",
+                ))
+            }
+            (None, None) => Ok(()),
+        }
     }
 
     /// What the model computes, typed, before anything is optimised.
@@ -391,15 +465,7 @@ impl Reader {
                 Err(e) => return Err(told_in(e, path)),
             }
         };
-        let equal = |(symbol, same): &(String, String)| {
-            format!("the model is only meaningful if extent `{symbol}` equals `{same}`")
-        };
-        let decided = |name: &String| {
-            format!("input `{name}` decides shapes: the model is read for its value")
-        };
-        let notes = imported.assumed.iter().map(equal).chain(imported.notes);
-        let opaque = imported.model.opaque.notes();
-        let notes = notes.chain(bound.iter().map(decided)).chain(opaque).collect();
+        let notes = notes(&imported, &bound);
         Ok(Model {
             library,
             program: imported.program,
@@ -440,6 +506,18 @@ impl Reader {
             source: Arc::new(ModelSource::Text { name, text }),
         })
     }
+}
+
+/// What is to be said of an import with constants in place of these inputs.
+fn notes(imported: &Imported, bound: &[String]) -> Vec<String> {
+    let equal = |(symbol, same): &(String, String)| {
+        format!("the model is only meaningful if extent `{symbol}` equals `{same}`")
+    };
+    let decided =
+        |name: &String| format!("input `{name}` decides shapes: the model is read for its value");
+    let assumed = imported.assumed.iter().map(equal).chain(imported.notes.iter().cloned());
+    let opaque = imported.model.opaque.notes();
+    assumed.chain(bound.iter().map(decided)).chain(opaque).collect()
 }
 
 /// What an ONNX model is as a program of a library.

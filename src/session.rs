@@ -2,7 +2,9 @@
 
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
-use crate::model::{self, TensorInfo};
+use crate::model::{self, Model, TensorInfo};
+use crate::stack::with_room;
+use crate::staged::StagedRuns;
 use crate::{names, pipeline};
 use mlc_backends::arrays::{AnyArray, Element};
 use mlc_backends::ndarray::{CowArray, IxDyn};
@@ -12,6 +14,7 @@ use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
 use mlc_extract::resources::{Symbols, symbols_of};
+use mlc_onnx::RawValueInfo;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Index;
@@ -20,12 +23,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A model that is ready to run, any number of times and from several threads at once. Weights are prepared when it is
 /// made, buffers are kept from run to run.
 pub struct Session {
-    executable: Box<dyn Executable>,
-    plan: Plan,
-    library: Arc<Library>,
+    runs: Runs,
     device: Device,
     inputs: Vec<TensorInfo>,
     outputs: Vec<TensorInfo>,
+}
+
+/// What runs.
+enum Runs {
+    Planned(Box<Planned>),
+    /// What each run decides anew.
+    Staged(Box<StagedRuns>),
+}
+
+/// A compiled plan.
+struct Planned {
+    executable: Box<dyn Executable>,
+    plan: Plan,
+    library: Arc<Library>,
     /// Extents that are known to fit into memory.
     afforded: Mutex<Vec<Symbols>>,
 }
@@ -45,15 +60,32 @@ impl Session {
             device.afford(plan, library, &Symbols::new())?;
             afforded.push(Symbols::new());
         }
-        Ok(Session {
+        let planned = Planned {
             executable: device.backend()?.compile(plan, library.clone())?,
             plan: plan.clone(),
             library: library.clone(),
+            afforded: Mutex::new(afforded),
+        };
+        Ok(Session {
+            runs: Runs::Planned(Box::new(planned)),
             device: device.clone(),
             inputs: model::inputs(&plan.program),
             outputs: model::outputs(&plan.program),
-            afforded: Mutex::new(afforded),
         })
+    }
+
+    /// A model that the data of each run decide.
+    pub(crate) fn of_data(model: &Model, device: &Device) -> Session {
+        let declared = |values: &[RawValueInfo], v: &TensorInfo| {
+            values.iter().any(|declared| declared.name == v.name())
+        };
+        let (mut inputs, mut outputs) = (model.inputs(), model.outputs());
+        if let Some(info) = model.info() {
+            inputs.retain(|v| declared(&info.inputs, v));
+            outputs.retain(|v| declared(&info.outputs, v));
+        }
+        let runs = Runs::Staged(Box::new(StagedRuns::new(model.clone(), device.clone())));
+        Session { runs, device: device.clone(), inputs, outputs }
     }
 
     /// A program as it stands, planned for this machine's processor.
@@ -67,12 +99,12 @@ impl Session {
         Session::new(&plan?, library, device)
     }
 
-    /// The inputs, in order.
+    /// The inputs, in order. If the data of each run decide the model, those that are tensors.
     pub fn inputs(&self) -> &[TensorInfo] {
         &self.inputs
     }
 
-    /// The outputs, in order.
+    /// The outputs, in order. If the data of each run decide the model, those whose type is known before.
     pub fn outputs(&self) -> &[TensorInfo] {
         &self.outputs
     }
@@ -108,27 +140,50 @@ impl Session {
                     .with_help("give each input once"));
             }
         }
-        let inputs = in_order(&self.plan.program, given)?;
+        let results = self.run_tensors(given)?.into_iter();
+        Ok(Outputs(results.map(|(name, t)| (name, AnyArray::from(t))).collect()))
+    }
+
+    /// The same on tensors.
+    pub(crate) fn run_tensors(
+        &self,
+        given: HashMap<String, Tensor>,
+    ) -> Result<Vec<(String, Tensor)>, Error> {
+        let planned = match &self.runs {
+            Runs::Staged(staged) => return with_room(|| staged.run(given)),
+            Runs::Planned(planned) => planned,
+        };
+        let inputs = in_order(&planned.plan.program, given)?;
         self.inputs.iter().zip(&inputs).try_for_each(|(wanted, t)| fits(wanted, t))?;
-        self.afford(&inputs)?;
-        let results = self.executable.run(&inputs)?.into_iter().map(AnyArray::from);
+        planned.afford(&self.device, &inputs)?;
+        let results = planned.executable.run(&inputs)?;
         let names = self.outputs.iter().map(|o| o.name().to_string());
-        Ok(Outputs(names.zip(results).collect()))
+        Ok(names.zip(results).collect())
     }
 
-    /// The buffers of all runs so far; `None` if the device does not keep any.
+    /// The inputs that a run takes, by name.
+    pub(crate) fn takes(&self, name: &str) -> bool {
+        self.inputs.iter().any(|i| i.name() == name)
+    }
+
+    /// The buffers of all runs so far; `None` if the device does not keep any, or the data of each run decide the model.
     pub fn allocated(&self) -> Option<Allocated> {
-        self.executable.allocated()
+        match &self.runs {
+            Runs::Planned(planned) => planned.executable.allocated(),
+            Runs::Staged(_) => None,
+        }
     }
+}
 
+impl Planned {
     /// Refuses extents that take more memory than there is, once for each.
-    fn afford(&self, inputs: &[Tensor]) -> Result<(), Error> {
+    fn afford(&self, device: &Device, inputs: &[Tensor]) -> Result<(), Error> {
         let symbols = symbols_of(&self.plan.program, inputs);
         let known = || self.afforded.lock().unwrap_or_else(PoisonError::into_inner);
         if known().contains(&symbols) {
             return Ok(());
         }
-        self.device.afford(&self.plan, &self.library, &symbols)?;
+        device.afford(&self.plan, &self.library, &symbols)?;
         let mut known = known();
         if known.len() >= REMEMBERED {
             known.remove(0);

@@ -29,6 +29,7 @@ fn dense() -> RawModel {
         name: name.into(),
         dtype: Some(DType::F32),
         dims: Some(vec![RawDim::Symbol("batch".into()), RawDim::Known(columns)]),
+        ..RawValueInfo::default()
     };
     let node = |op: &str, inputs: &[&str], out: &str| RawNode {
         op_type: op.into(),

@@ -10,7 +10,7 @@ use std::path::Path;
 
 fn value(name: &str, dims: &[u64]) -> RawValueInfo {
     let dims = Some(dims.iter().map(|&d| RawDim::Known(d)).collect());
-    RawValueInfo { name: name.into(), dtype: Some(DType::F32), dims }
+    RawValueInfo { name: name.into(), dtype: Some(DType::F32), dims, ..RawValueInfo::default() }
 }
 
 fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> RawNode {
@@ -25,7 +25,12 @@ fn small() -> RawModel {
     let mut graph = RawGraph { name: "net".into(), ..RawGraph::default() };
     let batch = RawDim::Symbol("batch".into());
     let dims = Some(vec![batch, RawDim::Unknown, RawDim::Known(64)]);
-    graph.inputs = vec![RawValueInfo { name: "x".into(), dtype: Some(DType::F32), dims }];
+    graph.inputs = vec![RawValueInfo {
+        name: "x".into(),
+        dtype: Some(DType::F32),
+        dims,
+        ..RawValueInfo::default()
+    }];
     graph.outputs = vec![value("y", &[1, 8])];
     graph.value_infos = vec![RawValueInfo { name: "h".into(), ..RawValueInfo::default() }];
     graph.initializers.insert("w1".into(), ramp(512));
@@ -52,7 +57,7 @@ fn small() -> RawModel {
         ("t".into(), RawAttr::Tensor(Tensor::from_i64(DType::Bool, vec![2], &[0, 1]))),
         ("ts".into(), RawAttr::Tensors(vec![ramp(8)])),
         ("gs".into(), RawAttr::Graphs(vec![branch("p"), branch("q")])),
-        ("ty".into(), RawAttr::Type(RawType { dtype: Some(DType::F16), dims: None })),
+        ("ty".into(), RawAttr::Type(RawType { dtype: Some(DType::F16), ..RawType::default() })),
     ]);
     let mut branches = node("If", &["m"], &["y"]);
     branches.attrs.insert("then_branch".into(), RawAttr::Graph(Box::new(branch("t"))));
@@ -303,7 +308,7 @@ fn an_attr() -> impl Strategy<Value = RawAttr> {
         prop::collection::vec(a_tensor(), 0..3).prop_map(RawAttr::Tensors),
         (dtype, dims)
             .prop_filter("a type says something", |(t, d)| t.is_some() || d.is_some())
-            .prop_map(|(dtype, dims)| RawAttr::Type(RawType { dtype, dims })),
+            .prop_map(|(dtype, dims)| RawAttr::Type(RawType { dtype, dims, ..RawType::default() })),
     ]
 }
 

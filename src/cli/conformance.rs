@@ -10,11 +10,12 @@ use crate::device::{BackendKind, Device};
 use crate::error::Error;
 use crate::model::Model;
 use crate::pipeline::{self, Options};
-use crate::stdlib;
+use crate::{staged, stdlib};
 use anyhow::{Context, ensure};
 use itertools::Itertools;
 use mlc_dsl::ir::{DType, Tensor};
-use mlc_onnx::{RawModel, RawNode, read_onnx, read_tensor};
+use mlc_dsl::plan::Plan;
+use mlc_onnx::{RawModel, RawNode, read_onnx, read_value};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -202,13 +203,24 @@ fn passes(folder: &Path, raw: &RawModel, args: &Args) -> anyhow::Result<Option<S
         let expected = stored(&data, "output", &raw.graph.outputs)?;
         let reader = reader(&args.common, &ShapeOptions::default());
         let model = reader.offering(inputs.clone()).read(folder.join("model.onnx"))?;
-        let outputs = outputs(&model, inputs, args)?;
-        for (name, got) in outputs {
-            if let Some(wanted) = expected.get(&name)
-                && let Some(reason) = differs(&got, wanted, tolerance)
-            {
+        let mut outputs = outputs(model, inputs, args)?;
+        for (name, wanted) in expected.iter().sorted_by_key(|(name, _)| *name) {
+            let reason = match outputs.remove(name) {
+                Some(got) => differs(&got, wanted, tolerance),
+                None => Some("there is none".to_string()),
+            };
+            if let Some(reason) = reason {
                 return Ok(Some(format!("data set {n}, output `{name}`: {reason}")));
             }
+        }
+        let is_stored = |i: &usize| data.join(format!("output_{i}.pb")).is_file();
+        let stored = raw.graph.outputs.iter().enumerate().filter(|(i, _)| is_stored(i));
+        let is_more = |name: &String| {
+            let of = |o: &str| name == o || name.starts_with(&format!("{o}["));
+            stored.clone().any(|(_, o)| of(&o.name))
+        };
+        if let Some(more) = outputs.keys().filter(|name| is_more(name)).min() {
+            return Ok(Some(format!("data set {n}, output `{more}`: none is expected")));
         }
         n += 1;
     }
@@ -227,7 +239,7 @@ fn tolerance(folder: &Path) -> anyhow::Result<(f64, f64)> {
     }
 }
 
-/// The stored tensors of a data set by the names of the graph's inputs or outputs.
+/// The stored tensors of a data set by the names of the graph's inputs or outputs; elements of sequences by number.
 fn stored(
     data: &Path,
     kind: &str,
@@ -237,34 +249,40 @@ fn stored(
     for (i, value) in values.iter().enumerate() {
         let path = data.join(format!("{kind}_{i}.pb"));
         if path.is_file() && !value.name.is_empty() {
-            all.insert(value.name.clone(), read_tensor(&path)?);
+            all.extend(read_value(&path, &value.name, &value.containers)?);
         }
     }
     Ok(all)
 }
 
 fn outputs(
-    model: &Model,
+    model: Model,
     mut inputs: HashMap<String, Tensor>,
     args: &Args,
-) -> anyhow::Result<Vec<(String, Tensor)>> {
-    model.all_understood()?;
-    inputs.retain(|name, _| model.program().inputs.iter().any(|(n, _)| n == name));
+) -> anyhow::Result<HashMap<String, Tensor>> {
     let options = Options {
         target: if args.backend == BackendKind::Cuda { "cuda" } else { "cpu" }.into(),
         threads: 1,
         seed: args.common.seed,
         ..Options::default()
     };
-    let plan = match args.no_optimize {
-        true => super::run::as_read(model.program(), model.library(), &options)?,
-        false => pipeline::optimize(model.program().clone(), model.library(), &options)?.plan,
-    };
     let backend = Device::of(args.backend).threads(1).backend()?;
-    let executable = backend.compile(&plan, model.library().clone()).map_err(Error::from)?;
+    let library = model.library().clone();
+    let run = |plan: &Plan, inputs: &[Tensor]| -> Result<Vec<Tensor>, Error> {
+        Ok(backend.compile(plan, library.clone())?.run(inputs)?)
+    };
+    let model = staged::decided(model, &inputs, &|program, inputs| {
+        run(&super::run::as_read(program, &library, &options)?, &inputs)
+    })?;
+    model.all_understood()?;
+    inputs.retain(|name, _| model.program().inputs.iter().any(|(n, _)| n == name));
+    let plan = match args.no_optimize {
+        true => super::run::as_read(model.program(), &library, &options)?,
+        false => pipeline::optimize(model.program().clone(), &library, &options)?.plan,
+    };
     let inputs = crate::session::in_order(model.program(), inputs)?;
-    let outputs = executable.run(&inputs).map_err(Error::from)?;
-    Ok(model.program().outputs.iter().map(|(n, _)| n.clone()).zip(outputs).collect_vec())
+    let outputs = run(&plan, &inputs)?;
+    Ok(model.program().outputs.iter().map(|(n, _)| n.clone()).zip(outputs).collect())
 }
 
 /// How a result differs from what is expected, beyond tolerance; NaN equals NaN.

@@ -23,10 +23,18 @@ pub(super) fn load_for(
     common: &Common,
     shapes: &ShapeOptions,
 ) -> anyhow::Result<Model> {
-    load_offering(path, common, shapes, HashMap::new())
+    let model = load_offering(path, common, shapes, HashMap::new())?;
+    told_notes(&model, common);
+    Ok(model)
 }
 
-/// The same for a run that is given these inputs: those that decide shapes are constants of the model.
+/// Tells what is odd about a model.
+pub(super) fn told_notes(model: &Model, common: &Common) {
+    model.notes().iter().for_each(|note| common.screen.note(&format!("note: {note}\n")));
+}
+
+/// The same for a run that is given these inputs, without its notes: those inputs that decide shapes are constants of the
+/// model.
 pub(super) fn load_offering(
     path: &Path,
     common: &Common,
@@ -34,9 +42,7 @@ pub(super) fn load_offering(
     inputs: HashMap<String, Tensor>,
 ) -> anyhow::Result<Model> {
     common.screen.watch();
-    let model = reader(common, shapes).offering(inputs).read(path)?;
-    model.notes().iter().for_each(|note| common.screen.note(&format!("note: {note}\n")));
-    Ok(model)
+    Ok(reader(common, shapes).offering(inputs).read(path)?)
 }
 
 /// How the user asks for models to be read.

@@ -1,14 +1,16 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
 use super::check_options::{CheckReport, Checking, told, warn};
-use super::model::{Tuning, load_offering};
+use super::model::{Tuning, load_offering, told_notes};
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
 use crate::device::{BackendKind, Device};
 use crate::error::Error;
+use crate::model::Model;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::{self, Optimized, Options};
 use crate::session::in_order;
+use crate::staged;
 use anyhow::Context;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
@@ -93,9 +95,12 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let given = gather(&args)?;
     let offered = given.clone().unwrap_or_default();
     let model = load_offering(&args.model, &args.common, &args.shapes, offered)?;
+    let mut options = args.tuning.options_on(args.backend, &args.common)?;
+    let device = device(args.backend, &args.common, &args.tuning);
+    let model = decided(model, given.as_ref(), &device, &options)?;
+    told_notes(&model, &args.common);
     model.all_understood()?;
     clock.stage("read");
-    let mut options = args.tuning.options_on(args.backend, &args.common)?;
     options.without.extend(model.own_laws());
     let given = match given {
         None if !model.program.inputs.is_empty() => None,
@@ -111,7 +116,6 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         None => random_inputs::symbols(&model.program),
     };
     let plain = as_read(&model.program, &model.library, &options)?;
-    let device = device(args.backend, &args.common, &args.tuning);
     device.afford(&plain, &model.library, &symbols)?;
     let backend = device.backend()?;
     let inputs = match given {
@@ -178,6 +182,27 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     Ok(Findings::Nothing)
 }
 
+/// The model as it is for these inputs, where their values decide that.
+fn decided(
+    model: Model,
+    given: Option<&HashMap<String, Tensor>>,
+    device: &Device,
+    options: &Options,
+) -> anyhow::Result<Model> {
+    let library = model.library().clone();
+    let (none, backend) = (HashMap::new(), std::cell::OnceCell::new());
+    let compute = |program: &Program, inputs: Vec<Tensor>| -> Result<Vec<Tensor>, Error> {
+        let plan = as_read(program, &library, options)?;
+        device.afford(&plan, &library, &resources::symbols_of(program, &inputs))?;
+        if backend.get().is_none() {
+            backend.set(device.backend()?).ok();
+        }
+        let Some(backend) = backend.get() else { return Ok(vec![]) };
+        Ok(backend.compile(&plan, library.clone())?.run(&inputs)?)
+    };
+    Ok(staged::decided(model, given.unwrap_or(&none), &compute)?)
+}
+
 fn summary(t: &Tensor) -> String {
     let shown: Vec<String> = (0..t.len().min(4)).map(|i| format!("{:.6}", t.get_f64(i))).collect();
     let more = if t.len() > 4 { ", …" } else { "" };
@@ -212,9 +237,9 @@ pub(super) fn as_read(
     program: &Program,
     library: &Library,
     options: &Options,
-) -> anyhow::Result<Plan> {
+) -> Result<Plan, Error> {
     let target = pipeline::target(library, &options.target)?;
-    Ok(pipeline::plan_with(program, library, &target, &options.costing.model(&target, program))?)
+    pipeline::plan_with(program, library, &target, &options.costing.model(&target, program))
 }
 
 /// The inputs that were given, in the program's order; `None` if none were.

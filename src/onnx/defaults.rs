@@ -1,7 +1,7 @@
 //! Attributes that say nothing: those with the value that an `onnx` item gives them where they are absent.
 
-use super::import::Items;
 use super::import_bind::attribute;
+use super::import_items::Items;
 use super::raw::{RawAttr, RawGraph, RawModel, RawNode};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, DType, Extent, Type};

@@ -252,7 +252,7 @@ fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
             let reason = format!("it is of operator set {}, not {opset}", model.opset());
             return Err(ExportError::Opaque { reason: format!("{}: {reason}", node.label()) });
         }
-        model.opaque.put_back(&mut graph, &model.outputs)?;
+        model.opaque.put_back(&mut graph, &model.inputs, &model.outputs)?;
     }
     let used: HashSet<&str> = graph.nodes.iter().map(|n| n.domain.as_str()).collect();
     opsets.retain(|d, _| d.is_empty() || used.contains(d.as_str()));
@@ -275,7 +275,7 @@ fn value_info(name: &str, ty: &Type) -> RawValueInfo {
         None => RawDim::Symbol(e.to_string()),
     };
     let dims = Some(ty.shape.iter().map(dim).collect());
-    RawValueInfo { name: name.to_string(), dtype: Some(ty.dtype), dims }
+    RawValueInfo { name: name.to_string(), dtype: Some(ty.dtype), dims, ..RawValueInfo::default() }
 }
 
 /// The first version of the file format that may hold an operator set.

@@ -1,6 +1,6 @@
 //! The `onnx` items by what they are written for: `prints` clauses, and alternatives of reading read backwards.
 
-use super::import::valid_at;
+use super::import_items::valid_at;
 use mlc_dsl::library::{CallId, Library, OnnxItem};
 use mlc_dsl::onnx::Print;
 use mlc_dsl::pattern::{Printed, printed};

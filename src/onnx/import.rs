@@ -8,12 +8,15 @@ use super::export_types::NEWEST_OPSET;
 use super::import_apply::Sheet;
 use super::import_bind::bind;
 use super::import_error::ImportError;
+use super::import_items::Items;
 use super::import_read::OnnxItemInterpreter;
+use super::import_stage::{Answers, Asked};
+use super::import_value::{self, NodeValue, origin};
 use super::opaque::{self, Opaque};
-use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
+use super::raw::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
-use mlc_dsl::library::{Library, OnnxItem};
+use mlc_dsl::library::Library;
 use mlc_dsl::{shown, told};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -70,12 +73,9 @@ impl ModelInfo {
 
 /// How often a model may be read again because two of its symbols turn out to be equal.
 const MAX_UNIFICATIONS: usize = 64;
-/// `If` nodes may nest this deep.
-const MAX_DEPTH: usize = 64;
-
 /// Reads a model as a program. A node that no declaration reads is an error.
 pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
-    import_as(raw, library, None)
+    done(import_as(raw, library, None, &Answers::default())?)
 }
 
 /// Reads a model as a program. A node that no declaration reads is [opaque](Opaque), and so are those whose name, or
@@ -85,14 +85,28 @@ pub fn import_keeping(
     library: &Library,
     kept: &BTreeSet<String>,
 ) -> Result<Imported, ImportError> {
-    import_as(raw, library, Some(kept))
+    done(import_as(raw, library, Some(kept), &Answers::default())?)
 }
 
-fn import_as(
+/// How far an import came.
+pub(super) enum Importing {
+    Done(Box<Imported>),
+    Asks(Box<Asked>),
+}
+
+fn done(importing: Importing) -> Result<Imported, ImportError> {
+    match importing {
+        Importing::Done(imported) => Ok(*imported),
+        Importing::Asks(asked) => Err(asked.error),
+    }
+}
+
+pub(super) fn import_as(
     raw: RawModel,
     library: &Library,
     keeps: Option<&BTreeSet<String>>,
-) -> Result<Imported, ImportError> {
+    answers: &Answers,
+) -> Result<Importing, ImportError> {
     if raw.opset_imports.get("").is_some_and(|&o| o > NEWEST_OPSET) {
         let opset = raw.opset_imports[""];
         return Err(ImportError::Graph {
@@ -108,22 +122,31 @@ fn import_as(
     }
     let items = Items::of(library, &raw.opset_imports);
     let mut assumed: Vec<(String, Extent)> = Vec::new();
+    let mut keeps = keeps.cloned();
     let (program, notes, opaque) = loop {
         let mut importer = Importer {
             items: &items,
-            sheet: Sheet::new(library),
+            sheet: Sheet::new(library, answers),
             values: HashMap::new(),
             symbols: HashSet::new(),
             assumed: assumed.clone(),
             opsets: &raw.opset_imports,
             notes: vec![],
             declared: HashMap::new(),
-            keeps,
+            keeps: keeps.as_ref(),
             opaque: Opaque::default(),
             untyped: HashSet::new(),
+            repeated: 0,
+            listed: 0,
         };
         match importer.model(&raw.graph) {
             Ok(outputs) => {
+                let makers = importer.makers_of_kept_lists(&raw.graph);
+                if keeps.as_ref().is_some_and(|kept| !makers.is_subset(kept)) {
+                    drop(importer);
+                    keeps.iter_mut().for_each(|kept| kept.extend(makers.iter().cloned()));
+                    continue;
+                }
                 let program = importer.sheet.finish(outputs).with_empty_constants().pruned();
                 break (program, importer.notes, importer.opaque);
             }
@@ -131,7 +154,10 @@ fn import_as(
                 Some((symbol, other)) if assumed.len() < MAX_UNIFICATIONS => {
                     assumed.push((symbol, other));
                 }
-                _ => return Err(e),
+                _ => match importer.asked(&e) {
+                    Some(asked) => return Ok(Importing::Asks(Box::new(asked))),
+                    None => return Err(e),
+                },
             },
         }
     };
@@ -151,82 +177,28 @@ fn import_as(
         opaque,
     };
     let assumed = assumed.into_iter().map(|(s, e)| (s, e.to_string())).collect();
-    Ok(Imported { program, model, assumed, notes })
+    Ok(Importing::Done(Box::new(Imported { program, model, assumed, notes })))
 }
 
-/// The operators of a model that nothing declares at its operator sets, with the number of their nodes.
-pub fn undeclared(model: &RawModel, library: &Library) -> BTreeMap<String, usize> {
-    let items = Items::of(library, &model.opset_imports);
-    let mut out = BTreeMap::new();
-    let mut graphs = vec![&model.graph];
-    while let Some(graph) = graphs.pop() {
-        for n in &graph.nodes {
-            graphs.extend(n.attrs.values().flat_map(RawAttr::graphs));
-            let is_branch = n.domain.is_empty() && n.op_type == "If";
-            if !is_branch && items.find(n).is_none() {
-                *out.entry(n.operator()).or_default() += 1;
-            }
-        }
-    }
-    out
-}
-
-/// The declarations by domain and name that the model's operator sets admit, newest first.
-pub(super) struct Items<'a> {
-    by_name: HashMap<(&'a str, &'a str), Vec<&'a OnnxItem>>,
-}
-
-impl<'a> Items<'a> {
-    pub(super) fn of(library: &'a Library, opsets: &BTreeMap<String, i64>) -> Items<'a> {
-        let mut by_name: HashMap<_, Vec<&OnnxItem>> = HashMap::new();
-        for item in &library.onnx {
-            let Some(&opset) = opsets.get(&item.decl.domain) else { continue };
-            if valid_at(item, opset) {
-                by_name.entry((item.decl.domain.as_str(), &*item.name)).or_default().push(item);
-            }
-        }
-        for items in by_name.values_mut() {
-            // A later text overrides an earlier one of the same version.
-            items.reverse();
-            items.sort_by_key(|i| std::cmp::Reverse(i.decl.since));
-        }
-        Items { by_name }
-    }
-
-    /// What may help where no declaration is found.
-    fn help(&self, node: &RawNode) -> String {
-        let of_domain = self.by_name.keys().filter(|(d, _)| *d == node.domain).map(|(_, n)| *n);
-        let near = mlc_dsl::suggestions::nearest(&node.op_type, of_domain);
-        let meant = near.iter().map(|n| format!("did you mean `{n}`? Else ")).next();
-        format!("{}declare it with an `onnx` item in a --rules file", meant.unwrap_or_default())
-    }
-
-    pub(super) fn find(&self, node: &RawNode) -> Option<&'a OnnxItem> {
-        self.by_name.get(&(node.domain.as_str(), node.op_type.as_str()))?.first().copied()
-    }
-}
-
-/// True if the declaration covers that operator set version.
-pub(super) fn valid_at(item: &OnnxItem, opset: i64) -> bool {
-    i64::from(item.decl.since) <= opset && item.decl.until.is_none_or(|u| opset <= u.into())
-}
-
-struct Importer<'a> {
+pub(super) struct Importer<'a> {
     items: &'a Items<'a>,
-    sheet: Sheet<'a>,
-    values: HashMap<String, Value>,
+    pub(super) sheet: Sheet<'a>,
+    pub(super) values: HashMap<String, NodeValue>,
     symbols: HashSet<String>,
     /// Symbols that had to be equal, each with what it is replaced by.
     assumed: Vec<(String, Extent)>,
-    opsets: &'a BTreeMap<String, i64>,
+    pub(super) opsets: &'a BTreeMap<String, i64>,
     notes: Vec<String>,
     /// What the model says of the types of its values.
     declared: HashMap<String, RawValueInfo>,
     /// Whether nodes that are not understood are kept, or are errors; and the names of others that are kept.
     keeps: Option<&'a BTreeSet<String>>,
     opaque: Opaque,
-    /// Results of such nodes whose type nothing declares.
+    /// Results of such nodes whose type nothing declares, and inputs that are no tensors.
     untyped: HashSet<String>,
+    /// Nodes of bodies that were read for one more time, and elements of sequences that were made: both are bounded.
+    pub(super) repeated: usize,
+    pub(super) listed: usize,
 }
 
 impl Importer<'_> {
@@ -236,18 +208,27 @@ impl Importer<'_> {
             .filter_map(|d| if let RawDim::Symbol(s) = d { Some(s.clone()) } else { None })
             .collect();
         for input in &graph.inputs {
+            if self.keeps.is_some() && !input.containers.is_empty() {
+                self.untyped.insert(input.name.clone());
+                self.opaque.inputs.push(input.clone());
+                continue;
+            }
             let ty = self.input_type(input)?;
             let v = self.sheet.builder.input(&input.name, ty);
-            self.values.insert(input.name.clone(), v);
+            self.values.insert(input.name.clone(), NodeValue::Tensor(v));
         }
         let declared = graph.value_infos.iter().chain(&graph.outputs);
         self.declared = declared.map(|v| (v.name.clone(), v.clone())).collect();
-        self.body(graph, 0)?;
-        let opaque: HashSet<String> = self.opaque.defined().map(str::to_string).collect();
-        let output = |o: &RawValueInfo| match self.values.get(&o.name).copied() {
+        self.constants(graph);
+        self.nodes(graph, 0)?;
+        let mut opaque: HashSet<String> = self.opaque.defined().map(str::to_string).collect();
+        opaque.extend(self.opaque.inputs.iter().map(|i| i.name.clone()));
+        let output = |o: &RawValueInfo| match self.values.get(&o.name).cloned() {
             Some(v) => {
-                self.declared(o, v)?;
-                Ok((o.name.clone(), v))
+                if let NodeValue::Tensor(v) = v {
+                    self.declared(o, v)?;
+                }
+                Ok(v.elements(&o.name))
             }
             None => Err(ImportError::Graph {
                 place: format!("output `{}`", shown(&o.name)),
@@ -257,7 +238,9 @@ impl Importer<'_> {
             }),
         };
         let understood = graph.outputs.iter().filter(|o| !opaque.contains(&o.name));
-        let mut outputs: Vec<(String, Value)> = understood.map(output).collect::<Result<_, _>>()?;
+        let outputs: Vec<Vec<(String, Value)>> =
+            understood.map(output).collect::<Result<_, _>>()?;
+        let mut outputs: Vec<(String, Value)> = outputs.into_iter().flatten().collect();
         self.read_by_opaque(&mut outputs);
         Ok(outputs)
     }
@@ -268,7 +251,7 @@ impl Importer<'_> {
         let mut seen: HashSet<String> = outputs.iter().map(|(n, _)| n.clone()).collect();
         let nodes = std::mem::take(&mut self.opaque.nodes);
         for name in nodes.iter().flat_map(|(n, _)| opaque::reads(n)) {
-            let Some(&v) = self.values.get(&name) else { continue };
+            let Some(v) = self.values.get(&name).and_then(NodeValue::tensor) else { continue };
             if let Some(tensor) = program.as_const(v) {
                 self.opaque.constants.insert(name, tensor.clone());
                 continue;
@@ -317,6 +300,12 @@ impl Importer<'_> {
             reason: reason.into(),
             help: help.into(),
         };
+        if !input.containers.is_empty() {
+            return Err(wrong(
+                "it is a sequence or an optional, whose number of elements is not known",
+                "give the elements of a run by name: `NAME[0]`, `NAME[1]`, …; an optional tensor by its own name",
+            ));
+        }
         let dtype = input.dtype.ok_or_else(|| {
             wrong("it has no supported element type", "declare the type of the input in the model")
         })?;
@@ -354,15 +343,22 @@ impl Importer<'_> {
         Ok(Type::new(dtype, shape))
     }
 
-    /// Reads the constants and nodes of a graph; what it defines is in `values` afterwards.
-    fn body(&mut self, graph: &RawGraph, depth: usize) -> Result<(), ImportError> {
+    /// Reads the constants of a graph.
+    pub(super) fn constants(&mut self, graph: &RawGraph) {
         for (name, tensor) in &graph.initializers {
             let v = self.sheet.builder.constant(tensor.clone().named(name));
-            self.values.insert(name.clone(), v);
+            self.values.insert(name.clone(), NodeValue::Tensor(v));
         }
+    }
+
+    /// Reads the nodes of a graph; what they define is in `values` afterwards.
+    pub(super) fn nodes(&mut self, graph: &RawGraph, depth: usize) -> Result<(), ImportError> {
         for node in &graph.nodes {
             if let Err(e) = self.node(node, depth) {
-                let e = e.undecided(self.sheet.undecided_inputs());
+                let e = match self.sheet.asked_in_vain() {
+                    true => e.undecided(self.asked_name(), self.sheet.undecided_inputs()),
+                    false => e,
+                };
                 let foreign = matches!(
                     e,
                     ImportError::UnknownOperator { .. } | ImportError::Undecided { .. }
@@ -379,6 +375,48 @@ impl Importer<'_> {
         Ok(())
     }
 
+    /// What the model calls the value that the current node asked for in vain.
+    fn asked_name(&self) -> Option<String> {
+        let asked = self.sheet.unanswered()?;
+        let of = |(_, v): &(&String, &NodeValue)| v.tensor() == Some(asked);
+        self.values.iter().filter(of).map(|(name, _)| name.clone()).min()
+    }
+
+    /// The question that stopped the import, if a run can answer it.
+    fn asked(&mut self, error: &ImportError) -> Option<Asked> {
+        if !matches!(error, ImportError::Undecided { .. }) {
+            return None;
+        }
+        let (asked, step) = (self.sheet.unanswered()?, self.sheet.step());
+        let empty = Sheet::new(self.sheet.library(), self.sheet.answers());
+        let sheet = std::mem::replace(&mut self.sheet, empty);
+        let name = "asked".to_string();
+        let program = sheet.finish(vec![(name, asked)]).with_empty_constants().pruned();
+        Some(Asked { program, error: error.clone(), step })
+    }
+
+    /// The nodes of the main graph that make the sequences and optionals which kept nodes read, or which are outputs.
+    fn makers_of_kept_lists(&self, graph: &RawGraph) -> BTreeSet<String> {
+        let mut makers = BTreeSet::new();
+        if self.keeps.is_none() {
+            return makers;
+        }
+        let is_list = |n: &String| self.values.get(n).is_some_and(|v| v.tensor().is_none());
+        let of = |n: &RawNode| opaque::reads(n).into_iter().filter(is_list).collect::<Vec<_>>();
+        let mut open: Vec<String> = self.opaque.nodes.iter().flat_map(|(n, _)| of(n)).collect();
+        open.extend(graph.outputs.iter().map(|o| o.name.clone()).filter(is_list));
+        let maker: HashMap<&String, &RawNode> =
+            graph.nodes.iter().flat_map(|n| n.outputs.iter().map(move |o| (o, n))).collect();
+        while let Some(name) = open.pop() {
+            if let Some(node) = maker.get(&name)
+                && makers.insert(origin(node).to_string())
+            {
+                open.extend(of(node));
+            }
+        }
+        makers
+    }
+
     /// Keeps a node as it is. A result whose type the model does not declare is known to other such nodes only.
     fn keep(&mut self, node: &RawNode, why: ImportError) {
         for name in node.outputs.iter().filter(|n| !n.is_empty()) {
@@ -386,7 +424,7 @@ impl Importer<'_> {
             match declared.map(|info| self.input_type(&info)) {
                 Some(Ok(ty)) => {
                     let v = self.sheet.builder.input(name, ty);
-                    self.values.insert(name.clone(), v);
+                    self.values.insert(name.clone(), NodeValue::Tensor(v));
                 }
                 Some(Err(_)) | None => drop(self.untyped.insert(name.clone())),
             }
@@ -415,27 +453,40 @@ impl Importer<'_> {
         let fail = |reason: String| ImportError::node(node, reason);
         self.sheet.begin_node();
         self.typed(node)?;
-        let origin =
-            if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { None };
-        let origin = origin.unwrap_or(&node.name);
-        if depth == 0 && self.keeps.is_some_and(|kept| kept.contains(origin)) {
-            return Err(fail(self.sheet.unsupported("it cannot be written".into())));
+        if depth == 0 {
+            // What a body computes is of the node of the main graph: that is what can be kept.
+            self.sheet.builder.set_origin(origin(node));
         }
-        if node.domain.is_empty() && node.op_type == "If" {
-            return self.branch(node, depth);
+        let kept = depth == 0 && self.keeps.is_some_and(|kept| kept.contains(origin(node)));
+        if let Some(done) = self.control(node, depth) {
+            done?;
+            if !kept {
+                return Ok(());
+            }
+            let is_list = |o: &String| self.values.get(o).is_some_and(|v| v.tensor().is_none());
+            if node.outputs.iter().filter(|o| !o.is_empty()).all(is_list) {
+                // What reads tensors of these lists is understood nevertheless.
+                let why =
+                    "what it makes is no tensor, and a node that is kept or an output needs it";
+                self.opaque.nodes.push((node.clone(), fail(why.into())));
+                return Ok(());
+            }
+        }
+        if kept {
+            return Err(fail(self.sheet.unsupported("it cannot be written".into())));
         }
         let Some(item) = self.items.find(node) else { return Err(self.unknown(node)) };
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for name in &node.inputs {
             inputs.push(match self.values.get(name) {
-                Some(&v) => Some(v),
+                Some(NodeValue::Tensor(v)) => Some(*v),
+                Some(other) => return Err(fail(import_value::not("a tensor", name, other))),
                 None if name.is_empty() => None,
                 None => {
                     return Err(fail(format!("`{}` is read before it is defined", shown(name))));
                 }
             });
         }
-        self.sheet.builder.set_origin(origin);
         let bound = bind(item, node, &inputs, &mut self.sheet).map_err(fail)?;
         let results =
             OnnxItemInterpreter::new(item, node, bound, &mut self.sheet).read().map_err(fail)?;
@@ -445,7 +496,7 @@ impl Importer<'_> {
                 let reason = format!("its output {i} (`{}`) is not supported", shown(name));
                 fail(self.sheet.unsupported(reason))
             })?;
-            self.values.insert(name.clone(), v);
+            self.values.insert(name.clone(), NodeValue::Tensor(v));
         }
         Ok(())
     }
@@ -462,51 +513,5 @@ impl Importer<'_> {
             opset,
             help: self.items.help(node),
         }
-    }
-
-    /// An `If` whose condition is known is the branch that it takes.
-    fn branch(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
-        let fail = |reason: &str| ImportError::node(node, reason);
-        let cond = node.inputs.first().and_then(|n| self.values.get(n).copied());
-        let cond = cond.and_then(|v| self.sheet.required(v));
-        let cond = cond.as_ref().and_then(|k| match k.elements.as_slice() {
-            [e] => e.as_f64(),
-            _ => None,
-        });
-        let Some(cond) = cond else {
-            return Err(ImportError::Node {
-                node: node.label(),
-                reason: "its condition depends on the inputs".into(),
-                help: "only an `If` whose condition follows from constants and shapes is read"
-                    .into(),
-            });
-        };
-        let of = |key: &str| match node.attrs.get(key) {
-            Some(RawAttr::Graph(g)) => Ok(g),
-            _ => Err(fail(&format!("it has no `{key}`"))),
-        };
-        let (then, otherwise) = (of("then_branch")?, of("else_branch")?);
-        for g in [then, otherwise] {
-            if g.outputs.len() != node.outputs.len() {
-                let (inner, outer) = (g.outputs.len(), node.outputs.len());
-                return Err(fail(&format!("a branch has {inner} outputs, the node {outer}")));
-            }
-        }
-        let graph = if cond != 0.0 { then } else { otherwise };
-        if depth >= MAX_DEPTH {
-            return Err(fail("it is nested too deeply"));
-        }
-        self.body(graph, depth + 1)?;
-        for (out, inner) in node.outputs.iter().zip(&graph.outputs) {
-            if out.is_empty() {
-                continue;
-            }
-            let v = *self
-                .values
-                .get(&inner.name)
-                .ok_or_else(|| fail("a branch does not define its output"))?;
-            self.values.insert(out.clone(), v);
-        }
-        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Applies operators positionally: NumPy's broadcasting, numbers among tensors, values known at import.
 
+use super::import_stage::Answers;
 use mlc_dsl::build::Builder;
 use mlc_dsl::functions::common_shape;
 use mlc_dsl::infer::infer;
@@ -29,18 +30,27 @@ pub(super) struct Sheet<'a> {
     /// Values whose elements a declaration has asked for in vain since the current node began.
     undecided: Vec<Value>,
     unsupported: bool,
+    /// Elements that a run has computed, by step and question.
+    answers: &'a Answers,
+    step: usize,
 }
 
 impl<'a> Sheet<'a> {
     /// An empty program.
-    pub fn new(library: &'a Library) -> Sheet<'a> {
+    pub fn new(library: &'a Library, answers: &'a Answers) -> Sheet<'a> {
         Sheet {
             builder: Builder::new(library),
             known: HashMap::new(),
             conflict: None,
             undecided: vec![],
             unsupported: false,
+            answers,
+            step: 0,
         }
+    }
+
+    pub fn answers(&self) -> &'a Answers {
+        self.answers
     }
 
     pub fn library(&self) -> &'a Library {
@@ -65,16 +75,76 @@ impl<'a> Sheet<'a> {
     /// The elements of a value that a declaration cannot do without, or chooses by.
     pub fn required(&mut self, v: Value) -> Option<Rc<Known>> {
         let known = self.known(v);
-        if known.is_none() {
-            self.undecided.push(v);
+        if known.is_some() {
+            return known;
         }
+        let asked = self.undecided.iter().position(|&u| u == v).unwrap_or_else(|| {
+            self.undecided.push(v);
+            self.undecided.len() - 1
+        });
+        let answer = self.answers.get(self.step, asked)?.as_ref()?;
+        let known = Known::of(answer).map(Rc::new);
+        self.known.insert(v, known.clone());
         known
     }
 
-    /// Forgets which elements were asked for in vain: a node begins.
+    /// Forgets which elements were asked for in vain: a node begins, or another part of one.
     pub fn begin_node(&mut self) {
+        self.step += 1;
         self.undecided.clear();
         self.unsupported = false;
+    }
+
+    /// The number of the node that began last, or of the part of it.
+    pub fn step(&self) -> usize {
+        self.step
+    }
+
+    /// Of the elements that the current node asked for in vain, the first that nobody has answered.
+    pub fn unanswered(&self) -> Option<Value> {
+        self.undecided.get(self.answers.count(self.step)).copied()
+    }
+
+    /// True if the current node asked for elements that are not known.
+    pub fn asked_in_vain(&self) -> bool {
+        !self.undecided.is_empty()
+    }
+
+    /// Part of a value: of each axis a start and an extent.
+    pub fn slice(
+        &mut self,
+        x: Value,
+        start: Vec<Extent>,
+        size: Vec<Extent>,
+    ) -> Result<Value, String> {
+        let slice = self.builder.structural().slice.ok_or("`slice` is not declared")?;
+        let step = vec![Extent::from(1); size.len()];
+        let attrs = [start, size, step].map(|a| Some(Attr::Ints(a)));
+        first(self.apply(slice, &attrs, &[x])?)
+    }
+
+    /// A value with other axes.
+    pub fn reshape(&mut self, x: Value, shape: Vec<Extent>) -> Result<Value, String> {
+        let reshape = self.builder.structural().reshape.ok_or("`reshape` is not declared")?;
+        first(self.apply(reshape, &[Some(Attr::Ints(shape))], &[x])?)
+    }
+
+    /// Values one after the other along an axis.
+    pub fn concat(&mut self, mut values: Vec<Value>, axis: usize) -> Result<Value, String> {
+        let concat = self.library().find("concat").ok_or("`concat` is not declared")?;
+        let attrs = [Some(Attr::int(axis as i64))];
+        // In pairs of neighbours, so that no element is copied more often than there are rounds.
+        while values.len() > 1 {
+            let mut joined = Vec::with_capacity(values.len().div_ceil(2));
+            for pair in values.chunks(2) {
+                joined.push(match pair {
+                    [a, b] => first(self.apply(concat, &attrs, &[*a, *b])?)?,
+                    other => other[0],
+                });
+            }
+            values = joined;
+        }
+        first(values)
     }
 
     /// Notes that the current node asks for what is not supported, and is not wrong; yields the reason.
@@ -343,6 +413,10 @@ impl<'a> Sheet<'a> {
     pub fn is_const(&self, v: Value) -> bool {
         matches!(self.builder.program().node(v.node).kind, NodeKind::Const(_))
     }
+}
+
+fn first(values: Vec<Value>) -> Result<Value, String> {
+    values.first().copied().ok_or_else(|| "there is nothing to join".into())
 }
 
 /// Two symbols that would have to be one.

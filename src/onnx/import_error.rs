@@ -36,6 +36,8 @@ pub enum ImportError {
         node: String,
         /// What must be known.
         reason: String,
+        /// What the model calls the first value that must be known; `None` if it has no name there.
+        value: Option<String>,
         /// The inputs of the graph that it is computed from, in the order of the graph.
         inputs: Vec<String>,
         /// What to do.
@@ -61,17 +63,32 @@ impl ImportError {
         ImportError::Node { node: node.label(), reason: reason.into(), help: help.into() }
     }
 
-    /// The same error of a node that needs the values of these inputs; as it is if there are none.
-    pub(super) fn undecided(self, inputs: Vec<String>) -> ImportError {
+    /// The same error of a node that needs a value which these inputs decide.
+    pub(super) fn undecided(self, value: Option<String>, inputs: Vec<String>) -> ImportError {
         match self {
-            ImportError::Node { node, reason, .. } if !inputs.is_empty() => {
-                let names: Vec<String> = inputs.iter().map(|n| format!("`{}`", told(n))).collect();
-                let help = format!(
-                    "what is read depends on the value of {}: give it with `--value NAME=NUMBERS`, or with `--inputs` of \
-                     `run`; the model is then read for that value",
-                    names.join(", ")
-                );
-                ImportError::Undecided { node, reason, inputs, help }
+            ImportError::Node { node, reason, .. } => {
+                let named = |n: &String| format!("`{}`", told(n));
+                let names: Vec<String> = inputs.iter().map(named).collect();
+                let of = match &value {
+                    Some(value) if inputs.contains(value) => "its value".to_string(),
+                    Some(value) => format!("the value of {}", named(value)),
+                    None => "a value that it computes first".to_string(),
+                };
+                let help = match names.is_empty() {
+                    true => format!("what is read depends on {of}: `run` computes that first"),
+                    false => format!(
+                        "what is read depends on the value of {}: give it with `--value NAME=NUMBERS`, or with `--inputs` of \
+                         `run`; the model is then read for that value",
+                        names.join(", ")
+                    ),
+                };
+                let reason = match &value {
+                    Some(value) if !inputs.contains(value) => {
+                        format!("{reason}; `{}` decides it", told(value))
+                    }
+                    _ => reason,
+                };
+                ImportError::Undecided { node, reason, value, inputs, help }
             }
             other => other,
         }

@@ -18,6 +18,8 @@ pub struct Opaque {
     pub nodes: Vec<(RawNode, ImportError)>,
     /// Constants that they read.
     pub constants: IndexMap<String, Tensor>,
+    /// Inputs of the graph that are no tensors; only such nodes read them.
+    pub inputs: Vec<RawValueInfo>,
 }
 
 impl Opaque {
@@ -47,17 +49,23 @@ impl Opaque {
             names.extend(node.outputs.iter().cloned());
             node.attrs.values().flat_map(RawAttr::graphs).for_each(|g| inner(g, &mut names));
         }
+        names.extend(self.inputs.iter().map(|i| i.name.clone()));
         names
     }
 
-    /// Puts the nodes into the graph of a program that they were cut out of; `outputs` are those of the model.
+    /// Puts the nodes into the graph of a program that they were cut out of; `inputs` and `outputs` are those of the model.
     pub(super) fn put_back(
         &self,
         graph: &mut RawGraph,
+        inputs: &[RawValueInfo],
         outputs: &[RawValueInfo],
     ) -> Result<(), ExportError> {
         let defined: HashSet<&str> = self.defined().collect();
         graph.inputs.retain(|i| !defined.contains(i.name.as_str()));
+        graph.inputs.extend(self.inputs.iter().cloned());
+        if !self.inputs.is_empty() {
+            graph.inputs.sort_by_key(|i| inputs.iter().position(|m| m.name == i.name));
+        }
         let computed: HashMap<String, RawValueInfo> =
             std::mem::take(&mut graph.outputs).into_iter().map(|o| (o.name.clone(), o)).collect();
         let of_model = |o: &RawValueInfo| computed.get(&o.name).unwrap_or(o).clone();

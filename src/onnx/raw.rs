@@ -59,6 +59,17 @@ pub struct RawValueInfo {
     pub dtype: Option<DType>,
     /// Its extents, if the rank is known.
     pub dims: Option<Vec<RawDim>>,
+    /// What holds tensors of this type, outermost first; empty for a tensor.
+    pub containers: Vec<Container>,
+}
+
+/// What holds a tensor, or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Container {
+    /// Tensors in an order.
+    Sequence,
+    /// One or none.
+    Optional,
 }
 
 /// One extent of a declared shape.
@@ -126,13 +137,15 @@ pub enum RawAttr {
     Graphs(Vec<RawGraph>),
 }
 
-/// A tensor type as an attribute.
+/// A type as an attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawType {
     /// Element type, if known.
     pub dtype: Option<DType>,
     /// Extents, if the rank is known.
     pub dims: Option<Vec<RawDim>>,
+    /// What holds tensors of this type, outermost first; empty for a tensor.
+    pub containers: Vec<Container>,
 }
 
 impl RawAttr {

@@ -5,14 +5,12 @@
 
 use super::packed::{is_packed, unpack};
 use super::proto::{TensorProto, TypeProto, tensor_proto, tensor_shape_proto, type_proto};
-use super::raw::{RawDim, RawType};
+use super::raw::{Container, RawDim, RawType};
 use super::raw_error::OnnxError;
 use super::raw_files::DataFiles;
 use bytes::Bytes;
 use mlc_dsl::ir::{DType, FileRange, Tensor};
 use mlc_dsl::shown;
-use prost::Message;
-use std::path::Path;
 use std::sync::Arc;
 use tensor_proto::DataType;
 
@@ -120,17 +118,6 @@ pub(super) fn tensor(
         Some(range) => tensor.into_unread(Arc::new(range)),
         None => tensor,
     })
-}
-
-/// Reads a file that holds one tensor, such as the `input_0.pb` of a test case.
-///
-/// # Errors
-/// The file cannot be read, or is no tensor of a type that is supported.
-pub fn read_tensor(path: &Path) -> Result<Tensor, OnnxError> {
-    let bytes = mlc_files::map(path).map_err(OnnxError::io("open", path))?;
-    let malformed = |e: prost::DecodeError| OnnxError::Malformed { reason: e.to_string() };
-    let stored = TensorProto::decode(bytes).map_err(malformed).map_err(|e| e.in_file(path))?;
-    tensor(stored, &mut DataFiles::new(None), "the tensor").map_err(|e| e.in_file(path))
 }
 
 /// External tensors of so many bytes are unread until it is known how large the model is.
@@ -286,21 +273,26 @@ pub(super) fn value_type(
     t: Option<TypeProto>,
     place: &str,
 ) -> Result<Result<RawType, String>, OnnxError> {
-    let tensor = match t.and_then(|t| t.value) {
-        None => return Ok(Ok(RawType::default())),
-        Some(type_proto::Value::TensorType(t)) => t,
-        Some(type_proto::Value::SequenceType(_)) => return Ok(Err("sequence".into())),
-        Some(type_proto::Value::MapType(_)) => return Ok(Err("map".into())),
-        Some(type_proto::Value::OptionalType(_)) => return Ok(Err("optional".into())),
-        Some(type_proto::Value::SparseTensorType(_)) => return Ok(Err("sparse tensor".into())),
-        Some(type_proto::Value::OpaqueType(_)) => return Ok(Err("opaque".into())),
+    let (mut t, mut containers) = (t, vec![]);
+    let tensor = loop {
+        let (container, inner) = match t.and_then(|t| t.value) {
+            None => return Ok(Ok(RawType { containers, ..RawType::default() })),
+            Some(type_proto::Value::TensorType(t)) => break t,
+            Some(type_proto::Value::SequenceType(s)) => (Container::Sequence, s.elem_type),
+            Some(type_proto::Value::OptionalType(o)) => (Container::Optional, o.elem_type),
+            Some(type_proto::Value::MapType(_)) => return Ok(Err("map".into())),
+            Some(type_proto::Value::SparseTensorType(_)) => return Ok(Err("sparse tensor".into())),
+            Some(type_proto::Value::OpaqueType(_)) => return Ok(Err("opaque".into())),
+        };
+        containers.push(container);
+        t = inner.map(|inner| *inner);
     };
     let dtype = match dtype(tensor.elem_type.unwrap_or(0)) {
         Ok(d) => d,
         Err(name) => return Ok(Err(name)),
     };
     let Some(shape) = tensor.shape else {
-        return Ok(Ok(RawType { dtype, dims: None }));
+        return Ok(Ok(RawType { dtype, dims: None, containers }));
     };
     let mut dims = Vec::with_capacity(shape.dim.len());
     let mut count = 8usize;
@@ -324,5 +316,5 @@ pub(super) fn value_type(
             Some(tensor_shape_proto::dimension::Value::DimParam(_)) | None => RawDim::Unknown,
         });
     }
-    Ok(Ok(RawType { dtype, dims: Some(dims) }))
+    Ok(Ok(RawType { dtype, dims: Some(dims), containers }))
 }

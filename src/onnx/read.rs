@@ -298,7 +298,9 @@ fn value(
     }
     let place = format!("`{}`, {}", shown(&name), place());
     Ok(match raw_tensor::value_type(v.r#type, &place)? {
-        Ok(RawType { dtype, dims }) => Ok(RawValueInfo { name, dtype, dims }),
+        Ok(RawType { dtype, dims, containers }) => {
+            Ok(RawValueInfo { name, dtype, dims, containers })
+        }
         Err(type_name) => Err(OnnxError::UnsupportedType { place, type_name }),
     })
 }

@@ -5,7 +5,7 @@
 //! model, old or new, is there.
 
 use super::proto::*;
-use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
+use super::raw::{Container, RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 use super::raw_error::OnnxError;
 use super::write_data::{DataFile, FarFiles, Weights};
 use super::{data_names, packed, raw_order, raw_tensor};
@@ -223,7 +223,7 @@ fn messages(model: &RawModel, ir_version: i64, data: &mut Weights) -> ModelMessa
         g.input.extend(model.graph.initializers.iter().map(|(name, t)| {
             let dims = t.shape().iter().map(|&d| RawDim::Known(d as u64)).collect();
             let (name, dtype) = (name.clone(), Some(t.dtype()));
-            value(&RawValueInfo { name, dtype, dims: Some(dims) })
+            value(&RawValueInfo { name, dtype, dims: Some(dims), ..RawValueInfo::default() })
         }));
     }
     ModelMessages { head: head.encode_to_vec(), graph: g.encode_to_vec(), tensors }
@@ -345,16 +345,32 @@ fn tensor(t: &Tensor, name: Option<&str>, data: Option<&mut Weights>) -> TensorP
 }
 
 fn value(v: &RawValueInfo) -> ValueInfoProto {
-    let known = v.dtype.is_some() || v.dims.is_some();
+    let known = v.dtype.is_some() || v.dims.is_some() || !v.containers.is_empty();
+    let in_tensor = || tensor_type(v.dtype, v.dims.as_deref());
     ValueInfoProto {
         name: Some(v.name.clone()),
-        r#type: known.then(|| tensor_type(v.dtype, v.dims.as_deref())),
+        r#type: known.then(|| contained(in_tensor(), &v.containers)),
         ..ValueInfoProto::default()
     }
 }
 
 fn type_proto(t: &RawType) -> TypeProto {
-    tensor_type(t.dtype, t.dims.as_deref())
+    contained(tensor_type(t.dtype, t.dims.as_deref()), &t.containers)
+}
+
+fn contained(tensor: TypeProto, containers: &[Container]) -> TypeProto {
+    containers.iter().rev().fold(tensor, |inner, container| {
+        let elem_type = Some(Box::new(inner));
+        let value = match container {
+            Container::Sequence => {
+                type_proto::Value::SequenceType(Box::new(type_proto::Sequence { elem_type }))
+            }
+            Container::Optional => {
+                type_proto::Value::OptionalType(Box::new(type_proto::Optional { elem_type }))
+            }
+        };
+        TypeProto { value: Some(value), denotation: None }
+    })
 }
 
 fn tensor_type(dtype: Option<DType>, dims: Option<&[RawDim]>) -> TypeProto {

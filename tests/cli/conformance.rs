@@ -17,6 +17,7 @@ fn case(folder: &Path, op: &str, domain: &str, output: &[f32]) {
         name: name.into(),
         dtype: Some(mlc_dsl::ir::DType::F32),
         dims: Some(vec![RawDim::Known(2)]),
+        ..RawValueInfo::default()
     };
     let node = RawNode {
         op_type: op.into(),
@@ -114,7 +115,8 @@ fn what_is_not_understood_is_listed_with_a_declaration_to_start_from() {
     let (code, _, said) = run(dir.path(), &["check", "own.rules"], b"");
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("`fancy_op` has no meaning"), "{said}");
-    let (_, out, _) = run(dir.path(), &["show", "--coverage", "own/model.onnx", "--json", "-"], b"");
+    let (_, out, _) =
+        run(dir.path(), &["show", "--coverage", "own/model.onnx", "--json", "-"], b"");
     let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(json["missing"][0]["nodes"], 1);
     assert_eq!(json["missing"][0]["stub"], stub);

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 mod conformance;
 mod files;
+mod staged;
 mod verbs;
 
 /// `y = relu(x + w)` with many weights, each of which is written on its own.
@@ -18,6 +19,7 @@ pub fn model(first: f32) -> RawModel {
         name: name.into(),
         dtype: Some(DType::F32),
         dims: Some(vec![RawDim::Known(64), RawDim::Known(256)]),
+        ..RawValueInfo::default()
     };
     let node = |op: &str, inputs: &[&str], out: &str| RawNode {
         op_type: op.into(),

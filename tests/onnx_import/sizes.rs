@@ -55,7 +55,12 @@ impl Case {
         let (mut raw, _) = model(17, &[], self.nodes.clone(), &["y"]);
         for (i, dims) in self.inputs.iter().enumerate() {
             let (name, dtype) = (format!("x{i}"), Some(DType::F32));
-            raw.graph.inputs.push(RawValueInfo { name, dtype, dims: Some(dims.clone()) });
+            raw.graph.inputs.push(RawValueInfo {
+                name,
+                dtype,
+                dims: Some(dims.clone()),
+                ..RawValueInfo::default()
+            });
         }
         for (name, t) in &self.constants {
             raw.graph.initializers.insert(name.to_string(), t.clone());

@@ -86,7 +86,12 @@ pub fn model(
             _ => RawDim::Known(d as u64),
         };
         let dims = Some(t.shape().iter().enumerate().map(dim).collect());
-        graph.inputs.push(RawValueInfo { name, dtype: Some(t.dtype()), dims });
+        graph.inputs.push(RawValueInfo {
+            name,
+            dtype: Some(t.dtype()),
+            dims,
+            ..RawValueInfo::default()
+        });
         feeds.push(t.clone());
     }
     graph.outputs = outputs

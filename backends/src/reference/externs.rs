@@ -2,6 +2,7 @@
 
 use super::array::Array;
 use super::bits::read_bits;
+use super::choices::{distinct_rows, suppress_overlapping};
 use super::places::{order_rows, write_rows};
 use super::rois::pool_regions;
 use super::trees::follow_trees;
@@ -20,6 +21,8 @@ const REFERENCES: &[(&str, Reference)] = &[
     ("bit_cast", read_bits),
     ("roi_align", pool_regions),
     ("tree_ensemble", follow_trees),
+    ("unique_rows", distinct_rows),
+    ("choose_boxes", suppress_overlapping),
 ];
 
 /// The names of all references.

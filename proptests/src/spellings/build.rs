@@ -95,7 +95,7 @@ impl Build {
     }
 
     fn info(&self, v: Value, dtype: DType, dims: Option<Vec<RawDim>>) -> RawValueInfo {
-        RawValueInfo { name: name(v), dtype: Some(dtype), dims }
+        RawValueInfo { name: name(v), dtype: Some(dtype), dims, ..RawValueInfo::default() }
     }
 
     /// An input of the layer's element type; its first extent is a symbol where the setup says so.

@@ -112,7 +112,7 @@ impl Reader {
             return Ok(());
         }
         if rest.eat("->") {
-            let info = |n: &str| RawValueInfo { name: n.trim().into(), dtype: None, dims: None };
+            let info = |n: &str| RawValueInfo { name: n.trim().into(), ..RawValueInfo::default() };
             self.model.graph.outputs = rest.0.split(',').map(info).collect();
             return Ok(());
         }
@@ -144,7 +144,12 @@ impl Reader {
         })?;
         let known = |d: &RawDim| if let RawDim::Known(n) = d { *n as usize } else { 0 };
         let shape: Vec<usize> = dims.iter().map(known).collect();
-        let info = RawValueInfo { name: name.clone(), dtype: Some(dtype), dims: Some(dims) };
+        let info = RawValueInfo {
+            name: name.clone(),
+            dtype: Some(dtype),
+            dims: Some(dims),
+            ..RawValueInfo::default()
+        };
         if rest.eat("=") {
             let t = elements(dtype, shape, rest)?;
             self.model.graph.initializers.insert(name, t);

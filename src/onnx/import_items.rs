@@ -1,0 +1,62 @@
+//! The `onnx` items that a model's operator sets admit, and the operators that none declares.
+
+use super::import_control;
+use super::raw::{RawAttr, RawModel, RawNode};
+use mlc_dsl::library::{Library, OnnxItem};
+use std::collections::{BTreeMap, HashMap};
+
+/// The operators of a model that nothing declares at its operator sets, with the number of their nodes.
+pub fn undeclared(model: &RawModel, library: &Library) -> BTreeMap<String, usize> {
+    let items = Items::of(library, &model.opset_imports);
+    let mut out = BTreeMap::new();
+    let mut graphs = vec![&model.graph];
+    while let Some(graph) = graphs.pop() {
+        for n in &graph.nodes {
+            graphs.extend(n.attrs.values().flat_map(RawAttr::graphs));
+            if !import_control::is_known(n) && items.find(n).is_none() {
+                *out.entry(n.operator()).or_default() += 1;
+            }
+        }
+    }
+    out
+}
+
+/// The declarations by domain and name that the model's operator sets admit, newest first.
+pub(super) struct Items<'a> {
+    by_name: HashMap<(&'a str, &'a str), Vec<&'a OnnxItem>>,
+}
+
+impl<'a> Items<'a> {
+    pub(super) fn of(library: &'a Library, opsets: &BTreeMap<String, i64>) -> Items<'a> {
+        let mut by_name: HashMap<_, Vec<&OnnxItem>> = HashMap::new();
+        for item in &library.onnx {
+            let Some(&opset) = opsets.get(&item.decl.domain) else { continue };
+            if valid_at(item, opset) {
+                by_name.entry((item.decl.domain.as_str(), &*item.name)).or_default().push(item);
+            }
+        }
+        for items in by_name.values_mut() {
+            // A later text overrides an earlier one of the same version.
+            items.reverse();
+            items.sort_by_key(|i| std::cmp::Reverse(i.decl.since));
+        }
+        Items { by_name }
+    }
+
+    /// What may help where no declaration is found.
+    pub(super) fn help(&self, node: &RawNode) -> String {
+        let of_domain = self.by_name.keys().filter(|(d, _)| *d == node.domain).map(|(_, n)| *n);
+        let near = mlc_dsl::suggestions::nearest(&node.op_type, of_domain);
+        let meant = near.iter().map(|n| format!("did you mean `{n}`? Else ")).next();
+        format!("{}declare it with an `onnx` item in a --rules file", meant.unwrap_or_default())
+    }
+
+    pub(super) fn find(&self, node: &RawNode) -> Option<&'a OnnxItem> {
+        self.by_name.get(&(node.domain.as_str(), node.op_type.as_str()))?.first().copied()
+    }
+}
+
+/// True if the declaration covers that operator set version.
+pub(super) fn valid_at(item: &OnnxItem, opset: i64) -> bool {
+    i64::from(item.decl.since) <= opset && item.decl.until.is_none_or(|u| opset <= u.into())
+}

@@ -1,0 +1,122 @@
+//! `run` of models whose extents and repetitions the data decide, and of sequences.
+
+use super::run;
+use mlc_dsl::ir::{DType, Tensor};
+use mlc_files::npz::{read_npz, write_npz};
+use mlc_onnx::*;
+use std::path::Path;
+
+fn value(name: &str, dtype: DType, dims: Option<&[u64]>) -> RawValueInfo {
+    let dims = dims.map(|dims| dims.iter().map(|&d| RawDim::Known(d)).collect());
+    RawValueInfo { name: name.into(), dtype: Some(dtype), dims, ..RawValueInfo::default() }
+}
+
+fn node(op: &str, inputs: &[&str], output: &str) -> RawNode {
+    RawNode {
+        op_type: op.into(),
+        inputs: inputs.iter().map(|i| i.to_string()).collect(),
+        outputs: vec![output.into()],
+        ..RawNode::default()
+    }
+}
+
+fn written(folder: &Path, graph: RawGraph) {
+    let opset_imports = [(String::new(), 17)].into();
+    let model = RawModel { ir_version: 8, opset_imports, graph, ..RawModel::default() };
+    write_onnx(&model, folder.join("m.onnx")).expect("written");
+}
+
+/// The rows of `x * w` whose sum is not zero, and `x` doubled as often as there are such rows.
+fn rows() -> RawGraph {
+    let open = |name: &str| RawValueInfo { name: name.into(), ..RawValueInfo::default() };
+    let body = RawGraph {
+        inputs: vec![open("i"), open("go"), open("s")],
+        outputs: vec![open("go_on"), open("t")],
+        nodes: vec![node("Identity", &["go"], "go_on"), node("Add", &["s", "s"], "t")],
+        ..RawGraph::default()
+    };
+    let mut looped = node("Loop", &["count", "", "x"], "doubled");
+    looped.attrs.insert("body".into(), RawAttr::Graph(Box::new(body)));
+    let mut size = node("Shape", &["rows"], "count_list");
+    size.attrs.insert("start".into(), RawAttr::Int(0));
+    size.attrs.insert("end".into(), RawAttr::Int(1));
+    RawGraph {
+        name: "rows".into(),
+        inputs: vec![value("x", DType::F32, Some(&[3, 2])), value("w", DType::F32, Some(&[2, 1]))],
+        outputs: vec![value("rows", DType::F32, None), value("doubled", DType::F32, None)],
+        initializers: [
+            ("flat".to_string(), Tensor::from_i64(DType::I64, vec![1], &[-1])),
+            ("none".to_string(), Tensor::from_i64(DType::I64, vec![0], &[])),
+        ]
+        .into_iter()
+        .collect(),
+        nodes: vec![
+            node("MatMul", &["x", "w"], "product"),
+            node("Reshape", &["product", "flat"], "sums"),
+            node("NonZero", &["sums"], "places"),
+            node("Reshape", &["places", "flat"], "place_list"),
+            node("Gather", &["x", "place_list"], "rows"),
+            size,
+            node("Reshape", &["count_list", "none"], "count"),
+            looped,
+        ],
+        ..RawGraph::default()
+    }
+}
+
+#[test]
+fn data_decide_extents_and_repetitions() {
+    let dir = tempfile::tempdir().expect("a folder");
+    written(dir.path(), rows());
+    let inputs = [
+        ("x".to_string(), Tensor::from_f32(vec![3, 2], vec![1.0, 2.0, 3.0, 3.0, 5.0, 6.0])),
+        ("w".to_string(), Tensor::from_f32(vec![2, 1], vec![1.0, -1.0])),
+    ];
+    write_npz(dir.path().join("in.npz"), &inputs).expect("written");
+    for more in [&["--no-optimize"][..], &[], &["--backend", "reference"]] {
+        let args = ["run", "m.onnx", "--inputs", "in.npz", "--outputs", "out.npz"];
+        let (code, _, said) = run(dir.path(), &[&args, more].concat(), b"");
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("read for these inputs"), "{said}");
+        let out = read_npz(dir.path().join("out.npz")).expect("written");
+        let of = |name: &str| &out[name];
+        assert_eq!(of("rows").shape(), [2, 2]);
+        assert_eq!(of("rows").to_f64(), [1.0, 2.0, 5.0, 6.0]);
+        assert_eq!(of("doubled").to_f64(), [4.0, 8.0, 12.0, 12.0, 20.0, 24.0]);
+    }
+    let (code, _, said) = run(dir.path(), &["run", "m.onnx"], b"");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("give the inputs of the run"), "{said}");
+    let (code, _, said) = run(dir.path(), &["optimize", "m.onnx", "-o", "out.onnx"], b"");
+    assert_eq!(code, Some(0), "{said}");
+    let out = read_onnx(dir.path().join("out.onnx")).expect("it reads back");
+    let has = |op: &str| out.graph.nodes.iter().any(|n| n.op_type == op);
+    assert!(has("NonZero") && has("Loop"), "{:?}", out.graph.nodes);
+}
+
+#[test]
+fn sequences_are_given_by_their_elements() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let list =
+        RawValueInfo { containers: vec![Container::Sequence], ..value("given", DType::F32, None) };
+    let mut joined = node("ConcatFromSequence", &["given"], "y");
+    joined.attrs.insert("axis".into(), RawAttr::Int(0));
+    let graph = RawGraph {
+        name: "list".into(),
+        inputs: vec![list],
+        outputs: vec![value("y", DType::F32, None)],
+        nodes: vec![joined],
+        ..RawGraph::default()
+    };
+    written(dir.path(), graph);
+    let inputs = [
+        ("given[0]".to_string(), Tensor::from_f32(vec![1], vec![1.0])),
+        ("given[1]".to_string(), Tensor::from_f32(vec![2], vec![2.0, 3.0])),
+    ];
+    write_npz(dir.path().join("in.npz"), &inputs).expect("written");
+    let args = ["run", "m.onnx", "--inputs", "in.npz", "--outputs", "out.npz"];
+    let (code, _, said) = run(dir.path(), &args, b"");
+    assert_eq!(code, Some(0), "{said}");
+    let out = read_npz(dir.path().join("out.npz")).expect("written");
+    assert_eq!(out["y"].to_f64(), [1.0, 2.0, 3.0]);
+}
