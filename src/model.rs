@@ -127,21 +127,26 @@ impl Model {
         &self.library
     }
 
-    /// The same model with the nodes kept as they are that cannot be written at an operator set.
+    /// The same model with the nodes kept as they are that cannot be written at an operator set, or whose declaration says so.
     ///
     /// # Errors
     /// As when it is read.
     pub(crate) fn written_at(self, opset: i64) -> Result<Model, Error> {
         let mut model = self;
+        let ModelSource::Onnx { raw, .. } = &*model.source else { return Ok(model) };
+        let mut keep = mlc_onnx::declared_opaque(raw, &model.library);
         loop {
             let Some(info) = &model.info else { return Ok(model) };
-            let unwritten = mlc_onnx::unwritten(&model.program, &model.library, info, opset);
-            let mut reader = model.reader.clone();
-            let before = reader.kept.len();
-            reader.kept.extend(unwritten);
-            if reader.kept.len() == before {
+            keep.retain(|n| !model.reader.kept.contains(n));
+            if keep.is_empty() {
+                keep = mlc_onnx::unwritten(&model.program, &model.library, info, opset);
+                keep.retain(|n| !model.reader.kept.contains(n));
+            }
+            if keep.is_empty() {
                 return Ok(model);
             }
+            let mut reader = model.reader.clone();
+            reader.kept.append(&mut keep);
             let ModelSource::Onnx { raw, path } = &*model.source else { return Ok(model) };
             let (raw, path) = ((**raw).clone(), path.clone());
             model = with_room(|| reader.understand(raw, path.as_deref()))?;

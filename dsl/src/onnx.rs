@@ -17,6 +17,8 @@ pub struct Declaration {
     pub until: Option<u32>,
     /// Operator domain; empty for the standard one.
     pub domain: String,
+    /// A file that is written keeps such nodes as they are: runtimes recognise them and what is around them.
+    pub opaque: bool,
     /// Shared parts: one name, or several that take apart a tuple.
     pub lets: Vec<(Vec<Name>, Expr)>,
     /// How it reads: the first applicable alternative.

@@ -58,7 +58,13 @@ impl Planned {
         opens: &dyn Fn(NodeId, CallId) -> bool,
     ) -> Result<Planned, (NodeId, BuildError)> {
         let (program, became) = once_by(&self.program, library, Rest::Canonical, opens)?;
-        let kernels = self.moved(program.nodes.len(), became.iter().map(Vec::as_slice));
+        let mut kernels = self.moved(program.nodes.len(), became.iter().map(Vec::as_slice));
+        // A view of a body may be that of another kernel's body, too.
+        for (i, own) in kernels.iter_mut().enumerate() {
+            if library.is_view(&program, NodeId(i as u32)) {
+                own.clear();
+            }
+        }
         Ok(Planned { program, kernels, places: self.places.clone() }.settled())
     }
 

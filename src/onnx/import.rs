@@ -420,8 +420,10 @@ impl Importer<'_> {
     /// Keeps a node as it is. A result whose type the model does not declare is known to other such nodes only.
     fn keep(&mut self, node: &RawNode, why: ImportError) {
         for name in node.outputs.iter().filter(|n| !n.is_empty()) {
+            let read = self.values.remove(name).and_then(|v| v.tensor());
+            let read = read.map(|v| Ok(self.sheet.builder.ty(v).clone()));
             let declared = self.declared.get(name).cloned();
-            match declared.map(|info| self.input_type(&info)) {
+            match read.or_else(|| declared.map(|info| self.input_type(&info))) {
                 Some(Ok(ty)) => {
                     let v = self.sheet.builder.input(name, ty);
                     self.values.insert(name.clone(), NodeValue::Tensor(v));
@@ -472,9 +474,6 @@ impl Importer<'_> {
                 return Ok(());
             }
         }
-        if kept {
-            return Err(fail(self.sheet.unsupported("it cannot be written".into())));
-        }
         let Some(item) = self.items.find(node) else { return Err(self.unknown(node)) };
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for name in &node.inputs {
@@ -497,6 +496,11 @@ impl Importer<'_> {
                 fail(self.sheet.unsupported(reason))
             })?;
             self.values.insert(name.clone(), NodeValue::Tensor(v));
+        }
+        if kept {
+            // It was read for the types of its results.
+            let why = if item.decl.opaque { opaque::RECOGNISED } else { "it cannot be written" };
+            return Err(fail(self.sheet.unsupported(why.into())));
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! The `onnx` items that a model's operator sets admit, and the operators that none declares.
 
 use super::import_control;
+use super::import_value::origin;
 use super::raw::{RawAttr, RawModel, RawNode};
 use mlc_dsl::library::{Library, OnnxItem};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The operators of a model that nothing declares at its operator sets, with the number of their nodes.
 pub fn undeclared(model: &RawModel, library: &Library) -> BTreeMap<String, usize> {
@@ -19,6 +20,13 @@ pub fn undeclared(model: &RawModel, library: &Library) -> BTreeMap<String, usize
         }
     }
     out
+}
+
+/// The nodes of a model's main graph whose declaration is `opaque`, each by its name, or first result.
+pub fn declared_opaque(model: &RawModel, library: &Library) -> BTreeSet<String> {
+    let items = Items::of(library, &model.opset_imports);
+    let is_opaque = |n: &&RawNode| items.find(n).is_some_and(|i| i.decl.opaque);
+    model.graph.nodes.iter().filter(is_opaque).map(|n| origin(n).to_string()).collect()
 }
 
 /// The declarations by domain and name that the model's operator sets admit, newest first.

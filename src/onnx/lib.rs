@@ -47,7 +47,7 @@ pub use export::{ExportError, export, export_plan, faults, unwritten};
 pub use export_types::NEWEST_OPSET;
 pub use import::{Imported, ModelInfo, import, import_keeping};
 pub use import_error::ImportError;
-pub use import_items::undeclared;
+pub use import_items::{declared_opaque, undeclared};
 pub use import_stage::{Answers, Asked, Stage, import_stage};
 pub use opaque::Opaque;
 pub use printable::{domains, named, printable};

@@ -11,6 +11,9 @@ use indexmap::IndexMap;
 use mlc_dsl::ir::Tensor;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+/// Why nodes are kept whose declaration is `opaque`.
+pub(super) const RECOGNISED: &str = "runtimes recognise the operator and what is around it";
+
 /// The opaque nodes of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Opaque {
@@ -23,9 +26,19 @@ pub struct Opaque {
 }
 
 impl Opaque {
-    /// What messages say of each node.
+    /// What messages say of each node; those that are kept because their declaration says so are told of together.
     pub fn notes(&self) -> impl Iterator<Item = String> {
-        self.nodes.iter().map(|(_, why)| format!("{why}; the node is kept as it is"))
+        let is_recognised = |(_, why): &&(RawNode, ImportError)| matches!(why, ImportError::Node { reason, .. } if reason == RECOGNISED);
+        let recognised = self.nodes.iter().filter(is_recognised);
+        let operators: BTreeSet<&str> =
+            recognised.clone().map(|(n, _)| n.op_type.as_str()).collect();
+        let list: Vec<String> = operators.into_iter().map(|o| format!("`{o}`")).collect();
+        let list = list.join(", ");
+        let together = (!list.is_empty()).then(|| {
+            format!("{} nodes of {list} are kept as they are: {RECOGNISED}", recognised.count())
+        });
+        let others = self.nodes.iter().filter(move |n| !is_recognised(n));
+        others.map(|(_, why)| format!("{why}; the node is kept as it is")).chain(together)
     }
 
     /// Inputs whose values decide what some of the nodes compute.

@@ -30,7 +30,8 @@ pub(super) fn declaration(library: &Library, item: &ast::Onnx) -> (Declaration, 
     let reads = reads.collect();
     let prints = item.prints.iter().filter_map(|p| r.print(p)).collect();
     let (since, until, domain) = (item.since, item.until, item.domain.clone());
-    (Declaration { params, since, until, domain, lets, reads, prints }, r.diags)
+    let opaque = item.opaque;
+    (Declaration { params, since, until, domain, opaque, lets, reads, prints }, r.diags)
 }
 
 fn name(text: &str) -> Name {

@@ -352,6 +352,8 @@ pub struct Onnx {
     pub until: Option<u32>,
     /// Operator domain; empty for the standard one.
     pub domain: String,
+    /// `opaque`: a file that is written keeps such nodes as they are.
+    pub opaque: bool,
     /// `let n = …`: shared parts.
     pub lets: Vec<Binding>,
     /// `= expr if cond | expr if cond`: how it reads, first applicable alternative.

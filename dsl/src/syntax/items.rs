@@ -277,7 +277,7 @@ impl TreeBuilder {
         let (mut params, mut outputs) = (Vec::new(), Vec::new());
         let (mut lets, mut prints) = (Vec::new(), Vec::new());
         let (mut since, mut until) = (Once::new(), Once::new());
-        let (mut domain, mut reads) = (Once::new(), Once::new());
+        let (mut domain, mut reads, mut opaque) = (Once::new(), Once::new(), Once::new());
         for part in parts {
             let at = self.span(&part);
             match part.as_rule() {
@@ -295,6 +295,7 @@ impl TreeBuilder {
                     let text = self.inner_string(part);
                     self.once(&mut domain, at, "domain", text);
                 }
+                Rule::opaque_clause => self.once(&mut opaque, at, "`opaque`", Some(())),
                 Rule::let_clause => self.bindings(part, &mut lets),
                 Rule::reads => {
                     let alternatives = self.alternatives(part);
@@ -307,7 +308,8 @@ impl TreeBuilder {
         let since = self.need(since, name, "first version", "`since 13`, the first opset")?;
         let domain = domain.value.unwrap_or_default();
         let reads = reads.value.unwrap_or_default();
-        Some(Onnx { params, outputs, since, until: until.value, domain, lets, reads, prints })
+        let (until, opaque) = (until.value, opaque.value.is_some());
+        Some(Onnx { params, outputs, since, until, domain, opaque, lets, reads, prints })
     }
 
     fn version(&mut self, pair: Pair<'_, Rule>) -> Option<u32> {

@@ -327,6 +327,7 @@ fn describe(rule: Rule) -> &'static [Expected] {
         Rule::reference_clause | Rule::kw_reference => &[Clause("reference")],
         Rule::since_clause | Rule::kw_since => &[Clause("since")],
         Rule::until_clause | Rule::kw_until => &[Clause("until")],
+        Rule::opaque_clause | Rule::kw_opaque => &[Clause("opaque")],
         Rule::domain_clause | Rule::kw_in => &[Clause("in")],
         Rule::prints_clause | Rule::kw_prints => &[Clause("prints")],
         Rule::kernel | Rule::kw_kernel => &[Clause("kernel")],

@@ -148,6 +148,9 @@ fn print_onnx(name: &Ident, onnx: &Onnx) -> Vec<Doc> {
     if !onnx.domain.is_empty() {
         head.push(text(format!(" in {}", quoted(&onnx.domain))));
     }
+    if onnx.opaque {
+        head.push(text(" opaque".to_string()));
+    }
     let mut out = vec![Doc::Cat(head)];
     out.extend(onnx.lets.iter().map(print_let));
     let only = onnx.reads.len() == 1;

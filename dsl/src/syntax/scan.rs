@@ -15,7 +15,7 @@ pub(super) const MAX_NESTING: usize = 64;
 pub(super) const ITEM_WORDS: [&str; 7] = ["op", "def", "rule", "fuse", "extern", "onnx", "target"];
 
 /// The reserved words that open no item, clauses in their canonical order first.
-pub(super) const OTHER_WORDS: [&str; 34] = [
+pub(super) const OTHER_WORDS: [&str; 35] = [
     "commutative",
     "associative",
     "unit",
@@ -24,6 +24,7 @@ pub(super) const OTHER_WORDS: [&str; 34] = [
     "let",
     "since",
     "until",
+    "opaque",
     "on",
     "if",
     "when",

@@ -309,19 +309,22 @@ fn onnx() -> impl Strategy<Value = Onnx> {
         },
     );
     (
-        (onnx_params(), few(ident()), any::<u32>(), of(any::<u32>()), quote()),
+        (onnx_params(), few(ident()), any::<u32>(), of(any::<u32>()), (quote(), any::<bool>())),
         (bindings(), few(alternative), few(print)),
     )
-        .prop_map(|((params, outputs, since, until, domain), (lets, reads, prints))| Onnx {
-            params,
-            outputs,
-            since,
-            until,
-            domain,
-            lets,
-            reads,
-            prints,
-        })
+        .prop_map(
+            |((params, outputs, since, until, (domain, opaque)), (lets, reads, prints))| Onnx {
+                params,
+                outputs,
+                since,
+                until,
+                domain,
+                opaque,
+                lets,
+                reads,
+                prints,
+            },
+        )
 }
 
 fn target() -> impl Strategy<Value = Target> {
