@@ -112,9 +112,10 @@ fn what_is_not_understood_is_listed_with_a_declaration_to_start_from() {
     fs::write(dir.path().join("own.rules"), stub).expect("written");
     let with = show(&["own/model.onnx", "--rules", "own.rules"]);
     assert_eq!(with, "1 of 1 nodes are understood\n");
-    let (code, _, said) = run(dir.path(), &["check", "own.rules"], b"");
+    let (code, out, said) = run(dir.path(), &["check", "own.rules"], b"");
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("`fancy_op` has no meaning"), "{said}");
+    let out = String::from_utf8(out).expect("text");
+    assert!(out.contains("`fancy_op` has no meaning"), "{out}");
     let (_, out, _) =
         run(dir.path(), &["show", "--coverage", "own/model.onnx", "--json", "-"], b"");
     let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");

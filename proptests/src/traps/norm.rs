@@ -269,10 +269,9 @@ pub(super) const TRAPS: &[Trap] = &[
         y = Reshape(n, i64[4]{2, 4, 3, 3})
         -> y",
     ),
-    refused(
+    trap(
         "batchnorm_training",
         "statistics of the batch, not of the model",
-        "training",
         "x: f32[4, 3, 2, 2]
         y, m, v = BatchNormalization(x, f32[3]+, f32[3]~, f32[3]~, f32[3]+; training_mode = 1)
         -> y",
