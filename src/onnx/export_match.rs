@@ -6,7 +6,7 @@ use super::import_bind::shortest;
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Value};
-use mlc_dsl::library::{CallId, Name};
+use mlc_dsl::library::{CallId, Name, OpClass};
 use mlc_dsl::onnx::{Kind, ParamKind, Question};
 use mlc_dsl::pattern::{PatId, PatKind, Printed, Root};
 use std::collections::HashMap;
@@ -65,6 +65,8 @@ fn complete<'p>(
     let inside = |id: &NodeId| {
         *id == root
             || graph.constant(Value { node: *id, output: 0 }).is_some()
+            // A view costs nothing where it is read; who else reads it has a node of its own for it.
+            || is_view(graph, *id)
             || !graph.is_output(*id) && graph.consumers(*id).iter().all(|c| whole.contains(c))
     };
     if !matches!(rule.form.root, Root::Parts(..)) && !whole.iter().all(inside) {
@@ -113,6 +115,13 @@ fn complete<'p>(
         }
     }
     rule.form.conditions.iter().all(|c| holds(c, &found) == Some(true)).then_some(found)
+}
+
+fn is_view(graph: &Graph<'_>, id: NodeId) -> bool {
+    match graph.node(id).kind {
+        NodeKind::Apply(call, _) => graph.library.call(call).class == OpClass::View,
+        NodeKind::Input(_) | NodeKind::Const(_) => false,
+    }
 }
 
 /// A number of that type as it is written most shortly.

@@ -4,6 +4,7 @@
 mod engines;
 mod operators;
 mod programs;
+mod recurrences;
 mod references;
 
 use mlc_backends::reference::{Array, Engine, Precision, Reference};

@@ -1,0 +1,75 @@
+//! The steps of recurrent layers on small arguments, computed by hand.
+
+use super::*;
+use std::f64::consts::LN_2;
+
+/// Steps that read the step before.
+#[test]
+fn recurrences() {
+    let word = |name, w: &str| (name, Attr::Str(w.into()));
+    let x = || f32s(&[2, 2, 1, 1], &[1.0, 2.0, 3.0, 4.0]);
+    let both = [word("direction", "bidirectional")];
+    check("in_time", &both, &[x()], &[2, 2, 1, 1], &[1.0, 4.0, 3.0, 2.0]);
+    check("last_step", &[], &[x(), f32s(&[2, 1, 1], &[5.0, 6.0])], &[2, 1, 1], &[3.0, 4.0]);
+    let w = || f32s(&[2, 1, 1], &[1.0, 10.0]);
+    let args = [f32s(&[2, 1, 1], &[1.0, 2.0]), w()];
+    check("input_gates", &both, &args, &[2, 2, 1, 1], &[1.0, 20.0, 2.0, 10.0]);
+    let none = f32s(&[0, 2, 1, 1], &[]);
+    check("last_step", &[], &[none, w()], &[2, 1, 1], &[1.0, 10.0]);
+    let relu = [word("activation", "relu")];
+    let one = |v: f64| f32s(&[1, 1, 1], &[v]);
+    let args =
+        [f32s(&[2, 1, 1, 1], &[1.0, -9.0]), one(2.0), f32s(&[1, 2], &[0.25, 0.25]), one(3.0)];
+    check("rnn_steps", &relu, &args, &[2, 1, 1, 1], &[7.5, 6.5]);
+}
+
+/// Gates that are wide open or shut: the state is the cell, the cell adds up what is new.
+#[test]
+fn recurrences_of_gated_layers() {
+    let one = |v: f64| f32s(&[1, 1, 1], &[v]);
+    let gates = |n: usize, v: &[f64]| f32s(&[1, 1, 1, n], v);
+    let r = |n: usize| f32s(&[1, n, 1], &vec![1.0; n]);
+    let bias = |n: usize| f32s(&[1, 2 * n], &vec![0.0; 2 * n]);
+    let x = [0.5, 0.25, -0.5, 0.125];
+    let z = x.map(|v| v + 1.0);
+    let args = [gates(4, &x), r(4), bias(4), one(1.0), one(2.0)];
+    check("lstm_steps", &[], &args, &[1, 1, 1, 4], &z);
+    let sigmoid = |v: f64| 1.0 / (1.0 + (-v).exp());
+    let cell = 2.0 * sigmoid(z[2]) + z[3].tanh() * sigmoid(z[0]);
+    let results = apply(Engine::Fast, "lstm_steps", &[], &args).expect("three results");
+    close("cell", &results[1].to_f64(), &[cell], 1e-14);
+    close("state", &results[2].to_f64(), &[cell.tanh() * sigmoid(z[1])], 1e-14);
+    let [x, r4, bias4, h, c] = args;
+    let args = [x, r4, bias4, h, c, f32s(&[1, 3], &[0.0, 1.0, 0.0])];
+    let results = apply(Engine::Plain, "lstm_peephole_steps", &[], &args).expect("three results");
+    close("cell", &results[1].to_f64(), &[cell], 1e-14);
+    close("state", &results[2].to_f64(), &[cell.tanh() * sigmoid(z[1] + cell)], 1e-14);
+    let args = [gates(3, &[0.5, 0.25, -0.5]), r(3), bias(3), one(2.0)];
+    for (after, inner) in [(0, sigmoid(2.25) * 2.0), (1, sigmoid(2.25) * 2.0)] {
+        let attrs = [("linear_before_reset", Attr::int(after))];
+        let results = apply(Engine::Fast, "gru_steps", &attrs, &args).expect("five results");
+        let new = (inner - 0.5).tanh();
+        close("new", &results[2].to_f64(), &[new], 1e-14);
+        close("state", &results[4].to_f64(), &[new + (2.0 - new) * sigmoid(2.5)], 1e-14);
+    }
+}
+
+/// Two steps of a running sum, the second with half of what was there.
+#[test]
+fn recurrences_of_linear_attention() {
+    let row = |v: &[f64]| f32s(&[1, 1, 2, 1], v);
+    let args = [
+        row(&[1.0, 2.0]),
+        row(&[1.0, 1.0]),
+        row(&[4.0, 6.0]),
+        f32s(&[1, 1, 1, 1], &[2.0]),
+        row(&[0.0, -LN_2]),
+        f32s(&[1, 1, 2], &[1.0, 1.0]),
+    ];
+    let attrs = [("scale", Attr::float(1.0)), ("delta", Attr::Bool(false))];
+    let results = apply(Engine::Fast, "linear_attention_steps", &attrs, &args).expect("four");
+    let expected: [&[f64]; 4] = [&[4.0, 6.0], &[6.0, 9.0], &[6.0, 18.0], &[9.0]];
+    for (result, expect) in results.iter().zip(expected) {
+        close("linear_attention_steps", &result.to_f64(), expect, 1e-7);
+    }
+}
