@@ -191,3 +191,49 @@ fn values_that_do_not_fit_are_refused() {
         assert_eq!(error.kind(), ErrorKind::Setting);
     }
 }
+
+/// Two convolutions between numbers of eight bits, with one bias: runtimes find them among the nodes around them.
+fn quantised() -> RawModel {
+    let pair = |x: &str, q: &str, y: &str| {
+        [
+            node("QuantizeLinear", &[x, "x1", "x2"], &[q], &[]),
+            node("DequantizeLinear", &[q, "x1", "x2"], &[y], &[]),
+        ]
+    };
+    let conv = |x: &str, y: &str| node("Conv", &[x, "w", "b"], &[y], &[]);
+    let mut nodes = pair("x0", "xq", "xd").to_vec();
+    nodes.push(node("DequantizeLinear", &["x3", "x1", "x2"], &["w"], &[]));
+    nodes.push(node("DequantizeLinear", &["x4", "x1"], &["b"], &[]));
+    nodes.push(conv("xd", "c"));
+    nodes.push(node("Relu", &["c"], &["r"], &[]));
+    nodes.extend(pair("r", "rq", "rd"));
+    nodes.push(conv("rd", "y"));
+    let bytes = |dtype, shape: &[usize], v: &[f64]| Tensor::from_f64(dtype, shape.to_vec(), v);
+    let args = [
+        In(count(&[1, 2, 3, 3])),
+        Const(floats(&[], &[0.5])),
+        Const(bytes(DType::I8, &[], &[1.0])),
+        Const(bytes(DType::I8, &[2, 2, 1, 1], &[3.0, -2.0, 5.0, 1.0])),
+        Const(bytes(DType::I32, &[2], &[4.0, -6.0])),
+    ];
+    model(20, &args, nodes, &["y"]).0
+}
+
+#[test]
+fn quantised_models_stay_so_in_files_and_run_by_their_meaning() {
+    let raw = quantised();
+    let counts = |raw: &RawModel| {
+        let of = |op: &str| operators(raw).iter().filter(|o| **o == op).count();
+        ["QuantizeLinear", "DequantizeLinear", "Conv", "Add", "Cast"].map(of)
+    };
+    let out = optimized_for(&raw, "standard");
+    assert_eq!(counts(&out), [2, 4, 2, 0, 0], "{:?}", operators(&out));
+    let computed = |raw: RawModel| {
+        let imported = mlc_onnx::import(raw, library()).expect("it is read");
+        run(&imported.program, &[count(&[1, 2, 3, 3])])
+    };
+    same(&computed(out)[0], &computed(raw.clone())[0], "the file");
+    let read = Model::from_bytes(mlc_onnx::to_bytes(&raw).expect("written")).expect("it loads");
+    let session = Optimizer::new().optimize(&read).and_then(|o| o.session()).expect("it is ready");
+    drop(session);
+}

@@ -1,6 +1,6 @@
 //! Traps that resemble normalisations.
 
-use super::{Trap, refused, trap};
+use super::{Trap, trap};
 
 pub(super) const TRAPS: &[Trap] = &[
     trap(
