@@ -1,7 +1,7 @@
 //! Evaluates code for all elements of an output.
 
 use super::array::{Array, Elements, wrap};
-use super::code::{Fault, InputElements, Machine, for_each};
+use super::code::{Fault, InputElements, Machine, Slot, for_each};
 use super::compile::{Body, MeaningCode};
 use super::row_evaluation::{self, Axis, Rows};
 use super::{Engine, contract};
@@ -19,7 +19,7 @@ pub(super) fn run(
     engine: Engine,
 ) -> Result<Elements, Fault> {
     let sources: Vec<InputElements> = args.iter().map(|a| elements(a.elements())).collect();
-    evaluate(code, n, &sources, engine)
+    evaluate(code, n, &sources, engine, None)
 }
 
 /// The elements as code reads them.
@@ -30,31 +30,57 @@ pub(super) fn elements(e: &Elements) -> InputElements<'_> {
     }
 }
 
-/// The same on elements as code reads them.
+/// The same on elements as code reads them; `at` one value of an index variable of the output, if there is one.
 pub(super) fn evaluate(
     code: &MeaningCode,
     n: usize,
     sources: &[InputElements],
     engine: Engine,
+    at: Option<(Slot, i64)>,
 ) -> Result<Elements, Fault> {
     match engine {
-        Engine::Plain => plain(code, n, sources),
-        Engine::Fast => fast(code, n, sources),
+        Engine::Plain => plain(code, n, sources, at),
+        Engine::Fast => fast(code, n, sources, at),
     }
 }
 
-/// Element by element, in row-major order.
-fn plain(code: &MeaningCode, n: usize, sources: &[InputElements]) -> Result<Elements, Fault> {
+/// A machine whose variable has its one value.
+fn machine<'a>(
+    code: &MeaningCode,
+    sources: &'a [InputElements<'a>],
+    at: Option<(Slot, i64)>,
+) -> Machine<'a> {
     let mut m = Machine::new(code.extents.len(), sources);
+    if let Some((slot, value)) = at {
+        m.slots[slot] = value;
+    }
+    m
+}
+
+/// The axes that are run through.
+fn open_axes(code: &MeaningCode, at: Option<(Slot, i64)>) -> Vec<(Slot, i64)> {
+    let is_open = |a: &(Slot, i64)| at.is_none_or(|(slot, _)| slot != a.0);
+    code.axes.iter().copied().filter(is_open).collect()
+}
+
+/// Element by element, in row-major order.
+fn plain(
+    code: &MeaningCode,
+    n: usize,
+    sources: &[InputElements],
+    at: Option<(Slot, i64)>,
+) -> Result<Elements, Fault> {
+    let mut m = machine(code, sources, at);
+    let axes = open_axes(code, at);
     let elements = match &code.body {
         Body::Real(body) => {
             let mut out = Vec::with_capacity(n);
-            for_each(&code.axes, &mut m, |m| out.push(body.eval(m)));
+            for_each(&axes, &mut m, |m| out.push(body.eval(m)));
             Elements::Float(Arc::new(out))
         }
         Body::Int(dtype, body) => {
             let mut out = Vec::with_capacity(n);
-            for_each(&code.axes, &mut m, |m| out.push(wrap(*dtype, body.eval(m))));
+            for_each(&axes, &mut m, |m| out.push(wrap(*dtype, body.eval(m))));
             Elements::Int(Arc::new(out))
         }
     };
@@ -62,25 +88,32 @@ fn plain(code: &MeaningCode, n: usize, sources: &[InputElements]) -> Result<Elem
 }
 
 /// Rows at a time, and large sums of products as matrix products.
-fn fast(code: &MeaningCode, n: usize, sources: &[InputElements]) -> Result<Elements, Fault> {
+fn fast(
+    code: &MeaningCode,
+    n: usize,
+    sources: &[InputElements],
+    at: Option<(Slot, i64)>,
+) -> Result<Elements, Fault> {
     if n == 0 {
         return Ok(match code.body {
             Body::Real(_) => Elements::Float(Arc::default()),
             Body::Int(..) => Elements::Int(Arc::default()),
         });
     }
-    if let Some(product) = contract::product(code, sources, n) {
+    if at.is_none()
+        && let Some(product) = contract::product(code, sources, n)
+    {
         return product.map(|v| Elements::Float(Arc::new(v)));
     }
     Ok(match &code.body {
         Body::Real(body) => {
             let mut out = vec![0.0; n];
-            all(body, code, sources, &mut out)?;
+            all(body, code, sources, at, &mut out)?;
             Elements::Float(Arc::new(out))
         }
         Body::Int(dtype, body) => {
             let mut out = vec![0; n];
-            all(body, code, sources, &mut out)?;
+            all(body, code, sources, at, &mut out)?;
             out.iter_mut().for_each(|v| *v = wrap(*dtype, *v));
             Elements::Int(Arc::new(out))
         }
@@ -92,17 +125,18 @@ fn all<B>(
     body: &B,
     code: &MeaningCode,
     sources: &[InputElements],
+    at: Option<(Slot, i64)>,
     out: &mut [B::Item],
 ) -> Result<(), Fault>
 where
     B: Rows + Sync,
     B::Item: Send,
 {
-    let axes: Vec<Axis> =
-        code.axes.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
+    let open = open_axes(code, at);
+    let axes: Vec<Axis> = open.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
     let axes = row_evaluation::merge(body, &axes);
     let fill = |from: usize, out: &mut [B::Item]| {
-        let mut m = Machine::new(code.extents.len(), sources);
+        let mut m = machine(code, sources, at);
         row_evaluation::fill(body, &axes, &mut m, from, out)
     };
     if out.len() < PARALLEL {

@@ -2,10 +2,9 @@
 //!
 //! A step reads what earlier ones have written, so steps are never evaluated out of order or at the same time.
 
-use super::array::{Array, Elements, wrap};
-use super::code::{Fault, InputElements, Machine, Slot, for_each};
+use super::array::{Array, Elements};
+use super::code::{Fault, InputElements, Slot};
 use super::compile::{Body, MeaningCode};
-use super::row_evaluation::{self, Axis};
 use super::{Engine, exec};
 use mlc_dsl::ir::DType;
 use std::sync::Arc;
@@ -78,7 +77,8 @@ pub(super) fn run(
         for i in 0..results.len() {
             let Some(step) = results[i].code.step else { continue };
             let n = results[i].len() / steps as usize;
-            let elements = slice(&results[i], step, at, n, &sources(args, &results), engine)?;
+            let (code, sources) = (results[i].code, sources(args, &results));
+            let elements = exec::evaluate(code, n, &sources, engine, Some((step, at)))?;
             let elements = settled(elements, results[i].dtype, settle);
             results[i].write(step, at, &elements);
         }
@@ -88,7 +88,7 @@ pub(super) fn run(
         if code.step.is_some() {
             continue;
         }
-        results[i].elements = exec::evaluate(code, n, &sources(args, &results), engine)?;
+        results[i].elements = exec::evaluate(code, n, &sources(args, &results), engine, None)?;
     }
     Ok(results.into_iter().map(|r| r.elements).collect())
 }
@@ -97,54 +97,6 @@ pub(super) fn run(
 fn sources<'a>(args: &'a [Array], results: &'a [Unfinished<'_>]) -> Vec<InputElements<'a>> {
     let args = args.iter().map(Array::elements);
     args.chain(results.iter().map(|r| &r.elements)).map(exec::elements).collect()
-}
-
-/// The elements of a result at one step.
-fn slice(
-    of: &Unfinished<'_>,
-    step: Slot,
-    at: i64,
-    n: usize,
-    sources: &[InputElements],
-    engine: Engine,
-) -> Result<Elements, Fault> {
-    let code = of.code;
-    let mut m = Machine::new(code.extents.len(), sources);
-    m.slots[step] = at;
-    let others: Vec<(Slot, i64)> = code.axes.iter().copied().filter(|a| a.0 != step).collect();
-    if n == 0 {
-        return Ok(match code.body {
-            Body::Real(_) => Elements::Float(Arc::default()),
-            Body::Int(..) => Elements::Int(Arc::default()),
-        });
-    }
-    let axes: Vec<Axis> = others.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
-    let elements = match (&code.body, engine) {
-        (Body::Real(body), Engine::Plain) => {
-            let mut out = Vec::with_capacity(n);
-            for_each(&others, &mut m, |m| out.push(body.eval(m)));
-            Elements::Float(Arc::new(out))
-        }
-        (Body::Int(dtype, body), Engine::Plain) => {
-            let mut out = Vec::with_capacity(n);
-            for_each(&others, &mut m, |m| out.push(wrap(*dtype, body.eval(m))));
-            Elements::Int(Arc::new(out))
-        }
-        (Body::Real(body), Engine::Fast) => {
-            let mut out = vec![0.0; n];
-            let axes = row_evaluation::merge(body, &axes);
-            row_evaluation::fill(body, &axes, &mut m, 0, &mut out)?;
-            Elements::Float(Arc::new(out))
-        }
-        (Body::Int(dtype, body), Engine::Fast) => {
-            let mut out = vec![0; n];
-            let axes = row_evaluation::merge(body, &axes);
-            row_evaluation::fill(body, &axes, &mut m, 0, &mut out)?;
-            out.iter_mut().for_each(|v| *v = wrap(*dtype, *v));
-            Elements::Int(Arc::new(out))
-        }
-    };
-    m.verdict().map(|()| elements)
 }
 
 /// The elements as the working precision leaves them.
