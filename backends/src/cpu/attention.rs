@@ -7,8 +7,10 @@
 
 use super::buffer::with_scratch;
 use super::gemm::Matrix;
-use super::gemm::kernel::{TileTarget, shape, tile};
-use super::gemm::pack::{pack_left, pack_right, panel_rows, panels, right_len};
+use super::gemm::PackedBlock;
+use super::gemm::chain::NONE;
+use super::gemm::kernel::shape;
+use super::gemm::pack::{pack_left, pack_right, panel_rows, right_len};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, odometer};
 use super::math;
@@ -270,21 +272,10 @@ fn product(
     first: usize,
     add: bool,
 ) {
-    if s.n == 0 {
-        return;
-    }
-    assert!(first + s.m * s.n <= out.len(), "the product lies inside the result");
-    for (p, (cols, width)) in panels(0..s.n).enumerate() {
-        let b = &b[p * shape().cols * s.k..][..width * s.k];
-        for (i, r) in (0..s.m).step_by(s.wide).enumerate() {
-            let high = s.wide.min(s.m - r);
-            let a = &a[i * s.wide * s.k..][..high * s.k];
-            let at = out.at(first + r * s.n + cols.start);
-            let target = TileTarget { at, stride: s.n, cols: cols.len(), add };
-            // SAFETY: the tile lies inside the result by the assertion; its rows belong to this task.
-            unsafe { tile(high, width, s.k, a, b, target) };
-        }
-    }
+    let AttentionSizes { m, n, k, wide } = s;
+    assert!(first + m * n <= out.len(), "the product lies inside the result");
+    let block = PackedBlock { m, n, k, rows: wide, at: first, stride: n, row: 0, column: 0, add };
+    block.product(a, b, &NONE, out);
 }
 
 /// A row of the mask.

@@ -2,7 +2,9 @@
 //!
 //! f32 (and through [`super::half_precision`] the 16-bit floats) use the packed product, f64 the one of `ndarray`, integers a plain loop that wraps.
 
-use super::gemm::{GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, SKINNY, gemm};
+use super::gemm::{
+    Finish, GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, SKINNY, gemm,
+};
 use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::{coalesce, odometer};
 use super::packed_constants::Pack;
@@ -140,13 +142,13 @@ impl MatMul {
             at: i * size,
         };
         let count = self.a.starts.len();
-        match cx.epilogue {
-            Some((epilogue, inputs)) => {
-                let finish = |at: usize, part: &mut [f32]| epilogue.apply(at, part, inputs);
-                gemm(cx.threads, self.sizes, count, product, out, Some(&finish));
+        let block = |at: usize, part: &mut [f32]| {
+            if let Some((epilogue, inputs)) = cx.epilogue {
+                epilogue.apply(at, part, inputs);
             }
-            None => gemm(cx.threads, self.sizes, count, product, out, None),
-        }
+        };
+        let finish = Finish::of(cx, (self.sizes.m, self.sizes.n), &block);
+        gemm(cx.threads, self.sizes, count, product, out, finish);
     }
 
     fn doubles(&self, a: &[f64], b: &[f64], out: &mut [f64]) {

@@ -35,8 +35,10 @@ mod registry;
 mod resolve;
 mod run;
 mod simd;
+mod stencil;
 pub(crate) mod symbols;
 mod threads;
+mod vector;
 mod window;
 
 /// The processor of this machine.

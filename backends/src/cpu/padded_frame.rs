@@ -3,11 +3,12 @@
 //! Columns are sorted by their residue modulo the stride, so neighbouring results read neighbouring elements for any
 //! stride, and borders need no tests. One or two spatial axes; others go through [`Window`].
 
-use super::simd::simd;
+use super::simd::{VectorLevel, level, simd};
+use super::vector;
 use super::window::Window;
 
-/// Results computed at once.
-pub const CHUNK: usize = 16;
+/// Elements that readers of a frame may read beyond its end.
+pub const SLACK: usize = 32;
 
 /// Elements that a frame may have, for one of input and result.
 const SPARSE: usize = 8;
@@ -17,13 +18,15 @@ const LEAST: usize = 1 << 16;
 /// The frame of a window.
 #[derive(Clone, Debug)]
 pub struct PaddedFrame {
-    from: [usize; 2],
+    /// Extents of the input.
+    pub from: [usize; 2],
     /// Extents of the result.
     pub to: [usize; 2],
     stride: [usize; 2],
-    low: [i64; 2],
     high: usize,
     lane: usize,
+    rows: Option<InnerRows>,
+    lanes: Vec<Lane>,
     /// Where each tap begins.
     pub taps: Vec<usize>,
 }
@@ -58,7 +61,8 @@ impl PaddedFrame {
                 y * row + x % stride[1] * lane + x / stride[1]
             })
             .collect();
-        Some(PaddedFrame { from, to, stride, low, high, lane, taps })
+        let (rows, lanes) = inner(&Window2 { from, stride, low }, high, lane);
+        Some(PaddedFrame { from, to, stride, high, lane, rows, lanes, taps })
     }
 
     /// Elements of the frame of one plane.
@@ -74,128 +78,115 @@ impl PaddedFrame {
 
     /// Copies a plane into its frame.
     pub fn fill(&self, x: &[f32], outside: f32, frame: &mut [f32]) {
-        let (s, lane) = (self.stride[1], self.lane);
-        let wide = self.from[1];
-        for (r, line) in frame.chunks_exact_mut(lane * s).enumerate().take(self.high) {
-            let y = r as i64 - self.low[0];
-            if y < 0 || y >= self.from[0] as i64 {
-                line.fill(outside);
-                continue;
-            }
-            let src = &x[y as usize * wide..][..wide];
-            for (q, part) in line.chunks_exact_mut(lane).enumerate() {
-                // Element `j` of the part is column `j * s + q - low`.
-                let shift = q as i64 - self.low[1];
-                let s_ = s as i64;
-                let first = if shift < 0 { (-shift + s_ - 1) / s_ } else { 0 };
-                let end = if wide as i64 > shift { (wide as i64 - shift + s_ - 1) / s_ } else { 0 };
-                let first = (first as usize).min(lane);
-                let end = (end.max(0) as usize).clamp(first, lane);
-                part[..first].fill(outside);
-                part[end..].fill(outside);
-                let from = (first as i64 * s_ + shift).max(0) as usize;
-                if s == 1 {
-                    part[first..end].copy_from_slice(&src[from.min(wide)..][..end - first]);
-                } else if s == 2 && first < end {
-                    every_second(&mut part[first..end], &src[from..]);
-                } else if first < end {
-                    let src = src[from..].iter().step_by(s);
-                    part[first..end].iter_mut().zip(src).for_each(|(p, &v)| *p = v);
-                }
-            }
+        frame[..self.len()].fill(outside);
+        self.fill_inside(x, frame);
+    }
+
+    /// Copies a plane into a frame whose border is filled.
+    pub fn fill_inside(&self, x: &[f32], frame: &mut [f32]) {
+        let (stride, pitch, wide) = (self.stride[1], self.lane * self.stride[1], self.from[1]);
+        let Some(rows) = &self.rows else { return };
+        for lane in &self.lanes {
+            let (from, to) = (rows.from * wide + lane.column, rows.to * pitch + lane.at);
+            copy_lines(&x[from..], wide, &mut frame[to..], pitch, (rows.count, lane.len), stride);
         }
     }
 }
 
-/// How the taps of a window are combined.
+/// What of a window of two axes decides where its frame is filled.
+struct Window2 {
+    from: [usize; 2],
+    stride: [usize; 2],
+    low: [i64; 2],
+}
+
+/// Columns of the input that are neighbours in a row of the frame: every `stride`-th.
 #[derive(Clone, Copy, Debug)]
-pub enum Stencil<'a> {
-    /// The sum of products with these weights.
-    Dot(&'a [f32]),
-    /// The largest; NaN if there is one.
-    Max,
-    Sum,
+struct Lane {
+    /// The first, in the input.
+    column: usize,
+    /// Where it goes in the frame's row.
+    at: usize,
+    len: usize,
 }
 
-/// All rows of a plane, for `T` taps if `T` is not 0. Known taps are unrolled and their sums stay in registers.
+/// Rows of the frame that are rows of the input.
+#[derive(Clone, Copy, Debug)]
+struct InnerRows {
+    /// The first, in the input and in the frame.
+    from: usize,
+    to: usize,
+    count: usize,
+}
+
+/// The parts of a frame that are read from the input.
+fn inner(w: &Window2, high: usize, lane: usize) -> (Option<InnerRows>, Vec<Lane>) {
+    let first = w.low[0].max(0);
+    let end = (w.from[0] as i64 + w.low[0]).min(high as i64);
+    let rows = (end > first && w.from[1] > 0).then(|| InnerRows {
+        from: (first - w.low[0]) as usize,
+        to: first as usize,
+        count: (end - first) as usize,
+    });
+    let by = w.stride[1] as i64;
+    let lanes = (0..w.stride[1]).filter_map(|q| {
+        // Element `j` of lane `q` is column `j * by + shift`.
+        let shift = q as i64 - w.low[1];
+        let from = if shift < 0 { (-shift + by - 1) / by } else { 0 };
+        let wide = w.from[1] as i64;
+        let to = if wide > shift { (wide - shift + by - 1) / by } else { 0 };
+        let (from, to) = (from.min(lane as i64), to.min(lane as i64));
+        (from < to).then(|| Lane {
+            column: (from * by + shift) as usize,
+            at: q * lane + from as usize,
+            len: (to - from) as usize,
+        })
+    });
+    (rows, lanes.collect())
+}
+
+simd! {
+    /// Copies `size` lines of elements, `wide` and `pitch` apart.
+    fn copy_lines(x: &[f32], wide: usize, frame: &mut [f32], pitch: usize, size: (usize, usize), stride: usize) {
+        for r in 0..size.0 {
+            copy_line(&x[r * wide..], &mut frame[r * pitch..][..size.1], stride);
+        }
+    }
+}
+
+/// Copies every `stride`-th element from the first on.
 #[inline(always)]
-fn each<const T: usize>(
-    frame: &PaddedFrame,
-    data: &[f32],
-    out: &mut [f32],
-    init: f32,
-    f: impl Fn(usize, f32, f32) -> f32,
-) {
-    let wide = frame.to[1];
-    if wide == 0 {
-        return;
-    }
-    let known: [&[f32]; T] = std::array::from_fn(|t| &data[frame.taps[t]..]);
-    for (y, line) in out.chunks_exact_mut(wide).enumerate() {
-        let row = frame.row(y);
-        for (i, part) in line.chunks_mut(CHUNK).enumerate() {
-            let at = row + i * CHUNK;
-            let chunk =
-                |tap: &[f32]| -> [f32; CHUNK] { tap[at..at + CHUNK].try_into().expect("a chunk") };
-            let mut acc = [init; CHUNK];
-            if T > 0 {
-                for (t, tap) in known.iter().enumerate() {
-                    let src = chunk(tap);
-                    acc = std::array::from_fn(|j| f(t, acc[j], src[j]));
-                }
-            } else {
-                for (t, &tap) in frame.taps.iter().enumerate() {
-                    let src = chunk(&data[tap..]);
-                    acc = std::array::from_fn(|j| f(t, acc[j], src[j]));
-                }
-            }
-            match <&mut [f32; CHUNK]>::try_from(&mut *part) {
-                Ok(part) => *part = acc,
-                Err(_) => part.copy_from_slice(&acc[..part.len()]),
-            }
-        }
+fn copy_line(src: &[f32], line: &mut [f32], stride: usize) {
+    match (stride, line.len()) {
+        (1, n @ 8..) => copy_by::<8>(line, &src[..n]),
+        (1, n @ 4..) => copy_by::<4>(line, &src[..n]),
+        (2, _) => every_second(line, src),
+        _ => line.iter_mut().zip(src.iter().step_by(stride)).for_each(|(d, s)| *d = *s),
     }
 }
 
-simd! {
-    /// All results of one plane from its frame, which has [`CHUNK`] elements of slack at its end.
-    pub fn stencil(frame: &PaddedFrame, kind: Stencil<'_>, data: &[f32], out: &mut [f32]) {
-        match (kind, frame.taps.len()) {
-            (Stencil::Dot(w), 9) => {
-                let w: [f32; 9] = std::array::from_fn(|t| w[t]);
-                each::<9>(frame, data, out, 0.0, |t, a, v| v.mul_add(w[t], a));
-            }
-            (Stencil::Dot(w), 25) => {
-                let w: [f32; 25] = std::array::from_fn(|t| w[t]);
-                each::<25>(frame, data, out, 0.0, |t, a, v| v.mul_add(w[t], a));
-            }
-            (Stencil::Dot(w), n) => {
-                let w = &w[..n];
-                each::<0>(frame, data, out, 0.0, |t, a, v| v.mul_add(w[t], a));
-            }
-            (Stencil::Max, 9) => {
-                each::<9>(frame, data, out, f32::NEG_INFINITY, |_, a, v| super::math::maximum(a, v));
-            }
-            (Stencil::Max, 4) => {
-                each::<4>(frame, data, out, f32::NEG_INFINITY, |_, a, v| super::math::maximum(a, v));
-            }
-            (Stencil::Max, _) => {
-                each::<0>(frame, data, out, f32::NEG_INFINITY, |_, a, v| super::math::maximum(a, v));
-            }
-            (Stencil::Sum, _) => each::<0>(frame, data, out, 0.0, |_, a, v| a + v),
-        }
+/// Copies at least `C` elements, `C` at once; the last ones may overlap those before.
+#[inline(always)]
+fn copy_by<const C: usize>(dst: &mut [f32], src: &[f32]) {
+    let (whole, _) = dst.as_chunks_mut::<C>();
+    whole.iter_mut().zip(src.as_chunks::<C>().0).for_each(|(d, s)| *d = *s);
+    if let (Some(d), Some(s)) = (dst.last_chunk_mut::<C>(), src.last_chunk::<C>()) {
+        *d = *s;
     }
 }
 
-simd! {
-    /// Every second element of `src`, from the first.
-    fn every_second(dst: &mut [f32], src: &[f32]) {
-        let (pairs, last) = src.as_chunks::<2>();
-        let n = pairs.len().min(dst.len());
-        dst[..n].iter_mut().zip(pairs).for_each(|(d, p)| *d = p[0]);
-        if let ([d], [v]) = (&mut dst[n..], last) {
-            *d = *v;
-        }
+/// Every second element of `src`, from the first.
+#[inline]
+fn every_second(dst: &mut [f32], src: &[f32]) {
+    match level() {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level was detected on this machine.
+        VectorLevel::V4 => unsafe { vector::avx512::every_second(src, dst) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the level was detected on this machine.
+        VectorLevel::V3 => unsafe { vector::avx2::every_second(src, dst) },
+        // SAFETY: every machine has this level.
+        _ => unsafe { vector::portable::every_second(src, dst) },
     }
 }
 

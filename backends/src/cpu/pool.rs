@@ -3,7 +3,8 @@
 use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::math;
-use super::padded_frame::{CHUNK, PaddedFrame, Stencil, stencil};
+use super::padded_frame::{PaddedFrame, SLACK};
+use super::stencil::{Stencil, stencil};
 use super::window::{MAX_SPATIAL, Window};
 use mlc_dsl::ir::DType;
 
@@ -62,7 +63,7 @@ impl Launch for Pool {
             PoolKind::Sum => 0.0,
         };
         let grain = (1usize << 15) / self.window.taps().max(1);
-        let slack = self.frame.as_ref().map_or(0, |f| f.len() + CHUNK);
+        let slack = self.frame.as_ref().map_or(0, |f| f.len() + SLACK);
         cx.threads.chunks(out, n, grain, |at, part| {
             with_scratch::<f32, 1, _>([slack], |[data]| {
                 for (c, out) in part.chunks_exact_mut(n.max(1)).enumerate() {

@@ -1,11 +1,17 @@
 //! Recurrent layers as ONNX defines them: one product for the inputs of all steps, one per step for the state. f32.
+//!
+//! Weights that are constant are packed once. The directions of a layer do not read each other and run side by side.
 
 use super::buffer::with_scratch;
-use super::gemm::{GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
+use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::math::{sigmoid, tanh};
+use super::packed_constants::Pack;
 use super::simd::simd;
+use super::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::{Attr, DType};
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Long short-term memory.
 pub const LSTM: Maker = |s| make(s, Cell::Lstm);
@@ -25,6 +31,14 @@ impl Cell {
             Cell::Gru { .. } => 3,
         }
     }
+
+    /// The gates of which the state's share is one product; the hidden gate of a GRU may read another state.
+    fn joint(self) -> usize {
+        match self {
+            Cell::Lstm => 4,
+            Cell::Gru { reset_after } => 2 + usize::from(reset_after),
+        }
+    }
 }
 
 /// A matrix with rows of `width`.
@@ -32,15 +46,82 @@ fn by(data: &[f32], width: usize) -> Matrix<'_> {
     Matrix { data, offset: 0, row: width as isize, col: 1 }
 }
 
-/// The transpose of a matrix with rows of `width`.
-fn turned(data: &[f32], width: usize) -> Matrix<'_> {
-    Matrix { data, offset: 0, row: 1, col: width as isize }
+/// The transpose of a matrix with rows of `width` that begins at `offset`.
+fn turned(data: &[f32], offset: usize, width: usize) -> Matrix<'_> {
+    Matrix { data, offset, row: 1, col: width as isize }
+}
+
+/// A weight: packed before the first run if it is constant.
+struct Weight {
+    arg: usize,
+    /// Where it begins in the argument.
+    at: usize,
+    /// Depth and columns of its transpose.
+    sizes: (usize, usize),
+    packed: Option<Arc<Pack<PackedRight>>>,
+}
+
+/// A weight in the form that products read.
+enum Ready<'a> {
+    Shared(&'a Pack<PackedRight>),
+    Own(PackedRight),
+}
+
+impl Deref for Ready<'_> {
+    type Target = PackedRight;
+
+    fn deref(&self) -> &PackedRight {
+        match self {
+            Ready::Shared(p) => p,
+            Ready::Own(p) => p,
+        }
+    }
+}
+
+impl Weight {
+    /// `rows` rows of `width` from `skip` elements on in an argument.
+    fn new(
+        site: &LaunchSite<'_>,
+        arg: usize,
+        skip: usize,
+        (rows, width): (usize, usize),
+    ) -> Weight {
+        let operand = &site.args[arg];
+        let at = operand.layout.offset + skip;
+        let sizes = (width, rows);
+        let constant = operand.constant.as_ref().filter(|_| rows * width > 0);
+        let packed = constant.map(|t| {
+            let data = bytemuck::cast_slice(t.bytes());
+            site.packs.right(t, &turned(data, at, width), sizes)
+        });
+        Weight { arg, at, sizes, packed }
+    }
+
+    fn ready(&self, inputs: &[Array<'_>]) -> Ready<'_> {
+        match &self.packed {
+            Some(p) => Ready::Shared(p),
+            None => {
+                let (k, n) = self.sizes;
+                let data = inputs[self.arg].typed();
+                Ready::Own(PackedRight::new(&turned(data, self.at, k), k, n))
+            }
+        }
+    }
+}
+
+/// One direction: its weights, and whether it runs backwards.
+struct Direction {
+    reverse: bool,
+    input: Weight,
+    /// Of the gates that are one product.
+    joint: Weight,
+    /// Of the hidden gate of a GRU whose reset gate comes before the product.
+    hidden: Option<Weight>,
 }
 
 struct Recurrent {
     cell: Cell,
-    /// Whether each direction runs backwards.
-    reverse: Vec<bool>,
+    directions: Vec<Direction>,
     s: usize,
     b: usize,
     i: usize,
@@ -76,25 +157,71 @@ fn make(site: &LaunchSite<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
     if states == 2 && cell != Cell::Lstm {
         return None;
     }
+    let (gates, joint) = (cell.gates(), cell.joint());
+    let direction = |(d, &reverse): (usize, &bool)| {
+        let skip = d * gates * h * h;
+        let late = || Weight::new(site, 2, skip + joint * h * h, (h, h));
+        Direction {
+            reverse,
+            input: Weight::new(site, 1, d * gates * h * i, (gates * h, i)),
+            joint: Weight::new(site, 2, skip, (joint * h, h)),
+            hidden: (joint < gates).then(late),
+        }
+    };
+    let directions = reverse.iter().enumerate().map(direction).collect();
     let at = site.args.iter().map(|a| a.layout.offset).collect();
-    Some(Box::new(Recurrent { cell, reverse, s, b, i, h, at }))
+    Some(Box::new(Recurrent { cell, directions, s, b, i, h, at }))
 }
 
 simd! {
-    /// One step of one sequence: `g` holds the four gates before their functions.
-    fn lstm_step(g: &[f32], h: &mut [f32], c: &mut [f32]) {
+    /// One step of one sequence: `x` and `g` hold the shares of input and state of the four gates.
+    fn lstm_step(x: &[f32], g: &[f32], h: &mut [f32], c: &mut [f32]) {
         let n = h.len();
-        let (i, rest) = g.split_at(n);
-        let (o, rest) = rest.split_at(n);
-        let (f, z) = rest.split_at(n);
-        for (((((h, c), &i), &o), &f), &z) in h.iter_mut().zip(c).zip(i).zip(o).zip(f).zip(&z[..n]) {
-            *c = sigmoid(f) * *c + sigmoid(i) * tanh(z);
-            *h = sigmoid(o) * tanh(*c);
+        let c = &mut c[..n];
+        let gates: [(&[f32], &[f32]); 4] =
+            std::array::from_fn(|k| (&x[k * n..][..n], &g[k * n..][..n]));
+        for j in 0..n {
+            let [i, o, f, z] = gates.map(|(x, g)| x[j] + g[j]);
+            let kept = sigmoid(f) * c[j] + sigmoid(i) * tanh(z);
+            c[j] = kept;
+            h[j] = sigmoid(o) * tanh(kept);
+        }
+    }
+}
+
+simd! {
+    /// What the reset gate lets pass of the state.
+    fn gru_reset(x: &[f32], g: &[f32], h: &[f32], passed: &mut [f32]) {
+        let n = h.len();
+        let (x, g, passed) = (&x[n..][..n], &g[n..][..n], &mut passed[..n]);
+        for j in 0..n {
+            passed[j] = h[j] * sigmoid(x[j] + g[j]);
+        }
+    }
+}
+
+simd! {
+    /// The new state of one sequence. `late` is the state's share of the hidden gate, which `reset` may scale.
+    fn gru_step(reset: bool, x: &[f32], g: &[f32], late: &[f32], bias: &[f32], h: &mut [f32]) {
+        let n = h.len();
+        let (update, scale) = ((&x[..n], &g[..n]), (&x[n..][..n], &g[n..][..n]));
+        let (x, late, bias) = (&x[2 * n..][..n], &late[..n], &bias[..n]);
+        for j in 0..n {
+            let u = sigmoid(update.0[j] + update.1[j]);
+            let inner = late[j] + bias[j];
+            let scaled = sigmoid(scale.0[j] + scale.1[j]) * inner;
+            let new = tanh(x[j] + if reset { scaled } else { inner });
+            h[j] = (1.0 - u) * new + u * h[j];
         }
     }
 }
 
 impl Launch for Recurrent {
+    fn scratch(&self) -> u64 {
+        let (_, len) = self.lens();
+        (len as u64).saturating_mul(4 * self.directions.len() as u64)
+    }
+
     fn run(
         &self,
         cx: &Context<'_>,
@@ -107,139 +234,135 @@ impl Launch for Recurrent {
         let (Some(y), Some(last_h)) = (outs.next(), outs.next()) else {
             return Err("two results at least".into());
         };
-        let mut last_c = outs.next();
-        let states = self.reverse.len() * self.b * self.h;
+        let dirs = self.directions.len();
+        let states = dirs * self.b * self.h;
         last_h.copy_from_slice(&args[4][..states]);
-        if let (Some(c), Some(c0)) = (&mut last_c, args.get(5)) {
-            c.copy_from_slice(&c0[..states]);
+        let last_c = outs.next().unwrap_or_default();
+        if let Some(c0) = args.get(5) {
+            last_c.copy_from_slice(&c0[..states]);
         }
-        let rows = self.cell.gates() * self.h;
-        let lens = [self.s * self.b * rows, self.b * rows, self.b * self.h];
-        with_scratch::<f32, 3, _>(lens, |scratch| {
-            let [all, step, spare] = scratch.map(|s| &mut *s);
-            for d in 0..self.reverse.len() {
-                let part = d * self.b * self.h..(d + 1) * self.b * self.h;
-                let h = &mut last_h[part.clone()];
-                let c = last_c.as_mut().map(|c| &mut c[part.clone()]);
-                self.direction(cx, &args, d, y, h, c, [all, step, spare]);
-            }
+        // A state without elements has no lines.
+        if self.b * self.h == 0 {
+            return Ok(());
+        }
+        let (lens, len) = self.lens();
+        with_scratch::<f32, 1, _>([len * dirs], |[scratch]| {
+            let (y, h, c) =
+                (SharedSlice::new(y), SharedSlice::new(last_h), SharedSlice::new(last_c));
+            let scratch = SharedSlice::new(scratch);
+            let part = self.b * self.h;
+            cx.threads.each(dirs, |d| {
+                // SAFETY: every direction has its own part of each.
+                let (h, c, own) = unsafe {
+                    let c = c.part((d * part).min(c.len()), part.min(c.len()));
+                    (h.part(d * part, part), c, scratch.part(d * len, len))
+                };
+                self.direction(cx.threads, inputs, &args, d, &y, h, c, split(own, lens));
+            });
         });
         Ok(())
     }
 }
 
+/// A slice in three.
+fn split(all: &mut [f32], lens: [usize; 3]) -> [&mut [f32]; 3] {
+    let (a, rest) = all.split_at_mut(lens[0]);
+    let (b, rest) = rest.split_at_mut(lens[1]);
+    [a, b, &mut rest[..lens[2]]]
+}
+
 impl Recurrent {
+    /// What a direction works in: the inputs' share of all gates, the state's of one step, two states.
+    fn lens(&self) -> ([usize; 3], usize) {
+        let rows = self.cell.gates() * self.h;
+        let lens = [self.s * self.b * rows, self.b * rows, 2 * self.b * self.h];
+        (lens, lens.iter().sum())
+    }
+
     #[allow(clippy::too_many_arguments, reason = "one direction's share of everything")]
     fn direction(
         &self,
-        cx: &Context<'_>,
+        threads: &Threads,
+        inputs: &[Array<'_>],
         args: &[&[f32]],
         d: usize,
-        y: &mut [f32],
+        y: &SharedSlice<'_, f32>,
         h: &mut [f32],
-        mut c: Option<&mut [f32]>,
+        c: &mut [f32],
         [all, step, spare]: [&mut [f32]; 3],
     ) {
         let (n, b, rows) = (self.h, self.b, self.cell.gates() * self.h);
-        // A state without elements has no lines.
-        if n == 0 || b == 0 {
-            return;
-        }
-        let (w, r) = (&args[1][d * rows * self.i..], &args[2][d * rows * n..]);
+        let direction = &self.directions[d];
         let bias = &args[3][d * 2 * rows..][..2 * rows];
-        let all = &mut all[..self.s * b * rows];
-        let both = |at: usize, part: &mut [f32]| {
-            for (k, v) in part.iter_mut().enumerate() {
-                let g = (at + k) % rows;
-                // The recurrent bias of the hidden gate may be scaled by the reset gate: it is added there.
-                let late = matches!(self.cell, Cell::Gru { .. }) && g >= 2 * n;
-                *v += bias[g] + if late { 0.0 } else { bias[rows + g] };
-            }
+        self.input_gates(threads, direction, inputs, args[0], bias, all);
+        let joint = direction.joint.ready(inputs);
+        let hidden = direction.hidden.as_ref().map(|w| w.ready(inputs));
+        let state = |from: &[f32], weight: &PackedRight, to: &mut [f32]| {
+            let product =
+                |_| Product { left: Left::Plain(by(from, n)), right: Right::Packed(weight), at: 0 };
+            gemm(threads, GemmSizes { m: b, n: weight.n, k: n }, 1, product, to, Finish::Nothing);
         };
-        let product = |_| Product {
-            left: Left::Plain(by(args[0], self.i)),
-            right: Right::Plain(turned(w, self.i)),
-            at: 0,
-        };
-        let sizes = GemmSizes { m: self.s * b, n: rows, k: self.i };
-        gemm(cx.threads, sizes, 1, product, all, Some(&both));
-        let packed = PackedRight::new(&turned(r, n), n, rows);
-        let hidden = PackedRight::new(&turned(&r[(rows - n) * n..], n), n, n);
+        let wide = self.cell.joint() * n;
+        let (passed, late) = spare.split_at_mut(b * n);
         for k in 0..self.s {
-            let t = if self.reverse[d] { self.s - 1 - k } else { k };
-            let step = &mut step[..b * rows];
-            {
-                let h = &*h;
-                let product = |_| Product {
-                    left: Left::Plain(by(h, n)),
-                    right: Right::Packed(&packed),
-                    at: 0,
-                };
-                gemm(cx.threads, GemmSizes { m: b, n: rows, k: n }, 1, product, step, None);
-            }
+            let t = if direction.reverse { self.s - 1 - k } else { k };
+            state(h, &joint, &mut step[..b * wide]);
             let x = &all[t * b * rows..][..b * rows];
-            match (self.cell, &mut c) {
-                (Cell::Lstm, Some(c)) => {
-                    step.iter_mut().zip(x).for_each(|(s, x)| *s += x);
-                    let lines = step
-                        .chunks_exact(rows)
-                        .zip(h.chunks_exact_mut(n))
-                        .zip(c.chunks_exact_mut(n));
-                    lines.for_each(|((g, h), c)| lstm_step(g, h, c));
+            if let Some(hidden) = &hidden {
+                let lines = x.chunks_exact(rows).zip(step.chunks_exact(wide));
+                for ((x, g), (h, to)) in
+                    lines.zip(h.chunks_exact(n).zip(passed.chunks_exact_mut(n)))
+                {
+                    gru_reset(x, g, h, to);
                 }
-                (Cell::Gru { reset_after }, _) => {
-                    self.gru_step(cx, reset_after, x, step, h, &bias[rows..], &hidden, spare);
-                }
-                (Cell::Lstm, None) => {}
+                state(passed, hidden, late);
             }
-            let dirs = self.reverse.len();
-            y[(t * dirs + d) * b * n..][..b * n].copy_from_slice(h);
+            for (i, h) in h.chunks_exact_mut(n).enumerate() {
+                let (x, g) = (&x[i * rows..][..rows], &step[i * wide..][..wide]);
+                let own = &bias[2 * rows - n..];
+                match (self.cell, &hidden) {
+                    (Cell::Lstm, _) => lstm_step(x, g, h, &mut c[i * n..][..n]),
+                    (Cell::Gru { .. }, Some(_)) => gru_step(false, x, g, &late[i * n..], own, h),
+                    (Cell::Gru { .. }, None) => gru_step(true, x, g, &g[2 * n..], own, h),
+                }
+            }
+            // SAFETY: every direction writes its own part of each step.
+            let line = unsafe { y.part((t * self.directions.len() + d) * b * n, b * n) };
+            line.copy_from_slice(h);
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one step's share of everything")]
-    fn gru_step(
+    /// The inputs' share of the gates of all steps, biases included.
+    fn input_gates(
         &self,
-        cx: &Context<'_>,
-        reset_after: bool,
+        threads: &Threads,
+        direction: &Direction,
+        inputs: &[Array<'_>],
         x: &[f32],
-        step: &mut [f32],
-        h: &mut [f32],
         bias: &[f32],
-        hidden: &PackedRight,
-        spare: &mut [f32],
+        all: &mut [f32],
     ) {
-        let (n, rows) = (self.h, 3 * self.h);
-        let spare = &mut spare[..self.b * n];
-        if !reset_after {
-            // The product is of the state that the reset gate lets pass.
-            let mut passed = h.to_vec();
-            for (b, line) in passed.chunks_exact_mut(n.max(1)).enumerate() {
-                for (j, v) in line.iter_mut().enumerate() {
-                    let at = b * rows + n + j;
-                    *v *= sigmoid(x[at] + step[at]);
-                }
+        let rows = self.cell.gates() * self.h;
+        // The recurrent bias of a GRU's hidden gate may be scaled by the reset gate: it is added there.
+        let early = match self.cell {
+            Cell::Lstm => rows,
+            Cell::Gru { .. } => rows - self.h,
+        };
+        let mut sums = bias[..rows].to_vec();
+        sums[..early].iter_mut().zip(&bias[rows..]).for_each(|(s, r)| *s += r);
+        let add = |at: usize, part: &mut [f32]| {
+            let mut rest = part;
+            let mut from = at % rows;
+            while !rest.is_empty() {
+                let (line, after) = rest.split_at_mut((rows - from).min(rest.len()));
+                line.iter_mut().zip(&sums[from..]).for_each(|(v, s)| *v += s);
+                (rest, from) = (after, 0);
             }
-            let left = Matrix { data: &passed, offset: 0, row: n as isize, col: 1 };
-            let product =
-                |_| Product { left: Left::Plain(left), right: Right::Packed(hidden), at: 0 };
-            gemm(cx.threads, GemmSizes { m: self.b, n, k: n }, 1, product, spare, None);
-        }
-        for b in 0..self.b {
-            for j in 0..n {
-                let at = b * rows + j;
-                let update = sigmoid(x[at] + step[at]);
-                let reset = sigmoid(x[at + n] + step[at + n]);
-                let late = bias[2 * n + j];
-                let inner = if reset_after {
-                    reset * (step[at + 2 * n] + late)
-                } else {
-                    spare[b * n + j] + late
-                };
-                let new = tanh(x[at + 2 * n] + inner);
-                let old = &mut h[b * n + j];
-                *old = (1.0 - update) * new + update * *old;
-            }
-        }
+        };
+        let weight = direction.input.ready(inputs);
+        let product =
+            |_| Product { left: Left::Plain(by(x, self.i)), right: Right::Packed(&weight), at: 0 };
+        let sizes = GemmSizes { m: self.s * self.b, n: rows, k: self.i };
+        gemm(threads, sizes, 1, product, all, Finish::Block(&add));
     }
 }

@@ -63,7 +63,7 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "reference" => Implementation::Reference,
         "gemm" => native(ANY, Epilogue, &[("matmul", matmul::make)]),
         "conv" => native(FLOATS, Epilogue, &[("conv", conv::make)]),
-        "conv_transpose" => native(FLOATS, Nothing, &[("conv_transpose", conv::make_transposed)]),
+        "conv_transpose" => native(FLOATS, Nothing, &[("conv_transpose", conv::transposed::make)]),
         "pool" => native(FLOATS, Nothing, &[("maxpool", pool::MAX), ("sumpool", pool::SUM)]),
         "reduce" => native(
             ANY,

@@ -16,11 +16,18 @@ pub enum VectorLevel {
     V4,
 }
 
+/// Names the highest level to use, for tests of the others: `portable`, `avx2` or `avx512`.
+const HIGHEST: &str = "MLC_VECTORS";
+
 /// The level of this machine.
 #[inline]
 pub fn level() -> VectorLevel {
     static LEVEL: OnceLock<VectorLevel> = OnceLock::new();
-    *LEVEL.get_or_init(detect)
+    *LEVEL.get_or_init(|| match std::env::var(HIGHEST).as_deref() {
+        Ok("portable") => VectorLevel::Base,
+        Ok("avx2") => detect().min(VectorLevel::V3),
+        _ => detect(),
+    })
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -2,6 +2,7 @@
 
 mod attention;
 mod element_types;
+mod epilogues;
 mod graphs;
 mod operators;
 mod plans;

@@ -1,8 +1,12 @@
 //! The register tile of the matrix product: up to [`Shape::rows`] × [`Shape::cols`] sums held in registers.
 //!
-//! One body per vector level. A kernel reads packed panels, so it is independent of the strides of the matrices.
+//! One body for all vector levels. A tile reads a packed left panel, and lines of the right operand that are packed or lie
+//! anywhere: it is independent of the strides of the matrices. Steps that follow a product are applied before the sums
+//! leave the registers.
 
+use super::chain::Chain;
 use crate::cpu::simd::{VectorLevel, level};
+use crate::cpu::vector;
 
 /// Largest register tile of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +15,13 @@ pub struct Shape {
     pub rows: usize,
     /// Columns: two vectors.
     pub cols: usize,
+}
+
+impl Shape {
+    /// Columns of one vector.
+    pub fn lanes(self) -> usize {
+        self.cols / 2
+    }
 }
 
 /// The register tile of this machine.
@@ -22,206 +33,160 @@ pub fn shape() -> Shape {
     }
 }
 
-/// Where a tile of the result lies and how it is combined.
-#[derive(Clone, Copy, Debug)]
-pub struct TileTarget {
-    /// Its first element.
-    pub at: *mut f32,
-    /// Elements from one row to the next.
-    pub stride: usize,
-    /// Columns to write, at most those of the panel.
-    pub cols: usize,
-    /// Add to what is there instead of replacing it.
-    pub add: bool,
+/// How many whole right panels a tile of so many rows takes at once: one row against one panel has too few sums to keep the
+/// units for fused multiply-add busy.
+pub fn strip_panels(rows: usize) -> usize {
+    match (level(), rows) {
+        (VectorLevel::V4, 1..=3) => 4,
+        (VectorLevel::V4, 4) => 3,
+        (VectorLevel::V4, 5 | 6) | (VectorLevel::V3, 3) => 2,
+        (VectorLevel::V3, 1) => 4,
+        (VectorLevel::V3, 2) => 3,
+        _ => 1,
+    }
 }
 
-/// `target = a · b` over `depth`, with `a` packed `rows` wide and `b` packed `width` wide (a whole or half [`Shape::cols`]).
+/// Most vectors that a tile is wide.
+pub const MOST_VECTORS: usize = 8;
+
+/// The right operand of a tile.
+#[derive(Clone, Copy)]
+pub enum Right<'a> {
+    /// Whole panels of two vectors one after the other, or one panel of one vector.
+    Packed(&'a [f32]),
+    /// Line `k` of vector `v` begins at `data[from[v] + lines[first + k]]`.
+    Lines {
+        /// What it reads.
+        data: &'a [f32],
+        /// The offsets.
+        lines: &'a LineTable,
+        /// That of the first line.
+        first: usize,
+        /// Where each vector begins.
+        from: [usize; 2],
+    },
+}
+
+/// Where the lines of an operand begin.
+pub struct LineTable {
+    pub(in crate::cpu) lines: Vec<usize>,
+    largest: usize,
+}
+
+impl LineTable {
+    pub fn new(lines: Vec<usize>) -> LineTable {
+        let largest = lines.iter().max().copied().unwrap_or(0);
+        LineTable { lines, largest }
+    }
+}
+
+/// Where a vector of the tile's first row goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Index in the result of its first element that counts.
+    pub at: usize,
+    /// Column of that element.
+    pub column: usize,
+    /// Elements before it that do not count.
+    pub skip: usize,
+    /// Elements that count.
+    pub len: usize,
+}
+
+/// The parts of a tile of `wide` columns that follow each other, from element `at` and column `column` on.
+pub fn parts(at: usize, column: usize, wide: usize) -> [Part; MOST_VECTORS] {
+    let lanes = shape().lanes();
+    std::array::from_fn(|v| Part {
+        at: at + v * lanes,
+        column: column + v * lanes,
+        skip: 0,
+        len: wide.saturating_sub(v * lanes).min(lanes),
+    })
+}
+
+/// Calls `f(first row, panels, rows of each)` for the panels of equal height that `m` rows are packed into.
+#[inline]
+pub fn each_height(m: usize, rows: usize, mut f: impl FnMut(usize, usize, usize)) {
+    let (count, rest) = (m / rows, m % rows);
+    if count > 0 {
+        f(0, count, rows);
+    }
+    if rest > 0 {
+        f(count * rows, 1, rest);
+    }
+}
+
+/// Left panels of equally many rows, one after the other.
+#[derive(Clone, Copy)]
+pub struct Panels<'a> {
+    /// How many.
+    pub count: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Depth of each.
+    pub depth: usize,
+    pub data: &'a [f32],
+}
+
+/// Where the tiles of a column of the result lie, and how they are finished.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The whole result.
+    pub out: *mut f32,
+    /// Its elements.
+    pub len: usize,
+    /// Of the first row, one per vector of a tile.
+    pub parts: &'a [Part],
+    /// Elements from one row to the next.
+    pub stride: usize,
+    /// The first row, as the chain counts rows.
+    pub row: usize,
+    /// Add to what is there instead of replacing it.
+    pub add: bool,
+    /// What is done with the sums before they are written.
+    pub chain: &'a Chain<'a>,
+}
+
+/// One tile for every panel: the rows of `target`, from the first on, are `panels · right`.
 ///
 /// # Safety
-/// `rows` × `target.cols` elements at `target` are valid for reads and writes and not aliased.
-pub unsafe fn tile(
-    rows: usize,
-    width: usize,
-    depth: usize,
-    a: &[f32],
-    b: &[f32],
-    target: TileTarget,
-) {
-    let shape = shape();
-    assert!(rows >= 1 && rows <= shape.rows && target.cols <= width, "tile fits the registers");
-    assert!(a.len() >= rows * depth && b.len() >= width * depth, "panels hold the depth");
-    assert!(width == shape.cols || width * 2 == shape.cols, "one or two vectors");
-    let two = width == shape.cols;
-    match level() {
+/// The parts of these rows are valid for reads and writes and not aliased.
+pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
+    let (shape, level) = (shape(), level());
+    let Panels { count, rows, depth, data } = panels;
+    let vectors = target.parts.len();
+    assert!(count >= 1 && rows >= 1 && rows <= shape.rows, "tiles fit the registers");
+    assert!(data.len() >= count * rows * depth, "panels hold the depth");
+    let most = if vectors > 2 { 2 * strip_panels(rows) } else { 2 };
+    assert!(vectors == 1 || vectors == 2 || vectors == most, "whole panels");
+    match right {
+        Right::Packed(b) => {
+            assert!(b.len() >= vectors * shape.lanes() * depth, "panels hold the depth");
+        }
+        Right::Lines { data, lines, first, from } => {
+            let end = from[0].max(from[1]) + lines.largest + shape.lanes();
+            let inside = first + depth <= lines.lines.len() && end <= data.len();
+            assert!(vectors <= 2 && inside, "lines inside the operand");
+        }
+    }
+    for p in target.parts {
+        assert!(p.skip + p.len <= shape.lanes(), "a part of a vector");
+        let end = p.at + (count * rows - 1) * target.stride + p.len;
+        assert!(end <= target.len, "tiles inside the result");
+        target.chain.covers(target.row + count * rows, p.column + p.len, end);
+    }
+    match level {
         #[cfg(target_arch = "x86_64")]
         VectorLevel::V4 => {
-            // SAFETY: AVX-512 was detected; the assertions bound the panels, the caller the target.
-            unsafe { v4::dispatch(rows, two, depth, a, b, target) }
+            // SAFETY: AVX-512 was detected; the assertions bound all operands, the caller the target.
+            unsafe { vector::avx512::tiles(panels, right, target) }
         }
         #[cfg(target_arch = "x86_64")]
         VectorLevel::V3 => {
             // SAFETY: AVX2 and FMA were detected; otherwise as above.
-            unsafe { v3::dispatch(rows, two, depth, a, b, target) }
+            unsafe { vector::avx2::tiles(panels, right, target) }
         }
         // SAFETY: as above.
-        _ => unsafe { base(rows, width, depth, a, b, target) },
-    }
-}
-
-/// Any machine.
-///
-/// # Safety
-/// As [`tile`].
-unsafe fn base(rows: usize, width: usize, depth: usize, a: &[f32], b: &[f32], t: TileTarget) {
-    let mut sums = [[0f32; 16]; 4];
-    for k in 0..depth {
-        let b = &b[k * width..(k + 1) * width];
-        for (sums, &a) in sums.iter_mut().zip(&a[k * rows..(k + 1) * rows]) {
-            for (s, &b) in sums.iter_mut().zip(b) {
-                *s += a * b;
-            }
-        }
-    }
-    for (r, sums) in sums.iter().enumerate().take(rows) {
-        // SAFETY: the row lies in the target by the contract.
-        let row = unsafe { std::slice::from_raw_parts_mut(t.at.add(r * t.stride), t.cols) };
-        for (o, s) in row.iter_mut().zip(sums) {
-            *o = if t.add { *o + s } else { *s };
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-macro_rules! rows {
-    ($rows:expr, $two:expr, $f:ident, $args:tt, $($n:literal)*) => {
-        match ($rows, $two) {
-            $(($n, true) => rows!(@call $f, $n, 2, $args),
-              ($n, false) => rows!(@call $f, $n, 1, $args),)*
-            _ => unreachable!("the caller bounds the rows"),
-        }
-    };
-    (@call $f:ident, $n:literal, $v:literal, ($($arg:expr),*)) => {
-        // SAFETY: the contract of the caller is that of the callee.
-        unsafe { $f::<$n, $v>($($arg),*) }
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-mod v4 {
-    use super::TileTarget;
-    use std::arch::x86_64::*;
-
-    /// # Safety
-    /// As [`super::tile`], on a machine with AVX-512.
-    pub unsafe fn dispatch(
-        rows: usize,
-        two: bool,
-        depth: usize,
-        a: &[f32],
-        b: &[f32],
-        t: TileTarget,
-    ) {
-        let (a, b) = (a.as_ptr(), b.as_ptr());
-        rows!(rows, two, run, (depth, a, b, t), 1 2 3 4 5 6 7 8 9 10 11 12 13 14)
-    }
-
-    /// # Safety
-    /// `a` holds `depth * R` elements, `b` `depth * V * 16`; otherwise as [`super::tile`].
-    #[target_feature(enable = "avx512f")]
-    unsafe fn run<const R: usize, const V: usize>(
-        depth: usize,
-        mut a: *const f32,
-        mut b: *const f32,
-        t: TileTarget,
-    ) {
-        let mut sums = [[_mm512_setzero_ps(); V]; R];
-        for _ in 0..depth {
-            // SAFETY: `depth` steps of `V * 16` and `R` elements stay inside the panels.
-            unsafe {
-                let row: [__m512; V] = std::array::from_fn(|v| _mm512_loadu_ps(b.add(v * 16)));
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let x = _mm512_set1_ps(*a.add(r));
-                    for (s, y) in sums.iter_mut().zip(row) {
-                        *s = _mm512_fmadd_ps(x, y, *s);
-                    }
-                }
-                a = a.add(R);
-                b = b.add(V * 16);
-            }
-        }
-        for (r, sums) in sums.iter().enumerate() {
-            for (v, &s) in sums.iter().enumerate() {
-                let left = t.cols.saturating_sub(v * 16).min(16);
-                let mask = ((1u32 << left) - 1) as u16;
-                // SAFETY: the mask confines access to the target's columns.
-                unsafe {
-                    let at = t.at.add(r * t.stride + v * 16 * (left > 0) as usize);
-                    let s =
-                        if t.add { _mm512_add_ps(_mm512_maskz_loadu_ps(mask, at), s) } else { s };
-                    _mm512_mask_storeu_ps(at, mask, s);
-                }
-            }
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod v3 {
-    use super::TileTarget;
-    use std::arch::x86_64::*;
-
-    /// # Safety
-    /// As [`super::tile`], on a machine with AVX2 and FMA.
-    pub unsafe fn dispatch(
-        rows: usize,
-        two: bool,
-        depth: usize,
-        a: &[f32],
-        b: &[f32],
-        t: TileTarget,
-    ) {
-        let (a, b) = (a.as_ptr(), b.as_ptr());
-        rows!(rows, two, run, (depth, a, b, t), 1 2 3 4 5 6)
-    }
-
-    /// # Safety
-    /// `a` holds `depth * R` elements, `b` `depth * V * 8`; otherwise as [`super::tile`].
-    #[target_feature(enable = "avx2,fma")]
-    unsafe fn run<const R: usize, const V: usize>(
-        depth: usize,
-        mut a: *const f32,
-        mut b: *const f32,
-        t: TileTarget,
-    ) {
-        let mut sums = [[_mm256_setzero_ps(); V]; R];
-        for _ in 0..depth {
-            // SAFETY: `depth` steps of `V * 8` and `R` elements stay inside the panels.
-            unsafe {
-                let row: [__m256; V] = std::array::from_fn(|v| _mm256_loadu_ps(b.add(v * 8)));
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let x = _mm256_set1_ps(*a.add(r));
-                    for (s, y) in sums.iter_mut().zip(row) {
-                        *s = _mm256_fmadd_ps(x, y, *s);
-                    }
-                }
-                a = a.add(R);
-                b = b.add(V * 8);
-            }
-        }
-        for (r, sums) in sums.iter().enumerate() {
-            for (v, &s) in sums.iter().enumerate() {
-                let mut held = [0f32; 8];
-                let left = t.cols.saturating_sub(v * 8).min(8);
-                // SAFETY: `held` has eight elements; the row lies in the target.
-                let row = unsafe {
-                    _mm256_storeu_ps(held.as_mut_ptr(), s);
-                    let skip = if left > 0 { v * 8 } else { 0 };
-                    std::slice::from_raw_parts_mut(t.at.add(r * t.stride + skip), left)
-                };
-                for (o, s) in row.iter_mut().zip(held) {
-                    *o = if t.add { *o + s } else { s };
-                }
-            }
-        }
+        _ => unsafe { vector::portable::tiles(panels, right, target) },
     }
 }

@@ -3,16 +3,20 @@
 //! The order in which a sum is added depends on the depth alone: an element has the same bits for any number of threads,
 //! of rows and of columns, however the operands lie.
 
+pub mod chain;
+pub mod direct;
 pub mod kernel;
 pub mod pack;
 mod skinny;
 
 use crate::cpu::buffer::with_scratch;
+use crate::cpu::launch::Context;
 use crate::cpu::simd::{VectorLevel, level};
 use crate::cpu::threads::{SharedSlice, Threads};
-use kernel::{TileTarget, shape};
+pub use chain::Chain;
+use kernel::{Panels, Target, shape};
 pub use pack::{Matrix, PackedLeft, PackedRight};
-use pack::{block_depth, pack_left, pack_right, panel_rows, panels, right_len};
+use pack::{block_depth, pack_left, pack_right, panel_rows, right_len};
 pub use skinny::MOST_ROWS as SKINNY;
 use std::ops::Range;
 
@@ -53,6 +57,51 @@ pub struct Product<'a> {
 /// What happens to a finished part of the result: its first element's position, and the elements.
 pub type BlockEpilogue<'a> = dyn Fn(usize, &mut [f32]) + Sync + 'a;
 
+/// What follows the product.
+#[derive(Clone, Copy)]
+pub enum Finish<'a> {
+    /// Nothing.
+    Nothing,
+    /// Steps on sums in registers.
+    Chain(Chain<'a>),
+    /// Anything, on a finished block.
+    Block(&'a BlockEpilogue<'a>),
+}
+
+impl<'a> Finish<'a> {
+    /// The epilogue of a launch whose result has rows of `n` elements, computed `m` at a time: a chain if it is one, else `block`.
+    pub fn of(
+        cx: &'a Context<'_>,
+        (m, n): (usize, usize),
+        block: &'a BlockEpilogue<'a>,
+    ) -> Finish<'a> {
+        match cx.epilogue {
+            Some((epilogue, inputs)) => match Chain::of(epilogue, inputs, m, n) {
+                Some(chain) => Finish::Chain(chain),
+                None => Finish::Block(block),
+            },
+            None => Finish::Nothing,
+        }
+    }
+
+    /// Finishes a part of the result that begins at element `at`, with rows of `n` elements.
+    pub fn apply(&self, at: usize, part: &mut [f32], n: usize) {
+        match self {
+            Finish::Nothing => {}
+            Finish::Chain(chain) => chain.apply(at, part, n),
+            Finish::Block(f) => f(at, part),
+        }
+    }
+
+    /// What the tiles of the last block of the depth do.
+    fn chain(&self, last: bool) -> &Chain<'a> {
+        match self {
+            Finish::Chain(chain) if last => chain,
+            _ => &chain::NONE,
+        }
+    }
+}
+
 /// Sizes of every product of a batch. Results are row-major with `n` elements per row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmSizes {
@@ -66,7 +115,7 @@ pub struct GemmSizes {
 
 /// Rows and columns that one task computes at a time, so that packed blocks stay in the second-level cache.
 const BLOCK_ROWS: usize = 168;
-const BLOCK_COLS: usize = 512;
+const BLOCK_COLS: usize = 256;
 
 /// Computes `products(i)` for `i` in `0..count`, over threads.
 pub fn gemm<'a>(
@@ -75,9 +124,9 @@ pub fn gemm<'a>(
     count: usize,
     products: impl Fn(usize) -> Product<'a> + Sync,
     out: &mut [f32],
-    epilogue: Option<&BlockEpilogue<'_>>,
+    finish: Finish<'_>,
 ) {
-    let GemmSizes { m, n, .. } = sizes;
+    let GemmSizes { m, n, k } = sizes;
     if m == 0 || n == 0 || count == 0 {
         return;
     }
@@ -88,7 +137,7 @@ pub fn gemm<'a>(
         && level() != VectorLevel::Base
         && (b.col == 1 || b.row == 1)
     {
-        return skinny::products(threads, sizes, count, products, out, epilogue);
+        return skinny::products(threads, sizes, count, products, out, finish);
     }
     let rows = match first.left {
         Left::Packed(p) => p.rows,
@@ -102,17 +151,15 @@ pub fn gemm<'a>(
         let product = products(i);
         let all_rows = cut(m, rows, grid.down, part / grid.across);
         let all_cols = cut(n, shape().cols, grid.across, part % grid.across);
-        // Packed operands cost nothing to read again; others are packed once per block.
-        let high = BLOCK_ROWS.div_ceil(rows) * rows;
-        for c in all_cols.clone().step_by(BLOCK_COLS) {
-            let cols = c..(c + BLOCK_COLS).min(all_cols.end);
-            for r in all_rows.clone().step_by(high) {
-                let block = Block { rows: r..(r + high).min(all_rows.end), cols: cols.clone() };
-                run_block(&product, sizes, rows, &block, &shared);
-                if let Some(epilogue) = epilogue {
-                    finish(&product, n, &block, &shared, epilogue);
-                }
-            }
+        let wide = match product.right {
+            Right::Packed(_) => 2 * BLOCK_COLS,
+            Right::Plain(_) | Right::Implicit(_) if k < BLOCK_COLS / 4 => 2 * BLOCK_COLS,
+            Right::Plain(_) | Right::Implicit(_) => BLOCK_COLS,
+        };
+        for c in all_cols.clone().step_by(wide) {
+            let cols = c..(c + wide).min(all_cols.end);
+            let block = Block { rows: all_rows.clone(), cols };
+            run_block(&product, sizes, rows, &block, &shared, &finish);
         }
     });
 }
@@ -156,16 +203,19 @@ struct Block {
     cols: Range<usize>,
 }
 
+/// Computes a block of columns. The right operand is packed once for all rows, the left one in parts.
 fn run_block(
     product: &Product<'_>,
     s: GemmSizes,
     rows: usize,
     block: &Block,
     out: &SharedSlice<'_, f32>,
+    finish: &Finish<'_>,
 ) {
     let depth = block_depth(s.k);
+    let high = BLOCK_ROWS.div_ceil(rows) * rows;
     let left_len = match product.left {
-        Left::Plain(_) => block.rows.len().div_ceil(rows) * rows * depth,
+        Left::Plain(_) => block.rows.len().min(high).div_ceil(rows) * rows * depth,
         Left::Packed(_) => 0,
     };
     let right_len = match product.right {
@@ -174,21 +224,16 @@ fn run_block(
     };
     if s.k == 0 {
         for r in block.rows.clone() {
+            let at = product.at + r * s.n + block.cols.start;
             // SAFETY: blocks do not overlap.
-            unsafe { out.part(product.at + r * s.n + block.cols.start, block.cols.len()) }
-                .fill(0.0);
+            let line = unsafe { out.part(at, block.cols.len()) };
+            line.fill(0.0);
+            finish.apply(at, line, s.n);
         }
     }
     with_scratch::<f32, 2, _>([left_len, right_len], |[left, right]| {
         for d in (0..s.k).step_by(depth) {
             let depth = d..(d + depth).min(s.k);
-            let a: &[f32] = match product.left {
-                Left::Packed(p) => p.block(block.rows.start, depth.clone()),
-                Left::Plain(a) => {
-                    pack_left(&a, block.rows.clone(), depth.clone(), rows, left);
-                    left
-                }
-            };
             let b: &[f32] = match product.right {
                 Right::Packed(p) => p.block(block.cols.start, depth.clone()),
                 Right::Plain(b) => {
@@ -200,56 +245,117 @@ fn run_block(
                     right
                 }
             };
-            tiles(product.at, s.n, rows, block, &depth, a, b, out);
+            for r in block.rows.clone().step_by(high) {
+                let part = r..(r + high).min(block.rows.end);
+                let a: &[f32] = match product.left {
+                    Left::Packed(p) => p.block(r, depth.clone()),
+                    Left::Plain(a) => {
+                        pack_left(&a, part.clone(), depth.clone(), rows, left);
+                        left
+                    }
+                };
+                let packed = PackedBlock {
+                    m: part.len(),
+                    n: block.cols.len(),
+                    k: depth.len(),
+                    rows,
+                    at: product.at + r * s.n + block.cols.start,
+                    stride: s.n,
+                    row: product.at / s.n + r,
+                    column: block.cols.start,
+                    add: depth.start > 0,
+                };
+                let last = depth.end == s.k;
+                packed.product(a, b, finish.chain(last), out);
+                if let (true, Finish::Block(f)) = (last, finish) {
+                    finish_block(product, s.n, &part, &block.cols, out, f);
+                }
+            }
         }
     });
 }
 
-/// All register tiles of a block.
-#[allow(clippy::too_many_arguments, reason = "one inner loop, given a name")]
-fn tiles(
-    at: usize,
-    n: usize,
-    rows: usize,
-    block: &Block,
-    depth: &Range<usize>,
-    a: &[f32],
-    b: &[f32],
-    out: &SharedSlice<'_, f32>,
-) {
-    let (k, full) = (depth.len(), shape().cols);
-    for (p, (cols, width)) in panels(block.cols.clone()).enumerate() {
-        let b = &b[p * full * k..][..width * k];
-        for (q, r) in block.rows.clone().step_by(rows).enumerate() {
-            let high = rows.min(block.rows.end - r);
-            let a = &a[q * rows * k..][..high * k];
-            let first = at + r * n + cols.start;
-            assert!(first + (high - 1) * n + cols.len() <= out.len(), "tile inside the result");
-            let target =
-                TileTarget { at: out.at(first), stride: n, cols: cols.len(), add: depth.start > 0 };
-            // SAFETY: the tile lies inside the result; blocks of different tasks do not overlap.
-            unsafe { kernel::tile(high, width, k, a, b, target) };
+/// A product of packed panels, and the block of the result that it is.
+pub struct PackedBlock {
+    /// Rows.
+    pub m: usize,
+    /// Columns.
+    pub n: usize,
+    /// Depth.
+    pub k: usize,
+    /// Rows of each left panel.
+    pub rows: usize,
+    /// The block's first element.
+    pub at: usize,
+    /// Elements from one row of the result to the next.
+    pub stride: usize,
+    /// Row of the result, over all products, and column of the first element.
+    pub row: usize,
+    pub column: usize,
+    /// Add to what is there instead of replacing it.
+    pub add: bool,
+}
+
+impl PackedBlock {
+    /// Computes all register tiles. The block belongs to the caller's task alone.
+    pub fn product(&self, a: &[f32], b: &[f32], chain: &Chain<'_>, out: &SharedSlice<'_, f32>) {
+        let (k, full, lanes) = (self.k, shape().cols, shape().lanes());
+        // Few rows take several panels at once.
+        let strip = match self.m <= self.rows {
+            true => kernel::strip_panels(self.m.max(1)) * full,
+            false => full,
+        };
+        let chain = chain.beginning_at(self.row);
+        let mut col = 0;
+        while col < self.n {
+            let left = self.n - col;
+            let wide = if left >= strip { strip } else { left.min(full) };
+            // The last panel is packed half as wide if that suffices.
+            let vectors = if wide <= lanes { 1 } else { wide.div_ceil(full) * 2 };
+            let right = kernel::Right::Packed(&b[col * k..][..vectors * lanes * k]);
+            kernel::each_height(self.m, self.rows, |r, count, rows| {
+                let parts = kernel::parts(self.at + r * self.stride + col, self.column + col, wide);
+                let target = Target {
+                    out: out.at(0),
+                    len: out.len(),
+                    parts: &parts[..vectors],
+                    stride: self.stride,
+                    row: r,
+                    add: self.add,
+                    chain: &chain,
+                };
+                // SAFETY: blocks of different tasks do not overlap.
+                unsafe {
+                    kernel::tiles(
+                        Panels { count, rows, depth: k, data: &a[r * k..] },
+                        right,
+                        &target,
+                    )
+                };
+            });
+            col += wide;
         }
     }
 }
 
 /// Applies the epilogue to a finished block, in runs as long as they get.
-fn finish(
+fn finish_block(
     product: &Product<'_>,
     n: usize,
-    block: &Block,
+    rows: &Range<usize>,
+    cols: &Range<usize>,
     out: &SharedSlice<'_, f32>,
     f: &BlockEpilogue<'_>,
 ) {
-    if block.cols.len() == n {
-        let (at, len) = (product.at + block.rows.start * n, block.rows.len() * n);
+    if cols.len() == n {
+        let (at, len) = (product.at + rows.start * n, rows.len() * n);
         // SAFETY: whole rows of this block; blocks of different tasks do not overlap.
         return f(at, unsafe { out.part(at, len) });
     }
-    for r in block.rows.clone() {
-        let at = product.at + r * n + block.cols.start;
+    for r in rows.clone() {
+        let at = product.at + r * n + cols.start;
         // SAFETY: part of a row of this block; blocks of different tasks do not overlap.
-        f(at, unsafe { out.part(at, block.cols.len()) });
+        f(at, unsafe { out.part(at, cols.len()) });
     }
 }
 
@@ -274,7 +380,8 @@ mod tests {
         let epilogue = |at: usize, part: &mut [f32]| {
             part.iter_mut().enumerate().for_each(|(i, v)| *v += ((at + i) % n) as f32);
         };
-        gemm(&Threads::new(threads), GemmSizes { m, n, k }, 1, product, &mut out, Some(&epilogue));
+        let finish = Finish::Block(&epilogue);
+        gemm(&Threads::new(threads), GemmSizes { m, n, k }, 1, product, &mut out, finish);
         for i in 0..m {
             for j in 0..n {
                 let want: f64 = (0..k)
@@ -302,7 +409,8 @@ mod tests {
         let run = |m: usize, n: usize, left: Left<'_>, right: Right<'_>, threads: usize| {
             let mut out = vec![f32::NAN; m * n];
             let product = |_| Product { left, right, at: 0 };
-            gemm(&Threads::new(threads), GemmSizes { m, n, k }, 1, product, &mut out, None);
+            let sizes = GemmSizes { m, n, k };
+            gemm(&Threads::new(threads), sizes, 1, product, &mut out, Finish::Nothing);
             out
         };
         let whole = run(m, n, Left::Plain(left), Right::Plain(rows), 1);

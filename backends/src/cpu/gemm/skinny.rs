@@ -2,9 +2,10 @@
 //!
 //! Sums are added in the order of the packed product: an element's bits do not depend on which of them computes it.
 
-use super::kernel::{self, TileTarget, shape};
+use super::chain::NONE;
+use super::kernel::{self, Panels, Target, shape};
 use super::pack::{block_depth, pack_right};
-use super::{BlockEpilogue, GemmSizes, Left, Matrix, Product, Right};
+use super::{Finish, GemmSizes, Left, Matrix, Product, Right};
 use crate::cpu::buffer::with_scratch;
 use crate::cpu::simd::simd;
 use crate::cpu::threads::{SharedSlice, Threads};
@@ -22,7 +23,7 @@ pub fn products<'a>(
     count: usize,
     products: impl Fn(usize) -> Product<'a> + Sync,
     out: &mut [f32],
-    epilogue: Option<&BlockEpilogue<'_>>,
+    finish: Finish<'_>,
 ) {
     let GemmSizes { m, n, k } = sizes;
     // A task below some hundred thousand operations is not worth handing over.
@@ -45,9 +46,7 @@ pub fn products<'a>(
         } else {
             along_columns(&a, &b, r, from, k, out);
         }
-        if let Some(epilogue) = epilogue {
-            epilogue(at, out);
-        }
+        finish.apply(at, out, n);
     });
 }
 
@@ -113,11 +112,22 @@ fn along_columns(
             for (p, out) in out.chunks_mut(wide).enumerate() {
                 let from = first + p * wide;
                 pack_right(b, depth.clone(), from..from + out.len(), panel);
-                let width = if out.len() * 2 <= wide { wide / 2 } else { wide };
-                let target =
-                    TileTarget { at: out.as_mut_ptr(), stride: wide, cols: out.len(), add: d > 0 };
+                let lanes = wide / 2;
+                let vectors = out.len().div_ceil(lanes);
+                let parts = kernel::parts(0, 0, out.len());
+                let target = Target {
+                    out: out.as_mut_ptr(),
+                    len: out.len(),
+                    parts: &parts[..vectors],
+                    stride: wide,
+                    row: 0,
+                    add: d > 0,
+                    chain: &NONE,
+                };
+                let right = kernel::Right::Packed(panel);
+                let panels = Panels { count: 1, rows: 1, depth: depth.len(), data: row };
                 // SAFETY: the target is `out`, one row.
-                unsafe { kernel::tile(1, width, depth.len(), row, panel, target) };
+                unsafe { kernel::tiles(panels, right, &target) };
             }
         }
     });

@@ -58,6 +58,11 @@ impl ElementSource {
 }
 
 impl Strided {
+    /// Its first element, extents and strides.
+    pub fn walk(&self) -> (usize, &[usize], &[isize]) {
+        (self.offset, &self.shape, &self.strides)
+    }
+
     /// Calls `run(at, stride, length)` for the innermost runs that elements `start..start + len` read, in order.
     #[inline(always)]
     fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, isize, usize)) {

@@ -67,6 +67,11 @@ impl Fused {
         self.code.outputs.iter().map(|o| o.1)
     }
 
+    /// The code, and the source of each of its inputs.
+    pub fn parts(&self) -> (&RegisterCode, &[ElementSource]) {
+        (&self.code, &self.sources)
+    }
+
     /// Number of inputs.
     pub fn input_count(&self) -> usize {
         self.sources.len()

@@ -1,0 +1,222 @@
+//! Convolution, f32, and through [`super::half_precision`] the 16-bit floats.
+//!
+//! Matrix products that read the input where it lies in padded frames, or an implicit im2col where vectors along a row would
+//! be mostly empty; a stencil for depthwise convolutions.
+
+use super::buffer::with_scratch;
+use super::gemm::direct::{DirectProduct, Rows, direct, pays};
+use super::gemm::kernel::{LineTable, shape};
+use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedLeft, Product, Right, gemm};
+use super::launch::{Array, Context, Launch, LaunchSite};
+use super::packed_constants::Pack;
+use super::padded_frame::{PaddedFrame, SLACK};
+use super::window::{MAX_SPATIAL, Window};
+use depthwise::Depthwise;
+use im2col::Im2col;
+use mlc_dsl::ir::DType;
+use std::sync::Arc;
+
+mod depthwise;
+mod im2col;
+pub mod transposed;
+
+/// A convolution with known shapes.
+struct Conv {
+    window: Window,
+    batch: usize,
+    group: usize,
+    /// Input and output channels of a group.
+    q: usize,
+    o: usize,
+    x_at: usize,
+    w_at: usize,
+    /// For one or two spatial axes, unless every result element reads the input element at its own place.
+    frame: Option<PaddedFrame>,
+    /// Packed weights per group, if they are constant.
+    packed: Vec<Arc<Pack<PackedLeft>>>,
+    /// Where the lines of the right operand lie, if it is read there.
+    lines: Option<(LineTable, Rows)>,
+}
+
+/// Prepares a convolution.
+pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    if site.same_dtype()? != DType::F32 {
+        return None;
+    }
+    let [x, w] = site.args else { return None };
+    let out = &site.outputs[0].1;
+    let (stride, low) = (site.sizes(0)?, site.ints(1)?);
+    let (dilation, group) = (site.sizes(3)?, usize::try_from(site.int(4)?).ok()?);
+    let spatial = out.len().checked_sub(2)?;
+    // The driver walks whole images; anything strange is copied by the reference interpreter's path.
+    if !x.layout.is_dense() || !w.layout.is_dense() || spatial > MAX_SPATIAL || stride.contains(&0)
+    {
+        return None;
+    }
+    let window =
+        Window::new(&x.layout.shape[2..], &w.layout.shape[2..], &out[2..], stride, low, dilation)?;
+    let (q, o) = (w.layout.shape[1], out[1] / group.max(1));
+    let (x_at, w_at) = (x.layout.offset, w.layout.offset);
+    if q == 1 && o == 1 && window.taps() <= depthwise::MOST_TAPS {
+        return Some(Box::new(Depthwise::new(window, group, x_at, w_at)));
+    }
+    let k = q * window.taps();
+    let packed: Vec<_> = match &w.constant {
+        Some(t) if o * k > 0 => (0..group)
+            .map(|g| {
+                let data = bytemuck::cast_slice(t.bytes());
+                let offset = w_at + g * o * k;
+                site.packs.left(t, &Matrix { data, offset, row: k as isize, col: 1 }, (o, k))
+            })
+            .collect(),
+        _ => vec![],
+    };
+    let frame = if window.is_identity() { None } else { PaddedFrame::of(&window) };
+    let lines = if packed.is_empty() { None } else { lines(&window, frame.as_ref(), (o, q)) };
+    Some(Box::new(Conv { window, batch: out[0], group, q, o, x_at, w_at, frame, packed, lines }))
+}
+
+/// Where the lines of the right operand lie, channel by channel and tap by tap, if reading them there pays.
+fn lines(
+    window: &Window,
+    frame: Option<&PaddedFrame>,
+    (o, q): (usize, usize),
+) -> Option<(LineTable, Rows)> {
+    let n = window.outputs();
+    let sizes = GemmSizes { m: o, n, k: q * window.taps() };
+    let (taps, plane, rows) = match frame {
+        Some(f) => (f.taps.clone(), f.len(), Rows { wide: f.to[1], pitch: f.row(1) }),
+        // Nothing lies beyond the input: a vector must fit into a channel.
+        None if window.is_identity() && n >= shape().lanes() => {
+            (vec![0], n, Rows { wide: n, pitch: n })
+        }
+        None => return None,
+    };
+    let all = (0..q).flat_map(|c| taps.iter().map(move |t| c * plane + t));
+    pays(rows, sizes).then(|| (LineTable::new(all.collect()), rows))
+}
+
+impl Launch for Conv {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        let block = |at: usize, part: &mut [f32]| {
+            if let Some((epilogue, inputs)) = cx.epilogue {
+                epilogue.apply(at, part, inputs);
+            }
+        };
+        let sizes =
+            GemmSizes { m: self.o, n: self.window.outputs(), k: self.q * self.window.taps() };
+        let finish = Finish::of(cx, (sizes.m, sizes.n), &block);
+        let x = &x[self.x_at..];
+        let channels = self.batch * self.group * self.q;
+        let Some(frame) = &self.frame else {
+            match &self.lines {
+                Some(lines) => self.direct(cx, x, self.window.inputs(), lines, sizes, out, finish),
+                None => self.products(cx, x, w, None, sizes, out, finish),
+            }
+            return Ok(());
+        };
+        with_scratch::<f32, 1, _>([frame.len() * channels + SLACK], |[frames]| {
+            let frames = &mut frames[..frame.len() * channels + SLACK];
+            let plane = self.window.inputs();
+            let (whole, slack) = frames.split_at_mut(frame.len() * channels);
+            slack.fill(0.0);
+            cx.threads.chunks(whole, frame.len(), 1 << 14, |at, part| {
+                for (c, to) in part.chunks_exact_mut(frame.len()).enumerate() {
+                    let c = at / frame.len() + c;
+                    frame.fill(&x[c * plane..][..plane], 0.0, to);
+                }
+            });
+            match &self.lines {
+                Some(lines) => self.direct(cx, frames, frame.len(), lines, sizes, out, finish),
+                None => self.products(cx, x, w, Some((frame, frames)), sizes, out, finish),
+            }
+        });
+        Ok(())
+    }
+
+    fn takes_epilogue(&self) -> bool {
+        true
+    }
+
+    fn scratch(&self) -> u64 {
+        self.frame.as_ref().map_or(0, |f| bytes_of(&[f.len(), self.batch * self.group * self.q]))
+    }
+}
+
+/// Bytes of a product of so many floats.
+fn bytes_of(extents: &[usize]) -> u64 {
+    extents.iter().fold(4, |n, &d| n.saturating_mul(d as u64))
+}
+
+impl Conv {
+    /// Reads channels of `plane` elements where they lie.
+    #[allow(clippy::too_many_arguments, reason = "the second half of a run")]
+    fn direct(
+        &self,
+        cx: &Context<'_>,
+        channels: &[f32],
+        plane: usize,
+        (lines, rows): &(LineTable, Rows),
+        sizes: GemmSizes,
+        out: &mut [f32],
+        finish: Finish<'_>,
+    ) {
+        let product = |i: usize| DirectProduct {
+            left: &self.packed[i % self.group],
+            data: &channels[i * self.q * plane..],
+            at: i * sizes.m * sizes.n,
+        };
+        let count = self.batch * self.group;
+        direct(cx.threads, sizes, count, product, (lines, *rows), out, finish);
+    }
+
+    /// Packs windows as columns.
+    #[allow(clippy::too_many_arguments, reason = "the second half of a run")]
+    fn products(
+        &self,
+        cx: &Context<'_>,
+        x: &[f32],
+        w: &[f32],
+        framed: Option<(&PaddedFrame, &[f32])>,
+        sizes: GemmSizes,
+        out: &mut [f32],
+        finish: Finish<'_>,
+    ) {
+        let GemmSizes { n, k, .. } = sizes;
+        let plane = self.window.inputs();
+        let image = |i: usize| Im2col {
+            window: &self.window,
+            x: &x[i * self.q * plane..],
+            plane,
+            framed: framed.map(|(f, data)| (f, &data[i * self.q * f.len()..])),
+        };
+        let images: Vec<Im2col<'_>> = (0..self.batch * self.group).map(image).collect();
+        let product = |i: usize| {
+            let g = i % self.group;
+            let left = match self.packed.get(g) {
+                Some(p) => Left::Packed(p),
+                None => Left::Plain(Matrix {
+                    data: w,
+                    offset: self.w_at + g * self.o * k,
+                    row: k as isize,
+                    col: 1,
+                }),
+            };
+            let right = if self.window.is_identity() {
+                let offset = i * self.q * plane;
+                Right::Plain(Matrix { data: x, offset, row: plane as isize, col: 1 })
+            } else {
+                Right::Implicit(&images[i])
+            };
+            Product { left, right, at: i * self.o * n }
+        };
+        gemm(cx.threads, sizes, images.len(), product, out, finish);
+    }
+}

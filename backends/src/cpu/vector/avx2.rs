@@ -1,0 +1,95 @@
+//! Vectors on AVX2 with fused multiply-add: sixteen of eight elements.
+
+use std::arch::x86_64::*;
+
+type Vector = __m256;
+const LANES: usize = 8;
+
+super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)]);
+super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
+
+/// Defines operations on vectors.
+macro_rules! operations {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty { $body:expr })*) => {
+        $($(#[$doc])*
+        #[target_feature(enable = "avx2,fma")]
+        #[inline]
+        fn $name($($arg: $ty),*) -> $out {
+            $body
+        })*
+    };
+}
+
+operations! {
+    fn zero() -> Vector { _mm256_setzero_ps() }
+    fn splat(x: f32) -> Vector { _mm256_set1_ps(x) }
+    fn multiply_add(x: Vector, y: Vector, sum: Vector) -> Vector { _mm256_fmadd_ps(x, y, sum) }
+    /// The elements with even index of both, one after the other.
+    fn evens(x: Vector, y: Vector) -> Vector { _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(_mm256_shuffle_ps::<0b10_00_10_00>(x, y)))) }
+    fn add(x: Vector, y: Vector) -> Vector { _mm256_add_ps(x, y) }
+    fn multiply(x: Vector, y: Vector) -> Vector { _mm256_mul_ps(x, y) }
+    /// The larger; `x` if it is NaN, or if both are zeros.
+    fn larger(x: Vector, y: Vector) -> Vector { _mm256_max_ps(y, x) }
+    /// The smaller; `x` if it is NaN, or if both are zeros.
+    fn smaller(x: Vector, y: Vector) -> Vector { _mm256_min_ps(y, x) }
+}
+
+/// Fetches what is there into the first-level cache; any address will do.
+#[inline]
+fn prefetch(at: *const f32) {
+    // SAFETY: every machine of this architecture has the instruction, which accesses nothing.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+}
+
+/// The same for what will be written.
+#[inline]
+fn prefetch_to_write(at: *const f32) {
+    // SAFETY: where the instruction is missing it does nothing, and it accesses nothing.
+    unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast()) }
+}
+
+/// # Safety
+/// A vector at `at` is valid for reads.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn load(at: *const f32) -> Vector {
+    // SAFETY: as promised.
+    unsafe { _mm256_loadu_ps(at) }
+}
+
+/// # Safety
+/// A vector at `at` is valid for writes.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn store(at: *mut f32, x: Vector) {
+    // SAFETY: as promised.
+    unsafe { _mm256_storeu_ps(at, x) }
+}
+
+/// The elements of a vector that count, as the instructions for masked access want them.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn mask(part: Part) -> __m256i {
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let from = _mm256_set1_epi32(part.skip as i32 - 1);
+    let to = _mm256_set1_epi32((part.skip + part.len) as i32);
+    _mm256_and_si256(_mm256_cmpgt_epi32(lanes, from), _mm256_cmpgt_epi32(to, lanes))
+}
+
+/// # Safety
+/// The elements that count of the vector at `at` are valid for reads.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn load_part(at: *const f32, part: Part) -> Vector {
+    // SAFETY: the mask confines the access.
+    unsafe { _mm256_maskload_ps(at, mask(part)) }
+}
+
+/// # Safety
+/// The elements that count of the vector at `at` are valid for writes.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+unsafe fn store_part(at: *mut f32, part: Part, x: Vector) {
+    // SAFETY: the mask confines the access.
+    unsafe { _mm256_maskstore_ps(at, mask(part), x) }
+}

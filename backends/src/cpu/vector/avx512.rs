@@ -1,0 +1,91 @@
+//! Vectors on AVX-512: thirty-two of sixteen elements.
+
+use std::arch::x86_64::*;
+
+type Vector = __m512;
+const LANES: usize = 16;
+
+super::tiles::tiles!(#[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6) (5, 4) (6, 4)]);
+super::planes::planes!(#[target_feature(enable = "avx512f")]);
+
+/// Defines operations on vectors.
+macro_rules! operations {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty { $body:expr })*) => {
+        $($(#[$doc])*
+        #[target_feature(enable = "avx512f")]
+        #[inline]
+        fn $name($($arg: $ty),*) -> $out {
+            $body
+        })*
+    };
+}
+
+operations! {
+    fn zero() -> Vector { _mm512_setzero_ps() }
+    fn splat(x: f32) -> Vector { _mm512_set1_ps(x) }
+    fn multiply_add(x: Vector, y: Vector, sum: Vector) -> Vector { _mm512_fmadd_ps(x, y, sum) }
+    /// The elements with even index of both, one after the other.
+    fn evens(x: Vector, y: Vector) -> Vector { _mm512_permutex2var_ps(x, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), y) }
+    fn add(x: Vector, y: Vector) -> Vector { _mm512_add_ps(x, y) }
+    fn multiply(x: Vector, y: Vector) -> Vector { _mm512_mul_ps(x, y) }
+    /// The larger; `x` if it is NaN, or if both are zeros.
+    fn larger(x: Vector, y: Vector) -> Vector { _mm512_max_ps(y, x) }
+    /// The smaller; `x` if it is NaN, or if both are zeros.
+    fn smaller(x: Vector, y: Vector) -> Vector { _mm512_min_ps(y, x) }
+}
+
+/// Fetches what is there into the first-level cache; any address will do.
+#[inline]
+fn prefetch(at: *const f32) {
+    // SAFETY: every machine of this architecture has the instruction, which accesses nothing.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+}
+
+/// The same for what will be written.
+#[inline]
+fn prefetch_to_write(at: *const f32) {
+    // SAFETY: where the instruction is missing it does nothing, and it accesses nothing.
+    unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast()) }
+}
+
+/// # Safety
+/// A vector at `at` is valid for reads.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn load(at: *const f32) -> Vector {
+    // SAFETY: as promised.
+    unsafe { _mm512_loadu_ps(at) }
+}
+
+/// # Safety
+/// A vector at `at` is valid for writes.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn store(at: *mut f32, x: Vector) {
+    // SAFETY: as promised.
+    unsafe { _mm512_storeu_ps(at, x) }
+}
+
+/// The elements of a vector that count.
+#[inline]
+fn mask(part: Part) -> __mmask16 {
+    (((1u32 << part.len) - 1) << part.skip) as __mmask16
+}
+
+/// # Safety
+/// The elements that count of the vector at `at` are valid for reads.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn load_part(at: *const f32, part: Part) -> Vector {
+    // SAFETY: the mask confines the access.
+    unsafe { _mm512_maskz_loadu_ps(mask(part), at) }
+}
+
+/// # Safety
+/// The elements that count of the vector at `at` are valid for writes.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn store_part(at: *mut f32, part: Part, x: Vector) {
+    // SAFETY: the mask confines the access.
+    unsafe { _mm512_mask_storeu_ps(at, mask(part), x) }
+}

@@ -1,0 +1,11 @@
+//! Kernels that are written once for all kinds of vectors: a module per level defines the operations, macros the bodies.
+//!
+//! The only place with intrinsics. Every body is held against the reference interpreter at every level that the machine has.
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
+pub mod planes;
+pub mod portable;
+pub mod tiles;
