@@ -3,6 +3,7 @@
 
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_onnx::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
+use std::slice::from_ref;
 
 /// A graph under construction, with numbers or with symbols as extents.
 pub struct Twin {
@@ -180,7 +181,7 @@ impl Twin {
 
     /// A part of an axis.
     pub fn slice(&mut self, x: &str, axis: i64, from: &Dim, to: &Dim) -> String {
-        let (from, to) = (self.list(&[from.clone()]), self.list(&[to.clone()]));
+        let (from, to) = (self.list(from_ref(from)), self.list(from_ref(to)));
         let (axis, step) = (self.ints(&[axis]), self.ints(&[1]));
         self.op("Slice", &[x, &from, &to, &axis, &step])
     }
