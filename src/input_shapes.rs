@@ -9,10 +9,12 @@ use mlc_onnx::{RawDim, RawModel, RawValueInfo};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Shapes of inputs and extents of symbols; of two for one name the later counts.
+/// Shapes of inputs and extents of symbols; of two shapes for one name the later counts.
 #[derive(Clone, Debug, Default)]
 pub struct InputShapes {
     given: Vec<Given>,
+    /// Extents of names that must be symbols; two for one name must agree.
+    bindings: Vec<(String, u64)>,
 }
 
 /// One override.
@@ -28,14 +30,20 @@ impl InputShapes {
         self.given.push(Given { name: name.to_string(), extents: extents.to_vec() });
     }
 
+    /// Adds the extent of a symbol.
+    pub fn bind(&mut self, symbol: &str, extent: u64) {
+        self.bindings.push((symbol.to_string(), extent));
+    }
+
     /// True if nothing is given.
     pub fn is_empty(&self) -> bool {
-        self.given.is_empty()
+        self.given.is_empty() && self.bindings.is_empty()
     }
 
     /// Adds those of `other`.
     pub(crate) fn extend(&mut self, other: &InputShapes) {
         self.given.extend(other.given.iter().cloned());
+        self.bindings.extend(other.bindings.iter().cloned());
     }
 
     /// Enters the extents into a model.
@@ -43,11 +51,14 @@ impl InputShapes {
     /// # Errors
     /// A name that the model does not have, or extents that do not fit.
     pub fn enter(&self, model: &mut RawModel) -> Result<(), Error> {
-        if self.given.is_empty() {
+        if self.is_empty() {
             return Ok(());
         }
-        let mut symbols: BTreeMap<String, u64> = BTreeMap::new();
         let known = symbols_of(&model.graph.inputs);
+        let mut symbols = self.bound_symbols()?;
+        if let Some(name) = symbols.keys().find(|name| !known.contains(*name)) {
+            return Err(no_symbol(name, &known));
+        }
         for g in &self.given {
             let input = model.graph.inputs.iter_mut().find(|i| i.name == g.name);
             match (input, g.extents.as_slice()) {
@@ -72,9 +83,29 @@ impl InputShapes {
         Ok(())
     }
 
+    /// The extents of symbols that are bound.
+    fn bound_symbols(&self) -> Result<BTreeMap<String, u64>, Error> {
+        let mut symbols = BTreeMap::new();
+        for (name, extent) in &self.bindings {
+            if *extent == 0 {
+                let name = shown(name);
+                let message = format!("symbol `{name}`: 0 is no extent to bind it to");
+                return Err(Error::new(ErrorKind::Setting, message)
+                    .at(format!("symbol `{name}`"))
+                    .with_help("give a positive number"));
+            }
+            bound(&mut symbols, name, *extent)?;
+        }
+        Ok(symbols)
+    }
+
     /// The extents as the inputs of a text ask for them.
-    pub(crate) fn of_text(&self) -> OfText<'_> {
-        OfText { shapes: self, used: RefCell::default() }
+    ///
+    /// # Errors
+    /// A symbol is bound to zero or to two extents.
+    pub(crate) fn of_text(&self) -> Result<OfText<'_>, Error> {
+        let symbols = self.bound_symbols()?;
+        Ok(OfText { shapes: self, symbols, used: RefCell::default(), axes: RefCell::default() })
     }
 
     fn find(&self, name: &str) -> Option<&Given> {
@@ -85,11 +116,18 @@ impl InputShapes {
 /// Extents for a text, and which of them it has used.
 pub(crate) struct OfText<'a> {
     shapes: &'a InputShapes,
+    symbols: BTreeMap<String, u64>,
     used: RefCell<BTreeSet<&'a str>>,
+    /// The named axes of the text.
+    axes: RefCell<BTreeSet<String>>,
 }
 
 impl ExtentSource for OfText<'_> {
     fn extent(&self, input: &str, axis: usize, symbol: &str) -> Option<u64> {
+        self.axes.borrow_mut().insert(symbol.to_string());
+        if let Some(extent) = self.symbols.get(symbol) {
+            return Some(*extent);
+        }
         let one = |g: &'_ Given| (g.extents.len() == 1).then(|| g.extents[0]);
         let of_symbol = || self.shapes.find(symbol).and_then(|g| Some((g, one(g)?)));
         let of_input = self.shapes.find(input).and_then(|g| Some((g, *g.extents.get(axis)?)));
@@ -106,6 +144,10 @@ impl ExtentSource for OfText<'_> {
 impl OfText<'_> {
     /// Refuses what a text had no use for, and inputs of another shape than was asked for.
     pub(crate) fn all_used(&self, program: &Program) -> Result<(), Error> {
+        let axes = self.axes.borrow();
+        if let Some(name) = self.symbols.keys().find(|name| !axes.contains(*name)) {
+            return Err(no_symbol(name, &axes));
+        }
         for g in &self.shapes.given {
             let input = program.inputs.iter().find(|(n, _)| *n == g.name);
             if let Some((name, ty)) = input {
@@ -181,6 +223,19 @@ fn bound(symbols: &mut BTreeMap<String, u64>, name: &str, extent: u64) -> Result
 fn symbols_of(inputs: &[RawValueInfo]) -> BTreeSet<String> {
     let dims = inputs.iter().flat_map(|i| i.dims.iter().flatten());
     dims.filter_map(|d| if let RawDim::Symbol(s) = d { Some(s.clone()) } else { None }).collect()
+}
+
+/// A name that was bound and is no symbol; the symbols are all listed, since they are few.
+fn no_symbol(name: &str, symbols: &BTreeSet<String>) -> Error {
+    let place = format!("symbol `{}`", shown(name));
+    let all: Vec<String> = symbols.iter().map(|s| format!("`{}`", shown(s))).collect();
+    let help = match all.as_slice() {
+        [] => "the model has no symbols: the extents of its inputs are numbers".to_string(),
+        [one] => format!("the only symbol is {one}"),
+        all => format!("the symbols are {}", all.join(", ")),
+    };
+    let message = format!("{place}: no input of the model has an axis of this name");
+    Error::new(ErrorKind::Setting, message).at(place).with_help(help)
 }
 
 fn unknown(name: &str, inputs: &[RawValueInfo], symbols: &BTreeSet<String>) -> Error {

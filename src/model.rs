@@ -367,6 +367,30 @@ impl Reader {
         self
     }
 
+    /// Binds a symbol, an axis that inputs name, to a positive extent: the model is read as if its inputs declared the number,
+    /// what is computed from the extent is a constant, and an ONNX file that is written declares numbers too.
+    ///
+    /// Unlike [`Reader::shape`] this takes no names of inputs, and a symbol that is bound twice must be bound to the same extent.
+    ///
+    /// ```
+    /// use mlc_rewrite::{ErrorKind, Reader};
+    ///
+    /// # fn main() -> Result<(), mlc_rewrite::Error> {
+    /// let text = "def centred(x: f32[batch, n]) -> f32[batch, n]\n  = x - (sum(n) x / |n|)\n";
+    /// let model = Reader::new().bind("batch", 4).bind("n", 16).from_rules(text)?;
+    /// assert_eq!(model.inputs()[0].shape(), [Some(4), Some(16)]);
+    ///
+    /// let error = Reader::new().bind("seq", 8).from_rules(text).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Setting);
+    /// assert_eq!(error.help(), Some("the symbols are `batch`, `n`"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn bind(mut self, symbol: &str, extent: u64) -> Reader {
+        self.shapes.bind(symbol, extent);
+        self
+    }
+
     /// Gives an input a value: it is a constant of the model that is read, and no input any more. This is for inputs
     /// that decide shapes or axes, such as the axes of a reduction.
     pub fn value(mut self, name: &str, value: impl Into<AnyArray>) -> Reader {
@@ -497,7 +521,7 @@ impl Reader {
                 .at(name.clone())
                 .with_help("end the text with a `def`; its parameters are the inputs")
         })?;
-        let shapes = self.shapes.of_text();
+        let shapes = self.shapes.of_text()?;
         let program = rules_model::program_at(&library, &entry, &shapes)?;
         shapes.all_used(&program)?;
         Ok(Model {

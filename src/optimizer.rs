@@ -108,6 +108,11 @@ impl Optimizer {
         Optimizer { reader: self.reader.shape(name, extents), ..self }
     }
 
+    /// Binds a symbol to an extent, as [`Reader::bind`] does.
+    pub fn bind(self, symbol: &str, extent: u64) -> Optimizer {
+        Optimizer { reader: self.reader.bind(symbol, extent), ..self }
+    }
+
     /// Which laws may fire, by how far they may stray.
     pub fn fp(mut self, fp: Fp) -> Optimizer {
         self.options.fp = fp;

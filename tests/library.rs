@@ -252,8 +252,9 @@ fn settings_reach_the_pipeline() {
     let without = done(quick.clone().without(law.as_str()));
     assert!(!without.report().proof.contains_key(law), "{law}");
     assert!(exact.report().cost_after >= usual.report().cost_after);
-    let fixed = done(quick.clone().shape("n", &[7]));
-    assert_eq!(fixed.outputs()[0].to_string(), "y: f32[7, 3]");
+    for fixed in [quick.clone().shape("n", &[7]), quick.clone().bind("n", 7)] {
+        assert_eq!(done(fixed).outputs()[0].to_string(), "y: f32[7, 3]");
+    }
     // Inputs of one's own are among those that the result is held against.
     let checked = done(Optimizer::new().check_on(net_inputs()).tolerance(1e-4));
     let sets = format!("{:?}", checked.report().self_check);
@@ -367,6 +368,14 @@ fn models_that_cannot_be_read_say_why() {
     ] {
         told(Reader::new().shape(name, extents).read(at("dense.onnx")), wanted);
     }
+    for (name, extent, wanted) in [
+        ("bach", 2, (Setting, None, "symbol `bach`", "no input of the model", "`batch`")),
+        ("batch", 0, (Setting, None, "symbol `batch`", "0 is no extent", "positive")),
+    ] {
+        told(Reader::new().bind(name, extent).read(at("dense.onnx")), wanted);
+    }
+    let twice = Reader::new().bind("batch", 2).bind("batch", 3).read(at("dense.onnx"));
+    told(twice, (Setting, None, "symbol `batch`", "2 and 3", "one extent everywhere"));
     let twice = Reader::new().shape("batch", &[2]).shape("x", &[3, 4]).read(at("dense.onnx"));
     told(twice, (Setting, None, "symbol `batch`", "2 and 3", "one extent everywhere"));
     told(

@@ -50,7 +50,8 @@ pub(super) fn reader(common: &Common, shapes: &ShapeOptions) -> Reader {
     let plain = Reader::new().colored(common.screen.colored_errors());
     let ruled = common.rules.iter().fold(plain, |reader, path| reader.rules(path));
     let shaped = shapes.given().fold(ruled, |r, (name, extents)| r.shape(name, extents));
-    shapes.values().fold(shaped, |r, (name, numbers)| r.numbers(name, numbers))
+    let bound = shapes.bindings().fold(shaped, |r, (name, extent)| r.bind(name, extent));
+    shapes.values().fold(bound, |r, (name, numbers)| r.numbers(name, numbers))
 }
 
 /// The shipped rules and the user's.

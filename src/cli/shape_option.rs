@@ -1,4 +1,4 @@
-//! `--shape`: overrides the declared extents of a model's inputs.
+//! `--shape`, `--bind` and `--value`: what is given in place of what a model's inputs declare.
 
 /// Arguments.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -6,6 +6,9 @@ pub struct ShapeOptions {
     /// The shape of an input, as `image=1,3,224,224`, or the extent of a symbol, as `batch=1`; may be given several times.
     #[arg(long = "shape", value_name = "NAME=EXTENTS", value_parser = parse)]
     given: Vec<(String, Extents)>,
+    /// The extent of a symbol that inputs name, as `batch=1`: what is computed from it is a constant; may be given several times.
+    #[arg(long = "bind", value_name = "NAME=EXTENT", value_parser = parse_binding)]
+    bindings: Vec<(String, u64)>,
     /// The value of an input that decides shapes or axes, as `axes=1,2`: the model is read for it, and the input is a
     /// constant; may be given several times.
     #[arg(long = "value", value_name = "NAME=NUMBERS", value_parser = parse_value)]
@@ -24,6 +27,11 @@ impl ShapeOptions {
     /// Names and values.
     pub fn values(&self) -> impl Iterator<Item = (&str, &[f64])> {
         self.values.iter().map(|(name, numbers)| (name.as_str(), numbers.0.as_slice()))
+    }
+
+    /// Symbols and their extents.
+    pub fn bindings(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.bindings.iter().map(|(name, extent)| (name.as_str(), *extent))
     }
 
     /// Names and extents.
@@ -45,6 +53,14 @@ fn parse_value(text: &str) -> Result<(String, Numbers), String> {
         list => list.split(',').map(number).collect::<Result<_, _>>()?,
     };
     Ok((name.to_string(), Numbers(numbers)))
+}
+
+fn parse_binding(text: &str) -> Result<(String, u64), String> {
+    let form = "write NAME=EXTENT, as in `batch=1`";
+    let (name, extent) = text.rsplit_once('=').filter(|(n, _)| !n.is_empty()).ok_or(form)?;
+    let number = extent.trim().parse::<u32>().ok().filter(|&n| n > 0);
+    let number = number.ok_or_else(|| format!("`{extent}` is no positive extent; {form}"))?;
+    Ok((name.to_string(), number.into()))
 }
 
 fn parse(text: &str) -> Result<(String, Extents), String> {

@@ -52,7 +52,7 @@ pub fn fold_chosen(
                 let known = node.types.iter().all(|t| t.known_shape().is_some());
                 let args = || node.args.iter().map(|a| program.ty(*a)).collect::<Vec<_>>();
                 known
-                    && attrs.iter().all(is_known)
+                    && attrs.iter().all(Attr::is_known)
                     && node.args.iter().all(|a| fed[a.node.0 as usize])
                     && resources::folds(&works, library, *call, attrs, &args(), &node.types)
             }
@@ -143,15 +143,6 @@ pub fn unfold(
     prices: &TargetPrices<'_>,
 ) -> Result<Program, ConstantError> {
     Ok(mlc_dsl::unfold::unfold(program, library, &|call| !prices.permits(call))?)
-}
-
-/// True if no symbol occurs.
-fn is_known(a: &Attr) -> bool {
-    match a {
-        Attr::Int(e) => e.as_const().is_some(),
-        Attr::Ints(_) => a.as_i64s().is_some(),
-        Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => true,
-    }
 }
 
 fn value(node: usize, output: usize) -> Value {

@@ -405,7 +405,7 @@ impl Explored {
             return None;
         }
         let attrs = graph.attrs(attrs);
-        if fed {
+        if graph.facts(class).settled {
             // Whatever computes a constant, the reference interpreter can evaluate it; what would take it long is left to the run.
             let price = prices.alone(call, attrs, &args, results).unwrap_or(1e-3);
             let often = match folds(prices.works(), &graph.library, call, attrs, &args, results) {

@@ -211,6 +211,7 @@ impl Graph {
         self.add(Head::Input(index), &[], |rep| Facts {
             types: Arc::from(vec![ty]),
             fed_by_constants: false,
+            settled: false,
             value: None,
             uniform: None,
             rep,
@@ -230,6 +231,7 @@ impl Graph {
         let class = self.add(Head::Const(id), &[], |rep| Facts {
             types: Arc::from(vec![ty]),
             fed_by_constants: read,
+            settled: read,
             value: read.then_some(Known::One(id)),
             uniform,
             rep,
@@ -272,6 +274,7 @@ impl Graph {
         self.add(Head::Series(id), &[], |rep| Facts {
             types: Arc::from(vec![ty]),
             fed_by_constants: read,
+            settled: read,
             value: read.then_some(Known::Each(id)),
             uniform: None,
             rep,
@@ -360,6 +363,7 @@ impl Graph {
         args: &[Id],
     ) -> Option<Vec<Id>> {
         let fed = args.iter().all(|&a| self.facts(a).fed_by_constants);
+        let settled = self.is_settled(call, &attrs, &types, args);
         let known = self.nodes;
         let attrs_id = self.intern(attrs.clone());
         let types: Arc<[Type]> = Arc::from(types);
@@ -367,7 +371,7 @@ impl Graph {
         let moves = self.library.call(call).class == OpClass::View && args.len() == 1;
         let uniform = if moves { self.facts(args[0]).uniform } else { None };
         let facts = |types: Arc<[Type]>| {
-            move |rep| Facts { types, fed_by_constants: fed, value: None, uniform, rep }
+            move |rep| Facts { types, fed_by_constants: fed, settled, value: None, uniform, rep }
         };
         let whole = self.add(Head::Apply(call, attrs_id), args, facts(types.clone()))?;
         let mut out = vec![whole];
@@ -388,6 +392,21 @@ impl Graph {
             self.definitions.push(Definition { class: whole, outputs, call, attrs, args });
         }
         Some(out)
+    }
+
+    /// Whether an application is computed before the first run. So is a repetition: it is read where it comes from.
+    fn is_settled(&self, call: CallId, attrs: &[Attr], types: &[Type], args: &[Id]) -> bool {
+        let count = |t: &Type| t.shape.iter().fold(Extent::from(1), |n, e| &n * e);
+        let repeats = |&a: &Id| {
+            self.library.call(call).class == OpClass::View
+                && count(&types[0]).div_exact(&count(self.type_of(a))).is_some()
+        };
+        let known = |t: &Type| t.known_shape().is_some();
+        args.iter().all(|&a| self.facts(a).settled)
+            && (attrs.iter().all(Attr::is_known)
+                && types.iter().all(known)
+                && args.iter().all(|&a| known(self.type_of(a)))
+                || matches!(args, [a] if repeats(a)))
     }
 
     /// Evaluates an element by element application of numbers that are repeated, whatever the shape.

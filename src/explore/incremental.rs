@@ -72,7 +72,7 @@ impl Changes {
 fn print(graph: &Graph, id: Id, shared: bool) -> u64 {
     let facts = graph.facts(id);
     let mut h = DefaultHasher::new();
-    (shared, facts.fed_by_constants, facts.value.is_some()).hash(&mut h);
+    (shared, facts.fed_by_constants, facts.settled, facts.value.is_some()).hash(&mut h);
     facts.uniform.map(f64::to_bits).hash(&mut h);
     graph.egg[id].nodes.iter().fold(h.finish(), |sum, n| {
         let mut h = DefaultHasher::new();

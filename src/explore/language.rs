@@ -73,6 +73,8 @@ pub struct Facts {
     pub types: Arc<[Type]>,
     /// Only constants feed it.
     pub fed_by_constants: bool,
+    /// It is computed before the first run: only constants feed it, and no symbol decides it.
+    pub settled: bool,
     /// Its value, if that has been computed.
     pub value: Option<Known>,
     /// The number that all its elements are.
@@ -99,6 +101,7 @@ impl egg::Analysis<ENode> for Analysis {
         egraph.analysis.next.clone().unwrap_or(Facts {
             types: Arc::from(Vec::new()),
             fed_by_constants: false,
+            settled: false,
             value: None,
             uniform: None,
             rep: LogId(u32::MAX),
@@ -112,6 +115,7 @@ impl egg::Analysis<ENode> for Analysis {
         // No fact of a class depends on facts of its arguments that could still change for the
         // better, so parents need no second look.
         a.fed_by_constants |= b.fed_by_constants;
+        a.settled |= b.settled;
         a.value = a.value.or(b.value);
         a.uniform = a.uniform.or(b.uniform);
         a.rep = a.rep.min(b.rep);

@@ -164,6 +164,44 @@ fn shapes_are_those_asked_for() {
 }
 
 #[test]
+fn symbols_are_bound() {
+    let dir = folder();
+    let bound = |model: &'static str, given| {
+        let args = ["run", model, "--bind", given, "--no-check", "-q"];
+        json(dir.path(), &args)["outputs"]["y"]["shape"].to_string()
+    };
+    assert_eq!(bound("open.rules", "n=5"), "[5,3]");
+    assert_eq!(bound("open.onnx", "batch=7"), "[7,4]");
+    let fixed = ["optimize", "open.onnx", "-o", "bound.onnx", "--bind", "batch=3"];
+    told(dir.path(), &[&fixed[..], &["--no-check", "-q"]].concat());
+    let fixed = read_onnx(dir.path().join("bound.onnx")).expect("a model");
+    for v in fixed.graph.inputs.iter().chain(&fixed.graph.outputs) {
+        assert_eq!(v.dims, Some(vec![RawDim::Known(3), RawDim::Known(4)]));
+    }
+    assert!(told(dir.path(), &["show", "open.onnx", "--bind", "batch=2"]).contains("f32[2, 4]"));
+    for verb in ["bench", "inspect", "explain"] {
+        told(dir.path(), &[verb, "open.onnx", "--bind", "batch=2"]);
+    }
+    for (args, reason) in [
+        (&["run", "open.onnx", "--bind", "bach=2"][..], "help: the only symbol is `batch`"),
+        (&["run", "open.onnx", "--bind", "x=2"], "symbol `x`: no input of the model has an axis"),
+        (&["run", "open.rules", "--bind", "m=2"], "help: the only symbol is `n`"),
+        (&["run", "bound.onnx", "--bind", "batch=3"], "the model has no symbols"),
+        (&["run", "open.onnx", "--bind", "batch"], "write NAME=EXTENT"),
+        (&["run", "open.onnx", "--bind", "batch=0"], "`0` is no positive extent"),
+        (&["run", "open.onnx", "--bind", "batch=-1"], "`-1` is no positive extent"),
+        (&["run", "open.onnx", "--bind", "batch=1", "--bind", "batch=2"], "`batch` is 1 and 2"),
+        (&["run", "open.rules", "--bind", "n=1", "--bind", "n=2"], "`n` is 1 and 2"),
+        (&["run", "open.onnx", "--bind", "batch=1", "--shape", "x=2,4"], "`batch` is 1 and 2"),
+        (&["run", "open.rules", "--bind", "n=1", "--shape", "x=2,3"], "does not fit"),
+    ] {
+        let (code, _, said) = run(dir.path(), args, b"");
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains(reason), "{args:?}: {said}\nlacks {reason}");
+    }
+}
+
+#[test]
 fn times_have_percentiles() {
     let dir = folder();
     let args = ["bench", "open.rules", "--shape", "n=2", "--iterations", "7", "--warmup", "0"];

@@ -88,6 +88,17 @@ impl Attr {
         }
     }
 
+    /// True if no symbol occurs.
+    pub fn is_known(&self) -> bool {
+        match self {
+            Attr::Int(e) => e.as_const().is_some(),
+            Attr::Ints(v) => v.iter().all(|e| e.as_const().is_some()),
+            Attr::Float(_) | Attr::Floats(_) | Attr::Bool(_) | Attr::Str(_) | Attr::DType(_) => {
+                true
+            }
+        }
+    }
+
     /// The list of extents, if this is one.
     pub fn as_extents(&self) -> Option<&[Extent]> {
         match self {
