@@ -8,7 +8,7 @@ use super::matcher::{Matcher, State};
 use egg::Id;
 use mlc_dsl::build::Builder;
 use mlc_dsl::eval::Env;
-use mlc_dsl::ir::{Attr, Tensor};
+use mlc_dsl::ir::{Attr, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::OpClass;
 use mlc_dsl::pattern::Table;
 
@@ -34,9 +34,26 @@ impl Matcher<'_> {
         let mut b = Builder::new(library);
         let v = table.instantiate(&mut b, self.graph.structural, &self.law.terms, env).ok()?;
         let program = fold(&b.finish(vec![("table".into(), v)]), library).ok()?;
-        let (_, v) = program.outputs.first()?;
-        let node = program.as_const(*v)?;
-        Some(node.clone())
+        self.unfolded(&program, program.outputs.first()?.1, VIEWS)
+    }
+
+    /// A constant of a program; views that enlarge one stand before it.
+    fn unfolded(&self, program: &Program, v: Value, views: usize) -> Option<Tensor> {
+        if let Some(t) = program.as_const(v) {
+            return Some(t.clone());
+        }
+        let node = program.node(v.node);
+        let (NodeKind::Apply(call, attrs), [arg]) = (&node.kind, node.args.as_slice()) else {
+            return None;
+        };
+        let count: usize = program.ty(v).known_shape()?.iter().product();
+        if views == 0 || count > ELEMENTS {
+            return None;
+        }
+        let inner = self.unfolded(program, *arg, views - 1)?;
+        let (library, structural) = (&self.graph.library, self.graph.structural);
+        let made = constant_evaluation::values(library, structural, *call, attrs, &[&inner]);
+        made.ok()?.into_iter().next()
     }
 }
 

@@ -3,7 +3,7 @@
 mod table;
 
 use mlc_explore::constant_folding::fold;
-use mlc_rewrite::explain::why_not;
+use mlc_rewrite::explain::{name_all, why_not};
 use mlc_rewrite::pipeline::{self, optimize};
 use mlc_rewrite::{Device, Optimizer, Options, Reader};
 use std::fmt::Write;
@@ -69,7 +69,8 @@ fn found(case: &Case) -> (bool, String) {
     let model = Reader::new().rules(case.path()).read(at);
     let model = model.unwrap_or_else(|e| panic!("{}: {e}", case.name));
     let library = model.library();
-    let folded = fold(model.program(), library).expect("folds");
+    let mut folded = fold(model.program(), library).expect("folds");
+    name_all(&mut folded, library);
     let options = Options { target: "cpu".into(), self_check: false, ..Options::default() };
     let result = optimize(folded, library, &options);
     let result = result.unwrap_or_else(|e| panic!("{}: {e:#}", case.name));
