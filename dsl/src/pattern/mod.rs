@@ -11,7 +11,7 @@ mod tables;
 
 pub use compile::{compile, unsolved};
 pub use printed::{Printed, Root, printed};
-pub use tables::{Table, TableExpr};
+pub use tables::{Table, TableExpr, tables};
 
 use crate::expr::{Expr, ExprKind, Mark};
 use crate::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name};

@@ -149,7 +149,7 @@ enum Made {
 }
 
 /// The terms of a law's left sides without variables whose elements differ: all of them, also those in others. None where a whole side is one.
-pub(super) fn tables(library: &Library, law: &Law) -> HashSet<TermId> {
+pub fn tables(library: &Library, law: &Law) -> HashSet<TermId> {
     let mut known = HashMap::new();
     let roots: Vec<Made> =
         law.left.iter().map(|s| made(library, &law.terms, s.root, &mut known)).collect();
