@@ -70,10 +70,12 @@ fn needs(library: &Library, law: &Law, rewritten: &BTreeSet<CallId>) -> BTreeSet
         }
         matches!(law.terms.get(t).kind, TermKind::Scalar(_))
     };
+    let tables = mlc_dsl::pattern::tables(library, law);
     let (mut seen, mut out) = (HashSet::new(), BTreeSet::new());
     let mut stack: Vec<TermId> = law.left.iter().map(|s| s.root).collect();
     while let Some(t) = stack.pop() {
-        if !seen.insert(t) {
+        // Tables stand in programs as constants.
+        if !seen.insert(t) || tables.contains(&t) {
             continue;
         }
         let term = law.terms.get(t);

@@ -6,6 +6,7 @@
 use super::flatten::DEPTH;
 use super::graph::Graph;
 use super::language::Head;
+use super::matcher_tables::VIEWS;
 use egg::Id;
 use mlc_dsl::pattern::{Compiled, PatId, PatKind};
 use std::collections::HashMap;
@@ -89,6 +90,8 @@ pub(super) fn reach(compiled: &Compiled, root: PatId) -> usize {
     let of = |args: &[PatId]| args.iter().map(|&a| reach(compiled, a)).max();
     match &compiled.pats[root.0 as usize].kind {
         PatKind::Var(_) | PatKind::Scalar(_) => 0,
+        // What becomes known of a constant is how it is viewed.
+        PatKind::Table(_) => VIEWS,
         PatKind::Apply(_, _, args) => 1 + of(args).unwrap_or(0),
         PatKind::Output(_, whole) => 1 + reach(compiled, *whole),
         // Behind a broadcast its operand is looked for under other shapes.

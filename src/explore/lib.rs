@@ -20,6 +20,7 @@ mod lower;
 mod matcher;
 mod matcher_attrs;
 mod matcher_flat;
+mod matcher_tables;
 mod multi_pattern;
 mod near_miss;
 pub mod outline;

@@ -12,8 +12,9 @@ use mlc_dsl::expr::Expr;
 use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
 use mlc_dsl::library::{CallId, Dim, Input, Law, Name, TypePattern};
-use mlc_dsl::pattern::{Compiled, Pat, PatId, PatKind};
+use mlc_dsl::pattern::{Compiled, Pat, PatId, PatKind, Table};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// What a variable is bound to.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +58,8 @@ pub struct State {
     pub rest: Option<Rest>,
     /// Comparisons whose names were not bound yet.
     pub(super) pending: Vec<(Expr, Attr)>,
+    /// Constants that must have the elements of tables.
+    pub(super) tables: Vec<(Arc<Table>, Id)>,
 }
 
 pub(super) type Next<'n> = &'n mut dyn FnMut(&mut State) -> ControlFlow<()>;
@@ -127,7 +130,7 @@ impl Matcher<'_> {
                 self.kind(p, class, st, &mut |st| self.finish(node, st, found))?;
             }
             // A bare variable or number as a whole left side would match everything.
-            PatKind::Var(_) | PatKind::Scalar(_) => {}
+            PatKind::Var(_) | PatKind::Scalar(_) | PatKind::Table(_) => {}
         }
         ControlFlow::Continue(())
     }
@@ -140,7 +143,7 @@ impl Matcher<'_> {
         found: &mut dyn FnMut(&ENode, &State) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let mark = st.env.mark();
-        if self.derive(st) && self.settled(st) {
+        if self.derive(st) && self.settled(st) && self.tables_agree(st) {
             found(node, st)?;
         }
         st.env.rollback(mark);
@@ -188,6 +191,7 @@ impl Matcher<'_> {
         match &self.pat(p).kind {
             PatKind::Var(_) | PatKind::Broadcast(..) | PatKind::Flat(..) => true,
             PatKind::Scalar(_) => self.graph.facts(class).uniform.is_some(),
+            PatKind::Table(_) => self.graph.facts(class).fed_by_constants,
             PatKind::Output(i, whole) => nodes()
                 .iter()
                 .any(|n| n.head == Head::Output(*i as u32) && self.plausible(*whole, n.args[0])),
@@ -249,6 +253,12 @@ impl Matcher<'_> {
                     }
                 }
                 ControlFlow::Continue(())
+            }
+            PatKind::Table(t) => {
+                st.tables.push((t.clone(), class));
+                let flow = next(st);
+                st.tables.pop();
+                flow
             }
             PatKind::Broadcast(arg, map) => self.broadcast(p, *arg, map, class, st, next),
             PatKind::Flat(call, args, scalar) => {

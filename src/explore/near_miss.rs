@@ -65,7 +65,7 @@ impl Probe<'_> {
         // What reads its own result is not looked through again.
         known.insert((p, class), (0, None));
         let score = match &self.compiled.pats[p.0 as usize].kind {
-            PatKind::Var(_) | PatKind::Scalar(_) => (0, None),
+            PatKind::Var(_) | PatKind::Scalar(_) | PatKind::Table(_) => (0, None),
             PatKind::Broadcast(arg, _) => self.class(*arg, class, known),
             PatKind::Output(i, whole) => {
                 let of = self.graph.egg[class].nodes.iter();

@@ -505,7 +505,7 @@ impl Search<'_> {
             }
             &PatKind::Flat(c, ..) => Some(c),
             PatKind::Broadcast(..) => self.graph.structural.broadcast,
-            PatKind::Output(..) | PatKind::Var(_) | PatKind::Scalar(_) => None,
+            PatKind::Output(..) | PatKind::Var(_) | PatKind::Scalar(_) | PatKind::Table(_) => None,
         };
         self.index.by_call.get(&call).map_or(&[], Vec::as_slice)
     }

@@ -199,7 +199,9 @@ fn matches<'p>(
         },
         PatKind::Apply(call, attrs, args) => apply(graph, form, (*call, attrs, args), v, found),
         // Terms stand as they are written: the patterns of laws alone have these.
-        PatKind::Broadcast(..) | PatKind::Flat(..) | PatKind::Output(..) => vec![],
+        PatKind::Broadcast(..) | PatKind::Flat(..) | PatKind::Output(..) | PatKind::Table(_) => {
+            vec![]
+        }
     }
 }
 

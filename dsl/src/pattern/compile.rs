@@ -2,6 +2,7 @@
 
 use super::OPERANDS;
 use super::normal::{Subst, substitute};
+use super::tables::{self, Table};
 use super::{Company, Compiled, Forms, Pat, PatId, PatKind, has_mark, is_normal};
 use crate::expr::{BinaryOp, Expr, ExprKind, Mark};
 use crate::functions::Function;
@@ -27,7 +28,7 @@ pub fn compile(library: &Library, laws: &[u32]) -> Vec<Arc<Compiled>> {
 /// The patterns of one law.
 fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
     let law = &library.laws[index as usize];
-    let one = |closed: HashSet<TermId>| {
+    let one = |closed: HashSet<TermId>, tables: HashSet<TermId>| {
         let own = is_normal(law);
         let mut c = PatternCompiler {
             library,
@@ -37,6 +38,7 @@ fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
             depth: 0,
             exact,
             closed,
+            tables,
             kept: HashSet::new(),
             refused: false,
             done: HashMap::new(),
@@ -51,9 +53,13 @@ fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
         ((!hopeless).then(|| Arc::new(compiled)), c.refused)
     };
     // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
-    let (open, _) = one(HashSet::new());
-    let (closed, differs) = one(shared(law));
-    open.into_iter().chain(closed.filter(|_| differs)).collect()
+    let (open, _) = one(HashSet::new(), HashSet::new());
+    let (closed, differs) = one(shared(law), HashSet::new());
+    // Exporters fold what depends on nothing but extents into constants.
+    let tables = tables::tables(library, law);
+    let tabled = (!tables.is_empty()).then(|| one(HashSet::new(), tables).0).flatten();
+    let tabled = tabled.filter(|c| open_names(law, c).is_empty());
+    open.into_iter().chain(closed.filter(|_| differs)).chain(tabled).collect()
 }
 
 /// Laws that never match, with the reason: matching has no way to find an attribute variable, or looks at fewer operands.
@@ -112,7 +118,9 @@ pub(super) struct PatternCompiler<'a> {
     exact: bool,
     /// Terms whose sums are operands of their own.
     closed: HashSet<TermId>,
-    /// The patterns of those.
+    /// Terms that are matched as tables.
+    tables: HashSet<TermId>,
+    /// The patterns of `closed`.
     kept: HashSet<PatId>,
     /// A nest stayed closed.
     refused: bool,
@@ -143,7 +151,18 @@ impl PatternCompiler<'_> {
         if let Some(known) = self.done.get(&id) {
             return *known;
         }
-        let p = self.compiled(terms, id, subst);
+        let p = match self.tables.contains(&id) {
+            true => {
+                let t = terms.get(id);
+                let table = Table::of(terms, id);
+                self.push(
+                    PatKind::Table(Arc::new(table)),
+                    t.dims.clone().unwrap_or_default(),
+                    t.dtype.clone(),
+                )
+            }
+            false => self.compiled(terms, id, subst),
+        };
         self.done.insert(id, p);
         p
     }
@@ -202,6 +221,9 @@ impl PatternCompiler<'_> {
             let scalar = self.push(PatKind::Scalar(e), vec![], dtype.clone());
             return self.broadcast(scalar, dims, dtype);
         }
+        if let Some(table) = self.table(call, &attrs, &args) {
+            return self.push(PatKind::Table(Arc::new(table)), dims, dtype);
+        }
         if let Some(p) = self.rewrite(call, &attrs, &args, &dims, &dtype) {
             return p;
         }
@@ -216,6 +238,42 @@ impl PatternCompiler<'_> {
             return self.push(PatKind::Broadcast(p, map), dims, dtype);
         }
         self.push(PatKind::Apply(call, attrs, args), dims, dtype)
+    }
+
+    /// A pointwise operator of tables and numbers is a table.
+    fn table(&self, call: CallId, attrs: &[Option<Expr>], args: &[PatId]) -> Option<Table> {
+        let is_table = |a: &PatId| matches!(self.pat(*a).kind, PatKind::Table(_));
+        let pointwise = self.library.call(call).class == OpClass::Pointwise;
+        if !pointwise || !attrs.is_empty() || !args.iter().any(is_table) {
+            return None;
+        }
+        let part = |a: &PatId| match &self.pat(*a).kind {
+            PatKind::Table(t) => Some((**t).clone()),
+            _ => Some(Table::number(self.as_scalar(*a)?.clone())),
+        };
+        Some(Table::apply(call, args.iter().map(part).collect::<Option<_>>()?))
+    }
+
+    /// The tables among the operands of a sum or product as one: they are constants, which are folded.
+    fn one_table(
+        &mut self,
+        call: CallId,
+        operands: Vec<PatId>,
+        dims: &[Dim],
+        dtype: &DTypePattern,
+    ) -> Vec<PatId> {
+        let of = |p: &PatId| match &self.pat(*p).kind {
+            PatKind::Table(t) => Some((**t).clone()),
+            _ => None,
+        };
+        let tables: Vec<Table> = operands.iter().filter_map(of).collect();
+        if tables.len() < 2 {
+            return operands;
+        }
+        let mut out: Vec<PatId> = operands.iter().copied().filter(|p| of(p).is_none()).collect();
+        let table = Arc::new(Table::apply(call, tables));
+        out.push(self.push(PatKind::Table(table), dims.to_vec(), dtype.clone()));
+        out
     }
 
     /// If all operands are broadcasts of one kind, or numbers: the places, the inner dimensions and
@@ -323,6 +381,7 @@ impl PatternCompiler<'_> {
             }
         }
         let operands = self.grouped(call, operands, &dtype);
+        let operands = self.one_table(call, operands, &dims, &dtype);
         if let [only] = operands.as_slice()
             && let PatKind::Broadcast(inner, map) = self.pat(*only).kind.clone()
         {
@@ -361,6 +420,7 @@ impl PatternCompiler<'_> {
             PatKind::Flat(..) => 1,
             PatKind::Broadcast(inner, _) => 2 + self.breadth(*inner),
             PatKind::Scalar(_) => 4,
+            PatKind::Table(_) => 5,
             PatKind::Var(_) => 9,
         }
     }

@@ -7,9 +7,11 @@
 mod compile;
 mod normal;
 mod printed;
+mod tables;
 
 pub use compile::{compile, unsolved};
 pub use printed::{Printed, Root, printed};
+pub use tables::{Table, TableExpr, tables};
 
 use crate::expr::{Expr, ExprKind, Mark};
 use crate::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name};
@@ -100,6 +102,8 @@ pub enum PatKind {
     Flat(CallId, Vec<PatId>, Option<Expr>),
     /// One output of an operator with several.
     Output(usize, PatId),
+    /// A constant with the elements that a part of the law without variables computes.
+    Table(Arc<Table>),
 }
 
 /// A law ready for matching.
@@ -120,7 +124,7 @@ pub struct Compiled {
 /// The patterns that a pattern is made of.
 fn parts(kind: &PatKind) -> &[PatId] {
     match kind {
-        PatKind::Var(_) | PatKind::Scalar(_) => &[],
+        PatKind::Var(_) | PatKind::Scalar(_) | PatKind::Table(_) => &[],
         PatKind::Apply(_, _, args) | PatKind::Flat(_, args, _) => args,
         PatKind::Broadcast(arg, _) | PatKind::Output(_, arg) => std::slice::from_ref(arg),
     }
@@ -149,6 +153,11 @@ impl Compiled {
                 }
             });
         }
+        for p in self.reached() {
+            if let PatKind::Table(t) = &self.pats[p.0 as usize].kind {
+                out.extend(t.asks.iter().cloned());
+            }
+        }
         out
     }
 
@@ -158,7 +167,10 @@ impl Compiled {
                 PatKind::Scalar(e) => vec![e],
                 PatKind::Apply(_, attrs, _) => attrs.iter().flatten().collect(),
                 PatKind::Flat(_, _, e) => e.iter().collect(),
-                PatKind::Var(_) | PatKind::Broadcast(..) | PatKind::Output(..) => vec![],
+                PatKind::Var(_)
+                | PatKind::Broadcast(..)
+                | PatKind::Output(..)
+                | PatKind::Table(_) => vec![],
             }
         }
         self.reached().into_iter().flat_map(move |p| of(&self.pats[p.0 as usize]))
@@ -185,7 +197,8 @@ impl Compiled {
             | PatKind::Scalar(_)
             | PatKind::Flat(..)
             | PatKind::Broadcast(..)
-            | PatKind::Output(..) => None,
+            | PatKind::Output(..)
+            | PatKind::Table(_) => None,
         };
         let mut out: Vec<CallId> = self.reached().iter().filter_map(call).collect();
         out.sort_unstable();

@@ -1,0 +1,101 @@
+//! Constants against tables: what a law computes from extents and attributes alone stands in programs as a constant.
+
+use super::constant_evaluation;
+use super::constant_folding::fold;
+use super::graph::Graph;
+use super::language::{Head, Known};
+use super::matcher::{Matcher, State};
+use egg::Id;
+use mlc_dsl::build::Builder;
+use mlc_dsl::eval::Env;
+use mlc_dsl::ir::{Attr, NodeKind, Program, Tensor, Value};
+use mlc_dsl::library::OpClass;
+use mlc_dsl::pattern::Table;
+
+/// Views that a constant is looked for behind.
+pub(super) const VIEWS: usize = 4;
+
+/// Elements of a table, at most.
+const ELEMENTS: usize = 1 << 22;
+
+impl Matcher<'_> {
+    /// True if every constant that was matched as a table has its elements.
+    pub(super) fn tables_agree(&self, st: &State) -> bool {
+        st.tables.iter().all(|(table, class)| {
+            let wanted = || self.table(table, &st.env);
+            elements(self.graph, *class, VIEWS)
+                .is_some_and(|found| wanted().is_some_and(|wanted| same(&found, &wanted)))
+        })
+    }
+
+    /// The elements of a table, if what it depends on is known.
+    fn table(&self, table: &Table, env: &Env) -> Option<Tensor> {
+        let library = &self.graph.library;
+        let mut b = Builder::new(library);
+        let v = table.instantiate(&mut b, self.graph.structural, &self.law.terms, env).ok()?;
+        let program = fold(&b.finish(vec![("table".into(), v)]), library).ok()?;
+        self.unfolded(&program, program.outputs.first()?.1, VIEWS)
+    }
+
+    /// A constant of a program; views that enlarge one stand before it.
+    fn unfolded(&self, program: &Program, v: Value, views: usize) -> Option<Tensor> {
+        if let Some(t) = program.as_const(v) {
+            return Some(t.clone());
+        }
+        let node = program.node(v.node);
+        let (NodeKind::Apply(call, attrs), [arg]) = (&node.kind, node.args.as_slice()) else {
+            return None;
+        };
+        let count: usize = program.ty(v).known_shape()?.iter().product();
+        if views == 0 || count > ELEMENTS {
+            return None;
+        }
+        let inner = self.unfolded(program, *arg, views - 1)?;
+        let (library, structural) = (&self.graph.library, self.graph.structural);
+        let made = constant_evaluation::values(library, structural, *call, attrs, &[&inner]);
+        made.ok()?.into_iter().next()
+    }
+}
+
+/// The elements of a class that is a constant, or views of one.
+fn elements(graph: &Graph, class: Id, views: usize) -> Option<Tensor> {
+    match graph.facts(class).value {
+        Some(Known::One(c)) => return Some(graph.consts.get(c).clone()),
+        Some(Known::Each(_)) => return None,
+        None => {}
+    }
+    let shape = graph.type_of(class).known_shape()?;
+    if views == 0 || shape.iter().product::<usize>() > ELEMENTS {
+        return None;
+    }
+    graph.egg[class].nodes.iter().find_map(|n| {
+        let Head::Apply(call, attrs) = n.head else { return None };
+        let [arg] = *n.args else { return None };
+        if graph.library.call(call).class != OpClass::View || !graph.facts(arg).fed_by_constants {
+            return None;
+        }
+        let inner = elements(graph, arg, views - 1)?;
+        let attrs: Vec<Attr> = graph.attrs(attrs).to_vec();
+        let made =
+            constant_evaluation::values(&graph.library, graph.structural, call, &attrs, &[&inner]);
+        made.ok()?.into_iter().next()
+    })
+}
+
+/// True if two constants differ by the rounding of their elements: by two units in the last place of an element, or of the largest one.
+fn same(a: &Tensor, b: &Tensor) -> bool {
+    if a.dtype() != b.dtype() || a.shape() != b.shape() {
+        return false;
+    }
+    if !a.dtype().is_float() {
+        return (0..a.len()).all(|i| a.get_f64(i) == b.get_f64(i));
+    }
+    let finite = (0..b.len()).map(|i| b.get_f64(i).abs()).filter(|v| v.is_finite());
+    let room = 4.0 * a.dtype().unit_roundoff() * finite.fold(0.0, f64::max);
+    (0..a.len()).all(|i| {
+        let (a, b) = (a.get_f64(i), b.get_f64(i));
+        a == b
+            || a.is_nan() && b.is_nan()
+            || a.is_finite() && b.is_finite() && (a - b).abs() <= room
+    })
+}
