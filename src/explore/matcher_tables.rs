@@ -82,7 +82,8 @@ fn elements(graph: &Graph, class: Id, views: usize) -> Option<Tensor> {
     })
 }
 
-/// True if two constants differ by the rounding of their elements: by two units in the last place of an element, or of the largest one.
+/// True if two constants differ by the rounding of their elements: by two units in the last place of an element, or of the largest one
+/// where that is below one. A mask's huge elements give small ones no room.
 fn same(a: &Tensor, b: &Tensor) -> bool {
     if a.dtype() != b.dtype() || a.shape() != b.shape() {
         return false;
@@ -91,11 +92,12 @@ fn same(a: &Tensor, b: &Tensor) -> bool {
         return (0..a.len()).all(|i| a.get_f64(i) == b.get_f64(i));
     }
     let finite = (0..b.len()).map(|i| b.get_f64(i).abs()).filter(|v| v.is_finite());
-    let room = 4.0 * a.dtype().unit_roundoff() * finite.fold(0.0, f64::max);
+    let least = finite.fold(0.0, f64::max).min(1.0);
+    let unit = 4.0 * a.dtype().unit_roundoff();
     (0..a.len()).all(|i| {
         let (a, b) = (a.get_f64(i), b.get_f64(i));
         a == b
             || a.is_nan() && b.is_nan()
-            || a.is_finite() && b.is_finite() && (a - b).abs() <= room
+            || a.is_finite() && b.is_finite() && (a - b).abs() <= unit * b.abs().max(least)
     })
 }
