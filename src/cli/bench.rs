@@ -2,6 +2,7 @@
 
 use super::check_options::{self, CheckReport, Checking};
 use super::model::{Tuning, load_for};
+use super::peer::{Peer, PeerReport, Runtime};
 use super::run::{as_read, device, optimized};
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named};
@@ -11,9 +12,10 @@ use crate::kernel_times::{KernelTime, Timed, interleave};
 use crate::pipeline::costing::Measured;
 use crate::pipeline::measure::Runs;
 use crate::pipeline::{self, measure};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use mlc_backends::cpu::Cpu;
 use mlc_backends::memory;
+use mlc_dsl::ir::Tensor;
 use mlc_extract::resources;
 use mlc_files::Named;
 use mlc_verify::random_inputs;
@@ -35,9 +37,9 @@ pub struct Args {
     /// are checked.
     #[arg(long, value_name = "FILE.npz")]
     inputs: Option<PathBuf>,
-    /// A peer to compare with; none is built in.
-    #[arg(long, value_name = "PEER")]
-    against: Option<String>,
+    /// Another runtime to time in turns with the optimised plan, through the Python that MLC_PYTHON names (else python3).
+    #[arg(long, value_enum, value_name = "RUNTIME")]
+    against: Option<Runtime>,
     /// Timed runs of each plan; as many as fit into four seconds by default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
@@ -78,6 +80,8 @@ struct BenchReport {
     same_plan: bool,
     /// Plans that were timed to choose between them, the chosen one first.
     measured: Vec<Measured>,
+    /// Another runtime in turns with the optimised plan.
+    against: Option<PeerReport>,
     kernels: Vec<KernelTime>,
     kernels_unoptimized: Vec<KernelTime>,
 }
@@ -116,9 +120,6 @@ const WATCHED: (usize, usize) = (5, 100);
 
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
-    if let Some(peer) = &args.against {
-        bail!("timing against `{peer}` is not built in; see benches/ for a comparison with peers");
-    }
     ensure!(
         !args.kernels || args.backend == BackendKind::Cpu,
         "only the processor's kernels are timed one by one\nhelp: leave `--backend` or `--kernels` out"
@@ -193,7 +194,30 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         text.push_str(&table("unoptimised", &plain));
         kernels = (fast, plain);
     }
+    let against = match args.against {
+        Some(runtime) => {
+            let names = model.program.inputs.iter().map(|(name, _)| name.to_string());
+            let named: Vec<(String, Tensor)> = names.zip(inputs.iter().cloned()).collect();
+            let peer = Peer::start(runtime, &args.model, &named, args.common.threads())?;
+            let own = place.compile(&after, model.library.clone())?;
+            let budget = args.iterations.map_or((3, BUDGET), |n| (n as usize, Duration::ZERO));
+            Some(peer.race(&*own, &inputs, budget)?)
+        }
+        None => None,
+    };
+    if let Some(p) = &against {
+        let _ = writeln!(
+            text,
+            "{:<12} {:>10} against {} of the optimised plan in turns with it: ratio {:.3} of the fastest of {} runs each",
+            p.name,
+            seconds(p.least_seconds),
+            seconds(p.own_least_seconds),
+            p.ratio,
+            p.runs
+        );
+    }
     args.common.report(&BenchReport {
+        against,
         runs: times[0].len(),
         least_seconds: fast.0,
         least_seconds_unoptimized: plain.0,

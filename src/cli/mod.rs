@@ -17,6 +17,7 @@ mod list;
 mod manual;
 mod model;
 mod optimize;
+mod peer;
 mod progress;
 mod run;
 mod shape_option;

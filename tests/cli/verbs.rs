@@ -213,6 +213,30 @@ fn times_have_percentiles() {
     }
 }
 
+/// A Python without the runtime, none at all, and a model that no other runtime reads.
+#[test]
+fn a_runtime_that_is_missing_is_named() {
+    let dir = folder();
+    for (model, python, reason) in [
+        ("m.onnx", "no-such-python", "help: set MLC_PYTHON to a Python with `onnxruntime`"),
+        ("m.onnx", "/bin/false", "onnxruntime ended without an answer"),
+        ("open.rules", "no-such-python", "another runtime reads ONNX files only"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"));
+        let shape = if model == "open.rules" { &["--shape", "n=2"][..] } else { &[] };
+        let done = command
+            .args(["bench", model, "--iterations", "1", "--against", "onnxruntime", "--no-check"])
+            .args(shape)
+            .env("MLC_PYTHON", python)
+            .current_dir(dir.path())
+            .output()
+            .expect("a binary");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{model} {python}: {said}");
+        assert!(said.contains(reason), "{model} {python}: {said}\nlacks {reason}");
+    }
+}
+
 #[test]
 fn differences_are_told() {
     let dir = folder();

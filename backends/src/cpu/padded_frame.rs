@@ -78,8 +78,30 @@ impl PaddedFrame {
 
     /// Copies a plane into its frame.
     pub fn fill(&self, x: &[f32], outside: f32, frame: &mut [f32]) {
-        frame[..self.len()].fill(outside);
+        self.fill_border(outside, &mut frame[..self.len()]);
         self.fill_inside(x, frame);
+    }
+
+    /// Fills what no plane is copied to.
+    fn fill_border(&self, outside: f32, frame: &mut [f32]) {
+        let Some(rows) = &self.rows else { return frame.fill(outside) };
+        let pitch = self.lane * self.stride[1];
+        let (above, rest) = frame.split_at_mut(rows.to * pitch);
+        let (inner, below) = rest.split_at_mut(rows.count * pitch);
+        above.fill(outside);
+        below.fill(outside);
+        let covered: usize = self.lanes.iter().map(|l| l.len).sum();
+        if covered == pitch {
+            return;
+        }
+        for line in inner.chunks_exact_mut(pitch) {
+            let mut done = 0;
+            for lane in &self.lanes {
+                line[done..lane.at].fill(outside);
+                done = lane.at + lane.len;
+            }
+            line[done..].fill(outside);
+        }
     }
 
     /// Copies a plane into a frame whose border is filled.

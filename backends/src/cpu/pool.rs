@@ -4,7 +4,7 @@ use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::math;
 use super::padded_frame::{PaddedFrame, SLACK};
-use super::stencil::{Stencil, stencil};
+use super::stencil::{maxima, sums};
 use super::window::{MAX_SPATIAL, Window};
 use mlc_dsl::ir::DType;
 
@@ -73,11 +73,10 @@ impl Launch for Pool {
                         continue;
                     };
                     frame.fill(x, init, data);
-                    let kind = match self.kind {
-                        PoolKind::Max => Stencil::Max,
-                        PoolKind::Sum => Stencil::Sum,
-                    };
-                    stencil(frame, kind, data, out);
+                    match self.kind {
+                        PoolKind::Max => maxima(frame, data, out),
+                        PoolKind::Sum => sums(frame, data, out),
+                    }
                 }
             });
         });

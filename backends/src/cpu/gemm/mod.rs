@@ -152,7 +152,8 @@ pub fn gemm<'a>(
         let all_rows = cut(m, rows, grid.down, part / grid.across);
         let all_cols = cut(n, shape().cols, grid.across, part % grid.across);
         let wide = match product.right {
-            Right::Packed(_) => 2 * BLOCK_COLS,
+            // The left operand is packed again for each block of columns.
+            Right::Packed(_) => 8 * BLOCK_COLS,
             Right::Plain(_) | Right::Implicit(_) if k < BLOCK_COLS / 4 => 2 * BLOCK_COLS,
             Right::Plain(_) | Right::Implicit(_) => BLOCK_COLS,
         };

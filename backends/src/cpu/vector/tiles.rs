@@ -145,14 +145,38 @@ macro_rules! tiles {
                         }
                     }
                 }
-                if !t.chain.steps().is_empty() {
-                    // A copy: what a function is given by reference would lie in memory all the time.
-                    let mut held = sums;
-                    for step in t.chain.steps() {
-                        // SAFETY: the caller checked that the operand covers the tiles.
-                        unsafe { apply(step, &mut held, &parts, t.row + panel * R, t.stride) };
+                let first = t.row + panel * R;
+                // Written out here: what a function is given by reference would lie in memory all the time.
+                for step in t.chain.steps() {
+                    macro_rules! each {
+                        ($r:ident, $v:ident, $f:ident, $x:expr) => {
+                            for $r in 0..R {
+                                for $v in 0..V {
+                                    sums[$r][$v] = $f(sums[$r][$v], $x);
+                                }
+                            }
+                        };
                     }
-                    sums = held;
+                    // SAFETY: the caller checked that the operand covers the tiles.
+                    let row = |d: &[f32], r: usize| splat(unsafe { *d.as_ptr().add(first + r) });
+                    // SAFETY: as above.
+                    let column = |d: &[f32], part: Part| unsafe { read(d.as_ptr().add(part.column), part) };
+                    // SAFETY: as above.
+                    let dense = |d: &[f32], r: usize, part: Part| unsafe {
+                        read(d.as_ptr().add(part.at + r * t.stride), part)
+                    };
+                    match *step {
+                        Step::Add(Operand::Row(d)) => each!(r, v, add, row(d, r)),
+                        Step::Mul(Operand::Row(d)) => each!(r, v, multiply, row(d, r)),
+                        Step::Add(Operand::Column(d)) => each!(r, v, add, column(d, parts[v])),
+                        Step::Mul(Operand::Column(d)) => each!(r, v, multiply, column(d, parts[v])),
+                        Step::Add(Operand::Dense(d)) => each!(r, v, add, dense(d, r, parts[v])),
+                        Step::Mul(Operand::Dense(d)) => each!(r, v, multiply, dense(d, r, parts[v])),
+                        Step::Add(Operand::Number(x)) => each!(r, v, add, splat(x)),
+                        Step::Mul(Operand::Number(x)) => each!(r, v, multiply, splat(x)),
+                        Step::Max(x) => each!(r, v, positive_larger, splat(x)),
+                        Step::Min(x) => each!(r, v, smaller, splat(x)),
+                    }
                 }
                 for r in 0..R {
                     for v in 0..V {
@@ -163,42 +187,6 @@ macro_rules! tiles {
                 for part in &mut parts {
                     part.at += R * t.stride;
                 }
-            }
-        }
-
-        /// # Safety
-        /// The operand of the step covers the tile.
-        $(#[$feature])*
-        #[inline]
-        unsafe fn apply<const R: usize, const V: usize>(step: &Step<'_>, sums: &mut [[Vector; V]; R], parts: &[Part; V], first: usize, stride: usize) {
-            macro_rules! each {
-                ($r:ident, $v:ident, $f:ident, $x:expr) => {
-                    for $r in 0..R {
-                        for $v in 0..V {
-                            sums[$r][$v] = $f(sums[$r][$v], $x);
-                        }
-                    }
-                };
-            }
-            // SAFETY: the operand covers the tile.
-            let row = |d: &[f32], r: usize| splat(unsafe { *d.as_ptr().add(first + r) });
-            // SAFETY: the operand covers the tile.
-            let column = |d: &[f32], part: Part| unsafe { read(d.as_ptr().add(part.column), part) };
-            // SAFETY: the operand covers the tile.
-            let dense = |d: &[f32], r: usize, part: Part| unsafe {
-                read(d.as_ptr().add(part.at + r * stride), part)
-            };
-            match *step {
-                Step::Add(Operand::Row(d)) => each!(r, v, add, row(d, r)),
-                Step::Mul(Operand::Row(d)) => each!(r, v, multiply, row(d, r)),
-                Step::Add(Operand::Column(d)) => each!(r, v, add, column(d, parts[v])),
-                Step::Mul(Operand::Column(d)) => each!(r, v, multiply, column(d, parts[v])),
-                Step::Add(Operand::Dense(d)) => each!(r, v, add, dense(d, r, parts[v])),
-                Step::Mul(Operand::Dense(d)) => each!(r, v, multiply, dense(d, r, parts[v])),
-                Step::Add(Operand::Number(x)) => each!(r, v, add, splat(x)),
-                Step::Mul(Operand::Number(x)) => each!(r, v, multiply, splat(x)),
-                Step::Max(x) => each!(r, v, positive_larger, splat(x)),
-                Step::Min(x) => each!(r, v, smaller, splat(x)),
             }
         }
 
