@@ -274,7 +274,18 @@ fn product(
 ) {
     let AttentionSizes { m, n, k, wide } = s;
     assert!(first + m * n <= out.len(), "the product lies inside the result");
-    let block = PackedBlock { m, n, k, rows: wide, at: first, stride: n, row: 0, column: 0, add };
+    let block = PackedBlock {
+        m,
+        n,
+        k,
+        rows: wide,
+        at: first,
+        stride: n,
+        row: 0,
+        column: 0,
+        add,
+        next: &[],
+    };
     block.product(a, b, &NONE, out);
 }
 

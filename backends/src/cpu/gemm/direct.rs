@@ -5,7 +5,7 @@
 
 use super::kernel::{self, LineTable, Panels, Part, Right, Target, shape};
 use super::pack::block_depth;
-use super::{BLOCK_ROWS, Finish, GemmSizes, PackedLeft, cut};
+use super::{BLOCK_ROWS, Finish, GemmSizes, PackedLeft, cut, share};
 use crate::cpu::threads::{SharedSlice, Threads};
 use std::ops::Range;
 
@@ -101,9 +101,14 @@ impl Block<'_> {
             for d in (0..k).step_by(block_depth(k)) {
                 let depth = d..(d + block_depth(k)).min(k);
                 let a = product.left.block(rows.start, depth.clone());
+                let next = match depth.end < k {
+                    true => product.left.upcoming(rows.start, rows.len(), depth.end),
+                    false => product.left.upcoming(rows.end, most, 0),
+                };
                 let chain = finish.chain(depth.end == k);
                 let chain = chain.beginning_at(product.at / n + rows.start);
                 for pair in self.pairs.clone() {
+                    let ahead = share(next, pair - self.pairs.start, self.pairs.len());
                     let (parts, from, count) = self.parts(pair, product.at + rows.start * n);
                     let right =
                         Right::Lines { data: product.data, lines: self.lines, first: d, from };
@@ -119,7 +124,8 @@ impl Block<'_> {
                             chain: &chain,
                         };
                         let data = &a[r * depth.len()..];
-                        let panels = Panels { count: panels, rows: high, depth: depth.len(), data };
+                        let panels =
+                            Panels { count: panels, rows: high, depth: depth.len(), data, ahead };
                         // SAFETY: parts of different tasks do not overlap.
                         unsafe { kernel::tiles(panels, right, &target) };
                     });

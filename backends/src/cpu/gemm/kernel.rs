@@ -126,6 +126,8 @@ pub struct Panels<'a> {
     /// Depth of each.
     pub depth: usize,
     pub data: &'a [f32],
+    /// What is read next: it is fetched into the second-level cache meanwhile.
+    pub ahead: &'a [f32],
 }
 
 /// Where the tiles of a column of the result lie, and how they are finished.
@@ -153,7 +155,7 @@ pub struct Target<'a> {
 /// The parts of these rows are valid for reads and writes and not aliased.
 pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
     let (shape, level) = (shape(), level());
-    let Panels { count, rows, depth, data } = panels;
+    let Panels { count, rows, depth, data, .. } = panels;
     let vectors = target.parts.len();
     assert!(count >= 1 && rows >= 1 && rows <= shape.rows, "tiles fit the registers");
     assert!(data.len() >= count * rows * depth, "panels hold the depth");

@@ -199,6 +199,11 @@ fn cut(len: usize, unit: usize, parts: usize, i: usize) -> Range<usize> {
     edge(i)..edge(i + 1)
 }
 
+/// Part `i` of `parts` of what is fetched ahead.
+fn share(next: &[f32], i: usize, parts: usize) -> &[f32] {
+    &next[next.len() * i / parts..next.len() * (i + 1) / parts]
+}
+
 struct Block {
     rows: Range<usize>,
     cols: Range<usize>,
@@ -248,8 +253,17 @@ fn run_block(
             };
             for r in block.rows.clone().step_by(high) {
                 let part = r..(r + high).min(block.rows.end);
+                let mut next: &[f32] = &[];
                 let a: &[f32] = match product.left {
-                    Left::Packed(p) => p.block(r, depth.clone()),
+                    Left::Packed(p) => {
+                        if !matches!(product.right, Right::Packed(_)) {
+                            next = match part.end < block.rows.end {
+                                true => p.upcoming(part.end, high, depth.start),
+                                false => p.upcoming(block.rows.start, high, depth.end),
+                            };
+                        }
+                        p.block(r, depth.clone())
+                    }
                     Left::Plain(a) => {
                         pack_left(&a, part.clone(), depth.clone(), rows, left);
                         left
@@ -265,6 +279,7 @@ fn run_block(
                     row: product.at / s.n + r,
                     column: block.cols.start,
                     add: depth.start > 0,
+                    next,
                 };
                 let last = depth.end == s.k;
                 packed.product(a, b, finish.chain(last), out);
@@ -277,7 +292,7 @@ fn run_block(
 }
 
 /// A product of packed panels, and the block of the result that it is.
-pub struct PackedBlock {
+pub struct PackedBlock<'a> {
     /// Rows.
     pub m: usize,
     /// Columns.
@@ -295,9 +310,11 @@ pub struct PackedBlock {
     pub column: usize,
     /// Add to what is there instead of replacing it.
     pub add: bool,
+    /// What is read after this block, for the second-level cache; if nothing, the right panels are what comes from far.
+    pub next: &'a [f32],
 }
 
-impl PackedBlock {
+impl PackedBlock<'_> {
     /// Computes all register tiles. The block belongs to the caller's task alone.
     pub fn product(&self, a: &[f32], b: &[f32], chain: &Chain<'_>, out: &SharedSlice<'_, f32>) {
         let (k, full, lanes) = (self.k, shape().cols, shape().lanes());
@@ -313,7 +330,12 @@ impl PackedBlock {
             let wide = if left >= strip { strip } else { left.min(full) };
             // The last panel is packed half as wide if that suffices.
             let vectors = if wide <= lanes { 1 } else { wide.div_ceil(full) * 2 };
-            let right = kernel::Right::Packed(&b[col * k..][..vectors * lanes * k]);
+            let (panel, next) = b[col * k..].split_at(vectors * lanes * k);
+            let right = kernel::Right::Packed(panel);
+            let ahead = match self.next {
+                [] => &next[..next.len().min(panel.len())],
+                next => share(next, col / strip, self.n.div_ceil(strip)),
+            };
             kernel::each_height(self.m, self.rows, |r, count, rows| {
                 let parts = kernel::parts(self.at + r * self.stride + col, self.column + col, wide);
                 let target = Target {
@@ -328,7 +350,7 @@ impl PackedBlock {
                 // SAFETY: blocks of different tasks do not overlap.
                 unsafe {
                     kernel::tiles(
-                        Panels { count, rows, depth: k, data: &a[r * k..] },
+                        Panels { count, rows, depth: k, data: &a[r * k..], ahead },
                         right,
                         &target,
                     )

@@ -176,6 +176,18 @@ impl PackedLeft {
         PackedLeft { data, m, rows }
     }
 
+    /// The panels of up to `rows` rows from `first` on, of the block of depths from `depth` on; nothing beyond the matrix.
+    pub fn upcoming(&self, first: usize, rows: usize, depth: usize) -> &[f32] {
+        let high = self.m.div_ceil(self.rows) * self.rows;
+        let k = self.data.len() / high.max(1);
+        if first >= self.m || depth >= k {
+            return &[];
+        }
+        let depth = depth..(depth + block_depth(k)).min(k);
+        let all = self.block(first, depth.clone());
+        &all[..all.len().min(rows * depth.len())]
+    }
+
     /// The panels from row `first` (a multiple of the panel's rows) on, of the block of depths from `depth.start`.
     pub fn block(&self, first: usize, depth: Range<usize>) -> &[f32] {
         let high = self.m.div_ceil(self.rows) * self.rows;

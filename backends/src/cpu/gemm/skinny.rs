@@ -125,7 +125,8 @@ fn along_columns(
                     chain: &NONE,
                 };
                 let right = kernel::Right::Packed(panel);
-                let panels = Panels { count: 1, rows: 1, depth: depth.len(), data: row };
+                let panels =
+                    Panels { count: 1, rows: 1, depth: depth.len(), data: row, ahead: &[] };
                 // SAFETY: the target is `out`, one row.
                 unsafe { kernel::tiles(panels, right, &target) };
             }

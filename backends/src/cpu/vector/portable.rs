@@ -59,6 +59,10 @@ fn smaller(x: Vector, y: Vector) -> Vector {
 #[inline(always)]
 fn prefetch(_: *const f32) {}
 
+/// The same.
+#[inline(always)]
+fn prefetch_later(_: *const f32) {}
+
 /// There is no portable hint.
 #[inline(always)]
 fn prefetch_to_write(_: *const f32) {}

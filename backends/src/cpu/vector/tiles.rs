@@ -95,6 +95,9 @@ macro_rules! tiles {
             let mut parts = [Part::default(); V];
             parts.copy_from_slice(&t.parts[..V]);
             let (depth, mut a) = (panels.depth, panels.data.as_ptr());
+            // Spread evenly over all that is summed here.
+            let mut ahead = panels.ahead.as_ptr();
+            let pace = panels.ahead.len().div_ceil((panels.count * depth).max(1));
             for panel in 0..panels.count {
                 if depth >= LONG {
                     for r in 0..R {
@@ -108,6 +111,8 @@ macro_rules! tiles {
                     // SAFETY: all lines are inside the operands.
                     unsafe {
                         prefetch(a.wrapping_add(AHEAD));
+                        prefetch_later(ahead);
+                        ahead = ahead.wrapping_add(pace);
                         let line = b.at(k);
                         if V <= 2 {
                             let mut row = [zero(); V];
