@@ -2,6 +2,7 @@
 //!
 //! The packed form keeps its constant alive, so its address identifies it.
 
+use super::conv::winograd::Points;
 use super::gemm::{Matrix, PackedLeft, PackedRight};
 use bytes::Bytes;
 use mlc_dsl::ir::Tensor;
@@ -38,12 +39,14 @@ type Store<P> = Mutex<HashMap<Key, P>>;
 /// The packings that some session has.
 static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::default);
 static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
+static POINTS: LazyLock<Store<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
 
 /// The packings of one session, shared by all shapes that it runs.
 #[derive(Default)]
 pub struct PackedConstants {
     left: Store<Arc<Pack<PackedLeft>>>,
     right: Store<Arc<Pack<PackedRight>>>,
+    points: Store<Arc<Pack<Points>>>,
 }
 
 impl PackedConstants {
@@ -67,6 +70,19 @@ impl PackedConstants {
     ) -> Arc<Pack<PackedRight>> {
         let key = key(constant, b, (k, n));
         find(&self.right, &RIGHT, key, constant, &|| PackedRight::new(b, k, n))
+    }
+
+    /// The points of `o` × `q` filters of 3 × 3 that begin at element `at` of `constant`.
+    pub fn points(
+        &self,
+        constant: &Tensor,
+        at: usize,
+        (o, q): (usize, usize),
+    ) -> Arc<Pack<Points>> {
+        let all = bytemuck::cast_slice(constant.bytes());
+        let filters = Matrix { data: all, offset: at, row: 9 * q as isize, col: 9 };
+        let key = key(constant, &filters, (o, q));
+        find(&self.points, &POINTS, key, constant, &|| Points::new(&all[at..][..o * q * 9], o, q))
     }
 }
 

@@ -169,7 +169,7 @@ fn inner(w: &Window2, high: usize, lane: usize) -> (Option<InnerRows>, Vec<Lane>
 
 simd! {
     /// Copies `size` lines of elements, `wide` and `pitch` apart.
-    fn copy_lines(x: &[f32], wide: usize, frame: &mut [f32], pitch: usize, size: (usize, usize), stride: usize) {
+    pub fn copy_lines(x: &[f32], wide: usize, frame: &mut [f32], pitch: usize, size: (usize, usize), stride: usize) {
         for r in 0..size.0 {
             copy_line(&x[r * wide..], &mut frame[r * pitch..][..size.1], stride);
         }

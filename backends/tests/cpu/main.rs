@@ -8,3 +8,4 @@ mod operators;
 mod plans;
 mod random;
 mod support;
+mod winograd;

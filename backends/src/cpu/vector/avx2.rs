@@ -7,6 +7,7 @@ const LANES: usize = 8;
 
 super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
+super::winograd::winograd!(#[target_feature(enable = "avx2,fma")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {
@@ -27,6 +28,9 @@ operations! {
     /// The elements with even index of both, one after the other.
     fn evens(x: Vector, y: Vector) -> Vector { _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(_mm256_shuffle_ps::<0b10_00_10_00>(x, y)))) }
     fn add(x: Vector, y: Vector) -> Vector { _mm256_add_ps(x, y) }
+    fn subtract(x: Vector, y: Vector) -> Vector { _mm256_sub_ps(x, y) }
+    /// True if all elements are zeros.
+    fn all_zero(x: Vector) -> bool { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(x, zero())) == 0xff }
     fn multiply(x: Vector, y: Vector) -> Vector { _mm256_mul_ps(x, y) }
     /// The larger; `x` if it is NaN, or if both are zeros.
     fn larger(x: Vector, y: Vector) -> Vector { _mm256_max_ps(y, x) }

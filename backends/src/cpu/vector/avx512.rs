@@ -7,6 +7,7 @@ const LANES: usize = 16;
 
 super::tiles::tiles!(#[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6) (5, 4) (6, 4)]);
 super::planes::planes!(#[target_feature(enable = "avx512f")]);
+super::winograd::winograd!(#[target_feature(enable = "avx512f")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {
@@ -27,6 +28,9 @@ operations! {
     /// The elements with even index of both, one after the other.
     fn evens(x: Vector, y: Vector) -> Vector { _mm512_permutex2var_ps(x, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), y) }
     fn add(x: Vector, y: Vector) -> Vector { _mm512_add_ps(x, y) }
+    fn subtract(x: Vector, y: Vector) -> Vector { _mm512_sub_ps(x, y) }
+    /// True if all elements are zeros.
+    fn all_zero(x: Vector) -> bool { _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(x, zero()) == 0xffff }
     fn multiply(x: Vector, y: Vector) -> Vector { _mm512_mul_ps(x, y) }
     /// The larger; `x` if it is NaN, or if both are zeros.
     fn larger(x: Vector, y: Vector) -> Vector { _mm512_max_ps(y, x) }

@@ -9,3 +9,4 @@ pub mod avx512;
 pub mod planes;
 pub mod portable;
 pub mod tiles;
+pub mod winograd;

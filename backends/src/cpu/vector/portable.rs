@@ -6,6 +6,7 @@ const LANES: usize = 8;
 
 super::tiles::tiles!(, [1 2 3 4], []);
 super::planes::planes!();
+super::winograd::winograd!();
 
 #[inline(always)]
 fn map(x: Vector, y: Vector, f: impl Fn(f32, f32) -> f32) -> Vector {
@@ -36,6 +37,17 @@ fn evens(x: Vector, y: Vector) -> Vector {
 #[inline(always)]
 fn add(x: Vector, y: Vector) -> Vector {
     map(x, y, |x, y| x + y)
+}
+
+/// True if all elements are zeros.
+#[inline(always)]
+fn all_zero(x: Vector) -> bool {
+    x.iter().all(|&x| x == 0.0)
+}
+
+#[inline(always)]
+fn subtract(x: Vector, y: Vector) -> Vector {
+    map(x, y, |x, y| x - y)
 }
 
 #[inline(always)]
