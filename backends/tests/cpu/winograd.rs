@@ -15,8 +15,8 @@ struct Convolution {
 
 const CONVOLUTIONS: &[Convolution] = &[
     Convolution {
-        input: [1, 32, 14, 14],
-        weights: [32, 32, 3, 3],
+        input: [1, 64, 14, 14],
+        weights: [64, 64, 3, 3],
         low: [1, 1],
         high: [1, 1],
         group: 1,
@@ -29,8 +29,8 @@ const CONVOLUTIONS: &[Convolution] = &[
         group: 1,
     },
     Convolution {
-        input: [2, 64, 12, 9],
-        weights: [14, 32, 3, 3],
+        input: [2, 128, 14, 20],
+        weights: [64, 64, 3, 3],
         low: [0, 0],
         high: [0, 0],
         group: 2,
@@ -43,8 +43,8 @@ const CONVOLUTIONS: &[Convolution] = &[
         group: 1,
     },
     Convolution {
-        input: [1, 32, 24, 24],
-        weights: [30, 32, 3, 3],
+        input: [1, 48, 24, 24],
+        weights: [48, 48, 3, 3],
         low: [-2, 1],
         high: [1, -1],
         group: 1,
@@ -64,8 +64,8 @@ const CONVOLUTIONS: &[Convolution] = &[
         group: 1,
     },
     Convolution {
-        input: [3, 24, 40, 3],
-        weights: [56, 24, 3, 3],
+        input: [3, 64, 40, 6],
+        weights: [56, 64, 3, 3],
         low: [1, 1],
         high: [1, 1],
         group: 1,

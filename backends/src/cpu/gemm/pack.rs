@@ -7,7 +7,7 @@ use super::kernel::{Shape, shape};
 use std::ops::Range;
 
 /// Largest depth of a block: a right panel of it stays in the first-level cache.
-const DEPTH: usize = 256;
+const DEPTH: usize = 128;
 
 /// Depth of each block of `k`: as equal as possible.
 pub fn block_depth(k: usize) -> usize {

@@ -7,6 +7,9 @@ pub trait Lines<const V: usize>: Copy {
     /// # Safety
     /// `k` is below the depth.
     unsafe fn at(&self, k: usize) -> [*const f32; V];
+
+    /// What is fetched for the next tile while vector `v` of line `k` is used.
+    fn next(&self, line: [*const f32; V], v: usize) -> Option<*const f32>;
 }
 
 /// Packed panels: of two vectors, one after the other, or one of one vector.
@@ -17,6 +20,11 @@ pub struct Packed<const W: usize> {
 }
 
 impl<const V: usize, const W: usize> Lines<V> for Packed<W> {
+    #[inline(always)]
+    fn next(&self, _: [*const f32; V], _: usize) -> Option<*const f32> {
+        None
+    }
+
     #[inline(always)]
     unsafe fn at(&self, k: usize) -> [*const f32; V] {
         let wide = if V == 1 { 1 } else { 2 };
@@ -32,9 +40,16 @@ impl<const V: usize, const W: usize> Lines<V> for Packed<W> {
 pub struct Scattered {
     pub from: [*const f32; 2],
     pub lines: *const usize,
+    /// From a vector to what the next tile reads in its place.
+    pub next: usize,
 }
 
 impl<const V: usize> Lines<V> for Scattered {
+    #[inline(always)]
+    fn next(&self, line: [*const f32; V], v: usize) -> Option<*const f32> {
+        Some(line[v].wrapping_add(self.next))
+    }
+
     #[inline(always)]
     unsafe fn at(&self, k: usize) -> [*const f32; V] {
         // SAFETY: there is a line for every depth, inside the operand.
@@ -71,7 +86,8 @@ macro_rules! tiles {
                     }
                     Right::Lines { data, lines, first, from } => {
                         let from = from.map(|f| data.as_ptr().wrapping_add(f));
-                        let b = Scattered { from, lines: lines.lines.as_ptr().wrapping_add(first) };
+                        let next = if data.len() > FAR { t.parts.len() * LANES } else { 0 };
+                        let b = Scattered { from, lines: lines.lines.as_ptr().wrapping_add(first), next };
                         match (rows, t.parts.len()) {
                             $(($rows, 1) => run::<$rows, 1, _>(panels, b, t),
                               ($rows, 2) => run::<$rows, 2, _>(panels, b, t),)*
@@ -81,6 +97,9 @@ macro_rules! tiles {
                 }
             }
         }
+
+        /// Elements of an operand that stays in the second-level cache.
+        const FAR: usize = 1 << 19;
 
         /// Depth in which the lines of the result arrive.
         const LONG: usize = 64;
@@ -114,6 +133,9 @@ macro_rules! tiles {
                         prefetch_later(ahead);
                         ahead = ahead.wrapping_add(pace);
                         let line = b.at(k);
+                        if let Some(next) = b.next(line, panel % V) {
+                            prefetch_later(next);
+                        }
                         if V <= 2 {
                             let mut row = [zero(); V];
                             for v in 0..V {
