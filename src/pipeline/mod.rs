@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::names;
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
+use mlc_dsl::pattern::is_late;
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
 use mlc_explore::constant_folding;
@@ -117,7 +118,9 @@ pub fn optimize_once(
 ) -> Result<Optimized, Error> {
     let mut clock = Clock::default();
     let target = target(library, &options.target)?;
-    let laws = active_laws(library, &target, options, &source)?;
+    let (late, laws): (Vec<u32>, Vec<u32>) = active_laws(library, &target, options, &source)?
+        .into_iter()
+        .partition(|&l| is_late(&library.laws[l as usize]));
     let model = options.costing.model(&target, &source);
     let at = |aim| {
         TargetPrices::new(library, &target, options.operators.clone())
@@ -176,6 +179,10 @@ pub fn optimize_once(
         false => best,
     });
     let (mut chosen, extracted) = found.swap_remove(best);
+    if let Some(better) = second_search(&chosen, library, &late, &limits, &all[0], &evaluation)? {
+        chosen = better;
+    }
+    clock.stage("late laws");
     let permitted = extracted.source_cost.is_some()
         || options.objective != Objective::Latency
         || operators_of(&plain.plan.program).all(|c| honest.permits(c));
@@ -207,6 +214,30 @@ pub fn optimize_once(
     Ok(Optimized { source, program, plan: chosen.plan, explored, extracted, report })
 }
 
+/// The result of a search with the late laws alone that begins at `chosen`, if it is better.
+fn second_search(
+    chosen: &Candidate,
+    library: &Arc<Library>,
+    late: &[u32],
+    limits: &Limits,
+    prices: &TargetPrices<'_>,
+    evaluation: &Evaluation<'_>,
+) -> Result<Option<Candidate>, Error> {
+    if late.is_empty() {
+        return Ok(None);
+    }
+    let mut explored = explore(library.clone(), chosen.plan.program.clone(), late, limits);
+    if explored.steps() == 0 {
+        return Ok(None);
+    }
+    let extractor = evaluation.options.extractor_for(prices);
+    let extracted = explored.extract(prices, &*extractor)?;
+    let Extracted { program, kernels, .. } = &extracted;
+    let (program, kernels) = constant_folding::fold_chosen(program, kernels, library)?;
+    let found = evaluation.candidate(program, &kernels);
+    Ok(found.beats(chosen).then_some(found))
+}
+
 /// The operators of a program's applications.
 fn operators_of(program: &Program) -> impl Iterator<Item = CallId> {
     program.nodes.iter().filter_map(|n| match n.kind {
@@ -231,7 +262,8 @@ pub fn variants(
     prices_off: &[Jitter],
 ) -> Result<Vec<Plan>, Error> {
     let target = target(library, &options.target)?;
-    let laws = active_laws(library, &target, options, source)?;
+    let mut laws = active_laws(library, &target, options, source)?;
+    laws.retain(|&l| !is_late(&library.laws[l as usize]));
     let model = options.costing.model(&target, source);
     let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
     let mut plan = |jitter: &Jitter| {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 mod arena;
 mod attention;
 mod buffer;
+mod channels_last;
 mod conv;
 mod convert;
 mod data_movement;

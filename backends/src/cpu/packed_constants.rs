@@ -2,7 +2,7 @@
 //!
 //! The packed form keeps its constant alive, so its address identifies it.
 
-use super::conv::winograd::Points;
+use super::channels_last::winograd::Points;
 use super::gemm::{Matrix, PackedLeft, PackedRight};
 use bytes::Bytes;
 use mlc_dsl::ir::Tensor;
@@ -39,6 +39,7 @@ type Store<P> = Mutex<HashMap<Key, P>>;
 /// The packings that some session has.
 static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::default);
 static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
+static FILTERS: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
 static POINTS: LazyLock<Store<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
 
 /// The packings of one session, shared by all shapes that it runs.
@@ -46,6 +47,7 @@ static POINTS: LazyLock<Store<Weak<Pack<Points>>>> = LazyLock::new(Store::defaul
 pub struct PackedConstants {
     left: Store<Arc<Pack<PackedLeft>>>,
     right: Store<Arc<Pack<PackedRight>>>,
+    filters: Store<Arc<Pack<PackedRight>>>,
     points: Store<Arc<Pack<Points>>>,
 }
 
@@ -70,6 +72,21 @@ impl PackedConstants {
     ) -> Arc<Pack<PackedRight>> {
         let key = key(constant, b, (k, n));
         find(&self.right, &RIGHT, key, constant, &|| PackedRight::new(b, k, n))
+    }
+
+    /// The packed form of `o` filters of `q` channels and some taps that begin at element `at` of `constant`.
+    pub fn filters(
+        &self,
+        constant: &Tensor,
+        at: usize,
+        (o, q, taps): (usize, usize, usize),
+    ) -> Arc<Pack<PackedRight>> {
+        let all = bytemuck::cast_slice(constant.bytes());
+        let filters =
+            Matrix { data: all, offset: at, row: (q * taps) as isize, col: taps as isize };
+        let key = key(constant, &filters, (o, q));
+        let pack = || PackedRight::of_filters(&all[at..][..o * q * taps], (o, q, taps));
+        find(&self.filters, &FILTERS, key, constant, &pack)
     }
 
     /// The points of `o` × `q` filters of 3 × 3 that begin at element `at` of `constant`.

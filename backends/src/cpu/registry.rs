@@ -64,6 +64,22 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "gemm" => native(ANY, Epilogue, &[("matmul", matmul::make)]),
         "conv" => native(FLOATS, Epilogue, &[("conv", conv::make)]),
         "conv_transpose" => native(FLOATS, Nothing, &[("conv_transpose", conv::transposed::make)]),
+        "conv_channels_last" => {
+            native(&[DType::F32], Epilogue, &[("conv_channels_last", channels_last::conv)])
+        }
+        "pool_channels_last" => native(
+            &[DType::F32],
+            Nothing,
+            &[
+                ("maxpool_channels_last", channels_last::MAX),
+                ("sumpool_channels_last", channels_last::SUM),
+            ],
+        ),
+        "relayout" => native(
+            ANY,
+            Nothing,
+            &[("channels_last", channels_last::LAST), ("channels_first", channels_last::FIRST)],
+        ),
         "pool" => native(FLOATS, Nothing, &[("maxpool", pool::MAX), ("sumpool", pool::SUM)]),
         "reduce" => native(
             ANY,

@@ -5,7 +5,7 @@ use mlc_dsl::ir::{Attr, DType, Tensor, Value};
 use std::process::Command;
 
 /// What follows, given the result, its shape and the axis of its rows.
-type Epilogue = fn(&mut Case<'_>, Value, &[usize], i64) -> Value;
+pub type Epilogue = fn(&mut Case<'_>, Value, &[usize], i64) -> Value;
 
 fn row(c: &mut Case<'_>, shape: &[usize], axis: i64) -> Value {
     let bias = c.constant(DType::F32, &[shape[axis as usize]]);
@@ -17,7 +17,7 @@ fn bounded(c: &mut Case<'_>, y: Value, low: f64, high: f64) -> Value {
     c.apply("clip", &attrs, &[y])
 }
 
-const EPILOGUES: &[(&str, Epilogue)] = &[
+pub const EPILOGUES: &[(&str, Epilogue)] = &[
     ("nothing", |_, y, _, _| y),
     ("bias", |c, y, shape, axis| {
         let z = row(c, shape, axis);
@@ -125,7 +125,7 @@ fn every_level_of_vector_instructions_agrees() {
     }
     let own = std::env::current_exe().expect("this program");
     for level in ["portable", "avx2"] {
-        let tests = ["operators::", "random::", "attention::", "epilogues::", "winograd::"];
+        let tests = ["operators::", "random::", "attention::", "epilogues::", "channels_last::"];
         let done = Command::new(&own).env(LEVELS, level).args(tests).output().expect("runs");
         let text = String::from_utf8_lossy(&done.stdout);
         assert!(done.status.success(), "{level}:\n{text}");

@@ -1,6 +1,7 @@
 //! The CPU backend against the reference interpreter.
 
 mod attention;
+mod channels_last;
 mod element_types;
 mod epilogues;
 mod graphs;
@@ -8,4 +9,3 @@ mod operators;
 mod plans;
 mod random;
 mod support;
-mod winograd;

@@ -212,6 +212,11 @@ pub fn is_normal(law: &Law) -> bool {
     law.origin == LawOrigin::Rule && has_mark(law, Mark::Normal)
 }
 
+/// True if a law is applied only after the search, to its result.
+pub fn is_late(law: &Law) -> bool {
+    has_mark(law, Mark::Late)
+}
+
 /// True if a word stands among the hints of the law.
 pub fn has_mark(law: &Law, mark: Mark) -> bool {
     law.hints.iter().any(|h| h.kind == ExprKind::Mark(mark))

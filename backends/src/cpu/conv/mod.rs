@@ -15,12 +15,10 @@ use depthwise::Depthwise;
 use im2col::Im2col;
 use mlc_dsl::ir::DType;
 use std::sync::Arc;
-use winograd::Winograd;
 
 mod depthwise;
 mod im2col;
 pub mod transposed;
-pub mod winograd;
 
 /// A convolution with known shapes.
 struct Conv {
@@ -61,11 +59,6 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let (x_at, w_at) = (x.layout.offset, w.layout.offset);
     if q == 1 && o == 1 && window.taps() <= depthwise::MOST_TAPS {
         return Some(Box::new(Depthwise::new(window, group, x_at, w_at)));
-    }
-    if let Some(w) = &w.constant
-        && let Some(fast) = Winograd::new(site, &window, w, (x_at, w_at), (out[0], group, q, o))
-    {
-        return Some(Box::new(fast));
     }
     let k = q * window.taps();
     let packed: Vec<_> = match &w.constant {

@@ -7,6 +7,7 @@
 use super::chain::Chain;
 use crate::cpu::simd::{VectorLevel, level};
 use crate::cpu::vector;
+pub use crate::cpu::vector::tiles::{Columns, Even, Piece, Pointed};
 
 /// Largest register tile of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +95,7 @@ pub struct Part {
 }
 
 /// The parts of a tile of `wide` columns that follow each other, from element `at` and column `column` on.
+#[inline]
 pub fn parts(at: usize, column: usize, wide: usize) -> [Part; MOST_VECTORS] {
     let lanes = shape().lanes();
     std::array::from_fn(|v| Part {
@@ -102,6 +104,12 @@ pub fn parts(at: usize, column: usize, wide: usize) -> [Part; MOST_VECTORS] {
         skip: 0,
         len: wide.saturating_sub(v * lanes).min(lanes),
     })
+}
+
+/// The parts of a tile of one panel.
+pub fn panel_parts(at: usize, column: usize, wide: usize) -> [Part; 2] {
+    let [first, second, ..] = parts(at, column, wide);
+    [first, second]
 }
 
 /// Calls `f(first row, panels, rows of each)` for the panels of equal height that `m` rows are packed into.
@@ -149,6 +157,18 @@ pub struct Target<'a> {
     pub chain: &'a Chain<'a>,
 }
 
+impl Target<'_> {
+    /// Panics unless so many rows lie inside the result and are covered by the operands of the chain.
+    fn covers(&self, rows: usize) {
+        for p in self.parts {
+            assert!(p.skip + p.len <= shape().lanes(), "a part of a vector");
+            let end = p.at + (rows - 1) * self.stride + p.len;
+            assert!(end <= self.len, "tiles inside the result");
+            self.chain.covers(self.row + rows, p.column + p.len, end);
+        }
+    }
+}
+
 /// One tile for every panel: the rows of `target`, from the first on, are `panels · right`.
 ///
 /// # Safety
@@ -171,12 +191,7 @@ pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
             assert!(vectors <= 2 && inside, "lines inside the operand");
         }
     }
-    for p in target.parts {
-        assert!(p.skip + p.len <= shape.lanes(), "a part of a vector");
-        let end = p.at + (count * rows - 1) * target.stride + p.len;
-        assert!(end <= target.len, "tiles inside the result");
-        target.chain.covers(target.row + count * rows, p.column + p.len, end);
-    }
+    target.covers(count * rows);
     match level {
         #[cfg(target_arch = "x86_64")]
         VectorLevel::V4 => {
@@ -191,4 +206,95 @@ pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
         // SAFETY: as above.
         _ => unsafe { vector::portable::tiles(panels, right, target) },
     }
+}
+
+/// The level's function of that name.
+macro_rules! at_level {
+    ($name:ident($($arg:expr),*)) => {
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            VectorLevel::V4 => {
+                // SAFETY: AVX-512 was detected; the assertions bound the panel and the target, the caller the rest.
+                unsafe { vector::avx512::$name($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            VectorLevel::V3 => {
+                // SAFETY: AVX2 and FMA were detected; otherwise as above.
+                unsafe { vector::avx2::$name($($arg),*) }
+            }
+            // SAFETY: as above.
+            _ => unsafe { vector::portable::$name($($arg),*) },
+        }
+    };
+}
+
+pub(in crate::cpu) use at_level;
+
+/// Panics unless a packed panel has all vectors of a tile of this depth.
+fn check_panel(b: &[f32], depth: usize, target: &Target<'_>) {
+    let vectors = target.parts.len();
+    assert!(vectors == 1 || vectors == 2, "a panel");
+    assert!(b.len() >= vectors * shape().lanes() * depth, "the panel holds the depth");
+}
+
+/// One tile of as many rows as `a` has pointers for each piece: the rows of `target`, from the first on, are the products of its pieces,
+/// one after the other, with the packed panel `b`. `ahead` is read next.
+///
+/// # Safety
+/// Every pointer is valid for reads of `a.length` elements; the parts of the rows are valid for reads and writes and not aliased.
+pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: &[f32], ahead: &[f32], target: &Target<'_>) {
+    assert!(rows >= 1 && rows <= shape().rows, "tiles fit the registers");
+    assert!(a.rows.len().is_multiple_of(rows), "a pointer for each row and piece");
+    check_panel(b, a.rows.len() / rows * a.length, target);
+    target.covers(rows);
+    at_level!(pointed(rows, a, b, ahead, target))
+}
+
+/// `count` tiles of rows at equal distances; otherwise as [`pointed`].
+///
+/// # Safety
+/// The pieces of all rows are valid for reads; otherwise as [`pointed`].
+pub unsafe fn even(
+    (count, rows): (usize, usize),
+    a: Even<'_, true>,
+    b: &[f32],
+    ahead: &[f32],
+    target: &Target<'_>,
+) {
+    assert!(count >= 1 && rows >= 1 && rows <= shape().rows, "tiles fit the registers");
+    check_panel(b, a.pieces.len() * a.length, target);
+    target.covers(count * rows);
+    at_level!(even(count, rows, a, b, ahead, target))
+}
+
+/// Most rows of a tile of [`columns`].
+pub const COLUMN_ROWS: usize = 6;
+
+/// One tile whose rows have an element for each column: element `c` of a row of `target` is the sum over its pieces of element `c` times
+/// that of the packed panel `b`.
+///
+/// # Safety
+/// Behind every pointer are elements for all columns of the tile; the parts of the rows are valid for reads and writes and not aliased.
+pub unsafe fn columns(rows: usize, a: Columns<'_>, b: &[f32], target: &Target<'_>) {
+    assert!((1..=COLUMN_ROWS).contains(&rows), "tiles fit the registers");
+    assert!(a.rows.len().is_multiple_of(rows), "a pointer for each row and piece");
+    check_panel(b, a.rows.len() / rows, target);
+    target.covers(rows);
+    at_level!(columns(rows, a, b, target))
+}
+
+/// `count` tiles of rows at equal distances; otherwise as [`columns`].
+///
+/// # Safety
+/// The pieces of all rows have elements for all columns of the tile; otherwise as [`columns`].
+pub unsafe fn even_columns(
+    (count, rows): (usize, usize),
+    a: Even<'_, false>,
+    b: &[f32],
+    target: &Target<'_>,
+) {
+    assert!(count >= 1 && (1..=COLUMN_ROWS).contains(&rows), "tiles fit the registers");
+    check_panel(b, a.pieces.len(), target);
+    target.covers(count * rows);
+    at_level!(even_columns(count, rows, a, b, target))
 }

@@ -94,7 +94,7 @@ impl<'a> Finish<'a> {
     }
 
     /// What the tiles of the last block of the depth do.
-    fn chain(&self, last: bool) -> &Chain<'a> {
+    pub fn chain(&self, last: bool) -> &Chain<'a> {
         match self {
             Finish::Chain(chain) if last => chain,
             _ => &chain::NONE,

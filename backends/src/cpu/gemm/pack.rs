@@ -110,7 +110,7 @@ pub fn pack_right(b: &Matrix<'_>, depth: Range<usize>, cols: Range<usize>, dst: 
 }
 
 /// `dst[k * width + i] = line(i)[k]` for lines that are contiguous along the depth.
-fn transpose_into(
+pub fn transpose_into(
     data: &[f32],
     line: impl Fn(usize) -> usize,
     lines: usize,
@@ -213,6 +213,21 @@ impl PackedRight {
             pack_right(b, depth, 0..n, block);
         }
         PackedRight { data, n }
+    }
+
+    /// Packs `o` filters of `q` channels and some taps, which lie one after the other, as a matrix with a column per filter. Its depth, not
+    /// cut into blocks, is tap by tap.
+    pub fn of_filters(w: &[f32], (o, q, taps): (usize, usize, usize)) -> PackedRight {
+        let depth = q * taps;
+        let mut lines = vec![0.0; depth * o];
+        for (k, line) in lines.chunks_exact_mut(o.max(1)).enumerate() {
+            let (tap, c) = (k / q, k % q);
+            line.iter_mut().enumerate().for_each(|(f, v)| *v = w[(f * q + c) * taps + tap]);
+        }
+        let mut data = vec![0.0; right_len(o, depth)];
+        let b = Matrix { data: &lines, offset: 0, row: o as isize, col: 1 };
+        pack_right(&b, 0..depth, 0..o, &mut data);
+        PackedRight { data, n: o }
     }
 
     /// The panels from column `first` (a multiple of [`Shape::cols`]) on, of the block of depths from `depth.start`.

@@ -60,27 +60,162 @@ impl<const V: usize> Lines<V> for Scattered {
     }
 }
 
+/// Where the rows of the left operand lie: as pieces of equal length, a pointer per row and piece.
+pub trait Rows<const R: usize>: Copy {
+    /// From one element of a row to the next.
+    const STEP: usize;
+    /// An element is multiplied with a whole line of the right operand; otherwise there are as many elements as columns, and each is
+    /// multiplied with its own.
+    const SPREAD: bool;
+    /// There may be more than one piece.
+    const MANY: bool;
+
+    /// Pieces, and steps of each.
+    fn pieces(&self) -> (usize, usize);
+
+    /// The rows of a panel in a piece.
+    ///
+    /// # Safety
+    /// There are such a panel and piece.
+    unsafe fn at(&self, panel: usize, piece: usize) -> [*const f32; R];
+}
+
+/// Rows of packed panels.
+#[derive(Clone, Copy)]
+pub struct Interleaved {
+    pub first: *const f32,
+    pub depth: usize,
+}
+
+impl<const R: usize> Rows<R> for Interleaved {
+    const STEP: usize = R;
+    const SPREAD: bool = true;
+    const MANY: bool = false;
+
+    #[inline(always)]
+    fn pieces(&self) -> (usize, usize) {
+        (1, self.depth)
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, panel: usize, _: usize) -> [*const f32; R] {
+        // SAFETY: the panels hold the depth.
+        std::array::from_fn(|r| unsafe { self.first.add(panel * self.depth * R + r) })
+    }
+}
+
+/// Rows of one panel whose pieces lie anywhere: a pointer for each, piece by piece.
+#[derive(Clone, Copy)]
+pub struct Pointed<'a> {
+    pub rows: &'a [*const f32],
+    pub length: usize,
+}
+
+impl<const R: usize> Rows<R> for Pointed<'_> {
+    const STEP: usize = 1;
+    const SPREAD: bool = true;
+    const MANY: bool = true;
+
+    #[inline(always)]
+    fn pieces(&self) -> (usize, usize) {
+        (self.rows.len() / R, self.length)
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, _: usize, piece: usize) -> [*const f32; R] {
+        // SAFETY: there are pointers for all pieces.
+        std::array::from_fn(|r| unsafe { *self.rows.get_unchecked(piece * R + r) })
+    }
+}
+
+/// Rows whose pieces are vectors, one element for each column: a pointer to the column 0 of each, piece by piece.
+#[derive(Clone, Copy)]
+pub struct Columns<'a> {
+    pub rows: &'a [*const f32],
+    /// The tile's first column.
+    pub column: usize,
+}
+
+impl<const R: usize> Rows<R> for Columns<'_> {
+    const STEP: usize = 0;
+    const SPREAD: bool = false;
+    const MANY: bool = true;
+
+    #[inline(always)]
+    fn pieces(&self) -> (usize, usize) {
+        (self.rows.len() / R, 1)
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, _: usize, piece: usize) -> [*const f32; R] {
+        // SAFETY: there are pointers for all pieces, and the column behind each.
+        std::array::from_fn(|r| unsafe { self.rows.get_unchecked(piece * R + r).add(self.column) })
+    }
+}
+
+/// Where a piece of rows at equal distances lies.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Piece {
+    /// In the first row.
+    pub first: *const f32,
+    /// From one row to the next.
+    pub step: usize,
+}
+
+/// Rows whose pieces lie at equal distances, panel after panel; elements for each column if they are not `SPREAD`.
+#[derive(Clone, Copy)]
+pub struct Even<'a, const SPREAD: bool> {
+    pub pieces: &'a [Piece],
+    /// Elements of each piece.
+    pub length: usize,
+    /// Where the tile's first column lies behind each piece; none if one element is for all columns.
+    pub column: usize,
+}
+
+impl<const R: usize, const SPREAD: bool> Rows<R> for Even<'_, SPREAD> {
+    const STEP: usize = if SPREAD { 1 } else { 0 };
+    const SPREAD: bool = SPREAD;
+    const MANY: bool = true;
+
+    #[inline(always)]
+    fn pieces(&self) -> (usize, usize) {
+        (self.pieces.len(), self.length)
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, panel: usize, piece: usize) -> [*const f32; R] {
+        // SAFETY: there is such a piece, and the pieces of all rows are inside the operand.
+        unsafe {
+            let Piece { first, step } = *self.pieces.get_unchecked(piece);
+            let first = first.add(self.column + panel * R * step);
+            std::array::from_fn(|r| first.add(r * step))
+        }
+    }
+}
+
 /// Defines `tiles` for the rows and strips (rows and vectors) of a level, whose module defines `Vector`, `LANES` and the
 /// operations on it.
 macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*]) => {
         use crate::cpu::gemm::chain::{Operand, Step};
-        use crate::cpu::vector::tiles::{Lines, Packed, Scattered};
+        use crate::cpu::vector::tiles::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
         use crate::cpu::gemm::kernel::{Panels, Part, Right, Target};
 
         /// # Safety
         /// As [`crate::cpu::gemm::kernel::tiles`], on a machine of this level.
         pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, t: &Target<'_>) {
             let Panels { rows, depth, .. } = panels;
+            let a = Interleaved { first: panels.data.as_ptr(), depth };
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match right {
                     Right::Packed(b) => {
                         let b = Packed::<LANES> { first: b.as_ptr(), depth };
                         match (rows, t.parts.len()) {
-                            $(($rows, 1) => run::<$rows, 1, _>(panels, b, t),
-                              ($rows, 2) => run::<$rows, 2, _>(panels, b, t),)*
-                            $(($strip_rows, $vectors) => run::<$strip_rows, $vectors, _>(panels, b, t),)*
+                            $(($rows, 1) => run::<$rows, 1, _, _>(panels.count, panels.ahead, a, b, t),
+                              ($rows, 2) => run::<$rows, 2, _, _>(panels.count, panels.ahead, a, b, t),)*
+                            $(($strip_rows, $vectors) => run::<$strip_rows, $vectors, _, _>(panels.count, panels.ahead, a, b, t),)*
                             _ => unreachable!("the caller bounds the tile"),
                         }
                     }
@@ -89,11 +224,95 @@ macro_rules! tiles {
                         let next = if data.len() > FAR { t.parts.len() * LANES } else { 0 };
                         let b = Scattered { from, lines: lines.lines.as_ptr().wrapping_add(first), next };
                         match (rows, t.parts.len()) {
-                            $(($rows, 1) => run::<$rows, 1, _>(panels, b, t),
-                              ($rows, 2) => run::<$rows, 2, _>(panels, b, t),)*
+                            $(($rows, 1) => run::<$rows, 1, _, _>(panels.count, panels.ahead, a, b, t),
+                              ($rows, 2) => run::<$rows, 2, _, _>(panels.count, panels.ahead, a, b, t),)*
                             _ => unreachable!("the caller bounds the tile"),
                         }
                     }
+                }
+            }
+        }
+
+        /// One tile whose rows lie anywhere.
+        ///
+        /// # Safety
+        /// As [`crate::cpu::gemm::kernel::pointed`], on a machine of this level.
+        pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: &[f32], ahead: &[f32], t: &Target<'_>) {
+            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.rows.len() / rows * a.length };
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
+                match (rows, t.parts.len()) {
+                    $(($rows, 1) => run::<$rows, 1, _, _>(1, ahead, a, b, t),
+                      ($rows, 2) => run::<$rows, 2, _, _>(1, ahead, a, b, t),)*
+                    _ => unreachable!("the caller bounds the tile"),
+                }
+            }
+        }
+
+        /// Tiles whose rows lie at equal distances.
+        ///
+        /// # Safety
+        /// As [`crate::cpu::gemm::kernel::even`], on a machine of this level.
+        pub unsafe fn even(count: usize, rows: usize, a: Even<'_, true>, b: &[f32], ahead: &[f32], t: &Target<'_>) {
+            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.pieces.len() * a.length };
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
+                match (rows, t.parts.len()) {
+                    $(($rows, 1) => run::<$rows, 1, _, _>(count, ahead, a, b, t),
+                      ($rows, 2) => run::<$rows, 2, _, _>(count, ahead, a, b, t),)*
+                    _ => unreachable!("the caller bounds the tile"),
+                }
+            }
+        }
+
+        /// One tile of products column by column.
+        ///
+        /// # Safety
+        /// As [`crate::cpu::gemm::kernel::columns`], on a machine of this level.
+        pub unsafe fn columns(rows: usize, a: Columns<'_>, b: &[f32], t: &Target<'_>) {
+            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.rows.len() / rows };
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
+                match (rows, t.parts.len()) {
+                    (1, 1) => run::<1, 1, _, _>(1, &[], a, b, t),
+                    (2, 1) => run::<2, 1, _, _>(1, &[], a, b, t),
+                    (3, 1) => run::<3, 1, _, _>(1, &[], a, b, t),
+                    (4, 1) => run::<4, 1, _, _>(1, &[], a, b, t),
+                    (5, 1) => run::<5, 1, _, _>(1, &[], a, b, t),
+                    (6, 1) => run::<6, 1, _, _>(1, &[], a, b, t),
+                    (1, 2) => run::<1, 2, _, _>(1, &[], a, b, t),
+                    (2, 2) => run::<2, 2, _, _>(1, &[], a, b, t),
+                    (3, 2) => run::<3, 2, _, _>(1, &[], a, b, t),
+                    (4, 2) => run::<4, 2, _, _>(1, &[], a, b, t),
+                    (5, 2) => run::<5, 2, _, _>(1, &[], a, b, t),
+                    (6, 2) => run::<6, 2, _, _>(1, &[], a, b, t),
+                    _ => unreachable!("the caller bounds the tile"),
+                }
+            }
+        }
+
+        /// The same with rows at equal distances.
+        ///
+        /// # Safety
+        /// As [`crate::cpu::gemm::kernel::even_columns`], on a machine of this level.
+        pub unsafe fn even_columns(count: usize, rows: usize, a: Even<'_, false>, b: &[f32], t: &Target<'_>) {
+            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.pieces.len() };
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
+                match (rows, t.parts.len()) {
+                    (1, 1) => run::<1, 1, _, _>(count, &[], a, b, t),
+                    (2, 1) => run::<2, 1, _, _>(count, &[], a, b, t),
+                    (3, 1) => run::<3, 1, _, _>(count, &[], a, b, t),
+                    (4, 1) => run::<4, 1, _, _>(count, &[], a, b, t),
+                    (5, 1) => run::<5, 1, _, _>(count, &[], a, b, t),
+                    (6, 1) => run::<6, 1, _, _>(count, &[], a, b, t),
+                    (1, 2) => run::<1, 2, _, _>(count, &[], a, b, t),
+                    (2, 2) => run::<2, 2, _, _>(count, &[], a, b, t),
+                    (3, 2) => run::<3, 2, _, _>(count, &[], a, b, t),
+                    (4, 2) => run::<4, 2, _, _>(count, &[], a, b, t),
+                    (5, 2) => run::<5, 2, _, _>(count, &[], a, b, t),
+                    (6, 2) => run::<6, 2, _, _>(count, &[], a, b, t),
+                    _ => unreachable!("the caller bounds the tile"),
                 }
             }
         }
@@ -108,16 +327,23 @@ macro_rules! tiles {
         const AHEAD: usize = 128;
 
         /// # Safety
-        /// `R` is the rows of the panels, `b` holds lines for their depth; otherwise as [`tiles`].
+        /// `a` holds `count` panels of `R` rows, `b` lines for their depth; otherwise as [`tiles`].
         $(#[$feature])*
-        unsafe fn run<const R: usize, const V: usize, B: Lines<V>>(panels: Panels<'_>, b: B, t: &Target<'_>) {
+        unsafe fn run<const R: usize, const V: usize, A: Rows<R>, B: Lines<V>>(
+            count: usize,
+            ahead: &[f32],
+            a: A,
+            b: B,
+            t: &Target<'_>,
+        ) {
             let mut parts = [Part::default(); V];
             parts.copy_from_slice(&t.parts[..V]);
-            let (depth, mut a) = (panels.depth, panels.data.as_ptr());
-            // Spread evenly over all that is summed here.
-            let mut ahead = panels.ahead.as_ptr();
-            let pace = panels.ahead.len().div_ceil((panels.count * depth).max(1));
-            for panel in 0..panels.count {
+            let (pieces, length) = a.pieces();
+            let depth = pieces * length;
+            // Spread evenly over all that is summed here. If nothing is ahead, an address that is mapped is fetched again and again.
+            let pace = ahead.len().div_ceil((count * depth).max(1));
+            let mut ahead = if ahead.is_empty() { t.out.cast_const() } else { ahead.as_ptr() };
+            for panel in 0..count {
                 if depth >= LONG {
                     for r in 0..R {
                         for v in 0..V {
@@ -126,10 +352,20 @@ macro_rules! tiles {
                     }
                 }
                 let mut sums = [[zero(); V]; R];
+                // SAFETY: there is a piece, or no step is taken.
+                let mut rows = if depth == 0 { [t.out.cast_const(); R] } else { unsafe { a.at(panel, 0) } };
+                let (mut piece, mut step) = (0, 0);
+                // One loop over all pieces: with one for each, sums would not stay in registers.
                 for k in 0..depth {
-                    // SAFETY: all lines are inside the operands.
+                    // SAFETY: all pieces and lines are inside the operands.
                     unsafe {
-                        prefetch(a.wrapping_add(AHEAD));
+                        if A::MANY && step == length {
+                            (piece, step) = (piece + 1, 0);
+                            rows = a.at(panel, piece);
+                        }
+                        let offset = if A::MANY { step } else { k } * A::STEP;
+                        step += 1;
+                        prefetch(rows[0].wrapping_add(offset + AHEAD));
                         prefetch_later(ahead);
                         ahead = ahead.wrapping_add(pace);
                         let line = b.at(k);
@@ -142,8 +378,12 @@ macro_rules! tiles {
                                 row[v] = load(line[v]);
                             }
                             for r in 0..R {
-                                let x = splat(*a.add(r));
+                                let at = rows[r].add(offset);
                                 for v in 0..V {
+                                    let x = match A::SPREAD {
+                                        true => splat(*at),
+                                        false => read(at.add(v * LANES), parts[v]),
+                                    };
                                     sums[r][v] = multiply_add(x, row[v], sums[r][v]);
                                 }
                             }
@@ -151,7 +391,7 @@ macro_rules! tiles {
                             // More vectors than rows: the elements of the left line are what stays in registers.
                             let mut x = [zero(); R];
                             for r in 0..R {
-                                x[r] = splat(*a.add(r));
+                                x[r] = splat(*rows[r].add(offset));
                             }
                             for v in 0..V {
                                 let y = load(line[v]);
@@ -160,7 +400,6 @@ macro_rules! tiles {
                                 }
                             }
                         }
-                        a = a.add(R);
                     }
                 }
                 if t.add {

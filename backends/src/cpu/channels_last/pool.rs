@@ -1,0 +1,103 @@
+//! Pooling of images with their channels last.
+
+use super::conv::as_pointers;
+use super::depthwise::Depthwise;
+use super::windows::Windows;
+use crate::cpu::buffer::with_scratch;
+use crate::cpu::launch::{Array, Context, Launch, LaunchSite, Maker};
+use crate::cpu::math::maximum;
+use crate::cpu::simd::simd;
+use crate::cpu::threads::SharedSlice;
+use mlc_dsl::ir::DType;
+
+/// Largest element of each window.
+pub const MAX: Maker = |site| {
+    let (windows, channels) = windows(site)?;
+    let outside = vec![f32::NEG_INFINITY; channels];
+    Some(Box::new(Maxima { windows, channels, outside }))
+};
+/// Sum of each window.
+pub const SUM: Maker = |site| {
+    let (windows, channels) = windows(site)?;
+    Some(Box::new(Depthwise::sums(windows, channels)))
+};
+
+fn windows(site: &LaunchSite<'_>) -> Option<(Windows, usize)> {
+    if site.same_dtype()? != DType::F32 {
+        return None;
+    }
+    let windows = Windows::of(site, &site.sizes(0)?, [1, 2, 4])?;
+    Some((windows, *site.outputs[0].1.last()?))
+}
+
+/// The largest elements of windows.
+struct Maxima {
+    windows: Windows,
+    channels: usize,
+    /// What windows read outside of the image.
+    outside: Vec<f32>,
+}
+
+/// Comparisons that a task should at least have.
+const GRAIN: usize = 1 << 17;
+
+impl Launch for Maxima {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let x: &[f32] = inputs[0].typed();
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        if out.is_empty() {
+            return Ok(());
+        }
+        assert!(self.windows.reach(self.channels) <= x.len(), "windows inside the image");
+        let (taps, positions) = (self.windows.taps(), self.windows.len());
+        let out = SharedSlice::new(out);
+        let tasks = match cx.threads.count() {
+            1 => 1,
+            threads => (out.len() * taps / GRAIN).clamp(1, threads * 4).min(positions),
+        };
+        cx.threads.each(tasks, |t| {
+            with_scratch::<usize, 1, _>([taps], |[pointers]| {
+                let pointers = as_pointers(&mut pointers[..taps]);
+                for p in positions * t / tasks..positions * (t + 1) / tasks {
+                    self.windows.point(x, &self.outside, (p, 1), 1, pointers);
+                    // SAFETY: positions of different tasks do not overlap.
+                    let part = unsafe { out.part(p * self.channels, self.channels) };
+                    maxima(pointers, part);
+                }
+            });
+        });
+        Ok(())
+    }
+}
+
+simd! {
+    /// The largest elements, channel by channel; behind each pointer are as many as in `out`.
+    fn maxima(taps: &[*const f32], out: &mut [f32]) {
+        let channels = out.len();
+        let (whole, rest) = out.as_chunks_mut::<32>();
+        for (c, out) in whole.iter_mut().enumerate() {
+            *out = chunk(taps, c * 32);
+        }
+        let done = channels - rest.len();
+        for (c, v) in rest.iter_mut().enumerate() {
+            [*v] = chunk(taps, done + c);
+        }
+    }
+}
+
+/// `N` channels from channel `first` on; behind each pointer are as many.
+#[inline(always)]
+fn chunk<const N: usize>(taps: &[*const f32], first: usize) -> [f32; N] {
+    let mut top = [f32::NEG_INFINITY; N];
+    for tap in taps {
+        // SAFETY: the caller promises elements for all channels.
+        let x = unsafe { *tap.add(first).cast::<[f32; N]>() };
+        top = std::array::from_fn(|i| maximum(top[i], x[i]));
+    }
+    top
+}

@@ -1,0 +1,255 @@
+//! Images with their channels last: convolutions, by Winograd's algorithm among others, pooling, and changes of layout.
+
+use super::epilogues::EPILOGUES;
+use super::support::*;
+use mlc_dsl::ir::{Attr, DType, Tensor, Value};
+
+/// Extents of input and weights, padding before and after.
+#[derive(Debug)]
+struct Convolution {
+    input: [usize; 4],
+    weights: [usize; 4],
+    low: [i64; 2],
+    high: [i64; 2],
+}
+
+const THREE_BY_THREE: &[Convolution] = &[
+    Convolution { input: [1, 14, 14, 64], weights: [64, 64, 3, 3], low: [1, 1], high: [1, 1] },
+    Convolution { input: [1, 15, 31, 33], weights: [40, 33, 3, 3], low: [1, 1], high: [1, 1] },
+    Convolution { input: [2, 14, 20, 64], weights: [64, 64, 3, 3], low: [0, 0], high: [0, 0] },
+    Convolution { input: [1, 30, 31, 40], weights: [130, 40, 3, 3], low: [2, 0], high: [0, 2] },
+    Convolution { input: [1, 24, 24, 48], weights: [48, 48, 3, 3], low: [-2, 1], high: [1, -1] },
+    Convolution { input: [1, 16, 70, 32], weights: [48, 32, 3, 3], low: [3, 5], high: [4, 2] },
+    Convolution { input: [1, 20, 20, 300], weights: [20, 300, 3, 3], low: [1, 1], high: [1, 1] },
+    Convolution { input: [3, 40, 6, 64], weights: [56, 64, 3, 3], low: [1, 1], high: [1, 1] },
+];
+
+impl Convolution {
+    /// Within the tolerance of sums that are regrouped: 64 units of roundoff of a large result.
+    fn tolerance(&self, largest: f64) -> Tolerance {
+        let units = 64.0 * DType::F32.unit_roundoff();
+        let terms = (9 * self.weights[1]) as f64;
+        Tolerance(units * largest * terms.sqrt(), units)
+    }
+
+    fn apply(&self, c: &mut Case<'_>, x: Tensor, scale: f64) -> Value {
+        let weights = c.tensor(DType::F32, &self.weights);
+        let values: Vec<f64> = weights.to_f64().into_iter().map(|w| w * scale).collect();
+        let x = c.given(x);
+        let w = c.builder.constant(Tensor::from_f64(DType::F32, self.weights.to_vec(), &values));
+        let attrs = [
+            ("stride", Attr::ints([1, 1])),
+            ("low", Attr::ints(self.low)),
+            ("high", Attr::ints(self.high)),
+            ("dilation", Attr::ints([1, 1])),
+            ("group", Attr::int(1)),
+        ];
+        c.apply("conv_channels_last", &attrs, &[x, w])
+    }
+}
+
+/// Changes values of an input.
+type Change = fn(&mut [f64]);
+
+/// Inputs, the scale of the weights, and the size of the products.
+const INPUTS: &[(&str, Change, f64, f64)] = &[
+    ("numbers", |_| {}, 1.0, 4.0),
+    ("zeros", |x| x.fill(0.0), 1.0, 0.0),
+    (
+        "infinities and NaN",
+        |x| {
+            let n = x.len();
+            (x[n / 2], x[n / 3], x[n / 5]) = (f64::INFINITY, f64::NEG_INFINITY, f64::NAN);
+            x[n - 1] = f64::INFINITY;
+        },
+        1.0,
+        4.0,
+    ),
+    // Sums of elements are infinite here, sums of their products with the weights are not.
+    (
+        "sums beyond the range",
+        |x| {
+            let n = x.len();
+            x[n / 3..n / 3 + 3].fill(3e38);
+        },
+        0.01,
+        6e36,
+    ),
+];
+
+#[test]
+fn convolutions_of_three_by_three() {
+    for conv in THREE_BY_THREE {
+        for &(name, change, scale, largest) in INPUTS {
+            check(&format!("{conv:?}, {name}"), conv.tolerance(largest), |c| {
+                let mut values = c.tensor(DType::F32, &conv.input).to_f64();
+                change(&mut values);
+                let x = Tensor::from_f64(DType::F32, conv.input.to_vec(), &values);
+                vec![conv.apply(c, x, scale)]
+            });
+        }
+    }
+}
+
+#[test]
+fn followed_by_bias_residual_and_rectifier() {
+    for conv in THREE_BY_THREE {
+        check(&format!("{conv:?}"), conv.tolerance(4.0), |c| {
+            let x = c.tensor(DType::F32, &conv.input);
+            let y = conv.apply(c, x, 1.0);
+            let shape = c.shape(y);
+            let (bias, rest) = (c.constant(DType::F32, &[shape[3]]), c.input(DType::F32, &shape));
+            let bias = c.broadcast(bias, &[3], &shape);
+            let y = c.apply("add", &[], &[y, bias]);
+            let y = c.apply("add", &[], &[y, rest]);
+            vec![c.apply("relu", &[], &[y])]
+        });
+    }
+}
+
+/// Extents of input and weights, strides, padding before and after, dilation, groups.
+type Windows = (&'static [usize], &'static [usize], &'static [i64], [i64; 2], i64, i64);
+
+const WINDOWS: &[Windows] = &[
+    (&[1, 9, 17, 3], &[33, 3, 3, 3], &[1, 1], [1, 1], 1, 1),
+    (&[2, 7, 7, 16], &[48, 16, 1, 1], &[1, 1], [0, 0], 1, 1),
+    (&[1, 40, 5, 4], &[17, 4, 1, 1], &[1, 1], [0, 0], 1, 1),
+    (&[2, 9, 9, 5], &[20, 5, 1, 1], &[2, 2], [0, 0], 1, 1),
+    (&[1, 1, 1, 70], &[90, 70, 1, 1], &[1, 1], [0, 0], 1, 1),
+    (&[1, 23, 31, 3], &[8, 3, 7, 7], &[2, 2], [3, 3], 1, 1),
+    (&[2, 12, 9, 6], &[10, 6, 3, 2], &[3, 1], [0, 2], 2, 1),
+    (&[1, 6, 5, 8], &[16, 8, 3, 3], &[1, 1], [-1, 4], 1, 1),
+    (&[1, 3, 3, 4], &[8, 4, 5, 5], &[1, 1], [4, 4], 1, 1),
+    (&[2, 30, 12], &[24, 12, 3], &[1], [1, 1], 1, 1),
+    (&[1, 4, 4, 700], &[100, 700, 1, 1], &[1, 1], [0, 0], 1, 1),
+    (&[1, 14, 14, 9], &[9, 1, 3, 3], &[1, 1], [1, 1], 1, 9),
+    (&[2, 7, 7, 40], &[40, 1, 3, 3], &[1, 1], [1, 1], 1, 40),
+    (&[1, 40, 41, 33], &[33, 1, 5, 5], &[2, 2], [2, 1], 1, 33),
+    (&[1, 20, 9, 64], &[64, 1, 3, 2], &[3, 1], [0, 0], 2, 64),
+    (&[1, 3, 2, 18], &[18, 1, 7, 7], &[1, 1], [3, 3], 1, 18),
+    (&[2, 19, 16], &[16, 1, 4], &[1], [3, 0], 1, 16),
+    (&[0, 5, 5, 8], &[8, 8, 3, 3], &[1, 1], [1, 1], 1, 1),
+    (&[1, 5, 5, 0], &[8, 0, 3, 3], &[1, 1], [1, 1], 1, 1),
+];
+
+fn attributes(
+    &(_, w, stride, [low, high], dilation, group): &Windows,
+) -> Vec<(&'static str, Attr)> {
+    let all = |v: i64| Attr::ints(vec![v; w.len() - 2]);
+    vec![
+        ("stride", Attr::ints(stride.to_vec())),
+        ("low", all(low)),
+        ("high", all(high)),
+        ("dilation", all(dilation)),
+        ("group", Attr::int(group)),
+    ]
+}
+
+#[test]
+fn windows_of_every_kind() {
+    for windows in WINDOWS {
+        for constant in [true, false] {
+            check(&format!("{windows:?}"), Tolerance(1e-4, 1e-5), |c| {
+                let x = c.input(DType::F32, windows.0);
+                let w = match constant {
+                    true => c.constant(DType::F32, windows.1),
+                    false => c.input(DType::F32, windows.1),
+                };
+                vec![c.apply("conv_channels_last", &attributes(windows), &[x, w])]
+            });
+        }
+    }
+}
+
+#[test]
+fn what_follows_is_computed_in_registers() {
+    for windows in WINDOWS.iter().filter(|w| w.0.len() == 4) {
+        for (name, epilogue) in EPILOGUES {
+            check(&format!("{windows:?}, {name}"), Tolerance(1e-4, 1e-5), |c| {
+                let mut values = c.tensor(DType::F32, windows.0).to_f64();
+                let n = values.len();
+                if n > 2 {
+                    (values[n / 3], values[n / 2]) = (f64::NAN, f64::INFINITY);
+                }
+                let x = c.given(Tensor::from_f64(DType::F32, windows.0.to_vec(), &values));
+                let w = c.constant(DType::F32, windows.1);
+                let y = c.apply("conv_channels_last", &attributes(windows), &[x, w]);
+                let shape = c.shape(y);
+                vec![epilogue(c, y, &shape, 3)]
+            });
+        }
+    }
+}
+
+#[test]
+fn weights_that_are_not_finite_meet_the_padding() {
+    for windows in WINDOWS.iter().filter(|w| !w.1.contains(&0)) {
+        check(&format!("{windows:?}"), Tolerance(1e-4, 1e-5), |c| {
+            let mut values = c.tensor(DType::F32, windows.1).to_f64();
+            let n = values.len();
+            (values[0], values[n / 2]) = (f64::INFINITY, f64::NAN);
+            let x = c.input(DType::F32, windows.0);
+            let w = c.builder.constant(Tensor::from_f64(DType::F32, windows.1.to_vec(), &values));
+            vec![c.apply("conv_channels_last", &attributes(windows), &[x, w])]
+        });
+    }
+}
+
+/// Extents of input, window, strides, padding before and after, dilation.
+type Pool = (&'static [usize], &'static [i64], &'static [i64], [i64; 2], i64);
+
+const POOLS: &[Pool] = &[
+    (&[1, 9, 9, 5], &[3, 3], &[2, 2], [0, 0], 1),
+    (&[2, 8, 7, 64], &[2, 2], &[2, 2], [0, 1], 1),
+    (&[1, 13, 13, 40], &[3, 3], &[1, 1], [1, 1], 1),
+    (&[1, 6, 5, 33], &[3, 2], &[1, 1], [0, 0], 2),
+    (&[2, 11, 18], &[4], &[3], [1, 2], 1),
+    (&[1, 4, 4, 7], &[4, 4], &[1, 1], [0, 0], 1),
+];
+
+#[test]
+fn pools() {
+    for (x, window, stride, [low, high], dilation) in POOLS {
+        for op in ["maxpool_channels_last", "sumpool_channels_last"] {
+            check(&format!("{op} {x:?} {window:?}"), Tolerance(1e-5, 1e-6), |c| {
+                let mut values = c.tensor(DType::F32, x).to_f64();
+                let n = values.len();
+                (values[n / 3], values[n / 2], values[n / 5]) = (f64::NAN, f64::INFINITY, -0.0);
+                values[n - 1] = f64::NEG_INFINITY;
+                let x = c.given(Tensor::from_f64(DType::F32, x.to_vec(), &values));
+                let all = |v: i64| Attr::ints(vec![v; window.len()]);
+                let attrs = [
+                    ("window", Attr::ints(window.to_vec())),
+                    ("stride", Attr::ints(stride.to_vec())),
+                    ("low", all(*low)),
+                    ("high", all(*high)),
+                    ("dilation", all(*dilation)),
+                ];
+                vec![c.apply(op, &attrs, &[x])]
+            });
+        }
+    }
+}
+
+#[test]
+fn changes_of_layout() {
+    let shapes: [&[usize]; 7] = [
+        &[1, 3, 9, 7],
+        &[2, 4, 5, 6],
+        &[3, 1, 4, 4],
+        &[1, 70, 3, 5],
+        &[2, 3, 8],
+        &[1, 0, 2, 2],
+        &[2, 5],
+    ];
+    for shape in shapes {
+        for dtype in [DType::F32, DType::F16, DType::F64, DType::I64, DType::U8, DType::Bool] {
+            for op in ["channels_last", "channels_first"] {
+                check(&format!("{op} {shape:?} {dtype}"), Tolerance(0.0, 0.0), |c| {
+                    let x = c.input(dtype, shape);
+                    vec![c.apply(op, &[], &[x])]
+                });
+            }
+        }
+    }
+}
