@@ -46,6 +46,12 @@ fn texts(folder: &Path, out: &mut Vec<(String, String)>) {
     }
 }
 
+/// The shipped library and what this text declares.
+pub fn library_with(text: &str) -> Arc<Library> {
+    let library = stdlib::sound(vec![("case".into(), text.into())], false);
+    Arc::new(library.unwrap_or_else(|e| panic!("{e}")))
+}
+
 /// The shipped library, read once.
 pub fn library() -> &'static Arc<Library> {
     static LIBRARY: OnceLock<Arc<Library>> = OnceLock::new();

@@ -18,7 +18,7 @@ use std::process::Command;
 /// Names the library file.
 const VARIABLE: &str = "MLC_NVRTC";
 /// What code is compiled for.
-const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
+const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90a", "sm_120"];
 /// Applications of each operator, and the seeds that they are drawn by at most.
 const APPLICATIONS: usize = 2;
 const MOST_SEEDS: u64 = 12;
@@ -65,9 +65,16 @@ fn operators() -> Functions {
     for i in 0..library().calls.len() as u32 {
         let drawn = (0..MOST_SEEDS).filter_map(|seed| generator.single(CallId(i), seed));
         // Some are drawn that no backend computes.
-        let added = |p| functions.add(&Plan::of_nodes(p, library(), "reference")).is_ok();
+        let mut refused = false;
+        let added = |p| match functions.add(&Plan::of_nodes(p, library(), "reference")) {
+            Ok(()) => true,
+            Err(e) => {
+                refused |= e.to_string().contains("no code is generated for it");
+                false
+            }
+        };
         let added = drawn.map(added).filter(|ok| *ok).take(APPLICATIONS).count();
-        assert!(added > 0, "no application of {}", library().call(CallId(i)).name);
+        assert!(added > 0 || refused, "no application of {}", library().call(CallId(i)).name);
     }
     functions
 }

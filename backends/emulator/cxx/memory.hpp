@@ -216,3 +216,45 @@ void STORE16(const emulated::Pointer<T>& p, uint4 value) {
     static_assert(!emulated::Plain<T>::constant, "STORE16 writes");
     emulated::store<uint4>(p.memory, p.at, value);
 }
+
+// Elements side by side, in up to 16 bytes accessed at once.
+template <class T, int n>
+struct Pack {
+    T at[n];
+};
+namespace emulated {
+template <int bytes>
+struct Bytes {
+    unsigned char at[bytes];
+};
+template <int all>
+struct Pieces {
+    static const int each = all < 16 ? all : 16;
+    typedef Bytes<each> Type;
+};
+}  // namespace emulated
+template <int n, class T>
+Pack<typename emulated::Plain<T>::Type, n> load_pack(const emulated::Pointer<T>& p) {
+    typedef emulated::Pieces<n * (int)sizeof(T)> Pieces;
+    Pack<typename emulated::Plain<T>::Type, n> values;
+    for (int at = 0; at < n * (int)sizeof(T); at += Pieces::each) {
+        const typename Pieces::Type piece = emulated::load<typename Pieces::Type>(p.memory, p.at + at);
+        __builtin_memcpy((unsigned char*)&values + at, &piece, Pieces::each);
+    }
+    return values;
+}
+template <class T, int n>
+void store_pack(const emulated::Pointer<T>& p, const Pack<T, n>& values) {
+    typedef emulated::Pieces<n * (int)sizeof(T)> Pieces;
+    for (int at = 0; at < n * (int)sizeof(T); at += Pieces::each) {
+        typename Pieces::Type piece;
+        __builtin_memcpy(&piece, (const unsigned char*)&values + at, Pieces::each);
+        emulated::store<typename Pieces::Type>(p.memory, p.at + at, piece);
+    }
+}
+// Two elements of 16 bits, the first one in the lower half.
+template <class T>
+unsigned load_word(const emulated::Pointer<T>& p) {
+    static_assert(sizeof(T) == 2, "load_word reads elements of 16 bits");
+    return emulated::load<unsigned>(p.memory, p.at);
+}

@@ -26,6 +26,12 @@ template <class T> DEVICE T minimum(T a, T b) {
   if (a == b) return signbit(a) ? a : b;
   return (T)NOT_A_NUMBER;
 }
+// Below, equal or above; NaN is above all numbers.
+template <class T> DEVICE int compare(T a, T b) {
+  if (a < b) return -1;
+  if (a > b) return 1;
+  return (int)(a != a) - (int)(b != b);
+}
 // The remainder with the sign of the divisor.
 template <class T> DEVICE T modulo(T a, T b) {
   T r = fmod(a, b);
@@ -141,4 +147,30 @@ DEVICE T combine_block(Op op, T v, T first, Parts& parts) {
   v = combine_warp(op, lane < warps ? (T)parts[lane] : first);
   __syncthreads();
   return v;
+}
+
+// Combines the values of all threads up to a thread's own, or before it; `all` becomes the combination of all.
+template <class Op, class T, class Parts>
+DEVICE T scan_block(Op op, T v, T first, Parts& parts, T& all, bool inclusive) {
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  for (int step = 1; step < 32; step *= 2) {
+    T other = __shfl_up_sync(0xffffffffu, v, step);
+    if (lane >= step) v = op(other, v);
+  }
+  if (lane == 31) parts[warp] = v;
+  T own = v;
+  if (!inclusive) {
+    own = __shfl_up_sync(0xffffffffu, v, 1);
+    if (lane == 0) own = first;
+  }
+  __syncthreads();
+  T before = first;
+  all = first;
+  for (int i = 0; i < warps; ++i) {
+    T part = (T)parts[i];
+    if (i < warp) before = op(before, part);
+    all = op(all, part);
+  }
+  __syncthreads();
+  return op(before, own);
 }

@@ -22,6 +22,16 @@ pub enum Place {
     Fault,
 }
 
+impl Place {
+    /// Whether accesses to 16 bytes are aligned at its beginning. Allocations of a device are.
+    pub fn is_aligned(&self) -> bool {
+        match self {
+            Place::Arena(at) | Place::Kept(at) => at % 16 == 0,
+            Place::Input(_) | Place::Constant(_) | Place::Output(_) | Place::Fault => true,
+        }
+    }
+}
+
 /// Words of the record of a fault: whether there is one, the node, the axis (-1 if the index exists for no element), the
 /// index and the extent, as `out_of_range` in `functions.cuh` writes them.
 pub const FAULT_WORDS: usize = 5;
@@ -37,6 +47,14 @@ pub struct Argument {
     pub dtype: DType,
     /// Whether the function writes it.
     pub written: bool,
+}
+
+impl Argument {
+    /// The device's record of an index out of range.
+    pub fn fault() -> Argument {
+        let bytes = 8 * FAULT_WORDS as u64;
+        Argument { place: Place::Fault, bytes, dtype: DType::U64, written: true }
+    }
 }
 
 /// One launch of a generated function.

@@ -17,7 +17,7 @@ mod session;
 mod shapes;
 
 pub use driver::{Address, Driver, DriverError, Module};
-pub use generate::launches;
+pub use generate::{Tuning, launches, launches_for};
 pub use launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
 #[cfg(feature = "cuda")]
 pub use nvidia::{Nvidia, nvrtc};
@@ -52,17 +52,14 @@ impl Backend for Cuda {
             let without = |n: &&NodeId| match plan.program.node(**n).kind {
                 NodeKind::Apply(call, _) => {
                     let callable = library.call(call);
-                    let code = !matches!(callable.kind, CallKind::Extern(_))
-                        && callable.recurrence.is_none();
-                    !code && !generate::has_procedure(&callable.name)
+                    let without = matches!(callable.kind, CallKind::Extern(_));
+                    without && !generate::has_procedure(&callable.name)
                 }
                 NodeKind::Input(_) | NodeKind::Const(_) => false,
             };
             let node = kernel.nodes.iter().find(without)?;
             let op = library.node_name(&plan.program, *node);
-            let what = format!(
-                "`{op}` has a Rust reference or is a recurrence, and no code is generated for it"
-            );
+            let what = format!("`{op}` has a Rust reference, and no code is generated for it");
             Some(Fault { kernel: Some((k, kernel.name.clone())), what })
         };
         plan.kernels.iter().enumerate().filter_map(lacks).collect()

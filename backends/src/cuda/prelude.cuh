@@ -14,6 +14,24 @@
 #define LOAD16(p) (*reinterpret_cast<const uint4*>(p))
 #define STORE16(p, value) (*reinterpret_cast<uint4*>(p) = (value))
 
+// Elements side by side, in up to 16 bytes accessed at once.
+template <class T, int n>
+struct __align__(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
+    T at[n];
+};
+template <int n, class T>
+static __device__ __forceinline__ Pack<T, n> load_pack(const T* p) {
+    return *reinterpret_cast<const Pack<T, n>*>(p);
+}
+template <class T, int n>
+static __device__ __forceinline__ void store_pack(T* p, const Pack<T, n>& values) {
+    *reinterpret_cast<Pack<T, n>*>(p) = values;
+}
+// Two elements of 16 bits, the first one in the lower half.
+static __device__ __forceinline__ unsigned load_word(const unsigned short* p) {
+    return *reinterpret_cast<const unsigned*>(p);
+}
+
 // The value of an f16, exactly.
 static __device__ __forceinline__ float half_bits_to_float(unsigned short bits) {
     float value;

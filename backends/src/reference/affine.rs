@@ -59,7 +59,7 @@ struct Simplifier {
 }
 
 /// The sum of the terms; `None` on overflow.
-fn combine(a: &Affine, b: &Affine, factor: i64) -> Option<Affine> {
+pub(crate) fn combine(a: &Affine, b: &Affine, factor: i64) -> Option<Affine> {
     let mut terms: BTreeMap<Slot, i64> = a.terms.iter().copied().collect();
     for &(s, c) in &b.terms {
         let t = terms.entry(s).or_insert(0);

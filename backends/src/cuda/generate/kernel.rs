@@ -5,8 +5,9 @@
 use super::super::launch::Place;
 use super::procedures::{self, Procedure};
 use crate::BackendError;
+use crate::reference::code::{Int, Real};
 use crate::reference::code_cache::compiled;
-use crate::reference::compile::MeaningCode;
+use crate::reference::compile::{Body, MeaningCode};
 use crate::reference::{Engine, code};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
@@ -32,8 +33,28 @@ pub struct KernelProgram {
     pub codes: Vec<Vec<MeaningCode>>,
     /// The launches of nodes that have no meaning.
     pub procedures: BTreeMap<NodeId, Procedure>,
+    /// The nodes that are computed step by step, and whether from the last step on.
+    pub recurrences: BTreeMap<NodeId, bool>,
     /// Which values go where, in the plan's order.
     pub outputs: Vec<(Value, Place)>,
+    /// What the code is for.
+    pub tuning: Tuning,
+}
+
+/// What code is generated for, besides the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Multiprocessors of the device: work is cut such that all of them have some.
+    pub processors: u32,
+    /// Whether factors of products in 32 bits may be rounded to the 19 bits of `tf32`, as tensor cores take them.
+    pub tf32: bool,
+}
+
+impl Default for Tuning {
+    /// A device of 132 multiprocessors; products in full precision.
+    fn default() -> Tuning {
+        Tuning { processors: 132, tf32: false }
+    }
 }
 
 /// An error that names what is not supported.
@@ -63,6 +84,7 @@ impl KernelProgram {
         stored: &Stored,
         inside: &dyn Fn(Value) -> bool,
         outputs: &[(Value, Place)],
+        tuning: Tuning,
     ) -> Result<KernelProgram, BackendError> {
         let mut r = Reader {
             plan,
@@ -78,10 +100,10 @@ impl KernelProgram {
         let program =
             unfold(&r.b.finish(named), library, &|c| !procedures::is_known(&library.call(c).name))
                 .map_err(|e| unsupported(format!("this body: {e}")))?;
-        let (codes, procedures) = codes(&program, library)?;
+        let (codes, procedures, recurrences) = codes(&program, library)?;
         let outputs =
             program.outputs.iter().zip(outputs).map(|((_, v), (_, p))| (*v, *p)).collect();
-        Ok(KernelProgram { program, inputs, codes, procedures, outputs })
+        Ok(KernelProgram { program, inputs, codes, procedures, recurrences, outputs, tuning })
     }
 
     /// The code of a value, if an operator computes it.
@@ -105,6 +127,16 @@ impl KernelProgram {
     /// Elements that the loops of a value run over.
     pub fn loops(&self, v: Value) -> i64 {
         self.code(v).map_or(1, loops)
+    }
+
+    /// The extents of the loops of a value.
+    pub fn extents_of_loops(&self, v: Value) -> Vec<i64> {
+        let over = match self.code(v).map(|c| &c.body) {
+            Some(Body::Real(Real::Reduce(r))) => Some(&r.over),
+            Some(Body::Int(_, Int::Reduce(r))) => Some(&r.over),
+            _ => None,
+        };
+        over.map_or(vec![self.loops(v)], |over| over.iter().map(|o| o.1).collect())
     }
 
     /// The most elements that one value has, or that one element's loops run over.
@@ -181,14 +213,12 @@ impl Reader<'_> {
     }
 }
 
-/// The code of every node's results, and the launches of nodes that have none.
-#[allow(clippy::type_complexity)]
-fn codes(
-    program: &Program,
-    library: &Library,
-) -> Result<(Vec<Vec<MeaningCode>>, BTreeMap<NodeId, Procedure>), BackendError> {
+/// The code of every node's results, the launches of nodes that have none, and the recurrences.
+type Codes = (Vec<Vec<MeaningCode>>, BTreeMap<NodeId, Procedure>, BTreeMap<NodeId, bool>);
+
+fn codes(program: &Program, library: &Library) -> Result<Codes, BackendError> {
     let mut out = Vec::with_capacity(program.nodes.len());
-    let mut without = BTreeMap::new();
+    let (mut without, mut steps) = (BTreeMap::new(), BTreeMap::new());
     for (i, node) in program.nodes.iter().enumerate() {
         let NodeKind::Apply(call, attrs) = &node.kind else {
             out.push(vec![]);
@@ -210,10 +240,8 @@ fn codes(
             let named = |why| unsupported(format!("`{}`: {why}", callable.name));
             without.insert(id, written.map_err(named)?);
         }
-        if callable.recurrence.is_some() {
-            let what =
-                format!("`{}`: it is a recurrence, and no code is generated for it", callable.name);
-            return Err(unsupported(what));
+        if let Some(recurrence) = &callable.recurrence {
+            steps.insert(NodeId(i as u32), recurrence.backwards);
         }
         if app.codes.iter().any(|c| loops(c) == i64::MAX) {
             let what = format!("`{}` with loops over more than 2^63 elements", callable.name);
@@ -221,5 +249,5 @@ fn codes(
         }
         out.push(app.codes);
     }
-    Ok((out, without))
+    Ok((out, without, steps))
 }

@@ -3,21 +3,33 @@
 //! Everything is generated from what operators mean, or by the code of their procedures where they have no meaning: no operator
 //! is named here. A kernel becomes one launch or several ([`stages`]), which read and write the plan's memory.
 
+mod body;
 mod emit;
+mod factor;
 mod kernel;
 mod one_pass;
+mod places;
 mod procedures;
 mod product;
 mod recurrent;
+mod scan;
 mod spelling;
 mod split;
 mod stages;
+mod steps;
+mod tensor;
+mod thin;
+mod tile;
+mod tiles;
+mod turned;
 
-use super::launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
+use super::launch::{Argument, Launch, Launches, Place, Port};
 use crate::BackendError;
 pub use procedures::is_known as has_procedure;
 
-use emit::{Emitter, coordinates, parts_name};
+use body::body;
+use emit::Emitter;
+pub use kernel::Tuning;
 use kernel::{KernelProgram, Stored, known, unsupported};
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
@@ -37,8 +49,20 @@ const THREADS: u32 = 256;
 /// # Errors
 /// An extent is not known, or an operator has no meaning to generate code from.
 pub fn launches(plan: &Plan, library: &Library) -> Result<Launches, BackendError> {
+    launches_for(plan, library, Tuning::default())
+}
+
+/// The launches of a plan, for a device and with a precision of one's own.
+///
+/// # Errors
+/// As [`launches`].
+pub fn launches_for(
+    plan: &Plan,
+    library: &Library,
+    tuning: Tuning,
+) -> Result<Launches, BackendError> {
     std::thread::scope(|scope| {
-        let generate = || generate(plan, library);
+        let generate = || generate(plan, library, tuning);
         match std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, generate) {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             Err(e) => Err(unsupported(format!("a system that starts no thread ({e})"))),
@@ -46,8 +70,8 @@ pub fn launches(plan: &Plan, library: &Library) -> Result<Launches, BackendError
     })
 }
 
-fn generate(plan: &Plan, library: &Library) -> Result<Launches, BackendError> {
-    let mut g = Generator::new(plan, library)?;
+fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, BackendError> {
+    let mut g = Generator::new(plan, library, tuning)?;
     for k in 0..plan.kernels.len() {
         g.kernel(k)?;
     }
@@ -58,6 +82,7 @@ fn generate(plan: &Plan, library: &Library) -> Result<Launches, BackendError> {
 struct Generator<'a> {
     plan: &'a Plan,
     library: &'a Library,
+    tuning: Tuning,
     stored: Stored,
     out: Launches,
     /// Where memory for stages begins.
@@ -80,7 +105,11 @@ fn bytes_of((dtype, shape): &(DType, Vec<usize>)) -> u64 {
 }
 
 impl<'a> Generator<'a> {
-    fn new(plan: &'a Plan, library: &'a Library) -> Result<Generator<'a>, BackendError> {
+    fn new(
+        plan: &'a Plan,
+        library: &'a Library,
+        tuning: Tuning,
+    ) -> Result<Generator<'a>, BackendError> {
         let program = &plan.program;
         let types = program.nodes.iter().flat_map(|n| &n.types);
         if let Some(small) = types.map(|t| t.dtype).find(|d| d.is_small()) {
@@ -126,7 +155,7 @@ impl<'a> Generator<'a> {
         }
         let scratch = out.arena;
         let stored = Stored { places };
-        Ok(Generator { plan, library, stored, out, scratch, names: HashMap::new() })
+        Ok(Generator { plan, library, tuning, stored, out, scratch, names: HashMap::new() })
     }
 
     fn kernel(&mut self, k: usize) -> Result<(), BackendError> {
@@ -163,7 +192,14 @@ impl<'a> Generator<'a> {
         if outputs.is_empty() {
             return Ok(());
         }
-        let kernel = KernelProgram::new(self.plan, self.library, &self.stored, inside, outputs)?;
+        let kernel = KernelProgram::new(
+            self.plan,
+            self.library,
+            &self.stored,
+            inside,
+            outputs,
+            self.tuning,
+        )?;
         let first = self.out.nodes.len();
         for node in &kernel.program.nodes {
             let op = match &node.kind {
@@ -182,13 +218,19 @@ impl<'a> Generator<'a> {
         }
         let mut scratch = self.scratch;
         for stage in stages::stages(&kernel) {
-            if stage.shape == Shape::Procedure {
+            if matches!(stage.shape, Shape::Procedure | Shape::Steps) {
                 let node = stage.value.node;
-                let launches = self.procedure(k, &kernel, node, &mut places, &mut scratch)?;
+                let launches = match stage.shape {
+                    Shape::Steps => {
+                        let at = (k, name, first);
+                        self.steps(at, &kernel, node, &mut places, &mut scratch)?
+                    }
+                    _ => self.procedure((k, first), &kernel, node, &mut places, &mut scratch)?,
+                };
                 self.list(once).extend(launches);
                 // What else is equal to a result.
                 let of_node = kernel.outputs.iter().filter(|o| o.0.node == node);
-                for (v, target) in of_node.filter(|o| places[&o.0] != o.1) {
+                for (v, target) in of_node.filter(|o| places.get(&o.0).is_some_and(|p| *p != o.1)) {
                     let copy = Stage { value: *v, shape: Shape::Elements };
                     let launch = self.launch(k, name, &kernel, &copy, *target, &places, first)?;
                     self.list(once).extend(launch);
@@ -202,12 +244,13 @@ impl<'a> Generator<'a> {
                 targets.push(Place::Arena(take(&mut scratch, bytes)?));
             }
             let mut stage = stage;
-            if let Shape::Split(split) = stage.shape {
-                let parts = Place::Arena(take(&mut scratch, bytes_of(&split.ty()))?);
-                stage.shape = Shape::Parts(split);
+            if let Some(ty) = stage.shape.parts() {
+                let parts = Place::Arena(take(&mut scratch, bytes_of(&ty))?);
+                let (each, all) = stage.shape.in_parts(parts);
+                stage.shape = each;
                 let launch = self.launch(k, name, &kernel, &stage, parts, &places, first)?;
                 self.list(once).extend(launch);
-                stage.shape = Shape::Total(split, parts);
+                stage.shape = all;
             }
             for &target in &targets {
                 let launch = self.launch(k, name, &kernel, &stage, target, &places, first)?;
@@ -258,6 +301,8 @@ impl<'a> Generator<'a> {
         for (i, v) in order.iter().enumerate() {
             e.stored.insert(*v, format!("x{i}"));
         }
+        e.unaligned.extend(order.iter().filter(|v| !places[*v].is_aligned()));
+        e.out_is_unaligned = !target.is_aligned();
         let (blocks, threads) = body(&mut e, kernel, stage, &shape)
             .ok_or_else(|| unsupported("a value of more than 2^31 blocks".into()))?;
         let grid = u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32);
@@ -271,52 +316,44 @@ impl<'a> Generator<'a> {
             self.reads(place);
             arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
         }
-        let mut written = (dtype, shape);
-        match &stage.shape {
-            Shape::Parts(split) => written = split.ty(),
-            Shape::Total(split, place) => {
-                let (place, ty) = (*place, split.ty());
-                parameters.push(format!("GLOBAL(const {}) parts", spelling::stored(ty.0)));
-                let bytes = bytes_of(&ty);
-                arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
-            }
-            _ => {}
+        if let Some((place, ty)) = stage.shape.total() {
+            parameters.push(format!("GLOBAL(const {}) parts", spelling::stored(ty.0)));
+            let bytes = bytes_of(&ty);
+            arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
         }
+        let written = stage.shape.written().unwrap_or((dtype, shape));
         let dtype = written.0;
         parameters.push(format!("GLOBAL({}) out", spelling::stored(dtype)));
         let bytes = bytes_of(&written);
         arguments.push(Argument { place: target, bytes, dtype, written: true });
+        let what = self.describe(k, kernel, stage);
+        let place = (k, name, what);
+        Ok(Some(self.assembled(place, e, (parameters, arguments), (grid, threads))))
+    }
+
+    /// A launch of what an emitter has written: for a kernel, by the end of the function's name and what it is.
+    fn assembled(
+        &mut self,
+        (k, name, what): (usize, &str, String),
+        e: Emitter<'_>,
+        (mut parameters, mut arguments): (Vec<String>, Vec<Argument>),
+        (grid, block): (u32, u32),
+    ) -> Launch {
         if e.faults {
             parameters.push("GLOBAL(unsigned long long) fault".into());
-            let bytes = 8 * FAULT_WORDS as u64;
-            arguments.push(Argument {
-                place: Place::Fault,
-                bytes,
-                dtype: DType::U64,
-                written: true,
-            });
+            arguments.push(Argument::fault());
         }
         let text = format!("({}) {{\n{}}}\n", parameters.join(", "), e.text());
         let fresh = format!("kernel_{}_{}", self.names.len(), identifier(name));
-        let function = self.names.entry(format!("{threads} {text}")).or_insert(fresh).clone();
-        let ops = self.describe(k, kernel, stage);
-        let source = format!("// {ops}\nKERNEL({threads}) {function}{text}");
-        let grid = [grid, 1, 1];
-        Ok(Some(Launch { function, source, grid, block: threads, arguments, kernel: k }))
+        let function = self.names.entry(format!("{block} {text}")).or_insert(fresh).clone();
+        let source = format!("// {what}\nKERNEL({block}) {function}{text}");
+        Launch { function, source, grid: [grid, 1, 1], block, arguments, kernel: k }
     }
 
     /// What a function is, for its reader.
     fn describe(&self, k: usize, kernel: &KernelProgram, stage: &Stage) -> String {
-        let how = match &stage.shape {
-            Shape::Elements => "an element for each thread",
-            Shape::Rows(_) => "a row for each block",
-            Shape::Tiles(_) => "a tile of a product for each block",
-            Shape::Split(_) | Shape::Parts(_) => "a part of a reduction for each block",
-            Shape::Total(..) => "the parts of a reduction for each block",
-            Shape::OnePass(_) => "a tile of a product with a normalised factor for each block",
-            Shape::Procedure => "by a procedure",
-        };
-        format!("{}: {}, {how}.", self.kernel_words(k), kernel.program.ty(stage.value))
+        let (kernel, ty) = (self.kernel_words(k), kernel.program.ty(stage.value));
+        format!("{kernel}: {ty}, {}.", stage.shape.words())
     }
 
     /// A kernel of the plan and what it computes.
@@ -335,97 +372,4 @@ impl<'a> Generator<'a> {
 /// A name of C++ from a kernel's.
 fn identifier(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
-}
-
-/// Stores an element of the result.
-fn store(e: &mut Emitter<'_>, dtype: DType, shape: &[i64], slots: &[usize], v: &str) {
-    let mut stride = 1;
-    let mut terms: Vec<String> = vec![];
-    for (slot, n) in slots.iter().zip(shape).rev() {
-        if *n != 1 {
-            let name = Emitter::name(*slot);
-            terms.insert(
-                0,
-                if stride == 1 { name } else { format!("{name} * {}", spelling::int(stride)) },
-            );
-        }
-        stride *= n;
-    }
-    let offset = if terms.is_empty() { "0".to_string() } else { terms.join(" + ") };
-    e.line(format!("out[{offset}] = {};", spelling::element(dtype, v)));
-}
-
-/// Writes the body of a stage; the blocks and their threads.
-fn body(
-    e: &mut Emitter<'_>,
-    kernel: &KernelProgram,
-    stage: &Stage,
-    shape: &[usize],
-) -> Option<(u64, u32)> {
-    let v = stage.value;
-    let dtype = kernel.program.ty(v).dtype;
-    let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
-    let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
-    if let Shape::Tiles(product) = stage.shape {
-        return Some((product::write(e, kernel, v, product, &put)?, product::THREADS));
-    }
-    if let Shape::OnePass(product) = stage.shape {
-        return Some((one_pass::write(e, kernel, v, product, &put)?, product::THREADS));
-    }
-    match &stage.shape {
-        Shape::Parts(split) => return Some(split::write_parts(e, v, &shape, split)),
-        Shape::Total(split, _) => return Some(split::write_total(e, dtype, &shape, split)),
-        _ => {}
-    }
-    let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
-    let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
-    let Shape::Rows(rows) = &stage.shape else {
-        let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
-        let total = shape.iter().product::<i64>();
-        let kind = e.index_type();
-        e.line(format!("{kind} at = ({kind})blockIdx.x * {THREADS} + threadIdx.x;"));
-        e.line(format!("if (at >= {}) return;", spelling::int(total)));
-        coordinates(e, "at", &axes);
-        let text = e.element(v, &index);
-        store(e, dtype, &shape, &slots, &text);
-        return Some(((total as u64).div_ceil(THREADS.into()), THREADS));
-    };
-    let axis = |a: &usize| (slots[*a], shape[*a]);
-    let of_rows: Vec<(usize, i64)> = rows.iter().map(axis).collect();
-    let along: Vec<(usize, i64)> =
-        (0..shape.len()).filter(|a| !rows.contains(a)).map(|a| axis(&a)).collect();
-    let length = along.iter().map(|a| a.1).product::<i64>();
-    let count = of_rows.iter().map(|a| a.1).product::<i64>();
-    let threads = threads_for(length.max(e.longest_loop(v, &index)));
-    let head = e.mark();
-    let kind = e.index_type();
-    e.line(format!("{kind} row = blockIdx.x;"));
-    coordinates(e, "row", &of_rows);
-    e.cooperate(threads);
-    e.diverge(&along.iter().map(|a| a.0).collect::<Vec<_>>());
-    let found = e.look(&[(v, index.clone())]);
-    e.converge();
-    for (h, at) in &found.reductions {
-        e.element(*h, at);
-    }
-    e.open(&format!("for ({kind} at = threadIdx.x; at < {length}; at += {threads})"));
-    coordinates(e, "at", &along);
-    e.diverge(&along.iter().map(|a| a.0).collect::<Vec<_>>());
-    let text = e.element(v, &index);
-    store(e, dtype, &shape, &slots, &text);
-    e.close();
-    declare_parts(e, head);
-    Some((count as u64, threads))
-}
-
-/// Declares at a place the arrays in which blocks combine.
-fn declare_parts(e: &mut Emitter<'_>, at: usize) {
-    let arrays: Vec<String> =
-        e.parts.iter().map(|kind| format!("SHARED({kind}, {}, 32);", parts_name(kind))).collect();
-    arrays.iter().rev().for_each(|a| e.insert(at, a));
-}
-
-/// Threads of a block that shares loops of this length.
-fn threads_for(length: i64) -> u32 {
-    [32, 64, 128, 256].into_iter().find(|&t| length <= 4 * i64::from(t)).unwrap_or(512)
 }

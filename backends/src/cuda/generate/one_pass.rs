@@ -5,9 +5,10 @@
 //! what belongs to it: the sum of the exponentials and the sums of their products. Where the largest element grows, both are
 //! scaled (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018).
 
-use super::emit::{Emitter, coordinates};
+use super::emit::{Emitter, coordinates, side_by_side};
+use super::factor::runs_along_depth;
 use super::kernel::KernelProgram;
-use super::product::{Contraction, DEPTH, LEAST, Load, THREADS, TILE, multiply, steps};
+use super::product::{Contraction, LEAST};
 use super::spelling as spell;
 use crate::reference::code::{Affine, Int, Real, Reduce, Slot};
 use crate::reference::compile::Body;
@@ -16,6 +17,12 @@ use mlc_dsl::functions::Function;
 use mlc_dsl::ir::{DType, Value};
 use std::collections::BTreeSet;
 
+/// Rows and columns of a tile.
+const TILE: i64 = 64;
+/// Depth of a tile.
+const DEPTH: i64 = 16;
+/// Threads of a block; each computes four rows and four columns.
+pub const THREADS: u32 = 256;
 /// Columns of the result up to which the scores are computed once or twice.
 const WIDEST: i64 = 128;
 
@@ -115,7 +122,7 @@ impl Follower<'_, '_> {
 impl OnePass {
     /// A product as such a one, for an emitter that knows what is stored.
     pub fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, product: Value) -> Option<OnePass> {
-        let c = Contraction::of(e, kernel, product)?;
+        let c = Contraction::in_tiles(e, kernel, product)?;
         let shape = kernel.program.ty(product).known_shape()?;
         if kernel.program.ty(product).dtype == DType::F64 {
             return None;
@@ -174,7 +181,7 @@ impl OnePass {
         if !inner.1.iter().all(simple) {
             return None;
         }
-        Contraction::of(e, kernel, inner.0)?;
+        Contraction::in_tiles(e, kernel, inner.0)?;
         let Body::Real(Real::Reduce(inner_sum)) = e.placed(inner.0, &inner.1)? else { return None };
         let Real::Binary(RealOp::Mul, a, b) = &inner_sum.body else { return None };
         let [a, b] = [a, b].map(|side| e.look_at(inner.0, side));
@@ -248,8 +255,8 @@ pub fn write(
     for (name, first, count, own, factor) in
         [("left", "row", m, &p.rows[..], left), ("right", "keys", keys, &along[..], right)]
     {
-        let along_depth = steps(kernel, p.inner.0, name == "left", own);
         let deep = &p.inner_sum.over;
+        let along_depth = runs_along_depth(e, p.inner.0, factor, deep, own);
         let load = Load { name, first, count, along: own, deep, depth, along_depth };
         load.write(e, "from", &|e| e.real_of(p.inner.0, false, factor), real);
     }
@@ -281,7 +288,7 @@ pub fn write(
         along: &p.columns,
         deep: &along,
         depth: keys,
-        along_depth: steps(kernel, product, false, &p.columns),
+        along_depth: runs_along_depth(e, product, &p.right, &along, &p.columns),
     };
     load.write(e, "keys + from", &|e| e.real_of(product, false, &p.right), real);
     e.line("__syncthreads();");
@@ -351,5 +358,87 @@ fn rows_so_far(e: &mut Emitter<'_>, real: &str, least: &str) {
     e.line("scale[line] = factor;");
     e.line("total[line] = total[line] * factor + part;");
     e.close();
+    e.close();
+}
+
+/// How a tile of a factor comes into shared memory, line by step.
+struct Load<'a> {
+    /// The shared array.
+    name: &'a str,
+    /// The variable with the tile's first place, and how many places there are.
+    first: &'a str,
+    count: i64,
+    /// The factor's own axes, and those of the depth with their elements.
+    along: &'a [(Slot, i64)],
+    deep: &'a [(Slot, i64)],
+    depth: i64,
+    /// Whether neighbouring threads load what lies side by side along the depth.
+    along_depth: bool,
+}
+
+impl Load<'_> {
+    /// Writes the loop that loads from this step of the depth on; what lies outside is 0.
+    fn write(
+        &self,
+        e: &mut Emitter<'_>,
+        from: &str,
+        factor: &dyn Fn(&mut Emitter<'_>) -> String,
+        real: &str,
+    ) {
+        let kind = e.index_type();
+        let (axes, at) = match self.along_depth {
+            true => (self.deep, "deep"),
+            false => (self.along, "place"),
+        };
+        let mut width = side_by_side(axes, 4);
+        let accesses = e.trial(|e| e.lanes(at, axes, width, |e| drop(factor(e))));
+        if accesses.together <= accesses.apart {
+            width = 1;
+        }
+        let all = DEPTH * TILE / width;
+        e.open(&format!("for (int at = threadIdx.x; at < {all}; at += {THREADS})"));
+        let by = if width == 1 { String::new() } else { format!(" * {width}") };
+        let (line, step) = match self.along_depth {
+            true => {
+                let steps = DEPTH / width;
+                (format!("at / {steps}"), format!("at % {steps}{by}"))
+            }
+            false => {
+                let lines = TILE / width;
+                (format!("at % {lines}{by}"), format!("at / {lines}"))
+            }
+        };
+        e.line(format!("int line = {line}, step = {step};"));
+        e.line(format!("{kind} place = {} + line, deep = {from} + step;", self.first));
+        e.line(format!("{real} values[{width}] = {{}};"));
+        e.open(&format!("if (place < {} && deep < {})", self.count, self.depth));
+        let other = if self.along_depth { ("place", self.along) } else { ("deep", self.deep) };
+        coordinates(e, other.0, other.1);
+        let lane = if width == 1 { "0" } else { "lane" };
+        e.lanes(at, axes, width, |e| {
+            let text = factor(e);
+            e.line(format!("values[{lane}] = {text};"));
+        });
+        e.close();
+        let (line, step) = match self.along_depth {
+            true => ("line", "(step + lane)"),
+            false => ("line + lane", "step"),
+        };
+        e.line("#pragma unroll");
+        let to = format!("{}[{step} * {} + {line}]", self.name, TILE + 1);
+        e.line(format!("for (int lane = 0; lane < {width}; ++lane) {to} = values[lane];"));
+        e.close();
+    }
+}
+
+/// Adds the products of both tiles to the sums of a thread; `left` is the left one's element for `i` and `k`.
+fn multiply(e: &mut Emitter<'_>, real: &str, left: &str, sums: &str) {
+    let row = TILE + 1;
+    e.open(&format!("for (int k = 0; k < {DEPTH}; ++k)"));
+    e.line(format!("{real} a[4], b[4];"));
+    e.line(format!("for (int i = 0; i < 4; ++i) a[i] = {left};"));
+    e.line(format!("for (int j = 0; j < 4; ++j) b[j] = right[k * {row} + x * 4 + j];"));
+    e.line("for (int i = 0; i < 4; ++i)");
+    e.line(format!("  for (int j = 0; j < 4; ++j) {sums}[i][j] += a[i] * b[j];"));
     e.close();
 }

@@ -2,7 +2,7 @@
 
 use super::super::launch::{Argument, Launch, Place};
 use super::kernel::{KernelProgram, known, unsupported};
-use super::{Generator, bytes_of, identifier, recurrent, spelling, take};
+use super::{Generator, bytes_of, identifier, places, recurrent, spelling, take};
 use crate::BackendError;
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{DType, NodeId, Value};
@@ -32,6 +32,8 @@ pub struct Part {
     pub threads: u32,
     /// What it takes, and whether it writes there.
     pub operands: Vec<(Operand, bool)>,
+    /// Whether an index may be out of range: then `NODE` in the statements is the operator's number in the record.
+    pub faults: bool,
     /// Its statements.
     pub body: String,
 }
@@ -47,7 +49,13 @@ pub struct Procedure {
 /// Writes the launches for arguments and results of these types.
 type Writer = fn(&Env, &[Known], &[Known]) -> Result<Procedure, String>;
 
-const WRITERS: &[(&str, Writer)] = &[("lstm", recurrent::lstm), ("gru", recurrent::gru)];
+const WRITERS: &[(&str, Writer)] = &[
+    ("lstm", recurrent::lstm),
+    ("gru", recurrent::gru),
+    ("bit_cast", places::bit_cast),
+    ("sort_places", places::sort_places),
+    ("scatter", places::scatter),
+];
 
 /// True if there is code for the operator of this name.
 pub fn is_known(operator: &str) -> bool {
@@ -65,11 +73,30 @@ pub fn write(
     Some(writer(env, args, results))
 }
 
+/// Gives these results of a node their places.
+pub fn place_results(
+    kernel: &KernelProgram,
+    node: NodeId,
+    is_placed: &dyn Fn(&Value) -> bool,
+    places: &mut HashMap<Value, Place>,
+    scratch: &mut u64,
+) -> Result<(), BackendError> {
+    let results = 0..kernel.program.node(node).types.len() as u32;
+    for v in results.map(|output| Value { node, output }).filter(is_placed) {
+        let place = match kernel.outputs.iter().find(|o| o.0 == v) {
+            Some((_, place)) => *place,
+            None => Place::Arena(take(scratch, bytes_of(&known(&kernel.program, v)?))?),
+        };
+        places.insert(v, place);
+    }
+    Ok(())
+}
+
 impl Generator<'_> {
     /// The launches of a procedure; its results, and what else is to be equal to them, become places.
     pub(super) fn procedure(
         &mut self,
-        k: usize,
+        (k, first): (usize, usize),
         kernel: &KernelProgram,
         node: NodeId,
         places: &mut HashMap<Value, Place>,
@@ -77,14 +104,7 @@ impl Generator<'_> {
     ) -> Result<Vec<Launch>, BackendError> {
         let procedure = &kernel.procedures[&node];
         let of = kernel.program.node(node);
-        for output in 0..of.types.len() as u32 {
-            let v = Value { node, output };
-            let place = match kernel.outputs.iter().find(|o| o.0 == v) {
-                Some((_, place)) => *place,
-                None => Place::Arena(take(scratch, bytes_of(&known(&kernel.program, v)?))?),
-            };
-            places.insert(v, place);
-        }
+        place_results(kernel, node, &|_| true, places, scratch)?;
         let mut own = vec![];
         for ty in &procedure.scratch {
             own.push(Place::Arena(take(scratch, bytes_of(ty))?));
@@ -111,7 +131,13 @@ impl Generator<'_> {
                 self.reads(place);
                 arguments.push(Argument { place, bytes: bytes_of(&ty), dtype: ty.0, written });
             }
-            let text = format!("({}) {{\n{}}}\n", parameters.join(", "), part.body);
+            if part.faults {
+                parameters.push("GLOBAL(unsigned long long) fault".into());
+                arguments.push(Argument::fault());
+            }
+            let number = (first + node.0 as usize).to_string();
+            let body = part.body.replace("NODE", &number);
+            let text = format!("({}) {{\n{body}}}\n", parameters.join(", "));
             let of_kernel = self.plan.kernels.get(k).map_or("copy", |kernel| &kernel.name);
             let name = identifier(&format!("{of_kernel}_{}", part.name));
             let name = format!("kernel_{}_{name}", self.names.len());

@@ -49,10 +49,11 @@ fn resets_after(env: &Env) -> bool {
 
 /// The lines of a function.
 #[derive(Default)]
-struct Text(String);
+pub struct Text(pub String);
 
 impl Text {
-    fn line(&mut self, depth: usize, text: impl AsRef<str>) {
+    /// Adds a line.
+    pub fn line(&mut self, depth: usize, text: impl AsRef<str>) {
         let _ = writeln!(self.0, "{}{}", "  ".repeat(depth), text.as_ref());
     }
 }
@@ -146,6 +147,7 @@ impl Layer {
                 (Operand::Argument(3), false),
                 (Operand::Scratch(0), true),
             ],
+            faults: false,
             body: t.0,
         }
     }
@@ -230,8 +232,14 @@ impl Layer {
         operands.push((Operand::Scratch(0), true));
         operands.extend((0..=last.len()).map(|i| (Operand::Result(i), true)));
         let blocks = if self.hidden == 0 { 0 } else { self.reversed.len() * self.batch };
-        let steps =
-            Part { name: "steps", blocks: blocks as u64, threads: THREADS, operands, body: t.0 };
+        let steps = Part {
+            name: "steps",
+            blocks: blocks as u64,
+            threads: THREADS,
+            operands,
+            faults: false,
+            body: t.0,
+        };
         let gates = vec![self.reversed.len(), self.steps, self.batch, self.rows()];
         Procedure {
             scratch: vec![(self.scratch_type(), gates)],

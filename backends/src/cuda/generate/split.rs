@@ -1,9 +1,9 @@
 //! Reductions with few results and many elements, in two launches: blocks combine parts of them, then the parts are combined.
 
-use super::emit::{Emitter, coordinates};
+use super::body::store;
+use super::emit::{Emitter, Sharing, coordinates};
 use super::kernel::KernelProgram;
 use super::spelling::{self as spell, Kind};
-use super::{declare_parts, store};
 use crate::reference::code::{Int, Real};
 use crate::reference::compile::Body;
 use crate::reference::scalar::Monoid;
@@ -78,10 +78,10 @@ pub fn write_parts(e: &mut Emitter<'_>, v: Value, shape: &[i64], split: &Split) 
     e.line(format!("{kind} begin = {block} % {parts} * {};", split.part));
     let (part, elements) = (split.part, split.elements);
     e.line(format!("{kind} end = begin + {part} < {elements} ? begin + {part} : {elements};"));
-    e.cooperate(THREADS);
+    e.cooperate(Sharing::plain(THREADS));
     let text = e.part(v, &index, "begin", "end");
     e.line(format!("if (threadIdx.x == 0) out[blockIdx.x] = {text};"));
-    declare_parts(e, head);
+    e.declare_arrays(head);
     ((split.results * parts) as u64, THREADS)
 }
 

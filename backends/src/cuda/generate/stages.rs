@@ -7,7 +7,9 @@ use super::super::launch::Place;
 use super::emit::Emitter;
 use super::kernel::KernelProgram;
 use super::one_pass::OnePass;
-use super::product::Contraction;
+use super::procedures::Known;
+use super::product::{Contraction, Product};
+use super::scan::Scan;
 use super::split::{FEW, Split};
 use crate::reference::code::{Affine, Int, Slot};
 use mlc_dsl::ir::{NodeId, Value};
@@ -23,6 +25,8 @@ pub enum Shape {
     Elements,
     /// A block for each index of these output axes, counted from the left; its threads share loops.
     Rows(Vec<usize>),
+    /// A pass over an axis for each row.
+    Scan(Scan),
     /// Tiles of this product, and what follows it element by element.
     Tiles(Value),
     /// Tiles of this product, whose left factor is normalised by rows as it is computed.
@@ -33,8 +37,75 @@ pub enum Shape {
     Parts(Split),
     /// The second one, which finds the parts there.
     Total(Split, Place),
+    /// Tiles of parts of the depth of this product, whose sums are of this type, then their sums and what follows: two launches.
+    Deep(Value, Known),
+    /// The first launch of these.
+    TileParts(Value, Known),
+    /// The second one, which finds the parts there.
+    TileTotal(Value, Known, Place),
     /// The launches of a node that has no meaning, which store all of its results.
     Procedure,
+    /// A block for each instance of a recurrence, which stores the results that take part in its steps.
+    Steps,
+}
+
+impl Shape {
+    /// What the first of two launches leaves for the second one.
+    pub fn parts(&self) -> Option<Known> {
+        match self {
+            Shape::Split(split) => Some(split.ty()),
+            Shape::Deep(_, ty) => Some(ty.clone()),
+            _ => None,
+        }
+    }
+
+    /// Both of these launches, where the parts are here.
+    pub fn in_parts(&self, place: Place) -> (Shape, Shape) {
+        match self {
+            Shape::Split(split) => (Shape::Parts(*split), Shape::Total(*split, place)),
+            Shape::Deep(v, ty) => {
+                (Shape::TileParts(*v, ty.clone()), Shape::TileTotal(*v, ty.clone(), place))
+            }
+            other => (other.clone(), other.clone()),
+        }
+    }
+
+    /// What a first launch writes in place of the stage's value.
+    pub fn written(&self) -> Option<Known> {
+        match self {
+            Shape::Parts(split) => Some(split.ty()),
+            Shape::TileParts(_, ty) => Some(ty.clone()),
+            _ => None,
+        }
+    }
+
+    /// The parts that a second launch reads, and where they are.
+    pub fn total(&self) -> Option<(Place, Known)> {
+        match self {
+            Shape::Total(split, place) => Some((*place, split.ty())),
+            Shape::TileTotal(_, ty, place) => Some((*place, ty.clone())),
+            _ => None,
+        }
+    }
+
+    /// What each block or thread has, for a reader of the code.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Shape::Elements => "an element for each thread",
+            Shape::Rows(_) => "a row for each block",
+            Shape::Scan(_) => "a running reduction in one pass",
+            Shape::Tiles(_) => "a tile of a product for each block",
+            Shape::Split(_) | Shape::Parts(_) => "a part of a reduction for each block",
+            Shape::Total(..) => "the parts of a reduction for each block",
+            Shape::Deep(..) | Shape::TileParts(..) => {
+                "a tile of a part of a product for each block"
+            }
+            Shape::TileTotal(..) => "an element of a product in parts for each thread",
+            Shape::OnePass(_) => "a tile of a product with a normalised factor for each block",
+            Shape::Procedure => "by a procedure",
+            Shape::Steps => "step by step",
+        }
+    }
 }
 
 /// A launch: what it stores, and how.
@@ -49,9 +120,14 @@ pub struct Stage {
 /// The stages of a kernel, in order.
 pub fn stages(kernel: &KernelProgram) -> Vec<Stage> {
     let mut p = StagePlanner { kernel, out: vec![], stored: BTreeSet::new() };
-    // What has no meaning can only be read from memory.
-    for &node in kernel.procedures.keys() {
-        p.procedure(node);
+    // What has no meaning, or reads its own results, can only be read from memory.
+    for i in 0..kernel.program.nodes.len() as u32 {
+        let node = NodeId(i);
+        if kernel.procedures.contains_key(&node) {
+            p.procedure(node, Shape::Procedure);
+        } else if kernel.recurrences.contains_key(&node) {
+            p.procedure(node, Shape::Steps);
+        }
     }
     for (v, _) in &kernel.outputs {
         p.store(*v);
@@ -74,7 +150,7 @@ struct StagePlanner<'k> {
 }
 
 /// The index variable that an index is.
-fn variable(i: &Int) -> Option<Slot> {
+pub fn variable(i: &Int) -> Option<Slot> {
     match i {
         Int::Affine(Affine { constant: 0, terms }) => match terms.as_slice() {
             [(s, 1)] => Some(*s),
@@ -123,6 +199,10 @@ impl StagePlanner<'_> {
         if self.kernel.input(v).is_some() {
             return self.push(v, Shape::Elements);
         }
+        if let Some(scan) = Scan::of(self.kernel, v) {
+            self.factors(v);
+            return self.push(v, Shape::Scan(scan));
+        }
         let (mut e, slots, index) = self.at(v);
         let found = e.look(&[(v, index.clone())]).reductions;
         if let [(product, _), rest @ ..] = found.as_slice()
@@ -136,7 +216,10 @@ impl StagePlanner<'_> {
                 return self.push(v, Shape::OnePass(product));
             }
             self.factors(product);
-            return self.push(v, Shape::Tiles(product));
+            let found = Product::of(&mut self.at(product).0, self.kernel, product);
+            let parts = found.filter(|p| p.count_of_parts() > 1).map(|p| p.parts());
+            let shape = parts.map_or(Shape::Tiles(product), |ty| Shape::Deep(product, ty));
+            return self.push(v, shape);
         }
         if let Some(rows) = self.rows(&mut e, &slots, &found) {
             return self.store_rows(v, rows);
@@ -181,18 +264,27 @@ impl StagePlanner<'_> {
         }
     }
 
-    /// Stores what a node without a meaning takes, then its results.
-    fn procedure(&mut self, node: NodeId) {
+    /// Stores what a node without a meaning, or with steps, takes, then its results.
+    fn procedure(&mut self, node: NodeId, shape: Shape) {
         let node_of = self.kernel.program.node(node);
+        let has_steps = shape == Shape::Steps;
         for &v in node_of.args.iter().filter(|v| self.kernel.input(**v).is_none()) {
-            self.store(v);
+            if !has_steps || self.kernel.constant(v).is_none() {
+                self.store(v);
+            }
         }
-        self.push(Value { node, output: 0 }, Shape::Procedure);
-        let results = 0..node_of.types.len() as u32;
-        self.stored.extend(results.map(|output| Value { node, output }));
+        self.push(Value { node, output: 0 }, shape);
+        let results = (0..node_of.types.len() as u32).map(|output| Value { node, output });
+        for v in results {
+            let own = self.kernel.code(v).is_some_and(|c| c.step.is_some());
+            if has_steps && !own {
+                self.push(v, Shape::Elements);
+            }
+            self.stored.insert(v);
+        }
     }
 
-    /// Stores what the factors of a product read that takes loops.
+    /// Stores what the factors of a product, or a running reduction, read that takes loops.
     fn factors(&mut self, product: Value) {
         let (mut e, _, index) = self.at(product);
         for (h, _) in e.look_inside(product, &index).reductions {
@@ -218,7 +310,7 @@ impl StagePlanner<'_> {
         let mut seen: Vec<(Value, Vec<Int>)> = vec![];
         let mut reductions = BTreeSet::new();
         while let Some((h, index)) = open.pop() {
-            if Contraction::of(e, self.kernel, h).is_some() {
+            if Contraction::of(e, self.kernel, h).is_some() || Scan::of(self.kernel, h).is_some() {
                 return None;
             }
             let mut own = BTreeSet::new();

@@ -162,7 +162,10 @@ impl Scope {
 
     /// The value that the node reads as its input of this number.
     fn source(self, e: &Emitter<'_>, input: usize) -> Value {
-        e.kernel.program.node(self.node.node).args[input]
+        let args = &e.kernel.program.node(self.node.node).args;
+        // Behind the arguments are the results, which a recurrence reads at other steps.
+        let result = || Value { output: (input - args.len()) as u32, ..self.node };
+        args.get(input).copied().unwrap_or_else(result)
     }
 
     /// An element of an input, or something else where the index leaves it.
@@ -174,6 +177,9 @@ impl Scope {
         otherwise: &dyn Fn(&mut Emitter<'_>) -> Option<String>,
     ) -> String {
         let of = self.source(e, read.input);
+        if let Some(found) = e.found.as_mut().filter(|_| of.node == self.node.node) {
+            found.own.push((of, read.index.clone()));
+        }
         let mut checks: Vec<(String, usize, i64)> = vec![];
         let mut whole: Vec<String> = vec![];
         match &read.fast {
@@ -198,7 +204,7 @@ impl Scope {
                 if let Some(fast) = &read.fast {
                     touch(&mut e.touched, &fast.offset);
                 }
-                e.loaded(of, offset)
+                e.loaded(of, offset, read.fast.as_ref().map(|f| &f.offset))
             }
             _ => {
                 let index: Vec<Int> =
@@ -278,10 +284,8 @@ impl Scope {
         body: &dyn Fn(&mut Emitter<'_>, &E) -> String,
     ) -> String {
         let (op, first) = spell::monoid(r.monoid, kind);
-        let shared = e.threads.filter(|_| e.varying.is_empty() && e.found.is_none());
-        if let Some(threads) = shared {
-            let total: i64 = r.over.iter().map(|o| o.1).product();
-            return self.reduce_shared(e, r, kind, threads, ("", &total.to_string()), body);
+        if e.threads.is_some() && e.varying.is_empty() && e.found.is_none() {
+            return self.reduce_shared(e, r, kind, None, body);
         }
         let name = e.local();
         e.line(format!("{} {name} = {first};", kind.name()));
@@ -296,14 +300,13 @@ impl Scope {
         name
     }
 
-    /// A loop over the elements of a range that the threads of a block share; all of them get the result.
+    /// A loop over all elements, or those of a range, that the threads of a row share; all of them get the result.
     pub(super) fn reduce_shared<E>(
         self,
         e: &mut Emitter<'_>,
         r: &Reduce<E>,
         kind: Kind,
-        threads: u32,
-        (begin, end): (&str, &str),
+        range: Option<(&str, &str)>,
         body: &dyn Fn(&mut Emitter<'_>, &E) -> String,
     ) -> String {
         let (op, first) = spell::monoid(r.monoid, kind);
@@ -311,17 +314,28 @@ impl Scope {
         self.hoist(e, &slots, &|e| drop(body(e, &r.body)));
         let name = e.local();
         e.line(format!("{} {name} = {first};", kind.name()));
-        let at = format!("{name}_at");
-        let index = e.index_type();
-        let from = if begin.is_empty() { String::new() } else { format!("{begin} + ") };
-        let head = format!("{index} {at} = {from}threadIdx.x; {at} < {end}; {at} += {threads}");
-        e.open(&format!("for ({head})"));
-        coordinates(e, &at, &r.over);
-        e.varying.extend(&slots);
-        let v = body(e, &r.body);
-        e.varying.retain(|s| !slots.contains(s));
-        e.line(format!("{name} = {op}()({name}, ({}){v});", kind.name()));
-        e.close();
+        let add = |e: &mut Emitter<'_>| {
+            e.varying.extend(&slots);
+            let v = body(e, &r.body);
+            e.varying.retain(|s| !slots.contains(s));
+            e.line(format!("{name} = {op}()({name}, ({}){v});", kind.name()));
+        };
+        match range {
+            None => e.along(&format!("{name}_"), &r.over, add),
+            Some((begin, end)) => {
+                let threads = e.threads.as_ref().map_or(1, |t| t.threads);
+                let (at, index) = (format!("{name}_at"), e.index_type());
+                let from = format!("{index} {at} = {begin} + threadIdx.x");
+                e.open(&format!("for ({from}; {at} < {end}; {at} += {threads})"));
+                coordinates(e, &at, &r.over);
+                add(e);
+                e.close();
+            }
+        }
+        if e.threads.as_ref().is_some_and(|t| t.by_warp) {
+            e.line(format!("{name} = combine_warp({op}(), {name});"));
+            return name;
+        }
         let parts = kind.name();
         e.parts.insert(parts);
         let array = parts_name(parts);

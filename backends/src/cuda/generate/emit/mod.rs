@@ -4,15 +4,21 @@
 //! threads of a block where all of them stand at the same index ([`Emitter::cooperate`]).
 
 mod expressions;
+mod lanes;
+mod shared;
 
 use super::kernel::KernelProgram;
 use super::spelling::{self as spell, Kind};
-use crate::reference::affine::placed;
+use crate::reference::affine::{combine, placed};
 use crate::reference::affine_visitor::AffineVisitor;
 use crate::reference::code::{Affine, Int, Real, Slot};
 use crate::reference::compile::Body;
 use expressions::Scope;
+use lanes::{Accesses, Lanes};
+pub use lanes::{side_by_side, widest};
 use mlc_dsl::ir::{DType, Value};
+use shared::Keeping;
+pub use shared::Sharing;
 use std::collections::{BTreeSet, HashMap};
 
 /// Positions that threads beyond the last element compute before they see that there is none.
@@ -21,6 +27,9 @@ const MARGIN: i64 = 1 << 20;
 /// An element that is known in a scope: a value at an index.
 type Element = (Value, String);
 
+/// An element of a value.
+type At = (Value, Vec<Int>);
+
 /// What an emission found.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
@@ -28,9 +37,16 @@ pub struct Found {
     pub reductions: Vec<(Value, Vec<Int>)>,
     /// The index variables that decide what is read.
     pub touched: BTreeSet<Slot>,
+    /// What a node reads of its own results.
+    pub own: Vec<At>,
+    /// What is read from memory, and the offset.
+    pub offsets: Vec<(Value, Affine)>,
+    /// Those of them that are read whatever the elements are.
+    pub always: Vec<(Value, Affine)>,
 }
 
 /// Writes the statements of one function.
+#[derive(Clone)]
 pub struct Emitter<'k> {
     kernel: &'k KernelProgram,
     /// The names of values that are read from memory.
@@ -46,15 +62,28 @@ pub struct Emitter<'k> {
     lines: Vec<String>,
     depth: usize,
     scopes: Vec<HashMap<Element, String>>,
+    /// How many scopes were open when this one began to look.
+    outer_scopes: usize,
+    /// The elements in memory that variables were read from, and their types.
+    raw: HashMap<String, (DType, String)>,
     variables: usize,
     /// The threads that share loops, and the variables that differ between them.
-    threads: Option<u32>,
+    threads: Option<Sharing>,
+    keeping: Keeping,
     varying: BTreeSet<Slot>,
     /// Widths of the arrays that loops combine their parts in.
     pub parts: BTreeSet<&'static str>,
     /// Records what takes loops instead of following it.
     found: Option<Found>,
     touched: BTreeSet<Slot>,
+    /// The loop over elements side by side that is open, and what such loops access so far.
+    lanes: Option<Lanes>,
+    /// What is read at an offset of a value in place of memory.
+    pub instead: Option<((Value, Affine), String)>,
+    pub accesses: Accesses,
+    /// Values that do not begin at a multiple of 16 bytes, and whether the result is one.
+    pub unaligned: BTreeSet<Value>,
+    pub out_is_unaligned: bool,
 }
 
 /// Notes the variables of an affine form.
@@ -65,6 +94,29 @@ fn touch(touched: &mut BTreeSet<Slot>, a: &Affine) {
 /// True for a name or a number: it needs no variable of its own.
 fn is_plain(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || "_.+-".contains(c))
+}
+
+/// An index as a linear form, if it is one.
+fn linear(i: &Int) -> Option<Affine> {
+    match i {
+        Int::Affine(a) => Some(a.clone()),
+        Int::Const(c) => Some(Affine { constant: *c, terms: vec![] }),
+        Int::Slot(s) => Some(Affine { constant: 0, terms: vec![(*s, 1)] }),
+        _ => None,
+    }
+}
+
+/// The offset of an element of a value of this shape, if it is a linear form.
+pub fn offset_of(shape: &[usize], index: &[Int]) -> Option<Affine> {
+    let mut stride = 1i64;
+    let mut offset = Affine::default();
+    for (i, &n) in index.iter().zip(shape).rev() {
+        if n != 1 {
+            offset = combine(&offset, &linear(i)?, stride)?;
+        }
+        stride = stride.checked_mul(n as i64)?;
+    }
+    Some(offset)
 }
 
 fn reads_slots(i: &Int, slots: &BTreeSet<Slot>) -> bool {
@@ -84,12 +136,20 @@ impl<'k> Emitter<'k> {
             lines: vec![],
             depth: 1,
             scopes: vec![HashMap::new()],
+            outer_scopes: 1,
+            raw: HashMap::new(),
             variables: 0,
             threads: None,
+            keeping: Keeping::default(),
             varying: BTreeSet::new(),
             parts: BTreeSet::new(),
             found: None,
             touched: BTreeSet::new(),
+            lanes: None,
+            instead: None,
+            accesses: Accesses::default(),
+            unaligned: BTreeSet::new(),
+            out_is_unaligned: false,
         }
     }
 
@@ -144,9 +204,14 @@ impl<'k> Emitter<'k> {
         self.lines.iter().map(|l| format!("{l}\n")).collect()
     }
 
-    /// From here on all threads of a block stand at the same index: they share loops.
-    pub fn cooperate(&mut self, threads: u32) {
-        self.threads = Some(threads);
+    /// From here on all threads of a row stand at the same index: they share loops.
+    pub fn cooperate(&mut self, sharing: Sharing) {
+        self.threads = Some(sharing);
+    }
+
+    /// From here on every thread runs its loops alone again.
+    pub fn alone(&mut self) {
+        self.threads = None;
     }
 
     /// From here on the threads differ in these variables.
@@ -169,17 +234,29 @@ impl<'k> Emitter<'k> {
         self.lines.insert(at, format!("  {text}"));
     }
 
-    /// Elements of the longest loop behind an element.
-    pub fn longest_loop(&mut self, v: Value, index: &[Int]) -> i64 {
+    /// The extents of the longest loop behind an element, and the element that it yields.
+    pub fn longest_loop(&mut self, v: Value, index: &[Int]) -> Option<(Vec<i64>, At)> {
         let found = self.look(&[(v, index.to_vec())]).reductions;
-        let mut longest = 1;
+        let mut all: Vec<At> = vec![];
         for (h, at) in found {
-            longest = longest.max(self.kernel.loops(h));
-            for (inner, _) in self.look_inside(h, &at).reductions {
-                longest = longest.max(self.kernel.loops(inner));
-            }
+            let inner = self.look_inside(h, &at).reductions;
+            all.push((h, at));
+            all.extend(inner);
         }
-        longest
+        let with = |at: At| (self.kernel.extents_of_loops(at.0), at);
+        let length =
+            |(extents, _): &(Vec<i64>, At)| extents.iter().copied().fold(1, i64::saturating_mul);
+        all.into_iter().map(with).rev().max_by_key(length)
+    }
+
+    /// How many elements side by side the turns of a reduction's loop take.
+    pub fn width_of_loop(&mut self, v: Value, index: &[Int]) -> i64 {
+        let double = self.double(v);
+        let Some(Body::Real(Real::Reduce(r))) = self.placed(v, index) else { return 1 };
+        let width = side_by_side(&r.over, 4);
+        let body = |e: &mut Emitter<'k>| drop(e.real_of(v, double, &r.body));
+        let accesses = self.trial(|e| e.lanes("at", &r.over, width, body));
+        if accesses.together > accesses.apart { width } else { 1 }
     }
 
     /// Makes the element known in this scope.
@@ -215,8 +292,10 @@ impl<'k> Emitter<'k> {
     pub fn probe(&self) -> Emitter<'k> {
         Emitter {
             stored: self.stored.clone(),
+            unaligned: self.unaligned.clone(),
             extents: self.extents.clone(),
             scopes: self.scopes.clone(),
+            outer_scopes: self.scopes.len(),
             varying: self.varying.clone(),
             found: Some(Found::default()),
             ..Emitter::new(self.kernel)
@@ -244,21 +323,22 @@ impl<'k> Emitter<'k> {
         Scope { node: v, double }.real(self, r)
     }
 
+    /// An integer that the code of a value computes.
+    pub fn int_of(&mut self, v: Value, i: &Int) -> String {
+        Scope { node: v, double: false }.int(self, i)
+    }
+
     /// What the elements of a range contribute to a value that is a reduction; the threads of a block share them.
     pub fn part(&mut self, v: Value, index: &[Int], begin: &str, end: &str) -> String {
-        let (range, threads) = ((begin, end), self.threads.unwrap_or(1));
+        let range = Some((begin, end));
         let double = self.double(v);
         let scope = Scope { node: v, double };
         match self.placed(v, index) {
             Some(Body::Real(Real::Reduce(r))) => {
-                scope.reduce_shared(self, &r, Kind::Real(double), threads, range, &|e, b| {
-                    scope.real(e, b)
-                })
+                scope.reduce_shared(self, &r, Kind::Real(double), range, &|e, b| scope.real(e, b))
             }
             Some(Body::Int(_, Int::Reduce(r))) => {
-                scope.reduce_shared(self, &r, Kind::Int(r.dtype), threads, range, &|e, b| {
-                    scope.int(e, b)
-                })
+                scope.reduce_shared(self, &r, Kind::Int(r.dtype), range, &|e, b| scope.int(e, b))
             }
             _ => unreachable!("a part is one of a reduction"),
         }
@@ -310,6 +390,14 @@ impl<'k> Emitter<'k> {
             found.reductions.push((v, index.to_vec()));
             return "0".into();
         }
+        let name = self.computed(v, index);
+        let last = self.scopes.last_mut().expect("a scope is open");
+        last.insert(key, name.clone());
+        name
+    }
+
+    /// The name of an element that is computed even if it has a place in memory.
+    pub fn computed(&mut self, v: Value, index: &[Int]) -> String {
         let Some(code) = self.kernel.code(v) else { return "0".into() };
         let body = placed(code, index, &mut self.extents);
         let kind = self.kind(v);
@@ -325,17 +413,14 @@ impl<'k> Emitter<'k> {
                 spell::wrapped(*dtype, &i)
             }
         };
-        let name = match is_plain(&text) {
+        match is_plain(&text) {
             true => text,
             false => {
                 let name = self.local();
                 self.line(format!("{} {name} = {text};", kind.name()));
                 name
             }
-        };
-        let last = self.scopes.last_mut().expect("a scope is open");
-        last.insert(key, name.clone());
-        name
+        }
     }
 
     /// Reads an element from memory.
@@ -356,26 +441,68 @@ impl<'k> Emitter<'k> {
             stride *= n as i64;
         }
         let offset = if offset.is_empty() { "0".into() } else { offset.join(" + ") };
-        self.loaded(v, &offset)
+        let form = offset_of(&shape, index);
+        self.loaded(v, &offset, form.as_ref())
     }
 
-    fn loaded(&mut self, v: Value, offset: &str) -> String {
+    fn loaded(&mut self, v: Value, offset: &str, form: Option<&Affine>) -> String {
         self.read.insert(v);
         let (kind, dtype) = (self.kind(v), self.kernel.program.ty(v).dtype);
         let bare = offset.strip_prefix('(').and_then(|o| o.strip_suffix(')'));
         let bare = bare.filter(|o| !o.contains(['(', ')'])).unwrap_or(offset);
-        let element = format!("{}[{bare}]", self.stored[&v]);
-        let text = spell::loaded(dtype, &element, kind == Kind::Real(true));
         // One load for equal elements of a scope.
         let key = (v, format!("[{offset}]"));
         if let Some(known) = self.scopes.iter().rev().find_map(|s| s.get(&key)) {
             return known.clone();
         }
+        if let (Some(found), Some(form)) = (&mut self.found, form) {
+            found.offsets.push((v, form.clone()));
+            if self.scopes.len() == self.outer_scopes {
+                found.always.push((v, form.clone()));
+            }
+        }
+        let kept = form.and_then(|form| self.kept(v, form, kind));
+        if let Some((place, true)) = kept {
+            let name = self.local();
+            self.line(format!("{} {name} = {place};", kind.name()));
+            let last = self.scopes.last_mut().expect("a scope is open");
+            last.insert(key, name.clone());
+            return name;
+        }
+        let there = self.instead.as_ref().filter(|i| i.0.0 == v && Some(&i.0.1) == form);
+        let there = there.map(|i| i.1.clone());
+        let side = there.or_else(|| form.and_then(|form| self.packed(v, form)));
+        let element = side.unwrap_or_else(|| format!("{}[{bare}]", self.stored[&v]));
+        let text = spell::loaded(dtype, &element, kind == Kind::Real(true));
         let name = self.local();
         self.line(format!("{} {name} = {text};", kind.name()));
+        if let Some((place, _)) = kept {
+            self.line(format!("{place} = {name};"));
+        }
+        self.raw.insert(name.clone(), (dtype, element));
         let last = self.scopes.last_mut().expect("a scope is open");
         last.insert(key, name.clone());
         name
+    }
+
+    /// The type of a value's elements.
+    pub fn type_of(&self, v: Value) -> DType {
+        self.kernel.program.ty(v).dtype
+    }
+
+    /// The element in memory at an offset of a value.
+    pub fn read_at(&mut self, v: Value, offset: &Affine) -> String {
+        self.read.insert(v);
+        format!("{}[{}]", self.stored[&v], spell::affine(offset, &Emitter::name))
+    }
+
+    /// A computed number as an element of memory: a float of 16 bits that was read there is not rounded again.
+    pub fn stored_element(&self, dtype: DType, v: &str) -> String {
+        let is_half = matches!(dtype, DType::F16 | DType::BF16);
+        match self.raw.get(v) {
+            Some((of, element)) if is_half && *of == dtype => element.clone(),
+            _ => spell::element(dtype, v),
+        }
     }
 
     /// Computes what `what` writes into a variable of its own, in a block of its own.

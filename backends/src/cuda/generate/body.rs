@@ -1,0 +1,246 @@
+//! The bodies of functions: loop shapes around what the emitter writes.
+
+use super::emit::{Emitter, Sharing, coordinates, offset_of, side_by_side, widest};
+use super::kernel::KernelProgram;
+use super::product::Product;
+use super::stages::{Shape, Stage};
+use super::turned::Turned;
+use super::{THREADS, factor, one_pass, spelling, split, tiles};
+use mlc_dsl::ir::{DType, Value};
+
+/// Stores an element of the result.
+pub fn store(e: &mut Emitter<'_>, dtype: DType, shape: &[i64], slots: &[usize], v: &str) {
+    let shape: Vec<usize> = shape.iter().map(|&n| n as usize).collect();
+    let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
+    let offset = offset_of(&shape, &index).expect("its bytes are an `i64`");
+    e.store(dtype, &offset, v);
+}
+
+/// Writes the body of a stage; the blocks and their threads.
+pub fn body(
+    e: &mut Emitter<'_>,
+    kernel: &KernelProgram,
+    stage: &Stage,
+    shape: &[usize],
+) -> Option<(u64, u32)> {
+    let v = stage.value;
+    let dtype = kernel.program.ty(v).dtype;
+    let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
+    let put = |e: &mut Emitter<'_>, slots: &[usize], v: &str| store(e, dtype, &shape, slots, v);
+    match &stage.shape {
+        Shape::Tiles(product) => tiles(e, kernel, v, *product),
+        Shape::TileParts(product, _) => tiles_of_parts(e, kernel, *product),
+        Shape::TileTotal(product, ty, _) => {
+            let whole = |e: &mut Emitter<'_>, slots: &[usize]| {
+                let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
+                let total = total(e, kernel, *product, slots, ty);
+                e.know(*product, &index, &total);
+            };
+            Some(elements(e, v, dtype, &shape, Some(&whole)))
+        }
+        Shape::OnePass(product) => {
+            Some((one_pass::write(e, kernel, v, *product, &put)?, one_pass::THREADS))
+        }
+        Shape::Parts(split) => Some(split::write_parts(e, v, &shape, split)),
+        Shape::Total(split, _) => Some(split::write_total(e, dtype, &shape, split)),
+        Shape::Scan(scan) => scan.write(e, kernel, v, &shape),
+        Shape::Rows(axes) => Some(rows(e, kernel, v, &shape, axes)),
+        _ => Some(elements(e, v, dtype, &shape, None)),
+    }
+}
+
+/// A product with its sums in registers; `store` gets them.
+fn write_product(
+    e: &mut Emitter<'_>,
+    p: &Product,
+    part: usize,
+    store: &mut dyn FnMut(&mut Emitter<'_>, &str),
+) -> u64 {
+    match &p.thin {
+        Some(thin) => thin.write(e, p, part, store),
+        None => tiles::write(e, p, part, store),
+    }
+}
+
+/// A product, and what follows it element by element.
+fn tiles(
+    e: &mut Emitter<'_>,
+    kernel: &KernelProgram,
+    v: Value,
+    product: Value,
+) -> Option<(u64, u32)> {
+    let p = Product::of(e, kernel, product)?;
+    let dtype = kernel.program.ty(v).dtype;
+    let offset = offset_of(&p.shape, &p.index)?;
+    let part = e.variable(1);
+    let blocks = write_product(e, &p, part, &mut |e, sum| {
+        e.know(product, &p.index, sum);
+        let value = e.element(v, &p.index);
+        e.store(dtype, &offset, &value);
+    });
+    Some((blocks, factor::THREADS))
+}
+
+/// The sums of parts of a product's depth.
+fn tiles_of_parts(
+    e: &mut Emitter<'_>,
+    kernel: &KernelProgram,
+    product: Value,
+) -> Option<(u64, u32)> {
+    let p = Product::of(e, kernel, product)?;
+    let part = e.variable(p.count_of_parts());
+    let (dtype, offset) = (p.parts().0, p.place_of_part(part)?);
+    let blocks = write_product(e, &p, part, &mut |e, sum| e.store(dtype, &offset, sum));
+    Some((blocks, factor::THREADS))
+}
+
+/// Adds the parts of an element of a product.
+fn total(
+    e: &mut Emitter<'_>,
+    kernel: &KernelProgram,
+    product: Value,
+    slots: &[usize],
+    (dtype, shape): &(DType, Vec<usize>),
+) -> String {
+    let real = spelling::real(*dtype == DType::F64);
+    let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
+    let own = kernel.program.ty(product).known_shape().unwrap_or_default();
+    let place = offset_of(&own, &index).expect("its bytes are an `i64`");
+    let place = spelling::affine(&place, &Emitter::name);
+    let count: usize = shape[1..].iter().product();
+    let kind = e.index_type();
+    e.line(format!("{real} total = 0;"));
+    e.line("#pragma unroll");
+    e.line(format!(
+        "for ({kind} part = 0; part < {}; ++part) total += parts[part * {count} + {place}];",
+        shape[0]
+    ));
+    "total".into()
+}
+
+/// What is known of an element before it is computed.
+type Known<'a> = Option<&'a dyn Fn(&mut Emitter<'_>, &[usize])>;
+
+/// An element for each thread, or as many side by side as fill an access.
+fn elements(
+    e: &mut Emitter<'_>,
+    v: Value,
+    dtype: DType,
+    shape: &[i64],
+    known: Known<'_>,
+) -> (u64, u32) {
+    let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
+    let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
+    let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
+    let total = shape.iter().product::<i64>();
+    let one = |e: &mut Emitter<'_>| {
+        if let Some(known) = known {
+            known(e, &slots);
+        }
+        let text = e.element(v, &index);
+        store(e, dtype, shape, &slots, &text);
+    };
+    let mut width = side_by_side(&axes, widest(dtype));
+    let mut is_apart = width == 1;
+    if width > 1 {
+        let accesses = e.trial(|e| e.lanes("at", &axes, width, one));
+        is_apart = accesses.apart > 0;
+        let loops = !e.look(&[(v, index.clone())]).reductions.is_empty();
+        if known.is_some() || loops || accesses.together <= accesses.apart {
+            width = 1;
+        }
+    }
+    if is_apart
+        && known.is_none()
+        && let Some(turned) = Turned::of(e, v, &index, &axes)
+    {
+        return turned.write(e, v, dtype, shape, &axes);
+    }
+    let kind = e.index_type();
+    let thread = format!("({kind})blockIdx.x * {THREADS} + threadIdx.x");
+    match width {
+        1 => e.line(format!("{kind} at = {thread};")),
+        _ => e.line(format!("{kind} at = ({thread}) * {width};")),
+    }
+    e.line(format!("if (at >= {}) return;", spelling::int(total)));
+    e.lanes("at", &axes, width, one);
+    (((total / width) as u64).div_ceil(THREADS.into()), THREADS)
+}
+
+/// A row for each block, or for each warp of a block: its threads share loops.
+fn rows(
+    e: &mut Emitter<'_>,
+    kernel: &KernelProgram,
+    v: Value,
+    shape: &[i64],
+    rows: &[usize],
+) -> (u64, u32) {
+    let dtype = kernel.program.ty(v).dtype;
+    let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
+    let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
+    let axis = |a: &usize| (slots[*a], shape[*a]);
+    let of_rows: Vec<(usize, i64)> = rows.iter().map(axis).collect();
+    let along: Vec<(usize, i64)> =
+        (0..shape.len()).filter(|a| !rows.contains(a)).map(|a| axis(&a)).collect();
+    let own: Vec<usize> = along.iter().map(|a| a.0).collect();
+    let count = of_rows.iter().map(|a| a.1).product::<i64>();
+    let write = |e: &mut Emitter<'_>| {
+        e.diverge(&own);
+        let text = e.element(v, &index);
+        store(e, dtype, shape, &slots, &text);
+    };
+    let mut extents: Vec<i64> = along.iter().map(|a| a.1).collect();
+    let mut width = side_by_side(&along, widest(dtype).min(4));
+    let length = |extents: &[i64]| extents.iter().copied().fold(1, i64::saturating_mul);
+    match e.longest_loop(v, &index) {
+        Some((loops, at)) if length(&loops) > length(&extents) => {
+            width = e.width_of_loop(at.0, &at.1);
+            extents = loops;
+        }
+        _ => {
+            let accesses = e.trial(|e| e.lanes("at", &along, width, write));
+            width = if accesses.together > accesses.apart { width } else { 1 };
+        }
+    }
+    let sharing = sharing(extents, width, count, kernel.tuning.processors);
+    let (threads, by_warp) = (sharing.threads, sharing.by_warp);
+    let of_block = if by_warp { i64::from(THREADS / 32) } else { 1 };
+    let head = e.mark();
+    let (kind, block) = (e.index_type(), e.block());
+    match by_warp {
+        true => e.line(format!("{kind} row = {block} * {of_block} + threadIdx.x / 32;")),
+        false => e.line(format!("{kind} row = blockIdx.x;")),
+    }
+    if by_warp && count % of_block != 0 {
+        e.line(format!("if (row >= {count}) return;"));
+    }
+    coordinates(e, "row", &of_rows);
+    e.cooperate(sharing);
+    e.diverge(&own);
+    let found = e.look(&[(v, index.clone())]);
+    e.converge();
+    for (h, at) in &found.reductions {
+        e.element(*h, at);
+    }
+    e.along_at_last(&along, write);
+    e.declare_arrays(head);
+    ((count as u64).div_ceil(of_block as u64), if by_warp { THREADS } else { threads })
+}
+
+/// Rows of a warp that are short enough whatever their number.
+const SHORT: i64 = 128;
+
+/// How the threads of a device of so many multiprocessors share `count` rows of these extents.
+fn sharing(extents: Vec<i64>, width: i64, count: i64, processors: u32) -> Sharing {
+    let length: i64 = extents.iter().product();
+    let turns = |threads: i64| {
+        let each = threads * width;
+        length / each + i64::from(length % each != 0)
+    };
+    let many = count >= 8 * i64::from(processors);
+    let by_warp = turns(32) * width <= 32 && (many || length <= SHORT);
+    let wanted = [32, 64, 128, 256].into_iter().find(|t| turns(*t) * width <= 4);
+    let threads = if by_warp { 32 } else { wanted.unwrap_or(512) };
+    let turns = Some(turns(threads)).filter(|t| t * width <= 16 || by_warp).unwrap_or(0);
+    Sharing { threads: threads as u32, by_warp, extents, width, turns }
+}

@@ -1,0 +1,91 @@
+//! Tiles of products by tensor cores: eight warps, two by four, multiply fragments of the tiles in shared memory.
+//!
+//! Which elements a thread's registers hold is said at `MMA` in `prelude.cuh`. Sums are floats of 32 bits.
+
+use super::emit::{Emitter, coordinates, side_by_side};
+use super::factor::{Element, Factor};
+use super::product::{Product, SIDE};
+use super::tile::open_unrolled;
+use mlc_dsl::ir::DType;
+
+/// Rows and columns of the warps of a block.
+const DOWN: i64 = 2;
+const ACROSS: i64 = 4;
+
+/// Fragments of a warp, of 16 rows and of 8 columns.
+fn fragments(p: &Product) -> (i64, i64) {
+    (p.tiling.rows * SIDE / DOWN / 16, p.tiling.columns * SIDE / ACROSS / 8)
+}
+
+/// Declares the place of a thread in its warp and of the warp in a tile, and the thread's sums.
+pub fn declare(e: &mut Emitter<'_>, p: &Product) {
+    let (rows, columns) = fragments(p);
+    e.line("int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, within = threadIdx.x % 4;");
+    e.line(format!("int y = warp / {ACROSS} * {} + group;", rows * 16));
+    e.line(format!("int x = warp % {ACROSS} * {};", columns * 8));
+    e.line(format!("float sum[{rows}][{columns}][4] = {{}};"));
+}
+
+/// The bits of the elements of a line that a register holds, from a step on.
+fn word(f: &Factor<'_>, line: &str, step: &str) -> String {
+    let at = |step: &str| f.place("half", line, step);
+    match f.element {
+        Element::Half(_) if f.by_step => {
+            let low = format!("(unsigned){}[{}]", f.name, at(step));
+            format!("{low} | (unsigned){}[{}] << 16", f.name, at(&format!("{step} + 1")))
+        }
+        Element::Half(_) => format!("load_word({} + ({}))", f.name, at(step)),
+        _ => format!("__float_as_uint((float){}[{}])", f.name, at(step)),
+    }
+}
+
+/// Writes the steps of a tile.
+pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
+    let (rows, columns) = fragments(p);
+    let (name, steps, own, apart) = match p.element {
+        Element::Half(DType::BF16) => ("mma_16816_bf16", 16, "within * 2", 8),
+        Element::Half(_) => ("mma_16816", 16, "within * 2", 8),
+        _ => ("mma_1688_tf32", 8, "within", 4),
+    };
+    e.line("#pragma unroll");
+    e.open(&format!("for (int k = 0; k < {}; k += {steps})", p.element.depth()));
+    let step = [format!("(k + {own})"), format!("(k + {own} + {apart})")];
+    e.line(format!("unsigned b[{columns}][2];"));
+    open_unrolled(e, "j", columns);
+    for (i, step) in step.iter().enumerate() {
+        e.line(format!("b[j][{i}] = {};", word(right, "(x + j * 8 + group)", step)));
+    }
+    e.close();
+    open_unrolled(e, "i", rows);
+    e.line("unsigned a[4];");
+    for (i, step) in step.iter().enumerate() {
+        e.line(format!("a[{}] = {};", 2 * i, word(left, "(y + i * 16)", step)));
+        e.line(format!("a[{}] = {};", 2 * i + 1, word(left, "(y + i * 16 + 8)", step)));
+    }
+    e.line("#pragma unroll");
+    e.line(format!("for (int j = 0; j < {columns}; ++j) {name}(sum[i][j], a, b[j]);"));
+    e.close();
+    e.close();
+}
+
+/// Writes the loops over a thread's elements, of which two lie side by side.
+pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emitter<'_>, &str)) {
+    let kind = e.index_type();
+    let (rows, columns) = fragments(p);
+    let mut width = side_by_side(&p.columns, 2);
+    let accesses = e.trial(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0][0]")));
+    if accesses.together == 0 {
+        width = 1;
+    }
+    open_unrolled(e, "i", 2 * rows);
+    open_unrolled(e, "j", columns * 2 / width);
+    let j = if width == 1 { "j / 2 * 8 + within * 2 + j % 2" } else { "j * 8 + within * 2" };
+    e.line(format!("{kind} down = row + y + i * 8, across = column + x + {j};"));
+    e.open(&p.inside());
+    coordinates(e, "down", &p.rows);
+    let sum = if width == 1 { "[j / 2][i % 2 * 2 + j % 2]" } else { "[j][i % 2 * 2 + lane]" };
+    e.lanes("across", &p.columns, width, |e| store(e, &format!("sum[i / 2]{sum}")));
+    e.close();
+    e.close();
+    e.close();
+}

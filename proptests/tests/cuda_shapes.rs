@@ -1,0 +1,399 @@
+//! Loop shapes of generated CUDA code, on the emulator: programs for which a shape is chosen, each at extents that fill blocks, leave
+//! some of a block idle or are 1, compute what the reference interpreter does.
+
+use mlc_backends::Executable;
+use mlc_backends::cuda::{LaunchedPlan, Tuning, launches_for};
+use mlc_dsl::build::Builder;
+use mlc_dsl::expr::{Expr, ExprKind};
+use mlc_dsl::ir::{Program, Tensor, Type};
+use mlc_dsl::library::{DTypePattern, Dim, Library};
+use mlc_extract::kernel_selection::select_kernels;
+use mlc_fuzz::Subject;
+use mlc_fuzz::input_values::{Style, inputs};
+use mlc_fuzz::oracle::hold;
+use mlc_proptests::emulated::Emulated;
+use mlc_proptests::library_with;
+use std::sync::Arc;
+
+/// The program of a definition whose parameters have numbers for extents.
+fn program(library: &Library, name: &str) -> Program {
+    let call = library.find(name).unwrap_or_else(|| panic!("there is no `{name}`"));
+    let c = library.call(call);
+    let mut b = Builder::new(library);
+    let mut args = vec![];
+    for i in &c.inputs {
+        let extent = |d: &Dim| match d {
+            Dim::Value(Expr { kind: ExprKind::Int(n), .. }) => *n as usize,
+            _ => panic!("{name}: an axis without a number"),
+        };
+        let shape: Vec<usize> = i.ty.dims.iter().flatten().map(extent).collect();
+        let DTypePattern::Fixed(dtype) = i.ty.dtype else { panic!("{name}: an open type") };
+        args.push(b.input(&i.name, Type::known(dtype, &shape)));
+    }
+    let out = b.expand(call, &vec![None; c.attrs.len()], &args).expect("types");
+    let outputs = out.into_iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect();
+    b.finish(outputs)
+}
+
+/// Holds definitions of a text against the reference interpreter; the code of each contains a text, and does not contain another.
+fn check(text: &str, cases: &[(&str, &str, &str)], styles: &[Style]) {
+    check_for(Tuning::default(), text, cases, styles);
+}
+
+/// The same for a device.
+fn check_for(tuning: Tuning, text: &str, cases: &[(&str, &str, &str)], styles: &[Style]) {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let library = library_with(text);
+    let target = library.target("cuda").expect("shipped");
+    let run = |p: &Program, i: &[Tensor]| {
+        let emulated = Arc::new(Emulated::default());
+        let plan = select_kernels(p.clone(), &library, target);
+        let code = launches_for(&plan, &library, tuning).map_err(|e| e.to_string())?;
+        let loaded = LaunchedPlan::new(code, emulated.clone(), plan.program.consts.clone());
+        let result = loaded.and_then(|e| e.run(i)).map_err(|e| e.to_string());
+        assert_eq!(emulated.left(), 0, "memory or modules are left on the device");
+        result
+    };
+    let keep = |p: &Program| Ok(p.clone());
+    let subject = Subject { library: &library, optimise: &keep, run: &run };
+    let only = std::env::var("MLC_CUDA_CASE").ok();
+    for &(name, with, without) in cases.iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0))
+    {
+        let p = program(&library, name);
+        let code = launches_for(&select_kernels(p.clone(), &library, target), &library, tuning);
+        let code = code.unwrap_or_else(|e| panic!("{name}: {e}"));
+        let texts: Vec<&str> = code.each.iter().map(|l| l.source.as_str()).collect();
+        let text = texts.join("\n");
+        if only.is_some() {
+            println!("{text}");
+        }
+        assert!(text.contains(with), "{name}: no `{with}` in\n{text}");
+        assert!(without.is_empty() || !text.contains(without), "{name}: `{without}` in\n{text}");
+        for &style in styles {
+            let Some(values) = inputs(&p, style, 1) else { continue };
+            let held = hold(&subject, &p, &p, style, &values);
+            held.unwrap_or_else(|(_, m)| panic!("{name}, {style:?}: {m}\n{text}"));
+        }
+    }
+}
+
+/// Where packs of elements are read.
+const PACKS: &str = "load_pack<4>(x0";
+
+#[test]
+fn products_by_tiles() {
+    let text = "
+        def square(x: f32[128, 32], w: f32[32, 128]) -> f32[128, 128] = x @ w
+        def odd(x: f32[67, 37], w: f32[37, 131]) -> f32[67, 131] = x @ w
+        def tail(x: f32[68, 36], w: f32[36, 132]) -> f32[68, 132] = x @ w
+        def turned(x: f32[40, 64], w: f32[72, 64]) -> f32[40, 72] = x @ transpose(w, perm=[1, 0])
+        def both_turned(x: f32[64, 40], w: f32[72, 64]) -> f32[72, 40]
+          = transpose(transpose(x, perm=[1, 0]) @ transpose(w, perm=[1, 0]), perm=[1, 0])
+        def batches(x: f32[3, 20, 24], w: f32[3, 24, 12]) -> f32[3, 20, 12] = x @ w
+        def around(x: f32[64, 32], s: f32[64, 32], w: f32[32, 68], b: f32[68]) -> f32[64, 68]
+          = relu(tanh(x * s) @ w + b)
+        def deep(x: f32[16, 2056], w: f32[2056, 24], b: f32[24]) -> f32[16, 24] = relu(x @ w + b)
+        def deep_odd(x: f32[17, 1031], w: f32[1031, 9]) -> f32[17, 9] = x @ w
+        def wide(x: f64[40, 20], w: f64[20, 36]) -> f64[40, 36] = x @ w
+        def mixed(x: f32[40, 24], w: f16[24, 36]) -> f32[40, 36] = x @ cast(w, to=f32)
+        def large(x: f32[380, 40], w: f32[40, 379]) -> f32[380, 379] = x @ w
+        def tall(x: f32[512, 40], w: f32[40, 60]) -> f32[512, 60] = x @ w
+        def flat(x: f32[64, 40], w: f32[40, 511]) -> f32[64, 511] = x @ w
+        def image(x: f32[2, 8, 6, 8], w: f32[12, 8, 3, 3]) -> f32[2, 12, 6, 8]
+          = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1])
+        def points(x: f32[2, 16, 6, 6], w: f32[12, 16, 1, 1], b: f32[12]) -> f32[2, 12, 6, 6]
+          = relu(conv(x, w, stride=[1, 1], low=[0, 0], high=[0, 0], dilation=[1, 1]) + broadcast(b, map=[1], shape=[2, 12, 6, 6]))
+    ";
+    let tile = "a tile of a product for each block";
+    let parts = "a tile of a part of a product for each block";
+    let cases = [
+        ("square", PACKS, ""),
+        ("odd", tile, "load_pack<4>(x0"),
+        ("tail", PACKS, ""),
+        ("turned", PACKS, ""),
+        ("both_turned", tile, ""),
+        ("batches", PACKS, ""),
+        ("around", "load_pack<4>(x1", ""),
+        ("deep", parts, ""),
+        ("deep_odd", parts, ""),
+        ("wide", "load_pack<2>(x0", ""),
+        ("mixed", "load_pack<4>(x1", "mma"),
+        ("image", tile, ""),
+        ("points", "load_pack<4>(x1", ""),
+    ];
+    check(text, &cases, &[Style::Normal]);
+    let few = Tuning { processors: 1, ..Tuning::default() };
+    let cases = [("large", "sum[8][8]", ""), ("tall", "sum[8][4]", ""), ("flat", "sum[4][8]", "")];
+    check_for(few, text, &cases, &[Style::Normal]);
+}
+
+#[test]
+fn elements_side_by_side() {
+    let text = "
+        def flat(x: f32[3, 128], y: f32[3, 128]) -> f32[3, 128] = x * y + 1.0
+        def odd(x: f32[3, 7]) -> f32[3, 7] = exp(x)
+        def pairs(x: f32[3, 6], y: f32[6]) -> f32[3, 6] = x * broadcast(y, map=[1], shape=[3, 6])
+        def planes(x: f32[2, 3, 6, 6], b: f32[3]) -> f32[2, 3, 6, 6] = relu(x + broadcast(b, map=[1], shape=[2, 3, 6, 6]))
+        def halves(x: f16[4, 64], y: f32[4, 64]) -> f16[4, 64] = x * cast(y, to=f16)
+        def longs(x: i64[4, 64]) -> i64[4, 64] = x * 2
+    ";
+    let cases = [
+        ("flat", PACKS, ""),
+        ("odd", "int at", "load_pack"),
+        ("pairs", "load_pack<2>(x0", ""),
+        ("planes", PACKS, ""),
+        ("halves", "load_pack<8>(x1", ""),
+        ("longs", "load_pack<2>(x0", ""),
+    ];
+    check(text, &cases, &Style::ALL);
+}
+
+#[test]
+fn products_by_tensor_cores() {
+    let text = "
+        def square(x: f16[128, 64], w: f16[64, 128]) -> f16[128, 128] = x @ w
+        def brain(x: bf16[40, 72], w: bf16[72, 48], b: bf16[48]) -> bf16[40, 48] = relu(x @ w + b)
+        def odd(x: f16[37, 41], w: f16[41, 51]) -> f16[37, 51] = x @ w
+        def turned(x: f16[72, 40], w: f16[48, 72]) -> f16[40, 48]
+          = transpose(x, perm=[1, 0]) @ transpose(w, perm=[1, 0])
+        def scaled(x: f16[40, 72], s: f16[40, 72], w: f16[72, 48]) -> f16[40, 48] = (x * s) @ w
+        def batches(x: bf16[3, 20, 24], w: bf16[3, 24, 12]) -> bf16[3, 20, 12] = x @ w
+        def deep(x: f16[16, 2056], w: f16[2056, 24], b: f16[24]) -> f16[16, 24] = relu(x @ w + b)
+        def image(x: f16[2, 8, 6, 8], w: f16[12, 8, 3, 3]) -> f16[2, 12, 6, 8]
+          = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1])
+        def large(x: f16[380, 40], w: f16[40, 379]) -> f16[380, 379] = x @ w
+        def whole(x: f16[384, 40], w: f16[40, 256]) -> f16[384, 256] = x @ w
+    ";
+    let halves = "mma_16816(sum[i][j]";
+    let cases = [
+        ("square", halves, ""),
+        ("brain", "mma_16816_bf16", ""),
+        ("odd", halves, "load_pack<8>(x0"),
+        ("turned", halves, ""),
+        ("scaled", halves, ""),
+        ("batches", "mma_16816_bf16", ""),
+        ("deep", halves, ""),
+        ("image", halves, ""),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Whole]);
+    let few = Tuning { processors: 1, ..Tuning::default() };
+    let cases = [("large", "sum[4][4][4]", ""), ("whole", "sum[4][4][4]", "")];
+    check_for(few, text, &cases, &[Style::Normal]);
+}
+
+#[test]
+fn products_in_tf32_where_that_is_allowed() {
+    let text = "
+        def square(x: f32[64, 32], w: f32[32, 68]) -> f32[64, 68] = x @ w
+        def odd(x: f32[37, 41], w: f32[41, 51]) -> f32[37, 51] = x @ w
+        def turned(x: f32[40, 72], w: f32[48, 72]) -> f32[40, 48] = x @ transpose(w, perm=[1, 0])
+        def apart(x: f32[32, 40], w: f32[48, 32]) -> f32[40, 48]
+          = transpose(x, perm=[1, 0]) @ transpose(w, perm=[1, 0])
+    ";
+    let tf32 = Tuning { tf32: true, ..Tuning::default() };
+    let names = ["square", "odd", "turned", "apart"];
+    // Small integers are exact.
+    check_for(tf32, text, &names.map(|n| (n, "mma_1688_tf32", "")), &[Style::Whole]);
+    check(text, &names.map(|n| (n, "a tile of a product", "mma")), &[Style::Whole]);
+}
+
+#[test]
+fn products_with_few_vectors() {
+    let text = "
+        def vector(x: f32[1, 64], w: f32[64, 128]) -> f32[1, 128] = x @ w
+        def turned(x: f32[3, 64], w: f32[40, 64], b: f32[40]) -> f32[3, 40]
+          = relu(x @ transpose(w, perm=[1, 0]) + b)
+        def few(x: f32[7, 68], w: f32[68, 52], b: f32[52]) -> f32[7, 52] = tanh(x @ w + b)
+        def sixteen(x: f32[16, 132], w: f32[132, 64]) -> f32[16, 64] = x @ w
+        def sixteen_turned(x: f32[16, 132], w: f32[34, 132]) -> f32[16, 34] = x @ transpose(w, perm=[1, 0])
+        def odd(x: f32[2, 37], w: f32[37, 41]) -> f32[2, 41] = x @ w
+        def odd_turned(x: f32[2, 37], w: f32[41, 37]) -> f32[2, 41] = x @ transpose(w, perm=[1, 0])
+        def tall(w: f32[44, 36], x: f32[36, 2]) -> f32[44, 2] = w @ x
+        def halves(x: f16[4, 64], w: f16[64, 40]) -> f16[4, 40] = x @ w
+        def brains(x: bf16[4, 64], w: bf16[40, 64]) -> bf16[4, 40] = x @ transpose(w, perm=[1, 0])
+        def wide(x: f64[2, 40], w: f64[40, 36]) -> f64[2, 36] = x @ w
+        def batches(x: f32[3, 1, 40], w: f32[3, 36, 40]) -> f32[3, 1, 36] = x @ transpose(w, perm=[0, 2, 1])
+        def deep(x: f32[3, 4100], w: f32[4100, 32], b: f32[32]) -> f32[3, 32] = relu(x @ w + b)
+        def deep_turned(x: f32[3, 25604], w: f32[32, 25604]) -> f32[3, 32] = x @ transpose(w, perm=[1, 0])
+        def before(x: f32[2, 64], s: f32[64, 32], w: f32[64, 32]) -> f32[2, 32] = x @ (w * s)
+        def none(x: f32[0, 64], w: f32[64, 32]) -> f32[0, 32] = x @ w
+    ";
+    let thin = "sum_of_all";
+    let cases = [
+        ("vector", "load_pack<4>(x1", ""),
+        ("turned", "load_pack<4>(x1", ""),
+        ("few", "load_pack<4>(x1", ""),
+        ("sixteen", "load_pack<4>(x1", ""),
+        ("sixteen_turned", "load_pack<4>(x1", ""),
+        ("odd", thin, "load_pack"),
+        ("odd_turned", thin, "load_pack"),
+        ("tall", thin, ""),
+        ("halves", "load_pack<8>(x1", ""),
+        ("brains", "load_pack<8>(x1", ""),
+        ("wide", "load_pack<2>(x1", ""),
+        ("batches", "load_pack<4>(x1", ""),
+        ("deep", "a part of a product", ""),
+        ("deep_turned", "a part of a product", ""),
+        ("before", thin, ""),
+        ("none", "", thin),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Whole]);
+    let few = Tuning { processors: 1, ..Tuning::default() };
+    let names =
+        ["vector", "turned", "few", "sixteen", "sixteen_turned", "odd", "odd_turned", "tall"];
+    check_for(few, text, &names.map(|n| (n, thin, "")), &[Style::Normal]);
+}
+
+#[test]
+fn rows_are_read_once() {
+    let text = "
+        def norm(x: f32[5, 768], g: f32[768], h: f32[768]) -> f32[5, 768] = layernorm(x, g, h, eps=1e-5)
+        def odd(x: f32[5, 301]) -> f32[5, 301] = softmax(x, axis=1)
+        def short(x: f32[19, 40]) -> f32[19, 40] = softmax(x, axis=1)
+        def many(x: f32[1100, 132]) -> f32[1100, 132] = softmax(x, axis=1)
+        def halves(x: f16[3, 512], g: f16[512]) -> f16[3, 512] = rmsnorm(x, g, eps=1e-5)
+        def doubles(x: f64[3, 130]) -> f64[3, 130] = softmax(x, axis=1)
+        def long(x: f32[70, 9000]) -> f32[70, 9000] = softmax(x, axis=1)
+        def planes(x: f32[67, 8, 40]) -> f32[67] = sum(x, axes=[1, 2])
+        def across(x: f32[64, 5]) -> f32[64, 5] = softmax(x, axis=0)
+        def shared(x: f32[80, 64], y: f32[80, 64]) -> f32[80, 64] = softmax(x * y, axis=1) + x
+        def whole(x: i32[80, 96]) -> i32[80] = max(x, axes=[1])
+    ";
+    let cases = [
+        ("norm", "row0[", ""),
+        ("odd", "row0[", ""),
+        ("short", "combine_warp(Sum()", "combine_block"),
+        ("many", "combine_warp(Sum()", "combine_block"),
+        ("halves", "load_pack<4>(x0", ""),
+        ("doubles", "row0[", ""),
+        ("long", "load_pack<4>(x0", "row0["),
+        ("planes", "load_pack<4>(x0", ""),
+        ("across", "combine_warp", ""),
+        ("shared", "row0[", ""),
+        ("whole", "", ""),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Whole]);
+}
+
+#[test]
+fn transposes_go_through_shared_memory() {
+    let text = "
+        def square(x: f32[64, 64]) -> f32[64, 64] = transpose(x, perm=[1, 0])
+        def odd(x: f32[3, 37, 41]) -> f32[3, 41, 37] = transpose(x, perm=[0, 2, 1])
+        def ends(x: f16[9, 5, 33]) -> f16[33, 5, 9] = transpose(x, perm=[2, 1, 0])
+        def around(x: i32[40, 36], y: i32[36, 40]) -> i32[36, 40] = transpose(x, perm=[1, 0]) * 2 + y
+        def heads(x: f32[2, 16, 3, 8]) -> f32[2, 3, 8, 16] = transpose(x, perm=[0, 2, 3, 1])
+        def blocks(x: f32[2, 16, 3, 8]) -> f32[2, 3, 16, 8] = transpose(x, perm=[0, 2, 1, 3])
+        def bytes(x: bool[20, 33]) -> bool[33, 20] = transpose(x, perm=[1, 0])
+    ";
+    let cases = [
+        ("square", "tile[", ""),
+        ("odd", "tile[", ""),
+        ("ends", "tile[", ""),
+        ("around", "tile[", ""),
+        ("heads", "tile[", ""),
+        ("blocks", "load_pack<4>(x0", "tile["),
+        ("bytes", "tile[", ""),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Whole]);
+}
+
+#[test]
+fn recurrences_run_step_by_step() {
+    let text = "
+        op decays(x: F[b, t, n], w: F[n], h0: F[b, n]) -> y: F[b, t, n], last: F[b, n]
+          y[b, t, n] = w[n] * (y[b, t - 1, n] else h0[b, n]) + x[b, t, n]
+          last[b, n] = y[b, |t| - 1, n] else h0[b, n]
+        op back(x: F[t, n], r: F[n, m], h0: F[n]) -> u: F[t, n], y: F[t, n]
+          if |m| == |n|
+          u[t, n] = x[t, n] + sum(m) r[n, m] * (y[t + 1, m] else h0[m])
+          y[t, n] = tanh(u[t, n])
+        op pairs(x: I[t]) -> y: I[t]
+          y[t] = (y[t - 1] else 1) + (y[t - 2] else 0) + x[t]
+        def decay(x: f32[3, 7, 5], w: f32[5], h: f32[3, 5]) -> f32[3, 7, 5], f32[3, 5] = decays(x, w, h)
+        def none(x: f32[3, 0, 5], w: f32[5], h: f32[3, 5]) -> f32[3, 0, 5], f32[3, 5] = decays(x, w, h)
+        def backwards(x: f32[6, 70], r: f32[70, 70], h: f32[70]) -> f32[6, 70]
+          let (u, y) = back(x * 2.0, r, h)
+          = exp(y)
+        def halves(x: f16[6, 9], r: f16[9, 9], h: f16[9]) -> f16[6, 9], f16[6, 9] = back(x, r, h)
+        def whole(x: i64[9]) -> i64[9] = pairs(x)
+    ";
+    let cases = [
+        ("decay", "step by step", ""),
+        ("none", "", "step by step"),
+        ("backwards", "combine_warp", ""),
+        ("halves", "step by step", ""),
+        ("whole", "step by step", ""),
+    ];
+    check(text, &cases, &[Style::Normal]);
+}
+
+#[test]
+fn procedures_of_places_and_bits() {
+    let text = "
+        def first(x: f32[3, 300]) -> i64[3, 7] = sort_places(x, count=7)
+        def last(x: i32[2, 40]) -> i64[2, 40] = sort_places(x, count=40, largest=false)
+        def halves(x: f16[2, 9]) -> i64[2, 9] = sort_places(x, count=9)
+        def unsigned(x: u64[2, 9]) -> i64[2, 9] = sort_places(x, count=9)
+        def nothing(x: f32[2, 9]) -> i64[2, 0] = sort_places(x, count=0)
+        def bits(x: f32[3, 5]) -> i32[3, 5] = bit_cast(x * 2.0, to=i32)
+        def back(x: i64[3, 5]) -> f64[3, 5] = bit_cast(x, to=f64)
+        def brains(x: bf16[7]) -> u16[7] = bit_cast(x, to=u16)
+        def truths(x: u8[7]) -> bool[7] = bit_cast(x, to=bool)
+        def stay(x: f32[5, 3], i: f32[4], u: f32[4, 3]) -> f32[5, 3]
+          = scatter(x, cast(abs(i) * 0.0, to=i64) + [4, 1, 4, 0], u)
+        def more(x: f32[5, 3], u: f32[4, 3]) -> f32[5, 3]
+          = exp(scatter(x, [4, 1, 4, 0], u, reduction=\"add\"))
+        def least(x: u64[5, 300], u: u64[4, 300]) -> u64[5, 300]
+          = scatter(x, [4, 1, 4, 0], u, reduction=\"min\")
+        def product(x: f16[5, 3], u: f16[4, 3]) -> f16[5, 3]
+          = scatter(x, [4, 1, 4, 0], u, reduction=\"mul\")
+    ";
+    let text = text.replace("[4, 1, 4, 0]", "extents(values=[4, 1, 4, 0])");
+    let names = ["first", "last", "halves", "unsigned", "bits", "back", "brains", "truths"];
+    check(&text, &names.map(|n| (n, "of its launches", "")), &[Style::Normal, Style::Whole]);
+    check(&text, &[("nothing", "", "of its launches")], &[Style::Normal]);
+    let names = ["stay", "more", "least", "product"];
+    check(&text, &names.map(|n| (n, "of its launches", "")), &[Style::Normal, Style::Whole]);
+}
+
+#[test]
+fn running_reductions_take_one_pass() {
+    let text = "
+        def sums(x: f32[3, 300]) -> f32[3, 300] = cumsum(x, axis=1)
+        def before(x: f64[3, 70]) -> f64[3, 70] = cumsum(x, axis=1, exclusive=true)
+        def back(x: i32[2, 65]) -> i32[2, 65] = cumsum(x, axis=1, reverse=true)
+        def after(x: f32[600]) -> f32[600] = cumsum(exp(x), axis=0, exclusive=true, reverse=true)
+        def down(x: f16[20, 9]) -> f16[20, 9] = cumsum(x, axis=0)
+        def down_before(x: f32[20, 9]) -> f32[20, 9]
+          = tanh(cumsum(x, axis=0, exclusive=true, reverse=true))
+        def products(x: f32[3, 70]) -> f32[3, 70] = cumprod(x, axis=1)
+        def bytes(x: u8[3, 200]) -> u8[3, 200] = cumsum(x, axis=1)
+        def few(x: f32[3, 5]) -> f32[3, 5] = cumsum(x, axis=1)
+    ";
+    let pass = "a running reduction in one pass";
+    let names = ["sums", "before", "back", "after", "down", "down_before", "products", "bytes"];
+    check(text, &names.map(|n| (n, pass, "")), &[Style::Normal, Style::Whole]);
+    check(text, &[("few", "", pass)], &[Style::Normal]);
+}
+
+#[test]
+fn attention_reads_elements_side_by_side() {
+    let text = "
+        def heads(q: f32[1, 2, 70, 16], k: f32[1, 2, 68, 16], v: f32[1, 2, 68, 20]) -> f32[1, 2, 70, 20]
+          = attention(q, k, v, scale=0.25)
+        def odd(q: f16[1, 2, 9, 17], k: f16[1, 2, 65, 17], v: f16[1, 2, 65, 19]) -> f16[1, 2, 9, 19]
+          = attention(q, k, v, scale=0.25)
+    ";
+    let one = "with a normalised factor";
+    let cases = [
+        ("heads", "load_pack<4>(x0", ""),
+        ("heads", "load_pack<4>(x1", ""),
+        ("heads", "load_pack<4>(x2", ""),
+        ("odd", one, "load_pack"),
+    ];
+    check(text, &cases, &[Style::Normal]);
+}
