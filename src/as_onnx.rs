@@ -1,5 +1,6 @@
 //! Models optimised for an ONNX runtime: of results with about the same estimated time, the one with fewer nodes.
 
+use crate::device::is_run_here;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
 use crate::pipeline::objective::Objective;
@@ -13,8 +14,8 @@ use mlc_onnx::{
 use std::sync::Arc;
 
 /// True if results for a target are files for a runtime, and not run here.
-pub fn is_written(target: &str) -> bool {
-    !matches!(target, "cpu" | "cuda")
+pub fn is_written(library: &Library, target: &str) -> bool {
+    !is_run_here(library, target)
 }
 
 /// The operator set of a result: the one that is asked for, else that of the model.

@@ -3,7 +3,10 @@
 use crate::error::Error;
 #[cfg(not(feature = "cuda"))]
 use crate::error::ErrorKind;
+use crate::kernel_times::Watcher;
 use mlc_backends::Backend;
+#[cfg(feature = "cuda")]
+use mlc_backends::BackendError;
 use mlc_backends::cpu::Cpu;
 use mlc_backends::memory;
 use mlc_backends::reference::Reference;
@@ -29,8 +32,33 @@ pub enum BackendKind {
 #[derive(Clone, Debug, Default)]
 pub struct Device {
     place: BackendKind,
+    /// Which of the devices of a kind.
+    number: usize,
     threads: Option<usize>,
     memory: Option<u64>,
+}
+
+/// The target of NVIDIA devices; those that describe single ones extend it.
+pub(crate) const CUDA: &str = "cuda";
+
+/// What tells an NVIDIA device from others.
+pub(crate) struct Facts {
+    /// The driver's name for it.
+    pub name: String,
+    /// Its compute capability.
+    pub capability: (i32, i32),
+    /// Bytes of the cache that all multiprocessors share.
+    pub cache: u64,
+}
+
+/// Bytes of a plan's constants.
+pub(crate) fn constants(plan: &Plan) -> u64 {
+    plan.program.consts.bytes()
+}
+
+/// True if results for a target are run here, and not files for a runtime.
+pub(crate) fn is_run_here(library: &Library, target: &str) -> bool {
+    target == "cpu" || library.is_kind_of(target, CUDA)
 }
 
 impl Device {
@@ -44,6 +72,11 @@ impl Device {
         Device::of(BackendKind::Reference)
     }
 
+    /// The NVIDIA device of this number; 0 is the first one. Sessions on one device share its context, and each has a stream.
+    pub fn cuda(number: usize) -> Device {
+        Device { number, ..Device::of(BackendKind::Cuda) }
+    }
+
     pub(crate) fn of(place: BackendKind) -> Device {
         Device { place, ..Device::default() }
     }
@@ -53,7 +86,7 @@ impl Device {
         Device { threads: Some(threads.clamp(1, MOST_THREADS)), ..self }
     }
 
-    /// The same with so many bytes that a run may take, in place of what the machine has free.
+    /// The same with so many bytes that a run may take, in place of what the machine or the device has free.
     pub fn memory(self, bytes: u64) -> Device {
         Device { memory: Some(bytes), ..self }
     }
@@ -62,7 +95,7 @@ impl Device {
         Ok(match self.place {
             BackendKind::Reference => Box::new(Reference::default()),
             BackendKind::Cpu => Box::new(Cpu::new(self.threads.unwrap_or(0)).within(self.memory)),
-            BackendKind::Cuda => cuda()?,
+            BackendKind::Cuda => cuda::backend(self.number)?,
         })
     }
 
@@ -70,8 +103,84 @@ impl Device {
     pub(crate) fn needs(&self, plan: &Plan, library: &Library, symbols: &Symbols) -> RunResources {
         match self.place {
             BackendKind::Reference => RunResources::of_reference(&plan.program, library, symbols),
-            BackendKind::Cpu | BackendKind::Cuda => RunResources::of_plan(plan, library, symbols),
+            BackendKind::Cpu => RunResources::of_plan(plan, library, symbols),
+            BackendKind::Cuda => {
+                let needs = RunResources::of_plan(plan, library, symbols);
+                // Constants are on the device besides.
+                RunResources { bytes: needs.bytes.saturating_add(constants(plan)), ..needs }
+            }
         }
+    }
+
+    /// The target whose figures describe the device.
+    pub(crate) fn target(&self, library: &Library) -> Result<String, Error> {
+        Ok(match self.place {
+            BackendKind::Reference | BackendKind::Cpu => "cpu".into(),
+            BackendKind::Cuda => {
+                let known = library.target_of_device(CUDA, &cuda::name(self.number)?);
+                known.map_or(CUDA.into(), |t| t.name.to_string())
+            }
+        })
+    }
+
+    /// Threads that share the work of a run on this machine's processor.
+    pub fn thread_count(&self) -> usize {
+        self.threads.unwrap_or_else(all_threads)
+    }
+
+    /// What tells an NVIDIA device from others; `None` of other places.
+    pub(crate) fn facts(&self) -> Result<Option<Facts>, Error> {
+        match self.place {
+            BackendKind::Reference | BackendKind::Cpu => Ok(None),
+            BackendKind::Cuda => cuda::facts(self.number).map(Some),
+        }
+    }
+
+    /// What times kernels one by one there.
+    pub(crate) fn watcher(&self) -> Result<Watcher, Error> {
+        Ok(match self.place {
+            BackendKind::Reference | BackendKind::Cpu => {
+                Watcher::Cpu(Cpu::new(self.thread_count()))
+            }
+            BackendKind::Cuda => Watcher::Device(self.backend()?),
+        })
+    }
+
+    /// True if it has memory of its own.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.place == BackendKind::Cuda
+    }
+
+    /// True if plans for a target are this device's own.
+    pub(crate) fn runs(&self, library: &Library, target: &str) -> bool {
+        match self.place {
+            BackendKind::Reference | BackendKind::Cpu => target == "cpu",
+            BackendKind::Cuda => library.is_kind_of(target, CUDA),
+        }
+    }
+
+    /// What runs may take at once.
+    pub(crate) fn limit(&self) -> Result<u64, Error> {
+        match (self.memory, self.place) {
+            (None, BackendKind::Cuda) => cuda::free(self.number),
+            (allowed, _) => Ok(memory::limit(allowed)),
+        }
+    }
+
+    /// What holds inputs and results on their way to another device: this machine's memory.
+    fn afford_here(&self, needs: &RunResources) -> Result<(), Error> {
+        if self.place != BackendKind::Cuda {
+            return Ok(());
+        }
+        let here =
+            RunResources { bytes: needs.inputs.saturating_add(needs.results), ..needs.clone() };
+        Ok(here.afford(memory::limit(None))?)
+    }
+
+    /// Refuses what takes more than there is; `held` bytes of it can be given back for it.
+    pub(crate) fn afford_beside(&self, needs: &RunResources, held: u64) -> Result<(), Error> {
+        needs.afford(self.limit()?.saturating_add(held))?;
+        self.afford_here(needs)
     }
 
     /// Refuses what takes more than there is.
@@ -81,26 +190,68 @@ impl Device {
         library: &Library,
         symbols: &Symbols,
     ) -> Result<(), Error> {
-        Ok(self.needs(plan, library, symbols).afford(memory::limit(self.memory))?)
+        self.afford_beside(&self.needs(plan, library, symbols), 0)
     }
 }
 
-/// The first NVIDIA device.
+/// NVIDIA devices.
 #[cfg(feature = "cuda")]
-fn cuda() -> Result<Box<dyn Backend>, Error> {
-    use mlc_backends::BackendError;
-    use mlc_backends::cuda::{Cuda, Nvidia};
-    let driver = Nvidia::new(0).map_err(BackendError::Device)?;
-    Ok(Box::new(Cuda::new(Arc::new(driver))))
+mod cuda {
+    use super::{Arc, Backend, BackendError, Error};
+    use mlc_backends::cuda::{Cuda, Driver, Nvidia};
+
+    fn opened(number: usize) -> Result<Arc<Nvidia>, Error> {
+        Ok(Nvidia::shared(number).map_err(BackendError::Device)?)
+    }
+
+    pub fn backend(number: usize) -> Result<Box<dyn Backend>, Error> {
+        Ok(Box::new(Cuda::new(opened(number)?)))
+    }
+
+    pub fn name(number: usize) -> Result<String, Error> {
+        Ok(opened(number)?.name().to_string())
+    }
+
+    pub fn facts(number: usize) -> Result<super::Facts, Error> {
+        let device = opened(number)?;
+        let (name, capability, cache) = (device.name().into(), device.capability(), device.cache());
+        Ok(super::Facts { name, capability, cache })
+    }
+
+    /// Bytes that nothing has.
+    pub fn free(number: usize) -> Result<u64, Error> {
+        let room = opened(number)?.room().map_err(BackendError::Device)?;
+        Ok(room.map_or(u64::MAX, |room| room.free))
+    }
 }
 
 /// There is no CUDA backend without the feature `cuda`.
 #[cfg(not(feature = "cuda"))]
-fn cuda() -> Result<Box<dyn Backend>, Error> {
-    let help =
-        "run on this machine's processor (`--backend cpu`), or build with the feature `cuda`";
-    let error = Error::new(ErrorKind::Setting, "this build has no CUDA backend");
-    Err(error.at("cuda").with_help(help))
+mod cuda {
+    use super::{Backend, Error, ErrorKind};
+
+    fn none<T>() -> Result<T, Error> {
+        let help =
+            "run on this machine's processor (`--backend cpu`), or build with the feature `cuda`";
+        let error = Error::new(ErrorKind::Setting, "this build has no CUDA backend");
+        Err(error.at("cuda").with_help(help))
+    }
+
+    pub fn backend(_: usize) -> Result<Box<dyn Backend>, Error> {
+        none()
+    }
+
+    pub fn name(_: usize) -> Result<String, Error> {
+        none()
+    }
+
+    pub fn facts(_: usize) -> Result<super::Facts, Error> {
+        none()
+    }
+
+    pub fn free(_: usize) -> Result<u64, Error> {
+        none()
+    }
 }
 
 /// More threads than any machine that this runs on has cores.

@@ -375,6 +375,16 @@ fn of_device(e: &DriverError) -> Error {
         DriverError::Call { .. } => {
             (ErrorKind::Run, "check that the device works and that nothing else takes it")
         }
+        DriverError::Lost { .. } => {
+            (ErrorKind::Run, "make a new session, which has a fresh context")
+        }
+        DriverError::Kernel { functions, .. } => {
+            let help = match functions.len() {
+                1 => "`show --cuda` prints its code; run on `cpu`",
+                _ => "MLC_CUDA_BLOCKING=1 tells which, `show --cuda` prints its code; run on `cpu`",
+            };
+            (ErrorKind::Run, help)
+        }
     };
     Error::new(kind, e.to_string()).at("cuda").with_help(help)
 }

@@ -1,14 +1,15 @@
 //! Profiles plans: seconds of every kernel, measured and predicted.
 
 use crate::show;
-use mlc_backends::BackendError;
 use mlc_backends::cpu::{Cpu, Watched};
+use mlc_backends::{Backend, BackendError, Executable};
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::CostModel;
 use mlc_extract::work::Works;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,14 +26,66 @@ pub struct KernelTime {
     pub predicted: f64,
 }
 
+/// What times the kernels of plans one by one.
+pub enum Watcher {
+    /// This machine's processor, by its clock.
+    Cpu(Cpu),
+    /// A device, by its own clock.
+    Device(Box<dyn Backend>),
+}
+
+impl Watcher {
+    /// Compiles a plan.
+    pub fn watch(&self, plan: &Plan, library: &Arc<Library>) -> Result<WatchedPlan, BackendError> {
+        Ok(match self {
+            Watcher::Cpu(cpu) => WatchedPlan::Cpu(Box::new(cpu.watched(plan, library.clone())?)),
+            Watcher::Device(backend) => {
+                let name = backend.name();
+                WatchedPlan::Device(backend.compile(plan, library.clone())?, name)
+            }
+        })
+    }
+}
+
+/// A compiled plan whose kernels are timed one by one.
+pub enum WatchedPlan {
+    /// On this machine's processor.
+    Cpu(Box<Watched>),
+    /// On a device of the backend of this name.
+    Device(Box<dyn Executable>, &'static str),
+}
+
+impl WatchedPlan {
+    /// Runs once; the kernels that are launched, by their numbers in the plan, and the seconds of each. Empty if shapes
+    /// depend on data.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<(usize, f64)>, BackendError> {
+        match self {
+            WatchedPlan::Cpu(watched) => {
+                let times = watched.run(inputs)?;
+                if times.is_empty() {
+                    return Ok(vec![]);
+                }
+                Ok(watched.kernels(inputs)?.into_iter().zip(times).collect())
+            }
+            WatchedPlan::Device(ready, backend) => {
+                let clock = || BackendError::Unsupported { backend, what: "a clock".into() };
+                let times = ready.launch_seconds(inputs)?.ok_or_else(clock)?;
+                let mut kernels: BTreeMap<usize, f64> = BTreeMap::new();
+                for launch in times {
+                    *kernels.entry(launch.kernel).or_default() += launch.seconds;
+                }
+                Ok(kernels.into_iter().collect())
+            }
+        }
+    }
+}
+
 /// A plan with its kernels watched.
 pub struct Timed<'a> {
     plan: &'a Plan,
-    ready: Watched,
-    /// The kernels that are launched.
-    launched: Vec<usize>,
-    /// The fastest time of each.
-    least: Vec<f64>,
+    ready: WatchedPlan,
+    /// The fastest time of each kernel that is launched.
+    least: BTreeMap<usize, f64>,
     /// Seconds of every run: its kernels, added up.
     pub runs: Vec<f64>,
 }
@@ -41,46 +94,43 @@ impl<'a> Timed<'a> {
     /// Compiles a plan.
     pub fn new(
         plan: &'a Plan,
-        backend: &Cpu,
+        watcher: &Watcher,
         library: &Arc<Library>,
-        inputs: &[Tensor],
     ) -> Result<Timed<'a>, BackendError> {
-        let ready = backend.watched(plan, library.clone())?;
-        let launched = ready.kernels(inputs)?;
-        let least = vec![f64::INFINITY; launched.len()];
-        Ok(Timed { plan, ready, launched, least, runs: vec![] })
+        let ready = watcher.watch(plan, library)?;
+        Ok(Timed { plan, ready, least: BTreeMap::new(), runs: vec![] })
     }
 
     fn run(&mut self, inputs: &[Tensor]) -> Result<(), BackendError> {
         let times = self.ready.run(inputs)?;
-        self.runs.push(times.iter().sum());
-        self.least.iter_mut().zip(times).for_each(|(l, t)| *l = l.min(t));
+        self.runs.push(times.iter().map(|(_, t)| t).sum());
+        for (kernel, t) in times {
+            let least = self.least.entry(kernel).or_insert(f64::INFINITY);
+            *least = least.min(t);
+        }
         Ok(())
     }
 
     /// The fastest time of every kernel, added up.
     pub fn least(&self) -> f64 {
-        self.least.iter().sum()
+        self.least.values().sum()
     }
 
     /// Its kernels in the order that they run in.
     pub fn kernels(&self, library: &Library, model: &CostModel) -> Vec<KernelTime> {
         let works = Works::new(library);
         let program = &self.plan.program;
-        let mut measured = vec![0.0; self.plan.kernels.len()];
-        for (k, seconds) in self.launched.iter().zip(&self.least) {
-            measured[*k] = *seconds;
-        }
-        let row = |(k, measured): (&mlc_dsl::plan::Kernel, f64)| {
+        let measured = |k: usize| self.least.get(&k).copied().unwrap_or(0.0);
+        let row = |(at, k): (usize, &mlc_dsl::plan::Kernel)| {
             let dtype = k.outputs.first().map_or(DType::F32, |v| program.ty(*v).dtype);
             KernelTime {
                 kernel: k.name.clone(),
                 computes: show::signature(program, k.nodes.iter().copied(), library),
-                measured,
+                measured: measured(at),
                 predicted: model.seconds(&k.name, dtype, &works.kernel(program, k)),
             }
         };
-        self.plan.kernels.iter().zip(measured).map(row).collect()
+        self.plan.kernels.iter().enumerate().map(row).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The optimiser as a builder, and its result.
 
-use crate::device::{BackendKind, Device, MOST_THREADS, all_threads};
+use crate::device::{BackendKind, CUDA, Device, MOST_THREADS, all_threads};
 use crate::error::{Error, ErrorKind};
 use crate::explain::{self, Explanation, WhyNot};
 use crate::model::{Model, Reader, TensorInfo};
@@ -72,7 +72,6 @@ impl Optimizer {
         self.target_file = None;
         self.place = match name.as_str() {
             "reference" => BackendKind::Reference,
-            "cuda" => BackendKind::Cuda,
             _ => BackendKind::Cpu,
         };
         self.options.target = if name == "reference" { "cpu".into() } else { name };
@@ -230,7 +229,7 @@ impl Optimizer {
 
     fn optimized(&self, model: Model) -> Result<OptimizedModel, Error> {
         let mut options = self.options(&model)?;
-        let model = match as_onnx::is_written(&options.target) {
+        let model = match as_onnx::is_written(&model.library, &options.target) {
             true => {
                 let opset = as_onnx::opset(&info(&model), self.opset)?;
                 model.written_at(opset)?
@@ -241,11 +240,15 @@ impl Optimizer {
         explain::name_all(&mut program, &model.library);
         let mut info = info(&model);
         let opset = as_onnx::opset(&info, self.opset)?;
-        let mut device = Device::of(self.place).threads(options.threads);
+        let place = match model.library.is_kind_of(&options.target, CUDA) {
+            true => BackendKind::Cuda,
+            false => self.place,
+        };
+        let mut device = Device::of(place).threads(options.threads);
         if let Some(bytes) = options.guard.memory {
             device = device.memory(bytes);
         }
-        let (result, raw) = if as_onnx::is_written(&options.target) {
+        let (result, raw) = if as_onnx::is_written(&model.library, &options.target) {
             as_onnx::prepare(&mut options, &mut info, &model.library, opset);
             let (result, raw) = as_onnx::optimize(program, &model.library, &info, opset, &options)?;
             (result, Some(raw))
@@ -350,7 +353,7 @@ impl OptimizedModel {
     /// A run would take more memory than the device may.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
         self.model.all_understood()?;
-        if self.options.target == "cpu" {
+        if device.runs(&self.model.library, &self.options.target) {
             return with_room(|| Session::new(&self.result.plan, &self.model.library, device));
         }
         with_room(|| Session::of_program(&self.result.program, &self.model.library, device))

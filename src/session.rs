@@ -1,6 +1,6 @@
 //! Sessions: a compiled plan, with inputs and outputs by name.
 
-use crate::device::Device;
+use crate::device::{Device, constants};
 use crate::error::{Error, ErrorKind};
 use crate::model::{self, Model, TensorInfo};
 use crate::stack::with_room;
@@ -88,14 +88,14 @@ impl Session {
         Session { runs, device: device.clone(), inputs, outputs }
     }
 
-    /// A program as it stands, planned for this machine's processor.
+    /// A program as it stands, planned for the device.
     pub(crate) fn of_program(
         program: &Program,
         library: &Arc<Library>,
         device: &Device,
     ) -> Result<Session, Error> {
-        let cpu = pipeline::target(library, "cpu")?;
-        let plan = pipeline::plan(program, library, &cpu);
+        let target = pipeline::target(library, &device.target(library)?)?;
+        let plan = pipeline::plan(program, library, &target);
         Session::new(&plan?, library, device)
     }
 
@@ -183,7 +183,10 @@ impl Planned {
         if known().contains(&symbols) {
             return Ok(());
         }
-        device.afford(&self.plan, &self.library, &symbols)?;
+        // What other extents hold is given back if it must be; the constants are there already.
+        let kept = || self.executable.allocated().map_or(0, |a| a.arena + a.results);
+        let held = if device.is_elsewhere() { kept() + constants(&self.plan) } else { 0 };
+        device.afford_beside(&device.needs(&self.plan, &self.library, &symbols), held)?;
         let mut known = known();
         if known.len() >= REMEMBERED {
             known.remove(0);

@@ -6,7 +6,7 @@ use mlc_extract::fit::{FEATURES, N};
 use mlc_rewrite::calibrate::store::{Store, TimingRecord};
 use mlc_rewrite::calibrate::timing::Times;
 use mlc_rewrite::calibrate::{Calibration, fits, layers, machine, planned};
-use mlc_rewrite::{pipeline, profile};
+use mlc_rewrite::{Device, pipeline, profile};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -105,10 +105,11 @@ fn a_calibration_goes_on_where_it_was_stopped() {
     let cpu = pipeline::target(&library, "cpu").expect("the target");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("times.redb");
+    let device = Device::cpu().threads(1);
     let run = |most: usize| {
         let store = Store::create(&path).expect("a store");
         let budget = Duration::MAX;
-        Calibration { library: &library, target: &cpu, threads: 1, budget, most, seed: 0 }
+        Calibration { library: &library, target: &cpu, device: &device, budget, most, seed: 0 }
             .run(&store, &|_, _| {})
             .expect("times kernels")
     };

@@ -49,6 +49,7 @@ fn extracted_within(text: &str, most: ErrorClass) -> Vec<String> {
         name: "cpu".into(),
         doc: vec![],
         extends: None,
+        devices: vec![],
         source: 0,
         figures: Default::default(),
         kernels: vec![],

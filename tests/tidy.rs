@@ -307,3 +307,14 @@ fn crates_are_told_from_words_that_end_like_them() {
         assert_eq!(names_crate(line, name), named, "{line}");
     }
 }
+
+#[test]
+fn parts_of_the_check_on_a_gpu_pass_their_own_tests() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/gpu-check");
+    let Ok(out) = std::process::Command::new("python3").arg(script).arg("--self-test").output()
+    else {
+        return println!("1 skipped: there is no python3");
+    };
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && said.contains("Ran "), "{said}");
+}

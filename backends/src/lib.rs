@@ -77,6 +77,29 @@ pub trait Executable: Send + Sync {
     fn allocated(&self) -> Option<Allocated> {
         None
     }
+
+    /// Seconds of a run by the device's own clock, without copies of inputs and outputs; `None` where there is no such clock.
+    fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {
+        let _ = inputs;
+        Ok(None)
+    }
+
+    /// The same of every launch of a run, each by itself, in order.
+    fn launch_seconds(&self, inputs: &[Tensor]) -> Result<Option<Vec<LaunchTime>>, BackendError> {
+        let _ = inputs;
+        Ok(None)
+    }
+}
+
+/// What a launch took on a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaunchTime {
+    /// The function that was launched.
+    pub function: String,
+    /// The kernel of the plan that it belongs to; one past the last for copies of outputs.
+    pub kernel: usize,
+    /// By the device's clock.
+    pub seconds: f64,
 }
 
 /// Bytes of buffers that were allocated and are kept for the next run.

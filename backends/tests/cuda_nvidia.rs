@@ -66,15 +66,26 @@ fn a_device_runs_launches_if_there_is_one() {
     assert!(matches!(Nvidia::new(1000), Err(DriverError::NoDevice(_))));
     let large: Vec<u8> = (0..40 << 20).map(|i: u32| (i % 251) as u8).collect();
     let memory = device.allocate(large.len() as u64).expect("memory");
-    device.upload(memory, &large).expect("copied");
-    device.clear(memory.after(1 << 20), 3).expect("cleared");
-    let mut back = vec![1; large.len()];
-    device.download(memory, &mut back).expect("copied");
+    let stream = device.stream().expect("a stream");
+    device.upload(stream, memory, &large).expect("copied");
+    device.clear(stream, memory.after(1 << 20), 3).expect("cleared");
+    let (mut back, mut start) = (vec![1; large.len()], [1; 8]);
+    let mut parts = [(memory, &mut back[..]), (memory, &mut start[..])];
+    device.download(stream, &mut parts).expect("copied");
     assert!(back[..1 << 20] == large[..1 << 20] && back[1 << 20..][..3] == [0; 3]);
-    assert!(back[(1 << 20) + 3..] == large[(1 << 20) + 3..]);
+    assert!(back[(1 << 20) + 3..] == large[(1 << 20) + 3..] && start == large[..8]);
+    let seconds = device.timed(stream, 2, &mut |_| device.clear(stream, memory, 1 << 20));
+    let seconds = seconds.expect("is timed").expect("there are events");
+    assert!(seconds.len() == 2 && seconds.iter().all(|s| *s >= 0.0 && *s < 1.0), "{seconds:?}");
+    device.end(stream).expect("ended");
+    assert!(device.wait(stream).is_err());
     device.free(memory).expect("freed");
-    let memory = DriverError::Memory { bytes: 1 << 50 };
-    assert_eq!(device.allocate(1 << 50), Err(memory));
+    let room = device.room().expect("is told").expect("is known");
+    assert!(room.free > 0 && room.free <= room.total);
+    let refused = device.allocate(1 << 50);
+    assert!(
+        matches!(refused, Err(DriverError::Memory { bytes, room: Some(_) }) if bytes == 1 << 50)
+    );
     let plan = match LaunchedPlan::new(double(), device.clone(), Consts::default()) {
         Err(BackendError::Device(DriverError::NoCompiler(why))) => {
             return println!("skipped: {why}");
@@ -86,5 +97,54 @@ fn a_device_runs_launches_if_there_is_one() {
         let twice = Tensor::from_f32(vec![100], x.iter().map(|v| 2.0 * v).collect());
         let outputs = plan.run(&[Tensor::from_f32(vec![100], x)]).expect("runs");
         assert_eq!(outputs[0].bytes(), twice.bytes());
+    }
+    a_lost_context_is_followed_by_a_fresh_one();
+}
+
+/// Code that writes where nothing is allocated ends the session, not the process.
+fn a_lost_context_is_followed_by_a_fresh_one() {
+    let x = Tensor::from_f32(vec![100], vec![1.0; 100]);
+    let mut wild = double();
+    wild.each[0].source = DOUBLE.replace("if (i < 100) y[i]", "((float*)(long long)(16 + i))[0]");
+    let device = Nvidia::shared(0).expect("a device");
+    assert!(Arc::ptr_eq(&device, &Nvidia::shared(0).expect("a device")), "one context is shared");
+    let plan = LaunchedPlan::new(wild, device.clone(), Consts::default()).expect("is ready");
+    let e = plan.run(std::slice::from_ref(&x)).expect_err("the address is not allocated");
+    assert!(matches!(e, BackendError::Device(DriverError::Kernel { .. })), "{e}");
+    assert!(e.to_string().contains("`twice`"), "{e}");
+    assert!(plan.run(std::slice::from_ref(&x)).is_err(), "the context is lost");
+    let fresh = Nvidia::shared(0).expect("a device");
+    assert!(!Arc::ptr_eq(&device, &fresh));
+    let plan = LaunchedPlan::new(double(), fresh, Consts::default()).expect("is ready");
+    let outputs = plan.run(&[x]).expect("runs");
+    assert_eq!(outputs[0].bytes(), Tensor::from_f32(vec![100], vec![2.0; 100]).bytes());
+}
+
+#[test]
+fn several_launches_are_recorded_if_there_is_a_device() {
+    let device = match Nvidia::shared(0) {
+        Err(DriverError::NoDevice(why)) => return println!("skipped: {why}"),
+        device => device.expect("is usable"),
+    };
+    let mut launches = double();
+    launches.arena = 512;
+    let (mut first, mut second) = (launches.each[0].clone(), launches.each[0].clone());
+    first.arguments[1].place = Place::Arena(0);
+    second.arguments[0].place = Place::Arena(0);
+    launches.each = vec![first, second];
+    let plan = match LaunchedPlan::new(launches, device, Consts::default()) {
+        Err(BackendError::Device(DriverError::NoCompiler(why))) => {
+            return println!("skipped: {why}");
+        }
+        plan => plan.expect("is ready"),
+    };
+    for run in 0..5 {
+        let x: Vec<f32> = (run..run + 100).map(|i| i as f32).collect();
+        let four = Tensor::from_f32(vec![100], x.iter().map(|v| 4.0 * v).collect());
+        let x = [Tensor::from_f32(vec![100], x)];
+        assert_eq!(plan.run(&x).expect("runs")[0].bytes(), four.bytes(), "run {run}");
+        let whole = plan.device_seconds(&x).expect("is timed").expect("there are events");
+        let parts = plan.launch_seconds(&x).expect("is timed").expect("there are events");
+        assert!(whole > 0.0 && parts.len() == 2 && parts.iter().all(|p| p.seconds > 0.0));
     }
 }

@@ -387,6 +387,8 @@ pub struct TargetItem {
     pub doc: Vec<String>,
     /// The target whose figures and kernels it has unless it states its own.
     pub extends: Option<Ident>,
+    /// The devices that its figures describe, by words of their names.
+    pub devices: Vec<String>,
     /// Which source text.
     pub source: u32,
     /// `flops`, `bytes`, `launch`, … as written.
@@ -494,6 +496,32 @@ impl Library {
     /// The target of a name.
     pub fn target(&self, name: &str) -> Option<&TargetItem> {
         self.targets.iter().find(|t| &*t.name == name)
+    }
+
+    /// True if a target is another one, or extends it, perhaps by way of others.
+    pub fn is_kind_of(&self, target: &str, base: &str) -> bool {
+        let up = |t: &&TargetItem| self.target(&t.extends.as_ref()?.text);
+        let lineage = std::iter::successors(self.target(target), up);
+        // As many as there are: a target may extend itself.
+        target == base || lineage.take(self.targets.len()).any(|t| &*t.name == base)
+    }
+
+    /// The target that describes a device of this name: of those that are of a kind, the one with the longest name of a
+    /// device that occurs in it, word by word.
+    pub fn target_of_device(&self, base: &str, device: &str) -> Option<&TargetItem> {
+        let words = |s: &str| -> Vec<String> {
+            let parts = s.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty());
+            parts.map(str::to_lowercase).collect()
+        };
+        let device = words(device);
+        let length = |t: &TargetItem| {
+            let named = t.devices.iter().map(|d| words(d)).filter(|d| !d.is_empty());
+            named.filter(|d| device.windows(d.len()).any(|w| w == d)).map(|d| d.len()).max()
+        };
+        let known = self.targets.iter().filter(|t| self.is_kind_of(&t.name, base));
+        let known = known.filter_map(|t| Some((length(t)?, t)));
+        // Of equal ones the first that is declared.
+        known.rev().max_by_key(|(length, _)| *length).map(|(_, t)| t)
     }
 
     /// The name of an operator application in a program, for messages.

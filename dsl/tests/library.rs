@@ -116,6 +116,73 @@ fn a_target_has_what_it_does_not_state_from_the_one_it_extends() {
 }
 
 #[test]
+fn a_device_is_described_by_the_target_whose_words_its_name_has() {
+    let text = "
+        target base
+          flops = 1e9
+        target small extends base on \"L4\"
+        target large extends small on \"RTX 4090\", \"A100\"
+          flops_f16 = 4e9
+        target larger extends base on \"A100\", \"A100 80GB\"
+        target other on \"L4\", \"Xe\"
+        target own extends own on \"L4\"
+    ";
+    let (lib, diags) = library(&[("targets.rules".into(), text.into())]);
+    assert_eq!(diags.len(), 1, "`own` extends itself: {diags:?}");
+    for (device, target) in [
+        ("NVIDIA L4", Some("small")),
+        ("NVIDIA L40S", None),
+        ("NVIDIA GeForce RTX 4090", Some("large")),
+        ("nvidia a100-sxm4-40gb", Some("large")),
+        ("NVIDIA A100-SXM4-80GB", Some("large")),
+        ("NVIDIA A100 80GB PCIe", Some("larger")),
+        ("Xe", None),
+        ("", None),
+    ] {
+        let found = lib.target_of_device("base", device).map(|t| t.name.to_string());
+        assert_eq!(found.as_deref(), target, "{device}");
+    }
+    for (target, base, is) in [
+        ("large", "base", true),
+        ("base", "base", true),
+        ("base", "large", false),
+        ("own", "base", false),
+        ("none", "base", false),
+    ] {
+        assert_eq!(lib.is_kind_of(target, base), is, "{target}, {base}");
+    }
+    assert_eq!(lib.target("large").unwrap().figures["flops_f16"], 4e9);
+    let text = "target t\n  flops_f99 = 1\n  launch_f32 = 1\n";
+    let (_, diags) = library(&[("targets.rules".into(), text.into())]);
+    assert_eq!(diags.len(), 2, "{diags:?}");
+}
+
+/// Devices that are sold under these names have figures of their own.
+#[test]
+fn shipped_targets_describe_devices() {
+    let mut all = shipped("ops");
+    for folder in ["layers", "extern", "fuse", "targets"] {
+        all.extend(shipped(folder));
+    }
+    let (lib, _) = library(&all);
+    for (device, target) in [
+        ("NVIDIA A100-SXM4-80GB", "cuda_a100"),
+        ("NVIDIA H100 80GB HBM3", "cuda_h100"),
+        ("NVIDIA H200", "cuda_h200"),
+        ("NVIDIA L4", "cuda_l4"),
+        ("NVIDIA GeForce RTX 4090", "cuda_rtx4090"),
+    ] {
+        let found = lib.target_of_device("cuda", device).map(|t| &*t.name);
+        assert_eq!(found, Some(target), "{device}");
+        let (own, plain) = (lib.target(target).unwrap(), lib.target("cuda").unwrap());
+        assert_eq!(own.kernels.len(), plain.kernels.len(), "{target}");
+        let figure = |name: &str| own.figures[name];
+        assert!(figure("flops_f16") > figure("flops") && figure("slow") < figure("flops"));
+        assert_eq!(figure("launch"), plain.figures["launch"], "{target}");
+    }
+}
+
+#[test]
 fn onnx_items_are_patterns_of_what_they_are_written_for() {
     let mut all = shipped("ops");
     let text = "

@@ -149,14 +149,23 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The speed of a target, from its figures `flops`, `slow`, `bytes` and `launch`.
+    /// The speed of a target, from its figures `flops`, `slow`, `bytes` and `launch`, and those of element types.
     pub fn of(target: &TargetItem) -> Profile {
         let figure = |key: &str, default: f64| target.figures.get(key).copied().unwrap_or(default);
         let flops_per_s = figure("flops", 1e11);
+        let rate = Rate { flops_per_s, slow_per_s: figure("slow", flops_per_s / SLOWNESS) };
+        let typed = |dtype: &DType| {
+            let own =
+                ["flops", "slow"].map(|f| target.figures.get(&format!("{f}_{dtype}")).copied());
+            let [flops, slow] = own;
+            flops.or(slow)?;
+            let flops_per_s = flops.unwrap_or(rate.flops_per_s);
+            Some((*dtype, Rate { flops_per_s, slow_per_s: slow.unwrap_or(rate.slow_per_s) }))
+        };
         Profile {
             name: target.name.to_string(),
-            rate: Rate { flops_per_s, slow_per_s: figure("slow", flops_per_s / SLOWNESS) },
-            dtypes: BTreeMap::new(),
+            rate,
+            dtypes: DType::ALL.iter().filter_map(typed).collect(),
             levels: vec![MemoryLevel { bytes: f64::INFINITY, bytes_per_s: figure("bytes", 1e10) }],
             launch_s: figure("launch", 1e-6),
         }
@@ -335,6 +344,19 @@ mod tests {
         }
         assert_eq!(profile.seconds(DType::F32, &work(0.0, 2.0, 2.0, 0.0)), 0.04, "in a cache");
         assert_eq!(profile.seconds(DType::F16, &work(400.0, 0.0, 0.0, 0.0)), 0.5, "another type");
+    }
+
+    #[test]
+    fn figures_of_element_types_are_rates_of_their_own() {
+        let (library, _) = mlc_dsl::check::library(&[(
+            "t.rules".into(),
+            "target t\n  flops = 100\n  slow = 10\n  flops_f16 = 400\n  slow_bf16 = 5\n".into(),
+        )]);
+        let profile = Profile::of(library.target("t").expect("declared"));
+        let rate = |flops_per_s, slow_per_s| Rate { flops_per_s, slow_per_s };
+        assert_eq!(profile.rate, rate(100.0, 10.0));
+        let typed = [(DType::F16, rate(400.0, 10.0)), (DType::BF16, rate(100.0, 5.0))];
+        assert_eq!(profile.dtypes, BTreeMap::from(typed));
     }
 
     #[test]

@@ -108,6 +108,7 @@ fn target() -> TargetItem {
         name: "toy".into(),
         doc: vec![],
         extends: None,
+        devices: vec![],
         source: 0,
         figures,
         kernels: vec![],

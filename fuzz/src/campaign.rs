@@ -79,7 +79,7 @@ pub struct Summary {
     pub cases: u64,
     /// Inputs on which all runs agreed.
     pub agreed: u64,
-    /// Programs that the reference interpreter could not run, by reason.
+    /// Programs that the reference interpreter could not run or that the backend refuses, by reason.
     pub skipped: BTreeMap<String, u64>,
     /// Operators of all programs together.
     pub operators: u64,
@@ -88,6 +88,9 @@ pub struct Summary {
     /// Failures, each kind once.
     pub failures: Vec<Failure>,
 }
+
+/// How the message of a run begins that a backend refuses because it does not compute such programs: none of its faults.
+pub const REFUSED: &str = "the backend does not compute this";
 
 impl Campaign<'_> {
     /// Runs it; `progress` hears of every finished case.
@@ -112,6 +115,9 @@ impl Campaign<'_> {
                 Verdict::Skipped(why) => {
                     let why = why.split(':').next().unwrap_or_default().to_string();
                     *out.skipped.entry(why).or_default() += 1;
+                }
+                Verdict::Differs(f) if f.message.starts_with(REFUSED) => {
+                    *out.skipped.entry(REFUSED.into()).or_default() += 1;
                 }
                 Verdict::Differs(f) => {
                     let (key, failure) = self.failure(seed, &program, *f);

@@ -1,6 +1,6 @@
 //! A CUDA device that a C++ compiler and this machine's processor stand in for.
 
-use mlc_backends::cuda::{Address, Driver, DriverError, Module};
+use mlc_backends::cuda::{Address, Driver, DriverError, Module, Stream};
 use mlc_cuda_emulator::{Effort, EmulatorError, Region, Unit};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -65,7 +65,20 @@ impl Driver for Emulated {
         known.map(drop).ok_or_else(|| failed("free", "this is not allocated"))
     }
 
-    fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), DriverError> {
+    /// Everything is done at once, so that all streams are one.
+    fn stream(&self) -> Result<Stream, DriverError> {
+        Ok(Stream(0))
+    }
+
+    fn end(&self, _: Stream) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    fn wait(&self, _: Stream) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    fn upload(&self, _: Stream, to: Address, bytes: &[u8]) -> Result<(), DriverError> {
         self.with(|s| {
             let to = s.at(to, bytes.len() as u64)?;
             // SAFETY: `at` found so many bytes there, and the lock keeps them.
@@ -74,17 +87,19 @@ impl Driver for Emulated {
         })
     }
 
-    fn download(&self, from: Address, into: &mut [u8]) -> Result<(), DriverError> {
+    fn download(&self, _: Stream, parts: &mut [(Address, &mut [u8])]) -> Result<(), DriverError> {
         self.with(|s| {
-            let from = s.at(from, into.len() as u64)?;
-            // SAFETY: as above.
-            unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+            for (from, into) in parts {
+                let from = s.at(*from, into.len() as u64)?;
+                // SAFETY: as above.
+                unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+            }
             Ok(())
         })
     }
 
-    fn clear(&self, at: Address, bytes: u64) -> Result<(), DriverError> {
-        self.upload(at, &vec![0; bytes as usize])
+    fn clear(&self, on: Stream, at: Address, bytes: u64) -> Result<(), DriverError> {
+        self.upload(on, at, &vec![0; bytes as usize])
     }
 
     fn load(&self, source: &str) -> Result<Module, DriverError> {
@@ -105,6 +120,7 @@ impl Driver for Emulated {
 
     fn launch(
         &self,
+        _: Stream,
         module: Module,
         function: &str,
         grid: [u32; 3],

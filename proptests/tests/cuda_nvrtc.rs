@@ -1,10 +1,10 @@
-//! Generated kernels compile with NVRTC, where there is one: the library that `MLC_NVRTC` names, one on the library path, or
-//! that of the Python package `nvidia-cuda-nvrtc`.
+//! Generated kernels compile with NVRTC, where there is one: the library that `MLC_NVRTC` names, one on the library path, that
+//! which `scripts/nvrtc` installs, or that of the Python package `nvidia-cuda-nvrtc`. No function of a model spills registers.
 
 use mlc_backends::BackendError;
 use mlc_backends::cuda::{DriverError, PRELUDE, launches, nvrtc};
 use mlc_dsl::ir::Program;
-use mlc_dsl::library::CallId;
+use mlc_dsl::library::{CallId, CallKind};
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::Generator;
@@ -17,8 +17,10 @@ use std::process::Command;
 
 /// Names the library file.
 const VARIABLE: &str = "MLC_NVRTC";
-/// What code is compiled for.
-const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90a", "sm_120"];
+/// What code is compiled for, and for the newest architecture besides.
+const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
+/// Where `scripts/nvrtc` installs it.
+const INSTALLED: &str = "../target/nvrtc/nvidia";
 /// Applications of each operator, and the seeds that they are drawn by at most.
 const APPLICATIONS: usize = 2;
 const MOST_SEEDS: u64 = 12;
@@ -27,6 +29,19 @@ const MOST_SEEDS: u64 = 12;
 const FIND: &str = "import nvidia, pathlib\n\
     found = [f for p in nvidia.__path__ for f in pathlib.Path(p).glob('*/lib/libnvrtc.so.*')]\n\
     print(found[0])";
+
+/// The library that the script installed.
+fn installed() -> Option<String> {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join(INSTALLED).read_dir().ok()?;
+    let mut found: Vec<_> = packages
+        .flatten()
+        .flat_map(|package| package.path().join("lib").read_dir().into_iter().flatten().flatten())
+        .map(|file| file.path())
+        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("libnvrtc.so.")))
+        .collect();
+    found.sort();
+    found.pop().map(|p| p.display().to_string())
+}
 
 /// The library in the packages of Python.
 fn packaged() -> Option<String> {
@@ -97,8 +112,8 @@ fn generated_kernels_compile() {
     if std::env::var_os(VARIABLE).is_none()
         && let Err(DriverError::NoCompiler(why)) = nvrtc::version()
     {
-        let Some(path) = packaged() else {
-            return println!("1 skipped: {why}; no Python package has the library");
+        let Some(path) = installed().or_else(packaged) else {
+            return println!("1 skipped: {why}; `scripts/nvrtc` installs it below target/nvrtc");
         };
         // The library is searched for once in a process.
         let mut again = Command::new(std::env::current_exe().expect("a path"));
@@ -118,14 +133,26 @@ fn generated_kernels_compile() {
             .expect("code");
         units.push((format!("model {i}"), functions));
     }
+    let newest = nvrtc::architectures().expect("a compiler").into_iter().max().expect("some");
+    let newest = format!("sm_{newest}");
+    let mut spills = Vec::new();
     for (name, functions) in units {
-        for arch in ARCHITECTURES {
+        for arch in ARCHITECTURES.into_iter().chain([newest.as_str()]) {
             let start = std::time::Instant::now();
-            let code = nvrtc::compile(&functions.unit(), arch);
-            let code = code.unwrap_or_else(|e| panic!("{name}, {arch}: {e}"));
-            assert!(code.starts_with(b"\x7fELF"), "{name}, {arch}");
+            let usages = nvrtc::usages(&functions.unit(), arch);
+            let usages = usages.unwrap_or_else(|e| panic!("{name}, {arch}: {e}"));
             let (n, seconds) = (functions.texts.len(), start.elapsed().as_secs_f64());
-            println!("{name}, {arch}: {n} functions compiled in {seconds:.1} s");
+            let kernels = || usages.iter().filter(|u| u.function.starts_with("kernel_"));
+            assert_eq!(kernels().count(), n, "{name}, {arch}: every function is accounted for");
+            let most = kernels().map(|u| u.registers).max().unwrap_or(0);
+            let spilled: Vec<_> = kernels().filter(|u| u.spilled > 0).collect();
+            println!(
+                "{name}, {arch}: {n} functions compiled in {seconds:.1} s, {most} registers at most, {} spill",
+                spilled.len()
+            );
+            let told = spilled.iter().map(|u| format!("{name}, {arch}: {u:?}"));
+            spills.extend(told.filter(|_| name != "operators"));
         }
     }
+    assert!(spills.is_empty(), "registers are spilled:\n{}", spills.join("\n"));
 }

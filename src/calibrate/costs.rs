@@ -1,34 +1,35 @@
 //! Costs of this machine's kernels, fitted from the store of timings, in the form that the pipeline takes.
 
+use super::machine::Hardware;
 use super::store::{Store, usual_path};
-use super::{machine, stored};
+use super::stored;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::confirm::{Verdict, Verdicts};
 use crate::pipeline::costing::Costing;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a store says of this machine; an error if it says nothing. The clock confirms plans.
-pub fn of_store(path: &Path, threads: usize) -> anyhow::Result<Costing> {
-    let (fits, samples) = stored(&Store::open(path)?, threads)?;
+/// What a store says of some hardware; an error if it says nothing. The clock confirms plans.
+pub fn of_store(path: &Path, hardware: &Hardware) -> anyhow::Result<Costing> {
+    let (fits, samples) = stored(&Store::open(path)?, hardware)?;
+    let confirm = OfMachine { store: path.into(), hardware: hardware.key.clone() };
     Ok(Costing {
         fits: Some(fits),
         source: format!("a fit to {samples} kernels timed on this machine"),
-        confirm: Some(Arc::new(OfMachine { store: path.into(), hardware: machine::key(threads) })),
+        confirm: Some(Arc::new(confirm)),
         ..Costing::default()
     })
 }
 
-/// What the usual store says of this machine, if it was calibrated with so many threads; else the figures of
-/// the target's text.
-pub fn of_this_machine(threads: usize) -> anyhow::Result<Costing> {
+/// What the usual store says of some hardware, if it was calibrated; else the figures of the target's text.
+pub fn of_hardware(hardware: &Hardware) -> anyhow::Result<Costing> {
     let Some(path) = usual_path().ok().filter(|p| p.exists()) else {
         return Ok(Costing::default());
     };
-    if !Store::open(&path)?.knows(&machine::key(threads))? {
+    if !Store::open(&path)?.knows(&hardware.key)? {
         return Ok(Costing::default());
     }
-    of_store(&path, threads)
+    of_store(&path, hardware)
 }
 
 /// Verdicts in a store of times.

@@ -1,12 +1,47 @@
 //! Identifies the hardware that timings belong to.
 
+use crate::device::{Device, Facts};
+use crate::error::Error;
 use mlc_extract::fit::Caches;
 use std::fs;
 
 /// Changes whenever what is measured or how work is counted changes: older times are then left alone.
 const METHOD: u32 = 11;
 
-/// What tells one machine's times from another's: processor, threads, vector instructions, kernels.
+/// What times are of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hardware {
+    /// What tells one's times from another's.
+    pub key: String,
+    /// Its caches.
+    pub caches: Caches,
+}
+
+impl Hardware {
+    /// That of a device.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn of(device: &Device) -> Result<Hardware, Error> {
+        Ok(match device.facts()? {
+            None => {
+                let threads = device.thread_count();
+                Hardware { key: key(threads), caches: caches(threads) }
+            }
+            Some(Facts { name, capability: (major, minor), cache }) => {
+                let version = env!("CARGO_PKG_VERSION");
+                let key = format!(
+                    "{name}, compute capability {major}.{minor}, kernels {version}.{METHOD}"
+                );
+                // One cache for all multiprocessors; their own are too small for what a kernel leaves to the next.
+                let size = if cache == 0 { Caches::default().far } else { cache as f64 };
+                Hardware { key, caches: Caches { near: size, far: size } }
+            }
+        })
+    }
+}
+
+/// What tells one processor's times from another's: its name, threads, vector instructions, kernels.
 pub fn key(threads: usize) -> String {
     let model = info("model name").unwrap_or_else(|| std::env::consts::ARCH.to_string());
     let version = env!("CARGO_PKG_VERSION");

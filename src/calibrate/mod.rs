@@ -1,4 +1,4 @@
-//! Calibration: times this machine's kernels over a plan of shapes, stores the timings and fits costs to them.
+//! Calibration: times the kernels of this machine or of a device over a plan of shapes, stores the timings and fits costs to them.
 //!
 //! Never decides what is equal; without it, results are the same on every machine.
 
@@ -10,6 +10,8 @@ pub mod programs;
 pub mod store;
 pub mod timing;
 
+use crate::device::Device;
+use machine::Hardware;
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_extract::Fits;
 use mlc_extract::fit::{Caches, Fit, KernelClass, Sample, features};
@@ -97,8 +99,8 @@ pub struct Calibration<'a> {
     pub library: &'a Arc<Library>,
     /// Whose kernels.
     pub target: &'a TargetItem,
-    /// Threads of the backend.
-    pub threads: usize,
+    /// What runs them.
+    pub device: &'a Device,
     /// No program is begun after this time.
     pub budget: Duration,
     /// Most programs that are timed now.
@@ -110,11 +112,10 @@ pub struct Calibration<'a> {
 impl Calibration<'_> {
     /// Times what the store lacks. `progress` gets the programs done and the programs planned.
     pub fn run(&self, store: &Store, progress: &dyn Fn(usize, usize)) -> anyhow::Result<Done> {
-        let hardware = machine::key(self.threads);
-        let caches = machine::caches(self.threads);
+        let Hardware { key: hardware, caches } = Hardware::of(self.device)?;
         let points = planned(self.library, self.target, self.seed);
         let draw = ProgramDraw::new(self.library, self.target);
-        let timer = Timer::new(self.library, self.target, self.threads, caches.far);
+        let timer = Timer::new(self.library, self.target, self.device, caches.far)?;
         let mut done = Done { planned: points.len(), ..Done::default() };
         let began = Instant::now();
         for (i, p) in points.iter().enumerate() {
@@ -162,13 +163,13 @@ pub fn fits(entries: &[TimingRecord], caches: Caches) -> Fits {
     Fits { caches, kernels: fitted.collect() }
 }
 
-/// The fits of this machine's times in a store; an error says what to do if there are none.
-pub fn stored(store: &Store, threads: usize) -> anyhow::Result<(Fits, usize)> {
-    let hardware = machine::key(threads);
-    let entries = store.entries(&hardware)?;
+/// The fits of some hardware's times in a store; an error says what to do if there are none.
+pub fn stored(store: &Store, of: &Hardware) -> anyhow::Result<(Fits, usize)> {
+    let hardware = &of.key;
+    let entries = store.entries(hardware)?;
     anyhow::ensure!(
         !entries.is_empty(),
         "the store has no times of this machine ({hardware})\nhelp: `mlc-rewrite calibrate` takes them"
     );
-    Ok((fits(&entries, machine::caches(threads)), entries.len()))
+    Ok((fits(&entries, of.caches), entries.len()))
 }

@@ -1,7 +1,9 @@
-//! Times one kernel on the CPU backend, with all operands in the caches and with constants from memory.
+//! Times one kernel, with all operands in the caches and, on this machine's processor, with constants from memory.
 
 use super::programs::{Point, ProgramDraw};
-use mlc_backends::cpu::{Cpu, Watched};
+use crate::device::Device;
+use crate::error::Error;
+use crate::kernel_times::{WatchedPlan, Watcher};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_extract::kernel_selection::select_kernels;
@@ -49,11 +51,11 @@ const SMALL: f64 = 65_536.0;
 
 /// Times kernels.
 pub struct Timer<'a> {
-    cpu: Cpu,
+    watcher: Watcher,
     library: &'a Arc<Library>,
     target: &'a TargetItem,
-    /// Larger than all caches; walking it empties them.
-    other: Vec<u64>,
+    /// Larger than all caches; walking it empties them. Nothing of another device's.
+    other: Option<Vec<u64>>,
 }
 
 /// Times of one program: in the caches, and with constants from memory where that differs.
@@ -65,15 +67,19 @@ pub struct Timed {
 }
 
 impl<'a> Timer<'a> {
-    /// For a target's kernels on so many threads; `cache` is the size of the largest cache.
+    /// For a target's kernels on a device; `cache` is the size of the largest cache.
+    ///
+    /// # Errors
+    /// There is no such device.
     pub fn new(
         library: &'a Arc<Library>,
         target: &'a TargetItem,
-        threads: usize,
+        device: &Device,
         cache: f64,
-    ) -> Timer<'a> {
+    ) -> Result<Timer<'a>, Error> {
         let words = (1.5 * cache).clamp(1e6, 1e9) as usize / 8;
-        Timer { cpu: Cpu::new(threads), library, target, other: vec![1; words] }
+        let other = (!device.is_elsewhere()).then(|| vec![1; words]);
+        Ok(Timer { watcher: device.watcher()?, library, target, other })
     }
 
     /// Times a program. An error is the backend's.
@@ -86,16 +92,22 @@ impl<'a> Timer<'a> {
         let Some((program, inputs)) = draw.program(point, seed) else { return Ok(None) };
         let fixed = program.consts.bytes() as f64;
         let plan = select_kernels(program, self.library, self.target);
-        let run = self.cpu.watched(&plan, self.library.clone())?;
+        let run = self.watcher.watch(&plan, self.library)?;
         for _ in 0..2 {
             run.run(&inputs)?;
         }
         let Some(warm) = self.runs(&run, &inputs, false)? else { return Ok(None) };
-        let cold = if fixed > SMALL { self.runs(&run, &inputs, true)? } else { None };
+        let is_cold = fixed > SMALL && self.other.is_some();
+        let cold = if is_cold { self.runs(&run, &inputs, true)? } else { None };
         Ok(Some(Timed { warm, cold }))
     }
 
-    fn runs(&self, run: &Watched, inputs: &[Tensor], cold: bool) -> anyhow::Result<Option<Times>> {
+    fn runs(
+        &self,
+        run: &WatchedPlan,
+        inputs: &[Tensor],
+        cold: bool,
+    ) -> anyhow::Result<Option<Times>> {
         let began = Instant::now();
         let mut seconds = Vec::new();
         while seconds.len() < RUNS.0 || began.elapsed() < BUDGET && seconds.len() < RUNS.1 {
@@ -107,14 +119,15 @@ impl<'a> Timer<'a> {
             if steps.is_empty() {
                 return Ok(None);
             }
-            seconds.push(steps.iter().sum());
+            seconds.push(steps.iter().map(|(_, t)| t).sum());
         }
         Ok(Times::of(seconds))
     }
 
     /// Puts other data into the caches.
     fn evict(&self) {
-        black_box(self.other.iter().step_by(8).fold(0u64, |a, b| a.wrapping_add(*b)));
+        let other = self.other.iter().flatten();
+        black_box(other.step_by(8).fold(0u64, |a, b| a.wrapping_add(*b)));
     }
 }
 

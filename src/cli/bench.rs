@@ -3,7 +3,8 @@
 use super::check_options::{self, CheckReport, Checking};
 use super::model::{Tuning, load_for};
 use super::peer::{Peer, PeerReport, Runtime};
-use super::run::{as_read, device, optimized};
+use super::place::Place;
+use super::run::{as_read, optimized};
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named};
 use crate::device::BackendKind;
@@ -13,9 +14,10 @@ use crate::pipeline::costing::Measured;
 use crate::pipeline::measure::Runs;
 use crate::pipeline::{self, measure};
 use anyhow::{Context, ensure};
-use mlc_backends::cpu::Cpu;
-use mlc_backends::memory;
+use mlc_backends::{Backend, BackendError};
 use mlc_dsl::ir::Tensor;
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::Plan;
 use mlc_extract::resources;
 use mlc_files::Named;
 use mlc_verify::random_inputs;
@@ -23,6 +25,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Arguments.
@@ -30,9 +33,8 @@ use std::time::Duration;
 pub struct Args {
     /// The model.
     model: PathBuf,
-    /// Where to run.
-    #[arg(long, value_enum, default_value = "cpu")]
-    backend: BackendKind,
+    #[command(flatten)]
+    place: Place,
     /// An archive with one array per input, or several samples of arrays named K/INPUT: the first is timed, all
     /// are checked.
     #[arg(long, value_name = "FILE.npz")]
@@ -82,6 +84,11 @@ struct BenchReport {
     measured: Vec<Measured>,
     /// Another runtime in turns with the optimised plan.
     against: Option<PeerReport>,
+    /// What times are taken by: the `device`'s own events, without copies of inputs and outputs, or the `host`'s clock.
+    clock: &'static str,
+    /// Launches of a run, on a device.
+    launches: Option<usize>,
+    launches_unoptimized: Option<usize>,
     kernels: Vec<KernelTime>,
     kernels_unoptimized: Vec<KernelTime>,
 }
@@ -121,8 +128,8 @@ const WATCHED: (usize, usize) = (5, 100);
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     ensure!(
-        !args.kernels || args.backend == BackendKind::Cpu,
-        "only the processor's kernels are timed one by one\nhelp: leave `--backend` or `--kernels` out"
+        !args.kernels || args.place.backend != BackendKind::Reference,
+        "the reference interpreter has no kernels\nhelp: leave `--backend` or `--kernels` out"
     );
     let mut reads: Vec<Named<'_>> = vec![("MODEL", &args.model)];
     reads.extend(named("--inputs", &args.inputs));
@@ -132,16 +139,16 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     model.all_understood()?;
     let given = args.inputs.as_ref().map(|path| check_options::samples(path, &model.program));
     let given = given.transpose()?.unwrap_or_default();
-    let mut options = args.tuning.options_on(args.backend, &args.common)?;
+    let device = args.place.device(&args.common, &args.tuning)?;
+    let mut options = args.place.options(&args.tuning, &args.common, &model.library)?;
     options.without.extend(model.own_laws());
     let symbols = match given.first() {
         Some(inputs) => resources::symbols_of(&model.program, inputs),
         None => random_inputs::symbols(&model.program),
     };
     let before = as_read(&model.program, &model.library, &options)?;
-    let device = device(args.backend, &args.common, &args.tuning);
     let needs = device.needs(&before, &model.library, &symbols);
-    needs.afford(memory::limit(args.tuning.memory))?;
+    device.afford_beside(&needs, 0)?;
     let inputs = match given.first() {
         Some(inputs) => inputs.clone(),
         None => random_inputs::inputs(&model.program, &model.library, args.common.seed)
@@ -153,7 +160,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let self_check_seconds = done.report.seconds.get("self-check").copied();
     let after = done.plan;
     let both = device.needs(&after, &model.library, &symbols).beside(&needs);
-    both.afford(memory::limit(args.tuning.memory))?;
+    device.afford_beside(&both, 0)?;
     let place = device.backend()?;
     let both = [&after, &before];
     let count = match args.iterations {
@@ -162,6 +169,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     };
     let count = Runs { warmup: args.warmup as usize, ..count };
     let times = measure::anew(&*place, &both, &model.library, &inputs, count)?;
+    let count = |plan: &Plan| launches(&*place, plan, &model.library, &inputs);
+    let (launches, launches_unoptimized) = match device.is_elsewhere() {
+        true => (count(&after)?, count(&before)?),
+        false => (None, None),
+    };
     let [fast, plain] = [&times[0], &times[1]].map(|t| (measure::least(t), measure::median(t)));
     let [percentiles, percentiles_unoptimized] = [&times[0], &times[1]].map(|t| Percentiles::of(t));
     let mut text = format!(
@@ -179,14 +191,20 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         fast.0 / plain.0,
         times[0].len()
     );
+    if let (Some(fast), Some(plain)) = (launches, launches_unoptimized) {
+        let _ = writeln!(
+            text,
+            "launches     {fast:>10} optimised, {plain} unoptimised; times are the device's own"
+        );
+    }
     let mut kernels = (vec![], vec![]);
     if args.kernels {
-        let cpu = pipeline::target(&model.library, "cpu")?;
-        let price = options.costing.model(&cpu, &model.program);
-        let backend = Cpu::new(args.common.threads());
+        let target = pipeline::target(&model.library, &options.target)?;
+        let price = options.costing.model(&target, &model.program);
+        let watcher = device.watcher()?;
         let mut both = [
-            Timed::new(&after, &backend, &model.library, &inputs)?,
-            Timed::new(&before, &backend, &model.library, &inputs)?,
+            Timed::new(&after, &watcher, &model.library)?,
+            Timed::new(&before, &watcher, &model.library)?,
         ];
         interleave(&mut both, &inputs, WATCHED, BUDGET)?;
         let [fast, plain] = both.map(|t| t.kernels(&model.library, &price));
@@ -198,7 +216,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         Some(runtime) => {
             let names = model.program.inputs.iter().map(|(name, _)| name.to_string());
             let named: Vec<(String, Tensor)> = names.zip(inputs.iter().cloned()).collect();
-            let peer = Peer::start(runtime, &args.model, &named, args.common.threads())?;
+            let on = (args.place.backend, args.place.device.unwrap_or(0));
+            let peer = Peer::start(runtime, &args.model, &named, args.common.threads(), on)?;
             let own = place.compile(&after, model.library.clone())?;
             let budget = args.iterations.map_or((3, BUDGET), |n| (n as usize, Duration::ZERO));
             Some(peer.race(&*own, &inputs, budget)?)
@@ -230,11 +249,25 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         measured: done.report.measured,
         kernels: kernels.0,
         kernels_unoptimized: kernels.1,
+        clock: if device.is_elsewhere() { "device" } else { "host" },
+        launches,
+        launches_unoptimized,
         percentiles,
         percentiles_unoptimized,
     })?;
     args.common.screen.print(&text)?;
     Ok(Findings::Nothing)
+}
+
+/// Launches of a plan's run; `None` where nothing is launched.
+fn launches(
+    backend: &dyn Backend,
+    plan: &Plan,
+    library: &Arc<Library>,
+    inputs: &[Tensor],
+) -> Result<Option<usize>, BackendError> {
+    let times = backend.compile(plan, library.clone())?.launch_seconds(inputs)?;
+    Ok(times.map(|all| all.len()))
 }
 
 /// Kernels that compute the same together, those that take longest first.

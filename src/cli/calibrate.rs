@@ -1,8 +1,10 @@
-//! `calibrate`: times this machine's kernels and fits their costs.
+//! `calibrate`: times the kernels of this machine or of a device, and fits their costs.
 
+use super::place::Place;
 use super::{Common, Findings};
+use crate::calibrate::machine::Hardware;
 use crate::calibrate::store::{Store, TimingRecord, usual_path};
-use crate::calibrate::{Calibration, Done, fits, layers, machine};
+use crate::calibrate::{Calibration, Done, fits, layers};
 use crate::pipeline;
 use anyhow::ensure;
 use mlc_extract::Fits;
@@ -29,11 +31,10 @@ pub struct Args {
     #[arg(long, value_name = "OUT.toml")]
     profile: Option<PathBuf>,
     #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
     pub(super) common: Common,
 }
-
-/// The backend's target.
-const TARGET: &str = "cpu";
 
 #[derive(Serialize)]
 struct CalibrationReport {
@@ -64,9 +65,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         mlc_files::distinct(&[("--store", store)], &[("--profile", profile)])?;
     }
     let library = Arc::new(layers::library(&args.common.rules)?);
-    let target = pipeline::target(&library, TARGET)?;
+    let device = args.place.on(args.common.threads())?;
+    let target = pipeline::target(&library, &device.target(&library)?)?;
+    let Hardware { key: hardware, caches } = Hardware::of(&device)?;
     let path = args.store.clone().map_or_else(usual_path, Ok)?;
-    let threads = args.common.threads();
     let store = if args.show { Store::open(&path)? } else { Store::create(&path)? };
     let done = match args.show {
         true => None,
@@ -74,7 +76,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
             let calibration = Calibration {
                 library: &library,
                 target: &target,
-                threads,
+                device: &device,
                 budget: Duration::from_secs_f64(args.time.min(1e9)),
                 most: usize::MAX,
                 seed: args.common.seed,
@@ -88,9 +90,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
             Some(done)
         }
     };
-    let hardware = machine::key(threads);
     let times = store.entries(&hardware)?;
-    let found = fits(&times, machine::caches(threads));
+    let found = fits(&times, caches);
     if let Some(out) = &args.profile {
         let text = crate::profile::written(&found, &target, &hardware)?;
         mlc_files::write(out, text.as_bytes())?;

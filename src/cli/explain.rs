@@ -73,7 +73,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut options = args.tuning.options(target, &args.common)?;
     options.without.extend(model.own_laws());
     // What runs here is planned as it is; for a runtime of its own the result is written.
-    if let Some(info) = model.info.as_ref().filter(|_| as_onnx::is_written(target)) {
+    if let Some(info) = model.info.as_ref().filter(|_| as_onnx::is_written(&model.library, target))
+    {
         options.operators = Some(mlc_onnx::printable(&model.library, info.opset(), target));
     }
     // An operator that is asked for is looked for in the whole program.

@@ -1,14 +1,17 @@
 //! `fuzz`: random programs, optimised and run in every way, against the reference interpreter.
 
+use super::place::Place;
 use super::{Common, Findings};
-use crate::pipeline::selfcheck;
+use crate::device::BackendKind;
 use crate::pipeline::{self, Fp, Optimized};
 use crate::show;
 use anyhow::ensure;
+use mlc_backends::BackendError;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
-use mlc_fuzz::campaign::Blame;
+use mlc_extract::kernel_selection::select_kernels;
+use mlc_fuzz::campaign::{Blame, REFUSED};
 use mlc_fuzz::{Budget, Campaign, Failure, Size, Subject, Summary};
 use std::fmt::Write;
 use std::time::Duration;
@@ -31,6 +34,8 @@ pub struct Args {
     /// A law that must not fire; may be given several times.
     #[arg(long, value_name = "LAW")]
     without: Vec<String>,
+    #[command(flatten)]
+    place: Place,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -57,8 +62,16 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         (None, Some(_)) => None,
         (None, None) => Some(Duration::from_secs(60)),
     };
+    let device = args.place.on(1)?;
+    let target = device.target(&library)?;
+    let (backend, on) = (device.backend()?, pipeline::target(&library, &target)?);
+    let planned_for = match args.place.backend {
+        BackendKind::Cuda => target,
+        BackendKind::Cpu | BackendKind::Reference => pipeline::Options::default().target,
+    };
     let pipeline = |p: &Program, without: &[String]| -> Result<Optimized, String> {
         let options = pipeline::Options {
+            target: planned_for.clone(),
             fp: args.fp,
             limits: LIMITS,
             without: args.without.iter().chain(without).cloned().collect(),
@@ -70,11 +83,18 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let optimise = |p: &Program| pipeline(p, &[]).map(|o| o.program);
     let without = |p: &Program, off: &[String]| pipeline(p, off).map(|o| o.program);
     let fired = |p: &Program| pipeline(p, &[]).map(|o| o.report.laws.into_keys().collect());
-    let on_cpu = |p: &Program, inputs: &[Tensor]| -> Result<Vec<Tensor>, String> {
-        selfcheck::run(p, &library, inputs, 1).map_err(|e| e.to_string())
+    let run = |p: &Program, inputs: &[Tensor]| -> Result<Vec<Tensor>, String> {
+        let plan = select_kernels(p.clone(), &library, &on);
+        let compiled = backend.compile(&plan, library.clone());
+        compiled.and_then(|ready| ready.run(inputs)).map_err(|e| match e {
+            BackendError::Plan { .. } | BackendError::Unsupported { .. } => {
+                format!("{REFUSED}: {e}")
+            }
+            e => e.to_string(),
+        })
     };
     let campaign = Campaign {
-        subject: Subject { library: &library, optimise: &optimise, run: &on_cpu },
+        subject: Subject { library: &library, optimise: &optimise, run: &run },
         blame: Some(Blame { fired: &fired, without: &without }),
         print: &|p| show::program(p, &library, "case"),
         budget: Budget { cases: args.cases, time, failures: args.failures },

@@ -18,6 +18,7 @@ mod manual;
 mod model;
 mod optimize;
 mod peer;
+mod place;
 mod progress;
 mod run;
 mod shape_option;
@@ -56,7 +57,7 @@ enum Verb {
     Check(check::Args),
     /// Run ONNX test cases, and tell which pass.
     Conformance(conformance::Args),
-    /// Time this machine's kernels, and fit their costs.
+    /// Time the kernels of this machine or of a device, and fit their costs.
     Calibrate(calibrate::Args),
     /// Hold random programs, optimised and run every way, against the reference interpreter.
     Fuzz(fuzz::Args),

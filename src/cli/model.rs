@@ -2,7 +2,9 @@
 
 use super::shape_option::ShapeOptions;
 use super::{Common, named};
+use crate::calibrate::machine::Hardware;
 use crate::calibrate::{costs, store};
+use crate::device::Device;
 use crate::error::Error;
 use crate::model::{Model, Reader};
 use crate::pipeline::costing::Costing;
@@ -120,41 +122,37 @@ impl Tuning {
     }
 
     /// Where the costs of a target's kernels are from.
-    fn costing(&self, target: &str, threads: usize) -> anyhow::Result<Costing> {
+    fn costing(&self, target: &str, device: Option<&Device>) -> anyhow::Result<Costing> {
         let mut costing = match &self.profile {
             Some(path) => profile::read(path)?,
             None => Costing::default(),
         };
         if self.calibrated || self.store.is_some() {
-            anyhow::ensure!(
-                target == "cpu",
-                "`{target}` has no kernels here that could be timed\nhelp: add `--target cpu`, or leave `--calibrated` out"
-            );
+            let Some(device) = device else {
+                anyhow::bail!(
+                    "`{target}` has no kernels here that could be timed\nhelp: add `--target cpu`, or leave `--calibrated` out"
+                );
+            };
             let path = self.store.clone().map_or_else(store::usual_path, Ok)?;
-            costing = costs::of_store(&path, threads)?;
+            costing = costs::of_store(&path, &Hardware::of(device)?)?;
         }
         costing.measure = self.measure.unwrap_or(0);
         Ok(costing)
     }
 
-    /// The options for running on a backend of this machine.
+    /// The options for running on a device: what its calibration says, if there is one.
     pub fn options_on(
         &self,
-        backend: crate::device::BackendKind,
+        device: &Device,
+        target: &str,
         common: &super::Common,
     ) -> anyhow::Result<crate::pipeline::Options> {
-        match backend {
-            crate::device::BackendKind::Cuda => self.options("cuda", common),
-            _ => self.options_here(common),
-        }
-    }
-
-    /// The options for running on this machine's processor: what its calibration says, if there is one.
-    pub fn options_here(&self, common: &super::Common) -> anyhow::Result<crate::pipeline::Options> {
-        let mut options = self.options("cpu", common)?;
+        let mut options = self.options_with(target, common, Some(device))?;
         if self.profile.is_none() && options.costing.fits.is_none() && !self.no_calibration {
             let measure = options.costing.measure;
-            options.costing = costs::of_this_machine(common.threads()).unwrap_or_else(|e| {
+            let known =
+                Hardware::of(device).map_err(Into::into).and_then(|h| costs::of_hardware(&h));
+            options.costing = known.unwrap_or_else(|e| {
                 let note = format!("note: this machine's calibration is not used: {e:#}\n");
                 common.screen.note(&note);
                 Costing::default()
@@ -164,11 +162,27 @@ impl Tuning {
         Ok(options)
     }
 
+    /// The options for running on this machine's processor.
+    pub fn options_here(&self, common: &super::Common) -> anyhow::Result<crate::pipeline::Options> {
+        self.options_on(&Device::cpu().threads(common.threads()), "cpu", common)
+    }
+
     /// The pipeline's options for a target.
     pub fn options(
         &self,
         target: &str,
         common: &super::Common,
+    ) -> anyhow::Result<crate::pipeline::Options> {
+        let here = Device::cpu().threads(common.threads());
+        self.options_with(target, common, (target == "cpu").then_some(&here))
+    }
+
+    /// The same, given the device that has the target's kernels, if it is at hand.
+    fn options_with(
+        &self,
+        target: &str,
+        common: &super::Common,
+        device: Option<&Device>,
     ) -> anyhow::Result<crate::pipeline::Options> {
         let time = std::time::Duration::try_from_secs_f64(self.time)
             .context("`--time` is not a number of seconds")?;
@@ -193,7 +207,7 @@ impl Tuning {
             share_blocks: !self.no_sharing,
             self_check: false,
             guard: Guard { memory: self.memory, ..Guard::default() },
-            costing: self.costing(target, common.threads())?,
+            costing: self.costing(target, device)?,
             seed: common.seed,
             threads: common.threads(),
         })

@@ -2,6 +2,7 @@
 //!
 //! A peer measures itself, so what passes between the processes does not count.
 
+use crate::device::BackendKind;
 use crate::pipeline::measure;
 use anyhow::{Context, bail, ensure};
 use mlc_backends::Executable;
@@ -14,7 +15,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Runs a model in each of the runtimes of [`Runtime`].
-const SCRIPT: &str = include_str!("peer.py");
+const SCRIPT: &str = concat!(
+    include_str!("peers/onnx_file.py"),
+    include_str!("peers/onnx_graph.py"),
+    include_str!("peers/in_torch.py"),
+    include_str!("peers/in_jax.py"),
+    include_str!("peers/main.py")
+);
 
 /// Names the Python to use in place of `python3`.
 const PYTHON: &str = "MLC_PYTHON";
@@ -23,17 +30,37 @@ const PYTHON: &str = "MLC_PYTHON";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Runtime {
     #[value(name = "onnxruntime")]
-    OnnxRuntime,
+    Ort,
     #[value(name = "openvino")]
     OpenVino,
+    /// PyTorch, operator by operator.
+    #[value(name = "torch")]
+    Torch,
+    /// PyTorch, compiled with `max-autotune`.
+    #[value(name = "torch-compile")]
+    TorchCompile,
+    /// JAX, compiled.
+    #[value(name = "jax")]
+    Jax,
 }
 
 impl Runtime {
     fn name(self) -> &'static str {
         match self {
-            Runtime::OnnxRuntime => "onnxruntime",
+            Runtime::Ort => "onnxruntime",
             Runtime::OpenVino => "openvino",
+            Runtime::Torch => "torch",
+            Runtime::TorchCompile => "torch-compile",
+            Runtime::Jax => "jax",
         }
+    }
+}
+
+/// How a runtime's package is called.
+fn package(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::TorchCompile => "torch",
+        other => other.name(),
     }
 }
 
@@ -41,6 +68,7 @@ impl Runtime {
 pub struct Peer {
     runtime: Runtime,
     version: String,
+    clock: String,
     process: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -51,6 +79,8 @@ pub struct Peer {
 pub struct PeerReport {
     pub name: &'static str,
     pub version: String,
+    /// What its times are taken by: the `device`'s own events, or the `host`'s clock.
+    pub clock: String,
     pub runs: usize,
     /// The peer's fastest and median run.
     pub least_seconds: f64,
@@ -60,6 +90,8 @@ pub struct PeerReport {
     pub own_median_seconds: f64,
     /// The optimised plan's fastest over the peer's.
     pub ratio: f64,
+    /// Quartiles of the ratios of runs that follow each other.
+    pub ratio_quartiles: [f64; 2],
 }
 
 impl Peer {
@@ -72,12 +104,17 @@ impl Peer {
         model: &Path,
         inputs: &[(String, Tensor)],
         threads: usize,
+        (backend, number): (BackendKind, usize),
     ) -> anyhow::Result<Peer> {
         ensure!(
             model.extension().is_none_or(|e| e != "rules"),
             "another runtime reads ONNX files only\nhelp: write one with `optimize {} -o MODEL.onnx`",
             model.display()
         );
+        let place = match backend {
+            BackendKind::Cuda => format!("cuda:{number}"),
+            BackendKind::Cpu | BackendKind::Reference => "cpu".into(),
+        };
         let folder = tempfile::tempdir()?;
         let arrays = folder.path().join("inputs.npz");
         write_npz(&arrays, inputs)?;
@@ -86,6 +123,7 @@ impl Peer {
             .args(["-c", SCRIPT, runtime.name()])
             .args([model, &arrays])
             .arg(threads.to_string())
+            .arg(place)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -93,19 +131,23 @@ impl Peer {
             .with_context(|| {
                 format!(
                     "`{python}` cannot be started\nhelp: set {PYTHON} to a Python with `{}`",
-                    runtime.name()
+                    package(runtime)
                 )
             })?;
         let (ask, answers) = process.stdin.take().zip(process.stdout.take()).context("no pipes")?;
         let answers = BufReader::new(answers);
-        let mut peer = Peer { runtime, version: String::new(), process, ask, answers };
+        let (version, clock) = (String::new(), String::new());
+        let mut peer = Peer { runtime, version, clock, process, ask, answers };
         peer.version = peer.line()?;
         if let Some(reason) = peer.version.strip_prefix("error: ") {
             bail!(
                 "{} does not run the model: {reason}\nhelp: `pip install {}` into the Python that {PYTHON} names (else `python3`)",
                 runtime.name(),
-                runtime.name()
+                package(runtime)
             );
+        }
+        if let Some((version, clock)) = peer.version.clone().rsplit_once(' ') {
+            (peer.version, peer.clock) = (version.into(), clock.into());
         }
         Ok(peer)
     }
@@ -135,11 +177,12 @@ impl Peer {
         own.run(inputs)?;
         let began = Instant::now();
         while ours.len() < least || began.elapsed() < budget {
-            let start = Instant::now();
-            own.run(inputs)?;
-            ours.push(start.elapsed().as_secs_f64());
+            ours.push(measure::seconds(own, inputs)?);
             theirs.push(self.run()?);
         }
+        let mut ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(a, b)| a / b).collect();
+        ratios.sort_by(f64::total_cmp);
+        let quartile = |q: usize| ratios[(ratios.len() - 1) * q / 4];
         let (own_least_seconds, least_seconds) = (measure::least(&ours), measure::least(&theirs));
         Ok(PeerReport {
             name: self.runtime.name(),
@@ -150,6 +193,8 @@ impl Peer {
             own_least_seconds,
             own_median_seconds: measure::median(&ours),
             ratio: own_least_seconds / least_seconds,
+            ratio_quartiles: [quartile(1), quartile(3)],
+            clock: self.clock.clone(),
         })
     }
 }

@@ -2,9 +2,10 @@
 
 use super::check_options::{CheckReport, Checking, told, warn};
 use super::model::{Tuning, load_offering, told_notes};
+use super::place::Place;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
-use crate::device::{BackendKind, Device};
+use crate::device::Device;
 use crate::error::Error;
 use crate::model::Model;
 use crate::pipeline::costing::Measured;
@@ -41,9 +42,8 @@ pub struct Args {
     /// Where the outputs go, keyed by the outputs' names; `-` is standard output.
     #[arg(long, value_name = "FILE.npz")]
     outputs: Option<PathBuf>,
-    /// Where to run.
-    #[arg(long, value_enum, default_value = "cpu")]
-    backend: BackendKind,
+    #[command(flatten)]
+    place: Place,
     /// Run the model as it is.
     #[arg(long)]
     no_optimize: bool,
@@ -95,8 +95,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let given = gather(&args)?;
     let offered = given.clone().unwrap_or_default();
     let model = load_offering(&args.model, &args.common, &args.shapes, offered)?;
-    let mut options = args.tuning.options_on(args.backend, &args.common)?;
-    let device = device(args.backend, &args.common, &args.tuning);
+    let device = args.place.device(&args.common, &args.tuning)?;
+    let mut options = args.place.options(&args.tuning, &args.common, model.library())?;
     let model = decided(model, given.as_ref(), &device, &options)?;
     told_notes(&model, &args.common);
     model.all_understood()?;
@@ -157,7 +157,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     for (name, t) in &named {
         let _ = writeln!(text, "{name}: {}{:?}  {}", t.dtype(), t.shape(), summary(t));
     }
-    let _ = writeln!(text, "ran in {} on {:?}", crate::explain::seconds(took), args.backend);
+    let _ = writeln!(text, "ran in {} on {:?}", crate::explain::seconds(took), args.place.backend);
     let allocated_bytes = executable.allocated().map(|a| a.arena + a.results);
     if let (Some(planned), Some(used)) = (peak_bytes, allocated_bytes) {
         let (planned, used) = (bytes(planned), bytes(used));
@@ -167,7 +167,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         (n.clone(), OutputReport { dtype: t.dtype().to_string(), shape: t.shape().to_vec() })
     });
     args.common.report(&RunReport {
-        backend: format!("{:?}", args.backend).to_lowercase(),
+        backend: format!("{:?}", args.place.backend).to_lowercase(),
         optimized: !args.no_optimize,
         measured,
         kernels,
@@ -207,12 +207,6 @@ fn summary(t: &Tensor) -> String {
     let shown: Vec<String> = (0..t.len().min(4)).map(|i| format!("{:.6}", t.get_f64(i))).collect();
     let more = if t.len() > 4 { ", …" } else { "" };
     format!("[{}{more}]", shown.join(", "))
-}
-
-/// Where the user wants a model to run.
-pub(super) fn device(place: BackendKind, common: &Common, tuning: &Tuning) -> Device {
-    let device = Device::of(place).threads(common.threads());
-    tuning.memory.map_or(device.clone(), |bytes| device.memory(bytes))
 }
 
 /// The optimised program; what happened goes to standard error.

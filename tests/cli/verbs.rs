@@ -76,25 +76,38 @@ fn names_that_are_nearly_right_are_proposed() {
 #[test]
 fn a_missing_device_is_one_sentence_and_help() {
     let dir = folder();
-    // A driver without visible devices is as good as none.
-    let out = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"))
-        .args(["run", "f.rules", "--backend", "cuda"])
-        .env("CUDA_VISIBLE_DEVICES", "")
-        .current_dir(dir.path())
-        .output()
-        .expect("ends");
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(out.stdout.is_empty());
-    let message = if cfg!(feature = "cuda") {
-        "no NVIDIA device can be used: "
-    } else {
-        "this build has no CUDA backend"
-    };
-    let lines: Vec<&str> = said.lines().filter(|l| !l.starts_with("note: ")).collect();
-    let [error, help] = lines[..] else { panic!("two lines:\n{said}") };
-    assert!(error.strip_prefix("error: ").is_some_and(|e| e.starts_with(message)), "{said}");
-    assert!(help.starts_with("help: ") && help.contains("--backend cpu"), "{said}");
+    for verb in [
+        &["run", "f.rules"][..],
+        &["run", "f.rules", "--device", "1"],
+        &["bench", "f.rules", "--kernels"],
+        &["fuzz", "--cases", "1"],
+        &["calibrate", "--store", "times.redb"],
+        &["calibrate", "--store", "times.redb", "--show"],
+    ] {
+        // A driver without visible devices is as good as none.
+        let out = Command::new(env!("CARGO_BIN_EXE_mlc-rewrite"))
+            .args(verb)
+            .args(["--backend", "cuda"])
+            .env("CUDA_VISIBLE_DEVICES", "")
+            .current_dir(dir.path())
+            .output()
+            .expect("ends");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{verb:?}: {said}");
+        assert!(out.stdout.is_empty());
+        let message = if cfg!(feature = "cuda") {
+            "no NVIDIA device can be used: "
+        } else {
+            "this build has no CUDA backend"
+        };
+        let lines: Vec<&str> = said.lines().filter(|l| !l.starts_with("note: ")).collect();
+        let [error, help] = lines[..] else { panic!("{verb:?}: two lines:\n{said}") };
+        assert!(error.strip_prefix("error: ").is_some_and(|e| e.starts_with(message)), "{said}");
+        assert!(help.starts_with("help: ") && help.contains("--backend cpu"), "{said}");
+    }
+    assert!(!dir.path().join("times.redb").exists(), "nothing is stored");
+    let (code, _, said) = run(dir.path(), &["run", "f.rules", "--device", "0"], b"");
+    assert!(code == Some(2) && said.contains("add `--backend cuda`"), "{said}");
 }
 
 #[test]
@@ -105,6 +118,7 @@ fn lists_name_what_there_is() {
         ("layers", "gelu"),
         ("laws", "add_zero"),
         ("targets", "onnxruntime"),
+        ("targets", "cuda_h200"),
         ("onnx", "Conv"),
     ] {
         let list = json(dir.path(), &["list", kind]);

@@ -1,7 +1,8 @@
 //! What the CUDA backend asks of a device, and why the device refuses.
 //!
-//! Implemented by NVIDIA's driver, and in tests by an emulator that records every call.
+//! Implemented by NVIDIA's driver, and in tests by an emulator and by a device that records every call.
 
+use mlc_dsl::message_text::bytes as human;
 use thiserror::Error;
 
 /// An address on a device.
@@ -20,6 +21,23 @@ impl Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Module(pub u64);
 
+/// A queue of a device: what is asked for on one is done in order, on different ones at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stream(pub u64);
+
+/// What was recorded on a stream, to be started as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Graph(pub u64);
+
+/// Memory of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that nothing has.
+    pub free: u64,
+    /// Bytes of all its memory.
+    pub total: u64,
+}
+
 /// Why a device does not do what it is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DriverError {
@@ -33,10 +51,12 @@ pub enum DriverError {
     #[error("generated code does not compile:\n{0}")]
     Compile(String),
     /// The device's memory does not suffice.
-    #[error("{bytes} bytes of device memory are not to be had")]
+    #[error("{} of device memory are not to be had{}", human(*bytes), told(*room))]
     Memory {
         /// Bytes that were asked for.
         bytes: u64,
+        /// What there is, if the device tells.
+        room: Option<Room>,
     },
     /// A call failed.
     #[error("{call} failed: {reason}")]
@@ -46,9 +66,46 @@ pub enum DriverError {
         /// The driver's own words.
         reason: String,
     },
+    /// A call failed, and so will every later one in this context.
+    #[error("the device's context is lost: {call} failed: {reason}")]
+    Lost {
+        /// The function of the driver.
+        call: &'static str,
+        /// The driver's own words.
+        reason: String,
+    },
+    /// Generated code failed on the device.
+    #[error("generated code failed on the device, {}: {reason}", named(functions))]
+    Kernel {
+        /// The function, or those of which one failed.
+        functions: Vec<String>,
+        /// Their text.
+        source_text: String,
+        /// Which call told, and the driver's own words.
+        reason: String,
+    },
 }
 
-/// A device. Calls are in order: a launch sees what was copied and launched before it.
+fn told(room: Option<Room>) -> String {
+    match room {
+        Some(Room { free, total }) => format!(": {} of {} are free", human(free), human(total)),
+        None => String::new(),
+    }
+}
+
+/// Functions that are named in a message at most.
+const NAMED: usize = 8;
+
+fn named(functions: &[String]) -> String {
+    let quoted: Vec<String> = functions.iter().take(NAMED).map(|f| format!("`{f}`")).collect();
+    match functions.len() {
+        1 => format!("in {}", quoted.join("")),
+        n if n <= NAMED => format!("in one of {}", quoted.join(", ")),
+        n => format!("in one of {} and {} more", quoted.join(", "), n - NAMED),
+    }
+}
+
+/// A device. What is asked for on a stream is done in order; a stream belongs to one caller at a time.
 pub trait Driver: Send + Sync {
     /// Bytes of memory, at an address that is a multiple of 256. Zero bytes are an address, too.
     fn allocate(&self, bytes: u64) -> Result<Address, DriverError>;
@@ -56,28 +113,78 @@ pub trait Driver: Send + Sync {
     /// Gives memory back that was allocated.
     fn free(&self, address: Address) -> Result<(), DriverError>;
 
-    /// Copies bytes to the device.
-    fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), DriverError>;
+    /// A stream of the caller's own.
+    fn stream(&self) -> Result<Stream, DriverError>;
 
-    /// Copies bytes from the device, after everything that was launched before has ended.
-    fn download(&self, from: Address, into: &mut [u8]) -> Result<(), DriverError>;
+    /// Gives a stream back, once everything on it is done.
+    fn end(&self, stream: Stream) -> Result<(), DriverError>;
+
+    /// Waits until everything on a stream is done.
+    fn wait(&self, stream: Stream) -> Result<(), DriverError>;
+
+    /// Copies bytes to the device; they may change once the call returns.
+    fn upload(&self, on: Stream, to: Address, bytes: &[u8]) -> Result<(), DriverError>;
+
+    /// Copies bytes from the device and waits for them.
+    fn download(&self, on: Stream, parts: &mut [(Address, &mut [u8])]) -> Result<(), DriverError>;
 
     /// Sets bytes to zero.
-    fn clear(&self, at: Address, bytes: u64) -> Result<(), DriverError>;
+    fn clear(&self, on: Stream, at: Address, bytes: u64) -> Result<(), DriverError>;
 
     /// Compiles and loads a translation unit of CUDA C++.
     fn load(&self, source: &str) -> Result<Module, DriverError>;
 
-    /// Unloads it.
+    /// Unloads it. None of its functions may run.
     fn unload(&self, module: Module) -> Result<(), DriverError>;
 
     /// Starts a function: every argument is a pointer, given with the bytes that the function may touch there.
     fn launch(
         &self,
+        on: Stream,
         module: Module,
         function: &str,
         grid: [u32; 3],
         block: u32,
         arguments: &[(Address, u64)],
     ) -> Result<(), DriverError>;
+
+    /// Records what `work` clears and launches on the stream, none of which is done. `None` where a device cannot record;
+    /// `work` is not called then.
+    fn record(
+        &self,
+        on: Stream,
+        work: &mut dyn FnMut() -> Result<(), DriverError>,
+    ) -> Result<Option<Graph>, DriverError> {
+        let _ = (on, work);
+        Ok(None)
+    }
+
+    /// Does what was recorded.
+    fn replay(&self, on: Stream, graph: Graph) -> Result<(), DriverError> {
+        let _ = (on, graph);
+        Err(DriverError::Call { call: "replay", reason: "nothing can be recorded".into() })
+    }
+
+    /// Forgets what was recorded.
+    fn forget(&self, graph: Graph) -> Result<(), DriverError> {
+        let _ = graph;
+        Ok(())
+    }
+
+    /// Seconds that each of several steps takes on the stream, by the device's own clock. `None` where a device has none;
+    /// `work` is not called then.
+    fn timed(
+        &self,
+        on: Stream,
+        steps: usize,
+        work: &mut dyn FnMut(usize) -> Result<(), DriverError>,
+    ) -> Result<Option<Vec<f64>>, DriverError> {
+        let _ = (on, steps, work);
+        Ok(None)
+    }
+
+    /// The device's memory; `None` where it does not tell.
+    fn room(&self) -> Result<Option<Room>, DriverError> {
+        Ok(None)
+    }
 }

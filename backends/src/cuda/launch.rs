@@ -74,6 +74,13 @@ pub struct Launch {
     pub kernel: usize,
 }
 
+impl Launch {
+    /// False if it computes nothing; devices refuse such launches.
+    pub fn has_blocks(&self) -> bool {
+        !self.grid.contains(&0)
+    }
+}
+
 /// A value that a run begins or ends with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {

@@ -8,6 +8,7 @@ use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
 use std::sync::Arc;
 
+mod buffers;
 mod driver;
 mod generate;
 mod launch;
@@ -16,12 +17,13 @@ mod nvidia;
 mod session;
 mod shapes;
 
-pub use driver::{Address, Driver, DriverError, Module};
+pub use buffers::DeviceConstants;
+pub use driver::{Address, Driver, DriverError, Graph, Module, Room, Stream};
 pub use generate::{Tuning, launches, launches_for};
 pub use launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
 #[cfg(feature = "cuda")]
 pub use nvidia::{Nvidia, nvrtc};
-pub use session::{DeviceConstants, LaunchedPlan};
+pub use session::LaunchedPlan;
 
 /// What every translation unit begins with.
 pub const PRELUDE: &str = concat!(include_str!("prelude.cuh"), include_str!("functions.cuh"));

@@ -1,185 +1,15 @@
-//! Launches on a device: their memory, their constants, their runs.
+//! Launches on a device: their constants, their runs, their times.
 
+use super::buffers::{Buffers, FAULT_BYTES, Loaded, OwnGraph, OwnStream, misplaced, size};
 use super::{
-    Address, Argument, Driver, DriverError, FAULT_WORDS, Launch, Launches, Module, NAME, Place,
+    Address, Argument, DeviceConstants, Driver, DriverError, FAULT_WORDS, Launch, Launches, Place,
     Port,
 };
-use crate::{Allocated, BackendError, Executable};
+use crate::{Allocated, BackendError, Executable, LaunchTime};
 use bytes::Bytes;
 use mlc_dsl::ir::{ConstId, Consts, Tensor, Type};
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, Weak};
-
-/// Memory of a device, given back when this is dropped.
-struct Memory {
-    driver: Arc<dyn Driver>,
-    address: Address,
-    bytes: u64,
-}
-
-impl Memory {
-    fn new(driver: &Arc<dyn Driver>, bytes: u64) -> Result<Memory, DriverError> {
-        let address = driver.allocate(bytes)?;
-        Ok(Memory { driver: driver.clone(), address, bytes })
-    }
-
-    /// With these bytes in it.
-    fn of(driver: &Arc<dyn Driver>, bytes: &[u8]) -> Result<Memory, DriverError> {
-        let memory = Memory::new(driver, bytes.len() as u64)?;
-        memory.fill(bytes)?;
-        Ok(memory)
-    }
-
-    fn fill(&self, bytes: &[u8]) -> Result<(), DriverError> {
-        match bytes.is_empty() {
-            true => Ok(()),
-            false => self.driver.upload(self.address, bytes),
-        }
-    }
-
-    /// Where so many bytes begin, if they are all inside.
-    fn part(&self, from: u64, bytes: u64) -> Option<Address> {
-        let inside = from.checked_add(bytes).is_some_and(|end| end <= self.bytes);
-        inside.then(|| self.address.after(from))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // A device that does not take its memory back is one that no longer works; the next call says so.
-        let _ = self.driver.free(self.address);
-    }
-}
-
-/// A translation unit on a device, unloaded when this is dropped.
-struct Loaded {
-    driver: Arc<dyn Driver>,
-    module: Module,
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        // As with memory.
-        let _ = self.driver.unload(self.module);
-    }
-}
-
-/// The constants of a program on a device, each from its first use until no plan uses it.
-pub struct DeviceConstants {
-    driver: Arc<dyn Driver>,
-    tensors: Consts,
-    uploaded: Mutex<HashMap<ConstId, Weak<Memory>>>,
-}
-
-impl DeviceConstants {
-    /// The constants of a program, none of them on the device yet.
-    pub fn new(driver: Arc<dyn Driver>, tensors: Consts) -> DeviceConstants {
-        DeviceConstants { driver, tensors, uploaded: Mutex::default() }
-    }
-
-    fn tensor(&self, id: ConstId) -> Option<&Tensor> {
-        ((id.0 as usize) < self.tensors.len()).then(|| self.tensors.get(id))
-    }
-
-    /// A constant's memory. `None` if the program has no such constant.
-    fn memory(&self, id: ConstId) -> Result<Option<Arc<Memory>>, DriverError> {
-        let Some(tensor) = self.tensor(id) else { return Ok(None) };
-        let mut uploaded = self.uploaded.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(known) = uploaded.get(&id).and_then(Weak::upgrade) {
-            return Ok(Some(known));
-        }
-        let fresh = Arc::new(Memory::of(&self.driver, tensor.bytes())?);
-        uploaded.insert(id, Arc::downgrade(&fresh));
-        Ok(Some(fresh))
-    }
-}
-
-/// All memory of a plan on a device.
-struct Buffers {
-    /// Those that a launch reads.
-    inputs: Vec<Option<Memory>>,
-    /// Once a plan is ready, those that a run reads.
-    constants: HashMap<ConstId, Arc<Memory>>,
-    outputs: BTreeMap<usize, Memory>,
-    arena: Memory,
-    kept: Memory,
-    fault: Memory,
-}
-
-impl Buffers {
-    fn new(
-        launches: &Launches,
-        driver: &Arc<dyn Driver>,
-        constants: &DeviceConstants,
-    ) -> Result<Buffers, BackendError> {
-        let of = |port: &Port| size(port).ok_or_else(|| misplaced(&port.name));
-        let places: Vec<Place> = all(launches).map(|(_, a)| a.place).collect();
-        let input = |(i, port): (usize, &Port)| -> Result<Option<Memory>, BackendError> {
-            match places.contains(&Place::Input(i)) {
-                true => Ok(Some(Memory::new(driver, of(port)?)?)),
-                false => Ok(None),
-            }
-        };
-        let mut sizes: BTreeMap<usize, u64> = BTreeMap::new();
-        for (port, place) in &launches.outputs {
-            if let Place::Output(at) = place {
-                let bytes = sizes.entry(*at).or_default();
-                *bytes = of(port)?.max(*bytes);
-            }
-        }
-        let mut used = HashMap::new();
-        for id in &launches.constants {
-            let memory = constants.memory(*id)?;
-            used.insert(*id, memory.ok_or_else(|| misplaced(&format!("constant {}", id.0)))?);
-        }
-        Ok(Buffers {
-            inputs: launches.inputs.iter().enumerate().map(input).collect::<Result<_, _>>()?,
-            constants: used,
-            outputs: sizes
-                .into_iter()
-                .map(|(at, bytes)| Ok((at, Memory::new(driver, bytes)?)))
-                .collect::<Result<_, DriverError>>()?,
-            arena: Memory::new(driver, launches.arena)?,
-            kept: Memory::new(driver, launches.kept)?,
-            fault: Memory::new(driver, FAULT_BYTES as u64)?,
-        })
-    }
-
-    /// The address of a place with so many bytes behind it, if it has that many.
-    fn address(&self, place: Place, bytes: u64) -> Option<Address> {
-        match place {
-            Place::Input(i) => self.inputs.get(i)?.as_ref()?.part(0, bytes),
-            Place::Constant(id) => self.constants.get(&id)?.part(0, bytes),
-            Place::Arena(at) => self.arena.part(at, bytes),
-            Place::Kept(at) => self.kept.part(at, bytes),
-            Place::Output(i) => self.outputs.get(&i)?.part(0, bytes),
-            Place::Fault => self.fault.part(0, bytes),
-        }
-    }
-}
-
-const FAULT_BYTES: usize = 8 * FAULT_WORDS;
-
-/// Every argument with the launch that takes it.
-fn all(launches: &Launches) -> impl Iterator<Item = (&Launch, &Argument)> {
-    let each = launches.once.iter().chain(&launches.each);
-    each.flat_map(|launch| launch.arguments.iter().map(move |a| (launch, a)))
-}
-
-/// Bytes of a port's elements.
-fn size(port: &Port) -> Option<u64> {
-    if port.shape.contains(&0) {
-        return Some(0);
-    }
-    let bytes = port.shape.iter().try_fold(port.dtype.size(), |n, &d| n.checked_mul(d))?;
-    u64::try_from(bytes).ok()
-}
-
-/// Launches that reach outside the memory that they ask for.
-fn misplaced(what: &str) -> BackendError {
-    let what = format!("launches outside of their memory (`{what}`)");
-    BackendError::Unsupported { backend: NAME, what }
-}
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A launch with the addresses of its arguments.
 struct Call {
@@ -208,11 +38,26 @@ impl Sequence {
                 arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
             })
         };
-        let launches: Vec<&Launch> = launches.iter().filter(|l| !l.grid.contains(&0)).collect();
+        let launches: Vec<&Launch> = launches.iter().filter(|l| l.has_blocks()).collect();
         let faulty = launches.iter().any(|l| l.arguments.iter().any(|a| a.place == Place::Fault));
         let calls = launches.into_iter().map(call).collect::<Result<_, BackendError>>()?;
         Ok(Sequence { calls, faulty })
     }
+}
+
+/// Where an output is copied from, and its bytes; `None` if it is an input or a constant.
+type Copied = Option<(Address, Vec<u8>)>;
+
+/// How the launches of a run are started.
+enum Start {
+    /// One by one, for the first time: the driver may load functions when they are first started.
+    First,
+    /// One by one so far.
+    Single,
+    /// One by one, for there is nothing to gain or the device cannot record.
+    Always,
+    /// As they were recorded.
+    Recorded(OwnGraph),
 }
 
 /// Launches that are ready to run on a device.
@@ -222,11 +67,13 @@ pub struct LaunchedPlan {
     each: Sequence,
     /// What outputs that are constants are equal to.
     constants: Arc<DeviceConstants>,
-    buffers: Buffers,
+    /// Held during a run, for runs share all memory.
+    running: Mutex<Start>,
+    // What follows is given back in this order: nothing runs once the stream has ended.
+    stream: OwnStream,
     /// Absent if nothing is launched.
     module: Option<Loaded>,
-    /// Held during a run, for runs share all memory.
-    running: Mutex<()>,
+    buffers: Buffers,
 }
 
 impl LaunchedPlan {
@@ -267,23 +114,25 @@ impl LaunchedPlan {
                 return Err(misplaced(&port.name));
             }
         }
+        let stream = OwnStream::new(&driver)?;
         let module = match once.calls.is_empty() && each.calls.is_empty() {
             true => None,
-            false => {
-                let module = driver.load(&launches.unit())?;
-                Some(Loaded { driver: driver.clone(), module })
-            }
+            false => Some(Loaded::new(&driver, &launches.unit())?),
         };
+        // One launch is started as fast by itself.
+        let start = if each.calls.len() < 2 { Start::Always } else { Start::First };
         let mut plan = LaunchedPlan {
             launches,
             driver,
             each,
             constants: constants.clone(),
-            buffers,
+            running: Mutex::new(start),
+            stream,
             module,
-            running: Mutex::default(),
+            buffers,
         };
-        plan.execute(&once)?;
+        plan.start(&once)?;
+        plan.finish(&once, &mut [])?;
         let read = plan.launches.each.iter().flat_map(|l| &l.arguments).map(|a| a.place);
         let read: HashSet<ConstId> = read
             .filter_map(|place| if let Place::Constant(id) = place { Some(id) } else { None })
@@ -292,26 +141,104 @@ impl LaunchedPlan {
         Ok(plan)
     }
 
-    /// Launches in order; the fault that they record is an error.
-    fn execute(&self, sequence: &Sequence) -> Result<(), BackendError> {
-        let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
+    /// Clears the record of faults.
+    fn clear(&self, sequence: &Sequence) -> Result<(), DriverError> {
         let record = &self.buffers.fault;
-        if sequence.faulty {
-            self.driver.clear(record.address, record.bytes)?;
+        match sequence.faulty {
+            true => self.driver.clear(self.stream.stream, record.address, record.bytes),
+            false => Ok(()),
         }
-        for call in &sequence.calls {
-            let Call { function, grid, block, arguments } = call;
-            self.driver.launch(*module, function, *grid, *block, arguments)?;
-        }
-        if sequence.faulty {
-            let mut bytes = [0; FAULT_BYTES];
-            self.driver.download(record.address, &mut bytes)?;
-            let mut words = bytes.chunks_exact(8).map(|w| w.try_into().expect("8 bytes"));
-            let words: [i64; FAULT_WORDS] =
-                std::array::from_fn(|_| words.next().map_or(0, i64::from_le_bytes));
-            self.fault(words)?;
+    }
+
+    fn launch(&self, call: &Call) -> Result<(), DriverError> {
+        let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
+        let Call { function, grid, block, arguments } = call;
+        self.driver.launch(self.stream.stream, *module, function, *grid, *block, arguments)
+    }
+
+    /// Starts launches in order, one by one.
+    fn start(&self, sequence: &Sequence) -> Result<(), DriverError> {
+        self.clear(sequence)?;
+        sequence.calls.iter().try_for_each(|call| {
+            self.launch(call).map_err(|e| self.blamed(e, std::slice::from_ref(call)))
+        })
+    }
+
+    /// Records the launches of a run, if they were started once.
+    fn recorded(&self, how: &mut Start) -> Result<(), DriverError> {
+        if let Start::Single = how {
+            let recorded =
+                self.driver.record(self.stream.stream, &mut || self.start(&self.each))?;
+            *how = match recorded {
+                Some(graph) => Start::Recorded(OwnGraph::new(&self.driver, graph)),
+                None => Start::Always,
+            };
         }
         Ok(())
+    }
+
+    /// Starts the launches of a run: the first time one by one, then as they were recorded.
+    fn start_run(&self, how: &mut Start) -> Result<(), DriverError> {
+        self.recorded(how)?;
+        match how {
+            Start::Recorded(own) => {
+                let done = self.driver.replay(self.stream.stream, own.graph);
+                done.map_err(|e| self.blamed(e, &self.each.calls))
+            }
+            Start::First => {
+                self.start(&self.each)?;
+                *how = Start::Single;
+                Ok(())
+            }
+            Start::Single | Start::Always => self.start(&self.each),
+        }
+    }
+
+    /// Waits for launches, and copies parts of memory; the fault that the launches record is an error.
+    fn finish(
+        &self,
+        sequence: &Sequence,
+        parts: &mut [(Address, &mut [u8])],
+    ) -> Result<(), BackendError> {
+        let mut record = [0; FAULT_BYTES];
+        let mut all: Vec<(Address, &mut [u8])> = Vec::with_capacity(1 + parts.len());
+        if sequence.faulty {
+            all.push((self.buffers.fault.address, &mut record));
+        }
+        all.extend(parts.iter_mut().map(|(from, into)| (*from, &mut **into)));
+        if all.is_empty() && sequence.calls.is_empty() {
+            return Ok(());
+        }
+        let done = match all.is_empty() {
+            true => self.driver.wait(self.stream.stream),
+            false => self.driver.download(self.stream.stream, &mut all),
+        };
+        done.map_err(|e| self.blamed(e, &sequence.calls))?;
+        let mut words = record.chunks_exact(8).map(|w| w.try_into().expect("8 bytes"));
+        self.fault(std::array::from_fn(|_| words.next().map_or(0, i64::from_le_bytes)))
+    }
+
+    /// The error of launches that may have brought it about: a context is lost when code fails.
+    fn blamed(&self, error: DriverError, calls: &[Call]) -> DriverError {
+        let DriverError::Lost { call, reason } = &error else { return error };
+        let mut functions: Vec<String> = vec![];
+        for call in calls {
+            if !functions.contains(&call.function) {
+                functions.push(call.function.clone());
+            }
+        }
+        if functions.is_empty() {
+            return error;
+        }
+        let all = self.launches.once.iter().chain(&self.launches.each);
+        let mut sources: Vec<&str> = vec![];
+        for launch in all.filter(|l| functions.contains(&l.function)) {
+            if !sources.contains(&launch.source.as_str()) {
+                sources.push(&launch.source);
+            }
+        }
+        let reason = format!("{call}: {reason}");
+        DriverError::Kernel { functions, source_text: sources.join("\n"), reason }
     }
 
     /// The error of a record of a fault, if there is one.
@@ -354,46 +281,98 @@ impl LaunchedPlan {
         Ok(())
     }
 
-    /// The value of an output after a run.
-    fn output(&self, port: &Port, place: Place, inputs: &[Tensor]) -> Result<Tensor, BackendError> {
-        let bytes = match place {
-            Place::Input(i) => inputs[i].bytes().clone(),
-            Place::Constant(id) => match self.constants.tensor(id) {
-                Some(t) => t.bytes().clone(),
-                None => return Err(misplaced(&port.name)),
-            },
-            _ => {
-                let bytes = size(port).ok_or_else(|| misplaced(&port.name))?;
-                let from = self.buffers.address(place, bytes);
-                let from = from.ok_or_else(|| misplaced(&port.name))?;
-                let mut out = vec![0; bytes as usize];
-                if !out.is_empty() {
-                    self.driver.download(from, &mut out)?;
-                }
-                Bytes::from(out)
+    /// Where the outputs of a run are copied from, and as many bytes for each; none for those that are inputs or constants.
+    fn room_for_outputs(&self) -> Result<Vec<Copied>, BackendError> {
+        let room = |(port, place): &(Port, Place)| {
+            if let Place::Input(_) | Place::Constant(_) = place {
+                return Ok(None);
             }
+            let bytes = size(port).ok_or_else(|| misplaced(&port.name))?;
+            let from = self.buffers.address(*place, bytes).ok_or_else(|| misplaced(&port.name))?;
+            Ok(Some((from, vec![0; bytes as usize])))
         };
+        self.launches.outputs.iter().map(room).collect()
+    }
+
+    /// The value of an output.
+    fn output(
+        &self,
+        (port, place): &(Port, Place),
+        copied: Copied,
+        inputs: &[Tensor],
+    ) -> Result<Tensor, BackendError> {
+        let known = match place {
+            Place::Input(i) => inputs.get(*i).map(|t| t.bytes().clone()),
+            Place::Constant(id) => self.constants.tensor(*id).map(|t| t.bytes().clone()),
+            _ => copied.map(|(_, bytes)| Bytes::from(bytes)),
+        };
+        let bytes = known.ok_or_else(|| misplaced(&port.name))?;
         Tensor::new(port.dtype, port.shape.clone(), bytes).map_err(|_| misplaced(&port.name))
+    }
+
+    /// Checks and uploads the inputs, for a run alone.
+    fn begin(&self, inputs: &[Tensor]) -> Result<MutexGuard<'_, Start>, BackendError> {
+        self.check(inputs)?;
+        let alone = self.running.lock().unwrap_or_else(|e| e.into_inner());
+        for (memory, tensor) in self.buffers.inputs.iter().zip(inputs) {
+            if let Some(memory) = memory {
+                memory.fill(&self.stream, tensor.bytes())?;
+            }
+        }
+        Ok(alone)
     }
 }
 
 impl Executable for LaunchedPlan {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        self.check(inputs)?;
-        let _alone = self.running.lock().unwrap_or_else(|e| e.into_inner());
-        for (memory, tensor) in self.buffers.inputs.iter().zip(inputs) {
-            if let Some(memory) = memory {
-                memory.fill(tensor.bytes())?;
-            }
-        }
-        self.execute(&self.each)?;
-        let outputs = self.launches.outputs.iter();
-        outputs.map(|(port, place)| self.output(port, *place, inputs)).collect()
+        let mut how = self.begin(inputs)?;
+        self.start_run(&mut how)?;
+        let mut copied = self.room_for_outputs()?;
+        let mut parts: Vec<(Address, &mut [u8])> = copied
+            .iter_mut()
+            .flatten()
+            .filter(|(_, bytes)| !bytes.is_empty())
+            .map(|(from, bytes)| (*from, bytes.as_mut_slice()))
+            .collect();
+        self.finish(&self.each, &mut parts)?;
+        drop(how);
+        let outputs = self.launches.outputs.iter().zip(copied);
+        outputs.map(|(output, copied)| self.output(output, copied, inputs)).collect()
     }
 
     fn allocated(&self) -> Option<Allocated> {
         let arena = self.buffers.arena.bytes + self.buffers.kept.bytes;
         let results = self.buffers.outputs.values().map(|m| m.bytes).sum();
         Some(Allocated { arena, results })
+    }
+
+    fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {
+        let mut how = self.begin(inputs)?;
+        if let Start::First = *how {
+            self.start_run(&mut how)?;
+        }
+        self.recorded(&mut how)?;
+        let mut run = |_| self.start_run(&mut how);
+        let seconds = self.driver.timed(self.stream.stream, 1, &mut run);
+        let seconds = seconds.map_err(|e| self.blamed(e, &self.each.calls))?;
+        self.finish(&self.each, &mut [])?;
+        Ok(seconds.and_then(|s| s.first().copied()))
+    }
+
+    fn launch_seconds(&self, inputs: &[Tensor]) -> Result<Option<Vec<LaunchTime>>, BackendError> {
+        let _alone = self.begin(inputs)?;
+        self.clear(&self.each)?;
+        let calls = &self.each.calls;
+        let mut start = |step: usize| self.launch(&calls[step]);
+        let seconds = self.driver.timed(self.stream.stream, calls.len(), &mut start);
+        let seconds = seconds.map_err(|e| self.blamed(e, calls))?;
+        self.finish(&self.each, &mut [])?;
+        let launched = self.launches.each.iter().filter(|l| l.has_blocks());
+        let time = |(launch, seconds): (&Launch, f64)| LaunchTime {
+            function: launch.function.clone(),
+            kernel: launch.kernel,
+            seconds,
+        };
+        Ok(seconds.map(|all| launched.zip(all).map(time).collect()))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{DeviceConstants, Driver, DriverError, LaunchedPlan, Launches};
 use crate::cpu::symbols::SymbolBindings;
-use crate::{Allocated, BackendError, Executable};
+use crate::{Allocated, BackendError, Executable, LaunchTime};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -52,6 +52,11 @@ impl ShapedPlan {
         self.kept.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// The launches for inputs of these shapes.
+    fn of(&self, inputs: &[Tensor]) -> Result<Arc<LaunchedPlan>, BackendError> {
+        self.ready(&SymbolBindings::bind(&self.plan.program.inputs, inputs)?)
+    }
+
     /// The launches for these symbols, generated now or before.
     fn ready(&self, symbols: &SymbolBindings) -> Result<Arc<LaunchedPlan>, BackendError> {
         if let Some((_, known)) = self.kept().iter().find(|(s, _)| s == symbols) {
@@ -85,8 +90,7 @@ impl ShapedPlan {
 
 impl Executable for ShapedPlan {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        let symbols = SymbolBindings::bind(&self.plan.program.inputs, inputs)?;
-        self.ready(&symbols)?.run(inputs)
+        self.of(inputs)?.run(inputs)
     }
 
     fn allocated(&self) -> Option<Allocated> {
@@ -97,11 +101,19 @@ impl Executable for ShapedPlan {
         }
         Some(out)
     }
+
+    fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {
+        self.of(inputs)?.device_seconds(inputs)
+    }
+
+    fn launch_seconds(&self, inputs: &[Tensor]) -> Result<Option<Vec<LaunchTime>>, BackendError> {
+        self.of(inputs)?.launch_seconds(inputs)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Address, Argument, Launch, Module, Place, Port};
+    use super::super::{Address, Argument, Launch, Module, Place, Port, Stream};
     use super::*;
     use mlc_dsl::ir::{ConstId, DType, Extent, Program, Type};
 
@@ -136,7 +148,7 @@ mod tests {
         fn allocate(&self, bytes: u64) -> Result<Address, DriverError> {
             let mut counts = self.counts();
             if counts.held + bytes > counts.room {
-                return Err(DriverError::Memory { bytes });
+                return Err(DriverError::Memory { bytes, room: None });
             }
             counts.held += bytes;
             counts.constants += usize::from(bytes == CONSTANT);
@@ -150,15 +162,27 @@ mod tests {
             Ok(())
         }
 
-        fn upload(&self, _: Address, _: &[u8]) -> Result<(), DriverError> {
+        fn stream(&self) -> Result<Stream, DriverError> {
+            Ok(Stream(0))
+        }
+
+        fn end(&self, _: Stream) -> Result<(), DriverError> {
             Ok(())
         }
 
-        fn download(&self, _: Address, _: &mut [u8]) -> Result<(), DriverError> {
+        fn wait(&self, _: Stream) -> Result<(), DriverError> {
             Ok(())
         }
 
-        fn clear(&self, _: Address, _: u64) -> Result<(), DriverError> {
+        fn upload(&self, _: Stream, _: Address, _: &[u8]) -> Result<(), DriverError> {
+            Ok(())
+        }
+
+        fn download(&self, _: Stream, _: &mut [(Address, &mut [u8])]) -> Result<(), DriverError> {
+            Ok(())
+        }
+
+        fn clear(&self, _: Stream, _: Address, _: u64) -> Result<(), DriverError> {
             Ok(())
         }
 
@@ -176,6 +200,7 @@ mod tests {
 
         fn launch(
             &self,
+            _: Stream,
             _: Module,
             _: &str,
             _: [u32; 3],
@@ -256,7 +281,7 @@ mod tests {
             plan.run(&[vector(n)]).expect("runs");
         }
         let e = plan.run(&[vector(300)]).expect_err("is more than there is");
-        assert_eq!(e, BackendError::Device(DriverError::Memory { bytes: 300 }));
+        assert_eq!(e, BackendError::Device(DriverError::Memory { bytes: 300, room: None }));
         plan.run(&[vector(200)]).expect("runs");
         drop(plan);
         assert_eq!(device.counts().held, 0);

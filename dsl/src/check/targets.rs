@@ -12,6 +12,7 @@ use crate::span::Ident;
 use crate::syntax::ast::{Expr, Item, Kernel, Target};
 use crate::term::TermKind;
 use std::collections::{BTreeMap, HashMap};
+use std::str::FromStr;
 
 /// Figures of a target, with what each says and an example.
 pub const FIGURES: [(&str, &str, &str); 7] = [
@@ -28,6 +29,9 @@ pub const FIGURES: [(&str, &str, &str); 7] = [
     ),
 ];
 
+/// Figures that may be stated for an element type, as `flops_f16`.
+const TYPED: [&str; 2] = ["flops", "slow"];
+
 /// What a kernel's work is counted in, in the order of `mlc_extract::fit::FEATURES`.
 pub const WORK: [&str; 16] = [
     "launches", "products", "flops", "thin", "windowed", "idle", "fetched", "slow", "rare",
@@ -42,7 +46,7 @@ pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (Targe
     let mut diags = Vec::new();
     let mut figures = HashMap::new();
     for (key, e) in &t.entries {
-        if !FIGURES.iter().any(|f| f.0 == key.text) {
+        if !is_figure(&key.text) {
             let help = suggest(&key.text, FIGURES.iter().map(|f| f.0))
                 .unwrap_or_else(|| format!("one of {}", FIGURES.map(|f| f.0).join(", ")));
             let message = format!("`{}` is not a figure of a target", key.text);
@@ -53,7 +57,7 @@ pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (Targe
             Some(v) if v.is_finite() && v >= 0.0 => drop(figures.insert(key.text.clone(), v)),
             _ => {
                 let message = format!("`{}` must be a non-negative number", key.text);
-                let help = FIGURES.iter().find(|f| f.0 == key.text);
+                let help = FIGURES.iter().find(|f| f.0 == plain(&key.text));
                 let help =
                     help.map_or(String::new(), |f| format!("{}, e.g. `{} = {}`", f.1, f.0, f.2));
                 diags.push(error("R012", e.span, message, &help));
@@ -90,7 +94,24 @@ pub fn target(library: &Library, source: u32, item: &Item, t: &Target) -> (Targe
         diags.push(error("R012", at, message, help));
     }
     let (name, doc, extends) = (name(&item.name.text), item.doc.clone(), t.extends.clone());
-    (TargetItem { name, doc, extends, source, figures, kernels, pointwise: None, types }, diags)
+    let (devices, pointwise) = (t.devices.clone(), None);
+    let item =
+        TargetItem { name, doc, extends, devices, source, figures, kernels, pointwise, types };
+    (item, diags)
+}
+
+/// The figure that one of an element type is about: `flops` of `flops_f16`.
+fn plain(key: &str) -> &str {
+    match key.split_once('_') {
+        Some((figure, dtype)) if TYPED.contains(&figure) && DType::from_str(dtype).is_ok() => {
+            figure
+        }
+        _ => key,
+    }
+}
+
+fn is_figure(key: &str) -> bool {
+    FIGURES.iter().any(|f| f.0 == plain(key))
 }
 
 /// The number that an expression is, if it is one.

@@ -386,11 +386,13 @@ pub struct Print {
     pub conditions: Vec<Expr>,
 }
 
-/// `target name extends base`, then `key = value …` and kernels.
+/// `target name extends base on "device"`, then `key = value …` and kernels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// `extends base`: the target whose figures and kernels it has unless it states its own.
     pub extends: Option<Ident>,
+    /// `on "name", …`: the devices that its figures describe, by words of their names.
+    pub devices: Vec<String>,
     /// `key = value` entries such as `flops = 1e11`.
     pub entries: Vec<(Ident, Expr)>,
     /// `kernel "name" covers expr`: ops this target computes natively.

@@ -245,6 +245,11 @@ impl TreeBuilder {
         None
     }
 
+    fn inner_strings(&mut self, pair: Pair<'_, Rule>) -> Vec<String> {
+        let strings = pair.into_inner().filter(|p| p.as_rule() == Rule::string);
+        strings.map(|p| self.string(&p)).collect()
+    }
+
     fn inner_string(&mut self, pair: Pair<'_, Rule>) -> Option<String> {
         let mut inner = pair.into_inner();
         inner.find(|p| p.as_rule() == Rule::string).map(|p| self.string(&p))
@@ -360,10 +365,12 @@ impl TreeBuilder {
     }
 
     fn target(&mut self, parts: Parts<'_>) -> Target {
-        let mut target = Target { extends: None, entries: Vec::new(), kernels: Vec::new() };
+        let mut target =
+            Target { extends: None, devices: Vec::new(), entries: Vec::new(), kernels: Vec::new() };
         for part in parts {
             match part.as_rule() {
                 Rule::extends => target.extends = Some(self.inner_ident(part)),
+                Rule::devices => target.devices = self.inner_strings(part),
                 Rule::entry => target.entries.extend(self.named_values(part)),
                 Rule::kernel => target.kernels.push(self.kernel(part)),
                 _ => {}

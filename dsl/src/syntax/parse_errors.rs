@@ -323,7 +323,7 @@ fn describe(rule: Rule) -> &'static [Expected] {
         Rule::check_clause | Rule::kw_check => &[Clause("check")],
         Rule::picks_clause | Rule::kw_picks => &[Clause("picks")],
         Rule::never_clause | Rule::kw_never => &[Clause("never")],
-        Rule::on_clause | Rule::kw_on => &[Clause("on")],
+        Rule::on_clause | Rule::devices | Rule::kw_on => &[Clause("on")],
         Rule::reference_clause | Rule::kw_reference => &[Clause("reference")],
         Rule::since_clause | Rule::kw_since => &[Clause("since")],
         Rule::until_clause | Rule::kw_until => &[Clause("until")],

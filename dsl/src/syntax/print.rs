@@ -182,7 +182,10 @@ fn print_print(name: &Ident, print: &Print) -> Doc {
 
 fn print_target(name: &Ident, target: &Target) -> Vec<Doc> {
     let extends = target.extends.iter().map(|base| format!(" extends {}", base.text));
-    let mut out = vec![text(format!("target {}", name.text) + &extends.collect::<String>())];
+    let devices: Vec<String> = target.devices.iter().map(|d| quoted(d)).collect();
+    let on = if devices.is_empty() { String::new() } else { format!(" on {}", devices.join(", ")) };
+    let head = format!("target {}", name.text) + &extends.collect::<String>() + &on;
+    let mut out = vec![text(head)];
     for (key, value) in &target.entries {
         out.push(cat([text(format!("{} = ", key.text)), before_more(value)]));
     }

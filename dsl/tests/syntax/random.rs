@@ -350,8 +350,9 @@ fn target() -> impl Strategy<Value = Target> {
         takes: vec![],
     });
     let kernel = prop_oneof![covering, typed];
-    (of(ident()), few((ident(), expr())), few(kernel))
-        .prop_map(|(extends, entries, kernels)| Target { extends, entries, kernels })
+    (of(ident()), few(quote()), few((ident(), expr())), few(kernel)).prop_map(
+        |(extends, devices, entries, kernels)| Target { extends, devices, entries, kernels },
+    )
 }
 
 fn remarks() -> impl Strategy<Value = Vec<String>> {

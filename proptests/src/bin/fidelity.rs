@@ -16,14 +16,15 @@ use mlc_extract::kernel_selection::estimate;
 use mlc_extract::target::Jitter;
 use mlc_extract::work::Works;
 use mlc_proptests::scatter::{Group, svg};
-use mlc_rewrite::Model;
+use mlc_rewrite::calibrate::machine::Hardware;
 use mlc_rewrite::calibrate::store::{Store, usual_path};
-use mlc_rewrite::calibrate::{machine, stored};
-use mlc_rewrite::kernel_times::{KernelTime, Timed, interleave};
+use mlc_rewrite::calibrate::stored;
+use mlc_rewrite::kernel_times::{KernelTime, Timed, Watcher, interleave};
 use mlc_rewrite::pipeline::costing::Costing;
 use mlc_rewrite::pipeline::measure::{least, median, points};
 use mlc_rewrite::pipeline::{self, Options};
 use mlc_rewrite::show;
+use mlc_rewrite::{Device, Model};
 use mlc_verify::random_inputs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -118,12 +119,13 @@ impl Row {
 /// True if the plans of every model that has different ones are ordered.
 fn run(a: &Arguments) -> anyhow::Result<bool> {
     let path = a.store.clone().map_or_else(usual_path, Ok)?;
-    let (fits, samples) = stored(&Store::open(&path)?, a.threads)?;
+    let hardware = Hardware::of(&Device::cpu().threads(a.threads))?;
+    let (fits, samples) = stored(&Store::open(&path)?, &hardware)?;
     let source = format!("a fit to {samples} kernels");
     let costing = Costing { fits: Some(fits), source, ..Costing::default() };
     let mut all: Vec<Point> = Vec::new();
     let mut ordered = true;
-    println!("{}\n", machine::key(a.threads));
+    println!("{}\n", hardware.key);
     println!(
         "| model | plans | measured, ms | slowest/fastest | Spearman | pairs apart | ordered | error, median |"
     );
@@ -243,7 +245,7 @@ fn measured(
 ) -> anyhow::Result<Vec<Point>> {
     let inputs = random_inputs::inputs(model.program(), model.library(), 0)
         .ok_or_else(|| anyhow::anyhow!("{}: inputs of unknown size", path.display()))?;
-    let backend = Cpu::new(threads);
+    let watcher = Watcher::Cpu(Cpu::new(threads));
     let works = Works::new(model.library());
     let is_cold = model.program().consts.bytes() as f64 > price.fits().caches.far;
     let Some((first, rest)) = plans.split_first() else { return Ok(vec![]) };
@@ -252,7 +254,7 @@ fn measured(
         let part: Vec<&(String, Plan)> = std::iter::once(first).chain(part).collect();
         let mut ready: Vec<Timed<'_>> = part
             .iter()
-            .map(|(_, p)| Timed::new(p, &backend, model.library(), &inputs))
+            .map(|(_, p)| Timed::new(p, &watcher, model.library()))
             .collect::<Result<_, _>>()?;
         interleave(&mut ready, &inputs, RUNS, BUDGET)?;
         let of_first = ready[0].least();

@@ -423,6 +423,7 @@ fn cpu(library: &Library) -> TargetItem {
         name: "cpu".into(),
         doc: vec![],
         extends: None,
+        devices: vec![],
         source: 0,
         figures: Default::default(),
         kernels: vec![],

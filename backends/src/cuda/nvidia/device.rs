@@ -1,30 +1,32 @@
-//! A device of NVIDIA's: memory, copies and launches in the order of the calls, on one stream.
+//! A device of NVIDIA's: its context, its memory, its modules. `queue.rs` has its streams.
 
 use super::library::{self, NO_DEVICE, OUT_OF_MEMORY, checked, is_final, meaning};
-use super::staging::{PIECE, Staging};
+use super::newer::Handle;
+use super::queue::Queue;
 use super::{cubins, nvrtc};
-use crate::cuda::{Address, Driver, DriverError, Module};
+use crate::cuda::{Address, DriverError, Graph, Module, Room, Stream};
 use cuda_sys::cuda::*;
 use std::collections::HashMap;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// A stream that does not wait for the stream that the context has by default.
-const NON_BLOCKING: u32 = 1;
+/// If set, every launch is waited for, and nothing is recorded: an error then names the function that failed.
+const BLOCKING: &str = "MLC_CUDA_BLOCKING";
 
-/// A device of NVIDIA's, in its primary context.
+/// A device of NVIDIA's, in a context of its own.
 ///
 /// After a kernel fails, e.g. by an illegal address, the context is unusable: every later call returns the first error.
+/// Another value for the same device works in a fresh context.
 pub struct Nvidia {
-    device: CUdevice,
     name: String,
     capability: (i32, i32),
+    cache: u64,
     context: CUcontext,
-    stream: CUstream,
     state: Mutex<State>,
     /// The error that made the context unusable.
     lost: OnceLock<DriverError>,
+    blocking: bool,
 }
 
 // SAFETY: the driver's handles may be used by any thread that has made the context current, as every call does; what
@@ -33,12 +35,21 @@ unsafe impl Send for Nvidia {}
 // SAFETY: as above.
 unsafe impl Sync for Nvidia {}
 
+/// What the context holds, by numbers that are never used twice.
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     modules: HashMap<Module, Loaded>,
-    /// The number of the next module; numbers are never used twice.
+    pub(super) queues: HashMap<Stream, Arc<Mutex<Queue>>>,
+    /// Ready to be started.
+    pub(super) graphs: HashMap<Graph, Handle>,
     next: u64,
-    staging: Option<Staging>,
+}
+
+impl State {
+    pub(super) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
 }
 
 struct Loaded {
@@ -47,7 +58,7 @@ struct Loaded {
 }
 
 /// The context is current in this thread while this lives.
-struct Current {
+pub(super) struct Current {
     /// Handles belong to a thread here.
     _context: CUcontext,
 }
@@ -67,60 +78,80 @@ fn no_device(code: u32) -> DriverError {
     }
 }
 
+fn started(result: CUresult) -> Result<(), DriverError> {
+    checked(result).map_err(no_device)
+}
+
+/// The driver's handle of the device of this number.
+fn handle(ordinal: usize) -> Result<CUdevice, DriverError> {
+    let (mut count, mut device) = (0, 0);
+    // SAFETY: takes a number, which must be zero.
+    started(unsafe { cuInit(0) })?;
+    // SAFETY: the pointer is valid for the call.
+    started(unsafe { cuDeviceGetCount(&mut count) })?;
+    let Some(number) = c_int::try_from(ordinal).ok().filter(|&n| n < count) else {
+        let found = if count == 1 { "one device".into() } else { format!("{count} devices") };
+        let told = format!("the driver finds {found}, and number {ordinal} is asked for");
+        return Err(DriverError::NoDevice(told));
+    };
+    // SAFETY: the pointer is valid for the call.
+    started(unsafe { cuDeviceGet(&mut device, number) })?;
+    Ok(device)
+}
+
 impl Nvidia {
-    /// The device of this number; 0 is the first one.
+    /// The device of this number in a fresh context; 0 is the first one.
     ///
     /// # Errors
     /// There is no driver, or no such device, or another program has it.
     pub fn new(ordinal: usize) -> Result<Nvidia, DriverError> {
-        let start = |result| checked(result).map_err(no_device);
-        let (mut count, mut device) = (0, 0);
-        // SAFETY: takes a number, which must be zero.
-        start(unsafe { cuInit(0) })?;
-        // SAFETY: the pointer is valid for the call.
-        start(unsafe { cuDeviceGetCount(&mut count) })?;
-        let ordinal = c_int::try_from(ordinal).ok().filter(|&n| n < count);
-        let Some(ordinal) = ordinal else {
-            return Err(DriverError::NoDevice(format!("the driver finds {count} devices")));
-        };
-        // SAFETY: the pointer is valid for the call.
-        start(unsafe { cuDeviceGet(&mut device, ordinal) })?;
+        let device = handle(ordinal)?;
         let attribute = |attribute| {
             let mut value = 0;
             // SAFETY: the pointer is valid for the call.
-            start(unsafe { cuDeviceGetAttribute(&mut value, attribute, device) }).map(|()| value)
+            started(unsafe { cuDeviceGetAttribute(&mut value, attribute, device) }).map(|()| value)
         };
         use CUdevice_attribute_enum as Attribute;
         let capability = (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
+        let cache = attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
+        let cache = u64::try_from(cache).unwrap_or(0);
         let mut name: [c_char; 256] = [0; 256];
         // SAFETY: the pointer is valid for the call, for as many bytes as said.
-        start(unsafe { cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device) })?;
+        started(unsafe { cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device) })?;
         // The driver ends the name with a NUL; without one the last byte, which stays zero, would be it.
         name[255] = 0;
         // SAFETY: there is a NUL within the array.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
         let mut context = ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
-        start(unsafe { cuDevicePrimaryCtxRetain(&mut context, device) })?;
-        let mut out = Nvidia {
-            device,
-            name,
-            capability,
-            context,
-            stream: ptr::null_mut(),
-            state: Mutex::default(),
-            lost: OnceLock::new(),
-        };
-        let current = out.enter()?;
-        let mut stream = ptr::null_mut();
+        started(unsafe { cuCtxCreate_v2(&mut context, 0, device) })?;
+        let mut current = ptr::null_mut();
+        // A new context is current; every call makes it so itself.
         // SAFETY: the pointer is valid for the call.
-        out.done("cuStreamCreate", unsafe { cuStreamCreate(&mut stream, NON_BLOCKING) })?;
-        drop(current);
-        out.stream = stream;
-        Ok(out)
+        let _ = unsafe { cuCtxPopCurrent_v2(&mut current) };
+        let blocking = std::env::var_os(BLOCKING).is_some_and(|v| v != "0");
+        let (state, lost) = (Mutex::default(), OnceLock::new());
+        Ok(Nvidia { name, capability, cache, context, state, lost, blocking })
+    }
+
+    /// The device of this number in the context that others in this process use, unless it is lost. It is kept until the
+    /// process ends: opening one takes longer than most runs.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn shared(ordinal: usize) -> Result<Arc<Nvidia>, DriverError> {
+        static OPENED: Mutex<Vec<(usize, Arc<Nvidia>)>> = Mutex::new(Vec::new());
+        let mut opened = OPENED.lock().unwrap_or_else(|e| e.into_inner());
+        opened.retain(|(_, device)| device.lost.get().is_none());
+        if let Some((_, device)) = opened.iter().find(|(n, _)| *n == ordinal) {
+            return Ok(device.clone());
+        }
+        let fresh = Arc::new(Nvidia::new(ordinal)?);
+        opened.push((ordinal, fresh.clone()));
+        Ok(fresh)
     }
 
     /// The device's name.
@@ -133,12 +164,22 @@ impl Nvidia {
         self.capability
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// Bytes of the cache that all multiprocessors share.
+    pub fn cache(&self) -> u64 {
+        self.cache
+    }
+
+    /// True if launches are waited for one by one.
+    pub(super) fn is_blocking(&self) -> bool {
+        self.blocking
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Makes the context current, unless it is unusable.
-    fn enter(&self) -> Result<Current, DriverError> {
+    pub(super) fn enter(&self) -> Result<Current, DriverError> {
         match self.lost.get() {
             Some(e) => Err(e.clone()),
             None => self.pushed(),
@@ -146,46 +187,32 @@ impl Nvidia {
     }
 
     fn pushed(&self) -> Result<Current, DriverError> {
-        // SAFETY: the context is retained as long as `self` lives.
+        // SAFETY: the context lives as long as `self`.
         self.done("cuCtxPushCurrent", unsafe { cuCtxPushCurrent_v2(self.context) })?;
         Ok(Current { _context: self.context })
     }
 
     /// The error of a call; remembers one that makes the context unusable.
-    fn done(&self, call: &'static str, result: CUresult) -> Result<(), DriverError> {
+    pub(super) fn done(&self, call: &'static str, result: CUresult) -> Result<(), DriverError> {
         checked(result).map_err(|code| self.failed(call, code))
     }
 
+    /// The same of a call that returns the driver's code.
+    pub(super) fn coded(&self, call: &'static str, code: u32) -> Result<(), DriverError> {
+        if code == 0 { Ok(()) } else { Err(self.failed(call, code)) }
+    }
+
     fn failed(&self, call: &'static str, code: u32) -> DriverError {
-        let error = match code {
-            NO_DEVICE => no_device(code),
-            _ => DriverError::Call { call, reason: meaning(code) },
-        };
+        let reason = meaning(code);
         if is_final(code) {
+            let error = DriverError::Lost { call, reason };
             let _ = self.lost.set(error.clone());
+            return error;
         }
-        error
-    }
-
-    /// Waits for everything that was started.
-    fn wait(&self) -> Result<(), DriverError> {
-        // SAFETY: the stream lives as long as `self`.
-        self.done("cuStreamSynchronize", unsafe { cuStreamSynchronize(self.stream) })
-    }
-
-    /// The memory for copies, allocated by the first one.
-    fn staging<'a>(&self, state: &'a mut State) -> Result<&'a mut Staging, DriverError> {
-        if state.staging.is_none() {
-            let mut start = ptr::null_mut();
-            // SAFETY: the pointer is valid for the call.
-            let result = unsafe { cuMemAllocHost_v2(&mut start, Staging::BYTES) };
-            self.done("cuMemAllocHost", result)?;
-            // SAFETY: the driver allocated as many bytes for this value alone; any bytes are initialised once written.
-            unsafe { ptr::write_bytes(start.cast::<u8>(), 0, Staging::BYTES) };
-            // SAFETY: as above; the memory is freed when `self` is dropped.
-            state.staging = Some(unsafe { Staging::new(start) });
+        match code {
+            NO_DEVICE => no_device(code),
+            _ => DriverError::Call { call, reason },
         }
-        Ok(state.staging.as_mut().expect("allocated above"))
     }
 
     /// Loads machine code or PTX into the context, which is current.
@@ -199,11 +226,14 @@ impl Nvidia {
         Ok(module)
     }
 
-    fn function(&self, loaded: &mut Loaded, name: &str) -> Result<CUfunction, DriverError> {
+    /// A function of a module.
+    pub(super) fn function(&self, module: Module, name: &str) -> Result<CUfunction, DriverError> {
+        let mut state = self.state();
+        let call = "cuModuleGetFunction";
+        let loaded = state.modules.get_mut(&module).ok_or_else(|| unknown(call, module))?;
         if let Some(&known) = loaded.functions.get(name) {
             return Ok(known);
         }
-        let call = "cuModuleGetFunction";
         let text = CString::new(name);
         let text = text.map_err(|e| DriverError::Call { call, reason: e.to_string() })?;
         let mut function = ptr::null_mut();
@@ -213,87 +243,40 @@ impl Nvidia {
         loaded.functions.insert(name.to_string(), function);
         Ok(function)
     }
-}
 
-fn unknown(call: &'static str, module: Module) -> DriverError {
-    DriverError::Call { call, reason: format!("module {} is not loaded", module.0) }
-}
-
-impl Driver for Nvidia {
-    fn allocate(&self, bytes: u64) -> Result<Address, DriverError> {
+    /// Memory, as [`Driver::allocate`](crate::cuda::Driver::allocate) says.
+    pub(super) fn allocated(&self, bytes: u64) -> Result<Address, DriverError> {
         let _current = self.enter()?;
         let mut address = 0;
-        let size = usize::try_from(bytes.max(1)).map_err(|_| DriverError::Memory { bytes })?;
+        let Ok(size) = usize::try_from(bytes.max(1)) else {
+            return Err(DriverError::Memory { bytes, room: None });
+        };
         // SAFETY: the pointer is valid for the call.
         match checked(unsafe { cuMemAlloc_v2(&mut address, size) }) {
             Ok(()) => Ok(Address(address)),
-            Err(OUT_OF_MEMORY) => Err(DriverError::Memory { bytes }),
+            Err(OUT_OF_MEMORY) => {
+                Err(DriverError::Memory { bytes, room: self.room_of_context().ok() })
+            }
             Err(code) => Err(self.failed("cuMemAlloc", code)),
         }
     }
 
-    fn free(&self, address: Address) -> Result<(), DriverError> {
+    pub(super) fn freed(&self, address: Address) -> Result<(), DriverError> {
         let _current = self.enter()?;
         // SAFETY: the driver refuses addresses that it has not allocated; it waits for launches that use the memory.
         self.done("cuMemFree", unsafe { cuMemFree_v2(address.0) })
     }
 
-    fn upload(&self, to: Address, bytes: &[u8]) -> Result<(), DriverError> {
-        let _current = self.enter()?;
-        let mut state = self.state();
-        let staging = self.staging(&mut state)?;
-        let mut at = to;
-        for piece in bytes.chunks(PIECE) {
-            if !staging.fits(piece.len()) {
-                self.wait()?;
-                staging.reset();
-            }
-            let part = staging.part(piece.len()).expect("a piece fits into what is free");
-            part.copy_from_slice(piece);
-            let (from, n) = (part.as_ptr().cast::<c_void>(), piece.len());
-            // SAFETY: the bytes stay as they are until the stream was waited for; the driver refuses wrong addresses.
-            let result = unsafe { cuMemcpyHtoDAsync_v2(at.0, from, n, self.stream) };
-            self.done("cuMemcpyHtoDAsync", result)?;
-            at = at.after(n as u64);
-        }
-        Ok(())
+    /// The device's memory; the context is current.
+    pub(super) fn room_of_context(&self) -> Result<Room, DriverError> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both pointers are valid for the call.
+        self.done("cuMemGetInfo", unsafe { cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok(Room { free: free as u64, total: total as u64 })
     }
 
-    fn download(&self, from: Address, into: &mut [u8]) -> Result<(), DriverError> {
-        let _current = self.enter()?;
-        let mut state = self.state();
-        let staging = self.staging(&mut state)?;
-        let mut at = from;
-        for piece in into.chunks_mut(Staging::BYTES) {
-            if !staging.fits(piece.len()) {
-                self.wait()?;
-                staging.reset();
-            }
-            let part = staging.part(piece.len()).expect("a piece fits into what is free");
-            let (to, n) = (part.as_mut_ptr().cast::<c_void>(), piece.len());
-            // SAFETY: the part is used by nothing else until the stream was waited for; the driver refuses wrong addresses.
-            let result = unsafe { cuMemcpyDtoHAsync_v2(to, at.0, n, self.stream) };
-            self.done("cuMemcpyDtoHAsync", result)?;
-            self.wait()?;
-            piece.copy_from_slice(part);
-            staging.reset();
-            at = at.after(n as u64);
-        }
-        Ok(())
-    }
-
-    fn clear(&self, at: Address, bytes: u64) -> Result<(), DriverError> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        let _current = self.enter()?;
-        let size = usize::try_from(bytes).map_err(|_| DriverError::Memory { bytes })?;
-        // SAFETY: the driver refuses wrong addresses.
-        let result = unsafe { cuMemsetD8Async(at.0, 0, size, self.stream) };
-        self.done("cuMemsetD8Async", result)
-    }
-
-    fn load(&self, source: &str) -> Result<Module, DriverError> {
+    /// Compiles a unit, or takes what was compiled before, and loads it.
+    pub(super) fn module(&self, source: &str) -> Result<Module, DriverError> {
         let arch = nvrtc::architecture(self.capability.0, self.capability.1)?;
         let key = nvrtc::key(source, &arch)?;
         let known = cubins::find(&key);
@@ -309,53 +292,23 @@ impl Driver for Nvidia {
             }
         };
         let mut state = self.state();
-        let id = Module(state.next);
-        state.next += 1;
+        let id = Module(state.number());
         state.modules.insert(id, Loaded { module, functions: HashMap::new() });
         Ok(id)
     }
 
-    fn unload(&self, module: Module) -> Result<(), DriverError> {
+    pub(super) fn unloaded(&self, module: Module) -> Result<(), DriverError> {
         let call = "cuModuleUnload";
         let _current = self.enter()?;
         let loaded = self.state().modules.remove(&module).ok_or_else(|| unknown(call, module))?;
-        self.wait()?;
-        // SAFETY: the module is loaded, nothing runs that uses it, and its functions are forgotten with it.
+        // SAFETY: the module is loaded, the caller guarantees that nothing runs that uses it, and its functions are
+        // forgotten with it.
         self.done(call, unsafe { cuModuleUnload(loaded.module) })
     }
+}
 
-    fn launch(
-        &self,
-        module: Module,
-        function: &str,
-        [x, y, z]: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
-        let call = "cuLaunchKernel";
-        let _current = self.enter()?;
-        let mut state = self.state();
-        let loaded = state.modules.get_mut(&module).ok_or_else(|| unknown(call, module))?;
-        let function = self.function(loaded, function)?;
-        let mut pointers: Vec<u64> = arguments.iter().map(|(a, _)| a.0).collect();
-        let mut bytes = size_of_val(pointers.as_slice());
-        // One buffer of a stated size: the driver never reads past it, whatever number of parameters the function has.
-        let (buffer, size): (*mut c_void, *mut usize) = (pointers.as_mut_ptr().cast(), &mut bytes);
-        let mut extra: [*mut c_void; 5] = [
-            ptr::without_provenance_mut(1),
-            buffer,
-            ptr::without_provenance_mut(2),
-            size.cast(),
-            ptr::null_mut(),
-        ];
-        let extra = if pointers.is_empty() { ptr::null_mut() } else { extra.as_mut_ptr() };
-        // SAFETY: the function belongs to a loaded module; `extra` holds CU_LAUNCH_PARAM_BUFFER_POINTER and a buffer,
-        // CU_LAUNCH_PARAM_BUFFER_SIZE and its size, and CU_LAUNCH_PARAM_END; all are valid for the call.
-        let result = unsafe {
-            cuLaunchKernel(function, x, y, z, block, 1, 1, 0, self.stream, ptr::null_mut(), extra)
-        };
-        self.done(call, result)
-    }
+fn unknown(call: &'static str, module: Module) -> DriverError {
+    DriverError::Call { call, reason: format!("module {} is not loaded", module.0) }
 }
 
 impl Drop for Nvidia {
@@ -363,22 +316,13 @@ impl Drop for Nvidia {
     fn drop(&mut self) {
         if let Ok(current) = self.pushed() {
             let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
-            // SAFETY: all handles are this value's own, nothing runs once the stream was waited for, and none is used again.
-            unsafe {
-                let _ = cuStreamSynchronize(self.stream);
-                for (_, loaded) in state.modules.drain() {
-                    let _ = cuModuleUnload(loaded.module);
-                }
-                if let Some(staging) = state.staging.take() {
-                    let _ = cuMemFreeHost(staging.into_raw());
-                }
-                if !self.stream.is_null() {
-                    let _ = cuStreamDestroy_v2(self.stream);
-                }
+            for (_, queue) in state.queues.drain() {
+                queue.lock().unwrap_or_else(|e| e.into_inner()).close();
             }
             drop(current);
         }
-        // SAFETY: the context was retained once, when this value was made.
-        let _ = unsafe { cuDevicePrimaryCtxRelease(self.device) };
+        // Modules, graphs and memory go with the context.
+        // SAFETY: the context is this value's own, and none of its handles is used again.
+        let _ = unsafe { cuCtxDestroy_v2(self.context) };
     }
 }

@@ -5,7 +5,8 @@
 //! that is not forwarded fails to link.
 
 use cuda_sys::cuda::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUfunction, CUmodule, CUresult, CUstream,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUmodule, CUresult,
+    CUstream,
 };
 use libloading::Library;
 use std::cell::Cell;
@@ -36,7 +37,7 @@ fn library() -> Option<&'static Library> {
 ///
 /// # Safety
 /// `T` is the type of that function.
-unsafe fn function<T: Copy>(name: &str) -> Option<T> {
+pub unsafe fn function<T: Copy>(name: &str) -> Option<T> {
     // SAFETY: as the caller guarantees.
     unsafe { library()?.get::<T>(name.as_bytes()) }.ok().map(|f| *f)
 }
@@ -72,13 +73,18 @@ forwarded! {
     cuDeviceGet(device: *mut CUdevice, ordinal: c_int);
     cuDeviceGetName(name: *mut c_char, len: c_int, device: CUdevice);
     cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice);
-    cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
-    cuDevicePrimaryCtxRelease(device: CUdevice);
+    cuCtxCreate_v2(context: *mut CUcontext, flags: c_uint, device: CUdevice);
+    cuCtxDestroy_v2(context: CUcontext);
     cuCtxPushCurrent_v2(context: CUcontext);
     cuCtxPopCurrent_v2(context: *mut CUcontext);
     cuStreamCreate(stream: *mut CUstream, flags: c_uint);
     cuStreamSynchronize(stream: CUstream);
     cuStreamDestroy_v2(stream: CUstream);
+    cuEventCreate(event: *mut CUevent, flags: c_uint);
+    cuEventRecord(event: CUevent, stream: CUstream);
+    cuEventElapsedTime(milliseconds: *mut f32, from: CUevent, to: CUevent);
+    cuEventDestroy_v2(event: CUevent);
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
     cuMemFree_v2(address: CUdeviceptr);
     cuMemAllocHost_v2(address: *mut *mut c_void, bytes: usize);

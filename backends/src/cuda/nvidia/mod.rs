@@ -3,7 +3,9 @@
 mod cubins;
 mod device;
 mod library;
+mod newer;
 pub mod nvrtc;
+mod queue;
 mod staging;
 
 pub use device::Nvidia;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::{env, ptr};
 
-/// Names the library file to open, in place of a search.
+/// Names the library file to open, or the folder that it lies in, in place of a search.
 pub const VARIABLE: &str = "MLC_NVRTC";
 
 /// Versions of the library that are searched for, in this order.
@@ -89,8 +89,13 @@ fn compiler() -> Result<&'static Functions, DriverError> {
 }
 
 fn open() -> Result<Functions, DriverError> {
-    if let Some(path) = env::var_os(VARIABLE) {
-        return opened(Path::new(&path)).map_err(|e| {
+    if let Some(path) = env::var_os(VARIABLE).map(PathBuf::from) {
+        let Some(file) = within(&path) else {
+            let why =
+                format!("{VARIABLE} names a folder without a libnvrtc.so.N that the driver takes");
+            return Err(DriverError::NoCompiler(why));
+        };
+        return opened(&file).map_err(|e| {
             let why = e.source().map_or_else(|| e.to_string(), |cause| cause.to_string());
             DriverError::NoCompiler(format!("{VARIABLE} names a file that cannot be used: {why}"))
         });
@@ -129,11 +134,24 @@ fn builtins(path: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Where the library may be. A driver does not load what a compiler of a later major version makes.
-fn candidates() -> Vec<PathBuf> {
+/// Names of the library, in the order of the search. A driver does not load what a compiler of a later major version makes.
+fn names() -> Vec<String> {
     let driver = library::cuda_version();
     let majors = MAJORS.into_iter().filter(|&m| driver.is_none_or(|d| m <= d));
-    let names: Vec<String> = majors.map(|m| format!("libnvrtc.so.{m}")).collect();
+    majors.map(|m| format!("libnvrtc.so.{m}")).collect()
+}
+
+/// The file of a path that may be its folder.
+fn within(path: &Path) -> Option<PathBuf> {
+    match path.is_dir() {
+        true => names().into_iter().map(|name| path.join(name)).find(|file| file.is_file()),
+        false => Some(path.to_path_buf()),
+    }
+}
+
+/// Where the library may be.
+fn candidates() -> Vec<PathBuf> {
+    let names = names();
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
     let usual = ["/usr/local/cuda", "/usr/local/cuda-13", "/usr/local/cuda-12", "/opt/cuda"];
     let folders = homes.chain(usual.map(PathBuf::from));
@@ -156,14 +174,12 @@ pub fn version() -> Result<(i32, i32), DriverError> {
     }
 }
 
-/// What to compile for, given a device's compute capability: its own architecture with all its instructions, or, if the
-/// compiler does not know it, the latest virtual one below, which the driver translates.
+/// The architectures that the compiler knows, as compute capabilities without their points: `[…, 90, 100, 120]`.
 ///
 /// # Errors
-/// There is no compiler, or it no longer knows devices as old.
-pub fn architecture(major: i32, minor: i32) -> Result<String, DriverError> {
+/// There is no compiler.
+pub fn architectures() -> Result<Vec<i32>, DriverError> {
     let compiler = compiler()?;
-    let own = 10 * major + minor;
     let failed = |code| DriverError::NoCompiler(compiler.meaning(code));
     let mut count = 0;
     // SAFETY: the pointer is valid for the call.
@@ -174,9 +190,17 @@ pub fn architecture(major: i32, minor: i32) -> Result<String, DriverError> {
     let mut known = vec![0; count.max(0) as usize];
     // SAFETY: the function writes as many numbers as it counted.
     let code = unsafe { (compiler.architectures)(known.as_mut_ptr()) };
-    if code != 0 {
-        return Err(failed(code));
-    }
+    if code != 0 { Err(failed(code)) } else { Ok(known) }
+}
+
+/// What to compile for, given a device's compute capability: its own architecture with all its instructions, or, if the
+/// compiler does not know it, the latest virtual one below, which the driver translates.
+///
+/// # Errors
+/// There is no compiler, or it no longer knows devices as old.
+pub fn architecture(major: i32, minor: i32) -> Result<String, DriverError> {
+    let own = 10 * major + minor;
+    let known = architectures()?;
     match known.iter().copied().filter(|&a| a <= own).max() {
         Some(a) if a == own && major >= 9 => Ok(format!("sm_{own}a")),
         Some(a) if a == own => Ok(format!("sm_{own}")),
@@ -242,11 +266,59 @@ impl Unit {
 /// # Errors
 /// There is no compiler, or the source has mistakes: the compiler's log is in the error.
 pub fn compile(source: &str, arch: &str) -> Result<Vec<u8>, DriverError> {
+    let unit = compiled(source, arch, &OPTIONS)?;
+    unit.bytes(if arch.starts_with("sm_") { unit.compiler.cubin } else { unit.compiler.ptx })
+}
+
+/// What a function takes of a multiprocessor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Its name.
+    pub function: String,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of registers that a thread writes to memory because there are too few of them.
+    pub spilled: u32,
+}
+
+/// What the functions of a source take, by the compiler's own account.
+///
+/// # Errors
+/// As [`compile`].
+pub fn usages(source: &str, arch: &str) -> Result<Vec<Usage>, DriverError> {
+    let options: Vec<&str> = OPTIONS.into_iter().chain(["--ptxas-options=-v"]).collect();
+    Ok(told(&compiled(source, arch, &options)?.log()))
+}
+
+/// Reads the assembler's account of functions.
+fn told(log: &str) -> Vec<Usage> {
+    let number_before = |line: &str, words: &str| -> Option<u32> {
+        line[..line.find(words)?].split_whitespace().next_back()?.parse().ok()
+    };
+    let mut out: Vec<Usage> = Vec::new();
+    for line in log.lines() {
+        if let Some((_, name)) = line.split_once("Function properties for ") {
+            let function = name.trim().to_string();
+            out.push(Usage { function, registers: 0, spilled: 0 });
+        }
+        let Some(last) = out.last_mut() else { continue };
+        if let Some(bytes) = number_before(line, " bytes spill stores") {
+            last.spilled = bytes;
+        }
+        if let Some(registers) = number_before(line, " registers") {
+            last.registers = registers;
+        }
+    }
+    out
+}
+
+/// A source that was compiled.
+fn compiled(source: &str, arch: &str, more: &[&str]) -> Result<Unit, DriverError> {
     let compiler = compiler()?;
     let text = |s: &str| CString::new(s).map_err(|e| DriverError::Compile(e.to_string()));
     let source = text(source)?;
     let mut options = vec![text(&format!("--gpu-architecture={arch}"))?];
-    for option in OPTIONS {
+    for option in more {
         options.push(text(option)?);
     }
     let mut unit = Unit { compiler, handle: ptr::null_mut() };
@@ -267,5 +339,29 @@ pub fn compile(source: &str, arch: &str) -> Result<Vec<u8>, DriverError> {
         let reason = if log.is_empty() { compiler.meaning(code) } else { log };
         return Err(DriverError::Compile(reason));
     }
-    unit.bytes(if arch.starts_with("sm_") { compiler.cubin } else { compiler.ptx })
+    Ok(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_assemblers_account_is_read() {
+        let log = "ptxas info    : 0 bytes gmem\n\
+            ptxas info    : Compiling entry function 'kernel_0' for 'sm_90a'\n\
+            ptxas info    : Function properties for kernel_0\n    \
+            16 bytes stack frame, 24 bytes spill stores, 28 bytes spill loads\n\
+            ptxas info    : Used 255 registers, used 1 barriers, 372 bytes cmem[0]\n\
+            ptxas info    : Function properties for kernel_1\n    \
+            0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+            ptxas info    : Used 12 registers\n";
+        let usage = |function: &str, registers, spilled| Usage {
+            function: function.into(),
+            registers,
+            spilled,
+        };
+        assert_eq!(told(log), [usage("kernel_0", 255, 24), usage("kernel_1", 12, 0)]);
+        assert_eq!(told(""), []);
+    }
 }

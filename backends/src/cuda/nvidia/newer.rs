@@ -1,0 +1,45 @@
+//! Functions of the driver that are newer than the bindings: recorded launches. A driver may lack them.
+
+use super::library::function;
+use cuda_sys::cuda::CUstream;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+/// A recorded graph, or one that is ready to be started.
+pub type Handle = *mut c_void;
+
+/// Other threads may go on allocating while one records.
+pub const THREAD_LOCAL: u32 = 1;
+
+/// What records launches and starts them again; every function returns the driver's code.
+#[derive(Clone, Copy)]
+pub struct Recording {
+    /// Begins to record what is asked for on a stream.
+    pub begin: unsafe extern "C" fn(CUstream, u32) -> u32,
+    /// Ends it.
+    pub end: unsafe extern "C" fn(CUstream, *mut Handle) -> u32,
+    /// Makes a graph ready.
+    pub instantiate: unsafe extern "C" fn(*mut Handle, Handle, u64) -> u32,
+    /// Starts one that is ready.
+    pub launch: unsafe extern "C" fn(Handle, CUstream) -> u32,
+    /// Gives back a graph.
+    pub destroy: unsafe extern "C" fn(Handle) -> u32,
+    /// Gives back one that is ready.
+    pub destroy_ready: unsafe extern "C" fn(Handle) -> u32,
+}
+
+/// These functions, if the driver has all of them.
+pub fn recording() -> Option<Recording> {
+    static FOUND: OnceLock<Option<Recording>> = OnceLock::new();
+    // SAFETY: the types are those of cuda.h; its enumerations are 32-bit numbers here, its handles pointers.
+    *FOUND.get_or_init(|| unsafe {
+        Some(Recording {
+            begin: function("cuStreamBeginCapture_v2\0")?,
+            end: function("cuStreamEndCapture\0")?,
+            instantiate: function("cuGraphInstantiateWithFlags\0")?,
+            launch: function("cuGraphLaunch\0")?,
+            destroy: function("cuGraphDestroy\0")?,
+            destroy_ready: function("cuGraphExecDestroy\0")?,
+        })
+    })
+}

@@ -1,0 +1,1 @@
+"""Parts of `scripts/gpu-check`; its head says what it does. Plain Python, no packages."""

@@ -1,0 +1,124 @@
+"""The report: one Markdown file for people, one JSON file for programs."""
+
+import json
+import math
+import statistics
+
+from steps import FAILED, LEFT, NOT_RUN, PASSED
+from timing import PEERS
+
+# What the backend is to reach.
+BEHIND = 0.9
+BANDWIDTH = 0.85
+RANKS = 0.8
+
+
+def mean(values):
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def ranks(values):
+    """Ranks from 0 on; equal values share theirs."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    out, at = [0.0] * len(values), 0
+    while at < len(order):
+        end = at
+        while end < len(order) and values[order[end]] == values[order[at]]:
+            end += 1
+        for i in order[at:end]:
+            out[i] = (at + end - 1) / 2
+        at = end
+    return out
+
+
+def spearman(pairs):
+    """How alike two orders are; None of fewer than three, or if one is no order."""
+    if len(pairs) < 3:
+        return None
+    a, b = (ranks(list(side)) for side in zip(*pairs))
+    return None if len(set(a)) == 1 or len(set(b)) == 1 else statistics.correlation(a, b)
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    return lines + ["| " + " | ".join(str(c) for c in row) + " |" for row in rows] + [""]
+
+
+def timings(outcomes):
+    """Lines on models and the micro set: own times, launches, ratios with their spread."""
+    alone = {n.removeprefix("bench "): o.data for n, o in outcomes.items() if n.startswith("bench ") and " against " not in n and o.status == PASSED}
+    if not alone:
+        return ["Not yet measured.", ""]
+    rows, best = [], {}
+    for name, data in alone.items():
+        cells = [name, f"{data['least_seconds'] * 1e3:.4f}", f"{data['ratio']:.2f}", data["launches"], f"{100 * data['idle']:.0f} %"]
+        for peer in PEERS:
+            other = outcomes.get(f"bench {name} against {peer}")
+            if other is None or other.status != PASSED:
+                cells.append("–")
+                continue
+            # How many times as fast this is.
+            low, high = (1 / q for q in reversed(other.data["ratio_quartiles"]))
+            speed = 1 / other.data["ratio"]
+            best.setdefault(data["dtype"], {}).setdefault(name, []).append(speed)
+            cells.append(f"{speed:.2f} ({low:.2f}–{high:.2f})")
+        rows.append(cells)
+    head = ["model", "ms", "of the plan as read", "launches", "idle", *(f"speed over {p}" for p in PEERS)]
+    lines = table(head, rows)
+    for dtype, found in best.items():
+        against = [min(speeds) for speeds in found.values()]
+        behind = [name for name, speeds in found.items() if min(speeds) < BEHIND]
+        told = f"{dtype}: geometric mean {mean(against):.2f} over the best of the others, {len(against)} models"
+        lines += [f"- {told}; below {BEHIND}: {', '.join(behind) or 'none'}."]
+    pairs = [(m, p) for d in alone.values() for _, m, p in d["kernels"] if m > 0]
+    rank = spearman(pairs)
+    told = "too few kernels" if rank is None else f"{rank:.2f} (wanted: {RANKS} at least)"
+    return lines + [f"- Estimated against measured times of {len(pairs)} kernels, rank correlation: {told}.", ""]
+
+
+def bandwidths(outcomes):
+    copied = outcomes.get("copy on the device")
+    if copied is None or copied.status != PASSED:
+        return ["Not yet measured.", ""]
+    rows = [["copy", size, f"{rate / 1e9:.0f}", ""] for size, rate in copied.data["rates"].items()]
+    for name, o in outcomes.items():
+        if name.startswith("bandwidth ") and o.status == PASSED:
+            part = o.data["rate"] / copied.data["rates"][o.data["size"]]
+            rows.append([name.split()[1], o.data["size"], f"{o.data['rate'] / 1e9:.0f}", f"{part:.2f}{'' if part >= BANDWIDTH else ' (too slow)'}"])
+    return table(["kernel", "size", "GB/s", "of the copy"], rows)
+
+
+def markdown(context, steps, outcomes, notes):
+    count = {s: sum(o.status == s for o in outcomes.values()) for s in (PASSED, FAILED, NOT_RUN, LEFT)}
+    lines = ["# A check of the CUDA backend", ""]
+    lines += [f"- {what}: {told}" for what, told in context.facts()] + [f"- {note}" for note in notes]
+    lines += [f"- {len(steps)} steps: " + ", ".join(f"{n} {s}" for s, n in count.items()), ""]
+    groups = list(dict.fromkeys(s.group for s in steps))
+    for group in groups:
+        of_group = [(s.name, outcomes[s.name]) for s in steps if s.group == group and s.name in outcomes]
+        lines += [f"## {group.capitalize()}", ""]
+        if group == "timing":
+            lines += timings(outcomes)
+        elif group == "bandwidth":
+            lines += bandwidths(outcomes)
+        # What went well is counted, where there are figures of it above; all else is told.
+        told = [(n, o) for n, o in of_group if group not in ("timing", "bandwidth") or o.status != PASSED]
+        reasons = dict.fromkeys((o.status, o.line) for _, o in told if o.status in (NOT_RUN, LEFT))
+        for n, o in told:
+            if o.status not in (NOT_RUN, LEFT):
+                lines.append(f"- {n}: **{o.status}**: {o.line}" if o.status == FAILED else f"- {n}: {o.status}: {o.line}")
+        for status, line in reasons:
+            names = [n for n, o in told if (o.status, o.line) == (status, line)]
+            shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+            lines.append(f"- {status}: {line}: {shown}")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def write(context, steps, outcomes, notes):
+    """Writes both files; yields the text."""
+    text = markdown(context, steps, outcomes, notes)
+    (context.folder / "report.md").write_text(text)
+    found = {"facts": context.facts(), "notes": notes, "steps": {s.name: vars(outcomes[s.name]) for s in steps if s.name in outcomes}}
+    (context.folder / "report.json").write_text(json.dumps(found, indent=1) + "\n")
+    return text

@@ -1,0 +1,217 @@
+"""Tests of the parts of `scripts/gpu-check` that need no device: `scripts/gpu-check --self-test`."""
+
+import array
+import contextlib
+import io
+import json
+import math
+import pathlib
+import struct
+import tempfile
+import unittest
+import zipfile
+from types import SimpleNamespace
+
+import arrays
+import machine
+import micro
+import onnx_writer
+import report
+from steps import FAILED, LEFT, NOT_RUN, PASSED, CommandFailed, Outcome, OutOfTime, State, Step, perform, run
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        kept = tempfile.TemporaryDirectory()
+        self.addCleanup(kept.cleanup)
+        self.folder = pathlib.Path(kept.name)
+
+
+class Clock:
+    """Time that passes when a step says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Steps(Folder):
+    def performed(self, steps, seconds, lacks=None, key="k"):
+        clock = self.clock = Clock()
+        context = SimpleNamespace(missing=lambda needs: next((lacks[n] for n in needs if n in (lacks or {})), ""))
+        state = State(self.folder / "state.json", key)
+        perform(steps, context, state, seconds, lambda _: None, clock)
+        return {n: o.status for n, o in state.outcomes.items()}, state
+
+    def taking(self, name, seconds, status=PASSED, needs=()):
+        def work(_, left):
+            self.did.append(name)
+            if seconds > left:
+                self.clock.now += left
+                raise OutOfTime
+            self.clock.now += seconds
+            return Outcome(status, "done")
+
+        return Step(name, "g", work, needs, 5)
+
+    def test_what_does_not_fit_is_left_and_done_in_the_next_call(self):
+        self.did = []
+        steps = [self.taking("a", 60), self.taking("b", 60, FAILED), self.taking("c", 60)]
+        self.assertEqual(self.performed(steps, 100)[0], {"a": PASSED, "b": LEFT, "c": LEFT})
+        self.assertEqual(self.did, ["a", "b"])
+        self.assertEqual(self.performed(steps, 124)[0], {"a": PASSED, "b": FAILED, "c": PASSED})
+        self.assertEqual(self.did, ["a", "b", "b", "c"])
+        # What failed is not tried again, unless the programs changed.
+        self.assertEqual(self.performed(steps, 124)[0]["b"], FAILED)
+        self.assertEqual(self.did, ["a", "b", "b", "c"])
+        again, state = self.performed(steps, 1000, key="other")
+        self.assertEqual((again["c"], len(self.did)), (PASSED, 7))
+        self.assertIn("differ", state.note)
+
+    def test_what_never_ends_fails(self):
+        self.did = []
+        for status in (LEFT, LEFT, FAILED, FAILED):
+            self.assertEqual(self.performed([self.taking("a", 60)], 50)[0], {"a": status})
+        self.assertEqual(self.did, ["a"] * 3)
+
+    def test_what_is_missing_is_named_and_looked_for_again(self):
+        self.did = []
+        steps = [self.taking("a", 1, needs=("device",)), self.taking("b", 1)]
+        found, state = self.performed(steps, 50, {"device": "no device: none"})
+        self.assertEqual((found, state.outcomes["a"].line), ({"a": NOT_RUN, "b": PASSED}, "no device: none"))
+        self.assertEqual(self.performed(steps, 50)[0], {"a": PASSED, "b": PASSED})
+
+    def test_a_state_that_cannot_be_read_is_told(self):
+        (self.folder / "state.json").write_text("{")
+        self.assertIn("cannot be read", State(self.folder / "state.json", "k").note)
+
+    def test_commands_end_in_time_and_their_errors_are_told(self):
+        self.assertEqual(run(["sh", "-c", "echo $WORD"], 10, {"WORD": "a"}), "a\n")
+        with self.assertRaises(OutOfTime):
+            run(["sh", "-c", "sleep 60 & sleep 60"], 0.2)
+        with self.assertRaises(CommandFailed) as raised:
+            run(["sh", "-c", "echo x; echo 'error: no such file' >&2; echo help >&2; exit 2"], 10)
+        self.assertEqual(str(raised.exception), "exit code 2: error: no such file")
+
+
+class Arrays(Folder):
+    def archive(self, **members):
+        path = self.folder / "a.npz"
+        with zipfile.ZipFile(path, "w") as out:
+            for name, (descr, shape, raw) in members.items():
+                head = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+                head += b" " * (-(len(head) + 11) % 64) + b"\n"
+                out.writestr(f"{name}.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + raw)
+        return arrays.read(path)
+
+    def test_archives_are_read(self):
+        found = self.archive(
+            x=("<f4", (2, 1), struct.pack("<2f", 0.5, -2)), h=("<f2", (1,), struct.pack("<e", 1.5)), b=("<V2", (2,), b"\x80\x3f\x00\xc0"), n=("<i8", (), struct.pack("<q", -7))
+        )
+        self.assertEqual({n: (s, list(v)) for n, (s, v) in found.items()}, {"x": ((2, 1), [0.5, -2]), "h": ((1,), [1.5]), "b": ((2,), [1, -2]), "n": ((), [-7])})
+        with self.assertRaisesRegex(ValueError, "cannot be read"):
+            self.archive(x=("<c8", (1,), bytes(8)))
+
+    def test_differences_are_relative_to_the_largest_element(self):
+        def of(*values):
+            return {"x": ((len(values),), array.array("d", values))}
+
+        inf, nan = math.inf, math.nan
+        for wanted, got, difference in [
+            (of(1, 2), of(1, 2), 0),
+            (of(1, 2), of(1.5, 2), 0.25),
+            (of(inf, nan, 4), of(inf, nan, 3), 0.25),
+            (of(inf), of(1), inf),
+            (of(0), of(1), inf),
+            (of(1), of(1, 1), inf),
+            (of(1), {}, inf),
+        ]:
+            self.assertEqual(arrays.difference(wanted, got), difference, (wanted, got))
+
+
+class Machine(Folder):
+    def test_a_folder_of_nvrtc_yields_the_newest_library(self):
+        for name in ("libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "libnvrtc.so.13.0.88"):
+            (self.folder / name).touch()
+        self.assertEqual([p.name for p in machine.compilers(self.folder)], ["libnvrtc.so.13", "libnvrtc.so.12"])
+
+    def test_what_is_not_there_is_told(self):
+        with self.assertRaisesRegex(machine.Missing, "no NVRTC: .* is no file"):
+            machine.nvrtc(str(self.folder), self.folder)
+        (self.folder / "libnvrtc.so.13").write_text("no library")
+        with self.assertRaisesRegex(machine.Missing, "cannot be opened"):
+            machine.nvrtc(str(self.folder), self.folder)
+
+
+class Files(unittest.TestCase):
+    def test_numbers_are_encoded(self):
+        self.assertEqual(onnx_writer.varint(300), b"\xac\x02")
+        self.assertEqual(len(onnx_writer.number(3, -1)), 11)
+        self.assertEqual(onnx_writer.encoded([1.0], "bf16"), b"\x80\x3f")
+        self.assertEqual(onnx_writer.encoded([1.0], "f16"), b"\x00\x3c")
+
+    def test_every_micro_case_is_a_model(self):
+        self.assertEqual(len({n for n, *_ in micro.names()}), 36)
+        made = micro.grouped_attention(1, "bf16")
+        self.assertEqual(made, micro.grouped_attention(1, "bf16"))
+        try:
+            import onnx
+        except ImportError:
+            self.skipTest("the Python package onnx is not installed")
+        for name, make, b, t in micro.names():
+            if b == 1:
+                model = onnx.load_from_string(make(b, t))
+                onnx.checker.check_model(model, full_check=True)
+
+
+class Reports(Folder):
+    def test_ranks_and_means(self):
+        self.assertEqual(report.ranks([3, 1, 3, 2]), [2.5, 0, 2.5, 1])
+        self.assertEqual(report.spearman([(1, 10), (2, 20), (3, 25)]), 1)
+        self.assertEqual(report.spearman([(1, 3), (2, 2), (3, 1)]), -1)
+        self.assertIsNone(report.spearman([(1, 1), (1, 2), (1, 3)]))
+        self.assertAlmostEqual(report.mean([0.5, 2]), 1)
+
+    def test_a_report_tells_figures_failures_and_what_was_not_run(self):
+        alone = {"least_seconds": 2e-3, "ratio": 0.5, "launches": 7, "idle": 0.1, "dtype": "f32", "kernels": [["a", 1, 2], ["b", 2, 3], ["c", 3, 4]]}
+        beside = {"ratio": 0.8, "ratio_quartiles": [0.75, 1.0]}
+        outcomes = {
+            "test t": Outcome(FAILED, "exit code 1: it differs"),
+            "bench m": Outcome(PASSED, "fast", alone),
+            "bench m against torch": Outcome(PASSED, "", beside),
+            "bench m against jax": Outcome(NOT_RUN, "the Python package jax is not installed"),
+            "copy on the device": Outcome(PASSED, "", {"rates": {"64 MiB": 4e12}}),
+            "bandwidth softmax 64 MiB": Outcome(PASSED, "", {"rate": 3e12, "size": "64 MiB"}),
+            "fuzz": Outcome(LEFT, "3 s were left"),
+        }
+        groups = ["tests", "timing", "timing", "timing", "bandwidth", "bandwidth", "fuzzing"]
+        steps = [Step(n, g, None) for n, g in zip(outcomes, groups)]
+        context = SimpleNamespace(folder=self.folder, facts=lambda: [("device", "a card")])
+        text = report.write(context, steps, outcomes, ["a note"])
+        for part in [
+            "- device: a card",
+            "- a note",
+            "4 passed, 1 failed, 1 not run, 1 left",
+            "**failed**: exit code 1: it differs",
+            "| m | 2.0000 | 0.50 | 7 | 10 % | 1.25 (1.00–1.33) | – | – | – |",
+            "f32: geometric mean 1.25 over the best of the others, 1 models; below 0.9: none.",
+            "3 kernels, rank correlation: 1.00",
+            "| softmax | 64 MiB | 3000 | 0.75 (too slow) |",
+            "- not run: the Python package jax is not installed: bench m against jax",
+            "- left for the next call: 3 s were left: fuzz",
+        ]:
+            self.assertIn(part, text)
+        self.assertEqual(json.loads((self.folder / "report.json").read_text())["steps"]["test t"]["status"], FAILED)
+
+    def test_without_figures_it_says_so(self):
+        self.assertEqual(report.timings({})[0], "Not yet measured.")
+        self.assertEqual(report.bandwidths({})[0], "Not yet measured.")
+
+
+def main():
+    """True is a failure to a shell."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        result = unittest.TextTestRunner(verbosity=1).run(unittest.defaultTestLoader.loadTestsFromModule(__import__("self_test")))
+    return 0 if result.wasSuccessful() else 1

@@ -1,0 +1,125 @@
+"""Timing: models in turns with other runtimes, and kernels that memory bounds against a copy.
+
+The tool times a plan by the device's own events, without copies from and to the host; so does PyTorch here. JAX and ONNX
+Runtime are timed by the host's clock around a run that is waited for, on inputs that lie on the device.
+"""
+
+import json
+
+import bandwidth
+import micro
+from steps import FAILED, NOT_RUN, PASSED, CommandFailed, Outcome, Step, run
+
+# Names that `bench --against` takes, and the Python packages that they need.
+PEERS = {
+    "torch": ("torch", "numpy"),
+    "torch-compile": ("torch", "numpy"),
+    "jax": ("jax", "numpy"),
+    "onnxruntime": ("onnxruntime", "numpy"),
+}
+
+# Seconds that a peer may need to compile a model before it runs.
+PATIENCE = 60
+
+
+def benchmarks(context):
+    """Each model by itself, with its kernels, then in turns with each peer."""
+    cases = [(name, path, dtype) for name, path, dtype in context.models]
+    for name, make, b, t in micro.names():
+        cases.append((name, lambda c, case=(name, make, b, t): micro.written(c.folder, *case), t))
+    for name, path, dtype in cases:
+        yield Step(f"bench {name}", "timing", alone(path, dtype), ("tool", "device", "nvrtc"), 30)
+    for name, path, dtype in cases:
+        for peer in PEERS:
+            needs = ("tool", "device", "nvrtc", *(f"package {p}" for p in PEERS[peer]))
+            yield Step(f"bench {name} against {peer}", "timing", against(path, dtype, peer), needs, PATIENCE)
+
+
+def bench(context, model, seconds, *more):
+    command = [context.tool, "bench", model, "--backend", "cuda", "--device", context.device, "--no-check", "--json", "-", *more]
+    return json.loads(run(command, seconds, context.environment()))
+
+
+def alone(path, dtype):
+    def work(context, seconds):
+        model = path(context) if callable(path) else path
+        if isinstance(model, str):
+            return Outcome(NOT_RUN, model)
+        found = bench(context, model, seconds, "--kernels")
+        if found["clock"] != "device":
+            return Outcome(FAILED, "the tool did not time by the device's events")
+        kept = ("least_seconds", "least_seconds_unoptimized", "percentiles", "percentiles_unoptimized", "ratio", "runs")
+        kept += ("launches", "launches_unoptimized", "same_plan")
+        data = {k: found[k] for k in kept}
+        data["dtype"] = dtype
+        data["kernels"] = [[k["kernel"], k["measured"], k["predicted"]] for k in found["kernels"]]
+        data["idle"] = idle(found)
+        told = f"{found['least_seconds'] * 1e3:.4f} ms in {found['launches']} launches, as read {found['least_seconds_unoptimized'] * 1e3:.4f} ms"
+        return Outcome(PASSED, told, data)
+
+    return work
+
+
+def idle(found):
+    """The part of a run that no kernel accounts for; less than nothing where kernels one by one take longer."""
+    busy = sum(k["measured"] for k in found["kernels"])
+    return round(1 - busy / found["least_seconds"], 3) if found["least_seconds"] > 0 else 0.0
+
+
+def against(path, dtype, peer):
+    def work(context, seconds):
+        model = path(context) if callable(path) else path
+        if isinstance(model, str):
+            return Outcome(NOT_RUN, model)
+        try:
+            found = bench(context, model, seconds, "--against", peer)["against"]
+        except CommandFailed as e:
+            # A peer that does not take a model is a fact of the peer.
+            if "does not run the model" in e.output or "ended without an answer" in e.output:
+                return Outcome(NOT_RUN, str(e))
+            raise
+        data = {k: found[k] for k in ("version", "clock", "ratio", "ratio_quartiles", "least_seconds", "own_least_seconds", "runs")}
+        low, high = found["ratio_quartiles"]
+        told = f"{found['own_least_seconds'] * 1e3:.4f} ms, {peer} {found['least_seconds'] * 1e3:.4f} ms: ratio {found['ratio']:.2f} ({low:.2f} to {high:.2f})"
+        return Outcome(PASSED, told, {**data, "dtype": dtype})
+
+    return work
+
+
+# Kernels that memory bounds, over a matrix of rows by 4096 in f32.
+BOUND = {
+    "elements": "x * 2 + 1",
+    "softmax": "softmax(x, axis=1)",
+    "row_sums": "sum(x, axes=[1])",
+    "transpose": "exp(transpose(x, perm=[1, 0]))",
+}
+SIZES = (64, 256)
+
+
+def bounds(context):
+    """Bytes that such kernels move in a second, beside a copy on the device."""
+
+    def copying(context, seconds):
+        found = {f"{mib} MiB": bandwidth.copy(context.device, mib << 20) for mib in SIZES}
+        told = ", ".join(f"{size}: {rate / 1e9:.0f} GB/s" for size, rate in found.items())
+        return Outcome(PASSED, told, {"rates": found})
+
+    yield Step("copy on the device", "bandwidth", copying, ("device",), 10)
+    for name, body in BOUND.items():
+        for mib in SIZES:
+            yield Step(f"bandwidth {name} {mib} MiB", "bandwidth", bound(name, body, mib), ("tool", "device", "nvrtc"), 20)
+
+
+def bound(name, body, mib):
+    rows = (mib << 20) // (4096 * 4)
+    types = {"row_sums": f"f32[{rows}]", "transpose": f"f32[4096, {rows}]"}
+    moved = (mib << 20) * (1 if name == "row_sums" else 2)
+
+    def work(context, seconds):
+        path = context.folder / f"{name}_{mib}.rules"
+        path.write_text(f"/// What memory bounds.\ndef model(x: f32[{rows}, 4096]) -> {types.get(name, f'f32[{rows}, 4096]')}\n  = {body}\n")
+        found = bench(context, path, seconds)
+        rate = moved / found["least_seconds"]
+        return Outcome(PASSED, f"{rate / 1e9:.0f} GB/s", {"rate": rate, "size": f"{mib} MiB"})
+
+    return work

@@ -1,0 +1,153 @@
+"""Operators of ONNX in PyTorch."""
+
+
+class Torch(Host):
+    def __init__(self, place):
+        import torch
+
+        self.torch, self.nn, self.place = torch, torch.nn.functional, place
+        # f32 is f32.
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.set_grad_enabled(False)
+        super().__init__(torch)
+
+    def moved(self, x):
+        x = numpy.array(x)
+        if isinstance(x, Bits) or getattr(x.dtype, "name", "") == "bfloat16":
+            return self.torch.from_numpy(numpy.asarray(x).view("<i2").copy()).view(self.torch.bfloat16).to(self.place)
+        return self.torch.from_numpy(x).to(self.place)
+
+    def is_integer(self, x):
+        return isinstance(x, int) if isinstance(x, (int, float)) else not x.dtype.is_floating_point
+
+    def permuted(self, x, order):
+        return x.permute(order)
+
+    def cast(self, x, code):
+        t = self.torch
+        return x.to({1: t.float32, 6: t.int32, 7: t.int64, 9: t.bool, 10: t.float16, 11: t.float64, 16: t.bfloat16}[code])
+
+    def mean(self, x, axes, keep):
+        return x.mean(dim=axes, keepdim=keep)
+
+    def total(self, x, axes, keep):
+        return x.sum(dim=axes, keepdim=keep)
+
+    def taken(self, x, places, axis):
+        if isinstance(places, int):
+            return x.select(axis, places)
+        if not places.ndim:
+            return x.index_select(axis, places.reshape(1)).squeeze(axis)
+        if axis == 0 and x.ndim == 2 and x.dtype.is_floating_point:
+            return self.nn.embedding(places, x)
+        rest = [*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]]
+        return x.index_select(axis, places.reshape(-1)).reshape(rest)
+
+    def joined(self, xs, axis):
+        return self.torch.cat(xs, dim=axis)
+
+    def spread(self, x, shape):
+        return x.expand(shape)
+
+    def Relu(self, a, x):
+        return self.nn.relu(x)
+
+    def Sigmoid(self, a, x):
+        return self.torch.sigmoid(x)
+
+    def Erf(self, a, x):
+        return self.torch.erf(x)
+
+    def Clip(self, a, x, low=None, high=None):
+        return self.torch.clamp(x, low, high)
+
+    def Softmax(self, a, x):
+        return self.nn.softmax(x, dim=a.get("axis", -1))
+
+    def Gemm(self, a, x, w, bias=None):
+        y = (x.mT if a.get("transA") else x) @ (w.mT if a.get("transB") else w) * a.get("alpha", 1.0)
+        return y if bias is None else y + a.get("beta", 1.0) * bias
+
+    def LayerNormalization(self, a, x, g, b=None):
+        return self.nn.layer_norm(x, x.shape[a.get("axis", -1) :], g, b, a.get("epsilon", 1e-5))
+
+    def BatchNormalization(self, a, x, g, b, mean, variance):
+        return self.nn.batch_norm(x, mean, variance, g, b, eps=a.get("epsilon", 1e-5))
+
+    def padded(self, a, x, value=0.0):
+        pads = a.get("pads", [0, 0, 0, 0])
+        if a.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+            raise ValueError("automatic padding is not known here")
+        half = len(pads) // 2
+        if pads[:half] == pads[half:]:
+            return x, pads[:half]
+        return self.nn.pad(x, [p for i in reversed(range(half)) for p in (pads[i], pads[half + i])], value=value), [0] * half
+
+    def Conv(self, a, x, w, bias=None):
+        x, pads = self.padded(a, x)
+        conv = {3: self.nn.conv1d, 4: self.nn.conv2d, 5: self.nn.conv3d}[x.ndim]
+        return conv(x, w, bias, a.get("strides", 1), pads, a.get("dilations", 1), a.get("group", 1))
+
+    def ConvTranspose(self, a, x, w, bias=None):
+        x, pads = self.padded(a, x)
+        return self.nn.conv_transpose2d(x, w, bias, a.get("strides", 1), pads, a.get("output_padding", 0), a.get("group", 1), a.get("dilations", 1))
+
+    def MaxPool(self, a, x):
+        x, pads = self.padded(a, x, float("-inf"))
+        return self.nn.max_pool2d(x, a["kernel_shape"], a.get("strides", 1), pads, a.get("dilations", 1), bool(a.get("ceil_mode")))
+
+    def GlobalAveragePool(self, a, x):
+        return x.mean(dim=tuple(range(2, x.ndim)), keepdim=True)
+
+    def LSTM(self, a, x, w, r, b=None, lengths=None, h=None, c=None, peephole=None):
+        if lengths is not None or peephole is not None or a.get("direction", "forward") != "forward" or a.get("activations"):
+            raise ValueError("this form of LSTM is not known here")
+        t, n = self.torch, a["hidden_size"]
+
+        def order(v):
+            # ONNX: i o f c; here: i f c o.
+            i, o, f, g = v.split(n)
+            return t.cat([i, f, g, o]).contiguous()
+
+        zero = x.new_zeros(1, x.shape[1], n)
+        key = id(w)
+        self.kept = getattr(self, "kept", {})
+        if key not in self.kept:
+            both = b[0].split(4 * n) if b is not None else [x.new_zeros(4 * n)] * 2
+            self.kept[key] = [order(w[0]), order(r[0]), order(both[0]), order(both[1])]
+        y, h, c = t.lstm(x, (zero if h is None else h, zero if c is None else c), self.kept[key], True, 1, 0.0, False, False, False)
+        return [y.unsqueeze(1), h, c]
+
+
+def torch(model, inputs, place, threads, is_compiled=False):
+    import torch as library
+
+    if place == "cpu":
+        library.set_num_threads(threads)
+    device = Torch(place)
+    file = File(model)
+    arrays = {n: device.moved(inputs[n]) for n in file.inputs}
+    f = function(file, device, arrays)
+    if is_compiled:
+        f = library.compile(f, mode="max-autotune")
+    given = list(arrays.values())
+    if place == "cpu":
+        return library.__version__, "host", lambda: f(*given), lambda y: [v.double().numpy() for v in y]
+    on = library.cuda
+    on.set_device(library.device(place))
+    for _ in range(3):
+        f(*given)
+
+    def timed():
+        begin, end = on.Event(enable_timing=True), on.Event(enable_timing=True)
+        begin.record()
+        timed.results = f(*given)
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3
+
+    return library.__version__, "device", timed, lambda _: [v.double().cpu().numpy() for v in timed.results]
+
+
+def torch_compile(model, inputs, place, threads):
+    return torch(model, inputs, place, threads, True)

@@ -1,0 +1,56 @@
+//! Where models run: the backend, and which of its devices.
+
+use super::Common;
+use super::model::Tuning;
+use crate::device::{BackendKind, Device};
+use crate::pipeline::Options;
+use anyhow::ensure;
+use mlc_dsl::library::Library;
+
+/// Arguments.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Place {
+    /// Where to run.
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub backend: BackendKind,
+    /// Which NVIDIA device, by its number; the first one by default.
+    #[arg(long, value_name = "N")]
+    pub device: Option<usize>,
+}
+
+impl Place {
+    /// The device, on so many threads.
+    pub fn on(&self, threads: usize) -> anyhow::Result<Device> {
+        ensure!(
+            self.device.is_none() || self.backend == BackendKind::Cuda,
+            "`--device` numbers NVIDIA devices\nhelp: add `--backend cuda`, or leave `--device` out"
+        );
+        let device = match self.backend {
+            BackendKind::Cuda => Device::cuda(self.device.unwrap_or(0)),
+            other => Device::of(other),
+        };
+        Ok(device.threads(threads))
+    }
+
+    /// The device, as the user limits it.
+    pub fn device(&self, common: &Common, tuning: &Tuning) -> anyhow::Result<Device> {
+        let device = self.on(common.threads())?;
+        Ok(tuning.memory.map_or(device.clone(), |bytes| device.memory(bytes)))
+    }
+
+    /// The options for running there: of NVIDIA devices, the target that describes the one at hand.
+    pub fn options(
+        &self,
+        tuning: &Tuning,
+        common: &Common,
+        library: &Library,
+    ) -> anyhow::Result<Options> {
+        match self.backend {
+            BackendKind::Cuda => {
+                let device = self.on(common.threads())?;
+                tuning.options_on(&device, &device.target(library)?, common)
+            }
+            BackendKind::Cpu | BackendKind::Reference => tuning.options_here(common),
+        }
+    }
+}
