@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::names;
-use mlc_dsl::ir::{Tensor, Type};
+use mlc_dsl::ir::{DType, Tensor, Type};
 use mlc_dsl::shown;
 use mlc_onnx::{RawDim, RawModel, RawValueInfo};
 use std::collections::{BTreeMap, HashMap};
@@ -118,6 +118,9 @@ fn bind(raw: &mut RawModel, name: &str, tensor: Tensor) -> Result<(), Error> {
 /// Numbers as a tensor of the type that an input declares.
 fn of_numbers(declared: &RawValueInfo, numbers: &[f64]) -> Result<Tensor, Error> {
     let dtype = declared.dtype.ok_or_else(|| wrong(declared, "its element type is unknown"))?;
+    if dtype == DType::Str {
+        return Err(wrong(declared, "numbers are no texts"));
+    }
     let extent = |d: &RawDim| match d {
         RawDim::Known(n) => usize::try_from(*n).ok(),
         RawDim::Symbol(_) | RawDim::Unknown => None,

@@ -1,6 +1,6 @@
 //! Programs as text, in the notation of the language.
 
-use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Value};
+use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Value};
 use mlc_dsl::library::Library;
 use std::fmt::Write;
 
@@ -20,8 +20,12 @@ pub fn program(p: &Program, library: &Library, name: &str) -> String {
             NodeKind::Input(_) => {}
             NodeKind::Const(c) => {
                 let t = p.consts.get(*c);
-                let value =
-                    if t.len() <= 8 { format!(" = {:?}", t.to_f64()) } else { String::new() };
+                let texts = || (0..t.len()).map(|i| t.get_str(i)).collect::<Vec<_>>();
+                let value = match t.dtype() {
+                    _ if t.len() > 8 => String::new(),
+                    DType::Str => format!(" = {:?}", texts()),
+                    _ => format!(" = {:?}", t.to_f64()),
+                };
                 let _ =
                     writeln!(out, "  // {} is a constant {types}{value}", value_name(p, at(id, 0)));
             }

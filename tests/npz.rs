@@ -200,6 +200,39 @@ fn dtypes() -> Vec<DType> {
 }
 
 #[test]
+fn texts_are_code_units_of_32_bits() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("a.npz");
+    let texts =
+        |shape: &[usize], v: &[&str]| Tensor::from_strings(shape.to_vec(), v).expect("texts");
+    let arrays = [
+        ("x".to_string(), texts(&[2, 2], &["", "ä𝄞", "abc", "a"])),
+        ("none".to_string(), texts(&[0], &[])),
+        ("empty".to_string(), texts(&[1], &[""])),
+    ];
+    write_npz(&path, &arrays).expect("written");
+    let back = read_npz(&path).expect("read");
+    assert_eq!(back.into_iter().collect::<Vec<_>>(), arrays);
+    let big = [0, 0, 0, b'a', 0, 0, 0, 0, 0, 0, 0, b'b', 0, 0, 0, b'c'];
+    for (descr, bytes, wanted) in [
+        (">U2", &big[..], Ok(["a", "bc"])),
+        ("<U0", &[], Ok(["", ""])),
+        ("<U1", &[0xff; 8], Err("an element is no text")),
+        ("<U4611686018427387904", &[], Err("its texts are too long")),
+        ("<U99999999999", &[], Err("bytes of elements are declared")),
+        ("|S1", &[], Err("element type `|S1` is not supported")),
+    ] {
+        let path = dir.path().join("a.npy");
+        fs::write(&path, npy(1, &dict(descr, "False", "(2,)"), bytes)).expect("written");
+        match (read_npy(&path), wanted) {
+            (Ok(t), Ok(v)) => assert_eq!(t, texts(&[2], &v), "{descr}"),
+            (Err(e), Err(m)) => assert!(e.to_string().contains(m), "{descr}: {e}"),
+            (found, _) => panic!("{descr}: {found:?}"),
+        }
+    }
+}
+
+#[test]
 fn small_types_are_written_as_their_codes() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("a.npy");

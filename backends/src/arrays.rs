@@ -9,6 +9,7 @@ use half::vec::HalfBitsVecExt;
 use half::{bf16, f16};
 use mlc_dsl::ir::{DType, Tensor, TensorError};
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, CowArray, Dimension, IxDyn};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// An array of any element type and number of axes. Cloning shares the elements.
@@ -51,6 +52,28 @@ impl AnyArray {
         let wrong = ArrayError::Shape { shape: shape.to_vec(), elements: elements.len() };
         let bytes = Bytes::from_owner(Owner(elements));
         Tensor::new(T::DTYPE, shape.to_vec(), bytes).map(AnyArray).map_err(|_| wrong)
+    }
+
+    /// An array of texts, in row-major order.
+    ///
+    /// # Errors
+    /// The shape has another number of elements, or the different texts of the process take more than 1 GiB.
+    pub fn from_strings(
+        shape: &[usize],
+        texts: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<AnyArray, TensorError> {
+        Tensor::from_strings(shape.to_vec(), texts).map(AnyArray)
+    }
+
+    /// The texts in row-major order.
+    ///
+    /// # Errors
+    /// The elements are of another type.
+    pub fn strings(&self) -> Result<Vec<Arc<str>>, ArrayError> {
+        match self.dtype() {
+            DType::Str => Ok((0..self.len()).map(|i| self.0.get_str(i)).collect()),
+            found => Err(ArrayError::DType { wanted: DType::Str, found }),
+        }
     }
 
     /// Element type.
@@ -292,6 +315,16 @@ mod tests {
         round_trip([0u32, 1, 2, 3, 254, u32::MAX]);
         round_trip([0u64, 1, 2, 3, 254, u64::MAX]);
         round_trip([true, false, true, true, false, false]);
+    }
+
+    #[test]
+    fn texts_go_there_and_back() {
+        let any = AnyArray::from_strings(&[2], ["a", "ä"]).expect("two");
+        assert_eq!(any.strings().expect("texts"), ["a", "ä"].map(Arc::from));
+        assert!(
+            any.array::<u64>().is_err() && AnyArray::from(array![1.0f32].view()).strings().is_err()
+        );
+        assert!(AnyArray::from_strings(&[3], ["a"]).is_err());
     }
 
     #[test]

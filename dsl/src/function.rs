@@ -109,6 +109,8 @@ functions! {
         CeilPads "ceil_pads" ("size, low, high, reach, stride") "padding behind that lets the last window begin inside"
         Labels "labels" ("equation, i, ranks")
             "the labels of operand `i` of an einsum (or of its result) as numbers, `...` as negative ones"
+        WordPlaces "word_places" ("words, known")
+            "where words stand among others, -1 where they do not; both are separated by commas"
         Common "common" ("a, b") "the entries of `a` that `b` has"
         Except "except" ("a, b, …") "the entries of `a` that all the others lack"
         Places "places" ("list, entries") "where the entries stand in the list"

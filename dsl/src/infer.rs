@@ -238,6 +238,9 @@ fn check_attr(param: &AttrParam, a: &Attr, env: &Env) -> Result<(), String> {
     if !fits {
         return Err(format!("expected {kind}, found {a}"));
     }
+    if matches!(a, Attr::DType(DType::Str)) {
+        return Err("numbers are no texts; an operator of its own writes them".into());
+    }
     let rank = param.ty.of.as_ref().and_then(|s| env.seg(s)).map(<[Extent]>::len);
     match (kind, rank, a) {
         (AttrKind::Ints, Some(n), Attr::Ints(v)) if v.len() != n => {

@@ -40,14 +40,14 @@ pub enum DTypePattern {
 
 impl DTypePattern {
     /// True if `dtype` is in the family of the variable (`F1`, `N`, …) or is the fixed type. The small types belong to
-    /// `T` alone: a law of floats computes without rounding between its operators, and not all have 0 and 1.
+    /// `T` alone, as `str` does: a law of floats computes without rounding between its operators, and not all have 0 and 1.
     pub fn admits(&self, dtype: DType) -> bool {
         match self {
             DTypePattern::Fixed(d) => *d == dtype,
             DTypePattern::Var(v) => match v.as_bytes().first() {
                 Some(b'F') => dtype.is_float() && !dtype.is_small(),
                 Some(b'I') => dtype.is_int() && !dtype.is_small(),
-                Some(b'N') => dtype != DType::Bool && !dtype.is_small(),
+                Some(b'N') => (dtype.is_float() || dtype.is_int()) && !dtype.is_small(),
                 Some(b'B') => dtype == DType::Bool,
                 _ => true,
             },

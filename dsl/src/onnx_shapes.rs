@@ -70,6 +70,14 @@ pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
                 _ => Err(EvalError::invalid("`labels` takes known numbers")),
             }
         })()),
+        (F::WordPlaces, 2) => ints(match vals {
+            [Val::Attr(Attr::Str(words)), Val::Attr(Attr::Str(known))] => {
+                let place = |w: &str| known.split(',').position(|k| k == w);
+                let place = |w| place(w).map_or(Extent::from(-1), Extent::from);
+                Ok(words.split(',').map(place).collect())
+            }
+            _ => Err(EvalError::invalid("`word_places` takes words")),
+        }),
         (F::Common, 2) => ints((|| {
             let (a, b) = (l(0)?, l(1)?);
             Ok(a.into_iter().filter(|e| b.contains(e)).collect())
@@ -442,6 +450,12 @@ mod tests {
         check("...a, b... -> ...ab", 2, &[3, 2], &[-2, -1, a, b]);
         check("...a,b...->...ab", 1, &[3, 2], &[b, -1]);
         check("aa->a", 0, &[2], &[a, a]);
+    }
+
+    #[test]
+    fn words_have_places() {
+        let args = ["b,c,a", "a,b"].map(|w| Val::Attr(Attr::Str(w.into())));
+        assert_eq!(apply(F::WordPlaces, &args), Some(Ok(list(&[1, -1, 0]))));
     }
 
     #[test]

@@ -46,6 +46,9 @@ impl Known {
     /// The elements of a tensor, unless there are too many or one is beyond the integers of extents.
     pub fn of(t: &Tensor) -> Option<Known> {
         let beyond = |i| t.get_i128(i) > i128::from(i64::MAX);
+        if t.dtype() == DType::Str {
+            return None;
+        }
         if t.len() > MAX_ELEMENTS || t.dtype() == DType::U64 && (0..t.len()).any(beyond) {
             return None;
         }

@@ -29,6 +29,9 @@ impl Style {
     }
 }
 
+/// Texts of inputs. They are numbers, too, as some operators ask for.
+pub const WORDS: &[&str] = &["0", "1", "2", "10", "12"];
+
 /// One tensor per input. `None` if an extent is not known.
 pub fn inputs(program: &Program, style: Style, seed: u64) -> Option<Vec<Tensor>> {
     let mut rng = Random::new(seed);
@@ -50,6 +53,9 @@ fn tensor(ty: &Type, style: Style, rng: &mut Random) -> Option<Tensor> {
     if ty.dtype.is_float() {
         let values: Vec<f64> = (0..n).map(|_| float(style, rng)).collect();
         return Some(Tensor::from_f64(ty.dtype, shape, &values));
+    }
+    if ty.dtype == DType::Str {
+        return Tensor::from_strings(shape, (0..n).map(|_| rng.pick(WORDS))).ok();
     }
     let top = if ty.dtype == DType::Bool { 1 } else { 2 };
     let low = if ty.dtype.int_range().is_some_and(|r| r.0 < 0) && rng.chance(0.3) { -1 } else { 0 };

@@ -4,7 +4,7 @@
 use mlc_backends::BackendError;
 use mlc_backends::cuda::{DriverError, PRELUDE, launches, nvrtc};
 use mlc_dsl::ir::Program;
-use mlc_dsl::library::{CallId, CallKind};
+use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::Generator;

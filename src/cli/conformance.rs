@@ -5,7 +5,7 @@
 
 use super::model::reader;
 use super::shape_option::ShapeOptions;
-use super::{Common, Findings, named};
+use super::{Common, Findings, conformance_files, named};
 use crate::device::{BackendKind, Device};
 use crate::error::Error;
 use crate::model::Model;
@@ -47,6 +47,9 @@ pub struct Args {
     /// A table of cases to leave out, each with the reason, as TOML.
     #[arg(long, value_name = "FILE.toml")]
     skip: Option<PathBuf>,
+    /// Run nothing: write what `optimize` makes of each case to FOLDER/CASE.onnx, which `passed` counts.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["backend", "no_optimize"])]
+    write: Option<PathBuf>,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -98,6 +101,10 @@ struct SkipTable {
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let reads: Vec<_> = named("--skip", &args.skip).into_iter().collect();
     args.common.begin(&reads, &[])?;
+    if let Some(folder) = &args.write {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("{} cannot be made", folder.display()))?;
+    }
     let skip = match &args.skip {
         Some(path) => skip_table(path)?,
         None => SkipTable::default(),
@@ -177,7 +184,15 @@ fn case(folder: &Path, args: &Args, skip: &SkipTable) -> CaseReport {
     if let Some(reason) = raw.graph.nodes.iter().find_map(domain) {
         return report(operator, CaseResult::Skipped, reason.clone());
     }
-    match passes(folder, &raw, args) {
+    let result = match &args.write {
+        None => passes(folder, &raw, args),
+        Some(into) => {
+            let output = into.join(format!("{case}.onnx"));
+            conformance_files::write(&folder.join("model.onnx"), &output, &args.common)
+                .map(|()| None)
+        }
+    };
+    match result {
         Ok(None) => report(operator, CaseResult::Passed, String::new()),
         Ok(Some(reason)) => report(operator, CaseResult::Failed, reason),
         Err(e) => report(operator, CaseResult::Refused, flat(&e)),
@@ -295,6 +310,11 @@ fn differs(got: &Tensor, wanted: &Tensor, (relative, absolute): (f64, f64)) -> O
         DType::BF16 => relative.max(BF16_TOLERANCE),
         _ => relative,
     };
+    if wanted.dtype() == DType::Str {
+        let at = (0..wanted.len()).find(|&i| got.get_str(i) != wanted.get_str(i))?;
+        let (w, g) = (wanted.get_str(at), got.get_str(at));
+        return Some(format!("element {at}: expected {w:?}, found {g:?}"));
+    }
     let near = |i: &usize| match wanted.dtype().is_float() {
         true => {
             let (g, w) = (got.get_f64(*i), wanted.get_f64(*i));

@@ -6,6 +6,7 @@ mod calibrate;
 mod check;
 mod check_options;
 mod conformance;
+mod conformance_files;
 mod diff;
 pub mod egraphs;
 mod explain;

@@ -13,7 +13,7 @@ use crate::pipeline::{self, Optimized, Options};
 use crate::session::in_order;
 use crate::staged;
 use anyhow::Context;
-use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::message_text::bytes;
 use mlc_dsl::plan::Plan;
@@ -204,7 +204,11 @@ fn decided(
 }
 
 fn summary(t: &Tensor) -> String {
-    let shown: Vec<String> = (0..t.len().min(4)).map(|i| format!("{:.6}", t.get_f64(i))).collect();
+    let element = |i| match t.dtype() {
+        DType::Str => format!("{:?}", t.get_str(i)),
+        _ => format!("{:.6}", t.get_f64(i)),
+    };
+    let shown: Vec<String> = (0..t.len().min(4)).map(element).collect();
     let more = if t.len() > 4 { ", …" } else { "" };
     format!("[{}{more}]", shown.join(", "))
 }

@@ -451,7 +451,7 @@ impl Importer<'_> {
         }
     }
 
-    fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
+    pub(super) fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
         let fail = |reason: String| ImportError::node(node, reason);
         self.sheet.begin_node();
         self.typed(node)?;

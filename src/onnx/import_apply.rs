@@ -241,6 +241,13 @@ impl<'a> Sheet<'a> {
 
     /// A number as a constant of rank 0; a symbolic one stays an extent.
     pub fn scalar(&mut self, a: &Attr, dtype: DType) -> Result<Value, String> {
+        if let (DType::Str, Attr::Str(text)) = (dtype, a) {
+            let tensor = Tensor::from_strings(vec![], [text]).map_err(|e| e.to_string())?;
+            return Ok(self.builder.constant(tensor));
+        }
+        if dtype == DType::Str {
+            return Err(format!("{a} is no text"));
+        }
         let number = match a {
             Attr::Bool(b) => Some(f64::from(u8::from(*b))),
             Attr::Int(e) if e.as_const().is_none() => {

@@ -106,9 +106,11 @@ fn attributes(
     for (p, kind) in params {
         let name = p.name.clone();
         match node.attrs.get(&*name) {
-            Some(RawAttr::Tensor(t)) if kind == Kind::Tensor => {
+            Some(raw) if kind == Kind::Tensor => {
+                let t = raw.to_tensor();
+                let t = t.ok_or_else(|| format!("its attribute `{name}` is no {kind}"))?;
                 let ty = Type::known(t.dtype(), t.shape());
-                let v = sheet.builder.constant(t.clone());
+                let v = sheet.builder.constant(t);
                 bound.env.bind_tensor(&name, ty);
                 bound.inputs.insert(name, Input::One(v));
             }

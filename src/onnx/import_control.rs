@@ -54,10 +54,12 @@ pub(super) type Read<T> = Result<T, ImportError>;
 impl Importer<'_> {
     /// Reads a node that needs no `onnx` item; `None` if it is not such a node.
     pub(super) fn control(&mut self, node: &RawNode, depth: usize) -> Option<Read<()>> {
-        if !node.domain.is_empty() || !KNOWN.contains(&&*node.op_type) {
+        let is_long = node.op_type == "Einsum" && node.inputs.len() > 2;
+        if !node.domain.is_empty() || !is_long && !KNOWN.contains(&&*node.op_type) {
             return None;
         }
         let results = match node.op_type.as_str() {
+            "Einsum" => self.products(node, depth),
             "If" => self.branch(node, depth),
             "Loop" => self.repeat(node, depth),
             "Scan" => self.scan(node, depth),

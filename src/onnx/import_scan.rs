@@ -5,7 +5,7 @@ use super::import_control::{Body, Read};
 use super::import_error::ImportError;
 use super::import_value::NodeValue;
 use super::raw::{RawAttr, RawNode};
-use mlc_dsl::ir::{Extent, Value};
+use mlc_dsl::ir::{Extent, Tensor, Value};
 
 /// Along which axis of its sequence a scan goes, and whether from the end.
 #[derive(Clone, Copy)]
@@ -45,28 +45,37 @@ impl Importer<'_> {
         let reads = ways(node, "scan_input_axes", of_inputs, sequences)?;
         let makes = ways(node, "scan_output_axes", "scan_output_directions", made)?;
         let batch = match is_batched {
-            true => Some(self.batch(node, &inputs)?),
+            true => Some(self.lengths(node, &inputs)?),
             false => None,
         };
         let scan = Scan { states, reads, makes, body: self.enter(node, graph, depth)? };
         let results = match batch {
-            None => self.slices(node, &scan, &inputs),
-            Some(batch) => self.batches(node, &scan, &inputs, batch),
+            None => self.slices(node, &scan, &inputs, None),
+            Some(lengths) => self.batches(node, &scan, &inputs, &lengths),
         };
         self.leave(scan.body);
         Ok(results?.into_iter().map(NodeValue::Tensor).collect())
     }
 
-    /// The extent of the batch, in the form of `Scan` whose values have one.
-    fn batch(&mut self, node: &RawNode, inputs: &[Value]) -> Read<i64> {
-        if node.inputs.first().is_some_and(|n| !n.is_empty()) {
-            let reason = "lengths of the sequences of a batch are not supported".to_string();
-            return Err(ImportError::node(node, self.sheet.unsupported(reason)));
-        }
+    /// The number of slices of each sequence of a batch, in the form of `Scan` whose values have one; `None` of all slices.
+    fn lengths(&mut self, node: &RawNode, inputs: &[Value]) -> Read<Vec<Option<i64>>> {
         let batch = inputs.first().map(|&v| self.extent(node, v, 0)).transpose()?;
-        match batch {
-            Some(n) if n > 0 => Ok(n),
-            _ => Err(ImportError::node(node, self.sheet.unsupported("its batch is empty".into()))),
+        let Some(batch) = batch.filter(|&n| n > 0) else {
+            return Err(ImportError::node(
+                node,
+                self.sheet.unsupported("its batch is empty".into()),
+            ));
+        };
+        let all = vec![None; usize::try_from(batch).unwrap_or_default()];
+        let Some(given) = self.given(node, 0)? else { return Ok(all) };
+        let fail = |reason: &str| ImportError::node(node, reason);
+        let given = given.tensor().ok_or_else(|| fail("its lengths are no tensor"))?;
+        let known = self.sheet.required(given).and_then(|k| k.extents());
+        let known = known.ok_or_else(|| fail("its lengths depend on the inputs"))?;
+        let lengths: Vec<Option<i64>> = known.iter().map(|e| e.as_const()).collect();
+        match lengths.len() == all.len() && lengths.iter().all(Option::is_some) {
+            true => Ok(lengths),
+            false => Err(fail("its lengths are not a number for each sequence of the batch")),
         }
     }
 
@@ -88,20 +97,27 @@ impl Importer<'_> {
         node: &RawNode,
         scan: &Scan<'_>,
         inputs: &[Value],
-        batch: i64,
+        lengths: &[Option<i64>],
     ) -> Read<Vec<Value>> {
         let mut results: Vec<Vec<Value>> = vec![];
-        for b in 0..batch {
-            let parts =
-                inputs.iter().map(|&v| self.part(node, v, 0, b)).collect::<Read<Vec<_>>>()?;
-            let of_one = self.slices(node, scan, &parts)?;
+        for (b, &count) in lengths.iter().enumerate() {
+            let one = inputs.iter().map(|&v| self.part(node, v, 0, b as i64));
+            let one = one.collect::<Read<Vec<_>>>()?;
+            let of_one = self.slices(node, scan, &one, count)?;
             results.resize(of_one.len(), vec![]);
             results.iter_mut().zip(of_one).for_each(|(all, v)| all.push(v));
         }
         results.iter().map(|all| self.stack(node, all, 0, true)).collect()
     }
 
-    fn slices(&mut self, node: &RawNode, scan: &Scan<'_>, inputs: &[Value]) -> Read<Vec<Value>> {
+    /// The states after the first `count` slices (all if it is not given), and what is made; behind the last slice that is zero.
+    fn slices(
+        &mut self,
+        node: &RawNode,
+        scan: &Scan<'_>,
+        inputs: &[Value],
+        count: Option<i64>,
+    ) -> Read<Vec<Value>> {
         let (states, sequences) = inputs.split_at(scan.states);
         let mut length = None;
         let mut axes = vec![];
@@ -115,7 +131,11 @@ impl Importer<'_> {
             }
             axes.push(axis);
         }
-        let length = length.unwrap_or(0);
+        let all = length.unwrap_or(0);
+        let length = count.unwrap_or(all);
+        if !(0..=all).contains(&length) {
+            return Err(ImportError::node(node, "its lengths are longer than its sequences"));
+        }
         self.count_passes(node, scan.body.graph, length)?;
         let mut carried: Vec<NodeValue> = states.iter().map(|&v| NodeValue::Tensor(v)).collect();
         let mut made: Vec<Vec<NodeValue>> = vec![];
@@ -138,9 +158,24 @@ impl Importer<'_> {
             if way.backward {
                 elements.reverse();
             }
-            results.push(self.stack(node, &elements, way.axis, length > 0)?);
+            if length < all {
+                let zero = self.zero(node, elements.first().copied())?;
+                elements.truncate(length as usize);
+                elements.resize(all as usize, zero);
+            }
+            results.push(self.stack(node, &elements, way.axis, all > 0)?);
         }
         Ok(results)
+    }
+
+    /// Zeros of the type of a value.
+    fn zero(&mut self, node: &RawNode, like: Option<Value>) -> Read<Value> {
+        let like = like.ok_or_else(|| ImportError::node(node, "it has no results"))?;
+        let ty = self.sheet.builder.ty(like).clone();
+        let zero = Tensor::from_f64(ty.dtype, vec![], &[0.0]);
+        let zero = self.sheet.builder.constant(zero);
+        let zeros = self.sheet.builder.broadcast(zero, &[], &ty.shape);
+        zeros.map_err(|e| ImportError::node(node, e.to_string()))
     }
 
     /// What the body would yield for a slice, if there were one.
@@ -160,7 +195,7 @@ impl Importer<'_> {
                 let reason = "it never runs, and its sequences have symbolic extents".to_string();
                 return Err(ImportError::node(node, self.sheet.unsupported(reason)));
             };
-            let zero = mlc_dsl::ir::Tensor::from_f64(ty.dtype, vec![], &[0.0]);
+            let zero = Tensor::from_f64(ty.dtype, vec![], &[0.0]);
             let zero = self.sheet.builder.constant(zero);
             let shape: Vec<Extent> = shape.into_iter().map(Extent::from).collect();
             let slice = self.sheet.builder.broadcast(zero, &[], &shape);

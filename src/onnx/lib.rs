@@ -19,6 +19,7 @@ mod import_apply;
 mod import_bind;
 mod import_call;
 mod import_control;
+mod import_einsum;
 mod import_error;
 mod import_items;
 mod import_lists;

@@ -179,6 +179,26 @@ impl RawAttr {
         if let RawAttr::Tensor(v) = self { Some(v) } else { None }
     }
 
+    /// The tensor that it is or stands for: a list is a tensor with one axis. `None` if it is neither, or if strings are
+    /// not in UTF-8 or take too much memory.
+    pub fn to_tensor(&self) -> Option<Tensor> {
+        let texts = |shape, all: &[Bytes]| {
+            let texts: Result<Vec<&str>, _> = all.iter().map(|s| std::str::from_utf8(s)).collect();
+            Tensor::from_strings(shape, texts.ok()?).ok()
+        };
+        match self {
+            RawAttr::Tensor(t) => Some(t.clone()),
+            RawAttr::Int(v) => Some(Tensor::from_i64(DType::I64, vec![], &[*v])),
+            RawAttr::Ints(v) => Some(Tensor::from_i64(DType::I64, vec![v.len()], v)),
+            RawAttr::Float(v) => Some(Tensor::from_f32(vec![], vec![*v])),
+            RawAttr::Floats(v) => Some(Tensor::from_f32(vec![v.len()], v.clone())),
+            RawAttr::Str(s) => texts(vec![], std::slice::from_ref(s)),
+            RawAttr::Strs(all) => texts(vec![all.len()], all),
+            RawAttr::Graph(_) | RawAttr::Graphs(_) => None,
+            RawAttr::Type(_) | RawAttr::Tensors(_) => None,
+        }
+    }
+
     /// The graphs it holds: none, one or several.
     pub fn graphs(&self) -> &[RawGraph] {
         match self {

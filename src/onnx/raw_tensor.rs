@@ -46,6 +46,7 @@ pub(super) fn dtype(code: i32) -> Result<Option<DType>, String> {
         DataType::Uint4 => DType::U4,
         DataType::Int2 => DType::I2,
         DataType::Uint2 => DType::U2,
+        DataType::String => DType::Str,
         other => return Err(other.as_str_name().to_lowercase()),
     }))
 }
@@ -78,6 +79,7 @@ pub(super) fn code(dtype: DType) -> i32 {
         DType::U4 => DataType::Uint4,
         DType::I2 => DataType::Int2,
         DType::U2 => DataType::Uint2,
+        DType::Str => DataType::String,
     }) as i32
 }
 
@@ -99,7 +101,11 @@ pub(super) fn tensor(
     }
     let shape = shape(&t.dims, dtype).map_err(bad)?;
     let count: usize = shape.iter().product();
-    let (data, range) = if t.data_location == Some(tensor_proto::DataLocation::External as i32) {
+    let is_external = t.data_location == Some(tensor_proto::DataLocation::External as i32);
+    if is_external && dtype == DType::Str {
+        return Err(bad("strings are not stored in files of data".into()));
+    }
+    let (data, range) = if is_external {
         let (data, range) = external(&t, files, place)?;
         (unpacked(dtype, data, count).map_err(bad)?, Some(range))
     } else {
@@ -189,12 +195,13 @@ fn elements(t: TensorProto, dtype: DType, count: usize) -> Result<Bytes, String>
         DType::F64 => "double_data",
         DType::I64 => "int64_data",
         DType::U32 | DType::U64 => "uint64_data",
+        DType::Str => "string_data",
         _ => "int32_data",
     };
     let full: Vec<&str> = stores.iter().filter(|s| s.1).map(|s| s.0).collect();
     match full[..] {
         [] => return Ok(Bytes::new()),
-        [one] if one == "raw_data" || one == wanted => {}
+        [one] if one == wanted || one == "raw_data" && dtype != DType::Str => {}
         [one] => return Err(format!("{dtype} elements do not belong in {one}")),
         _ => return Err(format!("it has elements in several places: {}", full.join(", "))),
     }
@@ -206,6 +213,7 @@ fn elements(t: TensorProto, dtype: DType, count: usize) -> Result<Bytes, String>
         "double_data" => t.double_data.len(),
         "int64_data" => t.int64_data.len(),
         "uint64_data" => t.uint64_data.len(),
+        "string_data" => t.string_data.len(),
         _ => t.int32_data.len(),
     };
     if dtype.bits() == 4 || dtype.bits() == 2 {
@@ -220,6 +228,7 @@ fn elements(t: TensorProto, dtype: DType, count: usize) -> Result<Bytes, String>
         DType::F32 => Tensor::from_f32(vec![count], t.float_data).bytes().clone(),
         DType::F64 => pack(&t.double_data, |v| v.to_le_bytes()),
         DType::I64 => pack(&t.int64_data, |v| v.to_le_bytes()),
+        DType::Str => texts(&t.string_data)?,
         DType::U64 => pack(&t.uint64_data, |v| v.to_le_bytes()),
         DType::U32 => {
             in_range(t.uint64_data.iter().map(|&v| v as i128), 0, u32::MAX as i128)?;
@@ -246,6 +255,14 @@ fn elements(t: TensorProto, dtype: DType, count: usize) -> Result<Bytes, String>
             }
         }
     })
+}
+
+/// The elements that texts are.
+fn texts(stored: &[Bytes]) -> Result<Bytes, String> {
+    let read: Result<Vec<&str>, _> = stored.iter().map(|s| std::str::from_utf8(s)).collect();
+    let texts = read.map_err(|_| "a string is not in UTF-8".to_string())?;
+    let tensor = Tensor::from_strings(vec![texts.len()], texts).map_err(|e| e.to_string())?;
+    Ok(tensor.bytes().clone())
 }
 
 /// A byte for each element of a type of fewer than 8 bits.

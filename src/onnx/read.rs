@@ -333,21 +333,22 @@ fn constant(mut node: RawNode) -> Result<(String, Tensor), OnnxError> {
         return Err(OnnxError::invalid(label, reason));
     }
     let (key, attr) = node.attrs.pop().unwrap_or((String::new(), RawAttr::Int(0)));
-    let tensor = match (key.as_str(), attr) {
-        ("value", RawAttr::Tensor(t)) => t,
-        ("value_float", RawAttr::Float(v)) => Tensor::from_f32(vec![], vec![v]),
-        ("value_floats", RawAttr::Floats(v)) => Tensor::from_f32(vec![v.len()], v),
-        ("value_int", RawAttr::Int(v)) => Tensor::from_i64(DType::I64, vec![], &[v]),
-        ("value_ints", RawAttr::Ints(v)) => Tensor::from_i64(DType::I64, vec![v.len()], &v),
-        ("value_string" | "value_strings", _) => {
-            return Err(OnnxError::UnsupportedType { place: label, type_name: "string".into() });
-        }
-        (key, _) => {
-            return Err(OnnxError::invalid(
-                label,
-                format!("attribute `{}` is not its value", shown(key)),
-            ));
-        }
-    };
+    let fits = matches!(
+        (key.as_str(), &attr),
+        ("value", RawAttr::Tensor(_))
+            | ("value_float", RawAttr::Float(_))
+            | ("value_floats", RawAttr::Floats(_))
+            | ("value_int", RawAttr::Int(_))
+            | ("value_ints", RawAttr::Ints(_))
+            | ("value_string", RawAttr::Str(_))
+            | ("value_strings", RawAttr::Strs(_))
+    );
+    if !fits {
+        let reason = format!("attribute `{}` is not its value", shown(&key));
+        return Err(OnnxError::invalid(label, reason));
+    }
+    let tensor = attr.to_tensor().ok_or_else(|| {
+        OnnxError::invalid(label, "its strings are not in UTF-8, or take more than 1 GiB")
+    })?;
     Ok((node.outputs.remove(0), tensor))
 }

@@ -329,6 +329,10 @@ fn tensor(t: &Tensor, name: Option<&str>, data: Option<&mut Weights>) -> TensorP
         name: name.map(str::to_string),
         ..TensorProto::default()
     };
+    if t.dtype() == DType::Str {
+        out.string_data = (0..t.len()).map(|i| t.get_str(i).as_bytes().to_vec().into()).collect();
+        return out;
+    }
     let stored = packed::stored(t);
     match data.and_then(|d| d.place(t, &stored)) {
         Some((location, offset)) => {

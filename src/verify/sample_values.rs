@@ -2,8 +2,9 @@
 
 use super::law_facts::ElementRule;
 use super::running_error::limits;
-use mlc_dsl::ir::{DType, Tensor};
+use mlc_dsl::ir::{DType, Tensor, strings};
 use mlc_fuzz::Random;
+use mlc_fuzz::input_values::WORDS;
 
 /// What the elements of a sample look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,6 +243,9 @@ fn round(dtype: DType, v: f64) -> f64 {
 fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 {
     if dtype == DType::Bool {
         return rng.below(2) as i64;
+    }
+    if dtype == DType::Str {
+        return strings::number_of(rng.pick(WORDS)).unwrap_or_default() as i64;
     }
     if let Some(n) = index {
         let n = n.max(1);

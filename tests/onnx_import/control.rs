@@ -87,6 +87,33 @@ fn a_scan_goes_along_any_axis_in_either_direction() {
 }
 
 #[test]
+fn the_sequences_of_a_batch_end_where_their_lengths_say() {
+    let nodes = vec![node("Add", &["s", "e"], &["t"], &[])];
+    let graph = body(&["s", "e"], nodes, &["t", "t"]);
+    let run_over = |lengths: &[i64], directions: i64| {
+        let attrs = [
+            ("body", graph.clone()),
+            ("num_scan_inputs", int(1)),
+            ("directions", list(&[directions])),
+        ];
+        let scan = node("Scan", &["x0", "x1", "x2"], &["last", "all"], &attrs);
+        let args = [Const(ints(&[2], lengths)), In(floats(&[2], &[0.0, 10.0])), In(count(&[2, 3]))];
+        let (raw, feeds) = model(8, &args, vec![scan], &["last", "all"]);
+        import(raw, library()).map(|i| run(&i.program, &feeds)).map_err(|e| e.to_string())
+    };
+    for (lengths, directions, last, all) in [
+        ([2, 3], 0, [1.0, 22.0], [0.0, 1.0, 0.0, 13.0, 17.0, 22.0]),
+        ([2, 0], 1, [1.0, 10.0], [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
+    ] {
+        let found = run_over(&lengths, directions).expect("it is read");
+        same(&found[0], &floats(&[2], &last), "state");
+        same(&found[1], &floats(&[2, 3], &all), "all states");
+    }
+    let e = run_over(&[4, 1], 0).expect_err("too long");
+    assert!(e.contains("its lengths are longer than its sequences"), "{e}");
+}
+
+#[test]
 fn sequences_are_the_tensors_that_they_hold() {
     let nodes = vec![
         node("SplitToSequence", &["x0", "x1"], &["parts"], &[]),

@@ -5,11 +5,14 @@
 
 mod control;
 mod graphs;
+mod images;
 mod integers;
 mod invalid;
 mod opaque;
 mod operators;
+mod recurrent;
 mod sizes;
 mod small_types;
+mod strings;
 mod support;
 mod versions;

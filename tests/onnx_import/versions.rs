@@ -49,6 +49,44 @@ fn floats_are_not_compared_before_they_may_be() {
     }
 }
 
+/// The attributes of the nodes of a name, as they are written.
+fn attrs_written(opset: i64, op: &str, args: &[Arg], attrs: &[(&str, RawAttr)]) -> RawNode {
+    let (raw, _) = single(opset, op, args, attrs, 1);
+    let Imported { program, model, .. } = import(raw, library()).expect("is read");
+    let raw = export(&program, library(), &model, opset).expect("is written");
+    raw.graph.nodes.into_iter().find(|n| n.op_type == op).expect("is kept")
+}
+
+#[test]
+fn attributes_are_those_that_the_version_has() {
+    let x = || In(count(&[1, 1, 4]));
+    let window = [("kernel_shape", list(&[2]))];
+    let mean = floats(&[1, 1, 3], &[0.5, 1.5, 2.5]);
+    for opset in [1, 6, 7, 10, 19] {
+        let ops = written(opset, "AveragePool", &[x()], &window, &mean);
+        assert_eq!(ops, ["AveragePool"], "at {opset}");
+        let node = attrs_written(opset, "AveragePool", &[x()], &window);
+        assert!(opset >= 7 || !node.attrs.contains_key("count_include_pad"), "{node:?}");
+    }
+    let padded = [("kernel_shape", list(&[2])), ("pads", list(&[1, 0]))];
+    let of_what_is_there = floats(&[1, 1, 4], &[0.0, 0.5, 1.5, 2.5]);
+    for opset in [1, 6, 7] {
+        written(opset, "AveragePool", &[x()], &padded, &of_what_is_there);
+    }
+}
+
+/// A result that is larger than the sum of all windows has padding of the result, not of the input.
+#[test]
+fn padding_is_not_negative() {
+    let args = || [In(count(&[1, 1, 2])), In(floats(&[1, 1, 2], &[1.0, 2.0]))];
+    let attrs = [("output_shape", list(&[6])), ("strides", list(&[3]))];
+    let wanted = floats(&[1, 1, 6], &[0.0, 0.0, 0.0, 1.0, 2.0, 0.0]);
+    written(22, "ConvTranspose", &args(), &attrs, &wanted);
+    let node = attrs_written(22, "ConvTranspose", &args(), &attrs);
+    assert_eq!(node.attrs.get("output_padding"), Some(&list(&[1])), "{node:?}");
+    assert!(node.attrs.get("pads").is_none_or(|p| *p == list(&[0, 0])), "{node:?}");
+}
+
 #[test]
 fn what_has_no_elements_is_a_constant() {
     let empty = |shape: &[usize]| floats(shape, &[]);

@@ -22,7 +22,13 @@ pub enum Implementation {
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
 /// What running sums are computed in.
 const SUMS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I64];
-const ANY: &[DType] = &DType::ALL;
+/// What is moved without a look at it, and whatever numbers an operator admits.
+const ANY: &[DType] = &{
+    let mut all = [DType::Str; DType::ALL.len() + 1];
+    let (numbers, _) = all.split_at_mut(DType::ALL.len());
+    numbers.copy_from_slice(&DType::ALL);
+    all
+};
 
 /// Code for certain operators.
 #[derive(Clone, Copy)]

@@ -33,6 +33,7 @@ pub(super) fn read_bits(_: &Env, args: &[Array], types: &[Type]) -> Result<Vec<A
 /// The bytes of an element whose bits are those of a number that this module knows.
 fn width(dtype: DType) -> Result<usize, String> {
     match dtype.size() {
+        _ if dtype == DType::Str => Err("a text has no bits".into()),
         1 if dtype.is_float() => Err(format!("the bits of {dtype} are not read as another type")),
         n => Ok(n),
     }

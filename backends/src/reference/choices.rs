@@ -2,6 +2,7 @@
 
 use super::array::{Array, Elements};
 use mlc_dsl::eval::Env;
+use mlc_dsl::ir::strings::text_of;
 use mlc_dsl::ir::{Attr, DType, Type};
 use std::cmp::Ordering;
 
@@ -46,6 +47,9 @@ fn compare(x: &Array, i: usize, j: usize) -> Ordering {
     match x.elements() {
         Elements::Float(v) => {
             v[i].partial_cmp(&v[j]).unwrap_or_else(|| v[i].is_nan().cmp(&v[j].is_nan()))
+        }
+        Elements::Int(v) if x.dtype() == DType::Str => {
+            text_of(v[i] as u64).cmp(&text_of(v[j] as u64))
         }
         Elements::Int(v) if x.dtype() == DType::U64 => (v[i] as u64).cmp(&(v[j] as u64)),
         Elements::Int(v) => v[i].cmp(&v[j]),

@@ -3,8 +3,10 @@
 use super::array::Array;
 use super::bits::read_bits;
 use super::choices::{distinct_rows, suppress_overlapping};
+use super::images;
 use super::places::{order_rows, write_rows};
 use super::rois::pool_regions;
+use super::texts;
 use super::trees::follow_trees;
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
@@ -23,6 +25,15 @@ const REFERENCES: &[(&str, Reference)] = &[
     ("tree_ensemble", follow_trees),
     ("unique_rows", distinct_rows),
     ("choose_boxes", suppress_overlapping),
+    ("join_texts", texts::join),
+    ("change_case", texts::cased),
+    ("matches_pattern", texts::matched),
+    ("count_parts", texts::counted),
+    ("split_texts", texts::split),
+    ("text_of_number", texts::of_number),
+    ("number_of_text", texts::to_number),
+    ("image_size", images::size),
+    ("image_pixels", images::pixels),
 ];
 
 /// The names of all references.

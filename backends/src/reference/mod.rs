@@ -20,14 +20,17 @@ pub(crate) mod compile;
 mod contract;
 mod exec;
 pub(crate) mod externs;
+mod images;
 mod index_lists;
 mod inputs;
+mod jpeg;
 mod places;
 mod recurrence;
 mod rois;
 mod row_evaluation;
 mod run;
 pub(crate) mod scalar;
+mod texts;
 mod trees;
 mod typed_code;
 

@@ -57,10 +57,12 @@ pub enum DType {
     I2,
     /// Unsigned 2 bit.
     U2,
+    /// Text; see [`super::strings`].
+    Str,
 }
 
 impl DType {
-    /// Every element type, in declaration order.
+    /// Every element type but `str`, in declaration order: those whose elements are numbers or truth values.
     pub const ALL: [DType; 25] = [
         DType::F16,
         DType::BF16,
@@ -138,9 +140,9 @@ impl DType {
             || self.small_float().is_some()
     }
 
-    /// True for the integer types, `bool` not among them.
+    /// True for the integer types, `bool` and `str` not among them.
     pub fn is_int(self) -> bool {
-        !self.is_float() && self != DType::Bool
+        !self.is_float() && !matches!(self, DType::Bool | DType::Str)
     }
 
     /// The name used in `.rules` texts.
@@ -171,6 +173,7 @@ impl DType {
             DType::U4 => "u4",
             DType::I2 => "i2",
             DType::U2 => "u2",
+            DType::Str => "str",
         }
     }
 
@@ -277,6 +280,6 @@ impl FromStr for DType {
     type Err = ();
 
     fn from_str(s: &str) -> Result<DType, ()> {
-        DType::ALL.into_iter().find(|d| d.name() == s).ok_or(())
+        DType::ALL.into_iter().chain([DType::Str]).find(|d| d.name() == s).ok_or(())
     }
 }

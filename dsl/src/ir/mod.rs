@@ -8,6 +8,7 @@ mod dtype;
 mod extent;
 mod program;
 mod small_float;
+pub mod strings;
 mod tensor;
 mod ty;
 

@@ -3,7 +3,7 @@
 //! Elements are little-endian, row-major and shared: cloning a tensor never copies its elements, and
 //! bytes that belong to a memory-mapped file stay there.
 
-use super::DType;
+use super::{DType, strings};
 use bytes::Bytes;
 use half::{bf16, f16};
 use std::borrow::Cow;
@@ -14,6 +14,9 @@ use thiserror::Error;
 /// Why bytes do not form a tensor.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum TensorError {
+    /// The texts of all tensors take too much memory.
+    #[error("different strings of more than 1 GiB together are not supported")]
+    Strings,
     /// The element count overflows the address space.
     #[error("a tensor of shape {0:?} has more elements than can be addressed")]
     TooLarge(Vec<usize>),
@@ -84,7 +87,9 @@ macro_rules! decode {
             DType::I32 => f(i32::from_le_bytes(bytes.try_into().expect("4 bytes")) as f64),
             DType::U32 => f(u32::from_le_bytes(bytes.try_into().expect("4 bytes")) as f64),
             DType::I64 => f(i64::from_le_bytes(bytes.try_into().expect("8 bytes")) as f64),
-            DType::U64 => f(u64::from_le_bytes(bytes.try_into().expect("8 bytes")) as f64),
+            DType::U64 | DType::Str => {
+                f(u64::from_le_bytes(bytes.try_into().expect("8 bytes")) as f64)
+            }
             small => f(match small.small_float() {
                 Some(format) => format.decode(bytes[0]),
                 None => small.wrap(bytes[0].into()) as f64,
@@ -145,6 +150,22 @@ impl Tensor {
             encode(dtype, v, &mut out);
         }
         Tensor { dtype, shape, data: Bytes::from(out), unread: None, name: None }
+    }
+
+    /// A tensor of texts.
+    ///
+    /// # Errors
+    /// The shape has another number of elements, or the texts of all tensors take too much memory.
+    pub fn from_strings(
+        shape: Vec<usize>,
+        texts: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Tensor, TensorError> {
+        let mut data = vec![];
+        for text in texts {
+            let number = strings::number_of(text.as_ref()).ok_or(TensorError::Strings)?;
+            data.extend(number.to_le_bytes());
+        }
+        Tensor::new(DType::Str, shape, Bytes::from(data))
     }
 
     /// A tensor of an integer type (or `bool`, or a float) from exact integers.
@@ -231,7 +252,7 @@ impl Tensor {
         let b = &self.data[i * n..(i + 1) * n];
         match self.dtype {
             DType::I64 => i64::from_le_bytes(b.try_into().expect("8 bytes")),
-            DType::U64 => u64::from_le_bytes(b.try_into().expect("8 bytes")) as i64,
+            DType::U64 | DType::Str => u64::from_le_bytes(b.try_into().expect("8 bytes")) as i64,
             _ => self.get_f64(i) as i64,
         }
     }
@@ -242,6 +263,11 @@ impl Tensor {
             DType::U64 => i128::from(self.get_i64(i) as u64),
             _ => i128::from(self.get_i64(i)),
         }
+    }
+
+    /// The text of element `i` in row-major order, of a tensor of texts.
+    pub fn get_str(&self, i: usize) -> Arc<str> {
+        strings::text_of(self.get_i64(i) as u64)
     }
 
     /// All elements as f64.
@@ -335,11 +361,12 @@ impl std::fmt::Debug for Tensor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.shape)?;
         if self.len() <= 16 && self.unread.is_none() {
-            match self.dtype.is_float() {
-                true => write!(f, "{:?}", self.to_f64())?,
-                false => {
-                    f.debug_list().entries((0..self.len()).map(|i| self.get_i128(i))).finish()?
+            match self.dtype {
+                DType::Str => {
+                    f.debug_list().entries((0..self.len()).map(|i| self.get_str(i))).finish()?
                 }
+                d if d.is_float() => write!(f, "{:?}", self.to_f64())?,
+                _ => f.debug_list().entries((0..self.len()).map(|i| self.get_i128(i))).finish()?,
             }
         }
         Ok(())
@@ -376,7 +403,7 @@ fn encode_int(dtype: DType, v: i64, out: &mut Vec<u8>) {
         DType::I8 | DType::U8 => out.push(v as u8),
         DType::I16 | DType::U16 => out.extend((v as u16).to_le_bytes()),
         DType::I32 | DType::U32 => out.extend((v as u32).to_le_bytes()),
-        DType::I64 | DType::U64 => out.extend(v.to_le_bytes()),
+        DType::I64 | DType::U64 | DType::Str => out.extend(v.to_le_bytes()),
         DType::I4 | DType::U4 | DType::I2 | DType::U2 => out.push(dtype.wrap(v) as u8),
         _ => encode(dtype, v as f64, out),
     }
@@ -410,6 +437,15 @@ mod tests {
             assert_eq!(t.to_f64(), values, "{d}");
             assert_eq!(t.bytes().len(), 3 * d.size(), "{d}");
         }
+    }
+
+    #[test]
+    fn texts_are_elements() {
+        let t = Tensor::from_strings(vec![2, 2], ["a", "", "ä", "a"]).expect("four");
+        assert_eq!((t.dtype(), &*t.get_str(2), &*t.get_str(3)), (DType::Str, "ä", "a"));
+        assert_eq!(t, Tensor::from_strings(vec![2, 2], ["a", "", "ä", "a"]).expect("four"));
+        assert_eq!(format!("{t:?}"), r#"str[2, 2]["a", "", "ä", "a"]"#);
+        assert!(Tensor::from_strings(vec![2], ["a"]).is_err());
     }
 
     #[test]

@@ -306,6 +306,7 @@ pub fn code(d: DType) -> i64 {
         DType::I16 => 5,
         DType::I32 => 6,
         DType::I64 => 7,
+        DType::Str => 8,
         DType::Bool => 9,
         DType::F16 => 10,
         DType::F64 => 11,

@@ -2,7 +2,7 @@
 //!
 //! Parses only as much Python as such a dictionary needs, and validates every number.
 
-use super::{DAMAGED, DType, HEADER, Tensor, Wrong, wrong};
+use super::{DAMAGED, DType, HEADER, Tensor, Wrong, text, wrong};
 use bytes::Bytes;
 use std::io::Read;
 
@@ -14,6 +14,8 @@ const RANK: usize = 64;
 /// What a header declares.
 pub(super) struct Header {
     dtype: DType,
+    /// Bytes of an element in the file.
+    size: usize,
     big_endian: bool,
     fortran: bool,
     shape: Vec<usize>,
@@ -37,6 +39,7 @@ pub(super) fn write(t: &Tensor) -> Vec<u8> {
         DType::Bool => "|b1",
         // NumPy has no such types: their codes are written.
         DType::I4 | DType::I2 => "|i1",
+        DType::Str => &format!("<U{}", text::width(t)),
         _ => "|u1",
     };
     let shape: Vec<String> = t.shape().iter().map(usize::to_string).collect();
@@ -95,16 +98,17 @@ impl Header {
 
     /// The bytes of all elements.
     pub(super) fn bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.dtype.size()
+        self.shape.iter().product::<usize>() * self.size
     }
 
     /// The tensor with these elements, brought into our order.
     pub(super) fn tensor(self, data: Bytes) -> Result<Tensor, Wrong> {
-        let size = self.dtype.size();
+        let size = self.size;
         let mut data = data;
-        if self.big_endian && size > 1 {
+        let unit = if self.dtype == DType::Str { text::UNIT } else { size };
+        if self.big_endian && unit > 1 {
             let mut swapped = data.to_vec();
-            swapped.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+            swapped.chunks_exact_mut(unit).for_each(<[u8]>::reverse);
             data = Bytes::from(swapped);
         }
         if self.dtype == DType::Bool && data.iter().any(|&b| b > 1) {
@@ -112,6 +116,12 @@ impl Header {
         }
         if self.fortran && self.shape.iter().filter(|&&d| d != 1).count() > 1 {
             data = row_major(&data, &self.shape, size);
+        }
+        if self.dtype == DType::Str {
+            let count = self.shape.iter().product();
+            let texts = text::read(&data, size, count)
+                .ok_or_else(|| wrong("an element is no text", DAMAGED))?;
+            return Tensor::from_strings(self.shape, texts).map_err(|e| wrong(e, DAMAGED));
         }
         Tensor::new(self.dtype, self.shape, data).map_err(|e| wrong(e, DAMAGED))
     }
@@ -174,23 +184,29 @@ fn parse(text: &str) -> Result<Header, Wrong> {
     else {
         return Err(unclear());
     };
-    let (big_endian, dtype) = element(descr)?;
+    let (big_endian, dtype, size) = element(descr)?;
     let mut nonzero = shape.iter().filter(|&&d| d != 0);
-    let bytes = nonzero.try_fold(dtype.size(), |n, &d| n.checked_mul(d));
+    let bytes = nonzero.try_fold(size.max(8), |n, &d| n.checked_mul(d));
     if bytes.is_none_or(|n| n > isize::MAX as usize) || shape.len() > RANK {
         let reason = "the declared shape has more elements than can be addressed, or over 64 axes";
         return Err(wrong(reason, DAMAGED));
     }
-    Ok(Header { dtype, big_endian, fortran, shape })
+    Ok(Header { dtype, size, big_endian, fortran, shape })
 }
 
-/// Byte order and type of a description as `<f4`.
-fn element(descr: &str) -> Result<(bool, DType), Wrong> {
+/// Byte order, type and bytes of a description as `<f4`.
+fn element(descr: &str) -> Result<(bool, DType, usize), Wrong> {
     let (big, code) = match descr.split_at_checked(1) {
         Some((">", code)) => (true, code),
         Some(("<" | "|" | "=", code)) => (false, code),
         _ => (false, descr),
     };
+    if let Some(width) = code.strip_prefix('U').and_then(|w| w.parse::<usize>().ok()) {
+        let size = width
+            .checked_mul(text::UNIT)
+            .ok_or_else(|| wrong("its texts are too long", DAMAGED))?;
+        return Ok((big, DType::Str, size));
+    }
     let dtype = match code {
         "f2" => DType::F16,
         "V2" => DType::BF16,
@@ -206,11 +222,11 @@ fn element(descr: &str) -> Result<(bool, DType), Wrong> {
         "u8" => DType::U64,
         "b1" => DType::Bool,
         _ => {
-            let help = "convert the array with `astype` to a float, integer or bool type";
+            let help = "convert the array with `astype` to a float, integer or bool type, or texts to `str`";
             return Err(wrong(format!("element type `{descr}` is not supported"), help));
         }
     };
-    Ok((big, dtype))
+    Ok((big, dtype, dtype.size()))
 }
 
 struct Parser<'a> {

@@ -1,7 +1,7 @@
 //! NumPy arrays and archives of them: `.npy` and `.npz`.
 //!
 //! Every element type of [`Tensor`] is read in either byte order and either memory order, and written
-//! little-endian and row-major; `bf16`, which NumPy lacks, is `V2`, as in its extension package.
+//! little-endian and row-major; `bf16`, which NumPy lacks, is `V2`, as in its extension package. Texts are NumPy's type `U`.
 //! No file makes this panic, or allocate more than its declared shape accounts for.
 
 use crate::{AtomicFile, help, map};
@@ -17,6 +17,7 @@ use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 mod header;
+mod text;
 use header::Header;
 
 /// Most bytes of a header; NumPy writes some hundred.
@@ -91,7 +92,7 @@ pub fn write_npy(path: impl AsRef<Path>, tensor: &Tensor) -> Result<(), NpzError
     let write = || {
         let mut file = AtomicFile::create(path)?;
         file.write_all(&header::write(tensor))?;
-        file.write_all(tensor.bytes())?;
+        file.write_all(&body(tensor))?;
         file.commit()
     };
     write().map_err(io).map_err(within(path))
@@ -116,8 +117,8 @@ fn archive<W: Write + Seek>(out: W, arrays: &[(String, Tensor)]) -> Result<W, Wr
                 "give each array a name of its own, of at most 65,531 bytes",
             )
         };
-        let head = header::write(tensor);
-        let size = head.len() as u64 + tensor.bytes().len() as u64;
+        let (head, body) = (header::write(tensor), body(tensor));
+        let size = (head.len() + body.len()) as u64;
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Stored)
             .last_modified_time(zip::DateTime::DEFAULT)
@@ -127,12 +128,17 @@ fn archive<W: Write + Seek>(out: W, arrays: &[(String, Tensor)]) -> Result<W, Wr
             other => failed(&other),
         })?;
         zip.write_all(&head).map_err(io)?;
-        zip.write_all(tensor.bytes()).map_err(io)?;
+        zip.write_all(&body).map_err(io)?;
     }
     zip.finish().map_err(|e| match e {
         ZipError::Io(e) => io(e),
         other => wrong(other, DISK),
     })
+}
+
+/// The elements of a tensor as a file holds them.
+fn body(t: &Tensor) -> Bytes {
+    if t.dtype() == DType::Str { text::written(t) } else { t.bytes().clone() }
 }
 
 fn open(path: &Path) -> Result<Bytes, Wrong> {

@@ -4,6 +4,7 @@ mod ranges;
 
 use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
 use mlc_dsl::library::Library;
+use mlc_fuzz::input_values::WORDS;
 use ranges::ranges;
 use std::collections::HashMap;
 
@@ -198,6 +199,11 @@ fn tensor(
             let within = |v| d.small_float().map_or(v, |format| format.clamp(v));
             let values: Vec<f64> = (0..n).map(|_| within(style.float(d, random))).collect();
             Tensor::from_f64(d, shape, &values)
+        }
+        DType::Str => {
+            let chosen = (0..n).map(|_| WORDS[random.below(WORDS.len() as u64) as usize]);
+            let texts = Tensor::from_strings(shape.clone(), chosen);
+            texts.unwrap_or_else(|_| Tensor::from_i64(DType::Str, shape, &vec![0; n]))
         }
         d if style == Style::Integers && range.is_none() && d.is_int() => {
             let values: Vec<i64> = (0..n).map(|_| whole(d, random)).collect();

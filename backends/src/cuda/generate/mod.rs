@@ -112,7 +112,7 @@ impl<'a> Generator<'a> {
     ) -> Result<Generator<'a>, BackendError> {
         let program = &plan.program;
         let types = program.nodes.iter().flat_map(|n| &n.types);
-        if let Some(small) = types.map(|t| t.dtype).find(|d| d.is_small()) {
+        if let Some(small) = types.map(|t| t.dtype).find(|d| d.is_small() || *d == DType::Str) {
             return Err(unsupported(format!("the element type {small}")));
         }
         let port = |name: &str, ty: (DType, Vec<usize>)| Port {

@@ -1,0 +1,28 @@
+//! Test cases as `optimize` writes them, many in one process. Runs nothing but the self-check.
+
+use super::Common;
+use super::model::reader;
+use super::shape_option::ShapeOptions;
+use crate::as_onnx;
+use crate::pipeline::Options;
+use anyhow::Context;
+use mlc_onnx::write_onnx;
+use std::path::Path;
+
+/// Optimises the model of a case for ONNX runtimes, and writes it at its own operator set.
+///
+/// # Errors
+/// It cannot be read or written, or a law is wrong on it.
+pub(super) fn write(model: &Path, output: &Path, common: &Common) -> anyhow::Result<()> {
+    let model = reader(common, &ShapeOptions::default()).read(model)?;
+    let info = model.info().context("it is no ONNX model")?;
+    let opset = as_onnx::opset(info, None)?;
+    let model = model.written_at(opset)?;
+    let mut info = model.info.unwrap_or_default();
+    let mut options =
+        Options { target: "standard".into(), threads: 1, seed: common.seed, ..Options::default() };
+    as_onnx::prepare(&mut options, &mut info, &model.library, opset);
+    let (_, raw) = as_onnx::optimize(model.program, &model.library, &info, opset, &options)?;
+    write_onnx(&raw, output)?;
+    Ok(())
+}
