@@ -148,6 +148,7 @@ pub(super) fn import_as(
                     continue;
                 }
                 let program = importer.sheet.finish(outputs).with_empty_constants().pruned();
+                let program = program.with_late_constants();
                 break (program, importer.notes, importer.opaque);
             }
             Err(e) => match importer.sheet.take_conflict() {

@@ -68,6 +68,11 @@ pub trait Launch: Send + Sync {
     fn takes_epilogue(&self) -> bool {
         false
     }
+
+    /// True if what the epilogue yields may be of another type than what it begins with.
+    fn epilogue_converts(&self) -> bool {
+        false
+    }
 }
 
 /// An argument while a kernel is made.

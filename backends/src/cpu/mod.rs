@@ -21,6 +21,7 @@ mod fused;
 mod gemm;
 mod graph;
 mod half_precision;
+mod int8;
 mod launch;
 mod map_reduce;
 mod math;

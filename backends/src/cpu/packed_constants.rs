@@ -4,6 +4,7 @@
 
 use super::channels_last::winograd::Points;
 use super::gemm::{Matrix, PackedLeft, PackedRight};
+use super::int8::PackedBytes;
 use bytes::Bytes;
 use mlc_dsl::ir::Tensor;
 use std::collections::HashMap;
@@ -39,6 +40,7 @@ type Store<P> = Mutex<HashMap<Key, P>>;
 /// The packings that some session has.
 static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::default);
 static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
+static BYTES: LazyLock<Store<Weak<Pack<PackedBytes>>>> = LazyLock::new(Store::default);
 static FILTERS: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
 static POINTS: LazyLock<Store<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
 
@@ -49,6 +51,7 @@ pub struct PackedConstants {
     right: Store<Arc<Pack<PackedRight>>>,
     filters: Store<Arc<Pack<PackedRight>>>,
     points: Store<Arc<Pack<Points>>>,
+    bytes: Store<Arc<Pack<PackedBytes>>>,
 }
 
 impl PackedConstants {
@@ -87,6 +90,19 @@ impl PackedConstants {
         let key = key(constant, &filters, (o, q));
         let pack = || PackedRight::of_filters(&all[at..][..o * q * taps], (o, q, taps));
         find(&self.filters, &FILTERS, key, constant, &pack)
+    }
+
+    /// The packed form of a matrix of bytes that begins at element `offset` of `constant`.
+    pub fn bytes(
+        &self,
+        constant: &Tensor,
+        offset: usize,
+        strides: (isize, isize),
+        sizes: (usize, usize),
+        pack: &dyn Fn() -> PackedBytes,
+    ) -> Arc<Pack<PackedBytes>> {
+        let address = constant.bytes().as_ptr() as usize;
+        find(&self.bytes, &BYTES, Key { address, offset, strides, sizes }, constant, pack)
     }
 
     /// The points of `o` × `q` filters of 3 × 3 that begin at element `at` of `constant`.

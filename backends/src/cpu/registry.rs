@@ -22,6 +22,8 @@ pub enum Implementation {
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
 /// What running sums are computed in.
 const SUMS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I64];
+/// What sums of products of bytes are.
+const SUMS_OF_BYTES: &[DType] = &[DType::I32];
 /// What is moved without a look at it, and whatever numbers an operator admits.
 const ANY: &[DType] = &{
     let mut all = [DType::Str; DType::ALL.len() + 1];
@@ -69,6 +71,8 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "reference" => Implementation::Reference,
         "gemm" => native(ANY, Epilogue, &[("matmul", matmul::make)]),
         "conv" => native(FLOATS, Epilogue, &[("conv", conv::make)]),
+        "gemm_int8" => native(SUMS_OF_BYTES, Epilogue, &[("matmul_integer", int8::matmul)]),
+        "conv_int8" => native(SUMS_OF_BYTES, Epilogue, &[("conv_integer", int8::conv)]),
         "conv_transpose" => native(FLOATS, Nothing, &[("conv_transpose", conv::transposed::make)]),
         "conv_channels_last" => {
             native(&[DType::F32], Epilogue, &[("conv_channels_last", channels_last::conv)])

@@ -5,6 +5,7 @@ mod channels_last;
 mod element_types;
 mod epilogues;
 mod graphs;
+mod int8;
 mod operators;
 mod plans;
 mod random;

@@ -211,6 +211,54 @@ impl Program {
         (out, new)
     }
 
+    /// The same program in which what only constants decide stands right before the one node that reads it, and what only numbers
+    /// decide before each: a repeated block then holds what is computed of its own constants, and blocks do not differ by the
+    /// numbers that they happen to share.
+    pub fn with_late_constants(self) -> Program {
+        let (kinds, readers) = (self.constancy(), self.readers());
+        let applied = |i: usize| matches!(self.nodes[i].kind, NodeKind::Apply(..));
+        let moves = |i: usize| match kinds[i] {
+            Constancy::Number => applied(i),
+            Constancy::Constant => applied(i) && readers[i] == 1,
+            Constancy::Variable => false,
+        };
+        let named: Vec<usize> = self.outputs.iter().map(|(_, v)| v.node.0 as usize).collect();
+        let mut out = Program { inputs: self.inputs, consts: self.consts, ..Program::default() };
+        let mut new: Vec<Option<NodeId>> = vec![None; self.nodes.len()];
+        let stays = |i: &usize| !moves(*i) || named.contains(i);
+        for i in (0..self.nodes.len()).filter(stays) {
+            new[i] = Some(place(&mut out, &self.nodes, &new, i));
+        }
+        let renamed = |v: Value| Value { node: new[v.node.0 as usize].unwrap_or(v.node), ..v };
+        out.outputs = self.outputs.into_iter().map(|(n, v)| (n, renamed(v))).collect();
+        out
+    }
+
+    /// What decides each node.
+    fn constancy(&self) -> Vec<Constancy> {
+        let mut kinds: Vec<Constancy> = Vec::with_capacity(self.nodes.len());
+        for node in &self.nodes {
+            let args = node.args.iter().map(|a| kinds[a.node.0 as usize]);
+            kinds.push(match node.kind {
+                NodeKind::Input(_) => Constancy::Variable,
+                NodeKind::Const(c) if self.consts.get(c).len() == 1 => Constancy::Number,
+                NodeKind::Const(_) => Constancy::Constant,
+                // What has no operands computes a table.
+                NodeKind::Apply(..) => args.max().unwrap_or(Constancy::Constant),
+            });
+        }
+        kinds
+    }
+
+    /// How often each node is read; outputs read, too.
+    fn readers(&self) -> Vec<usize> {
+        let mut readers = vec![0; self.nodes.len()];
+        let args = self.nodes.iter().flat_map(|n| &n.args);
+        args.chain(self.outputs.iter().map(|(_, v)| v))
+            .for_each(|v| readers[v.node.0 as usize] += 1);
+        readers
+    }
+
     /// The same program without nodes that no output needs. Inputs stay.
     pub fn pruned(&self) -> Program {
         self.pruned_by().0
@@ -244,5 +292,44 @@ impl Program {
         out.outputs = self.outputs.iter().map(|(n, v)| (n.clone(), renamed(&new_id, *v))).collect();
         let left = new_id.into_iter().zip(live).map(|(id, live)| live.then_some(id));
         (out, left.collect())
+    }
+}
+
+/// What decides a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Constancy {
+    /// Constants of one element.
+    Number,
+    /// Constants.
+    Constant,
+    /// Inputs, too.
+    Variable,
+}
+
+/// Adds a node after what it reads and is not there yet.
+fn place(out: &mut Program, nodes: &[Node], new: &[Option<NodeId>], at: usize) -> NodeId {
+    let mut waiting = vec![(at, Vec::new())];
+    loop {
+        let Some((at, args)) = waiting.last_mut() else {
+            unreachable!("the loop returns with the last")
+        };
+        let node = &nodes[*at];
+        match node.args.get(args.len()) {
+            Some(a) => match new[a.node.0 as usize] {
+                Some(node) => args.push(Value { node, ..*a }),
+                None => waiting.push((a.node.0 as usize, Vec::new())),
+            },
+            None => {
+                let made = out.push(Node { args: std::mem::take(args), ..node.clone() });
+                waiting.pop();
+                match waiting.last_mut() {
+                    Some((at, args)) => {
+                        let output = nodes[*at].args[args.len()].output;
+                        args.push(Value { node: made, output });
+                    }
+                    None => return made,
+                }
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::pipeline::{Fp, Optimized};
 use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::{self, Array, Precision, Reference};
 use mlc_backends::{Backend, BackendError};
-use mlc_dsl::ir::{Program, Tensor, Type};
+use mlc_dsl::ir::{NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;
 pub use mlc_extract::resources::operations;
@@ -325,7 +325,13 @@ impl One<'_> {
             reference.run_values(self.source, self.check.library, inputs).ok()
         };
         let disturbed = interpreted(Precision::Disturbed(self.check.seed), &self.set.inputs);
-        (here.moved, here.disturbed) = (Some(s.as_slice()), disturbed.as_deref());
+        // Without the interpreter, small constants move as well: a model that rounds its inputs to a few bits forgets how they moved.
+        let moved = match self.truth {
+            Some(_) => None,
+            None => run(&self.check.plan(&with_moved_constants(self.source, self.check.seed)))?.ok(),
+        };
+        let moved = moved.as_ref().unwrap_or(&s);
+        (here.moved, here.disturbed) = (Some(moved.as_slice()), disturbed.as_deref());
         let mut verdicts = all(&here);
         if !is_wrong(&verdicts) {
             return Ok((verdicts, None));
@@ -406,15 +412,36 @@ fn unit(p: &Program) -> f64 {
 /// The inputs with every float moved by a few roundings; zeros and what is not finite stay.
 fn beside(inputs: &[Tensor], seed: u64) -> Vec<Tensor> {
     let mut random = random_inputs::Random::new(seed ^ 0xbe51de);
-    let moved = |t: &Tensor| {
-        if !t.dtype().is_float() {
-            return t.clone();
+    inputs.iter().map(|t| moved(t, &mut random, |_| true)).collect()
+}
+
+/// A tensor whose floats are moved by a few roundings where `f` holds.
+fn moved(t: &Tensor, random: &mut random_inputs::Random, f: impl Fn(f64) -> bool) -> Tensor {
+    if !t.dtype().is_float() {
+        return t.clone();
+    }
+    let u = 4.0 * t.dtype().unit_roundoff();
+    let mut value = |v: f64| if f(v) { v * (1.0 + u * (2.0 * random.unit() - 1.0)) } else { v };
+    let values: Vec<f64> = t.to_f64().into_iter().map(&mut value).collect();
+    Tensor::from_f64(t.dtype(), t.shape().to_vec(), &values)
+}
+
+/// Constants of more elements stay as they are when others are moved: they would be copied.
+const FEW: usize = 1 << 16;
+
+/// The program with its small constants moved by a few roundings. Whole numbers stay: they may count.
+fn with_moved_constants(program: &Program, seed: u64) -> Program {
+    let mut random = random_inputs::Random::new(seed ^ 0x5ca1e5);
+    let mut out = program.clone();
+    for node in &mut out.nodes {
+        let NodeKind::Const(c) = node.kind else { continue };
+        let t = out.consts.get(c);
+        if t.dtype().is_float() && t.len() <= FEW {
+            let beside = moved(t, &mut random, |v| v != v.round());
+            node.kind = NodeKind::Const(out.consts.intern(beside));
         }
-        let u = 4.0 * t.dtype().unit_roundoff();
-        let values = t.to_f64().into_iter().map(|v| v * (1.0 + u * (2.0 * random.unit() - 1.0)));
-        Tensor::from_f64(t.dtype(), t.shape().to_vec(), &values.collect::<Vec<_>>())
-    };
-    inputs.iter().map(moved).collect()
+    }
+    out
 }
 
 /// The target on which checks run.

@@ -71,7 +71,7 @@ impl<'a> Chain<'a> {
                     let data: &[f32] = bytemuck::cast_slice(inputs[k as usize]);
                     operand(&sources[k as usize], data, m, n)?
                 }
-                Ref::In(_) | Ref::Reg(_) => return None,
+                Ref::In(_) | Ref::Float(_) | Ref::Reg(_) => return None,
             };
             chain.steps[i] = match (instr.op, operand) {
                 (Op::Binary(Binary::Add), x) => Step::Add(x),

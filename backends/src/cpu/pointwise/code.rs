@@ -34,6 +34,11 @@ pub fn is_native(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::U64 | DType::Bool)
 }
 
+/// True if inputs of this dtype are converted to f32, and results from it, as they are read and written.
+fn is_read_as_float(dtype: DType) -> bool {
+    matches!(dtype, DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32)
+}
+
 /// Functions of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each is the function of its name")]
@@ -118,6 +123,8 @@ pub enum Ref {
     Reg(u16),
     /// An input.
     In(u16),
+    /// The integers of an input as f32.
+    Float(u16),
     /// An immediate.
     Imm(u16),
 }
@@ -164,6 +171,8 @@ pub struct RegisterCode {
     pub inputs: Vec<DType>,
     /// What each output is, and its dtype. `None` if an instruction writes it directly.
     pub outputs: Vec<(Option<Ref>, DType)>,
+    /// Which outputs are integers, cut from the f32 that is named.
+    pub cuts: Vec<bool>,
     /// Registers used.
     pub regs: usize,
 }
@@ -197,12 +206,17 @@ impl CodeBuilder {
     pub fn as_imm(&self, r: Ref) -> Option<Imm> {
         match r {
             Ref::Imm(i) => Some(self.imms[i as usize]),
-            Ref::Reg(_) | Ref::In(_) => None,
+            Ref::Reg(_) | Ref::In(_) | Ref::Float(_) => None,
         }
     }
 
     /// A further step; equal steps are shared.
     pub fn push(&mut self, op: Op, dtype: DType, args: [Ref; 3]) -> Ref {
+        if let (Op::Cast(DType::F32), Ref::In(i)) = (op, args[0])
+            && is_read_as_float(dtype)
+        {
+            return Ref::Float(i);
+        }
         let step = (op, dtype, args);
         if let Some(at) = self.instrs.iter().position(|i| *i == step) {
             return Ref::Reg(at as u16);
@@ -233,6 +247,11 @@ impl CodeBuilder {
 
     /// Assigns registers. `outputs` are the results, in order, with their dtypes.
     pub fn finish(self, outputs: &[(Ref, DType)]) -> RegisterCode {
+        let cuts: Vec<bool> =
+            outputs.iter().map(|&(r, dtype)| self.cut(r, dtype).is_some()).collect();
+        let outputs: Vec<(Ref, DType)> =
+            outputs.iter().map(|&(r, dtype)| (self.cut(r, dtype).unwrap_or(r), dtype)).collect();
+        let outputs = outputs.as_slice();
         let live = self.live(outputs);
         let mut last = vec![0usize; self.instrs.len()];
         let mut uses = vec![0usize; self.instrs.len()];
@@ -270,7 +289,7 @@ impl CodeBuilder {
             };
             let named = args.map(|a| match a {
                 Ref::Reg(r) => Ref::Reg(place[r as usize]),
-                Ref::In(_) | Ref::Imm(_) => a,
+                Ref::In(_) | Ref::Float(_) | Ref::Imm(_) => a,
             });
             instrs.push(Instr { op, dtype, dst, args: named });
             for (k, a) in args.iter().enumerate() {
@@ -287,10 +306,34 @@ impl CodeBuilder {
             .map(|&(r, dtype)| match r {
                 Ref::Reg(i) if direct[i as usize].is_some() => (None, dtype),
                 Ref::Reg(i) => (Some(Ref::Reg(place[i as usize])), dtype),
-                Ref::In(_) | Ref::Imm(_) => (Some(r), dtype),
+                Ref::In(_) | Ref::Float(_) | Ref::Imm(_) => (Some(r), dtype),
             })
             .collect();
-        RegisterCode { instrs, imms: self.imms, inputs: self.inputs, outputs, regs: regs as usize }
+        let regs = regs as usize;
+        RegisterCode { instrs, imms: self.imms, inputs: self.inputs, outputs, cuts, regs }
+    }
+
+    /// The f32 that an integer result is cut from, if it lies between two numbers of 22 bits (or is NaN, which is cut to 0).
+    fn cut(&self, r: Ref, dtype: DType) -> Option<Ref> {
+        let at = |r| if let Ref::Reg(i) = r { self.instrs.get(i as usize) } else { None };
+        let bound = |r: Ref, f: Binary| match at(r)? {
+            (Op::Binary(g), DType::F32, [x, y, _]) if *g == f => {
+                let near = |i: Imm| i.float.abs() <= (1u64 << 21) as f64;
+                match (self.as_imm(*x), self.as_imm(*y)) {
+                    (Some(i), None) if near(i) => Some(*y),
+                    (None, Some(i)) if near(i) => Some(*x),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        let (Op::Cast(to), DType::F32, [x, ..]) = at(r)? else { return None };
+        if *to != dtype || !is_read_as_float(dtype) {
+            return None;
+        }
+        let two = |f, g| bound(bound(*x, f)?, g);
+        (two(Binary::Min, Binary::Max).is_some() || two(Binary::Max, Binary::Min).is_some())
+            .then_some(*x)
     }
 
     fn live(&self, outputs: &[(Ref, DType)]) -> Vec<bool> {

@@ -312,3 +312,38 @@ pub fn float_to_int(x: f64, to: DType) -> i64 {
 pub fn convert<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, f: impl Fn(T) -> U) {
     map1(d, a, f);
 }
+
+simd! {
+    /// Integers as f32.
+    pub fn integers_as_floats(d: &mut [f32], a: Tile<'_, i64>) {
+        map1(d, a, |x| x as f32);
+    }
+}
+
+/// f32 cut to integers of a type.
+pub fn floats_cut(d: &mut [i64], a: Tile<'_, f32>, to: DType) {
+    match to {
+        DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 if is_near(a) => {
+            words_cut(d, a);
+            wrap(d, to);
+        }
+        _ => convert(d, a, |x| float_to_int(x as f64, to)),
+    }
+}
+
+simd! {
+    /// True if every number is one of 32 bits once it is cut, or NaN, which is cut to 0.
+    fn is_near(a: Tile<'_, f32>) -> bool {
+        let far = |x: f32| (x.abs() >= 2147483648.0) as u32;
+        match a {
+            Tile::Many(a) => a.iter().fold(0, |any, &x| any | far(x)) == 0,
+            Tile::One(x) => far(x) == 0,
+        }
+    }
+}
+
+simd! {
+    fn words_cut(d: &mut [i64], a: Tile<'_, f32>) {
+        map1(d, a, |x| x as i32 as i64);
+    }
+}

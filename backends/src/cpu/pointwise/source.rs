@@ -2,6 +2,7 @@
 
 use super::code::{RegisterClass, class, is_native};
 use crate::cpu::layout::{Layout, coalesce};
+use crate::cpu::simd::simd;
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -61,6 +62,20 @@ impl Strided {
     /// Its first element, extents and strides.
     pub fn walk(&self) -> (usize, &[usize], &[isize]) {
         (self.offset, &self.shape, &self.strides)
+    }
+
+    /// The one element that elements `start..start + len` read, if it is one for all.
+    pub fn one(&self, start: usize, len: usize) -> Option<usize> {
+        let (inner, stride) = (*self.shape.last()?, *self.strides.last()?);
+        if stride != 0 || start % inner + len > inner {
+            return None;
+        }
+        let (mut rest, mut at) = (start / inner, self.offset as isize);
+        for (&d, &s) in self.shape.iter().zip(&self.strides).rev().skip(1) {
+            at += (rest % d) as isize * s;
+            rest /= d;
+        }
+        Some(at as usize)
     }
 
     /// Calls `run(at, stride, length)` for the innermost runs that elements `start..start + len` read, in order.
@@ -184,6 +199,69 @@ pub fn load(
                 };
             }
             integer!(dtype, go);
+        }
+    }
+}
+
+/// The same of integers, as f32.
+pub fn load_float(
+    source: &ElementSource,
+    dtype: DType,
+    bytes: &[u8],
+    start: usize,
+    dst: &mut [f32],
+) {
+    let dense = |o: usize| &bytes[o + start..][..dst.len()];
+    match (dtype, source) {
+        (DType::U8, ElementSource::Dense(o)) => unsigned_floats(dense(*o), dst),
+        (DType::I8, ElementSource::Dense(o)) => signed_floats(dense(*o), dst),
+        _ => {
+            macro_rules! go {
+                ($t:ty) => {
+                    each(source, bytes, start, dst, |s: $t| s as f32)
+                };
+            }
+            integer!(dtype, go);
+        }
+    }
+}
+
+simd! {
+    fn unsigned_floats(src: &[u8], dst: &mut [f32]) {
+        dst.iter_mut().zip(src).for_each(|(d, &s)| *d = s as f32);
+    }
+}
+
+simd! {
+    fn signed_floats(src: &[u8], dst: &mut [f32]) {
+        dst.iter_mut().zip(src).for_each(|(d, &s)| *d = s as i8 as f32);
+    }
+}
+
+/// Writes integers that are cut from f32.
+pub fn store_cut(dtype: DType, src: &[f32], out: &mut [u8]) {
+    match dtype {
+        DType::U8 | DType::I8 => cut_bytes(src, out),
+        DType::I16 | DType::U16 => {
+            let out = bytemuck::cast_slice_mut::<u8, u16>(out);
+            out.iter_mut().zip(src).for_each(|(o, &x)| *o = x as i32 as u16);
+        }
+        _ => {
+            let out = bytemuck::cast_slice_mut::<u8, i32>(out);
+            out.iter_mut().zip(src).for_each(|(o, &x)| *o = x as i32);
+        }
+    }
+}
+
+/// A number whose sum with one of 22 bits has that one, rounded, as its low bits.
+const ROUNDING: f32 = 12_582_912.0;
+
+simd! {
+    /// The low bytes of numbers of at most 22 bits, or NaN, which is cut to 0.
+    fn cut_bytes(src: &[f32], out: &mut [u8]) {
+        for (o, &x) in out.iter_mut().zip(src) {
+            let bits = (x.trunc() + ROUNDING).to_bits();
+            *o = if x.is_nan() { 0 } else { bits as u8 };
         }
     }
 }

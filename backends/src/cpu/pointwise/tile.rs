@@ -5,8 +5,9 @@
 
 use super::code::{Dst, Instr, Op, Ref, RegisterClass, RegisterCode, class};
 use super::ops::{self, Tile};
-use super::source::{ElementSource, load, store};
+use super::source::{ElementSource, load, load_float, store, store_cut};
 use crate::cpu::buffer::with_scratch;
+use crate::cpu::simd::simd;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
@@ -22,7 +23,16 @@ pub struct Fused {
     sources: Vec<ElementSource>,
     /// The register that each input is loaded into, unless it is read where it lies.
     loads: Vec<Option<u16>>,
+    /// The register that the integers of each input are loaded into as f32, if they are read so.
+    floats: Vec<Option<u16>>,
     regs: usize,
+}
+
+/// Input 0 of a tile that something else has computed.
+#[derive(Clone, Copy)]
+enum Given<'a> {
+    Floats(&'a [f32]),
+    Sums(&'a [i32]),
 }
 
 /// A tile: its first element, its length, where it begins in the span, and input 0 if the tile holds it.
@@ -31,7 +41,9 @@ struct TileSpan<'a> {
     at: usize,
     len: usize,
     done: usize,
-    held: Option<&'a [f32]>,
+    held: Option<Given<'a>>,
+    /// The inputs, a bit for each of the first, of which the tile reads one element.
+    ones: u64,
 }
 
 /// One instruction's surroundings.
@@ -50,16 +62,19 @@ impl Fused {
     /// Binds code to the sources of its inputs.
     pub fn new(code: Arc<RegisterCode>, sources: Vec<ElementSource>) -> Fused {
         let mut regs = code.regs;
-        let loads = sources
-            .iter()
-            .zip(&code.inputs)
-            .map(|(s, &d)| {
-                let needed = !s.is_direct(d);
-                regs += needed as usize;
-                needed.then(|| regs as u16 - 1)
-            })
-            .collect();
-        Fused { code, sources, loads, regs }
+        let mut register = |needed: bool| {
+            regs += needed as usize;
+            needed.then(|| regs as u16 - 1)
+        };
+        let read = |r: Ref| {
+            code.instrs.iter().any(|i| i.args.contains(&r))
+                || code.outputs.iter().any(|o| o.0 == Some(r))
+        };
+        let each = || sources.iter().zip(&code.inputs).zip(0u16..);
+        let loads =
+            each().map(|((s, &d), i)| register(!s.is_direct(d) && read(Ref::In(i)))).collect();
+        let floats = each().map(|(_, i)| register(read(Ref::Float(i)))).collect();
+        Fused { code, sources, loads, floats, regs }
     }
 
     /// The dtypes of the outputs.
@@ -84,7 +99,7 @@ impl Fused {
             while done < len {
                 let n = TILE.min(len - done);
                 self.tile(
-                    TileSpan { at: start + done, len: n, done, held: None },
+                    TileSpan { at: start + done, len: n, done, held: None, ones: 0 },
                     inputs,
                     outs,
                     regs,
@@ -101,21 +116,62 @@ impl Fused {
             for (i, chunk) in out.chunks_mut(TILE).enumerate() {
                 let copy = &mut copy[..chunk.len()];
                 copy.copy_from_slice(chunk);
+                let held = Some(Given::Floats(copy));
                 let part =
-                    TileSpan { at: start + i * TILE, len: chunk.len(), done: 0, held: Some(copy) };
+                    TileSpan { at: start + i * TILE, len: chunk.len(), done: 0, held, ones: 0 };
                 self.tile(part, inputs, &mut [bytemuck::cast_slice_mut(chunk)], regs);
             }
         });
     }
 
-    fn tile(&self, part: TileSpan<'_>, inputs: &[&[u8]], outs: &mut [&mut [u8]], regs: &mut [u64]) {
+    /// Like [`Fused::span`] for one output where input 0 are these sums. `inputs[0]` is not read.
+    pub fn span_of_sums(&self, start: usize, sums: &[i32], inputs: &[&[u8]], out: &mut [u8]) {
+        with_scratch::<u64, 1, _>([self.regs.max(1) * TILE], |[regs]| {
+            for (i, sums) in sums.chunks(TILE).enumerate() {
+                let (done, held) = (i * TILE, Some(Given::Sums(sums)));
+                let part = TileSpan { at: start + done, len: sums.len(), done, held, ones: 0 };
+                self.tile(part, inputs, &mut [&mut *out], regs);
+            }
+        });
+    }
+
+    fn tile(
+        &self,
+        mut part: TileSpan<'_>,
+        inputs: &[&[u8]],
+        outs: &mut [&mut [u8]],
+        regs: &mut [u64],
+    ) {
         for (i, to) in self.loads.iter().enumerate() {
             if let Some(to) = to {
-                if i == 0 && part.held.is_some() {
-                    continue;
-                }
                 let dst = &mut regs[*to as usize * TILE..][..TILE];
-                load(&self.sources[i], self.code.inputs[i], inputs[i], part.at, dst, part.len);
+                match part.held {
+                    Some(Given::Floats(_)) if i == 0 => {}
+                    Some(Given::Sums(sums)) if i == 0 => {
+                        let dst = &mut bytemuck::cast_slice_mut::<u64, i64>(dst)[..sums.len()];
+                        dst.iter_mut().zip(sums).for_each(|(d, &s)| *d = s.into());
+                    }
+                    _ => {
+                        let dtype = self.code.inputs[i];
+                        if let ElementSource::Strided(s) = &self.sources[i]
+                            && i < u64::BITS as usize
+                            && let Some(at) = s.one(part.at, part.len)
+                        {
+                            load(&ElementSource::Splat(at), dtype, inputs[i], 0, dst, 1);
+                            part.ones |= 1 << i;
+                            continue;
+                        }
+                        load(&self.sources[i], dtype, inputs[i], part.at, dst, part.len);
+                    }
+                }
+            }
+        }
+        for (i, to) in self.floats.iter().enumerate() {
+            let Some(to) = to else { continue };
+            let dst = cut(&mut regs[*to as usize * TILE..][..TILE], part.len);
+            match part.held {
+                Some(Given::Sums(sums)) if i == 0 => sums_as_floats(dst, sums),
+                _ => load_float(&self.sources[i], self.code.inputs[i], inputs[i], part.at, dst),
             }
         }
         for instr in &self.code.instrs {
@@ -151,8 +207,13 @@ impl Fused {
             let Some(r) = r else { continue };
             let out = part.of(outs[o], *dtype);
             match r {
+                Ref::Reg(r) if self.code.cuts[o] => {
+                    let src =
+                        &bytemuck::cast_slice(&regs[*r as usize * TILE..][..TILE])[..part.len];
+                    store_cut(*dtype, src, out);
+                }
                 Ref::Reg(r) => store(*dtype, &regs[*r as usize * TILE..][..TILE], out, part.len),
-                Ref::In(_) | Ref::Imm(_) => {
+                Ref::In(_) | Ref::Float(_) | Ref::Imm(_) => {
                     // Rare: an output that is an input or a number. One more register is scratch for it.
                     let mut copy = [0u64; TILE];
                     let split = regs.len() / TILE;
@@ -219,13 +280,23 @@ impl<'a> InstructionContext<'a> {
         match r {
             Ref::Reg(r) => self.register(r),
             Ref::Imm(i) => Tile::One(T::of(self.fused.code.imms[i as usize])),
+            // It was loaded: its use is what it has a register for.
+            Ref::Float(i) => {
+                self.fused.floats[i as usize].map_or(Tile::Many(&[]), |r| self.register(r))
+            }
             Ref::In(i) => {
                 let i = i as usize;
-                if let (0, Some(held)) = (i, self.part.held) {
+                if let (0, Some(Given::Floats(held))) = (i, self.part.held) {
                     return Tile::Many(bytemuck::cast_slice::<f32, T>(held));
                 }
                 if let Some(r) = self.fused.loads[i] {
-                    return self.register(r);
+                    let tile = self.register(r);
+                    return match tile {
+                        Tile::Many([first, ..]) if i < 64 && self.part.ones >> i & 1 == 1 => {
+                            Tile::One(*first)
+                        }
+                        _ => tile,
+                    };
                 }
                 match self.fused.sources[i] {
                     ElementSource::Dense(o) => {
@@ -320,6 +391,12 @@ impl<'a> InstructionContext<'a> {
     fn cast(&self, from: RegisterClass, dtype: DType, to: DType, a: Ref, dst: &mut [u8]) {
         let n = self.part.len;
         match (from, class(to)) {
+            (RegisterClass::F32, RegisterClass::F32) if to == DType::F32 => {
+                ops::convert(typed(dst, n), self.get(a), |x: f32| x);
+            }
+            (RegisterClass::Int, RegisterClass::F32) if to == DType::F32 && dtype != DType::U64 => {
+                ops::integers_as_floats(typed(dst, n), self.get(a));
+            }
             (RegisterClass::F32, RegisterClass::F32) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f32| round_to(x, to));
             }
@@ -327,7 +404,7 @@ impl<'a> InstructionContext<'a> {
                 ops::convert(typed(dst, n), self.get(a), |x: f32| x as f64);
             }
             (RegisterClass::F32, RegisterClass::Int) => {
-                ops::convert(typed(dst, n), self.get(a), |x: f32| ops::float_to_int(x as f64, to));
+                ops::floats_cut(typed(dst, n), self.get(a), to);
             }
             (RegisterClass::F32, RegisterClass::Bool) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f32| (x != 0.0) as u8);
@@ -384,6 +461,12 @@ impl<'a> InstructionContext<'a> {
                 ops::convert(typed(dst, n), self.get(a), |x: u8| x)
             }
         }
+    }
+}
+
+simd! {
+    fn sums_as_floats(dst: &mut [f32], sums: &[i32]) {
+        dst.iter_mut().zip(sums).for_each(|(d, &s)| *d = s as f32);
     }
 }
 

@@ -50,7 +50,8 @@ impl Resolver<'_> {
         let mut refs: HashMap<Value, (Ref, DType)> = HashMap::new();
         let (mut sources, mut inputs) = (vec![], vec![]);
         if let Some(v) = held {
-            refs.insert(v, (code.input(DType::F32), DType::F32));
+            let dtype = self.graph.program.ty(v).dtype;
+            refs.insert(v, (code.input(dtype), dtype));
             sources.push(ElementSource::Dense(0));
         }
         for &id in nodes {

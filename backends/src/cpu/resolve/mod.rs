@@ -359,10 +359,10 @@ impl<'a> Resolver<'a> {
             && *last != result
             && let Some((fused, extra, dtypes)) =
                 self.fuse(&group.epilogue, shape, Some(result), &[*last])?
-            && dtypes == [DType::F32]
+            && (launch.epilogue_converts() || outputs[0].1 == DType::F32 && dtypes == [DType::F32])
         {
             let inputs = args.into_iter().chain(extra).collect();
-            let outputs = [(Some(*last), DType::F32, shape.clone())];
+            let outputs = [(Some(*last), dtypes[0], shape.clone())];
             self.named(launch, inputs, &outputs, Some(Epilogue { fused }), &name)?;
             return Ok(());
         }

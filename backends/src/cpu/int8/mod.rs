@@ -1,0 +1,54 @@
+//! Products and convolutions of bytes with sums of 32 bits, and what follows them.
+//!
+//! One side is unsigned and the other signed in the tiles: a side of the other kind is shifted by 128, and so is its zero point. Zero points
+//! enter by sums over rows and columns, never element by element. Sums wrap, so results are those of the definition, bit for bit.
+
+mod conv;
+mod depthwise;
+mod dot;
+mod finish;
+mod frame;
+mod matmul;
+mod pack;
+mod plain;
+
+pub use conv::make as conv;
+pub use matmul::make as matmul;
+pub use pack::PackedBytes;
+
+use super::launch::{Array, LaunchOperand};
+use super::layout::Layout;
+use mlc_dsl::ir::DType;
+
+/// Bytes of the columns of a block that are computed together: they stay in the second-level cache.
+const BLOCK: usize = 768 << 10;
+/// Most columns of such a block.
+const WIDE: usize = 512;
+
+/// Columns of a block for products of this depth.
+fn block_columns(depth: usize) -> usize {
+    (BLOCK / depth.max(1) / dot::COLUMNS * dot::COLUMNS).clamp(dot::COLUMNS, WIDE)
+}
+
+/// What is added to the bytes of a type to have them unsigned, or signed, as bits to flip and as a number.
+fn shift(dtype: DType, signed: bool) -> Option<(u8, i32)> {
+    match (dtype, signed) {
+        (DType::U8, false) | (DType::I8, true) => Some((0, 0)),
+        (DType::I8, false) => Some((0x80, 128)),
+        (DType::U8, true) => Some((0x80, -128)),
+        _ => None,
+    }
+}
+
+/// The elements of a vector, or a number repeated, with `by` added.
+fn vector(array: &Array<'_>, len: usize, by: i32) -> Vec<i32> {
+    let (data, layout): (&[i32], &Layout) = (array.typed(), array.layout);
+    let step = layout.strides.first().copied().unwrap_or(0);
+    let at = |i: usize| (layout.offset as isize + i as isize * step) as usize;
+    (0..len).map(|i| data[at(i)].wrapping_add(by)).collect()
+}
+
+/// True if an operand holds zero points.
+fn is_zero_point(operand: &LaunchOperand, most: usize) -> bool {
+    operand.dtype == DType::I32 && operand.layout.rank() <= most
+}
