@@ -96,24 +96,35 @@ fn products_and_convolutions_with_an_activation() {
         0.5 * dot + 2.0 * z[i % 4]
     };
     type Case = (&'static str, Vec<(&'static str, RawAttr)>, fn(f64) -> f64);
-    let table: Vec<Case> = vec![
-        ("Relu", vec![], |v| v.max(0.0)),
-        ("Tanh", vec![], f64::tanh),
-        ("Sigmoid", vec![], |v| 1.0 / (1.0 + (-v).exp())),
-        ("LeakyRelu", vec![("activation_alpha", float(0.25))], |v| if v < 0.0 { 0.25 * v } else { v }),
-        (
-            "HardSigmoid",
-            vec![("activation_alpha", float(0.25)), ("activation_beta", float(0.5))],
-            |v| (0.25 * v + 0.5).clamp(0.0, 1.0),
-        ),
-        ("Elu", vec![("activation_alpha", float(1.5))], |v| if v < 0.0 { 1.5 * v.exp_m1() } else { v }),
-        ("Softplus", vec![], |v| v.exp().ln_1p()),
-        ("Softsign", vec![], |v| v / (1.0 + v.abs())),
-        ("ThresholdedRelu", vec![("activation_alpha", float(0.5))], |v| if v > 0.5 { v } else { 0.0 }),
-    ];
+    let table: Vec<Case> =
+        vec![
+            ("Relu", vec![], |v| v.max(0.0)),
+            ("Tanh", vec![], f64::tanh),
+            ("Sigmoid", vec![], |v| 1.0 / (1.0 + (-v).exp())),
+            ("LeakyRelu", vec![("activation_alpha", float(0.25))], |v| {
+                if v < 0.0 { 0.25 * v } else { v }
+            }),
+            (
+                "HardSigmoid",
+                vec![("activation_alpha", float(0.25)), ("activation_beta", float(0.5))],
+                |v| (0.25 * v + 0.5).clamp(0.0, 1.0),
+            ),
+            ("Elu", vec![("activation_alpha", float(1.5))], |v| {
+                if v < 0.0 { 1.5 * v.exp_m1() } else { v }
+            }),
+            ("Softplus", vec![], |v| v.exp().ln_1p()),
+            ("Softsign", vec![], |v| v / (1.0 + v.abs())),
+            ("ThresholdedRelu", vec![("activation_alpha", float(0.5))], |v| {
+                if v > 0.5 { v } else { 0.0 }
+            }),
+        ];
     for (name, more, f) in table {
-        let mut attrs =
-            vec![("activation", text(name)), ("transB", int(1)), ("alpha", float(0.5)), ("beta", float(2.0))];
+        let mut attrs = vec![
+            ("activation", text(name)),
+            ("transB", int(1)),
+            ("alpha", float(0.5)),
+            ("beta", float(2.0)),
+        ];
         attrs.extend(more);
         let y = floats(&[2, 4], &(0..8).map(|i| f(sum(i))).collect::<Vec<_>>());
         contrib("FusedGemm", &[In(a.clone()), Const(b.clone()), Const(c.clone())], &attrs, &[y]);
@@ -128,7 +139,9 @@ fn products_and_convolutions_with_an_activation() {
     };
     let table: Vec<Case> = vec![
         ("Relu", vec![], |v| v.max(0.0)),
-        ("Clip", vec![("activation_params", RawAttr::Floats(vec![-0.25, 0.5]))], |v| v.clamp(-0.25, 0.5)),
+        ("Clip", vec![("activation_params", RawAttr::Floats(vec![-0.25, 0.5]))], |v| {
+            v.clamp(-0.25, 0.5)
+        }),
         ("HardSigmoid", vec![("activation_params", RawAttr::Floats(vec![0.25, 0.5]))], |v| {
             (0.25 * v + 0.5).clamp(0.0, 1.0)
         }),
@@ -197,10 +210,17 @@ fn attention_of_one_input_with_every_mask() {
     };
     let plain = Heads { q: rows(0), k: rows(1), v: rows(2), s, t: s, e: D };
     let args = || vec![In(x.clone()), Const(w.clone()), Const(z.clone())];
-    let one = |scale: f64, mask: Option<Tensor>, added: &dyn Fn(usize, usize, usize, usize) -> f64, uni| {
+    let one = |scale: f64,
+               mask: Option<Tensor>,
+               added: &dyn Fn(usize, usize, usize, usize) -> f64,
+               uni| {
         let mut args = args();
         args.extend(mask.map(In));
-        let attrs = [("num_heads", int(H as i64)), ("unidirectional", int(uni)), ("scale", float(scale as f32))];
+        let attrs = [
+            ("num_heads", int(H as i64)),
+            ("unidirectional", int(uni)),
+            ("scale", float(scale as f32)),
+        ];
         contrib("Attention", &args, &attrs, &[attend(&plain, scale, added)]);
     };
     let low = -10000.0;
@@ -215,7 +235,9 @@ fn attention_of_one_input_with_every_mask() {
     one(0.25, Some(columns), &|b, _, _, t| if b == 0 && t == 1 { low } else { 0.0 }, 0);
     let square: Vec<i64> = (0..B * s * s).map(|i| (i % 4 != 1) as i64).collect();
     let seen = square.clone();
-    let added = move |b: usize, _: usize, r: usize, t: usize| if seen[(b * s + r) * s + t] == 1 { 0.0 } else { low };
+    let added = move |b: usize, _: usize, r: usize, t: usize| {
+        if seen[(b * s + r) * s + t] == 1 { 0.0 } else { low }
+    };
     one(0.25, Some(whole(&[B, s, s], &square)), &added, 0);
 
     let state = drawn(4, &[2, B, H, past, D]);
@@ -265,7 +287,8 @@ fn attention_of_packed_and_separate_operands() {
 
     // Keys and values of another sequence have an axis of heads, and take no bias.
     let (k4, v4) = (drawn(6, &[B, H, t, D]), drawn(7, &[B, H, t, D]));
-    let apart = Heads { q: heads(&numbers(&q), s, D), k: numbers(&k4), v: numbers(&v4), s, t, e: D };
+    let apart =
+        Heads { q: heads(&numbers(&q), s, D), k: numbers(&k4), v: numbers(&v4), s, t, e: D };
     let y = attend(&apart, 0.25, NONE);
     contrib("MultiHeadAttention", &[In(q.clone()), In(k4), In(v4)], &attrs, &[y]);
 
@@ -299,7 +322,14 @@ fn grouped_attention_continues_a_sequence() {
     let (keys, values) = (grown(&pk, &k), grown(&pv, &v));
     // Both query heads share the key head.
     let shared = |x: &[f64]| x.chunks(total * D).flat_map(|b| [b, b].concat()).collect();
-    let x = Heads { q: heads(&numbers(&q), 1, D), k: shared(&keys), v: shared(&values), s: 1, t: total, e: D };
+    let x = Heads {
+        q: heads(&numbers(&q), 1, D),
+        k: shared(&keys),
+        v: shared(&values),
+        s: 1,
+        t: total,
+        e: D,
+    };
     let window = 3;
     let seen = |b: usize, t: usize| t <= stored[b] && t + window > stored[b];
     let y = attend(&x, 0.5, |b, _, _, t| if seen(b, t) { 0.0 } else { f64::NEG_INFINITY });
@@ -312,8 +342,11 @@ fn grouped_attention_continues_a_sequence() {
         In(whole(&[B], &[4, 2])),
         Const(whole(&[1], &[total as i64])),
     ];
-    let attrs =
-        [("num_heads", int(2)), ("kv_num_heads", int(1)), ("local_window_size", int(window as i64))];
+    let attrs = [
+        ("num_heads", int(2)),
+        ("kv_num_heads", int(1)),
+        ("local_window_size", int(window as i64)),
+    ];
     let state = |v: &[f64]| floats(&[B, 1, total, D], v);
     contrib("GroupQueryAttention", &args, &attrs, &[y, state(&keys), state(&values)]);
 }
@@ -335,7 +368,12 @@ fn positions_turn_pairs() {
             }
         }
         let args = [In(x.clone()), In(ints(&[1], &[3])), Const(c.clone()), Const(s.clone())];
-        contrib("RotaryEmbedding", &args, &[("interleaved", int(pairs))], &[floats(&[1, 2, 4], &y)]);
+        contrib(
+            "RotaryEmbedding",
+            &args,
+            &[("interleaved", int(pairs))],
+            &[floats(&[1, 2, 4], &y)],
+        );
     }
 }
 

@@ -199,7 +199,11 @@ fn moving() {
     let cube = f32s(&[2, 1, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let turned = [1.0, 4.0, 2.0, 5.0, 3.0, 6.0];
     check("transpose", &[("perm", ints(&[2, 0, 1]))], &[cube], &[3, 2, 1], &turned);
+    let image = f32s(&[1, 2, 3, 1], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    check("channels_last", &[], &[image], &[1, 3, 1, 2], &turned);
+    let image = f32s(&[1, 1, 3, 2], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
     let same = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    check("channels_first", &[], &[image], &[1, 2, 1, 3], &same);
     check("reshape", &[("shape", ints(&[3, 1, 2]))], one, &[3, 1, 2], &same);
     check("reshape", &[("shape", ints(&[]))], &[f32s(&[1, 1], &[7.0])], &[], &[7.0]);
     check("reshape", &[("shape", ints(&[0, 5]))], &[f32s(&[3, 0], &[])], &[0, 5], &[]);

@@ -328,7 +328,9 @@ impl One<'_> {
         // Without the interpreter, small constants move as well: a model that rounds its inputs to a few bits forgets how they moved.
         let moved = match self.truth {
             Some(_) => None,
-            None => run(&self.check.plan(&with_moved_constants(self.source, self.check.seed)))?.ok(),
+            None => {
+                run(&self.check.plan(&with_moved_constants(self.source, self.check.seed)))?.ok()
+            }
         };
         let moved = moved.as_ref().unwrap_or(&s);
         (here.moved, here.disturbed) = (Some(moved.as_slice()), disturbed.as_deref());

@@ -54,11 +54,11 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     }
     let (taps, join) = (windows.taps(), windows.joined(q));
     if let Some(t) = &w.constant
-        && let Some(tiles) = Winograd::new(&windows, (q, o))
+        && let Some(tiles) = winograd::tiles(&windows, (q, o))
         && winograd::fits(&bytemuck::cast_slice(t.bytes())[w_at..][..o * q * taps])
     {
         let points = site.packs.points(t, w_at, (o, q));
-        return Some(Box::new(Winograd::of(windows, tiles, (q, o), w_at, points)));
+        return Some(Box::new(Winograd::new(windows, tiles, (q, o), w_at, points)));
     }
     let packed = w.constant.as_ref().map(|t| site.packs.filters(t, w_at, (o, q, taps)));
     let rows = panel_rows(windows.len());

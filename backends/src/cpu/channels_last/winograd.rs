@@ -14,14 +14,13 @@ use crate::cpu::gemm::kernel::{self, Even, Piece, Target, at_level, shape};
 use crate::cpu::gemm::pack::panel_rows;
 use crate::cpu::gemm::{Finish, PackedRight};
 use crate::cpu::launch::{Array, Context, Launch};
+use crate::cpu::packed_constants::Pack;
 use crate::cpu::simd::{VectorLevel, level};
 use crate::cpu::threads::SharedSlice;
 use crate::cpu::vector;
 use crate::cpu::vector::winograd::POINTS;
 use std::ops::Range;
 use std::sync::Arc;
-
-use crate::cpu::packed_constants::Pack;
 
 /// Elements of transformed input that a block holds, about: half the second-level cache.
 const BLOCK: usize = 1 << 17;
@@ -69,6 +68,12 @@ pub fn fits(filters: &[f32]) -> bool {
     filters.iter().all(|w| w.abs() <= LARGEST)
 }
 
+/// The tiles of a convolution by `windows`, if these are of 3 × 3 neighbours and this computes it faster.
+pub fn tiles(windows: &Windows, (q, o): (usize, usize)) -> Option<Windows> {
+    let tiles = windows.tiles_of_four()?;
+    pays(tiles.len(), windows.len(), (q, o)).then_some(tiles)
+}
+
 /// A convolution with known shapes.
 pub struct Winograd {
     windows: Windows,
@@ -83,13 +88,7 @@ pub struct Winograd {
 }
 
 impl Winograd {
-    /// The convolution by `windows`, if they are of 3 × 3 neighbours and this computes them faster.
-    pub fn new(windows: &Windows, (q, o): (usize, usize)) -> Option<Windows> {
-        let tiles = windows.tiles_of_four()?;
-        pays(tiles.len(), windows.len(), (q, o)).then_some(tiles)
-    }
-
-    pub fn of(
+    pub fn new(
         windows: Windows,
         tiles: Windows,
         (q, o): (usize, usize),
