@@ -23,6 +23,9 @@ const SCRIPT: &str = concat!(
     include_str!("peers/main.py")
 );
 
+/// Between the turns: the threads of a runtime spin for a while after its run, on the cores that the next turn needs.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Names the Python to use in place of `python3`.
 const PYTHON: &str = "MLC_PYTHON";
 
@@ -177,7 +180,9 @@ impl Peer {
         own.run(inputs)?;
         let began = Instant::now();
         while ours.len() < least || began.elapsed() < budget {
+            std::thread::sleep(PAUSE);
             ours.push(measure::seconds(own, inputs)?);
+            std::thread::sleep(PAUSE);
             theirs.push(self.run()?);
         }
         let mut ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(a, b)| a / b).collect();
