@@ -533,6 +533,25 @@ fn a_model_in_memory_is_the_file_that_is_written() {
     }
 }
 
+/// Kernels of the processor, such as those for images with their channels last, are written as what they mean.
+#[test]
+fn a_plan_for_the_processor_is_written_as_standard_operators() {
+    let model = Model::read(root("examples/squeezenet1_1.onnx")).expect("read");
+    let optimized = Optimizer::new().target("cpu").optimize(&model).expect("optimised");
+    let again = Model::from_bytes(optimized.to_bytes().expect("bytes")).expect("reads");
+    let image = ArrayD::from_shape_fn(vec![1, 3, 224, 224], |i| {
+        ((i[1] + i[2] * 3 + i[3]) as f32 * 0.1).sin()
+    });
+    let run = |session: Session| {
+        let outputs = session.run([("input", image.clone())]).expect("runs");
+        outputs.array::<f32>("logits").expect("floats").to_owned()
+    };
+    let (before, after) =
+        (run(model.session().expect("a session")), run(again.session().expect("a session")));
+    let largest = before.iter().fold(0f32, |m, v| m.max(v.abs()));
+    assert!(before.iter().zip(&after).all(|(a, b)| (a - b).abs() <= 1e-4 * largest));
+}
+
 #[test]
 fn what_was_not_chosen_is_explained() {
     let optimized = Optimizer::new().optimize(&model(NET)).expect("optimised");
