@@ -171,6 +171,9 @@ struct Grid {
     across: usize,
 }
 
+/// Rows of a left operand that each part of the columns may pack for itself.
+const FEW_ROWS: usize = 256;
+
 impl Grid {
     fn new(threads: usize, s: GemmSizes, rows: usize, count: usize, packed: (bool, bool)) -> Grid {
         // A task below about a million operations is not worth handing over.
@@ -181,7 +184,8 @@ impl Grid {
         // Cut so that what must be packed again for each part is what is packed already, or the smaller.
         let by_rows = match packed {
             (true, false) => false,
-            (false, true) => true,
+            // A left operand of few rows is soon packed again; the right one, the weights, is read from afar.
+            (false, true) => s.m > FEW_ROWS,
             _ => s.m >= s.n,
         };
         let (first, second) =
