@@ -49,6 +49,15 @@ pub struct Context<'a> {
     pub epilogue: Option<(&'a Epilogue, &'a [&'a [u8]])>,
 }
 
+impl Context<'_> {
+    /// Applies the epilogue, if there is one, to a finished part of the result that begins at element `at`.
+    pub fn finish(&self, at: usize, part: &mut [f32]) {
+        if let Some((epilogue, inputs)) = self.epilogue {
+            epilogue.apply(at, part, inputs);
+        }
+    }
+}
+
 /// A prepared kernel.
 pub trait Launch: Send + Sync {
     /// Computes the outputs, each dense and row-major, from inputs of the layouts it was made for.

@@ -142,11 +142,7 @@ impl MatMul {
             at: i * size,
         };
         let count = self.a.starts.len();
-        let block = |at: usize, part: &mut [f32]| {
-            if let Some((epilogue, inputs)) = cx.epilogue {
-                epilogue.apply(at, part, inputs);
-            }
-        };
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish = Finish::of(cx, (self.sizes.m, self.sizes.n), &block);
         gemm(cx.threads, self.sizes, count, product, out, finish);
     }

@@ -38,6 +38,14 @@ impl Threads {
         }
     }
 
+    /// Tasks that so much work is cut into, each of `grain` at least.
+    pub fn tasks(&self, work: usize, grain: usize) -> usize {
+        match self.count {
+            1 => 1,
+            threads => (work / grain.max(1)).clamp(1, threads * 4),
+        }
+    }
+
     /// Calls `f` for every task, in any order.
     pub fn each(&self, tasks: usize, f: impl Fn(usize) + Sync) {
         match &self.pool {

@@ -9,7 +9,7 @@ use crate::cpu::gemm::pack::panel_rows;
 use crate::cpu::gemm::{Finish, PackedRight};
 use crate::cpu::launch::{Array, Context, Launch, LaunchSite};
 use crate::cpu::packed_constants::Pack;
-use crate::cpu::threads::SharedSlice;
+use crate::cpu::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::DType;
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,15 +94,11 @@ impl Launch for Conv {
                 &own
             }
         };
-        let block = |at: usize, part: &mut [f32]| {
-            if let Some((epilogue, inputs)) = cx.epilogue {
-                epilogue.apply(at, part, inputs);
-            }
-        };
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish = Finish::of(cx, (self.windows.len(), self.o), &block);
         let out = SharedSlice::new(out);
         let job = Job { x, filters, out: &out, finish: &finish };
-        let (down, across) = self.grid(cx.threads.count());
+        let (down, across) = self.grid(cx.threads);
         cx.threads.each(down * across, |task| {
             let part = |all: usize, parts: usize, i: usize| all * i / parts..all * (i + 1) / parts;
             let tiles: Range<usize> =
@@ -120,12 +116,9 @@ impl Launch for Conv {
 
 impl Conv {
     /// How many parts positions and output channels are cut into.
-    fn grid(&self, threads: usize) -> (usize, usize) {
-        if threads == 1 {
-            return (1, 1);
-        }
+    fn grid(&self, threads: &Threads) -> (usize, usize) {
         let work = 2 * self.windows.len() * self.o * self.q * self.windows.taps();
-        let wanted = (work / GRAIN).clamp(1, threads * 4);
+        let wanted = threads.tasks(work, GRAIN);
         let (tiles, panels) =
             (self.windows.len().div_ceil(self.rows), self.o.div_ceil(shape().cols));
         match self.keeps_filters(panels) {

@@ -80,7 +80,7 @@ impl Launch for Floats {
         let each = (BLOCK / channels).next_multiple_of(16);
         let blocks = positions.div_ceil(each);
         let out = SharedSlice::new(out);
-        let tasks = (out.len() / GRAIN).clamp(1, cx.threads.count() * 4).min(batch * blocks);
+        let tasks = cx.threads.tasks(out.len(), GRAIN).min(batch * blocks);
         cx.threads.each(tasks, |t| {
             for block in batch * blocks * t / tasks..batch * blocks * (t + 1) / tasks {
                 let (image, first) = (block / blocks * channels * positions, block % blocks * each);

@@ -170,19 +170,12 @@ impl Launch for Depthwise {
                 &own
             }
         };
-        let block = |at: usize, part: &mut [f32]| {
-            if let Some((epilogue, inputs)) = cx.epilogue {
-                epilogue.apply(at, part, inputs);
-            }
-        };
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish = Finish::of(cx, (self.windows.len(), self.channels), &block);
         let out = SharedSlice::new(out);
         let job = Job { x, filters, out: &out, finish: &finish };
         let lines = self.windows.lines();
-        let tasks = match cx.threads.count() {
-            1 => 1,
-            threads => (out.len() * taps / GRAIN).clamp(1, threads * 4).min(lines),
-        };
+        let tasks = cx.threads.tasks(out.len() * taps, GRAIN).min(lines);
         cx.threads.each(tasks, |t| self.block(&job, lines * t / tasks..lines * (t + 1) / tasks));
         Ok(())
     }

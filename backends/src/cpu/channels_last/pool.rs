@@ -56,10 +56,7 @@ impl Launch for Maxima {
         assert!(self.windows.reach(self.channels) <= x.len(), "windows inside the image");
         let (taps, positions) = (self.windows.taps(), self.windows.len());
         let out = SharedSlice::new(out);
-        let tasks = match cx.threads.count() {
-            1 => 1,
-            threads => (out.len() * taps / GRAIN).clamp(1, threads * 4).min(positions),
-        };
+        let tasks = cx.threads.tasks(out.len() * taps, GRAIN).min(positions);
         cx.threads.each(tasks, |t| {
             with_scratch::<usize, 1, _>([taps], |[pointers]| {
                 let pointers = as_pointers(&mut pointers[..taps]);

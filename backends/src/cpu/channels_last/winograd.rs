@@ -126,11 +126,7 @@ impl Launch for Winograd {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
         assert!(self.windows.reach(self.q) <= x.len(), "windows inside the image");
-        let epilogue = |at: usize, part: &mut [f32]| {
-            if let Some((epilogue, inputs)) = cx.epilogue {
-                epilogue.apply(at, part, inputs);
-            }
-        };
+        let epilogue = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish = Finish::of(cx, (self.windows.len(), self.o), &epilogue);
         let out = SharedSlice::new(out);
         let each = self.block(cx.threads.count());

@@ -86,11 +86,7 @@ impl Launch for Depthwise {
         let (x, w) = (&x[self.x_at..], &w[self.w_at..]);
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
         let (n, plane, taps) = (self.window.outputs(), self.window.inputs(), self.window.taps());
-        let block = |at: usize, part: &mut [f32]| {
-            if let Some((epilogue, inputs)) = cx.epilogue {
-                epilogue.apply(at, part, inputs);
-            }
-        };
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish = Finish::of(cx, (1, n), &block);
         let slack = self.frame.as_ref().map_or(0, |f| f.len() + SLACK);
         cx.threads.chunks(out, n, (1 << 16) / taps.max(1), |at, part| {

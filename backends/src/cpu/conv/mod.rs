@@ -105,11 +105,7 @@ impl Launch for Conv {
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
-        let block = |at: usize, part: &mut [f32]| {
-            if let Some((epilogue, inputs)) = cx.epilogue {
-                epilogue.apply(at, part, inputs);
-            }
-        };
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let sizes =
             GemmSizes { m: self.o, n: self.window.outputs(), k: self.q * self.window.taps() };
         let finish = Finish::of(cx, (sizes.m, sizes.n), &block);
