@@ -11,7 +11,7 @@ const ROUND: f32 = 12_582_912.0;
 
 /// `2^n` times `x` for integral `n` in -252..=254, denormal results included.
 #[inline(always)]
-fn scale(x: f32, n: i32) -> f32 {
+pub fn scale(x: f32, n: i32) -> f32 {
     let half = n >> 1;
     let a = f32::from_bits(((half + 127) as u32) << 23);
     let b = f32::from_bits(((n - half + 127) as u32) << 23);
@@ -24,7 +24,7 @@ pub fn exp(x: f32) -> f32 {
     // Beyond these the result is 0 or infinite; a comparison, unlike `clamp`, lets the loop vectorise and keeps NaN.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let j = shifted - ROUND;
     let f = j.mul_add(-6.931_457_52e-1, x);
@@ -80,7 +80,7 @@ pub fn tanh(x: f32) -> f32 {
     // The sum with zero makes a product of -0 positive, so that the sign of x = -0 survives.
     let small = r.mul_add(s, 0.0).mul_add(x, x);
     // NaN fails the comparison and takes the side that carries it.
-    if t >= 0.599_609_375 { large.copysign(x) } else { small }
+    if t > 0.599_609_375 { large.copysign(x) } else { small }
 }
 
 /// Gauss error function.

@@ -1,14 +1,15 @@
-//! Convolution of every channel by itself, channels last: tiles of positions by channels. A sum over windows is one whose filters are ones.
+//! Convolution of every channel by itself, channels last: what the windows of a band of lines read is copied, a panel of channels at a time,
+//! into a frame with zeros around the image, so that all windows of a line lie at equal distances. A sum over windows is one whose filters
+//! are ones.
 
-use super::conv::{as_pieces, as_pointers};
-use super::windows::Windows;
+use super::conv::as_pieces;
+use super::windows::{Frame, Windows};
 use crate::cpu::buffer::with_scratch;
-use crate::cpu::gemm::kernel::{self, COLUMN_ROWS, Columns, Even, Piece, Target, shape};
+use crate::cpu::gemm::kernel::{self, Even, Piece, Target, column_rows, shape};
 use crate::cpu::gemm::{Finish, PackedRight};
 use crate::cpu::launch::{Array, Context, Launch};
 use crate::cpu::packed_constants::Pack;
 use crate::cpu::threads::SharedSlice;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The filters of all channels.
@@ -26,13 +27,11 @@ pub struct Depthwise {
     windows: Windows,
     channels: usize,
     filters: Filters,
-    /// What windows read outside of the image.
-    zeros: Vec<f32>,
 }
 
 impl Depthwise {
     pub fn new(windows: Windows, channels: usize, filters: Filters) -> Depthwise {
-        Depthwise { windows, channels, filters, zeros: vec![0.0; channels] }
+        Depthwise { windows, channels, filters }
     }
 
     /// Sums of windows.
@@ -42,76 +41,53 @@ impl Depthwise {
         Depthwise::new(windows, channels, Filters::Ones(ones))
     }
 
-    /// Computes some lines of results.
-    fn block(&self, job: &Job<'_>, lines: Range<usize>) {
-        let taps = self.windows.taps();
-        let (wide, inner) = (self.windows.wide(), self.windows.inner_columns());
-        with_scratch::<usize, 2, _>([COLUMN_ROWS * taps, 2 * taps], |[pointers, pieces]| {
-            let pointers = as_pointers(&mut pointers[..COLUMN_ROWS * taps]);
-            let pieces = as_pieces(&mut pieces[..2 * taps]);
-            for line in lines {
-                let line = line * wide..(line + 1) * wide;
-                let middle = line.start + inner.start..line.start + inner.end;
-                let rows = (middle.start, middle.len());
-                let even = match middle.is_empty() {
-                    true => None,
-                    false => self.windows.even(job.x, &self.zeros, rows, 1, pieces),
-                };
-                match even {
-                    Some(even) => {
-                        self.border(job, line.start..middle.start, pointers);
-                        self.even(job, middle.clone(), even);
-                        self.border(job, middle.end..line.end, pointers);
+    /// Computes a band of lines of an image for a panel of channels, from a frame of what their windows read.
+    fn block(&self, job: &Job<'_>, first: usize, lines: usize, column: usize) {
+        let cols = shape().cols.min(self.channels - column);
+        let frame = Frame { lines: self.windows.lines_read(lines), cols: shape().cols };
+        let (taps, wide) = (self.windows.taps(), self.windows.wide());
+        with_scratch::<f32, 1, _>(
+            [frame.lines * self.windows.columns_read() * frame.cols],
+            |[to]| {
+                self.windows.copy(job.x, first, (column, cols), frame, to);
+                with_scratch::<usize, 1, _>([2 * taps], |[pieces]| {
+                    let pieces = as_pieces(&mut pieces[..2 * taps]);
+                    let down = self.windows.pieces_of(frame, to, pieces);
+                    for line in 0..lines {
+                        self.line(job, (first + line) * wide, (line * down, column), pieces);
                     }
-                    None => self.border(job, line.clone(), pointers),
-                }
-                if let Finish::Block(f) = job.finish {
-                    let (at, len) = (line.start * self.channels, line.len() * self.channels);
-                    // SAFETY: a line of this task; lines do not overlap.
-                    f(at, unsafe { job.out.part(at, len) });
-                }
-            }
-        });
+                });
+            },
+        );
     }
 
-    /// Results whose windows lie at equal distances.
-    fn even(&self, job: &Job<'_>, results: Range<usize>, pieces: &mut [Piece]) {
-        let high = results.len().div_ceil(results.len().div_ceil(COLUMN_ROWS));
-        let (count, rest) = (results.len() / high, results.len() % high);
-        let run = |first: usize, (count, rows): (usize, usize), pieces: &[Piece]| {
-            for column in (0..self.channels).step_by(shape().cols) {
-                let a = Even { pieces, length: 1, column };
-                self.target(job, first, column, |panel, target| {
-                    // SAFETY: pieces are of lines of the image or of the zeros, with all channels behind each position (`run` checks the
-                    // image's length); results do not overlap.
-                    unsafe { kernel::even_columns((count, rows), a, panel, target) }
-                });
-            }
+    /// Computes the results of a line from `first` on; their windows lie `at` elements behind the pieces.
+    fn line(&self, job: &Job<'_>, first: usize, (at, column): (usize, usize), pieces: &[Piece]) {
+        let wide = self.windows.wide();
+        let high = wide.div_ceil(wide.div_ceil(column_rows()));
+        let (count, rest) = (wide / high, wide % high);
+        let run = |done: usize, (count, rows): (usize, usize)| {
+            let step = pieces[0].step;
+            let a = Even { pieces, length: 1, column: at + done * step };
+            self.target(job, first + done, column, |panel, target| {
+                // SAFETY: all windows of the line are in the frame, with the columns of a tile; results do not overlap.
+                unsafe { kernel::even_columns((count, rows), a, panel, target) }
+            });
         };
-        run(results.start, (count, high), pieces);
+        run(0, (count, high));
         if rest > 0 {
-            for p in &mut *pieces {
-                p.first = p.first.wrapping_add(count * high * p.step);
-            }
-            run(results.start + count * high, (1, rest), pieces);
+            run(count * high, (1, rest));
         }
     }
 
-    /// Results whose windows lie anywhere.
-    fn border(&self, job: &Job<'_>, results: Range<usize>, pointers: &mut [*const f32]) {
-        for first in results.clone().step_by(COLUMN_ROWS) {
-            let rows = COLUMN_ROWS.min(results.end - first);
-            self.windows.point(job.x, &self.zeros, (first, rows), 1, pointers);
-            let pointers = &pointers[..rows * self.windows.taps()];
-            for column in (0..self.channels).step_by(shape().cols) {
-                let a = Columns { rows: pointers, column };
-                self.target(job, first, column, |panel, target| {
-                    // SAFETY: every pointer is of a position of the image or of the zeros, with all channels behind it; results do not
-                    // overlap.
-                    unsafe { kernel::columns(rows, a, panel, target) }
-                });
-            }
-        }
+    /// Lines of an image that are computed from one frame.
+    fn band(&self) -> usize {
+        let line = self.windows.columns_read() * shape().cols * size_of::<f32>();
+        let fits = |lines: &usize| self.windows.lines_read(*lines) * line <= FRAME;
+        let all = self.windows.high();
+        let band = (1..=all).take_while(fits).count().max(1);
+        // Bands of about the same height.
+        all.div_ceil(all.div_ceil(band))
     }
 
     /// Calls `f` with the filters of the channels from `column` on, and where their results go.
@@ -137,6 +113,9 @@ impl Depthwise {
         f(job.filters.block(column, 0..self.windows.taps()), &target);
     }
 }
+
+/// Bytes of a frame that stays in a near cache.
+const FRAME: usize = 64 << 10;
 
 /// What all tasks of a run share.
 struct Job<'a> {
@@ -174,9 +153,28 @@ impl Launch for Depthwise {
         let finish = Finish::of(cx, (self.windows.len(), self.channels), &block);
         let out = SharedSlice::new(out);
         let job = Job { x, filters, out: &out, finish: &finish };
-        let lines = self.windows.lines();
-        let tasks = cx.threads.tasks(out.len() * taps, GRAIN).min(lines);
-        cx.threads.each(tasks, |t| self.block(&job, lines * t / tasks..lines * (t + 1) / tasks));
+        let (band, high) = (self.band(), self.windows.high());
+        let (bands, panels) = (high.div_ceil(band), self.channels.div_ceil(shape().cols));
+        let blocks = self.windows.batch * bands * panels;
+        let tasks = cx.threads.tasks(out.len() * taps, GRAIN).min(blocks);
+        cx.threads.each(tasks, |t| {
+            for i in blocks * t / tasks..blocks * (t + 1) / tasks {
+                let (image, line) = (i / panels / bands, i / panels % bands * band);
+                let lines = band.min(high - line);
+                self.block(&job, image * high + line, lines, i % panels * shape().cols);
+            }
+        });
+        if let Finish::Block(f) = &finish {
+            // Whole rows: the epilogue is not bound to the channels of a block.
+            let rows = self.windows.len();
+            let tasks = cx.threads.tasks(out.len(), GRAIN).min(rows);
+            cx.threads.each(tasks, |t| {
+                let (from, to) = (rows * t / tasks, rows * (t + 1) / tasks);
+                let part = from * self.channels..to * self.channels;
+                // SAFETY: rows of this task; those of different tasks do not overlap, and all are computed.
+                f(part.start, unsafe { out.part(part.start, part.len()) });
+            });
+        }
         Ok(())
     }
 

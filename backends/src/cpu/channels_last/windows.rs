@@ -3,8 +3,8 @@
 use crate::cpu::gemm::kernel::Piece;
 use crate::cpu::launch::LaunchSite;
 use crate::cpu::layout::Layout;
+use crate::cpu::simd::simd;
 use crate::cpu::window::Window;
-use std::ops::Range;
 
 /// The windows of a batch of images, one or two spatial axes. Results are numbered row by row, image by image.
 pub struct Windows {
@@ -23,6 +23,26 @@ pub struct Windows {
     low: [i64; 2],
     /// Where each tap reads, from the first.
     offsets: Vec<usize>,
+}
+
+/// A copy of a part of an image: lines, and channels of each position.
+#[derive(Clone, Copy)]
+pub struct Frame {
+    pub lines: usize,
+    pub cols: usize,
+}
+
+simd! {
+    /// Copies `wide` elements of positions that are `pitch` elements apart to positions of `cols` elements.
+    fn positions(from: &[f32], pitch: usize, to: &mut [f32], cols: usize, wide: usize) {
+        for (i, to) in to.chunks_exact_mut(cols).enumerate() {
+            let from = &from[i * pitch..][..wide];
+            match (<&mut [f32; 32]>::try_from(&mut *to), <&[f32; 32]>::try_from(from)) {
+                (Ok(to), Ok(from)) => *to = *from,
+                _ => to[..wide].copy_from_slice(from),
+            }
+        }
+    }
 }
 
 impl Windows {
@@ -89,11 +109,6 @@ impl Windows {
     /// Results of all images.
     pub fn len(&self) -> usize {
         self.batch * self.to[0] * self.to[1]
-    }
-
-    /// Lines of results of all images.
-    pub fn lines(&self) -> usize {
-        self.batch * self.to[0]
     }
 
     /// Results of a line.
@@ -192,12 +207,65 @@ impl Windows {
         Some(pieces)
     }
 
-    /// The columns of results whose windows lie inside between left and right border.
-    pub fn inner_columns(&self) -> Range<usize> {
-        let is_inside = |c: &usize| self.is_inside(1, self.begin(1, *c));
-        let first = (0..self.to[1]).find(is_inside).unwrap_or(self.to[1]);
-        let count = (first..self.to[1]).take_while(is_inside).count();
-        first..first + count
+    /// Lines of results of an image.
+    pub fn high(&self) -> usize {
+        self.to[0]
+    }
+
+    /// Positions along an axis that so many windows in a row cover.
+    fn covered(&self, axis: usize, windows: usize) -> usize {
+        (windows - 1) * self.stride[axis] + (self.size[axis] - 1) * self.dilation[axis] + 1
+    }
+
+    /// Lines that the windows of so many lines of results read, the border included.
+    pub fn lines_read(&self, lines: usize) -> usize {
+        self.covered(0, lines)
+    }
+
+    /// Columns that the windows of a line of results read, the border included.
+    pub fn columns_read(&self) -> usize {
+        self.covered(1, self.to[1])
+    }
+
+    /// Copies what the windows of lines of results from line `first` of all images on read into a frame: `wide` channels from `channel` on.
+    pub fn copy(
+        &self,
+        x: &[f32],
+        first: usize,
+        (channel, wide): (usize, usize),
+        frame: Frame,
+        to: &mut [f32],
+    ) {
+        let (image, line) = (first / self.to[0], first % self.to[0]);
+        let (top, left) = (self.begin(0, line), self.begin(1, 0));
+        let columns = self.columns_read();
+        // Columns of the frame that are inside the image.
+        let bound = |at: i64| at.clamp(0, columns as i64) as usize;
+        let inside = bound(-left)..bound(self.from[1] as i64 - left).max(bound(-left));
+        for (i, to) in to.chunks_exact_mut(columns * frame.cols).enumerate() {
+            let y = top + i as i64;
+            if !(0..self.from[0] as i64).contains(&y) || inside.is_empty() {
+                to.fill(0.0);
+                continue;
+            }
+            let x_at = (left + inside.start as i64) as usize + y as usize * self.from[1];
+            let from = &x[self.at + image * self.image + x_at * self.pitch + channel..];
+            to[..inside.start * frame.cols].fill(0.0);
+            to[inside.end * frame.cols..].fill(0.0);
+            let to = &mut to[inside.start * frame.cols..inside.end * frame.cols];
+            positions(from, self.pitch, to, frame.cols, wide);
+        }
+    }
+
+    /// Where the windows of the first result of a frame read, tap by tap; returns the elements from a line of results to the next.
+    pub fn pieces_of(&self, frame: Frame, from: &[f32], pieces: &mut [Piece]) -> usize {
+        let columns = self.columns_read();
+        for (t, piece) in pieces.iter_mut().enumerate() {
+            let (i, j) = (t / self.size[1], t % self.size[1]);
+            let at = (i * self.dilation[0] * columns + j * self.dilation[1]) * frame.cols;
+            *piece = Piece { first: from[at..].as_ptr(), step: self.stride[1] * frame.cols };
+        }
+        self.stride[0] * columns * frame.cols
     }
 
     /// Windows of 4 × 4 at every other line and column, for the results of these if they are of 3 × 3 neighbours.

@@ -1,17 +1,42 @@
-//! The pointwise steps that may follow a product while its sums are in registers: a bias, a residual, a bound.
+//! The pointwise steps that may follow a product: a bias, a residual, a bound, a gate.
 //!
-//! What they compute has the bits that the register code of the same program computes.
+//! Sums, products and bounds are applied while the sums of a tile are in registers, what follows them, from the first function or kept
+//! value on, right after the tile is written. What steps compute has the bits that the register code of the same program computes.
 
+use super::kernel::at_level;
 use crate::cpu::launch::Epilogue;
-use crate::cpu::pointwise::{Binary, Dst, ElementSource, Instr, Op, Ref, RegisterCode};
-use crate::cpu::simd::simd;
+use crate::cpu::pointwise::{Binary, Dst, ElementSource, Instr, Op, Ref, RegisterCode, Unary};
+use crate::cpu::simd::{VectorLevel, level};
+use crate::cpu::vector;
+use crate::cpu::vector::functions::Function;
 use crate::cpu::vector::planes::Bounds;
 use mlc_dsl::ir::DType;
 
 /// Most steps of a chain.
-const MOST: usize = 4;
+const MOST: usize = 16;
 
-/// What a step combines a sum with.
+/// Values that may be kept beside the running one.
+const SLOTS: usize = 2;
+
+/// Where a value is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Slot {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl Slot {
+    const ALL: [Slot; SLOTS] = [Slot::A, Slot::B];
+
+    /// Its number.
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What a step combines the running value with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operand<'a> {
     /// An element per row; rows beyond its end begin again.
@@ -22,6 +47,8 @@ pub enum Operand<'a> {
     Dense(&'a [f32]),
     /// A number.
     Number(f32),
+    /// A value that was kept.
+    Kept(Slot),
 }
 
 /// One step.
@@ -31,10 +58,37 @@ pub enum Step<'a> {
     Add(Operand<'a>),
     /// The product of both.
     Mul(Operand<'a>),
+    /// The running value over the operand.
+    Div(Operand<'a>),
     /// The larger one; NaN stays. The number is no negative zero.
     Max(f32),
     /// The smaller one; NaN stays. The number is no negative zero.
     Min(f32),
+    /// A function of the running value.
+    Map(Function),
+    /// Keeps the running value.
+    Keep(Slot),
+    /// A kept value becomes the running one.
+    Take(Slot),
+}
+
+impl<'a> Step<'a> {
+    /// What is combined with the running value.
+    fn operand(&self) -> Option<&Operand<'a>> {
+        match self {
+            Step::Add(o) | Step::Mul(o) | Step::Div(o) => Some(o),
+            Step::Max(_) | Step::Min(_) | Step::Map(_) | Step::Keep(_) | Step::Take(_) => None,
+        }
+    }
+
+    /// True for what is done while sums are in registers.
+    fn in_registers(&self) -> bool {
+        match self {
+            Step::Add(o) | Step::Mul(o) => !matches!(o, Operand::Kept(_)),
+            Step::Max(_) | Step::Min(_) => true,
+            Step::Div(_) | Step::Map(_) | Step::Keep(_) | Step::Take(_) => false,
+        }
+    }
 }
 
 /// Steps in their order.
@@ -42,10 +96,13 @@ pub enum Step<'a> {
 pub struct Chain<'a> {
     steps: [Step<'a>; MOST],
     len: usize,
+    /// The first of them that are applied in registers.
+    registers: usize,
 }
 
 /// No steps.
-pub const NONE: Chain<'static> = Chain { steps: [Step::Max(f32::NEG_INFINITY); MOST], len: 0 };
+pub const NONE: Chain<'static> =
+    Chain { steps: [Step::Max(f32::NEG_INFINITY); MOST], len: 0, registers: 0 };
 
 impl<'a> Chain<'a> {
     /// The chain that an epilogue is, for a result with rows of `n` elements that are computed `m` at a time. `inputs` are the
@@ -58,50 +115,47 @@ impl<'a> Chain<'a> {
     ) -> Option<Chain<'a>> {
         let (code, sources) = epilogue.fused.parts();
         let [(None, DType::F32)] = code.outputs.as_slice() else { return None };
-        if code.instrs.len() > MOST || code.inputs.iter().any(|d| *d != DType::F32) {
+        if code.inputs.iter().any(|d| *d != DType::F32) {
             return None;
         }
-        let mut chain = NONE;
-        let mut last = Ref::In(0);
-        for (i, instr) in code.instrs.iter().enumerate() {
-            let other = other(instr, last)?;
-            let operand = match other {
-                Ref::Imm(k) => Operand::Number(number(code, k)),
-                Ref::In(k) if k > 0 => {
-                    let data: &[f32] = bytemuck::cast_slice(inputs[k as usize]);
-                    operand(&sources[k as usize], data, m, n)?
-                }
-                Ref::In(_) | Ref::Float(_) | Ref::Reg(_) => return None,
-            };
-            chain.steps[i] = match (instr.op, operand) {
-                (Op::Binary(Binary::Add), x) => Step::Add(x),
-                (Op::Binary(Binary::Mul), x) => Step::Mul(x),
-                (Op::Binary(Binary::Max), Operand::Number(x)) if bound(x) => Step::Max(x),
-                (Op::Binary(Binary::Min), Operand::Number(x)) if bound(x) => Step::Min(x),
-                _ => return None,
-            };
-            chain.len += 1;
-            last = match instr.dst {
-                Dst::Reg(r) => Ref::Reg(r),
-                // Only the last step writes the result.
-                Dst::Out(_) if i + 1 == code.instrs.len() => Ref::In(0),
-                Dst::Out(_) => return None,
-            };
+        let input = |k: u16| {
+            let data: &[f32] = bytemuck::cast_slice(inputs[k as usize]);
+            operand(&sources[k as usize], data, m, n)
+        };
+        let instrs = numbered(code)?;
+        let mut chain = Compiler { instrs: &instrs, chain: NONE, running: 0, slots: [None; SLOTS] };
+        for at in 0..instrs.len() {
+            chain.instr(at, &input)?;
         }
+        let mut chain = chain.chain;
+        chain.registers = chain.steps().iter().take_while(|s| s.in_registers()).count();
         Some(chain)
     }
 
     /// The steps.
-    #[inline(always)]
-    pub fn steps(&self) -> &[Step<'a>] {
+    fn steps(&self) -> &[Step<'a>] {
         &self.steps[..self.len]
+    }
+
+    /// The first steps, which are applied while sums are in registers.
+    #[inline(always)]
+    pub fn in_registers(&self) -> &[Step<'a>] {
+        &self.steps[..self.registers]
+    }
+
+    /// The others.
+    #[inline(always)]
+    pub fn in_memory(&self) -> &[Step<'a>] {
+        &self.steps[self.registers..self.len]
     }
 
     /// The same for results whose row 0 is row `row`, up to where operands of rows end.
     pub fn beginning_at(&self, row: usize) -> Chain<'a> {
         let mut chain = *self;
-        for step in &mut chain.steps {
-            if let Step::Add(Operand::Row(d)) | Step::Mul(Operand::Row(d)) = step {
+        for step in &mut chain.steps[..self.len] {
+            if let Step::Add(o) | Step::Mul(o) | Step::Div(o) = step
+                && let Operand::Row(d) = o
+            {
                 *d = &d[row % d.len()..];
             }
         }
@@ -130,7 +184,7 @@ impl<'a> Chain<'a> {
                     b.high = *v;
                     3
                 }
-                Step::Add(_) | Step::Mul(_) => return None,
+                _ => return None,
             };
             if next <= stage {
                 return None;
@@ -144,12 +198,11 @@ impl<'a> Chain<'a> {
     #[inline]
     pub fn covers(&self, rows: usize, columns: usize, end: usize) {
         for step in self.steps() {
-            let (Step::Add(operand) | Step::Mul(operand)) = step else { continue };
-            let fits = match operand {
-                Operand::Row(d) => rows <= d.len(),
-                Operand::Column(d) => columns <= d.len(),
-                Operand::Dense(d) => end <= d.len(),
-                Operand::Number(_) => true,
+            let fits = match step.operand() {
+                Some(Operand::Row(d)) => rows <= d.len(),
+                Some(Operand::Column(d)) => columns <= d.len(),
+                Some(Operand::Dense(d)) => end <= d.len(),
+                Some(Operand::Number(_) | Operand::Kept(_)) | None => true,
             };
             assert!(fits, "an operand covers the tiles");
         }
@@ -157,30 +210,177 @@ impl<'a> Chain<'a> {
 
     /// Applies the steps to a part of the result that begins at element `at`, with rows of `n` elements.
     pub fn apply(&self, at: usize, part: &mut [f32], n: usize) {
+        // Elements are counted from the result's first, as operands are.
+        let out = part.as_mut_ptr().wrapping_sub(at);
+        let period = self.period();
         let mut done = 0;
         while done < part.len() {
             let (row, column) = ((at + done) / n, (at + done) % n);
             let len = (n - column).min(part.len() - done);
-            span(self, row, column, at + done, &mut part[done..done + len]);
+            let row = row % period;
+            self.covers(row + 1, column + len, at + done + len);
+            // The part holds these elements, and the operands cover them.
+            at_level!(finish_line(self.steps(), out, (row, column), at + done, len));
             done += len;
         }
     }
-}
 
-/// The argument of a step that is not the running value.
-fn other(instr: &Instr, last: Ref) -> Option<Ref> {
-    if instr.dtype != DType::F32 || !matches!(instr.op, Op::Binary(_)) {
-        return None;
-    }
-    match instr.args {
-        [a, b, _] if a == last && b != last => Some(b),
-        [a, b, _] if b == last && a != last => Some(a),
-        _ => None,
+    /// After how many rows operands begin again.
+    fn period(&self) -> usize {
+        let rows = |step: &Step<'_>| match step.operand() {
+            Some(Operand::Row(d)) => d.len(),
+            _ => usize::MAX,
+        };
+        self.steps().iter().map(rows).min().unwrap_or(usize::MAX)
     }
 }
 
-fn number(code: &RegisterCode, at: u16) -> f32 {
-    code.imms[at as usize].float as f32
+/// An argument of an instruction: the sums are value 0, the result of instruction `i` is value `i + 1`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Arg {
+    Value(usize),
+    Number(f32),
+    Input(u16),
+}
+
+/// The instructions of code whose registers are written more than once, by numbers of values; `None` if it computes with anything but f32.
+fn numbered(code: &RegisterCode) -> Option<Vec<(Op, [Arg; 2])>> {
+    let mut holds = vec![0; code.regs];
+    let last = code.instrs.len().checked_sub(1)?;
+    let mut numbered = Vec::new();
+    for (i, instr) in code.instrs.iter().enumerate() {
+        let Instr { op, dtype, args: [a, b, _], dst } = *instr;
+        let arg = |r: Ref| match r {
+            Ref::Reg(r) => Some(Arg::Value(holds[r as usize])),
+            Ref::In(0) => Some(Arg::Value(0)),
+            Ref::In(k) => Some(Arg::Input(k)),
+            Ref::Imm(k) => Some(Arg::Number(code.imms[k as usize].float as f32)),
+            Ref::Float(_) => None,
+        };
+        if dtype != DType::F32 || !matches!(op, Op::Unary(_) | Op::Binary(_)) {
+            return None;
+        }
+        numbered.push((op, [arg(a)?, arg(b)?]));
+        match dst {
+            Dst::Reg(r) => holds[r as usize] = i + 1,
+            // Only the last step writes the result.
+            Dst::Out(_) if i == last => {}
+            Dst::Out(_) => return None,
+        }
+    }
+    Some(numbered)
+}
+
+/// Writes the steps of instructions.
+struct Compiler<'a, 'i> {
+    instrs: &'i [(Op, [Arg; 2])],
+    chain: Chain<'a>,
+    /// The value that is the running one, and those that are kept.
+    running: usize,
+    slots: [Option<usize>; SLOTS],
+}
+
+impl<'a> Compiler<'a, '_> {
+    /// The steps of one instruction; `None` if there are none.
+    fn instr(&mut self, at: usize, input: &dyn Fn(u16) -> Option<Operand<'a>>) -> Option<()> {
+        let (op, [a, b]) = self.instrs[at];
+        match op {
+            Op::Unary(f) => {
+                self.run_on(a, at)?;
+                self.push(match f {
+                    Unary::Exp => Step::Map(Function::Exp),
+                    Unary::Sigmoid => Step::Map(Function::Sigmoid),
+                    Unary::Tanh => Step::Map(Function::Tanh),
+                    Unary::Erf => Step::Map(Function::Erf),
+                    Unary::Neg => Step::Mul(Operand::Number(-1.0)),
+                    _ => return None,
+                })?;
+            }
+            Op::Binary(Binary::Pow) => {
+                let Arg::Number(power @ (2.0 | 3.0)) = b else { return None };
+                self.run_on(a, at)?;
+                let kept = Operand::Kept(self.keep(at)?);
+                for _ in 1..power as usize {
+                    self.push(Step::Mul(kept))?;
+                }
+            }
+            Op::Binary(f) => {
+                let swaps = !matches!(f, Binary::Sub | Binary::Div);
+                // What is the running value already is left where it is.
+                let (a, b) = match b {
+                    Arg::Value(v) if swaps && (v == self.running || !is_value(a)) => (b, a),
+                    _ => (a, b),
+                };
+                self.run_on(a, at)?;
+                let other = match b {
+                    Arg::Number(x) => Operand::Number(x),
+                    Arg::Input(k) => input(k)?,
+                    Arg::Value(v) if v == self.running => Operand::Kept(self.keep(at)?),
+                    Arg::Value(v) => Operand::Kept(self.slot(v)?),
+                };
+                self.push(match (f, other) {
+                    (Binary::Add, x) => Step::Add(x),
+                    (Binary::Sub, Operand::Number(x)) => Step::Add(Operand::Number(-x)),
+                    (Binary::Mul, x) => Step::Mul(x),
+                    (Binary::Div, x) => Step::Div(x),
+                    (Binary::Max, Operand::Number(x)) if bound(x) => Step::Max(x),
+                    (Binary::Min, Operand::Number(x)) if bound(x) => Step::Min(x),
+                    _ => return None,
+                })?;
+            }
+            Op::Compare(_) | Op::Select | Op::Cast(_) => return None,
+        }
+        self.running = at + 1;
+        Some(())
+    }
+
+    fn push(&mut self, step: Step<'a>) -> Option<()> {
+        *self.chain.steps.get_mut(self.chain.len)? = step;
+        self.chain.len += 1;
+        Some(())
+    }
+
+    /// Makes an argument of instruction `at` the running value; it is kept if it is used later.
+    fn run_on(&mut self, arg: Arg, at: usize) -> Option<()> {
+        let Arg::Value(value) = arg else { return None };
+        if value != self.running {
+            if self.is_used(self.running, at) {
+                self.keep(at)?;
+            }
+            let slot = self.slot(value)?;
+            self.push(Step::Take(slot))?;
+            self.running = value;
+        }
+        if self.is_used(value, at + 1) {
+            self.keep(at)?;
+        }
+        Some(())
+    }
+
+    /// Where the running value is kept, from instruction `at` on.
+    fn keep(&mut self, at: usize) -> Option<Slot> {
+        if let Some(slot) = self.slot(self.running) {
+            return Some(slot);
+        }
+        let free = |s: &Slot| self.slots[s.index()].is_none_or(|v| !self.is_used(v, at));
+        let slot = Slot::ALL.into_iter().find(free)?;
+        self.slots[slot.index()] = Some(self.running);
+        self.push(Step::Keep(slot))?;
+        Some(slot)
+    }
+
+    fn slot(&self, value: usize) -> Option<Slot> {
+        Slot::ALL.into_iter().find(|s| self.slots[s.index()] == Some(value))
+    }
+
+    /// True if an instruction from `from` on has the value as an argument.
+    fn is_used(&self, value: usize, from: usize) -> bool {
+        self.instrs[from..].iter().any(|(_, args)| args.contains(&Arg::Value(value)))
+    }
+}
+
+fn is_value(arg: Arg) -> bool {
+    matches!(arg, Arg::Value(_))
 }
 
 /// A bound that vectors treat as the register code does.
@@ -209,67 +409,4 @@ fn operand<'a>(source: &ElementSource, data: &'a [f32], m: usize, n: usize) -> O
             }
         }
     }
-}
-
-/// Elements that are taken through all steps at once.
-const LANES: usize = 32;
-
-simd! {
-    /// The steps on a part of one row.
-    fn span(chain: &Chain<'_>, row: usize, column: usize, at: usize, part: &mut [f32]) {
-        let n = part.len();
-        let (whole, rest) = part.as_chunks_mut::<LANES>();
-        for (i, x) in whole.iter_mut().enumerate() {
-            *x = lanes(chain, row, column + i * LANES, at + i * LANES, *x, LANES);
-        }
-        let done = n - rest.len();
-        if !rest.is_empty() {
-            let mut x = [0f32; LANES];
-            x[..rest.len()].copy_from_slice(rest);
-            let x = lanes(chain, row, column + done, at + done, x, rest.len());
-            rest.copy_from_slice(&x[..rest.len()]);
-        }
-    }
-}
-
-#[inline(always)]
-fn lanes(
-    chain: &Chain<'_>,
-    row: usize,
-    column: usize,
-    at: usize,
-    mut x: [f32; LANES],
-    len: usize,
-) -> [f32; LANES] {
-    let read = |d: &[f32], at: usize| -> [f32; LANES] {
-        match <&[f32; LANES]>::try_from(&d[at..at + len]) {
-            Ok(whole) => *whole,
-            Err(_) => {
-                let mut x = [0f32; LANES];
-                x[..len].copy_from_slice(&d[at..at + len]);
-                x
-            }
-        }
-    };
-    for step in chain.steps() {
-        let operand = |o: &Operand<'_>| match o {
-            Operand::Row(d) => [d[row % d.len()]; LANES],
-            Operand::Column(d) => read(d, column),
-            Operand::Dense(d) => read(d, at),
-            Operand::Number(v) => [*v; LANES],
-        };
-        match step {
-            Step::Add(o) => {
-                let y = operand(o);
-                x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
-            }
-            Step::Mul(o) => {
-                let y = operand(o);
-                x.iter_mut().zip(y).for_each(|(x, y)| *x *= y);
-            }
-            Step::Max(v) => x.iter_mut().for_each(|x| *x = if *v > *x { *v } else { *x } + 0.0),
-            Step::Min(v) => x.iter_mut().for_each(|x| *x = if *v < *x { *v } else { *x }),
-        }
-    }
-    x
 }

@@ -7,7 +7,7 @@
 use super::chain::Chain;
 use crate::cpu::simd::{VectorLevel, level};
 use crate::cpu::vector;
-pub use crate::cpu::vector::tiles::{Columns, Even, Piece, Pointed};
+pub use crate::cpu::vector::tiles::{Even, Piece, Pointed};
 
 /// Largest register tile of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub struct Target<'a> {
 
 impl Target<'_> {
     /// Panics unless so many rows lie inside the result and are covered by the operands of the chain.
-    fn covers(&self, rows: usize) {
+    pub fn covers(&self, rows: usize) {
         for p in self.parts {
             assert!(p.skip + p.len <= shape().lanes(), "a part of a vector");
             let end = p.at + (rows - 1) * self.stride + p.len;
@@ -267,33 +267,26 @@ pub unsafe fn even(
     at_level!(even(count, rows, a, b, ahead, target))
 }
 
-/// Most rows of a tile of [`columns`].
-pub const COLUMN_ROWS: usize = 6;
-
-/// One tile whose rows have an element for each column: element `c` of a row of `target` is the sum over its pieces of element `c` times
-/// that of the packed panel `b`.
-///
-/// # Safety
-/// Behind every pointer are elements for all columns of the tile; the parts of the rows are valid for reads and writes and not aliased.
-pub unsafe fn columns(rows: usize, a: Columns<'_>, b: &[f32], target: &Target<'_>) {
-    assert!((1..=COLUMN_ROWS).contains(&rows), "tiles fit the registers");
-    assert!(a.rows.len().is_multiple_of(rows), "a pointer for each row and piece");
-    check_panel(b, a.rows.len() / rows, target);
-    target.covers(rows);
-    at_level!(columns(rows, a, b, target))
+/// Most rows of a tile of [`even_columns`].
+pub fn column_rows() -> usize {
+    match level() {
+        VectorLevel::V4 => 7,
+        VectorLevel::V3 | VectorLevel::Base => 6,
+    }
 }
 
-/// `count` tiles of rows at equal distances; otherwise as [`columns`].
+/// `count` tiles of rows at equal distances that have an element for each column: element `c` of a row of `target` is the sum over its pieces
+/// of element `c` times that of the packed panel `b`.
 ///
 /// # Safety
-/// The pieces of all rows have elements for all columns of the tile; otherwise as [`columns`].
+/// The pieces of all rows have elements for all columns of the tile; the parts of the rows are valid for reads and writes and not aliased.
 pub unsafe fn even_columns(
     (count, rows): (usize, usize),
     a: Even<'_, false>,
     b: &[f32],
     target: &Target<'_>,
 ) {
-    assert!(count >= 1 && (1..=COLUMN_ROWS).contains(&rows), "tiles fit the registers");
+    assert!(count >= 1 && (1..=column_rows()).contains(&rows), "tiles fit the registers");
     check_panel(b, a.pieces.len(), target);
     target.covers(count * rows);
     at_level!(even_columns(count, rows, a, b, target))

@@ -3,6 +3,7 @@
 use super::code::{Binary, Compare, Unary};
 use crate::cpu::math;
 use crate::cpu::simd::simd;
+use crate::cpu::vector::functions::{self, Function};
 use mlc_dsl::ir::DType;
 
 /// A tile of values, or one value for all.
@@ -34,9 +35,23 @@ fn map2<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, b: Tile<'_, T>, f: impl Fn(T, T
     }
 }
 
+/// Functions of f32.
+pub fn unary_f32(f: Unary, d: &mut [f32], a: Tile<'_, f32>) {
+    let vector = match f {
+        Unary::Exp => Function::Exp,
+        Unary::Sigmoid => Function::Sigmoid,
+        Unary::Tanh => Function::Tanh,
+        Unary::Erf => Function::Erf,
+        _ => return other_unary_f32(f, d, a),
+    };
+    match a {
+        Tile::Many(a) => functions::map(vector, d, a),
+        Tile::One(_) => other_unary_f32(f, d, a),
+    }
+}
+
 simd! {
-    /// Functions of f32.
-    pub fn unary_f32(f: Unary, d: &mut [f32], a: Tile<'_, f32>) {
+    fn other_unary_f32(f: Unary, d: &mut [f32], a: Tile<'_, f32>) {
         match f {
             Unary::Neg => map1(d, a, |x: f32| -x),
             Unary::Abs => map1(d, a, f32::abs),

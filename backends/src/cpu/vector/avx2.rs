@@ -6,6 +6,7 @@ type Vector = __m256;
 const LANES: usize = 8;
 
 super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)]);
+super::functions::functions!(#[target_feature(enable = "avx2,fma")]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
 super::winograd::winograd!(#[target_feature(enable = "avx2,fma")]);
 
@@ -36,6 +37,27 @@ operations! {
     fn larger(x: Vector, y: Vector) -> Vector { _mm256_max_ps(y, x) }
     /// The smaller; `x` if it is NaN, or if both are zeros.
     fn smaller(x: Vector, y: Vector) -> Vector { _mm256_min_ps(y, x) }
+    /// The product and the sum, rounded once.
+    fn fused(x: Vector, y: Vector, z: Vector) -> Vector { _mm256_fmadd_ps(x, y, z) }
+    fn divide(x: Vector, y: Vector) -> Vector { _mm256_div_ps(x, y) }
+    /// Magnitudes of `x` with the signs of `sign`.
+    fn with_sign(x: Vector, sign: Vector) -> Vector {{
+        let bit = splat(-0.0);
+        _mm256_or_ps(_mm256_andnot_ps(bit, x), _mm256_and_ps(bit, sign))
+    }}
+    /// `a` where `x` is larger than `y`, else `b`.
+    fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector { _mm256_blendv_ps(b, a, _mm256_cmp_ps::<_CMP_GT_OQ>(x, y)) }
+    /// `x` times two to the power of integers of at most 200.
+    fn scale(x: Vector, power: Vector) -> Vector {{
+        // NaN becomes an integer that the bounds hold; NaN times anything is NaN.
+        let n = _mm256_cvtps_epi32(power);
+        let n = _mm256_min_epi32(_mm256_max_epi32(n, _mm256_set1_epi32(-200)), _mm256_set1_epi32(200));
+        let half = _mm256_srai_epi32::<1>(n);
+        let bias = _mm256_set1_epi32(127);
+        let a = _mm256_slli_epi32::<23>(_mm256_add_epi32(half, bias));
+        let b = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_sub_epi32(n, half), bias));
+        multiply(multiply(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b))
+    }}
 }
 
 /// Fetches what is there into the first-level cache; any address will do.

@@ -6,6 +6,7 @@ type Vector = __m512;
 const LANES: usize = 16;
 
 super::tiles::tiles!(#[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6) (5, 4) (6, 4)]);
+super::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::planes::planes!(#[target_feature(enable = "avx512f")]);
 super::winograd::winograd!(#[target_feature(enable = "avx512f")]);
 
@@ -36,6 +37,20 @@ operations! {
     fn larger(x: Vector, y: Vector) -> Vector { _mm512_max_ps(y, x) }
     /// The smaller; `x` if it is NaN, or if both are zeros.
     fn smaller(x: Vector, y: Vector) -> Vector { _mm512_min_ps(y, x) }
+    /// The product and the sum, rounded once.
+    fn fused(x: Vector, y: Vector, z: Vector) -> Vector { _mm512_fmadd_ps(x, y, z) }
+    fn divide(x: Vector, y: Vector) -> Vector { _mm512_div_ps(x, y) }
+    /// Magnitudes of `x` with the signs of `sign`.
+    fn with_sign(x: Vector, sign: Vector) -> Vector {{
+        let bit = _mm512_castps_si512(splat(-0.0));
+        let (x, sign) = (_mm512_castps_si512(x), _mm512_castps_si512(sign));
+        // The bit of `sign` where `bit` is set, else that of `x`.
+        _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xd8>(x, sign, bit))
+    }}
+    /// `a` where `x` is larger than `y`, else `b`.
+    fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(x, y), b, a) }
+    /// `x` times two to the power of integers.
+    fn scale(x: Vector, power: Vector) -> Vector { _mm512_scalef_ps(x, power) }
 }
 
 /// Fetches what is there into the first-level cache; any address will do.

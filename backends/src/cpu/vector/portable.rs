@@ -5,11 +5,12 @@ type Vector = [f32; LANES];
 const LANES: usize = 8;
 
 super::tiles::tiles!(, [1 2 3 4], []);
+super::functions::functions!();
 super::planes::planes!();
 super::winograd::winograd!();
 
 #[inline(always)]
-fn map(x: Vector, y: Vector, f: impl Fn(f32, f32) -> f32) -> Vector {
+fn map_both(x: Vector, y: Vector, f: impl Fn(f32, f32) -> f32) -> Vector {
     std::array::from_fn(|i| f(x[i], y[i]))
 }
 
@@ -36,7 +37,7 @@ fn evens(x: Vector, y: Vector) -> Vector {
 
 #[inline(always)]
 fn add(x: Vector, y: Vector) -> Vector {
-    map(x, y, |x, y| x + y)
+    map_both(x, y, |x, y| x + y)
 }
 
 /// True if all elements are zeros.
@@ -47,24 +48,53 @@ fn all_zero(x: Vector) -> bool {
 
 #[inline(always)]
 fn subtract(x: Vector, y: Vector) -> Vector {
-    map(x, y, |x, y| x - y)
+    map_both(x, y, |x, y| x - y)
 }
 
 #[inline(always)]
 fn multiply(x: Vector, y: Vector) -> Vector {
-    map(x, y, |x, y| x * y)
+    map_both(x, y, |x, y| x * y)
 }
 
 /// The larger; `x` if it is NaN, or if both are zeros.
 #[inline(always)]
 fn larger(x: Vector, y: Vector) -> Vector {
-    map(x, y, |x, y| if y > x { y } else { x })
+    map_both(x, y, |x, y| if y > x { y } else { x })
 }
 
 /// The smaller; `x` if it is NaN, or if both are zeros.
 #[inline(always)]
 fn smaller(x: Vector, y: Vector) -> Vector {
-    map(x, y, |x, y| if y < x { y } else { x })
+    map_both(x, y, |x, y| if y < x { y } else { x })
+}
+
+/// The product and the sum, rounded once.
+#[inline(always)]
+fn fused(x: Vector, y: Vector, z: Vector) -> Vector {
+    std::array::from_fn(|i| x[i].mul_add(y[i], z[i]))
+}
+
+#[inline(always)]
+fn divide(x: Vector, y: Vector) -> Vector {
+    map_both(x, y, |x, y| x / y)
+}
+
+/// Magnitudes of `x` with the signs of `sign`.
+#[inline(always)]
+fn with_sign(x: Vector, sign: Vector) -> Vector {
+    map_both(x, sign, f32::copysign)
+}
+
+/// `a` where `x` is larger than `y`, else `b`.
+#[inline(always)]
+fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector {
+    std::array::from_fn(|i| if x[i] > y[i] { a[i] } else { b[i] })
+}
+
+/// `x` times two to the power of integers of at most 200.
+#[inline(always)]
+fn scale(x: Vector, power: Vector) -> Vector {
+    map_both(x, power, |x, n| crate::cpu::math::scale(x, (n as i32).clamp(-200, 200)))
 }
 
 /// There is no portable hint.

@@ -60,10 +60,10 @@ impl<const V: usize> Lines<V> for Scattered {
     }
 }
 
-/// Where the rows of the left operand lie: as pieces of equal length, a pointer per row and piece.
+/// Where the rows of the left operand lie: as pieces of equal length.
 pub trait Rows<const R: usize>: Copy {
-    /// From one element of a row to the next.
-    const STEP: usize;
+    /// Where a step of all rows lies.
+    type Cursor: Copy;
     /// An element is multiplied with a whole line of the right operand; otherwise there are as many elements as columns, and each is
     /// multiplied with its own.
     const SPREAD: bool;
@@ -73,11 +73,17 @@ pub trait Rows<const R: usize>: Copy {
     /// Pieces, and steps of each.
     fn pieces(&self) -> (usize, usize);
 
-    /// The rows of a panel in a piece.
+    /// The first step of the rows of a panel in a piece.
     ///
     /// # Safety
     /// There are such a panel and piece.
-    unsafe fn at(&self, panel: usize, piece: usize) -> [*const f32; R];
+    unsafe fn at(&self, panel: usize, piece: usize) -> Self::Cursor;
+
+    /// Where row `r` lies.
+    fn row(cursor: &Self::Cursor, r: usize) -> *const f32;
+
+    /// On to the next step.
+    fn advance(cursor: &mut Self::Cursor);
 }
 
 /// Rows of packed panels.
@@ -88,7 +94,7 @@ pub struct Interleaved {
 }
 
 impl<const R: usize> Rows<R> for Interleaved {
-    const STEP: usize = R;
+    type Cursor = *const f32;
     const SPREAD: bool = true;
     const MANY: bool = false;
 
@@ -98,9 +104,19 @@ impl<const R: usize> Rows<R> for Interleaved {
     }
 
     #[inline(always)]
-    unsafe fn at(&self, panel: usize, _: usize) -> [*const f32; R] {
+    unsafe fn at(&self, panel: usize, _: usize) -> *const f32 {
         // SAFETY: the panels hold the depth.
-        std::array::from_fn(|r| unsafe { self.first.add(panel * self.depth * R + r) })
+        unsafe { self.first.add(panel * self.depth * R) }
+    }
+
+    #[inline(always)]
+    fn row(cursor: &*const f32, r: usize) -> *const f32 {
+        cursor.wrapping_add(r)
+    }
+
+    #[inline(always)]
+    fn advance(cursor: &mut *const f32) {
+        *cursor = cursor.wrapping_add(R);
     }
 }
 
@@ -112,7 +128,7 @@ pub struct Pointed<'a> {
 }
 
 impl<const R: usize> Rows<R> for Pointed<'_> {
-    const STEP: usize = 1;
+    type Cursor = ([*const f32; R], usize);
     const SPREAD: bool = true;
     const MANY: bool = true;
 
@@ -122,34 +138,19 @@ impl<const R: usize> Rows<R> for Pointed<'_> {
     }
 
     #[inline(always)]
-    unsafe fn at(&self, _: usize, piece: usize) -> [*const f32; R] {
+    unsafe fn at(&self, _: usize, piece: usize) -> Self::Cursor {
         // SAFETY: there are pointers for all pieces.
-        std::array::from_fn(|r| unsafe { *self.rows.get_unchecked(piece * R + r) })
-    }
-}
-
-/// Rows whose pieces are vectors, one element for each column: a pointer to the column 0 of each, piece by piece.
-#[derive(Clone, Copy)]
-pub struct Columns<'a> {
-    pub rows: &'a [*const f32],
-    /// The tile's first column.
-    pub column: usize,
-}
-
-impl<const R: usize> Rows<R> for Columns<'_> {
-    const STEP: usize = 0;
-    const SPREAD: bool = false;
-    const MANY: bool = true;
-
-    #[inline(always)]
-    fn pieces(&self) -> (usize, usize) {
-        (self.rows.len() / R, 1)
+        (std::array::from_fn(|r| unsafe { *self.rows.get_unchecked(piece * R + r) }), 0)
     }
 
     #[inline(always)]
-    unsafe fn at(&self, _: usize, piece: usize) -> [*const f32; R] {
-        // SAFETY: there are pointers for all pieces, and the column behind each.
-        std::array::from_fn(|r| unsafe { self.rows.get_unchecked(piece * R + r).add(self.column) })
+    fn row((rows, step): &Self::Cursor, r: usize) -> *const f32 {
+        rows[r].wrapping_add(*step)
+    }
+
+    #[inline(always)]
+    fn advance((_, step): &mut Self::Cursor) {
+        *step += 1;
     }
 }
 
@@ -173,8 +174,51 @@ pub struct Even<'a, const SPREAD: bool> {
     pub column: usize,
 }
 
+/// Rows at equal distances: every third one, from which all others are one, two, four or eight distances away, as addresses of x86 may be.
+/// A pointer for each row would not fit the registers.
+#[derive(Clone, Copy)]
+pub struct Thirds {
+    rows: [*const f32; 5],
+    /// Bytes from one row to the next.
+    step: usize,
+}
+
+/// The row of `Thirds` that each row is reached from, and how many distances away it is.
+const REACHED: [(usize, usize); 14] = [
+    (0, 0),
+    (0, 1),
+    (0, 2),
+    (1, 0),
+    (0, 4),
+    (1, 2),
+    (2, 0),
+    (1, 4),
+    (0, 8),
+    (3, 0),
+    (2, 4),
+    (1, 8),
+    (4, 0),
+    (3, 4),
+];
+
+/// The same pointer; the compiler does not see where it is from, so that it stays in a register of its own.
+#[inline(always)]
+fn opaque(at: *const f32) -> *const f32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut at = at;
+        // SAFETY: it does nothing.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) at, options(pure, nomem, nostack, preserves_flags));
+        }
+        at
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    at
+}
+
 impl<const R: usize, const SPREAD: bool> Rows<R> for Even<'_, SPREAD> {
-    const STEP: usize = if SPREAD { 1 } else { 0 };
+    type Cursor = Thirds;
     const SPREAD: bool = SPREAD;
     const MANY: bool = true;
 
@@ -184,12 +228,28 @@ impl<const R: usize, const SPREAD: bool> Rows<R> for Even<'_, SPREAD> {
     }
 
     #[inline(always)]
-    unsafe fn at(&self, panel: usize, piece: usize) -> [*const f32; R] {
+    unsafe fn at(&self, panel: usize, piece: usize) -> Thirds {
         // SAFETY: there is such a piece, and the pieces of all rows are inside the operand.
         unsafe {
             let Piece { first, step } = *self.pieces.get_unchecked(piece);
             let first = first.add(self.column + panel * R * step);
-            std::array::from_fn(|r| first.add(r * step))
+            let rows = std::array::from_fn(|i| opaque(first.wrapping_add(3 * i * step)));
+            Thirds { rows, step: step * size_of::<f32>() }
+        }
+    }
+
+    #[inline(always)]
+    fn row(cursor: &Thirds, r: usize) -> *const f32 {
+        let (third, away) = REACHED[r];
+        cursor.rows[third].wrapping_byte_add(away * cursor.step)
+    }
+
+    /// A piece whose elements are for each column has one step.
+    #[inline(always)]
+    fn advance(cursor: &mut Thirds) {
+        if SPREAD {
+            let ahead = |at: *const f32| opaque(at.wrapping_add(1));
+            cursor.rows = cursor.rows.map(ahead);
         }
     }
 }
@@ -198,8 +258,8 @@ impl<const R: usize, const SPREAD: bool> Rows<R> for Even<'_, SPREAD> {
 /// operations on it.
 macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*]) => {
-        use crate::cpu::gemm::chain::{Operand, Step};
-        use crate::cpu::vector::tiles::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
+        use crate::cpu::gemm::chain::{Operand, Slot, Step};
+        use crate::cpu::vector::tiles::{Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
         use crate::cpu::gemm::kernel::{Panels, Part, Right, Target};
 
         /// # Safety
@@ -265,33 +325,7 @@ macro_rules! tiles {
             }
         }
 
-        /// One tile of products column by column.
-        ///
-        /// # Safety
-        /// As [`crate::cpu::gemm::kernel::columns`], on a machine of this level.
-        pub unsafe fn columns(rows: usize, a: Columns<'_>, b: &[f32], t: &Target<'_>) {
-            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.rows.len() / rows };
-            // SAFETY: the contract of the caller is that of the callee.
-            unsafe {
-                match (rows, t.parts.len()) {
-                    (1, 1) => run::<1, 1, _, _>(1, &[], a, b, t),
-                    (2, 1) => run::<2, 1, _, _>(1, &[], a, b, t),
-                    (3, 1) => run::<3, 1, _, _>(1, &[], a, b, t),
-                    (4, 1) => run::<4, 1, _, _>(1, &[], a, b, t),
-                    (5, 1) => run::<5, 1, _, _>(1, &[], a, b, t),
-                    (6, 1) => run::<6, 1, _, _>(1, &[], a, b, t),
-                    (1, 2) => run::<1, 2, _, _>(1, &[], a, b, t),
-                    (2, 2) => run::<2, 2, _, _>(1, &[], a, b, t),
-                    (3, 2) => run::<3, 2, _, _>(1, &[], a, b, t),
-                    (4, 2) => run::<4, 2, _, _>(1, &[], a, b, t),
-                    (5, 2) => run::<5, 2, _, _>(1, &[], a, b, t),
-                    (6, 2) => run::<6, 2, _, _>(1, &[], a, b, t),
-                    _ => unreachable!("the caller bounds the tile"),
-                }
-            }
-        }
-
-        /// The same with rows at equal distances.
+        /// Tiles of products column by column, of rows at equal distances.
         ///
         /// # Safety
         /// As [`crate::cpu::gemm::kernel::even_columns`], on a machine of this level.
@@ -306,12 +340,14 @@ macro_rules! tiles {
                     (4, 1) => run::<4, 1, _, _>(count, &[], a, b, t),
                     (5, 1) => run::<5, 1, _, _>(count, &[], a, b, t),
                     (6, 1) => run::<6, 1, _, _>(count, &[], a, b, t),
+                    (7, 1) => run::<7, 1, _, _>(count, &[], a, b, t),
                     (1, 2) => run::<1, 2, _, _>(count, &[], a, b, t),
                     (2, 2) => run::<2, 2, _, _>(count, &[], a, b, t),
                     (3, 2) => run::<3, 2, _, _>(count, &[], a, b, t),
                     (4, 2) => run::<4, 2, _, _>(count, &[], a, b, t),
                     (5, 2) => run::<5, 2, _, _>(count, &[], a, b, t),
                     (6, 2) => run::<6, 2, _, _>(count, &[], a, b, t),
+                    (7, 2) => run::<7, 2, _, _>(count, &[], a, b, t),
                     _ => unreachable!("the caller bounds the tile"),
                 }
             }
@@ -352,20 +388,21 @@ macro_rules! tiles {
                     }
                 }
                 let mut sums = [[zero(); V]; R];
-                // SAFETY: there is a piece, or no step is taken.
-                let mut rows = if depth == 0 { [t.out.cast_const(); R] } else { unsafe { a.at(panel, 0) } };
-                let (mut piece, mut step) = (0, 0);
+                // A panel without depth takes no step.
+                // SAFETY: there is a piece.
+                let mut rows = (depth > 0).then(|| unsafe { a.at(panel, 0) });
+                let (mut piece, mut left) = (0, length);
                 // One loop over all pieces: with one for each, sums would not stay in registers.
                 for k in 0..depth {
+                    let Some(cursor) = &mut rows else { break };
                     // SAFETY: all pieces and lines are inside the operands.
                     unsafe {
-                        if A::MANY && step == length {
-                            (piece, step) = (piece + 1, 0);
-                            rows = a.at(panel, piece);
+                        if A::MANY && left == 0 {
+                            (piece, left) = (piece + 1, length);
+                            *cursor = a.at(panel, piece);
                         }
-                        let offset = if A::MANY { step } else { k } * A::STEP;
-                        step += 1;
-                        prefetch(rows[0].wrapping_add(offset + AHEAD));
+                        left -= 1;
+                        prefetch(A::row(cursor, 0).wrapping_add(AHEAD));
                         prefetch_later(ahead);
                         ahead = ahead.wrapping_add(pace);
                         let line = b.at(k);
@@ -378,7 +415,7 @@ macro_rules! tiles {
                                 row[v] = load(line[v]);
                             }
                             for r in 0..R {
-                                let at = rows[r].add(offset);
+                                let at = A::row(cursor, r);
                                 for v in 0..V {
                                     let x = match A::SPREAD {
                                         true => splat(*at),
@@ -391,7 +428,7 @@ macro_rules! tiles {
                             // More vectors than rows: the elements of the left line are what stays in registers.
                             let mut x = [zero(); R];
                             for r in 0..R {
-                                x[r] = splat(*rows[r].add(offset));
+                                x[r] = splat(*A::row(cursor, r));
                             }
                             for v in 0..V {
                                 let y = load(line[v]);
@@ -401,6 +438,7 @@ macro_rules! tiles {
                             }
                         }
                     }
+                    A::advance(cursor);
                 }
                 if t.add {
                     for r in 0..R {
@@ -413,7 +451,7 @@ macro_rules! tiles {
                 }
                 let first = t.row + panel * R;
                 // Written out here: what a function is given by reference would lie in memory all the time.
-                for step in t.chain.steps() {
+                for step in t.chain.in_registers() {
                     macro_rules! each {
                         ($r:ident, $v:ident, $f:ident, $x:expr) => {
                             for $r in 0..R {
@@ -442,6 +480,8 @@ macro_rules! tiles {
                         Step::Mul(Operand::Number(x)) => each!(r, v, multiply, splat(x)),
                         Step::Max(x) => each!(r, v, positive_larger, splat(x)),
                         Step::Min(x) => each!(r, v, smaller, splat(x)),
+                        // Not in registers.
+                        _ => {}
                     }
                 }
                 for r in 0..R {
@@ -449,6 +489,10 @@ macro_rules! tiles {
                         // SAFETY: the part lies inside the result.
                         unsafe { write(t.out.add(parts[v].at + r * t.stride), parts[v], sums[r][v]) };
                     }
+                }
+                if !t.chain.in_memory().is_empty() {
+                    // SAFETY: the parts lie inside the result, and the caller checked the operands.
+                    unsafe { finish(t.chain.in_memory(), t, &parts, first, R) };
                 }
                 for part in &mut parts {
                     part.at += R * t.stride;

@@ -1,0 +1,246 @@
+//! Functions of vectors, with the bits of [`crate::cpu::math`], and the steps after a product that need them.
+
+use crate::cpu::gemm::kernel::at_level;
+use crate::cpu::simd::{VectorLevel, level};
+use crate::cpu::vector;
+
+/// Functions that every level has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    Exp,
+    Sigmoid,
+    Tanh,
+    Erf,
+}
+
+/// The function of every element of `from`, which is as long as `to`.
+pub fn map(f: Function, to: &mut [f32], from: &[f32]) {
+    assert_eq!(to.len(), from.len(), "a result per element");
+    at_level!(map(f, to, from))
+}
+
+/// Defines `map` and `finish` for a level, whose module defines `Vector`, `LANES` and the operations on it.
+macro_rules! functions {
+    ($(#[$feature:meta])*) => {
+        use crate::cpu::vector::functions::Function;
+
+        /// For each of several vectors: their chains of operations run side by side.
+        macro_rules! all {
+            ($i:ident, $x:expr) => {{
+                let mut out = [zero(); N];
+                for $i in 0..N {
+                    out[$i] = $x;
+                }
+                out
+            }};
+        }
+
+        $(#[$feature])*
+        #[inline]
+        fn exp<const N: usize>(x: [Vector; N]) -> [Vector; N] {
+            let x = all!(i, larger(smaller(x[i], splat(89.0)), splat(-104.0)));
+            // Rounds to an integer, which then stands in the low bits.
+            let round = splat(12_582_912.0);
+            let j = all!(i, subtract(fused(x[i], splat(std::f32::consts::LOG2_E), round), round));
+            let f = all!(i, fused(j[i], splat(-6.931_457_52e-1), x[i]));
+            let f = all!(i, fused(j[i], splat(-1.428_606_77e-6), f[i]));
+            let r = all!(i, fused(splat(1.378_059_39e-3), f[i], splat(8.373_124_52e-3)));
+            let r = all!(i, fused(r[i], f[i], splat(4.166_953_64e-2)));
+            let r = all!(i, fused(r[i], f[i], splat(1.666_647_20e-1)));
+            let r = all!(i, fused(r[i], f[i], splat(4.999_998_51e-1)));
+            let r = all!(i, fused(r[i], f[i], splat(1.0)));
+            all!(i, scale(fused(r[i], f[i], splat(1.0)), j[i]))
+        }
+
+        $(#[$feature])*
+        #[inline]
+        fn sigmoid<const N: usize>(x: [Vector; N]) -> [Vector; N] {
+            let e = exp(all!(i, with_sign(x[i], splat(-0.0))));
+            let over = all!(i, above(zero(), x[i], e[i], splat(1.0)));
+            all!(i, divide(over[i], add(splat(1.0), e[i])))
+        }
+
+        $(#[$feature])*
+        #[inline]
+        fn tanh<const N: usize>(x: [Vector; N]) -> [Vector; N] {
+            let t = all!(i, with_sign(x[i], zero()));
+            let e = exp(all!(i, multiply(splat(2.0), t[i])));
+            let large = all!(i, subtract(splat(1.0), divide(splat(2.0), add(e[i], splat(1.0)))));
+            let s = all!(i, multiply(x[i], x[i]));
+            let r = all!(i, fused(splat(1.573_944_09e-2), s[i], splat(-5.230_255_80e-2)));
+            let r = all!(i, fused(r[i], s[i], splat(1.331_524_70e-1)));
+            let r = all!(i, fused(r[i], s[i], splat(-3.333_276_81e-1)));
+            let small = all!(i, fused(fused(r[i], s[i], zero()), x[i], x[i]));
+            all!(i, above(t[i], splat(0.599_609_375), with_sign(large[i], x[i]), small[i]))
+        }
+
+        $(#[$feature])*
+        #[inline]
+        fn erf<const N: usize>(x: [Vector; N]) -> [Vector; N] {
+            let t = all!(i, smaller(with_sign(x[i], zero()), splat(4.0)));
+            let s = all!(i, multiply(t[i], t[i]));
+            let u = all!(i, fused(splat(-3.883_964_38e-3), t[i], splat(2.425_462_19e-2)));
+            let l = all!(i, fused(splat(-1.728_534_70e-5), t[i], splat(3.831_971_26e-4)));
+            let l = all!(i, fused(l[i], s[i], u[i]));
+            let l = all!(i, fused(l[i], t[i], splat(-1.067_778_77e-1)));
+            let l = all!(i, fused(l[i], t[i], splat(-6.348_466_87e-1)));
+            let l = all!(i, fused(l[i], t[i], splat(-1.287_175_12e-1)));
+            let e = exp(all!(i, fused(l[i], t[i], multiply(t[i], splat(-1.0)))));
+            let large = all!(i, with_sign(subtract(splat(1.0), e[i]), x[i]));
+            let r = all!(i, fused(splat(-5.967_617_03e-4), s[i], splat(4.991_194_23e-3)));
+            let r = all!(i, fused(r[i], s[i], splat(-2.676_813_49e-2)));
+            let r = all!(i, fused(r[i], s[i], splat(1.128_199_25e-1)));
+            let r = all!(i, fused(r[i], s[i], splat(-3.761_253_36e-1)));
+            let r = all!(i, fused(r[i], s[i], splat(1.283_791_66e-1)));
+            all!(i, above(t[i], splat(0.927_734_375), large[i], fused(r[i], x[i], x[i])))
+        }
+
+        /// The function of every element.
+        ///
+        /// # Safety
+        /// On a machine of this level; both are equally long.
+        $(#[$feature])*
+        pub unsafe fn map(f: Function, to: &mut [f32], from: &[f32]) {
+            macro_rules! each {
+                ($f:ident) => {{
+                    let mut at = 0;
+                    while at + 4 * LANES <= from.len() {
+                        let mut x = [zero(); 4];
+                        for i in 0..4 {
+                            // SAFETY: four vectors are inside.
+                            x[i] = unsafe { load(from.as_ptr().add(at + i * LANES)) };
+                        }
+                        let x = $f(x);
+                        for i in 0..4 {
+                            // SAFETY: as above.
+                            unsafe { store(to.as_mut_ptr().add(at + i * LANES), x[i]) };
+                        }
+                        at += 4 * LANES;
+                    }
+                    while at < from.len() {
+                        let part = Part { at, column: at, skip: 0, len: LANES.min(from.len() - at) };
+                        // SAFETY: the part is inside both.
+                        unsafe {
+                            let [x] = $f([read(from.as_ptr().add(at), part)]);
+                            write(to.as_mut_ptr().add(at), part, x);
+                        }
+                        at += LANES;
+                    }
+                }};
+            }
+            match f {
+                Function::Exp => each!(exp),
+                Function::Sigmoid => each!(sigmoid),
+                Function::Tanh => each!(tanh),
+                Function::Erf => each!(erf),
+            }
+        }
+
+        /// Takes the parts of `rows` rows, from row `row` of the operands on, through the steps.
+        ///
+        /// # Safety
+        /// On a machine of this level. The parts of all rows are valid for reads and writes and not aliased, and the operands cover them.
+        $(#[$feature])*
+        pub unsafe fn finish(steps: &[Step<'_>], t: &Target<'_>, parts: &[Part], row: usize, rows: usize) {
+            let place = |r: usize, part: Part| (row + r, Part { at: part.at + r * t.stride, ..part });
+            let mut r = 0;
+            // Four vectors at once: their functions run side by side.
+            if let [a, b] = *parts {
+                while r + 2 <= rows {
+                    let at = [place(r, a), place(r, b), place(r + 1, a), place(r + 1, b)];
+                    // SAFETY: as promised.
+                    unsafe { group(steps, t.out, at) };
+                    r += 2;
+                }
+            }
+            while r < rows {
+                for &part in parts {
+                    // SAFETY: as promised.
+                    unsafe { group(steps, t.out, [place(r, part)]) };
+                }
+                r += 1;
+            }
+        }
+
+        /// Takes `len` elements of row `row` from element `at` and column `column` on through the steps.
+        ///
+        /// # Safety
+        /// As [`finish`].
+        $(#[$feature])*
+        pub unsafe fn finish_line(steps: &[Step<'_>], out: *mut f32, (row, column): (usize, usize), at: usize, len: usize) {
+            let place = |done: usize| {
+                let len = (len - done).min(LANES);
+                (row, Part { at: at + done, column: column + done, skip: 0, len })
+            };
+            let mut done = 0;
+            while done + 4 * LANES <= len {
+                // SAFETY: as promised.
+                unsafe { group::<4>(steps, out, std::array::from_fn(|i| place(done + i * LANES))) };
+                done += 4 * LANES;
+            }
+            while done < len {
+                // SAFETY: as promised.
+                unsafe { group(steps, out, [place(done)]) };
+                done += LANES;
+            }
+        }
+
+        /// # Safety
+        /// As [`finish`].
+        $(#[$feature])*
+        #[inline]
+        unsafe fn group<const N: usize>(steps: &[Step<'_>], out: *mut f32, at: [(usize, Part); N]) {
+            let mut x = [zero(); N];
+            for i in 0..N {
+                // SAFETY: as promised.
+                x[i] = unsafe { read(out.add(at[i].1.at), at[i].1) };
+            }
+            let mut kept = (x, x);
+            for step in steps {
+                // SAFETY: the operand covers the parts.
+                let row = |d: &[f32], i: usize| splat(unsafe { *d.as_ptr().add(at[i].0) });
+                // SAFETY: as above.
+                let column = |d: &[f32], i: usize| unsafe { read(d.as_ptr().add(at[i].1.column), at[i].1) };
+                // SAFETY: as above.
+                let dense = |d: &[f32], i: usize| unsafe { read(d.as_ptr().add(at[i].1.at), at[i].1) };
+                macro_rules! with {
+                    ($f:ident, $operand:expr) => {
+                        match $operand {
+                            Operand::Row(d) => all!(i, $f(x[i], row(d, i))),
+                            Operand::Column(d) => all!(i, $f(x[i], column(d, i))),
+                            Operand::Dense(d) => all!(i, $f(x[i], dense(d, i))),
+                            Operand::Number(v) => all!(i, $f(x[i], splat(v))),
+                            Operand::Kept(Slot::A) => all!(i, $f(x[i], kept.0[i])),
+                            Operand::Kept(Slot::B) => all!(i, $f(x[i], kept.1[i])),
+                        }
+                    };
+                }
+                x = match *step {
+                    Step::Add(operand) => with!(add, operand),
+                    Step::Mul(operand) => with!(multiply, operand),
+                    Step::Div(operand) => with!(divide, operand),
+                    Step::Max(v) => all!(i, positive_larger(x[i], splat(v))),
+                    Step::Min(v) => all!(i, smaller(x[i], splat(v))),
+                    Step::Keep(slot) => {
+                        match slot {
+                            Slot::A => kept.0 = x,
+                            Slot::B => kept.1 = x,
+                        }
+                        x
+                    }
+                    Step::Take(Slot::A) => kept.0,
+                    Step::Take(Slot::B) => kept.1,
+                    Step::Map(Function::Exp) => exp(x),
+                    Step::Map(Function::Sigmoid) => sigmoid(x),
+                    Step::Map(Function::Tanh) => tanh(x),
+                    Step::Map(Function::Erf) => erf(x),
+                };
+            }
+            for i in 0..N {
+                // SAFETY: as promised.
+                unsafe { write(out.add(at[i].1.at), at[i].1, x[i]) };
+            }
+        }
+    };
+}
+pub(super) use functions;
