@@ -484,6 +484,24 @@ fn recurrent_layers() {
                     (c.constant(f, &[d, 8 * h]), c.input(f, &[d, b, h]), c.input(f, &[d, b, h]));
                 c.outputs("lstm", std::slice::from_ref(&way), &[x, w, r, z, h0, c0])
             });
+            check(&format!("lstm_peephole {direction}"), Tolerance(1e-5, 1e-5), |c| {
+                let x = c.input(f, &[s, b, i]);
+                let (w, r) = (c.constant(f, &[d, 4 * h, i]), c.constant(f, &[d, 4 * h, h]));
+                let (z, h0, c0) =
+                    (c.constant(f, &[d, 8 * h]), c.input(f, &[d, b, h]), c.input(f, &[d, b, h]));
+                let p = c.constant(f, &[d, 3 * h]);
+                let args = [x, w, r, z, h0, c0, p];
+                c.outputs("lstm_peephole", std::slice::from_ref(&way), &args)
+            });
+            for activation in ["tanh", "relu"] {
+                check(&format!("rnn {direction} {activation}"), Tolerance(1e-5, 1e-5), |c| {
+                    let x = c.input(f, &[s, b, i]);
+                    let (w, r) = (c.constant(f, &[d, h, i]), c.constant(f, &[d, h, h]));
+                    let (z, h0) = (c.constant(f, &[d, 2 * h]), c.input(f, &[d, b, h]));
+                    let attrs = [way.clone(), ("activation", Attr::Str(activation.into()))];
+                    c.outputs("rnn", &attrs, &[x, w, r, z, h0])
+                });
+            }
             for after in [false, true] {
                 check(&format!("gru {direction} {after}"), Tolerance(1e-5, 1e-5), |c| {
                     let x = c.input(f, &[s, b, i]);

@@ -8,6 +8,7 @@ const LANES: usize = 8;
 super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
 super::winograd::winograd!(#[target_feature(enable = "avx2,fma")]);
+super::groups::groups!(#[target_feature(enable = "avx2,fma")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {
@@ -36,6 +37,17 @@ operations! {
     fn larger(x: Vector, y: Vector) -> Vector { _mm256_max_ps(y, x) }
     /// The smaller; `x` if it is NaN, or if both are zeros.
     fn smaller(x: Vector, y: Vector) -> Vector { _mm256_min_ps(y, x) }
+}
+
+/// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
+    let from: [i32; LANES] = std::array::from_fn(|lane| (lane / Q * Q + c) as i32);
+    // SAFETY: an array of as many lanes.
+    let from = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
+    // Within halves of a vector the two lowest bits count.
+    if Q <= 4 { _mm256_permutevar_ps(x, from) } else { _mm256_permutevar8x32_ps(x, from) }
 }
 
 /// Fetches what is there into the first-level cache; any address will do.

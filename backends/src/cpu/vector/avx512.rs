@@ -8,6 +8,7 @@ const LANES: usize = 16;
 super::tiles::tiles!(#[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6) (5, 4) (6, 4)]);
 super::planes::planes!(#[target_feature(enable = "avx512f")]);
 super::winograd::winograd!(#[target_feature(enable = "avx512f")]);
+super::groups::groups!(#[target_feature(enable = "avx512f")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {
@@ -36,6 +37,17 @@ operations! {
     fn larger(x: Vector, y: Vector) -> Vector { _mm512_max_ps(y, x) }
     /// The smaller; `x` if it is NaN, or if both are zeros.
     fn smaller(x: Vector, y: Vector) -> Vector { _mm512_min_ps(y, x) }
+}
+
+/// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
+    let from: [i32; LANES] = std::array::from_fn(|lane| (lane / Q * Q + c) as i32);
+    // SAFETY: an array of as many lanes.
+    let from = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
+    // Within quarters of a vector the two lowest bits count.
+    if Q <= 4 { _mm512_permutevar_ps(x, from) } else { _mm512_permutexvar_ps(from, x) }
 }
 
 /// Fetches what is there into the first-level cache; any address will do.

@@ -6,6 +6,7 @@
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
+pub mod groups;
 pub mod planes;
 pub mod portable;
 pub mod tiles;

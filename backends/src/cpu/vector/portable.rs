@@ -7,6 +7,7 @@ const LANES: usize = 8;
 super::tiles::tiles!(, [1 2 3 4], []);
 super::planes::planes!();
 super::winograd::winograd!();
+super::groups::groups!();
 
 #[inline(always)]
 fn map(x: Vector, y: Vector, f: impl Fn(f32, f32) -> f32) -> Vector {
@@ -65,6 +66,12 @@ fn larger(x: Vector, y: Vector) -> Vector {
 #[inline(always)]
 fn smaller(x: Vector, y: Vector) -> Vector {
     map(x, y, |x, y| if y < x { y } else { x })
+}
+
+/// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.
+#[inline(always)]
+fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
+    std::array::from_fn(|lane| x[lane / Q * Q + c])
 }
 
 /// There is no portable hint.
