@@ -174,6 +174,20 @@ def lstm_batch(steps=32, hidden=512, batch=16):
     return n.model(n.linear(n.op("Squeeze", y, n.ints(1)), hidden, 32))
 
 
+@network
+def lstm_lengths(steps=64, hidden=256):
+    """Long short-term memory over sequences of different lengths, a batch of 4, both directions."""
+    n = Net()
+    batch, width = 4, 128
+    x = n.input("x", [steps, batch, width])
+    scale = hidden**-0.5
+    weights = [n.between(-scale, scale, 2, 4 * hidden, k) for k in (width, hidden)]
+    bias, lengths = n.between(-scale, scale, 2, 8 * hidden), n.const(np.array([64, 50, 31, 7], np.int32))
+    y = n.op("LSTM", x, *weights, bias, lengths, hidden_size=hidden, direction="bidirectional")
+    y = n.op("Reshape", n.op("Transpose", y, perm=[0, 2, 1, 3]), n.ints(steps, batch, 2 * hidden))
+    return n.model(n.linear(y, 2 * hidden, 32))
+
+
 def mamba_block(n, x, length, width, scan):
     """One block with selective scan (Gu and Dao 2023); `scan` computes the states' contribution."""
     inner, states, rank = 2 * width, 16, -(-width // 16)

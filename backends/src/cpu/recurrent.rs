@@ -56,7 +56,7 @@ impl Cell {
 }
 
 /// A matrix with rows of `width`.
-fn by(data: &[f32], width: usize) -> Matrix<'_> {
+pub(super) fn by(data: &[f32], width: usize) -> Matrix<'_> {
     Matrix { data, offset: 0, row: width as isize, col: 1 }
 }
 
@@ -66,7 +66,7 @@ fn turned(data: &[f32], offset: usize, width: usize) -> Matrix<'_> {
 }
 
 /// A weight: packed before the first run if it is constant.
-struct Weight {
+pub(super) struct Weight {
     arg: usize,
     /// Where it begins in the argument.
     at: usize,
@@ -76,7 +76,7 @@ struct Weight {
 }
 
 /// A weight in the form that products read.
-enum Ready<'a> {
+pub(super) enum Ready<'a> {
     Shared(&'a Pack<PackedRight>),
     Own(PackedRight),
 }
@@ -94,7 +94,7 @@ impl Deref for Ready<'_> {
 
 impl Weight {
     /// `rows` rows of `width` from `skip` elements on in an argument.
-    fn new(
+    pub(super) fn new(
         site: &LaunchSite<'_>,
         arg: usize,
         skip: usize,
@@ -111,7 +111,8 @@ impl Weight {
         Weight { arg, at, sizes, packed }
     }
 
-    fn ready(&self, inputs: &[Array<'_>]) -> Ready<'_> {
+    /// The weight in the form that products read.
+    pub(super) fn ready(&self, inputs: &[Array<'_>]) -> Ready<'_> {
         match &self.packed {
             Some(p) => Ready::Shared(p),
             None => {

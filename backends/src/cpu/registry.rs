@@ -147,6 +147,17 @@ pub fn implementation(key: &str) -> Option<Implementation> {
                 ("rnn", recurrent::SIMPLE),
             ],
         ),
+        "recurrent_steps" => native(
+            &[DType::F32],
+            Nothing,
+            &[
+                ("lstm_steps_of", recurrent_steps::LSTM),
+                ("gru_steps_of", recurrent_steps::GRU),
+                ("rnn_steps_of", recurrent_steps::SIMPLE),
+                ("in_time_of", recurrent_steps::IN_TIME),
+                ("last_step_of", recurrent_steps::LAST),
+            ],
+        ),
         _ => return None,
     })
 }

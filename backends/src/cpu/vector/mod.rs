@@ -10,4 +10,5 @@ pub mod groups;
 pub mod planes;
 pub mod portable;
 pub mod tiles;
+pub mod transpose;
 pub mod winograd;
