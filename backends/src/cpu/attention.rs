@@ -9,7 +9,7 @@ use super::buffer::with_scratch;
 use super::gemm::Matrix;
 use super::gemm::PackedBlock;
 use super::gemm::chain::NONE;
-use super::gemm::kernel::shape;
+use super::gemm::kernel::{self, Even, Piece, Target, shape};
 use super::gemm::pack::{pack_left, pack_right, panel_rows, right_len};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, odometer};
@@ -25,8 +25,17 @@ const TILE: usize = 256;
 /// Lanes of sums and maxima.
 const LANES: usize = 32;
 
-/// Most queries of a task.
+/// Queries whose scores are held at once.
 const ROWS: usize = 112;
+
+/// Most queries of a task, which reads every key and value once.
+const MOST_ROWS: usize = 2048;
+
+/// Elements between lines of scores besides those of a tile, so that lines do not share the sets of a cache.
+const APART: usize = 16;
+
+/// Rows below which several panels of values are multiplied at once, with weights that are packed.
+const FEW_ROWS: usize = 7;
 
 /// What happens to scaled scores.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +152,7 @@ impl Launch for Attention {
             mask: inputs.get(3).map_or(&[], |m| m.bytes),
         };
         let enough = (cx.threads.count() * 2).div_ceil(self.heads.len());
-        let blocks = self.s.div_ceil(ROWS).max(enough.min(self.s.div_ceil(shape().rows)));
+        let blocks = self.s.div_ceil(MOST_ROWS).max(enough.min(self.s.div_ceil(shape().rows)));
         let shared = SharedSlice::new(out);
         cx.threads.each(self.heads.len() * blocks, |task| {
             let (head, part) = (task / blocks, task % blocks);
@@ -164,10 +173,12 @@ impl Attention {
         let wide = panel_rows(high);
         let whole = high.div_ceil(wide) * wide;
         let most = self.t.min(TILE);
+        let (part, pitch) = ((ROWS / wide * wide).min(whole), most + APART);
         let q = Matrix { data: data.q, offset: q_at, row: self.q.row, col: self.q.col };
         let keys = Matrix { data: data.k, offset: k_at, row: self.k.col, col: self.k.row };
         let v = Matrix { data: data.v, offset: v_at, row: self.v.row, col: self.v.col };
-        let lens = [whole * d, right_len(most, d), high * most, whole * most, right_len(e, most)];
+        let held = if wide < FEW_ROWS { part * most } else { 0 };
+        let lens = [whole * d, right_len(most, d), part * pitch, held, right_len(e, most)];
         with_scratch::<f32, 5, _>(lens, |[packed, right, scores, weights, values]| {
             with_scratch::<f32, 3, _>([high, high, most], |[tops, sums, line]| {
                 // Without features there is nothing to pack: all scores are zero.
@@ -183,30 +194,34 @@ impl Attention {
                     if d > 0 {
                         pack_right(&keys, 0..d, cols.clone(), right);
                     }
-                    let whole = SharedSlice::new(&mut scores[..high * n]);
-                    product(
-                        AttentionSizes { m: high, n, k: d, wide },
-                        packed,
-                        right,
-                        &whole,
-                        0,
-                        false,
-                    );
-                    for (r, x) in scores[..high * n].chunks_exact_mut(n).enumerate() {
-                        let mask = self.line(data.mask, mask_at, rows.start + r, &cols, line);
-                        let (top, sum) = (&mut tops[r], &mut sums[r]);
-                        let shrink = weigh(x, self.scale, mask, top, sum);
-                        if c > 0 && shrink != 1.0 {
-                            // SAFETY: every row is written by one task.
-                            let row = unsafe { out.part(first + r * e, e) };
-                            row.iter_mut().for_each(|o| *o *= shrink);
+                    pack_right(&v, cols.clone(), 0..e, values);
+                    for from in (0..high).step_by(part) {
+                        let m = part.min(high - from);
+                        let sizes = AttentionSizes { m, n, k: d, wide };
+                        let all = SharedSlice::new(&mut scores[..m * pitch]);
+                        product(sizes, &packed[from * d..], right, (&all, pitch), 0, false);
+                        for (i, x) in scores[..m * pitch].chunks_exact_mut(pitch).enumerate() {
+                            let r = from + i;
+                            let mask = self.line(data.mask, mask_at, rows.start + r, &cols, line);
+                            let (top, sum) = (&mut tops[r], &mut sums[r]);
+                            let shrink = weigh(&mut x[..n], self.scale, mask, top, sum);
+                            if c > 0 && shrink != 1.0 {
+                                // SAFETY: every row is written by one task.
+                                let row = unsafe { out.part(first + r * e, e) };
+                                row.iter_mut().for_each(|o| *o *= shrink);
+                            }
+                        }
+                        let sizes = AttentionSizes { m, n: e, k: n, wide };
+                        let at = first + from * e;
+                        if wide < FEW_ROWS {
+                            let x = Matrix { data: scores, offset: 0, row: pitch as isize, col: 1 };
+                            pack_left(&x, 0..m, 0..n, wide, weights);
+                            product(sizes, weights, values, (out, e), at, c > 0);
+                        } else {
+                            let scores = &scores[..m * pitch];
+                            weighted(sizes, (scores, pitch), values, out, at, c > 0);
                         }
                     }
-                    let x = Matrix { data: scores, offset: 0, row: n as isize, col: 1 };
-                    pack_left(&x, 0..high, 0..n, wide, weights);
-                    pack_right(&v, cols, 0..e, values);
-                    let sizes = AttentionSizes { m: high, n: e, k: n, wide };
-                    product(sizes, weights, values, out, first, c > 0);
                 }
                 for (r, sum) in sums[..high].iter().enumerate() {
                     let scale = 1.0 / sum;
@@ -263,30 +278,57 @@ struct AttentionSizes {
     wide: usize,
 }
 
-/// The product of packed operands, into (or added to) rows of `out` from `first` on.
+/// The product of packed operands, into (or added to) rows of `out` from `first` on, `stride` elements apart.
 fn product(
     s: AttentionSizes,
     a: &[f32],
+    b: &[f32],
+    (out, stride): (&SharedSlice<'_, f32>, usize),
+    first: usize,
+    add: bool,
+) {
+    let AttentionSizes { m, n, k, wide } = s;
+    assert!(first + (m - 1) * stride + n <= out.len(), "the product lies inside the result");
+    let block =
+        PackedBlock { m, n, k, rows: wide, at: first, stride, row: 0, column: 0, add, next: &[] };
+    block.product(a, b, &NONE, out);
+}
+
+/// The same with a left operand whose lines are read where they lie, `pitch` elements apart, and dense rows of the result.
+fn weighted(
+    s: AttentionSizes,
+    (a, pitch): (&[f32], usize),
     b: &[f32],
     out: &SharedSlice<'_, f32>,
     first: usize,
     add: bool,
 ) {
     let AttentionSizes { m, n, k, wide } = s;
+    assert!(a.len() >= m * pitch && k <= pitch, "lines inside the operand");
     assert!(first + m * n <= out.len(), "the product lies inside the result");
-    let block = PackedBlock {
-        m,
-        n,
-        k,
-        rows: wide,
-        at: first,
-        stride: n,
-        row: 0,
-        column: 0,
-        add,
-        next: &[],
-    };
-    block.product(a, b, &NONE, out);
+    let (full, lanes) = (shape().cols, shape().lanes());
+    for column in (0..n).step_by(full) {
+        let columns = full.min(n - column);
+        // The last panel is packed half as wide if that suffices.
+        let vectors = if columns <= lanes { 1 } else { 2 };
+        let panel = &b[column * k..][..vectors * lanes * k];
+        kernel::each_height(m, wide, |r, count, rows| {
+            let parts = kernel::panel_parts(first + r * n + column, column, columns);
+            let target = Target {
+                out: out.at(0),
+                len: out.len(),
+                parts: &parts[..vectors],
+                stride: n,
+                row: r,
+                add,
+                chain: &NONE,
+            };
+            let pieces = [Piece { first: a[r * pitch..].as_ptr(), step: pitch }];
+            let lines = Even { pieces: &pieces, length: k, column: 0 };
+            // SAFETY: the lines are inside the operand by the assertion; rows of the result belong to one task.
+            unsafe { kernel::even((count, rows), lines, panel, &[], &target) };
+        });
+    }
 }
 
 /// A row of the mask.
@@ -308,7 +350,9 @@ simd! {
                 x.iter_mut().zip(keep).for_each(|(x, &k)| *x = if k != 0 { scale * *x } else { low });
             }
         }
-        let high = math::maximum(*top, fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum));
+        // A score that is NaN is no maximum: its weight is NaN, so the sum and with it the whole row.
+        let larger = |a: f32, b: f32| if b > a { b } else { a };
+        let high = fold::<LANES>(x, *top, larger, larger);
         // Where all scores are minus infinity so far, weights are zero: a later tile may have others. If none
         // has, the sum stays zero and the row becomes NaN, as softmax has it.
         let base = if high == f32::NEG_INFINITY { 0.0 } else { high };

@@ -105,9 +105,12 @@ impl Gather {
             return;
         }
         if inner == 1 {
-            for (p, o) in out.iter_mut().enumerate() {
-                *o = x[p / count * n + places[p % count]];
-            }
+            cx.threads.chunks(out, count, GRAIN, |at, part| {
+                let rows = part.chunks_exact_mut(count).zip(x[at / count * n..].chunks_exact(n));
+                for (line, row) in rows {
+                    line.iter_mut().zip(places).for_each(|(o, &i)| *o = row[i]);
+                }
+            });
             return;
         }
         cx.threads.chunks(out, inner, GRAIN, |at, part| {

@@ -89,16 +89,28 @@ impl MapReduce {
     fn columns(&self, first: usize, inputs: &[&[u8]], out: &mut [f32]) {
         let inner = *self.kept.shape.last().unwrap_or(&1);
         let mut done = 0;
-        with_scratch::<f32, 2, _>([inner, inner], |[block, line]| {
+        // Whole lines that follow each other are computed together.
+        let (extents, strides) = (&self.gone.shape, &self.gone.strides[0]);
+        let (Some((&run, extents)), Some((&step, strides))) =
+            (extents.split_last(), strides.split_last())
+        else {
+            return;
+        };
+        let most = (BLOCK / inner.max(1)).clamp(1, run.max(1));
+        with_scratch::<f32, 2, _>([inner, inner * most], |[block, lines]| {
             while done < out.len() {
                 let n = (inner - (first + done) % inner).min(out.len() - done);
-                let line = &mut line[..n];
+                let high = if n == inner && step == inner as isize { most } else { 1 };
                 let mut columns =
                     Columns::new(self.monoid, &mut out[done..done + n], &mut block[..n]);
                 let at = self.kept.offset(first + done) as usize;
-                odometer(&self.gone.shape, [&self.gone.strides[0]], [at], |[p]| {
-                    self.map(p, inputs, line);
-                    columns.push(line);
+                odometer(extents, [strides], [at], |[p]| {
+                    for line in (0..run).step_by(high) {
+                        let lines = &mut lines[..n * high.min(run - line)];
+                        let at = (p as isize + line as isize * step) as usize;
+                        self.map(at, inputs, lines);
+                        lines.chunks_exact(n).for_each(|line| columns.push(line));
+                    }
                 });
                 columns.finish();
                 done += n;

@@ -32,6 +32,7 @@ mod padded_frame;
 mod pointwise;
 mod pool;
 mod recurrent;
+mod recurrent_steps;
 mod reduce;
 mod registry;
 mod resolve;

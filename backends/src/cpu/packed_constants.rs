@@ -32,6 +32,19 @@ struct Key {
     offset: usize,
     strides: (isize, isize),
     sizes: (usize, usize),
+    /// Taps of each axis, if it is some of them.
+    taps: Vec<Taps>,
+}
+
+/// Taps of a window along an axis at equal distances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Taps {
+    /// Extent of the window.
+    pub size: usize,
+    pub first: usize,
+    /// From one to the next.
+    pub step: usize,
+    pub count: usize,
 }
 
 /// Packings by constant.
@@ -92,6 +105,34 @@ impl PackedConstants {
         find(&self.filters, &FILTERS, key, constant, &pack)
     }
 
+    /// The packed form of some taps, the last one first, of `q` inputs' filters for `o` outputs each, which begin at element `at` of `constant`.
+    pub fn taps(
+        &self,
+        constant: &Tensor,
+        at: usize,
+        (o, q): (usize, usize),
+        taps: &[Taps],
+    ) -> Arc<Pack<PackedRight>> {
+        let address = constant.bytes().as_ptr() as usize;
+        let strides = (0, 0);
+        let key = Key { address, offset: at, strides, sizes: (o, q), taps: taps.to_vec() };
+        let pack = || {
+            let all: usize = taps.iter().map(|t| t.size).product();
+            let w: &[f32] = &bytemuck::cast_slice(constant.bytes())[at..];
+            let mut places = vec![0];
+            for t in taps {
+                let along = |p: usize| (0..t.count).rev().map(move |k| (p, t.first + k * t.step));
+                let each = places.iter().flat_map(|&p| along(p));
+                places = each.map(|(p, tap)| p * t.size + tap).collect();
+            }
+            let filter = |f: usize| (0..q).map(move |c| (c * o + f) * all);
+            let taps = |from: usize| places.iter().map(move |p| w[from + p]);
+            let chosen: Vec<f32> = (0..o).flat_map(filter).flat_map(taps).collect();
+            PackedRight::of_filters(&chosen, (o, q, places.len()))
+        };
+        find(&self.filters, &FILTERS, key, constant, &pack)
+    }
+
     /// The packed form of a matrix of bytes that begins at element `offset` of `constant`.
     pub fn bytes(
         &self,
@@ -102,7 +143,13 @@ impl PackedConstants {
         pack: &dyn Fn() -> PackedBytes,
     ) -> Arc<Pack<PackedBytes>> {
         let address = constant.bytes().as_ptr() as usize;
-        find(&self.bytes, &BYTES, Key { address, offset, strides, sizes }, constant, pack)
+        find(
+            &self.bytes,
+            &BYTES,
+            Key { address, offset, strides, sizes, taps: vec![] },
+            constant,
+            pack,
+        )
     }
 
     /// The points of `o` × `q` filters of 3 × 3 that begin at element `at` of `constant`.
@@ -121,7 +168,7 @@ impl PackedConstants {
 
 fn key(constant: &Tensor, m: &Matrix<'_>, sizes: (usize, usize)) -> Key {
     let address = constant.bytes().as_ptr() as usize;
-    Key { address, offset: m.offset, strides: (m.row, m.col), sizes }
+    Key { address, offset: m.offset, strides: (m.row, m.col), sizes, taps: vec![] }
 }
 
 /// The packing of this session, else that of another one, else a new one.

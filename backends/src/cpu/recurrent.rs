@@ -14,35 +14,49 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Long short-term memory.
-pub const LSTM: Maker = |s| make(s, Cell::Lstm);
+pub const LSTM: Maker = |s| make(s, Cell::Lstm { peepholes: false });
+/// Long short-term memory whose gates see the cell.
+pub const PEEPHOLE: Maker = |s| make(s, Cell::Lstm { peepholes: true });
+/// Simple recurrence.
+pub const SIMPLE: Maker = |s| make(s, Cell::Simple { rectified: false });
 /// Gated recurrent unit.
 pub const GRU: Maker = |s| make(s, Cell::Gru { reset_after: false });
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cell {
-    Lstm,
+    Lstm { peepholes: bool },
     Gru { reset_after: bool },
+    Simple { rectified: bool },
 }
 
 impl Cell {
     fn gates(self) -> usize {
         match self {
-            Cell::Lstm => 4,
+            Cell::Lstm { .. } => 4,
             Cell::Gru { .. } => 3,
+            Cell::Simple { .. } => 1,
+        }
+    }
+
+    /// Its arguments: inputs, two weights, biases, states, and what the gates weigh the cell with.
+    fn arguments(self) -> usize {
+        match self {
+            Cell::Lstm { peepholes } => 6 + usize::from(peepholes),
+            Cell::Gru { .. } | Cell::Simple { .. } => 5,
         }
     }
 
     /// The gates of which the state's share is one product; the hidden gate of a GRU may read another state.
     fn joint(self) -> usize {
         match self {
-            Cell::Lstm => 4,
+            Cell::Lstm { .. } | Cell::Simple { .. } => self.gates(),
             Cell::Gru { reset_after } => 2 + usize::from(reset_after),
         }
     }
 }
 
 /// A matrix with rows of `width`.
-fn by(data: &[f32], width: usize) -> Matrix<'_> {
+pub(super) fn by(data: &[f32], width: usize) -> Matrix<'_> {
     Matrix { data, offset: 0, row: width as isize, col: 1 }
 }
 
@@ -52,7 +66,7 @@ fn turned(data: &[f32], offset: usize, width: usize) -> Matrix<'_> {
 }
 
 /// A weight: packed before the first run if it is constant.
-struct Weight {
+pub(super) struct Weight {
     arg: usize,
     /// Where it begins in the argument.
     at: usize,
@@ -62,7 +76,7 @@ struct Weight {
 }
 
 /// A weight in the form that products read.
-enum Ready<'a> {
+pub(super) enum Ready<'a> {
     Shared(&'a Pack<PackedRight>),
     Own(PackedRight),
 }
@@ -80,7 +94,7 @@ impl Deref for Ready<'_> {
 
 impl Weight {
     /// `rows` rows of `width` from `skip` elements on in an argument.
-    fn new(
+    pub(super) fn new(
         site: &LaunchSite<'_>,
         arg: usize,
         skip: usize,
@@ -97,7 +111,8 @@ impl Weight {
         Weight { arg, at, sizes, packed }
     }
 
-    fn ready(&self, inputs: &[Array<'_>]) -> Ready<'_> {
+    /// The weight in the form that products read.
+    pub(super) fn ready(&self, inputs: &[Array<'_>]) -> Ready<'_> {
         match &self.packed {
             Some(p) => Ready::Shared(p),
             None => {
@@ -131,8 +146,7 @@ struct Recurrent {
 
 fn make(site: &LaunchSite<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
     let dense = site.args.iter().all(|a| a.layout.is_dense() && a.dtype == DType::F32);
-    let states = if cell == Cell::Lstm { 2 } else { 1 };
-    if !dense || site.args.len() != 4 + states {
+    if !dense || site.args.len() != cell.arguments() {
         return None;
     }
     let [s, b, i] = *site.args[0].layout.shape.as_slice() else { return None };
@@ -148,14 +162,19 @@ fn make(site: &LaunchSite<'_>, cell: Cell) -> Option<Box<dyn Launch>> {
             Attr::Str(w) if w == "forward" && d == 1 => {}
             Attr::Str(w) if w == "reverse" && d == 1 => reverse = vec![true],
             Attr::Str(w) if w == "bidirectional" && d == 2 => {}
-            Attr::Str(_) => return None,
-            Attr::Bool(after) => cell = Cell::Gru { reset_after: *after },
-            Attr::Int(v) => cell = Cell::Gru { reset_after: !v.is(0) },
-            Attr::Ints(_) | Attr::Float(_) | Attr::Floats(_) | Attr::DType(_) => return None,
+            Attr::Str(w) => match (&mut cell, w.as_str()) {
+                (Cell::Simple { rectified }, "tanh") => *rectified = false,
+                (Cell::Simple { rectified }, "relu") => *rectified = true,
+                _ => return None,
+            },
+            Attr::Int(v) => match &mut cell {
+                Cell::Gru { reset_after } => *reset_after = !v.is(0),
+                Cell::Lstm { .. } | Cell::Simple { .. } => return None,
+            },
+            Attr::Bool(_) | Attr::Ints(_) | Attr::Float(_) | Attr::Floats(_) | Attr::DType(_) => {
+                return None;
+            }
         }
-    }
-    if states == 2 && cell != Cell::Lstm {
-        return None;
     }
     let (gates, joint) = (cell.gates(), cell.joint());
     let direction = |(d, &reverse): (usize, &bool)| {
@@ -185,6 +204,42 @@ simd! {
             let kept = sigmoid(f) * c[j] + sigmoid(i) * tanh(z);
             c[j] = kept;
             h[j] = sigmoid(o) * tanh(kept);
+        }
+    }
+}
+
+simd! {
+    /// The same if the input, output and forget gate see the cell, each with its own `weights`.
+    fn peephole_step(x: &[f32], g: &[f32], weights: &[f32], h: &mut [f32], c: &mut [f32]) {
+        let n = h.len();
+        let c = &mut c[..n];
+        let gates: [(&[f32], &[f32]); 4] =
+            std::array::from_fn(|k| (&x[k * n..][..n], &g[k * n..][..n]));
+        let weights: [&[f32]; 3] = std::array::from_fn(|k| &weights[k * n..][..n]);
+        for j in 0..n {
+            let [i, o, f, z] = gates.map(|(x, g)| x[j] + g[j]);
+            let [seen_i, seen_o, seen_f] = weights.map(|w| w[j]);
+            let before = c[j];
+            let kept = sigmoid(f + seen_f * before) * before
+                + sigmoid(i + seen_i * before) * tanh(z);
+            c[j] = kept;
+            h[j] = sigmoid(o + seen_o * kept) * tanh(kept);
+        }
+    }
+}
+
+simd! {
+    /// One step of a simple recurrence.
+    fn simple_step(rectified: bool, x: &[f32], g: &[f32], h: &mut [f32]) {
+        let (x, g) = (&x[..h.len()], &g[..h.len()]);
+        if rectified {
+            for (h, (x, g)) in h.iter_mut().zip(x.iter().zip(g)) {
+                let sum = x + g;
+                // Zero is no negative one, and NaN stays.
+                *h = if sum < 0.0 { 0.0 } else { sum } + 0.0;
+            }
+        } else {
+            h.iter_mut().zip(x.iter().zip(g)).for_each(|(h, (x, g))| *h = tanh(x + g));
         }
     }
 }
@@ -319,11 +374,19 @@ impl Recurrent {
             }
             for (i, h) in h.chunks_exact_mut(n).enumerate() {
                 let (x, g) = (&x[i * rows..][..rows], &step[i * wide..][..wide]);
+                // Of the hidden gate alone.
                 let own = &bias[2 * rows - n..];
                 match (self.cell, &hidden) {
-                    (Cell::Lstm, _) => lstm_step(x, g, h, &mut c[i * n..][..n]),
+                    (Cell::Lstm { peepholes: false }, _) => {
+                        lstm_step(x, g, h, &mut c[i * n..][..n]);
+                    }
+                    (Cell::Lstm { peepholes: true }, _) => {
+                        let weights = &args[6][d * 3 * n..][..3 * n];
+                        peephole_step(x, g, weights, h, &mut c[i * n..][..n]);
+                    }
                     (Cell::Gru { .. }, Some(_)) => gru_step(false, x, g, &late[i * n..], own, h),
                     (Cell::Gru { .. }, None) => gru_step(true, x, g, &g[2 * n..], own, h),
+                    (Cell::Simple { rectified }, _) => simple_step(rectified, x, g, h),
                 }
             }
             // SAFETY: every direction writes its own part of each step.
@@ -345,7 +408,7 @@ impl Recurrent {
         let rows = self.cell.gates() * self.h;
         // The recurrent bias of a GRU's hidden gate may be scaled by the reset gate: it is added there.
         let early = match self.cell {
-            Cell::Lstm => rows,
+            Cell::Lstm { .. } | Cell::Simple { .. } => rows,
             Cell::Gru { .. } => rows - self.h,
         };
         let mut sums = bias[..rows].to_vec();

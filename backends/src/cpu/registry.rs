@@ -77,6 +77,11 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "conv_channels_last" => {
             native(&[DType::F32], Epilogue, &[("conv_channels_last", channels_last::conv)])
         }
+        "conv_transpose_channels_last" => native(
+            &[DType::F32],
+            Epilogue,
+            &[("conv_transpose_channels_last", channels_last::conv_transpose)],
+        ),
         "pool_channels_last" => native(
             &[DType::F32],
             Nothing,
@@ -132,9 +137,27 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "concat" => native(ANY, Nothing, &[("concat", data_movement::concat)]),
         "pad" => native(ANY, Nothing, &[("pad", data_movement::pad)]),
         "triangle" => native(ANY, Nothing, &[("triangle", data_movement::triangle)]),
-        "recurrent" => {
-            native(FLOATS, Nothing, &[("lstm", recurrent::LSTM), ("gru", recurrent::GRU)])
-        }
+        "recurrent" => native(
+            FLOATS,
+            Nothing,
+            &[
+                ("lstm", recurrent::LSTM),
+                ("lstm_peephole", recurrent::PEEPHOLE),
+                ("gru", recurrent::GRU),
+                ("rnn", recurrent::SIMPLE),
+            ],
+        ),
+        "recurrent_steps" => native(
+            &[DType::F32],
+            Nothing,
+            &[
+                ("lstm_steps_of", recurrent_steps::LSTM),
+                ("gru_steps_of", recurrent_steps::GRU),
+                ("rnn_steps_of", recurrent_steps::SIMPLE),
+                ("in_time_of", recurrent_steps::IN_TIME),
+                ("last_step_of", recurrent_steps::LAST),
+            ],
+        ),
         _ => return None,
     })
 }

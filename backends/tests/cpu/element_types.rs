@@ -102,6 +102,19 @@ const TABLE: &[Row] = &[
             [("direction", Attr::Str("forward".into())), ("linear_before_reset", Attr::int(0))];
         c.outputs("gru", &attrs, &args)
     }),
+    ("recurrent", "lstm_peephole", HALVES, |c, d| {
+        let shapes: [&[usize]; 7] =
+            [&[3, 2, 2], &[1, 12, 2], &[1, 12, 3], &[1, 24], &[1, 2, 3], &[1, 2, 3], &[1, 9]];
+        let args = shapes.map(|s| c.input(d, s));
+        c.outputs("lstm_peephole", &[("direction", Attr::Str("forward".into()))], &args)
+    }),
+    ("recurrent", "rnn", HALVES, |c, d| {
+        let shapes: [&[usize]; 5] = [&[3, 2, 2], &[1, 3, 2], &[1, 3, 3], &[1, 6], &[1, 2, 3]];
+        let args = shapes.map(|s| c.input(d, s));
+        let attrs =
+            [("direction", Attr::Str("forward".into())), ("activation", Attr::Str("tanh".into()))];
+        c.outputs("rnn", &attrs, &args)
+    }),
     ("pointwise", "add", ANY, |c, d| {
         let args = [c.input(d, &[3, 4]), c.input(d, &[3, 4])];
         vec![c.apply("add", &[], &args)]

@@ -484,6 +484,24 @@ fn recurrent_layers() {
                     (c.constant(f, &[d, 8 * h]), c.input(f, &[d, b, h]), c.input(f, &[d, b, h]));
                 c.outputs("lstm", std::slice::from_ref(&way), &[x, w, r, z, h0, c0])
             });
+            check(&format!("lstm_peephole {direction}"), Tolerance(1e-5, 1e-5), |c| {
+                let x = c.input(f, &[s, b, i]);
+                let (w, r) = (c.constant(f, &[d, 4 * h, i]), c.constant(f, &[d, 4 * h, h]));
+                let (z, h0, c0) =
+                    (c.constant(f, &[d, 8 * h]), c.input(f, &[d, b, h]), c.input(f, &[d, b, h]));
+                let p = c.constant(f, &[d, 3 * h]);
+                let args = [x, w, r, z, h0, c0, p];
+                c.outputs("lstm_peephole", std::slice::from_ref(&way), &args)
+            });
+            for activation in ["tanh", "relu"] {
+                check(&format!("rnn {direction} {activation}"), Tolerance(1e-5, 1e-5), |c| {
+                    let x = c.input(f, &[s, b, i]);
+                    let (w, r) = (c.constant(f, &[d, h, i]), c.constant(f, &[d, h, h]));
+                    let (z, h0) = (c.constant(f, &[d, 2 * h]), c.input(f, &[d, b, h]));
+                    let attrs = [way.clone(), ("activation", Attr::Str(activation.into()))];
+                    c.outputs("rnn", &attrs, &[x, w, r, z, h0])
+                });
+            }
             for after in [false, true] {
                 check(&format!("gru {direction} {after}"), Tolerance(1e-5, 1e-5), |c| {
                     let x = c.input(f, &[s, b, i]);
@@ -493,6 +511,79 @@ fn recurrent_layers() {
                     c.outputs("gru", &attrs, &[x, w, r, z, h0])
                 });
             }
+        }
+    }
+}
+
+/// Steps, sequences, elements of a state.
+const STEPS: [(usize, usize, usize); 5] = [(5, 3, 6), (1, 1, 1), (0, 2, 3), (3, 0, 2), (4, 2, 17)];
+
+#[test]
+fn steps_of_recurrent_layers_with_activations_of_choice() {
+    let f = DType::F32;
+    for (first, d) in [(0, 1), (3, 2), (6, 2), (9, 1)] {
+        for (s, b, h) in STEPS {
+            for most in [f64::INFINITY, 1.5] {
+                // Sums without bounds grow, and what is rounded with them.
+                let s = if most.is_finite() { s } else { s.min(2) };
+                let common = |c: &mut Case<'_>, gates: usize, count: usize| {
+                    // Activations without bounds magnify from step to step what is rounded, unless sums are small.
+                    let small = |c: &mut Case<'_>, shape: &[usize]| {
+                        let values = c.tensor(f, shape).to_f64();
+                        let values: Vec<f64> = values.into_iter().map(|v| 0.2 * v).collect();
+                        Tensor::from_f64(f, shape.to_vec(), &values)
+                    };
+                    let (x, h0) = (small(c, &[s, d, b, gates * h]), small(c, &[d, b, h]));
+                    let (x, h0) = (c.given(x), c.given(h0));
+                    let r = small(c, &[d, gates * h, h]);
+                    let bias = small(c, &[d, 2 * gates * h]);
+                    let (r, bias) = (c.builder.constant(r), c.builder.constant(bias));
+                    let kinds: Vec<i64> = (0..d * count).map(|k| (first + k as i64) % 11).collect();
+                    let kinds =
+                        c.builder.constant(Tensor::from_i64(DType::I64, vec![d, count], &kinds));
+                    let scales = [small(c, &[d, count]), small(c, &[d, count])];
+                    let scales = scales.map(|t| c.builder.constant(t));
+                    (vec![x, r, bias, h0], [kinds, scales[0], scales[1]])
+                };
+                let most_of = ("most", Attr::float(most));
+                for flag in [false, true] {
+                    let name = format!("{first} {d} {s} {b} {h} {most} {flag}");
+                    check(&format!("lstm {name}"), Tolerance(1e-5, 1e-5), |c| {
+                        let (mut args, rest) = common(c, 4, 3);
+                        args.extend([c.input(f, &[d, b, h]), c.constant(f, &[d, 3 * h])]);
+                        args.extend(rest);
+                        let attrs = [most_of.clone(), ("coupled", Attr::Bool(flag))];
+                        c.outputs("lstm_steps_of", &attrs, &args)
+                    });
+                    check(&format!("gru {name}"), Tolerance(1e-5, 1e-5), |c| {
+                        let (mut args, rest) = common(c, 3, 2);
+                        args.extend(rest);
+                        let after = ("linear_before_reset", Attr::int(flag.into()));
+                        c.outputs("gru_steps_of", &[most_of.clone(), after], &args)
+                    });
+                }
+                check(&format!("rnn {first} {d} {s} {b} {h}"), Tolerance(1e-5, 1e-5), |c| {
+                    let (mut args, rest) = common(c, 1, 1);
+                    args.extend(rest);
+                    c.outputs("rnn_steps_of", std::slice::from_ref(&most_of), &args)
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn steps_of_sequences_of_different_lengths() {
+    for (direction, d) in [("forward", 1), ("reverse", 1), ("bidirectional", 2)] {
+        for lengths in [[4, 1, 3], [0, 4, 2], [-1, 2, 0]] {
+            check(&format!("{direction} {lengths:?}"), Tolerance(0.0, 0.0), |c| {
+                let n = c.builder.constant(Tensor::from_i64(DType::I64, vec![3], &lengths));
+                let x = c.input(DType::F32, &[4, d, 3, 5]);
+                let h0 = c.input(DType::F32, &[d, 3, 5]);
+                let way = [("direction", Attr::Str(direction.into()))];
+                let y = c.apply("in_time_of", &way, &[x, n]);
+                vec![y, c.apply("last_step_of", &[], &[x, h0, n])]
+            });
         }
     }
 }

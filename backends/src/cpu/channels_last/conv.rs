@@ -1,6 +1,7 @@
 //! Convolution of images with their channels last: tiles of positions by output channels, whose rows are read through pointers.
 
 use super::depthwise::{Depthwise, Filters};
+use super::grouped;
 use super::windows::Windows;
 use super::winograd::{self, Winograd};
 use crate::cpu::buffer::with_scratch;
@@ -15,14 +16,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A convolution of one group with known shapes.
-struct Conv {
+pub struct Conv {
     windows: Windows,
     /// Input and output channels.
     q: usize,
     o: usize,
-    w_at: usize,
-    /// The filters, if they are constant.
-    packed: Option<Arc<Pack<PackedRight>>>,
     /// What windows read outside of the image.
     zeros: Vec<f32>,
     /// Taps that are read as one piece where all are inside the image.
@@ -31,7 +29,15 @@ struct Conv {
     rows: usize,
 }
 
-/// Prepares a convolution of one group, or of every channel by itself.
+/// A convolution, and its filters.
+struct Filtered {
+    conv: Conv,
+    w_at: usize,
+    /// The filters, if they are constant.
+    packed: Option<Arc<Pack<PackedRight>>>,
+}
+
+/// Prepares a convolution.
 pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let [_, w] = site.args else { return None };
     if site.same_dtype()? != DType::F32 || !w.layout.is_dense() {
@@ -50,9 +56,9 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         return Some(Box::new(Depthwise::new(windows, o, filters)));
     }
     if group != 1 {
-        return None;
+        return grouped::make(site, windows, (q, o, group));
     }
-    let (taps, join) = (windows.taps(), windows.joined(q));
+    let taps = windows.taps();
     if let Some(t) = &w.constant
         && let Some(tiles) = winograd::tiles(&windows, (q, o))
         && winograd::fits(&bytemuck::cast_slice(t.bytes())[w_at..][..o * q * taps])
@@ -61,9 +67,7 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         return Some(Box::new(Winograd::new(windows, tiles, (q, o), w_at, points)));
     }
     let packed = w.constant.as_ref().map(|t| site.packs.filters(t, w_at, (o, q, taps)));
-    let rows = panel_rows(windows.len());
-    let zeros = vec![0.0; q * join];
-    Some(Box::new(Conv { windows, q, o, w_at, packed, zeros, join, rows }))
+    Some(Box::new(Filtered { conv: Conv::new(windows, (q, o)), w_at, packed }))
 }
 
 /// Bytes of filters that stay in the second-level cache while tiles go by.
@@ -72,7 +76,7 @@ const KEPT: usize = 384 << 10;
 /// Operations that a task should at least have.
 const GRAIN: usize = 1 << 20;
 
-impl Launch for Conv {
+impl Launch for Filtered {
     fn run(
         &self,
         cx: &Context<'_>,
@@ -84,28 +88,18 @@ impl Launch for Conv {
         if out.is_empty() {
             return Ok(());
         }
-        assert!(self.windows.reach(self.q) <= x.len(), "windows inside the image");
+        let Conv { windows, q, o, .. } = &self.conv;
         let own;
         let filters: &PackedRight = match &self.packed {
             Some(packed) => packed,
             None => {
-                let all = &w[self.w_at..];
-                own = PackedRight::of_filters(all, (self.o, self.q, self.windows.taps()));
+                own = PackedRight::of_filters(&w[self.w_at..], (*o, *q, windows.taps()));
                 &own
             }
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.windows.len(), self.o), &block);
-        let out = SharedSlice::new(out);
-        let job = Job { x, filters, out: &out, finish: &finish };
-        let (down, across) = self.grid(cx.threads);
-        cx.threads.each(down * across, |task| {
-            let part = |all: usize, parts: usize, i: usize| all * i / parts..all * (i + 1) / parts;
-            let tiles: Range<usize> =
-                part(self.windows.len().div_ceil(self.rows), down, task % down);
-            let panels = part(self.o.div_ceil(shape().cols), across, task / down);
-            self.block(&job, tiles, panels);
-        });
+        let finish = Finish::of(cx, (windows.len(), *o), &block);
+        self.conv.compute(cx.threads, x, filters, out, &finish);
         Ok(())
     }
 
@@ -115,6 +109,37 @@ impl Launch for Conv {
 }
 
 impl Conv {
+    /// A convolution of `q` to `o` channels.
+    pub fn new(windows: Windows, (q, o): (usize, usize)) -> Conv {
+        let (rows, join) = (panel_rows(windows.len()), windows.joined(q));
+        Conv { windows, q, o, zeros: vec![0.0; q * join], join, rows }
+    }
+
+    /// Computes all results, which are dense. The filters are those of its channels and taps.
+    ///
+    /// # Panics
+    /// If windows are not inside the image `x`.
+    pub fn compute(
+        &self,
+        threads: &Threads,
+        x: &[f32],
+        filters: &PackedRight,
+        out: &mut [f32],
+        finish: &Finish<'_>,
+    ) {
+        assert!(self.windows.reach(self.q) <= x.len(), "windows inside the image");
+        let out = SharedSlice::new(out);
+        let job = Job { x, filters, out: &out, finish };
+        let (down, across) = self.grid(threads);
+        threads.each(down * across, |task| {
+            let part = |all: usize, parts: usize, i: usize| all * i / parts..all * (i + 1) / parts;
+            let tiles: Range<usize> =
+                part(self.windows.len().div_ceil(self.rows), down, task % down);
+            let panels = part(self.o.div_ceil(shape().cols), across, task / down);
+            self.block(&job, tiles, panels);
+        });
+    }
+
     /// How many parts positions and output channels are cut into.
     fn grid(&self, threads: &Threads) -> (usize, usize) {
         let work = 2 * self.windows.len() * self.o * self.q * self.windows.taps();

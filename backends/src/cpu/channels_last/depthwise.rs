@@ -3,7 +3,7 @@
 //! are ones.
 
 use super::conv::as_pieces;
-use super::windows::{Frame, Windows};
+use super::windows::Windows;
 use crate::cpu::buffer::with_scratch;
 use crate::cpu::gemm::kernel::{self, Even, Piece, Target, column_rows, shape};
 use crate::cpu::gemm::{Finish, PackedRight};
@@ -41,24 +41,21 @@ impl Depthwise {
         Depthwise::new(windows, channels, Filters::Ones(ones))
     }
 
-    /// Computes a band of lines of an image for a panel of channels, from a frame of what their windows read.
+    /// Computes a band of lines of a plane for a panel of channels, from a frame of what their windows read.
     fn block(&self, job: &Job<'_>, first: usize, lines: usize, column: usize) {
         let cols = shape().cols.min(self.channels - column);
-        let frame = Frame { lines: self.windows.lines_read(lines), cols: shape().cols };
+        let frame = self.windows.frame(lines, shape().cols);
         let (taps, wide) = (self.windows.taps(), self.windows.wide());
-        with_scratch::<f32, 1, _>(
-            [frame.lines * self.windows.columns_read() * frame.cols],
-            |[to]| {
-                self.windows.copy(job.x, first, (column, cols), frame, to);
-                with_scratch::<usize, 1, _>([2 * taps], |[pieces]| {
-                    let pieces = as_pieces(&mut pieces[..2 * taps]);
-                    let down = self.windows.pieces_of(frame, to, pieces);
-                    for line in 0..lines {
-                        self.line(job, (first + line) * wide, (line * down, column), pieces);
-                    }
-                });
-            },
-        );
+        with_scratch::<f32, 1, _>([frame.len()], |[to]| {
+            self.windows.copy(job.x, first, (column, cols), frame, to);
+            with_scratch::<usize, 1, _>([2 * taps], |[pieces]| {
+                let pieces = as_pieces(&mut pieces[..2 * taps]);
+                let down = self.windows.pieces_of(frame, to, pieces);
+                for line in 0..lines {
+                    self.line(job, (first + line) * wide, (line * down, column), pieces);
+                }
+            });
+        });
     }
 
     /// Computes the results of a line from `first` on; their windows lie `at` elements behind the pieces.
@@ -80,10 +77,10 @@ impl Depthwise {
         }
     }
 
-    /// Lines of an image that are computed from one frame.
+    /// Lines of a plane that are computed from one frame.
     fn band(&self) -> usize {
-        let line = self.windows.columns_read() * shape().cols * size_of::<f32>();
-        let fits = |lines: &usize| self.windows.lines_read(*lines) * line <= FRAME;
+        let bytes = |lines: usize| self.windows.frame(lines, shape().cols).len() * size_of::<f32>();
+        let fits = |lines: &usize| bytes(*lines) <= FRAME;
         let all = self.windows.high();
         let band = (1..=all).take_while(fits).count().max(1);
         // Bands of about the same height.
@@ -155,13 +152,13 @@ impl Launch for Depthwise {
         let job = Job { x, filters, out: &out, finish: &finish };
         let (band, high) = (self.band(), self.windows.high());
         let (bands, panels) = (high.div_ceil(band), self.channels.div_ceil(shape().cols));
-        let blocks = self.windows.batch * bands * panels;
+        let blocks = self.windows.planes() * bands * panels;
         let tasks = cx.threads.tasks(out.len() * taps, GRAIN).min(blocks);
         cx.threads.each(tasks, |t| {
             for i in blocks * t / tasks..blocks * (t + 1) / tasks {
-                let (image, line) = (i / panels / bands, i / panels % bands * band);
+                let (plane, line) = (i / panels / bands, i / panels % bands * band);
                 let lines = band.min(high - line);
-                self.block(&job, image * high + line, lines, i % panels * shape().cols);
+                self.block(&job, plane * high + line, lines, i % panels * shape().cols);
             }
         });
         if let Finish::Block(f) = &finish {

@@ -6,10 +6,13 @@
 mod conv;
 mod copy;
 mod depthwise;
+mod grouped;
 mod pool;
+mod transposed;
 mod windows;
 pub mod winograd;
 
 pub use conv::make as conv;
 pub use copy::{FIRST, LAST};
 pub use pool::{MAX, SUM};
+pub use transposed::make as conv_transpose;

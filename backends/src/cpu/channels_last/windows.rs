@@ -6,7 +6,7 @@ use crate::cpu::layout::Layout;
 use crate::cpu::simd::simd;
 use crate::cpu::window::Window;
 
-/// The windows of a batch of images, one or two spatial axes. Results are numbered row by row, image by image.
+/// The windows of a batch of images of up to three spatial axes: planes, lines and columns. Results are numbered line by line, plane by plane, image by image.
 pub struct Windows {
     /// Images.
     pub batch: usize,
@@ -15,21 +15,30 @@ pub struct Windows {
     image: usize,
     /// Of the first element.
     at: usize,
-    from: [usize; 2],
-    to: [usize; 2],
-    size: [usize; 2],
-    stride: [usize; 2],
-    dilation: [usize; 2],
-    low: [i64; 2],
+    from: [usize; 3],
+    to: [usize; 3],
+    size: [usize; 3],
+    stride: [usize; 3],
+    dilation: [usize; 3],
+    low: [i64; 3],
     /// Where each tap reads, from the first.
     offsets: Vec<usize>,
 }
 
-/// A copy of a part of an image: lines, and channels of each position.
+/// A copy of a part of an image: planes, their lines, columns of these, and channels of each position.
 #[derive(Clone, Copy)]
 pub struct Frame {
-    pub lines: usize,
-    pub cols: usize,
+    planes: usize,
+    lines: usize,
+    columns: usize,
+    cols: usize,
+}
+
+impl Frame {
+    /// Its elements.
+    pub fn len(self) -> usize {
+        self.planes * self.lines * self.columns * self.cols
+    }
 }
 
 simd! {
@@ -46,34 +55,42 @@ simd! {
 }
 
 impl Windows {
-    /// The windows over `x` that yield `out` positions; none if channels are no neighbours or there are more than two spatial axes.
+    /// The windows over `x` that yield `out` positions; none if channels are no neighbours or there are more than three spatial axes.
     pub fn new(x: &Layout, out: &[usize], window: &Window) -> Option<Windows> {
-        let two = |v: &[usize], unit: usize| match *v {
-            [a] => Some([unit, a]),
-            [a, b] => Some([a, b]),
-            _ => None,
-        };
-        let low = match *window.low.as_slice() {
-            [a] => [0, a],
-            [a, b] => [a, b],
-            _ => return None,
-        };
+        fn three<T: Copy>(v: &[T], unit: T) -> Option<[T; 3]> {
+            match *v {
+                [a] => Some([unit, unit, a]),
+                [a, b] => Some([unit, a, b]),
+                [a, b, c] => Some([a, b, c]),
+                _ => None,
+            }
+        }
         let rank = x.rank();
-        let (from, to) = (two(&window.from, 1)?, two(&window.to, 1)?);
+        let (mut from, mut to) = (three(&window.from, 1)?, three(&window.to, 1)?);
         // Positions of one image are evenly spaced, so that strides of single positions do not matter.
         let pitch = usize::try_from(x.strides[rank - 2]).ok()?;
-        let row = usize::try_from(x.strides[rank - 3]).ok()?;
+        let steps = [from[1] * from[2], from[2]].map(|n| n * pitch);
+        let outer = x.strides[1..rank - 2].iter().zip(&x.shape[1..]).rev();
+        let is_even = outer
+            .zip(steps.iter().rev())
+            .all(|((&s, &n), &step)| n == 1 || usize::try_from(s) == Ok(step));
         let image = usize::try_from(x.strides[0]).ok()?;
-        let is_even = rank == 3 || row == pitch * from[1] || from[0] == 1;
         let neighbours = x.strides[rank - 1] == 1 || x.shape[rank - 1] == 1;
-        let (size, stride) = (two(&window.size, 1)?, two(&window.stride, 1)?);
-        let dilation = two(&window.dilation, 1)?;
+        let (size, stride) = (three(&window.size, 1)?, three(&window.stride, 1)?);
+        let (low, dilation) = (three(&window.low, 0)?, three(&window.dilation, 1)?);
         let tap = |t: usize| {
-            let (i, j) = (t / size[1] * dilation[0], t % size[1] * dilation[1]);
-            (i * from[1] + j) * pitch
+            let (p, i, j) = (t / size[2] / size[1], t / size[2] % size[1], t % size[2]);
+            let line = p * dilation[0] * from[1] + i * dilation[1];
+            (line * from[2] + j * dilation[2]) * pitch
         };
-        let offsets = (0..size[0] * size[1]).map(tap).collect();
-        let (batch, at) = (out[0], x.offset);
+        let offsets = (0..size.iter().product()).map(tap).collect();
+        let (mut batch, at, mut image) = (out[0], x.offset, image);
+        // Planes that do not see each other are images.
+        let planes = from[0];
+        let is_apart = size[0] == 1 && stride[0] == 1 && low[0] == 0 && planes == to[0];
+        if is_apart && planes > 1 && (batch == 1 || image == planes * steps[0]) {
+            (batch, image, from[0], to[0]) = (batch * planes, steps[0], 1, 1);
+        }
         (is_even && neighbours).then_some(Windows {
             batch,
             pitch,
@@ -98,7 +115,7 @@ impl Windows {
         let (x, out) = (&site.args.first()?.layout, &site.outputs[0].1);
         let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
         let (stride, low) = (site.sizes(stride)?, site.ints(low)?);
-        if !(3..=4).contains(&out.len()) || stride.contains(&0) || size.contains(&0) {
+        if !(3..=5).contains(&out.len()) || stride.contains(&0) || size.contains(&0) {
             return None;
         }
         let dilation = site.sizes(dilation)?;
@@ -108,22 +125,22 @@ impl Windows {
 
     /// Results of all images.
     pub fn len(&self) -> usize {
-        self.batch * self.to[0] * self.to[1]
+        self.planes() * self.to[1] * self.to[2]
     }
 
     /// Results of a line.
     pub fn wide(&self) -> usize {
-        self.to[1]
+        self.to[2]
     }
 
     /// Taps of a window.
     pub fn taps(&self) -> usize {
-        self.size[0] * self.size[1]
+        self.size.iter().product()
     }
 
     /// Elements of `x` that the windows may read, if they read `channels` at each position.
     pub fn reach(&self, channels: usize) -> usize {
-        let positions = self.from[0] * self.from[1];
+        let positions: usize = self.from.iter().product();
         match self.batch * positions * channels {
             0 => 0,
             _ => self.at + (self.batch - 1) * self.image + (positions - 1) * self.pitch + channels,
@@ -132,16 +149,18 @@ impl Windows {
 
     /// Taps that read neighbouring elements, `channels` each, where all of them are inside: those of a line of the window, or one.
     pub fn joined(&self, channels: usize) -> usize {
-        match self.dilation[1] == 1 && self.pitch == channels {
-            true => self.size[1],
+        match self.dilation[2] == 1 && self.pitch == channels {
+            true => self.size[2],
             false => 1,
         }
     }
 
-    /// Image, line and column of a result.
-    fn place(&self, result: usize) -> (usize, usize, usize) {
-        let [high, wide] = self.to;
-        (result / (high * wide), result / wide % high, result % wide)
+    /// Image of a result, and its plane, line and column.
+    fn place(&self, result: usize) -> (usize, [usize; 3]) {
+        let [deep, high, wide] = self.to;
+        let (line, column) = (result / wide, result % wide);
+        let (plane, line) = (line / high, line % high);
+        (plane / deep, [plane % deep, line, column])
     }
 
     /// Where a window of the result in line `y`, column `c` begins along an axis.
@@ -157,9 +176,9 @@ impl Windows {
 
     /// True if all windows of the batch have one tap and lie at equal distances inside.
     pub fn is_straight(&self) -> bool {
-        let positions = self.from[0] * self.from[1];
+        let positions: usize = self.from.iter().product();
         let one =
-            self.taps() == 1 && self.from == self.to && self.stride == [1, 1] && self.low == [0, 0];
+            self.taps() == 1 && self.from == self.to && self.stride == [1; 3] && self.low == [0; 3];
         one && (self.batch == 1 || self.image == positions * self.pitch)
     }
 
@@ -181,35 +200,44 @@ impl Windows {
         join: usize,
         pieces: &'p mut [Piece],
     ) -> Option<&'p mut [Piece]> {
-        let (b, y, c) = self.place(first);
-        let (line, column) = (self.begin(0, y), self.begin(1, c));
-        let last = self.begin(1, c + rows - 1);
-        let neighbours = c + rows <= self.to[1];
-        if !neighbours || !self.is_inside(1, column) || !self.is_inside(1, last) {
+        let (b, [z, y, c]) = self.place(first);
+        let (plane, line, column) = (self.begin(0, z), self.begin(1, y), self.begin(2, c));
+        let last = self.begin(2, c + rows - 1);
+        let neighbours = c + rows <= self.to[2];
+        if !neighbours || !self.is_inside(2, column) || !self.is_inside(2, last) {
             return None;
         }
-        let step = self.stride[1] * self.pitch;
+        let step = self.stride[2] * self.pitch;
         let image = self.at + b * self.image;
-        let each = self.size[1] / join;
-        let pieces = &mut pieces[..self.size[0] * each];
+        let each = self.size[2] / join;
+        let pieces = &mut pieces[..self.size[0] * self.size[1] * each];
         for (i, pieces) in pieces.chunks_exact_mut(each).enumerate() {
-            let line = line + (i * self.dilation[0]) as i64;
-            if !(0..self.from[0] as i64).contains(&line) {
+            let (p, i) = (i / self.size[1], i % self.size[1]);
+            let plane = plane + (p * self.dilation[0]) as i64;
+            let line = line + (i * self.dilation[1]) as i64;
+            let inside = |axis: usize, at: i64| (0..self.from[axis] as i64).contains(&at);
+            if !inside(0, plane) || !inside(1, line) {
                 pieces.fill(Piece { first: outside.as_ptr(), step: 0 });
                 continue;
             }
-            let from = image + (line as usize * self.from[1] + column as usize) * self.pitch;
+            let line = plane as usize * self.from[1] + line as usize;
+            let from = image + (line * self.from[2] + column as usize) * self.pitch;
             for (j, piece) in pieces.iter_mut().enumerate() {
-                let at = from + j * join * self.dilation[1] * self.pitch;
+                let at = from + j * join * self.dilation[2] * self.pitch;
                 *piece = Piece { first: x[at..].as_ptr(), step };
             }
         }
         Some(pieces)
     }
 
-    /// Lines of results of an image.
+    /// Lines of results of a plane.
     pub fn high(&self) -> usize {
-        self.to[0]
+        self.to[1]
+    }
+
+    /// Planes of results of all images.
+    pub fn planes(&self) -> usize {
+        self.batch * self.to[0]
     }
 
     /// Positions along an axis that so many windows in a row cover.
@@ -217,17 +245,14 @@ impl Windows {
         (windows - 1) * self.stride[axis] + (self.size[axis] - 1) * self.dilation[axis] + 1
     }
 
-    /// Lines that the windows of so many lines of results read, the border included.
-    pub fn lines_read(&self, lines: usize) -> usize {
-        self.covered(0, lines)
+    /// The frame that the windows of so many lines of results of a plane read, the border included.
+    pub fn frame(&self, lines: usize, cols: usize) -> Frame {
+        let (lines, columns) = (self.covered(1, lines), self.covered(2, self.to[2]));
+        Frame { planes: self.size[0], lines, columns, cols }
     }
 
-    /// Columns that the windows of a line of results read, the border included.
-    pub fn columns_read(&self) -> usize {
-        self.covered(1, self.to[1])
-    }
-
-    /// Copies what the windows of lines of results from line `first` of all images on read into a frame: `wide` channels from `channel` on.
+    /// Copies what the windows of lines of results from line `first` of all images on read into their frame: `wide` channels from `channel`
+    /// on.
     pub fn copy(
         &self,
         x: &[f32],
@@ -236,20 +261,22 @@ impl Windows {
         frame: Frame,
         to: &mut [f32],
     ) {
-        let (image, line) = (first / self.to[0], first % self.to[0]);
-        let (top, left) = (self.begin(0, line), self.begin(1, 0));
-        let columns = self.columns_read();
+        let (image, [z, y, _]) = self.place(first * self.to[2]);
+        let [plane, top, left] = [self.begin(0, z), self.begin(1, y), self.begin(2, 0)];
         // Columns of the frame that are inside the image.
-        let bound = |at: i64| at.clamp(0, columns as i64) as usize;
-        let inside = bound(-left)..bound(self.from[1] as i64 - left).max(bound(-left));
-        for (i, to) in to.chunks_exact_mut(columns * frame.cols).enumerate() {
-            let y = top + i as i64;
-            if !(0..self.from[0] as i64).contains(&y) || inside.is_empty() {
+        let bound = |at: i64| at.clamp(0, frame.columns as i64) as usize;
+        let inside = bound(-left)..bound(self.from[2] as i64 - left).max(bound(-left));
+        for (i, to) in to.chunks_exact_mut(frame.columns * frame.cols).enumerate() {
+            let (p, i) = (i / frame.lines, i % frame.lines);
+            let (plane, line) = (plane + (p * self.dilation[0]) as i64, top + i as i64);
+            let is_in = |axis: usize, at: i64| (0..self.from[axis] as i64).contains(&at);
+            if !is_in(0, plane) || !is_in(1, line) || inside.is_empty() {
                 to.fill(0.0);
                 continue;
             }
-            let x_at = (left + inside.start as i64) as usize + y as usize * self.from[1];
-            let from = &x[self.at + image * self.image + x_at * self.pitch + channel..];
+            let line = plane as usize * self.from[1] + line as usize;
+            let at = line * self.from[2] + (left + inside.start as i64) as usize;
+            let from = &x[self.at + image * self.image + at * self.pitch + channel..];
             to[..inside.start * frame.cols].fill(0.0);
             to[inside.end * frame.cols..].fill(0.0);
             let to = &mut to[inside.start * frame.cols..inside.end * frame.cols];
@@ -259,29 +286,32 @@ impl Windows {
 
     /// Where the windows of the first result of a frame read, tap by tap; returns the elements from a line of results to the next.
     pub fn pieces_of(&self, frame: Frame, from: &[f32], pieces: &mut [Piece]) -> usize {
-        let columns = self.columns_read();
         for (t, piece) in pieces.iter_mut().enumerate() {
-            let (i, j) = (t / self.size[1], t % self.size[1]);
-            let at = (i * self.dilation[0] * columns + j * self.dilation[1]) * frame.cols;
-            *piece = Piece { first: from[at..].as_ptr(), step: self.stride[1] * frame.cols };
+            let (line, j) = (t / self.size[2], t % self.size[2]);
+            let (p, i) = (line / self.size[1], line % self.size[1]);
+            let line = p * frame.lines + i * self.dilation[1];
+            let at = (line * frame.columns + j * self.dilation[2]) * frame.cols;
+            *piece = Piece { first: from[at..].as_ptr(), step: self.stride[2] * frame.cols };
         }
-        self.stride[0] * columns * frame.cols
+        self.stride[1] * frame.columns * frame.cols
     }
 
     /// Windows of 4 × 4 at every other line and column, for the results of these if they are of 3 × 3 neighbours.
     pub fn tiles_of_four(&self) -> Option<Windows> {
-        if self.size != [3, 3]
-            || self.stride != [1, 1]
-            || self.dilation != [1, 1]
+        let flat = self.from[0] == 1 && self.to[0] == 1 && self.low[0] == 0;
+        if !flat
+            || self.size != [1, 3, 3]
+            || self.stride != [1; 3]
+            || self.dilation != [1; 3]
             || self.len() == 0
         {
             return None;
         }
-        let tap = |t: usize| (t / 4 * self.from[1] + t % 4) * self.pitch;
+        let tap = |t: usize| (t / 4 * self.from[2] + t % 4) * self.pitch;
         Some(Windows {
             to: self.to.map(|n| n.div_ceil(2)),
-            size: [4, 4],
-            stride: [2, 2],
+            size: [1, 4, 4],
+            stride: [1, 2, 2],
             offsets: (0..16).map(tap).collect(),
             ..*self
         })
@@ -289,11 +319,11 @@ impl Windows {
 
     /// The 2 × 2 results of one of their [tiles](Self::tiles_of_four); none beyond the edges.
     pub fn results_of(&self, tiles: &Windows, tile: usize) -> [Option<usize>; 4] {
-        let (b, y, c) = tiles.place(tile);
+        let (b, [_, y, c]) = tiles.place(tile);
         std::array::from_fn(|i| {
             let (y, c) = (2 * y + i / 2, 2 * c + i % 2);
-            let inside = y < self.to[0] && c < self.to[1];
-            inside.then(|| (b * self.to[0] + y) * self.to[1] + c)
+            let inside = y < self.to[1] && c < self.to[2];
+            inside.then(|| (b * self.to[1] + y) * self.to[2] + c)
         })
     }
 
@@ -312,44 +342,51 @@ impl Windows {
     ) -> usize {
         let taps = self.taps();
         let pointers = &mut pointers[..taps * rows];
-        let (mut b, mut y, mut c) = self.place(first);
-        let (end_b, end_y, _) = self.place(first + rows - 1);
-        let begin = |c: usize| self.is_inside(1, self.begin(1, c));
-        let (leftmost, rightmost) = match (b, y) == (end_b, end_y) {
+        let (mut b, [mut z, mut y, mut c]) = self.place(first);
+        let (end_b, [end_z, end_y, _]) = self.place(first + rows - 1);
+        let begin = |c: usize| self.is_inside(2, self.begin(2, c));
+        let (leftmost, rightmost) = match (b, z, y) == (end_b, end_z, end_y) {
             true => (c, c + rows - 1),
-            false => (0, self.to[1] - 1),
+            false => (0, self.to[2] - 1),
         };
         let join = if join > 1 && begin(leftmost) && begin(rightmost) { join } else { 1 };
         for r in 0..rows {
-            let (line, column) = (self.begin(0, y), self.begin(1, c));
+            let begin = [self.begin(0, z), self.begin(1, y), self.begin(2, c)];
             let image = x.as_ptr().wrapping_add(self.at + b * self.image);
-            let at = line * self.from[1] as i64 + column;
+            let line = begin[0] * self.from[1] as i64 + begin[1];
+            let at = line * self.from[2] as i64 + begin[2];
             // Only added to where the tap is inside.
             let first = image.wrapping_offset(at as isize * self.pitch as isize);
-            if self.is_inside(0, line) && self.is_inside(1, column) {
+            if (0..3).all(|axis| self.is_inside(axis, begin[axis])) {
                 for (piece, &tap) in self.offsets.iter().step_by(join).enumerate() {
                     pointers[piece * rows + r] = first.wrapping_add(tap);
                 }
             } else {
+                let inside = |axis: usize, tap: usize| {
+                    let at = begin[axis] + (tap * self.dilation[axis]) as i64;
+                    (0..self.from[axis] as i64).contains(&at)
+                };
                 let mut at = r;
-                for i in 0..self.size[0] {
-                    let line = line + (i * self.dilation[0]) as i64;
-                    let line_inside = (0..self.from[0] as i64).contains(&line);
-                    for j in (0..self.size[1]).step_by(join) {
-                        let column = column + (j * self.dilation[1]) as i64;
-                        let inside = line_inside && (0..self.from[1] as i64).contains(&column);
-                        let tap = self.offsets[i * self.size[1] + j];
-                        pointers[at] =
-                            if inside { first.wrapping_add(tap) } else { outside.as_ptr() };
+                for i in 0..self.size[0] * self.size[1] {
+                    let line = inside(0, i / self.size[1]) && inside(1, i % self.size[1]);
+                    for j in (0..self.size[2]).step_by(join) {
+                        let tap = self.offsets[i * self.size[2] + j];
+                        pointers[at] = match line && inside(2, j) {
+                            true => first.wrapping_add(tap),
+                            false => outside.as_ptr(),
+                        };
                         at += rows;
                     }
                 }
             }
             c += 1;
-            if c == self.to[1] {
+            if c == self.to[2] {
                 (c, y) = (0, y + 1);
-                if y == self.to[0] {
-                    (y, b) = (0, b + 1);
+                if y == self.to[1] {
+                    (y, z) = (0, z + 1);
+                    if z == self.to[0] {
+                        (z, b) = (0, b + 1);
+                    }
                 }
             }
         }

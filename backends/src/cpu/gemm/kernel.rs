@@ -7,7 +7,7 @@
 use super::chain::Chain;
 use crate::cpu::simd::{VectorLevel, level};
 use crate::cpu::vector;
-pub use crate::cpu::vector::tiles::{Even, Piece, Pointed};
+pub use crate::cpu::vector::tiles::{Columns, Even, Piece, Pointed};
 
 /// Largest register tile of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! contiguous along the depth. Lanes beyond the matrix are zero.
 
 use super::kernel::{Shape, shape};
+use crate::cpu::vector::transpose::{LINES, transpose_lines};
 use std::ops::Range;
 
 /// Largest depth of a block: a right panel of it stays in the first-level cache.
@@ -118,37 +119,18 @@ pub fn transpose_into(
     width: usize,
     dst: &mut [f32],
 ) {
-    const BLOCK: usize = 8;
-    let mut i = 0;
-    while i + BLOCK <= lines {
-        let src: [&[f32]; BLOCK] = std::array::from_fn(|j| &data[line(i + j)..][..depth]);
-        transpose_eight(src, depth, &mut dst[i..], width);
-        i += BLOCK;
+    if lines < LINES {
+        for i in 0..lines {
+            let src = &data[line(i)..][..depth];
+            src.iter().enumerate().for_each(|(k, &v)| dst[k * width + i] = v);
+        }
+        return;
     }
-    for i in i..lines {
-        let src = &data[line(i)..][..depth];
-        for (k, &v) in src.iter().enumerate() {
-            dst[k * width + i] = v;
-        }
-    }
-}
-
-crate::cpu::simd::simd! {
-    fn transpose_eight(src: [&[f32]; 8], depth: usize, dst: &mut [f32], width: usize) {
-        let mut k = 0;
-        while k + 8 <= depth {
-            let rows: [[f32; 8]; 8] = std::array::from_fn(|j| src[j][k..k + 8].try_into().expect("eight"));
-            for kk in 0..8 {
-                let column: [f32; 8] = std::array::from_fn(|j| rows[j][kk]);
-                dst[(k + kk) * width..][..8].copy_from_slice(&column);
-            }
-            k += 8;
-        }
-        for k in k..depth {
-            for (j, s) in src.iter().enumerate() {
-                dst[k * width + j] = s[k];
-            }
-        }
+    for first in (0..lines).step_by(LINES) {
+        // The last block begins among the lines of the one before, and writes what is there again.
+        let first = first.min(lines - LINES);
+        let src: [&[f32]; LINES] = std::array::from_fn(|j| &data[line(first + j)..][..depth]);
+        transpose_lines(src, depth, &mut dst[first..], width);
     }
 }
 

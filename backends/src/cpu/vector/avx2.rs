@@ -9,6 +9,7 @@ super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1,
 super::functions::functions!(#[target_feature(enable = "avx2,fma")]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
 super::winograd::winograd!(#[target_feature(enable = "avx2,fma")]);
+super::groups::groups!(#[target_feature(enable = "avx2,fma")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {
@@ -58,6 +59,17 @@ operations! {
         let b = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_sub_epi32(n, half), bias));
         multiply(multiply(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b))
     }}
+}
+
+/// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
+    let from: [i32; LANES] = std::array::from_fn(|lane| (lane / Q * Q + c) as i32);
+    // SAFETY: an array of as many lanes.
+    let from = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
+    // Within halves of a vector the two lowest bits count.
+    if Q <= 4 { _mm256_permutevar_ps(x, from) } else { _mm256_permutevar8x32_ps(x, from) }
 }
 
 /// Fetches what is there into the first-level cache; any address will do.

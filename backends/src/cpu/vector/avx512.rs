@@ -9,6 +9,7 @@ super::tiles::tiles!(#[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8 9 1
 super::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::planes::planes!(#[target_feature(enable = "avx512f")]);
 super::winograd::winograd!(#[target_feature(enable = "avx512f")]);
+super::groups::groups!(#[target_feature(enable = "avx512f")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {
@@ -51,6 +52,17 @@ operations! {
     fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(x, y), b, a) }
     /// `x` times two to the power of integers.
     fn scale(x: Vector, power: Vector) -> Vector { _mm512_scalef_ps(x, power) }
+}
+
+/// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
+    let from: [i32; LANES] = std::array::from_fn(|lane| (lane / Q * Q + c) as i32);
+    // SAFETY: an array of as many lanes.
+    let from = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
+    // Within quarters of a vector the two lowest bits count.
+    if Q <= 4 { _mm512_permutevar_ps(x, from) } else { _mm512_permutexvar_ps(from, x) }
 }
 
 /// Fetches what is there into the first-level cache; any address will do.

@@ -7,7 +7,9 @@ pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
 pub mod functions;
+pub mod groups;
 pub mod planes;
 pub mod portable;
 pub mod tiles;
+pub mod transpose;
 pub mod winograd;

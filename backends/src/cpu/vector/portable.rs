@@ -8,6 +8,7 @@ super::tiles::tiles!(, [1 2 3 4], []);
 super::functions::functions!();
 super::planes::planes!();
 super::winograd::winograd!();
+super::groups::groups!();
 
 #[inline(always)]
 fn map_both(x: Vector, y: Vector, f: impl Fn(f32, f32) -> f32) -> Vector {
@@ -95,6 +96,12 @@ fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector {
 #[inline(always)]
 fn scale(x: Vector, power: Vector) -> Vector {
     map_both(x, power, |x, n| crate::cpu::math::scale(x, (n as i32).clamp(-200, 200)))
+}
+
+/// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.
+#[inline(always)]
+fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
+    std::array::from_fn(|lane| x[lane / Q * Q + c])
 }
 
 /// There is no portable hint.

@@ -154,6 +154,14 @@ impl<const R: usize> Rows<R> for Pointed<'_> {
     }
 }
 
+/// Rows that are vectors, one element for each column: a pointer to the column 0 of each, piece by piece.
+#[derive(Clone, Copy)]
+pub struct Columns<'a> {
+    pub rows: &'a [*const f32],
+    /// The tile's first column.
+    pub column: usize,
+}
+
 /// Where a piece of rows at equal distances lies.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -259,7 +267,7 @@ impl<const R: usize, const SPREAD: bool> Rows<R> for Even<'_, SPREAD> {
 macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*]) => {
         use crate::cpu::gemm::chain::{Operand, Slot, Step};
-        use crate::cpu::vector::tiles::{Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
+        use crate::cpu::vector::tiles::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
         use crate::cpu::gemm::kernel::{Panels, Part, Right, Target};
 
         /// # Safety
