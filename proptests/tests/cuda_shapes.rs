@@ -361,6 +361,63 @@ fn procedures_of_places_and_bits() {
 }
 
 #[test]
+fn procedures_of_matrices_rows_boxes_regions_and_trees() {
+    let text = "
+        def determinants(x: f32[3, 5, 5]) -> f32[3] = det(x)
+        def large(x: f64[40, 40]) -> f64[] = det(x)
+        def singular(x: f32[2, 3, 3]) -> f32[2] = det(x * 0.0)
+        def ordered(x: f32[9, 2]) -> i64[9], i64[9], i64[9] = unique_rows(round(x))
+        def by_place(x: f32[9, 1]) -> i64[9], i64[9], i64[9] = unique_rows(round(x), sorted=false)
+        def unsigned(x: u64[300, 1]) -> i64[300], i64[300], i64[300] = unique_rows(x)
+        def truths(x: bool[7, 2]) -> i64[7], i64[7], i64[7] = unique_rows(x)
+        def boxes(x: f32[2, 40, 4], s: f32[2, 3, 40], o: f32[], f: f32[]) -> i64[2, 3, 40]
+          = choose_boxes(x, round(s * 2.0), reshape([7], shape=[]), abs(o) * 0.1, f)
+        def centred(x: f64[1, 300, 4], s: f64[1, 1, 300]) -> i64[1, 1, 300]
+          = choose_boxes(abs(x), s, reshape([400], shape=[]), reshape(cast([0], to=f64), shape=[]), reshape(cast([-9], to=f64), shape=[]), centered=true)
+        def pooled(x: f32[2, 3, 6, 7], r: f32[4, 4]) -> f32[4, 3, 2, 3]
+          = roi_align(x, r * 3.0, [1, 0, 1, 1], rows=2, columns=3, scale=0.5)
+        def sampled(x: f16[2, 3, 6, 7], r: f16[4, 4]) -> f16[4, 3, 2, 2]
+          = roi_align(x, r, [1, 0, 1, 1], rows=2, columns=2, ratio=2, half=false)
+        def highest(x: f32[2, 1, 6, 7], r: f32[4, 4]) -> f32[4, 1, 1, 3]
+          = roi_align(x, abs(r) * 2.0, [1, 0, 1, 1], rows=1, columns=3, max=true)
+        def forest_sum(x: f32[5, 2], s: f32[3], w: f32[4]) -> f32[5, 2] = FOREST aggregate=1)
+        def forest_mean(x: f64[5, 2], s: f64[3], w: f64[4]) -> f64[5, 2] = FOREST aggregate=0)
+        def forest_least(x: f32[5, 2], s: f32[3], w: f32[4]) -> f32[5, 2] = FOREST aggregate=2)
+        def forest_most(x: f32[5, 2], s: f32[3], w: f32[4]) -> f32[5, 2] = FOREST aggregate=3)
+    ";
+    // Of three nodes one compares, one looks for members and one for others; lists of members end where the root of a negative number is.
+    let forest = "tree_ensemble(x, s, cast([0, 6, 6], to=u8), cast(sqrt(cast([1, 4, -1, 0, 9], to=f32)), to=dtype(x)), w,
+      features=[0, 1, 1], true_nodes=[0, 2, 3], true_leaves=[1, 1, 1], false_nodes=[1, 3, 1], false_leaves=[0, 1, 1],
+      missing=[0, 1, 0], roots=[0, 2], leaf_targets=[0, 1, 0, 1], targets=2,";
+    let mut text = text.replace("FOREST", forest);
+    for list in ["[1, 0, 1, 1]", "[0, 6, 6]", "[1, 4, -1, 0, 9]", "[7]", "[400]", "[0]", "[-9]"] {
+        for before in ["(", ", "] {
+            let new = format!("{before}extents(values={list})");
+            text = text.replace(&format!("{before}{list}"), &new);
+        }
+    }
+    let names = [
+        "determinants",
+        "large",
+        "singular",
+        "ordered",
+        "by_place",
+        "unsigned",
+        "truths",
+        "boxes",
+        "centred",
+        "pooled",
+        "sampled",
+        "highest",
+        "forest_sum",
+        "forest_mean",
+        "forest_least",
+        "forest_most",
+    ];
+    check(&text, &names.map(|n| (n, "of its launches", "")), &[Style::Normal, Style::Whole]);
+}
+
+#[test]
 fn running_reductions_take_one_pass() {
     let text = "
         def sums(x: f32[3, 300]) -> f32[3, 300] = cumsum(x, axis=1)
