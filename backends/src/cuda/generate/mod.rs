@@ -13,6 +13,7 @@ mod one_pass;
 mod places;
 mod procedures;
 mod product;
+mod ranges;
 mod recurrent;
 mod regions;
 mod scan;
