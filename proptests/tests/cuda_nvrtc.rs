@@ -3,7 +3,8 @@
 
 use mlc_backends::BackendError;
 use mlc_backends::cuda::{DriverError, PRELUDE, launches, nvrtc};
-use mlc_dsl::ir::Program;
+use mlc_dsl::build::Builder;
+use mlc_dsl::ir::{Attr, DType, Extent, Program, Type};
 use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernel_selection::select_kernels;
@@ -74,6 +75,33 @@ impl Functions {
     }
 }
 
+/// An operator whose lists are never drawn such that they describe trees.
+const TREES: &str = "tree_ensemble";
+
+/// A tree of one node.
+fn trees() -> Program {
+    let mut b = Builder::new(library());
+    let types: [(DType, &[usize]); 5] = [
+        (DType::F32, &[5, 2]),
+        (DType::F32, &[1]),
+        (DType::U8, &[1]),
+        (DType::F32, &[1]),
+        (DType::F32, &[2]),
+    ];
+    let mut args = vec![];
+    for (i, (dtype, shape)) in types.into_iter().enumerate() {
+        args.push(b.input(&i.to_string(), Type::known(dtype, shape)));
+    }
+    let int = |v: i64| Attr::Int(Extent::from(v));
+    let ints = |l: &[i64]| Attr::Ints(l.iter().map(|&v| Extent::from(v)).collect());
+    let lists: [&[i64]; 8] = [&[0], &[0], &[1], &[1], &[1], &[0], &[0], &[0, 1]];
+    let attrs: Vec<Option<Attr>> =
+        lists.into_iter().map(ints).chain([int(2), int(1)]).map(Some).collect();
+    let op = library().find(TREES).expect("shipped");
+    let y = b.apply(op, &attrs, &args).expect("types")[0];
+    b.finish(vec![("y".into(), y)])
+}
+
 /// Applications of every operator.
 fn operators() -> Functions {
     let generator = Generator::new(library());
@@ -84,8 +112,10 @@ fn operators() -> Functions {
         let added = |p| functions.add(&Plan::of_nodes(p, library(), "reference")).is_ok();
         let added = drawn.map(added).filter(|ok| *ok).take(APPLICATIONS).count();
         let call = library().call(CallId(i));
-        assert!(added > 0 || has_no_code(call), "no application of {}", call.name);
+        let is_known = has_no_code(call) || &*call.name == TREES;
+        assert!(added > 0 || is_known, "no application of {}", call.name);
     }
+    functions.add(&Plan::of_nodes(trees(), library(), "reference")).expect("code");
     functions
 }
 
