@@ -231,7 +231,7 @@ impl<'a> Factor<'a> {
     fn source(&self, e: &mut Emitter<'_>) -> Option<(DType, String, String)> {
         let (own, at) = self.axes();
         coordinates(e, own.1, own.0);
-        e.source(at.0, at.1, self.width, |e| e.term_of(self.product, self.double, self.factor))
+        e.source(at.1, at.0, self.width, |e| e.term_of(self.product, self.double, self.factor))
     }
 
     /// Declares the shared array for so many tiles that are copied.
@@ -288,10 +288,10 @@ impl<'a> Factor<'a> {
     }
 
     /// The axes that neighbouring accesses tell apart and their position, and the same of those that an access lies along.
-    fn axes(&self) -> (At<'a>, (&'static str, &'a [(Slot, i64)])) {
+    fn axes(&self) -> (At<'a>, At<'a>) {
         match self.along_depth {
-            true => ((self.along, "place"), ("deep", self.deep)),
-            false => ((self.deep, "deep"), ("place", self.along)),
+            true => ((self.along, "place"), (self.deep, "deep")),
+            false => ((self.deep, "deep"), (self.along, "place")),
         }
     }
 
@@ -299,7 +299,7 @@ impl<'a> Factor<'a> {
     fn elements(&self, e: &mut Emitter<'_>, put: &mut dyn FnMut(&mut Emitter<'_>, &str)) {
         let (own, at) = self.axes();
         coordinates(e, own.1, own.0);
-        e.lanes(at.0, at.1, self.width, |e| {
+        e.lanes(at.1, at.0, self.width, |e| {
             let value = e.term_of(self.product, self.double, self.factor);
             let value = match self.shift {
                 0 => self.element.of(e, &value),

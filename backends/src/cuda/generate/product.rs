@@ -24,8 +24,11 @@ pub enum Term {
     Int(Int),
 }
 
+/// Axes and their extents.
+type Axes = Vec<(Slot, i64)>;
+
 /// The factors of a sum of products, and what it runs over; products of integers wrap to 32 bits.
-fn factors_of(body: Body) -> Option<([Term; 2], Vec<(Slot, i64)>)> {
+fn factors_of(body: Body) -> Option<([Term; 2], Axes)> {
     match body {
         Body::Real(Real::Reduce(r)) if r.monoid == Monoid::Sum => match r.body {
             Real::Binary(RealOp::Mul, a, b) => Some(([Term::Real(*a), Term::Real(*b)], r.over)),
