@@ -5,10 +5,10 @@
     cargo build --release
     VENV/bin/python benches/cubins.py MODEL.onnx [...]
 
-For each architecture: functions, seconds of NVRTC, the most registers of a thread, and the functions whose registers are
+Inputs of unknown extents have those of `inputs.npz` beside the model. For each architecture: functions, seconds of NVRTC, the most registers of a thread, and the functions whose registers are
 spilled to memory, with the bytes stored. Exit code 1 if something does not compile.
 """
-import ctypes, json, pathlib, re, subprocess, sys, tempfile, time
+import ctypes, json, pathlib, re, subprocess, sys, tempfile, time, zipfile
 import nvidia
 
 TOOL = pathlib.Path(__file__).parent.parent / "target/release/mlc-rewrite"
@@ -35,10 +35,27 @@ def compiled(source, architecture):
     return seconds, log.value.decode()
 
 
+def shapes(model):
+    """Options that give inputs the extents of the first set in `inputs.npz` beside the model; they are in the headers of its members."""
+    arrays = model.parent / "inputs.npz"
+    if not arrays.exists():
+        return []
+    options = []
+    with zipfile.ZipFile(arrays) as archive:
+        for member in archive.namelist():
+            name, header = member.removesuffix(".npy"), archive.open(member).read(256).decode("latin-1")
+            extents = re.search(r"'shape': \(([\d, ]*)\)", header)[1].replace(" ", "").rstrip(",")
+            if name.startswith("0/") and extents:
+                options.append(f"--shape={name[2:]}={extents}")
+    return options
+
+
 def source(model):
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
         command = [TOOL, "show", "--cuda", "-q", model, "--json", report.name]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+        if "unknown extents" in done.stderr:
+            done = subprocess.run([str(c) for c in command + shapes(model)], capture_output=True, text=True)
         if done.returncode:
             return None, done.stderr.strip().splitlines()[0]
         report = json.load(open(report.name))

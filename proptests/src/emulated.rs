@@ -2,8 +2,18 @@
 
 use mlc_backends::cuda::{Address, Driver, DriverError, Module, Stream};
 use mlc_cuda_emulator::{Effort, EmulatorError, Region, Unit};
+use mlc_dsl::ir::DType;
+use mlc_dsl::library::{Callable, DTypePattern};
 use std::collections::HashMap;
 use std::sync::Mutex;
+
+/// True for an operator for which no code can be generated: one of texts, or one that decodes files of images.
+pub fn has_no_code(operator: &Callable) -> bool {
+    let inputs = operator.inputs.iter().map(|i| &i.ty.dtype);
+    let mut types = inputs.chain(operator.outputs.iter().map(|o| &o.1.dtype));
+    types.any(|t| matches!(t, DTypePattern::Fixed(DType::Str)))
+        || ["image_pixels", "image_size"].contains(&&*operator.name)
+}
 
 /// The emulator behind the interface of a device. Memory that is not in use is never read or written.
 #[derive(Default)]

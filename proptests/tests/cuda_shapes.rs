@@ -80,6 +80,8 @@ fn check_for(tuning: Tuning, text: &str, cases: &[(&str, &str, &str)], styles: &
     }
 }
 
+/// Where tiles of the left factor are copied ahead of their use.
+const COPIES: &str = "copy_async(left";
 /// Where packs of elements are read.
 const PACKS: &str = "load_pack<4>(x0";
 
@@ -110,24 +112,65 @@ fn products_by_tiles() {
     let tile = "a tile of a product for each block";
     let parts = "a tile of a part of a product for each block";
     let cases = [
-        ("square", PACKS, ""),
-        ("odd", tile, "load_pack<4>(x0"),
-        ("tail", PACKS, ""),
-        ("turned", PACKS, ""),
-        ("both_turned", tile, ""),
-        ("batches", PACKS, ""),
+        ("square", COPIES, ""),
+        ("odd", tile, "copy_async"),
+        ("tail", COPIES, ""),
+        ("turned", COPIES, ""),
+        ("both_turned", COPIES, ""),
+        ("batches", COPIES, ""),
         ("around", "load_pack<4>(x1", ""),
         ("deep", parts, ""),
-        ("deep_odd", parts, ""),
-        ("wide", "load_pack<2>(x0", ""),
-        ("mixed", "load_pack<4>(x1", "mma"),
-        ("image", tile, ""),
-        ("points", "load_pack<4>(x1", ""),
+        ("deep", COPIES, ""),
+        ("deep_odd", parts, "copy_async"),
+        ("wide", COPIES, ""),
+        ("mixed", COPIES, "mma"),
+        ("image", tile, "copy_async"),
+        ("points", COPIES, ""),
     ];
     check(text, &cases, &[Style::Normal]);
     let few = Tuning { processors: 1, ..Tuning::default() };
     let cases = [("large", "sum[8][8]", ""), ("tall", "sum[8][4]", ""), ("flat", "sum[4][8]", "")];
     check_for(few, text, &cases, &[Style::Normal]);
+}
+
+#[test]
+fn products_of_groups() {
+    let text = "
+        def groups(x: f32[2, 24, 6, 8], w: f32[32, 12, 3, 3], b: f32[32]) -> f32[2, 32, 6, 8]
+          = relu(conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=2) + broadcast(b, map=[1], shape=[2, 32, 6, 8]))
+        def odd(x: f32[2, 27, 19], w: f32[33, 9, 2]) -> f32[2, 33, 9]
+          = conv(x, w, stride=[2], low=[0], high=[0], dilation=[1], group=3)
+        def points(x: f32[1, 64, 4, 4], w: f32[64, 16, 1, 1]) -> f32[1, 64, 4, 4]
+          = conv(x, w, stride=[1, 1], low=[0, 0], high=[0, 0], dilation=[1, 1], group=4)
+        def few(x: f32[1, 32, 8, 8], w: f32[32, 4, 3, 3]) -> f32[1, 32, 8, 8]
+          = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=8)
+        def deep(x: f32[1, 512, 2, 4], w: f32[16, 256, 3, 3]) -> f32[1, 16, 2, 4]
+          = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=2)
+        def halves(x: f16[1, 32, 6, 8], w: f16[32, 16, 3, 3]) -> f16[1, 32, 6, 8]
+          = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=2)
+        def around(x: f32[1, 24, 6, 8], w: f32[32, 12, 3, 3], y: f32[1, 6, 8, 32]) -> f32[1, 6, 8, 32]
+          = transpose(tanh(conv(exp(x), w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=2)), perm=[0, 2, 3, 1]) * y
+        def depthwise(x: f32[2, 10, 9, 8], w: f32[10, 1, 3, 3]) -> f32[2, 10, 9, 8]
+          = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=10)
+        def back(x: f32[1, 16, 4, 4], w: f32[16, 12, 3, 3]) -> f32[1, 12, 9, 9]
+          = conv_transpose(x, w, stride=[2, 2], low=[0, 0], high=[0, 0], dilation=[1, 1], extra=[0, 0])
+        def back_groups(x: f32[2, 24, 4, 4], w: f32[24, 10, 2, 2]) -> f32[2, 20, 8, 8]
+          = conv_transpose(x, w, stride=[2, 2], low=[0, 0], high=[0, 0], dilation=[1, 1], extra=[0, 0], group=2)
+    ";
+    let tile = "a tile of a product for each block";
+    let cases = [
+        ("groups", tile, ""),
+        ("odd", tile, ""),
+        ("points", COPIES, ""),
+        ("few", "sum_of_all", ""),
+        ("deep", "a tile of a part of a product for each block", ""),
+        ("halves", "mma_16816(sum[i][j]", ""),
+        ("around", tile, ""),
+        ("depthwise", "an element for each thread", ""),
+        ("back", tile, ""),
+        ("back_groups", tile, ""),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Whole]);
 }
 
 #[test]
@@ -170,9 +213,11 @@ fn products_by_tensor_cores() {
     let halves = "mma_16816(sum[i][j]";
     let cases = [
         ("square", halves, ""),
+        ("square", COPIES, ""),
         ("brain", "mma_16816_bf16", ""),
         ("odd", halves, "load_pack<8>(x0"),
         ("turned", halves, ""),
+        ("turned", COPIES, ""),
         ("scaled", halves, ""),
         ("batches", "mma_16816_bf16", ""),
         ("deep", halves, ""),
@@ -182,6 +227,41 @@ fn products_by_tensor_cores() {
     let few = Tuning { processors: 1, ..Tuning::default() };
     let cases = [("large", "sum[4][4][4]", ""), ("whole", "sum[4][4][4]", "")];
     check_for(few, text, &cases, &[Style::Normal]);
+}
+
+#[test]
+fn products_of_bytes_by_tensor_cores() {
+    let text = "
+        def signed(x: i8[40, 96], w: i8[96, 48]) -> i32[40, 48] = matmul_integer(x, w, 0, 0)
+        def mixed(x: u8[33, 70], w: i8[70, 41]) -> i32[33, 41] = matmul_integer(x, w, 0, 0)
+        def middle(x: u8[40, 64], w: u8[64, 40]) -> i32[40, 40] = matmul_integer(x, w, 128, 0)
+        def shifted(x: u8[40, 64], w: i8[64, 40], b: i32[40]) -> f32[40, 40]
+          = cast(matmul_integer(x, w, 113, 0) + b, to=f32) * 0.5
+        def turned(x: i8[40, 64], w: i8[40, 64]) -> i32[40, 40] = matmul_integer(x, transpose(w, perm=[1, 0]), 3, 0)
+        def batches(x: i8[2, 20, 64], w: i8[2, 64, 20]) -> i32[2, 20, 20] = matmul_integer(x, w, 0, 0)
+        def large(x: u8[384, 70], w: i8[70, 256]) -> i32[384, 256] = matmul_integer(x, w, 7, 0)
+        def image(x: u8[1, 16, 6, 8], w: i8[16, 16, 3, 3]) -> i32[1, 16, 6, 8]
+          = conv_integer(x, w, 100, 0, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=1)
+        def groups(x: u8[2, 16, 6, 8], w: i8[32, 8, 3, 3]) -> i32[2, 32, 6, 8]
+          = conv_integer(x, w, 100, 0, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=2)
+        def both(x: u8[40, 64], w: u8[64, 40]) -> i32[40, 40] = matmul_integer(x, w, 3, 5)
+        def open(x: u8[40, 64], w: i8[64, 40], p: i32[]) -> i32[40, 40] = matmul_integer(x, w, p, 0)
+    ";
+    let cases = [
+        ("signed", "mma_16832_s8s8(sum[i][j]", "others"),
+        ("mixed", "mma_16832_u8s8(sum[i][j]", "others"),
+        ("middle", "mma_16832_s8u8(sum[i][j]", "others"),
+        ("shifted", "mma_16832_u8s8(others[j], ones", ""),
+        ("turned", "mma_16832_u8s8(others[j], ones", ""),
+        ("batches", "mma_16832_s8s8(sum[i][j]", ""),
+        ("image", "mma_16832_s8u8(others[i], a, ones", ""),
+        ("groups", "mma_16832_s8u8(others[i], a, ones", ""),
+        ("both", "", "mma"),
+        ("open", "", "mma"),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Whole]);
+    let few = Tuning { processors: 1, ..Tuning::default() };
+    check_for(few, text, &[("large", "sum[4][2][4]", "")], &[Style::Normal]);
 }
 
 #[test]
@@ -357,6 +437,63 @@ fn procedures_of_places_and_bits() {
     check(&text, &names.map(|n| (n, "of its launches", "")), &[Style::Normal, Style::Whole]);
     check(&text, &[("nothing", "", "of its launches")], &[Style::Normal]);
     let names = ["stay", "more", "least", "product"];
+    check(&text, &names.map(|n| (n, "of its launches", "")), &[Style::Normal, Style::Whole]);
+}
+
+#[test]
+fn procedures_of_matrices_rows_boxes_regions_and_trees() {
+    let text = "
+        def determinants(x: f32[3, 5, 5]) -> f32[3] = det(x)
+        def large(x: f64[40, 40]) -> f64[] = det(x)
+        def singular(x: f32[2, 3, 3]) -> f32[2] = det(x * 0.0)
+        def ordered(x: f32[9, 2]) -> i64[9], i64[9], i64[9] = unique_rows(round(x))
+        def by_place(x: f32[9, 1]) -> i64[9], i64[9], i64[9] = unique_rows(round(x), sorted=false)
+        def unsigned(x: u64[300, 1]) -> i64[300], i64[300], i64[300] = unique_rows(x)
+        def truths(x: bool[7, 2]) -> i64[7], i64[7], i64[7] = unique_rows(x)
+        def boxes(x: f32[2, 40, 4], s: f32[2, 3, 40], o: f32[], f: f32[]) -> i64[2, 3, 40]
+          = choose_boxes(x, round(s * 2.0), reshape([7], shape=[]), abs(o) * 0.1, f)
+        def centred(x: f64[1, 300, 4], s: f64[1, 1, 300]) -> i64[1, 1, 300]
+          = choose_boxes(abs(x), s, reshape([400], shape=[]), reshape(cast([0], to=f64), shape=[]), reshape(cast([-9], to=f64), shape=[]), centered=true)
+        def pooled(x: f32[2, 3, 6, 7], r: f32[4, 4]) -> f32[4, 3, 2, 3]
+          = roi_align(x, r * 3.0, [1, 0, 1, 1], rows=2, columns=3, scale=0.5)
+        def sampled(x: f16[2, 3, 6, 7], r: f16[4, 4]) -> f16[4, 3, 2, 2]
+          = roi_align(x, r, [1, 0, 1, 1], rows=2, columns=2, ratio=2, half=false)
+        def highest(x: f32[2, 1, 6, 7], r: f32[4, 4]) -> f32[4, 1, 1, 3]
+          = roi_align(x, abs(r) * 2.0, [1, 0, 1, 1], rows=1, columns=3, max=true)
+        def forest_sum(x: f32[5, 2], s: f32[3], w: f32[4]) -> f32[5, 2] = FOREST aggregate=1)
+        def forest_mean(x: f64[5, 2], s: f64[3], w: f64[4]) -> f64[5, 2] = FOREST aggregate=0)
+        def forest_least(x: f32[5, 2], s: f32[3], w: f32[4]) -> f32[5, 2] = FOREST aggregate=2)
+        def forest_most(x: f32[5, 2], s: f32[3], w: f32[4]) -> f32[5, 2] = FOREST aggregate=3)
+    ";
+    // Of three nodes one compares, one looks for members and one for others; lists of members end where the root of a negative number is.
+    let forest = "tree_ensemble(x, s, cast([0, 6, 6], to=u8), cast(sqrt(cast([1, 4, -1, 0, 9], to=f32)), to=dtype(x)), w,
+      features=[0, 1, 1], true_nodes=[0, 2, 3], true_leaves=[1, 1, 1], false_nodes=[1, 3, 1], false_leaves=[0, 1, 1],
+      missing=[0, 1, 0], roots=[0, 2], leaf_targets=[0, 1, 0, 1], targets=2,";
+    let mut text = text.replace("FOREST", forest);
+    for list in ["[1, 0, 1, 1]", "[0, 6, 6]", "[1, 4, -1, 0, 9]", "[7]", "[400]", "[0]", "[-9]"] {
+        for before in ["(", ", "] {
+            let new = format!("{before}extents(values={list})");
+            text = text.replace(&format!("{before}{list}"), &new);
+        }
+    }
+    let names = [
+        "determinants",
+        "large",
+        "singular",
+        "ordered",
+        "by_place",
+        "unsigned",
+        "truths",
+        "boxes",
+        "centred",
+        "pooled",
+        "sampled",
+        "highest",
+        "forest_sum",
+        "forest_mean",
+        "forest_least",
+        "forest_most",
+    ];
     check(&text, &names.map(|n| (n, "of its launches", "")), &[Style::Normal, Style::Whole]);
 }
 

@@ -6,9 +6,11 @@ use super::shape_option::ShapeOptions;
 use super::{Common, Findings, progress};
 use crate::coverage::{Missing, missing};
 use crate::model::Model;
-use crate::pipeline::{Options, optimize};
-use crate::show;
+use crate::pipeline::{Options, optimize, prices};
+use crate::{explain, show};
 use mlc_backends::cuda::{Launch, Launches, launches};
+use mlc_dsl::shown;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -89,15 +91,20 @@ fn cuda(args: &Args, model: &Model) -> anyhow::Result<Findings> {
         threads: args.common.threads(),
         ..Options::default()
     };
-    let plan = match args.no_optimize {
-        true => as_read(&model.program, &model.library, &options)?,
+    let launches = match args.no_optimize {
+        true => launches(&as_read(&model.program, &model.library, &options)?, &model.library)?,
         false => {
-            let done = optimize(model.program.clone(), &model.library, &options)?;
+            let mut source = model.program.clone();
+            explain::name_all(&mut source, &model.library);
+            let done = optimize(source, &model.library, &options)?;
+            let mut launches = launches(&done.plan, &model.library)?;
+            let prices = prices(&model.library, &options, &done.source)?;
+            let origins = explain::kernel_origins(&done, &model.library, &prices, &options)?;
+            launches.annotate(&|kernels| told(kernels, &origins));
             progress::done();
-            done.plan
+            launches
         }
     };
-    let launches = launches(&plan, &model.library)?;
     let all = || launches.once.iter().chain(&launches.each);
     let launch = |l: &Launch| serde_json::json!({ "function": l.function, "grid": l.grid, "block": l.block, "kernel": l.kernel });
     args.common.report(&serde_json::json!({
@@ -107,6 +114,39 @@ fn cuda(args: &Args, model: &Model) -> anyhow::Result<Findings> {
     }))?;
     args.common.screen.print(&listing(&launches))?;
     Ok(Findings::Nothing)
+}
+
+/// Names in a comment of a function.
+const NAMES: usize = 6;
+
+/// What a function that these kernels launch came from, as lines: nodes of the model, and the laws of the proof that were applied there.
+fn told(kernels: &[usize], origins: &[explain::Origin]) -> Vec<String> {
+    let known: Vec<&explain::Origin> = kernels.iter().filter_map(|&k| origins.get(k)).collect();
+    let nodes = known.first().map_or(&[][..], |o| &o.nodes);
+    let laws: BTreeSet<&String> = known.iter().flat_map(|o| &o.laws).collect();
+    let laws: Vec<&String> = laws.into_iter().collect();
+    let list = |names: &[String]| {
+        let first: Vec<String> = names.iter().take(NAMES).map(|n| shown(n)).collect();
+        match names.len().saturating_sub(NAMES) {
+            0 => first.join(", "),
+            more => format!("{} and {more} more", first.join(", ")),
+        }
+    };
+    let mut lines = vec![];
+    if !nodes.is_empty() {
+        let others = match known.len() - 1 {
+            0 => String::new(),
+            1 => "; one other kernel has the same code".into(),
+            n => format!("; {n} other kernels have the same code"),
+        };
+        lines.push(format!("Of the model's {}{others}.", list(nodes)));
+    }
+    if !laws.is_empty() {
+        // None is left out: `explain LAW` says what each of them means.
+        let laws: Vec<&str> = laws.iter().map(|l| l.as_str()).collect();
+        lines.push(format!("By the laws {}.", laws.join(", ")));
+    }
+    lines
 }
 
 /// Every function before its first launch; the launches in order.

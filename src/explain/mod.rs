@@ -16,10 +16,9 @@ pub use declaration::{Declaration, declaration};
 use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_explore::Reason;
-use mlc_extract::kernel_selection::by_kernel;
 use mlc_extract::target::TargetPrices;
 use regions::Priced;
-pub use regions::{KernelLine, Region, name_all};
+pub use regions::{KernelLine, Origin, Region, name_all};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,7 +88,8 @@ pub fn explain(
     options: &Options,
 ) -> Result<Explanation, Error> {
     let plain = Evaluation { options, library, prices }.as_read(&o.source)?.plan;
-    let priced = |plan| Priced { plan, seconds: by_kernel(plan, library, prices) };
+    let (before, after) =
+        (Priced::new(&plain, library, prices), Priced::new(&o.plan, library, prices));
     let (laws, places) = credits(o, library);
     let r = &o.report;
     Ok(Explanation {
@@ -97,10 +97,27 @@ pub fn explain(
         cost: (r.cost_before, r.cost_after),
         peak_bytes: r.peak_bytes_before.zip(r.peak_bytes),
         weights_bytes: (r.weights_bytes_before, r.weights_bytes),
-        regions: regions::regions(library, &priced(&plain), &priced(&o.plan), &places),
+        regions: regions::regions(library, &before, &after, &places),
         laws,
         notes: r.notes.clone(),
     })
+}
+
+/// For each kernel of the result the nodes of the model that it computes, and the laws that led to it. Nodes are named as in the
+/// model that was read.
+///
+/// # Errors
+/// If the program as read cannot be planned.
+pub fn kernel_origins(
+    o: &Optimized,
+    library: &Library,
+    prices: &TargetPrices<'_>,
+    options: &Options,
+) -> Result<Vec<Origin>, Error> {
+    let plain = Evaluation { options, library, prices }.as_read(&o.source)?.plan;
+    let (before, after) =
+        (Priced::new(&plain, library, prices), Priced::new(&o.plan, library, prices));
+    Ok(regions::origins(library, &before, &after, &credits(o, library).1))
 }
 
 /// The laws that the result rests on, and at which nodes each was applied.

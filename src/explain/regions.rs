@@ -7,6 +7,8 @@
 use mlc_dsl::ir::{NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
+use mlc_extract::kernel_selection::by_kernel;
+use mlc_extract::target::TargetPrices;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -58,6 +60,13 @@ pub struct Priced<'a> {
     pub seconds: Vec<f64>,
 }
 
+impl<'a> Priced<'a> {
+    /// A plan at these prices.
+    pub fn new(plan: &'a Plan, library: &Library, prices: &TargetPrices<'_>) -> Priced<'a> {
+        Priced { plan, seconds: by_kernel(plan, library, prices) }
+    }
+}
+
 /// The regions of two plans of one model, those that save most first, with the laws applied at each of these nodes.
 pub fn regions(
     library: &Library,
@@ -103,6 +112,35 @@ pub fn regions(
         }
     }
     gathered(out.into_values().collect())
+}
+
+/// What is known of where a kernel came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Nodes of the model whose values the kernel computes, or else those that read it.
+    pub nodes: Vec<String>,
+    /// The laws of the proof that were applied there, or in a region that is alike.
+    pub laws: BTreeSet<String>,
+}
+
+/// For each kernel of the second plan where it came from.
+pub fn origins(
+    library: &Library,
+    before: &Priced<'_>,
+    after: &Priced<'_>,
+    laws: &[(String, String)],
+) -> Vec<Origin> {
+    let mut known: HashMap<String, BTreeSet<String>> = HashMap::new();
+    for region in regions(library, before, after, laws) {
+        for node in region.nodes.iter().chain(region.alike.iter().flatten()) {
+            known.insert(node.clone(), region.laws.clone());
+        }
+    }
+    let origin = |line: KernelLine| {
+        let laws = line.nodes.first().and_then(|n| known.get(n)).cloned().unwrap_or_default();
+        Origin { nodes: line.nodes, laws }
+    };
+    lines(library, after).into_iter().map(origin).collect()
 }
 
 /// Regions that are alike told once, those that save most first. A law is proven for one copy of a repeated layer; the

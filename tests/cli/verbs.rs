@@ -435,6 +435,27 @@ fn what_is_too_large_for_cuda_code_is_an_error() {
     }
 }
 
+/// Below the first line of a function stands what it came from.
+#[test]
+fn cuda_code_names_the_nodes_and_laws_that_it_came_from() {
+    let dir = folder();
+    let text = "def model(x: f32[64, 64], w: f32[64, 64]) -> f32[64, 64]
+  let y = x @ w
+  = y * 0.5 * (1.0 + erf(y / 1.4142135)) + 0.0
+";
+    fs::write(dir.path().join("spelled.rules"), text).expect("written");
+    let optimized = told(dir.path(), &["show", "--cuda", "spelled.rules"]);
+    let head: Vec<&str> = optimized.lines().take(3).collect();
+    let expected = [
+        "// Kernel `gemm` of matmul, gelu: f32[64, 64], a tile of a product for each block.",
+        "// Of the model's matmul#1, mul#2.",
+        "// By the laws add_zero, gelu.",
+    ];
+    assert_eq!(head, expected);
+    let plain = told(dir.path(), &["show", "--cuda", "--no-optimize", "spelled.rules"]);
+    assert!(!plain.contains("// By the laws"), "{plain}");
+}
+
 /// The document of the CUDA backend shows code that the command really prints.
 #[test]
 fn the_document_shows_the_code_that_is_printed() {

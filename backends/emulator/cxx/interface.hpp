@@ -47,6 +47,16 @@ enum class Access : unsigned char { Read, Write, Atomic };
 // and in no race. Does not return otherwise.
 void* access(const Memory& memory, long long at, unsigned bytes, Access kind);
 
+// Copies 16 bytes, or zeros where `inside` is false, when the current thread waits for the group of the copy. Until then the copy's
+// target has no elements: reading them ends the launch, and so does a write that no barrier orders with what others read there.
+void begin_copy(const Memory& to, long long to_at, const Memory& from, long long from_at, bool inside);
+
+// Closes the current thread's group of copies.
+void end_group();
+
+// Waits for the current thread's groups but for the latest ones.
+void wait_groups(unsigned but);
+
 // The shared array of the current block that is declared at `site`; `count` elements of `element` bytes.
 const Memory* shared_array(const void* site, const char* name, unsigned element, long long count);
 

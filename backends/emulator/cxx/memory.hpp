@@ -252,9 +252,20 @@ void store_pack(const emulated::Pointer<T>& p, const Pack<T, n>& values) {
         emulated::store<typename Pieces::Type>(p.memory, p.at + at, piece);
     }
 }
-// Two elements of 16 bits, the first one in the lower half.
+// Two elements of 16 bits, or four of 8 bits, the first one in the lowest bits.
 template <class T>
 unsigned load_word(const emulated::Pointer<T>& p) {
-    static_assert(sizeof(T) == 2, "load_word reads elements of 16 bits");
+    static_assert(sizeof(T) <= 2, "load_word reads elements of 8 or 16 bits");
     return emulated::load<unsigned>(p.memory, p.at);
+}
+
+// Copies from global to shared memory that threads do not wait for at once.
+template <class T>
+void copy_async(const emulated::Pointer<T>& to, const emulated::Pointer<const T>& from, bool inside) {
+    emulated::begin_copy(*to.memory, to.at, *from.memory, from.at, inside);
+}
+inline void commit_copies() { emulated::end_group(); }
+template <int but>
+void wait_copies() {
+    emulated::wait_groups(but);
 }

@@ -233,6 +233,7 @@ static void run_blocks() {
         blockIdx = Index3{(unsigned)(block % gridDim.x), (unsigned)(block / gridDim.x % gridDim.y),
                           (unsigned)(block / gridDim.x / gridDim.y)};
         forget_shared();
+        forget_copies();
         run_block();
     }
     free(state.first_epochs);

@@ -48,6 +48,12 @@ Cell* new_cells(Word count);
 bool bind(const Parameter* parameters, unsigned count, Memory* memories);
 void unbind();
 
+// Makes elements ones that were never written.
+void invalidate(const Memory& memory, long long at, unsigned bytes);
+
+// Forgets the copies of a block's threads.
+void forget_copies();
+
 // Forgets shared arrays, or only what is in them.
 void drop_shared();
 void forget_shared();

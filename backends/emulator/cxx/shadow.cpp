@@ -127,6 +127,12 @@ void* access(const Memory& memory, long long at, unsigned bytes, Access kind) {
     return address;
 }
 
+void invalidate(const Memory& memory, long long at, unsigned bytes) {
+    if (!memory.cells) return;
+    for (long long cell = at / memory.granule; cell * memory.granule < at + bytes; cell++)
+        memory.cells[cell].written = 0;
+}
+
 Cell* new_cells(Word count) { return (Cell*)calloc(count ? count : 1, sizeof(Cell)); }
 
 static const unsigned PARAMETERS = 256;

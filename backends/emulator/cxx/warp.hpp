@@ -72,9 +72,9 @@ inline unsigned vote(const char* what, unsigned mask, bool yes) {
 
 inline void combine_nothing(void**, unsigned mask) { order_warp(mask); }
 
-// A lane's part of D = A B + D.
+// A lane's part of D = A B + D; the elements of D are floats or integers.
 struct Fragments {
-    float* d;
+    void* d;
     const unsigned* a;
     const unsigned* b;
 };
@@ -97,7 +97,7 @@ inline void multiply(void** operands, const float* a, const float* b, unsigned d
         for (unsigned i = 0; i < 4; i++) {
             // PTX ISA 9.2, 9.7.14.5.7 and 9.7.14.5.8, accumulators: the same for both shapes.
             const unsigned row = (lane >> 2) + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
-            float* const d = static_cast<Fragments*>(operands[lane])->d + i;
+            float* const d = (float*)static_cast<Fragments*>(operands[lane])->d + i;
             double sum = *d;
             for (unsigned k = 0; k < depth; k++) sum += (double)a[row * depth + k] * b[k * 8 + column];
             *d = (float)sum;
@@ -143,7 +143,41 @@ inline void combine_1688_tf32(void** operands, unsigned mask) {
     multiply(operands, a, b, 8);
 }
 
-inline void mma(const char* what, Combine* combine, float* d, const unsigned* a, const unsigned* b) {
+inline int byte_element(unsigned registers, unsigned i, bool is_signed) {
+    const unsigned byte = registers >> 8 * i & 0xff;
+    return is_signed && byte > 127 ? (int)byte - 256 : (int)byte;
+}
+
+// PTX ISA 9.2, 9.7.14.5.11, "Matrix Fragments for mma.m16n8k32", integers of 8 bits; sums wrap.
+template <bool signed_a, bool signed_b>
+void combine_16832(void** operands, unsigned mask) {
+    needs_whole_warp(mask);
+    int a[16 * 32], b[32 * 8];
+    for (unsigned lane = 0; lane < 32; lane++) {
+        const Fragments& mine = *static_cast<Fragments*>(operands[lane]);
+        const unsigned group = lane >> 2, within = lane % 4;
+        for (unsigned i = 0; i < 16; i++) {
+            const unsigned row = i < 4 || (8 <= i && i < 12) ? group : group + 8;
+            const unsigned column = within * 4 + (i & 3) + (i < 8 ? 0 : 16);
+            a[row * 32 + column] = byte_element(mine.a[i / 4], i & 3, signed_a);
+        }
+        for (unsigned i = 0; i < 8; i++) {
+            const unsigned row = within * 4 + (i & 3) + (i < 4 ? 0 : 16);
+            b[row * 8 + group] = byte_element(mine.b[i / 4], i & 3, signed_b);
+        }
+    }
+    for (unsigned lane = 0; lane < 32; lane++) {
+        for (unsigned i = 0; i < 4; i++) {
+            const unsigned row = (lane >> 2) + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
+            int* const d = (int*)static_cast<Fragments*>(operands[lane])->d + i;
+            unsigned sum = (unsigned)*d;
+            for (unsigned k = 0; k < 32; k++) sum += (unsigned)(a[row * 32 + k] * b[k * 8 + column]);
+            *d = (int)sum;
+        }
+    }
+}
+
+inline void mma(const char* what, Combine* combine, void* d, const unsigned* a, const unsigned* b) {
     Fragments mine = {d, a, b};
     meet(what, combine, 0xffffffffu, &mine);
 }
@@ -196,3 +230,12 @@ inline void mma_16816_bf16(float d[4], const unsigned a[4], const unsigned b[2])
 inline void mma_1688_tf32(float d[4], const unsigned a[4], const unsigned b[2]) {
     emulated::mma("mma_1688_tf32", emulated::combine_1688_tf32, d, a, b);
 }
+#define EMULATED_BYTES(name, signed_a, signed_b)                                                 \
+    inline void name(int d[4], const unsigned a[4], const unsigned b[2]) {                       \
+        emulated::mma(#name, emulated::combine_16832<signed_a, signed_b>, d, a, b);              \
+    }
+EMULATED_BYTES(mma_16832_s8s8, true, true)
+EMULATED_BYTES(mma_16832_s8u8, true, false)
+EMULATED_BYTES(mma_16832_u8s8, false, true)
+EMULATED_BYTES(mma_16832_u8u8, false, false)
+#undef EMULATED_BYTES

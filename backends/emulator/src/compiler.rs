@@ -23,8 +23,9 @@ const FILES: &[(&str, &str)] = &[
     ("runtime.hpp", include_str!("../cxx/runtime.hpp")),
     ("switch.hpp", include_str!("../cxx/switch.hpp")),
     ("shadow.cpp", include_str!("../cxx/shadow.cpp")),
+    ("copies.cpp", include_str!("../cxx/copies.cpp")),
     ("runtime.cpp", include_str!("../cxx/runtime.cpp")),
-    ("all.cpp", "#include \"shadow.cpp\"\n#include \"runtime.cpp\"\n"),
+    ("all.cpp", "#include \"shadow.cpp\"\n#include \"copies.cpp\"\n#include \"runtime.cpp\"\n"),
 ];
 
 /// Floating point as a device has it by default except for contraction, which a reference does not have either; hidden

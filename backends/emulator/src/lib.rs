@@ -10,6 +10,7 @@
 //! * pair of accesses to an element by different threads, one of them writing and not both atomic, that no barrier (or,
 //!   within a warp, `__syncwarp`) orders, in whichever order they happen to run here: a race. Accesses by different
 //!   blocks of a launch are never ordered. Parameters may overlap: races are found between them, too,
+//! * read of what a copy to shared memory (`copy_async`) brings before its group is waited for,
 //! * barrier, or operation of a warp, that a thread which it needs does not come to.
 //!
 //! A kernel is `KERNEL(threads) name(GLOBAL(T) p, …) {…}`. Its pointers are checked ones: elements are read and written

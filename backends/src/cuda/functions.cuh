@@ -174,3 +174,35 @@ DEVICE T scan_block(Op op, T v, T first, Parts& parts, T& all, bool inclusive) {
   __syncthreads();
   return op(before, own);
 }
+
+// A place along an axis of n elements, between two of them: `part` is the weight of the higher one. No sample is more than one element
+// outside.
+struct Sample {
+  bool is_inside;
+  long long low, high;
+  double part;
+};
+DEVICE Sample sample(double place, long long n) {
+  Sample s = {n > 0 && -1.0 <= place && place <= (double)n, n - 1, n - 1, 0.0};
+  if (!s.is_inside) return s;
+  place = place < 0.0 ? 0.0 : place;
+  if ((long long)place + 1 < n) s = Sample{true, (long long)place, (long long)place + 1, place - (double)(long long)place};
+  return s;
+}
+
+// The corners of a box, the lower one first, from two opposite ones, or from centre and extents.
+DEVICE void box_corners(double box[4], double a, double b, double c, double d, bool centered) {
+  double one[2] = {centered ? a - c / 2.0 : a, centered ? b - d / 2.0 : b};
+  double other[2] = {centered ? a + c / 2.0 : c, centered ? b + d / 2.0 : d};
+  for (int k = 0; k < 2; ++k) {
+    box[k] = fmin(one[k], other[k]);
+    box[k + 2] = fmax(one[k], other[k]);
+  }
+}
+// The part of the union of two boxes that is their intersection; 0 if they do not meet.
+DEVICE double box_overlap(const double a[4], const double b[4]) {
+  double extents[2], areas = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]);
+  for (int k = 0; k < 2; ++k) extents[k] = fmax(fmin(a[k + 2], b[k + 2]) - fmax(a[k], b[k]), 0.0);
+  double common = extents[0] * extents[1], all = areas - common;
+  return common > 0.0 && all > 0.0 ? common / all : 0.0;
+}

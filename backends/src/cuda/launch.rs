@@ -4,6 +4,7 @@
 //! function takes nothing but pointers.
 
 use mlc_dsl::ir::{ConstId, DType};
+use std::collections::HashMap;
 
 /// Where a pointer argument leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +115,24 @@ pub struct Launches {
 }
 
 impl Launches {
+    /// Adds lines below the first comment of every function: what is known of the kernels of the plan that launch it, in the order of
+    /// their first launches.
+    pub fn annotate(&mut self, lines: &dyn Fn(&[usize]) -> Vec<String>) {
+        let mut kernels: HashMap<String, Vec<usize>> = HashMap::new();
+        for launch in self.once.iter().chain(&self.each) {
+            let known = kernels.entry(launch.function.clone()).or_default();
+            if !known.contains(&launch.kernel) {
+                known.push(launch.kernel);
+            }
+        }
+        for launch in self.once.iter_mut().chain(&mut self.each) {
+            let Some((first, rest)) = launch.source.split_once('\n') else { continue };
+            let told = lines(&kernels[&launch.function]);
+            let told: String = told.iter().map(|l| format!("// {l}\n")).collect();
+            launch.source = format!("{first}\n{told}{rest}");
+        }
+    }
+
     /// The functions of all launches, each once, as one translation unit.
     pub fn unit(&self) -> String {
         let mut seen = std::collections::HashSet::new();

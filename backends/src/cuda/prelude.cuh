@@ -27,8 +27,31 @@ template <class T, int n>
 static __device__ __forceinline__ void store_pack(T* p, const Pack<T, n>& values) {
     *reinterpret_cast<Pack<T, n>*>(p) = values;
 }
-// Two elements of 16 bits, the first one in the lower half.
-static __device__ __forceinline__ unsigned load_word(const unsigned short* p) {
+// Copies 16 bytes from global to shared memory, or zeros where `inside` is false, without a register and without waiting. A thread's
+// copies are there when it has waited for all groups but the latest ones; other threads see them behind a barrier.
+template <class T>
+static __device__ __forceinline__ void copy_async(T* to, const T* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+    unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(inside ? 16 : 0) : "memory");
+#else
+    *reinterpret_cast<uint4*>(to) = inside ? *reinterpret_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
+#endif
+}
+static __device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int but>
+static __device__ __forceinline__ void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(but) : "memory");
+#endif
+}
+// Two elements of 16 bits, or four of 8 bits, the first one in the lowest bits.
+template <class T>
+static __device__ __forceinline__ unsigned load_word(const T* p) {
     return *reinterpret_cast<const unsigned*>(p);
 }
 
@@ -59,5 +82,19 @@ static __device__ __forceinline__ unsigned short float_to_half_bits(float value)
 MMA(mma_16816, "m16n8k16.row.col.f32.f16.f16.f32")
 MMA(mma_16816_bf16, "m16n8k16.row.col.f32.bf16.bf16.f32")
 MMA(mma_1688_tf32, "m16n8k8.row.col.f32.tf32.tf32.f32")
+#undef MMA
+// The same for 16 x 32 and 32 x 8 integers of 8 bits, with sums that wrap to 32 bits: PTX ISA 9.2, 9.7.14.5.11, "Matrix Fragments for
+// mma.m16n8k32".
+#define MMA(name, types)                                                                                       \
+    static __device__ __forceinline__ void name(int d[4], const unsigned a[4], const unsigned b[2]) {          \
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." types ".s32 {%0, %1, %2, %3}, "                  \
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                           \
+                     : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                          \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                      \
+    }
+MMA(mma_16832_s8s8, "s8.s8")
+MMA(mma_16832_s8u8, "s8.u8")
+MMA(mma_16832_u8s8, "u8.s8")
+MMA(mma_16832_u8u8, "u8.u8")
 #undef MMA
 #endif

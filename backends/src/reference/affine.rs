@@ -33,6 +33,18 @@ pub(crate) fn accelerate(code: &MeaningCode) -> MeaningCode {
     MeaningCode { body, axes, extents: s.extents, step: code.step }
 }
 
+/// The output axes, counted from the left, that the code takes apart by division, and by what.
+pub(crate) fn divided(code: &MeaningCode) -> Vec<(usize, i64)> {
+    let mut s =
+        Simplifier { extents: code.extents.clone(), replaced: BTreeMap::new(), wanted: vec![] };
+    s.body(&code.body);
+    let splits = |&(slot, by): &(Slot, i64)| {
+        let at = code.axes.iter().position(|&(s, n)| s == slot && n > by && n % by == 0)?;
+        Some((at, by))
+    };
+    s.wanted.iter().filter_map(splits).collect()
+}
+
 /// The value of an element whose indices are expressions over variables of these extents. The variables of its
 /// reductions are added to them.
 pub(crate) fn placed(code: &MeaningCode, index: &[Int], extents: &mut Vec<i64>) -> Body {

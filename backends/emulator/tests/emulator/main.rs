@@ -1,6 +1,7 @@
 //! Kernels on the emulator: what they compute, and the errors that they are written to have.
 
 mod arithmetic;
+mod copies;
 mod errors;
 mod matrices;
 mod races;

@@ -78,6 +78,54 @@ fn of_tf32() {
 }
 
 #[test]
+fn of_bytes() {
+    if !compiles() {
+        return;
+    }
+    for (function, element, other, low, other_low) in [
+        ("mma_16832_s8s8", "signed char", "signed char", -128, -128),
+        ("mma_16832_s8u8", "signed char", "unsigned char", -128, 0),
+        ("mma_16832_u8s8", "unsigned char", "signed char", 0, -128),
+        ("mma_16832_u8u8", "unsigned char", "unsigned char", 0, 0),
+    ] {
+        // All bytes there are, in some order.
+        let bytes = |count: usize, low: i32, by: usize| -> Vec<i32> {
+            (0..count).map(|i| (i * by % 256) as i32 + low).collect()
+        };
+        let (a, b) = (bytes(16 * 32, low, 77), bytes(32 * 8, other_low, 91));
+        let d: Vec<i32> = (0..16 * 8).map(|i| i - 60).collect();
+        let encoded = |x: &[i32]| Buffer::new(&x.iter().map(|&x| x as u8).collect::<Vec<u8>>());
+        let (mut ea, mut eb, mut result) = (encoded(&a), encoded(&b), Buffer::new(&d));
+        let source = format!(
+            "KERNEL(32) f(GLOBAL(const {element}) a, GLOBAL(const {other}) b, GLOBAL(int) d) {{
+                 const int lane = threadIdx.x, group = lane / 4, within = lane % 4;
+                 unsigned fa[4], fb[2];
+                 int fd[4];
+                 for (int r = 0; r < 4; r++) fa[r] = load_word(a + (group + r % 2 * 8) * 32 + within * 4 + r / 2 * 16);
+                 for (int r = 0; r < 2; r++) {{
+                     fb[r] = 0;
+                     for (int i = 0; i < 4; i++)
+                         fb[r] |= (unsigned)(unsigned char)b[(within * 4 + i + r * 16) * 8 + group] << 8 * i;
+                 }}
+                 for (int r = 0; r < 4; r++) fd[r] = d[(group + r / 2 * 8) * 8 + within * 2 + r % 2];
+                 {function}(fd, fa, fb);
+                 for (int r = 0; r < 4; r++) d[(group + r / 2 * 8) * 8 + within * 2 + r % 2] = fd[r];
+             }}"
+        );
+        launch(&source, [1, 1, 1], 32, &[ea.region(), eb.region(), result.region()]).unwrap();
+        for (at, was) in d.iter().enumerate() {
+            let (row, column) = (at / 8, at % 8);
+            let product: i32 = (0..32).map(|k| a[row * 32 + k] * b[k * 8 + column]).sum();
+            assert_eq!(
+                result.elements()[at],
+                was + product,
+                "{function}, row {row}, column {column}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_warp_that_is_not_whole_multiplies_nothing() {
     if !compiles() {
         return;

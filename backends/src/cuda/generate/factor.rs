@@ -3,9 +3,9 @@
 //! A factor is computed where it is loaded, from whatever precedes it; what lies outside is 0.
 
 use super::emit::{Emitter, coordinates, side_by_side};
-use super::product::{Product, SIDE, size};
+use super::product::{Product, SIDE, Term, size};
 use super::spelling as spell;
-use crate::reference::code::{Real, Slot};
+use crate::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};
 
 /// Threads of a block.
@@ -20,6 +20,8 @@ pub enum Element {
     Tf32,
     /// The bits of floats of 16 bits, for tensor cores.
     Half(DType),
+    /// Integers of 8 bits, for tensor cores.
+    Byte(DType),
 }
 
 impl Element {
@@ -28,16 +30,17 @@ impl Element {
         match self {
             Element::Real(double) => spell::real(double),
             Element::Tf32 => spell::real(false),
-            Element::Half(dtype) => spell::stored(dtype),
+            Element::Half(dtype) | Element::Byte(dtype) => spell::stored(dtype),
         }
     }
 
     /// Elements of 16 bytes.
-    fn widest(self) -> i64 {
+    pub fn widest(self) -> i64 {
         match self {
             Element::Real(true) => 2,
             Element::Real(false) | Element::Tf32 => 4,
             Element::Half(_) => 8,
+            Element::Byte(_) => 16,
         }
     }
 
@@ -45,14 +48,23 @@ impl Element {
     pub fn depth(self) -> i64 {
         match self {
             Element::Real(_) | Element::Tf32 => 16,
-            Element::Half(_) => 32,
+            Element::Half(_) | Element::Byte(_) => 32,
+        }
+    }
+
+    /// The type in memory whose elements are what a tile consists of.
+    fn stored(self) -> DType {
+        match self {
+            Element::Real(true) => DType::F64,
+            Element::Real(false) | Element::Tf32 => DType::F32,
+            Element::Half(dtype) | Element::Byte(dtype) => dtype,
         }
     }
 
     fn of(self, e: &Emitter<'_>, value: &str) -> String {
         match self {
             Element::Real(_) | Element::Tf32 => value.into(),
-            Element::Half(dtype) => e.stored_element(dtype, value),
+            Element::Half(dtype) | Element::Byte(dtype) => e.stored_element(dtype, value),
         }
     }
 }
@@ -67,7 +79,9 @@ pub struct Factor<'a> {
     /// The factor's own axes, those of the depth, and its elements.
     along: &'a [(Slot, i64)],
     deep: &'a [(Slot, i64)],
-    factor: &'a Real,
+    factor: &'a Term,
+    /// What is added to integers.
+    shift: i64,
     product: Value,
     double: bool,
     pub element: Element,
@@ -79,15 +93,15 @@ pub struct Factor<'a> {
     width: i64,
 }
 
+/// Axes, and the name of a position along them.
+type At<'a> = (&'a [(Slot, i64)], &'static str);
+
 /// Whether more of what a factor of a product reads lies side by side along the depth than along its own axes.
 pub fn runs_along_depth(
-    e: &mut Emitter<'_>,
-    product: Value,
-    factor: &Real,
+    offsets: &[(Value, Affine)],
     deep: &[(Slot, i64)],
     own: &[(Slot, i64)],
 ) -> bool {
-    let offsets = e.look_at(product, factor).offsets;
     let runs = |axes: &[(Slot, i64)]| {
         let last = axes.iter().rev().find(|a| a.1 != 1);
         let beside = |s: Slot| offsets.iter().filter(|o| o.1.factor(s) == 1).count();
@@ -106,7 +120,12 @@ impl<'a> Factor<'a> {
         element: Element,
     ) -> Factor<'a> {
         let mut f = Factor::by_step(e, p, side, lines, element);
-        f.by_step = matches!(element, Element::Real(_)) || !f.along_depth;
+        f.by_step = match element {
+            Element::Real(_) => true,
+            Element::Tf32 | Element::Half(_) => !f.along_depth,
+            // A register holds four steps of a line.
+            Element::Byte(_) => false,
+        };
         f
     }
 
@@ -129,6 +148,7 @@ impl<'a> Factor<'a> {
             along,
             deep: &p.deep,
             factor,
+            shift: p.bytes.map_or(0, |b| b.shifts[side]),
             product: p.value,
             double: p.double,
             element,
@@ -146,7 +166,7 @@ impl<'a> Factor<'a> {
             }
         }
         f.width = 1;
-        f.along_depth = runs_along_depth(e, p.value, factor, &p.deep, along);
+        f.along_depth = runs_along_depth(&e.look_at_term(p.value, factor).offsets, &p.deep, along);
         f
     }
 
@@ -173,6 +193,11 @@ impl<'a> Factor<'a> {
         }
     }
 
+    /// Elements of a tile, with gaps.
+    pub fn tile(&self) -> i64 {
+        self.stride() * if self.by_step { self.element.depth() } else { self.lines }
+    }
+
     fn turns(&self) -> i64 {
         (self.lines * self.element.depth() / self.width + i64::from(THREADS) - 1)
             / i64::from(THREADS)
@@ -186,9 +211,63 @@ impl<'a> Factor<'a> {
     /// Declares the shared array, and the registers of what is on its way.
     pub fn declare(&self, e: &mut Emitter<'_>) {
         let (name, real) = (self.name, self.element.name());
-        let lines = if self.by_step { self.element.depth() } else { self.lines };
-        e.line(format!("SHARED({real}, {name}, {});", 2 * lines * self.stride()));
+        e.line(format!("SHARED({real}, {name}, {});", 2 * self.tile()));
         e.line(format!("{real} next_{name}[{}];", self.turns() * self.width));
+    }
+
+    /// The same factor as it is copied from memory without passing through registers, if it is there as it is and read by 16 bytes: what
+    /// lies side by side in memory does so in shared memory.
+    pub fn copied(&self, e: &Emitter<'_>) -> Option<Factor<'a>> {
+        if let Element::Byte(_) = self.element {
+            return None;
+        }
+        let copied = Factor { by_step: !self.along_depth, ..*self };
+        let mut e = e.clone();
+        let found = (self.width == self.element.widest()).then(|| copied.source(&mut e))?;
+        found.is_some_and(|s| s.0 == self.element.stored()).then_some(copied)
+    }
+
+    /// Where an access begins in memory.
+    fn source(&self, e: &mut Emitter<'_>) -> Option<(DType, String, String)> {
+        let (own, at) = self.axes();
+        coordinates(e, own.1, own.0);
+        e.source(at.1, at.0, self.width, |e| e.term_of(self.product, self.double, self.factor))
+    }
+
+    /// Declares the shared array for so many tiles that are copied.
+    pub fn declare_copied(&self, e: &mut Emitter<'_>, tiles: i64) {
+        e.line(format!("SHARED({}, {}, {});", self.element.name(), self.name, tiles * self.tile()));
+    }
+
+    /// Writes the loop that begins to copy from the step `next` of the depth on, before `end`, to the tile `to`; what lies outside is 0.
+    pub fn copy(&self, e: &mut Emitter<'_>, to: &str, has_tail: bool) {
+        let (kind, name) = (e.index_type(), self.name);
+        self.open(e);
+        e.line(format!("{kind} place = {} + line, deep = next + step;", self.first));
+        let (_, of, offset) = self.source(e).expect("it is copied");
+        let to = self.place(to, "line", "step");
+        let inside = self.inside(has_tail);
+        match inside.is_empty() {
+            true => e.line(format!("copy_async({name} + ({to}), {of} + ({offset}), true);")),
+            false => {
+                e.line(format!("bool inside = {inside};"));
+                let from = format!("inside ? {of} + ({offset}) : {of} + 0");
+                e.line(format!("copy_async({name} + ({to}), {from}, inside);"));
+            }
+        }
+        e.close();
+    }
+
+    /// The condition that a place and a step of the depth are inside; empty if they are anyway.
+    fn inside(&self, has_tail: bool) -> String {
+        let mut inside = vec![];
+        if self.count % self.lines != 0 {
+            inside.push(format!("place < {}", self.count));
+        }
+        if has_tail {
+            inside.push("deep < end".to_string());
+        }
+        inside.join(" && ")
     }
 
     /// Opens a loop over the accesses of a thread: `line` and `step` are those of the first element.
@@ -208,16 +287,24 @@ impl<'a> Factor<'a> {
         }
     }
 
+    /// The axes that neighbouring accesses tell apart and their position, and the same of those that an access lies along.
+    fn axes(&self) -> (At<'a>, At<'a>) {
+        match self.along_depth {
+            true => ((self.along, "place"), (self.deep, "deep")),
+            false => ((self.deep, "deep"), (self.along, "place")),
+        }
+    }
+
     /// Writes the elements of one access; `put` stores one.
     fn elements(&self, e: &mut Emitter<'_>, put: &mut dyn FnMut(&mut Emitter<'_>, &str)) {
-        let (own, at) = match self.along_depth {
-            true => ((self.along, "place"), ("deep", self.deep)),
-            false => ((self.deep, "deep"), ("place", self.along)),
-        };
+        let (own, at) = self.axes();
         coordinates(e, own.1, own.0);
-        e.lanes(at.0, at.1, self.width, |e| {
-            let value = e.real_of(self.product, self.double, self.factor);
-            let value = self.element.of(e, &value);
+        e.lanes(at.1, at.0, self.width, |e| {
+            let value = e.term_of(self.product, self.double, self.factor);
+            let value = match self.shift {
+                0 => self.element.of(e, &value),
+                by => self.element.of(e, &format!("{value} + {by}")),
+            };
             put(e, &value);
         });
     }
@@ -236,14 +323,7 @@ impl<'a> Factor<'a> {
                 e.line(format!("for (int lane = 0; lane < {width}; ++lane) {zero}"));
             }
         }
-        let mut inside = vec![];
-        if self.count % self.lines != 0 {
-            inside.push(format!("place < {}", self.count));
-        }
-        if has_tail {
-            inside.push("deep < end".to_string());
-        }
-        let check = if inside.is_empty() { String::new() } else { inside.join(" && ") };
+        let check = self.inside(has_tail);
         e.open(&if check.is_empty() { check } else { format!("if ({check})") });
         let name = self.name;
         self.elements(e, &mut |e, value| e.line(format!("next_{name}[{lane}] = {value};")));
@@ -255,7 +335,7 @@ impl<'a> Factor<'a> {
     pub fn store(&self, e: &mut Emitter<'_>) {
         let (name, width, real) = (self.name, self.width, self.element.name());
         self.open(e);
-        let lane = |line: &str, step: &str| self.place("(1 - half)", line, step);
+        let lane = |line: &str, step: &str| self.place("(1 - tile)", line, step);
         match (width, self.along_depth == self.by_step) {
             (1, _) => {
                 e.line(format!("{name}[{}] = next_{name}[turn];", lane("line", "step")));

@@ -4,14 +4,18 @@
 //! is named here. A kernel becomes one launch or several ([`stages`]), which read and write the plan's memory.
 
 mod body;
+mod choices;
 mod emit;
 mod factor;
 mod kernel;
+mod matrices;
 mod one_pass;
 mod places;
 mod procedures;
 mod product;
+mod ranges;
 mod recurrent;
+mod regions;
 mod scan;
 mod spelling;
 mod split;
@@ -21,6 +25,7 @@ mod tensor;
 mod thin;
 mod tile;
 mod tiles;
+mod trees;
 mod turned;
 
 use super::launch::{Argument, Launch, Launches, Place, Port};

@@ -256,7 +256,7 @@ pub fn write(
         [("left", "row", m, &p.rows[..], left), ("right", "keys", keys, &along[..], right)]
     {
         let deep = &p.inner_sum.over;
-        let along_depth = runs_along_depth(e, p.inner.0, factor, deep, own);
+        let along_depth = runs_along_depth(&e.look_at(p.inner.0, factor).offsets, deep, own);
         let load = Load { name, first, count, along: own, deep, depth, along_depth };
         load.write(e, "from", &|e| e.real_of(p.inner.0, false, factor), real);
     }
@@ -288,7 +288,7 @@ pub fn write(
         along: &p.columns,
         deep: &along,
         depth: keys,
-        along_depth: runs_along_depth(e, product, &p.right, &along, &p.columns),
+        along_depth: runs_along_depth(&e.look_at(product, &p.right).offsets, &along, &p.columns),
     };
     load.write(e, "keys + from", &|e| e.real_of(product, false, &p.right), real);
     e.line("__syncthreads();");

@@ -9,26 +9,53 @@ use mlc_dsl::ir::{Attr, DType};
 /// Threads of a block.
 const THREADS: u32 = 256;
 
-fn elements(shape: &[usize]) -> u64 {
+/// Elements of a value of this shape.
+pub fn elements(shape: &[usize]) -> u64 {
     shape.iter().product::<usize>() as u64
 }
 
 /// The type of indices up to so many elements.
-fn index(most: u64) -> &'static str {
+pub fn index(most: u64) -> &'static str {
     if most < 1 << 30 { "int" } else { "long long" }
 }
 
 /// An element for each thread: its number is `at`.
-fn each(count: u64, kind: &str) -> Text {
+pub fn each(count: u64, kind: &str) -> Text {
     let mut t = Text::default();
     t.line(1, format!("{kind} at = ({kind})blockIdx.x * {THREADS} + threadIdx.x;"));
     t.line(1, format!("if (at >= {count}) return;"));
     t
 }
 
-fn part(name: &'static str, count: u64, operands: Vec<(Operand, bool)>, body: Text) -> Part {
+/// A launch with a thread for each of so many elements.
+pub fn part(name: &'static str, count: u64, operands: Vec<(Operand, bool)>, body: Text) -> Part {
     let blocks = count.div_ceil(THREADS.into());
     Part { name, blocks, threads: THREADS, operands, faults: false, body: body.0 }
+}
+
+/// The type in which elements are compared.
+pub fn scalar(dtype: DType) -> &'static str {
+    match dtype {
+        d if d.is_float() => spell::real(d == DType::F64),
+        DType::U64 => "unsigned long long",
+        _ => "long long",
+    }
+}
+
+/// A float in memory as a number of 64 bits.
+pub fn widened(dtype: DType, element: &str) -> String {
+    match dtype {
+        DType::F32 | DType::F64 => spell::loaded(dtype, element, true),
+        d => format!("(double){}", spell::loaded(d, element, true)),
+    }
+}
+
+/// A number of 64 bits as an element in memory.
+pub fn narrowed(dtype: DType, v: &str) -> String {
+    match dtype {
+        DType::F64 => v.into(),
+        d => spell::element(d, &format!("(float)({v})")),
+    }
 }
 
 /// The bits of an element in memory, as an integer.
@@ -75,12 +102,7 @@ pub fn sort_places(env: &Env, args: &[Known], results: &[Known]) -> Result<Proce
         return Err("the argument and the result have two axes".into());
     };
     let largest = !matches!(env.attr("largest"), Some(Attr::Bool(false)));
-    let real = match dtype {
-        DType::F64 => "double",
-        d if d.is_float() => "float",
-        DType::U64 => "unsigned long long",
-        _ => "long long",
-    };
+    let real = scalar(*dtype);
     let load = |at: &str| {
         let loaded = spell::loaded(*dtype, &format!("a0[{at}]"), *dtype == DType::F64);
         format!("({real}){loaded}")

@@ -1,10 +1,11 @@
 //! Tiles of products by tensor cores: eight warps, two by four, multiply fragments of the tiles in shared memory.
 //!
-//! Which elements a thread's registers hold is said at `MMA` in `prelude.cuh`. Sums are floats of 32 bits.
+//! Which elements a thread's registers hold is said at `MMA` in `prelude.cuh`. Sums have 32 bits. Where something is added to a factor
+//! of integers, so that it fits bytes, the other factor is multiplied with ones besides: as often as that is what a sum is too large by.
 
 use super::emit::{Emitter, coordinates, side_by_side};
 use super::factor::{Element, Factor};
-use super::product::{Product, SIDE};
+use super::product::{Bytes, Product, SIDE};
 use super::tile::open_unrolled;
 use mlc_dsl::ir::DType;
 
@@ -23,18 +24,31 @@ pub fn declare(e: &mut Emitter<'_>, p: &Product) {
     e.line("int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, within = threadIdx.x % 4;");
     e.line(format!("int y = warp / {ACROSS} * {} + group;", rows * 16));
     e.line(format!("int x = warp % {ACROSS} * {};", columns * 8));
-    e.line(format!("float sum[{rows}][{columns}][4] = {{}};"));
+    let number = if p.bytes.is_some() { "int" } else { "float" };
+    e.line(format!("{number} sum[{rows}][{columns}][4] = {{}};"));
+    if let Some(side) = shifted(p) {
+        let count = [columns, rows][side];
+        e.line(format!("int others[{count}][4] = {{}};"));
+        let ones = ["0x01010101"; 4];
+        let registers = [4, 2][side];
+        e.line(format!("const unsigned ones[{registers}] = {{{}}};", ones[..registers].join(", ")));
+    }
+}
+
+/// The factor to which something is added: that of rows (0) or of columns (1).
+fn shifted(p: &Product) -> Option<usize> {
+    p.bytes.and_then(|b| b.shifts.iter().position(|s| *s != 0))
 }
 
 /// The bits of the elements of a line that a register holds, from a step on.
 fn word(f: &Factor<'_>, line: &str, step: &str) -> String {
-    let at = |step: &str| f.place("half", line, step);
+    let at = |step: &str| f.place("tile", line, step);
     match f.element {
         Element::Half(_) if f.by_step => {
             let low = format!("(unsigned){}[{}]", f.name, at(step));
             format!("{low} | (unsigned){}[{}] << 16", f.name, at(&format!("{step} + 1")))
         }
-        Element::Half(_) => format!("load_word({} + ({}))", f.name, at(step)),
+        Element::Half(_) | Element::Byte(_) => format!("load_word({} + ({}))", f.name, at(step)),
         _ => format!("__float_as_uint((float){}[{}])", f.name, at(step)),
     }
 }
@@ -42,7 +56,13 @@ fn word(f: &Factor<'_>, line: &str, step: &str) -> String {
 /// Writes the steps of a tile.
 pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
     let (rows, columns) = fragments(p);
+    let bytes = |b: Bytes| {
+        let [a, b] = b.types.map(|d| if d == DType::U8 { "u8" } else { "s8" });
+        format!("mma_16832_{a}{b}")
+    };
+    let of_bytes = p.bytes.map(bytes).unwrap_or_default();
     let (name, steps, own, apart) = match p.element {
+        Element::Byte(_) => (of_bytes.as_str(), 32, "within * 4", 16),
         Element::Half(DType::BF16) => ("mma_16816_bf16", 16, "within * 2", 8),
         Element::Half(_) => ("mma_16816", 16, "within * 2", 8),
         _ => ("mma_1688_tf32", 8, "within", 4),
@@ -55,12 +75,18 @@ pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Fac
     for (i, step) in step.iter().enumerate() {
         e.line(format!("b[j][{i}] = {};", word(right, "(x + j * 8 + group)", step)));
     }
+    if shifted(p) == Some(0) {
+        e.line(format!("{name}(others[j], ones, b[j]);"));
+    }
     e.close();
     open_unrolled(e, "i", rows);
     e.line("unsigned a[4];");
     for (i, step) in step.iter().enumerate() {
         e.line(format!("a[{}] = {};", 2 * i, word(left, "(y + i * 16)", step)));
         e.line(format!("a[{}] = {};", 2 * i + 1, word(left, "(y + i * 16 + 8)", step)));
+    }
+    if shifted(p) == Some(1) {
+        e.line(format!("{name}(others[i], a, ones);"));
     }
     e.line("#pragma unroll");
     e.line(format!("for (int j = 0; j < {columns}; ++j) {name}(sum[i][j], a, b[j]);"));
@@ -83,8 +109,16 @@ pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emit
     e.line(format!("{kind} down = row + y + i * 8, across = column + x + {j};"));
     e.open(&p.inside());
     coordinates(e, "down", &p.rows);
-    let sum = if width == 1 { "[j / 2][i % 2 * 2 + j % 2]" } else { "[j][i % 2 * 2 + lane]" };
-    e.lanes("across", &p.columns, width, |e| store(e, &format!("sum[i / 2]{sum}")));
+    let [tile, lane] = if width == 1 { ["j / 2", "j % 2"] } else { ["j", "lane"] };
+    e.lanes("across", &p.columns, width, |e| {
+        let sum = format!("sum[i / 2][{tile}][i % 2 * 2 + {lane}]");
+        let Some(side) = shifted(p) else { return store(e, &sum) };
+        let others = [format!("others[{tile}][{lane}]"), "others[i / 2][i % 2 * 2]".into()];
+        let by = p.bytes.map_or(0, |b| b.shifts[side]);
+        let others = format!("{by}u * (unsigned){}", others[side]);
+        e.line(format!("long long total = (int)((unsigned){sum} - {others});"));
+        store(e, "total");
+    });
     e.close();
     e.close();
     e.close();

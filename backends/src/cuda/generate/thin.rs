@@ -40,12 +40,12 @@ impl Thin {
     pub fn of(e: &mut Emitter<'_>, p: &Product, processors: u32) -> Thin {
         let (rows, n, depth) = (size(&p.rows), size(&p.columns), size(&p.deep));
         let most = if p.double { 2 } else { 8 }.min(SUMS / rows);
-        let read = e.look_at(p.value, &p.factors[1]).offsets;
+        let read = e.look_at_term(p.value, &p.factors[1]).offsets;
         let bytes = read.iter().map(|o| e.type_of(o.0).size() as i64).min().unwrap_or(8);
         let most = most.min(16 / bytes);
         let packs = |e: &mut Emitter<'_>, axes: &[(Slot, i64)]| {
             let width = side_by_side(axes, most);
-            let value = |e: &mut Emitter<'_>| drop(e.real_of(p.value, p.double, &p.factors[1]));
+            let value = |e: &mut Emitter<'_>| drop(e.term_of(p.value, p.double, &p.factors[1]));
             let accesses = e.trial(|e| e.lanes("place", axes, width, value));
             (width > 1 && accesses.together > accesses.apart).then_some(width)
         };
@@ -53,7 +53,7 @@ impl Thin {
         let along_depth = match (across, down) {
             (Some(_), _) => false,
             (None, Some(_)) => true,
-            (None, None) => runs_along_depth(e, p.value, &p.factors[1], &p.deep, &p.columns),
+            (None, None) => runs_along_depth(&read, &p.deep, &p.columns),
         };
         let width = if along_depth { down } else { across }.unwrap_or(1);
         let (batch, processors) = (size(&p.batch), i64::from(processors));
@@ -171,7 +171,7 @@ impl Thin {
         coordinates(e, "across", &p.columns);
         let lane = if width == 1 { "0" } else { "lane" };
         e.lanes("at", &p.deep, width, |e| {
-            let value = e.real_of(p.value, p.double, &p.factors[1]);
+            let value = e.term_of(p.value, p.double, &p.factors[1]);
             e.line(format!("matrix[c][{lane}] = {value};"));
         });
         e.close();
@@ -179,7 +179,7 @@ impl Thin {
         open_unrolled(e, "m", rows);
         coordinates(e, "m", &p.rows);
         e.lanes("at", &p.deep, width, |e| {
-            let value = e.real_of(p.value, p.double, &p.factors[0]);
+            let value = e.term_of(p.value, p.double, &p.factors[0]);
             e.line("#pragma unroll");
             let add = format!("sum[c][m] += {value} * matrix[c][{lane}];");
             e.line(format!("for (int c = 0; c < {own}; ++c) {add}"));
@@ -212,7 +212,7 @@ impl Thin {
         coordinates(e, "deep", &p.deep);
         let lane = if width == 1 { "0" } else { "lane" };
         e.lanes("place", &p.columns, width, |e| {
-            let value = e.real_of(p.value, p.double, &p.factors[1]);
+            let value = e.term_of(p.value, p.double, &p.factors[1]);
             e.line(format!("matrix[step][{lane}] = {value};"));
         });
         e.close();
@@ -220,7 +220,7 @@ impl Thin {
         coordinates(e, "m", &p.rows);
         let step = if steps == 1 { "0" } else { "lane" };
         e.lanes("at", &p.deep, steps, |e| {
-            let value = e.real_of(p.value, p.double, &p.factors[0]);
+            let value = e.term_of(p.value, p.double, &p.factors[0]);
             e.line("#pragma unroll");
             let add = format!("sum[m][j] += {value} * matrix[{step}][j];");
             e.line(format!("for (int j = 0; j < {width}; ++j) {add}"));

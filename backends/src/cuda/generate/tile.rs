@@ -22,17 +22,39 @@ fn place(own: i64, double: bool, thread: &str, i: &str) -> String {
     }
 }
 
-/// Reads a thread's elements of a step into registers.
-fn fetch(e: &mut Emitter<'_>, f: &Factor<'_>, to: &str, own: i64, thread: &str) {
-    let real = f.element.name();
-    let group = at_once(own, f.element == Element::Real(true));
+/// The place in its tile of a thread's column: apart from its other ones where the steps of a line lie side by side, so that neighbouring
+/// threads read neighbouring lines.
+fn column(own: i64, double: bool, by_step: bool, i: &str) -> String {
+    if by_step { place(own, double, "x", i) } else { format!("{i} * {SIDE} + x") }
+}
+
+/// Reads a thread's elements of some steps from `k` on into registers, at once what lies side by side.
+fn fetch(e: &mut Emitter<'_>, f: &Factor<'_>, to: &str, own: i64, thread: &str, steps: i64) {
+    let (real, double) = (f.element.name(), f.element == Element::Real(true));
+    if !f.by_step {
+        e.line("#pragma unroll");
+        e.open(&format!("for (int i = 0; i < {own}; ++i)"));
+        let line = if thread == "x" {
+            column(own, double, false, "i")
+        } else {
+            place(own, double, thread, "i")
+        };
+        let at = f.place("tile", &format!("({line})"), "k");
+        e.line(format!("Pack<{real}, {steps}> part = load_pack<{steps}>({} + ({at}));", f.name));
+        e.line("#pragma unroll");
+        e.line(format!("for (int s = 0; s < {steps}; ++s) {to}[s][i] = part.at[s];"));
+        return e.close();
+    }
+    let group = at_once(own, double);
+    open_unrolled(e, "s", steps);
     e.line("#pragma unroll");
     e.open(&format!("for (int g = 0; g < {}; ++g)", own / group));
     let line = format!("g * {} + {thread} * {group}", SIDE * group);
-    let at = f.place("half", &line, "k");
+    let at = f.place("tile", &line, if steps == 1 { "k" } else { "(k + s)" });
     e.line(format!("Pack<{real}, {group}> part = load_pack<{group}>({} + ({at}));", f.name));
     e.line("#pragma unroll");
-    e.line(format!("for (int i = 0; i < {group}; ++i) {to}[g * {group} + i] = part.at[i];"));
+    e.line(format!("for (int i = 0; i < {group}; ++i) {to}[s][g * {group} + i] = part.at[i];"));
+    e.close();
     e.close();
 }
 
@@ -42,17 +64,22 @@ pub fn open_unrolled(e: &mut Emitter<'_>, name: &str, count: i64) {
     e.open(&format!("for (int {name} = 0; {name} < {count}; ++{name})"));
 }
 
-/// Writes the steps of a tile.
+/// Writes the steps of a tile; several at once where the steps of a line lie side by side.
 pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
     let (t, real) = (p.tiling, spell::real(p.double));
-    open_unrolled(e, "k", p.element.depth());
-    e.line(format!("{real} a[{}], b[{}];", t.rows, t.columns));
-    fetch(e, left, "a", t.rows, "y");
-    fetch(e, right, "b", t.columns, "x");
+    let steps = if left.by_step && right.by_step { 1 } else { p.element.widest() };
+    let depth = p.element.depth();
     e.line("#pragma unroll");
-    e.line(format!("for (int i = 0; i < {}; ++i)", t.rows));
+    e.open(&format!("for (int k = 0; k < {depth}; k += {steps})"));
+    e.line(format!("{real} a[{steps}][{}], b[{steps}][{}];", t.rows, t.columns));
+    fetch(e, left, "a", t.rows, "y", steps);
+    fetch(e, right, "b", t.columns, "x", steps);
+    e.line("#pragma unroll");
+    e.line(format!("for (int s = 0; s < {steps}; ++s)"));
     e.line("  #pragma unroll");
-    e.line(format!("  for (int j = 0; j < {}; ++j) sum[i][j] += a[i] * b[j];", t.columns));
+    e.line(format!("  for (int i = 0; i < {}; ++i)", t.rows));
+    e.line("    #pragma unroll");
+    e.line(format!("    for (int j = 0; j < {}; ++j) sum[i][j] += a[s][i] * b[s][j];", t.columns));
     e.close();
 }
 
@@ -64,20 +91,25 @@ pub fn declare(e: &mut Emitter<'_>, p: &Product) {
     e.line(format!("{real} sum[{}][{}] = {{}};", t.rows, t.columns));
 }
 
-/// Writes the loops over a thread's elements.
-pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emitter<'_>, &str)) {
+/// Writes the loops over a thread's elements; `by_step` says how tiles of the right factor lie.
+pub fn results(
+    e: &mut Emitter<'_>,
+    p: &Product,
+    by_step: bool,
+    store: &mut dyn FnMut(&mut Emitter<'_>, &str),
+) {
     let t = p.tiling;
     let kind = e.index_type();
     let group = at_once(t.columns, p.double);
     let mut width = side_by_side(&p.columns, group);
     let accesses = e.trial(|e| e.lanes("across", &p.columns, width, |e| store(e, "sum[0][0]")));
-    if accesses.together == 0 {
+    if accesses.together == 0 || !by_step {
         width = 1;
     }
     open_unrolled(e, "i", t.rows);
     open_unrolled(e, "j", t.columns / width);
     let j = if width == 1 { "j".into() } else { format!("(j * {width})") };
-    let (i, j) = (place(t.rows, p.double, "y", "i"), place(t.columns, p.double, "x", &j));
+    let (i, j) = (place(t.rows, p.double, "y", "i"), column(t.columns, p.double, by_step, &j));
     e.line(format!("{kind} down = row + {i}, across = column + {j};"));
     e.open(&p.inside());
     coordinates(e, "down", &p.rows);

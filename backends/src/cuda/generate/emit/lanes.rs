@@ -58,8 +58,8 @@ pub fn side_by_side(axes: &[(Slot, i64)], most: i64) -> i64 {
 
 impl Lanes {
     /// Where the accesses of a turn at this offset begin, if they lie side by side from an aligned element on; whether they are
-    /// all at one place.
-    fn place(&self, offset: &Affine) -> Result<String, bool> {
+    /// all at one place. What an axis of one element contributes is nothing.
+    fn place(&self, offset: &Affine, extents: &[i64]) -> Result<String, bool> {
         let own: Vec<i64> = self.group.iter().map(|g| offset.factor(g.0)).collect();
         if own.iter().zip(&self.group).all(|(f, g)| *f == 0 || g.1 == 1) {
             return Err(true);
@@ -72,7 +72,7 @@ impl Lanes {
             stride *= n;
         }
         let mut rest = offset.clone();
-        rest.terms.retain(|t| !self.group.iter().any(|g| g.0 == t.0));
+        rest.terms.retain(|t| extents[t.0] != 1 && !self.group.iter().any(|g| g.0 == t.0));
         let known = rest.terms.iter().all(|t| t.0 < self.variables && t.1 % self.width == 0);
         if !known || rest.constant % self.width != 0 {
             return Err(false);
@@ -142,7 +142,7 @@ impl<'k> Emitter<'k> {
     /// The name of an element that this turn reads together with its neighbours.
     pub(super) fn packed(&mut self, v: Value, offset: &Affine) -> Option<String> {
         let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len())?;
-        let place = match inner.place(offset) {
+        let place = match inner.place(offset, &self.extents) {
             Ok(place) if !self.unaligned.contains(&v) => place,
             Err(true) => return None,
             _ => {
@@ -167,6 +167,28 @@ impl<'k> Emitter<'k> {
         Some(format!("{name}.at[lane]"))
     }
 
+    /// Where the elements of such a loop lie in memory, if each one is an element there and they are read at once: the type in memory,
+    /// the name of the value and the offset of the first element. Writes what the offset is computed from, and no loop.
+    pub fn source(
+        &mut self,
+        first: &str,
+        axes: &[(Slot, i64)],
+        width: i64,
+        body: impl FnOnce(&mut Emitter<'k>) -> String,
+    ) -> Option<(DType, String, String)> {
+        let (mut start, mut found) = (self.lines.len(), None);
+        self.lanes(first, axes, width, |e| {
+            start = e.lanes.as_ref().map_or(start, |l| l.mark);
+            let name = body(e);
+            let Some((dtype, element)) = e.raw.get(&name) else { return };
+            let mut packs = e.lanes.iter().flat_map(|l| &l.packs);
+            let pack = packs.find(|(_, p)| format!("{p}.at[lane]") == *element);
+            found = pack.map(|((v, place), _)| (*dtype, e.stored[v].clone(), place.clone()));
+        });
+        self.lines.truncate(start);
+        found
+    }
+
     fn before_lanes(&mut self, text: String) {
         let Some(lanes) = &mut self.lanes else { return };
         self.lines.insert(lanes.mark, format!("{}{text}", "  ".repeat(lanes.depth)));
@@ -178,7 +200,7 @@ impl<'k> Emitter<'k> {
         let element = self.stored_element(dtype, v);
         let lanes = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len());
         let width = lanes.map_or(1, |l| l.width);
-        let place = lanes.map(|l| l.place(offset));
+        let place = lanes.map(|l| l.place(offset, &self.extents));
         if let (Some(Ok(place)), false) = (&place, self.out_is_unaligned) {
             self.accesses.together += 1;
             self.variables += 1;

@@ -8,6 +8,7 @@ mod lanes;
 mod shared;
 
 use super::kernel::KernelProgram;
+use super::product::Term;
 use super::spelling::{self as spell, Kind};
 use crate::reference::affine::{combine, placed};
 use crate::reference::affine_visitor::AffineVisitor;
@@ -321,6 +322,19 @@ impl<'k> Emitter<'k> {
     /// A float that the code of a value computes.
     pub fn real_of(&mut self, v: Value, double: bool, r: &Real) -> String {
         Scope { node: v, double }.real(self, r)
+    }
+
+    /// A factor of a product that the code of a value computes.
+    pub fn term_of(&mut self, v: Value, double: bool, t: &Term) -> String {
+        match t {
+            Term::Real(r) => self.real_of(v, double, r),
+            Term::Int(i) => self.int_of(v, i),
+        }
+    }
+
+    /// What a factor of a product in the code of a value reads.
+    pub fn look_at_term(&mut self, v: Value, t: &Term) -> Found {
+        self.look_by(|e| drop(e.term_of(v, false, t)))
     }
 
     /// An integer that the code of a value computes.
