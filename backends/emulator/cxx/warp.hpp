@@ -148,6 +148,37 @@ inline void mma(const char* what, Combine* combine, float* d, const unsigned* a,
     meet(what, combine, 0xffffffffu, &mine);
 }
 
+// A lane's row of a matrix of 8 x 8 elements of 16 bits, and what it gets of four such matrices.
+struct Rows {
+    unsigned short row[8];
+    unsigned* to;
+};
+
+// PTX ISA 9.2, 9.7.14.5.15, ldmatrix .x4: lanes 8 m to 8 m + 7 bring the rows of the matrix m.
+template <bool turned>
+void combine_matrices(void** operands, unsigned mask) {
+    needs_whole_warp(mask);
+    for (unsigned lane = 0; lane < 32; lane++) {
+        for (unsigned m = 0; m < 4; m++) {
+            unsigned both = 0;
+            for (unsigned i = 0; i < 2; i++) {
+                const unsigned along = lane % 4 * 2 + i;
+                const unsigned row = turned ? along : lane / 4, column = turned ? lane / 4 : along;
+                both |= (unsigned)static_cast<Rows*>(operands[8 * m + row])->row[column] << 16 * i;
+            }
+            static_cast<Rows*>(operands[lane])->to[m] = both;
+        }
+    }
+}
+
+inline void load_matrices(const char* what, Combine* combine, unsigned* to,
+                          Pointer<const unsigned short> from) {
+    const auto row = load_pack<8>(from);
+    Rows mine = {{}, to};
+    for (unsigned i = 0; i < 8; i++) mine.row[i] = row.at[i];
+    meet(what, combine, 0xffffffffu, &mine);
+}
+
 }  // namespace emulated
 
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
@@ -195,4 +226,10 @@ inline void mma_16816_bf16(float d[4], const unsigned a[4], const unsigned b[2])
 }
 inline void mma_1688_tf32(float d[4], const unsigned a[4], const unsigned b[2]) {
     emulated::mma("mma_1688_tf32", emulated::combine_1688_tf32, d, a, b);
+}
+inline void load_matrices(unsigned to[4], emulated::Pointer<const unsigned short> row) {
+    emulated::load_matrices("load_matrices", emulated::combine_matrices<false>, to, row);
+}
+inline void load_matrices_turned(unsigned to[4], emulated::Pointer<const unsigned short> row) {
+    emulated::load_matrices("load_matrices_turned", emulated::combine_matrices<true>, to, row);
 }

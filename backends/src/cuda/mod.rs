@@ -26,7 +26,11 @@ pub use nvidia::{Nvidia, nvrtc};
 pub use session::LaunchedPlan;
 
 /// What every translation unit begins with.
-pub const PRELUDE: &str = concat!(include_str!("prelude.cuh"), include_str!("functions.cuh"));
+pub const PRELUDE: &str = concat!(
+    include_str!("prelude.cuh"),
+    include_str!("functions.cuh"),
+    include_str!("attention.cuh")
+);
 
 /// The name of the backend on the command line.
 pub(crate) const NAME: &str = "cuda";

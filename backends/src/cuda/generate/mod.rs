@@ -346,7 +346,11 @@ impl<'a> Generator<'a> {
         let text = format!("({}) {{\n{}}}\n", parameters.join(", "), e.text());
         let fresh = format!("kernel_{}_{}", self.names.len(), identifier(name));
         let function = self.names.entry(format!("{block} {text}")).or_insert(fresh).clone();
-        let source = format!("// {what}\nKERNEL({block}) {function}{text}");
+        let limits = match e.registers {
+            Some(registers) => format!("{block}, {registers}"),
+            None => block.to_string(),
+        };
+        let source = format!("// {what}\nKERNEL({limits}) {function}{text}");
         Launch { function, source, grid: [grid, 1, 1], block, arguments, kernel: k }
     }
 

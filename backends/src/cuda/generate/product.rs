@@ -62,9 +62,9 @@ impl Contraction {
         few && rows.max(columns) >= thin::LEAST && depth >= thin::LEAST
     }
 
-    /// A value as a sum of products that is worth tiles.
-    pub fn in_tiles(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
-        Contraction::find(e, kernel, v).filter(|c| c.sizes.iter().all(|n| *n >= LEAST))
+    /// A value as a sum of products, however small.
+    pub fn of_any_size(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+        Contraction::find(e, kernel, v)
     }
 
     /// A value as a sum of products with a shape of its own.

@@ -11,7 +11,7 @@ use super::kernel::KernelProgram;
 use super::spelling::{self as spell, Kind};
 use crate::reference::affine::{combine, placed};
 use crate::reference::affine_visitor::AffineVisitor;
-use crate::reference::code::{Affine, Int, Real, Slot};
+use crate::reference::code::{Affine, Int, Real, Slot, Truth};
 use crate::reference::compile::Body;
 use expressions::Scope;
 use lanes::{Accesses, Lanes};
@@ -84,6 +84,8 @@ pub struct Emitter<'k> {
     /// Values that do not begin at a multiple of 16 bytes, and whether the result is one.
     pub unaligned: BTreeSet<Value>,
     pub out_is_unaligned: bool,
+    /// Registers of a thread, if not as many as usual.
+    pub registers: Option<u32>,
 }
 
 /// Notes the variables of an affine form.
@@ -150,6 +152,7 @@ impl<'k> Emitter<'k> {
             accesses: Accesses::default(),
             unaligned: BTreeSet::new(),
             out_is_unaligned: false,
+            registers: None,
         }
     }
 
@@ -321,6 +324,11 @@ impl<'k> Emitter<'k> {
     /// A float that the code of a value computes.
     pub fn real_of(&mut self, v: Value, double: bool, r: &Real) -> String {
         Scope { node: v, double }.real(self, r)
+    }
+
+    /// A truth value that the code of a value computes.
+    pub fn truth_of(&mut self, v: Value, t: &Truth) -> String {
+        Scope { node: v, double: false }.truth(self, t)
     }
 
     /// An integer that the code of a value computes.
