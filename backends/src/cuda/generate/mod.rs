@@ -7,6 +7,7 @@ mod body;
 mod emit;
 mod factor;
 mod kernel;
+mod matrices;
 mod one_pass;
 mod places;
 mod procedures;
@@ -24,6 +25,7 @@ mod tiles;
 mod turned;
 
 use super::launch::{Argument, Launch, Launches, Place, Port};
+use super::matrix_product::Alternative;
 use crate::BackendError;
 pub use procedures::is_known as has_procedure;
 
@@ -31,6 +33,7 @@ use body::body;
 use emit::Emitter;
 pub use kernel::Tuning;
 use kernel::{KernelProgram, Stored, known, unsupported};
+use matrices::Matrices;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
@@ -244,6 +247,7 @@ impl<'a> Generator<'a> {
                 targets.push(Place::Arena(take(&mut scratch, bytes)?));
             }
             let mut stage = stage;
+            let (before, planned) = (self.out.each.len(), stage.clone());
             if let Some(ty) = stage.shape.parts() {
                 let parts = Place::Arena(take(&mut scratch, bytes_of(&ty))?);
                 let (each, all) = stage.shape.in_parts(parts);
@@ -257,6 +261,10 @@ impl<'a> Generator<'a> {
                 self.list(once).extend(launch);
             }
             let target = targets[0];
+            if !once && targets.len() == 1 {
+                let at = (k, name, first, before);
+                self.alternative(at, &kernel, &planned, target, &places, &mut scratch)?;
+            }
             if kernel.input(stage.value).is_none() {
                 places.insert(stage.value, target);
             }
@@ -329,6 +337,58 @@ impl<'a> Generator<'a> {
         let what = self.describe(k, kernel, stage);
         let place = (k, name, what);
         Ok(Some(self.assembled(place, e, (parameters, arguments), (grid, threads))))
+    }
+
+    /// Notes what a library may compute in place of the launches of a stage, those of a run from `before` on.
+    fn alternative(
+        &mut self,
+        (k, name, first, before): (usize, &str, usize, usize),
+        kernel: &KernelProgram,
+        stage: &Stage,
+        target: Place,
+        places: &HashMap<Value, Place>,
+        scratch: &mut u64,
+    ) -> Result<(), BackendError> {
+        let (Shape::Tiles(product) | Shape::Deep(product, _)) = stage.shape else { return Ok(()) };
+        let mut e = Emitter::new(kernel);
+        e.stored.extend(places.keys().map(|v| (*v, String::new())));
+        let Some(found) = Matrices::of(&mut e, kernel, stage.value, product) else { return Ok(()) };
+        let ty = known(&kernel.program, product)?;
+        let (place, rest) = match found.is_whole {
+            true => (target, None),
+            false => {
+                let sums = (DType::F32, [vec![1], ty.1.clone()].concat());
+                let place = Place::Arena(take(scratch, bytes_of(&sums))?);
+                let shape = Shape::TileTotal(product, sums, place);
+                let stage = Stage { value: stage.value, shape };
+                (place, self.launch(k, name, kernel, &stage, target, places, first)?)
+            }
+        };
+        let read = found.factors.into_iter().chain(found.bias);
+        let mut arguments = vec![];
+        for v in read {
+            let ty = known(&kernel.program, v)?;
+            self.reads(places[&v]);
+            arguments.push(Argument {
+                place: places[&v],
+                bytes: bytes_of(&ty),
+                dtype: ty.0,
+                written: false,
+            });
+        }
+        let dtype = found.product.result.dtype;
+        let bytes = bytes_of(&(dtype, ty.1));
+        arguments.push(Argument { place, bytes, dtype, written: true });
+        if arguments.iter().all(|a| a.place.is_aligned()) && before < self.out.each.len() {
+            let launches = before..self.out.each.len();
+            self.out.alternatives.push(Alternative {
+                launches,
+                product: found.product,
+                arguments,
+                rest,
+            });
+        }
+        Ok(())
     }
 
     /// A launch of what an emitter has written: for a kernel, by the end of the function's name and what it is.
