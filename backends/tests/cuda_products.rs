@@ -151,10 +151,16 @@ fn the_faster_way_is_chosen_and_kept() {
     }
 }
 
+/// A device, the note of a session on it, and what is kept of the product.
+type Case<'a> = (&'a dyn Fn() -> Arc<Recorder>, String, Option<bool>);
+
+/// The results of runs, and the notes after them.
+type Runs = (Vec<Result<Vec<u8>, String>>, Vec<String>);
+
 #[test]
 fn generated_code_stays_where_it_is_faster_or_the_library_differs_or_is_missing() {
     let (code, product) = ("generated code", product());
-    let cases: [(&dyn Fn() -> Arc<Recorder>, String, Option<bool>); 5] = [
+    let cases: [Case<'_>; 5] = [
         (
             &|| device(1.0, 2.0),
             format!("{code}, 200000.00 µs against 400000.00 µs: {product}"),
@@ -219,7 +225,7 @@ fn generated_code_stays_where_it_is_faster_or_the_library_differs_or_is_missing(
 fn every_call_fails_once_and_a_library_that_fails_is_left() {
     for has_rest in [false, true] {
         let added = if has_rest { 4 } else { 3 };
-        let all = |recorder: &Arc<Recorder>| -> Result<(Vec<Result<Vec<u8>, String>>, Vec<String>), String> {
+        let all = |recorder: &Arc<Recorder>| -> Result<Runs, String> {
             let plan = LaunchedPlan::new(example(has_rest), recorder.clone(), Consts::default());
             let plan = plan.map_err(|e| e.to_string())?;
             let runs = (1..4).map(|first| run(&plan, first)).collect();

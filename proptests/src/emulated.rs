@@ -252,7 +252,7 @@ impl Driver for Emulated {
         steps: usize,
         _: &mut dyn FnMut(usize) -> Result<(), DriverError>,
     ) -> Result<Option<Vec<f64>>, DriverError> {
-        let taken = |step: usize| if step % 2 == 0 { 2.0 } else { 1.0 };
+        let taken = |step: usize| if step.is_multiple_of(2) { 2.0 } else { 1.0 };
         Ok(self.has_library.then(|| (0..steps).map(taken).collect()))
     }
 }

@@ -62,6 +62,7 @@ fn products_of_matrices_are_what_a_library_computes() {
         def small(x: f32[16, 16], w: f32[16, 16]) -> f32[16, 16] = x @ w
         def doubles(x: f64[128, 64], w: f64[64, 136]) -> f64[128, 136] = x @ w
         def before(x: f32[128, 64], w: f32[64, 136]) -> f32[128, 136] = tanh(x) @ w
+        def twice(x: f32[128, 96], w: f32[96, 96], u: f32[96, 96]) -> f32[128, 96] = (x @ w) @ u
         def image(x: f32[2, 8, 20, 20], w: f32[16, 8, 5, 5]) -> f32[2, 16, 20, 20]
           = conv(x, w, stride=[1, 1], low=[2, 2], high=[2, 2], dilation=[1, 1])
     ";
@@ -82,6 +83,7 @@ fn products_of_matrices_are_what_a_library_computes() {
         ("bias", ", plus f32", false),
         ("more", "result f32 by rows of 136", true),
         ("wide", "1 x [8, 2056] @ [2056, 72]", true),
+        ("twice", "1 x [128, 96] @ [96, 96]", false),
         ("heads", "", false),
         ("small", "", false),
         ("doubles", "", false),
@@ -96,7 +98,8 @@ fn products_of_matrices_are_what_a_library_computes() {
         let loaded = LaunchedPlan::new(code, emulated.clone(), p.consts.clone());
         let loaded = loaded.map_err(|e| e.to_string())?;
         let notes = loaded.notes();
-        assert_eq!(notes.len(), products);
+        // Equal products are told once.
+        assert_eq!(notes.len(), products.min(1));
         assert!(notes.iter().all(|n| n.starts_with("products on the host, ")), "{notes:?}");
         let tried = emulated.multiplications();
         let result = loaded.run(i).map_err(|e| e.to_string());
@@ -113,7 +116,7 @@ fn products_of_matrices_are_what_a_library_computes() {
     {
         let p = program(&library, name);
         let found = code(&p, &library).alternatives;
-        let count = usize::from(!described.is_empty());
+        let count = if name == "twice" { 2 } else { usize::from(!described.is_empty()) };
         assert_eq!(found.len(), count, "{name}: {found:?}");
         for a in &found {
             assert!(a.product.to_string().contains(described), "{name}: {}", a.product);

@@ -7,9 +7,10 @@
 use super::buffers::{Memory, OwnProduct};
 use super::matrix_product::Alternative;
 use super::session::{Call, LaunchedPlan};
-use super::{Address, Argument, DriverError, Library, Place};
+use super::{Address, Argument, DriverError, Library, MatrixProduct, Place};
 use crate::BackendError;
 use mlc_dsl::ir::{DType, Tensor};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,9 @@ const WORKSPACE: u64 = 32 << 20;
 /// How often either way is timed, and computed each time.
 const TRIALS: usize = 4;
 const REPEATS: usize = 5;
+
+/// How notes name the way without a library.
+const CODE: &str = "generated code";
 
 /// A product that the library computes.
 pub struct Choice {
@@ -46,6 +50,8 @@ pub struct Choices {
     /// The library's name and version.
     library: String,
     notes: Mutex<Vec<String>>,
+    /// What was decided of products, and is told: equal ones are computed in one way.
+    decided: HashMap<MatrixProduct, bool>,
     _workspace: Option<Memory>,
 }
 
@@ -119,7 +125,7 @@ impl Choice {
                 plan.driver.upload(plan.stream.stream, at, &numbers(a.dtype, a.bytes))?;
             }
         }
-        let written = arguments().filter(|a| a.written && a.place != Place::Fault).last();
+        let written = arguments().rfind(|a| a.written && a.place != Place::Fault);
         let result = written.and_then(|a| Some((*a, plan.buffers.address(a.place, a.bytes)?)));
         let Some((result, at)) = result else { return Ok(Trial::NoClock) };
         let read = || -> Result<Vec<f64>, BackendError> {
@@ -139,7 +145,8 @@ impl Choice {
             return Ok(Trial::Differs(error));
         }
         let mut work = |step: usize| {
-            (0..REPEATS).try_for_each(|_| if step % 2 == 0 { own() } else { self.start(plan) })
+            (0..REPEATS)
+                .try_for_each(|_| if step.is_multiple_of(2) { own() } else { self.start(plan) })
         };
         let seconds = plan.driver.timed(plan.stream.stream, 2 * TRIALS, &mut work)?;
         let Some(seconds) = seconds else { return Ok(Trial::NoClock) };
@@ -193,53 +200,53 @@ impl Choices {
 
     /// The product by the library, if that is what is chosen.
     fn decided(
-        &self,
+        &mut self,
         plan: &LaunchedPlan,
         alternative: &Alternative,
         workspace: &Memory,
     ) -> Result<Option<Choice>, BackendError> {
-        let (product, library) = (alternative.product, &self.library);
-        let known = plan.driver.chosen(&product);
-        if known == Some(false) {
-            self.note(format!("generated code, as chosen before: {product}"));
-            return Ok(None);
+        let (product, library) = (alternative.product, self.library.clone());
+        let prepared = || Choice::new(plan, alternative, workspace);
+        if let Some(by_library) = self.decided.get(&product) {
+            return by_library.then(prepared).transpose();
         }
-        let choice = Choice::new(plan, alternative, workspace)?;
-        if known == Some(true) {
-            self.note(format!("{library}, as chosen before: {product}"));
-            return Ok(Some(choice));
+        if let Some(by_library) = plan.driver.chosen(&product) {
+            let choice = by_library.then(prepared).transpose()?;
+            let who = if by_library { &*library } else { CODE };
+            self.note(format!("{who}, as chosen before: {product}"));
+            self.decided.insert(product, by_library);
+            return Ok(choice);
         }
+        let choice = prepared()?;
         let micro = |seconds: f64| format!("{:.2} µs", seconds * 1e6);
-        let chosen = match choice.tried(plan, alternative, plan.calls())? {
+        let (chosen, note) = match choice.tried(plan, alternative, plan.calls())? {
             Trial::Times(own, by) if by < own => {
-                self.note(format!("{library}, {} against {}: {product}", micro(by), micro(own)));
-                true
+                (true, format!("{library}, {} against {}", micro(by), micro(own)))
             }
             Trial::Times(own, by) => {
-                self.note(format!(
-                    "generated code, {} against {}: {product}",
-                    micro(own),
-                    micro(by)
-                ));
-                false
+                (false, format!("{CODE}, {} against {}", micro(own), micro(by)))
             }
             Trial::Differs(error) => {
-                self.note(format!(
-                    "generated code, for {library} differs by {error:.1e}: {product}"
-                ));
-                false
+                (false, format!("{CODE}, for {library} differs by {error:.1e}"))
             }
             Trial::NoClock => {
-                self.note(format!("generated code, for the device has no clock: {product}"));
+                self.note(format!("{CODE}, for the device has no clock: {product}"));
+                self.decided.insert(product, false);
                 return Ok(None);
             }
         };
+        self.note(format!("{note}: {product}"));
+        self.decided.insert(product, chosen);
         plan.driver.choose(&product, chosen);
         Ok(chosen.then_some(choice))
     }
 
+    /// Adds a note, unless it is there.
     fn note(&self, text: String) {
-        self.notes.lock().unwrap_or_else(|e| e.into_inner()).push(text);
+        let mut notes = self.notes.lock().unwrap_or_else(|e| e.into_inner());
+        if !notes.contains(&text) {
+            notes.push(text);
+        }
     }
 
     /// All notes so far.
