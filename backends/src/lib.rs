@@ -78,6 +78,11 @@ pub trait Executable: Send + Sync {
         None
     }
 
+    /// What its reader should know of how it runs: choices that were made when it was prepared, and what did not work out.
+    fn notes(&self) -> Vec<String> {
+        vec![]
+    }
+
     /// Seconds of a run by the device's own clock, without copies of inputs and outputs; `None` where there is no such clock.
     fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {
         let _ = inputs;

@@ -54,6 +54,7 @@ fn example() -> (Launches, Consts) {
         inputs: vec![port("x", 4)],
         outputs: vec![(port("y", 4), Place::Output(0)), (port("z", 2), Place::Output(1))],
         nodes: vec!["gather (`pick`)".into()],
+        ..Launches::default()
     };
     (launches, consts)
 }

@@ -2,9 +2,9 @@
 //! which `scripts/nvrtc` installs, or that of the Python package `nvidia-cuda-nvrtc`. No function of a model spills registers.
 
 use mlc_backends::BackendError;
-use mlc_backends::cuda::{DriverError, PRELUDE, launches, nvrtc};
+use mlc_backends::cuda::{DriverError, PRELUDE, Tuning, launches, launches_for, nvrtc};
 use mlc_dsl::build::Builder;
-use mlc_dsl::ir::{Attr, DType, Extent, Program, Type};
+use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::CallId;
 use mlc_dsl::plan::Plan;
 use mlc_extract::kernel_selection::select_kernels;
@@ -19,6 +19,8 @@ use std::process::Command;
 
 /// Names the library file.
 const VARIABLE: &str = "MLC_NVRTC";
+/// Names the one unit that is compiled.
+const CASE: &str = "MLC_CUDA_CASE";
 /// What code is compiled for, and for the newest architecture besides.
 const ARCHITECTURES: [&str; 2] = ["sm_80", "sm_90a"];
 /// Where `scripts/nvrtc` installs it.
@@ -61,7 +63,12 @@ struct Functions {
 impl Functions {
     /// Adds those of a plan.
     fn add(&mut self, plan: &Plan) -> Result<(), BackendError> {
-        let launches = launches(plan, library())?;
+        self.add_for(plan, Tuning::default())
+    }
+
+    /// The same for a device.
+    fn add_for(&mut self, plan: &Plan, tuning: Tuning) -> Result<(), BackendError> {
+        let launches = launches_for(plan, library(), tuning)?;
         for launch in launches.once.iter().chain(&launches.each) {
             let fresh = format!("{}_{}(", launch.function, self.texts.len());
             self.texts.push(launch.source.replace(&format!("{}(", launch.function), &fresh));
@@ -119,6 +126,46 @@ fn operators() -> Functions {
     functions
 }
 
+/// Attention with heads of the usual sizes, of many queries and of one, with a condition or without.
+fn attentions() -> Functions {
+    let mut functions = Functions::default();
+    let target = library().target("cuda").expect("shipped");
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        for (head, queries, is_chosen) in
+            [64, 128].into_iter().flat_map(|h| [(h, 512, false), (h, 512, true), (h, 1, true)])
+        {
+            let mut b = Builder::new(library());
+            let shapes = [[queries, head], [2048, head], [2048, head], [queries, 2048]];
+            let types = [dtype, dtype, dtype, DType::Bool].into_iter().zip(shapes);
+            let input = |(i, (dtype, [m, n])): (usize, (DType, [usize; 2]))| {
+                b.input(&format!("x{i}"), Type::known(dtype, &[2, m, n]))
+            };
+            let taken = if is_chosen { 4 } else { 3 };
+            let args: Vec<Value> = types.enumerate().map(input).take(taken).collect();
+            let (op, low) = match is_chosen {
+                true => ("attention_select", Some(Attr::float(f64::NEG_INFINITY))),
+                false => ("attention", None),
+            };
+            let attrs =
+                [vec![Some(Attr::float(0.125))], low.map(Some).into_iter().collect()].concat();
+            let y = b.apply(library().find(op).expect("shipped"), &attrs, &args).expect("types")[0];
+            let p = b.finish(vec![("y".into(), y)]);
+            for tf32 in [false, true].into_iter().filter(|tf32| !tf32 || dtype == DType::F32) {
+                let tuning = Tuning { tf32, ..Tuning::default() };
+                let before = functions.texts.len();
+                functions
+                    .add_for(&select_kernels(p.clone(), library(), target), tuning)
+                    .expect("code");
+                let one = functions.texts[before..]
+                    .iter()
+                    .any(|t| t.contains("with a normalised factor"));
+                assert!(one, "attention of {dtype} in one pass");
+            }
+        }
+    }
+    functions
+}
+
 /// A small transformer and a network of convolutions.
 fn models() -> Vec<Program> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/squeezenet1_1.onnx");
@@ -149,8 +196,12 @@ fn generated_kernels_compile() {
     println!("NVRTC {:?}", nvrtc::version().expect("a compiler"));
     let target = library().target("cuda").expect("shipped");
     let options = Options { target: "cuda".into(), self_check: false, ..checked_options() };
-    let mut units = vec![("operators".to_string(), operators())];
-    for (i, program) in models().into_iter().enumerate() {
+    let mut units =
+        vec![("operators".to_string(), operators()), ("attention".to_string(), attentions())];
+    let only = std::env::var(CASE).ok();
+    units.retain(|u| only.as_ref().is_none_or(|o| *o == u.0));
+    let models = if only.is_none() { models() } else { vec![] };
+    for (i, program) in models.into_iter().enumerate() {
         let mut functions = Functions::default();
         functions.add(&select_kernels(program.clone(), library(), target)).expect("code");
         functions

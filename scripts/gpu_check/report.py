@@ -46,12 +46,17 @@ def table(head, rows):
 
 def timings(outcomes):
     """Lines on models and the micro set: own times, launches, ratios with their spread."""
-    alone = {n.removeprefix("bench "): o.data for n, o in outcomes.items() if n.startswith("bench ") and " against " not in n and o.status == PASSED}
+    alone = {n.removeprefix("bench "): o.data for n, o in outcomes.items() if n.startswith("bench ") and " against " not in n and not n.endswith(" without libraries") and o.status == PASSED}
     if not alone:
         return ["Not yet measured.", ""]
     rows, best = [], {}
     for name, data in alone.items():
         cells = [name, f"{data['least_seconds'] * 1e3:.4f}", f"{data['ratio']:.2f}", data["launches"], f"{100 * data['idle']:.0f} %"]
+        off = outcomes.get(f"bench {name} without libraries")
+        if off is None or off.status != PASSED:
+            cells.append("–")
+        else:
+            cells.append(f"{off.data['least_seconds'] * 1e3:.4f} ({off.data['chosen']} of {off.data['products']})")
         for peer in PEERS:
             other = outcomes.get(f"bench {name} against {peer}")
             if other is None or other.status != PASSED:
@@ -63,7 +68,7 @@ def timings(outcomes):
             best.setdefault(data["dtype"], {}).setdefault(name, []).append(speed)
             cells.append(f"{speed:.2f} ({low:.2f}–{high:.2f})")
         rows.append(cells)
-    head = ["model", "ms", "of the plan as read", "launches", "idle", *(f"speed over {p}" for p in PEERS)]
+    head = ["model", "ms", "of the plan as read", "launches", "idle", "ms without libraries (products by one)", *(f"speed over {p}" for p in PEERS)]
     lines = table(head, rows)
     for dtype, found in best.items():
         against = [min(speeds) for speeds in found.values()]

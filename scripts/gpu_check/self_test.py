@@ -13,10 +13,12 @@ import zipfile
 from types import SimpleNamespace
 
 import arrays
+import checks
 import machine
 import micro
 import onnx_writer
 import report
+import timing
 from steps import FAILED, LEFT, NOT_RUN, PASSED, CommandFailed, Outcome, OutOfTime, State, Step, perform, run
 
 
@@ -166,6 +168,69 @@ class Files(unittest.TestCase):
                 onnx.checker.check_model(model, full_check=True)
 
 
+# A tool that answers as the real one does, and writes what it was asked for into the file that ASKED names.
+TOOL = r"""#!/usr/bin/env python3
+import json, os, sys
+words = sys.argv[1:]
+off = os.environ.get("MLC_CUDA_LIBRARIES") == "off"
+with open(os.environ["ASKED"], "a") as out:
+    out.write(" ".join([w.rsplit("/", 1)[-1] for w in words] + (["off"] if off else [])) + "\n")
+if words[0] == "fuzz":
+    print(json.dumps({"cases": 7, "agreed": 6, "seconds": 1.0}))
+elif words[0] == "inspect":
+    print(json.dumps({"flops": 1e3}))
+elif words[0] == "bench":
+    quarters = {"p50": 1, "p90": 1, "p99": 1}
+    found = {"least_seconds": 2.0 if off else 1.0, "least_seconds_unoptimized": 3.0, "percentiles": quarters, "percentiles_unoptimized": quarters}
+    found |= {"ratio": 0.3, "runs": 9, "launches": 2, "launches_unoptimized": 3, "same_plan": False, "clock": "device"}
+    found["notes"] = [] if off else ["cuBLASLt 1, 1 µs against 2 µs: p", "generated code, 1 µs against 2 µs: q"]
+    found["kernels"] = [{"kernel": "k", "computes": "matmul", "measured": 0.5, "predicted": 0.4}]
+    if "--against" in words:
+        found["against"] = {"version": "1", "clock": "device", "ratio": 0.5, "ratio_quartiles": [0.4, 0.6], "least_seconds": 2.0, "own_least_seconds": 1.0, "runs": 3}
+    print(json.dumps(found))
+else:
+    sys.exit(2)
+"""
+
+
+class Work(Folder):
+    """What steps ask of the tool, and what they make of its answers."""
+
+    def asked(self, make, group, packages=()):
+        tool = self.folder / "tool"
+        tool.write_text(TOOL)
+        tool.chmod(0o755)
+        log = self.folder / "asked"
+        model = self.folder / "m.onnx"
+        model.touch()
+        context = SimpleNamespace(tool=tool, device=0, seed=3, models=[("m", model, "f32")], folder=self.folder, environment=lambda tests=False: {"ASKED": str(log)})
+        context.missing = lambda needs: next((f"no {n}" for n in needs if n.startswith("package ") and n.split()[1] not in packages), "")
+        steps = [s for s in make(context) if s.group == group and (" m" in s.name or s.name == "fuzz")]
+        state = State(self.folder / "state.json", "k")
+        perform(steps, context, state, 300, lambda _: None)
+        return {n: (o.status, o.line) for n, o in state.outcomes.items()}, log.read_text().splitlines(), state.outcomes
+
+    def test_fuzzing(self):
+        found, asked, _ = self.asked(checks.fuzzing, "fuzzing")
+        self.assertEqual(found, {"fuzz": (PASSED, "7 programs in 1 s, 6 runs agreed")})
+        self.assertEqual(asked, ["fuzz --backend cuda --device 0 --time 60 --json - --seed 3"])
+
+    def test_benchmarks_with_and_without_libraries_and_beside_others(self):
+        found, asked, outcomes = self.asked(timing.benchmarks, "timing", ("torch", "numpy"))
+        common = "bench m.onnx --backend cuda --device 0 --no-check --json -"
+        self.assertEqual(asked, [f"{common} --kernels", f"{common} off", f"{common} --against torch", f"{common} --against torch-compile"])
+        self.assertEqual(found["bench m without libraries"], (PASSED, "2000.0000 ms, 1000.0000 ms with 1 of 2 products by a library"))
+        self.assertEqual(found["bench m against torch-compile"][0], PASSED)
+        self.assertEqual(found["bench m against jax"], (NOT_RUN, "no package jax"))
+        self.assertIn("2000.0000 (1 of 2)", "\n".join(report.timings(outcomes)))
+
+    def test_without_a_library_nothing_is_compared(self):
+        absent = Outcome(PASSED, "", {"notes": ["products run as generated code: there is none"], "least_seconds": 1.0})
+        context = SimpleNamespace(outcomes={"bench m": absent})
+        outcome = timing.without_libraries("m", self.folder / "m.onnx")(context, 10)
+        self.assertEqual((outcome.status, outcome.line), (NOT_RUN, "there is none"))
+
+
 class Reports(Folder):
     def test_ranks_and_means(self):
         self.assertEqual(report.ranks([3, 1, 3, 2]), [2.5, 0, 2.5, 1])
@@ -180,22 +245,23 @@ class Reports(Folder):
         outcomes = {
             "test t": Outcome(FAILED, "exit code 1: it differs"),
             "bench m": Outcome(PASSED, "fast", alone),
+            "bench m without libraries": Outcome(PASSED, "", {"least_seconds": 2.5e-3, "chosen": 2, "products": 3}),
             "bench m against torch": Outcome(PASSED, "", beside),
             "bench m against jax": Outcome(NOT_RUN, "the Python package jax is not installed"),
             "copy on the device": Outcome(PASSED, "", {"rates": {"64 MiB": 4e12}}),
             "bandwidth softmax 64 MiB": Outcome(PASSED, "", {"rate": 3e12, "size": "64 MiB"}),
             "fuzz": Outcome(LEFT, "3 s were left"),
         }
-        groups = ["tests", "timing", "timing", "timing", "bandwidth", "bandwidth", "fuzzing"]
+        groups = ["tests", "timing", "timing", "timing", "timing", "bandwidth", "bandwidth", "fuzzing"]
         steps = [Step(n, g, None) for n, g in zip(outcomes, groups)]
         context = SimpleNamespace(folder=self.folder, facts=lambda: [("device", "a card")])
         text = report.write(context, steps, outcomes, ["a note"])
         for part in [
             "- device: a card",
             "- a note",
-            "4 passed, 1 failed, 1 not run, 1 left",
+            "5 passed, 1 failed, 1 not run, 1 left",
             "**failed**: exit code 1: it differs",
-            "| m | 2.0000 | 0.50 | 7 | 10 % | 1.25 (1.00–1.33) | – | – | – |",
+            "| m | 2.0000 | 0.50 | 7 | 10 % | 2.5000 (2 of 3) | 1.25 (1.00–1.33) | – | – | – |",
             "f32: geometric mean 1.25 over the best of the others, 1 models; below 0.9: none.",
             "3 kernels, rank correlation: 1.00",
             "| softmax | 64 MiB | 3000 | 0.75 (too slow) |",

@@ -112,6 +112,8 @@ class State:
 def perform(steps, context, state, seconds, tell=print, clock=time.monotonic):
     """Does what the state lacks, as far as the seconds go."""
     end, first = clock() + seconds, True
+    # Steps may build on what came of others.
+    context.outcomes = state.outcomes
     for step in steps:
         if state.settled(step.name):
             continue

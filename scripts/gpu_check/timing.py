@@ -23,21 +23,23 @@ PATIENCE = 60
 
 
 def benchmarks(context):
-    """Each model by itself, with its kernels, then in turns with each peer."""
+    """Each model by itself, with its kernels, then without libraries, then in turns with each peer."""
     cases = [(name, path, dtype) for name, path, dtype in context.models]
     for name, make, b, t in micro.names():
         cases.append((name, lambda c, case=(name, make, b, t): micro.written(c.folder, *case), t))
     for name, path, dtype in cases:
         yield Step(f"bench {name}", "timing", alone(path, dtype), ("tool", "device", "nvrtc"), 30)
     for name, path, dtype in cases:
+        yield Step(f"bench {name} without libraries", "timing", without_libraries(name, path), ("tool", "device", "nvrtc"), 30)
+    for name, path, dtype in cases:
         for peer in PEERS:
             needs = ("tool", "device", "nvrtc", *(f"package {p}" for p in PEERS[peer]))
             yield Step(f"bench {name} against {peer}", "timing", against(path, dtype, peer), needs, PATIENCE)
 
 
-def bench(context, model, seconds, *more):
+def bench(context, model, seconds, *more, environment=None):
     command = [context.tool, "bench", model, "--backend", "cuda", "--device", context.device, "--no-check", "--json", "-", *more]
-    return json.loads(run(command, seconds, context.environment()))
+    return json.loads(run(command, seconds, {**context.environment(), **(environment or {})}))
 
 
 def alone(path, dtype):
@@ -49,13 +51,42 @@ def alone(path, dtype):
         if found["clock"] != "device":
             return Outcome(FAILED, "the tool did not time by the device's events")
         kept = ("least_seconds", "least_seconds_unoptimized", "percentiles", "percentiles_unoptimized", "ratio", "runs")
-        kept += ("launches", "launches_unoptimized", "same_plan")
+        kept += ("launches", "launches_unoptimized", "same_plan", "notes")
         data = {k: found[k] for k in kept}
         data["dtype"] = dtype
         data["kernels"] = [[k["kernel"], k["measured"], k["predicted"]] for k in found["kernels"]]
         data["idle"] = idle(found)
         told = f"{found['least_seconds'] * 1e3:.4f} ms in {found['launches']} launches, as read {found['least_seconds_unoptimized'] * 1e3:.4f} ms"
         return Outcome(PASSED, told, data)
+
+    return work
+
+
+# How notes of a session begin where its products run as generated code because there is no library.
+ABSENT = "products run as generated code: "
+
+
+def without_libraries(name, path):
+    """The same model with every product as generated code. Shows nothing where no product has another way."""
+
+    def work(context, seconds):
+        known = context.outcomes.get(f"bench {name}")
+        if known is None or known.status != PASSED:
+            return Outcome(NOT_RUN, "the model was not timed with libraries")
+        notes = known.data["notes"]
+        absent = next((n.removeprefix(ABSENT) for n in notes if n.startswith(ABSENT)), None)
+        if absent or not notes:
+            return Outcome(NOT_RUN, absent or "a library may compute no product of it")
+        model = path(context) if callable(path) else path
+        if isinstance(model, str):
+            return Outcome(NOT_RUN, model)
+        found = bench(context, model, seconds, environment={"MLC_CUDA_LIBRARIES": "off"})
+        if found["notes"]:
+            return Outcome(FAILED, f"libraries are turned off, and yet: {found['notes'][0]}")
+        least = found["least_seconds"]
+        chosen = sum(not n.startswith("generated code") for n in notes)
+        told = f"{least * 1e3:.4f} ms, {known.data['least_seconds'] * 1e3:.4f} ms with {chosen} of {len(notes)} products by a library"
+        return Outcome(PASSED, told, {"least_seconds": least, "chosen": chosen, "products": len(notes)})
 
     return work
 

@@ -89,6 +89,8 @@ struct BenchReport {
     /// Launches of a run, on a device.
     launches: Option<usize>,
     launches_unoptimized: Option<usize>,
+    /// What the device's sessions chose, and what did not work out.
+    notes: Vec<String>,
     kernels: Vec<KernelTime>,
     kernels_unoptimized: Vec<KernelTime>,
 }
@@ -170,9 +172,12 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let count = Runs { warmup: args.warmup as usize, ..count };
     let times = measure::anew(&*place, &both, &model.library, &inputs, count)?;
     let count = |plan: &Plan| launches(&*place, plan, &model.library, &inputs);
-    let (launches, launches_unoptimized) = match device.is_elsewhere() {
-        true => (count(&after)?, count(&before)?),
-        false => (None, None),
+    let (launches, launches_unoptimized, notes) = match device.is_elsewhere() {
+        true => {
+            let (launches, notes) = count(&after)?;
+            (launches, count(&before)?.0, notes)
+        }
+        false => (None, None, vec![]),
     };
     let [fast, plain] = [&times[0], &times[1]].map(|t| (measure::least(t), measure::median(t)));
     let [percentiles, percentiles_unoptimized] = [&times[0], &times[1]].map(|t| Percentiles::of(t));
@@ -196,6 +201,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
             text,
             "launches     {fast:>10} optimised, {plain} unoptimised; times are the device's own"
         );
+    }
+    for note in &notes {
+        let _ = writeln!(text, "note: {note}");
     }
     let mut kernels = (vec![], vec![]);
     if args.kernels {
@@ -252,6 +260,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         clock: if device.is_elsewhere() { "device" } else { "host" },
         launches,
         launches_unoptimized,
+        notes,
         percentiles,
         percentiles_unoptimized,
     })?;
@@ -259,15 +268,16 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     Ok(Findings::Nothing)
 }
 
-/// Launches of a plan's run; `None` where nothing is launched.
+/// Launches of a plan's run, `None` where nothing is launched, and the notes of its session.
 fn launches(
     backend: &dyn Backend,
     plan: &Plan,
     library: &Arc<Library>,
     inputs: &[Tensor],
-) -> Result<Option<usize>, BackendError> {
-    let times = backend.compile(plan, library.clone())?.launch_seconds(inputs)?;
-    Ok(times.map(|all| all.len()))
+) -> Result<(Option<usize>, Vec<String>), BackendError> {
+    let session = backend.compile(plan, library.clone())?;
+    let times = session.launch_seconds(inputs)?;
+    Ok((times.map(|all| all.len()), session.notes()))
 }
 
 /// Kernels that compute the same together, those that take longest first.

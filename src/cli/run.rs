@@ -71,6 +71,8 @@ struct RunReport {
     /// Bytes of buffers that the backend allocated.
     allocated_bytes: Option<u64>,
     peak_process_bytes: Option<u64>,
+    /// What the session chose, and what did not work out.
+    notes: Vec<String>,
     #[serde(flatten)]
     check: CheckReport,
 }
@@ -163,6 +165,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         let (planned, used) = (bytes(planned), bytes(used));
         let _ = writeln!(text, "buffers of {planned} planned, {used} allocated");
     }
+    let notes = executable.notes();
+    for note in &notes {
+        let _ = writeln!(text, "note: {note}");
+    }
     let outputs = named.iter().map(|(n, t)| {
         (n.clone(), OutputReport { dtype: t.dtype().to_string(), shape: t.shape().to_vec() })
     });
@@ -176,6 +182,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         peak_bytes,
         allocated_bytes,
         peak_process_bytes: pipeline::peak_process_bytes(),
+        notes,
         check,
     })?;
     args.common.screen.say(&text)?;

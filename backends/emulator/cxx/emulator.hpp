@@ -7,7 +7,7 @@
 #define __noinline__
 #define __launch_bounds__(...)
 
-#define KERNEL(threads) static void
+#define KERNEL(...) static void
 #define GLOBAL(T) ::emulated::Pointer<T>
 // The site tells declarations apart: all threads of a block that come to one get the same array.
 #define SHARED(T, name, n)    \

@@ -182,6 +182,37 @@ inline void mma(const char* what, Combine* combine, void* d, const unsigned* a, 
     meet(what, combine, 0xffffffffu, &mine);
 }
 
+// A lane's row of a matrix of 8 x 8 elements of 16 bits, and what it gets of four such matrices.
+struct Rows {
+    unsigned short row[8];
+    unsigned* to;
+};
+
+// PTX ISA 9.2, 9.7.14.5.15, ldmatrix .x4: lanes 8 m to 8 m + 7 bring the rows of the matrix m.
+template <bool turned>
+void combine_matrices(void** operands, unsigned mask) {
+    needs_whole_warp(mask);
+    for (unsigned lane = 0; lane < 32; lane++) {
+        for (unsigned m = 0; m < 4; m++) {
+            unsigned both = 0;
+            for (unsigned i = 0; i < 2; i++) {
+                const unsigned along = lane % 4 * 2 + i;
+                const unsigned row = turned ? along : lane / 4, column = turned ? lane / 4 : along;
+                both |= (unsigned)static_cast<Rows*>(operands[8 * m + row])->row[column] << 16 * i;
+            }
+            static_cast<Rows*>(operands[lane])->to[m] = both;
+        }
+    }
+}
+
+inline void load_matrices(const char* what, Combine* combine, unsigned* to,
+                          Pointer<const unsigned short> from) {
+    const auto row = load_pack<8>(from);
+    Rows mine = {{}, to};
+    for (unsigned i = 0; i < 8; i++) mine.row[i] = row.at[i];
+    meet(what, combine, 0xffffffffu, &mine);
+}
+
 }  // namespace emulated
 
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
@@ -239,3 +270,9 @@ EMULATED_BYTES(mma_16832_s8u8, true, false)
 EMULATED_BYTES(mma_16832_u8s8, false, true)
 EMULATED_BYTES(mma_16832_u8u8, false, false)
 #undef EMULATED_BYTES
+inline void load_matrices(unsigned to[4], emulated::Pointer<const unsigned short> row) {
+    emulated::load_matrices("load_matrices", emulated::combine_matrices<false>, to, row);
+}
+inline void load_matrices_turned(unsigned to[4], emulated::Pointer<const unsigned short> row) {
+    emulated::load_matrices("load_matrices_turned", emulated::combine_matrices<true>, to, row);
+}

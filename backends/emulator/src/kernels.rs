@@ -11,7 +11,7 @@ pub(crate) struct Kernel {
     pub(crate) threads: String,
 }
 
-/// The kernels that `KERNEL(threads) name(` declares, outside of comments and directives.
+/// The kernels that `KERNEL(threads) name(` or `KERNEL(threads, registers) name(` declares, outside of comments and directives.
 pub(crate) fn find(source: &str) -> Vec<Kernel> {
     let text = without_comments_and_directives(source);
     let mut kernels = Vec::new();
@@ -24,7 +24,8 @@ pub(crate) fn find(source: &str) -> Vec<Kernel> {
         let name_end = after.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         let (name, tail) = after.split_at(name_end.unwrap_or(after.len()));
         if !name.is_empty() && tail.trim_start().starts_with('(') {
-            kernels.push(Kernel { name: name.to_owned(), threads: rest[..end].trim().to_owned() });
+            let threads = rest[..end].split(',').next().unwrap_or_default().trim().to_owned();
+            kernels.push(Kernel { name: name.to_owned(), threads });
         }
     }
     kernels
@@ -104,9 +105,11 @@ mod tests {
                c() */ KERNEL(2 * (3 + 1))
             d (GLOBAL(float) x) {} // a /* that opens nothing
             KERNEL(256) e(GLOBAL(float) x) {}
+            KERNEL(64, 255) g() {}
             MY_KERNEL(1) f() {}";
         let kernel =
             |name: &str, threads: &str| Kernel { name: name.into(), threads: threads.into() };
-        assert_eq!(find(source), [kernel("d", "2 * (3 + 1)"), kernel("e", "256")]);
+        let expected = [kernel("d", "2 * (3 + 1)"), kernel("e", "256"), kernel("g", "64")];
+        assert_eq!(find(source), expected);
     }
 }

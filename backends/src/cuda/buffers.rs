@@ -2,7 +2,7 @@
 
 use super::{
     Address, Argument, Driver, DriverError, FAULT_WORDS, Graph, Launch, Launches, Module, NAME,
-    Place, Port, Stream,
+    Place, Port, Prepared, Stream,
 };
 use crate::BackendError;
 use mlc_dsl::ir::{ConstId, Consts, Tensor};
@@ -99,6 +99,25 @@ impl Drop for OwnGraph {
     fn drop(&mut self) {
         // As with memory.
         let _ = self.driver.forget(self.graph);
+    }
+}
+
+/// A product that a library is ready to compute, given back when this is dropped.
+pub struct OwnProduct {
+    driver: Arc<dyn Driver>,
+    pub prepared: Prepared,
+}
+
+impl OwnProduct {
+    pub fn new(driver: &Arc<dyn Driver>, prepared: Prepared) -> OwnProduct {
+        OwnProduct { driver: driver.clone(), prepared }
+    }
+}
+
+impl Drop for OwnProduct {
+    fn drop(&mut self) {
+        // As with memory.
+        let _ = self.driver.release(self.prepared);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Implemented by NVIDIA's driver, and in tests by an emulator and by a device that records every call.
 
+use super::MatrixProduct;
 use mlc_dsl::message_text::bytes as human;
 use thiserror::Error;
 
@@ -28,6 +29,21 @@ pub struct Stream(pub u64);
 /// What was recorded on a stream, to be started as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Graph(pub u64);
+
+/// A product of matrices that a library is ready to compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prepared(pub u64);
+
+/// Whether a device has a library that computes products of matrices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Library {
+    /// It has, or may have, but is told not to use it.
+    Off,
+    /// It has none: why.
+    Absent(String),
+    /// It has this one: its name and version.
+    Present(String),
+}
 
 /// Memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +197,46 @@ pub trait Driver: Send + Sync {
     ) -> Result<Option<Vec<f64>>, DriverError> {
         let _ = (on, steps, work);
         Ok(None)
+    }
+
+    /// The library that computes products of matrices.
+    fn library(&self) -> Library {
+        Library::Off
+    }
+
+    /// Makes a product ready to be computed by the library: of the factors, the bias if there is one, and the result at these
+    /// addresses. It may use so many bytes at the last one beside.
+    fn prepare(
+        &self,
+        product: &MatrixProduct,
+        at: &[Address],
+        workspace: (Address, u64),
+    ) -> Result<Prepared, DriverError> {
+        let _ = (product, at, workspace);
+        Err(DriverError::Call { call: "prepare", reason: "there is no library".into() })
+    }
+
+    /// Computes a product.
+    fn multiply(&self, on: Stream, product: Prepared) -> Result<(), DriverError> {
+        let _ = (on, product);
+        Err(DriverError::Call { call: "multiply", reason: "there is no library".into() })
+    }
+
+    /// Gives back a product that was prepared.
+    fn release(&self, product: Prepared) -> Result<(), DriverError> {
+        let _ = product;
+        Ok(())
+    }
+
+    /// What was chosen for such a product on this device before, by any process: whether the library computes it.
+    fn chosen(&self, product: &MatrixProduct) -> Option<bool> {
+        let _ = product;
+        None
+    }
+
+    /// Keeps what is chosen, if possible.
+    fn choose(&self, product: &MatrixProduct, library: bool) {
+        let _ = (product, library);
     }
 
     /// The device's memory; `None` where it does not tell.

@@ -3,6 +3,7 @@
 //! Plain data, in between the generator and whatever executes it. Shapes are known: they are numbers in the code, so a
 //! function takes nothing but pointers.
 
+use super::matrix_product::Alternative;
 use mlc_dsl::ir::{ConstId, DType};
 use std::collections::HashMap;
 
@@ -100,6 +101,8 @@ pub struct Launches {
     pub once: Vec<Launch>,
     /// The launches of a run, in order.
     pub each: Vec<Launch>,
+    /// What libraries of the device may compute in place of launches of a run; in the order of these.
+    pub alternatives: Vec<Alternative>,
     /// Bytes of the arena.
     pub arena: u64,
     /// Bytes that are kept between runs.
@@ -136,7 +139,8 @@ impl Launches {
     /// The functions of all launches, each once, as one translation unit.
     pub fn unit(&self) -> String {
         let mut seen = std::collections::HashSet::new();
-        let all = self.once.iter().chain(&self.each);
+        let rest = self.alternatives.iter().filter_map(|a| a.rest.as_ref());
+        let all = self.once.iter().chain(&self.each).chain(rest);
         let texts = all.filter(|l| seen.insert(l.function.as_str())).map(|l| l.source.as_str());
         std::iter::once(super::PRELUDE).chain(texts).collect::<Vec<_>>().join("\n")
     }

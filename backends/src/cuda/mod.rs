@@ -4,29 +4,36 @@
 
 use crate::{Backend, BackendError, Executable};
 use mlc_dsl::ir::{NodeId, NodeKind};
-use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::library::{self, CallKind};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
 use std::sync::Arc;
 
 mod buffers;
+mod choice;
 mod driver;
 mod generate;
 mod launch;
+mod matrix_product;
 #[cfg(feature = "cuda")]
 mod nvidia;
 mod session;
 mod shapes;
 
 pub use buffers::DeviceConstants;
-pub use driver::{Address, Driver, DriverError, Graph, Module, Room, Stream};
+pub use driver::{Address, Driver, DriverError, Graph, Library, Module, Prepared, Room, Stream};
 pub use generate::{Tuning, launches, launches_for};
 pub use launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
+pub use matrix_product::{Alternative, Matrix, MatrixProduct};
 #[cfg(feature = "cuda")]
 pub use nvidia::{Nvidia, nvrtc};
 pub use session::LaunchedPlan;
 
 /// What every translation unit begins with.
-pub const PRELUDE: &str = concat!(include_str!("prelude.cuh"), include_str!("functions.cuh"));
+pub const PRELUDE: &str = concat!(
+    include_str!("prelude.cuh"),
+    include_str!("functions.cuh"),
+    include_str!("attention.cuh")
+);
 
 /// The name of the backend on the command line.
 pub(crate) const NAME: &str = "cuda";
@@ -49,7 +56,7 @@ impl Backend for Cuda {
     }
 
     /// Code is generated from meanings and procedures: what has neither cannot be computed.
-    fn faults(&self, plan: &Plan, library: &Library) -> Vec<Fault> {
+    fn faults(&self, plan: &Plan, library: &library::Library) -> Vec<Fault> {
         let lacks = |(k, kernel): (usize, &Kernel)| {
             let without = |n: &&NodeId| match plan.program.node(**n).kind {
                 NodeKind::Apply(call, _) => {
@@ -70,7 +77,7 @@ impl Backend for Cuda {
     fn prepare(
         &self,
         plan: &Plan,
-        library: Arc<Library>,
+        library: Arc<library::Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
         Ok(Box::new(shapes::ShapedPlan::new(
             plan,

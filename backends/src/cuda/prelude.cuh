@@ -2,8 +2,13 @@
 // emulator, which defines EMULATED and its own meaning of what is inside `#ifndef EMULATED`.
 
 #ifndef EMULATED
-// A function that is launched with blocks of so many threads; 128 registers each, where the compiler would take 64.
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 512 / (threads))
+// A function that is launched with blocks of so many threads; 128 registers each, where the compiler would take 64, or as many
+// as are named.
+#define KERNEL(...) KERNEL_CHOICE(__VA_ARGS__, KERNEL_OF, KERNEL_OF_128, )(__VA_ARGS__)
+#define KERNEL_CHOICE(threads, registers, name, ...) name
+#define KERNEL_OF_128(threads) KERNEL_OF(threads, 128)
+#define KERNEL_OF(threads, registers) \
+    extern "C" __global__ void __launch_bounds__(threads, 65536 / (registers) / (threads))
 // A pointer to global memory; SHARED is an array that the threads of a block share, aligned for accesses to 16 bytes.
 #define GLOBAL(T) T* __restrict__
 #define SHARED(T, name, n) __shared__ __align__(16) T name[n]

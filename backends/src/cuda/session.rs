@@ -1,6 +1,7 @@
 //! Launches on a device: their constants, their runs, their times.
 
 use super::buffers::{Buffers, FAULT_BYTES, Loaded, OwnGraph, OwnStream, misplaced, size};
+use super::choice::{Choices, Step};
 use super::{
     Address, Argument, DeviceConstants, Driver, DriverError, FAULT_WORDS, Launch, Launches, Place,
     Port,
@@ -12,11 +13,24 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A launch with the addresses of its arguments.
-struct Call {
+pub(super) struct Call {
     function: String,
     grid: [u32; 3],
     block: u32,
     arguments: Vec<(Address, u64)>,
+}
+
+impl Call {
+    pub(super) fn new(launch: &Launch, buffers: &Buffers) -> Result<Call, BackendError> {
+        let argument = |a: &Argument| Some((buffers.address(a.place, a.bytes)?, a.bytes));
+        let arguments = launch.arguments.iter().map(argument).collect::<Option<_>>();
+        Ok(Call {
+            function: launch.function.clone(),
+            grid: launch.grid,
+            block: launch.block,
+            arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
+        })
+    }
 }
 
 /// Launches in order, and whether any of them records a fault.
@@ -28,16 +42,7 @@ struct Sequence {
 impl Sequence {
     /// Launches without blocks compute nothing, and devices refuse them.
     fn new(launches: &[Launch], buffers: &Buffers) -> Result<Sequence, BackendError> {
-        let call = |launch: &Launch| {
-            let argument = |a: &Argument| Some((buffers.address(a.place, a.bytes)?, a.bytes));
-            let arguments = launch.arguments.iter().map(argument).collect::<Option<_>>();
-            Ok(Call {
-                function: launch.function.clone(),
-                grid: launch.grid,
-                block: launch.block,
-                arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
-            })
-        };
+        let call = |launch: &Launch| Call::new(launch, buffers);
         let launches: Vec<&Launch> = launches.iter().filter(|l| l.has_blocks()).collect();
         let faulty = launches.iter().any(|l| l.arguments.iter().any(|a| a.place == Place::Fault));
         let calls = launches.into_iter().map(call).collect::<Result<_, BackendError>>()?;
@@ -62,18 +67,20 @@ enum Start {
 
 /// Launches that are ready to run on a device.
 pub struct LaunchedPlan {
-    launches: Launches,
-    driver: Arc<dyn Driver>,
+    pub(super) launches: Launches,
+    pub(super) driver: Arc<dyn Driver>,
     each: Sequence,
     /// What outputs that are constants are equal to.
     constants: Arc<DeviceConstants>,
     /// Held during a run, for runs share all memory.
     running: Mutex<Start>,
     // What follows is given back in this order: nothing runs once the stream has ended.
-    stream: OwnStream,
+    pub(super) stream: OwnStream,
+    /// What libraries compute in place of launches.
+    pub(super) choices: Choices,
     /// Absent if nothing is launched.
     module: Option<Loaded>,
-    buffers: Buffers,
+    pub(super) buffers: Buffers,
 }
 
 impl LaunchedPlan {
@@ -128,6 +135,7 @@ impl LaunchedPlan {
             constants: constants.clone(),
             running: Mutex::new(start),
             stream,
+            choices: Choices::default(),
             module,
             buffers,
         };
@@ -138,6 +146,7 @@ impl LaunchedPlan {
             .filter_map(|place| if let Place::Constant(id) = place { Some(id) } else { None })
             .collect();
         plan.buffers.constants.retain(|id, _| read.contains(id));
+        plan.choices = Choices::made(&plan)?;
         Ok(plan)
     }
 
@@ -150,7 +159,7 @@ impl LaunchedPlan {
         }
     }
 
-    fn launch(&self, call: &Call) -> Result<(), DriverError> {
+    pub(super) fn launch(&self, call: &Call) -> Result<(), DriverError> {
         let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
         let Call { function, grid, block, arguments } = call;
         self.driver.launch(self.stream.stream, *module, function, *grid, *block, arguments)
@@ -159,16 +168,53 @@ impl LaunchedPlan {
     /// Starts launches in order, one by one.
     fn start(&self, sequence: &Sequence) -> Result<(), DriverError> {
         self.clear(sequence)?;
-        sequence.calls.iter().try_for_each(|call| {
-            self.launch(call).map_err(|e| self.blamed(e, std::slice::from_ref(call)))
-        })
+        sequence.calls.iter().try_for_each(|call| self.start_one(call))
+    }
+
+    fn start_one(&self, call: &Call) -> Result<(), DriverError> {
+        self.launch(call).map_err(|e| self.blamed(e, std::slice::from_ref(call)))
+    }
+
+    /// The same for those of every run, some of which libraries take the place of.
+    fn start_each(&self) -> Result<(), DriverError> {
+        self.clear(&self.each)?;
+        self.steps().iter().try_for_each(|step| self.start_step(step))
+    }
+
+    /// The launches of every run.
+    pub(super) fn calls(&self) -> &[Call] {
+        &self.each.calls
+    }
+
+    /// What a run starts.
+    fn steps(&self) -> Vec<Step<'_>> {
+        self.choices.steps(&self.each.calls)
+    }
+
+    fn start_step(&self, step: &Step<'_>) -> Result<(), DriverError> {
+        match step {
+            Step::Launch(_, call) => self.start_one(call),
+            Step::Library(choice) => match choice.start(self) {
+                Err(e) if !matches!(e, DriverError::Lost { .. } | DriverError::Kernel { .. }) => {
+                    // What the library does not compute, the launches do.
+                    self.choices.give_up(choice, &e);
+                    choice.own(&self.each.calls).iter().try_for_each(|call| self.start_one(call))
+                }
+                done => done.map_err(|e| self.blamed(e, choice.own(&self.each.calls))),
+            },
+        }
     }
 
     /// Records the launches of a run, if they were started once.
     fn recorded(&self, how: &mut Start) -> Result<(), DriverError> {
         if let Start::Single = how {
-            let recorded =
-                self.driver.record(self.stream.stream, &mut || self.start(&self.each))?;
+            let in_use = self.choices.in_use();
+            let record = || self.driver.record(self.stream.stream, &mut || self.start_each());
+            let recorded = match record() {
+                // What a library did not let be recorded is recorded without it.
+                Err(DriverError::Call { .. }) if self.choices.in_use() < in_use => record()?,
+                other => other?,
+            };
             *how = match recorded {
                 Some(graph) => Start::Recorded(OwnGraph::new(&self.driver, graph)),
                 None => Start::Always,
@@ -186,11 +232,11 @@ impl LaunchedPlan {
                 done.map_err(|e| self.blamed(e, &self.each.calls))
             }
             Start::First => {
-                self.start(&self.each)?;
+                self.start_each()?;
                 *how = Start::Single;
                 Ok(())
             }
-            Start::Single | Start::Always => self.start(&self.each),
+            Start::Single | Start::Always => self.start_each(),
         }
     }
 
@@ -346,6 +392,10 @@ impl Executable for LaunchedPlan {
         Some(Allocated { arena, results })
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.choices.notes()
+    }
+
     fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {
         let mut how = self.begin(inputs)?;
         if let Start::First = *how {
@@ -362,17 +412,19 @@ impl Executable for LaunchedPlan {
     fn launch_seconds(&self, inputs: &[Tensor]) -> Result<Option<Vec<LaunchTime>>, BackendError> {
         let _alone = self.begin(inputs)?;
         self.clear(&self.each)?;
-        let calls = &self.each.calls;
-        let mut start = |step: usize| self.launch(&calls[step]);
-        let seconds = self.driver.timed(self.stream.stream, calls.len(), &mut start);
-        let seconds = seconds.map_err(|e| self.blamed(e, calls))?;
+        let steps = self.steps();
+        let mut start = |step: usize| self.start_step(&steps[step]);
+        let seconds = self.driver.timed(self.stream.stream, steps.len(), &mut start);
+        let seconds = seconds.map_err(|e| self.blamed(e, &self.each.calls))?;
         self.finish(&self.each, &mut [])?;
-        let launched = self.launches.each.iter().filter(|l| l.has_blocks());
-        let time = |(launch, seconds): (&Launch, f64)| LaunchTime {
-            function: launch.function.clone(),
-            kernel: launch.kernel,
-            seconds,
+        let launched: Vec<&Launch> = self.launches.each.iter().filter(|l| l.has_blocks()).collect();
+        let time = |(step, seconds): (&Step<'_>, f64)| {
+            let (function, at) = match step {
+                Step::Launch(at, call) => (call.function.clone(), *at),
+                Step::Library(choice) => (choice.name().to_string(), choice.launches.start),
+            };
+            LaunchTime { function, kernel: launched[at].kernel, seconds }
         };
-        Ok(seconds.map(|all| launched.zip(all).map(time).collect()))
+        Ok(seconds.map(|all| steps.iter().zip(all).map(time).collect()))
     }
 }

@@ -102,6 +102,10 @@ impl Executable for ShapedPlan {
         Some(out)
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.kept().iter().flat_map(|(_, ready)| ready.notes()).collect()
+    }
+
     fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {
         self.of(inputs)?.device_seconds(inputs)
     }

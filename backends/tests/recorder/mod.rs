@@ -1,6 +1,9 @@
 //! A device of bytes that records every call and may fail any of them.
 
-use mlc_backends::cuda::{Address, Driver, DriverError, FAULT_WORDS, Graph, Module, Room, Stream};
+use mlc_backends::cuda::{
+    Address, Driver, DriverError, FAULT_WORDS, Graph, Library, MatrixProduct, Module, Prepared,
+    Room, Stream,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
@@ -23,6 +26,9 @@ pub enum Call {
     Replay(u64),
     Forget(u64),
     Timed(usize),
+    Prepare(String, Vec<(u64, u64)>, ((u64, u64), u64)),
+    Multiply(u64),
+    Release(u64),
 }
 
 /// What a graph does.
@@ -30,7 +36,11 @@ pub enum Call {
 enum Work {
     Clear(Address, u64),
     Launch(u64, String, Vec<(Address, u64)>),
+    Multiply(u64),
 }
+
+/// Bytes of an allocation that there really are.
+const LARGE: u64 = 1 << 16;
 
 /// A device of bytes. Allocation `n` begins at `n << 32`.
 #[derive(Default)]
@@ -54,6 +64,15 @@ pub struct State {
     /// Can neither record nor time.
     pub is_old: bool,
     pub next: u64,
+    /// Its library.
+    pub library: Option<Library>,
+    /// The library's results are wrong.
+    pub is_wrong: bool,
+    /// What the steps that are timed take, in turns; or the n-th one takes n.
+    pub seconds: Vec<f64>,
+    /// What was chosen for products.
+    pub chosen: BTreeMap<String, bool>,
+    products: BTreeMap<u64, (MatrixProduct, Vec<Address>)>,
     /// What a launch of `fault` records.
     pub fault: [i64; FAULT_WORDS],
 }
@@ -96,6 +115,15 @@ impl State {
             Work::Launch(module, function, arguments) => {
                 assert!(self.modules.contains(&module), "{module} is not loaded");
                 self.launched(&function, &arguments);
+            }
+            Work::Multiply(product) => {
+                let (product, at) = self.products.get(&product).expect("is prepared").clone();
+                let arguments = [at[0], at[at.len() - 1]];
+                let bytes = product.rows * product.columns * product.result.dtype.size() as u64;
+                self.launched("product", &arguments.map(|a| (a, bytes)));
+                if self.is_wrong {
+                    self.bytes(at[at.len() - 1], 1)[0] += 1;
+                }
             }
         }
     }
@@ -140,7 +168,8 @@ impl Recorder {
     #[track_caller]
     pub fn holds_nothing(&self) {
         let state = self.state();
-        let held: Vec<_> = state.memory.keys().chain(state.graphs.keys()).collect();
+        let held = state.memory.keys().chain(state.graphs.keys()).chain(state.products.keys());
+        let held: Vec<_> = held.collect();
         let others = state.modules.union(&state.streams).count();
         assert!(held.is_empty() && others == 0, "{held:?}, {:?}", (&state.modules, &state.streams));
     }
@@ -151,7 +180,8 @@ impl Driver for Recorder {
         let mut state = self.state();
         state.called(Call::Allocate(bytes))?;
         let number = state.number();
-        state.memory.insert(number, vec![0xaa; bytes as usize]);
+        // Nothing reads or writes all of what is large.
+        state.memory.insert(number, vec![0xaa; bytes.min(LARGE) as usize]);
         Ok(Address(number << 32))
     }
 
@@ -298,6 +328,52 @@ impl Driver for Recorder {
         state.called(Call::Timed(steps))?;
         drop(state);
         (0..steps).try_for_each(&mut *work)?;
+        let taken = self.state().seconds.clone();
+        if !taken.is_empty() {
+            return Ok(Some(taken.into_iter().cycle().take(steps).collect()));
+        }
         Ok(Some((1..=steps).map(|n| n as f64).collect()))
+    }
+
+    fn library(&self) -> Library {
+        self.state().library.clone().unwrap_or(Library::Off)
+    }
+
+    fn prepare(
+        &self,
+        product: &MatrixProduct,
+        at: &[Address],
+        (beside, bytes): (Address, u64),
+    ) -> Result<Prepared, DriverError> {
+        let mut state = self.state();
+        let places = at.iter().map(|a| place(*a)).collect();
+        state.called(Call::Prepare(product.to_string(), places, (place(beside), bytes)))?;
+        state.bytes(beside, bytes.min(LARGE) as usize);
+        let number = state.number();
+        state.products.insert(number, (*product, at.to_vec()));
+        Ok(Prepared(number))
+    }
+
+    fn multiply(&self, on: Stream, product: Prepared) -> Result<(), DriverError> {
+        let mut state = self.state();
+        state.on(on);
+        assert!(state.products.contains_key(&product.0), "{product:?} is not prepared");
+        state.called(Call::Multiply(product.0))?;
+        state.does(Work::Multiply(product.0));
+        Ok(())
+    }
+
+    fn release(&self, product: Prepared) -> Result<(), DriverError> {
+        let mut state = self.state();
+        assert!(state.products.remove(&product.0).is_some(), "{product:?} is released twice");
+        state.called(Call::Release(product.0))
+    }
+
+    fn chosen(&self, product: &MatrixProduct) -> Option<bool> {
+        self.state().chosen.get(&product.to_string()).copied()
+    }
+
+    fn choose(&self, product: &MatrixProduct, library: bool) {
+        self.state().chosen.insert(product.to_string(), library);
     }
 }

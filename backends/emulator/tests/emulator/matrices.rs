@@ -139,3 +139,35 @@ fn a_warp_that_is_not_whole_multiplies_nothing() {
         "f, block (0, 0, 0), thread 30: multiplies matrices in a warp of fewer than 32 threads"
     );
 }
+
+#[test]
+fn four_matrices_come_from_shared_memory_as_products_take_them() {
+    if !compiles() {
+        return;
+    }
+    // Each element is its place in four matrices of 8 x 8.
+    for (name, turned) in [("load_matrices", false), ("load_matrices_turned", true)] {
+        let source = format!(
+            "KERNEL(32) f(GLOBAL(const unsigned short) x, GLOBAL(unsigned) y) {{
+                 SHARED(unsigned short, tile, 256);
+                 for (int at = threadIdx.x; at < 256; at += 32) tile[at] = x[at];
+                 __syncthreads();
+                 unsigned to[4];
+                 {name}(to, tile + (int)threadIdx.x * 8);
+                 for (int m = 0; m < 4; m++) y[threadIdx.x * 4 + m] = to[m];
+             }}"
+        );
+        let mut x = Buffer::new(&(0..256).collect::<Vec<u16>>());
+        let mut y = Buffer::new(&[0u32; 128]);
+        launch(&source, [1, 1, 1], 32, &[x.region(), y.region()]).unwrap();
+        for (at, both) in y.elements().iter().enumerate() {
+            let (lane, m) = (at as u32 / 4, at as u32 % 4);
+            let place = |i: u32| {
+                let along = lane % 4 * 2 + i;
+                let [row, column] = if turned { [along, lane / 4] } else { [lane / 4, along] };
+                m * 64 + row * 8 + column
+            };
+            assert_eq!([both & 0xffff, both >> 16], [place(0), place(1)], "{name}, lane {lane}");
+        }
+    }
+}

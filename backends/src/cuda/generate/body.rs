@@ -39,7 +39,16 @@ pub fn body(
             Some(elements(e, v, dtype, &shape, Some(&whole)))
         }
         Shape::OnePass(product) => {
-            Some((one_pass::write(e, kernel, v, *product, &put)?, one_pass::THREADS))
+            one_pass::write(e, kernel, *product, &one_pass::Target::Value(v, &put))
+        }
+        Shape::KeyParts(product, _) => {
+            one_pass::write(e, kernel, *product, &one_pass::Target::Part)
+        }
+        Shape::KeyTotal(product, ..) => {
+            let whole = |e: &mut Emitter<'_>, slots: &[usize]| {
+                one_pass::total(e, kernel, *product, slots).expect("parts of it were written");
+            };
+            Some(elements(e, v, dtype, &shape, Some(&whole)))
         }
         Shape::Parts(split) => Some(split::write_parts(e, v, &shape, split)),
         Shape::Total(split, _) => Some(split::write_total(e, dtype, &shape, split)),

@@ -5,6 +5,7 @@
 
 mod body;
 mod choices;
+mod elimination;
 mod emit;
 mod factor;
 mod kernel;
@@ -29,6 +30,7 @@ mod trees;
 mod turned;
 
 use super::launch::{Argument, Launch, Launches, Place, Port};
+use super::matrix_product::Alternative;
 use crate::BackendError;
 pub use procedures::is_known as has_procedure;
 
@@ -36,6 +38,7 @@ use body::body;
 use emit::Emitter;
 pub use kernel::Tuning;
 use kernel::{KernelProgram, Stored, known, unsupported};
+use matrices::Matrices;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
@@ -249,6 +252,7 @@ impl<'a> Generator<'a> {
                 targets.push(Place::Arena(take(&mut scratch, bytes)?));
             }
             let mut stage = stage;
+            let (before, planned) = (self.out.each.len(), stage.clone());
             if let Some(ty) = stage.shape.parts() {
                 let parts = Place::Arena(take(&mut scratch, bytes_of(&ty))?);
                 let (each, all) = stage.shape.in_parts(parts);
@@ -262,6 +266,10 @@ impl<'a> Generator<'a> {
                 self.list(once).extend(launch);
             }
             let target = targets[0];
+            if !once && targets.len() == 1 {
+                let at = (k, name, first, before);
+                self.alternative(at, &kernel, &planned, target, &places, &mut scratch)?;
+            }
             if kernel.input(stage.value).is_none() {
                 places.insert(stage.value, target);
             }
@@ -336,6 +344,58 @@ impl<'a> Generator<'a> {
         Ok(Some(self.assembled(place, e, (parameters, arguments), (grid, threads))))
     }
 
+    /// Notes what a library may compute in place of the launches of a stage, those of a run from `before` on.
+    fn alternative(
+        &mut self,
+        (k, name, first, before): (usize, &str, usize, usize),
+        kernel: &KernelProgram,
+        stage: &Stage,
+        target: Place,
+        places: &HashMap<Value, Place>,
+        scratch: &mut u64,
+    ) -> Result<(), BackendError> {
+        let (Shape::Tiles(product) | Shape::Deep(product, _)) = stage.shape else { return Ok(()) };
+        let mut e = Emitter::new(kernel);
+        e.stored.extend(places.keys().map(|v| (*v, String::new())));
+        let Some(found) = Matrices::of(&mut e, kernel, stage.value, product) else { return Ok(()) };
+        let ty = known(&kernel.program, product)?;
+        let (place, rest) = match found.is_whole {
+            true => (target, None),
+            false => {
+                let sums = (DType::F32, [vec![1], ty.1.clone()].concat());
+                let place = Place::Arena(take(scratch, bytes_of(&sums))?);
+                let shape = Shape::TileTotal(product, sums, place);
+                let stage = Stage { value: stage.value, shape };
+                (place, self.launch(k, name, kernel, &stage, target, places, first)?)
+            }
+        };
+        let read = found.factors.into_iter().chain(found.bias);
+        let mut arguments = vec![];
+        for v in read {
+            let ty = known(&kernel.program, v)?;
+            self.reads(places[&v]);
+            arguments.push(Argument {
+                place: places[&v],
+                bytes: bytes_of(&ty),
+                dtype: ty.0,
+                written: false,
+            });
+        }
+        let dtype = found.product.result.dtype;
+        let bytes = bytes_of(&(dtype, ty.1));
+        arguments.push(Argument { place, bytes, dtype, written: true });
+        if arguments.iter().all(|a| a.place.is_aligned()) && before < self.out.each.len() {
+            let launches = before..self.out.each.len();
+            self.out.alternatives.push(Alternative {
+                launches,
+                product: found.product,
+                arguments,
+                rest,
+            });
+        }
+        Ok(())
+    }
+
     /// A launch of what an emitter has written: for a kernel, by the end of the function's name and what it is.
     fn assembled(
         &mut self,
@@ -351,7 +411,11 @@ impl<'a> Generator<'a> {
         let text = format!("({}) {{\n{}}}\n", parameters.join(", "), e.text());
         let fresh = format!("kernel_{}_{}", self.names.len(), identifier(name));
         let function = self.names.entry(format!("{block} {text}")).or_insert(fresh).clone();
-        let source = format!("// {what}\nKERNEL({block}) {function}{text}");
+        let limits = match e.registers {
+            Some(registers) => format!("{block}, {registers}"),
+            None => block.to_string(),
+        };
+        let source = format!("// {what}\nKERNEL({limits}) {function}{text}");
         Launch { function, source, grid: [grid, 1, 1], block, arguments, kernel: k }
     }
 

@@ -3,7 +3,7 @@
 use super::super::launch::{Argument, Launch, Place};
 use super::kernel::{KernelProgram, known, unsupported};
 use super::{Generator, bytes_of, identifier, places, spelling, take};
-use super::{choices, matrices, recurrent, regions, trees};
+use super::{choices, elimination, recurrent, regions, trees};
 use crate::BackendError;
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{DType, NodeId, Value};
@@ -56,7 +56,7 @@ const WRITERS: &[(&str, Writer)] = &[
     ("bit_cast", places::bit_cast),
     ("sort_places", places::sort_places),
     ("scatter", places::scatter),
-    ("det", matrices::det),
+    ("det", elimination::det),
     ("roi_align", regions::roi_align),
     ("tree_ensemble", trees::tree_ensemble),
     ("unique_rows", choices::unique_rows),

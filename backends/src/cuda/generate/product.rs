@@ -157,9 +157,9 @@ impl Contraction {
         self.sizes.iter().all(|n| *n >= LEAST)
     }
 
-    /// A value as a sum of products that is worth tiles, with its output axes as they are.
-    pub fn in_tiles(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
-        Contraction::find(e, kernel, v, None).filter(Contraction::is_worth_tiles)
+    /// A value as a sum of products, however small.
+    pub fn of_any_size(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+        Contraction::find(e, kernel, v, None)
     }
 
     /// A value as a sum of products with a shape of its own. An axis is taken apart where rows or columns become more by it.

@@ -31,6 +31,12 @@ pub enum Shape {
     Tiles(Value),
     /// Tiles of this product, whose left factor is normalised by rows as it is computed.
     OnePass(Value),
+    /// Tiles of a part of what such a product sums over, then these parts together and what follows: two launches.
+    Keys(Value, Known),
+    /// The first launch of these.
+    KeyParts(Value, Known),
+    /// The second one, which finds the parts there.
+    KeyTotal(Value, Known, Place),
     /// Blocks for parts of a reduction, then a warp for each result: two launches.
     Split(Split),
     /// The first launch of these.
@@ -54,7 +60,7 @@ impl Shape {
     pub fn parts(&self) -> Option<Known> {
         match self {
             Shape::Split(split) => Some(split.ty()),
-            Shape::Deep(_, ty) => Some(ty.clone()),
+            Shape::Deep(_, ty) | Shape::Keys(_, ty) => Some(ty.clone()),
             _ => None,
         }
     }
@@ -66,6 +72,9 @@ impl Shape {
             Shape::Deep(v, ty) => {
                 (Shape::TileParts(*v, ty.clone()), Shape::TileTotal(*v, ty.clone(), place))
             }
+            Shape::Keys(v, ty) => {
+                (Shape::KeyParts(*v, ty.clone()), Shape::KeyTotal(*v, ty.clone(), place))
+            }
             other => (other.clone(), other.clone()),
         }
     }
@@ -74,7 +83,7 @@ impl Shape {
     pub fn written(&self) -> Option<Known> {
         match self {
             Shape::Parts(split) => Some(split.ty()),
-            Shape::TileParts(_, ty) => Some(ty.clone()),
+            Shape::TileParts(_, ty) | Shape::KeyParts(_, ty) => Some(ty.clone()),
             _ => None,
         }
     }
@@ -83,7 +92,9 @@ impl Shape {
     pub fn total(&self) -> Option<(Place, Known)> {
         match self {
             Shape::Total(split, place) => Some((*place, split.ty())),
-            Shape::TileTotal(_, ty, place) => Some((*place, ty.clone())),
+            Shape::TileTotal(_, ty, place) | Shape::KeyTotal(_, ty, place) => {
+                Some((*place, ty.clone()))
+            }
             _ => None,
         }
     }
@@ -102,6 +113,12 @@ impl Shape {
             }
             Shape::TileTotal(..) => "an element of a product in parts for each thread",
             Shape::OnePass(_) => "a tile of a product with a normalised factor for each block",
+            Shape::Keys(..) | Shape::KeyParts(..) => {
+                "a part of a product with a normalised factor for each block"
+            }
+            Shape::KeyTotal(..) => {
+                "an element of a product with a normalised factor in parts for each thread"
+            }
             Shape::Procedure => "by a procedure",
             Shape::Steps => "step by step",
         }
@@ -208,18 +225,21 @@ impl StagePlanner<'_> {
         if let [(product, _), rest @ ..] = found.as_slice()
             && rest.iter().all(|r| same(r, &found[0]))
             && same(&found[0], &(*product, index.clone()))
-            && Contraction::of(&e, self.kernel, *product).is_some()
         {
             let product = *product;
             if let Some(one_pass) = OnePass::of(&mut e, self.kernel, product) {
+                let parts = one_pass.parts();
                 one_pass.needed.into_iter().for_each(|h| self.store(h));
-                return self.push(v, Shape::OnePass(product));
+                let shape = parts.map_or(Shape::OnePass(product), |ty| Shape::Keys(product, ty));
+                return self.push(v, shape);
             }
-            self.factors(product);
-            let found = Product::of(&mut self.at(product).0, self.kernel, product);
-            let parts = found.filter(|p| p.count_of_parts() > 1).map(|p| p.parts());
-            let shape = parts.map_or(Shape::Tiles(product), |ty| Shape::Deep(product, ty));
-            return self.push(v, shape);
+            if Contraction::of(&e, self.kernel, product).is_some() {
+                self.factors(product);
+                let found = Product::of(&mut self.at(product).0, self.kernel, product);
+                let parts = found.filter(|p| p.count_of_parts() > 1).map(|p| p.parts());
+                let shape = parts.map_or(Shape::Tiles(product), |ty| Shape::Deep(product, ty));
+                return self.push(v, shape);
+            }
         }
         if let Some(rows) = self.rows(&mut e, &slots, &found) {
             return self.store_rows(v, rows);

@@ -1,10 +1,11 @@
 //! A device of NVIDIA's: its context, its memory, its modules. `queue.rs` has its streams.
 
+use super::blas::{Blas, Ready};
 use super::library::{self, NO_DEVICE, OUT_OF_MEMORY, checked, is_final, meaning};
 use super::newer::Handle;
 use super::queue::Queue;
 use super::{cubins, nvrtc};
-use crate::cuda::{Address, DriverError, Graph, Module, Room, Stream};
+use crate::cuda::{Address, DriverError, Graph, Module, Prepared, Room, Stream};
 use cuda_sys::cuda::*;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -27,6 +28,8 @@ pub struct Nvidia {
     /// The error that made the context unusable.
     lost: OnceLock<DriverError>,
     blocking: bool,
+    /// The library of products in this context, opened when it is first asked for; or why there is none.
+    pub(super) blas: OnceLock<Result<Blas, String>>,
 }
 
 // SAFETY: the driver's handles may be used by any thread that has made the context current, as every call does; what
@@ -42,6 +45,8 @@ pub(super) struct State {
     pub(super) queues: HashMap<Stream, Arc<Mutex<Queue>>>,
     /// Ready to be started.
     pub(super) graphs: HashMap<Graph, Handle>,
+    /// Ready to be computed.
+    pub(super) products: HashMap<Prepared, Arc<Ready>>,
     next: u64,
 }
 
@@ -133,8 +138,8 @@ impl Nvidia {
         // SAFETY: the pointer is valid for the call.
         let _ = unsafe { cuCtxPopCurrent_v2(&mut current) };
         let blocking = std::env::var_os(BLOCKING).is_some_and(|v| v != "0");
-        let (state, lost) = (Mutex::default(), OnceLock::new());
-        Ok(Nvidia { name, capability, cache, context, state, lost, blocking })
+        let (state, lost, blas) = (Mutex::default(), OnceLock::new(), OnceLock::new());
+        Ok(Nvidia { name, capability, cache, context, state, lost, blocking, blas })
     }
 
     /// The device of this number in the context that others in this process use, unless it is lost. It is kept until the
@@ -319,6 +324,8 @@ impl Drop for Nvidia {
             for (_, queue) in state.queues.drain() {
                 queue.lock().unwrap_or_else(|e| e.into_inner()).close();
             }
+            state.products.clear();
+            drop(self.blas.take());
             drop(current);
         }
         // Modules, graphs and memory go with the context.

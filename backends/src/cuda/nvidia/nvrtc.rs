@@ -1,6 +1,6 @@
 //! NVRTC, the compiler of CUDA C++ that is a library: opened at run time, used without a device.
 
-use super::library;
+use super::{library, search};
 use crate::cuda::DriverError;
 use libloading::Library;
 use std::error::Error;
@@ -90,7 +90,7 @@ fn compiler() -> Result<&'static Functions, DriverError> {
 
 fn open() -> Result<Functions, DriverError> {
     if let Some(path) = env::var_os(VARIABLE).map(PathBuf::from) {
-        let Some(file) = within(&path) else {
+        let Some(file) = search::within(&path, &names()) else {
             let why =
                 format!("{VARIABLE} names a folder without a libnvrtc.so.N that the driver takes");
             return Err(DriverError::NoCompiler(why));
@@ -100,7 +100,7 @@ fn open() -> Result<Functions, DriverError> {
             DriverError::NoCompiler(format!("{VARIABLE} names a file that cannot be used: {why}"))
         });
     }
-    candidates().iter().find_map(|path| opened(path).ok()).ok_or_else(|| {
+    search::candidates(&names()).iter().find_map(|path| opened(path).ok()).ok_or_else(|| {
         let reason = format!(
             "libnvrtc.so.13 and libnvrtc.so.12 are neither on the library path nor in a usual folder of the CUDA \
              toolkit; {VARIABLE} may name the file"
@@ -134,30 +134,9 @@ fn builtins(path: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Names of the library, in the order of the search. A driver does not load what a compiler of a later major version makes.
+/// Names of the library, in the order of the search.
 fn names() -> Vec<String> {
-    let driver = library::cuda_version();
-    let majors = MAJORS.into_iter().filter(|&m| driver.is_none_or(|d| m <= d));
-    majors.map(|m| format!("libnvrtc.so.{m}")).collect()
-}
-
-/// The file of a path that may be its folder.
-fn within(path: &Path) -> Option<PathBuf> {
-    match path.is_dir() {
-        true => names().into_iter().map(|name| path.join(name)).find(|file| file.is_file()),
-        false => Some(path.to_path_buf()),
-    }
-}
-
-/// Where the library may be.
-fn candidates() -> Vec<PathBuf> {
-    let names = names();
-    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(env::var_os).map(PathBuf::from);
-    let usual = ["/usr/local/cuda", "/usr/local/cuda-13", "/usr/local/cuda-12", "/opt/cuda"];
-    let folders = homes.chain(usual.map(PathBuf::from));
-    let inside = folders
-        .flat_map(|f| names.iter().map(move |n| f.join("lib64").join(n)).collect::<Vec<_>>());
-    names.iter().map(PathBuf::from).chain(inside).collect()
+    search::names("libnvrtc.so", &MAJORS, library::cuda_version())
 }
 
 /// The compiler's version, e.g. 13.0.

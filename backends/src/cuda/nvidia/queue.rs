@@ -3,7 +3,9 @@
 use super::device::Nvidia;
 use super::newer::{self, Handle, Recording, THREAD_LOCAL};
 use super::staging::{MOST, PIECE, Staging, wanted};
-use crate::cuda::{Address, Driver, DriverError, Graph, Module, Room, Stream};
+use crate::cuda::{
+    Address, Driver, DriverError, Graph, Library, MatrixProduct, Module, Prepared, Room, Stream,
+};
 use cuda_sys::cuda::*;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -371,6 +373,40 @@ impl Driver for Nvidia {
         }
         self.wait(on)?;
         events.seconds().map(Some)
+    }
+
+    fn library(&self) -> Library {
+        self.library_of_products()
+    }
+
+    fn prepare(
+        &self,
+        product: &MatrixProduct,
+        at: &[Address],
+        workspace: (Address, u64),
+    ) -> Result<Prepared, DriverError> {
+        self.prepared(product, at, workspace)
+    }
+
+    fn multiply(&self, on: Stream, product: Prepared) -> Result<(), DriverError> {
+        self.with(on, |queue| {
+            self.multiplied(product, queue.stream.cast())?;
+            if self.is_blocking() { self.synchronized(queue) } else { Ok(()) }
+        })
+    }
+
+    fn release(&self, product: Prepared) -> Result<(), DriverError> {
+        let _current = self.enter()?;
+        drop(self.state().products.remove(&product));
+        Ok(())
+    }
+
+    fn chosen(&self, product: &MatrixProduct) -> Option<bool> {
+        self.choice_on_disk(product)
+    }
+
+    fn choose(&self, product: &MatrixProduct, library: bool) {
+        self.keep_choice(product, library);
     }
 
     fn room(&self) -> Result<Option<Room>, DriverError> {

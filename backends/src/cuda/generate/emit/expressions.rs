@@ -115,7 +115,7 @@ impl Scope {
         }
     }
 
-    fn truth(self, e: &mut Emitter<'_>, t: &Truth) -> String {
+    pub(super) fn truth(self, e: &mut Emitter<'_>, t: &Truth) -> String {
         match t {
             Truth::Const(v) => v.to_string(),
             Truth::Real(cmp, a, b) => {

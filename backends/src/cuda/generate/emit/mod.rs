@@ -12,7 +12,7 @@ use super::product::Term;
 use super::spelling::{self as spell, Kind};
 use crate::reference::affine::{combine, placed};
 use crate::reference::affine_visitor::AffineVisitor;
-use crate::reference::code::{Affine, Int, Real, Slot};
+use crate::reference::code::{Affine, Int, Real, Slot, Truth};
 use crate::reference::compile::Body;
 use expressions::Scope;
 use lanes::{Accesses, Lanes};
@@ -85,6 +85,8 @@ pub struct Emitter<'k> {
     /// Values that do not begin at a multiple of 16 bytes, and whether the result is one.
     pub unaligned: BTreeSet<Value>,
     pub out_is_unaligned: bool,
+    /// Registers of a thread, if not as many as usual.
+    pub registers: Option<u32>,
 }
 
 /// Notes the variables of an affine form.
@@ -151,6 +153,7 @@ impl<'k> Emitter<'k> {
             accesses: Accesses::default(),
             unaligned: BTreeSet::new(),
             out_is_unaligned: false,
+            registers: None,
         }
     }
 
@@ -335,6 +338,11 @@ impl<'k> Emitter<'k> {
     /// What a factor of a product in the code of a value reads.
     pub fn look_at_term(&mut self, v: Value, t: &Term) -> Found {
         self.look_by(|e| drop(e.term_of(v, false, t)))
+    }
+
+    /// A truth value that the code of a value computes.
+    pub fn truth_of(&mut self, v: Value, t: &Truth) -> String {
+        Scope { node: v, double: false }.truth(self, t)
     }
 
     /// An integer that the code of a value computes.
