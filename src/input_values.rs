@@ -31,6 +31,7 @@ impl InputValues {
         self.given.insert(name.to_string(), value);
     }
 
+    #[cfg(feature = "cli")]
     pub fn offer(&mut self, values: HashMap<String, Tensor>) {
         self.offered = values;
     }
@@ -40,6 +41,7 @@ impl InputValues {
     }
 
     /// The inputs that are given.
+    #[cfg(feature = "cli")]
     pub fn given(&self) -> impl Iterator<Item = &str> {
         self.given.keys().map(String::as_str)
     }
