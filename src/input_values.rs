@@ -10,12 +10,15 @@ use std::collections::{BTreeMap, HashMap};
 /// Inputs with more elements than this are data.
 const MOST_DECIDING: usize = 4096;
 
+/// What a run will get, by name of the input.
+pub(crate) type Offered = HashMap<String, Tensor>;
+
 /// Values by name of the input.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputValues {
     given: BTreeMap<String, GivenValue>,
     /// What a run will get; used only where the model cannot be read without it.
-    offered: HashMap<String, Tensor>,
+    offered: Offered,
 }
 
 /// A value as it is given.
@@ -32,7 +35,7 @@ impl InputValues {
     }
 
     #[cfg(feature = "cli")]
-    pub fn offer(&mut self, values: HashMap<String, Tensor>) {
+    pub fn offer(&mut self, values: Offered) {
         self.offered = values;
     }
 

@@ -9,14 +9,14 @@ use crate::stack::with_room;
 use crate::{rules_model, show, stdlib};
 use bytes::Bytes;
 use mlc_backends::arrays::AnyArray;
-use mlc_dsl::ir::{DType, Program, Tensor, Type};
+use mlc_dsl::ir::{DType, Program, Type};
 use mlc_dsl::library::{Law, Library};
 use mlc_dsl::shown;
 use mlc_explore::progress;
 #[cfg(feature = "cli")]
 use mlc_onnx::import;
 use mlc_onnx::{ImportError, Imported, ModelInfo, RawModel, import_keeping, parse_onnx, read_onnx};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -412,7 +412,7 @@ impl Reader {
 
     /// Values that a run will be given: those that decide shapes or axes become constants, the others stay inputs.
     #[cfg(feature = "cli")]
-    pub(crate) fn offering(mut self, values: HashMap<String, Tensor>) -> Reader {
+    pub(crate) fn offering(mut self, values: crate::input_values::Offered) -> Reader {
         self.values.offer(values);
         self
     }
