@@ -1,5 +1,6 @@
 //! Models optimised for an ONNX runtime: of results with about the same estimated time, the one with fewer nodes.
 
+use crate::bodies;
 use crate::device::is_run_here;
 use crate::error::{Error, ErrorKind};
 use crate::pipeline::costing::Costing;
@@ -10,6 +11,7 @@ use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_onnx::{
     ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export, export_plan, printable,
+    spelled_out,
 };
 use std::sync::Arc;
 
@@ -46,7 +48,10 @@ pub fn written(
     info: &ModelInfo,
     opset: i64,
 ) -> Result<RawModel, Error> {
-    Ok(export(program, library, info, opset)?)
+    match spelled_out(program, library, info, opset) {
+        Some((program, info)) => Ok(export(&program, library, &info, opset)?),
+        None => Ok(export(program, library, info, opset)?),
+    }
 }
 
 /// A result as ONNX: its plan's kernels, or the program that is kept as it was read.
@@ -79,21 +84,28 @@ pub fn prepare(options: &mut Options, info: &mut ModelInfo, library: &Library, o
 /// # Errors
 /// A stage fails, or the result cannot be written.
 pub fn optimize(
-    source: Program,
+    mut source: Program,
     library: &Arc<Library>,
     info: &ModelInfo,
     opset: i64,
     options: &Options,
 ) -> Result<(Optimized, RawModel), Error> {
+    let mut info = info.clone();
+    if let Some((program, model)) = spelled_out(&source, library, &info, opset) {
+        (source, info) = (program, model);
+    }
+    let notes = bodies::optimize(&mut info, &mut source, library, opset, options);
+    let info = &info;
     let first = pipeline::optimize(source, library, options)?;
     let (mut optimized, raw) = with_few_nodes(first, library, info, opset, options)?;
+    optimized.report.notes.extend(notes);
     optimized.report.nodes_before = info.nodes;
     optimized.report.nodes_after = raw.graph.nodes.len();
     Ok((optimized, raw))
 }
 
 /// Estimates that differ by no more than this part do not justify more nodes than the model has.
-const CLOSE: f64 = 0.02;
+pub(crate) const CLOSE: f64 = 0.02;
 
 /// The written model. If it has more nodes than the model as read, one of fewer nodes that is about as fast is looked
 /// for.

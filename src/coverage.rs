@@ -18,10 +18,21 @@ pub(crate) struct Missing {
     pub(crate) first: String,
     /// Why it is not understood.
     pub(crate) reason: String,
+    /// Whether a run computes what is missing.
+    pub(crate) decided: Decided,
     /// What to do.
     pub(crate) help: String,
     /// A `.rules` text that declares it, if nothing does.
     pub(crate) stub: Option<String>,
+}
+
+/// When it is known what a node computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decided {
+    /// Never: it lacks a declaration.
+    Never,
+    /// By the data of a run, which computes them first.
+    ByData,
 }
 
 /// What is not understood, most frequent first.
@@ -29,6 +40,10 @@ pub(crate) fn missing(model: &Model) -> Vec<Missing> {
     let mut found: Vec<Missing> = Vec::new();
     for (node, why) in model.info().iter().flat_map(|i| &i.opaque.nodes) {
         let (operator, reason) = (named(node), reason(why));
+        let decided = match why {
+            ImportError::Undecided { .. } => Decided::ByData,
+            _ => Decided::Never,
+        };
         let same = |m: &&mut Missing| m.operator == operator && m.reason == reason;
         match found.iter_mut().find(same) {
             Some(m) => m.nodes += 1,
@@ -39,6 +54,7 @@ pub(crate) fn missing(model: &Model) -> Vec<Missing> {
                 nodes: 1,
                 operator,
                 reason,
+                decided,
             }),
         }
     }

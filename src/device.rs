@@ -3,6 +3,7 @@
 use crate::error::Error;
 #[cfg(not(feature = "cuda"))]
 use crate::error::ErrorKind;
+#[cfg(feature = "cli")]
 use crate::kernel_times::Watcher;
 use mlc_backends::Backend;
 #[cfg(feature = "cuda")]
@@ -42,6 +43,7 @@ pub struct Device {
 pub(crate) const CUDA: &str = "cuda";
 
 /// What tells an NVIDIA device from others.
+#[cfg(feature = "cli")]
 pub(crate) struct Facts {
     /// The driver's name for it.
     pub name: String,
@@ -129,6 +131,7 @@ impl Device {
     }
 
     /// What tells an NVIDIA device from others; `None` of other places.
+    #[cfg(feature = "cli")]
     pub(crate) fn facts(&self) -> Result<Option<Facts>, Error> {
         match self.place {
             BackendKind::Reference | BackendKind::Cpu => Ok(None),
@@ -137,6 +140,7 @@ impl Device {
     }
 
     /// What times kernels one by one there.
+    #[cfg(feature = "cli")]
     pub(crate) fn watcher(&self) -> Result<Watcher, Error> {
         Ok(match self.place {
             BackendKind::Reference | BackendKind::Cpu => {
@@ -212,6 +216,7 @@ mod cuda {
         Ok(opened(number)?.name().to_string())
     }
 
+    #[cfg(feature = "cli")]
     pub fn facts(number: usize) -> Result<super::Facts, Error> {
         let device = opened(number)?;
         let (name, capability, cache) = (device.name().into(), device.capability(), device.cache());
@@ -245,6 +250,7 @@ mod cuda {
         none()
     }
 
+    #[cfg(feature = "cli")]
     pub fn facts(_: usize) -> Result<super::Facts, Error> {
         none()
     }

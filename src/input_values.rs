@@ -10,12 +10,15 @@ use std::collections::{BTreeMap, HashMap};
 /// Inputs with more elements than this are data.
 const MOST_DECIDING: usize = 4096;
 
+/// What a run will get, by name of the input.
+pub(crate) type Offered = HashMap<String, Tensor>;
+
 /// Values by name of the input.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputValues {
     given: BTreeMap<String, GivenValue>,
     /// What a run will get; used only where the model cannot be read without it.
-    offered: HashMap<String, Tensor>,
+    offered: Offered,
 }
 
 /// A value as it is given.
@@ -31,7 +34,8 @@ impl InputValues {
         self.given.insert(name.to_string(), value);
     }
 
-    pub fn offer(&mut self, values: HashMap<String, Tensor>) {
+    #[cfg(feature = "cli")]
+    pub fn offer(&mut self, values: Offered) {
         self.offered = values;
     }
 
@@ -40,6 +44,7 @@ impl InputValues {
     }
 
     /// The inputs that are given.
+    #[cfg(feature = "cli")]
     pub fn given(&self) -> impl Iterator<Item = &str> {
         self.given.keys().map(String::as_str)
     }

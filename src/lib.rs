@@ -41,6 +41,7 @@
 //! `ARCHITECTURE.md`.
 
 mod as_onnx;
+mod bodies;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod calibrate;

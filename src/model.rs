@@ -9,14 +9,14 @@ use crate::stack::with_room;
 use crate::{rules_model, show, stdlib};
 use bytes::Bytes;
 use mlc_backends::arrays::AnyArray;
-use mlc_dsl::ir::{DType, Program, Tensor, Type};
+use mlc_dsl::ir::{DType, Program, Type};
 use mlc_dsl::library::{Law, Library};
 use mlc_dsl::shown;
 use mlc_explore::progress;
-use mlc_onnx::{
-    ImportError, Imported, ModelInfo, RawModel, import, import_keeping, parse_onnx, read_onnx,
-};
-use std::collections::{BTreeSet, HashMap};
+#[cfg(feature = "cli")]
+use mlc_onnx::import;
+use mlc_onnx::{ImportError, Imported, ModelInfo, RawModel, import_keeping, parse_onnx, read_onnx};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,7 +133,8 @@ impl Model {
     /// As when it is read.
     pub(crate) fn written_at(self, opset: i64) -> Result<Model, Error> {
         let mut model = self;
-        let ModelSource::Onnx { raw, .. } = &*model.source else { return Ok(model) };
+        let source = model.source.clone();
+        let ModelSource::Onnx { raw, path } = &*source else { return Ok(model) };
         let mut keep = mlc_onnx::declared_opaque(raw, &model.library);
         loop {
             let Some(info) = &model.info else { return Ok(model) };
@@ -141,15 +142,19 @@ impl Model {
             if keep.is_empty() {
                 keep = mlc_onnx::unwritten(&model.program, &model.library, info, opset);
                 keep.retain(|n| !model.reader.kept.contains(n));
+                // A node can only be kept at its own operator set.
+                let is_spelled =
+                    || mlc_onnx::spelled_out(&model.program, &model.library, info, opset).is_some();
+                if opset != info.opset() && is_spelled() {
+                    keep.clear();
+                }
             }
             if keep.is_empty() {
                 return Ok(model);
             }
             let mut reader = model.reader.clone();
             reader.kept.append(&mut keep);
-            let ModelSource::Onnx { raw, path } = &*model.source else { return Ok(model) };
-            let (raw, path) = ((**raw).clone(), path.clone());
-            model = with_room(|| reader.understand(raw, path.as_deref()))?;
+            model = with_room(|| reader.understand((**raw).clone(), path.as_deref()))?;
         }
     }
 
@@ -181,6 +186,7 @@ impl Model {
     }
 
     /// The same model, imported with `answers` values that were computed first.
+    #[cfg(feature = "cli")]
     pub(crate) fn imported_as(self, imported: Imported, answers: usize) -> Model {
         let bound: Vec<String> = self.reader.values.given().map(str::to_string).collect();
         let mut notes = notes(&imported, &bound);
@@ -405,7 +411,8 @@ impl Reader {
     }
 
     /// Values that a run will be given: those that decide shapes or axes become constants, the others stay inputs.
-    pub(crate) fn offering(mut self, values: HashMap<String, Tensor>) -> Reader {
+    #[cfg(feature = "cli")]
+    pub(crate) fn offering(mut self, values: crate::input_values::Offered) -> Reader {
         self.values.offer(values);
         self
     }
@@ -550,6 +557,7 @@ fn notes(imported: &Imported, bound: &[String]) -> Vec<String> {
 }
 
 /// What an ONNX model is as a program of a library.
+#[cfg(feature = "cli")]
 pub(crate) fn imported(
     raw: RawModel,
     library: &Library,

@@ -294,7 +294,7 @@ fn declared_target(model: &Model, path: &Path) -> Result<String, Error> {
 }
 
 /// What is written besides the computation: what the file of the model said, or little for a text.
-fn info(model: &Model) -> ModelInfo {
+pub(crate) fn info(model: &Model) -> ModelInfo {
     if let Some(info) = &model.info {
         return info.clone();
     }
@@ -353,6 +353,12 @@ impl OptimizedModel {
     /// A run would take more memory than the device may.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
         self.model.all_understood()?;
+        if self.result.source.inputs.len() != self.model.program.inputs.len() {
+            let message = "the recurrences of the result are nodes of an ONNX runtime";
+            return Err(Error::new(ErrorKind::Setting, message).with_help(
+                "optimise for the target `cpu` to run the result here, or run the model as it is",
+            ));
+        }
         if device.runs(&self.model.library, &self.options.target) {
             return with_room(|| Session::new(&self.result.plan, &self.model.library, device));
         }

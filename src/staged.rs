@@ -27,6 +27,7 @@ pub(crate) type Compute<'a> = &'a dyn Fn(&Program, Vec<Tensor>) -> Result<Vec<Te
 ///
 /// # Errors
 /// A node cannot be read whatever is computed, a computation fails, or there are too many.
+#[cfg(feature = "cli")]
 pub(crate) fn decided(
     model: Model,
     inputs: &HashMap<String, Tensor>,

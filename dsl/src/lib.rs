@@ -32,5 +32,6 @@ pub mod suggestions;
 pub mod syntax;
 pub mod term;
 pub mod unfold;
+pub mod whole_tensors;
 
 pub use message_text::{shown, told};

@@ -9,7 +9,6 @@ use crate::error::Error;
 use crate::explain::seconds;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
-use anyhow::Context;
 use mlc_dsl::library::Library;
 use mlc_dsl::message_text::bytes;
 use mlc_explore::LawProfile;
@@ -21,7 +20,7 @@ use std::path::PathBuf;
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The model: an ONNX file, `-` for standard input.
+    /// The model: an ONNX file or a `.rules` text, `-` for standard input.
     model: PathBuf,
     /// Where the optimised model goes, `-` for standard output; may be the model itself.
     #[arg(short, long, value_name = "FILE")]
@@ -78,15 +77,19 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut clock = Clock::default();
     begin(&mut args)?;
     let model = load_for(&args.model, &args.common, &args.shapes)?;
-    let info = model.info().context("`optimize` takes an ONNX model; use `explain` for a text")?;
-    let opset = as_onnx::opset(info, args.opset)?;
+    let opset = as_onnx::opset(&crate::optimizer::info(&model), args.opset)?;
     let told: Vec<String> = model.notes().to_vec();
     let model = model.written_at(opset)?;
     let more = model.notes().iter().filter(|n| !told.contains(n));
     more.for_each(|note| args.common.screen.note(&format!("note: {note}\n")));
-    let mut info = model.info.unwrap_or_default();
+    let mut info = crate::optimizer::info(&model);
+    let mut model = model;
+    if model.info.is_none() {
+        crate::explain::name_all(&mut model.program, &model.library);
+    }
     clock.stage("read");
     let mut options = args.tuning.options(&args.target, &args.common)?;
+    options.without.extend(model.own_laws());
     let given = args.inputs.as_ref().map(|path| samples(path, &model.program)).transpose()?;
     args.checking.enter(&mut options, given.unwrap_or_default())?;
     as_onnx::prepare(&mut options, &mut info, &model.library, opset);

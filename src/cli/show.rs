@@ -4,7 +4,7 @@ use super::model::load_for;
 use super::run::as_read;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, progress};
-use crate::coverage::{Missing, missing};
+use crate::coverage::{Decided, Missing, missing};
 use crate::model::Model;
 use crate::pipeline::{Options, optimize, prices};
 use crate::{explain, show};
@@ -53,7 +53,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
 /// What of the model's file is not understood.
 fn coverage(args: &Args, model: &Model) -> anyhow::Result<Findings> {
     let (missing, nodes) = (missing(model), model.file_nodes());
-    let understood = nodes.saturating_sub(missing.iter().map(|m| m.nodes).sum());
+    let (by_data, missing): (Vec<_>, Vec<_>) =
+        missing.into_iter().partition(|m| m.decided == Decided::ByData);
+    let count = |all: &[Missing]| all.iter().map(|m| m.nodes).sum::<usize>();
+    let understood = nodes.saturating_sub(count(&missing) + count(&by_data));
     let one = |m: &Missing| {
         serde_json::json!({
             "operator": m.operator, "nodes": m.nodes, "first": m.first, "reason": m.reason, "help": m.help, "stub": m.stub,
@@ -61,9 +64,15 @@ fn coverage(args: &Args, model: &Model) -> anyhow::Result<Findings> {
     };
     args.common.report(&serde_json::json!({
         "nodes": nodes, "understood": understood, "missing": missing.iter().map(one).collect::<Vec<_>>(),
+        "decided_by_data": by_data.iter().map(one).collect::<Vec<_>>(),
     }))?;
-    let mut out = format!("{understood} of {nodes} nodes are understood\n");
-    for m in &missing {
+    let mut out = format!("{understood} of {nodes} nodes are understood");
+    if !by_data.is_empty() {
+        let more = count(&by_data);
+        let _ = write!(out, ", {more} more by `run`, once it has computed what decides them");
+    }
+    out.push('\n');
+    for m in missing.iter().chain(&by_data) {
         let first = if m.nodes == 1 {
             m.first.clone()
         } else {

@@ -172,6 +172,36 @@ pub fn unwritten(
     }
 }
 
+/// A program with the definitions opened that have no form, and what no pattern writes of it; `None` if all is written.
+pub(super) fn stuck(
+    program: &Program,
+    library: &Library,
+    model: &ModelInfo,
+    opset: i64,
+) -> Option<(Program, Vec<NodeId>)> {
+    let mut opsets = model.opset_imports.clone();
+    opsets.insert(String::new(), opset);
+    let rules = Rules::of(library, &opsets);
+    let mut current = Planned::of_nodes(program, library);
+    for _ in 0..MAX_ROUNDS {
+        let unwritten = Forms::of(Graph::of(&current, library), &rules, opset).ok()?.unwritten;
+        let is_primitive = |id: &&NodeId| match &current.program.node(**id).kind {
+            NodeKind::Apply(call, _) => !matches!(library.call(*call).kind, CallKind::Def(_)),
+            NodeKind::Input(_) | NodeKind::Const(_) => false,
+        };
+        let mut primitives: Vec<NodeId> = unwritten.iter().filter(is_primitive).copied().collect();
+        if !primitives.is_empty() {
+            primitives.sort_unstable();
+            return Some((current.program, primitives));
+        }
+        if unwritten.is_empty() {
+            return None;
+        }
+        current = opened(&current, library, &unwritten).ok()?;
+    }
+    None
+}
+
 /// An operator that no pattern writes.
 struct Unwritten {
     op: String,
@@ -269,7 +299,7 @@ fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
     })
 }
 
-fn value_info(name: &str, ty: &Type) -> RawValueInfo {
+pub(super) fn value_info(name: &str, ty: &Type) -> RawValueInfo {
     let dim = |e: &mlc_dsl::ir::Extent| match e.as_const().and_then(|v| u64::try_from(v).ok()) {
         Some(v) => RawDim::Known(v),
         None => RawDim::Symbol(e.to_string()),

@@ -6,19 +6,24 @@ use super::export_types::allowed;
 use super::export_write::Sheet;
 use super::raw::RawAttr;
 use mlc_dsl::ir::{Atom, DType, Extent, Tensor, Type};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What is computed so far.
 pub(super) struct Shapes {
     inputs: Vec<(String, Type)>,
+    /// Results of nodes that are kept. They are not there before these nodes, so they only say what nothing else does, and
+    /// each extent is that of the first one.
+    made: Vec<(String, Type)>,
     opset: i64,
     lists: HashMap<(Vec<Extent>, bool), String>,
 }
 
 impl Shapes {
-    /// Nothing computed; symbols are found among the axes of these inputs.
-    pub fn new(inputs: &[(String, Type)], opset: i64) -> Shapes {
-        Shapes { inputs: inputs.to_vec(), opset, lists: HashMap::new() }
+    /// Nothing computed; symbols are found among the axes of these inputs, of which some are `made` by nodes that are kept.
+    pub fn new(inputs: &[(String, Type)], made: &HashSet<&str>, opset: i64) -> Shapes {
+        let is_made = |(name, _): &(String, Type)| made.contains(name.as_str());
+        let (made, inputs) = inputs.iter().cloned().partition(is_made);
+        Shapes { inputs, made, opset, lists: HashMap::new() }
     }
 
     /// The name of a tensor of 64-bit integers that holds the extents, without axes if `scalar`.
@@ -85,20 +90,26 @@ impl Shapes {
             }
         }
         let (n, input, from) = best?;
-        Some((n, self.slice_of_shape(input, from, from + n, out)))
+        let input = self.inputs[input].clone();
+        Some((n, self.slice_of_shape(&input, from, from + n, out)))
     }
 
-    fn slice_of_shape(&mut self, input: usize, from: usize, to: usize, out: &mut Sheet) -> String {
-        let (name, ty) = self.inputs[input].clone();
+    fn slice_of_shape(
+        &self,
+        (name, ty): &(String, Type),
+        from: usize,
+        to: usize,
+        out: &mut Sheet,
+    ) -> String {
         if from == 0 && to == ty.rank() {
-            return out.node("Shape", &[&name], &[]);
+            return out.node("Shape", &[name], &[]);
         }
         let (from, to) = (from as i64, to as i64);
         if self.opset >= 15 {
             let attrs = [("start", RawAttr::Int(from)), ("end", RawAttr::Int(to))];
-            return out.node("Shape", &[&name], &attrs);
+            return out.node("Shape", &[name], &attrs);
         }
-        let whole = out.node("Shape", &[&name], &[]);
+        let whole = out.node("Shape", &[name], &[]);
         let at: Vec<i64> = (from..to).collect();
         let at = out.constant(Tensor::from_i64(DType::I64, vec![at.len()], &at), "extents");
         out.node("Gather", &[&whole, &at], &[("axis", RawAttr::Int(0))])
@@ -106,10 +117,13 @@ impl Shapes {
 
     /// A list of one extent: a polynomial, term by term.
     fn extent(&mut self, e: &Extent, out: &mut Sheet) -> Result<String, ExportError> {
-        for i in 0..self.inputs.len() {
-            if let Some(at) = self.inputs[i].1.shape.iter().position(|d| d == e) {
-                return Ok(self.slice_of_shape(i, at, at + 1, out));
-            }
+        let has = |(_, ty): &&(String, Type)| ty.shape.contains(e);
+        let input = self.inputs.iter().find(has);
+        let input = input.or_else(|| self.made.iter().find(|made| has(made) && self.is_made(e)));
+        if let Some(input) = input
+            && let Some(at) = input.1.shape.iter().position(|d| d == e)
+        {
+            return Ok(self.slice_of_shape(input, at, at + 1, out));
         }
         let mut sum: Option<String> = None;
         for (monomial, factor) in e.terms() {
@@ -136,6 +150,15 @@ impl Shapes {
             Some(s) => Ok(s),
             None => self.list(&[Extent::from(0)], false, out),
         }
+    }
+
+    /// True if the inputs do not say what an extent is.
+    fn is_made(&self, e: &Extent) -> bool {
+        let says = |s: &str| {
+            let symbol = Extent::sym(s);
+            self.inputs.iter().any(|(_, ty)| ty.shape.contains(&symbol))
+        };
+        !e.symbols().iter().all(|s| says(s))
     }
 
     fn atom(

@@ -100,7 +100,8 @@ pub(super) fn write(
             names.entry(*v).or_insert_with(|| name.clone());
         }
     }
-    let shapes = Shapes::new(graph.inputs, opset);
+    let made: HashSet<&str> = model.opaque.defined().collect();
+    let shapes = Shapes::new(graph.inputs, &made, opset);
     let mut writer = Writer { graph: &graph, names, out, shapes };
     for ((name, v), forms) in graph.outputs.iter().zip(nodes) {
         for form in forms {

@@ -9,6 +9,7 @@ use super::import_apply::Sheet;
 use super::import_bind::bind;
 use super::import_error::ImportError;
 use super::import_items::Items;
+use super::import_kept::{OfData, Untyped};
 use super::import_read::OnnxItemInterpreter;
 use super::import_stage::{Answers, Asked};
 use super::import_value::{self, NodeValue, origin};
@@ -16,7 +17,7 @@ use super::opaque::{self, Opaque};
 use super::raw::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
 use mlc_dsl::infer::{is_countable, too_many};
 use mlc_dsl::ir::{DType, Extent, NodeKind, Program, Type, Value};
-use mlc_dsl::library::Library;
+use mlc_dsl::library::{Library, OnnxItem};
 use mlc_dsl::{shown, told};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -135,7 +136,8 @@ pub(super) fn import_as(
             declared: HashMap::new(),
             keeps: keeps.as_ref(),
             opaque: Opaque::default(),
-            untyped: HashSet::new(),
+            untyped: HashMap::new(),
+            of_data: OfData::default(),
             repeated: 0,
             listed: 0,
         };
@@ -182,21 +184,24 @@ pub(super) fn import_as(
 }
 
 pub(super) struct Importer<'a> {
-    items: &'a Items<'a>,
+    pub(super) items: &'a Items<'a>,
     pub(super) sheet: Sheet<'a>,
     pub(super) values: HashMap<String, NodeValue>,
-    symbols: HashSet<String>,
+    /// Names of symbols that are taken.
+    pub(super) symbols: HashSet<String>,
     /// Symbols that had to be equal, each with what it is replaced by.
     assumed: Vec<(String, Extent)>,
     pub(super) opsets: &'a BTreeMap<String, i64>,
     notes: Vec<String>,
     /// What the model says of the types of its values.
-    declared: HashMap<String, RawValueInfo>,
+    pub(super) declared: HashMap<String, RawValueInfo>,
     /// Whether nodes that are not understood are kept, or are errors; and the names of others that are kept.
-    keeps: Option<&'a BTreeSet<String>>,
-    opaque: Opaque,
-    /// Results of such nodes whose type nothing declares, and inputs that are no tensors.
-    untyped: HashSet<String>,
+    pub(super) keeps: Option<&'a BTreeSet<String>>,
+    pub(super) opaque: Opaque,
+    /// Results of such nodes whose type is not known, and inputs that are no tensors: each with what a run makes of it.
+    pub(super) untyped: HashMap<String, Untyped>,
+    /// Symbols whose extents only a run computes.
+    pub(super) of_data: OfData,
     /// Nodes of bodies that were read for one more time, and elements of sequences that were made: both are bounded.
     pub(super) repeated: usize,
     pub(super) listed: usize,
@@ -210,7 +215,7 @@ impl Importer<'_> {
             .collect();
         for input in &graph.inputs {
             if self.keeps.is_some() && !input.containers.is_empty() {
-                self.untyped.insert(input.name.clone());
+                self.untyped.insert(input.name.clone(), Untyped::Foreign);
                 self.opaque.inputs.push(input.clone());
                 continue;
             }
@@ -295,7 +300,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    fn input_type(&mut self, input: &RawValueInfo) -> Result<Type, ImportError> {
+    pub(super) fn input_type(&mut self, input: &RawValueInfo) -> Result<Type, ImportError> {
         let wrong = |reason: &str, help: &str| ImportError::Graph {
             place: format!("input `{}`", shown(&input.name)),
             reason: reason.into(),
@@ -324,13 +329,7 @@ impl Importer<'_> {
                     continue;
                 }
                 RawDim::Symbol(s) => s.clone(),
-                RawDim::Unknown => {
-                    let mut s = format!("{}_dim{i}", input.name);
-                    while !self.symbols.insert(s.clone()) {
-                        s.push('_');
-                    }
-                    s
-                }
+                RawDim::Unknown => self.fresh_symbol(&input.name, i),
             };
             let mut extent = Extent::sym(&symbol);
             for (from, to) in &self.assumed {
@@ -360,16 +359,19 @@ impl Importer<'_> {
                     true => e.undecided(self.asked_name(), self.sheet.undecided_inputs()),
                     false => e,
                 };
-                let foreign = matches!(
-                    e,
-                    ImportError::UnknownOperator { .. } | ImportError::Undecided { .. }
-                );
-                let foreign = foreign || self.sheet.is_unsupported();
+                let by_data = depth == 0 && self.is_of_data(node);
+                let foreign = by_data
+                    || self.sheet.is_unsupported()
+                    || matches!(
+                        e,
+                        ImportError::UnknownOperator { .. } | ImportError::Undecided { .. }
+                    );
                 // Only the main graph is written as it was.
-                let main = depth == 0 && !self.sheet.has_conflict();
+                let main = depth == 0 && (by_data || self.sheet.conflict().is_none());
                 if !(self.keeps.is_some() && foreign && main) {
                     return Err(e);
                 }
+                let e = if by_data { e.of_data() } else { e };
                 self.keep(node, e);
             }
         }
@@ -396,62 +398,6 @@ impl Importer<'_> {
         Some(Asked { program, error: error.clone(), step })
     }
 
-    /// The nodes of the main graph that make the sequences and optionals which kept nodes read, or which are outputs.
-    fn makers_of_kept_lists(&self, graph: &RawGraph) -> BTreeSet<String> {
-        let mut makers = BTreeSet::new();
-        if self.keeps.is_none() {
-            return makers;
-        }
-        let is_list = |n: &String| self.values.get(n).is_some_and(|v| v.tensor().is_none());
-        let of = |n: &RawNode| opaque::reads(n).into_iter().filter(is_list).collect::<Vec<_>>();
-        let mut open: Vec<String> = self.opaque.nodes.iter().flat_map(|(n, _)| of(n)).collect();
-        open.extend(graph.outputs.iter().map(|o| o.name.clone()).filter(is_list));
-        let maker: HashMap<&String, &RawNode> =
-            graph.nodes.iter().flat_map(|n| n.outputs.iter().map(move |o| (o, n))).collect();
-        while let Some(name) = open.pop() {
-            if let Some(node) = maker.get(&name)
-                && makers.insert(origin(node).to_string())
-            {
-                open.extend(of(node));
-            }
-        }
-        makers
-    }
-
-    /// Keeps a node as it is. A result whose type the model does not declare is known to other such nodes only.
-    fn keep(&mut self, node: &RawNode, why: ImportError) {
-        for name in node.outputs.iter().filter(|n| !n.is_empty()) {
-            let read = self.values.remove(name).and_then(|v| v.tensor());
-            let read = read.map(|v| Ok(self.sheet.builder.ty(v).clone()));
-            let declared = self.declared.get(name).cloned();
-            match read.or_else(|| declared.map(|info| self.input_type(&info))) {
-                Some(Ok(ty)) => {
-                    let v = self.sheet.builder.input(name, ty);
-                    self.values.insert(name.clone(), NodeValue::Tensor(v));
-                }
-                Some(Err(_)) | None => drop(self.untyped.insert(name.clone())),
-            }
-        }
-        self.opaque.nodes.push((node.clone(), why));
-    }
-
-    /// Refuses to read what reads a value of unknown type.
-    fn typed(&mut self, node: &RawNode) -> Result<(), ImportError> {
-        if self.untyped.is_empty() {
-            return Ok(());
-        }
-        match opaque::reads(node).into_iter().find(|n| self.untyped.contains(n)) {
-            None => Ok(()),
-            Some(name) => {
-                let reason = format!("it reads `{}`, whose type is not known", shown(&name));
-                let reason = self.sheet.unsupported(reason);
-                let help = "`onnx.shape_inference` may find the type, or declare the operator that computes it with an \
-                            `onnx` item in a --rules file";
-                Err(ImportError::Node { node: node.label(), reason, help: help.into() })
-            }
-        }
-    }
-
     pub(super) fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {
         let fail = |reason: String| ImportError::node(node, reason);
         self.sheet.begin_node();
@@ -476,20 +422,7 @@ impl Importer<'_> {
             }
         }
         let Some(item) = self.items.find(node) else { return Err(self.unknown(node)) };
-        let mut inputs = Vec::with_capacity(node.inputs.len());
-        for name in &node.inputs {
-            inputs.push(match self.values.get(name) {
-                Some(NodeValue::Tensor(v)) => Some(*v),
-                Some(other) => return Err(fail(import_value::not("a tensor", name, other))),
-                None if name.is_empty() => None,
-                None => {
-                    return Err(fail(format!("`{}` is read before it is defined", shown(name))));
-                }
-            });
-        }
-        let bound = bind(item, node, &inputs, &mut self.sheet).map_err(fail)?;
-        let results =
-            OnnxItemInterpreter::new(item, node, bound, &mut self.sheet).read().map_err(fail)?;
+        let results = self.read_item(item, node)?;
         for (i, name) in node.outputs.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
             let v = results.get(i).copied().flatten();
             let v = v.ok_or_else(|| {
@@ -504,6 +437,28 @@ impl Importer<'_> {
             return Err(fail(self.sheet.unsupported(why.into())));
         }
         Ok(())
+    }
+
+    /// The results of a node as its item says.
+    pub(super) fn read_item(
+        &mut self,
+        item: &OnnxItem,
+        node: &RawNode,
+    ) -> Result<Vec<Option<Value>>, ImportError> {
+        let fail = |reason: String| ImportError::node(node, reason);
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for name in &node.inputs {
+            inputs.push(match self.values.get(name) {
+                Some(NodeValue::Tensor(v)) => Some(*v),
+                Some(other) => return Err(fail(import_value::not("a tensor", name, other))),
+                None if name.is_empty() => None,
+                None => {
+                    return Err(fail(format!("`{}` is read before it is defined", shown(name))));
+                }
+            });
+        }
+        let bound = bind(item, node, &inputs, &mut self.sheet).map_err(fail)?;
+        OnnxItemInterpreter::new(item, node, bound, &mut self.sheet).read().map_err(fail)
     }
 
     fn unknown(&self, node: &RawNode) -> ImportError {

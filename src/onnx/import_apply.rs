@@ -1,6 +1,7 @@
 //! Applies operators positionally: NumPy's broadcasting, numbers among tensors, values known at import.
 
 use super::import_stage::Answers;
+use super::import_supposed::Supposed;
 use mlc_dsl::build::Builder;
 use mlc_dsl::functions::common_shape;
 use mlc_dsl::infer::infer;
@@ -30,6 +31,7 @@ pub(super) struct Sheet<'a> {
     /// Values whose elements a declaration has asked for in vain since the current node began.
     undecided: Vec<Value>,
     unsupported: bool,
+    supposed: Supposed,
     /// Elements that a run has computed, by step and question.
     answers: &'a Answers,
     step: usize,
@@ -44,6 +46,7 @@ impl<'a> Sheet<'a> {
             conflict: None,
             undecided: vec![],
             unsupported: false,
+            supposed: Supposed::default(),
             answers,
             step: 0,
         }
@@ -62,9 +65,9 @@ impl<'a> Sheet<'a> {
         self.builder.finish(outputs)
     }
 
-    /// True if [`Sheet::take_conflict`] has something to take.
-    pub fn has_conflict(&self) -> bool {
-        self.conflict.is_some()
+    /// What [`Sheet::take_conflict`] has to take.
+    pub fn conflict(&self) -> Option<&(String, Extent)> {
+        self.conflict.as_ref()
     }
 
     /// The symbol that must equal another extent for the last failed broadcast to be well-typed.
@@ -78,6 +81,9 @@ impl<'a> Sheet<'a> {
         if known.is_some() {
             return known;
         }
+        if self.supposed.is_on() {
+            return self.supposed.elements(v, self.builder.ty(v), 0);
+        }
         let asked = self.undecided.iter().position(|&u| u == v).unwrap_or_else(|| {
             self.undecided.push(v);
             self.undecided.len() - 1
@@ -86,6 +92,37 @@ impl<'a> Sheet<'a> {
         let known = Known::of(answer).map(Rc::new);
         self.known.insert(v, known.clone());
         known
+    }
+
+    /// The same of an input that may hold numbers which mean something to this node alone, such as -1 for the rest.
+    pub fn required_input(&mut self, v: Value) -> Option<Rc<Known>> {
+        match self.known(v) {
+            None if self.supposed.is_on() => {
+                self.supposed.elements(v, self.builder.ty(v), self.step)
+            }
+            _ => self.required(v),
+        }
+    }
+
+    /// The elements of a value, if they can be known; what is supposed of one is not.
+    pub fn known_or_asked(&mut self, v: Value) -> Option<Rc<Known>> {
+        if self.supposed.is_on() { self.known(v) } else { self.required(v) }
+    }
+
+    /// Elements that only a run computes are symbols until [`Sheet::stop_supposing`].
+    pub fn suppose(&mut self) {
+        self.supposed.turn(true);
+    }
+
+    /// Ends what [`Sheet::suppose`] began.
+    pub fn stop_supposing(&mut self) {
+        self.supposed.turn(false);
+        self.conflict = None;
+    }
+
+    /// True if an extent depends on what was supposed.
+    pub fn is_supposed(&self, extent: &Extent) -> bool {
+        self.supposed.mentions(extent)
     }
 
     /// Forgets which elements were asked for in vain: a node begins, or another part of one.

@@ -165,7 +165,7 @@ pub(super) fn shortest(v: f32) -> f64 {
 /// A tensor that must be known, as an attribute.
 fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<Attr, String> {
     let known =
-        sheet.required(v).ok_or("is computed from the model's inputs, which is not supported")?;
+        sheet.required_input(v).ok_or("has elements that are not known before the model runs")?;
     if matches!(kind, Kind::Int | Kind::Float | Kind::Bool) && known.elements.len() != 1 {
         return Err(format!("must be a single {kind}"));
     }

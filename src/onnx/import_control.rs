@@ -119,7 +119,7 @@ impl Importer<'_> {
         number.ok_or_else(|| {
             let reason =
                 format!("its {what} depends on symbolic extents; `--shape` gives them numbers");
-            fail(self.sheet.unsupported(reason))
+            fail(self.sheet.unsupported(reason)).of_shapes()
         })
     }
 

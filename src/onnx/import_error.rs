@@ -94,6 +94,35 @@ impl ImportError {
         }
     }
 
+    /// The same error of a node that asks for an extent which the shapes of a run decide.
+    pub(super) fn of_shapes(self) -> ImportError {
+        match self {
+            ImportError::Node { node, reason, .. } => ImportError::Undecided {
+                node,
+                reason,
+                value: None,
+                inputs: vec![],
+                help: "give the extent with `--bind NAME=NUMBER`; `run` takes that of its inputs"
+                    .into(),
+            },
+            other => other,
+        }
+    }
+
+    /// The same error of a node whose operands have extents that only a run computes.
+    pub(super) fn of_data(self) -> ImportError {
+        match self {
+            ImportError::Node { node, reason, .. } => ImportError::Undecided {
+                node,
+                reason: format!("{reason}; a run decides it"),
+                value: None,
+                inputs: vec![],
+                help: "`run` computes first what decides it".into(),
+            },
+            other => other,
+        }
+    }
+
     /// What the user can do about it.
     pub fn help(&self) -> Option<&str> {
         let (ImportError::UnknownOperator { help, .. }

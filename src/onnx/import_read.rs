@@ -300,7 +300,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                 Some(Input::Absent | Input::Unset) => Attr::Bool(false),
                 _ => {
                     let v = self.tensor(e)?;
-                    Attr::Bool(self.sheet.required(v).is_some_and(|k| k.is_exact()))
+                    Attr::Bool(self.sheet.known_or_asked(v).is_some_and(|k| k.is_exact()))
                 }
             },
             (Question::Constant, Some(e)) => {
@@ -310,12 +310,12 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
             (Question::Number, Some(e)) => {
                 let v = self.tensor(e)?;
                 let n = import_bind::number(self.sheet, v);
-                Attr::float(n.ok_or("a number that must be known is computed from the inputs")?)
+                Attr::float(n.ok_or("a number that it needs is not known before the model runs")?)
             }
             (Question::Elements, Some(e)) => {
                 let v = self.tensor(e)?;
                 let v = import_bind::integers(self.sheet, v);
-                Attr::Ints(v.ok_or("integers that must be known are computed from the inputs")?)
+                Attr::Ints(v.ok_or("integers that it needs are not known before the model runs")?)
             }
             _ => return Err(wrong()),
         })

@@ -9,8 +9,8 @@ use mlc_dsl::ir::{Extent, Tensor, Value};
 
 /// Along which axis of its sequence a scan goes, and whether from the end.
 #[derive(Clone, Copy)]
-struct Way {
-    axis: i64,
+pub(super) struct Way {
+    pub axis: i64,
     backward: bool,
 }
 
@@ -88,7 +88,7 @@ impl Importer<'_> {
             let reason = format!(
                 "its sequences have the symbolic extent {extent}; `--shape` gives it a number"
             );
-            ImportError::node(node, self.sheet.unsupported(reason))
+            ImportError::node(node, self.sheet.unsupported(reason)).of_shapes()
         })
     }
 
@@ -223,7 +223,7 @@ impl Importer<'_> {
 }
 
 /// How each sequence is gone along.
-fn ways(node: &RawNode, axes: &str, directions: &str, count: usize) -> Read<Vec<Way>> {
+pub(super) fn ways(node: &RawNode, axes: &str, directions: &str, count: usize) -> Read<Vec<Way>> {
     let list = |key: &str| match node.attrs.get(key) {
         None => Ok(vec![0; count]),
         Some(RawAttr::Ints(v)) if v.len() == count => Ok(v.clone()),

@@ -1,5 +1,6 @@
 //! Import and export of ONNX.
 
+mod bodies;
 mod data_names;
 mod defaults;
 mod export;
@@ -21,11 +22,14 @@ mod import_call;
 mod import_control;
 mod import_einsum;
 mod import_error;
+mod import_hoist;
 mod import_items;
+mod import_kept;
 mod import_lists;
 mod import_read;
 mod import_scan;
 mod import_stage;
+mod import_supposed;
 mod import_value;
 mod opaque;
 mod packed;
@@ -40,9 +44,12 @@ mod raw_order;
 mod raw_stored;
 mod raw_tensor;
 mod read;
+mod scan_step;
+mod scans;
 mod write;
 mod write_data;
 
+pub use bodies::{Body, Outer, bodies};
 pub use defaults::without_defaults;
 pub use export::{ExportError, export, export_plan, faults, unwritten};
 pub use export_types::NEWEST_OPSET;
@@ -50,12 +57,13 @@ pub use import::{Imported, ModelInfo, import, import_keeping};
 pub use import_error::ImportError;
 pub use import_items::{declared_opaque, undeclared};
 pub use import_stage::{Answers, Asked, Stage, import_stage};
-pub use opaque::Opaque;
+pub use opaque::{Opaque, reads};
 pub use printable::{domains, named, printable};
 pub use raw::{Container, RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValueInfo};
 pub use raw_error::OnnxError;
 pub use raw_stored::read_value;
 pub use read::{parse_onnx, read_onnx};
+pub use scans::{rename, spelled_out};
 pub use write::{ExternalData, to_bytes, write_onnx, write_onnx_with};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::export::ExportError;
 use super::import_error::ImportError;
-use super::raw::{RawAttr, RawGraph, RawNode, RawValueInfo};
+use super::raw::{RawAttr, RawDim, RawGraph, RawNode, RawValueInfo};
 use super::raw_order;
 use indexmap::IndexMap;
 use mlc_dsl::ir::Tensor;
@@ -74,14 +74,22 @@ impl Opaque {
         outputs: &[RawValueInfo],
     ) -> Result<(), ExportError> {
         let defined: HashSet<&str> = self.defined().collect();
-        graph.inputs.retain(|i| !defined.contains(i.name.as_str()));
+        let (made, left) = std::mem::take(&mut graph.inputs)
+            .into_iter()
+            .partition::<Vec<_>, _>(|i| defined.contains(i.name.as_str()));
+        let own = symbols(&left);
+        let of_run: HashSet<String> = &symbols(&made) - &own;
+        graph.inputs = left;
         graph.inputs.extend(self.inputs.iter().cloned());
         if !self.inputs.is_empty() {
             graph.inputs.sort_by_key(|i| inputs.iter().position(|m| m.name == i.name));
         }
         let computed: HashMap<String, RawValueInfo> =
             std::mem::take(&mut graph.outputs).into_iter().map(|o| (o.name.clone(), o)).collect();
-        let of_model = |o: &RawValueInfo| computed.get(&o.name).unwrap_or(o).clone();
+        let of_model = |o: &RawValueInfo| match computed.get(&o.name) {
+            Some(info) => with_names(info.clone(), o, &of_run),
+            None => o.clone(),
+        };
         graph.outputs = outputs.iter().map(of_model).collect();
         for (name, tensor) in &self.constants {
             graph.initializers.insert(name.clone(), tensor.clone());
@@ -91,6 +99,29 @@ impl Opaque {
             .and_then(|()| raw_order::verify(graph))
             .map_err(|e| ExportError::Opaque { reason: e.to_string() })
     }
+}
+
+/// The names of extents in types.
+fn symbols(infos: &[RawValueInfo]) -> HashSet<String> {
+    let dims = infos.iter().flat_map(|i| i.dims.iter().flatten());
+    dims.filter_map(|d| if let RawDim::Symbol(s) = d { Some(s.clone()) } else { None }).collect()
+}
+
+/// A type with the names that the model has for extents which only a run computes.
+fn with_names(
+    mut info: RawValueInfo,
+    declared: &RawValueInfo,
+    of_run: &HashSet<String>,
+) -> RawValueInfo {
+    let dims = info.dims.iter_mut().flatten();
+    for (d, name) in dims.zip(declared.dims.iter().flatten()) {
+        if let (RawDim::Symbol(s), RawDim::Symbol(_)) = (&*d, name)
+            && of_run.contains(s)
+        {
+            d.clone_from(name);
+        }
+    }
+    info
 }
 
 /// The names that a graph defines, also in the graphs inside.
@@ -104,15 +135,18 @@ fn inner(graph: &RawGraph, names: &mut BTreeSet<String>) {
 }
 
 /// The values from outside that a node reads, those of its subgraphs too.
-pub(super) fn reads(node: &RawNode) -> BTreeSet<String> {
+pub fn reads(node: &RawNode) -> BTreeSet<String> {
     let mut all: BTreeSet<String> = node.inputs.iter().filter(|n| !n.is_empty()).cloned().collect();
-    for graph in node.attrs.values().flat_map(RawAttr::graphs) {
-        let mut own: BTreeSet<String> = graph.inputs.iter().map(|i| i.name.clone()).collect();
-        own.extend(graph.initializers.keys().cloned());
-        own.extend(graph.nodes.iter().flat_map(|n| n.outputs.iter().cloned()));
-        let inside = graph.nodes.iter().flat_map(reads);
-        let inside = inside.chain(graph.outputs.iter().map(|o| o.name.clone()));
-        all.extend(inside.filter(|n| !own.contains(n)));
-    }
+    all.extend(node.attrs.values().flat_map(RawAttr::graphs).flat_map(free));
     all
+}
+
+/// The values from outside that a body reads.
+pub(super) fn free(graph: &RawGraph) -> BTreeSet<String> {
+    let mut own: BTreeSet<String> = graph.inputs.iter().map(|i| i.name.clone()).collect();
+    own.extend(graph.initializers.keys().cloned());
+    own.extend(graph.nodes.iter().flat_map(|n| n.outputs.iter().cloned()));
+    let inside = graph.nodes.iter().flat_map(reads);
+    let inside = inside.chain(graph.outputs.iter().map(|o| o.name.clone()));
+    inside.filter(|n| !own.contains(n)).collect()
 }

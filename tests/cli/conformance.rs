@@ -121,4 +121,15 @@ fn what_is_not_understood_is_listed_with_a_declaration_to_start_from() {
     let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!(json["missing"][0]["nodes"], 1);
     assert_eq!(json["missing"][0]["stub"], stub);
+    case(&dir.path().join("decided"), "NonZero", "", &[0.0, 2.0]);
+    let out = show(&["decided/model.onnx"]);
+    let told = "0 of 1 nodes are understood, 1 more by `run`, once it has computed what decides them\n\nNonZero: ";
+    assert!(out.starts_with(told), "{out}");
+    let (_, out, _) =
+        run(dir.path(), &["show", "--coverage", "decided/model.onnx", "--json", "-"], b"");
+    let json: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
+    assert_eq!(
+        (json["missing"][0].is_null(), &json["decided_by_data"][0]["nodes"]),
+        (true, &1.into())
+    );
 }

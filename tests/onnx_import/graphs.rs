@@ -170,7 +170,7 @@ fn faults_name_the_node_and_the_reason() {
         "Reshape",
         &[x(), In(ints(&[1], &[6]))],
         &[],
-        "the Reshape node that defines `y0`: its input `to` is computed from the model's inputs, which is not supported",
+        "the Reshape node that defines `y0`: its input `to` has elements that are not known before the model runs",
     );
     refuse(
         17,

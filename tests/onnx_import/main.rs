@@ -5,6 +5,7 @@
 
 mod contrib;
 mod control;
+mod decided;
 mod graphs;
 mod images;
 mod integers;
@@ -12,6 +13,7 @@ mod invalid;
 mod opaque;
 mod operators;
 mod recurrent;
+mod scans;
 mod sizes;
 mod small_types;
 mod strings;

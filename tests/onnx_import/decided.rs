@@ -1,0 +1,236 @@
+//! What only the data of a run decide, in the middle of a model: `optimize` keeps the node, and optimises what is before it,
+//! behind it and in its bodies.
+
+use super::support::*;
+use mlc_rewrite::{AnyArray, Model, Optimizer};
+
+fn value(name: &str, dtype: DType) -> RawValueInfo {
+    RawValueInfo { name: name.into(), dtype: Some(dtype), ..RawValueInfo::default() }
+}
+
+/// Two transpositions that cancel and two rectifiers that are one: what is optimised is `Relu`.
+fn detour(x: &str, y: &str) -> Vec<RawNode> {
+    let perm = || [("perm", list(&[1, 0]))];
+    let at = |s: &str| format!("{y}_{s}");
+    vec![
+        node("Transpose", &[x], &[&at("a")], &perm()),
+        node("Transpose", &[&at("a")], &[&at("b")], &perm()),
+        node("Relu", &[&at("b")], &[&at("c")], &[]),
+        node("Relu", &[&at("c")], &[y], &[]),
+    ]
+}
+
+fn graph(inputs: Vec<RawValueInfo>, nodes: Vec<RawNode>, outputs: Vec<RawValueInfo>) -> RawAttr {
+    RawAttr::Graph(Box::new(RawGraph { inputs, nodes, outputs, ..RawGraph::default() }))
+}
+
+fn operators(graph: &RawGraph) -> Vec<String> {
+    let one = |n: &RawNode| {
+        let bodies = n.attrs.values().flat_map(RawAttr::graphs);
+        let bodies: Vec<String> = bodies.map(|g| format!("[{}]", operators(g).join(" "))).collect();
+        format!("{}{}", n.op_type, bodies.join(""))
+    };
+    graph.nodes.iter().map(one).collect()
+}
+
+/// Optimises, compares the operators with what is expected, and the results of runs with those of the model.
+#[track_caller]
+fn optimizes(raw: &RawModel, inputs: &[Vec<Tensor>], expected: &str) -> RawModel {
+    let read = |raw: &RawModel| {
+        let bytes = mlc_onnx::to_bytes(raw).expect("written");
+        Model::from_bytes(bytes).expect("it loads")
+    };
+    let model = read(raw);
+    let result = Optimizer::new().target("standard").optimize(&model).expect("it is optimised");
+    let bytes = result.to_bytes().expect("written");
+    let out = mlc_onnx::parse_onnx(bytes.into(), None).expect("it reads back");
+    assert_eq!(operators(&out.graph).join(" "), expected);
+    let sessions = [raw, &out].map(|raw| read(raw).session().expect("it runs"));
+    for given in inputs {
+        let names = raw.graph.inputs.iter().map(|i| i.name.clone());
+        let named: Vec<(String, AnyArray)> =
+            names.zip(given.iter().cloned().map(AnyArray::from)).collect();
+        let [a, b] = sessions.each_ref().map(|s| s.run(named.clone()).expect("it runs"));
+        for name in a.names() {
+            same(b[name].tensor(), a[name].tensor(), name);
+        }
+    }
+    out
+}
+
+fn rows(n: usize) -> Tensor {
+    let v: Vec<f64> = (0..n * 3).map(|i| ((i * 7 + 3) % 11) as f64 - 5.0).collect();
+    floats(&[n, 3], &v)
+}
+
+#[test]
+fn behind_a_result_of_unknown_extent_all_is_optimised() {
+    let of = |middle: Vec<RawNode>, more: Vec<Arg>, behind: &str| {
+        let nodes = detour("x0", "h").into_iter().chain(middle).chain(detour(behind, "y"));
+        let args: Vec<Arg> = [Sym(rows(4), &["n", ""])].into_iter().chain(more).collect();
+        let (mut raw, _) = model(20, &args, nodes.collect(), &["y"]);
+        raw.graph.outputs[0] = RawValueInfo {
+            dims: Some(vec![RawDim::Symbol("found".into()), RawDim::Known(3)]),
+            ..value("y", DType::F32)
+        };
+        raw
+    };
+    let column = || Const(ints(&[1], &[0]));
+    let sum = || node("ReduceSum", &["h", "x1"], &["s"], &[("keepdims", int(0))]);
+    let axis = || [("axis", int(0))];
+    let cases: Vec<(RawModel, &str)> = vec![
+        (
+            of(
+                vec![
+                    sum(),
+                    node("NonZero", &["s"], &["at"], &[]),
+                    node("Squeeze", &["at", "x2"], &["i"], &[]),
+                    node("Gather", &["h", "i"], &["u"], &axis()),
+                ],
+                vec![Const(ints(&[1], &[1])), column()],
+                "u",
+            ),
+            "Relu ReduceSum NonZero Reshape Gather",
+        ),
+        (
+            // Two results whose extents are one number.
+            of(
+                vec![
+                    node("Compress", &["h", "x1"], &["p"], &axis()),
+                    node("Compress", &["x0", "x1"], &["q"], &axis()),
+                    node("Add", &["p", "q"], &["u"], &[]),
+                ],
+                vec![Sym(bools(&[4], &[1, 0, 1, 1]), &["n"])],
+                "u",
+            ),
+            "Relu Compress Compress Add Relu",
+        ),
+        (
+            of(
+                vec![
+                    node("Range", &["x1", "x2", "x3"], &["i"], &[]),
+                    node("Gather", &["h", "i"], &["u"], &axis()),
+                ],
+                vec![Const(ints(&[], &[1])), In(ints(&[], &[3])), Const(ints(&[], &[1]))],
+                "u",
+            ),
+            "Relu Range Gather",
+        ),
+        (
+            of(
+                vec![node("Slice", &["h", "x1", "x2"], &["u"], &[])],
+                vec![In(ints(&[1], &[-3])), In(ints(&[1], &[i64::MAX]))],
+                "u",
+            ),
+            "Relu Slice Relu",
+        ),
+    ];
+    for (raw, expected) in cases {
+        let more = |i: &RawValueInfo| match (i.dtype, i.name.as_str()) {
+            (Some(DType::Bool), _) => bools(&[4], &[0, 1, 1, 0]),
+            (_, "x1") => ints(&[1], &[-3]),
+            (_, "x2") if i.dims == Some(vec![]) => ints(&[], &[4]),
+            _ => ints(&[1], &[i64::MAX]),
+        };
+        let given = raw.graph.inputs.iter().skip(1).map(more);
+        let given: Vec<Tensor> = [rows(4)].into_iter().chain(given).collect();
+        let out = optimizes(&raw, &[given], expected);
+        // Extents keep the model's names.
+        assert_eq!(out.graph.outputs[0].dims, raw.graph.outputs[0].dims);
+    }
+}
+
+/// Extents that only a run knows are not taken for equal, nor for numbers; a model that needs them to be is kept.
+#[test]
+fn extents_of_runs_that_need_not_be_equal_stay_apart() {
+    let axis = [("axis", int(0))];
+    let nodes = vec![
+        node("Compress", &["x0", "x1"], &["p"], &axis),
+        node("Compress", &["x0", "x2"], &["q"], &axis),
+        node("Add", &["p", "q"], &["u"], &[]),
+        node("Relu", &["u"], &["v"], &[]),
+        node("Add", &["p", "x3"], &["w"], &[]),
+    ];
+    let conditions = || In(bools(&[4], &[1, 0, 1, 1]));
+    let args = [In(rows(4)), conditions(), conditions(), Const(count(&[2, 3]))];
+    let (raw, _) = model(20, &args, nodes, &["v", "w"]);
+    let two = || bools(&[4], &[1, 0, 0, 1]);
+    let runs = [vec![rows(4), two(), two()], vec![rows(4), two(), bools(&[4], &[0, 1, 0, 0])]];
+    optimizes(&raw, &runs, "Compress Compress Add Relu Add");
+}
+
+fn repeated(nodes: Vec<RawNode>, states: &[(&str, &str)], made: &[&str]) -> RawAttr {
+    let mut inputs = vec![value("i", DType::I64), value("go", DType::Bool)];
+    inputs.extend(states.iter().map(|(s, _)| value(s, DType::F32)));
+    let mut outputs = vec![value("go_on", DType::Bool)];
+    outputs.extend(states.iter().map(|(_, s)| s).chain(made).map(|s| value(s, DType::F32)));
+    let go_on = node("Identity", &["go"], &["go_on"], &[]);
+    graph(inputs, [vec![go_on], nodes].concat(), outputs)
+}
+
+#[test]
+fn the_body_of_a_loop_is_optimised_and_what_does_not_change_moves_out_of_it() {
+    let inside = [
+        detour("c", "k"),
+        detour("s", "r"),
+        vec![node("Mul", &["r", "k"], &["t"], &[]), node("Add", &["t", "k"], &["made"], &[])],
+    ]
+    .concat();
+    let body = repeated(inside, &[("s", "t")], &["made"]);
+    let nodes = [
+        vec![node("Neg", &["x0"], &["c"], &[])],
+        vec![node("Loop", &["x1", "", "x0"], &["last", "all"], &[("body", body)])],
+        detour("last", "y"),
+        vec![node("ReduceSum", &["all", "x2"], &["z"], &[])],
+    ]
+    .concat();
+    let args = [Sym(rows(4), &["n", ""]), In(ints(&[], &[2])), Const(ints(&[1], &[0]))];
+    let (raw, _) = model(17, &args, nodes, &["y", "z"]);
+    let runs = [2, 0, 1].map(|n| vec![rows(4), ints(&[], &[n])]);
+    let out = optimizes(&raw, &runs, "Neg Relu Loop[Identity Relu Mul Add] Relu ReduceSum");
+    let looped = out.graph.nodes.iter().find(|n| n.op_type == "Loop").expect("it is kept");
+    let body = looped.attrs["body"].graphs();
+    assert_eq!(body[0].outputs[1].name, "t");
+}
+
+#[test]
+fn a_state_that_grows_has_an_open_extent() {
+    let inside =
+        [vec![node("Concat", &["s", "x0"], &["j"], &[("axis", int(0))])], detour("j", "t")];
+    let body = repeated(inside.concat(), &[("s", "t")], &[]);
+    let looped = vec![node("Loop", &["x1", "", "x0"], &["last"], &[("body", body)])];
+    let nodes = [looped, detour("last", "y")].concat();
+    let (raw, _) = model(17, &[Sym(rows(4), &["n", ""]), In(ints(&[], &[2]))], nodes, &["y"]);
+    let runs = [2, 0].map(|n| vec![rows(4), ints(&[], &[n])]);
+    optimizes(&raw, &runs, "Loop[Identity Concat Relu] Relu");
+}
+
+#[test]
+fn both_branches_and_what_follows_are_optimised() {
+    let branch = |nodes, result: &str| graph(vec![], nodes, vec![value(result, DType::F32)]);
+    let other = [vec![node("Neg", &["x0"], &["n"], &[])], detour("n", "b")].concat();
+    let attrs =
+        [("then_branch", branch(detour("x0", "a"), "a")), ("else_branch", branch(other, "b"))];
+    let nodes = [vec![node("If", &["x1"], &["u"], &attrs)], detour("u", "y")].concat();
+    let (raw, _) = model(17, &[Sym(rows(4), &["n", ""]), In(bools(&[], &[1]))], nodes, &["y"]);
+    let runs = [1, 0].map(|n| vec![rows(4), bools(&[], &[n])]);
+    optimizes(&raw, &runs, "If[Relu][Neg Relu] Relu");
+}
+
+#[test]
+fn a_scan_over_a_sequence_of_any_length_is_typed_and_optimised() {
+    let inside = [
+        vec![node("Add", &["s", "e"], &["j"], &[]), node("Relu", &["j"], &["j2"], &[])],
+        vec![node("Relu", &["j2"], &["t"], &[]), node("Identity", &["t"], &["made"], &[])],
+    ];
+    let inputs = vec![value("s", DType::F32), value("e", DType::F32)];
+    let outputs = vec![value("t", DType::F32), value("made", DType::F32)];
+    let attrs = [("body", graph(inputs, inside.concat(), outputs)), ("num_scan_inputs", int(1))];
+    let nodes =
+        [vec![node("Scan", &["x1", "x0"], &["last", "all"], &attrs)], detour("all", "y")].concat();
+    let args = [Sym(rows(4), &["n", ""]), In(floats(&[3], &[0.5, -1.0, 2.0]))];
+    let (raw, _) = model(17, &args, nodes, &["y", "last"]);
+    let start = || floats(&[3], &[0.5, -1.0, 2.0]);
+    let runs = [4, 2].map(|n| vec![rows(n), start()]);
+    optimizes(&raw, &runs, "Scan[Add Relu Identity] Relu");
+}
