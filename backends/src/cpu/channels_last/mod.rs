@@ -10,6 +10,7 @@ mod pool;
 mod windows;
 pub mod winograd;
 
-pub use conv::make as conv;
+pub use conv::{as_pointers, make as conv};
 pub use copy::{FIRST, LAST};
 pub use pool::{MAX, SUM};
+pub use windows::Windows;

@@ -9,6 +9,6 @@ mod ops;
 mod source;
 mod tile;
 
-pub use code::{Binary, CodeBuilder, Dst, Instr, Op, Ref, RegisterCode};
+pub use code::{Binary, CodeBuilder, Dst, Instr, Op, Ref, RegisterCode, Unary};
 pub use source::{ElementSource, load, store, strided_copy};
 pub use tile::Fused;
