@@ -99,11 +99,15 @@ def main():
         for style, path in quantised(folder, args.work).items():
             report = args.work / "report.json"
             common = [str(path), "--inputs", str(given), "--threads", "1", "--json", str(report)]
-            subprocess.run([args.tool, "run", *common, "--outputs", str(found)], check=True, stdout=subprocess.DEVNULL)
+            run = subprocess.run([args.tool, "run", *common, "--outputs", str(found)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            if run.returncode != 0:
+                message = (run.stderr.strip() or "no message").splitlines()[0]
+                print(f"| {folder.name} | {style} | not run: {message} | | | | | |", flush=True)
+                continue
             ran = json.loads(report.read_text())
             kernels = collections.Counter(k["name"] if isinstance(k, dict) else k for k in ran["kernels"])
-            integers = kernels["gemm_int8"] + kernels["conv_int8"]
-            floats = kernels["gemm"] + kernels["conv"] + kernels["attention"]
+            integers = kernels["gemm_int8"] + kernels["conv_int8"] + kernels["conv_int8_channels_last"]
+            floats = kernels["gemm"] + kernels["conv"] + kernels["conv_channels_last"] + kernels["attention"]
             theirs = outputs_of(path, feeds)
             ours = spread(dict(np.load(found)), theirs)
             kept = " (as read)" if ran["kept_as_read"] else ""

@@ -103,8 +103,9 @@ pub type Price<'a> = &'a dyn Fn(u32, u32, &Work) -> f64;
 /// The kernel number of views: layouts, not work.
 pub const VIEWS: u32 = 0;
 
-/// Cuts kept for each class beside those of one node.
+/// Cuts kept for each class beside those of one node, and the best of so many anchors that none of them has.
 const KEPT: usize = 6;
+const OTHER_ANCHORS: usize = 2;
 
 /// Most operators of one kernel, and of one in a large e-graph.
 const LARGEST: usize = 64;
@@ -564,12 +565,18 @@ impl CutEnumeration<'_> {
         Some(KernelCandidate { entries, reads: cut.reads.clone(), cost: cut.cost })
     }
 
-    /// The best cuts, none of which can stand for another at no higher price.
+    /// The best cuts, none of which can stand for another at no higher price. What follows one anchor has many variants, each of which
+    /// reads an operand or computes it; they must not crowd out another anchor that is the cheaper one once more follows.
     fn keep(&self, mut cuts: Vec<Cut>) -> Vec<Cut> {
         cuts.sort_by(|a, b| a.score.total_cmp(&b.score).then_with(|| a.inside.cmp(&b.inside)));
-        let mut kept: Vec<Cut> = Vec::with_capacity(KEPT);
+        let mut kept: Vec<Cut> = Vec::with_capacity(KEPT + OTHER_ANCHORS);
         for cut in cuts {
-            if kept.len() < KEPT && !kept.iter().any(|k| self.stands_for(k, &cut)) {
+            let is_other = || cut.anchor.is_some() && kept.iter().all(|k| k.anchor != cut.anchor);
+            let wanted = match kept.len() {
+                0..KEPT => true,
+                len => len < KEPT + OTHER_ANCHORS && is_other(),
+            };
+            if wanted && !kept.iter().any(|k| self.stands_for(k, &cut)) {
                 kept.push(cut);
             }
         }

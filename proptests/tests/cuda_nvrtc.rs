@@ -2,7 +2,7 @@
 //! which `scripts/nvrtc` installs, or that of the Python package `nvidia-cuda-nvrtc`. No function of a model spills registers.
 
 use mlc_backends::BackendError;
-use mlc_backends::cuda::{DriverError, PRELUDE, Tuning, launches, launches_for, nvrtc};
+use mlc_backends::cuda::{DriverError, PRELUDE, Tuning, launches_for, nvrtc};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::CallId;

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::names;
 use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
-use mlc_dsl::pattern::is_late;
+use mlc_dsl::pattern::{is_early, is_late, is_normal};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
 use mlc_explore::constant_folding;
@@ -137,8 +137,11 @@ pub fn optimize_once(
     let plain = evaluation.as_read(&source)?;
     clock.stage("constants");
     let limits = options.limits.for_gain(plain.seconds);
+    let begun = first_search(&source, library, &laws, &limits, &all[0])?;
+    let begin = begun.as_ref().unwrap_or(&source);
+    clock.stage("early laws");
     let shared = if options.share_blocks {
-        shared(&source, library, &laws, options, &limits, &all, &mut clock)?
+        shared(begin, library, &laws, options, &limits, &all, &mut clock)?
     } else {
         None
     };
@@ -147,7 +150,7 @@ pub fn optimize_once(
     let rest = match &shared {
         Some(s) if s.one_for_all => Some(&s.extracted[0].program),
         Some(s) if !is_small(&s.explored, s.copies) => None,
-        _ => Some(&source),
+        _ => Some(begin),
     };
     let whole = rest.map(|program| -> Result<(Explored, Vec<Extracted>), Error> {
         let mut explored = explore(library.clone(), program.clone(), &laws, &limits);
@@ -214,6 +217,31 @@ pub fn optimize_once(
     Ok(Optimized { source, program, plan: chosen.plan, explored, extracted, report })
 }
 
+/// The result of a search with the early laws and the normal form alone, if an early law applies: what the search begins with.
+fn first_search(
+    source: &Program,
+    library: &Arc<Library>,
+    laws: &[u32],
+    limits: &Limits,
+    prices: &TargetPrices<'_>,
+) -> Result<Option<Program>, Error> {
+    let law = |l: u32| &library.laws[l as usize];
+    let early: Vec<u32> =
+        laws.iter().copied().filter(|&l| is_early(law(l)) || is_normal(law(l))).collect();
+    if !early.iter().any(|&l| is_early(law(l))) {
+        return Ok(None);
+    }
+    // Most of what these laws make is smaller than what it stands for, but stands beside it.
+    let limits = Limits { nodes: limits.nodes.max(GROWTH * source.nodes.len()), ..limits.clone() };
+    let mut explored = explore(library.clone(), source.clone(), &early, &limits);
+    if !explored.profiles.iter().any(|(l, p)| is_early(law(*l)) && p.applications > 0) {
+        return Ok(None);
+    }
+    let extracted = explored.extract(prices, &QUICK)?;
+    let is_better = extracted.source_cost.is_none_or(|before| extracted.cost < before);
+    Ok(is_better.then_some(extracted.program))
+}
+
 /// The result of a search with the late laws alone that begins at `chosen`, if it is better.
 fn second_search(
     chosen: &Candidate,
@@ -278,6 +306,9 @@ pub fn variants(
     };
     prices_off.iter().map(&mut plan).collect()
 }
+
+/// Nodes of the first search for each of the program.
+const GROWTH: usize = 6;
 
 /// Steps that extraction may take to compare the places where a block can be cut.
 const QUICK: GreedyDag = GreedyDag { steps: 1_000_000 };

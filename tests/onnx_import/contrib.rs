@@ -404,3 +404,58 @@ fn embeddings_are_summed_and_normalised() {
     let expected = [floats(&[2, 3, 4], &y), whole(&[2], &[2, 3]), floats(&[2, 3, 4], &total)];
     contrib("EmbedLayerNormalization", &args, &[("epsilon", float(0.25))], &expected);
 }
+
+/// A scalar of real numbers, and bytes.
+fn scale(v: f64) -> Arg {
+    Const(floats(&[], &[v]))
+}
+
+fn unsigned(shape: &[usize], v: &[i64]) -> Tensor {
+    Tensor::from_i64(DType::U8, shape.to_vec(), v)
+}
+
+#[test]
+fn quantised_numbers() {
+    let zero = |v: i64| Const(unsigned(&[], &[v]));
+    let (a, b) = (unsigned(&[4], &[0, 10, 130, 255]), unsigned(&[4], &[3, 3, 200, 255]));
+    let both = |y: Arg, z: Arg| {
+        [In(a.clone()), scale(0.5), zero(2), In(b.clone()), scale(0.25), zero(3), y, z]
+    };
+    // -1, 4, 64, 126.5 and 0, 0, 49.25, 63, in steps of a half from 10 on.
+    let sums = unsigned(&[4], &[8, 18, 236, 255]);
+    contrib("QLinearAdd", &both(scale(0.5), zero(10)), &[], &[sums]);
+    let products = unsigned(&[4], &[10, 10, 50, 110]);
+    contrib("QLinearMul", &both(scale(79.6875), zero(10)), &[], &[products]);
+    let x = unsigned(&[1, 2, 1, 3], &[10, 20, 33, 0, 1, 255]);
+    let one = |y: Arg, z: Arg| [In(x.clone()), scale(0.5), zero(1), y, z];
+    // Means 10 and 42.16….
+    let means = unsigned(&[1, 2, 1, 1], &[15, 47]);
+    contrib("QLinearGlobalAveragePool", &one(scale(1.0), zero(5)), &[], &[means]);
+    let slopes = [("alpha", float(0.5))];
+    let leaky = unsigned(&[1, 2, 1, 3], &[14, 24, 37, 5, 5, 255]);
+    contrib("QLinearLeakyRelu", &one(scale(0.5), zero(5)), &slopes, &[leaky]);
+    let near: Vec<i64> = [10.0f64, 20.0, 33.0, 0.0, 1.0, 255.0]
+        .iter()
+        .map(|b| (256.0 / (1.0 + (-(b - 1.0) / 2.0).exp())).round_ties_even().min(255.0) as i64)
+        .collect();
+    let logistic = unsigned(&[1, 2, 1, 3], &near);
+    contrib("QLinearSigmoid", &one(scale(1.0 / 256.0), zero(0)), &[], &[logistic]);
+    // Equal numbers have equal parts.
+    let even = unsigned(&[2, 4], &[7; 8]);
+    let parts = unsigned(&[2, 4], &[64; 8]);
+    let args = [In(even), scale(0.5), zero(1), scale(1.0 / 256.0), zero(0)];
+    contrib("QLinearSoftmax", &args, &[("axis", int(-1)), ("opset", int(13))], &[parts]);
+}
+
+#[test]
+fn products_of_quantised_matrices() {
+    let (a, b) = (unsigned(&[2, 3], &[1, 2, 3, 4, 5, 6]), [1, -2, 0, 3, -1, 2]);
+    let transposed = Tensor::from_i64(DType::I8, vec![2, 3], &b);
+    let (zero, none) =
+        (Const(unsigned(&[], &[1])), Const(Tensor::from_i64(DType::I8, vec![], &[0])));
+    let bias = Const(whole(&[2], &[10, 100]));
+    // Sums of products: -2, 3 and -5, 15.
+    let args = [In(a), scale(0.5), zero, Const(transposed), scale(0.25), none, bias];
+    let y = floats(&[2, 2], &[1.0, 12.875, 0.625, 14.375]);
+    contrib("QGemm", &args, &[("transB", int(1))], &[y]);
+}

@@ -11,6 +11,21 @@ use mlc_dsl::ir::DType;
 pub struct Map {
     fused: Fused,
     len: usize,
+    /// The input of bytes that alone decides each element of the one result.
+    byte: Option<usize>,
+}
+
+/// Elements from which on a function of a byte is worth a table.
+const TABULATED: usize = 4096;
+
+/// The input of bytes, read element by element, where a program has one result and all other inputs are one element each.
+fn only_byte(fused: &Fused) -> Option<usize> {
+    let (code, sources) = fused.parts();
+    let several = sources.iter().enumerate().filter(|(_, s)| !matches!(s, ElementSource::Splat(_)));
+    let [(i, ElementSource::Dense(0))] = several.collect::<Vec<_>>()[..] else { return None };
+    let is_byte = matches!(code.inputs[i], DType::U8 | DType::I8);
+    let plain = matches!(code.outputs[..], [(_, DType::U8 | DType::I8 | DType::F32)]);
+    (is_byte && plain && code.instrs.len() > 1).then_some(i)
 }
 
 /// Elements that a task should at least have.
@@ -19,7 +34,27 @@ const GRAIN: usize = 32 * 1024;
 impl Map {
     /// A program over `len` elements.
     pub fn new(fused: Fused, len: usize) -> Map {
-        Map { fused, len }
+        let byte = if len < TABULATED { None } else { only_byte(&fused) };
+        Map { fused, len, byte }
+    }
+
+    /// Computes the program for every byte, and looks up the elements.
+    fn tabulated(&self, cx: &Context<'_>, byte: usize, inputs: &[&[u8]], out: &mut [u8]) {
+        let all: Vec<u8> = (0..=255).collect();
+        let mut given = inputs.to_vec();
+        given[byte] = &all;
+        let from = &inputs[byte][..self.len];
+        let mut table = [0f32; 256];
+        let table: &mut [u8] = bytemuck::cast_slice_mut(&mut table);
+        let size = out.len() / self.len;
+        let table = &mut table[..256 * size];
+        self.fused.span(0, 256, &given, &mut [&mut *table]);
+        match size {
+            1 => look_up(cx, table, from, out),
+            _ => {
+                look_up::<f32>(cx, bytemuck::cast_slice(table), from, bytemuck::cast_slice_mut(out))
+            }
+        }
     }
 }
 
@@ -31,6 +66,10 @@ impl Launch for Map {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let bytes: Vec<&[u8]> = inputs.iter().map(|i| i.bytes).collect();
+        if let Some(byte) = self.byte {
+            self.tabulated(cx, byte, &bytes, outputs[0]);
+            return Ok(());
+        }
         let parts = (self.len / GRAIN).clamp(1, cx.threads.count() * 4);
         if parts == 1 || cx.threads.count() == 1 {
             self.fused.span(0, self.len, &bytes, outputs);
@@ -52,6 +91,19 @@ impl Launch for Map {
         });
         Ok(())
     }
+}
+
+/// The entries of a table of 256 for these bytes.
+fn look_up<T: bytemuck::Pod + Send + Sync>(
+    cx: &Context<'_>,
+    table: &[T],
+    from: &[u8],
+    out: &mut [T],
+) {
+    let Ok(table) = <&[T; 256]>::try_from(table) else { return };
+    cx.threads.chunks(out, 1, GRAIN, |at, part| {
+        part.iter_mut().zip(&from[at..]).for_each(|(o, &b)| *o = table[b as usize]);
+    });
 }
 
 /// A view written out densely.

@@ -73,6 +73,11 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "conv" => native(FLOATS, Epilogue, &[("conv", conv::make)]),
         "gemm_int8" => native(SUMS_OF_BYTES, Epilogue, &[("matmul_integer", int8::matmul)]),
         "conv_int8" => native(SUMS_OF_BYTES, Epilogue, &[("conv_integer", int8::conv)]),
+        "conv_int8_channels_last" => native(
+            SUMS_OF_BYTES,
+            Epilogue,
+            &[("conv_integer_channels_last", int8::conv_channels_last)],
+        ),
         "conv_transpose" => native(FLOATS, Nothing, &[("conv_transpose", conv::transposed::make)]),
         "conv_channels_last" => {
             native(&[DType::F32], Epilogue, &[("conv_channels_last", channels_last::conv)])

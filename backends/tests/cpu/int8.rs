@@ -20,6 +20,12 @@ fn number(c: &mut Case<'_>, value: i64) -> Value {
     c.builder.constant(Tensor::from_i64(DType::I32, vec![], &[value]))
 }
 
+/// A real number everywhere.
+fn everywhere(c: &mut Case<'_>, value: f64, shape: &[usize]) -> Value {
+    let number = c.builder.constant(Tensor::from_f64(DType::F32, vec![], &[value]));
+    c.broadcast(number, &[], shape)
+}
+
 /// Zero points of `n` columns or filters: none, one for all, or one each.
 fn zeros(c: &mut Case<'_>, kind: usize, n: usize) -> Value {
     let values: Vec<i64> = (0..n as i64)
@@ -32,7 +38,8 @@ fn zeros(c: &mut Case<'_>, kind: usize, n: usize) -> Value {
     c.builder.constant(Tensor::from_i64(DType::I32, vec![n], &values))
 }
 
-/// What follows sums along an axis: nothing, or a number per row, a bound and eight bits.
+/// What follows sums along an axis: nothing, or a number per row, a bound and eight bits, after a second quantised operand or not, or real
+/// numbers.
 fn followed(c: &mut Case<'_>, y: Value, axis: i64, kind: usize, to: DType) -> Value {
     if kind == 0 {
         return y;
@@ -46,12 +53,27 @@ fn followed(c: &mut Case<'_>, y: Value, axis: i64, kind: usize, to: DType) -> Va
     let scale = c.builder.constant(Tensor::from_f64(DType::F32, vec![n], &scales));
     let scale = c.broadcast(scale, &[axis], &shape);
     let y = c.apply("mul", &[], &[y, scale]);
+    if kind == 3 {
+        let values: Vec<f64> = (0..n).map(|i| (i % 9) as f64 / 4.0 - 1.0).collect();
+        let bias = c.builder.constant(Tensor::from_f64(DType::F32, vec![n], &values));
+        let bias = c.broadcast(bias, &[axis], &shape);
+        return c.apply("add", &[], &[y, bias]);
+    }
     let y = match kind {
         1 => y,
         _ => {
-            let other = bytes(c, DType::U8, &shape);
+            let dtype = if n % 2 == 0 { DType::U8 } else { DType::I8 };
+            let other = bytes(c, dtype, &shape);
             let other = c.given(other);
             let other = c.apply("cast", &attr(DType::F32), &[other]);
+            let (less, by) = (everywhere(c, -3.0, &shape), everywhere(c, 0.5, &shape));
+            let other = c.apply("add", &[], &[other, less]);
+            let other = c.apply("mul", &[], &[other, by]);
+            let y = c.apply("round", &[], &[y]);
+            let bounds = [("low", Attr::float(-128.0)), ("high", Attr::float(127.0))];
+            let y = c.apply("clip", &bounds, &[y]);
+            let y = c.apply("cast", &attr(DType::I8), &[y]);
+            let y = c.apply("cast", &attr(DType::F32), &[y]);
             c.apply("add", &[], &[y, other])
         }
     };
@@ -82,7 +104,7 @@ fn products() {
                 let b = if constant { c.builder.constant(b) } else { c.given(b) };
                 let (p, q) = (number(c, [0, 128, -7][kind]), zeros(c, kind, n));
                 let y = c.apply("matmul_integer", &[], &[a, b, p, q]);
-                vec![followed(c, y, 1, (i + j / 2) % 3, left)]
+                vec![followed(c, y, 1, (i + j / 2) % 4, left)]
             });
         }
     }
@@ -97,7 +119,7 @@ fn batches_and_transposed_operands() {
             let b = c.apply("transpose", &[("perm", Attr::ints([0, 1, 3, 2]))], &[b]);
             let (p, q) = (number(c, 100), zeros(c, i % 2, 17));
             let y = c.apply("matmul_integer", &[], &[a, b, p, q]);
-            vec![followed(c, y, 3, i % 3, DType::U8)]
+            vec![followed(c, y, 3, i % 4, DType::U8)]
         });
         check(&format!("one matrix for all {left} {right}"), EXACT, |c| {
             let (a, b) = (bytes(c, left, &[2, 5, 12]), bytes(c, right, &[70, 12]));
@@ -150,8 +172,49 @@ fn convolutions() {
                     ("group", Attr::int(group)),
                 ];
                 let y = c.apply("conv_integer", &attrs, &[x, w, p, z]);
-                vec![followed(c, y, 1, (i + j / 2) % 3, left)]
+                vec![followed(c, y, 1, (i + j / 2) % 4, left)]
             });
+        }
+    }
+}
+
+#[test]
+fn convolutions_with_channels_last() {
+    let more: &[Convolution] = &[
+        (&[1, 8, 8, 13], &[130, 8, 3, 3], 1, 1, 1, 1, 1),
+        (&[3, 12, 7, 7], &[70, 12, 1, 1], 1, 0, 0, 1, 1),
+        (&[1, 130, 5, 6], &[130, 1, 3, 3], 1, 1, 1, 1, 130),
+        (&[2, 16, 20], &[33, 16, 3], 2, 2, 1, 1, 1),
+    ];
+    for (i, &(x, w, stride, low, high, dilation, group)) in
+        CONVOLUTIONS.iter().chain(more).enumerate()
+    {
+        if group != 1 && w[1] != 1 {
+            continue;
+        }
+        let last = [&x[..1], &x[2..], &x[1..2]].concat();
+        for (j, (left, right)) in TYPES.into_iter().enumerate() {
+            for kind in [(i + j) % 4, (i + j + 1) % 4] {
+                // Zero points that are no bytes, and weights that are given, now and then.
+                let (zero, constant) = ((i + j + kind) % 3, (i + j) % 4 != 3);
+                check(&format!("{last:?} {w:?} {left} {right} {kind}"), EXACT, |c| {
+                    let (n, o) = (w.len() - 2, w[0]);
+                    let (x, w) = (bytes(c, left, &last), bytes(c, right, w));
+                    let x = c.given(x);
+                    let w = if constant { c.builder.constant(w) } else { c.given(w) };
+                    let of_weights = if right == DType::U8 { 1 } else { zero / 2 };
+                    let (p, z) = (number(c, [0, 128, -7][zero]), zeros(c, of_weights, o));
+                    let attrs = [
+                        ("stride", Attr::ints(vec![stride; n])),
+                        ("low", Attr::ints(vec![low; n])),
+                        ("high", Attr::ints(vec![high; n])),
+                        ("dilation", Attr::ints(vec![dilation; n])),
+                        ("group", Attr::int(group)),
+                    ];
+                    let y = c.apply("conv_integer_channels_last", &attrs, &[x, w, p, z]);
+                    vec![followed(c, y, n as i64 + 1, kind, left)]
+                });
+            }
         }
     }
 }

@@ -212,6 +212,11 @@ pub fn is_normal(law: &Law) -> bool {
     law.origin == LawOrigin::Rule && has_mark(law, Mark::Normal)
 }
 
+/// True if a law takes part in the first search, too.
+pub fn is_early(law: &Law) -> bool {
+    has_mark(law, Mark::Early)
+}
+
 /// True if a law is applied only after the search, to its result.
 pub fn is_late(law: &Law) -> bool {
     has_mark(law, Mark::Late)

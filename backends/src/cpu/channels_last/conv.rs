@@ -353,7 +353,7 @@ pub fn as_pieces(words: &mut [usize]) -> &mut [Piece] {
 }
 
 /// Scratch memory as pointers, all of them to nothing.
-pub fn as_pointers(words: &mut [usize]) -> &mut [*const f32] {
+pub fn as_pointers<T>(words: &mut [usize]) -> &mut [*const T] {
     words.fill(0);
     let len = words.len();
     // SAFETY: pointers to sized types are words, and any word is a pointer that may be held.

@@ -12,7 +12,8 @@ mod transposed;
 mod windows;
 pub mod winograd;
 
-pub use conv::make as conv;
+pub use conv::{as_pointers, make as conv};
 pub use copy::{FIRST, LAST};
 pub use pool::{MAX, SUM};
 pub use transposed::make as conv_transpose;
+pub use windows::Windows;

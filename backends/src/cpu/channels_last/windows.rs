@@ -107,12 +107,18 @@ impl Windows {
     }
 
     /// The windows of an application to `x` with `size`, and attributes stride, low and dilation at these places.
-    pub fn of(
+    pub fn of(site: &LaunchSite<'_>, size: &[usize], attributes: [usize; 3]) -> Option<Windows> {
+        Windows::over(&site.args.first()?.layout, site, size, attributes)
+    }
+
+    /// The same over another layout of that image.
+    pub fn over(
+        x: &Layout,
         site: &LaunchSite<'_>,
         size: &[usize],
         [stride, low, dilation]: [usize; 3],
     ) -> Option<Windows> {
-        let (x, out) = (&site.args.first()?.layout, &site.outputs[0].1);
+        let out = &site.outputs[0].1;
         let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
         let (stride, low) = (site.sizes(stride)?, site.ints(low)?);
         if !(3..=5).contains(&out.len()) || stride.contains(&0) || size.contains(&0) {
@@ -332,13 +338,13 @@ impl Windows {
     ///
     /// # Panics
     /// If `pointers` is shorter than rows and taps.
-    pub fn point(
+    pub fn point<T>(
         &self,
-        x: &[f32],
-        outside: &[f32],
+        x: &[T],
+        outside: &[T],
         (first, rows): (usize, usize),
         join: usize,
-        pointers: &mut [*const f32],
+        pointers: &mut [*const T],
     ) -> usize {
         let taps = self.taps();
         let pointers = &mut pointers[..taps * rows];

@@ -79,6 +79,14 @@ fn path() -> Path {
     })
 }
 
+/// True if the machine multiplies four pairs of bytes at once, and tiles may.
+pub fn has_vnni() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return path() == Path::Vnni;
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// Computes a tile: `count` rows from row `row` on, and `vectors` times [`LANES`] columns from column `at` on. Row `r` of the
 /// result begins at `out[r * stride]`.
 #[allow(clippy::too_many_arguments, reason = "a tile of a product")]

@@ -1,5 +1,7 @@
 //! What follows a block of sums: they are the result, or the numbers that an epilogue begins with.
 
+use super::dot::has_vnni;
+use super::steps::Steps;
 use crate::cpu::launch::Context;
 use crate::cpu::threads::SharedSlice;
 
@@ -9,6 +11,8 @@ pub struct Finish<'a> {
     out: SharedSlice<'a, u8>,
     /// Bytes of an element of the result.
     size: usize,
+    /// The epilogue as steps for tiles, if it is that and the machine has them.
+    steps: Option<Steps<'a>>,
 }
 
 impl<'a> Finish<'a> {
@@ -16,7 +20,33 @@ impl<'a> Finish<'a> {
     pub fn new(cx: &'a Context<'a>, out: &'a mut [u8]) -> Finish<'a> {
         let of = |(e, _): &(&crate::cpu::launch::Epilogue, _)| e.fused.outputs().next();
         let size = cx.epilogue.as_ref().and_then(of).map_or(size_of::<i32>(), |d| d.size());
-        Finish { cx, out: SharedSlice::new(out), size }
+        Finish { cx, out: SharedSlice::new(out), size, steps: None }
+    }
+
+    /// The end of a launch whose result has `m` rows of `n` elements, each a sum of products with a column.
+    pub fn of_rows(cx: &'a Context<'a>, out: &'a mut [u8], (m, n): (usize, usize)) -> Finish<'a> {
+        let steps = match cx.epilogue {
+            Some((epilogue, inputs)) if has_vnni() => Steps::of(epilogue, inputs, m, n),
+            _ => None,
+        };
+        Finish { steps, ..Finish::new(cx, out) }
+    }
+
+    /// The same where columns lie in another order while they are computed.
+    pub fn of_channels(
+        cx: &'a Context<'a>,
+        out: &'a mut [u8],
+        sizes: (usize, usize),
+        order: impl Fn(usize) -> usize,
+    ) -> Finish<'a> {
+        let mut finish = Finish::of_rows(cx, out, sizes);
+        finish.steps = finish.steps.filter(|s| !s.has_sides).map(|s| s.reordered(order));
+        finish
+    }
+
+    /// The steps, and the result.
+    pub fn steps(&self) -> Option<(&Steps<'a>, &SharedSlice<'a, u8>)> {
+        Some((self.steps.as_ref()?, &self.out))
     }
 
     /// Finishes the elements from number `at` on.

@@ -88,7 +88,8 @@ impl Launch for MatMul {
         let mut q = vector(&inputs[3], self.n, self.columns.1);
         q.resize(wide, 0);
         let shifted = q.iter().any(|&z| z != 0);
-        let finish = Finish::new(cx, outputs[0]);
+        let results = self.starts.len() * self.m;
+        let finish = Finish::of_rows(cx, outputs[0], (results, self.n));
         let mut begin = vec![0; wide];
         for (i, &[left, right]) in self.starts.iter().enumerate() {
             let own;
@@ -153,6 +154,9 @@ impl Launch for MatMul {
     }
 }
 
+/// Rows that are computed together.
+#[cfg(target_arch = "x86_64")]
+const BLOCK: usize = 48;
 /// Products of a task that is worth handing over.
 const GRAIN: usize = 1 << 19;
 
@@ -183,6 +187,40 @@ impl MatMul {
         columns: std::ops::Range<usize>,
         finish: &Finish<'_>,
     ) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some((steps, out)) = finish.steps() {
+            use super::vnni;
+            let first = p.rows.bytes.as_ptr();
+            let row = |r: usize| first.wrapping_add(r * p.rows.stride);
+            for block in rows.clone().step_by(BLOCK) {
+                let block = block..(block + BLOCK).min(rows.end);
+                let mut pointers = [first; BLOCK];
+                pointers.iter_mut().zip(block.clone()).for_each(|(to, r)| *to = row(r));
+                let pointers = &pointers[..block.len()];
+                let apart = block.len();
+                let a = vnni::Rows { pointers, apart, first: 0, groups: p.rows.stride / 4 };
+                for c in columns.clone().step_by(COLUMNS) {
+                    let to = vnni::Target {
+                        out: out.at(0),
+                        len: out.len(),
+                        steps,
+                        n: self.n,
+                        row: p.at + block.start,
+                        column: c,
+                        wide: COLUMNS.min(columns.end - c),
+                    };
+                    let panel = p.columns.panel(c / COLUMNS).groups;
+                    let shifted = (!p.row_sums.is_empty()).then(|| vnni::Shifted {
+                        zeros: &p.zeros[c..],
+                        row_sums: &p.row_sums[block.clone()],
+                    });
+                    let begin = vnni::Begin { columns: &p.begin[c..], shifted };
+                    // SAFETY: steps are there only with the instructions; every pointer is to a row; blocks of tasks do not overlap.
+                    unsafe { vnni::tiles(a, block.len(), panel, begin, &to) };
+                }
+            }
+            return;
+        }
         let (n, pitch) = (columns.len(), columns.len().next_multiple_of(COLUMNS));
         with_scratch::<i32, 1, _>([ROWS * pitch], |[sums]| {
             for r in rows.clone().step_by(ROWS) {

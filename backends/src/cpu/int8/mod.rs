@@ -8,11 +8,17 @@ mod depthwise;
 mod dot;
 mod finish;
 mod frame;
+mod last;
+mod last_depthwise;
 mod matmul;
 mod pack;
 mod plain;
+mod steps;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
 
 pub use conv::make as conv;
+pub use last::make as conv_channels_last;
 pub use matmul::make as matmul;
 pub use pack::PackedBytes;
 

@@ -62,6 +62,11 @@ impl PackedBytes {
             let first = p * COLUMNS;
             let wide = COLUMNS.min(count - first);
             for (g, group) in panel.chunks_exact_mut(COLUMNS).enumerate() {
+                if m.row == 1 && 4 * g + 4 <= depth {
+                    fours(m, 4 * g, first, flip, &mut group[..wide]);
+                    add_fours(group, &mut sums[first..first + COLUMNS]);
+                    continue;
+                }
                 for (t, line) in lines.iter_mut().enumerate() {
                     let k = 4 * g + t;
                     line.fill(0);
@@ -71,11 +76,7 @@ impl PackedBytes {
                 }
                 let [a, b, c, d] = &lines;
                 weave(a, b, c, d, group);
-                let sums = &mut sums[first..first + COLUMNS];
-                for (s, word) in sums.iter_mut().zip(group.iter()) {
-                    let four = word.to_le_bytes().map(|b| b as i8 as i32);
-                    *s = s.wrapping_add(four[0] + four[1] + four[2] + four[3]);
-                }
+                add_fours(group, &mut sums[first..first + COLUMNS]);
             }
         }
         PackedBytes { words, sums, offsets: (0..groups).map(|g| g * COLUMNS).collect(), depth }
@@ -94,6 +95,27 @@ impl PackedBytes {
         const NOTHING: [u32; COLUMNS] = [0; COLUMNS];
         let groups = if len == 0 { &NOTHING[..] } else { &self.words[p * len..(p + 1) * len] };
         Columns { groups, offsets: &self.offsets, reach }
+    }
+}
+
+/// Four neighbours of the depth from `k` on, for columns from `first` on.
+fn fours(m: &ByteMatrix<'_>, k: usize, first: usize, flip: u8, to: &mut [u32]) {
+    let flip = u32::from_le_bytes([flip; 4]);
+    for (c, t) in to.iter_mut().enumerate() {
+        let at = m.offset as isize + k as isize + (first + c) as isize * m.col;
+        let at = at as usize;
+        let four = [m.data[at], m.data[at + 1], m.data[at + 2], m.data[at + 3]];
+        *t = u32::from_le_bytes(four) ^ flip;
+    }
+}
+
+simd! {
+    /// Adds up four signed bytes of each word.
+    fn add_fours(group: &[u32], sums: &mut [i32]) {
+        for (s, word) in sums.iter_mut().zip(group) {
+            let four = word.to_le_bytes().map(|b| b as i8 as i32);
+            *s = s.wrapping_add(four[0] + four[1] + four[2] + four[3]);
+        }
     }
 }
 
