@@ -149,7 +149,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The speed of a target, from its figures `flops`, `slow`, `cache`, `cache_bytes`, `bytes` and `launch`, and those of element types.
+    /// The speed of a target, from its figures `flops`, `slow`, `bytes` and `launch`, and those of element types.
     pub fn of(target: &TargetItem) -> Profile {
         let figure = |key: &str, default: f64| target.figures.get(key).copied().unwrap_or(default);
         let flops_per_s = figure("flops", 1e11);
@@ -162,17 +162,11 @@ impl Profile {
             let flops_per_s = flops.unwrap_or(rate.flops_per_s);
             Some((*dtype, Rate { flops_per_s, slow_per_s: slow.unwrap_or(rate.slow_per_s) }))
         };
-        let memory = MemoryLevel { bytes: f64::INFINITY, bytes_per_s: figure("bytes", 1e10) };
-        let cache = target.figures.get("cache").map(|bytes| MemoryLevel {
-            bytes: *bytes,
-            bytes_per_s: figure("cache_bytes", memory.bytes_per_s),
-        });
-        let levels = cache.into_iter().chain([memory]).collect();
         Profile {
             name: target.name.to_string(),
             rate,
             dtypes: DType::ALL.iter().filter_map(typed).collect(),
-            levels,
+            levels: vec![MemoryLevel { bytes: f64::INFINITY, bytes_per_s: figure("bytes", 1e10) }],
             launch_s: figure("launch", 1e-6),
         }
     }

@@ -4,7 +4,7 @@ use super::export_graph::Graph;
 use super::export_rules::Rule;
 use super::import_bind::shortest;
 use mlc_dsl::eval::{Env, eval, truth};
-use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, Predicate, UnaryOp};
+use mlc_dsl::expr::{BinaryOp, Expr, ExprKind, UnaryOp};
 use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Value};
 use mlc_dsl::library::{CallId, Name, OpClass};
 use mlc_dsl::onnx::{Kind, ParamKind, Question};
@@ -114,7 +114,7 @@ fn complete<'p>(
             _ => return None,
         }
     }
-    rule.form.conditions.iter().all(|c| holds(graph, c, &found) == Some(true)).then_some(found)
+    rule.form.conditions.iter().all(|c| holds(c, &found) == Some(true)).then_some(found)
 }
 
 fn is_view(graph: &Graph<'_>, id: NodeId) -> bool {
@@ -134,24 +134,17 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 /// Whether a condition holds; `None` if that cannot be told.
-fn holds(graph: &Graph<'_>, c: &Expr, found: &Found<'_>) -> Option<bool> {
+fn holds(c: &Expr, found: &Found<'_>) -> Option<bool> {
     match &c.kind {
-        ExprKind::Unary(UnaryOp::Not, a) => holds(graph, a, found).map(|b| !b),
-        ExprKind::Binary(BinaryOp::And, a, b) => match holds(graph, a, found)? {
-            true => holds(graph, b, found),
+        ExprKind::Unary(UnaryOp::Not, a) => holds(a, found).map(|b| !b),
+        ExprKind::Binary(BinaryOp::And, a, b) => match holds(a, found)? {
+            true => holds(b, found),
             false => Some(false),
         },
-        ExprKind::Binary(BinaryOp::Or, a, b) => match holds(graph, a, found)? {
+        ExprKind::Binary(BinaryOp::Or, a, b) => match holds(a, found)? {
             true => Some(true),
-            false => holds(graph, b, found),
+            false => holds(b, found),
         },
-        ExprKind::Test(Predicate::Const, args) => {
-            let is_const = |e: &Expr| {
-                let v = found.tensors.get(e.as_name()?)?;
-                Some(matches!(graph.node(v.node).kind, NodeKind::Const(_)))
-            };
-            args.iter().try_fold(true, |all, e| Some(all && is_const(e)?))
-        }
         _ => truth(&settle(c, found), &found.env).ok()?,
     }
 }

@@ -17,6 +17,12 @@ fn bounded(c: &mut Case<'_>, y: Value, low: f64, high: f64) -> Value {
     c.apply("clip", &attrs, &[y])
 }
 
+fn gated(c: &mut Case<'_>, y: Value, shape: &[usize], axis: i64, gate: &str) -> Value {
+    let z = row(c, shape, axis);
+    let y = c.apply("add", &[], &[y, z]);
+    c.apply(gate, &[], &[y])
+}
+
 pub const EPILOGUES: &[(&str, Epilogue)] = &[
     ("nothing", |_, y, _, _| y),
     ("bias", |c, y, shape, axis| {
@@ -54,7 +60,43 @@ pub const EPILOGUES: &[(&str, Epilogue)] = &[
     ("a function that is no step", |c, y, shape, axis| {
         let z = row(c, shape, axis);
         let y = c.apply("add", &[], &[y, z]);
+        c.apply("abs", &[], &[y])
+    }),
+    ("functions", |c, y, shape, axis| {
+        let z = row(c, shape, axis);
+        let y = c.apply("mul", &[], &[y, z]);
+        let y = c.apply("tanh", &[], &[y]);
+        let y = c.apply("exp", &[], &[y]);
         c.apply("sigmoid", &[], &[y])
+    }),
+    ("bias and swish", |c, y, shape, axis| gated(c, y, shape, axis, "silu")),
+    ("bias and hard swish", |c, y, shape, axis| gated(c, y, shape, axis, "hardswish")),
+    ("bias and gelu", |c, y, shape, axis| gated(c, y, shape, axis, "gelu")),
+    ("bias and gelu by tanh", |c, y, shape, axis| gated(c, y, shape, axis, "gelu_tanh")),
+    ("swish and scale", |c, y, shape, axis| {
+        let y = gated(c, y, shape, axis, "silu");
+        let s = row(c, shape, axis);
+        c.apply("mul", &[], &[y, s])
+    }),
+    ("quotients and differences", |c, y, shape, axis| {
+        let (z, r) = (row(c, shape, axis), c.input(DType::F32, shape));
+        let squared = c.apply("mul", &[], &[y, y]);
+        let one = c.builder.constant(Tensor::from_f64(DType::F32, vec![], &[1.0]));
+        let one = c.broadcast(one, &[], shape);
+        let below = c.apply("add", &[], &[squared, one]);
+        let y = c.apply("div", &[], &[y, below]);
+        let y = c.apply("sub", &[], &[y, one]);
+        let y = c.apply("add", &[], &[y, z]);
+        c.apply("mul", &[], &[y, r])
+    }),
+    ("more values than are kept", |c, y, _, _| {
+        let f = |c: &mut Case<'_>, name: &str, x: Value| c.apply(name, &[], &[x]);
+        let (a, b, d) = (f(c, "tanh", y), f(c, "sigmoid", y), f(c, "erf", y));
+        let ab = c.apply("mul", &[], &[a, b]);
+        let sum = c.apply("add", &[], &[ab, d]);
+        let bd = c.apply("mul", &[], &[b, d]);
+        let sum = c.apply("mul", &[], &[sum, bd]);
+        c.apply("add", &[], &[sum, a])
     }),
 ];
 

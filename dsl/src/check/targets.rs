@@ -15,16 +15,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
 /// Figures of a target, with what each says and an example.
-pub const FIGURES: [(&str, &str, &str); 9] = [
+pub const FIGURES: [(&str, &str, &str); 7] = [
     ("flops", "operations per second", "1e11"),
     ("slow", "exponentials, roots and their like per second", "5e9"),
     ("bytes", "bytes of memory per second", "1e10"),
-    ("cache", "bytes that the caches hold from one kernel to the next", "1.6e7"),
-    (
-        "cache_bytes",
-        "bytes per second of a kernel whose operands and results fit the caches",
-        "6e10",
-    ),
     ("launch", "seconds that starting a kernel takes", "4e-6"),
     ("view", "the part of their cost that views keep", "0.01"),
     ("relayout", "seconds for each byte whose layout changes between kernels", "1e-10"),

@@ -244,3 +244,51 @@ macro_rules! functions {
     };
 }
 pub(super) use functions;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::math;
+
+    /// A function of a level: `map`.
+    type Map = unsafe fn(Function, &mut [f32], &[f32]);
+
+    fn levels() -> Vec<(&'static str, Map)> {
+        let mut levels: Vec<(&'static str, Map)> = vec![("portable", vector::portable::map)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if level() >= VectorLevel::V3 {
+                levels.push(("avx2", vector::avx2::map));
+            }
+            if level() >= VectorLevel::V4 {
+                levels.push(("avx512", vector::avx512::map));
+            }
+        }
+        levels
+    }
+
+    #[test]
+    fn every_level_has_the_bits_of_scalar_functions() {
+        let special = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-45, -1e-45];
+        // An odd number of elements: the last ones are a part of a vector.
+        let from: Vec<f32> =
+            special.into_iter().chain((0..=u32::MAX).step_by(9973).map(f32::from_bits)).collect();
+        for (name, map) in levels() {
+            for (f, scalar) in [
+                (Function::Exp, math::exp as fn(f32) -> f32),
+                (Function::Sigmoid, math::sigmoid),
+                (Function::Tanh, math::tanh),
+                (Function::Erf, math::erf),
+            ] {
+                let mut to = vec![0.0; from.len()];
+                // SAFETY: the machine has the level, and both are equally long.
+                unsafe { map(f, &mut to, &from) };
+                for (&x, &y) in from.iter().zip(&to) {
+                    let want = scalar(x);
+                    let same = y.to_bits() == want.to_bits() || (y.is_nan() && want.is_nan());
+                    assert!(same, "{name}, {f:?} of {x:e}: {y:e} instead of {want:e}");
+                }
+            }
+        }
+    }
+}
