@@ -36,7 +36,7 @@ impl Sees {
             Sees::Random => true,
             Sees::Before => key <= place,
             Sees::Near => key <= place && place < key + 20,
-            Sees::First => key < 40 && query % 7 != 0,
+            Sees::First => key < 40 && !query.is_multiple_of(7),
         }
     }
 }

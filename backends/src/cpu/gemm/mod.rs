@@ -58,6 +58,10 @@ pub struct Product<'a> {
 pub type BlockEpilogue<'a> = dyn Fn(usize, &mut [f32]) + Sync + 'a;
 
 /// What follows the product.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one for each run of a kernel, and it is read by every tile"
+)]
 #[derive(Clone, Copy)]
 pub enum Finish<'a> {
     /// Nothing.

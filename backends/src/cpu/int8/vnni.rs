@@ -30,7 +30,7 @@ pub struct Shifted<'a> {
 }
 
 impl<'a> Shifted<'a> {
-    fn from_row(self, row: usize) -> Shifted<'a> {
+    fn beginning_at(self, row: usize) -> Shifted<'a> {
         Shifted { row_sums: &self.row_sums[row..], ..self }
     }
 }
@@ -103,7 +103,7 @@ pub unsafe fn tiles(
     while done < count {
         let rows = Rows { first: rows.first + done, ..rows };
         let to = Target { row: to.row + done, ..*to };
-        let begin = Begin { shifted: begin.shifted.map(|s| s.from_row(done)), ..begin };
+        let begin = Begin { shifted: begin.shifted.map(|s| s.beginning_at(done)), ..begin };
         let left = count - done;
         macro_rules! call {
             ($($v:literal: $($r:literal)*;)*) => {

@@ -2,6 +2,9 @@
 //!
 //! The only place with intrinsics. Every body is held against the reference interpreter at every level that the machine has.
 
+// The coefficients are written as they were fitted, in decimal.
+#![allow(clippy::excessive_precision, reason = "minimax coefficients keep their published digits")]
+
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]

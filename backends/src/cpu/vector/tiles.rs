@@ -210,6 +210,7 @@ const REACHED: [(usize, usize); 14] = [
 ];
 
 /// The same pointer; the compiler does not see where it is from, so that it stays in a register of its own.
+#[allow(clippy::pointers_in_nomem_asm_block, reason = "the block has no instructions")]
 #[inline(always)]
 fn opaque(at: *const f32) -> *const f32 {
     #[cfg(target_arch = "x86_64")]
