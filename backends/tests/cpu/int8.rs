@@ -62,7 +62,7 @@ fn followed(c: &mut Case<'_>, y: Value, axis: i64, kind: usize, to: DType) -> Va
     let y = match kind {
         1 => y,
         _ => {
-            let dtype = if n % 2 == 0 { DType::U8 } else { DType::I8 };
+            let dtype = if n.is_multiple_of(2) { DType::U8 } else { DType::I8 };
             let other = bytes(c, dtype, &shape);
             let other = c.given(other);
             let other = c.apply("cast", &attr(DType::F32), &[other]);
