@@ -142,6 +142,30 @@ fn convolutions_are_finished_in_registers() {
     }
 }
 
+/// Operands of which one begins again with every image and the other does not.
+#[test]
+fn channels_have_operands_of_their_own_in_every_image() {
+    for &(x, w, stride, pad, group) in CONVOLUTIONS {
+        let x = [3, x[1], x[2], x[3]];
+        check(&format!("{x:?} {w:?}"), Tolerance(1e-4, 1e-5), |c| {
+            let (x, w) = (c.input(DType::F32, &x), c.constant(DType::F32, &w));
+            let attrs = [
+                ("stride", Attr::ints([stride, stride])),
+                ("low", Attr::ints([pad, pad])),
+                ("high", Attr::ints([pad, pad])),
+                ("dilation", Attr::ints([1, 1])),
+                ("group", Attr::int(group)),
+            ];
+            let y = c.apply("conv", &attrs, &[x, w]);
+            let shape = c.shape(y);
+            let y = gated(c, y, &shape, 1, "silu");
+            let s = c.input(DType::F32, &shape[..2]);
+            let s = c.broadcast(s, &[0, 1], &shape);
+            vec![c.apply("mul", &[], &[y, s])]
+        });
+    }
+}
+
 #[test]
 fn products_are_finished_in_registers() {
     for (m, k, n) in [(1, 300, 70), (2, 5, 100), (3, 9, 65), (5, 16, 33), (20, 513, 40)] {

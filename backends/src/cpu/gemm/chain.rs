@@ -212,26 +212,17 @@ impl<'a> Chain<'a> {
     pub fn apply(&self, at: usize, part: &mut [f32], n: usize) {
         // Elements are counted from the result's first, as operands are.
         let out = part.as_mut_ptr().wrapping_sub(at);
-        let period = self.period();
         let mut done = 0;
         while done < part.len() {
             let (row, column) = ((at + done) / n, (at + done) % n);
             let len = (n - column).min(part.len() - done);
-            let row = row % period;
-            self.covers(row + 1, column + len, at + done + len);
+            // Operands of rows begin again after different numbers of rows.
+            let chain = self.beginning_at(row);
+            chain.covers(1, column + len, at + done + len);
             // The part holds these elements, and the operands cover them.
-            at_level!(finish_line(self.steps(), out, (row, column), at + done, len));
+            at_level!(finish_line(chain.steps(), out, column, at + done, len));
             done += len;
         }
-    }
-
-    /// After how many rows operands begin again.
-    fn period(&self) -> usize {
-        let rows = |step: &Step<'_>| match step.operand() {
-            Some(Operand::Row(d)) => d.len(),
-            _ => usize::MAX,
-        };
-        self.steps().iter().map(rows).min().unwrap_or(usize::MAX)
     }
 }
 

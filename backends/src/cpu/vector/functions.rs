@@ -162,15 +162,15 @@ macro_rules! functions {
             }
         }
 
-        /// Takes `len` elements of row `row` from element `at` and column `column` on through the steps.
+        /// Takes `len` elements from element `at` and column `column` on through the steps; operands of rows begin with their row.
         ///
         /// # Safety
         /// As [`finish`].
         $(#[$feature])*
-        pub unsafe fn finish_line(steps: &[Step<'_>], out: *mut f32, (row, column): (usize, usize), at: usize, len: usize) {
+        pub unsafe fn finish_line(steps: &[Step<'_>], out: *mut f32, column: usize, at: usize, len: usize) {
             let place = |done: usize| {
                 let len = (len - done).min(LANES);
-                (row, Part { at: at + done, column: column + done, skip: 0, len })
+                (0, Part { at: at + done, column: column + done, skip: 0, len })
             };
             let mut done = 0;
             while done + 4 * LANES <= len {
