@@ -12,8 +12,10 @@ pub mod stacks;
 pub mod tool;
 pub mod traps;
 
-use mlc_dsl::ir::{DType, Extent, Program, Tensor};
-use mlc_dsl::library::Library;
+use mlc_dsl::build::Builder;
+use mlc_dsl::expr::{Expr, ExprKind};
+use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
+use mlc_dsl::library::{DTypePattern, Dim, Library};
 use mlc_explore::Limits;
 use mlc_fuzz::{Generator, Size};
 use mlc_rewrite::pipeline::{Optimized, Options, optimize};
@@ -232,4 +234,27 @@ pub fn expressions() -> impl Strategy<Value = Expression> {
             }),
         ]
     })
+}
+
+/// The program of a definition whose parameters have numbers for extents.
+///
+/// # Panics
+/// If there is no such definition, or it has other parameters.
+pub fn program_of(library: &Library, name: &str) -> Program {
+    let call = library.find(name).unwrap_or_else(|| panic!("there is no `{name}`"));
+    let c = library.call(call);
+    let mut b = Builder::new(library);
+    let mut args = vec![];
+    for i in &c.inputs {
+        let extent = |d: &Dim| match d {
+            Dim::Value(Expr { kind: ExprKind::Int(n), .. }) => *n as usize,
+            _ => panic!("{name}: an axis without a number"),
+        };
+        let shape: Vec<usize> = i.ty.dims.iter().flatten().map(extent).collect();
+        let DTypePattern::Fixed(dtype) = i.ty.dtype else { panic!("{name}: an open type") };
+        args.push(b.input(&i.name, Type::known(dtype, &shape)));
+    }
+    let out = b.expand(call, &vec![None; c.attrs.len()], &args).expect("types");
+    let outputs = out.into_iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect();
+    b.finish(outputs)
 }

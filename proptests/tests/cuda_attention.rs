@@ -3,16 +3,14 @@
 
 use mlc_backends::Executable;
 use mlc_backends::cuda::{LaunchedPlan, Launches, Tuning, launches_for};
-use mlc_dsl::build::Builder;
-use mlc_dsl::expr::{Expr, ExprKind};
-use mlc_dsl::ir::{DType, Program, Tensor, Type};
-use mlc_dsl::library::{DTypePattern, Dim, Library};
+use mlc_dsl::ir::{DType, Program, Tensor};
+use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs};
 use mlc_fuzz::oracle::hold;
 use mlc_proptests::emulated::Emulated;
-use mlc_proptests::library_with;
+use mlc_proptests::{library_with, program_of};
 use mlc_rewrite::pipeline::selfcheck::difference;
 use std::sync::Arc;
 
@@ -39,26 +37,6 @@ impl Sees {
             Sees::First => key < 40 && !query.is_multiple_of(7),
         }
     }
-}
-
-/// The program of a definition whose parameters have numbers for extents.
-fn program(library: &Library, name: &str) -> Program {
-    let call = library.find(name).unwrap_or_else(|| panic!("there is no `{name}`"));
-    let c = library.call(call);
-    let mut b = Builder::new(library);
-    let mut args = vec![];
-    for i in &c.inputs {
-        let extent = |d: &Dim| match d {
-            Dim::Value(Expr { kind: ExprKind::Int(n), .. }) => *n as usize,
-            _ => panic!("{name}: an axis without a number"),
-        };
-        let shape: Vec<usize> = i.ty.dims.iter().flatten().map(extent).collect();
-        let DTypePattern::Fixed(dtype) = i.ty.dtype else { panic!("{name}: an open type") };
-        args.push(b.input(&i.name, Type::known(dtype, &shape)));
-    }
-    let out = b.expand(call, &vec![None; c.attrs.len()], &args).expect("types");
-    let outputs = out.into_iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect();
-    b.finish(outputs)
 }
 
 /// Inputs of a program, of which the one named `mask` hides what is not seen: by a truth value, or this number.
@@ -117,7 +95,7 @@ fn check(text: &str, hidden: f64, cases: &[Case<'_>], styles: &[Style]) {
     let subject = Subject { library: &library, optimise: &keep, run: &run };
     let only = std::env::var("MLC_CUDA_CASE").ok();
     for &(name, with, sees) in cases.iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0)) {
-        let p = program(&library, name);
+        let p = program_of(&library, name);
         let code = code(&p, &library, Tuning::default());
         let text: String = code.each.iter().map(|l| l.source.as_str()).collect();
         if only.is_some() {
@@ -297,7 +275,7 @@ fn tf32_where_that_is_allowed() {
     let library = library_with(text);
     let tuning = Tuning { tf32: true, ..Tuning::default() };
     for name in ["all", "few"] {
-        let p = program(&library, name);
+        let p = program_of(&library, name);
         let texts: String =
             code(&p, &library, tuning).each.iter().map(|l| l.source.as_str()).collect();
         assert!(texts.contains("mma_1688_tf32("), "{name}: {texts}");

@@ -4,37 +4,15 @@
 
 use mlc_backends::Executable;
 use mlc_backends::cuda::{LaunchedPlan, Launches, launches};
-use mlc_dsl::build::Builder;
-use mlc_dsl::expr::{Expr, ExprKind};
-use mlc_dsl::ir::{Program, Tensor, Type};
-use mlc_dsl::library::{DTypePattern, Dim, Library};
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs};
 use mlc_fuzz::oracle::hold;
 use mlc_proptests::emulated::Emulated;
-use mlc_proptests::library_with;
+use mlc_proptests::{library_with, program_of};
 use std::sync::Arc;
-
-/// The program of a definition whose parameters have numbers for extents.
-fn program(library: &Library, name: &str) -> Program {
-    let call = library.find(name).unwrap_or_else(|| panic!("there is no `{name}`"));
-    let c = library.call(call);
-    let mut b = Builder::new(library);
-    let mut args = vec![];
-    for i in &c.inputs {
-        let extent = |d: &Dim| match d {
-            Dim::Value(Expr { kind: ExprKind::Int(n), .. }) => *n as usize,
-            _ => panic!("{name}: an axis without a number"),
-        };
-        let shape: Vec<usize> = i.ty.dims.iter().flatten().map(extent).collect();
-        let DTypePattern::Fixed(dtype) = i.ty.dtype else { panic!("{name}: an open type") };
-        args.push(b.input(&i.name, Type::known(dtype, &shape)));
-    }
-    let out = b.expand(call, &vec![None; c.attrs.len()], &args).expect("types");
-    let outputs = out.into_iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect();
-    b.finish(outputs)
-}
 
 fn code(p: &Program, library: &Library) -> Launches {
     let plan = select_kernels(p.clone(), library, library.target("cuda").expect("shipped"));
@@ -114,7 +92,7 @@ fn products_of_matrices_are_what_a_library_computes() {
     for (name, described, has_rest) in
         cases.into_iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0))
     {
-        let p = program(&library, name);
+        let p = program_of(&library, name);
         let found = code(&p, &library).alternatives;
         let count = if name == "twice" { 2 } else { usize::from(!described.is_empty()) };
         assert_eq!(found.len(), count, "{name}: {found:?}");

@@ -3,37 +3,14 @@
 
 use mlc_backends::Executable;
 use mlc_backends::cuda::{LaunchedPlan, Tuning, launches_for};
-use mlc_dsl::build::Builder;
-use mlc_dsl::expr::{Expr, ExprKind};
-use mlc_dsl::ir::{Program, Tensor, Type};
-use mlc_dsl::library::{DTypePattern, Dim, Library};
+use mlc_dsl::ir::{Program, Tensor};
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs};
 use mlc_fuzz::oracle::hold;
 use mlc_proptests::emulated::Emulated;
-use mlc_proptests::library_with;
+use mlc_proptests::{library_with, program_of};
 use std::sync::Arc;
-
-/// The program of a definition whose parameters have numbers for extents.
-fn program(library: &Library, name: &str) -> Program {
-    let call = library.find(name).unwrap_or_else(|| panic!("there is no `{name}`"));
-    let c = library.call(call);
-    let mut b = Builder::new(library);
-    let mut args = vec![];
-    for i in &c.inputs {
-        let extent = |d: &Dim| match d {
-            Dim::Value(Expr { kind: ExprKind::Int(n), .. }) => *n as usize,
-            _ => panic!("{name}: an axis without a number"),
-        };
-        let shape: Vec<usize> = i.ty.dims.iter().flatten().map(extent).collect();
-        let DTypePattern::Fixed(dtype) = i.ty.dtype else { panic!("{name}: an open type") };
-        args.push(b.input(&i.name, Type::known(dtype, &shape)));
-    }
-    let out = b.expand(call, &vec![None; c.attrs.len()], &args).expect("types");
-    let outputs = out.into_iter().enumerate().map(|(i, v)| (i.to_string(), v)).collect();
-    b.finish(outputs)
-}
 
 /// Holds definitions of a text against the reference interpreter; the code of each contains a text, and does not contain another.
 fn check(text: &str, cases: &[(&str, &str, &str)], styles: &[Style]) {
@@ -62,7 +39,7 @@ fn check_for(tuning: Tuning, text: &str, cases: &[(&str, &str, &str)], styles: &
     let only = std::env::var("MLC_CUDA_CASE").ok();
     for &(name, with, without) in cases.iter().filter(|c| only.as_deref().is_none_or(|o| o == c.0))
     {
-        let p = program(&library, name);
+        let p = program_of(&library, name);
         let code = launches_for(&select_kernels(p.clone(), &library, target), &library, tuning);
         let code = code.unwrap_or_else(|e| panic!("{name}: {e}"));
         let texts: Vec<&str> = code.each.iter().map(|l| l.source.as_str()).collect();

@@ -91,16 +91,18 @@ inline float bf16_element(unsigned registers, unsigned i) {
     return __uint_as_float(i ? registers & 0xffff0000u : registers << 16);
 }
 
-// Accumulates in f64 and rounds once: a device's order of additions is not specified.
-inline void multiply(void** operands, const float* a, const float* b, unsigned depth) {
+// Adds the products in `Sum` and converts once: floats in f64, as a device's order of additions is not specified; integers without sign,
+// which wrap.
+template <typename Sum, typename Element>
+void multiply(void** operands, const Element* a, const Element* b, unsigned depth) {
     for (unsigned lane = 0; lane < 32; lane++) {
         for (unsigned i = 0; i < 4; i++) {
-            // PTX ISA 9.2, 9.7.14.5.7 and 9.7.14.5.8, accumulators: the same for both shapes.
+            // PTX ISA 9.2, 9.7.14.5.7, 9.7.14.5.8 and 9.7.14.5.11, accumulators: the same for all shapes.
             const unsigned row = (lane >> 2) + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
-            float* const d = (float*)static_cast<Fragments*>(operands[lane])->d + i;
-            double sum = *d;
-            for (unsigned k = 0; k < depth; k++) sum += (double)a[row * depth + k] * b[k * 8 + column];
-            *d = (float)sum;
+            Element* const d = (Element*)static_cast<Fragments*>(operands[lane])->d + i;
+            Sum sum = (Sum)*d;
+            for (unsigned k = 0; k < depth; k++) sum += (Sum)a[row * depth + k] * (Sum)b[k * 8 + column];
+            *d = (Element)sum;
         }
     }
 }
@@ -123,7 +125,7 @@ void combine_16816(void** operands, unsigned mask) {
             b[row * 8 + group] = element(mine.b[i / 2], i & 1);
         }
     }
-    multiply(operands, a, b, 16);
+    multiply<double>(operands, a, b, 16);
 }
 
 // PTX ISA 9.2, 9.7.14.5.7, "Matrix Fragments for mma.m16n8k8", type .tf32: a float's low 13 bits do not count.
@@ -140,7 +142,7 @@ inline void combine_1688_tf32(void** operands, unsigned mask) {
         for (unsigned i = 0; i < 2; i++)
             b[(within + 4 * i) * 8 + group] = __uint_as_float(mine.b[i] & ~0x1fffu);
     }
-    multiply(operands, a, b, 8);
+    multiply<double>(operands, a, b, 8);
 }
 
 inline int byte_element(unsigned registers, unsigned i, bool is_signed) {
@@ -166,15 +168,7 @@ void combine_16832(void** operands, unsigned mask) {
             b[row * 8 + group] = byte_element(mine.b[i / 4], i & 3, signed_b);
         }
     }
-    for (unsigned lane = 0; lane < 32; lane++) {
-        for (unsigned i = 0; i < 4; i++) {
-            const unsigned row = (lane >> 2) + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
-            int* const d = (int*)static_cast<Fragments*>(operands[lane])->d + i;
-            unsigned sum = (unsigned)*d;
-            for (unsigned k = 0; k < 32; k++) sum += (unsigned)(a[row * 32 + k] * b[k * 8 + column]);
-            *d = (int)sum;
-        }
-    }
+    multiply<unsigned>(operands, a, b, 32);
 }
 
 inline void mma(const char* what, Combine* combine, void* d, const unsigned* a, const unsigned* b) {

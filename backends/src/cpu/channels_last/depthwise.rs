@@ -148,12 +148,12 @@ impl Launch for Depthwise {
         };
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish = Finish::of(cx, (self.windows.len(), self.channels), &block);
-        let out = SharedSlice::new(out);
-        let job = Job { x, filters, out: &out, finish: &finish };
+        let shared = SharedSlice::new(out);
+        let job = Job { x, filters, out: &shared, finish: &finish };
         let (band, high) = (self.band(), self.windows.high());
         let (bands, panels) = (high.div_ceil(band), self.channels.div_ceil(shape().cols));
         let blocks = self.windows.planes() * bands * panels;
-        let tasks = cx.threads.tasks(out.len() * taps, GRAIN).min(blocks);
+        let tasks = cx.threads.tasks(shared.len() * taps, GRAIN).min(blocks);
         cx.threads.each(tasks, |t| {
             for i in blocks * t / tasks..blocks * (t + 1) / tasks {
                 let (plane, line) = (i / panels / bands, i / panels % bands * band);
@@ -161,16 +161,9 @@ impl Launch for Depthwise {
                 self.block(&job, plane * high + line, lines, i % panels * shape().cols);
             }
         });
-        if let Finish::Block(f) = &finish {
+        if let Finish::Block(f) = finish {
             // Whole rows: the epilogue is not bound to the channels of a block.
-            let rows = self.windows.len();
-            let tasks = cx.threads.tasks(out.len(), GRAIN).min(rows);
-            cx.threads.each(tasks, |t| {
-                let (from, to) = (rows * t / tasks, rows * (t + 1) / tasks);
-                let part = from * self.channels..to * self.channels;
-                // SAFETY: rows of this task; those of different tasks do not overlap, and all are computed.
-                f(part.start, unsafe { out.part(part.start, part.len()) });
-            });
+            cx.threads.chunks(out, self.channels, GRAIN, f);
         }
         Ok(())
     }
