@@ -1,12 +1,14 @@
 """What ONNX Runtime takes for its kernels: prints the `takes` clauses of `rules/targets/{standard,onnxruntime}.rules`.
 
 Every kernel is timed as a graph of one node, copied a few times, by the runtime's own profiler with all of its optimisations, on one
-thread, over extents of networks; the fastest run of a node counts. Its seconds are fitted as a sum of what it does
+thread, over extents of networks; the fastest run of a node counts, less what the profiler itself takes (the time of a reshape), and
+no less than what a node takes in a chain. Its seconds are fitted as a sum of what it does
 (`docs/cost.md`, features of work), no coefficient negative, the relative error least. Figures are of the machine that
 runs this; what matters is how they stand to each other. Needs numpy, onnx and onnxruntime.
 """
 
 import collections
+import functools
 import itertools
 import json
 import math
@@ -22,10 +24,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 COPIES = 4
 RUNS = 30
-# Seconds from the end of one node's kernel to the start of the next one's, which the profiler does not show.
-DISPATCH = 1.0e-6
-# Seconds of a kernel that does next to nothing: no fit says more.
-LAUNCH = 6.0e-6
+# Seconds of a node that does next to nothing, by the clock around a chain of a hundred of them (0.14 to 0.19 us by operator).
+LAUNCH = 0.2e-6
 # Uses of an operand's element that keep a processor's units busy, as in extract/src/work.rs.
 BUSY = 16.0
 # Elements of a vector, as there.
@@ -37,8 +37,9 @@ rng = np.random.default_rng(0)
 class Case:
     """A node: its operands by shape (constant or not), attributes, and what it does."""
 
-    def __init__(self, op, operands, out, work, domain="", constants=(), ints=None, **attributes):
+    def __init__(self, op, operands, out, work, domain="", constants=(), ints=None, floats=None, bools=(), opset=18, **attributes):
         self.op, self.operands, self.out, self.domain = op, operands, out, domain
+        self.floats, self.bools, self.opset = floats or {}, set(bools), opset
         self.constants, self.ints, self.attributes = set(constants), ints or {}, attributes
         size = lambda shape: 4.0 * float(np.prod(shape))
         self.work = {
@@ -62,24 +63,31 @@ class Case:
             else:
                 inputs.append(helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, shape))
                 feeds[f"x{i}"] = array
-                names.append(f"x{i}")
+                names.append(f"b{i}_" if i in self.bools else f"x{i}")
         for at, values in sorted(self.ints.items()):
             initializers.append(numpy_helper.from_array(np.array(values, np.int64), f"i{at}"))
             names.insert(at, f"i{at}")
-        moving = next(n for n in names if n.startswith("x"))
+        for at, values in sorted(self.floats.items()):
+            initializers.append(numpy_helper.from_array(np.array(values, np.float32), f"v{at}"))
+            names.insert(at, f"v{at}" if np.ndim(values) == 0 or len(values) else "")
+        moving = next((n for n in names if n.startswith("x")), None)
         # Copies differ in a factor before them, so that they are not taken for one.
         nodes, outputs = [], []
         results = self.attributes.get("results", 1)
         attributes = {k: v for k, v in self.attributes.items() if k != "results"}
         for k in range(COPIES):
             initializers.append(numpy_helper.from_array(np.float32(1 + k / 8), f"f{k}"))
-            nodes.append(helper.make_node("Mul", [moving, f"f{k}"], [f"m{k}"]))
+            if moving:
+                nodes.append(helper.make_node("Mul", [moving, f"f{k}"], [f"m{k}"]))
+            for i in sorted(self.bools):
+                nodes.append(helper.make_node("Greater", [f"x{i}", f"g{k}"], [f"b{i}_{k}"]))
+            initializers.append(numpy_helper.from_array(np.float32(k / 100), f"g{k}"))
             outs = [f"y{k}_{r}" for r in range(results)]
-            own = [f"{n}{k}" if n.startswith("c") else f"m{k}" if n == moving else n for n in names]
+            own = [f"{n}{k}" if n.startswith(("c", "b")) else f"m{k}" if n == moving else n for n in names]
             nodes.append(helper.make_node(self.op, own, outs, domain=self.domain, name=f"timed{k}", **attributes))
-            outputs += [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in outs]
+            outputs += [helper.make_empty_tensor_value_info(o) for o in outs]
         graph = helper.make_graph(nodes, "g", inputs, outputs, initializers)
-        sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        sets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString(), feeds
 
     def seconds(self):
@@ -96,7 +104,7 @@ class Case:
             events = json.load(open(session.end_profiling()))
         times = collections.defaultdict(list)
         for e in events:
-            if e.get("cat") == "Node" and e["name"].endswith("_kernel_time") and e["args"]["op_name"] not in ("Mul", "ReorderInput", "ReorderOutput"):
+            if e.get("cat") == "Node" and e["name"].endswith("_kernel_time") and e["args"]["op_name"] not in ("Mul", "Greater", "ReorderInput", "ReorderOutput"):
                 times[e["name"]].append(e["dur"])
         if self.op == "Mul":
             for e in events:
@@ -104,7 +112,29 @@ class Case:
                     times[e["name"]].append(e["dur"])
         # A mean of the faster half: the clock ticks in microseconds.
         fast = [np.mean(sorted(t)[: max(1, len(t) // 2)]) for t in times.values()]
-        return min(fast) * 1e-6 + DISPATCH
+        return max(min(fast) * 1e-6 - profiling(), 0.0) + LAUNCH
+
+
+@functools.cache
+def profiling():
+    """Seconds that the profiler adds to every node: those of a reshape, which does nothing."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.enable_profiling = True
+    chain = 50
+    nodes = [helper.make_node("Reshape", [f"y{k}" if k else "x", f"s{k % 2}"], [f"y{k + 1}"]) for k in range(chain)]
+    shapes = [numpy_helper.from_array(np.array(v, np.int64), f"s{k}") for k, v in enumerate(([2, 8], [4, 4]))]
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [value("x")], [value(f"y{k + 1}") for k in range(chain)], shapes)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    with tempfile.TemporaryDirectory() as folder:
+        options.profile_file_prefix = os.path.join(folder, "p")
+        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        for _ in range(RUNS):
+            session.run(None, {"x": np.zeros((4, 4), np.float32)})
+        events = json.load(open(session.end_profiling()))
+    times = sorted(e["dur"] for e in events if e.get("cat") == "Node" and e["name"].endswith("_kernel_time"))
+    return float(np.mean(times[: len(times) // 2])) * 1e-6
 
 
 def product(m, k, n, batch=1):
@@ -188,6 +218,104 @@ def softmaxes():
         yield Case("Softmax", [[h, s, s]], [h, s, s], {}, axis=-1)
 
 
+IMAGES = ((64, 56), (32, 112), (128, 28), (256, 14), (512, 7), (16, 20))
+
+
+def softmaxes_across():
+    for c, side in IMAGES:
+        yield Case("Softmax", [[1, c, side, side]], [1, c, side, side], {"moved": float(c * side * side)}, axis=1)
+
+
+def slopes():
+    for c, side in IMAGES:
+        yield Case("PRelu", [[1, c, side, side], [c, 1, 1]], [1, c, side, side], {}, constants=[1])
+
+
+def choices():
+    for s, d in ROWS:
+        yield Case("Where", [[1, s, d], [1, s, d], [1, s, d]], [1, s, d], {}, bools=[0])
+        yield Case("Where", [[1, s, d], [1, s, d], []], [1, s, d], {}, bools=[0], constants=[2])
+
+
+def comparisons():
+    for s, d in ROWS:
+        for op in ("Less", "Equal", "LessOrEqual"):
+            yield Case(op, [[1, s, d], [1, s, d]], [1, s, d], {"written": float(s * d)})
+
+
+def logic():
+    for s, d in ROWS:
+        for op in ("And", "Or"):
+            yield Case(op, [[1, s, d], [1, s, d]], [1, s, d], {"read": 2.0 * s * d, "written": float(s * d)}, bools=[0, 1])
+
+
+def expansions():
+    for c, side in IMAGES:
+        yield Case("Expand", [[1, c, 1, 1]], [1, c, side, side], {"rows": float(c)}, ints={1: [1, c, side, side]})
+        yield Case("Expand", [[1, c, side, 1, side]], [1, c, side, 2, side], {"rows": 2.0 * c * side}, ints={1: [1, c, side, 2, side]})
+        if side < 100:
+            yield Case("Expand", [[c, side, 1, side, 1]], [c, side, 2, side, 2], {"rows": 2.0 * c * side * side}, ints={1: [c, side, 2, side, 2]})
+
+
+def tiles():
+    for c, side in IMAGES:
+        yield Case("Tile", [[1, c, side, side]], [1, c, 2 * side, 2 * side], {"rows": 4.0 * c * side}, ints={1: [1, 1, 2, 2]})
+        yield Case("Tile", [[1, c, 1, 1]], [1, c, side, side], {"rows": float(c * side * side)}, ints={1: [1, 1, side, side]})
+
+
+def enlargements():
+    for c, side in IMAGES:
+        yield Case(
+            "Resize", [[1, c, side, side]], [1, c, 2 * side, 2 * side], {}, floats={1: [], 2: [1, 1, 2, 2]}, mode="nearest",
+            coordinate_transformation_mode="asymmetric", nearest_mode="floor",
+        )
+
+
+def places():
+    for s, d in ROWS:
+        yield Case("ArgMax", [[1, s, d]], [1, s], {"written": 8.0 * s}, axis=-1, keepdims=0)
+        yield Case("ArgMax", [[1, s, d]], [1, d], {"written": 8.0 * d, "moved": float(s * d)}, axis=1, keepdims=0)
+
+
+def reductions_of(op):
+    def cases():
+        for s, d in ROWS:
+            for at, out, moved in ((-1, [1, s, 1], 0.0), (1, [1, 1, d], float(s * d))):
+                axes = {"axes": [at], "keepdims": 1}
+                yield Case(op, [[1, s, d]], out, {"moved": moved}, opset=17, **axes)
+
+    return cases
+
+
+def global_pools():
+    for c, side in IMAGES:
+        flops = {"flops": float(c * side * side)}
+        yield Case("GlobalAveragePool", [[1, c, side, side]], [1, c, 1, 1], flops)
+        yield Case("GlobalMaxPool", [[1, c, side, side]], [1, c, 1, 1], flops)
+
+
+def channel_norms():
+    for c, side in IMAGES:
+        yield Case("BatchNormalization", [[1, c, side, side]] + [[c]] * 4, [1, c, side, side], {}, constants=[1, 2, 3, 4])
+
+
+def instance_norms():
+    for c, side in IMAGES:
+        yield Case("InstanceNormalization", [[1, c, side, side]] + [[c]] * 2, [1, c, side, side], {}, constants=[1, 2])
+
+
+def running_sums():
+    for s, d in ROWS:
+        for options in ({}, {"exclusive": 1}, {"reverse": 1}):
+            yield Case("CumSum", [[1, s, d]], [1, s, d], {}, ints={1: [2]}, **options)
+
+
+def steps_of_channels():
+    for c, side in IMAGES:
+        if c % 4 == 0:
+            yield Case("DepthToSpace", [[1, c, side, side]], [1, c // 4, 2 * side, 2 * side], {"moved": float(c * side * side)}, blocksize=2)
+
+
 def transposes():
     for s, h, d in itertools.product((16, 64, 128, 197), (4, 12), (32, 64)):
         for perm in ((0, 2, 1, 3), (0, 2, 3, 1)):
@@ -197,8 +325,9 @@ def transposes():
 
 def reductions():
     for s, d in ROWS:
-        yield Case("ReduceMean", [[1, s, d]], [1, s, 1], {}, axes=[-1], keepdims=1)
-        yield Case("ReduceMean", [[1, s, d]], [1, 1, d], {"moved": float(s * d)}, axes=[1], keepdims=1)
+        for op in ("ReduceMean", "ReduceMax"):
+            yield Case(op, [[1, s, d]], [1, s, 1], {}, opset=17, axes=[-1], keepdims=1)
+            yield Case(op, [[1, s, d]], [1, 1, d], {"moved": float(s * d)}, opset=17, axes=[1], keepdims=1)
 
 
 def joins():
@@ -214,7 +343,7 @@ def cuts():
 
 def parts():
     for s, d in ROWS:
-        yield Case("Split", [[1, s, d]], [1, s, d], {}, axis=2, results=2)
+        yield Case("Split", [[1, s, d]], [1, s, d], {}, axis=2, results=2, num_outputs=2)
 
 
 def pools():
@@ -249,12 +378,37 @@ KERNELS = [
     ("Div", binary("Div"), ["launches", "read", "written"]),
     ("Sum", binary("Sum"), ["launches", "read", "written"]),
     ("Pow", lambda: (Case("Pow", [[1, s, d], []], [1, s, d], {}, constants=[1]) for s, d in ROWS), ["launches", "written"]),
+    ("Max", binary("Max"), ["launches", "read", "written"]),
+    ("PRelu", slopes, ["launches", "written"]),
+    ("Where", choices, ["launches", "written"]),
+    ("Less", comparisons, ["launches", "read", "written"]),
+    ("And", logic, ["launches", "read", "written"]),
+    ("Not", lambda: (Case("Not", [[1, s, d]], [1, s, d], {"read": float(s * d), "written": float(s * d)}, bools=[0]) for s, d in ROWS), ["launches", "written"]),
+    ("Cast", lambda: (Case("Cast", [[1, s, d]], [1, s, d], {}, to=TensorProto.INT32) for s, d in ROWS), ["launches", "written"]),
+    ("Clip", lambda: (Case("Clip", [[1, s, d]], [1, s, d], {}, floats={1: 0.0, 2: 6.0}) for s, d in ROWS), ["launches", "written"]),
     ("Relu", unary("Relu"), ["launches", "written"]),
     ("Sqrt", unary("Sqrt"), ["launches", "written"]),
     ("Exp", unary("Exp"), ["launches", "written"]),
     ("Erf", unary("Erf"), ["launches", "written"]),
     ("Tanh", unary("Tanh"), ["launches", "written"]),
     ("Sigmoid", unary("Sigmoid"), ["launches", "written"]),
+    ("Neg", unary("Neg"), ["launches", "written"]),
+    ("Abs", unary("Abs"), ["launches", "written"]),
+    ("Floor", unary("Floor"), ["launches", "written"]),
+    ("Round", unary("Round"), ["launches", "written"]),
+    ("Sign", unary("Sign"), ["launches", "written"]),
+    ("Log", unary("Log"), ["launches", "written"]),
+    ("Sin", unary("Sin"), ["launches", "written"]),
+    ("Reciprocal", unary("Reciprocal"), ["launches", "written"]),
+    ("LeakyRelu", unary("LeakyRelu"), ["launches", "written"]),
+    ("HardSigmoid", unary("HardSigmoid"), ["launches", "written"]),
+    ("Elu", unary("Elu"), ["launches", "written"]),
+    ("Selu", unary("Selu"), ["launches", "written"]),
+    ("Celu", unary("Celu"), ["launches", "written"]),
+    ("Softplus", unary("Softplus"), ["launches", "written"]),
+    ("Softsign", unary("Softsign"), ["launches", "written"]),
+    ("ThresholdedRelu", unary("ThresholdedRelu"), ["launches", "written"]),
+    ("Shrink", unary("Shrink"), ["launches", "written"]),
     ("Gelu", unary("Gelu", "com.microsoft"), ["launches", "written"]),
     ("FastGelu", unary("FastGelu", "com.microsoft"), ["launches", "written"]),
     ("QuickGelu", unary("QuickGelu", "com.microsoft", alpha=1.0), ["launches", "written"]),
@@ -266,6 +420,21 @@ KERNELS = [
     ("Softmax", softmaxes, ["launches", "written"]),
     ("Transpose", transposes, ["launches", "moved", "read"]),
     ("Reduce", reductions, ["launches", "moved", "read"]),
+    ("ReduceProd", reductions_of("ReduceProd"), ["launches", "moved", "read"]),
+    ("ReduceL1", reductions_of("ReduceL1"), ["launches", "moved", "read"]),
+    ("ReduceL2", reductions_of("ReduceL2"), ["launches", "moved", "read"]),
+    ("ReduceSumSquare", reductions_of("ReduceSumSquare"), ["launches", "moved", "read"]),
+    ("ReduceLogSumExp", reductions_of("ReduceLogSumExp"), ["launches", "moved", "read"]),
+    ("ArgMax", places, ["launches", "moved", "read"]),
+    ("Softmax across", softmaxes_across, ["launches", "written", "moved"]),
+    ("GlobalPool", global_pools, ["launches", "read"]),
+    ("BatchNormalization", channel_norms, ["launches", "written"]),
+    ("InstanceNormalization", instance_norms, ["launches", "written"]),
+    ("Expand", expansions, ["launches", "rows", "written"]),
+    ("Tile", tiles, ["launches", "rows", "written"]),
+    ("Resize", enlargements, ["launches", "written"]),
+    ("CumSum", running_sums, ["launches", "written"]),
+    ("DepthToSpace", steps_of_channels, ["launches", "written"]),
     ("Concat", joins, ["launches", "read", "written"]),
     ("Slice", cuts, ["launches", "written"]),
     ("Split", parts, ["launches", "read", "written"]),
@@ -299,6 +468,9 @@ def report(kernels, seconds, wanted):
             rows.append([case.work.get(f, 0.0) for f in features])
         found = fitted(rows, times, features)
         error = np.median(np.abs(np.array(rows) @ found / np.array(times) - 1))
+        if os.environ.get("VERBOSE"):
+            for row, time in zip(rows, times):
+                print("   ", [f"{v:.3g}" for v in row], f"{1e6 * time:.2f} us, fit {1e6 * float(np.dot(row, found)):.2f}")
         takes = ", ".join(f"{f} = {c:.2g}" for f, c in zip(features, found) if c > 0)
         print(f"{name:34} takes {takes}  // {100 * error:.0f} %", flush=True)
 

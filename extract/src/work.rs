@@ -56,7 +56,8 @@ impl<'a> Works<'a> {
         match &call.kind {
             _ if call.class == OpClass::View => {
                 let points: f64 = results.iter().map(elements).sum();
-                Work { moved: if reorders(call, attrs) { points } else { 0.0 }, ..Work::default() }
+                let moved = if reorders(call, attrs) { points } else { 0.0 };
+                Work { moved, rows: repeated_runs(call, attrs, results), ..Work::default() }
             }
             CallKind::Op(_) => {
                 let moved = across(call, attrs, args);
@@ -123,6 +124,21 @@ impl<'a> Works<'a> {
 fn reorders(call: &Callable, attrs: &[Attr]) -> bool {
     let moves = |a: &Attr| a.as_i64s().is_some_and(|p| !p.is_sorted());
     call.attrs.iter().zip(attrs).any(|(p, a)| p.ty.kind == AttrKind::Perm && moves(a))
+}
+
+/// Runs that a repetition along new axes is written in: copies of neighbours, or one element many times, whichever its last
+/// axes are. Zero for other views.
+fn repeated_runs(call: &Callable, attrs: &[Attr], results: &[Type]) -> f64 {
+    let map = |(p, a): (&AttrParam, &Attr)| (*p.name == *"map").then(|| a.as_i64s()).flatten();
+    let (Some(map), Some(result)) = (call.attrs.iter().zip(attrs).find_map(map), results.first())
+    else {
+        return 0.0;
+    };
+    let axes = result.shape.iter().map(nominal).enumerate().rev().filter(|(_, n)| *n != 1.0);
+    let copied = |at: usize| map.contains(&(at as i64));
+    let last = axes.clone().next().map(|(at, _)| copied(at));
+    let run: f64 = axes.take_while(|(at, _)| Some(copied(*at)) == last).map(|(_, n)| n).product();
+    elements(result) / run.max(1.0)
 }
 
 /// Elements that an operator visits across their order: its attributes name axes, but not the last.

@@ -283,6 +283,10 @@ impl<'a, 'r> Forms<'a, 'r> {
             partner.unwrap_or(self.graph.node(id).types[0].dtype)
         };
         Some(match (a, &place.kind) {
+            (Attr::Ints(_), ParamKind::ConstInput { kind: Kind::Floats, .. }) => {
+                let v: Vec<f64> = a.as_i64s()?.into_iter().map(|n| n as f64).collect();
+                Operand::Const(Tensor::from_f64(DType::F32, vec![v.len()], &v))
+            }
             (Attr::Ints(v), _) => Operand::Extents(v.clone(), Axes::One),
             (Attr::Int(e), ParamKind::ConstInput { kind: Kind::Ints, .. }) => {
                 Operand::Extents(vec![e.clone()], Axes::One)

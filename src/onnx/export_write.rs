@@ -1,6 +1,6 @@
 //! Writing ONNX nodes that are chosen: names for what they read and yield.
 
-use super::export::ExportError;
+use super::export::{ExportError, value_info};
 use super::export_forms::{Axes, Form, Forms, Operand};
 use super::export_graph::Graph;
 use super::export_shape::Shapes;
@@ -109,10 +109,24 @@ pub(super) fn write(
         }
         writer.output(name, *v);
     }
+    writer.declare_types();
     Ok(writer.out.graph)
 }
 
 impl Writer<'_, '_> {
+    /// States the types of values between nodes: a runtime that cannot follow a computed shape fuses less around it.
+    fn declare_types(&mut self) {
+        let mut types: HashMap<&str, Value> =
+            self.names.iter().map(|(v, name)| (name.as_str(), *v)).collect();
+        for (name, _) in &self.graph.outputs {
+            types.remove(name.as_str());
+        }
+        let made = self.out.graph.nodes.iter().flat_map(|n| &n.outputs);
+        let known = made.filter_map(|name| Some((name, *types.get(name.as_str())?)));
+        let infos = known.map(|(name, v)| value_info(name, self.graph.ty(v))).collect();
+        self.out.graph.value_infos = infos;
+    }
+
     /// Gives a value its name as an output, where it has another.
     fn output(&mut self, name: &str, v: Value) {
         let from = self.name(v);

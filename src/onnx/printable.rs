@@ -5,14 +5,27 @@ use mlc_dsl::library::{CallId, CallKind, Library, TargetKernel};
 use std::collections::{BTreeMap, HashSet};
 
 /// Primitives, the definitions that one node of the operator set writes, and those that the target
-/// covers.
+/// covers, but for kernels whose name is an operator that comes with a later set.
 pub fn printable(library: &Library, opset: i64, target: &str) -> HashSet<CallId> {
+    let versions = opsets(library, opset, target);
     let primitive = |c: &CallId| !matches!(library.call(*c).kind, CallKind::Def(_));
     let all = (0..library.calls.len() as u32).map(CallId);
     let mut out: HashSet<CallId> = all.filter(primitive).collect();
-    out.extend(kernels(library, target).flat_map(|k| k.covers.iter().copied()));
-    out.extend(Rules::of(library, &opsets(library, opset, target)).single());
+    let there = kernels(library, target).filter(|k| !is_later(library, &versions, &k.name));
+    out.extend(there.flat_map(|k| k.covers.iter().copied()));
+    out.extend(Rules::of(library, &versions).single());
     out
+}
+
+/// True for the name of an operator, with its domain, or of several, where every version of one is newer than the
+/// operator sets.
+fn is_later(library: &Library, opsets: &BTreeMap<String, i64>, kernel: &str) -> bool {
+    kernel.split(", ").any(|name| {
+        let (domain, name) = name.rsplit_once('.').unwrap_or(("", name));
+        let newest = opsets.get(domain).copied().unwrap_or(0);
+        let items = || library.onnx.iter().filter(|i| i.decl.domain == domain && &*i.name == name);
+        items().next().is_some() && items().all(|i| i64::from(i.decl.since) > newest)
+    })
 }
 
 /// The operators that a name refers to: the one of that name, or those that a kernel of the target or an ONNX node of
