@@ -11,14 +11,16 @@ use std::sync::Arc;
 /// Fewer elements are computed by one thread.
 const PARALLEL: usize = 1 << 14;
 
-/// The `n` elements of the output; [`Engine::Fast`] takes code that was accelerated.
+/// The `n` elements of the output; [`Engine::Fast`] takes code that was accelerated, with its tables.
 pub(super) fn run(
     code: &MeaningCode,
+    tables: &[Elements],
     n: usize,
     args: &[Array],
     engine: Engine,
 ) -> Result<Elements, Fault> {
-    let sources: Vec<InputElements> = args.iter().map(|a| elements(a.elements())).collect();
+    let all = args.iter().map(Array::elements).chain(tables);
+    let sources: Vec<InputElements> = all.map(elements).collect();
     evaluate(code, n, &sources, engine, None)
 }
 

@@ -197,6 +197,63 @@ impl<E: Rows> Read<E> {
     }
 }
 
+impl<E: Rows> Read<E> {
+    /// A row whose places are computed; `false` if one of them is outside of the input, or exists for no element.
+    fn gathered(
+        &self,
+        m: &mut Machine,
+        slot: Slot,
+        start: i64,
+        out: &mut [E::Item],
+        copy: impl FnOnce(&Machine, &[i64], &mut [E::Item]),
+    ) -> bool {
+        let mut found = false;
+        m.with_ints(out.len(), |m, places| {
+            let within = m.index(|m| self.places(m, slot, start, places));
+            if within == Some(true) {
+                copy(m, places, out);
+                found = true;
+            }
+        });
+        found
+    }
+
+    /// The places of a row's elements; `false` if one of them is outside of the input.
+    fn places(&self, m: &mut Machine, slot: Slot, start: i64, places: &mut [i64]) -> bool {
+        let mut base = 0;
+        places.fill(0);
+        for ((index, &n), &stride) in self.index.iter().zip(&self.shape).zip(&self.strides) {
+            if !index.reads(slot) {
+                m.slots[slot] = start;
+                let at = index.eval(m);
+                if at < 0 || at >= n {
+                    return false;
+                }
+                base += at * stride;
+                continue;
+            }
+            let mut within = true;
+            m.with_ints(places.len(), |m, row| {
+                index.row(m, slot, start, row);
+                for (place, &at) in places.iter_mut().zip(&*row) {
+                    within &= (0..n).contains(&at);
+                    *place = place.wrapping_add(at.wrapping_mul(stride));
+                }
+            });
+            if !within {
+                return false;
+            }
+        }
+        places.iter_mut().for_each(|p| *p += base);
+        true
+    }
+}
+
+/// Copies the elements at the places.
+fn picked<T: Copy>(source: &[T], places: &[i64], out: &mut [T]) {
+    out.iter_mut().zip(places).for_each(|(x, &at)| *x = source[at as usize]);
+}
+
 /// Copies every `step`-th element from `at` on.
 fn strided<T: Copy>(source: &[T], at: usize, step: i64, out: &mut [T]) {
     match step {
@@ -244,7 +301,14 @@ impl Rows for Real {
                         InputElements::Int(_) => out.fill(0.0),
                     }
                 });
-                if !fast {
+                let found = fast
+                    || read.gathered(m, slot, start, out, |m, places, out| {
+                        match m.inputs[read.input] {
+                            InputElements::Float(v) => picked(v, places, out),
+                            InputElements::Int(_) => out.fill(0.0),
+                        }
+                    });
+                if !found {
                     each(m, slot, start, out, |m| self.eval(m));
                 }
             }
@@ -317,7 +381,14 @@ impl Rows for Int {
                         InputElements::Float(_) => out.fill(0),
                     }
                 });
-                if !fast {
+                let found = fast
+                    || read.gathered(m, slot, start, out, |m, places, out| {
+                        match m.inputs[read.input] {
+                            InputElements::Int(v) => picked(v, places, out),
+                            InputElements::Float(_) => out.fill(0),
+                        }
+                    });
+                if !found {
                     each(m, slot, start, out, |m| self.eval(m));
                 }
             }
