@@ -198,7 +198,7 @@ impl<E: Rows> Read<E> {
 }
 
 impl<E: Rows> Read<E> {
-    /// A row whose places are computed; `false` if one of them is outside of the input, or exists for no element.
+    /// A row whose places are computed; `false` if one is outside of the input that has no value there, or exists for no element.
     fn gathered(
         &self,
         m: &mut Machine,
@@ -209,49 +209,54 @@ impl<E: Rows> Read<E> {
     ) -> bool {
         let mut found = false;
         m.with_ints(out.len(), |m, places| {
-            let within = m.index(|m| self.places(m, slot, start, places));
-            if within == Some(true) {
-                copy(m, places, out);
-                found = true;
+            let Some(within) = m.index(|m| self.places(m, slot, start, places)) else { return };
+            match &self.otherwise {
+                _ if within => {}
+                Some(e) => e.row(m, slot, start, out),
+                None => return,
             }
+            copy(m, places, out);
+            found = true;
         });
         found
     }
 
-    /// The places of a row's elements; `false` if one of them is outside of the input.
+    /// The places of a row's elements, [`OUTSIDE`] for those outside of the input; `false` if there are some.
     fn places(&self, m: &mut Machine, slot: Slot, start: i64, places: &mut [i64]) -> bool {
-        let mut base = 0;
+        let (mut base, mut within) = (0, true);
         places.fill(0);
         for ((index, &n), &stride) in self.index.iter().zip(&self.shape).zip(&self.strides) {
             if !index.reads(slot) {
                 m.slots[slot] = start;
                 let at = index.eval(m);
                 if at < 0 || at >= n {
+                    places.fill(OUTSIDE);
                     return false;
                 }
                 base += at * stride;
                 continue;
             }
-            let mut within = true;
             m.with_ints(places.len(), |m, row| {
                 index.row(m, slot, start, row);
                 for (place, &at) in places.iter_mut().zip(&*row) {
-                    within &= (0..n).contains(&at);
-                    *place = place.wrapping_add(at.wrapping_mul(stride));
+                    let is_inside = (0..n).contains(&at) && *place != OUTSIDE;
+                    within &= is_inside;
+                    *place = if is_inside { *place + at * stride } else { OUTSIDE };
                 }
             });
-            if !within {
-                return false;
-            }
         }
-        places.iter_mut().for_each(|p| *p += base);
-        true
+        places.iter_mut().filter(|p| **p != OUTSIDE).for_each(|p| *p += base);
+        within
     }
 }
 
-/// Copies the elements at the places.
+/// The place of what is outside of an input.
+const OUTSIDE: i64 = -1;
+
+/// Copies the elements at the places that are inside.
 fn picked<T: Copy>(source: &[T], places: &[i64], out: &mut [T]) {
-    out.iter_mut().zip(places).for_each(|(x, &at)| *x = source[at as usize]);
+    let inside = out.iter_mut().zip(places).filter(|(_, at)| **at != OUTSIDE);
+    inside.for_each(|(x, &at)| *x = source[at as usize]);
 }
 
 /// Copies every `step`-th element from `at` on.
