@@ -35,6 +35,7 @@ mod recurrent;
 mod recurrent_steps;
 mod reduce;
 mod registry;
+mod resample;
 mod resolve;
 mod run;
 mod simd;

@@ -141,6 +141,11 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         ),
         "concat" => native(ANY, Nothing, &[("concat", data_movement::concat)]),
         "pad" => native(ANY, Nothing, &[("pad", data_movement::pad)]),
+        "resample" => native(
+            &[DType::F32],
+            Nothing,
+            &[("resample", resample::RESAMPLE), ("nearest", resample::NEAREST)],
+        ),
         "triangle" => native(ANY, Nothing, &[("triangle", data_movement::triangle)]),
         "recurrent" => native(
             FLOATS,
