@@ -357,6 +357,7 @@ impl Importer<'_> {
             if let Err(e) = self.node(node, depth) {
                 let e = match self.sheet.asked_in_vain() {
                     true => e.undecided(self.asked_name(), self.sheet.undecided_inputs()),
+                    false if self.sheet.is_symbolic() => e.of_shapes(),
                     false => e,
                 };
                 let by_data = depth == 0 && self.is_of_data(node);
