@@ -3,8 +3,9 @@
 
 MODELS is a folder of folders with a `model.onnx` and its `inputs.npz` each, or one of these; of several samples K/INPUT the first counts. For every model, processes take turns:
 `mlc-rewrite run` with and without optimisation and self-check, and a Python that runs the model once in ONNX Runtime with all
-optimisations. Prints Markdown: of each the fastest turn in seconds, and the most resident memory in MiB. What Python takes to load
-ONNX Runtime and NumPy alone is printed below and is not subtracted. Needs a Python with `onnxruntime`, which MLC_PYTHON names.
+optimisations. Prints Markdown: of each the fastest turn in seconds, and of one more turn the most memory of its own and, in parentheses,
+the most resident memory, mapped files included, in MiB. What Python takes to load ONNX Runtime and NumPy alone is printed below and is
+not subtracted. Needs a Python with `onnxruntime`, which MLC_PYTHON names, and Linux.
 """
 
 import os
@@ -32,18 +33,45 @@ session.run(None, {i.name: given[i.name] for i in session.get_inputs()})
 )
 
 
-def measured(command):
-    """Seconds and MiB of a process; an error if it fails."""
+def started(command, errors):
+    return subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=errors)
+
+
+def check(status, command, errors):
+    if os.waitstatus_to_exitcode(status):
+        errors.seek(0)
+        raise SystemExit(f"{command[0]} {command[1]}: {errors.read().decode().strip()}")
+
+
+def seconds(command):
+    """Of a process; an error if it fails."""
     with tempfile.TemporaryFile() as errors:
         began = time.perf_counter()
-        process = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=errors)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            errors.seek(0)
-            raise SystemExit(f"{command[0]} {command[1]}: {errors.read().decode().strip()}")
-    return seconds, usage.ru_maxrss / 1024
+        process = started(command, errors)
+        _, status = os.waitpid(process.pid, 0)
+        took = time.perf_counter() - began
+        process.returncode = 0
+        check(status, command, errors)
+    return took
+
+
+def memory(command):
+    """The most MiB of its own that a process holds, and the most that are resident."""
+    with tempfile.TemporaryFile() as errors:
+        process = started(command, errors)
+        own, done = 0, 0
+        while not done:
+            try:
+                table = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            except OSError:
+                table = ""
+            found = [line.split()[1] for line in table.splitlines() if line.startswith("RssAnon:")]
+            own = max(own, *map(int, found)) if found else own
+            time.sleep(0.003)
+            done, status, usage = os.wait4(process.pid, os.WNOHANG)
+        process.returncode = 0
+        check(status, command, errors)
+    return f"{own / 1024:.0f} ({usage.ru_maxrss / 1024:.0f})"
 
 
 def first_sample(archive, to):
@@ -90,12 +118,13 @@ def main():
     print("| model | " + " | ".join(heads) + " |\n" + "|---" * (1 + len(heads)) + "|")
     for model in models:
         first_sample(model / "inputs.npz", inputs)
-        turns = [[measured(command(model / "model.onnx")) for command in commands.values()] for _ in range(int(told["--turns"]))]
-        each = list(zip(*turns))
-        cells = [f"{min(s for s, _ in runs):.2f}" for runs in each] + [f"{max(m for _, m in runs):.0f}" for runs in each]
+        turns = [[seconds(command(model / "model.onnx")) for command in commands.values()] for _ in range(int(told["--turns"]))]
+        cells = [f"{min(each):.2f}" for each in zip(*turns)]
+        cells += [memory(command(model / "model.onnx")) for command in commands.values()]
         print("| " + " | ".join([model.name, *cells]) + " |", flush=True)
-    seconds, mib = zip(*(measured([PYTHON, "-c", IMPORT]) for _ in range(int(told["--turns"]))))
-    print(f"\nPython with ONNX Runtime and NumPy alone: {min(seconds):.2f} s, {max(mib):.0f} MiB.")
+    alone = [PYTHON, "-c", IMPORT]
+    least = min(seconds(alone) for _ in range(int(told["--turns"])))
+    print(f"\nPython with ONNX Runtime and NumPy alone: {least:.2f} s, {memory(alone)} MiB.")
 
 
 if __name__ == "__main__":
