@@ -216,3 +216,24 @@ pub fn with_scratch<T: Pod, const N: usize, R>(
     SCRATCH.with_borrow_mut(|s| s.extend(held.into_iter().rev()));
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_small_and_large_are_zeros_aligned_and_kept() {
+        for len in [0, 1, 63, 64, 65, LARGE - 1, LARGE, LARGE + 13] {
+            let mut buffer = Buffer::new(len);
+            assert_eq!(buffer.bytes().len(), len);
+            assert!(buffer.bytes().iter().all(|&b| b == 0), "{len}");
+            assert!((buffer.bytes().as_ptr() as usize).is_multiple_of(size_of::<Line>()), "{len}");
+            buffer.bytes_mut().fill(7);
+            buffer.resize(len / 2);
+            buffer.resize(len);
+            assert!(buffer.bytes().iter().all(|&b| b == 7), "{len}: nothing is allocated anew");
+            buffer.resize(2 * len + 100);
+            assert_eq!(buffer.bytes().len(), 2 * len + 100);
+        }
+    }
+}
