@@ -55,11 +55,12 @@ unsafe impl GlobalAlloc for LargeBlocks {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        match is_large(layout.size(), layout) {
+        if is_large(layout.size(), layout) {
             // SAFETY: the block is a whole mapping, which nobody uses any more.
-            true => unsafe { drop(libc::munmap(at.cast(), layout.size())) },
+            unsafe { libc::munmap(at.cast(), layout.size()) };
+        } else {
             // SAFETY: as the caller promises.
-            false => unsafe { System.dealloc(at, layout) },
+            unsafe { System.dealloc(at, layout) };
         }
     }
 
