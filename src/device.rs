@@ -83,7 +83,8 @@ impl Device {
         Device { place, ..Device::default() }
     }
 
-    /// The same with so many threads, which share the work of a run; results do not depend on their number.
+    /// The same with so many threads, which share the work of a run; results do not depend on their number. All sessions of the
+    /// process take their threads from one set, and no more are at work at once than there are cores.
     pub fn threads(self, threads: usize) -> Device {
         Device { threads: Some(threads.clamp(1, MOST_THREADS)), ..self }
     }

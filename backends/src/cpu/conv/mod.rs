@@ -14,6 +14,7 @@ use super::window::{MAX_SPATIAL, Window};
 use depthwise::Depthwise;
 use im2col::Im2col;
 use mlc_dsl::ir::DType;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 mod depthwise;
@@ -193,7 +194,7 @@ impl Conv {
             plane,
             framed: framed.map(|(f, data)| (f, &data[i * self.q * f.len()..])),
         };
-        let images: Vec<Im2col<'_>> = (0..self.batch * self.group).map(image).collect();
+        let images: SmallVec<[Im2col<'_>; 16]> = (0..self.batch * self.group).map(image).collect();
         let product = |i: usize| {
             let g = i % self.group;
             let left = match self.packed.get(g) {

@@ -11,6 +11,7 @@ use crate::cpu::vector;
 use crate::cpu::vector::functions::Function;
 use crate::cpu::vector::planes::Bounds;
 use mlc_dsl::ir::DType;
+use smallvec::{SmallVec, smallvec};
 
 /// Most steps of a chain.
 const MOST: usize = 16;
@@ -235,10 +236,10 @@ enum Arg {
 }
 
 /// The instructions of code whose registers are written more than once, by numbers of values; `None` if it computes with anything but f32.
-fn numbered(code: &RegisterCode) -> Option<Vec<(Op, [Arg; 2])>> {
-    let mut holds = vec![0; code.regs];
+fn numbered(code: &RegisterCode) -> Option<SmallVec<[(Op, [Arg; 2]); 32]>> {
+    let mut holds: SmallVec<[usize; 32]> = smallvec![0; code.regs];
     let last = code.instrs.len().checked_sub(1)?;
-    let mut numbered = Vec::new();
+    let mut numbered = SmallVec::new();
     for (i, instr) in code.instrs.iter().enumerate() {
         let Instr { op, dtype, args: [a, b, _], dst } = *instr;
         let arg = |r: Ref| match r {
