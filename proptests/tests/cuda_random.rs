@@ -95,7 +95,8 @@ struct Zeros(*mut u8, Layout);
 
 impl Zeros {
     fn new(bytes: u64) -> Zeros {
-        let layout = Layout::from_size_align(bytes.max(1) as usize, 256).expect("an allocation");
+        // With more than this alignment the zeros would be written.
+        let layout = Layout::from_size_align(bytes.max(1) as usize, 16).expect("an allocation");
         // SAFETY: the layout has bytes.
         let at = unsafe { alloc_zeroed(layout) };
         assert!(!at.is_null(), "{bytes} bytes of address space");
