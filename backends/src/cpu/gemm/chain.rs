@@ -307,8 +307,11 @@ enum Arg {
     Input(u16),
 }
 
+/// An operation and the numbers of what it computes with.
+type Numbered = (Op, [Arg; 2]);
+
 /// The instructions of code whose registers are written more than once, by numbers of values; `None` if it computes with anything but f32.
-fn numbered(code: &RegisterCode) -> Option<SmallVec<[(Op, [Arg; 2]); 32]>> {
+fn numbered(code: &RegisterCode) -> Option<SmallVec<[Numbered; 32]>> {
     let mut holds: SmallVec<[usize; 32]> = smallvec![0; code.regs];
     let last = code.instrs.len().checked_sub(1)?;
     let mut numbered = SmallVec::new();
@@ -337,7 +340,7 @@ fn numbered(code: &RegisterCode) -> Option<SmallVec<[(Op, [Arg; 2]); 32]>> {
 
 /// Writes the steps of instructions.
 struct Compiler<'a, 'i> {
-    instrs: &'i [(Op, [Arg; 2])],
+    instrs: &'i [Numbered],
     chain: Chain<'a>,
     /// The value that is the running one, and those that are kept.
     running: usize,
