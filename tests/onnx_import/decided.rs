@@ -285,3 +285,19 @@ fn a_resize_leaves_axes_of_symbols_as_they_are() {
     let rows = [[0.0, 0.25, 0.75, 1.25, 1.75, 2.0], [3.0, 3.25, 3.75, 4.25, 4.75, 5.0]];
     check_at(&[], raw, &feeds, &[floats(&[2, 6], &rows.concat())]);
 }
+
+#[test]
+fn a_loop_of_known_length_stays_one_where_it_would_be_many_nodes() {
+    let inside = [
+        vec![node("Add", &["s", "e"], &["j"], &[]), node("Relu", &["j"], &["j2"], &[])],
+        vec![node("Relu", &["j2"], &["t"], &[]), node("Identity", &["t"], &["made"], &[])],
+    ];
+    let inputs = vec![value("s", DType::F32), value("e", DType::F32)];
+    let outputs = vec![value("t", DType::F32), value("made", DType::F32)];
+    let attrs = [("body", graph(inputs, inside.concat(), outputs)), ("num_scan_inputs", int(1))];
+    let nodes =
+        [vec![node("Scan", &["x1", "x0"], &["last", "all"], &attrs)], detour("all", "y")].concat();
+    let start = || floats(&[3], &[0.5, -1.0, 2.0]);
+    let (raw, _) = model(17, &[In(rows(20)), In(start())], nodes, &["y", "last"]);
+    optimizes(&raw, &[vec![rows(20), start()]], "Scan[Add Relu Identity] Relu");
+}

@@ -311,7 +311,7 @@ fn describe(rule: Rule) -> &'static [Expected] {
         | Rule::entry
         | Rule::meaning
         | Rule::output => &[Name],
-        Rule::outputs | Rule::onnx_outputs | Rule::arrow => &[Sign("->")],
+        Rule::outputs | Rule::onnx_outputs | Rule::print_result | Rule::arrow => &[Sign("->")],
         Rule::params | Rule::args | Rule::of | Rule::lparen | Rule::print_args => &[Sign("(")],
         Rule::rparen => &[Sign(")")],
         Rule::index | Rule::lbracket => &[Sign("[")],
