@@ -7,11 +7,11 @@ use crate::pipeline::costing::Costing;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
-use mlc_dsl::ir::Program;
+use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_onnx::{
-    ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export, export_plan, printable,
-    spelled_out,
+    ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export, export_plan, faults,
+    printable, spelled_out,
 };
 use std::sync::Arc;
 
@@ -96,12 +96,30 @@ pub fn optimize(
     }
     let notes = bodies::optimize(&mut info, &mut source, library, opset, options);
     let info = &info;
-    let first = pipeline::optimize(source, library, options)?;
-    let (mut optimized, raw) = with_few_nodes(first, library, info, opset, options)?;
+    let mut options = options.clone();
+    let first = loop {
+        let found = pipeline::optimize(source.clone(), library, &options)?;
+        let faults = found.planned().map(|plan| faults(plan, library, info, opset));
+        let first = faults.iter().flatten().find_map(|f| f.kernel.as_ref());
+        let again = first.is_some_and(|(_, op)| does_without(&mut options, op, library, &source));
+        if !again {
+            break found;
+        }
+    };
+    let (mut optimized, raw) = with_few_nodes(first, library, info, opset, &options)?;
     optimized.report.notes.extend(notes);
     optimized.report.nodes_before = info.nodes;
     optimized.report.nodes_after = raw.graph.nodes.len();
     Ok((optimized, raw))
+}
+
+/// Takes an operator that cannot be written from those that a result may have; `false` if the model itself has it.
+fn does_without(options: &mut Options, op: &str, library: &Library, source: &Program) -> bool {
+    let is_read =
+        |call| source.nodes.iter().any(|n| matches!(n.kind, NodeKind::Apply(c, _) if c == call));
+    let operators = options.operators.as_mut();
+    let call = library.find(op).filter(|call| !is_read(*call));
+    call.is_some_and(|call| operators.is_some_and(|all| all.remove(&call)))
 }
 
 /// Estimates that differ by no more than this part do not justify more nodes than the model has.
