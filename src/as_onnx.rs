@@ -97,16 +97,17 @@ pub fn optimize(
     let notes = bodies::optimize(&mut info, &mut source, library, opset, options);
     let info = &info;
     let mut options = options.clone();
-    let first = loop {
-        let found = pipeline::optimize(source.clone(), library, &options)?;
-        let faults = found.planned().map(|plan| faults(plan, library, info, opset));
-        let first = faults.iter().flatten().find_map(|f| f.kernel.as_ref());
-        let again = first.is_some_and(|(_, op)| does_without(&mut options, op, library, &source));
-        if !again {
-            break found;
+    let (first, raw) = loop {
+        let found = pipeline::optimize(source, library, &options)?;
+        match result(&found, library, info, opset) {
+            Ok(raw) => break (found, raw),
+            Err(_) if does_without(&mut options, &found, library, info, opset) => {
+                source = found.source;
+            }
+            Err(e) => return Err(e),
         }
     };
-    let (mut optimized, raw) = with_few_nodes(first, library, info, opset, &options)?;
+    let (mut optimized, raw) = with_few_nodes(first, raw, library, info, opset, &options)?;
     optimized.report.notes.extend(notes);
     optimized.report.nodes_before = info.nodes;
     optimized.report.nodes_after = raw.graph.nodes.len();
@@ -114,11 +115,19 @@ pub fn optimize(
 }
 
 /// Takes an operator that cannot be written from those that a result may have; `false` if the model itself has it.
-fn does_without(options: &mut Options, op: &str, library: &Library, source: &Program) -> bool {
-    let is_read =
-        |call| source.nodes.iter().any(|n| matches!(n.kind, NodeKind::Apply(c, _) if c == call));
+fn does_without(
+    options: &mut Options,
+    found: &Optimized,
+    library: &Library,
+    info: &ModelInfo,
+    opset: i64,
+) -> bool {
+    let faults = found.planned().map(|plan| faults(plan, library, info, opset));
+    let op = faults.iter().flatten().find_map(|f| Some(&f.kernel.as_ref()?.1));
+    let nodes = &found.source.nodes;
+    let is_read = |c| nodes.iter().any(|n| matches!(n.kind, NodeKind::Apply(own, _) if own == c));
+    let call = op.and_then(|op| library.find(op)).filter(|call| !is_read(*call));
     let operators = options.operators.as_mut();
-    let call = library.find(op).filter(|call| !is_read(*call));
     call.is_some_and(|call| operators.is_some_and(|all| all.remove(&call)))
 }
 
@@ -129,12 +138,12 @@ pub(crate) const CLOSE: f64 = 0.02;
 /// for.
 fn with_few_nodes(
     optimized: Optimized,
+    raw: RawModel,
     library: &Arc<Library>,
     info: &ModelInfo,
     opset: i64,
     options: &Options,
 ) -> Result<(Optimized, RawModel), Error> {
-    let raw = result(&optimized, library, info, opset)?;
     let nodes = raw.graph.nodes.len();
     if nodes <= info.nodes || options.objective != Objective::Latency {
         return Ok((optimized, raw));
