@@ -8,8 +8,8 @@ use super::matcher::{Matcher, State};
 use egg::Id;
 use mlc_dsl::build::Builder;
 use mlc_dsl::eval::Env;
-use mlc_dsl::ir::{Attr, NodeKind, Program, Tensor, Value};
-use mlc_dsl::library::OpClass;
+use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Tensor, Value};
+use mlc_dsl::library::{CallId, OpClass};
 use mlc_dsl::pattern::Table;
 
 /// Views that a constant is looked for behind.
@@ -68,13 +68,10 @@ impl Matcher<'_> {
         let (NodeKind::Apply(call, attrs), [arg]) = (&node.kind, node.args.as_slice()) else {
             return None;
         };
-        let count: usize = program.ty(v).known_shape()?.iter().product();
-        if views == 0 || count > ELEMENTS {
-            return None;
-        }
-        let inner = self.unfolded(program, *arg, views - 1)?;
+        let attrs = one_period(self.graph, *call, attrs, &program.ty(v).shape)?;
+        let inner = self.unfolded(program, *arg, views.checked_sub(1)?)?;
         let (library, structural) = (&self.graph.library, self.graph.structural);
-        let made = constant_evaluation::values(library, structural, *call, attrs, &[&inner]);
+        let made = constant_evaluation::values(library, structural, *call, &attrs, &[&inner]);
         made.ok()?.into_iter().next()
     }
 }
@@ -92,22 +89,34 @@ fn elements(graph: &Graph, class: Id, views: usize) -> Option<Tensor> {
         Some(Known::Each(_)) => return None,
         None => {}
     }
-    let shape = graph.type_of(class).known_shape()?;
-    if views == 0 || shape.iter().product::<usize>() > ELEMENTS {
-        return None;
-    }
+    let (shape, views) = (&graph.type_of(class).shape, views.checked_sub(1)?);
     graph.egg[class].nodes.iter().find_map(|n| {
         let Head::Apply(call, attrs) = n.head else { return None };
         let [arg] = *n.args else { return None };
         if graph.library.call(call).class != OpClass::View || !graph.facts(arg).fed_by_constants {
             return None;
         }
-        let inner = elements(graph, arg, views - 1)?;
-        let attrs: Vec<Attr> = graph.attrs(attrs).to_vec();
+        let attrs = one_period(graph, call, graph.attrs(attrs), shape)?;
+        let inner = elements(graph, arg, views)?;
         let made =
             constant_evaluation::values(&graph.library, graph.structural, call, &attrs, &[&inner]);
         made.ok()?.into_iter().next()
     })
+}
+
+/// The attributes of a view with which it is computed, where it has at most [`ELEMENTS`]. A broadcast along axes of unknown
+/// extent repeats one value, so that one period says all: each such axis has one place.
+fn one_period(graph: &Graph, call: CallId, attrs: &[Attr], shape: &[Extent]) -> Option<Vec<Attr>> {
+    let period: Vec<i64> = shape.iter().map(|d| d.as_const().unwrap_or(1)).collect();
+    if period.iter().try_fold(1, |n: i64, d| n.checked_mul(*d)).is_none_or(|n| n > ELEMENTS as i64)
+    {
+        return None;
+    }
+    if shape.iter().all(|d| d.as_const().is_some()) {
+        return Some(attrs.to_vec());
+    }
+    let [map, _] = attrs else { return None };
+    (graph.structural.broadcast == Some(call)).then(|| vec![map.clone(), Attr::ints(period)])
 }
 
 /// True if two constants differ by the rounding of their elements: by two units in the last place of an element, or of the largest one

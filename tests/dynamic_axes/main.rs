@@ -67,6 +67,15 @@ const CASES: &[Case] = &[
         ],
         differs: &[],
     },
+    Case {
+        name: "likeliest_class",
+        build: networks::likeliest_class,
+        sizes: [
+            &[("batch", 1), ("height", 9), ("width", 7)],
+            &[("batch", 2), ("height", 4), ("width", 8)],
+        ],
+        differs: &[],
+    },
     Case { name: "layer_norm", build: networks::layer_norm, sizes: TOKENS, differs: &[] },
     Case {
         name: "rotary",

@@ -158,6 +158,15 @@ pub fn pooled_average(g: &mut Twin) -> String {
     linear(g, &y, 4, 5)
 }
 
+/// The likeliest class of each pixel, whose definition has a table of the classes' places.
+pub fn likeliest_class(g: &mut Twin) -> String {
+    let x = g.input("x", F32, &["batch", "3", "height", "width"]);
+    let y = conv(g, &x, 3, 4);
+    let attrs = [("axis", RawAttr::Int(1)), ("keepdims", RawAttr::Int(0))];
+    let class = g.op_with("ArgMax", &[&y], &attrs);
+    g.op_with("Cast", &[&class], &[("to", RawAttr::Int(1))])
+}
+
 /// Normalisation of each token, written out.
 pub fn layer_norm(g: &mut Twin) -> String {
     let x = g.input("x", F32, &["batch", "seq", "16"]);
