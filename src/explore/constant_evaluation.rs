@@ -1,7 +1,7 @@
 //! Evaluates applications of constants with the reference interpreter.
 
 use mlc_backends::BackendError;
-use mlc_backends::reference::{Array, Reference};
+use mlc_backends::reference::Reference;
 use mlc_dsl::canon::Structural;
 use mlc_dsl::ir::{Attr, Tensor, Type};
 use mlc_dsl::library::{CallId, Library};
@@ -27,10 +27,9 @@ pub fn values(
     {
         return Ok(vec![x.reshaped(shape.iter().map(|&d| d as usize).collect())]);
     }
-    let arrays: Vec<Array> = args.iter().map(|t| Array::from_tensor(t)).collect();
     let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-    let made = Reference::default().apply(library, call, &attrs, &arrays)?;
-    Ok(made.iter().map(|a| a.to_tensor().computed_from(args.iter().copied())).collect())
+    let made = Reference::default().apply_tensors(library, call, &attrs, args)?;
+    Ok(made.into_iter().map(|t| t.computed_from(args.iter().copied())).collect())
 }
 
 /// Evaluates applications of constants.

@@ -1,14 +1,15 @@
 //! Evaluates one application of an operator: by its meaning, its body or its Rust reference.
 
 use super::array::{Array, Elements, count};
-use super::code::Fault;
+use super::code::{Fault, InputElements};
 use super::code_cache::{CodeCache, CompiledMeaning};
 use super::compile::MeaningCode;
 use super::recurrence::{self, Unfinished};
-use super::{Reference, exec, externs, scalar};
+use super::{Engine, Precision, Reference, exec, externs, scalar};
 use mlc_dsl::definition_values::{self, Evaluator};
-use mlc_dsl::ir::{Attr, DType, Type};
+use mlc_dsl::ir::{Attr, DType, Tensor, Type};
 use mlc_dsl::library::{CallId, CallKind, Callable};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Results of so many elements are tried for memory first.
@@ -23,7 +24,8 @@ pub(super) fn apply(
     args: &[Array],
 ) -> Result<Vec<Array>, String> {
     let callable = codes.library().call(call);
-    let app = codes.get(reference.engine, call, attrs, args)?;
+    let types = args.iter().map(|a| (a.dtype(), a.shape().to_vec())).collect();
+    let app = codes.get(reference.engine, call, attrs, types)?;
     let results = match &callable.kind {
         CallKind::Op(_) if callable.recurrence.is_some() => {
             step_by_step(reference, callable, &app, args)?
@@ -54,6 +56,61 @@ pub(super) fn apply(
         }
     };
     Ok(results.into_iter().map(|a| reference.rounded(callable.class, a)).collect())
+}
+
+/// Applies an operator to tensors and rounds its results to their types: floats of 32 bits are read where they lie, and
+/// results are rounded part by part. `None` if it has no meaning of its own, or other floats are among its arguments or results.
+pub(super) fn on_singles(
+    reference: &Reference,
+    codes: &CodeCache<'_>,
+    call: CallId,
+    attrs: &[Option<Attr>],
+    args: &[&Tensor],
+) -> Result<Option<Vec<Tensor>>, String> {
+    let callable = codes.library().call(call);
+    let is_direct = reference.engine == Engine::Fast
+        && reference.precision == Precision::F64
+        && matches!(callable.kind, CallKind::Op(_))
+        && callable.recurrence.is_none()
+        && args.iter().all(|t| !t.dtype().is_float() || t.dtype() == DType::F32);
+    if !is_direct {
+        return Ok(None);
+    }
+    let types = args.iter().map(|t| (t.dtype(), t.shape().to_vec())).collect();
+    let app = codes.get(reference.engine, call, attrs, types)?;
+    if app.types.iter().any(|ty| ty.dtype != DType::F32) {
+        return Ok(None);
+    }
+    let args: Vec<Argument> = args.iter().map(|t| Argument::of(t)).collect();
+    let singles = |(ty, (code, tables)): (&Type, (&MeaningCode, &Vec<Elements>))| {
+        let (shape, n) = place(ty)?;
+        let sources: Vec<InputElements> =
+            args.iter().map(Argument::elements).chain(tables.iter().map(exec::elements)).collect();
+        let values =
+            exec::singles(code, n, &sources).map_err(|fault| explained(callable, fault))?;
+        Ok(values.map(|v| Tensor::from_f32(shape, v)))
+    };
+    let results = app.types.iter().zip(app.codes.iter().zip(&app.tables)).map(singles);
+    Ok(results.collect::<Result<Vec<_>, String>>()?.into_iter().collect())
+}
+
+/// What an operator on tensors reads.
+enum Argument<'a> {
+    Single(Cow<'a, [f32]>),
+    Int(Vec<i64>),
+}
+
+impl<'a> Argument<'a> {
+    fn of(t: &'a Tensor) -> Argument<'a> {
+        if t.dtype().is_float() { Argument::Single(t.to_f32()) } else { Argument::Int(t.to_i64()) }
+    }
+
+    fn elements(&self) -> InputElements<'_> {
+        match self {
+            Argument::Single(v) => InputElements::Single(v),
+            Argument::Int(v) => InputElements::Int(v),
+        }
+    }
 }
 
 /// Evaluates a meaning over the whole output.

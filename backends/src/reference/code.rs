@@ -146,6 +146,8 @@ pub(crate) struct Fault {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum InputElements<'a> {
     Float(&'a [f64]),
+    /// Floats of 32 bits where a tensor has them.
+    Single(&'a [f32]),
     Int(&'a [i64]),
 }
 
@@ -179,6 +181,7 @@ impl<'a> Machine<'a> {
     pub(crate) fn float(&self, input: usize, offset: usize) -> f64 {
         match self.inputs[input] {
             InputElements::Float(v) => v[offset],
+            InputElements::Single(v) => f64::from(v[offset]),
             InputElements::Int(v) => v[offset] as f64,
         }
     }
@@ -188,6 +191,7 @@ impl<'a> Machine<'a> {
         match self.inputs[input] {
             InputElements::Int(v) => v[offset],
             InputElements::Float(v) => v[offset] as i64,
+            InputElements::Single(v) => f64::from(v[offset]) as i64,
         }
     }
 

@@ -1,6 +1,6 @@
 //! A cache of typed and compiled applications: many runs apply the same operators to tensors of the same types.
 
-use super::array::{Array, Elements};
+use super::array::Elements;
 use super::compile::{self, MeaningCode, MeaningParam};
 use super::{Engine, affine, tables};
 use mlc_dsl::eval::Env;
@@ -57,11 +57,9 @@ impl<'l> CodeCache<'l> {
         engine: Engine,
         call: CallId,
         attrs: &[Option<Attr>],
-        args: &[Array],
+        args: Vec<(DType, Vec<usize>)>,
     ) -> Result<Rc<CompiledMeaning>, String> {
-        let types: Vec<(DType, Vec<usize>)> =
-            args.iter().map(|a| (a.dtype(), a.shape().to_vec())).collect();
-        let key = Key { call, engine, attrs: attrs.to_vec(), args: types };
+        let key = Key { call, engine, attrs: attrs.to_vec(), args };
         if let Some(known) = self.known.borrow().get(&key) {
             return Ok(known.clone());
         }

@@ -122,6 +122,41 @@ fn fast(
     })
 }
 
+/// The `n` elements of the output rounded to 32 bits, by accelerated code; `None` if they are no floats.
+pub(super) fn singles(
+    code: &MeaningCode,
+    n: usize,
+    sources: &[InputElements],
+) -> Result<Option<Vec<f32>>, Fault> {
+    let Body::Real(body) = &code.body else { return Ok(None) };
+    if n == 0 {
+        return Ok(Some(vec![]));
+    }
+    if let Some(product) = contract::product(code, sources, n) {
+        return Ok(Some(product?.into_iter().map(|v| v as f32).collect()));
+    }
+    let mut out = vec![0.0; n];
+    let axes = run_axes(body, code, None);
+    let parts: Vec<Mutex<&mut [f32]>> = out.chunks_mut(PARALLEL).map(Mutex::new).collect();
+    workers::try_each(parts.len(), |i| {
+        let mut part = parts[i].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wide = vec![0.0; part.len()];
+        let mut m = machine(code, sources, None);
+        row_evaluation::fill(body, &axes, &mut m, i * PARALLEL, &mut wide)?;
+        part.iter_mut().zip(wide).for_each(|(to, v)| *to = v as f32);
+        Ok(())
+    })?;
+    drop(parts);
+    Ok(Some(out))
+}
+
+/// The axes that are run through, as few as the body allows.
+fn run_axes(body: &impl Rows, code: &MeaningCode, at: Option<(Slot, i64)>) -> Vec<Axis> {
+    let open = open_axes(code, at);
+    let axes: Vec<Axis> = open.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
+    row_evaluation::merge(body, &axes)
+}
+
 /// Fills the output, in parallel if it is large.
 fn all<B>(
     body: &B,
@@ -134,9 +169,7 @@ where
     B: Rows + Sync,
     B::Item: Send,
 {
-    let open = open_axes(code, at);
-    let axes: Vec<Axis> = open.iter().map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
-    let axes = row_evaluation::merge(body, &axes);
+    let axes = run_axes(body, code, at);
     let fill = |from: usize, out: &mut [B::Item]| {
         let mut m = machine(code, sources, at);
         row_evaluation::fill(body, &axes, &mut m, from, out)

@@ -125,6 +125,28 @@ impl Reference {
         })
     }
 
+    /// The same on tensors, with results rounded to their types. Large ones of `f32` take no more memory than they are.
+    pub fn apply_tensors(
+        &self,
+        library: &Library,
+        call: CallId,
+        attrs: &[Option<Attr>],
+        args: &[&Tensor],
+    ) -> Result<Vec<Tensor>, BackendError> {
+        let codes = CodeCache::new(library);
+        let found = match apply::on_singles(self, &codes, call, attrs, args) {
+            Ok(None) => {
+                let arrays: Vec<Array> = args.iter().map(|t| Array::from_tensor(t)).collect();
+                let made = apply::apply(self, &codes, call, attrs, &arrays);
+                made.map(|made| made.iter().map(Array::to_tensor).collect())
+            }
+            Ok(Some(made)) => Ok(made),
+            Err(reason) => Err(reason),
+        };
+        let op = || library.call(call).name.to_string();
+        found.map_err(|reason| BackendError::Operator { op: op(), reason })
+    }
+
     fn rounded(&self, class: OpClass, a: Array) -> Array {
         match (self.precision, class) {
             (Precision::F64, _) => a,

@@ -254,20 +254,20 @@ impl<E: Rows> Read<E> {
 const OUTSIDE: i64 = -1;
 
 /// Copies the elements at the places that are inside.
-fn picked<T: Copy>(source: &[T], places: &[i64], out: &mut [T]) {
+fn picked<T: Copy, U: From<T>>(source: &[T], places: &[i64], out: &mut [U]) {
     let inside = out.iter_mut().zip(places).filter(|(_, at)| **at != OUTSIDE);
-    inside.for_each(|(x, &at)| *x = source[at as usize]);
+    inside.for_each(|(x, &at)| *x = source[at as usize].into());
 }
 
 /// Copies every `step`-th element from `at` on.
-fn strided<T: Copy>(source: &[T], at: usize, step: i64, out: &mut [T]) {
+fn strided<T: Copy, U: Copy + From<T>>(source: &[T], at: usize, step: i64, out: &mut [U]) {
     match step {
-        0 => out.fill(source[at]),
-        1 => out.copy_from_slice(&source[at..at + out.len()]),
+        0 => out.fill(source[at].into()),
+        1 => out.iter_mut().zip(&source[at..]).for_each(|(o, &v)| *o = v.into()),
         step => {
             let mut i = at as i64;
             for o in out {
-                *o = source[i as usize];
+                *o = source[i as usize].into();
                 i += step;
             }
         }
@@ -303,6 +303,7 @@ impl Rows for Real {
                 let fast = read.row_with(m, slot, start, out, |m, at, step, out| {
                     match m.inputs[read.input] {
                         InputElements::Float(v) => strided(v, at, step, out),
+                        InputElements::Single(v) => strided(v, at, step, out),
                         InputElements::Int(_) => out.fill(0.0),
                     }
                 });
@@ -310,6 +311,7 @@ impl Rows for Real {
                     || read.gathered(m, slot, start, out, |m, places, out| {
                         match m.inputs[read.input] {
                             InputElements::Float(v) => picked(v, places, out),
+                            InputElements::Single(v) => picked(v, places, out),
                             InputElements::Int(_) => out.fill(0.0),
                         }
                     });
@@ -383,14 +385,14 @@ impl Rows for Int {
                 let fast = read.row_with(m, slot, start, out, |m, at, step, out| {
                     match m.inputs[read.input] {
                         InputElements::Int(v) => strided(v, at, step, out),
-                        InputElements::Float(_) => out.fill(0),
+                        InputElements::Float(_) | InputElements::Single(_) => out.fill(0),
                     }
                 });
                 let found = fast
                     || read.gathered(m, slot, start, out, |m, places, out| {
                         match m.inputs[read.input] {
                             InputElements::Int(v) => picked(v, places, out),
-                            InputElements::Float(_) => out.fill(0),
+                            InputElements::Float(_) | InputElements::Single(_) => out.fill(0),
                         }
                     });
                 if !found {

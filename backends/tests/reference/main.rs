@@ -10,7 +10,7 @@ mod references;
 use mlc_backends::reference::{Array, Engine, Precision, Reference};
 use mlc_dsl::check;
 use mlc_dsl::ir::{Attr, DType};
-use mlc_dsl::library::Library;
+use mlc_dsl::library::{CallId, Library};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -109,17 +109,19 @@ fn apply(
     attrs: &[(&str, Attr)],
     args: &[Array],
 ) -> Result<Vec<Array>, String> {
-    let library = library();
-    let call = library.find(op).unwrap_or_else(|| panic!("there is no `{op}`"));
-    let declared = &library.call(call).attrs;
+    let (call, values) = application(op, attrs);
+    reference(engine).apply(library(), call, &values, args).map_err(|e| e.to_string())
+}
+
+/// An operator and its attributes in the declared order.
+fn application(op: &str, attrs: &[(&str, Attr)]) -> (CallId, Vec<Option<Attr>>) {
+    let call = library().find(op).unwrap_or_else(|| panic!("there is no `{op}`"));
+    let declared = &library().call(call).attrs;
     for (name, _) in attrs {
         assert!(declared.iter().any(|a| *a.name == **name), "`{op}` has no attribute `{name}`");
     }
-    let values: Vec<Option<Attr>> = declared
-        .iter()
-        .map(|p| attrs.iter().find(|(n, _)| *n == &*p.name).map(|(_, v)| v.clone()))
-        .collect();
-    reference(engine).apply(library, call, &values, args).map_err(|e| e.to_string())
+    let value = |name: &str| attrs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
+    (call, declared.iter().map(|p| value(&p.name)).collect())
 }
 
 /// The first result, the same from both engines.
