@@ -35,11 +35,12 @@ use crate::library::{
 };
 use crate::span::Span;
 use crate::suggestions::meant as suggest;
-use crate::syntax::ast::{Elem, Expr, ExprKind, Item, ItemKind, Rule};
+use crate::syntax::ast::{Elem, Expr, ExprKind, File, Item, ItemKind, Rule};
 use crate::syntax::parse;
 use resolve::Scope;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A diagnostic and the source text it belongs to.
 #[derive(Clone, Debug)]
@@ -54,10 +55,9 @@ pub struct SourceDiag {
 pub fn library(texts: &[(String, String)]) -> (Library, Vec<SourceDiag>) {
     let mut b = LibraryBuilder::default();
     let mut items: Vec<(u32, Item)> = Vec::new();
-    for (i, (name, text)) in texts.iter().enumerate() {
+    for (i, ((name, text), (file, diags))) in texts.iter().zip(parsed(texts)).enumerate() {
         let source = i as u32;
         b.library.sources.push(Source { name: name.clone(), text: Arc::from(text.as_str()) });
-        let (file, diags) = parse(text);
         b.report(source, diags);
         items.extend(file.items.into_iter().map(|item| (source, item)));
     }
@@ -66,6 +66,27 @@ pub fn library(texts: &[(String, String)]) -> (Library, Vec<SourceDiag>) {
     b.rest(&items);
     b.diags.sort_by_key(|d| (d.source, d.diag.labels.first().map_or(0, |l| l.0.start)));
     (b.library, b.diags)
+}
+
+/// The texts' items and mistakes. Parsing takes most of the time of reading a library, and texts are parsed side by side.
+fn parsed(texts: &[(String, String)]) -> Vec<(File, Vec<Diag>)> {
+    let done: Vec<OnceLock<(File, Vec<Diag>)>> = texts.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|i| *i < texts.len())
+        {
+            done[i].get_or_init(|| parse(&texts[i].1));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(texts.len());
+    std::thread::scope(|scope| {
+        // Where no thread can be started, this one does all.
+        let helps = |_: &usize| std::thread::Builder::new().spawn_scoped(scope, work).is_ok();
+        let _ = (1..threads).take_while(helps).count();
+        work();
+    });
+    let parsed = done.into_iter().zip(texts);
+    parsed.map(|(d, (_, text))| d.into_inner().unwrap_or_else(|| parse(text))).collect()
 }
 
 #[derive(Default)]
