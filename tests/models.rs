@@ -193,6 +193,23 @@ fn operands_that_are_computed_are_nodes_of_their_own() {
     assert_eq!(names, ["Equal", "Not", "Number"]);
 }
 
+const ZERO_STATE: &str = "/// A sequence of any length and batch.\n\
+    def use(x: f32[t, b, 3], w: f32[1, 12, 3], r: f32[1, 12, 4], z: f32[1, 24]) -> f32[t, 1, b, 4]\n  \
+    let (y, last) = gru(x, w, r, z, 0, direction=\"forward\", linear_before_reset=1)\n  = y\n";
+
+#[test]
+fn a_state_that_begins_at_zero_is_left_out() {
+    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    let own = ("zero.rules".to_string(), ZERO_STATE.to_string());
+    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    let program = mlc_rewrite::rules_model::program(&library, "use").expect("a program");
+    let info = ModelInfo { opset_imports: [(String::new(), 17)].into(), ..ModelInfo::default() };
+    let raw = export(&program, &library, &info, 17).expect("exports");
+    let [node] = raw.graph.nodes.as_slice() else { panic!("{:?}", raw.graph.nodes) };
+    assert_eq!((&*node.op_type, node.inputs.len()), ("GRU", 4));
+}
+
 #[test]
 fn weights_of_products_keep_two_axes() {
     let library = Arc::new(stdlib::load_sound(&[]).expect("loads"));

@@ -144,6 +144,22 @@ impl<'a> Graph<'a> {
         (t.len() == 1).then(|| t.get_f64(0)).filter(|&v| t.dtype().is_exact(v))
     }
 
+    /// The number that all elements of a value are, if views of a constant show it.
+    pub fn everywhere(&self, v: Value) -> Option<f64> {
+        let node = self.node(v.node);
+        match &node.kind {
+            NodeKind::Const(c) => {
+                let t = self.consts.get(*c);
+                t.splat()?;
+                Some(t.get_f64(0)).filter(|&v| t.dtype().is_exact(v))
+            }
+            NodeKind::Apply(call, _) if self.library.call(*call).class == OpClass::View => {
+                self.everywhere(*node.args.first()?)
+            }
+            NodeKind::Apply(..) | NodeKind::Input(_) => None,
+        }
+    }
+
     /// Adds a constant.
     pub fn add_const(&mut self, t: Tensor) -> Value {
         let ty = Type::known(t.dtype(), t.shape());

@@ -196,22 +196,41 @@ fn matches<'p>(
             found.tensors.insert(n.clone(), v);
             vec![found]
         }
-        PatKind::Scalar(e) => match (graph.number(v), e.as_name()) {
-            (Some(x), Some(n)) => {
-                let x = short(x, graph.ty(v).dtype);
-                if found.env.bind_attr(n, Attr::float(x)) { vec![found] } else { vec![] }
-            }
-            (Some(x), None) => {
-                found.deferred.push((e, Attr::float(x)));
-                vec![found]
-            }
-            (None, _) => vec![],
-        },
+        PatKind::Scalar(e) => {
+            graph.number(v).map_or(vec![], |x| number(e, x, graph.ty(v).dtype, found))
+        }
         PatKind::Apply(call, attrs, args) => apply(graph, form, (*call, attrs, args), v, found),
         // Terms stand as they are written: the patterns of laws alone have these.
         PatKind::Broadcast(..) | PatKind::Flat(..) | PatKind::Output(..) | PatKind::Table(_) => {
             vec![]
         }
+    }
+}
+
+/// The ways in which a number of a term is this one.
+fn number<'p>(e: &'p Expr, x: f64, dtype: DType, mut found: Found<'p>) -> Vec<Found<'p>> {
+    match e.as_name() {
+        Some(n) if !found.env.bind_attr(n, Attr::float(short(x, dtype))) => return vec![],
+        Some(_) => {}
+        None => found.deferred.push((e, Attr::float(x))),
+    }
+    vec![found]
+}
+
+/// The same for an operand. Operands of what is not pointwise have a shape of their own: a number in such a place is a tensor
+/// whose elements all are this number, while NumPy's broadcasting shapes those of pointwise operators.
+fn operand<'p>(
+    graph: &Graph<'_>,
+    form: &'p Printed,
+    (call, p): (CallId, PatId),
+    v: Value,
+    found: Found<'p>,
+) -> Vec<Found<'p>> {
+    match &form.pats[p.0 as usize] {
+        PatKind::Scalar(e) if graph.library.call(call).class != OpClass::Pointwise => {
+            graph.everywhere(v).map_or(vec![], |x| number(e, x, graph.ty(v).dtype, found))
+        }
+        _ => matches(graph, form, p, v, found),
     }
 }
 
@@ -238,7 +257,7 @@ fn apply<'p>(
     let ordered = |order: &[usize]| {
         let mut ways = vec![found.clone()];
         for (&p, &i) in args.iter().zip(order) {
-            let next = |w| matches(graph, form, p, node.args[i], w);
+            let next = |w| operand(graph, form, (call, p), node.args[i], w);
             ways = ways.into_iter().flat_map(next).collect();
             ways.truncate(MAX_WAYS);
         }
