@@ -39,6 +39,7 @@ mod resample;
 mod resolve;
 mod run;
 mod simd;
+mod softmax_columns;
 mod stencil;
 pub(crate) mod symbols;
 mod threads;

@@ -8,6 +8,7 @@ use super::math;
 use super::pointwise::{ElementSource, load, store};
 use super::reduce::axis_last;
 use super::simd::{fold, simd};
+use super::softmax_columns::{self, Columns};
 use super::threads::SharedSlice;
 use mlc_dsl::ir::DType;
 
@@ -21,9 +22,9 @@ enum Norm {
 }
 
 /// Softmax along the axis of attribute 0.
-pub const SOFTMAX: Maker = |s| make(s, Norm::Softmax, s.sizes_of_axis()?);
+pub const SOFTMAX: Maker = |s| columns_or_rows(s, Columns::Softmax, Norm::Softmax);
 /// Its logarithm.
-pub const LOG_SOFTMAX: Maker = |s| make(s, Norm::LogSoftmax, s.sizes_of_axis()?);
+pub const LOG_SOFTMAX: Maker = |s| columns_or_rows(s, Columns::Logarithm, Norm::LogSoftmax);
 /// Layer normalisation of the last axis; attribute 0 is epsilon.
 pub const LAYER: Maker = |s| make(s, Norm::Layer(s.float(0)? as f32), s.last_axis()?);
 /// Root-mean-square normalisation of the last axis; attribute 0 is epsilon.
@@ -38,6 +39,15 @@ impl LaunchSite<'_> {
     fn last_axis(&self) -> Option<usize> {
         self.args.first()?.layout.rank().checked_sub(1)
     }
+}
+
+fn columns_or_rows(site: &LaunchSite<'_>, of: Columns, norm: Norm) -> Option<Box<dyn Launch>> {
+    let axis = site.sizes_of_axis()?;
+    let columns = match site.same_dtype()? {
+        DType::F32 => softmax_columns::make(of, &site.args.first()?.layout, axis),
+        _ => None,
+    };
+    columns.or_else(|| make(site, norm, axis))
 }
 
 struct Rows {

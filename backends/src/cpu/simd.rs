@@ -96,6 +96,13 @@ pub(super) fn fold<const LANES: usize>(
             *a = f(*a, v);
         }
     }
+    // A loop of unknown length below `LANES` would go element by element.
+    let (eights, rest) = rest.as_chunks::<8>();
+    for (acc, c) in acc.as_chunks_mut::<8>().0.iter_mut().zip(eights) {
+        for (a, &v) in acc.iter_mut().zip(c) {
+            *a = f(*a, v);
+        }
+    }
     for (a, &v) in acc.iter_mut().zip(rest) {
         *a = f(*a, v);
     }

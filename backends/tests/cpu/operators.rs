@@ -404,6 +404,36 @@ fn normalisations() {
 }
 
 #[test]
+fn softmax_along_an_axis_with_neighbours() {
+    let t = Tolerance(2e-6, 2e-6);
+    for (shape, perm, axis) in [
+        (vec![2, 40, 3, 20], [0, 2, 1, 3], 2),
+        (vec![3, 5, 7, 130], [1, 0, 2, 3], 0),
+        (vec![2, 3, 1, 8], [0, 1, 2, 3], 2),
+        (vec![2, 3, 4, 7], [0, 1, 2, 3], 1),
+        (vec![2, 3, 9, 4], [0, 1, 3, 2], 1),
+    ] {
+        for op in ["softmax", "log_softmax"] {
+            check(&format!("{op} {shape:?} {axis}"), t, |c| {
+                let x = c.input(DType::F32, &shape);
+                let x = c.apply("transpose", &[("perm", Attr::ints(perm))], &[x]);
+                vec![c.apply(op, &[("axis", Attr::int(axis))], &[x])]
+            });
+        }
+    }
+    // Columns of NaN, of infinities, and of one finite element among infinite ones.
+    for op in ["softmax", "log_softmax"] {
+        check(op, t, |c| {
+            let values =
+                [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1.0, 100.0, -100.0];
+            let all: Vec<f64> = (0..24).map(|i| values[(i * i / 3 + i) % 8]).collect();
+            let x = c.given(Tensor::from_f64(DType::F32, vec![3, 8], &all));
+            vec![c.apply(op, &[("axis", Attr::int(0))], &[x])]
+        });
+    }
+}
+
+#[test]
 fn movements() {
     for dtype in [DType::F32, DType::I64, DType::F16, DType::Bool] {
         check(&format!("moves {dtype}"), EXACT, |c| {

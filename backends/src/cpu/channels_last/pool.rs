@@ -88,16 +88,22 @@ pub fn each_window<T: Send + Sync>(
 simd! {
     /// The largest elements, channel by channel; behind each pointer are as many as in `out`.
     fn maxima(taps: &[*const f32], out: &mut [f32]) {
-        let channels = out.len();
-        let (whole, rest) = out.as_chunks_mut::<32>();
-        for (c, out) in whole.iter_mut().enumerate() {
-            *out = chunk(taps, c * 32);
-        }
-        let done = channels - rest.len();
-        for (c, v) in rest.iter_mut().enumerate() {
-            [*v] = chunk(taps, done + c);
-        }
+        let rest = strips::<32>(taps, 0, out);
+        let rest = strips::<16>(taps, rest, out);
+        let rest = strips::<8>(taps, rest, out);
+        strips::<1>(taps, rest, out);
     }
+}
+
+/// As many strips of `N` channels from channel `first` on as there are; yields the first channel that is left.
+#[inline(always)]
+fn strips<const N: usize>(taps: &[*const f32], first: usize, out: &mut [f32]) -> usize {
+    let (whole, rest) = out[first..].as_chunks_mut::<N>();
+    for (c, out) in whole.iter_mut().enumerate() {
+        *out = chunk(taps, first + c * N);
+    }
+    let left = rest.len();
+    out.len() - left
 }
 
 /// `N` channels from channel `first` on; behind each pointer are as many.
