@@ -101,6 +101,11 @@ pub fn implementation(key: &str) -> Option<Implementation> {
                 ("sumpool_channels_last", channels_last::SUM),
             ],
         ),
+        "scatter" => native(ANY, Nothing, &[("scatter", scatter::rows)]),
+        "extents" => native(&[DType::I64], Nothing, &[("extents", extents::make)]),
+        "element_numbers" => {
+            native(&[DType::I64], Nothing, &[("element_numbers", scatter::numbers)])
+        }
         "relayout" => native(
             ANY,
             Nothing,
