@@ -5,6 +5,7 @@ use super::launch::{Array, Context, Launch};
 use super::layout::{Layout, coalesce, dense_strides, odometer};
 use super::pointwise::{ElementSource, Fused, strided_copy};
 use super::threads::SharedSlice;
+use super::vector::transpose::{LINES, transpose_lines};
 use mlc_dsl::ir::DType;
 
 /// A pointwise program over a whole result.
@@ -130,7 +131,8 @@ impl Turn {
     fn of(layout: &Layout) -> Option<Turn> {
         let merged = coalesce(&layout.shape, &[&layout.strides]);
         let (shape, strides) = (&merged.shape, &merged.strides[0]);
-        let last = shape.len().checked_sub(1)?;
+        // Runs of one element are filled.
+        let last = shape.len().checked_sub(1).filter(|&last| strides[last] != 0)?;
         let axis = strides.iter().position(|&s| s == 1).filter(|&a| a != last)?;
         let dense = dense_strides(shape);
         let rest: Vec<usize> = (0..last).filter(|&a| a != axis).collect();
@@ -146,7 +148,7 @@ impl Turn {
     }
 
     fn run<T: bytemuck::Pod + Send + Sync>(&self, cx: &Context<'_>, src: &[T], out: &mut [T]) {
-        /// Blocks of 16 × 16 elements stay in the first-level cache.
+        /// Elements of a line of a block: a line of the cache.
         const SIDE: usize = 16;
         let mut starts = Vec::new();
         odometer(&self.shape, [&self.from, &self.to], [self.offset, 0], |s| starts.push(s));
@@ -159,15 +161,28 @@ impl Turn {
                 let [from, to] = starts[band / bands];
                 let first = band % bands * SIDE;
                 let rows = first..(first + SIDE).min(self.rows.0);
-                for c in (0..self.cols.0).step_by(SIDE) {
-                    let cols = c..(c + SIDE).min(self.cols.0);
-                    for r in rows.clone() {
-                        // SAFETY: every task has its own bands of rows.
-                        let line = unsafe { shared.part(to + r * self.rows.1 + c, cols.len()) };
-                        let at = from as isize + r as isize + c as isize * self.cols.1;
-                        for (i, o) in line.iter_mut().enumerate() {
-                            *o = src[(at + i as isize * self.cols.1) as usize];
+                let mut block = [T::zeroed(); SIDE * LINES];
+                for c in (0..self.cols.0).step_by(LINES) {
+                    let at = (from + first) as isize + c as isize * self.cols.1;
+                    let wide = LINES.min(self.cols.0 - c);
+                    let line = |i: usize| (at + i as isize * self.cols.1) as usize;
+                    let in_registers = match bytemuck::try_cast_slice::<T, f32>(src) {
+                        Ok(src) if wide == LINES => {
+                            let lines = std::array::from_fn(|i| &src[line(i)..][..rows.len()]);
+                            let block = bytemuck::cast_slice_mut(&mut block);
+                            transpose_lines(lines, rows.len(), block, LINES);
+                            true
                         }
+                        _ => false,
+                    };
+                    for (i, r) in rows.clone().enumerate() {
+                        // SAFETY: every task has its own bands of rows.
+                        let part = unsafe { shared.part(to + r * self.rows.1 + c, wide) };
+                        if in_registers {
+                            part.copy_from_slice(&block[i * LINES..][..LINES]);
+                            continue;
+                        }
+                        part.iter_mut().enumerate().for_each(|(j, o)| *o = src[line(j) + i]);
                     }
                 }
             }

@@ -29,6 +29,7 @@ mod matmul;
 mod normalisation;
 mod packed_constants;
 mod padded_frame;
+mod places;
 mod pointwise;
 mod pool;
 mod recurrent;

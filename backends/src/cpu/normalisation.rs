@@ -9,6 +9,7 @@ use super::pointwise::{ElementSource, load, store};
 use super::reduce::axis_last;
 use super::simd::{fold, simd};
 use super::threads::SharedSlice;
+use super::vector::functions::exponentials;
 use mlc_dsl::ir::DType;
 
 /// Which function of a row.
@@ -74,20 +75,27 @@ fn make(site: &LaunchSite<'_>, norm: Norm, axis: usize) -> Option<Box<dyn Launch
 /// Lanes of the sums.
 const LANES: usize = 32;
 
+/// The largest element but NaN, which makes every result NaN anyway.
+#[inline(always)]
+fn highest(x: &[f32]) -> f32 {
+    let larger = |a: f32, v: f32| if v > a { v } else { a };
+    fold::<LANES>(x, f32::NEG_INFINITY, larger, larger)
+}
+
 simd! {
     /// `out` is the norm of row `x` with gain `g` and offset `z`.
     fn row(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
         let add = |a: f32, b: f32| a + b;
         match norm {
             Norm::Softmax => {
-                let high = fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum);
-                out.iter_mut().zip(x).for_each(|(o, &x)| *o = math::exp(x - high));
+                let high = highest(x);
+                exponentials(out, x, high);
                 let scale = 1.0 / fold::<LANES>(out, 0.0, add, add);
                 out.iter_mut().for_each(|o| *o *= scale);
             }
             Norm::LogSoftmax => {
-                let high = fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum);
-                out.iter_mut().zip(x).for_each(|(o, &x)| *o = math::exp(x - high));
+                let high = highest(x);
+                exponentials(out, x, high);
                 let log = math::log(fold::<LANES>(out, 0.0, add, add));
                 out.iter_mut().zip(x).for_each(|(o, &x)| *o = x - high - log);
             }

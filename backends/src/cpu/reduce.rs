@@ -71,10 +71,28 @@ simd! {
         match monoid {
             Monoid::Sum => x.chunks(BLOCK).map(|b| fold::<LANES>(b, 0.0, add, add) as f64).sum::<f64>() as f32,
             Monoid::Prod => fold::<LANES>(x, 1.0, mul, mul),
-            Monoid::Max => fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum),
-            Monoid::Min => fold::<LANES>(x, f32::INFINITY, math::minimum, math::minimum),
+            // One instruction finds the extreme where there is no NaN, and no zero whose sign counts.
+            Monoid::Max => {
+                let larger = |a: f32, v: f32| if v > a { v } else { a };
+                match fold::<LANES>(x, f32::NEG_INFINITY, larger, larger) {
+                    v if v == 0.0 || any_nan(x) => fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum),
+                    v => v,
+                }
+            }
+            Monoid::Min => {
+                let smaller = |a: f32, v: f32| if v < a { v } else { a };
+                match fold::<LANES>(x, f32::INFINITY, smaller, smaller) {
+                    v if v == 0.0 || any_nan(x) => fold::<LANES>(x, f32::INFINITY, math::minimum, math::minimum),
+                    v => v,
+                }
+            }
         }
     }
+}
+
+#[inline(always)]
+fn any_nan(x: &[f32]) -> bool {
+    x.iter().fold(0, |any, v| any | v.is_nan() as u32) != 0
 }
 
 simd! {

@@ -142,6 +142,7 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         "concat" => native(ANY, Nothing, &[("concat", data_movement::concat)]),
         "pad" => native(ANY, Nothing, &[("pad", data_movement::pad)]),
         "triangle" => native(ANY, Nothing, &[("triangle", data_movement::triangle)]),
+        "places" => native(&[DType::I64], Nothing, &[("sort_places", places::make)]),
         "recurrent" => native(
             FLOATS,
             Nothing,

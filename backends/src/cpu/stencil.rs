@@ -11,6 +11,7 @@ use bytemuck::Pod;
 #[inline(always)]
 fn each<X: Pod, const T: usize>(
     frame: &PaddedFrame,
+    taps: &[usize],
     data: &[X],
     out: &mut [X],
     init: X,
@@ -20,8 +21,8 @@ fn each<X: Pod, const T: usize>(
     if wide == 0 || out.is_empty() {
         return;
     }
-    let known: [usize; T] = std::array::from_fn(|t| frame.taps[t]);
-    let taps = if T > 0 { &known[..] } else { &frame.taps[..] };
+    let known: [usize; T] = std::array::from_fn(|t| taps[t]);
+    let taps = if T > 0 { &known[..] } else { taps };
     let reach = taps.iter().max().copied().unwrap_or(0) + SLACK;
     let end = frame.row(frame.to[0].max(1) - 1) + wide - 1 + reach;
     assert!(end <= data.len() && out.len() == frame.to[0] * wide, "a frame with slack");
@@ -72,10 +73,28 @@ simd! {
     /// The sum of every window of a frame, which has [`SLACK`] elements of slack at its end.
     pub fn sums(frame: &PaddedFrame, data: &[f32], out: &mut [f32]) {
         match frame.taps.len() {
-            4 => each::<f32, 4>(frame, data, out, 0.0, |a, v| a + v),
-            9 => each::<f32, 9>(frame, data, out, 0.0, |a, v| a + v),
-            _ => each::<f32, 0>(frame, data, out, 0.0, |a, v| a + v),
+            4 => each::<f32, 4>(frame, &frame.taps, data, out, 0.0, |a, v| a + v),
+            9 => each::<f32, 9>(frame, &frame.taps, data, out, 0.0, |a, v| a + v),
+            _ => each::<f32, 0>(frame, &frame.taps, data, out, 0.0, |a, v| a + v),
         }
+    }
+}
+
+/// Replaces every element by the largest of those at the taps from it on, for `T` taps if `T` is not 0; the last ones, from which
+/// a tap would leave the data, stay.
+#[inline(always)]
+fn largest_across<const T: usize>(taps: &[usize], data: &mut [i32]) {
+    let known: [usize; T] = std::array::from_fn(|t| taps[t]);
+    let taps = if T > 0 { &known[..] } else { taps };
+    let reach = taps.iter().max().copied().unwrap_or(0) + SLACK;
+    for at in (0..(data.len() + 1).saturating_sub(reach)).step_by(SLACK) {
+        let window = &mut data[at..at + reach];
+        let mut acc = [i32::MIN; SLACK];
+        for &tap in taps {
+            let Some(src) = window[tap..].first_chunk::<SLACK>() else { return };
+            acc = std::array::from_fn(|j| acc[j].max(src[j]));
+        }
+        window[..SLACK].copy_from_slice(&acc);
     }
 }
 
@@ -93,12 +112,26 @@ simd! {
             let known = if v.is_nan() { f32::NAN.abs() } else { *v };
             *v = f32::from_bits(turned(known.to_bits() as i32) as u32);
         }
-        let (data, ordered): (&[i32], &mut [i32]) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(out));
+        let (data, ordered): (&mut [i32], &mut [i32]) = (bytemuck::cast_slice_mut(data), bytemuck::cast_slice_mut(out));
         let lowest = turned(f32::NEG_INFINITY.to_bits() as i32);
         match frame.taps.len() {
-            4 => each::<i32, 4>(frame, data, ordered, lowest, i32::max),
-            9 => each::<i32, 9>(frame, data, ordered, lowest, i32::max),
-            _ => each::<i32, 0>(frame, data, ordered, lowest, i32::max),
+            4 => each::<i32, 4>(frame, &frame.taps, data, ordered, lowest, i32::max),
+            9 => each::<i32, 9>(frame, &frame.taps, data, ordered, lowest, i32::max),
+            // The largest of every row of a window, then the largest of these.
+            _ if frame.has_unit_steps() => {
+                let (across, down) = frame.axes();
+                match across.len() {
+                    3 => largest_across::<3>(across, &mut data[..frame.len() + SLACK]),
+                    5 => largest_across::<5>(across, &mut data[..frame.len() + SLACK]),
+                    _ => largest_across::<0>(across, &mut data[..frame.len() + SLACK]),
+                }
+                match down.len() {
+                    3 => each::<i32, 3>(frame, down, data, ordered, lowest, i32::max),
+                    5 => each::<i32, 5>(frame, down, data, ordered, lowest, i32::max),
+                    _ => each::<i32, 0>(frame, down, data, ordered, lowest, i32::max),
+                }
+            }
+            _ => each::<i32, 0>(frame, &frame.taps, data, ordered, lowest, i32::max),
         }
         ordered.iter_mut().for_each(|v| *v = turned(*v));
     }

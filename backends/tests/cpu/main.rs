@@ -7,6 +7,7 @@ mod epilogues;
 mod graphs;
 mod int8;
 mod operators;
+mod order;
 mod plans;
 mod random;
 mod support;

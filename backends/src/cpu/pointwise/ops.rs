@@ -328,6 +328,28 @@ pub fn convert<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, f: impl Fn(T) -> U) {
     map1(d, a, f);
 }
 
+/// The nearest number of 16 bits, of two equally near ones the even one.
+#[inline(always)]
+pub(super) fn nearest_half(x: f32) -> f32 {
+    let (bits, sign) = (x.to_bits() & 0x7fff_ffff, x.to_bits() & 0x8000_0000);
+    let size = f32::from_bits(bits);
+    // Ten bits of the fraction stay.
+    let normal = f32::from_bits((bits + 0xfff + (bits >> 13 & 1)) & !0x1fff);
+    let normal = if normal > 65504.0 { f32::INFINITY } else { normal };
+    // The last place of a half is that of the small numbers.
+    let small = (size + 0.5) - 0.5;
+    let near = if size < 6.103_515_625e-5 { small } else { normal };
+    let near = if size.is_nan() { f32::from_bits((bits | 0x0040_0000) & !0x1fff) } else { near };
+    f32::from_bits(near.to_bits() | sign)
+}
+
+simd! {
+    /// f32 rounded to floats of 16 bits.
+    pub fn rounded_to_halves(d: &mut [f32], a: Tile<'_, f32>) {
+        map1(d, a, nearest_half);
+    }
+}
+
 simd! {
     /// Integers as f32.
     pub fn integers_as_floats(d: &mut [f32], a: Tile<'_, i64>) {
@@ -360,5 +382,29 @@ simd! {
 simd! {
     fn words_cut(d: &mut [i64], a: Tile<'_, f32>) {
         map1(d, a, |x| x as i32 as i64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::f16;
+
+    #[test]
+    fn halves_have_the_bits_of_the_format() {
+        let near = (0..=u16::MAX).flat_map(|h| {
+            // Each number of the format, the middle between it and the next, and what is beside both.
+            let bits = f16::from_bits(h).to_f32().to_bits();
+            let middle = bits.wrapping_add(0x1000);
+            [bits, bits.wrapping_add(1), middle.wrapping_sub(1), middle, middle.wrapping_add(1)]
+        });
+        let all = near.chain((0..=u32::MAX).step_by(4999)).chain(0x3280_0000..0x3280_0400);
+        for bits in all {
+            let x = f32::from_bits(bits);
+            let want = f16::from_f32(x).to_f32();
+            let got = nearest_half(x);
+            let same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
+            assert!(same, "{x:e} ({bits:#x}): {got:e} instead of {want:e}");
+        }
     }
 }
