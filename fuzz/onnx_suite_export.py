@@ -2,7 +2,7 @@
 """ONNX's conformance suite through `optimize` and back out as ONNX, checked and run by ONNX Runtime.
 
     python fuzz/onnx_suite.py SUITE
-    python fuzz/onnx_suite_export.py SUITE --tool target/release/mlc-rewrite --work FOLDER [--only PART]
+    python fuzz/onnx_suite_export.py SUITE --tool target/release/mlc-rewrite --work FOLDER [--only PART] [--target onnxruntime]
 
 The tool writes every case to FOLDER/written (`conformance --write`). Each file must pass `onnx.checker` (full check); it
 runs in ONNX Runtime, or where that does not run it in the reference evaluator of onnx, and must yield what the suite
@@ -208,6 +208,7 @@ def main():
     p.add_argument("--tool", required=True)
     p.add_argument("--work", type=pathlib.Path, required=True)
     p.add_argument("--only", default="")
+    p.add_argument("--target", default="standard", help="what the files are written for; give each a FOLDER of its own")
     p.add_argument("--again", action="store_true")
     args = p.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
@@ -217,7 +218,7 @@ def main():
         report.unlink(missing_ok=True)
     if not report.exists():
         done = subprocess.run([args.tool, "conformance", args.suite, "--write", args.work / "written", "--json", report,
-                               "--only", args.only], stdout=subprocess.DEVNULL)
+                               "--only", args.only, "--target", args.target], stdout=subprocess.DEVNULL)
         if done.returncode not in (0, 1):
             sys.exit(f"{args.tool} ended with {done.returncode}")
     table = tomllib.loads((pathlib.Path(__file__).parent / "onnx_suite.toml").read_text())["cases"]

@@ -10,8 +10,8 @@ use mlc_dsl::ir::Program;
 use mlc_dsl::library::Library;
 use mlc_dsl::shown;
 use mlc_onnx::{
-    Body, ModelInfo, Outer, RawAttr, RawGraph, RawModel, RawNode, bodies, import_keeping, rename,
-    unwritten,
+    Body, Loops, ModelInfo, Outer, RawAttr, RawGraph, RawModel, RawNode, bodies, import_keeping,
+    rename, unwritten,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -145,7 +145,7 @@ impl Bodies<'_> {
     fn optimized(&self, raw: &RawModel) -> Result<(Report, RawModel), Error> {
         let mut kept = mlc_onnx::declared_opaque(raw, self.library);
         loop {
-            let imported = import_keeping(raw.clone(), self.library, &kept)?;
+            let imported = import_keeping(raw.clone(), self.library, &kept, Loops::Kept)?;
             let (program, info) = (imported.program, imported.model);
             let more = unwritten(&program, self.library, &info, self.opset);
             if more.is_subset(&kept) {

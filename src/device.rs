@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::error::ErrorKind;
 #[cfg(feature = "cli")]
 use crate::kernel_times::Watcher;
+use crate::pipeline::options::Fp;
 use mlc_backends::Backend;
 #[cfg(feature = "cuda")]
 use mlc_backends::BackendError;
@@ -37,6 +38,7 @@ pub struct Device {
     number: usize,
     threads: Option<usize>,
     memory: Option<u64>,
+    fp: Fp,
 }
 
 /// The target of NVIDIA devices; those that describe single ones extend it.
@@ -83,7 +85,8 @@ impl Device {
         Device { place, ..Device::default() }
     }
 
-    /// The same with so many threads, which share the work of a run; results do not depend on their number.
+    /// The same with so many threads, which share the work of a run; results do not depend on their number. All sessions of the
+    /// process take their threads from one set, and no more are at work at once than there are cores.
     pub fn threads(self, threads: usize) -> Device {
         Device { threads: Some(threads.clamp(1, MOST_THREADS)), ..self }
     }
@@ -93,11 +96,17 @@ impl Device {
         Device { memory: Some(bytes), ..self }
     }
 
+    /// The same with results that may stray so far: with [`Fp::Approx`], an NVIDIA device rounds the factors of products in 32 bits to 19
+    /// (`tf32`).
+    pub fn fp(self, fp: Fp) -> Device {
+        Device { fp, ..self }
+    }
+
     pub(crate) fn backend(&self) -> Result<Box<dyn Backend>, Error> {
         Ok(match self.place {
             BackendKind::Reference => Box::new(Reference::default()),
             BackendKind::Cpu => Box::new(Cpu::new(self.threads.unwrap_or(0)).within(self.memory)),
-            BackendKind::Cuda => cuda::backend(self.number)?,
+            BackendKind::Cuda => cuda::backend(self.number, self.fp)?,
         })
     }
 
@@ -201,15 +210,16 @@ impl Device {
 /// NVIDIA devices.
 #[cfg(feature = "cuda")]
 mod cuda {
-    use super::{Arc, Backend, BackendError, Error};
+    use super::{Arc, Backend, BackendError, Error, Fp};
     use mlc_backends::cuda::{Cuda, Driver, Nvidia};
 
     fn opened(number: usize) -> Result<Arc<Nvidia>, Error> {
         Ok(Nvidia::shared(number).map_err(BackendError::Device)?)
     }
 
-    pub fn backend(number: usize) -> Result<Box<dyn Backend>, Error> {
-        Ok(Box::new(Cuda::new(opened(number)?)))
+    pub fn backend(number: usize, fp: Fp) -> Result<Box<dyn Backend>, Error> {
+        let cuda = Cuda::new(opened(number)?);
+        Ok(Box::new(if fp == Fp::Approx { cuda.in_tf32() } else { cuda }))
     }
 
     pub fn name(number: usize) -> Result<String, Error> {
@@ -233,7 +243,7 @@ mod cuda {
 /// There is no CUDA backend without the feature `cuda`.
 #[cfg(not(feature = "cuda"))]
 mod cuda {
-    use super::{Backend, Error, ErrorKind};
+    use super::{Backend, Error, ErrorKind, Fp};
 
     fn none<T>() -> Result<T, Error> {
         let help =
@@ -242,7 +252,7 @@ mod cuda {
         Err(error.at("cuda").with_help(help))
     }
 
-    pub fn backend(_: usize) -> Result<Box<dyn Backend>, Error> {
+    pub fn backend(_: usize, _: Fp) -> Result<Box<dyn Backend>, Error> {
         none()
     }
 

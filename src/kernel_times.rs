@@ -24,6 +24,8 @@ pub struct KernelTime {
     pub measured: f64,
     /// Estimated seconds.
     pub predicted: f64,
+    /// Bytes that it reads and writes at least.
+    pub bytes: f64,
 }
 
 /// What times the kernels of plans one by one.
@@ -123,11 +125,13 @@ impl<'a> Timed<'a> {
         let measured = |k: usize| self.least.get(&k).copied().unwrap_or(0.0);
         let row = |(at, k): (usize, &mlc_dsl::plan::Kernel)| {
             let dtype = k.outputs.first().map_or(DType::F32, |v| program.ty(*v).dtype);
+            let work = works.kernel(program, k);
             KernelTime {
                 kernel: k.name.clone(),
                 computes: show::signature(program, k.nodes.iter().copied(), library),
                 measured: measured(at),
-                predicted: model.seconds(&k.name, dtype, &works.kernel(program, k)),
+                predicted: model.seconds(&k.name, dtype, &work),
+                bytes: work.read + work.written,
             }
         };
         self.plan.kernels.iter().enumerate().map(row).collect()

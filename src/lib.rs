@@ -48,6 +48,7 @@ pub mod calibrate;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+mod content;
 #[cfg(feature = "cli")]
 mod coverage;
 mod device;
@@ -68,6 +69,7 @@ mod optimizer;
 pub mod pipeline;
 #[doc(hidden)]
 pub mod profile;
+mod recurrences;
 #[doc(hidden)]
 pub mod rules_model;
 mod session;

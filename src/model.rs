@@ -1,12 +1,13 @@
 //! Models: read from a file, from bytes or from a text, with the rules that they are read with.
 
+use crate::content::{Content, content};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::input_shapes::InputShapes;
 use crate::input_values::{GivenValue, InputValues};
 use crate::session::Session;
 use crate::stack::with_room;
-use crate::{rules_model, show, stdlib};
+use crate::{recurrences, rules_model, show, stdlib};
 use bytes::Bytes;
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::{DType, Program, Type};
@@ -15,7 +16,7 @@ use mlc_dsl::shown;
 use mlc_explore::progress;
 #[cfg(feature = "cli")]
 use mlc_onnx::import;
-use mlc_onnx::{ImportError, Imported, ModelInfo, RawModel, import_keeping, parse_onnx, read_onnx};
+use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping, parse_onnx};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -138,21 +139,26 @@ impl Model {
         let mut keep = mlc_onnx::declared_opaque(raw, &model.library);
         loop {
             let Some(info) = &model.info else { return Ok(model) };
+            // A node can only be kept at its own operator set.
+            let loops = match opset == info.opset() && mlc_onnx::has_loops(raw) {
+                true => Loops::Kept,
+                false => Loops::WrittenOut,
+            };
+            let is_read = loops == model.reader.loops;
             keep.retain(|n| !model.reader.kept.contains(n));
-            if keep.is_empty() {
+            if keep.is_empty() && is_read {
                 keep = mlc_onnx::unwritten(&model.program, &model.library, info, opset);
                 keep.retain(|n| !model.reader.kept.contains(n));
-                // A node can only be kept at its own operator set.
                 let is_spelled =
                     || mlc_onnx::spelled_out(&model.program, &model.library, info, opset).is_some();
                 if opset != info.opset() && is_spelled() {
                     keep.clear();
                 }
             }
-            if keep.is_empty() {
+            if keep.is_empty() && is_read {
                 return Ok(model);
             }
-            let mut reader = model.reader.clone();
+            let mut reader = Reader { loops, ..model.reader.clone() };
             reader.kept.append(&mut keep);
             model = with_room(|| reader.understand((**raw).clone(), path.as_deref()))?;
         }
@@ -331,6 +337,7 @@ pub struct Reader {
     values: InputValues,
     /// Nodes that are kept as they are although they are understood.
     kept: BTreeSet<String>,
+    loops: Loops,
     color: bool,
 }
 
@@ -339,14 +346,6 @@ pub struct Reader {
 enum Rules {
     File(PathBuf),
     Text { name: String, text: String },
-}
-
-/// What a file holds.
-pub(crate) enum Content {
-    /// An ONNX model.
-    Onnx(Box<RawModel>),
-    /// A `.rules` text.
-    Text(String),
 }
 
 impl Reader {
@@ -489,7 +488,7 @@ impl Reader {
         self.enter_shapes(&mut raw)?;
         let mut bound = self.values.enter(&mut raw)?;
         let imported = loop {
-            match import_keeping(raw.clone(), &library, &self.kept) {
+            match import_keeping(raw.clone(), &library, &self.kept, self.loops) {
                 Ok(imported) => {
                     let needed: Vec<String> = imported.model.opaque.needed_inputs().collect();
                     if !self.values.decide(&mut raw, &needed, &mut bound)? {
@@ -501,6 +500,8 @@ impl Reader {
                 Err(e) => return Err(told_in(e, path)),
             }
         };
+        let imported =
+            recurrences::read(&raw, &library, &self.kept, self.loops).unwrap_or(imported);
         let notes = notes(&imported, &bound);
         Ok(Model {
             library,
@@ -571,28 +572,4 @@ fn told_in(e: ImportError, path: Option<&Path>) -> Error {
         Some(path) => Error::from(e).in_file(path),
         None => Error::from(e),
     }
-}
-
-/// Reads a file; what standard input holds shows in its bytes.
-pub(crate) fn content(path: &Path) -> Result<Content, Error> {
-    let raw = match mlc_files::is_input_stream(path) {
-        true => {
-            let bytes = mlc_files::map(path).map_err(|e| mlc_files::error("read", path, e))?;
-            if is_text(&bytes) {
-                return Ok(Content::Text(String::from_utf8_lossy(&bytes).into_owned()));
-            }
-            parse_onnx(bytes, None)
-        }
-        false if path.extension().is_some_and(|e| e == "rules") => {
-            return Ok(Content::Text(stdlib::read_text(path)?));
-        }
-        false => read_onnx(path),
-    };
-    Ok(Content::Onnx(Box::new(raw?)))
-}
-
-/// True if these are the bytes of a text, and of no ONNX file: that begins with a control character.
-fn is_text(bytes: &[u8]) -> bool {
-    let control = |b: &u8| b.is_ascii_control() && !b.is_ascii_whitespace();
-    !bytes.is_empty() && std::str::from_utf8(bytes).is_ok() && !bytes.iter().any(control)
 }

@@ -244,7 +244,7 @@ impl Optimizer {
             true => BackendKind::Cuda,
             false => self.place,
         };
-        let mut device = Device::of(place).threads(options.threads);
+        let mut device = Device::of(place).threads(options.threads).fp(options.fp);
         if let Some(bytes) = options.guard.memory {
             device = device.memory(bytes);
         }

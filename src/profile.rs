@@ -23,6 +23,9 @@ struct ProfileFile {
     launch: f64,
     /// Operations per second; `any`, or an element type.
     operations: BTreeMap<String, Operations>,
+    /// Elements per second that windows bring in again; they take no time if this is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fetched: Option<f64>,
     /// Nearest first; the last has no size.
     memory: Vec<Memory>,
     /// Bytes of the caches that fits were made with.
@@ -129,6 +132,7 @@ impl ProfileFile {
             name: self.name.clone(),
             rate,
             dtypes: rates,
+            fetched_per_s: self.fetched.map_or(Ok(f64::INFINITY), |v| positive("fetched", v))?,
             levels: self.levels()?,
             launch_s: not_negative("launch", self.launch)?,
         };
@@ -241,6 +245,7 @@ pub fn written(fits: &Fits, target: &TargetItem, name: &str) -> Result<String, E
         name: name.to_string(),
         launch: p.launch_s,
         operations: BTreeMap::from([("any".to_string(), any)]),
+        fetched: p.fetched_per_s.is_finite().then_some(p.fetched_per_s),
         memory: memory.collect(),
         caches: Some(CacheSizes { near: fits.caches.near, far: fits.caches.far }),
         kernels: fits.kernels.iter().map(|(k, f)| (k.clone(), FittedKernel::of(f))).collect(),

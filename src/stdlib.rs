@@ -18,6 +18,11 @@ pub fn read_text(path: &Path) -> Result<String, Error> {
     Ok(mlc_files::text(path, MAX_TEXT).map_err(|e| mlc_files::error("read", path, e))?)
 }
 
+/// How many shipped texts there are: those of the user come after them.
+pub(crate) fn shipped_texts() -> usize {
+    TEXTS.len()
+}
+
 /// The shipped texts and then the user's, as one library, with all diagnostics.
 pub fn load(user: &[PathBuf]) -> Result<(Library, Vec<SourceDiag>), Error> {
     Ok(library(&shipped_and(texts(user)?)))

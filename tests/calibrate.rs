@@ -163,6 +163,7 @@ fn what_is_wrong_with_a_profile_is_said() {
         ("bytes = 2e6", "", "level 1 of `memory` has no `bytes`"),
         ("bandwidth = 2e10", "bandwidth = 2e10\nbytes = 1e9", "the last level"),
         ("launch = 1e-6", "launch = inf", "`launch` is inf"),
+        ("launch = 1e-6", "launch = 1e-6\nfetched = 0", "`fetched` is 0"),
         ("launch = 1e-6", "launch = \"soon\"", "line 3"),
         ("name = \"server\"", "name = ", "line 2"),
     ] {

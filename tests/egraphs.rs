@@ -53,7 +53,7 @@ fn what_is_no_e_graph_is_refused_with_a_reason() {
         ("[]".into(), "egraph-serialize"),
         (replaced(r#""eclass": "A""#, r#""class": "A""#), "missing field `eclass`"),
         (replaced(r#"["m"]"#, r#"["gone"]"#), "node `a2` has the child `gone`, which is no node"),
-        (replaced("10.0", "-1"), "node `a` costs -1; a cost must not be negative"),
+        (replaced("10.0", "-1"), "node `a` costs -1, which is negative"),
         (replaced("10.0", "1e999"), "number out of range"),
         (replaced("10.0", "NaN"), "expected value"),
         (replaced(r#""a2":"#, r#""a":"#), "node `a` is given twice"),
@@ -170,6 +170,7 @@ fn the_command_prints_cost_and_bound_and_writes_the_choice() {
         let (code, shown, said) = run(&arguments);
         assert_eq!((code, shown.as_str()), (Some(2), ""), "{said}");
         assert!(said.contains(reason), "{said}\nlacks {reason}");
+        assert!(said.contains("help: ") || said.contains("--help"), "{said}\nlacks a help");
     }
 }
 

@@ -15,6 +15,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod memory;
 pub mod reference;
+mod workers;
 
 /// Why a plan does not compile or run.
 #[derive(Debug, Error, Clone, PartialEq)]

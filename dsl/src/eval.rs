@@ -18,6 +18,9 @@ pub enum EvalError {
     /// An operation does not apply to its arguments.
     #[error("{0}")]
     Invalid(String),
+    /// An extent must be known that is a symbol.
+    #[error("{0}")]
+    Symbolic(String),
     /// The form has no meaning among attributes.
     #[error("this expression is not an attribute")]
     NotAnAttribute,
@@ -42,6 +45,10 @@ fn unbound(name: &str) -> String {
 impl EvalError {
     pub(crate) fn invalid(s: impl Into<String>) -> EvalError {
         EvalError::Invalid(s.into())
+    }
+
+    pub(crate) fn symbolic(what: &str) -> EvalError {
+        EvalError::Symbolic(format!("{what} depends on symbolic extents"))
     }
 }
 
@@ -175,11 +182,12 @@ impl Val {
     }
 
     pub(crate) fn number(&self) -> Result<f64, EvalError> {
-        match self {
+        let number = match self {
+            Val::Attr(Attr::Int(e)) => return int_as_f64(e),
             Val::Attr(a) => a.as_f64(),
             _ => None,
-        }
-        .ok_or_else(|| EvalError::invalid("expected a known number"))
+        };
+        number.ok_or_else(|| EvalError::invalid("expected a known number"))
     }
 
     fn truth(self) -> Result<Option<bool>, EvalError> {
@@ -196,9 +204,7 @@ pub fn eval(e: &Expr, env: &Env) -> Result<Attr, EvalError> {
     match value(e, env)? {
         Val::Attr(a) => Ok(a),
         Val::Truth(Some(b)) => Ok(Attr::Bool(b)),
-        Val::Truth(None) | Val::Truths(_) => {
-            Err(EvalError::invalid("the condition depends on symbolic extents"))
-        }
+        Val::Truth(None) | Val::Truths(_) => Err(EvalError::symbolic("the condition")),
     }
 }
 
@@ -259,7 +265,7 @@ fn any_value(e: &Expr, env: &Env) -> Result<Val, EvalError> {
         ExprKind::If { cond, then, otherwise } => match truth(cond, env)? {
             Some(true) => value(then, env),
             Some(false) => value(otherwise, env),
-            None => Err(EvalError::invalid("the condition depends on symbolic extents")),
+            None => Err(EvalError::symbolic("the condition")),
         },
         ExprKind::Call(f, args) => {
             let args = args.iter().map(|a| value(a, env)).collect::<Result<Vec<_>, _>>()?;
@@ -520,7 +526,7 @@ fn ints(op: BinaryOp, a: &Extent, b: &Extent) -> Result<Val, EvalError> {
 }
 
 fn int_as_f64(e: &Extent) -> Result<f64, EvalError> {
-    e.as_const().map(|v| v as f64).ok_or_else(|| EvalError::invalid("expected a known number"))
+    e.as_const().map(|v| v as f64).ok_or_else(|| EvalError::symbolic("a number"))
 }
 
 fn floats(op: BinaryOp, a: f64, b: f64) -> Result<Val, EvalError> {

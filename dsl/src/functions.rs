@@ -68,7 +68,7 @@ pub fn apply(f: Function, mut vals: Vec<Val>) -> Result<Val, EvalError> {
         (F::Range, 2) => {
             let (to, from) = (pop()?.int()?, pop()?.int()?);
             let (Some(from), Some(to)) = (from.as_const(), to.as_const()) else {
-                return Err(EvalError::invalid("`range` needs known bounds"));
+                return Err(EvalError::symbolic("a bound of `range`"));
             };
             if to.saturating_sub(from) > MAX_LIST as i64 {
                 return Err(crate::eval::too_long(to.saturating_sub(from) as usize));

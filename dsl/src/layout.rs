@@ -205,7 +205,15 @@ pub fn odometer<const N: usize>(
     if shape.contains(&0) {
         return;
     }
-    let mut index = vec![0usize; shape.len()];
+    // Kernels call this for single elements: it allocates only for uncommonly many axes.
+    let (mut few, mut many) = ([0usize; 8], Vec::new());
+    let index: &mut [usize] = match few.get_mut(..shape.len()) {
+        Some(few) => few,
+        None => {
+            many.resize(shape.len(), 0);
+            &mut many
+        }
+    };
     let mut at = start.map(|s| s as isize);
     loop {
         f(at.map(|a| a as usize));

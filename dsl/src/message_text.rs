@@ -18,9 +18,7 @@ pub fn told(text: &str) -> String {
 fn cut(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars().take(most) {
-        // Characters that turn the direction of writing are as good as control characters.
-        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        match c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') {
+        match is_wild(c) {
             true => out.extend(c.escape_default()),
             false => out.push(c),
         }
@@ -29,6 +27,13 @@ fn cut(text: &str, most: usize) -> String {
         out.push_str(&format!("… ({} bytes)", text.len()));
     }
     out
+}
+
+/// True of what a terminal obeys: control characters, and characters that turn the direction of writing.
+pub fn is_wild(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
 /// Bytes with a fitting unit.

@@ -126,6 +126,8 @@ pub struct Print {
     pub inputs: Vec<Expr>,
     /// Attributes of the ONNX node.
     pub attrs: Vec<(Name, Expr)>,
+    /// The place of the term among the results of the ONNX node.
+    pub result: usize,
     /// The pattern's variables that are numbers.
     pub numbers: Vec<Name>,
     /// All must hold.

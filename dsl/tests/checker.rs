@@ -28,6 +28,7 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(scale: F[..s]) -> F[..s]\n  = 2 * scal\n",
             "def f(x: F[..s]) -> F[..s]\n  = x + y\n",
             "rule r\n  x + x => 2 * x\n  given x: F[..s], eps: float\n  when esp > 0\n  error reorder\n",
+            "rule r\n  cumsum(x, axis=0, reverse=True) => x\n  given x: F[n]\n  error exact\n",
         ],
     ),
     (
@@ -122,6 +123,7 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(x: F[n]) -> F[]\n  = sum(n) (x, x)\n",
             "def f(x: F[n], p: ints = (1, 2)) -> F[n]\n  = x\n",
             "onnx Total(x) since 1\n  = sum(n) x\n",
+            "rule r\n  abs(x) + 0 => x\n  given x: F[..s]\n  if x >= 0\n  error exact\n",
         ],
     ),
     (
@@ -158,6 +160,9 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(x: F[..s], k = pi) -> F[..s]\n  = k * x\n",
             "def f(x: F[..s], k: flaot) -> F[..s]\n  = k * x\n",
             "rule r\n  x + 0 => x\n  given x: float[..s]\n  error reorder\n",
+            "rule r\n  x + 0 => x\n  given x: Float[..s]\n  error reorder\n",
+            "rule r\n  x + y => y + x\n  given x: float32[..s], y: uint8[..s]\n  error reorder\n",
+            "def f(x: F[..s], k: Int) -> F[..s]\n  = k * x\n",
             "target t\n  kernel \"k\" covers matmul of f33, F\n",
         ],
     ),

@@ -142,6 +142,8 @@ pub struct Profile {
     pub rate: Rate,
     /// Operations on these element types.
     pub dtypes: BTreeMap<DType, Rate>,
+    /// Elements that contractions over windows bring in beyond those of their operands, per second; infinite if that takes no time.
+    pub fetched_per_s: f64,
     /// From the nearest to the one that holds everything; never empty.
     pub levels: Vec<MemoryLevel>,
     /// Seconds from asking for a kernel until it starts.
@@ -149,7 +151,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The speed of a target, from its figures `flops`, `slow`, `bytes` and `launch`, and those of element types.
+    /// The speed of a target, from its figures `flops`, `slow`, `fetched`, `bytes` and `launch`, and those of element types.
     pub fn of(target: &TargetItem) -> Profile {
         let figure = |key: &str, default: f64| target.figures.get(key).copied().unwrap_or(default);
         let flops_per_s = figure("flops", 1e11);
@@ -166,13 +168,14 @@ impl Profile {
             name: target.name.to_string(),
             rate,
             dtypes: DType::ALL.iter().filter_map(typed).collect(),
+            fetched_per_s: figure("fetched", f64::INFINITY),
             levels: vec![MemoryLevel { bytes: f64::INFINITY, bytes_per_s: figure("bytes", 1e10) }],
             launch_s: figure("launch", 1e-6),
         }
     }
 
-    /// Seconds this work takes here: `max(flops / flops_per_s + slow / slow_per_s, bytes /
-    /// bytes_per_s) + launches * launch_s`, the bytes at the speed of the nearest level that holds them.
+    /// Seconds this work takes here: `max(flops / flops_per_s + slow / slow_per_s, bytes / bytes_per_s + fetched / fetched_per_s) +
+    /// launches * launch_s`, the bytes at the speed of the nearest level that holds them.
     ///
     /// The maximum is taken over all of `work`, so price each kernel by itself and add the seconds.
     #[must_use]
@@ -181,7 +184,8 @@ impl Profile {
         let compute = work.flops / rate.flops_per_s + work.slow / rate.slow_per_s;
         let bytes = work.read + work.written;
         let level = self.levels.iter().find(|l| bytes <= l.bytes).or(self.levels.last());
-        let memory = level.map_or(0.0, |l| bytes / l.bytes_per_s);
+        let memory =
+            level.map_or(0.0, |l| bytes / l.bytes_per_s) + work.fetched / self.fetched_per_s;
         compute.max(memory) + work.launches * self.launch_s
     }
 }
@@ -327,6 +331,7 @@ mod tests {
             name: "toy".into(),
             rate: Rate { flops_per_s: 100.0, slow_per_s: 50.0 },
             dtypes: BTreeMap::from([(DType::F16, Rate { flops_per_s: 1e3, slow_per_s: 1e3 })]),
+            fetched_per_s: 20.0,
             levels: vec![
                 MemoryLevel { bytes: 5.0, bytes_per_s: 100.0 },
                 MemoryLevel { bytes: f64::INFINITY, bytes_per_s: 10.0 },
@@ -343,6 +348,10 @@ mod tests {
             assert_eq!(profile.seconds(DType::F32, &work), seconds, "{work:?}");
         }
         assert_eq!(profile.seconds(DType::F32, &work(0.0, 2.0, 2.0, 0.0)), 0.04, "in a cache");
+        for (fetched, seconds) in [(20.0, 3.0), (50.0, 3.5)] {
+            let windows = Work { fetched, ..work(200.0, 5.0, 5.0, 0.0) };
+            assert_eq!(profile.seconds(DType::F32, &windows), seconds, "windows");
+        }
         assert_eq!(profile.seconds(DType::F16, &work(400.0, 0.0, 0.0, 0.0)), 0.5, "another type");
     }
 

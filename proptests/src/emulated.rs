@@ -33,6 +33,7 @@ struct State {
     units: Vec<Option<Unit>>,
     products: HashMap<u64, (MatrixProduct, Vec<Address>)>,
     multiplications: usize,
+    together: usize,
 }
 
 fn failed(call: &'static str, reason: impl ToString) -> DriverError {
@@ -53,6 +54,11 @@ impl Emulated {
     /// How many products the library has computed.
     pub fn multiplications(&self) -> usize {
         self.with(|s| s.multiplications)
+    }
+
+    /// How many launches had blocks that wait for each other.
+    pub fn together(&self) -> usize {
+        self.with(|s| s.together)
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
@@ -218,6 +224,20 @@ impl Driver for Emulated {
             let done = unsafe { unit.launch(function, grid, block, &regions) };
             done.map_err(|e| failed("launch", e))
         })
+    }
+
+    /// Barriers of the grid are the emulator's.
+    fn launch_together(
+        &self,
+        on: Stream,
+        module: Module,
+        function: &str,
+        grid: [u32; 3],
+        block: u32,
+        arguments: &[(Address, u64)],
+    ) -> Result<(), DriverError> {
+        self.with(|s| s.together += 1);
+        self.launch(on, module, function, grid, block, arguments)
     }
 
     fn library(&self) -> Library {

@@ -7,6 +7,7 @@ pub mod emulated;
 pub mod mutants;
 pub mod networks;
 pub mod scatter;
+pub mod shapes;
 pub mod spellings;
 pub mod stacks;
 pub mod tool;

@@ -2,7 +2,8 @@
 //! some of a block idle or are 1, compute what the reference interpreter does.
 
 use mlc_backends::Executable;
-use mlc_backends::cuda::{LaunchedPlan, Tuning, launches_for};
+use mlc_backends::cuda::{LaunchedPlan, Tuning, launches_for, launches_in_tf32};
+use mlc_backends::reference::run_values;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::Subject;
@@ -81,16 +82,16 @@ fn products_by_tiles() {
         def large(x: f32[380, 40], w: f32[40, 379]) -> f32[380, 379] = x @ w
         def tall(x: f32[512, 40], w: f32[40, 60]) -> f32[512, 60] = x @ w
         def flat(x: f32[64, 40], w: f32[40, 511]) -> f32[64, 511] = x @ w
-        def image(x: f32[2, 8, 6, 8], w: f32[12, 8, 3, 3]) -> f32[2, 12, 6, 8]
+        def image(x: f32[2, 8, 6, 8], w: f32[24, 8, 3, 3]) -> f32[2, 24, 6, 8]
           = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1])
+        def pairs(x: f32[40, 38], w: f32[38, 40]) -> f32[40, 40] = x @ w
         def points(x: f32[2, 16, 6, 6], w: f32[12, 16, 1, 1], b: f32[12]) -> f32[2, 12, 6, 6]
           = relu(conv(x, w, stride=[1, 1], low=[0, 0], high=[0, 0], dilation=[1, 1]) + broadcast(b, map=[1], shape=[2, 12, 6, 6]))
     ";
-    let tile = "a tile of a product for each block";
     let parts = "a tile of a part of a product for each block";
     let cases = [
         ("square", COPIES, ""),
-        ("odd", tile, "copy_async"),
+        ("odd", "copy_part_async<1>(left", "copy_async"),
         ("tail", COPIES, ""),
         ("turned", COPIES, ""),
         ("both_turned", COPIES, ""),
@@ -99,9 +100,12 @@ fn products_by_tiles() {
         ("deep", parts, ""),
         ("deep", COPIES, ""),
         ("deep_odd", parts, "copy_async"),
+        ("deep_odd", "copy_part_async<1>(right", ""),
+        ("pairs", "copy_part_async<2>(left", ""),
         ("wide", COPIES, ""),
         ("mixed", COPIES, "mma"),
-        ("image", tile, "copy_async"),
+        ("image", COPIES, ""),
+        ("image", "copy_part_async<1>(right + ((to", "next_right"),
         ("points", COPIES, ""),
     ];
     check(text, &cases, &[Style::Normal]);
@@ -143,11 +147,41 @@ fn products_of_groups() {
         ("deep", "a tile of a part of a product for each block", ""),
         ("halves", "mma_16816(sum[i][j]", ""),
         ("around", tile, ""),
-        ("depthwise", "an element for each thread", ""),
+        ("depthwise", "SHARED(float, window", ""),
         ("back", tile, ""),
         ("back_groups", tile, ""),
     ];
     check(text, &cases, &[Style::Normal, Style::Whole]);
+}
+
+#[test]
+fn windows_that_overlap_are_in_shared_memory() {
+    let text = "
+        def deep(x: f32[2, 10, 19, 40], w: f32[10, 1, 3, 3], b: f32[10], y: f32[2, 10, 19, 40]) -> f32[2, 10, 19, 40]
+          = relu(conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=10) + broadcast(b, map=[1], shape=[2, 10, 19, 40])) * y
+        def strides(x: f16[1, 9, 17, 35], w: f16[9, 1, 5, 3]) -> f16[1, 9, 8, 18]
+          = conv(x, w, stride=[2, 2], low=[1, 1], high=[1, 1], dilation=[1, 1], group=9)
+        def gaps(x: f64[1, 3, 40], w: f64[3, 1, 4]) -> f64[1, 3, 38]
+          = conv(x, w, stride=[1], low=[2], high=[2], dilation=[2], group=3)
+        def twice(x: f32[1, 6, 9, 9], w: f32[12, 1, 3, 3]) -> f32[1, 12, 9, 9]
+          = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=6)
+        def last(x: f32[1, 9, 9, 40], w: f32[40, 1, 3, 3]) -> f32[1, 9, 9, 40]
+          = transpose(conv(transpose(x, perm=[0, 3, 1, 2]), w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=40), perm=[0, 2, 3, 1])
+        def largest(x: bf16[2, 5, 21, 33]) -> bf16[2, 5, 19, 31]
+          = maxpool(x, window=[3, 3], stride=[1, 1], low=[0, 0], high=[0, 0], dilation=[1, 1])
+        def sums(x: f32[2, 5, 6, 7, 8]) -> f32[2, 5, 6, 7, 8]
+          = tanh(sumpool(x, window=[3, 3, 3], stride=[1, 1, 1], low=[1, 1, 1], high=[1, 1, 1], dilation=[1, 1, 1]))
+        def beside(x: f32[1, 6, 9, 9], w: f32[6, 1, 3, 3]) -> f32[1, 6, 9, 9]
+          = x + conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=6)
+        def apart(x: f32[1, 6, 8, 8]) -> f32[1, 6, 4, 4]
+          = maxpool(x, window=[2, 2], stride=[2, 2], low=[0, 0], high=[0, 0], dilation=[1, 1])
+    ";
+    let names = ["deep", "strides", "gaps", "last", "largest", "sums", "beside"];
+    check(text, &names.map(|n| (n, " window, ", "")), &[Style::Normal, Style::Special]);
+    // Windows that do not overlap, and groups of more than one channel.
+    check(text, &["apart", "twice"].map(|n| (n, "", " window, ")), &[Style::Normal]);
+    let few = Tuning { processors: 1, ..Tuning::default() };
+    check_for(few, text, &names.map(|n| (n, " window, ", "")), &[Style::Normal]);
 }
 
 #[test]
@@ -255,6 +289,43 @@ fn products_in_tf32_where_that_is_allowed() {
     // Small integers are exact.
     check_for(tf32, text, &names.map(|n| (n, "mma_1688_tf32", "")), &[Style::Whole]);
     check(text, &names.map(|n| (n, "a tile of a product", "mma")), &[Style::Whole]);
+}
+
+/// What a product in `tf32` may stray by, of the sum of its products' magnitudes: both factors are rounded to 11 bits.
+const TF32: f64 = 1.01 / 1024.0;
+
+#[test]
+fn products_in_tf32_stay_within_their_bound() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let text = "
+        def square(x: f32[64, 128], w: f32[128, 68]) -> f32[64, 68] = x @ w
+        def image(x: f32[1, 16, 6, 8], w: f32[24, 16, 3, 3]) -> f32[1, 24, 6, 8]
+          = conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1])
+    ";
+    let library = library_with(text);
+    for name in ["square", "image"] {
+        let p = program_of(&library, name);
+        let plan = select_kernels(p.clone(), &library, library.target("cuda").expect("shipped"));
+        let code = launches_in_tf32(&plan, &library).expect("known extents");
+        assert!(code.unit().contains("mma_1688_tf32(sum"), "{name}");
+        let values = inputs(&p, Style::Normal, 1).expect("known extents");
+        let loaded = LaunchedPlan::new(code, Arc::new(Emulated::default()), p.consts.clone());
+        let got = loaded.and_then(|e| e.run(&values)).expect("runs")[0].to_f64();
+        let of = |values: &[Tensor]| run_values(&p, &library, values).expect("runs")[0].to_f64();
+        let magnitude = |t: &Tensor| {
+            let all: Vec<f64> = t.to_f64().into_iter().map(f64::abs).collect();
+            Tensor::from_f64(t.dtype(), t.shape().to_vec(), &all)
+        };
+        let magnitudes: Vec<Tensor> = values.iter().map(magnitude).collect();
+        let (wanted, most) = (of(&values), of(&magnitudes));
+        let errors = got.iter().zip(&wanted).zip(&most).map(|((g, w), m)| (g - w).abs() / m);
+        let worst = errors.fold(0.0, f64::max);
+        // It is rounded, and by no more than that.
+        assert!(TF32 / 64.0 < worst && worst <= TF32, "{name}: {worst:.1e}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import arrays
 import micro
+from context import BROAD, FIRST
 from steps import FAILED, NOT_RUN, PASSED, CommandFailed, Outcome, Step, run
 
 # Largest differences, relative to the largest element: sums are added up in another order.
@@ -19,8 +20,9 @@ FUZZING = 60
 
 
 def tests(context):
-    """Each test of the test programs is a step."""
+    """Each test of the test programs is a step; those of the device itself come first."""
     for program in context.tests:
+        rank = FIRST if program.name.startswith("cuda_nvidia") else BROAD
         try:
             listed = run([program, "--list", "--format", "terse"], 60)
         except (CommandFailed, OSError) as e:
@@ -30,7 +32,7 @@ def tests(context):
         for line in listed.splitlines():
             if line.endswith(": test"):
                 test = line.removesuffix(": test")
-                yield Step(f"test {test}", "tests", one_test(program, test), ("device", "nvrtc"), 20)
+                yield Step(f"test {test}", "tests", one_test(program, test), ("device", "nvrtc"), 20, is_timed=False, rank=rank)
 
 
 def one_test(program, test):
@@ -51,10 +53,10 @@ def models(context):
     """Each model, and each of the micro set, on the device against this machine's processor and, if it is small, the
     reference interpreter."""
     for name, path, dtype in context.models:
-        yield Step(f"model {name}", "models", one_model(path, dtype), ("tool", "device", "nvrtc"), 20)
+        yield Step(f"model {name}", "models", one_model(path, dtype), ("tool", "device", "nvrtc"), 20, is_timed=False, rank=BROAD)
     for name, make, b, t in micro.names():
         work = one_model(lambda c, case=(name, make, b, t): micro.written(c.folder, *case), t)
-        yield Step(f"micro {name}", "models", work, ("tool", "device", "nvrtc"), 20)
+        yield Step(f"micro {name}", "models", work, ("tool", "device", "nvrtc"), 20, is_timed=False, rank=FIRST)
 
 
 def one_model(path, dtype):
@@ -106,4 +108,4 @@ def fuzzing(context):
         # A campaign in which nothing could be run shows nothing.
         return Outcome(PASSED if found["agreed"] else FAILED, told, {k: found[k] for k in ("cases", "agreed", "seconds")})
 
-    yield Step("fuzz", "fuzzing", work, ("tool", "device", "nvrtc"), FUZZING + 20)
+    yield Step("fuzz", "fuzzing", work, ("tool", "device", "nvrtc"), FUZZING + 20, is_timed=False, rank=BROAD)

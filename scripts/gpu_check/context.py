@@ -12,6 +12,10 @@ import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+# The order of steps, so that the first call has the figures that are asked for first: whether the device computes the micro set rightly,
+# how fast a copy is and what memory bounds, how fast the micro set is; then all tests, all models, libraries, other runtimes.
+FIRST, COPIES, MICRO, BROAD, MODELS, LIBRARIES, OTHERS = range(7)
+
 
 class Context:
     """Found once in a call; `missing` says what a step lacks."""
@@ -31,10 +35,12 @@ class Context:
             self.known.append(("device", "{name}, compute capability {capability}, {processors} multiprocessors, CUDA {cuda}".format(**found)))
         except machine.Missing as e:
             self.lacks["device"] = str(e)
-        self.nvrtc = None
+        self.nvrtc, self.cublaslt = None, os.environ.get("MLC_CUBLASLT")
         try:
             self.nvrtc, version = machine.nvrtc(arguments.nvrtc or os.environ.get("MLC_NVRTC"), ROOT)
             self.known.append(("NVRTC", f"{version}, {self.nvrtc}"))
+            self.cublaslt = self.cublaslt or machine.beside("libcublasLt", self.nvrtc)
+            self.known.append(("cuBLASLt", self.cublaslt or "where the system has it, if anywhere"))
         except machine.Missing as e:
             self.lacks["nvrtc"] = str(e)
         self.models = list(self.found_models(arguments.models, arguments.types))
@@ -87,6 +93,8 @@ class Context:
         out = {"MLC_PYTHON": self.python, "NO_COLOR": "1"}
         if self.nvrtc:
             out["MLC_NVRTC"] = self.nvrtc
+        if self.cublaslt:
+            out["MLC_CUBLASLT"] = self.cublaslt
         if tests:
             out["MLC_CUDA_DEVICE"] = str(self.device)
         return out

@@ -4,6 +4,7 @@ import ctypes
 import os
 import pathlib
 import re
+import sys
 
 CAPABILITY_MAJOR, CAPABILITY_MINOR, PROCESSORS = 75, 76, 16
 
@@ -44,22 +45,38 @@ def device(number):
     }
 
 
-def compilers(folder):
-    """Files of NVRTC in a folder, the newest first; the libraries that they open beside them are left out."""
-    found = [p for p in pathlib.Path(folder).glob("libnvrtc.so.*") if re.fullmatch(r"libnvrtc\.so\.\d+", p.name)]
+def of_stem(stem, folder):
+    """Files of a library in a folder, the newest first; the libraries that they open beside them are left out."""
+    found = [p for p in pathlib.Path(folder).glob(f"{stem}.so.*") if re.fullmatch(rf"{stem}\.so\.\d+", p.name)]
     return sorted(found, key=lambda p: -int(p.name.rsplit(".", 1)[1]))
 
 
+def packages():
+    """Folders in which Python packages of NVIDIA's libraries lie, such as those that PyTorch comes with, and the toolkit's."""
+    installed = [folder for place in sys.path if place for folder in sorted(pathlib.Path(place).glob("nvidia/*/lib"))]
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    toolkits = [pathlib.Path(home) / "lib64" for home in [*filter(None, homes), "/usr/local/cuda", "/opt/cuda"]]
+    return installed + [folder for folder in toolkits if folder.is_dir()]
+
+
+def beside(stem, nvrtc_file):
+    """The file of another library of NVIDIA's of the same major version as NVRTC, if it is in one of these folders."""
+    major = re.search(r"\.so\.(\d+)", nvrtc_file)
+    files = [file for folder in packages() for file in of_stem(stem, folder)]
+    return next((str(file) for file in files if major and file.name.endswith(f".so.{major[1]}")), None)
+
+
 def nvrtc(given, root):
-    """The file of NVRTC and its version: in the folder or file given, else below `target/nvrtc`, else where the system has it."""
-    places = [pathlib.Path(given)] if given else [root / "target/nvrtc"]
+    """The file of NVRTC and its version: in the folder or file given, else below `target/nvrtc`, in a Python package, in the toolkit, or
+    where the system has it."""
+    places = [pathlib.Path(given)] if given else [root / "target/nvrtc", *packages()]
     files = []
     for place in places:
         if place.is_file():
             files.append(place)
         else:
             folders = [place, *(f for f in sorted(place.glob("**/lib")) if f.is_dir())]
-            files += [f for folder in folders for f in compilers(folder)]
+            files += [f for folder in folders for f in of_stem("libnvrtc", folder)]
     if given and not files:
         raise Missing(f"no NVRTC: {given} is no file, and no folder with a libnvrtc.so.N")
     for file in [*files, *([] if given else ["libnvrtc.so.13", "libnvrtc.so.12"])]:

@@ -11,6 +11,8 @@ from timing import PEERS
 BEHIND = 0.9
 BANDWIDTH = 0.85
 RANKS = 0.8
+# Kernels that are told one by one.
+SLOWEST = 40
 
 
 def mean(values):
@@ -46,12 +48,13 @@ def table(head, rows):
 
 def timings(outcomes):
     """Lines on models and the micro set: own times, launches, ratios with their spread."""
-    alone = {n.removeprefix("bench "): o.data for n, o in outcomes.items() if n.startswith("bench ") and " against " not in n and not n.endswith(" without libraries") and o.status == PASSED}
+    alone = {n.removeprefix("bench "): o.data for n, o in outcomes.items() if n.startswith("bench ") and " against " not in n and not n.endswith((" without libraries", " one by one")) and o.status == PASSED}
     if not alone:
         return ["Not yet measured.", ""]
     rows, best = [], {}
     for name, data in alone.items():
-        cells = [name, f"{data['least_seconds'] * 1e3:.4f}", f"{data['ratio']:.2f}", data["launches"], f"{100 * data['idle']:.0f} %"]
+        own = spearman([(k[1], k[2]) for k in data["kernels"] if k[1] > 0])
+        cells = [name, f"{data['least_seconds'] * 1e3:.4f}", f"{data['ratio']:.2f}", data["launches"], f"{100 * data['idle']:.0f} %", "–" if own is None else f"{own:.2f}"]
         off = outcomes.get(f"bench {name} without libraries")
         if off is None or off.status != PASSED:
             cells.append("–")
@@ -68,17 +71,44 @@ def timings(outcomes):
             best.setdefault(data["dtype"], {}).setdefault(name, []).append(speed)
             cells.append(f"{speed:.2f} ({low:.2f}–{high:.2f})")
         rows.append(cells)
-    head = ["model", "ms", "of the plan as read", "launches", "idle", "ms without libraries (products by one)", *(f"speed over {p}" for p in PEERS)]
+    head = ["model", "ms", "of the plan as read", "launches", "idle", "ranks of estimates", "ms without libraries (products by one)", *(f"speed over {p}" for p in PEERS)]
     lines = table(head, rows)
+    single = [(n.removeprefix("bench ").removesuffix(" one by one"), o.data) for n, o in outcomes.items() if n.endswith(" one by one") and o.status == PASSED]
+    lines += [f"- {name}: {d['as_one'] * 1e3:.4f} ms as one launch, {d['least_seconds'] * 1e3:.4f} ms one by one." for name, d in single]
     for dtype, found in best.items():
         against = [min(speeds) for speeds in found.values()]
         behind = [name for name, speeds in found.items() if min(speeds) < BEHIND]
         told = f"{dtype}: geometric mean {mean(against):.2f} over the best of the others, {len(against)} models"
         lines += [f"- {told}; below {BEHIND}: {', '.join(behind) or 'none'}."]
-    pairs = [(m, p) for d in alone.values() for _, m, p in d["kernels"] if m > 0]
+    pairs = [(m, p) for d in alone.values() for _, m, p, *_ in d["kernels"] if m > 0]
     rank = spearman(pairs)
     told = "too few kernels" if rank is None else f"{rank:.2f} (wanted: {RANKS} at least)"
-    return lines + [f"- Estimated against measured times of {len(pairs)} kernels, rank correlation: {told}.", ""]
+    lines += [f"- Estimated against measured times of {len(pairs)} kernels, rank correlation: {told}.", ""]
+    return lines + kernels(alone, copy_rate(outcomes))
+
+
+def copy_rate(outcomes):
+    """Bytes that the largest copy moved in a second, if one was timed."""
+    copied = outcomes.get("copy on the device")
+    return list(copied.data["rates"].values())[-1] if copied and copied.status == PASSED else None
+
+
+def kernels(alone, rate):
+    """The kernels that take longest, each with its estimate and the bytes that it moves in a second. What computes the same in a model is
+    one line."""
+    found = {}
+    for model, data in alone.items():
+        for name, measured, predicted, moved, computes in data["kernels"]:
+            times, *sums = found.setdefault((model, name, computes), [0, 0.0, 0.0, 0.0])
+            found[model, name, computes] = [times + 1, *(a + b for a, b in zip(sums, (measured, predicted, moved)))]
+    slowest = sorted((f for f in found.items() if f[1][1] > 0), key=lambda f: -f[1][1])[:SLOWEST]
+    rows = []
+    for (model, name, computes), (times, measured, predicted, moved) in slowest:
+        part = f"{moved / measured / rate:.2f}" if rate else "–"
+        short = computes if len(computes) < 80 else computes[:77] + "…"
+        rows.append([model, f"{times} × {name}", short.replace("|", "/"), f"{measured * 1e6:.1f}", f"{predicted / measured:.2f}", f"{moved / measured / 1e9:.0f}", part])
+    head = ["model", "kernel", "computes", "µs together", "estimated/measured", "GB/s", "of the copy"]
+    return [f"The {len(rows)} kernels that take longest:", "", *table(head, rows)] if rows else []
 
 
 def bandwidths(outcomes):

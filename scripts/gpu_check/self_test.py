@@ -7,10 +7,13 @@ import json
 import math
 import pathlib
 import struct
+import sys
 import tempfile
+import threading
 import unittest
 import zipfile
 from types import SimpleNamespace
+from unittest import mock
 
 import arrays
 import checks
@@ -71,6 +74,27 @@ class Steps(Folder):
         again, state = self.performed(steps, 1000, key="other")
         self.assertEqual((again["c"], len(self.did)), (PASSED, 7))
         self.assertIn("differ", state.note)
+
+    def test_steps_without_times_run_beside_each_other_and_lower_ranks_first(self):
+        meeting, did = threading.Barrier(2, timeout=20), []
+
+        def meets(name):
+            def work(_, left):
+                meeting.wait()
+                did.append(name)
+                return Outcome(PASSED, "done")
+
+            return Step(name, "g", work, is_timed=False, rank=1)
+
+        def alone(_, left):
+            did.append("first")
+            return Outcome(PASSED, "done")
+
+        state = State(self.folder / "state.json", "k")
+        context = SimpleNamespace(missing=lambda needs: "")
+        perform([meets("a"), meets("b"), Step("first", "g", alone)], context, state, 100, lambda _: None, jobs=2)
+        self.assertEqual((did[0], sorted(did)), ("first", ["a", "b", "first"]))
+        self.assertEqual({o.status for o in state.outcomes.values()}, {PASSED})
 
     def test_what_never_ends_fails(self):
         self.did = []
@@ -137,7 +161,17 @@ class Machine(Folder):
     def test_a_folder_of_nvrtc_yields_the_newest_library(self):
         for name in ("libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "libnvrtc.so.13.0.88"):
             (self.folder / name).touch()
-        self.assertEqual([p.name for p in machine.compilers(self.folder)], ["libnvrtc.so.13", "libnvrtc.so.12"])
+        self.assertEqual([p.name for p in machine.of_stem("libnvrtc", self.folder)], ["libnvrtc.so.13", "libnvrtc.so.12"])
+
+    def test_libraries_beside_it_are_those_of_its_major_version(self):
+        lib = self.folder / "nvidia/cu13/lib"
+        lib.mkdir(parents=True)
+        for name in ("libcublasLt.so.12", "libcublasLt.so.13"):
+            (lib / name).touch()
+        with mock.patch.object(sys, "path", [str(self.folder)]):
+            self.assertIn(lib, machine.packages())
+            self.assertEqual(machine.beside("libcublasLt", "/a/libnvrtc.so.13"), str(lib / "libcublasLt.so.13"))
+            self.assertIsNone(machine.beside("libcublasLt", "/a/libnvrtc.so.11"))
 
     def test_what_is_not_there_is_told(self):
         with self.assertRaisesRegex(machine.Missing, "no NVRTC: .* is no file"):
@@ -184,7 +218,11 @@ elif words[0] == "bench":
     found = {"least_seconds": 2.0 if off else 1.0, "least_seconds_unoptimized": 3.0, "percentiles": quarters, "percentiles_unoptimized": quarters}
     found |= {"ratio": 0.3, "runs": 9, "launches": 2, "launches_unoptimized": 3, "same_plan": False, "clock": "device"}
     found["notes"] = [] if off else ["cuBLASLt 1, 1 µs against 2 µs: p", "generated code, 1 µs against 2 µs: q"]
-    found["kernels"] = [{"kernel": "k", "computes": "matmul", "measured": 0.5, "predicted": 0.4}]
+    if os.environ.get("MLC_CUDA_MERGED") == "off":
+        found["least_seconds"] = 4.0
+    else:
+        found["notes"].append("7 launches as one")
+    found["kernels"] = [{"kernel": "k", "computes": "matmul", "measured": 0.5, "predicted": 0.4, "bytes": 8.0}]
     if "--against" in words:
         found["against"] = {"version": "1", "clock": "device", "ratio": 0.5, "ratio_quartiles": [0.4, 0.6], "least_seconds": 2.0, "own_least_seconds": 1.0, "runs": 3}
     print(json.dumps(found))
@@ -218,11 +256,14 @@ class Work(Folder):
     def test_benchmarks_with_and_without_libraries_and_beside_others(self):
         found, asked, outcomes = self.asked(timing.benchmarks, "timing", ("torch", "numpy"))
         common = "bench m.onnx --backend cuda --device 0 --no-check --json -"
-        self.assertEqual(asked, [f"{common} --kernels", f"{common} off", f"{common} --against torch", f"{common} --against torch-compile"])
+        self.assertEqual(asked, [f"{common} --kernels", f"{common} off", common, f"{common} --against torch", f"{common} --against torch-compile"])
         self.assertEqual(found["bench m without libraries"], (PASSED, "2000.0000 ms, 1000.0000 ms with 1 of 2 products by a library"))
+        self.assertEqual(found["bench m one by one"], (PASSED, "4000.0000 ms, 1000.0000 ms as one launch"))
         self.assertEqual(found["bench m against torch-compile"][0], PASSED)
         self.assertEqual(found["bench m against jax"], (NOT_RUN, "no package jax"))
-        self.assertIn("2000.0000 (1 of 2)", "\n".join(report.timings(outcomes)))
+        told = "\n".join(report.timings(outcomes))
+        self.assertIn("2000.0000 (1 of 2)", told)
+        self.assertIn("- m: 1000.0000 ms as one launch, 4000.0000 ms one by one.", told)
 
     def test_without_a_library_nothing_is_compared(self):
         absent = Outcome(PASSED, "", {"notes": ["products run as generated code: there is none"], "least_seconds": 1.0})
@@ -240,7 +281,7 @@ class Reports(Folder):
         self.assertAlmostEqual(report.mean([0.5, 2]), 1)
 
     def test_a_report_tells_figures_failures_and_what_was_not_run(self):
-        alone = {"least_seconds": 2e-3, "ratio": 0.5, "launches": 7, "idle": 0.1, "dtype": "f32", "kernels": [["a", 1, 2], ["b", 2, 3], ["c", 3, 4]]}
+        alone = {"least_seconds": 2e-3, "ratio": 0.5, "launches": 7, "idle": 0.1, "dtype": "f32", "kernels": [["a", 1, 2, 1e12, "x"], ["b", 2, 3, 4e12, "y"], ["c", 3, 4, 6e12, "z"]]}
         beside = {"ratio": 0.8, "ratio_quartiles": [0.75, 1.0]}
         outcomes = {
             "test t": Outcome(FAILED, "exit code 1: it differs"),
@@ -261,9 +302,10 @@ class Reports(Folder):
             "- a note",
             "5 passed, 1 failed, 1 not run, 1 left",
             "**failed**: exit code 1: it differs",
-            "| m | 2.0000 | 0.50 | 7 | 10 % | 2.5000 (2 of 3) | 1.25 (1.00–1.33) | – | – | – |",
+            "| m | 2.0000 | 0.50 | 7 | 10 % | 1.00 | 2.5000 (2 of 3) | 1.25 (1.00–1.33) | – | – | – |",
             "f32: geometric mean 1.25 over the best of the others, 1 models; below 0.9: none.",
             "3 kernels, rank correlation: 1.00",
+            "| m | 1 × b | y | 2000000.0 | 1.50 | 2000 | 0.50 |",
             "| softmax | 64 MiB | 3000 | 0.75 (too slow) |",
             "- not run: the Python package jax is not installed: bench m against jax",
             "- left for the next call: 3 s were left: fuzz",

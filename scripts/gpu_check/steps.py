@@ -3,13 +3,16 @@
 A step that passed or failed is not done again; whatever kept one from being run is looked at anew in every call.
 """
 
+import itertools
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Callable
 
@@ -31,13 +34,16 @@ class Outcome:
 
 @dataclass
 class Step:
-    """One thing to do. `needs` are words of `Context.missing`; `least` seconds must be left to begin it."""
+    """One thing to do. `needs` are words of `Context.missing`; `least` seconds must be left to begin it. What takes no times may run beside
+    others of its kind. Steps of a lower rank are done first."""
 
     name: str
     group: str
     work: Callable
     needs: tuple = ()
     least: float = 5.0
+    is_timed: bool = True
+    rank: int = 0
 
 
 class OutOfTime(Exception):
@@ -109,38 +115,51 @@ class State:
         fresh.replace(self.path)
 
 
-def perform(steps, context, state, seconds, tell=print, clock=time.monotonic):
-    """Does what the state lacks, as far as the seconds go."""
-    end, first = clock() + seconds, True
+def perform(steps, context, state, seconds, tell=print, clock=time.monotonic, jobs=1):
+    """Does what the state lacks, as far as the seconds go; up to so many steps that take no times at once."""
+    end, lock = clock() + seconds, threading.Lock()
     # Steps may build on what came of others.
     context.outcomes = state.outcomes
-    for step in steps:
-        if state.settled(step.name):
-            continue
-        missing = context.missing(step.needs)
-        left = end - clock()
-        if missing:
-            outcome = Outcome(NOT_RUN, missing)
-        elif left < step.least and not first:
-            outcome = Outcome(LEFT, f"{max(left, 0):.0f} s were left, and it takes {step.least:.0f} s at least")
+
+    def do(step):
+        outcome = attempt(step, context, state.outcomes.get(step.name), end - clock(), seconds, clock)
+        with lock:
+            state.put(step.name, outcome)
+            tell(f"{step.name}: {outcome.status}: {outcome.line}")
+
+    open_steps = (s for s in sorted(steps, key=lambda s: s.rank) if not state.settled(s.name))
+    for is_timed, batch in itertools.groupby(open_steps, key=lambda s: s.is_timed):
+        if is_timed or jobs == 1:
+            for step in batch:
+                do(step)
         else:
-            begun = clock()
-            try:
-                outcome = step.work(context, left)
-            except OutOfTime:
-                before = state.outcomes.get(step.name)
-                calls = (before.data.get("calls", 0) if before else 0) + first
-                outcome = (
-                    Outcome(FAILED, f"stopped after {left:.0f} s, the whole time of a call, {calls} times: give a longer --time")
-                    if calls >= CALLS
-                    else Outcome(LEFT, f"stopped after {left:.0f} s, when the time of the call was up", {"calls": calls})
-                )
-            except CommandFailed as e:
-                outcome = Outcome(FAILED, str(e), {"output": e.output[-4000:]})
-            except Exception as e:
-                # Whatever is wrong with one step, the others are done.
-                outcome = Outcome(FAILED, f"{type(e).__name__}: {e}")
-            outcome.data["seconds"] = round(clock() - begun, 1)
-            first = False
-        state.put(step.name, outcome)
-        tell(f"{step.name}: {outcome.status}: {outcome.line}")
+            with ThreadPoolExecutor(jobs) as pool:
+                list(pool.map(do, batch))
+
+
+def attempt(step, context, before, left, seconds, clock):
+    """What comes of a step in the seconds that are left of a call."""
+    missing = context.missing(step.needs)
+    if missing:
+        return Outcome(NOT_RUN, missing)
+    # What has a whole call is begun however short that is.
+    is_whole = left > seconds - 1
+    if left < step.least and not is_whole:
+        return Outcome(LEFT, f"{max(left, 0):.0f} s were left, and it takes {step.least:.0f} s at least")
+    begun = clock()
+    try:
+        outcome = step.work(context, left)
+    except OutOfTime:
+        calls = (before.data.get("calls", 0) if before else 0) + is_whole
+        outcome = (
+            Outcome(FAILED, f"stopped after {left:.0f} s, the whole time of a call, {calls} times: give a longer --time")
+            if calls >= CALLS
+            else Outcome(LEFT, f"stopped after {left:.0f} s, when the time of the call was up", {"calls": calls})
+        )
+    except CommandFailed as e:
+        outcome = Outcome(FAILED, str(e), {"output": e.output[-4000:]})
+    except Exception as e:
+        # Whatever is wrong with one step, the others are done.
+        outcome = Outcome(FAILED, f"{type(e).__name__}: {e}")
+    outcome.data["seconds"] = round(clock() - begun, 1)
+    return outcome

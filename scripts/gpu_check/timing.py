@@ -8,6 +8,7 @@ import json
 
 import bandwidth
 import micro
+from context import COPIES, LIBRARIES, MICRO, MODELS, OTHERS
 from steps import FAILED, NOT_RUN, PASSED, CommandFailed, Outcome, Step, run
 
 # Names that `bench --against` takes, and the Python packages that they need.
@@ -23,18 +24,21 @@ PATIENCE = 60
 
 
 def benchmarks(context):
-    """Each model by itself, with its kernels, then without libraries, then in turns with each peer."""
-    cases = [(name, path, dtype) for name, path, dtype in context.models]
-    for name, make, b, t in micro.names():
-        cases.append((name, lambda c, case=(name, make, b, t): micro.written(c.folder, *case), t))
+    """Each model by itself, with its kernels, then without libraries, then in turns with each peer; the micro set first."""
+    own = ("tool", "device", "nvrtc")
+    micros = [(name, lambda c, case=(name, make, b, t): micro.written(c.folder, *case), t) for name, make, b, t in micro.names()]
+    cases = [*micros, *((name, path, dtype) for name, path, dtype in context.models)]
+    for at, (name, path, dtype) in enumerate(cases):
+        yield Step(f"bench {name}", "timing", alone(path, dtype), own, 30, rank=MICRO if at < len(micros) else MODELS)
     for name, path, dtype in cases:
-        yield Step(f"bench {name}", "timing", alone(path, dtype), ("tool", "device", "nvrtc"), 30)
-    for name, path, dtype in cases:
-        yield Step(f"bench {name} without libraries", "timing", without_libraries(name, path), ("tool", "device", "nvrtc"), 30)
-    for name, path, dtype in cases:
+        yield Step(f"bench {name} without libraries", "timing", without_libraries(name, path), own, 30, rank=LIBRARIES)
+        yield Step(f"bench {name} one by one", "timing", one_by_one(name, path), own, 30, rank=LIBRARIES)
+    # All of the micro set beside one peer, then beside the next.
+    for group in (micros, cases[len(micros) :]):
         for peer in PEERS:
-            needs = ("tool", "device", "nvrtc", *(f"package {p}" for p in PEERS[peer]))
-            yield Step(f"bench {name} against {peer}", "timing", against(path, dtype, peer), needs, PATIENCE)
+            needs = (*own, *(f"package {p}" for p in PEERS[peer]))
+            for name, path, dtype in group:
+                yield Step(f"bench {name} against {peer}", "timing", against(path, dtype, peer), needs, PATIENCE, rank=OTHERS)
 
 
 def bench(context, model, seconds, *more, environment=None):
@@ -54,10 +58,39 @@ def alone(path, dtype):
         kept += ("launches", "launches_unoptimized", "same_plan", "notes")
         data = {k: found[k] for k in kept}
         data["dtype"] = dtype
-        data["kernels"] = [[k["kernel"], k["measured"], k["predicted"]] for k in found["kernels"]]
+        data["kernels"] = [[k["kernel"], k["measured"], k["predicted"], k.get("bytes", 0.0), k["computes"]] for k in found["kernels"]]
         data["idle"] = idle(found)
         told = f"{found['least_seconds'] * 1e3:.4f} ms in {found['launches']} launches, as read {found['least_seconds_unoptimized'] * 1e3:.4f} ms"
         return Outcome(PASSED, told, data)
+
+    return work
+
+
+# What notes of a session say of runs as one launch.
+TOGETHER = " launches as one"
+
+
+def of_products(notes):
+    """The notes of products, and no others."""
+    return [n for n in notes if not n.endswith(TOGETHER) and ", not as one: " not in n]
+
+
+def one_by_one(name, path):
+    """The same model with its launches one by one, where a run is one launch."""
+
+    def work(context, seconds):
+        known = context.outcomes.get(f"bench {name}")
+        if known is None or known.status != PASSED:
+            return Outcome(NOT_RUN, "the model was not timed as it is")
+        if not any(n.endswith(TOGETHER) for n in known.data["notes"]):
+            return Outcome(NOT_RUN, "its runs are not one launch")
+        model = path(context) if callable(path) else path
+        if isinstance(model, str):
+            return Outcome(NOT_RUN, model)
+        found = bench(context, model, seconds, environment={"MLC_CUDA_MERGED": "off"})
+        least = found["least_seconds"]
+        told = f"{least * 1e3:.4f} ms, {known.data['least_seconds'] * 1e3:.4f} ms as one launch"
+        return Outcome(PASSED, told, {"least_seconds": least, "as_one": known.data["least_seconds"]})
 
     return work
 
@@ -73,7 +106,7 @@ def without_libraries(name, path):
         known = context.outcomes.get(f"bench {name}")
         if known is None or known.status != PASSED:
             return Outcome(NOT_RUN, "the model was not timed with libraries")
-        notes = known.data["notes"]
+        notes = of_products(known.data["notes"])
         absent = next((n.removeprefix(ABSENT) for n in notes if n.startswith(ABSENT)), None)
         if absent or not notes:
             return Outcome(NOT_RUN, absent or "a library may compute no product of it")
@@ -81,8 +114,8 @@ def without_libraries(name, path):
         if isinstance(model, str):
             return Outcome(NOT_RUN, model)
         found = bench(context, model, seconds, environment={"MLC_CUDA_LIBRARIES": "off"})
-        if found["notes"]:
-            return Outcome(FAILED, f"libraries are turned off, and yet: {found['notes'][0]}")
+        if of_products(found["notes"]):
+            return Outcome(FAILED, f"libraries are turned off, and yet: {of_products(found['notes'])[0]}")
         least = found["least_seconds"]
         chosen = sum(not n.startswith("generated code") for n in notes)
         told = f"{least * 1e3:.4f} ms, {known.data['least_seconds'] * 1e3:.4f} ms with {chosen} of {len(notes)} products by a library"
@@ -135,10 +168,10 @@ def bounds(context):
         told = ", ".join(f"{size}: {rate / 1e9:.0f} GB/s" for size, rate in found.items())
         return Outcome(PASSED, told, {"rates": found})
 
-    yield Step("copy on the device", "bandwidth", copying, ("device",), 10)
+    yield Step("copy on the device", "bandwidth", copying, ("device",), 10, rank=COPIES)
     for name, body in BOUND.items():
         for mib in SIZES:
-            yield Step(f"bandwidth {name} {mib} MiB", "bandwidth", bound(name, body, mib), ("tool", "device", "nvrtc"), 20)
+            yield Step(f"bandwidth {name} {mib} MiB", "bandwidth", bound(name, body, mib), ("tool", "device", "nvrtc"), 20, rank=COPIES)
 
 
 def bound(name, body, mib):

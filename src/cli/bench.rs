@@ -8,12 +8,13 @@ use super::run::{as_read, optimized};
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named};
 use crate::device::BackendKind;
+use crate::error::Error;
 use crate::explain::seconds;
 use crate::kernel_times::{KernelTime, Timed, interleave};
 use crate::pipeline::costing::Measured;
 use crate::pipeline::measure::Runs;
 use crate::pipeline::{self, measure};
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use mlc_backends::{Backend, BackendError};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
@@ -154,7 +155,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let inputs = match given.first() {
         Some(inputs) => inputs.clone(),
         None => random_inputs::inputs(&model.program, &model.library, args.common.seed)
-            .context("the model's inputs have no known size")?,
+            .ok_or_else(Error::unsized_inputs)?,
     };
     args.checking.enter(&mut options, given)?;
     let done = optimized(model.program.clone(), &model.library, &options, &args.common)?;

@@ -58,7 +58,12 @@ pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>
         let find = |(name, _): &(String, _)| {
             let key = if sample.is_empty() { name.clone() } else { format!("{sample}/{name}") };
             let found = given.get(name.as_str()).map(|t| (*t).clone());
-            found.with_context(|| format!("{}: input `{key}` is missing", path.display()))
+            found.with_context(|| {
+                format!(
+                    "{}: input `{key}` is missing\nhelp: give every input of the model",
+                    path.display()
+                )
+            })
         };
         program.inputs.iter().map(find).collect()
     };

@@ -50,6 +50,9 @@ pub struct Args {
     /// Run nothing: write what `optimize` makes of each case to FOLDER/CASE.onnx, which `passed` counts.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["backend", "no_optimize"])]
     write: Option<PathBuf>,
+    /// What will run what is written.
+    #[arg(long, value_name = "NAME", default_value = "standard", requires = "write")]
+    target: String,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -143,7 +146,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
 
 fn skip_table(path: &Path) -> anyhow::Result<SkipTable> {
     let text = stdlib::read_text(path)?;
-    toml::from_str(&text).with_context(|| format!("{} is no table of cases", path.display()))
+    toml::from_str(&text).map_err(|e| {
+        let help = "the table `[cases]` has lines `CASE = \"the reason why it is left out\"`";
+        anyhow::anyhow!("{} is no table of cases: {e}\nhelp: {help}", path.display())
+    })
 }
 
 /// Adds the folders of cases in and below a folder.
@@ -188,8 +194,13 @@ fn case(folder: &Path, args: &Args, skip: &SkipTable) -> CaseReport {
         None => passes(folder, &raw, args),
         Some(into) => {
             let output = into.join(format!("{case}.onnx"));
-            conformance_files::write(&folder.join("model.onnx"), &output, &args.common)
-                .map(|()| None)
+            conformance_files::write(
+                &folder.join("model.onnx"),
+                &output,
+                &args.target,
+                &args.common,
+            )
+            .map(|()| None)
         }
     };
     match result {

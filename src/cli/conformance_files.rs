@@ -9,18 +9,23 @@ use anyhow::Context;
 use mlc_onnx::write_onnx;
 use std::path::Path;
 
-/// Optimises the model of a case for ONNX runtimes, and writes it at its own operator set.
+/// Optimises the model of a case for a target that reads ONNX files, and writes it at its own operator set.
 ///
 /// # Errors
 /// It cannot be read or written, or a law is wrong on it.
-pub(super) fn write(model: &Path, output: &Path, common: &Common) -> anyhow::Result<()> {
+pub(super) fn write(
+    model: &Path,
+    output: &Path,
+    target: &str,
+    common: &Common,
+) -> anyhow::Result<()> {
     let model = reader(common, &ShapeOptions::default()).read(model)?;
     let info = model.info().context("it is no ONNX model")?;
     let opset = as_onnx::opset(info, None)?;
     let model = model.written_at(opset)?;
     let mut info = model.info.unwrap_or_default();
-    let mut options =
-        Options { target: "standard".into(), threads: 1, seed: common.seed, ..Options::default() };
+    let target = target.to_string();
+    let mut options = Options { target, threads: 1, seed: common.seed, ..Options::default() };
     as_onnx::prepare(&mut options, &mut info, &model.library, opset);
     let (_, raw) = as_onnx::optimize(model.program, &model.library, &info, opset, &options)?;
     write_onnx(&raw, output)?;

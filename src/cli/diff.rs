@@ -3,7 +3,7 @@
 use super::model::library;
 use super::terminal::Screen;
 use super::{Common, Findings};
-use crate::model::{Content, content};
+use crate::content::{Content, content};
 use mlc_dsl::message_text::bytes;
 use mlc_onnx::RawModel;
 use mlc_onnx::graphdiff::{Constants, Difference, Operators, compare};

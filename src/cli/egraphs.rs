@@ -43,16 +43,13 @@ pub enum EGraphError {
     #[error("cannot read the e-graph: {0}")]
     Io(#[from] std::io::Error),
     /// More than [`LARGEST`].
-    #[error("the e-graph has more than {} MiB of JSON; give a smaller one", LARGEST >> 20)]
+    #[error("the e-graph has more than {} MiB of JSON", LARGEST >> 20)]
     TooLarge,
     /// No JSON of this form.
-    #[error(
-        "this is no e-graph in the JSON form of egraph-serialize (`nodes` with `op`, `children`, `eclass`, \
-         `cost`; `root_eclasses`): {0}"
-    )]
+    #[error("this is no e-graph in the JSON form of egraph-serialize: {0}")]
     Json(#[from] serde_json::Error),
     /// A child that is no node.
-    #[error("node `{node}` has the child `{child}`, which is no node; children are named by node")]
+    #[error("node `{node}` has the child `{child}`, which is no node")]
     NoChild {
         /// The node.
         node: String,
@@ -60,7 +57,7 @@ pub enum EGraphError {
         child: String,
     },
     /// A cost below zero.
-    #[error("node `{node}` costs {cost}; a cost must not be negative")]
+    #[error("node `{node}` costs {cost}, which is negative")]
     Negative {
         /// The node.
         node: String,
@@ -69,7 +66,7 @@ pub enum EGraphError {
     },
     /// A cost, or the sum of all, beyond what can be added up.
     #[error(
-        "the costs of the nodes add up to {total:e} with node `{node}`; a sum must be less than 1e300, so give costs in a larger unit"
+        "the costs of the nodes add up to {total:e} with node `{node}`, which is not less than 1e300"
     )]
     Immense {
         /// The node.
@@ -78,7 +75,7 @@ pub enum EGraphError {
         total: f64,
     },
     /// Nothing to extract.
-    #[error("`root_eclasses` is empty: name the classes to extract")]
+    #[error("`root_eclasses` is empty")]
     NoRoots,
     /// A root without nodes.
     #[error("root `{0}` is the `eclass` of no node")]
@@ -86,6 +83,25 @@ pub enum EGraphError {
     /// The view refuses it.
     #[error(transparent)]
     EGraphView(#[from] mlc_extract::EGraphViewError),
+}
+
+impl EGraphError {
+    /// What to do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            EGraphError::Io(_) => "give the text as it is, or one that `gzip` has packed",
+            EGraphError::TooLarge => "give a smaller one",
+            EGraphError::Json(_) => {
+                "it has `nodes` (each by its name, with `op`, `children`, `eclass` and `cost`) and `root_eclasses`"
+            }
+            EGraphError::NoChild { .. } => "children are names of nodes, not of classes",
+            EGraphError::Negative { .. } => "a cost is zero or more",
+            EGraphError::Immense { .. } => "give costs in a larger unit",
+            EGraphError::NoRoots => "name the classes to extract",
+            EGraphError::NoRoot(_) => "roots are names of classes, not of nodes",
+            EGraphError::EGraphView(_) => "`nodes` and `root_eclasses` must go together",
+        }
+    }
 }
 
 /// A name where it stands in the text; a copy only if it is written with escapes.

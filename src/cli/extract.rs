@@ -2,7 +2,7 @@
 
 use super::{Common, Findings};
 use crate::cli::egraphs::{EGraph, LARGEST, parse};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::ValueEnum;
 use mlc_extract::{Anytime, Exact, ExtractError, Extraction, Extractor, GreedyDag, Stop};
 use serde::Serialize;
@@ -58,10 +58,13 @@ struct ExtractionReport {
 /// Runs the verb.
 pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.common.begin(&[("EGRAPH", &args.egraph)], &[])?;
-    let deadline = Duration::try_from_secs_f64(args.deadline)
-        .with_context(|| format!("`--deadline {}` is not a number of seconds", args.deadline))?;
+    let deadline = Duration::try_from_secs_f64(args.deadline).map_err(|e| {
+        let given = args.deadline;
+        anyhow!("`--deadline {given}` is not a number of seconds: {e}\nhelp: give zero or more, as in `--deadline 2.5`")
+    })?;
     let path = args.egraph.display();
-    let graph = parse(&read(&args.egraph)?).with_context(|| path.to_string())?;
+    let graph = parse(&read(&args.egraph)?);
+    let graph = graph.map_err(|e| anyhow!("{path}: {e}\nhelp: {}", e.help()))?;
     let bar = args.common.screen.progress("s", deadline.as_secs() as usize);
     let start = Instant::now();
     let stop = || {
@@ -82,7 +85,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let bytes = mlc_files::bytes(path, LARGEST).map_err(|e| mlc_files::error("read", path, e))?;
     if bytes.is_empty() {
-        bail!("{} is empty", path.display());
+        bail!(
+            "{} is empty\nhelp: give an e-graph in the JSON form of egraph-serialize",
+            path.display()
+        );
     }
     Ok(bytes)
 }
@@ -102,7 +108,8 @@ fn search(args: &Args, graph: &EGraph, stop: Stop<'_>) -> Result<Extraction, Ext
 fn named(error: &ExtractError, graph: &EGraph) -> anyhow::Error {
     match error {
         ExtractError::Uncomputable { root } => anyhow!(
-            "root `{}` cannot be computed: every choice of nodes for it needs a class without nodes, or itself",
+            "root `{}` cannot be computed: every choice of nodes for it needs a class without nodes, or itself\n\
+             help: give each class that it needs a node whose children can be computed",
             graph.classes[root.index()]
         ),
         ExtractError::Incumbent(e) => anyhow!("{e}"),

@@ -36,7 +36,7 @@ pub fn run(args: Args) -> anyhow::Result<Findings> {
         }
         let canonical = print_file(&file);
         if args.stdout || mlc_files::is_input_stream(path) && !args.check {
-            args.screen.print(&canonical)?;
+            args.screen.print_as_it_is(&canonical)?;
         } else if canonical != text {
             if args.check {
                 args.screen.say(&format!("{}\n", path.display()))?;

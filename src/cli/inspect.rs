@@ -3,7 +3,8 @@
 use super::model::reader;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings};
-use crate::model::{Content, content, imported};
+use crate::content::{Content, content};
+use crate::model::imported;
 use mlc_dsl::ir::{DType, NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::Library;
 use mlc_dsl::message_text::bytes;

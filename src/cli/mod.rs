@@ -175,7 +175,9 @@ pub fn main() -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             let error = if screen.colored_errors() { "\x1b[1;31merror\x1b[0m" } else { "error" };
-            terminal::complain(&format!("{error}: {}\n", crate::error::text(&e)));
+            let text = crate::error::text(&e);
+            let text = terminal::escaped(&text, screen.colored_errors());
+            terminal::complain(&format!("{error}: {text}\n"));
             ExitCode::from(2)
         }
     }

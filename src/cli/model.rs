@@ -10,7 +10,6 @@ use crate::model::{Model, Reader};
 use crate::pipeline::costing::Costing;
 use crate::pipeline::selfcheck::Guard;
 use crate::profile;
-use anyhow::Context;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
@@ -184,10 +183,16 @@ impl Tuning {
         common: &super::Common,
         device: Option<&Device>,
     ) -> anyhow::Result<crate::pipeline::Options> {
-        let time = std::time::Duration::try_from_secs_f64(self.time)
-            .context("`--time` is not a number of seconds")?;
-        let deadline = self.deadline.map(std::time::Duration::try_from_secs_f64).transpose();
-        let deadline = deadline.context("`--deadline` is not a number of seconds")?;
+        let seconds = |option: &str, given: f64| {
+            std::time::Duration::try_from_secs_f64(given).map_err(|e| {
+                let example = format!("give zero or more, as in `{option} 2.5`");
+                anyhow::anyhow!(
+                    "`{option} {given}` is not a number of seconds: {e}\nhelp: {example}"
+                )
+            })
+        };
+        let time = seconds("--time", self.time)?;
+        let deadline = self.deadline.map(|d| seconds("--deadline", d)).transpose()?;
         Ok(crate::pipeline::Options {
             target: target.to_string(),
             fp: self.fp,

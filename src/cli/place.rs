@@ -34,7 +34,7 @@ impl Place {
 
     /// The device, as the user limits it.
     pub fn device(&self, common: &Common, tuning: &Tuning) -> anyhow::Result<Device> {
-        let device = self.on(common.threads())?;
+        let device = self.on(common.threads())?.fp(tuning.fp);
         Ok(tuning.memory.map_or(device.clone(), |bytes| device.memory(bytes)))
     }
 

@@ -125,7 +125,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         None => {
             args.common.screen.note("note: no inputs are given; seeded ones are used\n");
             random_inputs::inputs(&model.program, &model.library, args.common.seed)
-                .context("the model's inputs have no known size")?
+                .ok_or_else(Error::unsized_inputs)?
         }
     };
     let (mut check, mut self_check_seconds) = (CheckReport::default(), None);
@@ -254,7 +254,9 @@ fn gather(args: &Args) -> anyhow::Result<Option<HashMap<String, Tensor>>> {
         given.extend(read_npz(path).map_err(Error::from)?);
     }
     for pair in &args.input {
-        let (name, file) = pair.split_once('=').context("write `--input NAME=FILE.npy`")?;
+        let (name, file) = pair.split_once('=').with_context(|| {
+            format!("`{pair}` names no input\nhelp: write `--input NAME=FILE.npy`")
+        })?;
         given.insert(name.into(), read_npy(file).map_err(Error::from)?);
     }
     let none = given.is_empty() && args.inputs.is_none();

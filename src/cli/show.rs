@@ -179,6 +179,13 @@ fn listing(l: &Launches) -> String {
             let _ = writeln!(out, "//   {f}<<<{}, {}>>>({args})", launch.grid[0], launch.block);
         }
     }
+    if let Some(one) = &l.merged {
+        let (blocks, threads) = (one.grid[0], one.block);
+        let _ = writeln!(
+            out,
+            "// A run starts these as one, {blocks} blocks of {threads} threads that wait for each other in between."
+        );
+    }
     let _ = writeln!(out, "// {} bytes for intermediate values.", l.arena);
     out
 }

@@ -4,7 +4,9 @@
 
 use crate::error::Error;
 use clap::ValueEnum;
+use mlc_dsl::message_text::is_wild;
 use mlc_files::Named;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
@@ -66,8 +68,13 @@ impl Screen {
         Ok(())
     }
 
-    /// Prints a result.
+    /// Prints a result. What a terminal would obey in it comes from a file, and is escaped.
     pub fn print(&self, text: &str) -> anyhow::Result<()> {
+        self.print_as_it_is(&escaped(text, self.colored()))
+    }
+
+    /// Prints a text that is read back.
+    pub fn print_as_it_is(&self, text: &str) -> anyhow::Result<()> {
         match self.taken {
             Taken::Free => out(text)?,
             Taken::Output => complain(text),
@@ -84,7 +91,7 @@ impl Screen {
     /// Tells something on the side.
     pub fn note(&self, text: &str) {
         if !self.quiet {
-            complain(text);
+            complain(&escaped(text, false));
         }
     }
 
@@ -128,6 +135,33 @@ impl Screen {
     }
 }
 
+/// The text without what a terminal would obey, other than ends of lines, tabs and, if there are some, colours.
+pub fn escaped(text: &str, colored: bool) -> Cow<'_, str> {
+    let wild = |c: char| is_wild(c) && c != '\n' && c != '\t';
+    if !text.contains(wild) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let length = if colored { color(rest) } else { 0 };
+        let end = if length > 0 { length } else { c.len_utf8() };
+        match wild(c) && length == 0 {
+            true => out.extend(c.escape_default()),
+            false => out.push_str(&rest[..end]),
+        }
+        rest = &rest[end..];
+    }
+    Cow::Owned(out)
+}
+
+/// The length of the colour that the text begins with; none if it does not.
+fn color(text: &str) -> usize {
+    let Some(codes) = text.strip_prefix("\x1b[") else { return 0 };
+    let end = codes.find(|c: char| !c.is_ascii_digit() && c != ';');
+    end.filter(|&end| codes[end..].starts_with('m')).map_or(0, |end| "\x1b[".len() + end + 1)
+}
+
 /// Writes to standard output.
 ///
 /// # Errors
@@ -140,4 +174,17 @@ pub fn out(text: &str) -> Result<(), Error> {
 /// Writes to standard error, in vain if that is closed or full.
 pub fn complain(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn what_a_terminal_obeys_is_escaped_but_for_colours() {
+        let text = "a\tü\n\x1b[1;31mb\x1b[0m\x1b[2J\r\u{202e}\x1b[";
+        assert_eq!(escaped(text, true), "a\tü\n\x1b[1;31mb\x1b[0m\\u{1b}[2J\\r\\u{202e}\\u{1b}[");
+        assert_eq!(escaped("\x1b[31mb", false), "\\u{1b}[31mb");
+        assert_eq!(escaped("plain\n", false), "plain\n");
+    }
 }

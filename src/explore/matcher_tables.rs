@@ -18,14 +18,36 @@ pub(super) const VIEWS: usize = 4;
 /// Elements of a table, at most.
 const ELEMENTS: usize = 1 << 22;
 
+/// Elements that are computed to find the integer of a table, at most.
+const SOUGHT: usize = 1 << 24;
+
+/// Integers of a table up to here are all tried.
+const FEW: usize = 64;
+
 impl Matcher<'_> {
-    /// True if every constant that was matched as a table has its elements.
-    pub(super) fn tables_agree(&self, st: &State) -> bool {
-        st.tables.iter().all(|(table, class)| {
-            let wanted = || self.table(table, &st.env);
-            elements(self.graph, *class, VIEWS)
-                .is_some_and(|found| wanted().is_some_and(|wanted| same(&found, &wanted)))
-        })
+    /// True if every constant that was matched as a table has its elements. An integer that the tables alone ask for is
+    /// bound to the least one that makes it so.
+    pub(super) fn tables_agree(&self, st: &mut State) -> bool {
+        let State { env, tables, .. } = st;
+        let found = tables.iter().map(|(_, class)| elements(self.graph, *class, VIEWS));
+        let Some(found) = found.collect::<Option<Vec<Tensor>>>() else { return false };
+        let agree = |env: &Env| {
+            let pairs = tables.iter().zip(&found);
+            pairs
+                .into_iter()
+                .all(|((t, _), found)| self.table(t, env).is_some_and(|w| same(found, &w)))
+        };
+        let Some(name) = &self.compiled.sought else { return agree(env) };
+        let size: usize = found.iter().map(Tensor::len).sum();
+        let most = found.iter().flat_map(|t| t.shape()).max().copied().unwrap_or(0);
+        for value in candidates(most).take(SOUGHT / size.max(1)) {
+            let mark = env.mark();
+            if env.bind_attr(name, Attr::int(value as i64)) && agree(env) {
+                return true;
+            }
+            env.rollback(mark);
+        }
+        false
     }
 
     /// The elements of a table, if what it depends on is known.
@@ -55,6 +77,12 @@ impl Matcher<'_> {
         let made = constant_evaluation::values(library, structural, *call, attrs, &[&inner]);
         made.ok()?.into_iter().next()
     }
+}
+
+/// What an integer of a table may be, where the longest axis has `most` places: every number up to [`FEW`], then powers of two.
+fn candidates(most: usize) -> impl Iterator<Item = usize> {
+    let powers = (0..usize::BITS).map(|k| 1 << k).filter(|&p| p > FEW);
+    (0..=FEW.min(most)).chain(powers.take_while(move |&p| p <= most))
 }
 
 /// The elements of a class that is a constant, or views of one.

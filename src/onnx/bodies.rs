@@ -4,7 +4,7 @@
 //! the types hold before every repetition if they hold before the first one. Nothing is executed or rewritten here.
 
 use super::export::value_info;
-use super::import::import_keeping;
+use super::import::{Loops, import_keeping};
 use super::import_scan::{Way, ways};
 use super::opaque::free;
 use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode};
@@ -139,13 +139,30 @@ impl Finder<'_> {
             types.push(self.given(i + 2)?);
         }
         let (types, body) = self.fixed(graph, types, 2, 1)?;
+        let trips = self.trips(graph);
         let mut results: Vec<_> = types[2..].iter().map(|t| Some(body.outside(t))).collect();
         for made in body.outputs.get(1 + states..)? {
             let mut made = body.outside(made);
-            made.shape.insert(0, None);
+            made.shape.insert(0, trips.clone());
             results.push(Some(made));
         }
         Some(self.bodies(body, results))
+    }
+
+    /// How often a loop runs, if that is a constant and nothing ends it before.
+    fn trips(&self, graph: &RawGraph) -> Option<Extent> {
+        let constant = |input: usize| {
+            let name = self.node.inputs.get(input).filter(|n| !n.is_empty())?;
+            match (self.outer)(name)? {
+                Outer::Constant(t) if t.len() == 1 => Some(t.get_i64(0)),
+                Outer::Constant(_) | Outer::Typed(_) => None,
+            }
+        };
+        let is_given = |input: usize| self.node.inputs.get(input).is_some_and(|n| !n.is_empty());
+        if is_given(1) && (constant(1) != Some(1) || !goes_on(graph)) {
+            return None;
+        }
+        Some(Extent::from(constant(0)?.max(0)))
     }
 
     fn scanned(&self) -> Option<Bodies> {
@@ -241,7 +258,8 @@ impl Finder<'_> {
         symbols.retain(|_, e| !e.symbols().iter().any(|s| is_open(s, &states)));
         let opset_imports = self.opsets.clone();
         let model = RawModel { ir_version: 8, opset_imports, graph: own, ..RawModel::default() };
-        let imported = import_keeping(model.clone(), self.library, &BTreeSet::new()).ok()?;
+        let imported =
+            import_keeping(model.clone(), self.library, &BTreeSet::new(), Loops::Kept).ok()?;
         // Two extents of a body that would have to be equal need not be.
         if !imported.assumed.is_empty() {
             return None;
@@ -263,6 +281,27 @@ fn output_type(program: &Program, name: &str) -> Option<Type> {
 fn is_open(symbol: &str, states: &BTreeSet<String>) -> bool {
     let state = symbol.rsplit_once("_dim").map(|(state, _)| state);
     state.is_some_and(|s| states.contains(s))
+}
+
+/// True if the condition that a body yields is always that it was given, or true.
+fn goes_on(graph: &RawGraph) -> bool {
+    let (Some(given), Some(result)) = (graph.inputs.get(1), graph.outputs.first()) else {
+        return false;
+    };
+    let mut name = &result.name;
+    loop {
+        if let Some(t) = graph.initializers.get(name) {
+            return t.len() == 1 && t.get_i64(0) == 1;
+        }
+        if *name == given.name {
+            return true;
+        }
+        let makes = |n: &&RawNode| n.outputs.contains(name) && n.op_type == "Identity";
+        match graph.nodes.iter().find(makes).and_then(|n| n.inputs.first()) {
+            Some(input) => name = input,
+            None => return false,
+        }
+    }
 }
 
 /// The number or the condition of a repetition: a scalar, unless its body says that it has an axis.

@@ -51,6 +51,8 @@ pub(super) struct Form {
     pub inputs: Vec<Operand>,
     /// Its attributes.
     pub attrs: IndexMap<String, RawAttr>,
+    /// So many results of its come before these, and nothing reads them.
+    pub before: usize,
     /// The values that it yields, in its order.
     pub outputs: Vec<Value>,
     /// The imported node it comes from; may be empty.
@@ -180,7 +182,9 @@ impl<'a, 'r> Forms<'a, 'r> {
             Operand::Absent => None,
         };
         let taken: Vec<Option<DType>> = inputs.iter().map(given).collect();
-        let made: Vec<Option<DType>> = found.outputs.iter().map(dtype).collect();
+        let before = rule.print.map_or(0, |print| print.result);
+        let unread = std::iter::repeat_n(None, before);
+        let made: Vec<Option<DType>> = unread.chain(found.outputs.iter().map(dtype)).collect();
         let standard = rule.item.decl.domain.is_empty();
         if standard && !allowed(&rule.item.name, self.opset, &taken, &made) {
             return None;
@@ -190,6 +194,7 @@ impl<'a, 'r> Forms<'a, 'r> {
             domain: rule.item.decl.domain.clone(),
             inputs,
             attrs,
+            before,
             outputs: found.outputs.clone(),
             origin,
         })

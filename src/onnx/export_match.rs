@@ -9,7 +9,7 @@ use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Value};
 use mlc_dsl::library::{CallId, Name, OpClass};
 use mlc_dsl::onnx::{Kind, ParamKind, Question};
 use mlc_dsl::pattern::{PatId, PatKind, Printed, Root};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// More ways than this to match one pattern are not looked at.
 const MAX_WAYS: usize = 16;
@@ -21,6 +21,8 @@ pub(super) struct Found<'p> {
     pub tensors: HashMap<Name, Value>,
     /// Lists of tensors.
     pub lists: HashMap<Name, Vec<Value>>,
+    /// Those tensors that are constants, once all names stand for something.
+    constants: HashSet<Name>,
     /// Attributes and the types of the tensors.
     pub env: Env,
     /// The values that the ONNX node will define, in its order.
@@ -99,6 +101,11 @@ fn complete<'p>(
             }
         }
     }
+    if !rule.form.conditions.is_empty() {
+        let constant = |(_, v): &(&Name, &Value)| graph.constant(**v).is_some();
+        let names = found.tensors.iter().filter(constant).map(|(n, _)| n.clone());
+        found.constants = names.collect();
+    }
     for (e, value) in &found.deferred {
         // The shape of an operand may leave its leading unit axes to NumPy.
         let e = settle(e, &found);
@@ -156,6 +163,9 @@ pub(super) fn settle(e: &Expr, found: &Found<'_>) -> Expr {
             let name = args.first().and_then(Expr::as_name);
             let kind = match question {
                 Question::Present => ExprKind::Bool(name.is_some_and(|n| found.has(n))),
+                Question::Constant => {
+                    ExprKind::Bool(name.is_some_and(|n| found.constants.contains(n)))
+                }
                 Question::Count => {
                     let list = name.and_then(|n| found.lists.get(n));
                     ExprKind::Int(list.map_or(0, Vec::len) as i64)

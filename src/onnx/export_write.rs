@@ -166,7 +166,8 @@ impl Writer<'_, '_> {
         let base = if p.origin.is_empty() { p.op_type.clone() } else { p.origin };
         let name = self.out.fresh(&base);
         let single = p.outputs.len() == 1;
-        let mut outputs = Vec::with_capacity(p.outputs.len());
+        let unread = |i| self.out.fresh(&format!("{name}_unread_{i}"));
+        let mut outputs: Vec<String> = (0..p.before).map(unread).collect();
         for (i, v) in p.outputs.iter().enumerate() {
             let wanted = self.graph.is_output(v.node) || !self.graph.consumers(v.node).is_empty();
             let known = self.names.get(v).cloned();
@@ -176,7 +177,7 @@ impl Writer<'_, '_> {
                 None if wanted => self.out.fresh(&format!("{name}_output_{i}")),
                 None => String::new(),
             });
-            self.names.insert(*v, outputs[i].clone());
+            self.names.insert(*v, outputs[p.before + i].clone());
         }
         self.out.graph.nodes.push(RawNode {
             op_type: p.op_type,

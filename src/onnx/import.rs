@@ -7,6 +7,7 @@
 use super::export_types::NEWEST_OPSET;
 use super::import_apply::Sheet;
 use super::import_bind::bind;
+use super::import_control::{self, FEW_REPEATED, MAX_REPEATED};
 use super::import_error::ImportError;
 use super::import_items::Items;
 use super::import_kept::{OfData, Untyped};
@@ -76,17 +77,28 @@ impl ModelInfo {
 const MAX_UNIFICATIONS: usize = 64;
 /// Reads a model as a program. A node that no declaration reads is an error.
 pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
-    done(import_as(raw, library, None, &Answers::default())?)
+    done(import_as(raw, library, None, Loops::WrittenOut, &Answers::default())?)
 }
 
 /// Reads a model as a program. A node that no declaration reads is [opaque](Opaque), and so are those whose name, or
-/// first result if they have none, is among `kept`.
+/// first result if they have none, is among `kept`, and `loops` that are not written out.
 pub fn import_keeping(
     raw: RawModel,
     library: &Library,
     kept: &BTreeSet<String>,
+    loops: Loops,
 ) -> Result<Imported, ImportError> {
-    done(import_as(raw, library, Some(kept), &Answers::default())?)
+    done(import_as(raw, library, Some(kept), loops, &Answers::default())?)
+}
+
+/// What becomes of loops that run a known number of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loops {
+    /// They are written out as long as a model may be: what runs here has no loops.
+    #[default]
+    WrittenOut,
+    /// They stay loops, unless they are few nodes when written out, or constant: runtimes have loops.
+    Kept,
 }
 
 /// How far an import came.
@@ -106,6 +118,7 @@ pub(super) fn import_as(
     raw: RawModel,
     library: &Library,
     keeps: Option<&BTreeSet<String>>,
+    loops: Loops,
     answers: &Answers,
 ) -> Result<Importing, ImportError> {
     if raw.opset_imports.get("").is_some_and(|&o| o > NEWEST_OPSET) {
@@ -135,6 +148,8 @@ pub(super) fn import_as(
             notes: vec![],
             declared: HashMap::new(),
             keeps: keeps.as_ref(),
+            loops,
+            most_repeated: MAX_REPEATED,
             opaque: Opaque::default(),
             untyped: HashMap::new(),
             of_data: OfData::default(),
@@ -197,6 +212,7 @@ pub(super) struct Importer<'a> {
     pub(super) declared: HashMap<String, RawValueInfo>,
     /// Whether nodes that are not understood are kept, or are errors; and the names of others that are kept.
     pub(super) keeps: Option<&'a BTreeSet<String>>,
+    loops: Loops,
     pub(super) opaque: Opaque,
     /// Results of such nodes whose type is not known, and inputs that are no tensors: each with what a run makes of it.
     pub(super) untyped: HashMap<String, Untyped>,
@@ -204,6 +220,7 @@ pub(super) struct Importer<'a> {
     pub(super) of_data: OfData,
     /// Nodes of bodies that were read for one more time, and elements of sequences that were made: both are bounded.
     pub(super) repeated: usize,
+    pub(super) most_repeated: usize,
     pub(super) listed: usize,
 }
 
@@ -357,6 +374,7 @@ impl Importer<'_> {
             if let Err(e) = self.node(node, depth) {
                 let e = match self.sheet.asked_in_vain() {
                     true => e.undecided(self.asked_name(), self.sheet.undecided_inputs()),
+                    false if self.sheet.is_symbolic() => e.of_shapes(),
                     false => e,
                 };
                 let by_data = depth == 0 && self.is_of_data(node);
@@ -405,6 +423,10 @@ impl Importer<'_> {
         if depth == 0 {
             // What a body computes is of the node of the main graph: that is what can be kept.
             self.sheet.builder.set_origin(origin(node));
+            self.most_repeated = match self.loops == Loops::Kept && self.may_stay(node) {
+                true => self.repeated.saturating_add(FEW_REPEATED).min(MAX_REPEATED),
+                false => MAX_REPEATED,
+            };
         }
         let kept = depth == 0 && self.keeps.is_some_and(|kept| kept.contains(origin(node)));
         if let Some(done) = self.control(node, depth) {
@@ -421,7 +443,13 @@ impl Importer<'_> {
                 return Ok(());
             }
         }
-        let Some(item) = self.items.find(node) else { return Err(self.unknown(node)) };
+        let Some(item) = self.items.find(node) else {
+            if kept && import_control::is_known(node) {
+                let why = "what it is read as cannot be written";
+                return Err(fail(self.sheet.unsupported(why.into())));
+            }
+            return Err(self.unknown(node));
+        };
         let results = self.read_item(item, node)?;
         for (i, name) in node.outputs.iter().enumerate().filter(|(_, n)| !n.is_empty()) {
             let v = results.get(i).copied().flatten();

@@ -31,6 +31,7 @@ pub(super) struct Sheet<'a> {
     /// Values whose elements a declaration has asked for in vain since the current node began.
     undecided: Vec<Value>,
     unsupported: bool,
+    symbolic: bool,
     supposed: Supposed,
     /// Elements that a run has computed, by step and question.
     answers: &'a Answers,
@@ -46,6 +47,7 @@ impl<'a> Sheet<'a> {
             conflict: None,
             undecided: vec![],
             unsupported: false,
+            symbolic: false,
             supposed: Supposed::default(),
             answers,
             step: 0,
@@ -130,6 +132,7 @@ impl<'a> Sheet<'a> {
         self.step += 1;
         self.undecided.clear();
         self.unsupported = false;
+        self.symbolic = false;
     }
 
     /// The number of the node that began last, or of the part of it.
@@ -190,7 +193,18 @@ impl<'a> Sheet<'a> {
         reason
     }
 
+    /// Notes that the current node asks for an extent which is a symbol; yields the reason.
+    pub fn symbolic(&mut self, reason: String) -> String {
+        self.symbolic = true;
+        reason
+    }
+
     /// True if that was noted of the current node.
+    pub fn is_symbolic(&self) -> bool {
+        self.symbolic
+    }
+
+    /// True if the current node asks for what is not supported.
     pub fn is_unsupported(&self) -> bool {
         self.unsupported
     }
@@ -463,7 +477,7 @@ fn first(values: Vec<Value>) -> Result<Value, String> {
     values.first().copied().ok_or_else(|| "there is nothing to join".into())
 }
 
-/// Two symbols that would have to be one.
+/// A symbol, and what it would have to be: another one, or what is computed of others. A number may meet a symbol that is one.
 fn conflict(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
     let symbol = |e: &Extent| match e.terms().as_slice() {
         [(m, 1)] => match m.as_slice() {
@@ -472,8 +486,12 @@ fn conflict(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
         },
         _ => None,
     };
-    let (_, later) = (symbol(a)?, symbol(b)?);
-    Some((later, a.clone()))
+    let is = |symbol: Option<String>, other: &Extent| {
+        let symbol = symbol?;
+        let mentions = other.symbols().iter().any(|s| **s == *symbol);
+        (!mentions && other.as_const().is_none()).then(|| (symbol, other.clone()))
+    };
+    is(symbol(b), a).or_else(|| is(symbol(a), b))
 }
 
 /// How many axes of each input stand behind a leading segment that all share, if they share one:

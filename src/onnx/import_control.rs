@@ -3,10 +3,12 @@
 //! An `If` is the branch that it takes. The body of a `Loop` is read once for each time that it runs, with what the
 //! names of its inputs stand for that time; bodies of all loops together are read a bounded number of times.
 
+use super::bodies::ResultType;
 use super::import::Importer;
 use super::import_error::ImportError;
 use super::import_value::{NodeValue, not};
-use super::raw::{RawAttr, RawGraph, RawNode};
+use super::opaque;
+use super::raw::{RawAttr, RawGraph, RawModel, RawNode};
 use mlc_dsl::ir::{DType, Extent, Tensor, Value};
 use mlc_dsl::shape_values::KnownElement;
 use mlc_dsl::shown;
@@ -15,6 +17,8 @@ use mlc_dsl::shown;
 const MAX_DEPTH: usize = 64;
 /// Bodies of loops may have so many nodes together, each time they run counted, and one more for each time.
 pub(super) const MAX_REPEATED: usize = 1 << 14;
+/// A loop that may stay one is written out if that makes no more nodes: longer ones are hardly faster without it.
+pub(super) const FEW_REPEATED: usize = 64;
 
 /// The operators of ONNX that are read here, and not by an `onnx` item.
 const KNOWN: [&str; 16] = [
@@ -39,6 +43,15 @@ const KNOWN: [&str; 16] = [
 /// True if a node needs no `onnx` item.
 pub(super) fn is_known(node: &RawNode) -> bool {
     node.domain.is_empty() && node.op_type != "Identity" && KNOWN.contains(&&*node.op_type)
+}
+
+/// True if there are loops in the main graph of a model.
+pub fn has_loops(model: &RawModel) -> bool {
+    model.graph.nodes.iter().any(is_loop)
+}
+
+fn is_loop(node: &RawNode) -> bool {
+    node.domain.is_empty() && matches!(&*node.op_type, "Loop" | "Scan")
 }
 
 /// A body that is being read.
@@ -196,8 +209,14 @@ impl Importer<'_> {
     ) -> Read<()> {
         let times = usize::try_from(times.max(0)).unwrap_or(usize::MAX);
         self.repeated = self.repeated.saturating_add(times.saturating_mul(nodes_in(graph) + 1));
-        if self.repeated <= MAX_REPEATED {
+        if self.repeated <= self.most_repeated {
             return Ok(());
+        }
+        if self.most_repeated < MAX_REPEATED {
+            self.repeated = self.most_repeated;
+            let reason =
+                format!("written out it would be more than {FEW_REPEATED} nodes: it stays a loop");
+            return Err(ImportError::node(node, self.sheet.unsupported(reason)));
         }
         let reason = format!(
             "its body is repeated so often that the loops of the model have more than {MAX_REPEATED} nodes together"
@@ -207,6 +226,22 @@ impl Importer<'_> {
             reason: self.sheet.unsupported(reason),
             help: "replace the loop by operators on whole tensors when exporting the model, or give it shorter inputs".into(),
         })
+    }
+
+    /// True of a loop that is as well kept as written out: it yields tensors of types that are known, and not only constants.
+    pub(super) fn may_stay(&self, node: &RawNode) -> bool {
+        if !is_loop(node) {
+            return false;
+        }
+        let read = opaque::reads(node);
+        let read = read.iter().map(|name| self.values.get(name).and_then(NodeValue::tensor));
+        let Some(read) = read.collect::<Option<Vec<Value>>>() else { return false };
+        let program = self.sheet.builder.program();
+        let all_known = |types: Vec<Option<ResultType>>| {
+            types.iter().all(|t| t.as_ref().is_some_and(|t| t.shape.iter().all(Option::is_some)))
+        };
+        read.iter().any(|&v| program.as_const(v).is_none())
+            && self.types_by_bodies(node).is_some_and(all_known)
     }
 
     /// An `If` is the branch that it takes.

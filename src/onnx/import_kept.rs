@@ -135,7 +135,7 @@ impl Importer<'_> {
         Some(read.ok()?.into_iter().map(|v| v.map(of)).collect())
     }
 
-    fn types_by_bodies(&self, node: &RawNode) -> Option<Vec<Option<ResultType>>> {
+    pub(super) fn types_by_bodies(&self, node: &RawNode) -> Option<Vec<Option<ResultType>>> {
         let outer = |name: &str| {
             let v = self.values.get(name)?.tensor()?;
             Some(match self.sheet.builder.program().as_const(v) {

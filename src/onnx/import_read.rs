@@ -113,7 +113,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
     }
 
     /// An unbound name may be a `let` that failed, or an input that is not given.
-    fn explain(&self, e: EvalError) -> String {
+    fn explain(&mut self, e: EvalError) -> String {
         if let EvalError::Unbound(n) = &e {
             if let Some(Err(reason)) = self.lets.get(n.as_str()) {
                 return reason.clone();
@@ -122,7 +122,10 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                 return format!("`{n}` is not given");
             }
         }
-        e.to_string()
+        match e {
+            EvalError::Symbolic(reason) => self.sheet.symbolic(reason),
+            other => other.to_string(),
+        }
     }
 
     /// True if the expression is a tensor (or several), not an attribute.
@@ -233,7 +236,9 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
                 return match self.condition(cond)? {
                     Some(true) => self.settle(then),
                     Some(false) => self.settle(otherwise),
-                    None => Err("a condition depends on symbolic extents".into()),
+                    None => {
+                        Err(self.sheet.symbolic("a condition depends on symbolic extents".into()))
+                    }
                 };
             }
             ExprKind::Tuple(_) => return Ok(e.clone()),
@@ -372,7 +377,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
             ExprKind::If { cond, then, otherwise } => match self.condition(cond)? {
                 Some(true) => self.expr(then),
                 Some(false) => self.expr(otherwise),
-                None => Err("a condition depends on symbolic extents".into()),
+                None => Err(self.sheet.symbolic("a condition depends on symbolic extents".into())),
             },
             ExprKind::Entry(base, i) => {
                 let i = self.attr(i)?.as_i64();

@@ -3,7 +3,7 @@
 //! Where a node asks for elements that are not known, the program that computes them can be run, and the model imported
 //! again with the answer. Equal answers give the same import up to that question, so questions are counted, not named.
 
-use super::import::{Imported, Importing, import_as};
+use super::import::{Imported, Importing, Loops, import_as};
 use super::import_error::ImportError;
 use super::raw::RawModel;
 use mlc_dsl::ir::{Program, Tensor};
@@ -57,7 +57,7 @@ pub fn import_stage(
     library: &Library,
     answers: &Answers,
 ) -> Result<Stage, ImportError> {
-    match import_as(raw.clone(), library, None, answers)? {
+    match import_as(raw.clone(), library, None, Loops::WrittenOut, answers)? {
         Importing::Done(imported) => Ok(Stage::Done(imported)),
         Importing::Asks(asked) => Ok(Stage::Asks(asked)),
     }

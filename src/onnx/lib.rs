@@ -53,7 +53,8 @@ pub use bodies::{Body, Outer, bodies};
 pub use defaults::without_defaults;
 pub use export::{ExportError, export, export_plan, faults, unwritten};
 pub use export_types::NEWEST_OPSET;
-pub use import::{Imported, ModelInfo, import, import_keeping};
+pub use import::{Imported, Loops, ModelInfo, import, import_keeping};
+pub use import_control::has_loops;
 pub use import_error::ImportError;
 pub use import_items::{declared_opaque, undeclared};
 pub use import_stage::{Answers, Asked, Stage, import_stage};
@@ -63,6 +64,7 @@ pub use raw::{Container, RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, 
 pub use raw_error::OnnxError;
 pub use raw_stored::read_value;
 pub use read::{parse_onnx, read_onnx};
+pub use scan_step::{RecurrenceStep, recurrence_step};
 pub use scans::{rename, spelled_out};
 pub use write::{ExternalData, to_bytes, write_onnx, write_onnx_with};
 

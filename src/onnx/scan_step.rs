@@ -7,9 +7,9 @@ use super::scans::without;
 use mlc_dsl::build::Builder;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{BinaryOp, Elem, Expr, ExprKind, IndexVar, Meaning, Read};
-use mlc_dsl::infer::Application;
+use mlc_dsl::infer::{Application, infer};
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
-use mlc_dsl::library::{Callable, Library, Recurrence};
+use mlc_dsl::library::{CallId, CallKind, Callable, Library, Recurrence};
 use mlc_dsl::whole_tensors::{Bounded, Source, Sources, WholeTensors, widths};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -39,6 +39,57 @@ pub(super) struct StepBody {
     pub captured: BTreeSet<usize>,
     /// True if it reads the number of the step.
     pub counts: bool,
+}
+
+/// One step of a recurrence over operands of given types. Parameters and results are numbered as they are declared.
+#[derive(Debug)]
+pub struct RecurrenceStep {
+    /// Reads `/stateR`, slices `/sliceKKKK_AA` of the parameter K along its axis A, and whole parameters `/paramK`; yields `/nextR`
+    /// and `/madeR`.
+    pub program: Program,
+    /// The states before the first step, `/firstR`, of whole parameters.
+    pub first: Program,
+    /// The results that are read one step back.
+    pub states: Vec<usize>,
+    /// The parameters of which the step reads a slice, each with its axis.
+    pub sequences: Vec<(usize, usize)>,
+    /// The results that have the axis of the steps, and which axis that is.
+    pub made: Vec<(usize, usize)>,
+    /// From the last step to the first.
+    pub backwards: bool,
+    /// The types of the results.
+    pub results: Vec<Type>,
+}
+
+/// One step of a recurrence; `None` if it is none over such operands, or reads the number of the step.
+pub fn recurrence_step(
+    library: &Library,
+    call: CallId,
+    operands: &[Type],
+) -> Option<RecurrenceStep> {
+    let declared = library.call(call);
+    let (CallKind::Op(meanings), Some(recurrence)) = (&declared.kind, &declared.recurrence) else {
+        return None;
+    };
+    let types: Vec<&Type> = operands.iter().collect();
+    let app = infer(declared, &types, &vec![None; declared.attrs.len()]).ok()?;
+    let step = steps(declared, meanings, recurrence, &app, operands.len())?;
+    let names: Vec<String> = (0..operands.len()).map(|k| format!("/param{k}")).collect();
+    let mut builder = Builder::new(library);
+    let given = names.iter().zip(operands);
+    let args: Vec<Value> = given.map(|(name, ty)| builder.input(name, ty.clone())).collect();
+    let body = step.body(library, &app, &args, &names, "", &builder)?;
+    let first = step.first(&mut builder, &app, &args)?;
+    let first = first.into_iter().map(|(r, v)| (format!("/first{r}"), v)).collect();
+    (!body.counts).then(|| RecurrenceStep {
+        program: body.program,
+        first: builder.finish(first),
+        states: step.states.keys().copied().collect(),
+        sequences: body.sequences,
+        made: step.stepwise(),
+        backwards: step.backwards,
+        results: app.types.clone(),
+    })
 }
 
 /// The steps of a recurrence; `None` if a read goes back otherwise than by one step.

@@ -475,3 +475,48 @@ fn the_document_shows_the_code_that_is_printed() {
         assert!(printed.contains(&code), "{code}\nis not what is printed:\n{printed}");
     }
 }
+
+#[test]
+fn names_in_files_give_no_orders_to_a_terminal() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let wild = |name: &str| format!("{name}\x1b[31m\u{202e}\r");
+    let named = |op: &str| {
+        let mut m = model(1.0);
+        m.producer_name = wild("p");
+        m.graph.nodes = vec![
+            RawNode { name: wild("r"), ..m.graph.nodes[26].clone() },
+            RawNode { name: wild("s"), op_type: op.into(), ..m.graph.nodes[26].clone() },
+        ];
+        m.graph.initializers.clear();
+        let values = [(0, "x", "h"), (1, "h", "y")];
+        for (i, from, to) in values {
+            m.graph.nodes[i].inputs = vec![wild(from)];
+            m.graph.nodes[i].outputs = vec![wild(to)];
+        }
+        m.graph.inputs[0].name = wild("x");
+        m.graph.inputs[0].dims = Some(vec![RawDim::Symbol(wild("n")), RawDim::Known(4)]);
+        m.graph.outputs[0] = RawValueInfo { name: wild("y"), ..m.graph.inputs[0].clone() };
+        m
+    };
+    write_onnx(&named("Tanh"), dir.path().join("a.onnx")).expect("written");
+    write_onnx(&named(&wild("Own")), dir.path().join("b.onnx")).expect("written");
+    for args in [
+        &["inspect", "a.onnx"][..],
+        &["inspect", "b.onnx"],
+        &["diff", "a.onnx", "b.onnx"],
+        &["explain", "a.onnx"],
+        &["explain", "a.onnx", "--why-not", "gelu"],
+        &["show", "a.onnx"],
+        &["show", "--coverage", "b.onnx"],
+        &["show", "--cuda", "a.onnx"],
+        &["optimize", "b.onnx", "-o", "o.onnx", "-v"],
+        &["run", "a.onnx", "--no-optimize"],
+        &["run", "b.onnx"],
+        &["bench", "a.onnx", "--kernels", "--iterations", "1"],
+    ] {
+        let (_, out, said) = run(dir.path(), args, b"");
+        let out = String::from_utf8(out).expect("text");
+        let obeyed = |c: char| c != '\n' && mlc_dsl::message_text::is_wild(c);
+        assert!(!out.contains(obeyed) && !said.contains(obeyed), "{args:?}: {out:?} {said:?}");
+    }
+}

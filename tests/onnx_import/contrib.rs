@@ -440,6 +440,13 @@ fn quantised_numbers() {
         .collect();
     let logistic = unsigned(&[1, 2, 1, 3], &near);
     contrib("QLinearSigmoid", &one(scale(1.0 / 256.0), zero(0)), &[], &[logistic]);
+    // -1, 4, then 0, 50, then 255.
+    let part = |v: &[i64]| In(unsigned(&[v.len()], v));
+    let first = [scale(0.5), zero(10), part(&[0, 10]), scale(0.5), zero(2)];
+    let rest = [part(&[3, 203]), scale(0.25), zero(3), part(&[255]), scale(1.0), zero(0)];
+    let args: Vec<Arg> = first.into_iter().chain(rest).collect();
+    let joined = unsigned(&[5], &[8, 18, 10, 110, 255]);
+    contrib("QLinearConcat", &args, &[("axis", int(0))], &[joined]);
     // Equal numbers have equal parts.
     let even = unsigned(&[2, 4], &[7; 8]);
     let parts = unsigned(&[2, 4], &[64; 8]);

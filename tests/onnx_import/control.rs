@@ -61,7 +61,8 @@ fn a_loop_without_end_is_kept_or_refused() {
         let (raw, _) = model(17, &args, vec![doubling(&inputs, always())], &["last", "all"]);
         let error = import(raw.clone(), library()).expect_err("too many nodes").to_string();
         assert!(error.contains("Loop") && error.contains("more than 16384 nodes"), "{error}");
-        let kept = import_keeping(raw, library(), &Default::default()).expect("it is kept");
+        let kept = import_keeping(raw, library(), &Default::default(), Default::default())
+            .expect("it is kept");
         assert_eq!(kept.model.opaque.nodes.len(), 1);
     }
 }
@@ -199,7 +200,8 @@ fn a_run_decides_how_many_elements_there_are() {
     same(&found[0], &ints(&[1, 3], &[0, 2, 3]), "places");
     same(&found[1], &floats(&[1, 3], &[5.0, 7.0, 8.0]), "elements");
     assert_eq!(stages, 1);
-    let kept = import_keeping(raw.clone(), library(), &Default::default()).expect("it loads");
+    let kept = import_keeping(raw.clone(), library(), &Default::default(), Default::default())
+        .expect("it loads");
     assert_eq!(kept.model.opaque.nodes[0].0.op_type, "NonZero");
     let error = import(raw, library()).expect_err("it is not known");
     assert!(matches!(error, ImportError::Undecided { .. }), "{error}");

@@ -36,6 +36,14 @@ fn operators(graph: &RawGraph) -> Vec<String> {
 /// Optimises, compares the operators with what is expected, and the results of runs with those of the model.
 #[track_caller]
 fn optimizes(raw: &RawModel, inputs: &[Vec<Tensor>], expected: &str) -> RawModel {
+    let out = optimized(raw, inputs);
+    assert_eq!(operators(&out.graph).join(" "), expected);
+    out
+}
+
+/// Optimises, and compares the results of runs with those of the model.
+#[track_caller]
+fn optimized(raw: &RawModel, inputs: &[Vec<Tensor>]) -> RawModel {
     let read = |raw: &RawModel| {
         let bytes = mlc_onnx::to_bytes(raw).expect("written");
         Model::from_bytes(bytes).expect("it loads")
@@ -44,7 +52,6 @@ fn optimizes(raw: &RawModel, inputs: &[Vec<Tensor>], expected: &str) -> RawModel
     let result = Optimizer::new().target("standard").optimize(&model).expect("it is optimised");
     let bytes = result.to_bytes().expect("written");
     let out = mlc_onnx::parse_onnx(bytes.into(), None).expect("it reads back");
-    assert_eq!(operators(&out.graph).join(" "), expected);
     let sessions = [raw, &out].map(|raw| read(raw).session().expect("it runs"));
     for given in inputs {
         let names = raw.graph.inputs.iter().map(|i| i.name.clone());
@@ -217,8 +224,8 @@ fn both_branches_and_what_follows_are_optimised() {
     optimizes(&raw, &runs, "If[Relu][Neg Relu] Relu");
 }
 
-#[test]
-fn a_scan_over_a_sequence_of_any_length_is_typed_and_optimised() {
+/// A scan over `x0` from `x1` on, whose steps rectify a sum, and a detour behind it.
+fn rectified_sums() -> Vec<RawNode> {
     let inside = [
         vec![node("Add", &["s", "e"], &["j"], &[]), node("Relu", &["j"], &["j2"], &[])],
         vec![node("Relu", &["j2"], &["t"], &[]), node("Identity", &["t"], &["made"], &[])],
@@ -226,11 +233,65 @@ fn a_scan_over_a_sequence_of_any_length_is_typed_and_optimised() {
     let inputs = vec![value("s", DType::F32), value("e", DType::F32)];
     let outputs = vec![value("t", DType::F32), value("made", DType::F32)];
     let attrs = [("body", graph(inputs, inside.concat(), outputs)), ("num_scan_inputs", int(1))];
-    let nodes =
-        [vec![node("Scan", &["x1", "x0"], &["last", "all"], &attrs)], detour("all", "y")].concat();
+    [vec![node("Scan", &["x1", "x0"], &["last", "all"], &attrs)], detour("all", "y")].concat()
+}
+
+#[test]
+fn a_scan_over_a_sequence_of_any_length_is_typed_and_optimised() {
     let args = [Sym(rows(4), &["n", ""]), In(floats(&[3], &[0.5, -1.0, 2.0]))];
-    let (raw, _) = model(17, &args, nodes, &["y", "last"]);
+    let (raw, _) = model(17, &args, rectified_sums(), &["y", "last"]);
     let start = || floats(&[3], &[0.5, -1.0, 2.0]);
     let runs = [4, 2].map(|n| vec![rows(n), start()]);
     optimizes(&raw, &runs, "Scan[Add Relu Identity] Relu");
+}
+
+/// A linear resize of `from` to the extents of `x1`.
+fn resized(from: &str, to: &str) -> Vec<RawNode> {
+    let linear = [("mode", RawAttr::from("linear"))];
+    vec![
+        node("Shape", &["x1"], &["sizes"], &[]),
+        node("Resize", &[from, "", "", "sizes"], &[to], &linear),
+    ]
+}
+
+#[test]
+fn a_resize_to_extents_of_symbols_is_kept_and_all_around_it_is_optimised() {
+    let nodes = detour("x0", "h").into_iter().chain(resized("h", "r")).chain(detour("r", "y"));
+    let args = [Sym(rows(4), &["n", ""]), Sym(count(&[6, 5]), &["m", "k"])];
+    let (mut raw, _) = model(18, &args, nodes.collect(), &["y"]);
+    let symbols = ["m", "k"].map(|s| RawDim::Symbol(s.into()));
+    raw.graph.value_infos =
+        vec![RawValueInfo { dims: Some(symbols.to_vec()), ..value("r", DType::F32) }];
+    let given = [vec![rows(4), count(&[6, 5])], vec![rows(2), count(&[2, 3])]];
+    let mut left = operators(&optimized(&raw, &given).graph);
+    left.sort();
+    left.retain(|op| matches!(op.as_str(), "Relu" | "Resize" | "Transpose"));
+    assert_eq!(left, ["Relu", "Relu", "Resize"]);
+}
+
+#[test]
+fn a_resize_leaves_axes_of_symbols_as_they_are() {
+    // Exporters write the size of the whole result, the batch included.
+    let nodes = vec![
+        node("Shape", &["x0"], &["shape"], &[]),
+        node("Slice", &["shape", "x1", "x2"], &["batch"], &[]),
+        node("Concat", &["batch", "x3"], &["sizes"], &[("axis", int(0))]),
+        node("Resize", &["x0", "", "", "sizes"], &["y"], &[("mode", RawAttr::from("linear"))]),
+    ];
+    let args = [
+        Sym(count(&[2, 3]), &["batch", ""]),
+        Const(ints(&[1], &[0])),
+        Const(ints(&[1], &[1])),
+        Const(ints(&[1], &[6])),
+    ];
+    let (raw, feeds) = model(13, &args, nodes, &["y"]);
+    let rows = [[0.0, 0.25, 0.75, 1.25, 1.75, 2.0], [3.0, 3.25, 3.75, 4.25, 4.75, 5.0]];
+    check_at(&[], raw, &feeds, &[floats(&[2, 6], &rows.concat())]);
+}
+
+#[test]
+fn a_loop_of_known_length_stays_one_where_it_would_be_many_nodes() {
+    let start = || floats(&[3], &[0.5, -1.0, 2.0]);
+    let (raw, _) = model(17, &[In(rows(20)), In(start())], rectified_sums(), &["y", "last"]);
+    optimizes(&raw, &[vec![rows(20), start()]], "Scan[Add Relu Identity] Relu");
 }

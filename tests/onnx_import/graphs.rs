@@ -94,6 +94,27 @@ fn symbols_that_must_be_equal_become_one() {
 }
 
 #[test]
+fn a_symbol_that_must_be_a_sum_of_others_is_it() {
+    // The mask of a cache: its length is that of the past and the present together.
+    let args = [
+        Sym(count(&[2]), &["past"]),
+        Sym(count(&[1]), &["seq"]),
+        Sym(floats(&[3], &[10.0, 20.0, 30.0]), &["total"]),
+    ];
+    for masked in [["keys", "x2"], ["x2", "keys"]] {
+        let nodes = vec![
+            node("Concat", &["x0", "x1"], &["keys"], &[("axis", int(0))]),
+            node("Add", &masked, &["y"], &[]),
+        ];
+        let (raw, feeds) = model(17, &args, nodes, &["y"]);
+        let imported = import(raw.clone(), library()).expect("it is imported");
+        let [(symbol, sum)] = imported.assumed.as_slice() else { panic!("{:?}", imported.assumed) };
+        assert!(symbol == "total" && sum.contains("past") && sum.contains("seq"), "{sum}");
+        check_at(&[17], raw, &feeds, &[floats(&[3], &[10.0, 21.0, 30.0])]);
+    }
+}
+
+#[test]
 fn one_node_writes_what_one_node_read() {
     let count_nodes = |raw: RawModel, opset: i64| {
         let Imported { program, model, .. } = import(raw, library()).expect("it is imported");
@@ -232,4 +253,21 @@ fn outputs_may_be_inputs_and_constants() {
     let found = run(&again, &feeds);
     same(&found[0], &count(&[2]), "an input");
     same(&found[1], &count(&[1]), "a constant");
+}
+
+#[test]
+fn one_bound_is_written_so_that_infinities_stay() {
+    // ONNX Runtime takes the largest number for a bound of `Clip` that is left out.
+    for (op, given) in [("Max", 1), ("Min", 2)] {
+        let x = floats(&[3], &[f64::INFINITY, f64::NEG_INFINITY, 1.0]);
+        let (raw, feeds) = single(17, op, &[Sym(x, &["n"]), Const(floats(&[], &[0.5]))], &[], 1);
+        let Imported { program, model, .. } = import(raw.clone(), library()).expect("imported");
+        let out = export(&program, library(), &model, 17).expect("exported").graph;
+        let [n] = out.nodes.as_slice() else { panic!("{:?}", out.nodes) };
+        assert_eq!((n.op_type.as_str(), n.inputs.len()), ("Clip", 3), "{:?}", n.inputs);
+        let open = &out.initializers[&n.inputs[3 - given]];
+        assert!(open.to_f64()[0].is_infinite(), "{open:?}");
+        let low = [[f64::INFINITY, 0.5, 1.0], [0.5, f64::NEG_INFINITY, 0.5]][given - 1];
+        check_at(&[11, 17, 23], raw, &feeds, &[floats(&[3], &low)]);
+    }
 }

@@ -124,7 +124,8 @@ fn running_names_the_node_and_writing_keeps_the_operator_set() {
         .optimize(&model)
         .expect_err("it means version 20");
     assert_eq!(error.kind(), ErrorKind::Export, "{error}");
-    let imported = import_keeping(raw.clone(), library(), &Default::default()).expect("it loads");
+    let imported = import_keeping(raw.clone(), library(), &Default::default(), Default::default())
+        .expect("it loads");
     let again = export(&imported.program, library(), &imported.model, 20).expect("it is written");
     assert_eq!(again.graph.nodes.len(), raw.graph.nodes.len());
     assert!(import(raw, library()).is_err());

@@ -418,6 +418,12 @@ fn quantized_products_compute() {
         &[],
         &[whole(&[1, 1, 2], &[3, 10])],
     );
+    check(
+        "ConvInteger",
+        &[In(bytes(&[1, 1, 3], &[1, 2, 4])), In(bytes(&[1, 1, 2], &[1, 3]))],
+        &[],
+        &[whole(&[1, 1, 2], &[7, 14])],
+    );
     let quantized = |args: [Tensor; 2]| {
         let [x, w] = args.map(In);
         [x, scale(0.5), zero(1), w, scale(0.5), zero(0), scale(1.0), zero(7)]
@@ -426,6 +432,17 @@ fn quantized_products_compute() {
     check("QLinearMatMul", &args, &[], &[bytes(&[1, 1], &[13])]);
     let args = quantized([bytes(&[1, 1, 1], &[201]), bytes(&[1, 1, 1], &[255])]);
     check("QLinearConv", &args, &[], &[bytes(&[1, 1, 1], &[255])]);
+    // Sums 14, 18 and 2, 10 with the bias: 3.5, 4.5 and 0.25, 1.25.
+    let (scales, zeros) = (Const(floats(&[2], &[0.5, 0.25])), Const(bytes(&[2], &[1, 1])));
+    let bias = Const(whole(&[2], &[10, -6]));
+    let (x, w) = (In(bytes(&[1, 1, 2], &[3, 5])), Const(bytes(&[2, 1, 1], &[3, 5])));
+    let args = [x, scale(0.5), zero(1), w, scales, zeros, scale(1.0), zero(7), bias];
+    check("QLinearConv", &args, &[], &[bytes(&[1, 2, 2], &[11, 11, 7, 8])]);
+    // Both sums are 16: 4 and 2.
+    let (scales, zeros) = (Const(floats(&[2], &[0.5, 0.25])), Const(bytes(&[2], &[2, 4])));
+    let (a, b) = (In(bytes(&[1, 2], &[3, 5])), Const(bytes(&[2, 2], &[2, 4, 6, 8])));
+    let args = [a, scale(0.5), zero(1), b, scales, zeros, scale(1.0), zero(7)];
+    check("QLinearMatMul", &args, &[], &[bytes(&[1, 2], &[11, 9])]);
     check(
         "DequantizeLinear",
         &[In(bytes(&[1, 4], &[1, 2, 3, 4])), Const(floats(&[1, 2], &[1.0, 0.5]))],

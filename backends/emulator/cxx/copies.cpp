@@ -7,12 +7,11 @@
 
 namespace emulated {
 
-static const unsigned COPIED = 16;
-
 struct Copy {
     const Memory* to;
     const Memory* from;
     long long to_at, from_at;
+    unsigned bytes;
     bool inside;
     // The number of its group among those of the thread.
     unsigned group;
@@ -26,11 +25,11 @@ struct Queue {
 
 static Queue queues[1024];
 
-void begin_copy(const Memory& to, long long to_at, const Memory& from, long long from_at, bool inside) {
+void begin_copy(const Memory& to, long long to_at, const Memory& from, long long from_at, unsigned bytes, bool inside) {
     if (to.parameter >= 0 || from.parameter < 0) fail("copies asynchronously, but not from global to shared memory");
-    access(to, to_at, COPIED, Access::Write);
-    invalidate(to, to_at, COPIED);
-    if (inside) access(from, from_at, COPIED, Access::Read);
+    access(to, to_at, bytes, Access::Write);
+    invalidate(to, to_at, bytes);
+    if (inside) access(from, from_at, bytes, Access::Read);
     Queue& queue = queues[state.thread];
     if (queue.count == queue.room) {
         queue.room = queue.room ? 2 * queue.room : 16;
@@ -38,7 +37,7 @@ void begin_copy(const Memory& to, long long to_at, const Memory& from, long long
         if (!grown) fail("the host's memory does not suffice for %u copies", queue.room);
         queue.copies = grown;
     }
-    queue.copies[queue.count++] = Copy{&to, &from, to_at, from_at, inside, queue.closed};
+    queue.copies[queue.count++] = Copy{&to, &from, to_at, from_at, bytes, inside, queue.closed};
 }
 
 void end_group() { queues[state.thread].closed += 1; }
@@ -48,9 +47,9 @@ void wait_groups(unsigned but) {
     unsigned done = 0;
     for (; done < queue.count && queue.copies[done].group + but < queue.closed; done++) {
         const Copy& copy = queue.copies[done];
-        void* const to = access(*copy.to, copy.to_at, COPIED, Access::Write);
-        if (copy.inside) memcpy(to, access(*copy.from, copy.from_at, COPIED, Access::Read), COPIED);
-        else memset(to, 0, COPIED);
+        void* const to = access(*copy.to, copy.to_at, copy.bytes, Access::Write);
+        if (copy.inside) memcpy(to, access(*copy.from, copy.from_at, copy.bytes, Access::Read), copy.bytes);
+        else memset(to, 0, copy.bytes);
     }
     queue.count -= done;
     memmove(queue.copies, queue.copies + done, queue.count * sizeof(Copy));

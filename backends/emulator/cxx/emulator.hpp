@@ -14,6 +14,14 @@
     static char name##_site;  \
     const ::emulated::Pointer<T> name = ::emulated::shared<T>(&name##_site, #name, n)
 
+// Phases of a merged launch: their shared arrays are their own here.
+#define PHASE_OF(name, ...) static void name(__VA_ARGS__, unsigned own_block)
+#define PHASE(number) if (::emulated::in_phase(number))
+#define PLAIN(T) ::emulated::Pointer<T>
+#define POOL(bytes)
+#define PART(T, name, n, from) SHARED(T, name, n)
+#define wait_for_grid(grid) ((void)(grid))
+
 #define __syncthreads() ::emulated::barrier(__LINE__)
 #define __threadfence() ((void)0)
 #define __threadfence_block() ((void)0)

@@ -17,6 +17,8 @@ struct Request {
     unsigned block;
     const Region* regions;
     Word count;
+    // The blocks that run, of all: from the first one on, up to the last one without it.
+    Word first, last;
 };
 
 // What is known of a pointer parameter from its type.
@@ -47,9 +49,9 @@ enum class Access : unsigned char { Read, Write, Atomic };
 // and in no race. Does not return otherwise.
 void* access(const Memory& memory, long long at, unsigned bytes, Access kind);
 
-// Copies 16 bytes, or zeros where `inside` is false, when the current thread waits for the group of the copy. Until then the copy's
+// Copies so many bytes, or zeros where `inside` is false, when the current thread waits for the group of the copy. Until then the copy's
 // target has no elements: reading them ends the launch, and so does a write that no barrier orders with what others read there.
-void begin_copy(const Memory& to, long long to_at, const Memory& from, long long from_at, bool inside);
+void begin_copy(const Memory& to, long long to_at, const Memory& from, long long from_at, unsigned bytes, bool inside);
 
 // Closes the current thread's group of copies.
 void end_group();
@@ -76,6 +78,11 @@ unsigned lane();
 
 // Orders the memory accesses of the current warp's lanes before and after: part of ending `__syncwarp`.
 void order_warp(unsigned mask);
+
+// Whether this pass over all blocks is the one of the phase of this number. Phases are separated by barriers of the grid: a launch passes
+// over all blocks once for each of them, so that all blocks have ended a phase before any begins the next one. What a thread keeps for
+// itself from one to the next does not last.
+bool in_phase(unsigned number);
 
 // Ends the launch with this message; never returns.
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -262,7 +262,12 @@ unsigned load_word(const emulated::Pointer<T>& p) {
 // Copies from global to shared memory that threads do not wait for at once.
 template <class T>
 void copy_async(const emulated::Pointer<T>& to, const emulated::Pointer<const T>& from, bool inside) {
-    emulated::begin_copy(*to.memory, to.at, *from.memory, from.at, inside);
+    emulated::begin_copy(*to.memory, to.at, *from.memory, from.at, 16, inside);
+}
+template <int n, class T>
+void copy_part_async(const emulated::Pointer<T>& to, const emulated::Pointer<const T>& from, bool inside) {
+    static_assert(n * sizeof(T) == 4 || n * sizeof(T) == 8, "such a copy has 4 or 8 bytes");
+    emulated::begin_copy(*to.memory, to.at, *from.memory, from.at, n * sizeof(T), inside);
 }
 inline void commit_copies() { emulated::end_group(); }
 template <int but>

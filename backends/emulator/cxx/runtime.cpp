@@ -67,10 +67,11 @@ const char* block_name(Word block) {
 }
 
 Word block_at(Moment m) {
-    Word low = 0, high = state.block;
+    const Word first = state.request.first;
+    Word low = first, high = state.block;
     while (low < high) {
         const Word middle = (low + high + 1) / 2;
-        if (state.first_epochs[middle] <= epoch_of(m)) low = middle;
+        if (state.first_epochs[middle - first] <= epoch_of(m)) low = middle;
         else high = middle - 1;
     }
     return low;
@@ -219,17 +220,20 @@ static void run_block() {
 
 static void run_blocks() {
     const Request& request = state.request;
-    const Word blocks = (Word)request.grid[0] * request.grid[1] * request.grid[2];
-    state.first_epochs = (unsigned*)malloc(blocks * sizeof(unsigned));
+    const Word all = (Word)request.grid[0] * request.grid[1] * request.grid[2];
+    if (request.first > request.last || request.last > all)
+        return record("blocks %llu to %llu of %llu", request.first, request.last, all);
+    const Word blocks = request.last - request.first;
+    state.first_epochs = (unsigned*)malloc((blocks ? blocks : 1) * sizeof(unsigned));
     if (!state.first_epochs) return record("the host's memory does not suffice for %llu blocks", blocks);
     blockDim = Index3{request.block, 1, 1};
     gridDim = Index3{request.grid[0], request.grid[1], request.grid[2]};
     epoch = 0;
-    for (Word block = 0; block < blocks && !state.failed; block++) {
+    for (Word block = request.first; block < request.last && !state.failed; block++) {
         epoch += 1;
         state.block = block;
         state.first_epoch = epoch;
-        state.first_epochs[block] = epoch;
+        state.first_epochs[block - request.first] = epoch;
         blockIdx = Index3{(unsigned)(block % gridDim.x), (unsigned)(block / gridDim.x % gridDim.y),
                           (unsigned)(block / gridDim.x / gridDim.y)};
         forget_shared();
@@ -237,6 +241,11 @@ static void run_blocks() {
         run_block();
     }
     free(state.first_epochs);
+}
+
+bool in_phase(unsigned number) {
+    if (number > state.phase) state.has_more = true;
+    return number == state.phase;
 }
 
 const char* run(const char* function, unsigned limit, const Request& request, const Parameter* parameters,
@@ -258,7 +267,14 @@ const char* run(const char* function, unsigned limit, const Request& request, co
         if (char* const stacks = new_stacks(request.block)) {
             for (idle_count = 0; idle_count < request.block; idle_count++)
                 idle_stacks[idle_count] = stacks + idle_count * STACK;
-            run_blocks();
+            for (bool first = true; first || (state.has_more && !state.failed); first = false) {
+                if (!first) {
+                    forget_parameters();
+                    state.phase += 1;
+                }
+                state.has_more = false;
+                run_blocks();
+            }
             free_stacks(stacks, request.block);
         } else {
             record("the host's memory does not suffice for the stacks of threads");

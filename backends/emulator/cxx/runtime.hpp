@@ -21,9 +21,12 @@ struct State {
     Word block;
     unsigned thread;
     Moment now;
-    // The epoch that the current block began with, and the ones that all blocks so far began with.
+    // The epoch that the current block began with, and the ones that all blocks so far began with, from the first one that runs on.
     unsigned first_epoch;
     unsigned* first_epochs;
+    // The phase of this pass over the blocks, and whether there is a later one.
+    unsigned phase;
+    bool has_more;
     bool failed;
     char message[1024];
 };
@@ -47,6 +50,9 @@ Cell* new_cells(Word count);
 // The bytes of a parameter, as memory. Parameters whose bytes overlap share a record. False: the message is recorded.
 bool bind(const Parameter* parameters, unsigned count, Memory* memories);
 void unbind();
+
+// Forgets who accessed parameters: all of it comes before what follows.
+void forget_parameters();
 
 // Makes elements ones that were never written.
 void invalidate(const Memory& memory, long long at, unsigned bytes);

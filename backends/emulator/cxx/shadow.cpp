@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "runtime.hpp"
 
@@ -137,7 +138,23 @@ Cell* new_cells(Word count) { return (Cell*)calloc(count ? count : 1, sizeof(Cel
 
 static const unsigned PARAMETERS = 256;
 static Cell* groups[PARAMETERS];
+static Word group_cells[PARAMETERS];
 static unsigned group_count;
+
+// Cells from which on a record takes address space, and memory only where elements are touched.
+static const Word LARGE = 1 << 20;
+
+static Cell* reserve_cells(Word count) {
+    if (count < LARGE) return new_cells(count);
+    void* const cells =
+        mmap(nullptr, count * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return cells == MAP_FAILED ? nullptr : (Cell*)cells;
+}
+
+static void release_cells(Cell* cells, Word count) {
+    if (count < LARGE) free(cells);
+    else munmap(cells, count * sizeof(Cell));
+}
 
 bool bind(const Parameter* parameters, unsigned count, Memory* memories) {
     group_count = 0;
@@ -170,11 +187,13 @@ bool bind(const Parameter* parameters, unsigned count, Memory* memories) {
             while ((uintptr_t)(memory.base - base) % granule != 0 || memory.element % granule != 0) granule /= 2;
         }
         if (!written) continue;
-        Cell* const cells = new_cells((Word)(end - base) / granule + 1);
+        const Word needed = (Word)(end - base) / granule + 1;
+        Cell* const cells = reserve_cells(needed);
         if (!cells) {
             record("the host's memory does not suffice for a record of accesses");
             return false;
         }
+        group_cells[group_count] = needed;
         groups[group_count++] = cells;
         for (unsigned i = from; i < to; i++) {
             memories[order[i]].cells = cells + (memories[order[i]].base - base) / granule;
@@ -185,7 +204,14 @@ bool bind(const Parameter* parameters, unsigned count, Memory* memories) {
 }
 
 void unbind() {
-    while (group_count > 0) free(groups[--group_count]);
+    while (group_count > 0) {
+        group_count -= 1;
+        release_cells(groups[group_count], group_cells[group_count]);
+    }
+}
+
+void forget_parameters() {
+    for (unsigned i = 0; i < group_count; i++) memset((void*)groups[i], 0, group_cells[i] * sizeof(Cell));
 }
 
 // What a device gives a block without being asked for more at the launch.

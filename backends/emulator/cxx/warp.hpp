@@ -252,6 +252,12 @@ inline void mma_16816(float d[4], const unsigned a[4], const unsigned b[2]) {
 inline void mma_16816_bf16(float d[4], const unsigned a[4], const unsigned b[2]) {
     emulated::mma("mma_16816_bf16", emulated::combine_16816<emulated::bf16_element>, d, a, b);
 }
+// The nearest number of tf32, away from zero of two that are as near: what is not finite keeps its kind.
+inline unsigned tf32_bits(float value) {
+    const unsigned bits = __float_as_uint(value), magnitude = bits & 0x7fffffffu;
+    if (magnitude >= 0x7f800000u) return magnitude > 0x7f800000u ? bits | 0x400000u : bits;
+    return (bits + 0x1000u) & ~0x1fffu;
+}
 inline void mma_1688_tf32(float d[4], const unsigned a[4], const unsigned b[2]) {
     emulated::mma("mma_1688_tf32", emulated::combine_1688_tf32, d, a, b);
 }

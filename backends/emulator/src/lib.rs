@@ -19,7 +19,10 @@
 //! is known (`float v = p[i]`, not `auto v = p[i]`), and in `c ? p[i] : x` the type of `x` is the element's; everything
 //! else does not compile.
 //!
-//! Not emulated: what only timing decides (blocks that wait for each other never end), memory fences (a read of what
+//! Barriers of a whole grid (`wait_for_grid`) are emulated where `PHASE(n) {…}` says what runs between them: blocks keep nothing of their own
+//! from one phase to the next.
+//!
+//! Not emulated: what only timing decides (blocks that wait for each other otherwise never end), memory fences (a read of what
 //! another block has written is a race, fence or not), `__syncwarp` of a part of a warp as an order of accesses (it
 //! waits, but orders nothing), the rounding of approximate functions (`__expf` is `expf`), and the order of additions
 //! in products of matrices (they are rounded once). Arrays of a thread's own are not checked, and what C++ leaves
@@ -32,6 +35,7 @@ mod kernels;
 use std::{
     collections::HashMap,
     ffi::{CStr, c_char},
+    ops::Range,
     sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError},
 };
 
@@ -73,6 +77,8 @@ struct Request {
     block: u32,
     regions: *const RawRegion,
     count: u64,
+    first: u64,
+    last: u64,
 }
 
 #[repr(C)]
@@ -161,12 +167,40 @@ impl Unit {
         block: u32,
         regions: &[Region],
     ) -> Result<(), EmulatorError> {
+        let blocks = grid.into_iter().map(u64::from).product();
+        // SAFETY: as the caller says.
+        unsafe { self.launch_blocks(function, grid, 0..blocks, block, regions) }
+    }
+
+    /// Runs only these blocks of a kernel, by their numbers in the grid: of launches that would take too long.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch), and if there are no such blocks.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch`](Self::launch).
+    pub unsafe fn launch_blocks(
+        &self,
+        function: &str,
+        grid: [u32; 3],
+        blocks: Range<u64>,
+        block: u32,
+        regions: &[Region],
+    ) -> Result<(), EmulatorError> {
         let entry = self.0.entries.get(function);
         let entry = entry.ok_or_else(|| EmulatorError::UnknownFunction(function.to_owned()))?;
         let raw = |region: &Region| RawRegion { base: region.pointer, bytes: region.bytes as u64 };
         let regions: Vec<RawRegion> = regions.iter().map(raw).collect();
-        let request =
-            Request { grid, block, regions: regions.as_ptr(), count: regions.len() as u64 };
+        let request = Request {
+            grid,
+            block,
+            regions: regions.as_ptr(),
+            count: regions.len() as u64,
+            first: blocks.start,
+            last: blocks.end,
+        };
         let _launching = self.0.launching.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the request is of the type that the entry takes; the rest is this function's contract.
         let message = unsafe { entry(&raw const request) };

@@ -5,29 +5,48 @@
 /// A part of the block: where it begins, and its bytes.
 pub type Part = (usize, usize);
 
-/// A block with parts lent to a writer.
+/// A block with parts lent to a writer. Its lists are those of an earlier one, so that lending allocates nothing.
+#[derive(Default)]
 pub struct Lent<'a> {
+    /// The parts that are written, in the order in which they were asked for.
+    pub written: Vec<&'a mut [u8]>,
     /// Ranges that are only read, in order.
     between: Vec<(usize, &'a [u8])>,
+    /// The parts that are written, by where they begin.
+    order: Vec<(Part, usize)>,
+}
+
+/// An empty list in the memory of another one.
+pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
+    list.clear();
+    // Collected in place, as elements of one layout are.
+    list.into_iter().map(|_| unreachable!("the list is empty")).collect()
 }
 
 /// The parts `written`, in their order, and the rest of the block. Nothing if two of them overlap or one lies outside.
-pub fn lend<'a>(block: &'a mut [u8], written: &[Part]) -> Option<(Vec<&'a mut [u8]>, Lent<'a>)> {
-    let mut order: Vec<usize> = (0..written.len()).filter(|&i| written[i].1 > 0).collect();
-    order.sort_unstable_by_key(|&i| written[i]);
-    let mut out: Vec<&'a mut [u8]> = written.iter().map(|_| nothing()).collect();
-    let mut between = Vec::with_capacity(order.len() + 1);
+pub fn lend<'a>(
+    block: &'a mut [u8],
+    written: impl Iterator<Item = Part>,
+    used: Lent<'_>,
+) -> Option<Lent<'a>> {
+    let mut lent = used.emptied();
+    for (i, part) in written.enumerate() {
+        lent.written.push(nothing());
+        if part.1 > 0 {
+            lent.order.push((part, i));
+        }
+    }
+    lent.order.sort_unstable();
     let (mut rest, mut at) = (block, 0usize);
-    for i in order {
-        let (start, len) = written[i];
+    for &((start, len), i) in &lent.order {
         let (before, tail) = rest.split_at_mut_checked(start.checked_sub(at)?)?;
         let (own, tail) = tail.split_at_mut_checked(len)?;
-        between.push((at, &*before));
-        out[i] = own;
+        lent.between.push((at, &*before));
+        lent.written[i] = own;
         (rest, at) = (tail, start + len);
     }
-    between.push((at, &*rest));
-    Some((out, Lent { between }))
+    lent.between.push((at, &*rest));
+    Some(lent)
 }
 
 /// No bytes, aligned for elements of every type.
@@ -36,6 +55,15 @@ fn nothing<'a>() -> &'a mut [u8] {
 }
 
 impl<'a> Lent<'a> {
+    /// The same lists without a block.
+    pub fn emptied<'b>(self) -> Lent<'b> {
+        Lent {
+            written: emptied(self.written),
+            between: emptied(self.between),
+            order: emptied(self.order),
+        }
+    }
+
     /// A part that is only read.
     pub fn read(&self, (start, len): Part) -> Option<&'a [u8]> {
         if len == 0 {
@@ -54,8 +82,9 @@ mod tests {
     #[test]
     fn what_is_written_is_apart_from_what_is_read() {
         let mut block: Vec<u8> = (0..10).collect();
-        let (mut out, rest) = lend(&mut block, &[(6, 2), (2, 3), (0, 0)]).expect("apart");
-        assert_eq!(out, [&[6, 7][..], &[2, 3, 4], &[]]);
+        let parts = [(6, 2), (2, 3), (0, 0)].into_iter();
+        let mut rest = lend(&mut block, parts, Lent::default()).expect("apart");
+        assert_eq!(rest.written, [&[6, 7][..], &[2, 3, 4], &[]]);
         assert_eq!(rest.read((0, 2)), Some(&[0, 1][..]));
         assert_eq!(rest.read((5, 1)), Some(&[5][..]));
         assert_eq!(rest.read((8, 2)), Some(&[8, 9][..]));
@@ -63,16 +92,26 @@ mod tests {
         for written in [(1, 2), (2, 1), (4, 2), (7, 2), (9, 2)] {
             assert_eq!(rest.read(written), None, "{written:?}");
         }
-        out[0].fill(1);
+        rest.written[0].fill(1);
         assert_eq!(block[6..8], [1, 1]);
     }
 
     #[test]
     fn parts_that_overlap_are_not_lent() {
         let mut block = [0u8; 8];
-        assert!(lend(&mut block, &[(0, 4), (3, 2)]).is_none());
-        assert!(lend(&mut block, &[(6, 4)]).is_none());
-        assert!(lend(&mut block, &[(9, 1)]).is_none());
-        assert!(lend(&mut block, &[(4, 4), (0, 4)]).is_some());
+        let mut is_lent =
+            |parts: &[Part]| lend(&mut block, parts.iter().copied(), Lent::default()).is_some();
+        assert!(!is_lent(&[(0, 4), (3, 2)]));
+        assert!(!is_lent(&[(6, 4)]));
+        assert!(!is_lent(&[(9, 1)]));
+        assert!(is_lent(&[(4, 4), (0, 4)]));
+    }
+
+    #[test]
+    fn lists_stay_where_they_are() {
+        let list: Vec<&[u8]> = Vec::with_capacity(5);
+        let at = list.as_ptr() as usize;
+        let other: Vec<&[u8]> = emptied(list);
+        assert_eq!((other.as_ptr() as usize, other.capacity()), (at, 5));
     }
 }

@@ -324,7 +324,7 @@ fn weighted(
                 chain: &NONE,
             };
             let pieces = [Piece { first: a[r * pitch..].as_ptr(), step: pitch }];
-            let lines = Even { pieces: &pieces, length: k, column: 0 };
+            let lines = Even { pieces: &pieces, length: k };
             // SAFETY: the lines are inside the operand by the assertion; rows of the result belong to one task.
             unsafe { kernel::even((count, rows), lines, panel, &[], &target) };
         });

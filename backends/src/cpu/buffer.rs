@@ -3,7 +3,9 @@
 //! A buffer never shrinks while it is pooled, so a program with static shapes allocates in its first run only.
 
 use bytemuck::{Pod, Zeroable};
+use memmap2::MmapMut;
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -17,19 +19,45 @@ unsafe impl Zeroable for Line {}
 // SAFETY: as above; the alignment equals the size, so there is no padding.
 unsafe impl Pod for Line {}
 
+/// From so many bytes on, memory is mapped from the system.
+const LARGE: usize = 2 << 20;
+
+/// Memory for elements of any type; zeros at first.
+enum Memory {
+    Lines(Vec<Line>),
+    /// In huge pages where the system has them: the first writes then take few faults, and all reads few look-ups of addresses.
+    Pages(MmapMut),
+}
+
+impl Memory {
+    fn of(len: usize) -> Memory {
+        let pages = if len < LARGE { None } else { MmapMut::map_anon(len).ok() };
+        let Some(pages) = pages else {
+            return Memory::Lines(bytemuck::zeroed_vec(len.div_ceil(size_of::<Line>())));
+        };
+        #[cfg(target_os = "linux")]
+        // Systems without huge pages refuse, which changes no value.
+        let _ = pages.advise(memmap2::Advice::HugePage);
+        Memory::Pages(pages)
+    }
+}
+
 /// Bytes aligned to a cache line.
-#[derive(Default)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    memory: Memory,
     len: usize,
 }
 
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer { memory: Memory::Lines(Vec::new()), len: 0 }
+    }
+}
+
 impl Buffer {
-    /// A buffer of `len` bytes.
+    /// A buffer of `len` bytes, zeros.
     pub fn new(len: usize) -> Buffer {
-        let mut out = Buffer::default();
-        out.resize(len);
-        out
+        Buffer { memory: Memory::of(len), len }
     }
 
     /// A buffer with a copy of `bytes`.
@@ -41,27 +69,59 @@ impl Buffer {
 
     /// Sets the length; the contents are arbitrary. Allocates only beyond the largest length so far.
     pub fn resize(&mut self, len: usize) {
-        let lines = len.div_ceil(64);
-        if lines > self.lines.len() {
-            self.lines = bytemuck::zeroed_vec(lines);
+        if len > self.capacity() {
+            self.memory = Memory::of(len);
         }
         self.len = len;
     }
 
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.len]
+        &self.all()[..self.len]
     }
 
     /// The bytes, to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+        let all = match &mut self.memory {
+            Memory::Lines(lines) => bytemuck::cast_slice_mut(lines),
+            Memory::Pages(pages) => &mut pages[..],
+        };
+        &mut all[..self.len]
+    }
+
+    fn all(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Lines(lines) => bytemuck::cast_slice(lines),
+            Memory::Pages(pages) => pages,
+        }
+    }
+
+    /// Bytes held, used or not.
+    pub fn capacity(&self) -> usize {
+        self.all().len()
     }
 }
 
-impl Buffer {
-    /// Bytes held, used or not.
-    pub fn capacity(&self) -> usize {
-        self.lines.len() * 64
+/// Numbers that vectors are loaded from: no vector lies across two cache lines.
+pub struct Floats(Buffer);
+
+impl Floats {
+    /// So many zeros.
+    pub fn zeros(len: usize) -> Floats {
+        Floats(Buffer::new(len * size_of::<f32>()))
+    }
+}
+
+impl Deref for Floats {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        bytemuck::cast_slice(self.0.bytes())
+    }
+}
+
+impl DerefMut for Floats {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        bytemuck::cast_slice_mut(self.0.bytes_mut())
     }
 }
 
@@ -155,4 +215,25 @@ pub fn with_scratch<T: Pod, const N: usize, R>(
     let out = f(held.each_mut().map(|b| bytemuck::cast_slice_mut(b.bytes_mut())));
     SCRATCH.with_borrow_mut(|s| s.extend(held.into_iter().rev()));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_small_and_large_are_zeros_aligned_and_kept() {
+        for len in [0, 1, 63, 64, 65, LARGE - 1, LARGE, LARGE + 13] {
+            let mut buffer = Buffer::new(len);
+            assert_eq!(buffer.bytes().len(), len);
+            assert!(buffer.bytes().iter().all(|&b| b == 0), "{len}");
+            assert!((buffer.bytes().as_ptr() as usize).is_multiple_of(size_of::<Line>()), "{len}");
+            buffer.bytes_mut().fill(7);
+            buffer.resize(len / 2);
+            buffer.resize(len);
+            assert!(buffer.bytes().iter().all(|&b| b == 7), "{len}: nothing is allocated anew");
+            buffer.resize(2 * len + 100);
+            assert_eq!(buffer.bytes().len(), 2 * len + 100);
+        }
+    }
 }

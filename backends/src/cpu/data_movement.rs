@@ -1,5 +1,6 @@
 //! Kernels that move elements: gather, concat, pad, triangle; and the running sum.
 
+use super::buffer::with_scratch;
 use super::convert::{by_size, int_at};
 use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::{Layout, odometer};
@@ -59,7 +60,23 @@ impl Launch for Gather {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let index = &inputs[1];
-        let mut places = Vec::with_capacity(index.layout.len());
+        with_scratch::<usize, 1, _>([index.layout.len()], |[places]| {
+            self.take(cx, index, places, inputs, outputs)
+        })
+    }
+}
+
+impl Gather {
+    /// Reads the index into `places`, and copies what it says.
+    fn take(
+        &self,
+        cx: &Context<'_>,
+        index: &Array<'_>,
+        places: &mut [usize],
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let mut next = places.iter_mut();
         let mut bad = None;
         let strides = [index.layout.strides.as_slice()];
         odometer(&index.layout.shape, strides, [index.layout.offset], |[p]| {
@@ -68,7 +85,7 @@ impl Launch for Gather {
             if at < 0 || at >= self.n as i64 {
                 bad.get_or_insert(i);
             }
-            places.push(at as usize);
+            next.next().into_iter().for_each(|place| *place = at as usize);
         });
         // Nothing is read for a result without elements.
         if let Some(i) = bad.filter(|_| !outputs[0].is_empty()) {
@@ -81,15 +98,13 @@ impl Launch for Gather {
             ($t:ty) => {{
                 let x: &[$t] = &inputs[0].typed()[self.at..];
                 let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
-                self.fill(cx, x, &places, out);
+                self.fill(cx, x, places, out);
             }};
         }
         by_size!(self.dtype, go);
         Ok(())
     }
-}
 
-impl Gather {
     fn fill<T: bytemuck::Pod + Send + Sync>(
         &self,
         cx: &Context<'_>,

@@ -1,5 +1,6 @@
 //! Launches of fused pointwise expressions, and copies of strided views.
 
+use super::buffer::with_scratch;
 use super::convert::by_size;
 use super::launch::{Array, Context, Launch};
 use super::layout::{Layout, coalesce, dense_strides, odometer};
@@ -7,6 +8,7 @@ use super::pointwise::{ElementSource, Fused, strided_copy};
 use super::threads::SharedSlice;
 use super::vector::transpose::{LINES, transpose_lines};
 use mlc_dsl::ir::DType;
+use smallvec::SmallVec;
 
 /// A pointwise program over a whole result.
 pub struct Map {
@@ -41,8 +43,8 @@ impl Map {
 
     /// Computes the program for every byte, and looks up the elements.
     fn tabulated(&self, cx: &Context<'_>, byte: usize, inputs: &[&[u8]], out: &mut [u8]) {
-        let all: Vec<u8> = (0..=255).collect();
-        let mut given = inputs.to_vec();
+        let all: [u8; 256] = std::array::from_fn(|i| i as u8);
+        let mut given: SmallVec<[&[u8]; 16]> = inputs.iter().copied().collect();
         given[byte] = &all;
         let from = &inputs[byte][..self.len];
         let mut table = [0f32; 256];
@@ -66,7 +68,7 @@ impl Launch for Map {
         inputs: &[Array<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
-        let bytes: Vec<&[u8]> = inputs.iter().map(|i| i.bytes).collect();
+        let bytes: SmallVec<[&[u8]; 16]> = inputs.iter().map(|i| i.bytes).collect();
         if let Some(byte) = self.byte {
             self.tabulated(cx, byte, &bytes, outputs[0]);
             return Ok(());
@@ -76,14 +78,14 @@ impl Launch for Map {
             self.fused.span(0, self.len, &bytes, outputs);
             return Ok(());
         }
-        let sizes: Vec<usize> = self.fused.outputs().map(DType::size).collect();
-        let shared: Vec<SharedSlice<'_, u8>> =
+        let sizes: SmallVec<[usize; 8]> = self.fused.outputs().map(DType::size).collect();
+        let shared: SmallVec<[SharedSlice<'_, u8>; 8]> =
             outputs.iter_mut().map(|o| SharedSlice::new(o)).collect();
         let step = self.len.div_ceil(parts).next_multiple_of(64);
         cx.threads.each(self.len.div_ceil(step), |i| {
             let (start, len) = (i * step, step.min(self.len - i * step));
             // SAFETY: spans of different tasks do not overlap.
-            let mut outs: Vec<&mut [u8]> = shared
+            let mut outs: SmallVec<[&mut [u8]; 8]> = shared
                 .iter()
                 .zip(&sizes)
                 .map(|(o, &s)| unsafe { o.part(start * s, len * s) })
@@ -148,10 +150,26 @@ impl Turn {
     }
 
     fn run<T: bytemuck::Pod + Send + Sync>(&self, cx: &Context<'_>, src: &[T], out: &mut [T]) {
+        let count = self.shape.iter().product();
+        with_scratch::<[usize; 2], 1, _>([count], |[starts]| {
+            let mut next = starts.iter_mut();
+            odometer(&self.shape, [&self.from, &self.to], [self.offset, 0], |s| {
+                next.next().into_iter().for_each(|start| *start = s);
+            });
+            self.turned(cx, src, starts, out);
+        });
+    }
+
+    /// Turns the blocks that begin at `starts`, in the source and in the result.
+    fn turned<T: bytemuck::Pod + Send + Sync>(
+        &self,
+        cx: &Context<'_>,
+        src: &[T],
+        starts: &[[usize; 2]],
+        out: &mut [T],
+    ) {
         /// Elements of a line of a block: a line of the cache.
         const SIDE: usize = 16;
-        let mut starts = Vec::new();
-        odometer(&self.shape, [&self.from, &self.to], [self.offset, 0], |s| starts.push(s));
         let bands = self.rows.0.div_ceil(SIDE);
         let shared = SharedSlice::new(out);
         let tasks = (starts.len() * bands).min(cx.threads.count() * 8);

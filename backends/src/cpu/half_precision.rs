@@ -4,6 +4,7 @@ use super::buffer::with_scratch;
 use super::convert::{narrow, widen};
 use super::launch::{Array, Context, Launch, LaunchOperand, LaunchSite, Maker};
 use mlc_dsl::ir::DType;
+use smallvec::SmallVec;
 
 /// A kernel for f32 and which arguments and results are 16-bit floats.
 struct Halves {
@@ -42,14 +43,14 @@ impl Launch for Halves {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let wide = |d: &Option<DType>, len: usize| if d.is_some() { len / 2 } else { 0 };
-        let ins: Vec<usize> =
+        let ins: SmallVec<[usize; 16]> =
             self.inputs.iter().zip(inputs).map(|(d, a)| wide(d, a.bytes.len())).collect();
-        let outs: Vec<usize> =
+        let outs: SmallVec<[usize; 16]> =
             self.outputs.iter().zip(&*outputs).map(|(d, o)| wide(d, o.len())).collect();
         let lens = [ins.iter().sum(), outs.iter().sum()];
         with_scratch::<f32, 2, _>(lens, |[read, written]| {
             let mut rest = read;
-            let mut arrays = Vec::with_capacity(inputs.len());
+            let mut arrays: SmallVec<[Array<'_>; 16]> = SmallVec::new();
             for ((d, a), &n) in self.inputs.iter().zip(inputs).zip(&ins) {
                 let (part, after) = rest.split_at_mut(n);
                 rest = after;
@@ -63,7 +64,7 @@ impl Launch for Halves {
                 });
             }
             let mut rest = &mut *written;
-            let mut targets: Vec<&mut [u8]> = Vec::with_capacity(outputs.len());
+            let mut targets: SmallVec<[&mut [u8]; 16]> = SmallVec::new();
             for ((d, o), &n) in self.outputs.iter().zip(outputs.iter_mut()).zip(&outs) {
                 let (part, after) = std::mem::take(&mut rest).split_at_mut(n);
                 rest = after;

@@ -7,6 +7,7 @@ use super::launch::{Array, Context, Launch};
 use super::layout::{Merged, coalesce, dense_strides, odometer};
 use super::pointwise::Fused;
 use super::reduce::{BLOCK, Columns, Monoid, row};
+use smallvec::SmallVec;
 
 /// A pointwise program over the axes of an operand, and the axes that go.
 pub struct MapReduce {
@@ -126,7 +127,7 @@ impl Launch for MapReduce {
         inputs: &[Array<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
-        let bytes: Vec<&[u8]> = inputs.iter().map(|i| i.bytes).collect();
+        let bytes: SmallVec<[&[u8]; 16]> = inputs.iter().map(|i| i.bytes).collect();
         let count: usize = self.gone.shape.iter().product();
         let grain = (1usize << 14).div_ceil(count.max(1)).max(1);
         let out: &mut [f32] = bytemuck::cast_slice_mut(&mut *outputs[0]);

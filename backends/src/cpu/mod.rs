@@ -36,6 +36,7 @@ mod recurrent;
 mod recurrent_steps;
 mod reduce;
 mod registry;
+mod resample;
 mod resolve;
 mod run;
 mod simd;

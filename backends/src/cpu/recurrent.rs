@@ -10,6 +10,7 @@ use super::packed_constants::Pack;
 use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::{Attr, DType};
+use smallvec::SmallVec;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -283,7 +284,7 @@ impl Launch for Recurrent {
         inputs: &[Array<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
-        let args: Vec<&[f32]> =
+        let args: SmallVec<[&[f32]; 8]> =
             inputs.iter().zip(&self.at).map(|(a, &at)| &a.typed::<f32>()[at..]).collect();
         let mut outs = outputs.iter_mut().map(|o| bytemuck::cast_slice_mut::<u8, f32>(o));
         let (Some(y), Some(last_h)) = (outs.next(), outs.next()) else {
@@ -411,21 +412,23 @@ impl Recurrent {
             Cell::Lstm { .. } | Cell::Simple { .. } => rows,
             Cell::Gru { .. } => rows - self.h,
         };
-        let mut sums = bias[..rows].to_vec();
-        sums[..early].iter_mut().zip(&bias[rows..]).for_each(|(s, r)| *s += r);
-        let add = |at: usize, part: &mut [f32]| {
-            let mut rest = part;
-            let mut from = at % rows;
-            while !rest.is_empty() {
-                let (line, after) = rest.split_at_mut((rows - from).min(rest.len()));
-                line.iter_mut().zip(&sums[from..]).for_each(|(v, s)| *v += s);
-                (rest, from) = (after, 0);
-            }
-        };
         let weight = direction.input.ready(inputs);
         let product =
             |_| Product { left: Left::Plain(by(x, self.i)), right: Right::Packed(&weight), at: 0 };
         let sizes = GemmSizes { m: self.s * self.b, n: rows, k: self.i };
-        gemm(threads, sizes, 1, product, all, Finish::Block(&add));
+        with_scratch::<f32, 1, _>([rows], |[sums]| {
+            sums.copy_from_slice(&bias[..rows]);
+            sums[..early].iter_mut().zip(&bias[rows..]).for_each(|(s, r)| *s += r);
+            let add = |at: usize, part: &mut [f32]| {
+                let mut rest = part;
+                let mut from = at % rows;
+                while !rest.is_empty() {
+                    let (line, after) = rest.split_at_mut((rows - from).min(rest.len()));
+                    line.iter_mut().zip(&sums[from..]).for_each(|(v, s)| *v += s);
+                    (rest, from) = (after, 0);
+                }
+            };
+            gemm(threads, sizes, 1, product, all, Finish::Block(&add));
+        });
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Every result is written, those that only the meaning needs among them: they are few beside the products.
 
+use super::buffer::with_scratch;
 use super::gemm::{Finish, GemmSizes, Left, Product, Right, gemm};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::math::{exp, log, maximum, minimum, sigmoid, tanh};
@@ -9,6 +10,7 @@ use super::recurrent::{Ready, Weight, by};
 use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::{Attr, DType};
+use smallvec::SmallVec;
 
 /// Long short-term memory.
 pub const LSTM: Maker = |s| make(s, |s| Some(Cell::Lstm { coupled: s.bool(1)? }));
@@ -168,7 +170,7 @@ impl Launch for Steps {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let [_, d, b, h] = self.extents;
-        let outs: Vec<SharedSlice<'_, f32>> =
+        let outs: SmallVec<[SharedSlice<'_, f32>; 8]> =
             outputs.iter_mut().map(|o| SharedSlice::new(bytemuck::cast_slice_mut(o))).collect();
         // A state without elements has no lines.
         if b * h == 0 {
@@ -290,45 +292,48 @@ impl<'a> Way<'a> {
         let (weight, hidden) = &self.steps.weights[self.d];
         let (weight, hidden) =
             (weight.ready(self.inputs), hidden.as_ref().map(|w| w.ready(self.inputs)));
-        let mut passed = vec![0.0; b * n];
-        for t in 0..s {
-            let h = self.before(6, t, 3);
-            let [u, z, v, gates] = [0, 1, 2, 3].map(|k| self.out(k, t, rows));
-            let [w, news, y] = [4, 5, 6].map(|k| self.out(k, t, n));
-            self.product(h, &weight, z);
-            for (i, x) in self.x(t).chunks_exact(rows).enumerate() {
-                let wide = i * rows..(i + 1) * rows;
-                let (u, z) = (&mut u[wide.clone()], &mut z[wide.clone()]);
-                u.copy_from_slice(x);
-                add(of_input, u);
-                add(of_state, z);
-                let v = &mut v[wide.clone()];
-                v.copy_from_slice(u);
-                add(z, v);
-                v.iter_mut().for_each(|v| *v = minimum(maximum(*v, -most), most));
-                activate(gate, v, &mut gates[wide]);
-            }
-            let reset = |i: usize| i * rows + n..i * rows + 2 * n;
-            if let Some(hidden) = &hidden {
-                for (i, (to, h)) in passed.chunks_exact_mut(n).zip(h.chunks_exact(n)).enumerate() {
-                    multiply(h, &gates[reset(i)], to);
+        with_scratch::<f32, 1, _>([b * n], |[passed]| {
+            for t in 0..s {
+                let h = self.before(6, t, 3);
+                let [u, z, v, gates] = [0, 1, 2, 3].map(|k| self.out(k, t, rows));
+                let [w, news, y] = [4, 5, 6].map(|k| self.out(k, t, n));
+                self.product(h, &weight, z);
+                for (i, x) in self.x(t).chunks_exact(rows).enumerate() {
+                    let wide = i * rows..(i + 1) * rows;
+                    let (u, z) = (&mut u[wide.clone()], &mut z[wide.clone()]);
+                    u.copy_from_slice(x);
+                    add(of_input, u);
+                    add(of_state, z);
+                    let v = &mut v[wide.clone()];
+                    v.copy_from_slice(u);
+                    add(z, v);
+                    v.iter_mut().for_each(|v| *v = minimum(maximum(*v, -most), most));
+                    activate(gate, v, &mut gates[wide]);
                 }
-                self.product(&passed, hidden, w);
-            }
-            for i in 0..b {
-                let (late, line) = (i * rows + 2 * n..(i + 1) * rows, i * n..(i + 1) * n);
-                let w = &mut w[line.clone()];
-                match reset_after {
-                    true => multiply(&gates[reset(i)], &z[late.clone()], w),
-                    false => add(&of_state[2 * n..], w),
+                let reset = |i: usize| i * rows + n..i * rows + 2 * n;
+                if let Some(hidden) = &hidden {
+                    for (i, (to, h)) in
+                        passed.chunks_exact_mut(n).zip(h.chunks_exact(n)).enumerate()
+                    {
+                        multiply(h, &gates[reset(i)], to);
+                    }
+                    self.product(passed, hidden, w);
                 }
-                add(&u[late], w);
-                w.iter_mut().for_each(|w| *w = minimum(maximum(*w, -most), most));
-                let news = &mut news[line.clone()];
-                activate(new, w, news);
-                mix(&gates[i * rows..][..n], news, &h[line.clone()], &mut y[line]);
+                for i in 0..b {
+                    let (late, line) = (i * rows + 2 * n..(i + 1) * rows, i * n..(i + 1) * n);
+                    let w = &mut w[line.clone()];
+                    match reset_after {
+                        true => multiply(&gates[reset(i)], &z[late.clone()], w),
+                        false => add(&of_state[2 * n..], w),
+                    }
+                    add(&u[late], w);
+                    w.iter_mut().for_each(|w| *w = minimum(maximum(*w, -most), most));
+                    let news = &mut news[line.clone()];
+                    activate(new, w, news);
+                    mix(&gates[i * rows..][..n], news, &h[line.clone()], &mut y[line]);
+                }
             }
-        }
+        });
     }
 
     fn simple(&self) {

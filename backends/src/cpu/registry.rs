@@ -20,6 +20,10 @@ pub enum Implementation {
 
 /// What code for f32 computes: 16-bit floats are widened to it.
 const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
+/// They, and bytes, whose largest are found.
+const FLOATS_AND_BYTES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::U8, DType::I8];
+/// What is pooled with channels last.
+const POOLED: &[DType] = &[DType::F32, DType::U8, DType::I8];
 /// What running sums are computed in.
 const SUMS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I64];
 /// What sums of products of bytes are.
@@ -88,19 +92,28 @@ pub fn implementation(key: &str) -> Option<Implementation> {
             &[("conv_transpose_channels_last", channels_last::conv_transpose)],
         ),
         "pool_channels_last" => native(
-            &[DType::F32],
+            POOLED,
             Nothing,
             &[
-                ("maxpool_channels_last", channels_last::MAX),
+                ("maxpool_channels_last", |s| {
+                    channels_last::MAX(s).or_else(|| int8::maxpool_channels_last(s))
+                }),
                 ("sumpool_channels_last", channels_last::SUM),
             ],
         ),
         "relayout" => native(
             ANY,
             Nothing,
-            &[("channels_last", channels_last::LAST), ("channels_first", channels_last::FIRST)],
+            &[
+                ("channels_last", |s| int8::channels_last(s).or_else(|| channels_last::LAST(s))),
+                ("channels_first", |s| int8::channels_first(s).or_else(|| channels_last::FIRST(s))),
+            ],
         ),
-        "pool" => native(FLOATS, Nothing, &[("maxpool", pool::MAX), ("sumpool", pool::SUM)]),
+        "pool" => native(
+            FLOATS_AND_BYTES,
+            Nothing,
+            &[("maxpool", |s| pool::MAX(s).or_else(|| int8::maxpool(s))), ("sumpool", pool::SUM)],
+        ),
         "reduce" => native(
             ANY,
             Prologue,
@@ -141,6 +154,11 @@ pub fn implementation(key: &str) -> Option<Implementation> {
         ),
         "concat" => native(ANY, Nothing, &[("concat", data_movement::concat)]),
         "pad" => native(ANY, Nothing, &[("pad", data_movement::pad)]),
+        "resample" => native(
+            &[DType::F32],
+            Nothing,
+            &[("resample", resample::RESAMPLE), ("nearest", resample::NEAREST)],
+        ),
         "triangle" => native(ANY, Nothing, &[("triangle", data_movement::triangle)]),
         "places" => native(&[DType::I64], Nothing, &[("sort_places", places::make)]),
         "recurrent" => native(

@@ -1,22 +1,22 @@
 //! Runs a compiled plan: intermediate values in one arena per concurrent run, results in memory that is returned.
 
-use super::arena::{Part, lend};
+use super::arena::{Lent, Part, emptied, lend};
 use super::buffer::{Buffer, BufferPool, Lease};
 use super::graph::{self, KernelGraph};
 use super::launch::{Array, Context};
 use super::layout::Layout;
 use super::packed_constants::PackedConstants;
 use super::resolve::{
-    Location, NEEDS_DATA, Pass, Resolved, Resolver, Storage, Temp, aligned, room,
+    Location, NEEDS_DATA, Pass, Resolved, Resolver, Storage, Temp, aligned, is_aligned, room,
 };
 use super::symbols::SymbolBindings;
 use super::threads::Threads;
 use crate::{Allocated, BackendError, Executable};
 use bytes::Bytes;
-use mlc_dsl::ir::Tensor;
+use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory, Plan};
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -41,8 +41,29 @@ struct Ready {
     resolved: Resolved,
     /// The part of the block that each buffer has; `None` for results.
     parts: Vec<Option<Part>>,
-    arenas: Mutex<Vec<Buffer>>,
+    /// What no run works in at the moment.
+    free: Mutex<Vec<Workspace>>,
     results: Arc<BufferPool>,
+}
+
+/// What a run works in, kept for the next one.
+#[derive(Default)]
+struct Workspace {
+    /// Where buffers lie.
+    block: Buffer,
+    /// Results that are computed, by their buffer's number.
+    results: Vec<Option<Lease>>,
+    lists: Lists<'static>,
+}
+
+/// What a launch is told, in lists that the next launch uses again.
+#[derive(Default)]
+struct Lists<'a> {
+    lent: Lent<'a>,
+    arrays: Vec<Array<'a>>,
+    extra: Vec<&'a [u8]>,
+    outs: Vec<&'a mut [u8]>,
+    fresh: Vec<(usize, Lease)>,
 }
 
 impl CompiledPlan {
@@ -112,7 +133,7 @@ impl CompiledPlan {
     /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
     pub fn times(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
-        let inputs: Vec<Tensor> = inputs.iter().cloned().map(aligned).collect();
+        let inputs = all_aligned(inputs);
         let ready = match self.ready(&symbols) {
             Err(e) if needs_data(&e) => return Ok(vec![]),
             other => other?,
@@ -154,7 +175,7 @@ fn needs_data(e: &BackendError) -> bool {
 impl Executable for CompiledPlan {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
         let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
-        let inputs: Vec<Tensor> = inputs.iter().cloned().map(aligned).collect();
+        let inputs = all_aligned(inputs);
         match self.ready(&symbols) {
             Ok(ready) => self.threads.enter(|| ready.run(&self.threads, &inputs, None)),
             Err(e) if needs_data(&e) => {
@@ -169,11 +190,19 @@ impl Executable for CompiledPlan {
         let all = self.ready.lock().unwrap_or_else(|e| e.into_inner());
         let mut out = Allocated::default();
         for (_, ready) in all.iter() {
-            let free = ready.arenas.lock().unwrap_or_else(|e| e.into_inner());
-            out.arena += free.iter().map(|b| b.capacity() as u64).sum::<u64>();
+            let free = ready.free.lock().unwrap_or_else(|e| e.into_inner());
+            out.arena += free.iter().map(|w| w.block.capacity() as u64).sum::<u64>();
             out.results += ready.results.bytes() as u64;
         }
         Some(out)
+    }
+}
+
+/// The inputs, aligned for their elements.
+fn all_aligned(inputs: &[Tensor]) -> Cow<'_, [Tensor]> {
+    match inputs.iter().all(is_aligned) {
+        true => Cow::Borrowed(inputs),
+        false => Cow::Owned(inputs.iter().cloned().map(aligned).collect()),
     }
 }
 
@@ -188,15 +217,19 @@ fn leaf(resolved: &Resolved, place: &Location, inputs: &[Tensor]) -> Tensor {
 
 /// The part of `t` that a dense layout covers.
 fn shaped(t: &Tensor, layout: &Layout) -> Tensor {
-    let n = layout.len();
-    if n == t.len() {
-        return t.reshaped(layout.shape.clone());
+    match layout.len() == t.len() {
+        true => t.reshaped(layout.shape.clone()),
+        false => part(t.bytes(), t.dtype(), layout),
     }
-    let size = t.dtype().size();
+}
+
+/// The elements of `bytes` that a dense layout covers.
+fn part(bytes: &Bytes, dtype: DType, layout: &Layout) -> Tensor {
+    let (n, size) = (layout.len(), dtype.size());
     let from = if n == 0 { 0 } else { layout.offset * size };
-    let bytes = t.bytes().slice(from..from + n * size);
+    let bytes = bytes.slice(from..from + n * size);
     // The layout was checked against the storage when the program was resolved.
-    Tensor::new(t.dtype(), layout.shape.clone(), bytes).expect("as many bytes as the layout needs")
+    Tensor::new(dtype, layout.shape.clone(), bytes).expect("as many bytes as the layout needs")
 }
 
 impl Ready {
@@ -221,7 +254,7 @@ impl Ready {
             let what = "the buffers of the plan, most of them its own,".into();
             return Err(BackendError::Memory { op, what, bytes: all, limit });
         }
-        Ok(Ready { resolved, parts, arenas: Mutex::default(), results: Arc::default() })
+        Ok(Ready { resolved, parts, free: Mutex::default(), results: Arc::default() })
     }
 
     fn run(
@@ -230,47 +263,54 @@ impl Ready {
         inputs: &[Tensor],
         watch: Option<&mut Vec<f64>>,
     ) -> Result<Vec<Tensor>, BackendError> {
-        let lock = || self.arenas.lock().unwrap_or_else(|e| e.into_inner());
-        let free = lock().pop();
-        let mut arena = free.unwrap_or_else(|| Buffer::new(self.resolved.block as usize));
-        let mut results: HashMap<usize, Lease> = HashMap::new();
-        let done = self.steps(threads, inputs, arena.bytes_mut(), &mut results, watch);
-        lock().push(arena);
-        done?;
-        let mut known: HashMap<usize, Tensor> = HashMap::new();
-        let mut out = Vec::with_capacity(self.resolved.outputs.len());
-        for place in &self.resolved.outputs {
+        let lock = || self.free.lock().unwrap_or_else(|e| e.into_inner());
+        let mut work = lock().pop().unwrap_or_default();
+        work.block.resize(self.resolved.block as usize);
+        work.results.resize_with(self.resolved.temps.len(), || None);
+        let done = self.steps(threads, inputs, &mut work, watch);
+        let out = done.map(|()| self.outputs(inputs, &mut work.results));
+        work.results.clear();
+        lock().push(work);
+        out
+    }
+
+    /// The outputs of the program, whose buffers leave the workspace.
+    fn outputs(&self, inputs: &[Tensor], results: &mut [Option<Lease>]) -> Vec<Tensor> {
+        let outputs = &self.resolved.outputs;
+        // Buffers that hold several outputs.
+        let mut shared: Vec<(usize, Bytes)> = Vec::new();
+        let mut out = Vec::with_capacity(outputs.len());
+        for (i, place) in outputs.iter().enumerate() {
             let Storage::Temp(t) = place.storage else {
                 out.push(leaf(&self.resolved, place, inputs));
                 continue;
             };
-            if let Some(buffer) = results.remove(&t) {
-                let bytes = Bytes::from_owner(buffer);
-                // The whole buffer, flat; each output takes its part.
-                let n = bytes.len() / place.dtype.size();
-                let whole = bytes.slice(..n * place.dtype.size());
-                let tensor = Tensor::new(place.dtype, vec![n], whole).map_err(|e| {
-                    BackendError::Operator { op: "output".into(), reason: e.to_string() }
-                })?;
-                known.insert(t, tensor);
+            let bytes = match results[t].take() {
+                Some(buffer) => Bytes::from_owner(buffer),
+                None => {
+                    let known = shared.iter().find(|(known, _)| *known == t);
+                    known.map_or_else(Bytes::new, |(_, bytes)| bytes.clone())
+                }
+            };
+            out.push(part(&bytes, place.dtype, &place.layout));
+            if outputs[i + 1..].iter().any(|o| o.storage == place.storage) {
+                shared.push((t, bytes));
             }
-            out.push(shaped(&known[&t], &place.layout));
         }
-        Ok(out)
+        out
     }
 
     fn steps(
         &self,
         threads: &Threads,
         inputs: &[Tensor],
-        arena: &mut [u8],
-        results: &mut HashMap<usize, Lease>,
+        work: &mut Workspace,
         mut watch: Option<&mut Vec<f64>>,
     ) -> Result<(), BackendError> {
         for step in &self.resolved.steps {
             let start = watch.as_ref().map(|_| Instant::now());
             for pass in &step.passes {
-                let done = self.pass(pass, threads, inputs, arena, results);
+                let done = self.pass(pass, threads, inputs, work);
                 done.map_err(|reason| BackendError::Operator { op: pass.name.clone(), reason })?;
             }
             if let (Some(times), Some(start)) = (&mut watch, start) {
@@ -285,48 +325,56 @@ impl Ready {
         pass: &Pass,
         threads: &Threads,
         inputs: &[Tensor],
-        arena: &mut [u8],
-        results: &mut HashMap<usize, Lease>,
+        work: &mut Workspace,
     ) -> Result<(), String> {
-        // Results are taken out of the map while others are read from it.
+        let Workspace { block, results, lists } = work;
+        let Lists { lent, mut arrays, mut extra, mut outs, mut fresh } =
+            std::mem::take(lists).emptied();
+        // Results are lent apart from those that are read.
         let is_result = |t: &&usize| self.parts[**t].is_none();
-        let mut fresh: Vec<(usize, Lease)> = pass
-            .outputs
-            .iter()
-            .filter(is_result)
-            .map(|&t| (t, self.results.take(self.resolved.temps[t].bytes)))
-            .collect();
-        let written: Vec<Part> = pass.outputs.iter().filter_map(|&t| self.parts[t]).collect();
-        let (inner, rest) = lend(arena, &written).ok_or("its results overlap in memory")?;
+        let take = |&t: &usize| (t, self.results.take(self.resolved.temps[t].bytes));
+        fresh.extend(pass.outputs.iter().filter(is_result).map(take));
+        let written = pass.outputs.iter().filter_map(|&t| self.parts[t]);
+        let mut lent =
+            lend(block.bytes_mut(), written, lent).ok_or("its results overlap in memory")?;
         let bytes = |p: &Location| match p.storage {
             Storage::Const(c) => Ok(&self.resolved.consts[c].bytes()[..]),
             Storage::Input(i) => Ok(&inputs[i].bytes()[..]),
             Storage::Temp(t) => match self.parts[t] {
-                Some(part) => rest.read(part),
-                None => results.get(&t).map(|b| b.bytes()),
+                Some(part) => lent.read(part),
+                None => results[t].as_ref().map(|b| b.bytes()),
             }
             .ok_or("it reads memory that it writes"),
         };
-        let mut arrays: Vec<Array<'_>> = Vec::with_capacity(pass.own);
         for p in &pass.inputs[..pass.own] {
             arrays.push(Array { dtype: p.dtype, layout: &p.layout, bytes: bytes(p)? });
         }
-        let mut extra: Vec<&[u8]> = vec![&[]];
+        extra.push(&[]);
         for p in &pass.inputs[pass.own..] {
             extra.push(bytes(p)?);
         }
-        let epilogue = pass.epilogue.as_ref().map(|t| (t, extra.as_slice()));
-        let (mut inner, mut own) = (inner.into_iter(), fresh.iter_mut());
-        let mut outs: Vec<&mut [u8]> = Vec::with_capacity(pass.outputs.len());
+        let (mut inner, mut own) = (lent.written.iter_mut(), fresh.iter_mut());
         for &t in &pass.outputs {
             let next = match self.parts[t] {
-                Some(_) => inner.next(),
+                Some(_) => inner.next().map(std::mem::take),
                 None => own.next().map(|(_, lease)| lease.bytes_mut()),
             };
             outs.extend(next);
         }
+        let epilogue = pass.epilogue.as_ref().map(|t| (t, extra.as_slice()));
         pass.launch.run(&Context { threads, epilogue }, &arrays, &mut outs)?;
-        results.extend(fresh);
+        let (arrays, extra, outs) = (emptied(arrays), emptied(extra), emptied(outs));
+        let lent = lent.emptied();
+        fresh.drain(..).for_each(|(t, lease)| results[t] = Some(lease));
+        *lists = Lists { lent, arrays, extra, outs, fresh };
         Ok(())
+    }
+}
+
+impl Lists<'_> {
+    fn emptied<'b>(self) -> Lists<'b> {
+        let Lists { lent, arrays, extra, outs, fresh } = self;
+        let (arrays, extra, outs) = (emptied(arrays), emptied(extra), emptied(outs));
+        Lists { lent: lent.emptied(), arrays, extra, outs, fresh: emptied(fresh) }
     }
 }

@@ -47,6 +47,9 @@ impl SymbolBindings {
 
     /// Binds the one open symbol of `e` if `e` is linear in it.
     pub fn learn(&mut self, e: &Extent, value: i64) {
+        if e.as_const().is_some() {
+            return;
+        }
         let rest = e.substitute(&|s| self.0.get(s).map(|&v| Extent::from(v)));
         let symbols = rest.symbols();
         let [symbol] = symbols.as_slice() else { return };

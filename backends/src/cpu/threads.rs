@@ -1,28 +1,24 @@
-//! Work distribution over a fixed number of threads.
+//! Cuts work into tasks for a number of threads.
 //!
 //! The division of work never affects results: the result of a task depends on its index only.
 
-use rayon::prelude::*;
+use crate::workers;
 use std::marker::PhantomData;
 
-/// A pool of threads.
+/// How many threads a run takes: the one that calls, and others that help it.
 pub struct Threads {
-    pool: Option<rayon::ThreadPool>,
     count: usize,
 }
 
 impl Threads {
-    /// `count` threads; 0 for one per core. Falls back to the calling thread if none can be started.
+    /// `count` threads; 0 for one per core.
     pub fn new(count: usize) -> Threads {
-        let count = match count {
-            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
-            n => n,
-        };
-        let pool = (count > 1)
-            .then(|| rayon::ThreadPoolBuilder::new().num_threads(count).build().ok())
-            .flatten();
-        let count = if pool.is_some() { count } else { 1 };
-        Threads { pool, count }
+        Threads { count: if count == 0 { workers::cores() } else { count } }
+    }
+
+    /// As many as the run takes that this thread computes in; outside of runs, one per core.
+    pub fn of_run() -> Threads {
+        Threads::new(workers::share())
     }
 
     /// How many threads there are.
@@ -30,12 +26,9 @@ impl Threads {
         self.count
     }
 
-    /// Calls `f` on a thread of the pool, so that nested parallel calls need not enter it again.
-    pub fn enter<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
-        match &self.pool {
-            Some(pool) => pool.install(f),
-            None => f(),
-        }
+    /// Calls `f` as one run: what it computes in parallel takes so many threads in all.
+    pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        workers::enter(self.count, f)
     }
 
     /// Tasks that so much work is cut into, each of `grain` at least.
@@ -48,12 +41,7 @@ impl Threads {
 
     /// Calls `f` for every task, in any order.
     pub fn each(&self, tasks: usize, f: impl Fn(usize) + Sync) {
-        match &self.pool {
-            Some(pool) if tasks > 1 => {
-                pool.install(|| (0..tasks).into_par_iter().with_max_len(1).for_each(&f));
-            }
-            _ => (0..tasks).for_each(f),
-        }
+        workers::each(self.count, tasks, f);
     }
 
     /// Calls `f` with the index of its first element and each chunk of `data`, in any order. `grain` is the least useful
@@ -65,16 +53,18 @@ impl Threads {
         grain: usize,
         f: impl Fn(usize, &mut [T]) + Sync,
     ) {
-        let align = align.max(1);
-        let tasks = (data.len() / grain.max(1)).clamp(1, self.count * 4);
-        let size = data.len().div_ceil(tasks).div_ceil(align).max(1) * align;
-        match &self.pool {
-            Some(pool) if tasks > 1 => pool.install(|| {
-                data.par_chunks_mut(size).enumerate().for_each(|(i, c)| f(i * size, c));
-            }),
-            _ if data.is_empty() => {}
-            _ => f(0, data),
+        if data.is_empty() {
+            return;
         }
+        let (align, len) = (align.max(1), data.len());
+        let tasks = self.tasks(len, grain);
+        let size = len.div_ceil(tasks).div_ceil(align).max(1) * align;
+        let shared = SharedSlice::new(data);
+        self.each(len.div_ceil(size), |i| {
+            // SAFETY: every task has its own chunk.
+            let chunk = unsafe { shared.part(i * size, size.min(len - i * size)) };
+            f(i * size, chunk);
+        });
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a plan holds on a device, given back when it is dropped: memory, modules, streams, recorded launches.
 
 use super::{
-    Address, Argument, Driver, DriverError, FAULT_WORDS, Graph, Launch, Launches, Module, NAME,
-    Place, Port, Prepared, Stream,
+    Address, Argument, Driver, DriverError, FAULT_WORDS, GRID_BYTES, Graph, Launch, Launches,
+    Module, NAME, Place, Port, Prepared, Stream,
 };
 use crate::BackendError;
 use mlc_dsl::ir::{ConstId, Consts, Tensor};
@@ -180,6 +180,8 @@ pub struct Buffers {
     pub arena: Memory,
     pub kept: Memory,
     pub fault: Memory,
+    /// Where the blocks of a launch wait for each other, if there is such a launch.
+    pub grid: Option<Memory>,
 }
 
 impl Buffers {
@@ -213,6 +215,7 @@ impl Buffers {
             arena: Memory::new(driver, launches.arena)?,
             kept: Memory::new(driver, launches.kept)?,
             fault: Memory::new(driver, FAULT_BYTES as u64)?,
+            grid: launches.merged.as_ref().map(|_| Memory::new(driver, GRID_BYTES)).transpose()?,
         })
     }
 
@@ -225,6 +228,7 @@ impl Buffers {
             Place::Kept(at) => self.kept.part(at, bytes),
             Place::Output(i) => self.outputs.get(&i)?.part(0, bytes),
             Place::Fault => self.fault.part(0, bytes),
+            Place::Grid => self.grid.as_ref()?.part(0, bytes),
         }
     }
 }
@@ -233,7 +237,7 @@ pub const FAULT_BYTES: usize = 8 * FAULT_WORDS;
 
 /// Every argument with the launch that takes it.
 fn all(launches: &Launches) -> impl Iterator<Item = (&Launch, &Argument)> {
-    let each = launches.once.iter().chain(&launches.each);
+    let each = launches.once.iter().chain(&launches.each).chain(&launches.merged);
     each.flat_map(|launch| launch.arguments.iter().map(move |a| (launch, a)))
 }
 

@@ -164,6 +164,22 @@ pub trait Driver: Send + Sync {
         arguments: &[(Address, u64)],
     ) -> Result<(), DriverError>;
 
+    /// Starts a function whose blocks wait for each other: all of them are on the device at once, or the device refuses.
+    #[allow(clippy::too_many_arguments)]
+    fn launch_together(
+        &self,
+        on: Stream,
+        module: Module,
+        function: &str,
+        grid: [u32; 3],
+        block: u32,
+        arguments: &[(Address, u64)],
+    ) -> Result<(), DriverError> {
+        let _ = (on, module, function, grid, block, arguments);
+        let reason = "blocks of a grid cannot wait for each other".into();
+        Err(DriverError::Call { call: "launch_together", reason })
+    }
+
     /// Records what `work` clears and launches on the stream, none of which is done. `None` where a device cannot record;
     /// `work` is not called then.
     fn record(

@@ -22,7 +22,12 @@ pub enum Place {
     Output(usize),
     /// The device's record of an index out of range: [`FAULT_WORDS`] words of 64 bits, zero before a run.
     Fault,
+    /// Where the blocks of a launch wait for each other: [`GRID_BYTES`] bytes, zero before the first run.
+    Grid,
 }
+
+/// Bytes of what blocks wait at: how many have come, and how often all have.
+pub const GRID_BYTES: u64 = 8;
 
 impl Place {
     /// Whether accesses to 16 bytes are aligned at its beginning. Allocations of a device are.
@@ -30,6 +35,7 @@ impl Place {
         match self {
             Place::Arena(at) | Place::Kept(at) => at % 16 == 0,
             Place::Input(_) | Place::Constant(_) | Place::Output(_) | Place::Fault => true,
+            Place::Grid => true,
         }
     }
 }
@@ -77,6 +83,11 @@ pub struct Launch {
 }
 
 impl Launch {
+    /// Whether its blocks wait for each other: all of them must be on the device at once.
+    pub fn is_together(&self) -> bool {
+        self.arguments.iter().any(|a| a.place == Place::Grid)
+    }
+
     /// False if it computes nothing; devices refuse such launches.
     pub fn has_blocks(&self) -> bool {
         !self.grid.contains(&0)
@@ -101,6 +112,8 @@ pub struct Launches {
     pub once: Vec<Launch>,
     /// The launches of a run, in order.
     pub each: Vec<Launch>,
+    /// All of these as one, where that is chosen.
+    pub merged: Option<Launch>,
     /// What libraries of the device may compute in place of launches of a run; in the order of these.
     pub alternatives: Vec<Alternative>,
     /// Bytes of the arena.
@@ -140,7 +153,7 @@ impl Launches {
     pub fn unit(&self) -> String {
         let mut seen = std::collections::HashSet::new();
         let rest = self.alternatives.iter().filter_map(|a| a.rest.as_ref());
-        let all = self.once.iter().chain(&self.each).chain(rest);
+        let all = self.once.iter().chain(&self.each).chain(rest).chain(&self.merged);
         let texts = all.filter(|l| seen.insert(l.function.as_str())).map(|l| l.source.as_str());
         std::iter::once(super::PRELUDE).chain(texts).collect::<Vec<_>>().join("\n")
     }

@@ -21,8 +21,8 @@ mod shapes;
 
 pub use buffers::DeviceConstants;
 pub use driver::{Address, Driver, DriverError, Graph, Library, Module, Prepared, Room, Stream};
-pub use generate::{Tuning, launches, launches_for};
-pub use launch::{Argument, FAULT_WORDS, Launch, Launches, Place, Port};
+pub use generate::{Merge, Tuning, launches, launches_for, launches_in_tf32};
+pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port};
 pub use matrix_product::{Alternative, Matrix, MatrixProduct};
 #[cfg(feature = "cuda")]
 pub use nvidia::{Nvidia, nvrtc};
@@ -41,12 +41,18 @@ pub(crate) const NAME: &str = "cuda";
 /// A device that runs generated code.
 pub struct Cuda {
     driver: Arc<dyn Driver>,
+    generate: shapes::Generate,
 }
 
 impl Cuda {
     /// The backend on this device.
     pub fn new(driver: Arc<dyn Driver>) -> Cuda {
-        Cuda { driver }
+        Cuda { driver, generate: generate::launches }
+    }
+
+    /// The same with products as [`launches_in_tf32`] has them.
+    pub fn in_tf32(self) -> Cuda {
+        Cuda { generate: generate::launches_in_tf32, ..self }
     }
 }
 
@@ -79,11 +85,6 @@ impl Backend for Cuda {
         plan: &Plan,
         library: Arc<library::Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
-        Ok(Box::new(shapes::ShapedPlan::new(
-            plan,
-            library,
-            generate::launches,
-            self.driver.clone(),
-        )?))
+        Ok(Box::new(shapes::ShapedPlan::new(plan, library, self.generate, self.driver.clone())?))
     }
 }

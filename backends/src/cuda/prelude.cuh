@@ -13,6 +13,34 @@
 #define GLOBAL(T) T* __restrict__
 #define SHARED(T, name, n) __shared__ __align__(16) T name[n]
 
+// For launches that are merged into one: a phase, whose blocks the blocks of the grid take in turns, and what its pointers are, as one phase
+// reads what another one writes; the shared memory of all phases, and a part of it from so many bytes on.
+#define PHASE_OF(name, ...) static __device__ __forceinline__ void name(__VA_ARGS__, unsigned own_block)
+#define PHASE(number)
+#define PLAIN(T) T*
+#define POOL(bytes) static __shared__ __align__(16) unsigned char pool[bytes];
+#define PART(T, name, n, from) T* const name = reinterpret_cast<T*>(pool + (from))
+// Waits for all blocks of the grid, which are on the device at once; what they wrote before is seen behind it. Of both numbers the first
+// one counts those that have come, and the second one how often all have.
+static __device__ __forceinline__ void wait_for_grid(unsigned* grid) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        volatile unsigned* turn = grid + 1;
+        unsigned before = *turn;
+        __threadfence();
+        if (atomicAdd(grid, 1u) == gridDim.x - 1) {
+            *grid = 0;
+            __threadfence();
+            atomicAdd(grid + 1, 1u);
+        } else {
+            while (*turn == before) {
+            }
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+
 // Accesses to 16 aligned bytes: as float4 from floats, as uint4 from elements of any type.
 #define LOAD4(p) (*reinterpret_cast<const float4*>(p))
 #define STORE4(p, value) (*reinterpret_cast<float4*>(p) = (value))
@@ -43,6 +71,17 @@ static __device__ __forceinline__ void copy_async(T* to, const T* from, bool ins
     *reinterpret_cast<uint4*>(to) = inside ? *reinterpret_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
 #endif
 }
+// The same of n elements, of 4 or 8 bytes together.
+template <int n, class T>
+static __device__ __forceinline__ void copy_part_async(T* to, const T* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+    const int bytes = n * (int)sizeof(T);
+    unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(bytes), "r"(inside ? bytes : 0) : "memory");
+#else
+    for (int i = 0; i < n; ++i) to[i] = inside ? from[i] : (T)0;
+#endif
+}
 static __device__ __forceinline__ void commit_copies() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -71,6 +110,13 @@ static __device__ __forceinline__ float half_bits_to_float(unsigned short bits) 
 static __device__ __forceinline__ unsigned short float_to_half_bits(float value) {
     unsigned short bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+// The bits of the number of tf32 nearest to a float, away from zero of two that are as near.
+static __device__ __forceinline__ unsigned tf32_bits(float value) {
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
     return bits;
 }
 

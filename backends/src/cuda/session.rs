@@ -10,7 +10,7 @@ use crate::{Allocated, BackendError, Executable, LaunchTime};
 use bytes::Bytes;
 use mlc_dsl::ir::{ConstId, Consts, Tensor, Type};
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// A launch with the addresses of its arguments.
 pub(super) struct Call {
@@ -18,6 +18,7 @@ pub(super) struct Call {
     grid: [u32; 3],
     block: u32,
     arguments: Vec<(Address, u64)>,
+    is_together: bool,
 }
 
 impl Call {
@@ -29,6 +30,7 @@ impl Call {
             grid: launch.grid,
             block: launch.block,
             arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
+            is_together: launch.is_together(),
         })
     }
 }
@@ -47,6 +49,35 @@ impl Sequence {
         let faulty = launches.iter().any(|l| l.arguments.iter().any(|a| a.place == Place::Fault));
         let calls = launches.into_iter().map(call).collect::<Result<_, BackendError>>()?;
         Ok(Sequence { calls, faulty })
+    }
+}
+
+/// The launches of a run as one, and why the device refused it.
+struct Merged {
+    call: Call,
+    count: usize,
+    refused: OnceLock<String>,
+}
+
+impl Merged {
+    fn new(launch: &Launch, count: usize, buffers: &Buffers) -> Result<Merged, BackendError> {
+        Ok(Merged { call: Call::new(launch, buffers)?, count, refused: OnceLock::new() })
+    }
+
+    fn is_used(&self) -> bool {
+        self.refused.get().is_none()
+    }
+
+    /// From here on its launches run one by one.
+    fn give_up(&self, why: &DriverError) {
+        self.refused.get_or_init(|| why.to_string());
+    }
+
+    fn note(&self) -> String {
+        match self.refused.get() {
+            None => format!("{} launches as one", self.count),
+            Some(why) => format!("{} launches one by one, not as one: {why}", self.count),
+        }
     }
 }
 
@@ -70,6 +101,8 @@ pub struct LaunchedPlan {
     pub(super) launches: Launches,
     pub(super) driver: Arc<dyn Driver>,
     each: Sequence,
+    /// All of these as one, unless the device refuses it.
+    merged: Option<Merged>,
     /// What outputs that are constants are equal to.
     constants: Arc<DeviceConstants>,
     /// Held during a run, for runs share all memory.
@@ -109,6 +142,8 @@ impl LaunchedPlan {
         let buffers = Buffers::new(&launches, &driver, constants)?;
         let once = Sequence::new(&launches.once, &buffers)?;
         let each = Sequence::new(&launches.each, &buffers)?;
+        let merged = launches.merged.as_ref();
+        let merged = merged.map(|l| Merged::new(l, each.calls.len(), &buffers)).transpose()?;
         for (port, place) in &launches.outputs {
             let there = match place {
                 Place::Input(i) => launches.inputs.get(*i).is_some_and(|p| size(p) == size(port)),
@@ -127,11 +162,13 @@ impl LaunchedPlan {
             false => Some(Loaded::new(&driver, &launches.unit())?),
         };
         // One launch is started as fast by itself.
-        let start = if each.calls.len() < 2 { Start::Always } else { Start::First };
+        let is_one = each.calls.len() < 2 || merged.is_some();
+        let start = if is_one { Start::Always } else { Start::First };
         let mut plan = LaunchedPlan {
             launches,
             driver,
             each,
+            merged,
             constants: constants.clone(),
             running: Mutex::new(start),
             stream,
@@ -139,6 +176,9 @@ impl LaunchedPlan {
             module,
             buffers,
         };
+        if let Some(grid) = &plan.buffers.grid {
+            plan.driver.clear(plan.stream.stream, grid.address, grid.bytes)?;
+        }
         plan.start(&once)?;
         plan.finish(&once, &mut [])?;
         let read = plan.launches.each.iter().flat_map(|l| &l.arguments).map(|a| a.place);
@@ -161,8 +201,12 @@ impl LaunchedPlan {
 
     pub(super) fn launch(&self, call: &Call) -> Result<(), DriverError> {
         let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
-        let Call { function, grid, block, arguments } = call;
-        self.driver.launch(self.stream.stream, *module, function, *grid, *block, arguments)
+        let Call { function, grid, block, arguments, is_together } = call;
+        let (on, module) = (self.stream.stream, *module);
+        match is_together {
+            true => self.driver.launch_together(on, module, function, *grid, *block, arguments),
+            false => self.driver.launch(on, module, function, *grid, *block, arguments),
+        }
     }
 
     /// Starts launches in order, one by one.
@@ -178,6 +222,14 @@ impl LaunchedPlan {
     /// The same for those of every run, some of which libraries take the place of.
     fn start_each(&self) -> Result<(), DriverError> {
         self.clear(&self.each)?;
+        if let Some(merged) = self.merged.as_ref().filter(|m| m.is_used()) {
+            match self.launch(&merged.call) {
+                Err(e @ DriverError::Call { .. }) => merged.give_up(&e),
+                done => {
+                    return done.map_err(|e| self.blamed(e, std::slice::from_ref(&merged.call)));
+                }
+            }
+        }
         self.steps().iter().try_for_each(|step| self.start_step(step))
     }
 
@@ -393,7 +445,9 @@ impl Executable for LaunchedPlan {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.choices.notes()
+        let mut notes = self.choices.notes();
+        notes.extend(self.merged.iter().map(Merged::note));
+        notes
     }
 
     fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {

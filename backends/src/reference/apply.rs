@@ -31,7 +31,7 @@ pub(super) fn apply(
         CallKind::Op(_) => app
             .types
             .iter()
-            .zip(&app.codes)
+            .zip(app.codes.iter().zip(&app.tables))
             .map(|(ty, code)| element_by_element(reference, callable, code, ty, args))
             .collect::<Result<_, _>>()?,
         // The results are rounded where they are computed.
@@ -60,12 +60,12 @@ pub(super) fn apply(
 fn element_by_element(
     reference: &Reference,
     callable: &Callable,
-    code: &MeaningCode,
+    (code, tables): (&MeaningCode, &Vec<Elements>),
     ty: &Type,
     args: &[Array],
 ) -> Result<Array, String> {
     let (shape, n) = place(ty)?;
-    let elements = exec::run(code, n, args, reference.engine);
+    let elements = exec::run(code, tables, n, args, reference.engine);
     array(ty, shape, elements.map_err(|fault| explained(callable, fault))?)
 }
 

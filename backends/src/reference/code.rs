@@ -200,6 +200,14 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Evaluates an index; `None` if it exists for no element.
+    pub(super) fn index<T>(&mut self, eval: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        let outer = std::mem::replace(&mut self.outside, false);
+        let value = eval(self);
+        let inexact = std::mem::replace(&mut self.outside, outer);
+        (!inexact).then_some(value)
+    }
+
     #[cold]
     pub(crate) fn fail(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
@@ -247,23 +255,23 @@ impl<E> Read<E> {
             }
             return Ok(fast.offset.eval(&m.slots) as usize);
         }
-        let outer = std::mem::replace(&mut m.outside, false);
         let mut offset = 0;
         let mut left = None;
-        for (axis, index) in self.index.iter().enumerate() {
-            let v = index.eval(m);
-            let n = self.shape[axis];
-            if v < 0 || v >= n {
-                left = left.or(Some((axis, v, n)));
-            } else {
-                offset += v * self.strides[axis];
+        let exists = m.index(|m| {
+            for (axis, index) in self.index.iter().enumerate() {
+                let v = index.eval(m);
+                let n = self.shape[axis];
+                if v < 0 || v >= n {
+                    left = left.or(Some((axis, v, n)));
+                } else {
+                    offset += v * self.strides[axis];
+                }
             }
-        }
-        let inexact = std::mem::replace(&mut m.outside, outer);
-        match (inexact, left) {
-            (false, None) => Ok(offset as usize),
-            (true, _) => Err(None),
-            (false, left) => Err(left),
+        });
+        match (exists, left) {
+            (Some(()), None) => Ok(offset as usize),
+            (None, _) => Err(None),
+            (Some(()), left) => Err(left),
         }
     }
 

@@ -1,8 +1,8 @@
 //! A cache of typed and compiled applications: many runs apply the same operators to tensors of the same types.
 
-use super::array::Array;
+use super::array::{Array, Elements};
 use super::compile::{self, MeaningCode, MeaningParam};
-use super::{Engine, affine};
+use super::{Engine, affine, tables};
 use mlc_dsl::eval::Env;
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
@@ -36,6 +36,8 @@ pub(crate) struct CompiledMeaning {
     pub(crate) env: Env,
     /// The code of each result of an operator with a meaning.
     pub(crate) codes: Vec<MeaningCode>,
+    /// The tables that each code reads behind its inputs.
+    pub(super) tables: Vec<Vec<Elements>>,
 }
 
 impl<'l> CodeCache<'l> {
@@ -63,7 +65,14 @@ impl<'l> CodeCache<'l> {
         if let Some(known) = self.known.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let compiled = Rc::new(compiled(self.library.call(call), engine, attrs, &key.args)?);
+        let callable = self.library.call(call);
+        let mut compiled = compiled(callable, engine, attrs, &key.args)?;
+        if engine == Engine::Fast && callable.recurrence.is_none() {
+            for (code, tables) in compiled.codes.iter_mut().zip(&mut compiled.tables) {
+                (*code, *tables) = tables::tabulated(code.clone(), key.args.len());
+            }
+        }
+        let compiled = Rc::new(compiled);
         let mut known = self.known.borrow_mut();
         if known.len() >= KEPT {
             known.clear();
@@ -110,7 +119,8 @@ pub(crate) fn compiled(
             });
         }
     }
-    Ok(CompiledMeaning { types: app.types, env: app.env, codes })
+    let tables = vec![Vec::new(); codes.len()];
+    Ok(CompiledMeaning { types: app.types, env: app.env, codes, tables })
 }
 
 /// The types of the results, if the equations read them.

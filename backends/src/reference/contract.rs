@@ -10,9 +10,10 @@ use super::code::{Fault, InputElements, Machine, Real, Slot};
 use super::compile::{Body, MeaningCode};
 use super::row_evaluation::{Axis, fill, merge};
 use super::scalar::{Monoid, RealOp};
+use crate::workers;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, ShapeBuilder};
-use rayon::prelude::*;
+use std::sync::OnceLock;
 
 /// Below this many products the plain sum is as fast.
 const WORTHWHILE: u128 = 1 << 13;
@@ -155,7 +156,7 @@ pub(super) fn product(
     n: usize,
 ) -> Option<Result<Vec<f64>, Fault>> {
     let p = Product::of(code).filter(Product::worthwhile)?;
-    let threads = rayon::current_num_threads();
+    let threads = workers::share();
     let depth = usize::try_from(p.depth()).ok()?;
     let limit = (SCRATCH / depth).clamp(1, BLOCK);
     let per_thread = usize::try_from(size(&p.columns)).ok()?.div_ceil(threads);
@@ -179,11 +180,15 @@ pub(super) fn product(
     let mut out = vec![0.0; n];
     // In groups, so that few blocks are alive at once.
     for group in tasks.chunks(4 * threads) {
-        let blocks: Result<Vec<Array2<f64>>, Fault> = group.par_iter().map(compute).collect();
-        let blocks = match blocks {
-            Ok(blocks) => blocks,
-            Err(fault) => return Some(Err(fault)),
-        };
+        let blocks: Vec<OnceLock<Array2<f64>>> = group.iter().map(|_| OnceLock::new()).collect();
+        let done = workers::try_each(group.len(), |i| {
+            let _ = blocks[i].set(compute(&group[i])?);
+            Ok(())
+        });
+        if let Err(fault) = done {
+            return Some(Err(fault));
+        }
+        let blocks = blocks.into_iter().filter_map(OnceLock::into_inner);
         for ((matrix, rows, columns), block) in group.iter().zip(blocks) {
             let base = offsets(matrix, &p.matrices)[0];
             let columns = offsets(columns, &p.columns);

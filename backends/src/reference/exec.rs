@@ -5,20 +5,22 @@ use super::code::{Fault, InputElements, Machine, Slot, for_each};
 use super::compile::{Body, MeaningCode};
 use super::row_evaluation::{self, Axis, Rows};
 use super::{Engine, contract};
-use rayon::prelude::*;
-use std::sync::Arc;
+use crate::workers;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Fewer elements are computed by one thread.
 const PARALLEL: usize = 1 << 14;
 
-/// The `n` elements of the output; [`Engine::Fast`] takes code that was accelerated.
+/// The `n` elements of the output; [`Engine::Fast`] takes code that was accelerated, with its tables.
 pub(super) fn run(
     code: &MeaningCode,
+    tables: &[Elements],
     n: usize,
     args: &[Array],
     engine: Engine,
 ) -> Result<Elements, Fault> {
-    let sources: Vec<InputElements> = args.iter().map(|a| elements(a.elements())).collect();
+    let all = args.iter().map(Array::elements).chain(tables);
+    let sources: Vec<InputElements> = all.map(elements).collect();
     evaluate(code, n, &sources, engine, None)
 }
 
@@ -142,6 +144,9 @@ where
     if out.len() < PARALLEL {
         return fill(0, out);
     }
-    let part = out.len().div_ceil(4 * rayon::current_num_threads()).max(PARALLEL / 8);
-    out.par_chunks_mut(part).enumerate().try_for_each(|(i, out)| fill(i * part, out))
+    let part = out.len().div_ceil(4 * workers::share()).max(PARALLEL / 8);
+    let parts: Vec<Mutex<&mut [B::Item]>> = out.chunks_mut(part).map(Mutex::new).collect();
+    workers::try_each(parts.len(), |i| {
+        fill(i * part, &mut parts[i].lock().unwrap_or_else(PoisonError::into_inner))
+    })
 }

@@ -30,6 +30,7 @@ mod rois;
 mod row_evaluation;
 mod run;
 pub(crate) mod scalar;
+mod tables;
 mod texts;
 mod trees;
 mod typed_code;

@@ -197,6 +197,68 @@ impl<E: Rows> Read<E> {
     }
 }
 
+impl<E: Rows> Read<E> {
+    /// A row whose places are computed; `false` if one is outside of the input that has no value there, or exists for no element.
+    fn gathered(
+        &self,
+        m: &mut Machine,
+        slot: Slot,
+        start: i64,
+        out: &mut [E::Item],
+        copy: impl FnOnce(&Machine, &[i64], &mut [E::Item]),
+    ) -> bool {
+        let mut found = false;
+        m.with_ints(out.len(), |m, places| {
+            let Some(within) = m.index(|m| self.places(m, slot, start, places)) else { return };
+            match &self.otherwise {
+                _ if within => {}
+                Some(e) => e.row(m, slot, start, out),
+                None => return,
+            }
+            copy(m, places, out);
+            found = true;
+        });
+        found
+    }
+
+    /// The places of a row's elements, [`OUTSIDE`] for those outside of the input; `false` if there are some.
+    fn places(&self, m: &mut Machine, slot: Slot, start: i64, places: &mut [i64]) -> bool {
+        let (mut base, mut within) = (0, true);
+        places.fill(0);
+        for ((index, &n), &stride) in self.index.iter().zip(&self.shape).zip(&self.strides) {
+            if !index.reads(slot) {
+                m.slots[slot] = start;
+                let at = index.eval(m);
+                if at < 0 || at >= n {
+                    places.fill(OUTSIDE);
+                    return false;
+                }
+                base += at * stride;
+                continue;
+            }
+            m.with_ints(places.len(), |m, row| {
+                index.row(m, slot, start, row);
+                for (place, &at) in places.iter_mut().zip(&*row) {
+                    let is_inside = (0..n).contains(&at) && *place != OUTSIDE;
+                    within &= is_inside;
+                    *place = if is_inside { *place + at * stride } else { OUTSIDE };
+                }
+            });
+        }
+        places.iter_mut().filter(|p| **p != OUTSIDE).for_each(|p| *p += base);
+        within
+    }
+}
+
+/// The place of what is outside of an input.
+const OUTSIDE: i64 = -1;
+
+/// Copies the elements at the places that are inside.
+fn picked<T: Copy>(source: &[T], places: &[i64], out: &mut [T]) {
+    let inside = out.iter_mut().zip(places).filter(|(_, at)| **at != OUTSIDE);
+    inside.for_each(|(x, &at)| *x = source[at as usize]);
+}
+
 /// Copies every `step`-th element from `at` on.
 fn strided<T: Copy>(source: &[T], at: usize, step: i64, out: &mut [T]) {
     match step {
@@ -244,7 +306,14 @@ impl Rows for Real {
                         InputElements::Int(_) => out.fill(0.0),
                     }
                 });
-                if !fast {
+                let found = fast
+                    || read.gathered(m, slot, start, out, |m, places, out| {
+                        match m.inputs[read.input] {
+                            InputElements::Float(v) => picked(v, places, out),
+                            InputElements::Int(_) => out.fill(0.0),
+                        }
+                    });
+                if !found {
                     each(m, slot, start, out, |m| self.eval(m));
                 }
             }
@@ -317,7 +386,14 @@ impl Rows for Int {
                         InputElements::Float(_) => out.fill(0),
                     }
                 });
-                if !fast {
+                let found = fast
+                    || read.gathered(m, slot, start, out, |m, places, out| {
+                        match m.inputs[read.input] {
+                            InputElements::Int(v) => picked(v, places, out),
+                            InputElements::Float(_) => out.fill(0),
+                        }
+                    });
+                if !found {
                     each(m, slot, start, out, |m| self.eval(m));
                 }
             }

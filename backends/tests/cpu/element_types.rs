@@ -9,6 +9,7 @@ use mlc_extract::target::REFERENCE;
 
 const HALVES: &[DType] = &[DType::F32, DType::F16, DType::BF16];
 const SUMS: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I64];
+const POOLED: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::U8, DType::I8];
 const ANY: &[DType] = &DType::ALL;
 
 /// A kernel, one of its operators, and the element types that its code takes.
@@ -27,7 +28,7 @@ const TABLE: &[Row] = &[
         let args = [c.input(d, &[1, 2, 5, 5]), c.input(d, &[2, 3, 3, 3])];
         vec![c.apply("conv_transpose", &window(&[("extra", Attr::ints([0, 0]))]), &args)]
     }),
-    ("pool", "maxpool", HALVES, |c, d| {
+    ("pool", "maxpool", POOLED, |c, d| {
         let x = c.input(d, &[1, 2, 5, 5]);
         vec![c.apply("maxpool", &window(&[("window", Attr::ints([2, 2]))]), &[x])]
     }),

@@ -39,13 +39,23 @@ fn zeros(c: &mut Case<'_>, kind: usize, n: usize) -> Value {
 }
 
 /// What follows sums along an axis: nothing, or a number per row, a bound and eight bits, after a second quantised operand or not, or real
-/// numbers.
+/// numbers; with 4, whole numbers are added first.
 fn followed(c: &mut Case<'_>, y: Value, axis: i64, kind: usize, to: DType) -> Value {
     if kind == 0 {
         return y;
     }
     let shape = c.shape(y);
     let attr = |d| [("to", Attr::DType(d))];
+    let y = match kind {
+        4 => {
+            let n = shape[axis as usize];
+            let values: Vec<i64> = (0..n as i64).map(|i| i * 37 % 501 - 250).collect();
+            let bias = c.builder.constant(Tensor::from_i64(DType::I32, vec![n], &values));
+            let bias = c.broadcast(bias, &[axis], &shape);
+            c.apply("add", &[], &[y, bias])
+        }
+        _ => y,
+    };
     let y = c.apply("cast", &attr(DType::F32), &[y]);
     // Powers of two: what follows is exact, whichever way it is computed.
     let n = shape[axis as usize];
@@ -60,7 +70,7 @@ fn followed(c: &mut Case<'_>, y: Value, axis: i64, kind: usize, to: DType) -> Va
         return c.apply("add", &[], &[y, bias]);
     }
     let y = match kind {
-        1 => y,
+        1 | 4 => y,
         _ => {
             let dtype = if n.is_multiple_of(2) { DType::U8 } else { DType::I8 };
             let other = bytes(c, dtype, &shape);
@@ -104,7 +114,7 @@ fn products() {
                 let b = if constant { c.builder.constant(b) } else { c.given(b) };
                 let (p, q) = (number(c, [0, 128, -7][kind]), zeros(c, kind, n));
                 let y = c.apply("matmul_integer", &[], &[a, b, p, q]);
-                vec![followed(c, y, 1, (i + j / 2) % 4, left)]
+                vec![followed(c, y, 1, (i + j / 2) % 5, left)]
             });
         }
     }
@@ -119,7 +129,7 @@ fn batches_and_transposed_operands() {
             let b = c.apply("transpose", &[("perm", Attr::ints([0, 1, 3, 2]))], &[b]);
             let (p, q) = (number(c, 100), zeros(c, i % 2, 17));
             let y = c.apply("matmul_integer", &[], &[a, b, p, q]);
-            vec![followed(c, y, 3, i % 4, DType::U8)]
+            vec![followed(c, y, 3, i % 5, DType::U8)]
         });
         check(&format!("one matrix for all {left} {right}"), EXACT, |c| {
             let (a, b) = (bytes(c, left, &[2, 5, 12]), bytes(c, right, &[70, 12]));
@@ -172,7 +182,7 @@ fn convolutions() {
                     ("group", Attr::int(group)),
                 ];
                 let y = c.apply("conv_integer", &attrs, &[x, w, p, z]);
-                vec![followed(c, y, 1, (i + j / 2) % 4, left)]
+                vec![followed(c, y, 1, (i + j / 2) % 5, left)]
             });
         }
     }
@@ -194,7 +204,7 @@ fn convolutions_with_channels_last() {
         }
         let last = [&x[..1], &x[2..], &x[1..2]].concat();
         for (j, (left, right)) in TYPES.into_iter().enumerate() {
-            for kind in [(i + j) % 4, (i + j + 1) % 4] {
+            for kind in [(i + j) % 5, (i + j + 2) % 5] {
                 // Zero points that are no bytes, and weights that are given, now and then.
                 let (zero, constant) = ((i + j + kind) % 3, (i + j) % 4 != 3);
                 check(&format!("{last:?} {w:?} {left} {right} {kind}"), EXACT, |c| {
@@ -213,6 +223,62 @@ fn convolutions_with_channels_last() {
                     ];
                     let y = c.apply("conv_integer_channels_last", &attrs, &[x, w, p, z]);
                     vec![followed(c, y, n as i64 + 1, kind, left)]
+                });
+            }
+        }
+    }
+}
+
+/// Extents of the image, of windows, strides, padding before and after, dilation.
+type Pooling = (&'static [usize], &'static [i64], i64, [i64; 2], i64);
+
+const POOLINGS: &[Pooling] = &[
+    (&[1, 5, 23, 31], &[3, 3], 2, [1, 1], 1),
+    (&[2, 70, 8, 7], &[2, 2], 2, [0, 1], 1),
+    (&[1, 147, 13, 13], &[3, 2], 1, [1, 0], 1),
+    (&[1, 3, 9, 40], &[3, 3], 3, [0, 0], 2),
+    (&[2, 18, 33], &[4], 3, [1, 2], 1),
+    (&[1, 18, 6, 5, 7], &[3, 2, 3], 2, [1, 0], 1),
+    // Windows that read nothing, and a part of the image that none reads.
+    (&[1, 2, 5, 5], &[2, 2], 2, [3, 2], 1),
+    (&[1, 2, 7, 9], &[2, 2], 1, [-1, 0], 1),
+    (&[1, 0, 4, 4], &[2, 2], 2, [0, 0], 1),
+];
+
+#[test]
+fn largest_bytes_of_windows() {
+    for &(x, window, stride, [low, high], dilation) in POOLINGS {
+        for dtype in [DType::U8, DType::I8] {
+            for op in ["maxpool", "maxpool_channels_last"] {
+                check(&format!("{op} {x:?} {window:?} {dtype}"), EXACT, |c| {
+                    let last = [&x[..1], &x[2..], &x[1..2]].concat();
+                    let x = bytes(c, dtype, if op == "maxpool" { x } else { &last });
+                    let x = c.given(x);
+                    let all = |v: i64| Attr::ints(vec![v; window.len()]);
+                    let attrs = [
+                        ("window", Attr::ints(window.to_vec())),
+                        ("stride", all(stride)),
+                        ("low", all(low)),
+                        ("high", all(high)),
+                        ("dilation", all(dilation)),
+                    ];
+                    vec![c.apply(op, &attrs, &[x])]
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn layouts_of_bytes() {
+    let shapes: [&[usize]; 6] =
+        [&[2, 70, 9, 7], &[1, 3, 40, 33], &[1, 16, 16], &[1, 64, 8, 16], &[1, 17, 130], &[1, 5, 0]];
+    for shape in shapes {
+        for dtype in [DType::U8, DType::I8, DType::Bool] {
+            for op in ["channels_last", "channels_first"] {
+                check(&format!("{op} {shape:?} {dtype}"), EXACT, |c| {
+                    let x = c.input(dtype, shape);
+                    vec![c.apply(op, &[], &[x])]
                 });
             }
         }

@@ -218,6 +218,41 @@ proptest! {
     }
 
     #[test]
+    fn places_and_weights(
+        (p, n, s) in (0usize..4, 1usize..12, 1usize..40),
+        size in 0usize..30,
+        kind in 0u8..8,
+        seed: u64,
+        specials in specials(),
+    ) {
+        let flag = |bit: u8| Attr::Bool(kind >> bit & 1 == 1);
+        let number = Attr::float;
+        let mut attrs = vec![
+            ("axis", Attr::int(1)),
+            ("size", Attr::int(size as i64)),
+            ("shift", number(0.5)),
+            ("times", number(1.0)),
+            ("over", number(1.25 + f64::from(kind))),
+            ("offset", number(-0.5)),
+        ];
+        let x = random(&[p, n, s], seed, specials);
+        agree("nearest", &attrs, std::slice::from_ref(&x), 0.0);
+        let half = if kind & 1 == 1 { 2 } else { 1 };
+        attrs.extend([("half", Attr::int(half)), ("stretch", number(1.0))]);
+        attrs.extend([("cubic", flag(0)), ("exclude", flag(1)), ("bounded", flag(2))]);
+        agree("resample", &attrs, std::slice::from_ref(&x), 0.0);
+        let wide = [("low", ints(&[0, 2, 9])), ("high", ints(&[1, size as i64, 0]))];
+        for op in ["pad_edge", "pad_wrap", "pad_reflect"] {
+            agree(op, &wide, std::slice::from_ref(&x), 0.0);
+        }
+        // Some numbers lie outside, where zero is read.
+        let [i, w] = [3, 5].map(|k| random(&[p, size, 2], seed ^ k, Specials::None));
+        let numbers: Vec<f64> = i.to_f64().iter().map(|v| ((v + 1.0) * 0.6 * s as f64).floor() - 1.0).collect();
+        let i = array(I64, &[p, size, 2], &numbers);
+        agree("numbered_sum", &[], &[x, i, w], 0.0);
+    }
+
+    #[test]
     fn products(
         h in prop::collection::vec(0usize..4, 0..3),
         m in 0usize..40,

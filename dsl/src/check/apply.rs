@@ -193,6 +193,15 @@ impl Elaborator<'_> {
     fn declare(&mut self, e: &Expr, param: &AttrParam, bound: &Bound) -> Option<()> {
         if let ExprKind::Name(n) = &e.kind {
             let known = self.attrs.iter().any(|a| a.name == *n);
+            if !known && matches!(&**n, "True" | "False" | "None") {
+                let help = match &**n {
+                    "None" => "leave the attribute out where it has a default".to_string(),
+                    _ => "truth values are written `true` and `false`".to_string(),
+                };
+                let message = format!("`{n}` is no value");
+                self.diags.push(super::error("R002", e.span, message, &help));
+                return None;
+            }
             if !known && self.declare_attrs {
                 let ty = translate(&param.ty, bound);
                 self.attrs.push(AttrParam { name: n.clone(), ty, default: None });

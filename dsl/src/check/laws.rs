@@ -302,6 +302,26 @@ pub fn hidden(library: &Library, id: CallId) -> Vec<Name> {
     })
 }
 
+/// A condition that compares or computes with the elements of a tensor.
+fn compared(condition: &Expr, given: &[Input], attrs: &[AttrParam]) -> Option<Diag> {
+    let mut found = None;
+    condition.walk(&mut |e| {
+        let ExprKind::Binary(_, a, b) = &e.kind else { return };
+        for side in [a, b] {
+            let ExprKind::Name(n) = &side.kind else { continue };
+            if given.iter().any(|v| v.name == *n) && !attrs.iter().any(|a| a.name == *n) {
+                found.get_or_insert((n.clone(), side.span));
+            }
+        }
+    });
+    let (n, span) = found?;
+    let message = format!("`{n}` is a tensor, and conditions compare extents and attributes");
+    let help = format!(
+        "ask of its elements with `positive({n})`, `nonzero({n})`, `finite({n})` or `within({n}, 0, 1)`"
+    );
+    Some(error("R010", span, message, &help))
+}
+
 /// The laws of a rule: one, or two if it goes both ways.
 pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec<Law>, Vec<Diag>) {
     if signature::untyped(&rule.given) {
@@ -324,6 +344,7 @@ pub fn of_rule(library: &Library, source: u32, item: &Item, rule: &Rule) -> (Vec
     for c in conditions.iter().chain(&hints) {
         e.check_names(c);
     }
+    diags.extend(conditions.iter().chain(&hints).filter_map(|c| compared(c, &given, &e.attrs)));
     let tests = tests(&mut e, rule, &given);
     diags.append(&mut e.diags);
     let attrs = e.attrs;

@@ -28,7 +28,7 @@ pub(super) fn declaration(library: &Library, item: &ast::Onnx) -> (Declaration, 
         Some(Alternative { value: r.told(&a.value)?, conditions })
     });
     let reads = reads.collect();
-    let prints = item.prints.iter().filter_map(|p| r.print(p)).collect();
+    let prints = item.prints.iter().filter_map(|p| r.print(p, &item.outputs)).collect();
     let (since, until, domain) = (item.since, item.until, item.domain.clone());
     let opaque = item.opaque;
     (Declaration { params, since, until, domain, opaque, lets, reads, prints }, r.diags)
@@ -84,7 +84,7 @@ impl<'a> OnnxItemResolver<'a> {
         Some(Param { name: name(&p.name.text), kind, default })
     }
 
-    fn print(&mut self, p: &'a ast::Print) -> Option<Print> {
+    fn print(&mut self, p: &'a ast::Print, results: &[Ident]) -> Option<Print> {
         let outer = std::mem::replace(
             &mut self.names,
             p.given.iter().map(|g| g.name.text.as_str()).collect(),
@@ -96,14 +96,32 @@ impl<'a> OnnxItemResolver<'a> {
         let attrs: Option<Vec<(Name, Expr)>> =
             p.attrs.iter().map(|(n, e)| Some((name(&n.text), self.told(e)?))).collect();
         let conditions = self.all(&p.conditions);
+        let result = self.result(p.result.as_ref(), results);
         self.names = outer;
         Some(Print {
             pattern: pattern?,
             inputs: inputs?,
             attrs: attrs?,
+            result: result?,
             numbers,
             conditions: conditions?,
         })
+    }
+
+    /// The place of a name among those of the node's results.
+    fn result(&mut self, name: Option<&Ident>, results: &[Ident]) -> Option<usize> {
+        let Some(name) = name else { return Some(0) };
+        let place = results.iter().position(|r| r.text == name.text);
+        if place.is_none() {
+            let message = format!("`{}` is no result of the operator", name.text);
+            let known: Vec<String> = results.iter().map(|r| format!("`{}`", r.text)).collect();
+            let help = match known.is_empty() {
+                true => "name its results after `->` behind its inputs".to_string(),
+                false => format!("its results are {}", known.join(", ")),
+            };
+            self.diags.push(error("R002", name.span, message, &help));
+        }
+        place
     }
 
     fn elems(&self, items: &[ast::Elem]) -> Result<Vec<Elem>, Diag> {

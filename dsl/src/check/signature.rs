@@ -197,8 +197,10 @@ fn type_pattern(ty: &TensorType, scope: &Scope<'_>, diags: &mut Vec<Diag>) -> Ty
     let attr = scope.attrs.iter().find(|a| *a.name == *text);
     let chosen = attr.is_some_and(|a| a.ty.kind == AttrKind::DType);
     if matches!(dtype, DTypePattern::Var(_)) && !(family && digits) && !chosen {
-        let kinds = AttrKind::ALL.iter().map(|k| k.1);
+        // Attributes have no axes.
+        let kinds = AttrKind::ALL.iter().map(|k| k.1).filter(|_| ty.dims.is_none());
         let known = DType::ALL.iter().map(|d| d.name()).chain(kinds);
+        let elsewhere = ty.dims.as_ref().and_then(|_| spelled_elsewhere(text));
         let help = match attr {
             Some(a) => {
                 format!("the attribute `{text}` is of kind `{}`, not `dtype`", a.ty.kind)
@@ -206,9 +208,12 @@ fn type_pattern(ty: &TensorType, scope: &Scope<'_>, diags: &mut Vec<Diag>) -> Ty
             None if AttrKind::named(text).is_some() => {
                 format!("`{text}` is a kind of attribute; element types are e.g. `f32` or `F`")
             }
-            None => super::suggest(text, known).unwrap_or_else(|| {
-                "F floats, I integers, N numbers, B bool, T any; or a type such as f32".into()
-            }),
+            None => elsewhere
+                .map(|t| format!("did you mean `{t}`?"))
+                .or_else(|| super::suggest(text, known))
+                .unwrap_or_else(|| {
+                    "F floats, I integers, N numbers, B bool, T any; or a type such as f32".into()
+                }),
         };
         let message = format!("`{text}` is not an element type");
         diags.push(error("R015", ty.dtype.span, message, &help));
@@ -225,6 +230,25 @@ fn type_pattern(ty: &TensorType, scope: &Scope<'_>, diags: &mut Vec<Diag>) -> Ty
         }
     }
     TypePattern { dtype, dims }
+}
+
+/// The element type that other languages call so.
+fn spelled_elsewhere(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let short = match text.as_str() {
+        "float" | "real" => "F".into(),
+        "int" | "integer" => "I".into(),
+        "half" => "f16".into(),
+        "double" => "f64".into(),
+        "boolean" => "bool".into(),
+        "string" => "str".into(),
+        other => {
+            let names = [("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")];
+            let (prefix, short) = names.into_iter().find(|(p, _)| other.starts_with(p))?;
+            format!("{short}{}", &other[prefix.len()..])
+        }
+    };
+    (short.len() == 1 || short.parse::<DType>().is_ok()).then_some(short)
 }
 
 fn repeated_axis(dims: &[Dim], span: Span, diags: &mut Vec<Diag>) {

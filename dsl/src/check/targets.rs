@@ -15,9 +15,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
 /// Figures of a target, with what each says and an example.
-pub const FIGURES: [(&str, &str, &str); 7] = [
+pub const FIGURES: [(&str, &str, &str); 8] = [
     ("flops", "operations per second", "1e11"),
     ("slow", "exponentials, roots and their like per second", "5e9"),
+    ("fetched", "elements per second that windows bring in again", "1e10"),
     ("bytes", "bytes of memory per second", "1e10"),
     ("launch", "seconds that starting a kernel takes", "4e-6"),
     ("view", "the part of their cost that views keep", "0.01"),

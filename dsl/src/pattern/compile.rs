@@ -4,7 +4,7 @@ use super::OPERANDS;
 use super::normal::{Subst, substitute};
 use super::tables::{self, Table};
 use super::{Company, Compiled, Forms, Pat, PatId, PatKind, has_mark, is_normal};
-use crate::expr::{BinaryOp, Expr, ExprKind, Mark};
+use crate::expr::{AttrKind, BinaryOp, Expr, ExprKind, Mark};
 use crate::functions::Function;
 use crate::library::{
     AttrParam, CallId, DTypePattern, Dim, Law, LawOrigin, Library, Name, OpClass,
@@ -49,7 +49,8 @@ fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
             law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
         let hopeless = c.hopeless || (0..c.pats.len()).any(|i| c.nest(PatId(i as u32)) > NEST);
         let numbered = has_mark(law, Mark::Numbered);
-        let compiled = Compiled { law: index, pats: c.pats, roots, normal: own, numbered };
+        let sought = None;
+        let compiled = Compiled { law: index, pats: c.pats, roots, normal: own, numbered, sought };
         ((!hopeless).then(|| Arc::new(compiled)), c.refused)
     };
     // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
@@ -58,7 +59,7 @@ fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
     // Exporters fold what depends on nothing but extents into constants.
     let tables = tables::tables(library, law);
     let tabled = (!tables.is_empty()).then(|| one(HashSet::new(), tables).0).flatten();
-    let tabled = tabled.filter(|c| open_names(law, c).is_empty());
+    let tabled = tabled.and_then(|c| sought(law, c));
     open.into_iter().chain(closed.filter(|_| differs)).chain(tabled).collect()
 }
 
@@ -86,12 +87,22 @@ pub fn unsolved(library: &Library) -> Vec<(u32, String)> {
     out
 }
 
+/// A form with tables, and the integer that they alone ask for. `None` if more than that is open.
+fn sought(law: &Law, c: Arc<Compiled>) -> Option<Arc<Compiled>> {
+    let open = open_names(law, &c);
+    let [name] = open.as_slice() else { return open.is_empty().then_some(c) };
+    let is_int = law.attrs.iter().any(|a| a.name == *name && a.ty.kind == AttrKind::Int);
+    let sought = (is_int && !c.compared().contains(name)).then(|| name.clone())?;
+    Some(Arc::new(Compiled { sought: Some(sought), ..Arc::unwrap_or_clone(c) }))
+}
+
 /// Attribute variables that a pattern asks for and nothing binds.
 fn open_names(law: &Law, c: &Compiled) -> Vec<Name> {
     let (found, asked) = (c.names(), c.asked());
     let derived = |a: &AttrParam| a.ty.axis().is_some();
     let open = law.attrs.iter().filter(|a| !derived(a) && !found.contains(&a.name));
-    open.map(|a| a.name.clone()).filter(|n| asked.contains(n)).collect()
+    let open = open.map(|a| a.name.clone()).filter(|n| asked.contains(n));
+    open.filter(|n| c.sought.as_ref() != Some(n)).collect()
 }
 
 /// Terms that occur more than once in what a law matches.

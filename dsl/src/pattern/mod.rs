@@ -119,6 +119,8 @@ pub struct Compiled {
     pub normal: bool,
     /// What it matches as a product with a number has no other spelling.
     pub numbered: bool,
+    /// An integer that its tables alone ask for: it is what makes them the constants of a program.
+    pub sought: Option<Name>,
 }
 
 /// The patterns that a pattern is made of.
@@ -143,8 +145,19 @@ impl Compiled {
         out
     }
 
-    /// All names in the expressions that are compared.
+    /// All names in the expressions that are compared, and those that tables ask for.
     pub(super) fn asked(&self) -> HashSet<Name> {
+        let mut out = self.compared();
+        for p in self.reached() {
+            if let PatKind::Table(t) = &self.pats[p.0 as usize].kind {
+                out.extend(t.asks.iter().cloned());
+            }
+        }
+        out
+    }
+
+    /// All names in the expressions that are compared.
+    pub(super) fn compared(&self) -> HashSet<Name> {
         let mut out = HashSet::new();
         for e in self.expressions() {
             e.walk(&mut |e| {
@@ -152,11 +165,6 @@ impl Compiled {
                     out.insert(n.clone());
                 }
             });
-        }
-        for p in self.reached() {
-            if let PatKind::Table(t) = &self.pats[p.0 as usize].kind {
-                out.extend(t.asks.iter().cloned());
-            }
         }
         out
     }

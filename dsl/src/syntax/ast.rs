@@ -380,6 +380,8 @@ pub struct Print {
     pub inputs: Vec<Expr>,
     /// Attributes of the ONNX node.
     pub attrs: Vec<(Ident, Expr)>,
+    /// `-> name`: the result of the ONNX node that the term is; the first one if it is not given.
+    pub result: Option<Ident>,
     /// Types of the pattern's variables.
     pub given: Vec<Param>,
     /// All must hold.

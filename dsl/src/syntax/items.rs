@@ -338,6 +338,7 @@ impl TreeBuilder {
             pattern,
             inputs: Vec::new(),
             attrs: Vec::new(),
+            result: None,
             given: Vec::new(),
             conditions: Vec::new(),
         };
@@ -356,6 +357,7 @@ impl TreeBuilder {
                     print.inputs = self.exprs(part.clone());
                     print.attrs = self.named_values(part);
                 }
+                Rule::print_result => print.result = self.names(part).into_iter().next(),
                 Rule::given_clause => print.given.extend(self.given(part)),
                 Rule::if_clause => print.conditions.extend(self.exprs(part)),
                 _ => {}

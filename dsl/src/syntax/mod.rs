@@ -4,6 +4,7 @@ mod advice;
 pub mod ast;
 mod build;
 mod equality;
+mod foreign;
 mod items;
 mod params;
 mod parse;

@@ -3,6 +3,7 @@
 use itertools::Itertools;
 use pest::error::{Error, ErrorVariant, InputLocation};
 
+use super::foreign::{self, Stopped};
 use super::parse::Rule;
 use super::scan::{ITEM_WORDS, OTHER_WORDS, Token, TokenKind, is_reserved};
 use crate::diag::{Code, Diag};
@@ -208,17 +209,30 @@ impl Stop<'_> {
             }
             let typed = expected.contains(&Expected::Sign(":"))
                 && self.token.is_some_and(|token| !token.first);
-            return typed.then(|| format!("a type follows a colon: `: {found}`"));
+            if typed {
+                return Some(format!("a type follows a colon: `: {found}`"));
+            }
         }
         let help = match found {
             "=" if next_item || expected.contains(&Expected::Clause("if")) => {
                 "equality is tested by `==`"
             }
-            "=" if expected.contains(&Expected::Sign("=>")) => "an equation is written `=>`",
             "!" => "negation is written `not`",
-            _ => return None,
+            _ => self.foreign(expected, found)?,
         };
         Some(help.to_string())
+    }
+
+    fn foreign(&self, expected: &[Expected], found: &str) -> Option<&'static str> {
+        let (item, token) = (self.item?.span, self.token?.span);
+        foreign::hint(&Stopped {
+            before: &self.text[item.start as usize..token.start as usize],
+            found,
+            behind: &self.text[token.end as usize..],
+            item: self.item_word(),
+            term: expected.contains(&Expected::Term),
+            joins: expected.contains(&Expected::Sign("=>")),
+        })
     }
 }
 
@@ -297,7 +311,7 @@ fn describe(rule: Rule) -> &'static [Expected] {
         | Rule::entry
         | Rule::meaning
         | Rule::output => &[Name],
-        Rule::outputs | Rule::onnx_outputs | Rule::arrow => &[Sign("->")],
+        Rule::outputs | Rule::onnx_outputs | Rule::print_result | Rule::arrow => &[Sign("->")],
         Rule::params | Rule::args | Rule::of | Rule::lparen | Rule::print_args => &[Sign("(")],
         Rule::rparen => &[Sign(")")],
         Rule::index | Rule::lbracket => &[Sign("[")],

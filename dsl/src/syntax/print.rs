@@ -174,7 +174,8 @@ fn print_print(name: &Ident, print: &Print) -> Doc {
         .iter()
         .map(|(key, value)| cat([text(format!("{} = ", key.text)), whole(value)]));
     let node = inputs_and_attrs(&name.text, inputs, attrs.collect());
-    let mut parts = vec![whole(&print.pattern), cat([text("as "), node])];
+    let result = print.result.as_ref().map_or(String::new(), |name| format!(" -> {}", name.text));
+    let mut parts = vec![whole(&print.pattern), cat([text("as "), node, text(result)])];
     clause(&mut parts, "given", print.given.iter().map(param).collect());
     conditions(&mut parts, "if", &print.conditions);
     cat([text("prints "), group(Doc::Hang(parts))])

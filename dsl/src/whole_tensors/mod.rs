@@ -11,6 +11,7 @@ use crate::function::Function;
 use crate::ir::{Attr, DType, Extent, Tensor, Type, Value};
 use std::collections::HashMap;
 
+mod numbered;
 mod range;
 mod reduce;
 
@@ -379,22 +380,47 @@ impl<'b, 'l, S: Sources> WholeTensors<'b, 'l, S> {
             }
             let (i, own) = self.whole(item, DType::I64)?;
             if used(&own) {
-                return None;
+                return self.read_by_number(tensor, &index, otherwise);
             }
-            let is_within = range(e, &|e| self.bounds(e))
-                .is_some_and(|(low, high)| low >= 0 && extent.as_const().is_some_and(|n| high < n));
-            if otherwise.is_some() && !is_within {
-                let fits = self.fits(i, &own, extent)?;
-                inside = Some(match inside {
-                    None => fits,
-                    Some(other) => self.apply("logical_and", vec![other, fits])?,
-                });
-            }
-            let i = if is_within { i } else { self.clipped(i, &own, extent)? };
+            let i = self.bounded(e, (i, &own), extent, otherwise.is_some(), &mut inside)?;
             v = self.call("gather", &[("axis", Attr::int(place as i64))], &[v, i])?;
             labels.push(own);
         }
-        let axes: Vec<Axis> = labels.concat();
+        self.ordered(v, labels.concat(), inside, otherwise)
+    }
+
+    /// An index that lies within an axis; what it says where it does not is noted in `inside`, if that matters.
+    fn bounded(
+        &mut self,
+        e: &Expr,
+        (i, own): (Value, &[Axis]),
+        extent: &Extent,
+        matters: bool,
+        inside: &mut Option<Item>,
+    ) -> Option<Value> {
+        let is_within = range(e, &|e| self.bounds(e))
+            .is_some_and(|(low, high)| low >= 0 && extent.as_const().is_some_and(|n| high < n));
+        if is_within {
+            return Some(i);
+        }
+        if matters {
+            let fits = self.fits(i, own, extent)?;
+            *inside = Some(match inside.take() {
+                None => fits,
+                Some(other) => self.apply("logical_and", vec![other, fits])?,
+            });
+        }
+        self.clipped(i, own, extent)
+    }
+
+    /// A tensor that was read, its axes in increasing order, with what is there outside.
+    fn ordered(
+        &mut self,
+        v: Value,
+        axes: Vec<Axis>,
+        inside: Option<Item>,
+        otherwise: Option<&Expr>,
+    ) -> Option<Item> {
         let mut order: Vec<usize> = (0..axes.len()).collect();
         order.sort_by_key(|&i| axes[i]);
         let v = self.transposed(v, &order)?;

@@ -299,11 +299,13 @@ fn procedure() -> impl Strategy<Value = Extern> {
 fn onnx() -> impl Strategy<Value = Onnx> {
     let alternative =
         (expr(), few(expr())).prop_map(|(value, conditions)| Alternative { value, conditions });
-    let print = (expr(), few(expr()), few((ident(), expr())), given(), few(expr())).prop_map(
-        |(pattern, inputs, attrs, given, conditions)| Print {
+    let node = (few(expr()), few((ident(), expr())), of(ident()));
+    let print = (expr(), node, given(), few(expr())).prop_map(
+        |(pattern, (inputs, attrs, result), given, conditions)| Print {
             pattern,
             inputs,
             attrs,
+            result,
             given,
             conditions,
         },

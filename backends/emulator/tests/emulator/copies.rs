@@ -50,6 +50,35 @@ fn bring_elements_or_zeros() {
 }
 
 #[test]
+fn may_be_parts_of_4_or_8_bytes() {
+    if !compiles() {
+        return;
+    }
+    let source = |from: &str| {
+        format!(
+            "KERNEL(32) f(GLOBAL(const int) x, GLOBAL(int) y) {{
+                 SHARED(int, s, 96);
+                 const int t = threadIdx.x;
+                 copy_part_async<1>(s + 31 - t, {from}, t % 3 != 0);
+                 copy_part_async<2>(s + 32 + t * 2, x + t * 2, true);
+                 commit_copies();
+                 wait_copies<0>();
+                 __syncthreads();
+                 y[t] = s[t];
+                 y[32 + t] = s[32 + t];
+             }}"
+        )
+    };
+    let (mut x, mut y) = buffers();
+    launch(&source("x + 3 * t"), [1, 1, 1], 32, &[x.region(), y.region()]).unwrap();
+    let single = (0..32).rev().map(|t| if t % 3 != 0 { 3 * t + 1 } else { 0 });
+    let expected: Vec<i32> = single.chain(1..=32).collect();
+    assert_eq!(y.elements(), expected);
+    let outside = error(&source("x + 128 + t"), [1, 1, 1], 32, &[x.region(), y.region()]);
+    assert!(outside.contains("reads parameter 0 at index 129 of 128 elements"), "{outside}");
+}
+
+#[test]
 fn are_not_there_before_they_are_waited_for() {
     if !compiles() {
         return;

@@ -206,7 +206,7 @@ impl Conv {
             for p in panels.clone() {
                 let ahead = self.ahead(job, p, &panels, i, blocks);
                 let piece = self.windows.straight(job.x, positions.start);
-                let rows = Even { pieces: &[piece], length: self.q, column: 0 };
+                let rows = Even { pieces: &[piece], length: self.q };
                 self.tiles(job, &positions, p, TileRows::Even(rows), ahead);
             }
             self.finish(job, positions, &panels);
@@ -260,7 +260,7 @@ impl Conv {
     ) -> TileRows<'a> {
         let rows = (positions.start, positions.len());
         if let Some(pieces) = self.windows.even(x, &self.zeros, rows, self.join, pieces) {
-            return TileRows::Even(Even { pieces, length: self.q * self.join, column: 0 });
+            return TileRows::Even(Even { pieces, length: self.q * self.join });
         }
         let join = self.windows.point(x, &self.zeros, rows, self.join, pointers);
         let count = self.windows.taps() / join * positions.len();
@@ -337,7 +337,7 @@ struct Job<'a> {
 /// The rows of a tile, or of several at equal distances.
 #[derive(Clone, Copy)]
 enum TileRows<'a> {
-    Even(Even<'a, true>),
+    Even(Even<'a>),
     Any(Pointed<'a>),
 }
 

@@ -1,11 +1,9 @@
-//! Convolution of every channel by itself, channels last: what the windows of a band of lines read is copied, a panel of channels at a time,
-//! into a frame with zeros around the image, so that all windows of a line lie at equal distances. A sum over windows is one whose filters
-//! are ones.
+//! Convolution of every channel by itself, channels last: a vector of channels after the other, a line of results at a time, from where the
+//! image lies. A sum over windows is one whose filters are ones.
 
-use super::conv::as_pieces;
 use super::windows::Windows;
 use crate::cpu::buffer::with_scratch;
-use crate::cpu::gemm::kernel::{self, Even, Piece, Target, column_rows, shape};
+use crate::cpu::gemm::kernel::{self, Target, WindowLine, WindowRow, shape};
 use crate::cpu::gemm::{Finish, PackedRight};
 use crate::cpu::launch::{Array, Context, Launch};
 use crate::cpu::packed_constants::Pack;
@@ -41,82 +39,58 @@ impl Depthwise {
         Depthwise::new(windows, channels, Filters::Ones(ones))
     }
 
-    /// Computes a band of lines of a plane for a panel of channels, from a frame of what their windows read.
-    fn block(&self, job: &Job<'_>, first: usize, lines: usize, column: usize) {
-        let cols = shape().cols.min(self.channels - column);
-        let frame = self.windows.frame(lines, shape().cols);
-        let (taps, wide) = (self.windows.taps(), self.windows.wide());
-        with_scratch::<f32, 1, _>([frame.len()], |[to]| {
-            self.windows.copy(job.x, first, (column, cols), frame, to);
-            with_scratch::<usize, 1, _>([2 * taps], |[pieces]| {
-                let pieces = as_pieces(&mut pieces[..2 * taps]);
-                let down = self.windows.pieces_of(frame, to, pieces);
-                for line in 0..lines {
-                    self.line(job, (first + line) * wide, (line * down, column), pieces);
-                }
-            });
-        });
-    }
-
-    /// Computes the results of a line from `first` on; their windows lie `at` elements behind the pieces.
-    fn line(&self, job: &Job<'_>, first: usize, (at, column): (usize, usize), pieces: &[Piece]) {
-        let wide = self.windows.wide();
-        let high = wide.div_ceil(wide.div_ceil(column_rows()));
-        let (count, rest) = (wide / high, wide % high);
-        let run = |done: usize, (count, rows): (usize, usize)| {
-            let step = pieces[0].step;
-            let a = Even { pieces, length: 1, column: at + done * step };
-            self.target(job, first + done, column, |panel, target| {
-                // SAFETY: all windows of the line are in the frame, with the columns of a tile; results do not overlap.
-                unsafe { kernel::even_columns((count, rows), a, panel, target) }
-            });
-        };
-        run(0, (count, high));
-        if rest > 0 {
-            run(count * high, (1, rest));
+    /// Computes lines of results from line `first` on for a panel of channels. `rows` is what their windows read.
+    fn block(&self, job: &Job<'_>, first: usize, rows: &[WindowLine], column: usize) {
+        let (windows, lanes) = (&self.windows, shape().lanes());
+        let (taps, stride) = windows.neighbours();
+        let wide = shape().cols.min(self.channels - column);
+        let vectors = if wide <= lanes { 1 } else { 2 };
+        let panel = job.filters.block(column, 0..windows.taps());
+        // A vector after the other: what neighbouring lines read of it stays in the first-level cache.
+        for v in 0..vectors {
+            for (i, lines) in rows.chunks_exact(windows.lines()).enumerate() {
+                let row = (first + i) * windows.wide();
+                let parts = kernel::panel_parts(row * self.channels + column, column, wide);
+                let a = WindowRow {
+                    lines,
+                    step: windows.step(),
+                    channel: column + v * lanes,
+                    taps,
+                    stride,
+                    count: windows.wide(),
+                    weights: &panel[v * lanes..],
+                    apart: vectors * lanes,
+                };
+                let target = Target {
+                    out: job.out.at(0),
+                    len: job.out.len(),
+                    parts: &parts[v..=v],
+                    stride: self.channels,
+                    row,
+                    add: false,
+                    chain: job.finish.chain(true),
+                };
+                // SAFETY: columns inside the image have all channels (`run` checks its length); results do not overlap.
+                unsafe { kernel::window_row(&a, &target) };
+            }
         }
     }
 
-    /// Lines of a plane that are computed from one frame.
+    /// Lines of a plane that one panel of channels after the other is computed of.
     fn band(&self) -> usize {
-        let bytes = |lines: usize| self.windows.frame(lines, shape().cols).len() * size_of::<f32>();
-        let fits = |lines: &usize| bytes(*lines) <= FRAME;
+        let fits = |lines: &usize| self.windows.covered(*lines) * size_of::<f32>() <= BAND;
         let all = self.windows.high();
         let band = (1..=all).take_while(fits).count().max(1);
         // Bands of about the same height.
         all.div_ceil(all.div_ceil(band))
     }
-
-    /// Calls `f` with the filters of the channels from `column` on, and where their results go.
-    fn target(
-        &self,
-        job: &Job<'_>,
-        row: usize,
-        column: usize,
-        f: impl FnOnce(&[f32], &Target<'_>),
-    ) {
-        let wide = shape().cols.min(self.channels - column);
-        let parts = kernel::panel_parts(row * self.channels + column, column, wide);
-        let vectors = if wide <= shape().lanes() { 1 } else { 2 };
-        let target = Target {
-            out: job.out.at(0),
-            len: job.out.len(),
-            parts: &parts[..vectors],
-            stride: self.channels,
-            row,
-            add: false,
-            chain: job.finish.chain(true),
-        };
-        f(job.filters.block(column, 0..self.windows.taps()), &target);
-    }
 }
 
-/// Bytes of a frame that stays in a near cache.
-const FRAME: usize = 64 << 10;
+/// Bytes of an image that stay in the second-level cache.
+const BAND: usize = 512 << 10;
 
 /// What all tasks of a run share.
 struct Job<'a> {
-    x: &'a [f32],
     filters: &'a PackedRight,
     out: &'a SharedSlice<'a, f32>,
     finish: &'a Finish<'a>,
@@ -149,17 +123,29 @@ impl Launch for Depthwise {
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish = Finish::of(cx, (self.windows.len(), self.channels), &block);
         let shared = SharedSlice::new(out);
-        let job = Job { x, filters, out: &shared, finish: &finish };
+        let job = Job { filters, out: &shared, finish: &finish };
         let (band, high) = (self.band(), self.windows.high());
         let (bands, panels) = (high.div_ceil(band), self.channels.div_ceil(shape().cols));
         let blocks = self.windows.planes() * bands * panels;
         let tasks = cx.threads.tasks(shared.len() * taps, GRAIN).min(blocks);
         cx.threads.each(tasks, |t| {
-            for i in blocks * t / tasks..blocks * (t + 1) / tasks {
-                let (plane, line) = (i / panels / bands, i / panels % bands * band);
-                let lines = band.min(high - line);
-                self.block(&job, plane * high + line, lines, i % panels * shape().cols);
-            }
+            let mut blocks = blocks * t / tasks..blocks * (t + 1) / tasks;
+            let (words, lines) =
+                (size_of::<WindowLine>() / size_of::<usize>(), self.windows.lines());
+            with_scratch::<usize, 1, _>([band * lines * words], |[rows]| {
+                let rows = as_lines(&mut rows[..band * lines * words]);
+                while let Some(block) = blocks.next() {
+                    let (plane, line) = (block / panels / bands, block / panels % bands * band);
+                    let first = plane * high + line;
+                    let rows = &mut rows[..band.min(high - line) * lines];
+                    self.windows.rows(x, first, rows);
+                    let last = ((block / panels + 1) * panels).min(blocks.end);
+                    for block in block..last {
+                        self.block(&job, first, rows, block % panels * shape().cols);
+                    }
+                    blocks.start = last;
+                }
+            });
         });
         if let Finish::Block(f) = finish {
             // Whole rows: the epilogue is not bound to the channels of a block.
@@ -175,3 +161,11 @@ impl Launch for Depthwise {
 
 /// Products that a task should at least have.
 const GRAIN: usize = 1 << 18;
+
+/// Scratch memory as lines of windows, all of them nowhere.
+fn as_lines(words: &mut [usize]) -> &mut [WindowLine] {
+    words.fill(0);
+    let len = words.len() / (size_of::<WindowLine>() / size_of::<usize>());
+    // SAFETY: a line is a pointer and two numbers, each a word, and any words are one that may be held.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), len) }
+}

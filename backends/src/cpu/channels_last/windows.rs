@@ -1,9 +1,8 @@
 //! Where the windows of an image with its channels last read.
 
-use crate::cpu::gemm::kernel::Piece;
+use crate::cpu::gemm::kernel::{Piece, WindowLine, has_row};
 use crate::cpu::launch::LaunchSite;
 use crate::cpu::layout::Layout;
-use crate::cpu::simd::simd;
 use crate::cpu::window::Window;
 
 /// The windows of a batch of images of up to three spatial axes: planes, lines and columns. Results are numbered line by line, plane by plane, image by image.
@@ -23,35 +22,6 @@ pub struct Windows {
     low: [i64; 3],
     /// Where each tap reads, from the first.
     offsets: Vec<usize>,
-}
-
-/// A copy of a part of an image: planes, their lines, columns of these, and channels of each position.
-#[derive(Clone, Copy)]
-pub struct Frame {
-    planes: usize,
-    lines: usize,
-    columns: usize,
-    cols: usize,
-}
-
-impl Frame {
-    /// Its elements.
-    pub fn len(self) -> usize {
-        self.planes * self.lines * self.columns * self.cols
-    }
-}
-
-simd! {
-    /// Copies `wide` elements of positions that are `pitch` elements apart to positions of `cols` elements.
-    fn positions(from: &[f32], pitch: usize, to: &mut [f32], cols: usize, wide: usize) {
-        for (i, to) in to.chunks_exact_mut(cols).enumerate() {
-            let from = &from[i * pitch..][..wide];
-            match (<&mut [f32; 32]>::try_from(&mut *to), <&[f32; 32]>::try_from(from)) {
-                (Ok(to), Ok(from)) => *to = *from,
-                _ => to[..wide].copy_from_slice(from),
-            }
-        }
-    }
 }
 
 impl Windows {
@@ -246,60 +216,63 @@ impl Windows {
         self.batch * self.to[0]
     }
 
-    /// Positions along an axis that so many windows in a row cover.
-    fn covered(&self, axis: usize, windows: usize) -> usize {
-        (windows - 1) * self.stride[axis] + (self.size[axis] - 1) * self.dilation[axis] + 1
+    /// Elements of an image that the windows of so many lines of results of a plane read, all channels of them.
+    pub fn covered(&self, lines: usize) -> usize {
+        let high = (lines - 1) * self.stride[1] + (self.size[1] - 1) * self.dilation[1] + 1;
+        self.size[0] * high.min(self.from[1]) * self.from[2] * self.pitch
     }
 
-    /// The frame that the windows of so many lines of results of a plane read, the border included.
-    pub fn frame(&self, lines: usize, cols: usize) -> Frame {
-        let (lines, columns) = (self.covered(1, lines), self.covered(2, self.to[2]));
-        Frame { planes: self.size[0], lines, columns, cols }
+    /// True if [`rows`](Self::rows) are of neighbouring taps, and have columns between windows; otherwise of one tap, each column one window.
+    fn has_neighbours(&self) -> bool {
+        self.dilation[2] == 1 && has_row(self.size[2], self.stride[2])
     }
 
-    /// Copies what the windows of lines of results from line `first` of all images on read into their frame: `wide` channels from `channel`
-    /// on.
-    pub fn copy(
-        &self,
-        x: &[f32],
-        first: usize,
-        (channel, wide): (usize, usize),
-        frame: Frame,
-        to: &mut [f32],
-    ) {
-        let (image, [z, y, _]) = self.place(first * self.to[2]);
-        let [plane, top, left] = [self.begin(0, z), self.begin(1, y), self.begin(2, 0)];
-        // Columns of the frame that are inside the image.
-        let bound = |at: i64| at.clamp(0, frame.columns as i64) as usize;
-        let inside = bound(-left)..bound(self.from[2] as i64 - left).max(bound(-left));
-        for (i, to) in to.chunks_exact_mut(frame.columns * frame.cols).enumerate() {
-            let (p, i) = (i / frame.lines, i % frame.lines);
-            let (plane, line) = (plane + (p * self.dilation[0]) as i64, top + i as i64);
-            let is_in = |axis: usize, at: i64| (0..self.from[axis] as i64).contains(&at);
-            if !is_in(0, plane) || !is_in(1, line) || inside.is_empty() {
-                to.fill(0.0);
-                continue;
+    /// Taps of a line of [`rows`](Self::rows), and columns from one window to the next.
+    pub fn neighbours(&self) -> (usize, usize) {
+        if self.has_neighbours() { (self.size[2], self.stride[2]) } else { (1, 1) }
+    }
+
+    /// Positions from one column of [`rows`](Self::rows) to the next.
+    fn between(&self) -> usize {
+        if self.has_neighbours() { 1 } else { self.stride[2] }
+    }
+
+    /// Elements from one column of [`rows`](Self::rows) to the next.
+    pub fn step(&self) -> usize {
+        self.between() * self.pitch
+    }
+
+    /// Lines that a window of [`rows`](Self::rows) reads.
+    pub fn lines(&self) -> usize {
+        self.taps() / self.neighbours().0
+    }
+
+    /// What the windows of lines of results from line `first` of all images on read: the lines of each, of neighbouring taps or of one tap.
+    pub fn rows(&self, x: &[f32], first: usize, rows: &mut [WindowLine]) {
+        let ((taps, _), step) = (self.neighbours(), self.between());
+        for (row, lines) in rows.chunks_exact_mut(self.lines()).enumerate() {
+            let (image, [z, y, _]) = self.place((first + row) * self.to[2]);
+            let [plane, top, left] = [self.begin(0, z), self.begin(1, y), self.begin(2, 0)];
+            for (i, line) in lines.iter_mut().enumerate() {
+                let (i, j) = (i * taps / self.size[2], i * taps % self.size[2]);
+                let plane = plane + (i / self.size[1] * self.dilation[0]) as i64;
+                let top = top + (i % self.size[1] * self.dilation[1]) as i64;
+                let left = left + (j * self.dilation[2]) as i64;
+                let is_in = |axis: usize, at: i64| (0..self.from[axis] as i64).contains(&at);
+                // Columns inside, counted from `left`, every `step`th.
+                let bound = |at: i64| at.max(0) as usize;
+                let (from, to) = (bound(-left), bound(self.from[2] as i64 - left));
+                let (from, to) = (from.div_ceil(step), to.div_ceil(step));
+                let wide = match is_in(0, plane) && is_in(1, top) {
+                    true => to.saturating_sub(from),
+                    false => 0,
+                };
+                let at = (plane * self.from[1] as i64 + top) * self.from[2] as i64 + left;
+                let image = x.as_ptr().wrapping_add(self.at + image * self.image);
+                let first = image.wrapping_offset(at as isize * self.pitch as isize);
+                *line = WindowLine { first, from, wide };
             }
-            let line = plane as usize * self.from[1] + line as usize;
-            let at = line * self.from[2] + (left + inside.start as i64) as usize;
-            let from = &x[self.at + image * self.image + at * self.pitch + channel..];
-            to[..inside.start * frame.cols].fill(0.0);
-            to[inside.end * frame.cols..].fill(0.0);
-            let to = &mut to[inside.start * frame.cols..inside.end * frame.cols];
-            positions(from, self.pitch, to, frame.cols, wide);
         }
-    }
-
-    /// Where the windows of the first result of a frame read, tap by tap; returns the elements from a line of results to the next.
-    pub fn pieces_of(&self, frame: Frame, from: &[f32], pieces: &mut [Piece]) -> usize {
-        for (t, piece) in pieces.iter_mut().enumerate() {
-            let (line, j) = (t / self.size[2], t % self.size[2]);
-            let (p, i) = (line / self.size[1], line % self.size[1]);
-            let line = p * frame.lines + i * self.dilation[1];
-            let at = (line * frame.columns + j * self.dilation[2]) * frame.cols;
-            *piece = Piece { first: from[at..].as_ptr(), step: self.stride[2] * frame.cols };
-        }
-        self.stride[1] * frame.columns * frame.cols
     }
 
     /// Windows of 4 × 4 at every other line and column, for the results of these if they are of 3 × 3 neighbours.

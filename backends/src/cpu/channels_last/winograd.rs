@@ -215,7 +215,7 @@ impl Block<'_> {
                         chain: &NONE,
                     };
                     let first = inputs[p * from + r * q..].as_ptr();
-                    let a = Even { pieces: &[Piece { first, step: q }], length: q, column: 0 };
+                    let a = Even { pieces: &[Piece { first, step: q }], length: q };
                     // SAFETY: the transformed tiles are inside the inputs; the products belong to this task, and tiles do not overlap.
                     unsafe { kernel::even((tiles, rows), a, b, ahead, &target) };
                 });

@@ -4,16 +4,18 @@
 //! be mostly empty; a stencil for depthwise convolutions.
 
 use super::buffer::with_scratch;
+use super::channels_last;
 use super::gemm::direct::{DirectProduct, Rows, direct, pays};
 use super::gemm::kernel::{LineTable, shape};
 use super::gemm::{Finish, GemmSizes, Left, Matrix, PackedLeft, Product, Right, gemm};
-use super::launch::{Array, Context, Launch, LaunchSite};
+use super::launch::{Array, Context, Launch, LaunchOperand, LaunchSite};
 use super::packed_constants::Pack;
 use super::padded_frame::{PaddedFrame, SLACK};
 use super::window::{MAX_SPATIAL, Window};
 use depthwise::Depthwise;
 use im2col::Im2col;
 use mlc_dsl::ir::DType;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 mod depthwise;
@@ -53,6 +55,11 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     {
         return None;
     }
+    if group == 1
+        && let Some(launch) = of_one_position(site)
+    {
+        return Some(launch);
+    }
     let window =
         Window::new(&x.layout.shape[2..], &w.layout.shape[2..], &out[2..], stride, low, dilation)?;
     let (q, o) = (w.layout.shape[1], out[1] / group.max(1));
@@ -74,6 +81,20 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let frame = if window.is_identity() { None } else { PaddedFrame::of(&window) };
     let lines = if packed.is_empty() { None } else { lines(&window, frame.as_ref(), (o, q)) };
     Some(Box::new(Conv { window, batch: out[0], group, q, o, x_at, w_at, frame, packed, lines }))
+}
+
+/// The channels of an image of one position are its last as well: a vector of them is computed at once.
+fn of_one_position(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let [x, w] = site.args else { return None };
+    let (dtype, out) = &site.outputs[0];
+    let is_one = |shape: &[usize]| shape[2..].iter().all(|&n| n == 1);
+    if ![&x.layout.shape, &w.layout.shape, out].into_iter().all(|s| is_one(s)) {
+        return None;
+    }
+    let last: Vec<usize> = [0].into_iter().chain(2..out.len()).chain([1]).collect();
+    let x = LaunchOperand { layout: x.layout.transpose(&last)?, ..x.clone() };
+    let outputs = [(*dtype, last.iter().map(|&axis| out[axis]).collect())];
+    channels_last::conv(&LaunchSite { args: &[x, w.clone()], outputs: &outputs, ..*site })
 }
 
 /// Where the lines of the right operand lie, channel by channel and tap by tap, if reading them there pays.
@@ -193,7 +214,7 @@ impl Conv {
             plane,
             framed: framed.map(|(f, data)| (f, &data[i * self.q * f.len()..])),
         };
-        let images: Vec<Im2col<'_>> = (0..self.batch * self.group).map(image).collect();
+        let images: SmallVec<[Im2col<'_>; 16]> = (0..self.batch * self.group).map(image).collect();
         let product = |i: usize| {
             let g = i % self.group;
             let left = match self.packed.get(g) {

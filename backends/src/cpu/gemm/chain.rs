@@ -1,7 +1,7 @@
 //! The pointwise steps that may follow a product: a bias, a residual, a bound, a gate.
 //!
-//! Sums, products and bounds are applied while the sums of a tile are in registers, what follows them, from the first function or kept
-//! value on, right after the tile is written. What steps compute has the bits that the register code of the same program computes.
+//! Sums, products, bounds and ramps are applied while the sums of a tile are in registers, what follows them, from the first function or kept
+//! value on, before the tile is written. What steps compute has the bits that the register code of the same program computes.
 
 use super::kernel::at_level;
 use crate::cpu::launch::Epilogue;
@@ -11,6 +11,7 @@ use crate::cpu::vector;
 use crate::cpu::vector::functions::Function;
 use crate::cpu::vector::planes::Bounds;
 use mlc_dsl::ir::DType;
+use smallvec::{SmallVec, smallvec};
 
 /// Most steps of a chain.
 const MOST: usize = 16;
@@ -31,7 +32,7 @@ impl Slot {
     const ALL: [Slot; SLOTS] = [Slot::A, Slot::B];
 
     /// Its number.
-    fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self as usize
     }
 }
@@ -51,6 +52,24 @@ pub enum Operand<'a> {
     Kept(Slot),
 }
 
+/// A line that is held between bounds: a product, a sum, the larger one and the smaller one, each with a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ramp {
+    pub factor: f32,
+    pub shift: f32,
+    pub low: f32,
+    pub high: f32,
+}
+
+/// What a value is multiplied with that is computed from the value itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gate {
+    /// A function.
+    Map(Function),
+    /// A ramp.
+    Ramp(Ramp),
+}
+
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step<'a> {
@@ -66,6 +85,8 @@ pub enum Step<'a> {
     Min(f32),
     /// A function of the running value.
     Map(Function),
+    /// The product of the running value and what is computed from it.
+    Gate(Gate),
     /// Keeps the running value.
     Keep(Slot),
     /// A kept value becomes the running one.
@@ -77,18 +98,58 @@ impl<'a> Step<'a> {
     fn operand(&self) -> Option<&Operand<'a>> {
         match self {
             Step::Add(o) | Step::Mul(o) | Step::Div(o) => Some(o),
-            Step::Max(_) | Step::Min(_) | Step::Map(_) | Step::Keep(_) | Step::Take(_) => None,
+            Step::Max(_)
+            | Step::Min(_)
+            | Step::Map(_)
+            | Step::Gate(_)
+            | Step::Keep(_)
+            | Step::Take(_) => None,
         }
+    }
+
+    /// True if it reads what is kept there.
+    fn reads(&self, slot: Slot) -> bool {
+        *self == Step::Take(slot) || self.operand() == Some(&Operand::Kept(slot))
     }
 
     /// True for what is done while sums are in registers.
     fn in_registers(&self) -> bool {
         match self {
             Step::Add(o) | Step::Mul(o) => !matches!(o, Operand::Kept(_)),
-            Step::Max(_) | Step::Min(_) => true,
-            Step::Div(_) | Step::Map(_) | Step::Keep(_) | Step::Take(_) => false,
+            Step::Max(_) | Step::Min(_) | Step::Gate(Gate::Ramp(_)) => true,
+            Step::Div(_)
+            | Step::Map(_)
+            | Step::Gate(Gate::Map(_))
+            | Step::Keep(_)
+            | Step::Take(_) => false,
         }
     }
+}
+
+/// The gate that steps begin with, and how many of them it is: a value is kept, and what is computed from it is multiplied with it.
+fn gate(steps: &[Step<'_>]) -> Option<(Gate, usize)> {
+    let [Step::Keep(slot), rest @ ..] = steps else { return None };
+    let (gate, rest) = match rest {
+        [Step::Map(f), rest @ ..] => (Gate::Map(*f), rest),
+        _ => ramp(rest).map(|(ramp, rest)| (Gate::Ramp(ramp), rest))?,
+    };
+    let [Step::Mul(Operand::Kept(with)), rest @ ..] = rest else { return None };
+    let mut later = rest.iter().take_while(|s| **s != Step::Keep(*slot));
+    (with == slot && !later.any(|s| s.reads(*slot))).then_some((gate, steps.len() - rest.len()))
+}
+
+/// The ramp that steps begin with, and the others. A factor of one and a shift of minus zero change nothing.
+fn ramp<'s, 'a>(steps: &'s [Step<'a>]) -> Option<(Ramp, &'s [Step<'a>])> {
+    let (factor, steps) = match steps {
+        [Step::Mul(Operand::Number(v)), rest @ ..] => (*v, rest),
+        _ => (1.0, steps),
+    };
+    let (shift, steps) = match steps {
+        [Step::Add(Operand::Number(v)), rest @ ..] => (*v, rest),
+        _ => (-0.0, steps),
+    };
+    let [Step::Max(low), Step::Min(high), rest @ ..] = steps else { return None };
+    Some((Ramp { factor, shift, low: *low, high: *high }, rest))
 }
 
 /// Steps in their order.
@@ -127,9 +188,21 @@ impl<'a> Chain<'a> {
         for at in 0..instrs.len() {
             chain.instr(at, &input)?;
         }
-        let mut chain = chain.chain;
+        let mut chain = chain.chain.with_gates();
         chain.registers = chain.steps().iter().take_while(|s| s.in_registers()).count();
         Some(chain)
+    }
+
+    /// The same with gates for the steps that they are.
+    fn with_gates(&self) -> Chain<'a> {
+        let (mut gated, mut rest) = (NONE, self.steps());
+        while let [step, ..] = rest {
+            let (step, len) = gate(rest).map_or((*step, 1), |(g, len)| (Step::Gate(g), len));
+            gated.steps[gated.len] = step;
+            gated.len += 1;
+            rest = &rest[len..];
+        }
+        gated
     }
 
     /// The steps.
@@ -234,11 +307,14 @@ enum Arg {
     Input(u16),
 }
 
+/// An operation and the numbers of what it computes with.
+type Numbered = (Op, [Arg; 2]);
+
 /// The instructions of code whose registers are written more than once, by numbers of values; `None` if it computes with anything but f32.
-fn numbered(code: &RegisterCode) -> Option<Vec<(Op, [Arg; 2])>> {
-    let mut holds = vec![0; code.regs];
+fn numbered(code: &RegisterCode) -> Option<SmallVec<[Numbered; 32]>> {
+    let mut holds: SmallVec<[usize; 32]> = smallvec![0; code.regs];
     let last = code.instrs.len().checked_sub(1)?;
-    let mut numbered = Vec::new();
+    let mut numbered = SmallVec::new();
     for (i, instr) in code.instrs.iter().enumerate() {
         let Instr { op, dtype, args: [a, b, _], dst } = *instr;
         let arg = |r: Ref| match r {
@@ -264,7 +340,7 @@ fn numbered(code: &RegisterCode) -> Option<Vec<(Op, [Arg; 2])>> {
 
 /// Writes the steps of instructions.
 struct Compiler<'a, 'i> {
-    instrs: &'i [(Op, [Arg; 2])],
+    instrs: &'i [Numbered],
     chain: Chain<'a>,
     /// The value that is the running one, and those that are kept.
     running: usize,

@@ -8,6 +8,7 @@ use super::chain::Chain;
 use crate::cpu::simd::{VectorLevel, level};
 use crate::cpu::vector;
 pub use crate::cpu::vector::tiles::{Columns, Even, Piece, Pointed};
+pub use crate::cpu::vector::window_rows::{WindowLine, WindowRow, has_row};
 
 /// Largest register tile of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,7 +257,7 @@ pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: &[f32], ahead: &[f32], tar
 /// The pieces of all rows are valid for reads; otherwise as [`pointed`].
 pub unsafe fn even(
     (count, rows): (usize, usize),
-    a: Even<'_, true>,
+    a: Even<'_>,
     b: &[f32],
     ahead: &[f32],
     target: &Target<'_>,
@@ -267,27 +268,17 @@ pub unsafe fn even(
     at_level!(even(count, rows, a, b, ahead, target))
 }
 
-/// Most rows of a tile of [`even_columns`].
-pub fn column_rows() -> usize {
-    match level() {
-        VectorLevel::V4 => 7,
-        VectorLevel::V3 | VectorLevel::Base => 6,
-    }
-}
-
-/// `count` tiles of rows at equal distances that have an element for each column: element `c` of a row of `target` is the sum over its pieces
-/// of element `c` times that of the packed panel `b`.
+/// A row of windows that lie beside each other, over one vector of channels: element `c` of a row of `target` is the sum over the taps of a
+/// window of channel `c` times that of the tap's weights.
 ///
 /// # Safety
-/// The pieces of all rows have elements for all columns of the tile; the parts of the rows are valid for reads and writes and not aliased.
-pub unsafe fn even_columns(
-    (count, rows): (usize, usize),
-    a: Even<'_, false>,
-    b: &[f32],
-    target: &Target<'_>,
-) {
-    assert!(count >= 1 && (1..=column_rows()).contains(&rows), "tiles fit the registers");
-    check_panel(b, a.pieces.len(), target);
-    target.covers(count * rows);
-    at_level!(even_columns(count, rows, a, b, target))
+/// All columns inside the image have the channels of the target's part; the parts of the rows are valid for reads and writes and not aliased.
+pub unsafe fn window_row(a: &WindowRow<'_>, target: &Target<'_>) {
+    assert!(a.count >= 1 && has_row(a.taps, a.stride), "a row of windows");
+    let taps = a.lines.len() * a.taps;
+    let last = taps.saturating_sub(1) * a.apart + shape().lanes();
+    assert!(target.parts.len() == 1 && target.parts[0].skip == 0, "a vector of channels");
+    assert!(a.weights.len() >= last, "weights of all taps");
+    target.covers(a.count);
+    at_level!(window_row(a, target))
 }

@@ -175,14 +175,18 @@ struct Grid {
     across: usize,
 }
 
+/// Operations in the time that an element of the right operand takes to be read, which is most of a product of few rows.
+const READ: usize = 16;
+
 /// Rows of a left operand that each part of the columns may pack for itself.
 const FEW_ROWS: usize = 256;
 
 impl Grid {
     fn new(threads: usize, s: GemmSizes, rows: usize, count: usize, packed: (bool, bool)) -> Grid {
-        // A task below about a million operations is not worth handing over.
-        let work = (s.m * s.n).saturating_mul(s.k.max(1)).saturating_mul(count) * 2;
-        let wanted = if threads == 1 { 1 } else { (work >> 20).clamp(1, threads * 4) };
+        // A task below about half a million operations is not worth handing over.
+        let each = (s.n * s.k.max(1)).saturating_mul(2 * s.m + READ);
+        let work = each.saturating_mul(count);
+        let wanted = if threads == 1 { 1 } else { (work >> 19).clamp(1, threads * 4) };
         let wanted = wanted.div_ceil(count);
         let (most_down, most_across) = (s.m.div_ceil(rows), s.n.div_ceil(shape().cols));
         // Cut so that what must be packed again for each part is what is packed already, or the smaller.

@@ -4,6 +4,8 @@
 //! contiguous along the depth. Lanes beyond the matrix are zero.
 
 use super::kernel::{Shape, shape};
+use crate::cpu::buffer::Floats;
+use crate::cpu::threads::{SharedSlice, Threads};
 use crate::cpu::vector::transpose::{LINES, transpose_lines};
 use std::ops::Range;
 
@@ -135,9 +137,8 @@ pub fn transpose_into(
 }
 
 /// A left matrix packed once.
-#[derive(Clone, Debug)]
 pub struct PackedLeft {
-    data: Vec<f32>,
+    data: Floats,
     /// Rows of the matrix.
     pub m: usize,
     /// Rows of each panel.
@@ -149,7 +150,7 @@ impl PackedLeft {
     pub fn new(a: &Matrix<'_>, m: usize, k: usize) -> PackedLeft {
         let rows = panel_rows(m);
         let high = m.div_ceil(rows) * rows;
-        let mut data = vec![0.0; high * k];
+        let mut data = Floats::zeros(high * k);
         for d in (0..k).step_by(block_depth(k)) {
             let depth = d..(d + block_depth(k)).min(k);
             let block = &mut data[d * high..][..high * depth.len()];
@@ -177,10 +178,12 @@ impl PackedLeft {
     }
 }
 
+/// Elements that a thread should at least pack.
+const GRAIN: usize = 1 << 14;
+
 /// A right matrix packed once.
-#[derive(Clone, Debug)]
 pub struct PackedRight {
-    data: Vec<f32>,
+    data: Floats,
     /// Columns of the matrix.
     pub n: usize,
 }
@@ -188,12 +191,15 @@ pub struct PackedRight {
 impl PackedRight {
     /// Packs a `k` × `n` matrix.
     pub fn new(b: &Matrix<'_>, k: usize, n: usize) -> PackedRight {
-        let mut data = vec![0.0; right_len(n, k)];
-        for d in (0..k).step_by(block_depth(k)) {
-            let depth = d..(d + block_depth(k)).min(k);
-            let block = &mut data[right_len(n, d)..][..right_len(n, depth.len())];
+        let mut data = Floats::zeros(right_len(n, k));
+        let (shared, deep) = (SharedSlice::new(&mut data), block_depth(k));
+        Threads::of_run().each(k.div_ceil(deep), |i| {
+            let depth = i * deep..((i + 1) * deep).min(k);
+            // SAFETY: every block has its own part.
+            let block =
+                unsafe { shared.part(right_len(n, depth.start), right_len(n, depth.len())) };
             pack_right(b, depth, 0..n, block);
-        }
+        });
         PackedRight { data, n }
     }
 
@@ -201,12 +207,15 @@ impl PackedRight {
     /// cut into blocks, is tap by tap.
     pub fn of_filters(w: &[f32], (o, q, taps): (usize, usize, usize)) -> PackedRight {
         let depth = q * taps;
-        let mut lines = vec![0.0; depth * o];
-        for (k, line) in lines.chunks_exact_mut(o.max(1)).enumerate() {
-            let (tap, c) = (k / q, k % q);
-            line.iter_mut().enumerate().for_each(|(f, v)| *v = w[(f * q + c) * taps + tap]);
-        }
-        let mut data = vec![0.0; right_len(o, depth)];
+        let mut lines = Floats::zeros(depth * o);
+        let each = o.max(1);
+        Threads::of_run().chunks(&mut lines, each, GRAIN, |at, part| {
+            for (k, line) in (at / each..).zip(part.chunks_exact_mut(each)) {
+                let (tap, c) = (k / q, k % q);
+                line.iter_mut().enumerate().for_each(|(f, v)| *v = w[(f * q + c) * taps + tap]);
+            }
+        });
+        let mut data = Floats::zeros(right_len(o, depth));
         let b = Matrix { data: &lines, offset: 0, row: o as isize, col: 1 };
         pack_right(&b, 0..depth, 0..o, &mut data);
         PackedRight { data, n: o }

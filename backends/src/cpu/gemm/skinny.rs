@@ -26,8 +26,8 @@ pub fn products<'a>(
     finish: Finish<'_>,
 ) {
     let GemmSizes { m, n, k } = sizes;
-    // A task below some hundred thousand operations is not worth handing over.
-    let parts = (count * m * n * k / (1 << 18)).clamp(1, threads.count() * 4);
+    // A task that reads less than some hundred kilobytes is not worth handing over.
+    let parts = (count * m * n * k / (1 << 16)).clamp(1, threads.count() * 4);
     let blocks = n.div_ceil(WIDE);
     let across = parts.div_ceil(count * m).min(blocks);
     let shared = SharedSlice::new(out);

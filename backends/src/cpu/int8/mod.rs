@@ -1,4 +1,4 @@
-//! Products and convolutions of bytes with sums of 32 bits, and what follows them.
+//! Products and convolutions of bytes with sums of 32 bits, and what follows them; the largest bytes of windows, and changes of layout.
 //!
 //! One side is unsigned and the other signed in the tiles: a side of the other kind is shifted by 128, and so is its zero point. Zero points
 //! enter by sums over rows and columns, never element by element. Sums wrap, so results are those of the definition, bit for bit.
@@ -13,7 +13,9 @@ mod last_depthwise;
 mod matmul;
 mod pack;
 mod plain;
+mod pool;
 mod steps;
+mod turn;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
@@ -21,6 +23,8 @@ pub use conv::make as conv;
 pub use last::make as conv_channels_last;
 pub use matmul::make as matmul;
 pub use pack::PackedBytes;
+pub use pool::{make as maxpool, make_channels_last as maxpool_channels_last};
+pub use turn::{make_first as channels_first, make_last as channels_last};
 
 use super::launch::{Array, LaunchOperand};
 use super::layout::Layout;

@@ -77,6 +77,8 @@ pub enum Written {
 pub struct Steps<'a> {
     pub steps: Vec<Step<'a>>,
     pub written: Written,
+    /// What is added to the sums of each column before they are real numbers, padded to whole tiles; nothing if it is empty.
+    pub summands: Vec<i32>,
     /// The operands of columns, each padded to whole tiles.
     pub columns: Vec<f32>,
     /// True if some step reads an array of the result's shape.
@@ -86,6 +88,8 @@ pub struct Steps<'a> {
 /// A value while the code is read.
 #[derive(Clone, Copy)]
 enum Value<'a> {
+    /// The sums, as integers.
+    Sums,
     /// The running number after so many steps.
     Main(usize),
     /// It, cut to a byte.
@@ -114,8 +118,13 @@ impl<'a> Steps<'a> {
         n: usize,
     ) -> Option<Steps<'a>> {
         let (code, sources) = epilogue.fused.parts();
-        let out =
-            Steps { steps: vec![], written: Written::Floats, columns: vec![], has_sides: false };
+        let out = Steps {
+            steps: vec![],
+            written: Written::Floats,
+            summands: vec![],
+            columns: vec![],
+            has_sides: false,
+        };
         let registers = vec![None; code.regs];
         let mut r = Reader { code, sources, inputs, n, len: m * n, registers, out };
         let [(kept, dtype)] = code.outputs[..] else { return None };
@@ -148,6 +157,8 @@ impl<'a> Steps<'a> {
     pub fn reordered(mut self, order: impl Fn(usize) -> usize) -> Steps<'a> {
         let old = std::mem::take(&mut self.columns);
         self.columns = (0..old.len()).map(|i| old[order(i)]).collect();
+        let old = std::mem::take(&mut self.summands);
+        self.summands = (0..old.len()).map(|i| old[order(i)]).collect();
         self
     }
 
@@ -168,6 +179,9 @@ impl<'a> Steps<'a> {
 
 impl<'a> Reader<'a> {
     fn value(&mut self, instr: &Instr) -> Option<Value<'a>> {
+        if (instr.op, instr.dtype) == (Op::Binary(Binary::Add), DType::I32) {
+            return self.added(instr.args[0], instr.args[1]);
+        }
         let a = self.read(instr.args[0])?;
         match (instr.op, instr.dtype) {
             (Op::Unary(Unary::Round), DType::F32) => self.push(a, Step::Round),
@@ -180,6 +194,10 @@ impl<'a> Reader<'a> {
                 let Value::Main(at) = a else { return None };
                 self.byte(sign).map(|sign| Value::Byte(at, sign))
             }
+            (Op::Cast(DType::F32), DType::I32) => match a {
+                Value::Sums if self.out.steps.is_empty() => Some(Value::Main(0)),
+                _ => None,
+            },
             (Op::Cast(DType::F32), DType::U8 | DType::I8) => match a {
                 Value::Byte(at, sign) => self.push(Value::Main(at), Step::Byte(sign)),
                 _ => None,
@@ -190,6 +208,22 @@ impl<'a> Reader<'a> {
             }
             _ => None,
         }
+    }
+
+    /// The sums with a summand for each column.
+    fn added(&mut self, a: Ref, b: Ref) -> Option<Value<'a>> {
+        let i = match (a, b) {
+            (Ref::In(0), Ref::In(i)) | (Ref::In(i), Ref::In(0)) if i != 0 => i as usize,
+            _ => return None,
+        };
+        if self.code.inputs[i] != DType::I32 || !self.out.summands.is_empty() {
+            return None;
+        }
+        let data: &[i32] = bytemuck::cast_slice(self.inputs[i]);
+        let line = self.line(&self.sources[i])?;
+        self.out.summands = data.get(line..line + self.n)?.to_vec();
+        self.out.summands.resize(self.n.next_multiple_of(WIDE), 0);
+        Some(Value::Sums)
     }
 
     fn binary(&mut self, f: Binary, a: Value<'a>, b: Value<'a>) -> Option<Value<'a>> {
@@ -250,8 +284,11 @@ impl<'a> Reader<'a> {
                 Some(Value::Other(Operand::Number(self.code.imms[i as usize].float as f32)))
             }
             // The sums themselves are read once.
-            Ref::Float(0) => self.out.steps.is_empty().then_some(Value::Main(0)),
-            Ref::In(0) => None,
+            Ref::Float(0) => {
+                let unread = self.out.steps.is_empty() && self.out.summands.is_empty();
+                unread.then_some(Value::Main(0))
+            }
+            Ref::In(0) => self.out.summands.is_empty().then_some(Value::Sums),
             Ref::Float(i) => {
                 let ElementSource::Dense(at) = self.sources[i as usize] else { return None };
                 let bytes = self.inputs[i as usize].get(at..at + self.len)?;
@@ -274,17 +311,21 @@ impl<'a> Reader<'a> {
                     ElementSource::Dense(at) => {
                         Some(plain(Elements::Floats(data.get(*at..*at + self.len)?)))
                     }
-                    ElementSource::Strided(s) => {
-                        let (offset, shape, strides) = s.walk();
-                        let ([.., wide], [rest @ .., 1]) = (shape, strides) else { return None };
-                        if *wide != self.n || rest.iter().any(|&s| s != 0) {
-                            return None;
-                        }
-                        Some(self.column(data.get(offset..offset + self.n)?))
+                    source @ ElementSource::Strided(_) => {
+                        let at = self.line(source)?;
+                        Some(self.column(data.get(at..at + self.n)?))
                     }
                 }
             }
         }
+    }
+
+    /// Where the elements for the columns begin, if a source repeats them for each row.
+    fn line(&self, source: &ElementSource) -> Option<usize> {
+        let ElementSource::Strided(s) = source else { return None };
+        let (offset, shape, strides) = s.walk();
+        let ([.., wide], [rest @ .., 1]) = (shape, strides) else { return None };
+        (*wide == self.n && rest.iter().all(|&s| s == 0)).then_some(offset)
     }
 
     /// An operand of columns, copied so that whole tiles can be read.

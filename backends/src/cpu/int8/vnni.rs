@@ -228,6 +228,19 @@ unsafe fn followed<const R: usize, const V: usize>(
     sums: [[__m512i; V]; R],
     to: &Target<'_>,
 ) -> [[__m512; V]; R] {
+    let mut sums = sums;
+    if !to.steps.summands.is_empty() {
+        for v in 0..V {
+            // SAFETY: the summands of columns have whole tiles.
+            let y = unsafe {
+                let from = to.steps.summands.as_ptr().add(to.column + v * LANES);
+                _mm512_loadu_si512(from.cast())
+            };
+            for row in &mut sums {
+                row[v] = _mm512_add_epi32(row[v], y);
+            }
+        }
+    }
     let mut x = [[_mm512_setzero_ps(); V]; R];
     for r in 0..R {
         for v in 0..V {

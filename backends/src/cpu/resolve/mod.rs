@@ -470,9 +470,14 @@ pub fn room(bytes: u64, memory: Option<u64>) -> Result<(), u64> {
 /// What the error of [`Resolver::fall_back`] says when shapes depend on data.
 pub const NEEDS_DATA: &str = "shapes that depend on data before the data is there";
 
+/// True if a tensor's bytes can be read as its elements.
+pub fn is_aligned(t: &Tensor) -> bool {
+    (t.bytes().as_ptr() as usize).is_multiple_of(t.dtype().size())
+}
+
 /// The tensor, copied if its elements are not aligned.
 pub fn aligned(t: Tensor) -> Tensor {
-    if (t.bytes().as_ptr() as usize).is_multiple_of(t.dtype().size()) {
+    if is_aligned(&t) {
         return t;
     }
     let bytes = Bytes::from_owner(Buffer::copy_of(t.bytes()));

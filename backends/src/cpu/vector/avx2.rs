@@ -10,6 +10,7 @@ super::functions::functions!(#[target_feature(enable = "avx2,fma")]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
 super::winograd::winograd!(#[target_feature(enable = "avx2,fma")]);
 super::groups::groups!(#[target_feature(enable = "avx2,fma")]);
+super::window_rows::window_rows!(#[target_feature(enable = "avx2,fma")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {

@@ -10,6 +10,7 @@ super::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::planes::planes!(#[target_feature(enable = "avx512f")]);
 super::winograd::winograd!(#[target_feature(enable = "avx512f")]);
 super::groups::groups!(#[target_feature(enable = "avx512f")]);
+super::window_rows::window_rows!(#[target_feature(enable = "avx512f")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {

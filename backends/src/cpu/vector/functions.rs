@@ -13,6 +13,12 @@ pub enum Function {
     Erf,
 }
 
+/// Vectors of the largest tile: fourteen rows of two.
+pub const LARGEST: usize = 28;
+
+/// Vectors of a line that are taken through steps at once.
+pub const LINE: usize = 8;
+
 /// The function of every element of `from`, which is as long as `to`.
 pub fn map(f: Function, to: &mut [f32], from: &[f32]) {
     assert_eq!(to.len(), from.len(), "a result per element");
@@ -28,7 +34,7 @@ pub fn exponentials(to: &mut [f32], from: &[f32], shift: f32) {
 /// Defines `map`, `exponentials` and `finish` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! functions {
     ($(#[$feature:meta])*) => {
-        use crate::cpu::vector::functions::Function;
+        use crate::cpu::vector::functions::{Function, LARGEST, LINE};
 
         /// For each of several vectors: their chains of operations run side by side.
         macro_rules! all {
@@ -173,29 +179,21 @@ macro_rules! functions {
             }
         }
 
-        /// Takes the parts of `rows` rows, from row `row` of the operands on, through the steps.
+        /// Takes the finished sums of a tile, row by row, through what the target does in memory, and writes them. The first row is row `row` of
+        /// the operands.
         ///
         /// # Safety
-        /// On a machine of this level. The parts of all rows are valid for reads and writes and not aliased, and the operands cover them.
+        /// On a machine of this level. The parts of all rows lie inside the result and are not aliased, and the operands cover them.
         $(#[$feature])*
-        pub unsafe fn finish(steps: &[Step<'_>], t: &Target<'_>, parts: &[Part], row: usize, rows: usize) {
-            let place = |r: usize, part: Part| (row + r, Part { at: part.at + r * t.stride, ..part });
-            let mut r = 0;
-            // Four vectors at once: their functions run side by side.
-            if let [a, b] = *parts {
-                while r + 2 <= rows {
-                    let at = [place(r, a), place(r, b), place(r + 1, a), place(r + 1, b)];
+        #[inline(never)]
+        unsafe fn finish(tile: &mut [Vector], t: &Target<'_>, parts: &[Part], row: usize) {
+            // SAFETY: as promised.
+            unsafe { through(t.chain.in_memory(), tile, parts, t.stride, row) };
+            for (r, line) in tile.chunks_exact(parts.len()).enumerate() {
+                for (x, part) in line.iter().zip(parts) {
                     // SAFETY: as promised.
-                    unsafe { group(steps, t.out, at) };
-                    r += 2;
+                    unsafe { write(t.out.add(part.at + r * t.stride), *part, *x) };
                 }
-            }
-            while r < rows {
-                for &part in parts {
-                    // SAFETY: as promised.
-                    unsafe { group(steps, t.out, [place(r, part)]) };
-                }
-                r += 1;
             }
         }
 
@@ -205,77 +203,119 @@ macro_rules! functions {
         /// As [`finish`].
         $(#[$feature])*
         pub unsafe fn finish_line(steps: &[Step<'_>], out: *mut f32, column: usize, at: usize, len: usize) {
-            let place = |done: usize| {
-                let len = (len - done).min(LANES);
-                (0, Part { at: at + done, column: column + done, skip: 0, len })
-            };
             let mut done = 0;
-            while done + 4 * LANES <= len {
-                // SAFETY: as promised.
-                unsafe { group::<4>(steps, out, std::array::from_fn(|i| place(done + i * LANES))) };
-                done += 4 * LANES;
-            }
             while done < len {
+                let count = (len - done).div_ceil(LANES).min(LINE);
+                let mut parts = [Part::default(); LINE];
+                let mut tile = [zero(); LINE];
+                for i in 0..count {
+                    parts[i] = Part { at: at + done, column: column + done, skip: 0, len: (len - done).min(LANES) };
+                    // SAFETY: as promised.
+                    tile[i] = unsafe { read(out.add(parts[i].at), parts[i]) };
+                    done += LANES;
+                }
                 // SAFETY: as promised.
-                unsafe { group(steps, out, [place(done)]) };
-                done += LANES;
+                unsafe { through(steps, &mut tile[..count], &parts[..count], 0, 0) };
+                for i in 0..count {
+                    // SAFETY: as promised.
+                    unsafe { write(out.add(parts[i].at), parts[i], tile[i]) };
+                }
             }
         }
 
+        /// Takes the vectors of a tile, row by row, through the steps, one step after the other: what a step needs is decided once for all of
+        /// them, and their functions run side by side. Rows are `stride` elements apart.
+        ///
         /// # Safety
-        /// As [`finish`].
+        /// On a machine of this level; the operands cover the parts of all rows.
         $(#[$feature])*
-        #[inline]
-        unsafe fn group<const N: usize>(steps: &[Step<'_>], out: *mut f32, at: [(usize, Part); N]) {
-            let mut x = [zero(); N];
-            for i in 0..N {
-                // SAFETY: as promised.
-                x[i] = unsafe { read(out.add(at[i].1.at), at[i].1) };
-            }
-            let mut kept = (x, x);
-            for step in steps {
-                // SAFETY: the operand covers the parts.
-                let row = |d: &[f32], i: usize| splat(unsafe { *d.as_ptr().add(at[i].0) });
-                // SAFETY: as above.
-                let column = |d: &[f32], i: usize| unsafe { read(d.as_ptr().add(at[i].1.column), at[i].1) };
-                // SAFETY: as above.
-                let dense = |d: &[f32], i: usize| unsafe { read(d.as_ptr().add(at[i].1.at), at[i].1) };
-                macro_rules! with {
-                    ($f:ident, $operand:expr) => {
-                        match $operand {
-                            Operand::Row(d) => all!(i, $f(x[i], row(d, i))),
-                            Operand::Column(d) => all!(i, $f(x[i], column(d, i))),
-                            Operand::Dense(d) => all!(i, $f(x[i], dense(d, i))),
-                            Operand::Number(v) => all!(i, $f(x[i], splat(v))),
-                            Operand::Kept(Slot::A) => all!(i, $f(x[i], kept.0[i])),
-                            Operand::Kept(Slot::B) => all!(i, $f(x[i], kept.1[i])),
+        unsafe fn through(steps: &[Step<'_>], tile: &mut [Vector], parts: &[Part], stride: usize, row: usize) {
+            let wide = parts.len();
+            let mut kept = [const { [const { MaybeUninit::<Vector>::uninit() }; LARGEST] }; 2];
+            macro_rules! with {
+                ($f:ident, $operand:expr) => {
+                    match $operand {
+                        Operand::Row(d) => {
+                            for (r, line) in tile.chunks_exact_mut(wide).enumerate() {
+                                // SAFETY: the operand covers the rows.
+                                let y = splat(unsafe { *d.as_ptr().add(row + r) });
+                                line.iter_mut().for_each(|x| *x = $f(*x, y));
+                            }
                         }
-                    };
-                }
-                x = match *step {
+                        Operand::Column(d) => {
+                            for (v, part) in parts.iter().enumerate() {
+                                // SAFETY: the operand covers the columns.
+                                let y = unsafe { read(d.as_ptr().add(part.column), *part) };
+                                tile[v..].iter_mut().step_by(wide).for_each(|x| *x = $f(*x, y));
+                            }
+                        }
+                        Operand::Dense(d) => {
+                            for (r, line) in tile.chunks_exact_mut(wide).enumerate() {
+                                for (x, part) in line.iter_mut().zip(parts) {
+                                    // SAFETY: the operand covers the parts.
+                                    let y = unsafe { read(d.as_ptr().add(part.at + r * stride), *part) };
+                                    *x = $f(*x, y);
+                                }
+                            }
+                        }
+                        Operand::Number(v) => {
+                            let y = splat(v);
+                            tile.iter_mut().for_each(|x| *x = $f(*x, y));
+                        }
+                        Operand::Kept(slot) => {
+                            for (x, y) in tile.iter_mut().zip(&kept[slot.index()]) {
+                                // SAFETY: what is taken from a slot was kept there before.
+                                *x = $f(*x, unsafe { y.assume_init() });
+                            }
+                        }
+                    }
+                };
+            }
+            // The function of every vector, times the vector itself or not.
+            macro_rules! map {
+                ($f:ident, $is_gate:literal) => {{
+                    let (groups, rest) = tile.as_chunks_mut::<4>();
+                    for x in groups {
+                        const N: usize = 4;
+                        let y = $f(*x);
+                        *x = if $is_gate { all!(i, multiply(y[i], x[i])) } else { y };
+                    }
+                    for x in rest {
+                        let [y] = $f([*x]);
+                        *x = if $is_gate { multiply(y, *x) } else { y };
+                    }
+                }};
+            }
+            for step in steps {
+                match *step {
                     Step::Add(operand) => with!(add, operand),
                     Step::Mul(operand) => with!(multiply, operand),
                     Step::Div(operand) => with!(divide, operand),
-                    Step::Max(v) => all!(i, positive_larger(x[i], splat(v))),
-                    Step::Min(v) => all!(i, smaller(x[i], splat(v))),
+                    Step::Max(v) => tile.iter_mut().for_each(|x| *x = positive_larger(*x, splat(v))),
+                    Step::Min(v) => tile.iter_mut().for_each(|x| *x = smaller(*x, splat(v))),
                     Step::Keep(slot) => {
-                        match slot {
-                            Slot::A => kept.0 = x,
-                            Slot::B => kept.1 = x,
+                        for (x, to) in tile.iter().zip(&mut kept[slot.index()]) {
+                            to.write(*x);
                         }
-                        x
                     }
-                    Step::Take(Slot::A) => kept.0,
-                    Step::Take(Slot::B) => kept.1,
-                    Step::Map(Function::Exp) => exp(x),
-                    Step::Map(Function::Sigmoid) => sigmoid(x),
-                    Step::Map(Function::Tanh) => tanh(x),
-                    Step::Map(Function::Erf) => erf(x),
-                };
-            }
-            for i in 0..N {
-                // SAFETY: as promised.
-                unsafe { write(out.add(at[i].1.at), at[i].1, x[i]) };
+                    Step::Take(slot) => {
+                        for (x, from) in tile.iter_mut().zip(&kept[slot.index()]) {
+                            // SAFETY: what is taken from a slot was kept there before.
+                            *x = unsafe { from.assume_init() };
+                        }
+                    }
+                    Step::Map(Function::Exp) => map!(exp, false),
+                    Step::Map(Function::Sigmoid) => map!(sigmoid, false),
+                    Step::Map(Function::Tanh) => map!(tanh, false),
+                    Step::Map(Function::Erf) => map!(erf, false),
+                    Step::Gate(Gate::Map(Function::Exp)) => map!(exp, true),
+                    Step::Gate(Gate::Map(Function::Sigmoid)) => map!(sigmoid, true),
+                    Step::Gate(Gate::Map(Function::Tanh)) => map!(tanh, true),
+                    Step::Gate(Gate::Map(Function::Erf)) => map!(erf, true),
+                    Step::Gate(Gate::Ramp(ramp)) => {
+                        tile.iter_mut().for_each(|x| *x = multiply(held(ramp, *x), *x));
+                    }
+                }
             }
         }
     };

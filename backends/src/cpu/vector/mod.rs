@@ -15,4 +15,5 @@ pub mod planes;
 pub mod portable;
 pub mod tiles;
 pub mod transpose;
+pub mod window_rows;
 pub mod winograd;

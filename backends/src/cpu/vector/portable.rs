@@ -9,6 +9,7 @@ super::functions::functions!();
 super::planes::planes!();
 super::winograd::winograd!();
 super::groups::groups!();
+super::window_rows::window_rows!();
 
 #[inline(always)]
 fn map_both(x: Vector, y: Vector, f: impl Fn(f32, f32) -> f32) -> Vector {

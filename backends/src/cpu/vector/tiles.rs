@@ -64,9 +64,6 @@ impl<const V: usize> Lines<V> for Scattered {
 pub trait Rows<const R: usize>: Copy {
     /// Where a step of all rows lies.
     type Cursor: Copy;
-    /// An element is multiplied with a whole line of the right operand; otherwise there are as many elements as columns, and each is
-    /// multiplied with its own.
-    const SPREAD: bool;
     /// There may be more than one piece.
     const MANY: bool;
 
@@ -95,7 +92,6 @@ pub struct Interleaved {
 
 impl<const R: usize> Rows<R> for Interleaved {
     type Cursor = *const f32;
-    const SPREAD: bool = true;
     const MANY: bool = false;
 
     #[inline(always)]
@@ -129,7 +125,6 @@ pub struct Pointed<'a> {
 
 impl<const R: usize> Rows<R> for Pointed<'_> {
     type Cursor = ([*const f32; R], usize);
-    const SPREAD: bool = true;
     const MANY: bool = true;
 
     #[inline(always)]
@@ -172,14 +167,12 @@ pub struct Piece {
     pub step: usize,
 }
 
-/// Rows whose pieces lie at equal distances, panel after panel; elements for each column if they are not `SPREAD`.
+/// Rows whose pieces lie at equal distances, panel after panel.
 #[derive(Clone, Copy)]
-pub struct Even<'a, const SPREAD: bool> {
+pub struct Even<'a> {
     pub pieces: &'a [Piece],
     /// Elements of each piece.
     pub length: usize,
-    /// Where the tile's first column lies behind each piece; none if one element is for all columns.
-    pub column: usize,
 }
 
 /// Rows at equal distances: every third one, from which all others are one, two, four or eight distances away, as addresses of x86 may be.
@@ -226,9 +219,8 @@ fn opaque(at: *const f32) -> *const f32 {
     at
 }
 
-impl<const R: usize, const SPREAD: bool> Rows<R> for Even<'_, SPREAD> {
+impl<const R: usize> Rows<R> for Even<'_> {
     type Cursor = Thirds;
-    const SPREAD: bool = SPREAD;
     const MANY: bool = true;
 
     #[inline(always)]
@@ -241,7 +233,7 @@ impl<const R: usize, const SPREAD: bool> Rows<R> for Even<'_, SPREAD> {
         // SAFETY: there is such a piece, and the pieces of all rows are inside the operand.
         unsafe {
             let Piece { first, step } = *self.pieces.get_unchecked(piece);
-            let first = first.add(self.column + panel * R * step);
+            let first = first.add(panel * R * step);
             let rows = std::array::from_fn(|i| opaque(first.wrapping_add(3 * i * step)));
             Thirds { rows, step: step * size_of::<f32>() }
         }
@@ -253,13 +245,10 @@ impl<const R: usize, const SPREAD: bool> Rows<R> for Even<'_, SPREAD> {
         cursor.rows[third].wrapping_byte_add(away * cursor.step)
     }
 
-    /// A piece whose elements are for each column has one step.
     #[inline(always)]
     fn advance(cursor: &mut Thirds) {
-        if SPREAD {
-            let ahead = |at: *const f32| opaque(at.wrapping_add(1));
-            cursor.rows = cursor.rows.map(ahead);
-        }
+        let ahead = |at: *const f32| opaque(at.wrapping_add(1));
+        cursor.rows = cursor.rows.map(ahead);
     }
 }
 
@@ -267,9 +256,10 @@ impl<const R: usize, const SPREAD: bool> Rows<R> for Even<'_, SPREAD> {
 /// operations on it.
 macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*]) => {
-        use crate::cpu::gemm::chain::{Operand, Slot, Step};
+        use crate::cpu::gemm::chain::{Gate, Operand, Ramp, Step};
         use crate::cpu::vector::tiles::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
         use crate::cpu::gemm::kernel::{Panels, Part, Right, Target};
+        use std::mem::MaybeUninit;
 
         /// # Safety
         /// As [`crate::cpu::gemm::kernel::tiles`], on a machine of this level.
@@ -322,41 +312,13 @@ macro_rules! tiles {
         ///
         /// # Safety
         /// As [`crate::cpu::gemm::kernel::even`], on a machine of this level.
-        pub unsafe fn even(count: usize, rows: usize, a: Even<'_, true>, b: &[f32], ahead: &[f32], t: &Target<'_>) {
+        pub unsafe fn even(count: usize, rows: usize, a: Even<'_>, b: &[f32], ahead: &[f32], t: &Target<'_>) {
             let b = Packed::<LANES> { first: b.as_ptr(), depth: a.pieces.len() * a.length };
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (rows, t.parts.len()) {
                     $(($rows, 1) => run::<$rows, 1, _, _>(count, ahead, a, b, t),
                       ($rows, 2) => run::<$rows, 2, _, _>(count, ahead, a, b, t),)*
-                    _ => unreachable!("the caller bounds the tile"),
-                }
-            }
-        }
-
-        /// Tiles of products column by column, of rows at equal distances.
-        ///
-        /// # Safety
-        /// As [`crate::cpu::gemm::kernel::even_columns`], on a machine of this level.
-        pub unsafe fn even_columns(count: usize, rows: usize, a: Even<'_, false>, b: &[f32], t: &Target<'_>) {
-            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.pieces.len() };
-            // SAFETY: the contract of the caller is that of the callee.
-            unsafe {
-                match (rows, t.parts.len()) {
-                    (1, 1) => run::<1, 1, _, _>(count, &[], a, b, t),
-                    (2, 1) => run::<2, 1, _, _>(count, &[], a, b, t),
-                    (3, 1) => run::<3, 1, _, _>(count, &[], a, b, t),
-                    (4, 1) => run::<4, 1, _, _>(count, &[], a, b, t),
-                    (5, 1) => run::<5, 1, _, _>(count, &[], a, b, t),
-                    (6, 1) => run::<6, 1, _, _>(count, &[], a, b, t),
-                    (7, 1) => run::<7, 1, _, _>(count, &[], a, b, t),
-                    (1, 2) => run::<1, 2, _, _>(count, &[], a, b, t),
-                    (2, 2) => run::<2, 2, _, _>(count, &[], a, b, t),
-                    (3, 2) => run::<3, 2, _, _>(count, &[], a, b, t),
-                    (4, 2) => run::<4, 2, _, _>(count, &[], a, b, t),
-                    (5, 2) => run::<5, 2, _, _>(count, &[], a, b, t),
-                    (6, 2) => run::<6, 2, _, _>(count, &[], a, b, t),
-                    (7, 2) => run::<7, 2, _, _>(count, &[], a, b, t),
                     _ => unreachable!("the caller bounds the tile"),
                 }
             }
@@ -370,6 +332,69 @@ macro_rules! tiles {
 
         /// How far ahead of its use the left panel is fetched into the first-level cache, in elements.
         const AHEAD: usize = 128;
+
+        /// Applies the steps of the target `$t` to `$r` by `$v` sums whose first row is row `$row`, and writes them.
+        ///
+        /// Written out where sums are: what a function is given by reference would lie in memory all the time.
+        macro_rules! settle {
+            ($R:expr, $V:expr, $sums:ident, $parts:ident, $t:ident, $row:expr) => {{
+                let first = $row;
+                for step in $t.chain.in_registers() {
+                    macro_rules! each {
+                        ($r:ident, $v:ident, $f:ident, $x:expr) => {
+                            for $r in 0..$R {
+                                for $v in 0..$V {
+                                    $sums[$r][$v] = $f($sums[$r][$v], $x);
+                                }
+                            }
+                        };
+                    }
+                    // SAFETY: the caller checked that the operand covers the tiles.
+                    let row = |d: &[f32], r: usize| splat(unsafe { *d.as_ptr().add(first + r) });
+                    // SAFETY: as above.
+                    let column = |d: &[f32], part: Part| unsafe { read(d.as_ptr().add(part.column), part) };
+                    // SAFETY: as above.
+                    let dense = |d: &[f32], r: usize, part: Part| unsafe {
+                        read(d.as_ptr().add(part.at + r * $t.stride), part)
+                    };
+                    match *step {
+                        Step::Add(Operand::Row(d)) => each!(r, v, add, row(d, r)),
+                        Step::Mul(Operand::Row(d)) => each!(r, v, multiply, row(d, r)),
+                        Step::Add(Operand::Column(d)) => each!(r, v, add, column(d, $parts[v])),
+                        Step::Mul(Operand::Column(d)) => each!(r, v, multiply, column(d, $parts[v])),
+                        Step::Add(Operand::Dense(d)) => each!(r, v, add, dense(d, r, $parts[v])),
+                        Step::Mul(Operand::Dense(d)) => each!(r, v, multiply, dense(d, r, $parts[v])),
+                        Step::Add(Operand::Number(x)) => each!(r, v, add, splat(x)),
+                        Step::Mul(Operand::Number(x)) => each!(r, v, multiply, splat(x)),
+                        Step::Max(x) => each!(r, v, positive_larger, splat(x)),
+                        Step::Min(x) => each!(r, v, smaller, splat(x)),
+                        Step::Gate(Gate::Ramp(ramp)) => each!(r, v, multiply, held(ramp, $sums[r][v])),
+                        // Not in registers.
+                        _ => {}
+                    }
+                }
+                if $t.chain.in_memory().is_empty() {
+                    for r in 0..$R {
+                        for v in 0..$V {
+                            // SAFETY: the part lies inside the result.
+                            unsafe { write($t.out.add($parts[v].at + r * $t.stride), $parts[v], $sums[r][v]) };
+                        }
+                    }
+                } else {
+                    let mut tile = [const { MaybeUninit::<Vector>::uninit() }; LARGEST];
+                    for r in 0..$R {
+                        for v in 0..$V {
+                            tile[r * $V + v].write($sums[r][v]);
+                        }
+                    }
+                    // SAFETY: these vectors were written. Their parts lie inside the result, and the caller checked the operands.
+                    unsafe {
+                        let tile = std::slice::from_raw_parts_mut(tile.as_mut_ptr().cast::<Vector>(), $R * $V);
+                        finish(tile, $t, &$parts, first);
+                    }
+                }
+            }};
+        }
 
         /// # Safety
         /// `a` holds `count` panels of `R` rows, `b` lines for their depth; otherwise as [`tiles`].
@@ -424,12 +449,8 @@ macro_rules! tiles {
                                 row[v] = load(line[v]);
                             }
                             for r in 0..R {
-                                let at = A::row(cursor, r);
+                                let x = splat(*A::row(cursor, r));
                                 for v in 0..V {
-                                    let x = match A::SPREAD {
-                                        true => splat(*at),
-                                        false => read(at.add(v * LANES), parts[v]),
-                                    };
                                     sums[r][v] = multiply_add(x, row[v], sums[r][v]);
                                 }
                             }
@@ -458,51 +479,7 @@ macro_rules! tiles {
                         }
                     }
                 }
-                let first = t.row + panel * R;
-                // Written out here: what a function is given by reference would lie in memory all the time.
-                for step in t.chain.in_registers() {
-                    macro_rules! each {
-                        ($r:ident, $v:ident, $f:ident, $x:expr) => {
-                            for $r in 0..R {
-                                for $v in 0..V {
-                                    sums[$r][$v] = $f(sums[$r][$v], $x);
-                                }
-                            }
-                        };
-                    }
-                    // SAFETY: the caller checked that the operand covers the tiles.
-                    let row = |d: &[f32], r: usize| splat(unsafe { *d.as_ptr().add(first + r) });
-                    // SAFETY: as above.
-                    let column = |d: &[f32], part: Part| unsafe { read(d.as_ptr().add(part.column), part) };
-                    // SAFETY: as above.
-                    let dense = |d: &[f32], r: usize, part: Part| unsafe {
-                        read(d.as_ptr().add(part.at + r * t.stride), part)
-                    };
-                    match *step {
-                        Step::Add(Operand::Row(d)) => each!(r, v, add, row(d, r)),
-                        Step::Mul(Operand::Row(d)) => each!(r, v, multiply, row(d, r)),
-                        Step::Add(Operand::Column(d)) => each!(r, v, add, column(d, parts[v])),
-                        Step::Mul(Operand::Column(d)) => each!(r, v, multiply, column(d, parts[v])),
-                        Step::Add(Operand::Dense(d)) => each!(r, v, add, dense(d, r, parts[v])),
-                        Step::Mul(Operand::Dense(d)) => each!(r, v, multiply, dense(d, r, parts[v])),
-                        Step::Add(Operand::Number(x)) => each!(r, v, add, splat(x)),
-                        Step::Mul(Operand::Number(x)) => each!(r, v, multiply, splat(x)),
-                        Step::Max(x) => each!(r, v, positive_larger, splat(x)),
-                        Step::Min(x) => each!(r, v, smaller, splat(x)),
-                        // Not in registers.
-                        _ => {}
-                    }
-                }
-                for r in 0..R {
-                    for v in 0..V {
-                        // SAFETY: the part lies inside the result.
-                        unsafe { write(t.out.add(parts[v].at + r * t.stride), parts[v], sums[r][v]) };
-                    }
-                }
-                if !t.chain.in_memory().is_empty() {
-                    // SAFETY: the parts lie inside the result, and the caller checked the operands.
-                    unsafe { finish(t.chain.in_memory(), t, &parts, first, R) };
-                }
+                settle!(R, V, sums, parts, t, t.row + panel * R);
                 for part in &mut parts {
                     part.at += R * t.stride;
                 }
@@ -525,6 +502,14 @@ macro_rules! tiles {
         unsafe fn read(at: *const f32, part: Part) -> Vector {
             // SAFETY: only the elements that count are read.
             unsafe { if part.len == LANES { load(at) } else { load_part(at.wrapping_sub(part.skip), part) } }
+        }
+
+        /// What a ramp yields.
+        $(#[$feature])*
+        #[inline]
+        fn held(ramp: Ramp, x: Vector) -> Vector {
+            let line = add(multiply(x, splat(ramp.factor)), splat(ramp.shift));
+            smaller(positive_larger(line, splat(ramp.low)), splat(ramp.high))
         }
 
         /// Writes the part of a vector that counts.

@@ -5,6 +5,7 @@ use super::kernel::KernelProgram;
 use super::product::Product;
 use super::stages::{Shape, Stage};
 use super::turned::Turned;
+use super::windows::Windows;
 use super::{THREADS, factor, one_pass, spelling, split, tiles};
 use mlc_dsl::ir::{DType, Value};
 
@@ -141,6 +142,11 @@ fn elements(
     let slots: Vec<usize> = shape.iter().map(|&n| e.variable(n)).collect();
     let index: Vec<_> = slots.iter().map(|s| Emitter::index(*s)).collect();
     let axes: Vec<(usize, i64)> = slots.iter().copied().zip(shape.iter().copied()).collect();
+    if known.is_none()
+        && let Some(windows) = Windows::of(e, v, &index, &axes)
+    {
+        return windows.write(e, v, dtype, shape, &axes);
+    }
     let total = shape.iter().product::<i64>();
     let one = |e: &mut Emitter<'_>| {
         if let Some(known) = known {
@@ -211,7 +217,7 @@ fn rows(
             width = if accesses.together > accesses.apart { width } else { 1 };
         }
     }
-    let sharing = sharing(extents, width, count, kernel.tuning.processors);
+    let sharing = sharing(extents, width, count, kernel);
     let (threads, by_warp) = (sharing.threads, sharing.by_warp);
     let of_block = if by_warp { i64::from(THREADS / 32) } else { 1 };
     let head = e.mark();
@@ -239,17 +245,21 @@ fn rows(
 /// Rows of a warp that are short enough whatever their number.
 const SHORT: i64 = 128;
 
-/// How the threads of a device of so many multiprocessors share `count` rows of these extents.
-fn sharing(extents: Vec<i64>, width: i64, count: i64, processors: u32) -> Sharing {
+/// How threads share `count` rows of these extents.
+fn sharing(extents: Vec<i64>, width: i64, count: i64, kernel: &KernelProgram) -> Sharing {
     let length: i64 = extents.iter().product();
     let turns = |threads: i64| {
         let each = threads * width;
         length / each + i64::from(length % each != 0)
     };
-    let many = count >= 8 * i64::from(processors);
+    let many = count >= 8 * i64::from(kernel.tuning.processors);
     let by_warp = turns(32) * width <= 32 && (many || length <= SHORT);
     let wanted = [32, 64, 128, 256].into_iter().find(|t| turns(*t) * width <= 4);
-    let threads = if by_warp { 32 } else { wanted.unwrap_or(512) };
+    let threads = match (by_warp, kernel.is_even) {
+        (true, _) => 32,
+        (false, true) => i64::from(THREADS),
+        (false, false) => wanted.unwrap_or(512),
+    };
     let turns = Some(turns(threads)).filter(|t| t * width <= 16 || by_warp).unwrap_or(0);
     Sharing { threads: threads as u32, by_warp, extents, width, turns }
 }

@@ -2,7 +2,8 @@
 //!
 //! A factor is computed where it is loaded, from whatever precedes it; what lies outside is 0.
 
-use super::emit::{Emitter, coordinates, side_by_side};
+use super::emit::{Emitter, Source, coordinates, side_by_side};
+use super::in_memory::in_memory;
 use super::product::{Product, SIDE, Term, size};
 use super::spelling as spell;
 use crate::reference::code::{Affine, Slot};
@@ -215,23 +216,38 @@ impl<'a> Factor<'a> {
         e.line(format!("{real} next_{name}[{}];", self.turns() * self.width));
     }
 
-    /// The same factor as it is copied from memory without passing through registers, if it is there as it is and read by 16 bytes: what
-    /// lies side by side in memory does so in shared memory.
+    /// The same factor as it is copied from memory without passing through registers, if it is there as it is, or 0 outside of what is there:
+    /// by up to 16 bytes, 4 at least, where they lie side by side in both memories.
     pub fn copied(&self, e: &Emitter<'_>) -> Option<Factor<'a>> {
         if let Element::Byte(_) = self.element {
             return None;
         }
-        let copied = Factor { by_step: !self.along_depth, ..*self };
-        let mut e = e.clone();
-        let found = (self.width == self.element.widest()).then(|| copied.source(&mut e))?;
-        found.is_some_and(|s| s.0 == self.element.stored()).then_some(copied)
+        let bytes = self.element.stored().size() as i64;
+        let widths = [8, 4, 2, 1].into_iter().filter(|w| (4..=16).contains(&(w * bytes)));
+        let sides = [self.along_depth, !self.along_depth];
+        let all = widths.flat_map(|width| sides.map(|along_depth| (width, along_depth)));
+        all.map(|(width, along_depth)| {
+            // A single element lies wherever threads read it best.
+            let by_step = if width == 1 { self.by_step } else { !along_depth };
+            Factor { width, along_depth, by_step, ..*self }
+        })
+        // Threads beside each other read what lies side by side.
+        .filter(|f| f.width > 1 || f.along_depth == self.along_depth)
+        .find(|f| {
+            let found = f.source(&mut e.clone());
+            found.is_some_and(|s| s.dtype == self.element.stored())
+        })
     }
 
     /// Where an access begins in memory.
-    fn source(&self, e: &mut Emitter<'_>) -> Option<(DType, String, String)> {
+    fn source(&self, e: &mut Emitter<'_>) -> Option<Source> {
+        let Term::Real(factor) = self.factor else { return None };
         let (own, at) = self.axes();
+        if side_by_side(at.0, self.width) != self.width {
+            return None;
+        }
         coordinates(e, own.1, own.0);
-        e.source(at.1, at.0, self.width, |e| e.term_of(self.product, self.double, self.factor))
+        e.source(at.1, at.0, self.width, |e| in_memory(e, self.product, factor))
     }
 
     /// Declares the shared array for so many tiles that are copied.
@@ -244,15 +260,21 @@ impl<'a> Factor<'a> {
         let (kind, name) = (e.index_type(), self.name);
         self.open(e);
         e.line(format!("{kind} place = {} + line, deep = next + step;", self.first));
-        let (_, of, offset) = self.source(e).expect("it is copied");
+        let source = self.source(e).expect("it is copied");
         let to = self.place(to, "line", "step");
-        let inside = self.inside(has_tail);
+        let bounds = Some(self.inside(has_tail)).filter(|i| !i.is_empty());
+        let inside: Vec<String> = bounds.into_iter().chain(source.inside).collect();
+        let call = match self.width == self.element.widest() {
+            true => "copy_async".into(),
+            false => format!("copy_part_async<{}>", self.width),
+        };
+        let from = format!("{} + ({})", source.name, source.place);
         match inside.is_empty() {
-            true => e.line(format!("copy_async({name} + ({to}), {of} + ({offset}), true);")),
+            true => e.line(format!("{call}({name} + ({to}), {from}, true);")),
             false => {
-                e.line(format!("bool inside = {inside};"));
-                let from = format!("inside ? {of} + ({offset}) : {of} + 0");
-                e.line(format!("copy_async({name} + ({to}), {from}, inside);"));
+                e.line(format!("bool inside = {};", inside.join(" && ")));
+                let from = format!("inside ? {from} : {} + 0", source.name);
+                e.line(format!("{call}({name} + ({to}), {from}, inside);"));
             }
         }
         e.close();

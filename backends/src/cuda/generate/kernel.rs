@@ -3,6 +3,7 @@
 //! Definitions are unfolded, views that have no memory of their own are computed where they are read.
 
 use super::super::launch::Place;
+use super::merged::Merge;
 use super::procedures::{self, Procedure};
 use crate::BackendError;
 use crate::reference::code::{Int, Real};
@@ -39,6 +40,8 @@ pub struct KernelProgram {
     pub outputs: Vec<(Value, Place)>,
     /// What the code is for.
     pub tuning: Tuning,
+    /// Whether all blocks have the same number of threads.
+    pub is_even: bool,
 }
 
 /// What code is generated for, besides the plan.
@@ -48,12 +51,14 @@ pub struct Tuning {
     pub processors: u32,
     /// Whether factors of products in 32 bits may be rounded to the 19 bits of `tf32`, as tensor cores take them.
     pub tf32: bool,
+    /// When the launches of a run become one.
+    pub merge: Merge,
 }
 
 impl Default for Tuning {
     /// A device of 132 multiprocessors; products in full precision.
     fn default() -> Tuning {
-        Tuning { processors: 132, tf32: false }
+        Tuning { processors: 132, tf32: false, merge: Merge::Chosen }
     }
 }
 
@@ -84,7 +89,7 @@ impl KernelProgram {
         stored: &Stored,
         inside: &dyn Fn(Value) -> bool,
         outputs: &[(Value, Place)],
-        tuning: Tuning,
+        (tuning, is_even): (Tuning, bool),
     ) -> Result<KernelProgram, BackendError> {
         let mut r = Reader {
             plan,
@@ -103,7 +108,16 @@ impl KernelProgram {
         let (codes, procedures, recurrences) = codes(&program, library)?;
         let outputs =
             program.outputs.iter().zip(outputs).map(|((_, v), (_, p))| (*v, *p)).collect();
-        Ok(KernelProgram { program, inputs, codes, procedures, recurrences, outputs, tuning })
+        Ok(KernelProgram {
+            program,
+            inputs,
+            codes,
+            procedures,
+            recurrences,
+            outputs,
+            tuning,
+            is_even,
+        })
     }
 
     /// The code of a value, if an operator computes it.

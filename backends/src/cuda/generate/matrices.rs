@@ -2,6 +2,7 @@
 //! falls into lines of elements side by side.
 
 use super::emit::{Emitter, offset_of};
+use super::in_memory::in_memory;
 use super::kernel::KernelProgram;
 use super::product::{Product, Term, size};
 use crate::cuda::matrix_product::{Matrix, MatrixProduct};
@@ -22,30 +23,10 @@ pub struct Matrices {
     pub is_whole: bool,
 }
 
-/// The value in memory that a float of a value's code reads, and the offset.
-fn in_memory(
-    e: &mut Emitter<'_>,
-    kernel: &KernelProgram,
-    of: Value,
-    r: &Real,
-) -> Option<(Value, Affine)> {
-    let Real::Read(read) = r else { return None };
-    let source = *kernel.program.node(of.node).args.get(read.input)?;
-    if read.otherwise.is_some() || read.fast.as_ref().is_some_and(|f| !f.checked.is_empty()) {
-        return None;
-    }
-    if e.stored.contains_key(&source) && kernel.constant(source).is_none() {
-        let shape: Vec<usize> = read.shape.iter().map(|&n| n as usize).collect();
-        let offset = match &read.fast {
-            Some(fast) => fast.offset.clone(),
-            None => offset_of(&shape, &read.index)?,
-        };
-        return Some((source, offset));
-    }
-    match e.placed(source, &read.index)? {
-        Body::Real(next) => in_memory(e, kernel, source, &next),
-        Body::Int(..) => None,
-    }
+/// The value in memory that a float of a value's code reads wherever it is read, and the offset.
+fn always_in_memory(e: &mut Emitter<'_>, of: Value, r: &Real) -> Option<(Value, Affine)> {
+    let found = in_memory(e, of, r)?;
+    found.inside.is_empty().then_some((found.value, found.offset))
 }
 
 /// Elements from one place along axes to the next, if that is the same number everywhere; 0 for one place.
@@ -98,8 +79,8 @@ impl Matrices {
             return None;
         }
         let [Term::Real(left), Term::Real(right)] = &p.factors else { return None };
-        let (left, right) =
-            (in_memory(e, kernel, product, left)?, in_memory(e, kernel, product, right)?);
+        let left = always_in_memory(e, product, left)?;
+        let right = always_in_memory(e, product, right)?;
         let type_of = |v: Value| kernel.program.ty(v).dtype;
         let (own, dtype) = (type_of(product), type_of(left.0));
         let same =
@@ -146,7 +127,7 @@ fn bias(e: &mut Emitter<'_>, kernel: &KernelProgram, v: Value, p: &Product) -> O
     } else {
         return None;
     };
-    let (of, offset) = in_memory(e, kernel, v, &other)?;
+    let (of, offset) = always_in_memory(e, v, &other)?;
     let along = apart(&offset, &p.columns)?;
     let only = offset.terms.iter().all(|t| p.columns.iter().any(|c| c.0 == t.0));
     (along == 1

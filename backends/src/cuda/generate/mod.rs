@@ -8,8 +8,10 @@ mod choices;
 mod elimination;
 mod emit;
 mod factor;
+mod in_memory;
 mod kernel;
 mod matrices;
+mod merged;
 mod one_pass;
 mod places;
 mod procedures;
@@ -28,6 +30,7 @@ mod tile;
 mod tiles;
 mod trees;
 mod turned;
+mod windows;
 
 use super::launch::{Argument, Launch, Launches, Place, Port};
 use super::matrix_product::Alternative;
@@ -39,6 +42,7 @@ use emit::Emitter;
 pub use kernel::Tuning;
 use kernel::{KernelProgram, Stored, known, unsupported};
 use matrices::Matrices;
+pub use merged::Merge;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
@@ -60,6 +64,15 @@ pub fn launches(plan: &Plan, library: &Library) -> Result<Launches, BackendError
     launches_for(plan, library, Tuning::default())
 }
 
+/// The launches of a plan whose products of factors in 32 bits go to tensor cores, which take 19 bits of each (`tf32`): a sum strays by at
+/// most 2^-10 of the sum of its products' magnitudes, besides what adding them up does.
+///
+/// # Errors
+/// As [`launches`].
+pub fn launches_in_tf32(plan: &Plan, library: &Library) -> Result<Launches, BackendError> {
+    launches_for(plan, library, Tuning { tf32: true, ..Tuning::default() })
+}
+
 /// The launches of a plan, for a device and with a precision of one's own.
 ///
 /// # Errors
@@ -79,6 +92,26 @@ pub fn launches_for(
 }
 
 fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, BackendError> {
+    let mut out = separate(plan, library, (tuning, false))?;
+    let is_wanted = match tuning.merge {
+        Merge::Never => false,
+        Merge::Chosen => merged::is_worth(&out, tuning.processors),
+        Merge::Always => true,
+    };
+    if is_wanted {
+        let even = separate(plan, library, (tuning, true))?;
+        out.merged = merged::merged(&even, tuning.processors);
+        out.arena = out.arena.max(even.arena);
+    }
+    Ok(out)
+}
+
+/// The launches of a plan, which run one after another.
+fn separate(
+    plan: &Plan,
+    library: &Library,
+    tuning: (Tuning, bool),
+) -> Result<Launches, BackendError> {
     let mut g = Generator::new(plan, library, tuning)?;
     for k in 0..plan.kernels.len() {
         g.kernel(k)?;
@@ -90,7 +123,8 @@ fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, 
 struct Generator<'a> {
     plan: &'a Plan,
     library: &'a Library,
-    tuning: Tuning,
+    /// What the code is for, and whether all blocks have the same number of threads.
+    tuning: (Tuning, bool),
     stored: Stored,
     out: Launches,
     /// Where memory for stages begins.
@@ -116,7 +150,7 @@ impl<'a> Generator<'a> {
     fn new(
         plan: &'a Plan,
         library: &'a Library,
-        tuning: Tuning,
+        tuning: (Tuning, bool),
     ) -> Result<Generator<'a>, BackendError> {
         let program = &plan.program;
         let types = program.nodes.iter().flat_map(|n| &n.types);

@@ -49,7 +49,7 @@ fn word(f: &Factor<'_>, line: &str, step: &str) -> String {
             format!("{low} | (unsigned){}[{}] << 16", f.name, at(&format!("{step} + 1")))
         }
         Element::Half(_) | Element::Byte(_) => format!("load_word({} + ({}))", f.name, at(step)),
-        _ => format!("__float_as_uint((float){}[{}])", f.name, at(step)),
+        _ => format!("tf32_bits({}[{}])", f.name, at(step)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sums of products by tiles: a block has a tile of the result in its registers.
 //!
-//! Factors that are in memory as they are multiplied are copied to shared memory ahead of their use, by 16 bytes and without registers.
+//! Factors that are in memory as they are multiplied, or 0 outside of what is there, are copied to shared memory ahead of their use, by 16
+//! bytes where these lie side by side and 4 at least, without registers.
 //! Others are computed where they are loaded: their tiles lie in shared memory twice, and while one is multiplied, the next one is on
 //! its way through registers. What follows the product is computed where it is stored. A warp's products are ordinary ones
 //! ([`tile`]) or those of tensor cores ([`tensor`]).

@@ -1,4 +1,5 @@
-//! Functions of the driver that are newer than the bindings: recorded launches. A driver may lack them.
+//! Functions of the driver that are newer than the bindings: recorded launches, and those whose blocks wait for each other. A driver may lack
+//! them.
 
 use super::library::function;
 use cuda_sys::cuda::CUstream;
@@ -10,6 +11,28 @@ pub type Handle = *mut c_void;
 
 /// Other threads may go on allocating while one records.
 pub const THREAD_LOCAL: u32 = 1;
+
+/// Starts a function whose blocks wait for each other: the blocks' and the threads' numbers, bytes of shared memory, the stream, and pointers to
+/// the arguments.
+pub type Together = unsafe extern "C" fn(
+    *mut c_void,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    u32,
+    CUstream,
+    *mut *mut c_void,
+) -> u32;
+
+/// This function, if the driver has it.
+pub fn together() -> Option<Together> {
+    static FOUND: OnceLock<Option<Together>> = OnceLock::new();
+    // SAFETY: the types are those of cuda.h.
+    *FOUND.get_or_init(|| unsafe { function("cuLaunchCooperativeKernel\0") })
+}
 
 /// What records launches and starts them again; every function returns the driver's code.
 #[derive(Clone, Copy)]

@@ -7,10 +7,14 @@ use crate::cuda::{
     Address, Driver, DriverError, Graph, Library, MatrixProduct, Module, Prepared, Room, Stream,
 };
 use cuda_sys::cuda::*;
+use std::env;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Keeps the launches of a run apart, if it is `off`.
+const MERGED: &str = "MLC_CUDA_MERGED";
 
 /// A stream that does not wait for the stream that the context has by default.
 const NON_BLOCKING: u32 = 1;
@@ -317,6 +321,37 @@ impl Driver for Nvidia {
             let result =
                 unsafe { cuLaunchKernel(function, x, y, z, block, 1, 1, 0, stream, none, extra) };
             self.done("cuLaunchKernel", result)?;
+            if self.is_blocking() { self.synchronized(queue) } else { Ok(()) }
+        })
+    }
+
+    fn launch_together(
+        &self,
+        on: Stream,
+        module: Module,
+        function: &str,
+        [x, y, z]: [u32; 3],
+        block: u32,
+        arguments: &[(Address, u64)],
+    ) -> Result<(), DriverError> {
+        let call = "cuLaunchCooperativeKernel";
+        if env::var_os(MERGED).is_some_and(|v| v == "off") {
+            return Err(DriverError::Call { call, reason: format!("{MERGED} turns it off") });
+        }
+        let lacking = || DriverError::Call { call, reason: "the driver does not have it".into() };
+        let start = newer::together().ok_or_else(lacking)?;
+        self.with(on, |queue| {
+            let function = self.function(module, function)?;
+            let mut pointers: Vec<u64> = arguments.iter().map(|(a, _)| a.0).collect();
+            let mut each: Vec<*mut c_void> =
+                pointers.iter_mut().map(|p| ptr::from_mut(p).cast()).collect();
+            let stream = queue.stream;
+            // SAFETY: the function belongs to a loaded module, and was generated with as many parameters, all of them pointers; they
+            // and the list of them are valid for the call.
+            let code = unsafe {
+                start(function.cast(), x, y, z, block, 1, 1, 0, stream, each.as_mut_ptr())
+            };
+            self.coded(call, code)?;
             if self.is_blocking() { self.synchronized(queue) } else { Ok(()) }
         })
     }

@@ -204,7 +204,7 @@ impl Scope {
                 if let Some(fast) = &read.fast {
                     touch(&mut e.touched, &fast.offset);
                 }
-                e.loaded(of, offset, read.fast.as_ref().map(|f| &f.offset))
+                e.loaded(of, &index, offset, read.fast.as_ref().map(|f| &f.offset))
             }
             _ => {
                 let index: Vec<Int> =

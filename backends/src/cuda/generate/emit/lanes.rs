@@ -3,6 +3,7 @@
 //! Only accesses whose alignment follows from extents and strides are combined; all others stay one element each.
 
 use super::{Emitter, coordinates};
+use crate::cuda::generate::in_memory::InMemory;
 use crate::cuda::generate::spelling as spell;
 use crate::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};
@@ -86,6 +87,18 @@ impl Lanes {
     }
 }
 
+/// Elements side by side in memory.
+pub struct Source {
+    /// The type in memory.
+    pub dtype: DType,
+    /// The name of the value.
+    pub name: String,
+    /// The offset of the first element.
+    pub place: String,
+    /// Conditions without which all of them are 0 instead.
+    pub inside: Vec<String>,
+}
+
 /// Elements that are accessed at once, as a type of C++.
 fn pack(dtype: DType, width: i64) -> String {
     format!("Pack<{}, {width}>", spell::stored(dtype))
@@ -167,23 +180,43 @@ impl<'k> Emitter<'k> {
         Some(format!("{name}.at[lane]"))
     }
 
-    /// Where the elements of such a loop lie in memory, if each one is an element there and they are read at once: the type in memory,
-    /// the name of the value and the offset of the first element. Writes what the offset is computed from, and no loop.
+    /// Where the elements of such a loop lie in memory, if they are there side by side or all of them 0: `find` says what each one is. Writes
+    /// what both are computed from, and no loop.
     pub fn source(
         &mut self,
         first: &str,
         axes: &[(Slot, i64)],
         width: i64,
-        body: impl FnOnce(&mut Emitter<'k>) -> String,
-    ) -> Option<(DType, String, String)> {
+        find: impl FnOnce(&mut Emitter<'k>) -> Option<InMemory>,
+    ) -> Option<Source> {
         let (mut start, mut found) = (self.lines.len(), None);
         self.lanes(first, axes, width, |e| {
-            start = e.lanes.as_ref().map_or(start, |l| l.mark);
-            let name = body(e);
-            let Some((dtype, element)) = e.raw.get(&name) else { return };
-            let mut packs = e.lanes.iter().flat_map(|l| &l.packs);
-            let pack = packs.find(|(_, p)| format!("{p}.at[lane]") == *element);
-            found = pack.map(|((v, place), _)| (*dtype, e.stored[v].clone(), place.clone()));
+            start = e.lanes.as_ref().map_or(e.lines.len(), |l| l.mark);
+            let Some(of) = find(e) else { return };
+            let place = match &e.lanes {
+                None => spell::affine(&of.offset, &Emitter::name),
+                Some(lanes) => {
+                    let together = |a: &Affine| lanes.group.iter().all(|g| a.factor(g.0) == 0);
+                    let apart = e.unaligned.contains(&of.value)
+                        || !of.inside.iter().all(|i| together(&i.0));
+                    match lanes.place(&of.offset, &e.extents) {
+                        Ok(place) if !apart => place,
+                        _ => return,
+                    }
+                }
+            };
+            let name = |slot| Emitter::name(slot);
+            let within = |(i, n): &(Affine, i64)| {
+                let i = spell::affine(i, &name);
+                format!("0 <= {i} && {i} < {}", spell::int(*n))
+            };
+            e.read.insert(of.value);
+            found = Some(Source {
+                dtype: e.type_of(of.value),
+                name: e.stored[&of.value].clone(),
+                place,
+                inside: of.inside.iter().map(within).collect(),
+            });
         });
         self.lines.truncate(start);
         found

@@ -5,6 +5,7 @@
 
 mod expressions;
 mod lanes;
+mod memory;
 mod shared;
 
 use super::kernel::KernelProgram;
@@ -16,7 +17,8 @@ use crate::reference::code::{Affine, Int, Real, Slot, Truth};
 use crate::reference::compile::Body;
 use expressions::Scope;
 use lanes::{Accesses, Lanes};
-pub use lanes::{side_by_side, widest};
+pub use lanes::{Source, side_by_side, widest};
+pub use memory::Window;
 use mlc_dsl::ir::{DType, Value};
 use shared::Keeping;
 pub use shared::Sharing;
@@ -44,6 +46,8 @@ pub struct Found {
     pub offsets: Vec<(Value, Affine)>,
     /// Those of them that are read whatever the elements are.
     pub always: Vec<(Value, Affine)>,
+    /// What is read from memory, and the index.
+    pub reads: Vec<At>,
 }
 
 /// Writes the statements of one function.
@@ -81,6 +85,8 @@ pub struct Emitter<'k> {
     lanes: Option<Lanes>,
     /// What is read at an offset of a value in place of memory.
     pub instead: Option<((Value, Affine), String)>,
+    /// What is read of a value in place of memory.
+    pub window: Option<Window>,
     pub accesses: Accesses,
     /// Values that do not begin at a multiple of 16 bytes, and whether the result is one.
     pub unaligned: BTreeSet<Value>,
@@ -100,7 +106,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// An index as a linear form, if it is one.
-fn linear(i: &Int) -> Option<Affine> {
+pub fn linear(i: &Int) -> Option<Affine> {
     match i {
         Int::Affine(a) => Some(a.clone()),
         Int::Const(c) => Some(Affine { constant: *c, terms: vec![] }),
@@ -150,11 +156,17 @@ impl<'k> Emitter<'k> {
             touched: BTreeSet::new(),
             lanes: None,
             instead: None,
+            window: None,
             accesses: Accesses::default(),
             unaligned: BTreeSet::new(),
             out_is_unaligned: false,
             registers: None,
         }
+    }
+
+    /// The kernel that it is written for.
+    pub fn kernel(&self) -> &'k KernelProgram {
+        self.kernel
     }
 
     /// The type of index variables: of 64 bits where a value has, or a loop runs over, more elements than 32 bits count.
@@ -442,88 +454,6 @@ impl<'k> Emitter<'k> {
                 self.line(format!("{} {name} = {text};", kind.name()));
                 name
             }
-        }
-    }
-
-    /// Reads an element from memory.
-    fn load(&mut self, v: Value, index: &[Int]) -> String {
-        self.read.insert(v);
-        let ty = self.kernel.program.ty(v);
-        let shape = ty.known_shape().unwrap_or_default();
-        let mut offset: Vec<String> = vec![];
-        let mut stride = 1i64;
-        for (i, &n) in index.iter().zip(&shape).rev() {
-            if n != 1 {
-                let i = Scope { node: v, double: false }.int(self, i);
-                offset.insert(
-                    0,
-                    if stride == 1 { i } else { format!("{i} * {}", spell::int(stride)) },
-                );
-            }
-            stride *= n as i64;
-        }
-        let offset = if offset.is_empty() { "0".into() } else { offset.join(" + ") };
-        let form = offset_of(&shape, index);
-        self.loaded(v, &offset, form.as_ref())
-    }
-
-    fn loaded(&mut self, v: Value, offset: &str, form: Option<&Affine>) -> String {
-        self.read.insert(v);
-        let (kind, dtype) = (self.kind(v), self.kernel.program.ty(v).dtype);
-        let bare = offset.strip_prefix('(').and_then(|o| o.strip_suffix(')'));
-        let bare = bare.filter(|o| !o.contains(['(', ')'])).unwrap_or(offset);
-        // One load for equal elements of a scope.
-        let key = (v, format!("[{offset}]"));
-        if let Some(known) = self.scopes.iter().rev().find_map(|s| s.get(&key)) {
-            return known.clone();
-        }
-        if let (Some(found), Some(form)) = (&mut self.found, form) {
-            found.offsets.push((v, form.clone()));
-            if self.scopes.len() == self.outer_scopes {
-                found.always.push((v, form.clone()));
-            }
-        }
-        let kept = form.and_then(|form| self.kept(v, form, kind));
-        if let Some((place, true)) = kept {
-            let name = self.local();
-            self.line(format!("{} {name} = {place};", kind.name()));
-            let last = self.scopes.last_mut().expect("a scope is open");
-            last.insert(key, name.clone());
-            return name;
-        }
-        let there = self.instead.as_ref().filter(|i| i.0.0 == v && Some(&i.0.1) == form);
-        let there = there.map(|i| i.1.clone());
-        let side = there.or_else(|| form.and_then(|form| self.packed(v, form)));
-        let element = side.unwrap_or_else(|| format!("{}[{bare}]", self.stored[&v]));
-        let text = spell::loaded(dtype, &element, kind == Kind::Real(true));
-        let name = self.local();
-        self.line(format!("{} {name} = {text};", kind.name()));
-        if let Some((place, _)) = kept {
-            self.line(format!("{place} = {name};"));
-        }
-        self.raw.insert(name.clone(), (dtype, element));
-        let last = self.scopes.last_mut().expect("a scope is open");
-        last.insert(key, name.clone());
-        name
-    }
-
-    /// The type of a value's elements.
-    pub fn type_of(&self, v: Value) -> DType {
-        self.kernel.program.ty(v).dtype
-    }
-
-    /// The element in memory at an offset of a value.
-    pub fn read_at(&mut self, v: Value, offset: &Affine) -> String {
-        self.read.insert(v);
-        format!("{}[{}]", self.stored[&v], spell::affine(offset, &Emitter::name))
-    }
-
-    /// A computed number as an element of memory: a float of 16 bits that was read there is not rounded again.
-    pub fn stored_element(&self, dtype: DType, v: &str) -> String {
-        let is_half = matches!(dtype, DType::F16 | DType::BF16);
-        match self.raw.get(v) {
-            Some((of, element)) if is_half && *of == dtype => element.clone(),
-            _ => spell::element(dtype, v),
         }
     }
 

@@ -97,7 +97,7 @@ impl Warps<'_> {
                 let place = format!(
                     "(warp * 16 + group + i % 2 * 8) * {stride} + k * 8 + within + i / 2 * 4"
                 );
-                e.line(format!("own_rows[k][i] = __float_as_uint((float)tile[{place}]);"));
+                e.line(format!("own_rows[k][i] = tf32_bits(tile[{place}]);"));
                 e.close();
             }
         }
@@ -123,7 +123,9 @@ impl Warps<'_> {
             None => {
                 open_unrolled(e, "j", c.keys / 8);
                 let at = format!("(j * 8 + group) * {stride} + k * 8 + within");
-                e.line(format!("unsigned b[2] = {{__float_as_uint((float)tile[{at}]), __float_as_uint((float)tile[{at} + 4])}};"));
+                e.line(format!(
+                    "unsigned b[2] = {{tf32_bits(tile[{at}]), tf32_bits(tile[{at} + 4])}};"
+                ));
                 e.line(format!("{mma}(score[j], own_rows[k], b);"));
             }
         }
@@ -184,10 +186,12 @@ impl Warps<'_> {
             }
             None => {
                 // The steps `within` and `within + 4` of the product are the keys of this thread.
-                e.line("unsigned a[4] = {__float_as_uint(score[k][0]), __float_as_uint(score[k][2]), __float_as_uint(score[k][1]), __float_as_uint(score[k][3])};");
+                e.line("unsigned a[4] = {tf32_bits(score[k][0]), tf32_bits(score[k][2]), tf32_bits(score[k][1]), tf32_bits(score[k][3])};");
                 open_unrolled(e, "j", c.columns / 8);
                 let at = format!("{first} + (k * 8 + within * 2) * {stride} + j * 8 + group");
-                e.line(format!("unsigned b[2] = {{__float_as_uint((float)tile[{at}]), __float_as_uint((float)tile[{at} + {stride}])}};"));
+                e.line(format!(
+                    "unsigned b[2] = {{tf32_bits(tile[{at}]), tf32_bits(tile[{at} + {stride}])}};"
+                ));
                 e.line(format!("{mma}(sum[j], a, b);"));
             }
         }

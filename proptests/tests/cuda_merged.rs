@@ -1,0 +1,137 @@
+//! Runs as one launch, whose blocks wait for each other: on the emulator, which passes over all blocks once for each phase and tells of
+//! races within one, they compute what the reference interpreter does. Chosen where launches are many and small.
+
+use mlc_backends::cuda::{Cuda, LaunchedPlan, Launches, Merge, Tuning, launches, launches_for};
+use mlc_backends::{Backend, Executable};
+use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::library::Library;
+use mlc_extract::kernel_selection::select_kernels;
+use mlc_fuzz::Subject;
+use mlc_fuzz::input_values::{Style, inputs};
+use mlc_fuzz::oracle::hold;
+use mlc_proptests::emulated::Emulated;
+use mlc_proptests::{library_with, program_of};
+use std::sync::Arc;
+
+const TEXT: &str = "
+    def stack(x: f32[5, 72], w: f32[72, 40], g: f32[40], z: f32[40], u: f32[40, 24]) -> f32[5, 24]
+      = softmax(layernorm(gelu(x @ w), g, z, eps=1e-3) @ u, axis=1)
+    def halves(x: f16[20, 72], w: f16[72, 40], u: f16[40, 24]) -> f16[20], f16[20, 24]
+      let y = tanh(x @ w) @ u
+      = (max(y, axes=[1]), softmax(y, axis=1))
+    def image(x: f32[1, 8, 9, 9], w: f32[8, 1, 3, 3], u: f32[12, 8, 1, 1]) -> f32[1, 12]
+      let y = relu(conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=8))
+      let z = conv(y, u, stride=[1, 1], low=[0, 0], high=[0, 0], dilation=[1, 1])
+      = sum(relu(z), axes=[2, 3])
+    def queries(q: f16[1, 2, 4, 32], k: f16[1, 2, 600, 32], v: f16[1, 2, 600, 32]) -> f16[1, 2, 4, 32]
+      = exp(attention(q, k, v, scale=0.25))
+    def picked(x: f32[40, 30], i: i64[20], w: f32[30, 16]) -> f32[20]
+      = max(softmax(gather(x, i, axis=0) @ w, axis=1), axes=[1])
+    def row(x: f32[1, 64], w: f32[64, 64], u: f32[64, 32], v: f32[32, 64]) -> f32[1, 64]
+      = tanh(softmax(softmax(softmax(x @ w, axis=1) @ u, axis=1) @ v, axis=1))
+    def large(x: f32[4096, 512], w: f32[512, 512], u: f32[512, 512]) -> f32[4096, 512]
+      = softmax(softmax(x @ w, axis=1) @ u, axis=1)
+";
+
+fn code(library: &Library, p: &Program, tuning: Tuning) -> Launches {
+    let plan = select_kernels(p.clone(), library, library.target("cuda").expect("shipped"));
+    launches_for(&plan, library, tuning).expect("known extents")
+}
+
+#[test]
+fn a_run_as_one_launch_computes_what_the_reference_does() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let library = library_with(TEXT);
+    for name in ["stack", "halves", "image", "picked", "row"] {
+        let p = program_of(&library, name);
+        for processors in [1, 3] {
+            let tuning = Tuning { processors, merge: Merge::Always, ..Tuning::default() };
+            let run = |p: &Program, i: &[Tensor]| {
+                let code = code(&library, p, tuning);
+                let one = code.merged.as_ref().ok_or("it is not one launch")?;
+                assert!(one.grid[0] <= 2 * processors, "{name}: {:?}", one.grid);
+                let emulated = Arc::new(Emulated::default());
+                let loaded = LaunchedPlan::new(code, emulated.clone(), p.consts.clone());
+                let loaded = loaded.map_err(|e| e.to_string())?;
+                let first = loaded.run(i).map_err(|e| e.to_string())?;
+                let again = loaded.run(i).map_err(|e| e.to_string())?;
+                let bytes =
+                    |all: &[Tensor]| all.iter().map(|t| t.bytes().to_vec()).collect::<Vec<_>>();
+                assert_eq!(bytes(&first), bytes(&again), "{name}");
+                assert_eq!(emulated.together(), 2, "{name}");
+                assert!(loaded.notes().iter().any(|n| n.ends_with("launches as one")), "{name}");
+                drop(loaded);
+                assert_eq!(emulated.left(), 0, "{name}: memory or modules are left on the device");
+                Ok(first)
+            };
+            let keep = |p: &Program| Ok(p.clone());
+            let subject = Subject { library: &library, optimise: &keep, run: &run };
+            for style in [Style::Normal, Style::Whole] {
+                let values = inputs(&p, style, 1).expect("known extents");
+                let held = hold(&subject, &p, &p, style, &values);
+                held.unwrap_or_else(|(_, m)| panic!("{name}, {style:?}, {processors}: {m}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_index_out_of_range_is_told_of_one_launch_too() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let library = library_with(TEXT);
+    let p = program_of(&library, "picked");
+    let tuning = Tuning { merge: Merge::Always, ..Tuning::default() };
+    let code = code(&library, &p, tuning);
+    assert!(code.merged.is_some());
+    let mut values = inputs(&p, Style::Normal, 1).expect("known extents");
+    let mut places = vec![0; 20];
+    places[7] = 40;
+    values[1] = Tensor::from_i64(values[1].dtype(), vec![20], &places);
+    let loaded = LaunchedPlan::new(code, Arc::new(Emulated::default()), p.consts.clone());
+    let e = loaded.expect("is ready").run(&values).expect_err("is out of range");
+    assert!(e.to_string().contains("index 40 is out of range for axis 0"), "{e}");
+}
+
+#[test]
+fn small_launches_are_merged_and_large_ones_are_not() {
+    let library = library_with(TEXT);
+    let merged = |name: &str, merge: Merge| {
+        let tuning = Tuning { merge, ..Tuning::default() };
+        code(&library, &program_of(&library, name), tuning).merged.is_some()
+    };
+    assert!(merged("row", Merge::Chosen));
+    assert!(!merged("row", Merge::Never));
+    assert!(!merged("large", Merge::Chosen));
+    // A launch alone is one already.
+    assert!(
+        !merged("queries", Merge::Chosen)
+            || code(&library, &program_of(&library, "queries"), Tuning::default()).each.len() > 1
+    );
+    let plan = select_kernels(
+        program_of(&library, "row"),
+        &library,
+        library.target("cuda").expect("shipped"),
+    );
+    assert!(launches(&plan, &library).expect("known extents").merged.is_some());
+}
+
+#[test]
+fn sessions_choose_it_by_themselves() {
+    if !mlc_cuda_emulator::available() {
+        println!("skipped: there is no C++ compiler");
+        return;
+    }
+    let library = library_with(TEXT);
+    let p = program_of(&library, "row");
+    let plan = select_kernels(p.clone(), &library, library.target("cuda").expect("shipped"));
+    let emulated = Arc::new(Emulated::default());
+    let session = Cuda::new(emulated.clone()).compile(&plan, library.clone()).expect("compiles");
+    session.run(&inputs(&p, Style::Normal, 1).expect("known extents")).expect("runs");
+    assert_eq!(emulated.together(), 1);
+}
