@@ -185,7 +185,7 @@ impl Turn {
                     let wide = LINES.min(self.cols.0 - c);
                     let line = |i: usize| (at + i as isize * self.cols.1) as usize;
                     let in_registers = match bytemuck::try_cast_slice::<T, f32>(src) {
-                        Ok(src) if wide == LINES => {
+                        Ok(src) if wide == LINES && size_of::<T>() == size_of::<f32>() => {
                             let lines = std::array::from_fn(|i| &src[line(i)..][..rows.len()]);
                             let block = bytemuck::cast_slice_mut(&mut block);
                             transpose_lines(lines, rows.len(), block, LINES);
