@@ -76,17 +76,27 @@ impl Gather {
         inputs: &[Array<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
-        let mut next = places.iter_mut();
-        let mut bad = None;
-        let strides = [index.layout.strides.as_slice()];
-        odometer(&index.layout.shape, strides, [index.layout.offset], |[p]| {
-            let i = int_at(index.dtype, index.bytes, p);
-            let at = if i < 0 { i.wrapping_add(self.n as i64) } else { i };
-            if at < 0 || at >= self.n as i64 {
-                bad.get_or_insert(i);
-            }
-            next.next().into_iter().for_each(|place| *place = at as usize);
-        });
+        let n = self.n as i64;
+        let counted = |i: i64| if i < 0 { i.wrapping_add(n) } else { i };
+        let bad = if index.dtype == DType::I64 && index.layout.is_dense() {
+            let given = &index.typed::<i64>()[index.layout.offset..][..places.len()];
+            places.iter_mut().zip(given).for_each(|(place, &i)| *place = counted(i) as usize);
+            let inside = places.iter().fold(1, |all, &p| all & (p < self.n) as u32) == 1;
+            let mut each = given.iter().copied();
+            if inside { None } else { each.find(|&i| !(0..n).contains(&counted(i))) }
+        } else {
+            let mut next = places.iter_mut();
+            let mut bad = None;
+            let strides = [index.layout.strides.as_slice()];
+            odometer(&index.layout.shape, strides, [index.layout.offset], |[p]| {
+                let i = int_at(index.dtype, index.bytes, p);
+                if !(0..n).contains(&counted(i)) {
+                    bad.get_or_insert(i);
+                }
+                next.next().into_iter().for_each(|place| *place = counted(i) as usize);
+            });
+            bad
+        };
         // Nothing is read for a result without elements.
         if let Some(i) = bad.filter(|_| !outputs[0].is_empty()) {
             return Err(format!("index {i} is outside an axis of {} elements", self.n));
@@ -114,9 +124,18 @@ impl Gather {
     ) {
         let (n, inner, count) = (self.n, self.inner, self.count);
         if self.elements {
-            for (p, (o, &i)) in out.iter_mut().zip(places).enumerate() {
-                let (outer, s) = (p / (count * inner), p % inner);
-                *o = x[(outer * n + i) * inner + s];
+            let (from, to) = (n * inner, count * inner);
+            let blocks = out.chunks_exact_mut(to).zip(places.chunks_exact(to));
+            for ((out, places), x) in blocks.zip(x.chunks_exact(from)) {
+                if inner == 1 {
+                    out.iter_mut().zip(places).for_each(|(o, &i)| *o = x[i]);
+                    continue;
+                }
+                let lines = out.chunks_exact_mut(inner).zip(places.chunks_exact(inner));
+                for (out, places) in lines {
+                    let line = out.iter_mut().zip(places).enumerate();
+                    line.for_each(|(s, (o, &i))| *o = x[i * inner + s]);
+                }
             }
             return;
         }

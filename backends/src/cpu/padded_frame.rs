@@ -29,8 +29,6 @@ pub struct PaddedFrame {
     lanes: Vec<Lane>,
     /// Where each tap begins.
     pub taps: Vec<usize>,
-    /// Where the first tap of each row of a window begins.
-    down: Vec<usize>,
 }
 
 impl PaddedFrame {
@@ -57,25 +55,14 @@ impl PaddedFrame {
         if len > worth || w.taps() > worth {
             return None;
         }
-        let taps: Vec<usize> = (0..size[0] * size[1])
+        let taps = (0..size[0] * size[1])
             .map(|t| {
                 let (y, x) = (t / size[1] * dilation[0], t % size[1] * dilation[1]);
                 y * row + x % stride[1] * lane + x / stride[1]
             })
             .collect();
         let (rows, lanes) = inner(&Window2 { from, stride, low }, high, lane);
-        let down = taps.iter().step_by(size[1].max(1)).copied().collect();
-        Some(PaddedFrame { from, to, stride, high, lane, rows, lanes, taps, down })
-    }
-
-    /// True if windows follow each other element by element along both axes.
-    pub fn has_unit_steps(&self) -> bool {
-        self.stride == [1, 1]
-    }
-
-    /// Where the taps of a window's first row begin, and where the first taps of its rows do.
-    pub fn axes(&self) -> (&[usize], &[usize]) {
-        (&self.taps[..self.taps.len() / self.down.len().max(1)], &self.down)
+        Some(PaddedFrame { from, to, stride, high, lane, rows, lanes, taps })
     }
 
     /// Elements of the frame of one plane.
@@ -212,7 +199,7 @@ fn copy_by<const C: usize>(dst: &mut [f32], src: &[f32]) {
 
 /// Every second element of `src`, from the first.
 #[inline]
-fn every_second(dst: &mut [f32], src: &[f32]) {
+pub fn every_second(dst: &mut [f32], src: &[f32]) {
     match level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level was detected on this machine.

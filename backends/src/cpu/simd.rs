@@ -80,7 +80,7 @@ macro_rules! simd {
 }
 pub(crate) use simd;
 
-/// All elements joined, in `LANES` sums side by side (16, 32 or 64).
+/// All elements joined, in `LANES` sums side by side (a power of two).
 #[inline(always)]
 pub(super) fn fold<const LANES: usize>(
     x: &[f32],
@@ -88,27 +88,23 @@ pub(super) fn fold<const LANES: usize>(
     f: impl Fn(f32, f32) -> f32,
     join: impl Fn(f32, f32) -> f32,
 ) -> f32 {
-    const { assert!(LANES == 16 || LANES == 32 || LANES == 64) };
-    // Every index is known once the loops are unrolled, so that the sums stay in registers.
     let mut acc = [init; LANES];
-    let (chunks, rest) = x.as_chunks::<LANES>();
+    let chunks = x.chunks_exact(LANES);
+    let rest = chunks.remainder();
     for c in chunks {
-        acc = std::array::from_fn(|i| f(acc[i], c[i]));
-    }
-    if !rest.is_empty() {
-        let mut last = [init; LANES];
-        last[..rest.len()].copy_from_slice(rest);
-        let n = rest.len();
-        acc = std::array::from_fn(|i| if i < n { f(acc[i], last[i]) } else { acc[i] });
-    }
-    let sixteen: [f32; 16] = std::array::from_fn(|i| match LANES {
-        64 => {
-            join(join(acc[i], acc[i + LANES / 2]), join(acc[i + LANES / 4], acc[i + LANES / 4 * 3]))
+        for (a, &v) in acc.iter_mut().zip(c) {
+            *a = f(*a, v);
         }
-        32 => join(acc[i], acc[i + LANES / 2]),
-        _ => acc[i],
-    });
-    let eight: [f32; 8] = std::array::from_fn(|i| join(sixteen[i], sixteen[i + 8]));
-    let four: [f32; 4] = std::array::from_fn(|i| join(eight[i], eight[i + 4]));
-    join(join(four[0], four[2]), join(four[1], four[3]))
+    }
+    for (a, &v) in acc.iter_mut().zip(rest) {
+        *a = f(*a, v);
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        for i in 0..half {
+            acc[i] = join(acc[i], acc[i + half]);
+        }
+        half /= 2;
+    }
+    acc[0]
 }

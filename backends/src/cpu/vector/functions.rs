@@ -25,13 +25,7 @@ pub fn map(f: Function, to: &mut [f32], from: &[f32]) {
     at_level!(map(f, to, from))
 }
 
-/// `exp(x - shift)` of every element of `from`, which is as long as `to`.
-pub fn exponentials(to: &mut [f32], from: &[f32], shift: f32) {
-    assert_eq!(to.len(), from.len(), "a result per element");
-    at_level!(exponentials(to, from, shift))
-}
-
-/// Defines `map`, `exponentials` and `finish` for a level, whose module defines `Vector`, `LANES` and the operations on it.
+/// Defines `map` and `finish` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! functions {
     ($(#[$feature:meta])*) => {
         use crate::cpu::vector::functions::{Function, LARGEST, LINE};
@@ -145,37 +139,6 @@ macro_rules! functions {
                 Function::Sigmoid => each!(sigmoid),
                 Function::Tanh => each!(tanh),
                 Function::Erf => each!(erf),
-            }
-        }
-
-        /// `exp(x - shift)` of every element.
-        ///
-        /// # Safety
-        /// On a machine of this level; both are equally long.
-        $(#[$feature])*
-        pub unsafe fn exponentials(to: &mut [f32], from: &[f32], shift: f32) {
-            let mut at = 0;
-            while at + 4 * LANES <= from.len() {
-                let mut x = [zero(); 4];
-                for i in 0..4 {
-                    // SAFETY: four vectors are inside.
-                    x[i] = subtract(unsafe { load(from.as_ptr().add(at + i * LANES)) }, splat(shift));
-                }
-                let x = exp(x);
-                for i in 0..4 {
-                    // SAFETY: as above.
-                    unsafe { store(to.as_mut_ptr().add(at + i * LANES), x[i]) };
-                }
-                at += 4 * LANES;
-            }
-            while at < from.len() {
-                let part = Part { at, column: at, skip: 0, len: LANES.min(from.len() - at) };
-                // SAFETY: the part is inside both.
-                unsafe {
-                    let [x] = exp([subtract(read(from.as_ptr().add(at), part), splat(shift))]);
-                    write(to.as_mut_ptr().add(at), part, x);
-                }
-                at += LANES;
             }
         }
 
