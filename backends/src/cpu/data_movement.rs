@@ -5,6 +5,7 @@ use super::convert::{by_size, int_at};
 use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::{Layout, odometer};
 use super::pointwise::{ElementSource, strided_copy};
+use super::simd::simd;
 use mlc_dsl::ir::DType;
 
 /// Elements that a task should at least have.
@@ -75,17 +76,27 @@ impl Gather {
         inputs: &[Array<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
-        let mut next = places.iter_mut();
-        let mut bad = None;
-        let strides = [index.layout.strides.as_slice()];
-        odometer(&index.layout.shape, strides, [index.layout.offset], |[p]| {
-            let i = int_at(index.dtype, index.bytes, p);
-            let at = if i < 0 { i.wrapping_add(self.n as i64) } else { i };
-            if at < 0 || at >= self.n as i64 {
-                bad.get_or_insert(i);
-            }
-            next.next().into_iter().for_each(|place| *place = at as usize);
-        });
+        let n = self.n as i64;
+        let counted = |i: i64| if i < 0 { i.wrapping_add(n) } else { i };
+        let bad = if index.dtype == DType::I64 && index.layout.is_dense() {
+            let given = &index.typed::<i64>()[index.layout.offset..][..places.len()];
+            places.iter_mut().zip(given).for_each(|(place, &i)| *place = counted(i) as usize);
+            let inside = places.iter().fold(1, |all, &p| all & (p < self.n) as u32) == 1;
+            let mut each = given.iter().copied();
+            if inside { None } else { each.find(|&i| !(0..n).contains(&counted(i))) }
+        } else {
+            let mut next = places.iter_mut();
+            let mut bad = None;
+            let strides = [index.layout.strides.as_slice()];
+            odometer(&index.layout.shape, strides, [index.layout.offset], |[p]| {
+                let i = int_at(index.dtype, index.bytes, p);
+                if !(0..n).contains(&counted(i)) {
+                    bad.get_or_insert(i);
+                }
+                next.next().into_iter().for_each(|place| *place = counted(i) as usize);
+            });
+            bad
+        };
         // Nothing is read for a result without elements.
         if let Some(i) = bad.filter(|_| !outputs[0].is_empty()) {
             return Err(format!("index {i} is outside an axis of {} elements", self.n));
@@ -113,9 +124,18 @@ impl Gather {
     ) {
         let (n, inner, count) = (self.n, self.inner, self.count);
         if self.elements {
-            for (p, (o, &i)) in out.iter_mut().zip(places).enumerate() {
-                let (outer, s) = (p / (count * inner), p % inner);
-                *o = x[(outer * n + i) * inner + s];
+            let (from, to) = (n * inner, count * inner);
+            let blocks = out.chunks_exact_mut(to).zip(places.chunks_exact(to));
+            for ((out, places), x) in blocks.zip(x.chunks_exact(from)) {
+                if inner == 1 {
+                    out.iter_mut().zip(places).for_each(|(o, &i)| *o = x[i]);
+                    continue;
+                }
+                let lines = out.chunks_exact_mut(inner).zip(places.chunks_exact(inner));
+                for (out, places) in lines {
+                    let line = out.iter_mut().zip(places).enumerate();
+                    line.for_each(|(s, (o, &i))| *o = x[i * inner + s]);
+                }
             }
             return;
         }
@@ -295,12 +315,17 @@ impl Launch for Triangle {
                 let x: &[$t] = &inputs[0].typed()[self.at..];
                 for (r, line) in out.chunks_exact_mut(self.cols.max(1)).enumerate() {
                     let x = &x[r * self.cols..][..self.cols];
-                    let edge = (r % self.rows.max(1)) as i64 + self.diagonal;
-                    for (c, (o, &v)) in line.iter_mut().zip(x).enumerate() {
-                        let c = c as i64;
-                        let kept = if self.upper { c >= edge } else { c <= edge };
-                        *o = if kept { v } else { 0 };
-                    }
+                    let edge = self.diagonal.saturating_add((r % self.rows.max(1)) as i64);
+                    // An upper triangle keeps what comes from the diagonal on, a lower one what comes up to it.
+                    let edge = if self.upper { edge } else { edge.saturating_add(1) };
+                    let edge = edge.clamp(0, self.cols as i64) as usize;
+                    let (kept, gone) = if self.upper {
+                        (edge..self.cols, 0..edge)
+                    } else {
+                        (0..edge, edge..self.cols)
+                    };
+                    line[kept.clone()].copy_from_slice(&x[kept]);
+                    line[gone].fill(0);
                 }
             }};
         }
@@ -341,7 +366,7 @@ impl Launch for Running {
     ) -> Result<(), String> {
         let out = &mut *outputs[0];
         match self.dtype {
-            DType::F32 => self.scan::<f32, f64>(&inputs[0], out, |s, v| s + v as f64, |s| s as f32),
+            DType::F32 => scan_floats(self, &inputs[0], out),
             DType::F64 => self.scan::<f64, f64>(&inputs[0], out, |s, v| s + v, |s| s),
             DType::I32 => self.scan::<i32, i32>(&inputs[0], out, i32::wrapping_add, |s| s),
             _ => self.scan::<i64, i64>(&inputs[0], out, i64::wrapping_add, |s| s),
@@ -350,7 +375,14 @@ impl Launch for Running {
     }
 }
 
+simd! {
+    fn scan_floats(running: &Running, input: &Array<'_>, out: &mut [u8]) {
+        running.scan::<f32, f64>(input, out, |s, v| s + v as f64, |s| s as f32);
+    }
+}
+
 impl Running {
+    #[inline(always)]
     fn scan<T: bytemuck::Pod, S: Copy + Default>(
         &self,
         input: &Array<'_>,
@@ -361,15 +393,36 @@ impl Running {
         let x: &[T] = &input.typed()[self.at..];
         let out: &mut [T] = bytemuck::cast_slice_mut(out);
         let (n, inner) = (self.n, self.inner);
-        for p in 0..out.len() / (n * inner).max(1) {
-            for s in 0..inner {
+        if out.is_empty() {
+            return;
+        }
+        if inner == 1 {
+            for (x, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
                 let mut sum = S::default();
                 for k in 0..n {
                     let k = if self.reverse { n - 1 - k } else { k };
-                    let at = (p * n + k) * inner + s;
-                    let next = add(sum, x[at]);
-                    out[at] = done(if self.exclusive { sum } else { next });
+                    let next = add(sum, x[k]);
+                    out[k] = done(if self.exclusive { sum } else { next });
                     sum = next;
+                }
+            }
+            return;
+        }
+        /// Columns that are summed side by side.
+        const WIDE: usize = 64;
+        for (x, out) in x.chunks_exact(n * inner).zip(out.chunks_exact_mut(n * inner)) {
+            for s in (0..inner).step_by(WIDE) {
+                let wide = WIDE.min(inner - s);
+                let mut sums = [S::default(); WIDE];
+                for k in 0..n {
+                    let k = if self.reverse { n - 1 - k } else { k };
+                    let places = k * inner + s..k * inner + s + wide;
+                    let line = out[places.clone()].iter_mut().zip(&x[places]);
+                    for (sum, (o, &v)) in sums.iter_mut().zip(line) {
+                        let next = add(*sum, v);
+                        *o = done(if self.exclusive { *sum } else { next });
+                        *sum = next;
+                    }
                 }
             }
         }

@@ -6,8 +6,9 @@ use super::symbols::SymbolBindings;
 use crate::BackendError;
 use crate::reference::{Array as Interpreted, Reference};
 use bytes::Bytes;
-use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor};
-use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::expr::{ExprKind, Meaning};
+use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Tensor};
+use mlc_dsl::library::{CallId, CallKind, Library};
 use std::sync::Arc;
 
 /// One operator, applied by the reference interpreter.
@@ -48,6 +49,31 @@ impl ReferenceFallback {
             other => other.to_string(),
         })?;
         Ok(results.iter().map(Interpreted::to_tensor).collect())
+    }
+}
+
+/// Elements of a result up to which their places are computed ahead of the run.
+const KNOWN_AHEAD: usize = 1 << 24;
+
+impl ReferenceFallback {
+    /// Where the operator, which has one operand of this shape, takes each element of its one result from, if its meaning is an element
+    /// of the operand whose place no element decides. The reference interpreter says so when it is given the places themselves.
+    pub fn places(&self, shape: &[usize], result: &[usize]) -> Option<Vec<usize>> {
+        let CallKind::Op(meanings) = &self.library.call(self.call).kind else { return None };
+        let [Meaning { value, .. }] = meanings.as_slice() else { return None };
+        let ExprKind::Read(read) = &value.kind else { return None };
+        let decided = read.index.iter().any(|e| e.expr().reads());
+        let count = |shape: &[usize]| shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+        let n = count(shape).filter(|&n| n <= KNOWN_AHEAD)?;
+        if decided || read.otherwise.is_some() || count(result)? > KNOWN_AHEAD {
+            return None;
+        }
+        let numbers = (0..n as i64).map(|i| i as f64).collect();
+        let places = Interpreted::from_f64(DType::F64, shape.to_vec(), numbers)?;
+        let taken = Reference::default().apply(&self.library, self.call, &self.attrs, &[places]);
+        let [taken] = taken.ok()?.try_into().ok()?;
+        (taken.shape() == result)
+            .then(|| taken.floats().map(|p| p.iter().map(|&p| p as usize).collect()))?
     }
 }
 

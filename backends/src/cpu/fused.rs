@@ -4,8 +4,10 @@ use super::buffer::with_scratch;
 use super::convert::by_size;
 use super::launch::{Array, Context, Launch};
 use super::layout::{Layout, coalesce, dense_strides, odometer};
+use super::lines::Lines;
 use super::pointwise::{ElementSource, Fused, strided_copy};
 use super::threads::SharedSlice;
+use super::vector::transpose::{LINES, transpose_lines};
 use mlc_dsl::ir::DType;
 use smallvec::SmallVec;
 
@@ -112,7 +114,15 @@ fn look_up<T: bytemuck::Pod + Send + Sync>(
 pub struct Copy {
     dtype: DType,
     source: ElementSource,
-    turn: Option<Turn>,
+    how: How,
+}
+
+/// How a copy is made.
+enum How {
+    /// Runs of the innermost axis.
+    Runs,
+    Turned(Turn),
+    Picked(Lines),
 }
 
 /// A copy in which the source is contiguous along another axis than the result: blocks are turned.
@@ -132,7 +142,8 @@ impl Turn {
     fn of(layout: &Layout) -> Option<Turn> {
         let merged = coalesce(&layout.shape, &[&layout.strides]);
         let (shape, strides) = (&merged.shape, &merged.strides[0]);
-        let last = shape.len().checked_sub(1)?;
+        // Runs of one element are filled, and short lines are picked.
+        let last = shape.len().checked_sub(1).filter(|&last| strides[last] != 0)?;
         let axis = strides.iter().position(|&s| s == 1).filter(|&a| a != last)?;
         let dense = dense_strides(shape);
         let rest: Vec<usize> = (0..last).filter(|&a| a != axis).collect();
@@ -166,26 +177,58 @@ impl Turn {
         starts: &[[usize; 2]],
         out: &mut [T],
     ) {
-        /// Blocks of 16 × 16 elements stay in the first-level cache.
-        const SIDE: usize = 16;
+        /// Elements of a line of a block: lines of the cache.
+        const SIDE: usize = 32;
         let bands = self.rows.0.div_ceil(SIDE);
         let shared = SharedSlice::new(out);
-        let tasks = (starts.len() * bands).min(cx.threads.count() * 8);
         let all = starts.len() * bands;
+        let tasks = all.min(cx.threads.count() * 8);
+        let floats = bytemuck::try_cast_slice::<T, f32>(src);
+        let floats = floats.ok().filter(|_| size_of::<T>() == size_of::<f32>());
         cx.threads.each(tasks, |t| {
+            let mut block = [0f32; SIDE * LINES];
             for band in all * t / tasks..all * (t + 1) / tasks {
                 let [from, to] = starts[band / bands];
                 let first = band % bands * SIDE;
                 let rows = first..(first + SIDE).min(self.rows.0);
-                for c in (0..self.cols.0).step_by(SIDE) {
-                    let cols = c..(c + SIDE).min(self.cols.0);
-                    for r in rows.clone() {
-                        // SAFETY: every task has its own bands of rows.
-                        let line = unsafe { shared.part(to + r * self.rows.1 + c, cols.len()) };
-                        let at = from as isize + r as isize + c as isize * self.cols.1;
-                        for (i, o) in line.iter_mut().enumerate() {
-                            *o = src[(at + i as isize * self.cols.1) as usize];
+                // Where rows follow each other in the result, blocks are turned to their places.
+                if let (Some(src), true) = (floats, self.rows.1 == self.cols.0) {
+                    let (all, wide) = (rows.len() * self.cols.0, self.cols.0 / LINES * LINES);
+                    // SAFETY: every task has its own bands of rows.
+                    let part = unsafe { shared.part(to + first * self.rows.1, all) };
+                    let out = bytemuck::cast_slice_mut::<T, f32>(part);
+                    let at = |c: usize| {
+                        (from as isize + first as isize + c as isize * self.cols.1) as usize
+                    };
+                    for c in (0..wide).step_by(LINES) {
+                        let lines = std::array::from_fn(|i| &src[at(c + i)..][..rows.len()]);
+                        transpose_lines(lines, rows.len(), &mut out[c..], self.cols.0);
+                    }
+                    for c in wide..self.cols.0 {
+                        let column = out[c..].iter_mut().step_by(self.cols.0);
+                        column.zip(&src[at(c)..]).for_each(|(o, &v)| *o = v);
+                    }
+                    continue;
+                }
+                for c in (0..self.cols.0).step_by(LINES) {
+                    let at = (from + first) as isize + c as isize * self.cols.1;
+                    let wide = LINES.min(self.cols.0 - c);
+                    let line = |i: usize| (at + i as isize * self.cols.1) as usize;
+                    // SAFETY: every task has its own bands of rows.
+                    let part = |r: usize| unsafe { shared.part(to + r * self.rows.1 + c, wide) };
+                    if let (Some(src), true) = (floats, wide == LINES) {
+                        let lines = std::array::from_fn(|i| &src[line(i)..][..rows.len()]);
+                        transpose_lines(lines, rows.len(), &mut block, LINES);
+                        for (r, from) in rows.clone().zip(block.as_chunks::<LINES>().0) {
+                            let to = bytemuck::cast_slice_mut::<T, f32>(part(r));
+                            if let Some(to) = to.first_chunk_mut::<LINES>() {
+                                *to = *from;
+                            }
                         }
+                        continue;
+                    }
+                    for (i, r) in rows.clone().enumerate() {
+                        part(r).iter_mut().enumerate().for_each(|(j, o)| *o = src[line(j) + i]);
                     }
                 }
             }
@@ -196,7 +239,10 @@ impl Turn {
 impl Copy {
     /// The copy of a layout; `None` if it has too many axes.
     pub fn new(dtype: DType, layout: &Layout) -> Option<Copy> {
-        Some(Copy { dtype, source: ElementSource::of(layout)?, turn: Turn::of(layout) })
+        let source = ElementSource::of(layout)?;
+        let turned = Turn::of(layout).map(How::Turned);
+        let how = turned.or_else(|| Lines::of_view(dtype, layout).map(How::Picked));
+        Some(Copy { dtype, source, how: how.unwrap_or(How::Runs) })
     }
 }
 
@@ -207,11 +253,14 @@ impl Launch for Copy {
         inputs: &[Array<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
+        if let How::Picked(lines) = &self.how {
+            return lines.run(cx, inputs, outputs);
+        }
         macro_rules! go {
             ($t:ty) => {{
                 let src: &[$t] = inputs[0].typed();
                 let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
-                if let Some(turn) = &self.turn {
+                if let How::Turned(turn) = &self.how {
                     turn.run(cx, src, out);
                     return Ok(());
                 }

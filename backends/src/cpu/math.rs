@@ -107,6 +107,51 @@ pub fn erf(x: f32) -> f32 {
     if t > 0.927_734_375 { large } else { small }
 }
 
+/// The largest number whose quarter turns [`sin`] and [`cos`] count.
+pub const TURNS: f32 = 65536.0;
+
+/// How far a number is from the nearest multiple of a quarter turn, and the number of quarter turns.
+#[inline(always)]
+fn turns(x: f32) -> (f32, u32) {
+    let shifted = x.mul_add(std::f32::consts::FRAC_2_PI, ROUND);
+    let n = shifted - ROUND;
+    // A quarter turn is the sum of the three; the first difference is exact.
+    let r = n.mul_add(-1.570_796_37, x);
+    let r = n.mul_add(4.371_138_83e-8, r);
+    (n.mul_add(1.715_124_5e-15, r), shifted.to_bits())
+}
+
+/// The sine or cosine of what is left after `n` quarter turns.
+#[inline(always)]
+fn wave(r: f32, n: u32) -> f32 {
+    let s = r * r;
+    let mut p = -1.951_529_59e-4f32;
+    p = p.mul_add(s, 8.332_160_87e-3);
+    p = p.mul_add(s, -1.666_665_46e-1);
+    let sine = (p * s).mul_add(r, r);
+    let mut q = 2.443_315_71e-5f32;
+    q = q.mul_add(s, -1.388_731_63e-3);
+    q = q.mul_add(s, 4.166_664_57e-2);
+    let cosine = (q * s).mul_add(s, s.mul_add(-0.5, 1.0));
+    let size = if n & 1 == 0 { sine } else { cosine };
+    f32::from_bits(size.to_bits() ^ (n & 2) << 30)
+}
+
+/// Sine of at most [`TURNS`].
+#[inline(always)]
+pub fn sin(x: f32) -> f32 {
+    let (r, n) = turns(x);
+    // Zeros keep their signs.
+    if x == 0.0 { x } else { wave(r, n) }
+}
+
+/// Cosine of at most [`TURNS`].
+#[inline(always)]
+pub fn cos(x: f32) -> f32 {
+    let (r, n) = turns(x);
+    wave(r, n.wrapping_add(1))
+}
+
 /// Logistic function.
 #[inline(always)]
 pub fn sigmoid(x: f32) -> f32 {
@@ -208,11 +253,17 @@ mod tests {
         check("tanh", tanh, f64::tanh);
         check("erf", erf, erf_f64);
         check("sigmoid", sigmoid, |x| 1.0 / (1.0 + (-x).exp()));
+        // What lies further is not theirs.
+        fn near(x: f64) -> f64 {
+            if x.abs() > TURNS.into() { 0.0 } else { x }
+        }
+        check("sin", |x| sin(near(x.into()) as f32), |x| near(x).sin());
+        check("cos", |x| cos(near(x.into()) as f32), |x| near(x).cos());
     }
 
     #[test]
     fn signs_of_zero_survive() {
-        for f in [tanh, erf] {
+        for f in [tanh, erf, sin] {
             assert_eq!(f(-0.0).to_bits(), (-0.0f32).to_bits());
             assert_eq!(f(0.0).to_bits(), 0);
         }

@@ -10,6 +10,7 @@ use super::reduce::axis_last;
 use super::simd::{fold, simd};
 use super::softmax_columns::{self, Columns};
 use super::threads::SharedSlice;
+use super::vector::rows::{exponentials, largest};
 use mlc_dsl::ir::DType;
 
 /// Which function of a row.
@@ -90,15 +91,13 @@ simd! {
         let add = |a: f32, b: f32| a + b;
         match norm {
             Norm::Softmax => {
-                let high = fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum);
-                out.iter_mut().zip(x).for_each(|(o, &x)| *o = math::exp(x - high));
-                let scale = 1.0 / fold::<LANES>(out, 0.0, add, add);
+                // Without NaN, which makes every result NaN anyway.
+                let scale = 1.0 / exponentials(out, x, largest(x));
                 out.iter_mut().for_each(|o| *o *= scale);
             }
             Norm::LogSoftmax => {
-                let high = fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum);
-                out.iter_mut().zip(x).for_each(|(o, &x)| *o = math::exp(x - high));
-                let log = math::log(fold::<LANES>(out, 0.0, add, add));
+                let high = largest(x);
+                let log = math::log(exponentials(out, x, high));
                 out.iter_mut().zip(x).for_each(|(o, &x)| *o = x - high - log);
             }
             Norm::Layer(eps) => {
@@ -139,7 +138,18 @@ impl Launch for Rows {
             let shared = SharedSlice::new(outputs[0]);
             let tasks = (count * n / (1 << 14)).clamp(1, cx.threads.count() * 4);
             let step = count.div_ceil(tasks).max(1);
+            let plain = self.dtype == DType::F32 && self.inner == 1 && n > 0;
             cx.threads.each(count.div_ceil(step), |t| {
+                if let (ElementSource::Dense(o), true) = (&self.source, plain) {
+                    let rows = t * step..((t + 1) * step).min(count);
+                    // SAFETY: every row is written by one task.
+                    let out = unsafe { shared.part(rows.start * n * 4, rows.len() * n * 4) };
+                    let x: &[f32] = &bytemuck::cast_slice(inputs[0].bytes)[o + rows.start * n..];
+                    let lines = bytemuck::cast_slice_mut(out).chunks_exact_mut(n);
+                    return lines
+                        .zip(x.chunks_exact(n))
+                        .for_each(|(out, x)| row(self.norm, x, g, z, out));
+                }
                 for r in t * step..((t + 1) * step).min(count) {
                     self.one(r, inputs[0].bytes, g, z, &shared);
                 }
@@ -154,12 +164,6 @@ impl Rows {
         let (n, size) = (self.n, self.dtype.size());
         let plain = self.dtype == DType::F32;
         let words = n.div_ceil(2);
-        if let (ElementSource::Dense(o), true, 1) = (&self.source, plain, self.inner) {
-            // SAFETY: every row is written by one task.
-            let line = unsafe { out.part(r * n * size, n * size) };
-            let x = &bytemuck::cast_slice(bytes)[o + r * n..][..n];
-            return row(self.norm, x, g, z, bytemuck::cast_slice_mut(line));
-        }
         with_scratch::<u64, 2, _>([words, words], |[held, result]| {
             let x: &[f32] = match self.source {
                 ElementSource::Dense(o) if plain => &bytemuck::cast_slice(bytes)[o + r * n..][..n],

@@ -199,7 +199,7 @@ fn copy_by<const C: usize>(dst: &mut [f32], src: &[f32]) {
 
 /// Every second element of `src`, from the first.
 #[inline]
-fn every_second(dst: &mut [f32], src: &[f32]) {
+pub fn every_second(dst: &mut [f32], src: &[f32]) {
     match level() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the level was detected on this machine.

@@ -1,10 +1,8 @@
 //! Pooling over windows, f32.
 
-use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::math;
-use super::padded_frame::{PaddedFrame, SLACK};
-use super::stencil::{maxima, sums};
+use super::stencil::{Planes, maxima, sums};
 use super::window::{MAX_SPATIAL, Window};
 use mlc_dsl::ir::DType;
 
@@ -23,7 +21,7 @@ struct Pool {
     kind: PoolKind,
     window: Window,
     /// For one or two spatial axes.
-    frame: Option<PaddedFrame>,
+    planes: Option<Planes>,
     at: usize,
 }
 
@@ -40,13 +38,13 @@ fn make(site: &LaunchSite<'_>, kind: PoolKind) -> Option<Box<dyn Launch>> {
     }
     let window = Window::new(&x.shape[2..], &size, &out[2..], stride, low, dilation)?;
     let window = window.clipped();
-    let frame = PaddedFrame::of(&window);
-    Some(Box::new(Pool { kind, window, frame, at: x.offset }))
+    let planes = Planes::of(&window);
+    Some(Box::new(Pool { kind, window, planes, at: x.offset }))
 }
 
 impl Launch for Pool {
     fn scratch(&self) -> u64 {
-        self.frame.as_ref().map_or(0, |f| 4 * f.len() as u64)
+        self.planes.as_ref().map_or(0, Planes::scratch)
     }
 
     fn run(
@@ -63,22 +61,15 @@ impl Launch for Pool {
             PoolKind::Sum => 0.0,
         };
         let grain = (1usize << 15) / self.window.taps().max(1);
-        let slack = self.frame.as_ref().map_or(0, |f| f.len() + SLACK);
         cx.threads.chunks(out, n, grain, |at, part| {
-            with_scratch::<f32, 1, _>([slack], |[data]| {
-                for (c, out) in part.chunks_exact_mut(n.max(1)).enumerate() {
-                    let x = &x[(at / n + c) * plane..][..plane];
-                    let Some(frame) = &self.frame else {
-                        self.by_rows(x, init, out);
-                        continue;
-                    };
-                    frame.fill(x, init, data);
-                    match self.kind {
-                        PoolKind::Max => maxima(frame, data, out),
-                        PoolKind::Sum => sums(frame, data, out),
-                    }
+            for (c, out) in part.chunks_exact_mut(n.max(1)).enumerate() {
+                let x = &x[(at / n + c) * plane..][..plane];
+                match (&self.planes, self.kind) {
+                    (Some(planes), PoolKind::Max) => maxima(planes, x, out),
+                    (Some(planes), PoolKind::Sum) => sums(planes, x, out),
+                    (None, _) => self.by_rows(x, init, out),
                 }
-            });
+            }
         });
         Ok(())
     }

@@ -9,6 +9,7 @@ use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, Merged, coalesce, odometer};
 use super::math;
 use super::simd::{fold, simd};
+use super::vector::rows::{Join, joined};
 use half::{bf16, f16};
 use mlc_dsl::ir::DType;
 
@@ -58,22 +59,62 @@ fn make(site: &LaunchSite<'_>, monoid: Monoid) -> Option<Box<dyn Launch>> {
     Some(Box::new(Reduce { monoid, dtype, kept: part(false), gone: part(true), offset: x.offset }))
 }
 
-/// Lanes of a row sum.
-const LANES: usize = 64;
-/// Blocks of a row sum, which are added in f64.
+/// Elements of a block of a row sum; blocks are added in f64.
 pub const BLOCK: usize = 4096;
 
-simd! {
-    /// A run of elements combined.
-    pub fn row(monoid: Monoid, x: &[f32]) -> f32 {
-        let add = |a: f32, b: f32| a + b;
-        let mul = |a: f32, b: f32| a * b;
-        match monoid {
-            Monoid::Sum => x.chunks(BLOCK).map(|b| fold::<LANES>(b, 0.0, add, add) as f64).sum::<f64>() as f32,
-            Monoid::Prod => fold::<LANES>(x, 1.0, mul, mul),
-            Monoid::Max => fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum),
-            Monoid::Min => fold::<LANES>(x, f32::INFINITY, math::minimum, math::minimum),
+/// A run of elements combined.
+pub fn row(monoid: Monoid, x: &[f32]) -> f32 {
+    let mut out = 0.0;
+    rows(monoid, x, x.len(), 0, std::slice::from_mut(&mut out));
+    out
+}
+
+/// Runs of `n` elements combined, each `step` elements behind the one before it.
+fn rows(monoid: Monoid, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
+    let run = |i: usize| &x[i * step..][..n];
+    let exactly = |out: &mut [f32], f: fn(&[f32]) -> f32| {
+        let close = out.iter_mut().enumerate().filter(|(_, o)| o.is_nan());
+        close.for_each(|(i, o)| *o = f(run(i)));
+    };
+    match monoid {
+        Monoid::Sum if n <= BLOCK => joined(Join::Sum, x, n, step, out),
+        Monoid::Sum => {
+            for (i, o) in out.iter_mut().enumerate() {
+                *o = run(i).chunks(BLOCK).map(|b| f64::from(row(monoid, b))).sum::<f64>() as f32;
+            }
         }
+        Monoid::Prod => out.iter_mut().enumerate().for_each(|(i, o)| *o = product(run(i))),
+        Monoid::Max => {
+            joined(Join::Largest, x, n, step, out);
+            exactly(out, exact_largest);
+        }
+        Monoid::Min => {
+            joined(Join::Smallest, x, n, step, out);
+            exactly(out, exact_smallest);
+        }
+    }
+}
+
+/// Lanes of a product and of an exact extreme.
+const LANES: usize = 64;
+
+simd! {
+    fn product(x: &[f32]) -> f32 {
+        fold::<LANES>(x, 1.0, |a, b| a * b, |a, b| a * b)
+    }
+}
+
+simd! {
+    /// The largest, as one NaN or a zero's sign decides.
+    fn exact_largest(x: &[f32]) -> f32 {
+        fold::<LANES>(x, f32::NEG_INFINITY, math::maximum, math::maximum)
+    }
+}
+
+simd! {
+    /// The smallest, likewise.
+    fn exact_smallest(x: &[f32]) -> f32 {
+        fold::<LANES>(x, f32::INFINITY, math::minimum, math::minimum)
     }
 }
 
@@ -218,6 +259,11 @@ impl Reduce {
             return out.fill(self.monoid.float() as f32);
         }
         if gone.is_empty() || *gone == [1] {
+            let steps = self.kept.strides[0].as_slice();
+            let step = usize::try_from(steps.first().copied().unwrap_or(0));
+            if let (0 | 1, Ok(step), false) = (steps.len(), step, out.is_empty()) {
+                return rows(self.monoid, &x[self.start(first)..], count, step, out);
+            }
             for (i, o) in out.iter_mut().enumerate() {
                 let at = self.start(first + i);
                 *o = row(self.monoid, &x[at..at + count]);

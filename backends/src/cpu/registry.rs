@@ -165,6 +165,18 @@ pub fn implementation(key: &str) -> Option<Implementation> {
             &[("resample", resample::RESAMPLE), ("nearest", resample::NEAREST)],
         ),
         "triangle" => native(ANY, Nothing, &[("triangle", data_movement::triangle)]),
+        "extremes" => native(
+            &[DType::I64],
+            Nothing,
+            &[("first_greatest", extremes::GREATEST), ("first_least", extremes::LEAST)],
+        ),
+        "one_of_row" => native(FLOATS, Nothing, &[("hardmax", extremes::ONE)]),
+        "numbered" => native(
+            &[DType::F32],
+            Nothing,
+            &[("numbered", numbered::ELEMENTS), ("numbered_sum", numbered::SUMS)],
+        ),
+        "places" => native(&[DType::I64], Nothing, &[("sort_places", places::make)]),
         "recurrent" => native(
             FLOATS,
             Nothing,

@@ -4,6 +4,7 @@
 
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::simd::simd;
+use super::vector::picks::Picks;
 use mlc_dsl::ir::DType;
 
 /// Results that a task should at least have.
@@ -34,7 +35,7 @@ pub const RESAMPLE: Maker = |site| {
         places.extend((0..taps).map(|r| window(r).clamp(0, axis.n as i64 - 1) as usize));
         weights.extend((0..taps).map(|r| (weight(r) / sum) as f32));
     }
-    Some(Box::new(Resample { axis, taps, places, weights, outside }))
+    Some(Box::new(Resample { axis, taps, places, weights, outside, picks: None }))
 };
 
 /// The nearest element.
@@ -46,9 +47,10 @@ pub const NEAREST: Maker = |site| {
         let at = if up { at.ceil() } else { at.floor() };
         (at as i64).clamp(0, axis.n as i64 - 1) as usize
     };
-    let places = (0..axis.size).map(place).collect();
+    let places: Vec<usize> = (0..axis.size).map(place).collect();
+    let picks = (axis.inner == 1).then(|| Picks::new(places.clone()));
     let (weights, outside) = (Vec::new(), vec![None; axis.size]);
-    Some(Box::new(Resample { axis, taps: 1, places, weights, outside }))
+    Some(Box::new(Resample { axis, taps: 1, places, weights, outside, picks }))
 };
 
 /// The weight of an element at a distance from the place: of a triangle, or of a cubic convolution (Keys 1981).
@@ -101,6 +103,8 @@ struct Resample {
     weights: Vec<f32>,
     /// What stands where there is no window.
     outside: Vec<Option<f32>>,
+    /// The places, where elements of the last axis are taken as they are.
+    picks: Option<Picks>,
 }
 
 impl Launch for Resample {
@@ -136,6 +140,9 @@ impl Launch for Resample {
 impl Resample {
     /// The results along the last axis.
     fn row(&self, from: &[f32], to: &mut [f32]) {
+        if let Some(picks) = &self.picks {
+            return picks.copy(from, to);
+        }
         match self.taps {
             1 => to.iter_mut().zip(&self.places).for_each(|(o, &i)| *o = from[i]),
             2 => {

@@ -1,81 +1,261 @@
-//! Pooling over the planes of padded frames.
+//! Pooling of planes: windows are joined down the columns first, then along the rows.
 //!
-//! Every tap reads contiguously, so a chunk of results is a vector per tap. The largest element is found among integers in the
-//! order of the floats, of which NaN is the largest: one instruction per tap.
+//! Where windows step over several columns, columns are sorted by their residue modulo the step in between, so that neighbouring
+//! results read neighbouring elements. The largest element is found among integers in the order of the floats, of which NaN is the
+//! largest: one instruction per tap.
 
-use super::padded_frame::{PaddedFrame, SLACK};
+use super::buffer::with_scratch;
+use super::padded_frame::every_second;
 use super::simd::simd;
+use super::window::Window;
 use bytemuck::Pod;
 
-/// All rows of a plane, for `T` taps if `T` is not 0. Known taps are unrolled and their results stay in registers.
+/// Results of a row that are computed at once, and elements that may be read beyond the end of a row.
+const CHUNK: usize = 32;
+/// Elements that windows may reach for each of input and result.
+const SPARSE: usize = 8;
+/// Planes of fewer elements are always worth it.
+const LEAST: usize = 1 << 16;
+
+/// A window over planes of one or two axes.
+#[derive(Clone, Debug)]
+pub struct Planes {
+    from: [usize; 2],
+    to: [usize; 2],
+    size: [usize; 2],
+    stride: [usize; 2],
+    dilation: [usize; 2],
+    low: [i64; 2],
+    /// Columns of one residue that windows reach, those outside of the input included.
+    lane: usize,
+}
+
+impl Planes {
+    /// The planes of a window with one or two axes; none if windows would mostly lie outside of the input.
+    pub fn of(w: &Window) -> Option<Planes> {
+        fn two<T: Copy>(v: &[T], unit: T) -> Option<[T; 2]> {
+            match *v {
+                [a] => Some([unit, a]),
+                [a, b] => Some([a, b]),
+                _ => None,
+            }
+        }
+        let (from, to, size) = (two(&w.from, 1)?, two(&w.to, 1)?, two(&w.size, 1)?);
+        let (stride, dilation) = (two(&w.stride, 1)?, two(&w.dilation, 1)?);
+        let low = two(&w.low, 0)?;
+        let reach = (to[1].max(1) - 1) * stride[1] + (size[1].max(1) - 1) * dilation[1] + 1;
+        let lane = reach.div_ceil(stride[1]);
+        let worth = (w.inputs().saturating_add(w.outputs())).saturating_mul(SPARSE).max(LEAST);
+        let all = lane.checked_mul(stride[1])?.checked_mul(to[0])?;
+        (all <= worth && w.taps() <= worth).then_some(Planes {
+            from,
+            to,
+            size,
+            stride,
+            dilation,
+            low,
+            lane,
+        })
+    }
+
+    /// Columns that windows reach, of all residues.
+    fn pitch(&self) -> usize {
+        self.lane * self.stride[1]
+    }
+
+    /// Elements that are held at once.
+    fn joined(&self) -> usize {
+        self.pitch() * self.to[0] + CHUNK
+    }
+
+    /// Bytes that a plane is worked in.
+    pub fn scratch(&self) -> u64 {
+        4 * (self.from[0] * self.from[1] + 2 * self.joined()) as u64
+    }
+
+    /// Where the first column of the input is in a row, the first column that is seen, and how many are.
+    fn columns(&self) -> (usize, usize, usize) {
+        let (skip, to) = ((-self.low[1]).max(0) as usize, self.low[1].max(0) as usize);
+        let seen = self.from[1].saturating_sub(skip).min(self.pitch().saturating_sub(to));
+        (to, skip, seen)
+    }
+}
+
+/// The joins of the first `T` of the rows that begin there.
 #[inline(always)]
-fn each<X: Pod, const T: usize>(
-    frame: &PaddedFrame,
-    data: &[X],
+fn join_rows<X: Pod, const T: usize>(
+    x: &[X],
+    starts: [usize; 5],
     out: &mut [X],
-    init: X,
     f: impl Fn(X, X) -> X,
 ) {
-    let wide = frame.to[1];
-    if wide == 0 || out.is_empty() {
-        return;
+    /// Elements of a vector, or of a part of it.
+    const LANES: usize = 16;
+    let n = out.len();
+    let mut at = 0;
+    while at < n {
+        // The last vector overlaps the one before it.
+        let from = if n >= LANES { at.min(n - LANES) } else { at };
+        let Some(to) = out[from..].first_chunk_mut::<LANES>() else { break };
+        let mut acc = [X::zeroed(); LANES];
+        for (t, start) in starts.iter().take(T).enumerate() {
+            let Some(row) = x[start + from..].first_chunk::<LANES>() else { return };
+            for j in 0..LANES {
+                acc[j] = if t == 0 { row[j] } else { f(acc[j], row[j]) };
+            }
+        }
+        // Element by element, the vector stays in a register.
+        to.iter_mut().zip(acc).for_each(|(o, v)| *o = v);
+        at = from + LANES;
     }
-    let known: [usize; T] = std::array::from_fn(|t| frame.taps[t]);
-    let taps = if T > 0 { &known[..] } else { &frame.taps[..] };
-    let reach = taps.iter().max().copied().unwrap_or(0) + SLACK;
-    let end = frame.row(frame.to[0].max(1) - 1) + wide - 1 + reach;
-    assert!(end <= data.len() && out.len() == frame.to[0] * wide, "a frame with slack");
-    for y in 0..frame.to[0] {
-        let (from, to) = (frame.row(y), y * wide);
+    for (j, o) in out.iter_mut().enumerate().skip(at) {
+        *o = x[starts[0] + j];
+        for start in &starts[1..T] {
+            *o = f(*o, x[start + j]);
+        }
+    }
+}
+
+/// All results of `rows`, in which `T` taps see theirs, or any number of taps if `T` is 0, from `none` on.
+#[inline(always)]
+fn join_columns<X: Pod, const T: usize>(
+    p: &Planes,
+    rows: &[X],
+    taps: &[usize],
+    none: X,
+    out: &mut [X],
+    f: impl Fn(X, X) -> X,
+) {
+    let mut known = [0; T];
+    known.copy_from_slice(&taps[..T]);
+    let taps = if T > 0 { &known[..] } else { taps };
+    let wide = p.to[1];
+    for y in 0..p.to[0] {
         let mut x = 0;
         while x < wide {
-            // SAFETY: the assertion bounds the last chunk of the last row.
-            x += unsafe {
-                match wide - x {
-                    1..=8 => chunk::<X, 8>(taps, data, from + x, init, &f, &mut out[to + x..]),
-                    9..=16 => chunk::<X, 16>(taps, data, from + x, init, &f, &mut out[to + x..]),
-                    _ => chunk::<X, 32>(taps, data, from + x, init, &f, &mut out[to + x..]),
-                }
+            let (row, out) = (&rows[y * p.lane + x..], &mut out[y * wide + x..]);
+            x += match wide - x {
+                ..=16 => chunk::<X, 16>(row, taps, none, out, &f),
+                _ => chunk::<X, CHUNK>(row, taps, none, out, &f),
             };
         }
     }
 }
 
 /// The first `C` results of `out`, and that number. What lies beyond the row is written again by the next one.
-///
-/// # Safety
-/// `data` has `C` elements at `from` plus every tap.
 #[inline(always)]
-unsafe fn chunk<X: Pod, const C: usize>(
+fn chunk<X: Pod, const C: usize>(
+    row: &[X],
     taps: &[usize],
-    data: &[X],
-    from: usize,
-    init: X,
-    f: &impl Fn(X, X) -> X,
+    none: X,
     out: &mut [X],
+    f: &impl Fn(X, X) -> X,
 ) -> usize {
-    let mut acc = [init; C];
+    let mut acc = [none; C];
     for &tap in taps {
-        // SAFETY: as promised.
-        let src = unsafe { *data.as_ptr().add(from + tap).cast::<[X; C]>() };
-        acc = std::array::from_fn(|j| f(acc[j], src[j]));
+        let Some(next) = row[tap..].first_chunk::<C>() else { return C };
+        for j in 0..C {
+            acc[j] = f(acc[j], next[j]);
+        }
     }
-    let left = out.len().min(C);
     match out.first_chunk_mut::<C>() {
-        Some(part) => *part = acc,
-        None => out.copy_from_slice(&acc[..left]),
+        // Element by element, the vector stays in a register.
+        Some(part) => {
+            for j in 0..C {
+                part[j] = acc[j];
+            }
+        }
+        None => out.iter_mut().zip(acc).for_each(|(o, v)| *o = v),
     }
     C
 }
 
-simd! {
-    /// The sum of every window of a frame, which has [`SLACK`] elements of slack at its end.
-    pub fn sums(frame: &PaddedFrame, data: &[f32], out: &mut [f32]) {
-        match frame.taps.len() {
-            4 => each::<f32, 4>(frame, data, out, 0.0, |a, v| a + v),
-            9 => each::<f32, 9>(frame, data, out, 0.0, |a, v| a + v),
-            _ => each::<f32, 0>(frame, data, out, 0.0, |a, v| a + v),
+/// All results of a plane; `none` joins to the other operand. What `held` and `sorted` hold does not matter.
+#[inline(always)]
+fn each<X: Pod>(
+    p: &Planes,
+    x: &[X],
+    none: X,
+    f: impl Fn(X, X) -> X + Copy,
+    [held, sorted]: [&mut [X]; 2],
+    taps: &mut [usize],
+    out: &mut [X],
+) {
+    let (pitch, (place, skip, seen)) = (p.pitch(), p.columns());
+    for y in 0..p.to[0] {
+        let line = &mut held[y * pitch..][..pitch];
+        line[..place].fill(none);
+        line[place + seen..].fill(none);
+        let line = &mut line[place..place + seen];
+        let first = (y * p.stride[0]) as i64 - p.low[0];
+        let inside = (0..p.size[0])
+            .map(|t| first + (t * p.dilation[0]) as i64)
+            .filter(|r| (0..p.from[0] as i64).contains(r))
+            .map(|r| r as usize * p.from[1] + skip);
+        let mut starts = [0; 5];
+        let count = inside.clone().zip(0..).fold(0, |_, (start, i)| {
+            starts.get_mut(i).into_iter().for_each(|s| *s = start);
+            i + 1
+        });
+        match count {
+            1 => join_rows::<X, 1>(x, starts, line, f),
+            2 => join_rows::<X, 2>(x, starts, line, f),
+            3 => join_rows::<X, 3>(x, starts, line, f),
+            4 => join_rows::<X, 4>(x, starts, line, f),
+            5 => join_rows::<X, 5>(x, starts, line, f),
+            _ => {
+                line.fill(none);
+                for start in inside {
+                    line.iter_mut().zip(&x[start..]).for_each(|(o, &v)| *o = f(*o, v));
+                }
+            }
         }
+    }
+    let by = p.stride[1];
+    let all = p.lane * p.to[0];
+    let rows: &[X] = match by {
+        1 => held,
+        _ => {
+            for q in 0..by {
+                let to = &mut sorted[q * all..][..all];
+                match (by, bytemuck::try_cast_slice::<X, f32>(&held[q..])) {
+                    (2, Ok(from)) => every_second(bytemuck::cast_slice_mut(to), from),
+                    _ => to.iter_mut().zip(held[q..].iter().step_by(by)).for_each(|(o, v)| *o = *v),
+                }
+            }
+            sorted
+        }
+    };
+    for (t, tap) in taps.iter_mut().enumerate() {
+        let at = t * p.dilation[1];
+        *tap = at % by * all + at / by;
+    }
+    match taps.len() {
+        2 => join_columns::<X, 2>(p, rows, taps, none, out, f),
+        3 => join_columns::<X, 3>(p, rows, taps, none, out, f),
+        5 => join_columns::<X, 5>(p, rows, taps, none, out, f),
+        _ => join_columns::<X, 0>(p, rows, taps, none, out, f),
+    }
+}
+
+/// The sum of every window of a plane.
+pub fn sums(p: &Planes, x: &[f32], out: &mut [f32]) {
+    with_scratch::<f32, 2, _>([p.joined(), p.joined()], |held| {
+        with_scratch::<usize, 1, _>([p.size[1]], |[taps]| sums_in(p, x, held, taps, out));
+    });
+}
+
+/// The largest element of every window of a plane; NaN if there is one.
+pub fn maxima(p: &Planes, x: &[f32], out: &mut [f32]) {
+    with_scratch::<i32, 3, _>([x.len(), p.joined(), p.joined()], |held| {
+        with_scratch::<usize, 1, _>([p.size[1]], |[taps]| maxima_in(p, x, held, taps, out));
+    });
+}
+
+// What is called for every vector level allocates nothing: closures would leave the level.
+simd! {
+    fn sums_in(p: &Planes, x: &[f32], held: [&mut [f32]; 2], taps: &mut [usize], out: &mut [f32]) {
+        each::<f32>(p, x, 0.0, |a, v| a + v, held, taps, out);
     }
 }
 
@@ -86,20 +266,15 @@ fn turned(bits: i32) -> i32 {
 }
 
 simd! {
-    /// The largest element of every window of a frame, which has [`SLACK`] elements of slack at its end and is overwritten; NaN if
-    /// there is one.
-    pub fn maxima(frame: &PaddedFrame, data: &mut [f32], out: &mut [f32]) {
-        for v in data.iter_mut() {
+    fn maxima_in(p: &Planes, x: &[f32], held: [&mut [i32]; 3], taps: &mut [usize], out: &mut [f32]) {
+        let [ordered, a, b] = held;
+        for (o, v) in ordered.iter_mut().zip(x) {
             let known = if v.is_nan() { f32::NAN.abs() } else { *v };
-            *v = f32::from_bits(turned(known.to_bits() as i32) as u32);
+            *o = turned(known.to_bits() as i32);
         }
-        let (data, ordered): (&[i32], &mut [i32]) = (bytemuck::cast_slice(data), bytemuck::cast_slice_mut(out));
+        let out: &mut [i32] = bytemuck::cast_slice_mut(out);
         let lowest = turned(f32::NEG_INFINITY.to_bits() as i32);
-        match frame.taps.len() {
-            4 => each::<i32, 4>(frame, data, ordered, lowest, i32::max),
-            9 => each::<i32, 9>(frame, data, ordered, lowest, i32::max),
-            _ => each::<i32, 0>(frame, data, ordered, lowest, i32::max),
-        }
-        ordered.iter_mut().for_each(|v| *v = turned(*v));
+        each::<i32>(p, ordered, lowest, i32::max, [a, b], taps, out);
+        out.iter_mut().for_each(|v| *v = turned(*v));
     }
 }

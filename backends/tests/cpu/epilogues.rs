@@ -190,8 +190,15 @@ fn every_level_of_vector_instructions_agrees() {
     }
     let own = std::env::current_exe().expect("this program");
     for level in ["portable", "avx2"] {
-        let tests =
-            ["operators::", "random::", "attention::", "epilogues::", "channels_last::", "int8::"];
+        let tests = [
+            "operators::",
+            "order::",
+            "random::",
+            "attention::",
+            "epilogues::",
+            "channels_last::",
+            "int8::",
+        ];
         let done = Command::new(&own).env(LEVELS, level).args(tests).output().expect("runs");
         let text = String::from_utf8_lossy(&done.stdout);
         assert!(done.status.success(), "{level}:\n{text}");

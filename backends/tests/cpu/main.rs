@@ -8,6 +8,7 @@ mod graphs;
 mod int8;
 mod normalisation;
 mod operators;
+mod order;
 mod places;
 mod plans;
 mod random;

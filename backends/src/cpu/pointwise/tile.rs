@@ -397,9 +397,10 @@ impl<'a> InstructionContext<'a> {
             (RegisterClass::Int, RegisterClass::F32) if to == DType::F32 && dtype != DType::U64 => {
                 ops::integers_as_floats(typed(dst, n), self.get(a));
             }
-            (RegisterClass::F32, RegisterClass::F32) => {
-                ops::convert(typed(dst, n), self.get(a), |x: f32| round_to(x, to));
-            }
+            (RegisterClass::F32, RegisterClass::F32) => match to {
+                DType::F16 => ops::rounded_to_halves(typed(dst, n), self.get(a)),
+                _ => ops::convert(typed(dst, n), self.get(a), |x: f32| round_to(x, to)),
+            },
             (RegisterClass::F32, RegisterClass::F64) => {
                 ops::convert(typed(dst, n), self.get(a), |x: f32| x as f64);
             }
@@ -448,14 +449,17 @@ impl<'a> InstructionContext<'a> {
             (RegisterClass::Int, RegisterClass::Bool) => {
                 ops::convert(typed(dst, n), self.get(a), |x: i64| (x != 0) as u8);
             }
-            (RegisterClass::Bool, RegisterClass::F32) => {
-                ops::convert(typed(dst, n), self.get(a), |x: u8| round_to(x as f32, to));
-            }
+            (RegisterClass::Bool, RegisterClass::F32) => match to {
+                DType::F32 | DType::F16 | DType::BF16 => {
+                    ops::truths_as_floats(typed(dst, n), self.get(a));
+                }
+                _ => ops::convert(typed(dst, n), self.get(a), |x: u8| round_to(x as f32, to)),
+            },
             (RegisterClass::Bool, RegisterClass::F64) => {
                 ops::convert(typed(dst, n), self.get(a), |x: u8| x as f64);
             }
             (RegisterClass::Bool, RegisterClass::Int) => {
-                ops::convert(typed(dst, n), self.get(a), |x: u8| x as i64);
+                ops::truths_as_integers(typed(dst, n), self.get(a));
             }
             (RegisterClass::Bool, RegisterClass::Bool) => {
                 ops::convert(typed(dst, n), self.get(a), |x: u8| x)

@@ -7,6 +7,7 @@ use crate::cpu::fallback;
 use crate::cpu::graph::broken;
 use crate::cpu::launch::{Array, Context, Epilogue, Launch};
 use crate::cpu::layout::Layout;
+use crate::cpu::lines::Lines;
 use bytes::Bytes;
 use mlc_dsl::arena;
 use mlc_dsl::ir::{DType, NodeId, Tensor, Value};
@@ -28,7 +29,11 @@ impl Resolver<'_> {
             fallback::ReferenceFallback::new(elements, program, id, &self.symbols, self.library)?;
         let name = self.name(id);
         if let Some(outputs) = outputs {
-            return self.named(Box::new(launch), args, &outputs, None, &name);
+            let launch: Box<dyn Launch> = match moved(&launch, &args, &outputs) {
+                Some(lines) => Box::new(lines),
+                None => Box::new(launch),
+            };
+            return self.named(launch, args, &outputs, None, &name);
         }
         let arrays = self
             .constants(&args)
@@ -160,4 +165,20 @@ fn size(dtype: DType, shape: &[usize], name: &str) -> Result<usize, BackendError
         op: name.into(),
         reason: format!("a result of shape {shape:?} is too large"),
     })
+}
+
+/// The copy that an operator is whose elements are those of its operand, at places that no element decides.
+fn moved(
+    operator: &fallback::ReferenceFallback,
+    args: &[Location],
+    outputs: &[Output],
+) -> Option<Lines> {
+    let ([x], [(_, dtype, shape)]) = (args, outputs) else { return None };
+    let usable = x.layout.is_dense() && x.dtype == *dtype && *dtype != DType::Str;
+    let constant = matches!(x.storage, Storage::Const(_));
+    if !usable || constant {
+        return None;
+    }
+    let places = operator.places(&x.layout.shape, shape)?;
+    Lines::of_places(*dtype, shape, &places, x.layout.offset)
 }

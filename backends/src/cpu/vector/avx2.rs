@@ -7,6 +7,7 @@ const LANES: usize = 8;
 
 super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)]);
 super::functions::functions!(#[target_feature(enable = "avx2,fma")]);
+super::rows::rows!(#[target_feature(enable = "avx2,fma")]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
 super::winograd::winograd!(#[target_feature(enable = "avx2,fma")]);
 super::groups::groups!(#[target_feature(enable = "avx2,fma")]);

@@ -7,6 +7,7 @@ const LANES: usize = 16;
 
 super::tiles::tiles!(#[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6) (5, 4) (6, 4)]);
 super::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
+super::rows::rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::planes::planes!(#[target_feature(enable = "avx512f")]);
 super::winograd::winograd!(#[target_feature(enable = "avx512f")]);
 super::groups::groups!(#[target_feature(enable = "avx512f")]);

@@ -6,6 +6,7 @@ const LANES: usize = 8;
 
 super::tiles::tiles!(, [1 2 3 4], []);
 super::functions::functions!();
+super::rows::rows!();
 super::planes::planes!();
 super::winograd::winograd!();
 super::groups::groups!();
