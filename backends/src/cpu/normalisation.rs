@@ -118,6 +118,55 @@ simd! {
     }
 }
 
+/// Rows that are normalised together.
+const ROWS: usize = 8;
+/// The elements of rows that gain from it: the sums of longer ones fill a processor alone.
+const SHORT: usize = 512;
+
+simd! {
+    /// The same of [`ROWS`] short rows, step by step for all of them: a row's sums need not wait for those of the one before.
+    fn short_rows(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
+        let n = g.len();
+        let add = |a: f32, b: f32| a + b;
+        let (mut means, mut scales) = ([0.0; ROWS], [0.0; ROWS]);
+        if let Norm::Layer(_) = norm {
+            for (mean, x) in means.iter_mut().zip(x.chunks_exact(n)) {
+                *mean = fold::<LANES>(x, 0.0, add, add);
+            }
+            means.iter_mut().for_each(|mean| *mean /= n as f32);
+        }
+        for ((scale, &mean), x) in scales.iter_mut().zip(&means).zip(x.chunks_exact(n)) {
+            *scale = fold::<LANES>(x, 0.0, |a, v| (v - mean).mul_add(v - mean, a), add);
+        }
+        let (Norm::Layer(eps) | Norm::RootMeanSquare(eps)) = norm else { return };
+        scales.iter_mut().for_each(|s| *s = 1.0 / (*s / n as f32 + eps).sqrt());
+        let rows = out.chunks_exact_mut(n).zip(x.chunks_exact(n)).zip(means.iter().zip(&scales));
+        for ((out, x), (&mean, &scale)) in rows {
+            if let Norm::Layer(_) = norm {
+                for (((o, &x), &g), &z) in out.iter_mut().zip(x).zip(g).zip(z) {
+                    *o = ((x - mean) * scale).mul_add(g, z);
+                }
+            } else {
+                out.iter_mut().zip(x).zip(g).for_each(|((o, &x), &g)| *o = x * scale * g);
+            }
+        }
+    }
+}
+
+/// Normalises dense rows.
+fn dense_rows(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
+    let n = g.len();
+    let (mut x, mut out) = (&x[..out.len()], out);
+    if matches!(norm, Norm::Layer(_) | Norm::RootMeanSquare(_)) && n <= SHORT {
+        let together = out.len() / (ROWS * n) * ROWS * n;
+        let (first, rest) = out.split_at_mut(together);
+        let lines = first.chunks_exact_mut(ROWS * n).zip(x.chunks_exact(ROWS * n));
+        lines.for_each(|(out, x)| short_rows(norm, x, g, z, out));
+        (x, out) = (&x[together..], rest);
+    }
+    out.chunks_exact_mut(n).zip(x.chunks_exact(n)).for_each(|(out, x)| row(norm, x, g, z, out));
+}
+
 impl Launch for Rows {
     fn run(
         &self,
@@ -145,10 +194,7 @@ impl Launch for Rows {
                     // SAFETY: every row is written by one task.
                     let out = unsafe { shared.part(rows.start * n * 4, rows.len() * n * 4) };
                     let x: &[f32] = &bytemuck::cast_slice(inputs[0].bytes)[o + rows.start * n..];
-                    let lines = bytemuck::cast_slice_mut(out).chunks_exact_mut(n);
-                    return lines
-                        .zip(x.chunks_exact(n))
-                        .for_each(|(out, x)| row(self.norm, x, g, z, out));
+                    return dense_rows(self.norm, x, g, z, bytemuck::cast_slice_mut(out));
                 }
                 for r in t * step..((t + 1) * step).min(count) {
                     self.one(r, inputs[0].bytes, g, z, &shared);
