@@ -22,6 +22,7 @@ const BLOCKING: &str = "MLC_CUDA_BLOCKING";
 pub struct Nvidia {
     name: String,
     capability: (i32, i32),
+    processors: u32,
     cache: u64,
     context: CUcontext,
     state: Mutex<State>,
@@ -121,6 +122,8 @@ impl Nvidia {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
+        let processors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let processors = u32::try_from(processors).unwrap_or(0);
         let cache = attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
         let cache = u64::try_from(cache).unwrap_or(0);
         let mut name: [c_char; 256] = [0; 256];
@@ -139,7 +142,7 @@ impl Nvidia {
         let _ = unsafe { cuCtxPopCurrent_v2(&mut current) };
         let blocking = std::env::var_os(BLOCKING).is_some_and(|v| v != "0");
         let (state, lost, blas) = (Mutex::default(), OnceLock::new(), OnceLock::new());
-        Ok(Nvidia { name, capability, cache, context, state, lost, blocking, blas })
+        Ok(Nvidia { name, capability, processors, cache, context, state, lost, blocking, blas })
     }
 
     /// The device of this number in the context that others in this process use, unless it is lost. It is kept until the
@@ -167,6 +170,11 @@ impl Nvidia {
     /// The device's compute capability, e.g. 9.0.
     pub fn capability(&self) -> (i32, i32) {
         self.capability
+    }
+
+    /// How many multiprocessors it has.
+    pub(super) fn multiprocessors(&self) -> u32 {
+        self.processors
     }
 
     /// Bytes of the cache that all multiprocessors share.
