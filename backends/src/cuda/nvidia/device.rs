@@ -84,6 +84,22 @@ fn no_device(code: u32) -> DriverError {
     }
 }
 
+/// The compute capability that has all that generated code may use: products by tensor cores, copies ahead of their use.
+const COMPLETE: (i32, i32) = (8, 0);
+
+/// Why code does not compile for a device: one that is older lacks instructions.
+fn of_older(error: DriverError, capability: (i32, i32)) -> DriverError {
+    match error {
+        DriverError::Compile(_) if capability < COMPLETE => {
+            let ((major, minor), (has, point)) = (COMPLETE, capability);
+            let what =
+                format!("compute capability {has}.{point} lacks instructions of this model's code");
+            DriverError::NoDevice(format!("{what}; {major}.{minor} has all of them"))
+        }
+        other => other,
+    }
+}
+
 fn started(result: CUresult) -> Result<(), DriverError> {
     checked(result).map_err(no_device)
 }
@@ -298,7 +314,8 @@ impl Nvidia {
         let module = match module {
             Some(module) => module,
             None => {
-                let code = nvrtc::compile(source, &arch)?;
+                let code = nvrtc::compile(source, &arch);
+                let code = code.map_err(|e| of_older(e, self.capability))?;
                 let module = self.loaded(&code)?;
                 cubins::keep(&key, &code);
                 module
@@ -339,5 +356,22 @@ impl Drop for Nvidia {
         // Modules, graphs and memory go with the context.
         // SAFETY: the context is this value's own, and none of its handles is used again.
         let _ = unsafe { cuCtxDestroy_v2(self.context) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_that_an_older_device_lacks_instructions_for_is_no_defect() {
+        let e = || DriverError::Compile("ptxas fatal".into());
+        assert_eq!(of_older(e(), (8, 0)), e());
+        assert_eq!(of_older(e(), (9, 0)), e());
+        let told = of_older(e(), (7, 5)).to_string();
+        let words = "no NVIDIA device can be used: compute capability 7.5 lacks instructions of this model's code; 8.0 has all of them";
+        assert_eq!(told, words);
+        let other = || DriverError::NoCompiler("none".into());
+        assert_eq!(of_older(other(), (7, 5)), other());
     }
 }
