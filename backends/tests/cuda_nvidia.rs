@@ -12,6 +12,13 @@ use std::sync::Arc;
 const DOUBLE: &str = "KERNEL(64) twice(GLOBAL(const float) x, GLOBAL(float) y) {\n  \
                       int i = blockIdx.x * 64 + threadIdx.x;\n  if (i < 100) y[i] = 2.0f * x[i];\n}\n";
 
+/// Between the turns all blocks wait for each other: each reads what another one has written.
+const TOGETHER: &str = "KERNEL(256) together(PLAIN(const float) x, PLAIN(float) between, PLAIN(float) y, PLAIN(unsigned) grid) {\n  \
+                        int n = gridDim.x * 256, i = blockIdx.x * 256 + threadIdx.x;\n  \
+                        for (int turn = 0; turn < 100; ++turn) {\n    \
+                        between[i] = (turn == 0 ? x[i] : y[i]) + 1.0f;\n    wait_for_grid(grid);\n    \
+                        y[n - 1 - i] = between[i];\n    wait_for_grid(grid);\n  }\n}\n";
+
 fn double() -> Launches {
     let vector = |name: &str| Port { name: name.into(), dtype: DType::F32, shape: vec![100] };
     let argument = |place, written| Argument { place, bytes: 400, dtype: DType::F32, written };
@@ -33,7 +40,7 @@ fn double() -> Launches {
 
 #[test]
 fn nvrtc_compiles_without_a_device() {
-    let unit = double().unit();
+    let unit = format!("{}\n{TOGETHER}", double().unit());
     for arch in ["sm_80", "sm_90a", "sm_120"] {
         match nvrtc::compile(&unit, arch) {
             Err(DriverError::NoCompiler(why)) => return println!("skipped: {why}"),
@@ -98,7 +105,37 @@ fn a_device_runs_launches_if_there_is_one() {
         let outputs = plan.run(&[Tensor::from_f32(vec![100], x)]).expect("runs");
         assert_eq!(outputs[0].bytes(), twice.bytes());
     }
+    blocks_wait_for_each_other(&device);
     a_lost_context_is_followed_by_a_fresh_one();
+}
+
+/// As many blocks as launch bounds promise are on the device at once; more are refused, and the context goes on.
+fn blocks_wait_for_each_other(device: &Nvidia) {
+    let blocks = 2 * device.processors().expect("is told");
+    let n = 256 * blocks as usize;
+    let module = device.load(&format!("{PRELUDE}\n{TOGETHER}")).expect("loads");
+    let on = device.stream().expect("a stream");
+    let memory: Vec<_> = [4 * n, 4 * n, 4 * n, 8]
+        .map(|b| (device.allocate(b as u64).expect("memory"), b as u64))
+        .into();
+    let x: Vec<u8> = (0..n).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    device.upload(on, memory[0].0, &x).expect("copied");
+    device.clear(on, memory[3].0, 8).expect("cleared");
+    // What they wait at is as it was before, so the second launch goes on with it.
+    for _ in 0..2 {
+        let done = device.launch_together(on, module, "together", [blocks, 1, 1], 256, &memory);
+        done.expect("all blocks are on the device");
+        let mut y = vec![0; 4 * n];
+        device.download(on, &mut [(memory[2].0, &mut y)]).expect("copied");
+        let value = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes"));
+        assert!(y.chunks(4).map(value).enumerate().all(|(i, v)| v == i as f32 + 100.0));
+    }
+    let refused = device.launch_together(on, module, "together", [1 << 20, 1, 1], 256, &memory);
+    assert!(matches!(refused, Err(DriverError::Call { .. })), "{refused:?}");
+    device.wait(on).expect("the context is not lost");
+    device.unload(module).expect("unloaded");
+    device.end(on).expect("ended");
+    memory.iter().for_each(|m| device.free(m.0).expect("freed"));
 }
 
 /// Code that writes where nothing is allocated ends the session, not the process.

@@ -144,6 +144,49 @@ fn a_device_that_cannot_record_is_given_every_launch() {
 }
 
 #[test]
+fn what_is_refused_as_one_launch_is_recorded_as_several() {
+    let recorder = Arc::new(Recorder::default());
+    let (mut launches, consts) = example();
+    let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 8)];
+    launches.merged = Some(launch("merged", &places));
+    // The recorder has no launches whose blocks wait for each other.
+    let plan = session(&recorder, (launches, consts)).expect("is ready");
+    for run in 0..4 {
+        recorder.calls();
+        let outputs = plan.run(&[bytes(&[1, 2, 3, 4])]).expect("runs");
+        assert_eq!(values(&outputs), [&[3, 4, 5, 6][..], &[12, 22]]);
+        let calls = recorder.calls();
+        let count = |is: fn(&Call) -> bool| calls.iter().filter(|c| is(c)).count();
+        let launched = count(|c| matches!(c, Call::Launch(..)));
+        let replayed = count(|c| matches!(c, Call::Replay(_)));
+        assert_eq!((launched, replayed), [(3, 0), (3, 1), (0, 1), (0, 1)][run], "run {run}");
+    }
+    let note = "3 launches one by one, not as one: launch_together failed";
+    assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
+}
+
+#[test]
+fn what_cannot_be_recorded_is_started_one_by_one_and_told() {
+    let input = [bytes(&[1, 2, 3, 4])];
+    let recorder = Arc::new(Recorder::default());
+    let plan = session(&recorder, example()).expect("is ready");
+    plan.run(&input).expect("runs");
+    recorder.calls();
+    let record = recorder.state().calls.len() + 1;
+    recorder.state().fails = Some(record);
+    for _ in 0..3 {
+        let outputs = plan.run(&input).expect("runs");
+        assert_eq!(values(&outputs), [&[3, 4, 5, 6][..], &[12, 22]]);
+        recorder.state().fails = None;
+    }
+    let calls = recorder.calls();
+    assert_eq!(calls[record], Call::Record);
+    assert_eq!(calls.iter().filter(|c| matches!(c, Call::Launch(..))).count(), 9);
+    let note = "launches are started one by one, not as recorded: call failed: refused";
+    assert_eq!(plan.notes(), [note]);
+}
+
+#[test]
 fn one_launch_is_not_recorded() {
     let recorder = Arc::new(Recorder::default());
     let (mut launches, consts) = example();
@@ -227,6 +270,9 @@ fn whichever_call_fails_nothing_is_leaked_and_the_next_session_works() {
     whole().expect("runs");
     let calls = recorder.calls();
     let mut refused = 0;
+    // Launches that cannot be recorded are started one by one.
+    let place = |call| calls.iter().position(|c| *c == call).expect("is called");
+    let recording = place(Call::Record)..=place(Call::Recorded);
     for (at, call) in calls.iter().enumerate() {
         recorder.state().fails = Some(at);
         let result = whole();
@@ -235,6 +281,7 @@ fn whichever_call_fails_nothing_is_leaked_and_the_next_session_works() {
             Call::Free(_) | Call::Unload(_) | Call::End(_) | Call::Forget(_) => {
                 assert!(result.is_ok(), "{call:?}: {result:?}");
             }
+            _ if recording.contains(&at) => assert!(result.is_ok(), "{call:?}: {result:?}"),
             Call::Allocate(bytes) => {
                 let e = result.as_ref().expect_err("is refused").to_string();
                 let told = "of device memory are not to be had: 64 bytes of 1.0 KiB are free";
@@ -276,15 +323,21 @@ fn a_session_survives_a_run_that_fails() {
             recorder.calls();
             recorder.state().fails = Some(at);
             let result = plan.run(&input);
-            let calls = recorder.state().calls.len();
+            let calls = recorder.calls();
             recorder.state().fails = None;
-            assert_eq!(result.is_err(), at < calls, "run {before}, call {at}");
+            // What cannot be recorded is started one by one.
+            let recorded = calls.iter().position(|c| *c == Call::Record).is_some_and(|r| {
+                let replayed = calls.iter().position(|c| matches!(c, Call::Replay(_)));
+                at >= r && replayed.is_none_or(|r| at < r) && result.is_ok()
+            });
+            let calls = calls.len();
+            assert_eq!(result.is_err(), at < calls && !recorded, "run {before}, call {at}");
             for _ in 0..3 {
                 let outputs = plan.run(&input).expect("runs again");
                 let told = || format!("after call {at} of run {before}");
                 assert_eq!(values(&outputs), [&[3, 4, 5, 6][..], &[12, 22]], "{}", told());
             }
-            if result.is_ok() {
+            if result.is_ok() && !recorded {
                 assert!(at >= 3, "{at} calls");
                 break;
             }

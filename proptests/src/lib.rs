@@ -4,6 +4,7 @@
 
 pub mod architectures;
 pub mod emulated;
+pub mod filled;
 pub mod mutants;
 pub mod networks;
 pub mod scatter;

@@ -10,28 +10,9 @@ use mlc_fuzz::Subject;
 use mlc_fuzz::input_values::{Style, inputs};
 use mlc_fuzz::oracle::hold;
 use mlc_proptests::emulated::Emulated;
+use mlc_proptests::shapes::SEVERAL_LAUNCHES as TEXT;
 use mlc_proptests::{library_with, program_of};
 use std::sync::Arc;
-
-const TEXT: &str = "
-    def stack(x: f32[5, 72], w: f32[72, 40], g: f32[40], z: f32[40], u: f32[40, 24]) -> f32[5, 24]
-      = softmax(layernorm(gelu(x @ w), g, z, eps=1e-3) @ u, axis=1)
-    def halves(x: f16[20, 72], w: f16[72, 40], u: f16[40, 24]) -> f16[20], f16[20, 24]
-      let y = tanh(x @ w) @ u
-      = (max(y, axes=[1]), softmax(y, axis=1))
-    def image(x: f32[1, 8, 9, 9], w: f32[8, 1, 3, 3], u: f32[12, 8, 1, 1]) -> f32[1, 12]
-      let y = relu(conv(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=8))
-      let z = conv(y, u, stride=[1, 1], low=[0, 0], high=[0, 0], dilation=[1, 1])
-      = sum(relu(z), axes=[2, 3])
-    def queries(q: f16[1, 2, 4, 32], k: f16[1, 2, 600, 32], v: f16[1, 2, 600, 32]) -> f16[1, 2, 4, 32]
-      = exp(attention(q, k, v, scale=0.25))
-    def picked(x: f32[40, 30], i: i64[20], w: f32[30, 16]) -> f32[20]
-      = max(softmax(gather(x, i, axis=0) @ w, axis=1), axes=[1])
-    def row(x: f32[1, 64], w: f32[64, 64], u: f32[64, 32], v: f32[32, 64]) -> f32[1, 64]
-      = tanh(softmax(softmax(softmax(x @ w, axis=1) @ u, axis=1) @ v, axis=1))
-    def large(x: f32[4096, 512], w: f32[512, 512], u: f32[512, 512]) -> f32[4096, 512]
-      = softmax(softmax(x @ w, axis=1) @ u, axis=1)
-";
 
 fn code(library: &Library, p: &Program, tuning: Tuning) -> Launches {
     let plan = select_kernels(p.clone(), library, library.target("cuda").expect("shipped"));

@@ -10,9 +10,9 @@ use mlc_backends::Backend;
 use mlc_backends::cuda::Cuda;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_extract::resources::operations;
-use mlc_files::npz::read_npz;
-use mlc_onnx::{RawDim, RawModel, import, read_onnx};
+use mlc_onnx::{import, read_onnx};
 use mlc_proptests::emulated::Emulated;
+use mlc_proptests::filled::{Case, folders, name_of, shaped};
 use mlc_proptests::stacks::Decoder;
 use mlc_proptests::{checked_options, library};
 use mlc_rewrite::pipeline::selfcheck;
@@ -24,20 +24,10 @@ use std::time::{Duration, Instant};
 
 /// Which models run.
 const MODELS: &str = "MLC_CUDA_MODELS";
-/// The extent of every symbol.
-const EXTENT: u64 = 16;
 /// The largest difference that rounding explains, relative to an output's largest element.
 const TOLERANCE: f64 = 1e-3;
 /// After so much time no further model of a folder is begun.
 const TIME: Duration = Duration::from_secs(3600);
-
-/// A model, and what it computes if that is known.
-struct Case {
-    name: String,
-    model: RawModel,
-    inputs: Option<Vec<(String, Tensor)>>,
-    outputs: Option<Vec<(String, Tensor)>>,
-}
 
 /// The program as read, computed by the processor, and the optimised plan, computed by generated code.
 fn differences(case: &Case) -> Result<String, String> {
@@ -114,76 +104,19 @@ fn hold(cases: impl Iterator<Item = Case>) {
     assert!(failed.is_empty(), "{} wrong:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Extents of inputs in place of those declared, by the input's name and shape.
-fn shaped(mut model: RawModel, extents: impl Fn(&str, &[RawDim]) -> Vec<u64>) -> RawModel {
-    for input in &mut model.graph.inputs {
-        if let Some(dims) = &mut input.dims {
-            *dims = extents(&input.name, dims).into_iter().map(RawDim::Known).collect();
-        }
-    }
-    // What the model says of other values follows from its inputs.
-    model.graph.value_infos.clear();
-    model.graph.outputs.iter_mut().for_each(|o| o.dims = None);
-    model
-}
-
-/// Numbers in place of symbols.
-fn with_extents(model: RawModel) -> RawModel {
-    let extent = |d: &RawDim| if let RawDim::Known(n) = d { *n } else { EXTENT };
-    shaped(model, |_, dims| dims.iter().map(extent).collect())
-}
-
 /// Small models: one of transformers, one of convolutions.
 fn small() -> impl Iterator<Item = Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/squeezenet1_1.onnx");
     let convolutions = shaped(read_onnx(path).expect("reads"), |_, _| vec![1, 3, 32, 32]);
     let cases = [("decoder", Decoder::small(2).seeded()), ("squeezenet1_1", convolutions)];
-    cases.into_iter().map(|(name, model)| {
-        let model = with_extents(model);
-        Case { name: name.into(), model, inputs: None, outputs: None }
-    })
-}
-
-/// The folders of a folder that hold a model.
-fn folders(of: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(of) else { return vec![] };
-    let mut found: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
-    found.retain(|f| f.join("model.onnx").exists());
-    found.sort();
-    found
-}
-
-fn name_of(folder: &Path) -> String {
-    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    cases.into_iter().map(|(name, model)| Case::of(name, model))
 }
 
 /// A model without weights, with seeded ones.
 fn seeded(folder: &Path) -> Case {
     let dir = tempfile::tempdir().expect("a folder");
     fill::fill(folder, dir.path()).expect("weights are filled");
-    let model = with_extents(read_onnx(dir.path().join("model.onnx")).expect("reads"));
-    Case { name: name_of(folder), model, inputs: None, outputs: None }
-}
-
-/// A model with its weights, and what lies beside it: the first of several sets of inputs and outputs.
-fn filled(folder: &Path) -> Case {
-    let arrays = |file: &str| -> Option<Vec<(String, Tensor)>> {
-        let path = folder.join(file);
-        let first = |(name, t): (String, Tensor)| Some((name.strip_prefix("0/")?.to_string(), t));
-        path.exists()
-            .then(|| read_npz(path).expect("arrays").into_iter().filter_map(first).collect())
-    };
-    let model = read_onnx(folder.join("model.onnx")).expect("reads");
-    let (inputs, outputs) = (arrays("inputs.npz"), arrays("outputs.npz"));
-    let model = match &inputs {
-        None => with_extents(model),
-        Some(known) => shaped(model, |name, _| {
-            let input =
-                known.iter().find(|k| k.0 == name).expect("an input for each of the model's");
-            input.1.shape().iter().map(|&n| n as u64).collect()
-        }),
-    };
-    Case { name: name_of(folder), model, inputs, outputs }
+    Case::of(&name_of(folder), read_onnx(dir.path().join("model.onnx")).expect("reads"))
 }
 
 #[test]
@@ -196,7 +129,7 @@ fn generated_code_computes_whole_models() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/models");
     let (folder, case): (PathBuf, fn(&Path) -> Case) = match which.as_str() {
         "all" => (shared, seeded),
-        _ => (which.into(), filled),
+        _ => (which.into(), Case::read),
     };
     let found = folders(&folder);
     if found.is_empty() {

@@ -2,7 +2,8 @@
 //! which `scripts/nvrtc` installs, or that of the Python package `nvidia-cuda-nvrtc`. No function of a model spills registers.
 
 use mlc_backends::BackendError;
-use mlc_backends::cuda::{DriverError, PRELUDE, Tuning, launches_for, nvrtc};
+use mlc_backends::cuda::nvrtc::Usage;
+use mlc_backends::cuda::{DriverError, Launch, Merge, PRELUDE, Tuning, launches_for, nvrtc};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::CallId;
@@ -11,14 +12,19 @@ use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::Generator;
 use mlc_onnx::{RawDim, import, read_onnx};
 use mlc_proptests::emulated::has_no_code;
+use mlc_proptests::filled::{Case, folders};
+use mlc_proptests::shapes::SEVERAL_LAUNCHES;
 use mlc_proptests::stacks::Decoder;
-use mlc_proptests::{checked_options, library};
+use mlc_proptests::{checked_options, library, library_with, program_of};
 use mlc_rewrite::pipeline::{Options, optimize};
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 /// Names the library file.
 const VARIABLE: &str = "MLC_NVRTC";
+/// Names a folder of models, whose code is compiled, too.
+const MODELS: &str = "MLC_CUDA_MODELS";
 /// Names the one unit that is compiled.
 const CASE: &str = "MLC_CUDA_CASE";
 /// What code is compiled for, and for the newest architecture besides.
@@ -58,6 +64,8 @@ fn packaged() -> Option<String> {
 #[derive(Default)]
 struct Functions {
     texts: Vec<String>,
+    /// How many of them are runs as one launch.
+    merged: usize,
 }
 
 impl Functions {
@@ -66,14 +74,25 @@ impl Functions {
         self.add_for(plan, Tuning::default())
     }
 
-    /// The same for a device.
+    /// The same for a device; and all of a run as one launch, where that is possible.
     fn add_for(&mut self, plan: &Plan, tuning: Tuning) -> Result<(), BackendError> {
-        let launches = launches_for(plan, library(), tuning)?;
+        let launches = launches_for(plan, library(), Tuning { merge: Merge::Always, ..tuning })?;
         for launch in launches.once.iter().chain(&launches.each) {
-            let fresh = format!("{}_{}(", launch.function, self.texts.len());
-            self.texts.push(launch.source.replace(&format!("{}(", launch.function), &fresh));
+            self.add_one(launch);
+        }
+        if let Some(merged) = &launches.merged {
+            self.merged += 1;
+            self.add_one(merged);
         }
         Ok(())
+    }
+
+    /// Phases of a merged launch have names that others of its plan have, too.
+    fn add_one(&mut self, launch: &Launch) {
+        let n = self.texts.len();
+        let fresh = format!("{}_{n}(", launch.function);
+        let text = launch.source.replace(&format!(" {}(", launch.function), &format!(" {fresh}"));
+        self.texts.push(format!("namespace unit_{n} {{\n{text}}}"));
     }
 
     /// The translation unit of all.
@@ -166,6 +185,26 @@ fn attentions() -> Functions {
     functions
 }
 
+/// Attention whose blocks have as many threads as those of other launches, with what follows it.
+const ATTENDED: &str = "
+    def attended(q: f32[2, 100, 64], k: f32[2, 300, 64], v: f32[2, 300, 64], w: f32[64, 40]) -> f32[2, 100, 40]
+      = softmax(attention(q, k, v, scale=0.125) @ w, axis=2)
+";
+
+/// Programs of several launches, also as one.
+fn several() -> Functions {
+    let own = library_with(&format!("{SEVERAL_LAUNCHES}{ATTENDED}"));
+    let target = own.target("cuda").expect("shipped");
+    let mut functions = Functions::default();
+    for name in ["stack", "halves", "image", "picked", "row", "attended"] {
+        let plan = select_kernels(program_of(&own, name), &own, target);
+        let before = functions.merged;
+        functions.add(&plan).expect("code");
+        assert!(functions.merged > before, "{name} is not one launch");
+    }
+    functions
+}
+
 /// A small transformer and a network of convolutions.
 fn models() -> Vec<Program> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/squeezenet1_1.onnx");
@@ -179,51 +218,26 @@ fn models() -> Vec<Program> {
     models.into_iter().map(program).collect()
 }
 
-#[test]
-fn generated_kernels_compile() {
-    if std::env::var_os(VARIABLE).is_none()
-        && let Err(DriverError::NoCompiler(why)) = nvrtc::version()
-    {
-        let Some(path) = installed().or_else(packaged) else {
-            return println!("1 skipped: {why}; `scripts/nvrtc` installs it below target/nvrtc");
-        };
-        // The library is searched for once in a process.
-        let mut again = Command::new(std::env::current_exe().expect("a path"));
-        let done = again.args(["--exact", "generated_kernels_compile", "--nocapture"]);
-        let done = done.env(VARIABLE, path).status().expect("runs");
-        return assert!(done.success(), "kernels do not compile");
-    }
-    println!("NVRTC {:?}", nvrtc::version().expect("a compiler"));
-    let target = library().target("cuda").expect("shipped");
-    let options = Options { target: "cuda".into(), self_check: false, ..checked_options() };
-    let mut units =
-        vec![("operators".to_string(), operators()), ("attention".to_string(), attentions())];
-    let only = std::env::var(CASE).ok();
-    units.retain(|u| only.as_ref().is_none_or(|o| *o == u.0));
-    let models = if only.is_none() { models() } else { vec![] };
-    for (i, program) in models.into_iter().enumerate() {
-        let mut functions = Functions::default();
-        functions.add(&select_kernels(program.clone(), library(), target)).expect("code");
-        functions
-            .add(&optimize(program, library(), &options).expect("optimises").plan)
-            .expect("code");
-        units.push((format!("model {i}"), functions));
-    }
+/// Compiles units for all architectures; no function of a model spills registers.
+fn compile(units: impl IntoIterator<Item = (String, Functions)>) {
     let newest = nvrtc::architectures().expect("a compiler").into_iter().max().expect("some");
     let newest = format!("sm_{newest}");
     let mut spills = Vec::new();
     for (name, functions) in units {
         for arch in ARCHITECTURES.into_iter().chain([newest.as_str()]) {
-            let start = std::time::Instant::now();
+            let start = Instant::now();
             let usages = nvrtc::usages(&functions.unit(), arch);
             let usages = usages.unwrap_or_else(|e| panic!("{name}, {arch}: {e}"));
             let (n, seconds) = (functions.texts.len(), start.elapsed().as_secs_f64());
-            let kernels = || usages.iter().filter(|u| u.function.starts_with("kernel_"));
-            assert_eq!(kernels().count(), n, "{name}, {arch}: every function is accounted for");
-            let most = kernels().map(|u| u.registers).max().unwrap_or(0);
-            let spilled: Vec<_> = kernels().filter(|u| u.spilled > 0).collect();
+            let is_own =
+                |u: &&Usage| ["kernel_", "merged_"].iter().any(|p| u.function.starts_with(p));
+            let own = || usages.iter().filter(is_own);
+            assert_eq!(own().count(), n, "{name}, {arch}: every function is accounted for");
+            let most = own().map(|u| u.registers).max().unwrap_or(0);
+            let spilled: Vec<_> = own().filter(|u| u.spilled > 0).collect();
             println!(
-                "{name}, {arch}: {n} functions compiled in {seconds:.1} s, {most} registers at most, {} spill",
+                "{name}, {arch}: {n} functions ({} of whole runs) compiled in {seconds:.1} s, {most} registers at most, {} spill",
+                functions.merged,
                 spilled.len()
             );
             let told = spilled.iter().map(|u| format!("{name}, {arch}: {u:?}"));
@@ -231,4 +245,72 @@ fn generated_kernels_compile() {
         }
     }
     assert!(spills.is_empty(), "registers are spilled:\n{}", spills.join("\n"));
+}
+
+/// Whether there is a compiler. Where it has to be named first, a test goes on in a process of its own.
+fn has_compiler(test: &str) -> bool {
+    if std::env::var_os(VARIABLE).is_none()
+        && let Err(DriverError::NoCompiler(why)) = nvrtc::version()
+    {
+        let Some(path) = installed().or_else(packaged) else {
+            println!("1 skipped: {why}; `scripts/nvrtc` installs it below target/nvrtc");
+            return false;
+        };
+        // The library is searched for once in a process.
+        let mut again = Command::new(std::env::current_exe().expect("a path"));
+        let done = again.args(["--exact", test, "--nocapture"]);
+        let done = done.env(VARIABLE, path).status().expect("runs");
+        assert!(done.success(), "kernels do not compile");
+        return false;
+    }
+    println!("NVRTC {:?}", nvrtc::version().expect("a compiler"));
+    true
+}
+
+/// How models are optimised.
+fn options() -> Options {
+    Options { target: "cuda".into(), self_check: false, ..checked_options() }
+}
+
+/// The code of the models of a folder, as their optimised plans launch it.
+#[test]
+fn models_of_a_folder_compile() {
+    let Ok(folder) = std::env::var(MODELS) else { return };
+    if !has_compiler("models_of_a_folder_compile") {
+        return;
+    }
+    compile(folders(Path::new(&folder)).iter().map(|f| {
+        let case = Case::read(f);
+        let program = import(case.model, library()).expect("imports").program;
+        let mut functions = Functions::default();
+        functions
+            .add(&optimize(program, library(), &options()).expect("optimises").plan)
+            .expect("code");
+        (case.name, functions)
+    }));
+}
+
+#[test]
+fn generated_kernels_compile() {
+    if !has_compiler("generated_kernels_compile") {
+        return;
+    }
+    let target = library().target("cuda").expect("shipped");
+    let mut units: Vec<(String, Functions)> = vec![
+        ("operators".into(), operators()),
+        ("attention".into(), attentions()),
+        ("several".into(), several()),
+    ];
+    let only = std::env::var(CASE).ok();
+    units.retain(|u| only.as_ref().is_none_or(|o| *o == u.0));
+    let models = if only.is_none() { models() } else { vec![] };
+    for (i, program) in models.into_iter().enumerate() {
+        let mut functions = Functions::default();
+        functions.add(&select_kernels(program.clone(), library(), target)).expect("code");
+        functions
+            .add(&optimize(program, library(), &options()).expect("optimises").plan)
+            .expect("code");
+        units.push((format!("model {i}"), functions));
+    }
+    compile(units);
 }

@@ -2,6 +2,8 @@
 
 import array
 import contextlib
+import importlib.machinery
+import importlib.util
 import io
 import json
 import math
@@ -316,6 +318,61 @@ class Reports(Folder):
     def test_without_figures_it_says_so(self):
         self.assertEqual(report.timings({})[0], "Not yet measured.")
         self.assertEqual(report.bandwidths({})[0], "Not yet measured.")
+
+
+# A test program of two tests, one of which takes a while.
+TESTS = r"""#!/usr/bin/env python3
+import sys, time
+if "--list" in sys.argv:
+    print("slow: test\nfast: test")
+else:
+    time.sleep(1.1 if "slow" in sys.argv else 0)
+    print("3 runs compared\n1 passed")
+"""
+
+
+class Calls(Folder):
+    """Whole calls, with a tool and a test program that answer as the real ones do."""
+
+    def setUp(self):
+        super().setUp()
+        for name, text in (("tool", TOOL), ("tests", TESTS)):
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o755)
+        script = str(pathlib.Path(__file__).resolve().parents[1] / "gpu-check")
+        loader = importlib.machinery.SourceFileLoader("gpu_check_script", script)
+        self.script = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+        loader.exec_module(self.script)
+
+    def call(self, *words, lacks=None):
+        found = {"name": "a card", "capability": "9.0", "processors": 132, "cuda": "13.0", "memory": 1}
+        device = mock.patch.object(machine, "device", side_effect=machine.Missing(lacks)) if lacks else mock.patch.object(machine, "device", return_value=found)
+        nvrtc = mock.patch.object(machine, "nvrtc", return_value=("/lib/libnvrtc.so.13", "13.0"))
+        places = ["--tool", self.folder / "tool", "--tests", self.folder / "tests", "--folder", self.folder / "out"]
+        with device, nvrtc, mock.patch.dict("os.environ", {"ASKED": str(self.folder / "asked")}):
+            code = self.script.main([str(w) for w in [*places, *words]])
+        return code, (self.folder / "out/report.md").read_text()
+
+    def test_calls_go_on_where_the_last_one_ended(self):
+        words = ["--only", "tests", "--only", "fuzzing", "--jobs", "1", "--time", "5"]
+        code, told = self.call(*words)
+        self.assertEqual(code, 3)
+        for part in ("- device: a card, compute capability 9.0", "- test slow: passed: 3 runs compared", "left for the next call"):
+            self.assertIn(part, told)
+        code, told = self.call(*words)
+        self.assertEqual(code, 0)
+        self.assertIn("3 steps: 3 passed", told)
+        # Everything is settled, so nothing is asked for again.
+        asked = (self.folder / "asked").read_text()
+        self.assertEqual((self.call(*words)[0], (self.folder / "asked").read_text()), (0, asked))
+        (self.folder / "tool").write_text(TOOL + "#")
+        self.assertIn("the programs differ from those of earlier calls", self.call(*words)[1])
+
+    def test_without_a_device_nothing_is_measured(self):
+        code, told = self.call("--time", "5", lacks="no device: there is no driver")
+        self.assertEqual((code, told.count("Not yet measured.")), (4, 2))
+        self.assertIn("0 passed, 0 failed", told)
+        self.assertIn("- missing: no device: there is no driver", told)
 
 
 def main():

@@ -255,6 +255,11 @@ pub trait Driver: Send + Sync {
         let _ = (product, library);
     }
 
+    /// The device's multiprocessors; `None` where it does not tell.
+    fn processors(&self) -> Option<u32> {
+        None
+    }
+
     /// The device's memory; `None` where it does not tell.
     fn room(&self) -> Result<Option<Room>, DriverError> {
         Ok(None)

@@ -41,18 +41,20 @@ pub(crate) const NAME: &str = "cuda";
 /// A device that runs generated code.
 pub struct Cuda {
     driver: Arc<dyn Driver>,
-    generate: shapes::Generate,
+    tuning: Tuning,
 }
 
 impl Cuda {
-    /// The backend on this device.
+    /// The backend on this device; its code is cut for as many multiprocessors as the device says that it has.
     pub fn new(driver: Arc<dyn Driver>) -> Cuda {
-        Cuda { driver, generate: generate::launches }
+        let usual = Tuning::default();
+        let processors = driver.processors().filter(|&p| p > 0).unwrap_or(usual.processors);
+        Cuda { driver, tuning: Tuning { processors, ..usual } }
     }
 
     /// The same with products as [`launches_in_tf32`] has them.
     pub fn in_tf32(self) -> Cuda {
-        Cuda { generate: generate::launches_in_tf32, ..self }
+        Cuda { tuning: Tuning { tf32: true, ..self.tuning }, ..self }
     }
 }
 
@@ -85,6 +87,7 @@ impl Backend for Cuda {
         plan: &Plan,
         library: Arc<library::Library>,
     ) -> Result<Box<dyn Executable>, BackendError> {
-        Ok(Box::new(shapes::ShapedPlan::new(plan, library, self.generate, self.driver.clone())?))
+        let how = (generate::launches_for as shapes::Generate, self.tuning);
+        Ok(Box::new(shapes::ShapedPlan::new(plan, library, how, self.driver.clone())?))
     }
 }

@@ -68,7 +68,7 @@ impl Merged {
         self.refused.get().is_none()
     }
 
-    /// From here on its launches run one by one.
+    /// From here on its launches are started by themselves.
     fn give_up(&self, why: &DriverError) {
         self.refused.get_or_init(|| why.to_string());
     }
@@ -107,6 +107,8 @@ pub struct LaunchedPlan {
     constants: Arc<DeviceConstants>,
     /// Held during a run, for runs share all memory.
     running: Mutex<Start>,
+    /// Why the launches of a run could not be recorded, if so.
+    unrecorded: OnceLock<String>,
     // What follows is given back in this order: nothing runs once the stream has ended.
     pub(super) stream: OwnStream,
     /// What libraries compute in place of launches.
@@ -171,6 +173,7 @@ impl LaunchedPlan {
             merged,
             constants: constants.clone(),
             running: Mutex::new(start),
+            unrecorded: OnceLock::new(),
             stream,
             choices: Choices::default(),
             module,
@@ -233,6 +236,11 @@ impl LaunchedPlan {
         self.steps().iter().try_for_each(|step| self.start_step(step))
     }
 
+    /// Whether a run is one launch that stands for several.
+    fn is_one(&self) -> bool {
+        self.merged.as_ref().is_some_and(Merged::is_used)
+    }
+
     /// The launches of every run.
     pub(super) fn calls(&self) -> &[Call] {
         &self.each.calls
@@ -264,7 +272,15 @@ impl LaunchedPlan {
             let record = || self.driver.record(self.stream.stream, &mut || self.start_each());
             let recorded = match record() {
                 // What a library did not let be recorded is recorded without it.
-                Err(DriverError::Call { .. }) if self.choices.in_use() < in_use => record()?,
+                Err(DriverError::Call { .. }) if self.choices.in_use() < in_use => record(),
+                other => other,
+            };
+            let recorded = match recorded {
+                Err(e @ DriverError::Call { .. }) => {
+                    let note = format!("launches are started one by one, not as recorded: {e}");
+                    self.unrecorded.get_or_init(|| note);
+                    None
+                }
                 other => other?,
             };
             *how = match recorded {
@@ -288,7 +304,15 @@ impl LaunchedPlan {
                 *how = Start::Single;
                 Ok(())
             }
-            Start::Single | Start::Always => self.start_each(),
+            Start::Single | Start::Always => {
+                let was_one = self.is_one();
+                self.start_each()?;
+                // What the device refused as one launch was started for the first time.
+                if was_one && !self.is_one() && self.each.calls.len() > 1 {
+                    *how = Start::Single;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -447,6 +471,7 @@ impl Executable for LaunchedPlan {
     fn notes(&self) -> Vec<String> {
         let mut notes = self.choices.notes();
         notes.extend(self.merged.iter().map(Merged::note));
+        notes.extend(self.unrecorded.get().cloned());
         notes
     }
 

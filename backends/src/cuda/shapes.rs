@@ -1,6 +1,6 @@
 //! A plan whose shapes are known when it runs: launches are generated for each shape of the inputs.
 
-use super::{DeviceConstants, Driver, DriverError, LaunchedPlan, Launches};
+use super::{DeviceConstants, Driver, DriverError, LaunchedPlan, Launches, Tuning};
 use crate::cpu::symbols::SymbolBindings;
 use crate::{Allocated, BackendError, Executable, LaunchTime};
 use mlc_dsl::ir::Tensor;
@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Shapes whose launches are kept.
 const KEPT: usize = 16;
 
-/// What makes launches of a plan with known shapes.
-pub type Generate = fn(&Plan, &Library) -> Result<Launches, BackendError>;
+/// What makes launches of a plan with known shapes, for a device.
+pub type Generate = fn(&Plan, &Library, Tuning) -> Result<Launches, BackendError>;
 
 /// A plan ready to run on inputs of any shape that it takes.
 pub struct ShapedPlan {
@@ -20,7 +20,7 @@ pub struct ShapedPlan {
     /// Whether all shapes are known as they stand.
     fixed: bool,
     library: Arc<Library>,
-    generate: Generate,
+    generate: (Generate, Tuning),
     driver: Arc<dyn Driver>,
     /// On the device once, whatever the number of shapes.
     constants: Arc<DeviceConstants>,
@@ -33,7 +33,7 @@ impl ShapedPlan {
     pub fn new(
         plan: &Plan,
         library: Arc<Library>,
-        generate: Generate,
+        generate: (Generate, Tuning),
         driver: Arc<dyn Driver>,
     ) -> Result<ShapedPlan, BackendError> {
         let fixed = plan.program.inputs.iter().all(|(_, t)| t.known_shape().is_some());
@@ -62,11 +62,12 @@ impl ShapedPlan {
         if let Some((_, known)) = self.kept().iter().find(|(s, _)| s == symbols) {
             return Ok(known.clone());
         }
+        let (generate, tuning) = self.generate;
         let launches = match self.fixed {
-            true => (self.generate)(&self.plan, &self.library)?,
+            true => generate(&self.plan, &self.library, tuning)?,
             false => {
                 let bound = self.plan.bound(&self.library, &|s| symbols.get(s));
-                (self.generate)(&bound, &self.library)?
+                generate(&bound, &self.library, tuning)?
             }
         };
         let load = || LaunchedPlan::sharing(launches.clone(), self.driver.clone(), &self.constants);
@@ -149,6 +150,10 @@ mod tests {
     }
 
     impl Driver for Counter {
+        fn processors(&self) -> Option<u32> {
+            Some(7)
+        }
+
         fn allocate(&self, bytes: u64) -> Result<Address, DriverError> {
             let mut counts = self.counts();
             if counts.held + bytes > counts.room {
@@ -216,7 +221,7 @@ mod tests {
     }
 
     /// One launch that reads the input and the constant.
-    fn generate(plan: &Plan, _: &Library) -> Result<Launches, BackendError> {
+    fn generate(plan: &Plan, _: &Library, _: Tuning) -> Result<Launches, BackendError> {
         let (name, ty) = &plan.program.inputs[0];
         let shape = ty.known_shape().expect("bound");
         let bytes = shape[0] as u64;
@@ -253,7 +258,15 @@ mod tests {
         program.consts.intern(vector(CONSTANT as usize));
         let library = Library::default();
         let plan = Plan::new(program, &library, vec![], 0.0);
-        ShapedPlan::new(&plan, Arc::new(library), generate, device.clone())
+        let how = (generate as Generate, Tuning::default());
+        ShapedPlan::new(&plan, Arc::new(library), how, device.clone())
+    }
+
+    #[test]
+    fn code_is_cut_for_the_processors_of_the_device() {
+        let device = Counter::with_room(u64::MAX);
+        let cuda = super::super::Cuda::new(device).in_tf32();
+        assert_eq!(cuda.tuning, Tuning { processors: 7, tf32: true, ..Tuning::default() });
     }
 
     #[test]

@@ -22,6 +22,7 @@ const BLOCKING: &str = "MLC_CUDA_BLOCKING";
 pub struct Nvidia {
     name: String,
     capability: (i32, i32),
+    processors: u32,
     cache: u64,
     context: CUcontext,
     state: Mutex<State>,
@@ -83,6 +84,22 @@ fn no_device(code: u32) -> DriverError {
     }
 }
 
+/// The compute capability that has all that generated code may use: products by tensor cores, copies ahead of their use.
+const COMPLETE: (i32, i32) = (8, 0);
+
+/// Why code does not compile for a device: one that is older lacks instructions.
+fn of_older(error: DriverError, capability: (i32, i32)) -> DriverError {
+    match error {
+        DriverError::Compile(_) if capability < COMPLETE => {
+            let ((major, minor), (has, point)) = (COMPLETE, capability);
+            let what =
+                format!("compute capability {has}.{point} lacks instructions of this model's code");
+            DriverError::NoDevice(format!("{what}; {major}.{minor} has all of them"))
+        }
+        other => other,
+    }
+}
+
 fn started(result: CUresult) -> Result<(), DriverError> {
     checked(result).map_err(no_device)
 }
@@ -121,6 +138,8 @@ impl Nvidia {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
+        let processors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let processors = u32::try_from(processors).unwrap_or(0);
         let cache = attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
         let cache = u64::try_from(cache).unwrap_or(0);
         let mut name: [c_char; 256] = [0; 256];
@@ -139,7 +158,7 @@ impl Nvidia {
         let _ = unsafe { cuCtxPopCurrent_v2(&mut current) };
         let blocking = std::env::var_os(BLOCKING).is_some_and(|v| v != "0");
         let (state, lost, blas) = (Mutex::default(), OnceLock::new(), OnceLock::new());
-        Ok(Nvidia { name, capability, cache, context, state, lost, blocking, blas })
+        Ok(Nvidia { name, capability, processors, cache, context, state, lost, blocking, blas })
     }
 
     /// The device of this number in the context that others in this process use, unless it is lost. It is kept until the
@@ -167,6 +186,11 @@ impl Nvidia {
     /// The device's compute capability, e.g. 9.0.
     pub fn capability(&self) -> (i32, i32) {
         self.capability
+    }
+
+    /// How many multiprocessors it has.
+    pub(super) fn multiprocessors(&self) -> u32 {
+        self.processors
     }
 
     /// Bytes of the cache that all multiprocessors share.
@@ -290,7 +314,8 @@ impl Nvidia {
         let module = match module {
             Some(module) => module,
             None => {
-                let code = nvrtc::compile(source, &arch)?;
+                let code = nvrtc::compile(source, &arch);
+                let code = code.map_err(|e| of_older(e, self.capability))?;
                 let module = self.loaded(&code)?;
                 cubins::keep(&key, &code);
                 module
@@ -331,5 +356,22 @@ impl Drop for Nvidia {
         // Modules, graphs and memory go with the context.
         // SAFETY: the context is this value's own, and none of its handles is used again.
         let _ = unsafe { cuCtxDestroy_v2(self.context) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_that_an_older_device_lacks_instructions_for_is_no_defect() {
+        let e = || DriverError::Compile("ptxas fatal".into());
+        assert_eq!(of_older(e(), (8, 0)), e());
+        assert_eq!(of_older(e(), (9, 0)), e());
+        let told = of_older(e(), (7, 5)).to_string();
+        let words = "no NVIDIA device can be used: compute capability 7.5 lacks instructions of this model's code; 8.0 has all of them";
+        assert_eq!(told, words);
+        let other = || DriverError::NoCompiler("none".into());
+        assert_eq!(of_older(other(), (7, 5)), other());
     }
 }

@@ -15,8 +15,10 @@ pub const VARIABLE: &str = "MLC_NVRTC";
 /// Versions of the library that are searched for, in this order.
 const MAJORS: [u32; 2] = [13, 12];
 
-/// What every compilation is asked for, apart from the architecture.
-const OPTIONS: [&str; 1] = ["--std=c++17"];
+/// What every compilation is asked for, apart from the architecture. The figures of `f32` are those of IEEE 754: numbers below the normal ones
+/// stay, quotients and roots are the nearest numbers. A product that is added to something is not rounded before.
+const OPTIONS: [&str; 5] =
+    ["--std=c++17", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--fmad=true"];
 
 type Handle = *mut c_void;
 type Create = unsafe extern "C" fn(

@@ -444,6 +444,10 @@ impl Driver for Nvidia {
         self.keep_choice(product, library);
     }
 
+    fn processors(&self) -> Option<u32> {
+        Some(self.multiprocessors())
+    }
+
     fn room(&self) -> Result<Option<Room>, DriverError> {
         let _current = self.enter()?;
         self.room_of_context().map(Some)
