@@ -7,6 +7,9 @@ use mlc_dsl::expr::{self, AttrKind, BinaryOp, Elem, Expr, ExprKind, TypePart, Un
 use mlc_dsl::library::{DTypePattern, Dim, Law, LawOrigin, LawTest, Library, Name};
 use mlc_dsl::term::{TermId, TermKind};
 
+/// So many numbers of a law are tried as elements.
+const MAX_NUMBERS: usize = 4;
+
 /// An axis or segment of the law's variables.
 #[derive(Clone, Debug)]
 pub(super) struct Extended {
@@ -94,6 +97,8 @@ pub(super) struct Facts<'a> {
     pub parts: bool,
     /// Words that an attribute may be compared with.
     pub words: Vec<String>,
+    /// Numbers that the sides name, other than zero and one.
+    pub numbers: Vec<f64>,
     /// Per variable: whether the law asks for a constant there.
     pub given: Vec<bool>,
     /// A condition speaks of element types.
@@ -119,6 +124,7 @@ impl<'a> Facts<'a> {
             each,
             parts: law.attrs.iter().any(|a| a.ty.kind == AttrKind::Ints),
             words: Vec::new(),
+            numbers: Vec::new(),
             given: vec![false; law.vars.len()],
             typed: law.conditions.iter().any(asks_dtype),
             codes: CodeCache::new(library),
@@ -129,6 +135,7 @@ impl<'a> Facts<'a> {
             f.conjunct(c);
         }
         f.collect_words();
+        f.collect_numbers();
         law.conditions.iter().chain(&law.hints).for_each(|c| f.constants(c));
         f
     }
@@ -136,6 +143,13 @@ impl<'a> Facts<'a> {
     /// True of the two laws that a definition makes.
     pub(super) fn defined(&self) -> bool {
         matches!(self.law.origin, LawOrigin::Fold | LawOrigin::Unfold)
+    }
+
+    /// True of a rule whose left sides are variables and numbers: they are no patterns.
+    pub(super) fn matches_all(&self) -> bool {
+        let bare =
+            |root| matches!(self.law.terms.get(root).kind, TermKind::Var(_) | TermKind::Scalar(_));
+        self.law.origin == LawOrigin::Rule && self.law.left.iter().all(|side| bare(side.root))
     }
 
     /// The dimensions of a variable; one segment of its own if none are declared.
@@ -296,6 +310,23 @@ impl<'a> Facts<'a> {
             }
         }
         self.words = words;
+    }
+
+    fn collect_numbers(&mut self) {
+        let mut numbers: Vec<f64> = Vec::new();
+        for (_, t) in self.law.terms.iter() {
+            let TermKind::Scalar(e) = &t.kind else { continue };
+            e.walk(&mut |e| {
+                let Some(v) = eval(e, &Env::default()).ok().and_then(|a| a.as_f64()) else {
+                    return;
+                };
+                let new = v.is_finite() && v.abs() != 1.0 && v != 0.0 && !numbers.contains(&v);
+                if new && numbers.len() < MAX_NUMBERS {
+                    numbers.push(v);
+                }
+            });
+        }
+        self.numbers = numbers;
     }
 
     /// The element rules of all variables where the given conjunct is broken.

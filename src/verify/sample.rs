@@ -4,7 +4,7 @@ use super::compare::{Sample, Trial, compare};
 use super::instance::{self, Instance, InstanceRefusal};
 use super::law_facts::{Conjunct, Facts};
 use super::sample_draft::{ExtentStyle, SampleDraft, Stray};
-use super::sample_values::{self, Round, Shared};
+use super::sample_values::{self, Named, Round, Shared};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::Tensor;
 use mlc_fuzz::Random;
@@ -154,7 +154,9 @@ pub(super) fn fill(
         .inputs
         .iter()
         .zip(&instance.vars)
-        .map(|((_, ty), &var)| {
+        .enumerate()
+        .map(|(place, ((_, ty), &var))| {
+            let named = Named { numbers: &facts.numbers, place };
             let shape = ty.known_shape().unwrap_or_default();
             // A predicate is broken by its own variable: the others must not blur what follows.
             let round = match broken.map(|i| &facts.conjuncts[i]) {
@@ -163,7 +165,7 @@ pub(super) fn fill(
                 }
                 _ => round,
             };
-            sample_values::tensor(ty.dtype, &shape, (round, shared), &rules[var], index, rng)
+            sample_values::tensor(ty.dtype, &shape, (round, shared, named), &rules[var], index, rng)
         })
         .collect::<Vec<Tensor>>();
     Sample { instance, inputs, round }
