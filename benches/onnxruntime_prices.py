@@ -92,16 +92,7 @@ class Case:
 
     def seconds(self):
         model, feeds = self.model()
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 4
-        options.enable_profiling = True
-        with tempfile.TemporaryDirectory() as folder:
-            options.profile_file_prefix = os.path.join(folder, "p")
-            session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-            for _ in range(RUNS):
-                session.run(None, feeds)
-            events = json.load(open(session.end_profiling()))
+        events = profiled(model, feeds)
         times = collections.defaultdict(list)
         for e in events:
             if e.get("cat") == "Node" and e["name"].endswith("_kernel_time") and e["args"]["op_name"] not in ("Mul", "Greater", "ReorderInput", "ReorderOutput"):
@@ -115,24 +106,30 @@ class Case:
         return max(min(fast) * 1e-6 - profiling(), 0.0) + LAUNCH
 
 
+def profiled(model, feeds):
+    """What the runtime's profiler says of so many runs."""
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    options.enable_profiling = True
+    with tempfile.TemporaryDirectory() as folder:
+        options.profile_file_prefix = os.path.join(folder, "p")
+        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        for _ in range(RUNS):
+            session.run(None, feeds)
+        return json.load(open(session.end_profiling()))
+
+
 @functools.cache
 def profiling():
     """Seconds that the profiler adds to every node: those of a reshape, which does nothing."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.enable_profiling = True
     chain = 50
     nodes = [helper.make_node("Reshape", [f"y{k}" if k else "x", f"s{k % 2}"], [f"y{k + 1}"]) for k in range(chain)]
     shapes = [numpy_helper.from_array(np.array(v, np.int64), f"s{k}") for k, v in enumerate(([2, 8], [4, 4]))]
     value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "g", [value("x")], [value(f"y{k + 1}") for k in range(chain)], shapes)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    with tempfile.TemporaryDirectory() as folder:
-        options.profile_file_prefix = os.path.join(folder, "p")
-        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        for _ in range(RUNS):
-            session.run(None, {"x": np.zeros((4, 4), np.float32)})
-        events = json.load(open(session.end_profiling()))
+    events = profiled(model.SerializeToString(), {"x": np.zeros((4, 4), np.float32)})
     times = sorted(e["dur"] for e in events if e.get("cat") == "Node" and e["name"].endswith("_kernel_time"))
     return float(np.mean(times[: len(times) // 2])) * 1e-6
 

@@ -20,7 +20,7 @@ import time
 
 import numpy as np
 import onnx
-import onnxruntime as ort
+from in_onnxruntime import session
 from operator_cases import cases, g
 
 TOOL = pathlib.Path(__file__).resolve().parents[1] / "target/release/mlc-rewrite"
@@ -29,14 +29,6 @@ NOISE = 1.06
 # Sums that come near one: their logarithms keep few digits.
 CANCELS = ("ReduceLogSum_last", "ReduceLogSum_space")
 UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
-
-
-def session(path):
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def feed(model):
@@ -93,7 +85,7 @@ def measured(name, options, folder):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return f"{name}: refused: {done.stderr.strip()}", False
-    before, after = session(path), session(out)
+    before, after = session(path, "all", 1), session(out, "all", 1)
     values = feed(before)
     off = difference(before.run(None, values), after.run(None, values))
     read, written = turns(before, after, values, options.seconds)

@@ -7,11 +7,11 @@ use crate::pipeline::costing::Costing;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
-use mlc_dsl::ir::Program;
+use mlc_dsl::ir::{NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_onnx::{
-    ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export, export_plan, printable,
-    spelled_out,
+    ExportError, ModelInfo, NEWEST_OPSET, RawModel, domains, export, export_plan, faults,
+    printable, spelled_out,
 };
 use std::sync::Arc;
 
@@ -96,12 +96,39 @@ pub fn optimize(
     }
     let notes = bodies::optimize(&mut info, &mut source, library, opset, options);
     let info = &info;
-    let first = pipeline::optimize(source, library, options)?;
-    let (mut optimized, raw) = with_few_nodes(first, library, info, opset, options)?;
+    let mut options = options.clone();
+    let (first, raw) = loop {
+        let found = pipeline::optimize(source, library, &options)?;
+        match result(&found, library, info, opset) {
+            Ok(raw) => break (found, raw),
+            Err(_) if does_without(&mut options, &found, library, info, opset) => {
+                source = found.source;
+            }
+            Err(e) => return Err(e),
+        }
+    };
+    let (mut optimized, raw) = with_few_nodes(first, raw, library, info, opset, &options)?;
     optimized.report.notes.extend(notes);
     optimized.report.nodes_before = info.nodes;
     optimized.report.nodes_after = raw.graph.nodes.len();
     Ok((optimized, raw))
+}
+
+/// Takes an operator that cannot be written from those that a result may have; `false` if the model itself has it.
+fn does_without(
+    options: &mut Options,
+    found: &Optimized,
+    library: &Library,
+    info: &ModelInfo,
+    opset: i64,
+) -> bool {
+    let faults = found.planned().map(|plan| faults(plan, library, info, opset));
+    let op = faults.iter().flatten().find_map(|f| Some(&f.kernel.as_ref()?.1));
+    let nodes = &found.source.nodes;
+    let is_read = |c| nodes.iter().any(|n| matches!(n.kind, NodeKind::Apply(own, _) if own == c));
+    let call = op.and_then(|op| library.find(op)).filter(|call| !is_read(*call));
+    let operators = options.operators.as_mut();
+    call.is_some_and(|call| operators.is_some_and(|all| all.remove(&call)))
 }
 
 /// Estimates that differ by no more than this part do not justify more nodes than the model has.
@@ -111,12 +138,12 @@ pub(crate) const CLOSE: f64 = 0.02;
 /// for.
 fn with_few_nodes(
     optimized: Optimized,
+    raw: RawModel,
     library: &Arc<Library>,
     info: &ModelInfo,
     opset: i64,
     options: &Options,
 ) -> Result<(Optimized, RawModel), Error> {
-    let raw = result(&optimized, library, info, opset)?;
     let nodes = raw.graph.nodes.len();
     if nodes <= info.nodes || options.objective != Objective::Latency {
         return Ok((optimized, raw));

@@ -104,7 +104,7 @@ impl Zeros {
     }
 
     /// The element so many from the end, of a type of so many bytes; it is this far into the memory.
-    fn from_end(&self, bytes: u64, size: usize, back: usize) -> *mut u8 {
+    fn before_end(&self, bytes: u64, size: usize, back: usize) -> *mut u8 {
         self.0.wrapping_add(bytes as usize - size * back)
     }
 }
@@ -144,8 +144,11 @@ fn ends(code: &Launches, given: &[Ends<'_>], wanted: Ends<'_>) -> Vec<f64> {
         let bytes = (port.shape.iter().product::<usize>() * port.dtype.size()) as u64;
         for &(back, v) in ends.iter() {
             let element = Tensor::from_f64(port.dtype, vec![1], &[v]);
-            let to =
-                memory[&format!("{:?}", Place::Input(i))].from_end(bytes, port.dtype.size(), back);
+            let to = memory[&format!("{:?}", Place::Input(i))].before_end(
+                bytes,
+                port.dtype.size(),
+                back,
+            );
             // SAFETY: the element is inside.
             unsafe { to.copy_from_nonoverlapping(element.bytes().as_ptr(), port.dtype.size()) };
         }
@@ -170,7 +173,7 @@ fn ends(code: &Launches, given: &[Ends<'_>], wanted: Ends<'_>) -> Vec<f64> {
     let (port, place) = &code.outputs[0];
     let bytes = (port.shape.iter().product::<usize>() * port.dtype.size()) as u64;
     let read = |&(back, _): &(usize, f64)| {
-        let from = memory[&format!("{place:?}")].from_end(bytes, port.dtype.size(), back);
+        let from = memory[&format!("{place:?}")].before_end(bytes, port.dtype.size(), back);
         // SAFETY: the element is inside.
         let raw = unsafe { std::slice::from_raw_parts(from, port.dtype.size()) };
         let element = Tensor::new(port.dtype, vec![1], raw.to_vec().into()).expect("an element");

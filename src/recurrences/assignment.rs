@@ -24,6 +24,9 @@ pub(super) struct Assignment {
     pub backwards: bool,
 }
 
+/// An operand, the axes that change places in it, and which sequence it is.
+type Choice = (Seed, Option<(usize, usize)>, Option<usize>);
+
 /// The choices of operands for one recurrence.
 pub(super) struct Search<'s, 'a> {
     scan: &'s Scan<'a>,
@@ -71,7 +74,7 @@ impl<'s, 'a> Search<'s, 'a> {
     ) -> Option<Assignment> {
         let k = chosen.len();
         let Some(&place) = self.places.get(k) else { return self.attempt(chosen) };
-        let choices: Vec<(Seed, Option<(usize, usize)>, Option<usize>)> = match place {
+        let choices: Vec<Choice> = match place {
             Some(to) => {
                 let free = self.scan.sequences.iter().enumerate().filter(|(i, _)| !used[*i]);
                 free.map(|(i, (s, from))| (s.clone(), Some((*from, to)), Some(i))).collect()

@@ -224,8 +224,8 @@ fn both_branches_and_what_follows_are_optimised() {
     optimizes(&raw, &runs, "If[Relu][Neg Relu] Relu");
 }
 
-#[test]
-fn a_scan_over_a_sequence_of_any_length_is_typed_and_optimised() {
+/// A scan over `x0` from `x1` on, whose steps rectify a sum, and a detour behind it.
+fn rectified_sums() -> Vec<RawNode> {
     let inside = [
         vec![node("Add", &["s", "e"], &["j"], &[]), node("Relu", &["j"], &["j2"], &[])],
         vec![node("Relu", &["j2"], &["t"], &[]), node("Identity", &["t"], &["made"], &[])],
@@ -233,10 +233,13 @@ fn a_scan_over_a_sequence_of_any_length_is_typed_and_optimised() {
     let inputs = vec![value("s", DType::F32), value("e", DType::F32)];
     let outputs = vec![value("t", DType::F32), value("made", DType::F32)];
     let attrs = [("body", graph(inputs, inside.concat(), outputs)), ("num_scan_inputs", int(1))];
-    let nodes =
-        [vec![node("Scan", &["x1", "x0"], &["last", "all"], &attrs)], detour("all", "y")].concat();
+    [vec![node("Scan", &["x1", "x0"], &["last", "all"], &attrs)], detour("all", "y")].concat()
+}
+
+#[test]
+fn a_scan_over_a_sequence_of_any_length_is_typed_and_optimised() {
     let args = [Sym(rows(4), &["n", ""]), In(floats(&[3], &[0.5, -1.0, 2.0]))];
-    let (raw, _) = model(17, &args, nodes, &["y", "last"]);
+    let (raw, _) = model(17, &args, rectified_sums(), &["y", "last"]);
     let start = || floats(&[3], &[0.5, -1.0, 2.0]);
     let runs = [4, 2].map(|n| vec![rows(n), start()]);
     optimizes(&raw, &runs, "Scan[Add Relu Identity] Relu");
@@ -288,16 +291,7 @@ fn a_resize_leaves_axes_of_symbols_as_they_are() {
 
 #[test]
 fn a_loop_of_known_length_stays_one_where_it_would_be_many_nodes() {
-    let inside = [
-        vec![node("Add", &["s", "e"], &["j"], &[]), node("Relu", &["j"], &["j2"], &[])],
-        vec![node("Relu", &["j2"], &["t"], &[]), node("Identity", &["t"], &["made"], &[])],
-    ];
-    let inputs = vec![value("s", DType::F32), value("e", DType::F32)];
-    let outputs = vec![value("t", DType::F32), value("made", DType::F32)];
-    let attrs = [("body", graph(inputs, inside.concat(), outputs)), ("num_scan_inputs", int(1))];
-    let nodes =
-        [vec![node("Scan", &["x1", "x0"], &["last", "all"], &attrs)], detour("all", "y")].concat();
     let start = || floats(&[3], &[0.5, -1.0, 2.0]);
-    let (raw, _) = model(17, &[In(rows(20)), In(start())], nodes, &["y", "last"]);
+    let (raw, _) = model(17, &[In(rows(20)), In(start())], rectified_sums(), &["y", "last"]);
     optimizes(&raw, &[vec![rows(20), start()]], "Scan[Add Relu Identity] Relu");
 }

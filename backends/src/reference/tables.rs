@@ -16,18 +16,21 @@ const LARGEST: i64 = 1 << 20;
 
 /// The code with its tables, which it reads as inputs from number `inputs` on.
 pub(super) fn tabulated(code: MeaningCode, inputs: usize) -> (MeaningCode, Vec<Elements>) {
-    let points = code.axes.iter().fold(1i64, |n, a| n.saturating_mul(a.1));
-    let mut t = Tables { extents: &code.extents, inputs, tables: vec![] };
+    let (slots, open) = (code.extents.len(), code.axes.clone());
+    let mut t = Tables { slots, open, inputs, tables: vec![] };
     let body = match &code.body {
-        Body::Real(r) => Body::Real(t.real(r, points)),
-        Body::Int(d, i) => Body::Int(*d, t.int(i, points)),
+        Body::Real(r) => Body::Real(t.real(r)),
+        Body::Int(d, i) => Body::Int(*d, t.int(i)),
     };
     let tables = t.tables;
     (MeaningCode { body, ..code }, tables)
 }
 
-struct Tables<'a> {
-    extents: &'a [i64],
+struct Tables {
+    /// How many index variables there are.
+    slots: usize,
+    /// Those that have a value where a part is evaluated: of the output, and of the reductions around the part.
+    open: Vec<(Slot, i64)>,
     inputs: usize,
     tables: Vec<Elements>,
 }
@@ -40,34 +43,42 @@ fn read<E>(input: usize, place: Affine, len: i64) -> Box<Read<E>> {
     Box::new(Read { input, index, linear: None, shape, strides, otherwise: None, fast })
 }
 
-impl Tables<'_> {
+impl Tables {
     /// The variables that a part depends on and the place of its value in their table, if a table pays where the part is
-    /// evaluated at so many points.
-    fn layout(&self, part: &(impl AffineVisitor + Part), points: i64) -> Option<Layout> {
+    /// evaluated.
+    fn layout(&self, part: &(impl AffineVisitor + Closed)) -> Option<Layout> {
         if !part.is_closed() {
             return None;
         }
         let mut slots: BTreeSet<Slot> = BTreeSet::new();
         part.affines(&mut |a| slots.extend(a.terms.iter().map(|t| t.0)));
-        let mut bound = Vec::new();
-        part.bound(&mut bound);
-        slots.retain(|s| !bound.contains(s));
+        let mut over: Vec<(Slot, i64)> =
+            self.open.iter().copied().filter(|v| slots.contains(&v.0)).collect();
+        over.sort_unstable();
         let (mut place, mut len) = (Affine::default(), 1i64);
-        for &s in slots.iter().rev() {
-            place.terms.push((s, len));
-            len = len.checked_mul(self.extents[s]).filter(|&n| (1..=LARGEST).contains(&n))?;
+        for &(slot, n) in over.iter().rev() {
+            place.terms.push((slot, len));
+            len = len.checked_mul(n).filter(|n| (1..=LARGEST).contains(n))?;
         }
-        let pays = len.checked_mul(2)? <= points;
-        let over = slots.iter().map(|&s| (s, self.extents[s])).collect();
-        pays.then_some(Layout { over, place, len })
+        let points = self.open.iter().fold(1i64, |n, v| n.saturating_mul(v.1));
+        (len.checked_mul(2)? <= points).then_some(Layout { over, place, len })
     }
 
     /// Fills a table; `None` if a value does not exist.
     fn fill<T>(&self, layout: &Layout, mut value: impl FnMut(&mut Machine) -> T) -> Option<Vec<T>> {
-        let mut m = Machine::new(self.extents.len(), &[]);
+        let mut m = Machine::new(self.slots, &[]);
         let mut out = Vec::with_capacity(layout.len as usize);
         for_each(&layout.over, &mut m, |m| out.push(value(m)));
         m.verdict().is_ok().then_some(out)
+    }
+
+    /// What `f` makes of the body of a reduction over these variables.
+    fn within<T>(&mut self, over: &[(Slot, i64)], f: impl FnOnce(&mut Self) -> T) -> T {
+        let outer = self.open.len();
+        self.open.extend(over);
+        let body = f(self);
+        self.open.truncate(outer);
+        body
     }
 
     fn add(&mut self, elements: Elements) -> usize {
@@ -75,9 +86,9 @@ impl Tables<'_> {
         self.inputs + self.tables.len() - 1
     }
 
-    fn real(&mut self, r: &Real, points: i64) -> Real {
+    fn real(&mut self, r: &Real) -> Real {
         if !matches!(r, Real::Const(_))
-            && let Some(layout) = self.layout(r, points)
+            && let Some(layout) = self.layout(r)
             && let Some(values) = self.fill(&layout, |m| r.eval(m))
         {
             let input = self.add(Elements::Float(Arc::new(values)));
@@ -85,22 +96,22 @@ impl Tables<'_> {
         }
         match r {
             Real::Const(_) => r.clone(),
-            Real::Unary(f, a) => Real::Unary(*f, Box::new(self.real(a, points))),
-            Real::Neg(a) => Real::Neg(Box::new(self.real(a, points))),
+            Real::Unary(f, a) => Real::Unary(*f, Box::new(self.real(a))),
+            Real::Neg(a) => Real::Neg(Box::new(self.real(a))),
             Real::Binary(op, a, b) => {
-                let a = self.real(a, points);
-                Real::Binary(*op, Box::new(a), Box::new(self.real(b, points)))
+                let a = self.real(a);
+                Real::Binary(*op, Box::new(a), Box::new(self.real(b)))
             }
             Real::Read(r) => {
-                let otherwise = r.otherwise.as_ref().map(|e| self.real(e, points));
-                Real::Read(Box::new(self.read(r, otherwise, points)))
+                let otherwise = r.otherwise.as_ref().map(|e| self.real(e));
+                Real::Read(Box::new(self.read(r, otherwise)))
             }
             Real::If(c, a, b) => {
-                let (c, a) = (self.truth(c, points), self.real(a, points));
-                Real::If(Box::new(c), Box::new(a), Box::new(self.real(b, points)))
+                let (c, a) = (self.truth(c), self.real(a));
+                Real::If(Box::new(c), Box::new(a), Box::new(self.real(b)))
             }
             Real::Reduce(r) => {
-                let body = self.real(&r.body, inside(r, points));
+                let body = self.within(&r.over, |t| t.real(&r.body));
                 Real::Reduce(Box::new(Reduce {
                     monoid: r.monoid,
                     over: r.over.clone(),
@@ -108,20 +119,20 @@ impl Tables<'_> {
                     body,
                 }))
             }
-            Real::FromInt(s, a) => Real::FromInt(*s, Box::new(self.int(a, points))),
-            Real::Round(d, a) => Real::Round(*d, Box::new(self.real(a, points))),
+            Real::FromInt(s, a) => Real::FromInt(*s, Box::new(self.int(a))),
+            Real::Round(d, a) => Real::Round(*d, Box::new(self.real(a))),
         }
     }
 
-    fn int(&mut self, i: &Int, points: i64) -> Int {
+    fn int(&mut self, i: &Int) -> Int {
         if !matches!(i, Int::Const(_) | Int::Affine(_) | Int::Slot(_))
-            && let Some(layout) = self.layout(i, points)
+            && let Some(layout) = self.layout(i)
             && let Some(values) = self.fill(&layout, |m| i.eval(m))
         {
             let input = self.add(Elements::Int(Arc::new(values)));
             return Int::Read(read(input, layout.place, layout.len));
         }
-        let mut one = |a: &Int| Box::new(self.int(a, points));
+        let mut one = |a: &Int| Box::new(self.int(a));
         match i {
             Int::Const(_) | Int::Slot(_) | Int::Affine(_) => i.clone(),
             Int::Neg(a) => Int::Neg(one(a)),
@@ -131,19 +142,19 @@ impl Tables<'_> {
             Int::Binary(op, a, b) => Int::Binary(*op, one(a), one(b)),
             Int::Exact(a, b) => Int::Exact(one(a), one(b)),
             Int::At(list, at) => {
-                let list = list.iter().map(|v| self.int(v, points)).collect();
-                Int::At(list, Box::new(self.int(at, points)))
+                let list = list.iter().map(|v| self.int(v)).collect();
+                Int::At(list, Box::new(self.int(at)))
             }
             Int::Read(r) => {
-                let otherwise = r.otherwise.as_ref().map(|e| self.int(e, points));
-                Int::Read(Box::new(self.read(r, otherwise, points)))
+                let otherwise = r.otherwise.as_ref().map(|e| self.int(e));
+                Int::Read(Box::new(self.read(r, otherwise)))
             }
             Int::If(c, a, b) => {
-                let (c, a) = (self.truth(c, points), self.int(a, points));
-                Int::If(Box::new(c), Box::new(a), Box::new(self.int(b, points)))
+                let (c, a) = (self.truth(c), self.int(a));
+                Int::If(Box::new(c), Box::new(a), Box::new(self.int(b)))
             }
             Int::Reduce(r) => {
-                let body = self.int(&r.body, inside(r, points));
+                let body = self.within(&r.over, |t| t.int(&r.body));
                 Int::Reduce(Box::new(Reduce {
                     monoid: r.monoid,
                     over: r.over.clone(),
@@ -151,14 +162,14 @@ impl Tables<'_> {
                     body,
                 }))
             }
-            Int::FromReal(d, a) => Int::FromReal(*d, Box::new(self.real(a, points))),
-            Int::FromTruth(a) => Int::FromTruth(Box::new(self.truth(a, points))),
+            Int::FromReal(d, a) => Int::FromReal(*d, Box::new(self.real(a))),
+            Int::FromTruth(a) => Int::FromTruth(Box::new(self.truth(a))),
         }
     }
 
-    fn truth(&mut self, t: &Truth, points: i64) -> Truth {
+    fn truth(&mut self, t: &Truth) -> Truth {
         if !matches!(t, Truth::Const(_))
-            && let Some(layout) = self.layout(t, points)
+            && let Some(layout) = self.layout(t)
             && let Some(values) = self.fill(&layout, |m| i64::from(t.eval(m)))
         {
             let input = self.add(Elements::Int(Arc::new(values)));
@@ -168,39 +179,39 @@ impl Tables<'_> {
         match t {
             Truth::Const(_) => t.clone(),
             Truth::Real(cmp, a, b) => {
-                let a = self.real(a, points);
-                Truth::Real(*cmp, Box::new(a), Box::new(self.real(b, points)))
+                let a = self.real(a);
+                Truth::Real(*cmp, Box::new(a), Box::new(self.real(b)))
             }
             Truth::Int(cmp, s, a, b) => {
-                let a = self.int(a, points);
-                Truth::Int(*cmp, *s, Box::new(a), Box::new(self.int(b, points)))
+                let a = self.int(a);
+                Truth::Int(*cmp, *s, Box::new(a), Box::new(self.int(b)))
             }
             Truth::And(a, b) => {
-                let a = self.truth(a, points);
-                Truth::And(Box::new(a), Box::new(self.truth(b, points)))
+                let a = self.truth(a);
+                Truth::And(Box::new(a), Box::new(self.truth(b)))
             }
             Truth::Or(a, b) => {
-                let a = self.truth(a, points);
-                Truth::Or(Box::new(a), Box::new(self.truth(b, points)))
+                let a = self.truth(a);
+                Truth::Or(Box::new(a), Box::new(self.truth(b)))
             }
-            Truth::Not(a) => Truth::Not(Box::new(self.truth(a, points))),
-            Truth::NonZero(a) => Truth::NonZero(Box::new(self.int(a, points))),
+            Truth::Not(a) => Truth::Not(Box::new(self.truth(a))),
+            Truth::NonZero(a) => Truth::NonZero(Box::new(self.int(a))),
             Truth::If(c, a, b) => {
-                let (c, a) = (self.truth(c, points), self.truth(a, points));
-                Truth::If(Box::new(c), Box::new(a), Box::new(self.truth(b, points)))
+                let (c, a) = (self.truth(c), self.truth(a));
+                Truth::If(Box::new(c), Box::new(a), Box::new(self.truth(b)))
             }
             Truth::Quantified(q, over, a) => {
-                let body = self.truth(a, times(over, points));
+                let body = self.within(over, |t| t.truth(a));
                 Truth::Quantified(*q, over.clone(), Box::new(body))
             }
         }
     }
 
     /// An element, whose indices may have tables. One that is affine needs none.
-    fn read<E: Clone>(&mut self, r: &Read<E>, otherwise: Option<E>, points: i64) -> Read<E> {
+    fn read<E: Clone>(&mut self, r: &Read<E>, otherwise: Option<E>) -> Read<E> {
         let index = match r.fast {
             Some(_) => r.index.clone(),
-            None => r.index.iter().map(|i| self.int(i, points)).collect(),
+            None => r.index.iter().map(|i| self.int(i)).collect(),
         };
         let (shape, strides) = (r.shape.clone(), r.strides.clone());
         let (linear, fast) = (r.linear.clone(), r.fast.clone());
@@ -215,24 +226,13 @@ struct Layout {
     len: i64,
 }
 
-fn times(over: &[(Slot, i64)], points: i64) -> i64 {
-    over.iter().fold(points, |n, v| n.saturating_mul(v.1))
-}
-
-fn inside<E>(r: &Reduce<E>, points: i64) -> i64 {
-    times(&r.over, points)
-}
-
-/// What tables ask of a part.
-trait Part {
+/// Code that may have no element in it.
+trait Closed {
     /// True if it reads no element, and has a value for all index variables.
     fn is_closed(&self) -> bool;
-
-    /// The variables of its own reductions.
-    fn bound(&self, out: &mut Vec<Slot>);
 }
 
-impl Part for Real {
+impl Closed for Real {
     fn is_closed(&self) -> bool {
         match self {
             Real::Const(_) => true,
@@ -244,30 +244,9 @@ impl Part for Real {
             Real::FromInt(_, a) => a.is_closed(),
         }
     }
-
-    fn bound(&self, out: &mut Vec<Slot>) {
-        match self {
-            Real::Const(_) | Real::Read(_) => {}
-            Real::Unary(_, a) | Real::Neg(a) | Real::Round(_, a) => a.bound(out),
-            Real::Binary(_, a, b) => {
-                a.bound(out);
-                b.bound(out);
-            }
-            Real::If(c, a, b) => {
-                c.bound(out);
-                a.bound(out);
-                b.bound(out);
-            }
-            Real::Reduce(r) => {
-                out.extend(r.over.iter().map(|v| v.0));
-                r.body.bound(out);
-            }
-            Real::FromInt(_, a) => a.bound(out),
-        }
-    }
 }
 
-impl Part for Int {
+impl Closed for Int {
     fn is_closed(&self) -> bool {
         match self {
             Int::Const(_) | Int::Slot(_) | Int::Affine(_) => true,
@@ -280,31 +259,9 @@ impl Part for Int {
             Int::FromTruth(a) => a.is_closed(),
         }
     }
-
-    fn bound(&self, out: &mut Vec<Slot>) {
-        match self {
-            Int::Const(_) | Int::Slot(_) | Int::Affine(_) | Int::At(..) | Int::Read(_) => {}
-            Int::Neg(a) | Int::Abs(a) | Int::Signum(_, a) | Int::Wrap(_, a) => a.bound(out),
-            Int::Binary(_, a, b) | Int::Exact(a, b) => {
-                a.bound(out);
-                b.bound(out);
-            }
-            Int::If(c, a, b) => {
-                c.bound(out);
-                a.bound(out);
-                b.bound(out);
-            }
-            Int::Reduce(r) => {
-                out.extend(r.over.iter().map(|v| v.0));
-                r.body.bound(out);
-            }
-            Int::FromReal(_, a) => a.bound(out),
-            Int::FromTruth(a) => a.bound(out),
-        }
-    }
 }
 
-impl Part for Truth {
+impl Closed for Truth {
     fn is_closed(&self) -> bool {
         match self {
             Truth::Const(_) => true,
@@ -314,35 +271,6 @@ impl Part for Truth {
             Truth::Not(a) | Truth::Quantified(_, _, a) => a.is_closed(),
             Truth::NonZero(a) => a.is_closed(),
             Truth::If(c, a, b) => c.is_closed() && a.is_closed() && b.is_closed(),
-        }
-    }
-
-    fn bound(&self, out: &mut Vec<Slot>) {
-        match self {
-            Truth::Const(_) => {}
-            Truth::Real(_, a, b) => {
-                a.bound(out);
-                b.bound(out);
-            }
-            Truth::Int(_, _, a, b) => {
-                a.bound(out);
-                b.bound(out);
-            }
-            Truth::And(a, b) | Truth::Or(a, b) => {
-                a.bound(out);
-                b.bound(out);
-            }
-            Truth::Not(a) => a.bound(out),
-            Truth::Quantified(_, over, a) => {
-                out.extend(over.iter().map(|v| v.0));
-                a.bound(out);
-            }
-            Truth::NonZero(a) => a.bound(out),
-            Truth::If(c, a, b) => {
-                c.bound(out);
-                a.bound(out);
-                b.bound(out);
-            }
         }
     }
 }

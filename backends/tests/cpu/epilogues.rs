@@ -117,6 +117,17 @@ const CONVOLUTIONS: &[Convolution] = &[
     ([1, 3, 20, 9], [3, 1, 3, 2], 3, 0, 3),
 ];
 
+/// The attributes of a convolution over images that is the same along both axes.
+fn windows(stride: i64, pad: i64, group: i64) -> [(&'static str, Attr); 5] {
+    [
+        ("stride", Attr::ints([stride, stride])),
+        ("low", Attr::ints([pad, pad])),
+        ("high", Attr::ints([pad, pad])),
+        ("dilation", Attr::ints([1, 1])),
+        ("group", Attr::int(group)),
+    ]
+}
+
 #[test]
 fn convolutions_are_finished_in_registers() {
     for &(x, w, stride, pad, group) in CONVOLUTIONS {
@@ -127,13 +138,7 @@ fn convolutions_are_finished_in_registers() {
                 (values[n / 3], values[n / 2]) = (f64::NAN, f64::INFINITY);
                 let x = c.given(Tensor::from_f64(DType::F32, x.to_vec(), &values));
                 let w = c.constant(DType::F32, &w);
-                let attrs = [
-                    ("stride", Attr::ints([stride, stride])),
-                    ("low", Attr::ints([pad, pad])),
-                    ("high", Attr::ints([pad, pad])),
-                    ("dilation", Attr::ints([1, 1])),
-                    ("group", Attr::int(group)),
-                ];
+                let attrs = windows(stride, pad, group);
                 let y = c.apply("conv", &attrs, &[x, w]);
                 let shape = c.shape(y);
                 vec![epilogue(c, y, &shape, 1)]
@@ -149,13 +154,7 @@ fn channels_have_operands_of_their_own_in_every_image() {
         let x = [3, x[1], x[2], x[3]];
         check(&format!("{x:?} {w:?}"), Tolerance(1e-4, 1e-5), |c| {
             let (x, w) = (c.input(DType::F32, &x), c.constant(DType::F32, &w));
-            let attrs = [
-                ("stride", Attr::ints([stride, stride])),
-                ("low", Attr::ints([pad, pad])),
-                ("high", Attr::ints([pad, pad])),
-                ("dilation", Attr::ints([1, 1])),
-                ("group", Attr::int(group)),
-            ];
+            let attrs = windows(stride, pad, group);
             let y = c.apply("conv", &attrs, &[x, w]);
             let shape = c.shape(y);
             let y = gated(c, y, &shape, 1, "silu");

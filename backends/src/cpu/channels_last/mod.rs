@@ -14,6 +14,6 @@ pub mod winograd;
 
 pub use conv::{as_pointers, make as conv};
 pub use copy::{FIRST, LAST};
-pub use pool::{MAX, SUM};
+pub use pool::{MAX, SUM, each_window};
 pub use transposed::make as conv_transpose;
 pub use windows::Windows;

@@ -7,14 +7,14 @@ use crate::cpu::buffer::with_scratch;
 use crate::cpu::launch::{Array, Context, Launch, LaunchSite, Maker};
 use crate::cpu::math::maximum;
 use crate::cpu::simd::simd;
-use crate::cpu::threads::SharedSlice;
+use crate::cpu::threads::{SharedSlice, Threads};
 use mlc_dsl::ir::DType;
 
 /// Largest element of each window.
 pub const MAX: Maker = |site| {
     let (windows, channels) = windows(site)?;
     let outside = vec![f32::NEG_INFINITY; channels];
-    Some(Box::new(Maxima { windows, channels, outside }))
+    Some(Box::new(Maxima { windows, outside }))
 };
 /// Sum of each window.
 pub const SUM: Maker = |site| {
@@ -33,7 +33,6 @@ fn windows(site: &LaunchSite<'_>) -> Option<(Windows, usize)> {
 /// The largest elements of windows.
 struct Maxima {
     windows: Windows,
-    channels: usize,
     /// What windows read outside of the image.
     outside: Vec<f32>,
 }
@@ -53,23 +52,37 @@ impl Launch for Maxima {
         if out.is_empty() {
             return Ok(());
         }
-        assert!(self.windows.reach(self.channels) <= x.len(), "windows inside the image");
-        let (taps, positions) = (self.windows.taps(), self.windows.len());
-        let out = SharedSlice::new(out);
-        let tasks = cx.threads.tasks(out.len() * taps, GRAIN).min(positions);
-        cx.threads.each(tasks, |t| {
-            with_scratch::<usize, 1, _>([taps], |[pointers]| {
-                let pointers = as_pointers(&mut pointers[..taps]);
-                for p in positions * t / tasks..positions * (t + 1) / tasks {
-                    self.windows.point(x, &self.outside, (p, 1), 1, pointers);
-                    // SAFETY: positions of different tasks do not overlap.
-                    let part = unsafe { out.part(p * self.channels, self.channels) };
-                    maxima(pointers, part);
-                }
-            });
-        });
+        let Maxima { windows, outside } = self;
+        each_window(cx.threads, windows, (x, outside), GRAIN, out, maxima);
         Ok(())
     }
+}
+
+/// Calls `f` with pointers to what the window of each position reads and with the position's results, as many channels as `outside` has.
+/// Positions are cut into tasks of `grain` comparisons at least.
+pub fn each_window<T: Send + Sync>(
+    threads: &Threads,
+    windows: &Windows,
+    (x, outside): (&[T], &[T]),
+    grain: usize,
+    out: &mut [T],
+    f: impl Fn(&[*const T], &mut [T]) + Sync,
+) {
+    let channels = outside.len();
+    assert!(windows.reach(channels) <= x.len(), "windows inside the image");
+    let (taps, positions) = (windows.taps(), windows.len());
+    let out = SharedSlice::new(out);
+    let tasks = threads.tasks(out.len() * taps, grain).min(positions);
+    threads.each(tasks, |t| {
+        with_scratch::<usize, 1, _>([taps], |[pointers]| {
+            let pointers = as_pointers(&mut pointers[..taps]);
+            for p in positions * t / tasks..positions * (t + 1) / tasks {
+                windows.point(x, outside, (p, 1), 1, pointers);
+                // SAFETY: positions of different tasks do not overlap.
+                f(pointers, unsafe { out.part(p * channels, channels) });
+            }
+        });
+    });
 }
 
 simd! {

@@ -1,10 +1,9 @@
 //! The largest bytes of windows, in both layouts of images.
 
 use crate::cpu::buffer::with_scratch;
-use crate::cpu::channels_last::{Windows, as_pointers};
+use crate::cpu::channels_last::{Windows, each_window};
 use crate::cpu::launch::{Array, Context, Launch, LaunchSite};
 use crate::cpu::simd::simd;
-use crate::cpu::threads::SharedSlice;
 use crate::cpu::window::Window;
 use mlc_dsl::ir::DType;
 
@@ -34,7 +33,7 @@ pub fn make_channels_last(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let windows = Windows::of(site, &site.sizes(0)?, [1, 2, 4])?;
     let channels = *site.outputs[0].1.last()?;
     let signed = dtype == DType::I8;
-    Some(Box::new(Last { windows, channels, outside: vec![least(signed); channels], signed }))
+    Some(Box::new(Last { windows, outside: vec![least(signed); channels], signed }))
 }
 
 /// Prepares the largest bytes of windows, channels first.
@@ -67,7 +66,6 @@ fn least(signed: bool) -> u8 {
 /// The largest bytes of the windows of an image with its channels last.
 struct Last {
     windows: Windows,
-    channels: usize,
     /// What windows read outside of the image.
     outside: Vec<u8>,
     signed: bool,
@@ -84,23 +82,12 @@ impl Launch for Last {
         if out.is_empty() {
             return Ok(());
         }
-        assert!(self.windows.reach(self.channels) <= x.len(), "windows inside the image");
-        let (taps, positions) = (self.windows.taps(), self.windows.len());
-        let out = SharedSlice::new(out);
-        let tasks = cx.threads.tasks(out.len() * taps, GRAIN).min(positions);
-        cx.threads.each(tasks, |t| {
-            with_scratch::<usize, 1, _>([taps], |[pointers]| {
-                let pointers = as_pointers(&mut pointers[..taps]);
-                for p in positions * t / tasks..positions * (t + 1) / tasks {
-                    self.windows.point(x, &self.outside, (p, 1), 1, pointers);
-                    // SAFETY: positions of different tasks do not overlap.
-                    let part = unsafe { out.part(p * self.channels, self.channels) };
-                    match self.signed {
-                        true => joined(pointers, bytemuck::cast_slice_mut::<u8, i8>(part)),
-                        false => joined(pointers, part),
-                    }
-                }
-            });
+        let signed = self.signed;
+        each_window(cx.threads, &self.windows, (x, &self.outside), GRAIN, out, |taps, part| {
+            match signed {
+                true => joined(taps, bytemuck::cast_slice_mut::<u8, i8>(part)),
+                false => joined(taps, part),
+            }
         });
         Ok(())
     }
