@@ -52,7 +52,10 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<ExtentStyle>, Stray, Roun
     let slots = slots(facts);
     let (empty, turn) = (i / 6, i % 6);
     if turn != 5 || slots == 0 {
-        return (None, stray((i + i / 12).is_multiple_of(4)), Round::of(i - empty));
+        let round = Round::of(i - empty);
+        // The more elements, the more numbers meet.
+        let extents = (round == Round::Met).then_some(ExtentStyle::Roomy);
+        return (extents, stray((i + i / 12).is_multiple_of(4)), round);
     }
     let again = empty / slots;
     (Some(ExtentStyle::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
