@@ -38,10 +38,10 @@ fn library(folders: &[&str], extra: &str) -> Library {
     library
 }
 
-/// Every law of the text has the expected verdict.
+/// Every law of the text, which may speak of what these folders declare, has the expected verdict.
 #[track_caller]
-fn check(text: &str, expected: &str) {
-    let library = library(&["ops"], text);
+fn check(folders: &[&str], text: &str, expected: &str) {
+    let library = library(folders, text);
     let own = library.sources.len() as u32 - 1;
     let options = CheckOptions::default();
     let mut wrong = Vec::new();
@@ -96,12 +96,22 @@ fn verdicts_do_not_depend_on_threads() {
 
 #[test]
 fn false_laws_are_refuted() {
-    check(include_str!("laws/false.rules"), "fails");
+    check(&["ops"], include_str!("laws/false.rules"), "fails");
 }
 
 #[test]
 fn true_laws_hold() {
-    check(include_str!("laws/true.rules"), "holds");
+    check(&["ops"], include_str!("laws/true.rules"), "holds");
+}
+
+#[test]
+fn false_identities_are_refuted() {
+    check(&["ops", "extern", "layers"], include_str!("laws/false_identities.rules"), "fails");
+}
+
+#[test]
+fn true_identities_hold() {
+    check(&["ops", "extern", "layers"], include_str!("laws/true_identities.rules"), "holds");
 }
 
 /// The conditions that the text states beside its laws, by law.

@@ -447,6 +447,19 @@ rule scaled_convolution
     }
 }
 
+#[test]
+fn a_definition_of_large_extents_holds_by_definition() {
+    let library =
+        library("def halved(x: f32[1, 3, 224, 224]) -> f32[1, 3, 224, 224]\n  = 0.5 * relu(x)\n");
+    for law in own(&library) {
+        match check_law(&library, law, &CheckOptions::default()).outcome {
+            Outcome::Holds(e) => assert!(matches!(e.exactness, Exactness::Defined)),
+            Outcome::Fails(c) => panic!("{}: {}", law.name, c.human()),
+            Outcome::NoSample { reason } => panic!("{}: {reason}", law.name),
+        }
+    }
+}
+
 /// Texts by the code that `check` must show of them, or `show` where a model has no program.
 const CODES: &[(&str, &str)] = &[
     ("V001", "rule r\n  exp(x) + y => exp(x) - y\n  given x: F[..s], y: F[..s]\n  error reorder\n"),
@@ -455,6 +468,7 @@ const CODES: &[(&str, &str)] = &[
         "V002",
         "rule r\n  transpose(x, perm=p) => x\n  given x: F[..s], p: perm(s)\n  if length(p) < 0\n  error exact\n",
     ),
+    ("V002", "rule r\n  x => x * 1\n  given x: F[..s]\n  error exact\n"),
     ("V002", "def f(x: F[a, b]) -> F[b, a]\n  = broadcast(x, map=[1, 0], shape=[|b|, |a|])\n"),
     (
         "V003",

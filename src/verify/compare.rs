@@ -181,13 +181,15 @@ fn once(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> Trial {
         Some(wide) => wide,
         None => return Trial::Void,
     };
-    let truth = match reference(Precision::F64).run_again(truth, codes, &wide) {
-        Ok(values) => values,
-        Err(e) => return failed(codes.library(), sample, e.to_string()),
-    };
     // Of f64 nothing is rounded away that another order of large sums would show.
     let double = program.nodes.iter().flat_map(|n| &n.types).any(|t| t.dtype == DType::F64);
     let engine = if double { Engine::Plain } else { Engine::Fast };
+    let exact = if class == ErrorClass::Exact { engine } else { Engine::Fast };
+    let wide_reference = Reference { precision: Precision::F64, engine: exact };
+    let truth = match wide_reference.run_again(truth, codes, &wide) {
+        Ok(values) => values,
+        Err(e) => return failed(codes.library(), sample, e.to_string()),
+    };
     let rounded = Reference { precision: Precision::Rounded, engine };
     let inputs: Vec<Array> = sample.inputs.iter().map(Array::from_tensor).collect();
     let rounded = rounded.run_again(program, codes, &inputs);

@@ -12,6 +12,7 @@ use mlc_fuzz::Random;
 const MAX_ELEMENTS: i64 = 3000;
 
 /// How the reason begins where a condition has no value.
+pub(super) const TOO_LARGE: &str = "the tensors grow too large for samples";
 pub(super) const UNDECIDED: &str = "cannot be decided:";
 
 /// Both sides of a law as one program.
@@ -76,7 +77,7 @@ pub(super) fn build(
     let program = w.builder.finish(left.into_iter().chain(right).collect());
     let large = |t: &Type| t.elements().as_const().is_none_or(|n| n > MAX_ELEMENTS);
     if program.nodes.iter().any(|n| n.types.iter().any(large)) {
-        return Err(no("the tensors grow too large".into()));
+        return Err(no(TOO_LARGE.into()));
     }
     let casts = facts.typed
         || w.draft.attrs.iter().any(|(_, a)| matches!(a, Attr::DType(_)))

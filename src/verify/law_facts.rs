@@ -4,8 +4,15 @@ use super::sample_draft::Stray;
 use mlc_backends::reference::CodeCache;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{self, AttrKind, BinaryOp, Elem, Expr, ExprKind, TypePart, UnaryOp};
+use mlc_dsl::ir::DType;
 use mlc_dsl::library::{DTypePattern, Dim, Law, LawOrigin, LawTest, Library, Name};
 use mlc_dsl::term::{TermId, TermKind};
+
+/// So many numbers of a law are tried as elements.
+const MAX_NUMBERS: usize = 4;
+
+/// Integers up to this one that a law names are tried as extents.
+const LARGEST_SIZE: i64 = 300;
 
 /// An axis or segment of the law's variables.
 #[derive(Clone, Debug)]
@@ -94,6 +101,10 @@ pub(super) struct Facts<'a> {
     pub parts: bool,
     /// Words that an attribute may be compared with.
     pub words: Vec<String>,
+    /// Numbers that the sides name, other than zero and one.
+    pub numbers: Vec<f64>,
+    /// Integers that the law names, and one beyond each narrow type that it names: extents and attributes may turn there.
+    pub sizes: Vec<i64>,
     /// Per variable: whether the law asks for a constant there.
     pub given: Vec<bool>,
     /// A condition speaks of element types.
@@ -119,6 +130,8 @@ impl<'a> Facts<'a> {
             each,
             parts: law.attrs.iter().any(|a| a.ty.kind == AttrKind::Ints),
             words: Vec::new(),
+            numbers: Vec::new(),
+            sizes: Vec::new(),
             given: vec![false; law.vars.len()],
             typed: law.conditions.iter().any(asks_dtype),
             codes: CodeCache::new(library),
@@ -129,6 +142,8 @@ impl<'a> Facts<'a> {
             f.conjunct(c);
         }
         f.collect_words();
+        f.collect_numbers();
+        f.collect_sizes();
         law.conditions.iter().chain(&law.hints).for_each(|c| f.constants(c));
         f
     }
@@ -136,6 +151,13 @@ impl<'a> Facts<'a> {
     /// True of the two laws that a definition makes.
     pub(super) fn defined(&self) -> bool {
         matches!(self.law.origin, LawOrigin::Fold | LawOrigin::Unfold)
+    }
+
+    /// True of a rule whose left sides are variables and numbers: they are no patterns.
+    pub(super) fn matches_all(&self) -> bool {
+        let bare =
+            |root| matches!(self.law.terms.get(root).kind, TermKind::Var(_) | TermKind::Scalar(_));
+        self.law.origin == LawOrigin::Rule && self.law.left.iter().all(|side| bare(side.root))
     }
 
     /// The dimensions of a variable; one segment of its own if none are declared.
@@ -296,6 +318,68 @@ impl<'a> Facts<'a> {
             }
         }
         self.words = words;
+    }
+
+    fn collect_numbers(&mut self) {
+        let mut numbers: Vec<f64> = Vec::new();
+        let mut note = |e: &Expr| {
+            e.walk(&mut |e| {
+                let Some(v) = eval(e, &Env::default()).ok().and_then(|a| a.as_f64()) else {
+                    return;
+                };
+                let new = v.is_finite() && v.abs() != 1.0 && v != 0.0 && !numbers.contains(&v);
+                if new && numbers.len() < MAX_NUMBERS {
+                    numbers.push(v);
+                }
+            });
+        };
+        for (_, t) in self.law.terms.iter() {
+            match &t.kind {
+                TermKind::Scalar(e) => note(e),
+                TermKind::Apply(call, attrs) | TermKind::EachFold(call, attrs) => {
+                    let declared = &self.library.call(*call).attrs;
+                    let real = declared.iter().map(|a| a.ty.kind == AttrKind::Float);
+                    real.zip(attrs)
+                        .filter(|(real, _)| *real)
+                        .filter_map(|(_, e)| e.as_ref())
+                        .for_each(&mut note);
+                }
+                TermKind::Var(_) | TermKind::Output(_) | TermKind::EachPart(_) => {}
+            }
+        }
+        self.numbers = numbers;
+    }
+
+    fn collect_sizes(&mut self) {
+        let mut sizes: Vec<i64> = Vec::new();
+        let mut note = |e: &Expr| {
+            e.walk(&mut |e| {
+                let size = match &e.kind {
+                    ExprKind::Int(v) => *v,
+                    ExprKind::DType(d) => match d.int_range() {
+                        Some((_, high)) if *d != DType::Bool => {
+                            i64::try_from(high + 2).unwrap_or(i64::MAX)
+                        }
+                        _ => return,
+                    },
+                    _ => return,
+                };
+                if (2..=LARGEST_SIZE).contains(&size) && !sizes.contains(&size) {
+                    sizes.push(size);
+                }
+            });
+        };
+        self.law.conditions.iter().for_each(&mut note);
+        for (_, t) in self.law.terms.iter() {
+            match &t.kind {
+                TermKind::Scalar(e) | TermKind::EachPart(e) => note(e),
+                TermKind::Apply(_, attrs) | TermKind::EachFold(_, attrs) => {
+                    attrs.iter().flatten().for_each(&mut note);
+                }
+                TermKind::Var(_) | TermKind::Output(_) => {}
+            }
+        }
+        self.sizes = sizes;
     }
 
     /// The element rules of all variables where the given conjunct is broken.

@@ -120,6 +120,21 @@ pub struct Evidence {
     pub exactness: Exactness,
 }
 
+impl Evidence {
+    /// Of no samples.
+    fn of(exactness: Exactness) -> Evidence {
+        let (samples, void) = (0, 0);
+        Evidence {
+            samples,
+            void,
+            rounding_errors: vec![],
+            needed: vec![],
+            refuting: vec![],
+            exactness,
+        }
+    }
+}
+
 /// Rounding errors in one working type, relative to the largest element: of the sample where the right side
 /// errs most beside the left.
 #[derive(Clone, Debug, Serialize)]
@@ -197,14 +212,12 @@ struct Checker<'f, 'l> {
 impl Checker<'_, '_> {
     fn sample(&mut self, samples: usize) -> Outcome {
         let wanted = vec![true; self.facts.conjuncts.len()];
-        let mut evidence = Evidence {
-            samples: 0,
-            void: 0,
-            rounding_errors: vec![],
-            needed: vec![],
-            refuting: vec![],
-            exactness: Exactness::Sampled { reason: String::new() },
-        };
+        if self.facts.matches_all() {
+            let reason =
+                "its left side is a variable or a number, which stands for everything".into();
+            return Outcome::NoSample { reason };
+        }
+        let mut evidence = Evidence::of(Exactness::Sampled { reason: String::new() });
         let mut errors = RoundingErrors::new(self.facts.law.error);
         let mut first = None;
         let mut missed = 0;
@@ -322,6 +335,14 @@ impl Checker<'_, '_> {
     }
 
     fn no_sample(&self) -> Outcome {
+        let large = !self.tally.refused.is_empty() && self.tally.right_refused.is_empty();
+        if large
+            && self.facts.defined()
+            && self.tally.refused.keys().all(|r| r == instance::TOO_LARGE)
+        {
+            // A definition of large extents is no less a definition.
+            return Outcome::Holds(Evidence::of(Exactness::Defined));
+        }
         // Where the right side is the culprit, reasons of the left are only noise.
         let left =
             if self.tally.right_refused.is_empty() { Some(&self.tally.refused) } else { None };
@@ -386,7 +407,7 @@ impl Checker<'_, '_> {
                         Conjunct::Element(_, p) if p.asks == Predicate::Finite => {
                             Round::unbounded(rng.below(3))
                         }
-                        _ => Round::of(rng.below(20)),
+                        _ => Round::of(rng.below(Round::COUNT)),
                     };
                     let (sample, trial) = sample::trial(
                         self.facts,

@@ -120,13 +120,18 @@ pub(super) trait Names {
 pub(super) fn fixes(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
     let mut out = Vec::new();
     match &e.kind {
-        ExprKind::Binary(BinaryOp::And, a, b) => {
+        ExprKind::Binary(BinaryOp::And | BinaryOp::Or, a, b) => {
             out.extend(fixes(a, env, names));
             out.extend(fixes(b, env, names));
         }
-        ExprKind::Binary(BinaryOp::Eq, a, b) => {
+        ExprKind::Binary(BinaryOp::Eq | BinaryOp::Ge | BinaryOp::Le, a, b) => {
             equate(a, b, env, names, &mut out);
             equate(b, a, env, names, &mut out);
+        }
+        ExprKind::Binary(op @ (BinaryOp::Gt | BinaryOp::Lt), a, b) => {
+            let (less, more) = if *op == BinaryOp::Lt { (a, b) } else { (b, a) };
+            equate(less, &moved(more, BinaryOp::Sub), env, names, &mut out);
+            equate(more, &moved(less, BinaryOp::Add), env, names, &mut out);
         }
         ExprKind::Call(Function::All, args) if args.len() == 1 => {
             out.extend(fixes(&args[0], env, names));
@@ -134,6 +139,12 @@ pub(super) fn fixes(e: &Expr, env: &Env, names: &dyn Names) -> Vec<Fix> {
         _ => {}
     }
     out
+}
+
+/// The neighbour of a number.
+fn moved(e: &Expr, op: BinaryOp) -> Expr {
+    let of = |kind| Expr { kind, span: e.span };
+    of(ExprKind::Binary(op, Box::new(e.clone()), Box::new(of(ExprKind::Int(1)))))
 }
 
 /// Changes that may make a comparison fail that holds: both sides become equal, or neighbours.

@@ -4,7 +4,7 @@ use super::compare::{Sample, Trial, compare};
 use super::instance::{self, Instance, InstanceRefusal};
 use super::law_facts::{Conjunct, Facts};
 use super::sample_draft::{ExtentStyle, SampleDraft, Stray};
-use super::sample_values::{self, Round, Shared};
+use super::sample_values::{self, Named, Round, Shared};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::Tensor;
 use mlc_fuzz::Random;
@@ -52,7 +52,10 @@ pub(super) fn plan(facts: &Facts, i: usize) -> (Option<ExtentStyle>, Stray, Roun
     let slots = slots(facts);
     let (empty, turn) = (i / 6, i % 6);
     if turn != 5 || slots == 0 {
-        return (None, stray((i + i / 12).is_multiple_of(4)), Round::of(i - empty));
+        let round = Round::of(i - empty);
+        // The more elements, the more numbers meet.
+        let extents = (round == Round::Met).then_some(ExtentStyle::Roomy);
+        return (extents, stray((i + i / 12).is_multiple_of(4)), round);
     }
     let again = empty / slots;
     (Some(ExtentStyle::Empty(empty % slots)), stray(again % 2 == 1), Round::of_empty(again))
@@ -154,7 +157,9 @@ pub(super) fn fill(
         .inputs
         .iter()
         .zip(&instance.vars)
-        .map(|((_, ty), &var)| {
+        .enumerate()
+        .map(|(place, ((_, ty), &var))| {
+            let named = Named { numbers: &facts.numbers, place };
             let shape = ty.known_shape().unwrap_or_default();
             // A predicate is broken by its own variable: the others must not blur what follows.
             let round = match broken.map(|i| &facts.conjuncts[i]) {
@@ -163,7 +168,7 @@ pub(super) fn fill(
                 }
                 _ => round,
             };
-            sample_values::tensor(ty.dtype, &shape, (round, shared), &rules[var], index, rng)
+            sample_values::tensor(ty.dtype, &shape, (round, shared, named), &rules[var], index, rng)
         })
         .collect::<Vec<Tensor>>();
     Sample { instance, inputs, round }

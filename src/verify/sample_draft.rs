@@ -118,6 +118,9 @@ impl SampleDraft {
         }
         if let Stray::Any(turn) = stray {
             d.special_numbers(facts, turn, rng);
+            if turn % 2 == 1 {
+                d.named_size(facts, rng);
+            }
         }
         d
     }
@@ -146,6 +149,26 @@ impl SampleDraft {
                 false => None,
             };
             self.attrs.extend(v.map(|v| ((*name).clone(), Attr::float(v))));
+        }
+    }
+
+    /// An axis or an integer of the law becomes a number that the law names, or a neighbour.
+    fn named_size(&mut self, facts: &Facts, rng: &mut Random) {
+        if facts.sizes.is_empty() {
+            return;
+        }
+        let size = rng.pick(&facts.sizes) + rng.between(-1, 1);
+        let integers = facts.law.attrs.iter().filter(|a| a.ty.kind == AttrKind::Int);
+        let integers: Vec<&Name> = integers.map(|a| &a.name).collect();
+        let free = |(i, _): &(usize, &Extended)| facts.axes[*i].pinned.is_none();
+        let axes: Vec<usize> = facts.axes.iter().enumerate().filter(free).map(|(i, _)| i).collect();
+        if axes.is_empty() && integers.is_empty() {
+            return;
+        }
+        let chosen = rng.below(axes.len() + integers.len());
+        match axes.get(chosen) {
+            Some(&i) => self.axes[i].1.fill(size),
+            None => self.attrs.push((integers[chosen - axes.len()].clone(), Attr::int(size))),
         }
     }
 

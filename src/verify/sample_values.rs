@@ -31,6 +31,8 @@ pub(super) enum Round {
     Huge,
     /// Mostly NaN: for what empty sums hide.
     Missing,
+    /// Zero, one, infinities and the numbers that the law names, every choice for every tensor in turn.
+    Met,
     /// Each tensor has a magnitude of its own, from the whole range of exponents.
     Scaled,
     /// Each element has.
@@ -47,6 +49,19 @@ pub(super) struct Shared {
     whole: bool,
     /// How far apart they lie, as a share of the roundoff's digits.
     spread: f64,
+    /// The elements of a tensor have one sign.
+    signed: bool,
+    /// The first choice of numbers that meet.
+    turn: usize,
+}
+
+/// What a tensor has in rounds where numbers meet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named<'a> {
+    /// The numbers that the law names.
+    pub numbers: &'a [f64],
+    /// The place of the tensor among the law's.
+    pub place: usize,
 }
 
 impl Shared {
@@ -54,14 +69,18 @@ impl Shared {
     pub(super) fn draw(rng: &mut Random) -> Shared {
         let whole = rng.chance(0.5);
         let offset = rng.unit() * if whole { 0.7 } else { 12.0 };
-        Shared { offset, whole, spread: 0.3 + 0.4 * rng.unit() }
+        let spread = 0.3 + 0.4 * rng.unit();
+        Shared { offset, whole, spread, signed: rng.chance(0.5), turn: rng.below(1 << 20) }
     }
 }
 
 impl Round {
+    /// After so many samples the rounds begin again.
+    pub(super) const COUNT: usize = 22;
+
     /// The round of sample `i`.
     pub(super) fn of(i: usize) -> Round {
-        const ORDER: [Round; 20] = [
+        const ORDER: [Round; Round::COUNT] = [
             Round::Normal,
             Round::Integers,
             Round::Scaled,
@@ -82,6 +101,8 @@ impl Round {
             Round::Scattered,
             Round::Offset,
             Round::Wide,
+            Round::Met,
+            Round::Met,
         ];
         ORDER[i % ORDER.len()]
     }
@@ -99,7 +120,7 @@ impl Round {
     /// True if all floats are finite and of moderate size.
     pub(super) fn ordinary(self) -> bool {
         match self {
-            Round::Nan | Round::Infinite | Round::Masked | Round::Missing => false,
+            Round::Nan | Round::Infinite | Round::Masked | Round::Missing | Round::Met => false,
             Round::Zeros | Round::Huge => false,
             Round::Scaled | Round::Scattered | Round::Offset => false,
             Round::Integers | Round::Normal | Round::Wide | Round::Powers | Round::Units => true,
@@ -111,16 +132,22 @@ impl Round {
 pub(super) fn tensor(
     dtype: DType,
     shape: &[usize],
-    (round, shared): (Round, Shared),
+    (round, shared, named): (Round, Shared, Named<'_>),
     rule: &ElementRule,
     index: Option<i64>,
     rng: &mut Random,
 ) -> Tensor {
     let n: usize = shape.iter().product();
+    let counts = dtype.is_float() || (dtype.is_int() && index.is_none());
+    if round == Round::Met && counts {
+        return met(dtype, shape, (shared, named), rule, rng);
+    }
     if dtype.is_float() {
         let (center, spread) = place(dtype, round, shared, rng);
+        let sign = if rng.chance(0.5) { -1.0 } else { 1.0 };
         let one = |rng: &mut Random| {
             let v = match round {
+                Round::Scaled if shared.signed => sign * spread * rng.normal().abs().min(2.0),
                 Round::Scaled | Round::Offset => center + spread * rng.normal().clamp(-2.0, 2.0),
                 Round::Scattered => scale(dtype, rng) * rng.pick(&[1.0, -1.0]) * (1.0 + rng.unit()),
                 _ => float(dtype, round, rng),
@@ -135,6 +162,49 @@ pub(super) fn tensor(
     let values: Vec<i64> =
         if rule.uniform { vec![one(rng); n] } else { (0..n).map(|_| one(rng)).collect() };
     Tensor::from_i64(dtype, shape.to_vec(), &values)
+}
+
+/// A tensor in a round where numbers meet: its elements count the choices, those of each further tensor more slowly.
+fn met(
+    dtype: DType,
+    shape: &[usize],
+    (shared, named): (Shared, Named<'_>),
+    rule: &ElementRule,
+    rng: &mut Random,
+) -> Tensor {
+    let n: usize = shape.iter().product();
+    let choices = choices(dtype, named.numbers, rng);
+    let period = choices.len().saturating_pow(named.place as u32);
+    let chosen = |i: usize| {
+        let i = if rule.uniform { 0 } else { i };
+        choices[(shared.turn + i) / period % choices.len()]
+    };
+    if dtype.is_float() {
+        let one = |i| fit_float(dtype, chosen(i), rule, rng);
+        let mut values: Vec<f64> = (0..n).map(one).collect();
+        if let (true, Some(&v)) = (rule.uniform, values.first()) {
+            values.fill(v);
+        }
+        return Tensor::from_f64(dtype, shape.to_vec(), &values);
+    }
+    let values: Vec<i64> = (0..n).map(|i| fit_int(chosen(i) as i64, dtype, rule)).collect();
+    Tensor::from_i64(dtype, shape.to_vec(), &values)
+}
+
+/// Numbers at which functions turn; of integers the law's own have neighbours.
+fn choices(dtype: DType, numbers: &[f64], rng: &mut Random) -> Vec<f64> {
+    let Some((low, high)) = dtype.int_range() else {
+        let zero = if rng.chance(0.5) { 0.0 } else { -0.0 };
+        let own = numbers.iter().map(|&v| round(dtype, v));
+        return [zero, f64::INFINITY, f64::NEG_INFINITY, 1.0, -2.0]
+            .into_iter()
+            .chain(own)
+            .collect();
+    };
+    let (low, high) = (low as f64, high as f64);
+    let own = numbers.iter().flat_map(|v| [v - 1.0, *v, v + 1.0]);
+    let own = own.filter(|v| low < *v && *v < high);
+    [0.0, 1.0, -1.0, low, high].into_iter().chain(own).collect()
 }
 
 /// A magnitude: half of them moderate, where exponentials end, the others from the whole range.
@@ -193,7 +263,7 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
             3 => sign / largest.sqrt(),
             _ => rng.normal(),
         },
-        Round::Scaled | Round::Scattered | Round::Offset => rng.normal(),
+        Round::Scaled | Round::Scattered | Round::Offset | Round::Met => rng.normal(),
     }
 }
 
@@ -260,9 +330,12 @@ fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 
         Round::Powers => 1 << rng.below(7),
         Round::Normal | Round::Scaled | Round::Scattered | Round::Offset => rng.between(0, 9),
         Round::Wide => rng.between(-100, 100),
-        Round::Nan | Round::Infinite | Round::Masked | Round::Huge | Round::Missing => {
-            rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3])
-        }
+        Round::Nan
+        | Round::Infinite
+        | Round::Masked
+        | Round::Huge
+        | Round::Missing
+        | Round::Met => rng.pick(&[low, high, low.wrapping_add(1), high / 2, 0, 1, -1, 3]),
     }
 }
 
