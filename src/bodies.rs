@@ -112,8 +112,12 @@ impl Bodies<'_> {
             return Ok(None);
         }
         let mut names: HashMap<String, String> = HashMap::new();
-        let mut graph =
-            RawGraph { inputs: old.inputs.clone(), outputs: old.outputs.clone(), ..new.graph };
+        let mut outputs = old.outputs.clone();
+        // What follows operators of a runtime's own has no type unless the body says it.
+        for (o, typed) in outputs.iter_mut().zip(&new.graph.outputs) {
+            o.dtype = o.dtype.or(typed.dtype);
+        }
+        let mut graph = RawGraph { inputs: old.inputs.clone(), outputs, ..new.graph };
         graph.name.clone_from(&old.name);
         graph.value_infos.clear();
         let kept: HashSet<&String> = old.outputs.iter().map(|o| &o.name).collect();

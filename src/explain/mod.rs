@@ -6,6 +6,7 @@
 mod declaration;
 mod regions;
 mod text;
+mod unmade;
 mod whynot;
 
 use crate::error::Error;
@@ -23,6 +24,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 pub use text::seconds;
+pub use unmade::Unmade;
 pub use whynot::{WhyNot, why_not};
 
 /// The name of a reason: a law's, or what the tool does by itself.

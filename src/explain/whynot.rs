@@ -1,6 +1,7 @@
 //! Why a law did not fire, or an operator is not in the result.
 
 use super::text::{names, seconds};
+use super::unmade::{Unmade, unmade};
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::NodeKind;
@@ -53,6 +54,8 @@ pub struct LawStory {
     pub ill_typed: Option<(usize, String)>,
     /// Where most of its pattern is.
     pub near: Vec<NearMiss>,
+    /// What of its pattern nothing becomes.
+    pub unmade: Vec<Unmade>,
 }
 
 /// A place that has a part of a law's pattern.
@@ -163,6 +166,10 @@ fn story(
         }
     }
     misses.truncate(PLACES);
+    let unmade = match p.matches {
+        0 => unmade(&o.explored.source, library, law),
+        _ => vec![],
+    };
     LawStory {
         law: name,
         off: None,
@@ -171,6 +178,7 @@ fn story(
         refused: refused(o, p, wanted),
         ill_typed: (p.ill_typed.0 > 0).then(|| p.ill_typed.clone()),
         near: misses,
+        unmade,
     }
 }
 
@@ -269,7 +277,10 @@ fn law(out: &mut String, l: &LawStory) {
             n.wants
         );
     }
-    if l.matches == 0 && l.near.is_empty() {
+    for u in &l.unmade {
+        let _ = writeln!(out, "  {}", u.human());
+    }
+    if l.matches == 0 && l.near.is_empty() && l.unmade.is_empty() {
         let _ = writeln!(out, "  no operator of its pattern is in the model");
     }
 }

@@ -4,6 +4,7 @@
 //! A scan is only replaced where the laws prove its step, and what stands before the first one, equal to those of the recurrence.
 
 mod assignment;
+mod copies;
 mod scan;
 mod trial;
 

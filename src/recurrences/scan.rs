@@ -125,6 +125,47 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// True if a value is a constant by itself.
+    pub fn is_constant(&self, seed: &Seed) -> bool {
+        match seed {
+            Seed::Constant(_) => true,
+            Seed::Value(v) => matches!(self.source.node(v.node).kind, NodeKind::Const(_)),
+        }
+    }
+
+    /// True if a value is computed from others and constants alone.
+    pub fn follows(&self, seed: &Seed, from: &[&Seed]) -> bool {
+        match seed {
+            Seed::Constant(_) => true,
+            Seed::Value(v) => self.value_follows(*v, from, DEPTH, &mut HashMap::new()),
+        }
+    }
+
+    fn value_follows(
+        &self,
+        v: Value,
+        from: &[&Seed],
+        depth: usize,
+        known: &mut HashMap<Value, bool>,
+    ) -> bool {
+        if from.contains(&&Seed::Value(v)) {
+            return true;
+        }
+        if let Some(&follows) = known.get(&v) {
+            return follows;
+        }
+        let node = self.source.node(v.node);
+        let follows = match node.kind {
+            NodeKind::Const(_) => true,
+            NodeKind::Apply(..) if depth > 0 => {
+                node.args.iter().all(|&a| self.value_follows(a, from, depth - 1, known))
+            }
+            NodeKind::Input(_) | NodeKind::Apply(..) => false,
+        };
+        known.insert(v, follows);
+        follows
+    }
+
     /// What may be an operand that a step sees whole: what the body sees, what the states begin with, and what these are made of.
     pub fn pool(&self) -> Vec<Seed> {
         let mut outside = Outside::new(self);

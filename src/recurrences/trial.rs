@@ -1,13 +1,14 @@
 //! Whether a scan is a recurrence over chosen operands: samples tell at once where it is not, and laws prove that it is.
 
+use super::assignment::Operand;
+use super::copies::copied;
 use super::scan::{Outside, Scan, Seed};
 use mlc_backends::reference;
 use mlc_dsl::build::Builder;
-use mlc_dsl::canon::ARITHMETIC;
-use mlc_dsl::ir::{Attr, Extent, NodeKind, Program, Tensor, Value};
+use mlc_dsl::ir::{NodeId, NodeKind, Program, Tensor, Value};
 use mlc_explore::{Limits, explore};
 use mlc_onnx::RecurrenceStep;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// How far values of equal programs may differ, in parts of the largest one. Wrong operands are off by far more.
@@ -20,7 +21,7 @@ const SAMPLED: usize = 1 << 20;
 pub(super) struct Trial<'t, 'a> {
     pub scan: &'t Scan<'a>,
     pub step: &'t RecurrenceStep,
-    pub chosen: &'t [(Seed, Option<(usize, usize)>)],
+    pub chosen: &'t [Operand],
     /// Of each state of the scan, which state of the recurrence it is.
     pub order: &'t [usize],
 }
@@ -32,27 +33,20 @@ struct Compared {
     made: usize,
 }
 
-impl Trial<'_, '_> {
+/// A choice that samples do not refute: what is compared, and of each result that the scan makes, those of the recurrence that it may be.
+pub(super) struct Agreeing {
+    compared: Compared,
+    choices: Vec<Vec<usize>>,
+}
+
+impl Agreeing {
     /// The results of the recurrence that the scan makes, if all of its are proven to be.
-    pub fn proven(&self, laws: &[u32]) -> Option<Vec<usize>> {
-        let compared = self.compared()?;
-        let sampled = compared.sampled(self);
-        let may_be = |a: usize, b: usize| sampled.as_ref().is_none_or(|s| near(&s[a], &s[b]));
-        if !compared.fixed().into_iter().all(|(a, b)| may_be(a, b)) {
-            return None;
-        }
-        let choices: Vec<Vec<usize>> = (0..compared.made)
-            .map(|m| {
-                let (own, first) = (compared.of_scan(m), compared.of_recurrence());
-                (0..self.step.made.len()).filter(|r| may_be(own, first + r)).collect()
-            })
-            .collect();
-        if choices.iter().any(Vec::is_empty) {
-            return None;
-        }
+    pub fn proven(&self, trial: &Trial<'_, '_>, laws: &[u32]) -> Option<Vec<usize>> {
+        let Agreeing { compared, choices } = self;
         let limits =
-            Limits { nodes: 6000, rounds: 12, time: Duration::from_secs(60), ..Limits::default() };
-        let explored = explore(self.scan.library.clone(), compared.program.clone(), laws, &limits);
+            Limits { nodes: 6000, rounds: 24, time: Duration::from_secs(60), ..Limits::default() };
+        let library = trial.scan.library.clone();
+        let explored = explore(library, compared.program.clone(), laws, &limits);
         let value = |i: usize| compared.program.outputs[i].1;
         let equal = |a: usize, b: usize| explored.are_equal(value(a), value(b));
         if !compared.fixed().into_iter().all(|(a, b)| equal(a, b)) {
@@ -61,9 +55,63 @@ impl Trial<'_, '_> {
         let made = choices.iter().enumerate().map(|(m, all)| {
             let (own, first) = (compared.of_scan(m), compared.of_recurrence());
             let r = all.iter().find(|r| equal(own, first + *r))?;
-            Some(self.step.made[*r].0)
+            Some(trial.step.made[*r].0)
         });
         made.collect()
+    }
+}
+
+impl Trial<'_, '_> {
+    /// Samples that refute the choice yield the last operand that the refuted result reads.
+    pub fn agreeing(&self) -> Result<Agreeing, usize> {
+        let last = self.chosen.len().saturating_sub(1);
+        let compared = self.compared().ok_or(last)?;
+        let sampled = compared.sampled(self);
+        let may_be = |a: usize, b: usize| sampled.as_ref().is_none_or(|s| near(&s[a], &s[b]));
+        let refuted =
+            compared.fixed().into_iter().enumerate().filter(|(_, (a, b))| !may_be(*a, *b));
+        if let Some(last) = refuted.map(|(i, _)| self.last_read(i)).min() {
+            return Err(last);
+        }
+        let choices: Vec<Vec<usize>> = (0..compared.made)
+            .map(|m| {
+                let (own, first) = (compared.of_scan(m), compared.of_recurrence());
+                (0..self.step.made.len()).filter(|r| may_be(own, first + r)).collect()
+            })
+            .collect();
+        if choices.iter().any(Vec::is_empty) {
+            return Err(last);
+        }
+        Ok(Agreeing { compared, choices })
+    }
+
+    /// The last operand that is read by one of the [fixed](Compared::fixed) results.
+    fn last_read(&self, fixed: usize) -> usize {
+        let Trial { step, order, .. } = self;
+        let r = step.states[order[fixed / 2]];
+        let (program, name) = match fixed % 2 {
+            0 => (&step.program, format!("/next{r}")),
+            _ => (&step.first, format!("/first{r}")),
+        };
+        let operand = |name: &str| {
+            let is_slice = |(k, axis): &&(usize, usize)| name == format!("/slice{k:04}_{axis:02}");
+            let slice = step.sequences.iter().find(is_slice).map(|(k, _)| *k);
+            slice.or_else(|| name.strip_prefix("/param")?.parse().ok())
+        };
+        let output = program.outputs.iter().find(|(n, _)| *n == name);
+        let mut open: Vec<NodeId> = output.map(|(_, v)| v.node).into_iter().collect();
+        let mut seen: HashSet<NodeId> = HashSet::new();
+        let mut last = 0;
+        while let Some(id) = open.pop() {
+            if seen.insert(id) {
+                let node = program.node(id);
+                if let NodeKind::Input(k) = node.kind {
+                    last = last.max(operand(&program.inputs[k as usize].0).unwrap_or(0));
+                }
+                open.extend(node.args.iter().map(|v| v.node));
+            }
+        }
+        last
     }
 
     fn compared(&self) -> Option<Compared> {
@@ -181,68 +229,4 @@ fn near(a: &Tensor, b: &Tensor) -> bool {
         let (a, b) = (a.get_f64(i), b.get_f64(i));
         a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= APART * largest
     })
-}
-
-/// A matrix product as a sum of products, which is the same in whatever form a step has it.
-fn summed(builder: &mut Builder<'_>, a: Value, b: Value) -> Option<Value> {
-    let (left, right) = (builder.ty(a).shape.clone(), builder.ty(b).shape.clone());
-    let h = left.len().checked_sub(2)?;
-    let (rows, columns, depth) = (left[h].clone(), right[h + 1].clone(), left[h + 1].clone());
-    let swapped: Vec<i64> = (0..h as i64).chain([h as i64 + 1, h as i64]).collect();
-    let transpose = builder.structural().transpose?;
-    let b = *builder.apply(transpose, &[Some(Attr::ints(swapped))], &[b]).ok()?.first()?;
-    // An axis of one place is none.
-    let wide = |e: &Extent| e.as_const() != Some(1);
-    let sides: Vec<Extent> = [&rows, &columns].into_iter().filter(|e| wide(e)).cloned().collect();
-    let whole = [&left[..h], sides.as_slice(), std::slice::from_ref(&depth)].concat();
-    let end = whole.len() - 1;
-    let mut factor = |v: Value, side: &Extent, place: usize| {
-        let own = if wide(side) { vec![side.clone()] } else { vec![] };
-        let shape = [&left[..h], own.as_slice(), std::slice::from_ref(&depth)].concat();
-        let v = builder.reshape(v, &shape).ok()?;
-        let side = wide(side).then_some(place);
-        let map: Vec<i64> = (0..h).chain(side).chain([end]).map(|i| i as i64).collect();
-        builder.broadcast(v, &map, &whole).ok()
-    };
-    let a = factor(a, &rows, h)?;
-    let b = factor(b, &columns, h + usize::from(wide(&rows)))?;
-    let mul = ARITHMETIC.iter().position(|n| *n == "mul")?;
-    let mul = builder.structural().arithmetic[mul]?;
-    let product = *builder.apply(mul, &[], &[a, b]).ok()?.first()?;
-    let sum = builder.library.find("sum")?;
-    let axes = Some(Attr::ints([end as i64]));
-    let sum = *builder.apply(sum, &[axes], &[product]).ok()?.first()?;
-    builder.reshape(sum, &[&left[..h], &[rows, columns]].concat()).ok()
-}
-
-/// The outputs of a program over values in the place of its inputs.
-fn copied(
-    builder: &mut Builder<'_>,
-    program: &Program,
-    inputs: &HashMap<String, Value>,
-) -> Option<Vec<Value>> {
-    let mut new: Vec<Option<Vec<Value>>> = vec![];
-    for node in &program.nodes {
-        let made = match &node.kind {
-            NodeKind::Input(k) => inputs.get(&program.inputs[*k as usize].0).map(|&v| vec![v]),
-            NodeKind::Const(c) => Some(vec![builder.constant(program.consts.get(*c).clone())]),
-            NodeKind::Apply(call, attrs) => {
-                let arg =
-                    |a: &Value| new[a.node.0 as usize].as_ref()?.get(a.output as usize).copied();
-                let args = node.args.iter().map(arg).collect::<Option<Vec<Value>>>()?;
-                if let ([a, b], Some(product)) = (args.as_slice(), builder.library.find("matmul"))
-                    && *call == product
-                {
-                    new.push(Some(vec![summed(builder, *a, *b)?]));
-                    continue;
-                }
-                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
-                Some(builder.apply(*call, &attrs, &args).ok()?)
-            }
-        };
-        new.push(made);
-    }
-    let value =
-        |(_, v): &(String, Value)| new[v.node.0 as usize].as_ref()?.get(v.output as usize).copied();
-    program.outputs.iter().map(value).collect()
 }

@@ -44,12 +44,17 @@ fn optimizes(raw: &RawModel, inputs: &[Vec<Tensor>], expected: &str) -> RawModel
 /// Optimises, and compares the results of runs with those of the model.
 #[track_caller]
 fn optimized(raw: &RawModel, inputs: &[Vec<Tensor>]) -> RawModel {
+    optimized_for("standard", raw, inputs)
+}
+
+#[track_caller]
+fn optimized_for(target: &str, raw: &RawModel, inputs: &[Vec<Tensor>]) -> RawModel {
     let read = |raw: &RawModel| {
         let bytes = mlc_onnx::to_bytes(raw).expect("written");
         Model::from_bytes(bytes).expect("it loads")
     };
     let model = read(raw);
-    let result = Optimizer::new().target("standard").optimize(&model).expect("it is optimised");
+    let result = Optimizer::new().target(target).optimize(&model).expect("it is optimised");
     let bytes = result.to_bytes().expect("written");
     let out = mlc_onnx::parse_onnx(bytes.into(), None).expect("it reads back");
     let sessions = [raw, &out].map(|raw| read(raw).session().expect("it runs"));
@@ -243,6 +248,41 @@ fn a_scan_over_a_sequence_of_any_length_is_typed_and_optimised() {
     let start = || floats(&[3], &[0.5, -1.0, 2.0]);
     let runs = [4, 2].map(|n| vec![rows(n), start()]);
     optimizes(&raw, &runs, "Scan[Add Relu Identity] Relu");
+}
+
+#[test]
+fn a_body_of_a_runtimes_own_operators_is_of_its_domain_and_has_typed_results() {
+    let perm = [("perm", list(&[1, 0]))];
+    let inside = vec![
+        node("Transpose", &["s"], &["a"], &perm),
+        node("MatMul", &["a", "e"], &["b"], &[]),
+        node("Mul", &["b", "half"], &["t"], &[]),
+        node("Identity", &["t"], &["made"], &[]),
+    ];
+    let untyped = |n: &&str| RawValueInfo { name: (*n).into(), ..RawValueInfo::default() };
+    let initializers = [("half".to_string(), floats(&[], &[0.5]))].into_iter().collect();
+    let body = RawAttr::Graph(Box::new(RawGraph {
+        inputs: ["s", "e"].iter().map(untyped).collect(),
+        outputs: ["t", "made"].iter().map(untyped).collect(),
+        nodes: inside,
+        initializers,
+        ..RawGraph::default()
+    }));
+    let attrs = [("body", body), ("num_scan_inputs", int(1))];
+    let nodes = vec![node("Scan", &["x1", "x0"], &["last", "all"], &attrs)];
+    let start = || floats(&[3, 3], &[0.5, -1.0, 2.0, 1.0, 0.0, 1.5, -0.5, 1.0, 1.0]);
+    let sequence = |n: usize| floats(&[n, 3, 3], &rows(3 * n).to_f64());
+    let args = [Sym(sequence(2), &["n", "", ""]), In(start())];
+    let (raw, _) = model(17, &args, nodes, &["all", "last"]);
+    let runs = [2, 3].map(|n| vec![sequence(n), start()]);
+    let out = optimized_for("onnxruntime", &raw, &runs);
+    let graphs = out.graph.nodes.iter().flat_map(|n| n.attrs.values()).flat_map(RawAttr::graphs);
+    let graphs: Vec<&RawGraph> = graphs.collect();
+    let domains = graphs.iter().flat_map(|g| &g.nodes).map(|n| n.domain.as_str());
+    assert!(domains.clone().any(|d| d == "com.microsoft"), "{:?}", operators(&out.graph));
+    assert!(domains.clone().all(|d| out.opset_imports.contains_key(d)), "{:?}", out.opset_imports);
+    let outputs: Vec<_> = graphs.iter().flat_map(|g| &g.outputs).map(|o| o.dtype).collect();
+    assert_eq!(outputs, [Some(DType::F32); 2]);
 }
 
 /// A linear resize of `from` to the extents of `x1`.

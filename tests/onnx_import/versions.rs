@@ -88,6 +88,27 @@ fn padding_is_not_negative() {
 }
 
 #[test]
+fn rectifiers_of_integers_are_what_runtimes_have() {
+    for (dtype, expected) in [(DType::I32, "Relu"), (DType::I64, "Max")] {
+        let of = |v: &[f64]| Tensor::from_f64(dtype, vec![3], v);
+        let found = written(17, "Relu", &[In(of(&[-2.0, 0.0, 3.0]))], &[], &of(&[0.0, 0.0, 3.0]));
+        assert_eq!(found, [expected]);
+    }
+}
+
+#[test]
+fn scales_of_half_precision_are_multiplied_as_they_are_written_out() {
+    let half = |v: f64| Const(Tensor::from_f64(DType::F16, vec![], &[v]));
+    let bytes = |shape: &[usize], v: &[f64]| Tensor::from_f64(DType::U8, shape.to_vec(), v);
+    let byte = |v: f64| Const(bytes(&[], &[v]));
+    let (a, b) = (In(bytes(&[1, 2], &[3.0, 5.0])), In(bytes(&[2, 1], &[2.0, 6.0])));
+    let args = [a, half(0.5), byte(1.0), b, half(0.25), byte(1.0), half(1.0), byte(7.0)];
+    let (raw, feeds) = single(21, "QLinearMatMul", &args, &[], 1);
+    // (2 * 1 + 4 * 5) / 8 + 7, rounded.
+    check_at(&[21], raw, &feeds, &[bytes(&[1, 1], &[10.0])]);
+}
+
+#[test]
 fn what_has_no_elements_is_a_constant() {
     let empty = |shape: &[usize]| floats(shape, &[]);
     type Case = (&'static str, i64, Vec<Arg>, Vec<(&'static str, RawAttr)>, Tensor);

@@ -1,0 +1,70 @@
+//! Operators of the user's texts in a law's pattern that a model can never come to have: no node has them, and no law yields them.
+
+use crate::stdlib;
+use mlc_dsl::ir::{NodeKind, Program};
+use mlc_dsl::library::{CallId, CallKind, Law, LawOrigin, LawSide, Library};
+use mlc_dsl::term::TermKind;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// An operator that nothing becomes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unmade {
+    /// Its name.
+    pub operator: String,
+    /// Whether it reads its own results: a loop of a model may be proven to be it.
+    pub recurrence: bool,
+}
+
+/// The user's primitive operators of a law's left side that neither a program nor the right side of a law has.
+pub(super) fn unmade(source: &Program, library: &Library, law: &Law) -> Vec<Unmade> {
+    let has = |c: CallId| {
+        source.nodes.iter().any(|n| matches!(n.kind, NodeKind::Apply(own, _) if own == c))
+    };
+    let is_own = |c: &CallId| {
+        let call = library.call(*c);
+        let is_primitive = !matches!(call.kind, CallKind::Def(_));
+        is_primitive && call.source.0 as usize >= stdlib::shipped_texts()
+    };
+    let yields = |l: &Law, c: CallId| {
+        l.origin != LawOrigin::Unfold
+            && calls(l, &l.right).contains(&c)
+            && !calls(l, &l.left).contains(&c)
+    };
+    let wanted = calls(law, &law.left).into_iter().filter(is_own).filter(|&c| !has(c));
+    let alone = wanted.filter(|&c| !library.laws.iter().any(|l| yields(l, c)));
+    let told = alone.map(|c| {
+        let call = library.call(c);
+        Unmade { operator: call.name.to_string(), recurrence: call.recurrence.is_some() }
+    });
+    told.collect()
+}
+
+/// The operators of some sides of a law.
+fn calls(law: &Law, sides: &[LawSide]) -> BTreeSet<CallId> {
+    let mut open: Vec<_> = sides.iter().map(|s| s.root).collect();
+    let mut found = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        let term = law.terms.get(id);
+        if let TermKind::Apply(call, _) | TermKind::EachFold(call, _) = &term.kind {
+            found.insert(*call);
+        }
+        open.extend(&term.args);
+    }
+    found
+}
+
+impl Unmade {
+    /// For people.
+    pub(super) fn human(&self) -> String {
+        let name = &self.operator;
+        match self.recurrence {
+            true => format!(
+                "`{name}` is a recurrence, and no `Scan` of the model is proven to be its steps"
+            ),
+            false => format!(
+                "no law yields `{name}`, and the model does not have it: a law may say how graphs spell it"
+            ),
+        }
+    }
+}
