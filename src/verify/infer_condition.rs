@@ -47,42 +47,70 @@ struct CandidateCondition {
     met: Vec<bool>,
 }
 
-/// The weakest small condition found under which the law holds.
+/// The weakest small condition found under which the law holds. What refutes one is a failing sample for all others.
 pub(super) fn propose(facts: &Facts, first: &Sample, rng: &mut Random) -> Option<Proposal> {
     let mut seen = vec![Labelled { sample: first.clone(), fails: true }];
     seen.extend(labelled(facts, rng));
-    let all: Vec<CandidateCondition> =
+    let mut all: Vec<CandidateCondition> =
         candidates(facts).into_iter().filter_map(|text| candidate(facts, text, &seen)).collect();
-    let failing = seen.iter().filter(|l| l.fails).count();
+    let mut useless: Vec<Vec<usize>> = Vec::new();
+    for _ in 0..TRIED {
+        let set = separating(&all, &seen).into_iter().find(|set| !useless.contains(set))?;
+        let chosen: Vec<&CandidateCondition> = set.iter().map(|i| &all[*i]).collect();
+        match confirm(facts, &chosen, rng) {
+            Confirmed::Passing(passing) => {
+                let texts: Vec<&str> = chosen.iter().map(|c| c.text.as_str()).collect();
+                let failing = seen.iter().filter(|l| l.fails).count();
+                return Some(Proposal { condition: texts.join(", "), passing, failing });
+            }
+            Confirmed::Refuted(sample) => {
+                all.iter_mut().for_each(|c| c.met.push(meets(facts, &c.expr, &sample)));
+                seen.push(Labelled { sample: *sample, fails: true });
+            }
+            Confirmed::Useless => useless.push(set),
+        }
+    }
+    None
+}
+
+/// The conditions, alone or in pairs, that no failing sample meets. What speaks of extents and attributes comes first, then
+/// the weaker, then the shorter.
+fn separating(all: &[CandidateCondition], seen: &[Labelled]) -> Vec<Vec<usize>> {
     let misses = |met: &[bool]| !seen.iter().zip(met).any(|(l, m)| l.fails && *m);
     let covers = |met: &[bool]| met.iter().filter(|m| **m).count();
-    // What speaks of extents and attributes comes first, then the weaker, then the shorter.
-    let mut sets: Vec<(Vec<&CandidateCondition>, usize)> = Vec::new();
+    let mut sets: Vec<(Vec<usize>, usize)> = Vec::new();
     for (i, a) in all.iter().enumerate() {
         if misses(&a.met) {
-            sets.push((vec![a], covers(&a.met)));
+            sets.push((vec![i], covers(&a.met)));
             continue;
         }
         // Two of these together describe the samples rather than the law.
         let loose = |c: &CandidateCondition| {
             c.text.contains(" % |") || c.text.contains("| <= |") || c.text.starts_with("within(")
         };
-        for b in all[i + 1..].iter().filter(|b| !misses(&b.met) && !loose(a) && !loose(b)) {
+        let others = all.iter().enumerate().skip(i + 1);
+        for (j, b) in others.filter(|(_, b)| !misses(&b.met) && !loose(a) && !loose(b)) {
             let both: Vec<bool> = a.met.iter().zip(&b.met).map(|(a, b)| *a && *b).collect();
             if misses(&both) && covers(&both) > 0 {
-                sets.push((vec![a, b], covers(&both)));
+                sets.push((vec![i, j], covers(&both)));
             }
         }
     }
-    let elements = |set: &[&CandidateCondition]| set.iter().any(|c| c.elements);
+    let elements = |set: &[usize]| set.iter().any(|i| all[*i].elements);
     // That a number is one is asked before anything of its size.
-    let number = |set: &[&CandidateCondition]| set.iter().any(|c| !c.text.ends_with("< inf"));
+    let number = |set: &[usize]| set.iter().any(|i| !all[*i].text.ends_with("< inf"));
     sets.sort_by_key(|(set, n)| (elements(set), number(set), std::cmp::Reverse(*n), set.len()));
-    sets.iter().take(TRIED).find_map(|(set, _)| {
-        let passing = confirm(facts, set, rng)?;
-        let texts: Vec<&str> = set.iter().map(|c| c.text.as_str()).collect();
-        Some(Proposal { condition: texts.join(", "), passing, failing })
-    })
+    sets.into_iter().map(|(set, _)| set).collect()
+}
+
+/// What samples of the law under a condition say.
+enum Confirmed {
+    /// So many agree, and none differs.
+    Passing(usize),
+    /// One differs.
+    Refuted(Box<Sample>),
+    /// Hardly any is found, or the sides have other types.
+    Useless,
 }
 
 /// Samples of the law, each compared.
@@ -114,8 +142,8 @@ fn labelled(facts: &Facts, rng: &mut Random) -> Vec<Labelled> {
     out
 }
 
-/// Samples of the law under these conditions as well; `None` if one fails or hardly any is found.
-fn confirm(facts: &Facts, conditions: &[&CandidateCondition], rng: &mut Random) -> Option<usize> {
+/// Samples the law under these conditions as well.
+fn confirm(facts: &Facts, conditions: &[&CandidateCondition], rng: &mut Random) -> Confirmed {
     let mut law: Law = facts.law.clone();
     law.conditions.extend(conditions.iter().map(|c| c.expr.clone()));
     let facts = Facts::of(facts.library, &law);
@@ -127,22 +155,22 @@ fn confirm(facts: &Facts, conditions: &[&CandidateCondition], rng: &mut Random) 
         let (extents, stray, round) = sample::plan(&facts, i);
         match sample::draw(&facts, &wanted, (extents, stray), &mut tally, &mut rng) {
             None => missed += 1,
-            Some(Draw::Types(..)) => return None,
+            Some(Draw::Types(..)) => return Confirmed::Useless,
             Some(Draw::Instance(instance)) => {
                 match sample::trial(&facts, *instance, round, None, &mut tally, &mut rng) {
                     (_, Trial::Void) => missed += 1,
                     // That two empty tensors are equal says nothing for a law.
                     (sample, Trial::Agree(_)) => passing += usize::from(has_results(&sample)),
-                    (_, Trial::Differ(_)) => return None,
+                    (sample, Trial::Differ(_)) => return Confirmed::Refuted(Box::new(sample)),
                 }
             }
         }
         // What samples hardly meet would not help.
         if missed > 1 + passing {
-            return None;
+            return Confirmed::Useless;
         }
     }
-    (passing >= CONFIRM / 3).then_some(passing)
+    if passing >= CONFIRM / 3 { Confirmed::Passing(passing) } else { Confirmed::Useless }
 }
 
 fn has_results(sample: &Sample) -> bool {
