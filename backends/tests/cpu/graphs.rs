@@ -152,6 +152,31 @@ fn symbols_are_bound_at_every_run() {
 }
 
 #[test]
+fn an_operator_refuses_extents_that_its_declaration_excludes() {
+    let library = library();
+    for (op, channels) in [("conv", 1), ("conv_channels_last", 3)] {
+        let mut c = Case::new(&library);
+        let mut shape: Vec<Extent> = [2, 9, 9, 9].map(Extent::from).to_vec();
+        shape[channels] = Extent::sym("c");
+        let x = c.builder.input("x", Type::new(DType::F32, shape));
+        let w = c.constant(DType::F32, &[4, 3, 3, 3]);
+        let all = |v: i64| Attr::ints([v; 2]);
+        let mut attrs = vec![("group", Attr::int(1))];
+        attrs.extend(["stride", "low", "high", "dilation"].map(|name| (name, all(1))));
+        let y = c.apply(op, &attrs, &[x, w]);
+        let (program, _) = c.finish(&[y]);
+        let ready = Cpu::new(1).compile(&plan(&program), library.clone()).unwrap();
+        for extent in [3, 5, 32, 0] {
+            let mut given = [2, 9, 9, 9];
+            given[channels] = extent;
+            let x = Case::new(&library).tensor(DType::F32, &given);
+            let refused = matches!(ready.run(&[x]), Err(BackendError::Operator { .. }));
+            assert_eq!(refused, extent != 3, "{op} of {extent} channels");
+        }
+    }
+}
+
+#[test]
 fn mistakes_are_errors() {
     let library = library();
     let mut c = Case::new(&library);

@@ -15,7 +15,8 @@ use super::threads::Threads;
 use super::{buffer::Buffer, half_precision};
 use crate::BackendError;
 use bytes::Bytes;
-use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Tensor, Value};
+use mlc_dsl::infer::{TypeError, infer};
+use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Memory};
 use mlc_dsl::strided_views::{self, Viewed};
@@ -323,6 +324,7 @@ impl<'a> Resolver<'a> {
         let wanted: Vec<Value> = group.arguments.iter().copied().filter(inside).collect();
         self.pointwise(&group.prologue, &wanted)?;
         let Some(outputs) = self.results(anchor) else { return self.fall_back(anchor) };
+        self.admitted(anchor, &group.arguments)?;
         let op = self.library.node_name(&self.graph.program, anchor);
         let made = match native.maker(&op) {
             Some(maker) => self.make(maker, &group.arguments, &self.attrs(anchor), &outputs)?,
@@ -337,6 +339,23 @@ impl<'a> Resolver<'a> {
                 self.pointwise(&group.epilogue, &group.outputs)
             }
         }
+    }
+
+    /// An error if an operator does not admit the extents that symbols stand for: its code relies on what the declaration demands.
+    fn admitted(&self, id: NodeId, args: &[Value]) -> Result<(), BackendError> {
+        let program = &self.graph.program;
+        let NodeKind::Apply(call, _) = program.node(id).kind else { return Ok(()) };
+        if args.iter().all(|a| program.ty(*a).known_shape().is_some()) {
+            return Ok(());
+        }
+        let types =
+            args.iter().map(|a| self.place(*a).map(|p| Type::known(p.dtype, &p.layout.shape)));
+        let types: Vec<Type> = types.collect::<Result<_, _>>()?;
+        let attrs: Vec<Option<Attr>> = self.attrs(id).into_iter().map(Some).collect();
+        let found = infer(self.library.call(call), &types.iter().collect::<Vec<_>>(), &attrs);
+        let reason =
+            |e: TypeError| BackendError::Operator { op: self.name(id), reason: e.to_string() };
+        found.map(drop).map_err(reason)
     }
 
     /// Launches an anchor and the pointwise operators that follow it: as its epilogue where it takes one.
