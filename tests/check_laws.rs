@@ -107,6 +107,7 @@ fn true_laws_hold() {
 #[test]
 fn false_identities_are_refuted() {
     check(&["ops", "extern", "layers"], include_str!("laws/false_identities.rules"), "fails");
+    check(&["ops", "extern", "layers"], include_str!("laws/more_false_identities.rules"), "fails");
 }
 
 #[test]

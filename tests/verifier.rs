@@ -167,7 +167,7 @@ fn the_command_names_the_damage_and_what_to_write() {
         .expect("runs");
     let shown = String::from_utf8_lossy(&out.stdout).into_owned();
     assert_eq!(out.status.code(), Some(1), "{shown}");
-    for words in ["became", "error grows by", "`error approx(", "x: f", "2 fail"] {
+    for words in ["became", "overflow inside the left side", "`error approx(", "x: f", "2 fail"] {
         assert!(shown.contains(words), "no `{words}` in {shown}");
     }
     assert!(!shown.contains("proved"), "{shown}");

@@ -196,7 +196,7 @@ impl<'a> ProgramDraw<'a> {
         if large
             || whole > most[2]
             || !types.iter().zip(inputs).all(usual)
-            || types[0].elements().is(0)
+            || types.first().is_some_and(|t| t.elements().is(0))
         {
             return None;
         }

@@ -47,9 +47,11 @@ struct CandidateCondition {
     met: Vec<bool>,
 }
 
-/// The weakest small condition found under which the law holds. What refutes one is a failing sample for all others.
-pub(super) fn propose(facts: &Facts, first: &Sample, rng: &mut Random) -> Option<Proposal> {
-    let mut seen = vec![Labelled { sample: first.clone(), fails: true }];
+/// The weakest small condition found under which the law holds, and which these failing samples do not meet. What refutes one is a
+/// failing sample for all others.
+pub(super) fn propose(facts: &Facts, known: [&Sample; 2], rng: &mut Random) -> Option<Proposal> {
+    let mut seen: Vec<Labelled> =
+        known.map(|s| Labelled { sample: s.clone(), fails: true }).into_iter().collect();
     seen.extend(labelled(facts, rng));
     let mut all: Vec<CandidateCondition> =
         candidates(facts).into_iter().filter_map(|text| candidate(facts, text, &seen)).collect();

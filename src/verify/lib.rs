@@ -303,8 +303,9 @@ impl Checker<'_, '_> {
         if !self.explain {
             return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
         }
-        let proposal = infer_condition::propose(self.facts, &sample, &mut self.rng.fork());
+        let (first, mut rng) = (sample.clone(), self.rng.fork());
         let (sample, mismatch) = shrink::shrink(self.facts, sample, mismatch, &mut self.rng);
+        let proposal = infer_condition::propose(self.facts, [&first, &sample], &mut rng);
         let mut example = Counterexample::of(self.facts, &sample, &mismatch);
         example.holds_when = proposal;
         Outcome::Fails(Box::new(example))

@@ -9,7 +9,7 @@ use super::pointwise::{ElementSource, strided_copy};
 use super::simd::simd;
 use super::threads::SharedSlice;
 use mlc_dsl::ir::{Attr, DType};
-use mlc_dsl::layout::{Layout, dense_strides, odometer};
+use mlc_dsl::layout::{Layout, odometer};
 
 /// Numbers that a task should at least have.
 const GRAIN: usize = 1 << 14;
@@ -167,7 +167,9 @@ pub fn numbers(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     if i.dtype != DType::I64 || i.layout.rank() != shape.len() {
         return None;
     }
-    let mut own = dense_strides(&shape);
+    // Of a tensor without elements, too, every number is what the places say.
+    let below = |a: usize| shape[a + 1..].iter().fold(1isize, |n, &d| n.wrapping_mul(d as isize));
+    let mut own: Vec<isize> = (0..shape.len()).map(below).collect();
     let step = std::mem::replace(&mut own[axis], 0) as i64;
     Some(Box::new(Numbers { index: i.layout.clone(), extent: shape[axis] as i64, step, own }))
 }

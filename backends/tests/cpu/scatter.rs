@@ -70,6 +70,7 @@ fn numbers_of_elements() {
         (vec![8], vec![30], 0),
         (vec![4, 3], vec![0, 3], 0),
         (vec![300, 90], vec![300, 80], 1),
+        (vec![5, 0], vec![5, 2], 0),
     ] {
         check(&format!("{shape:?} {index:?} {axis}"), close(DType::F64), |c| {
             let extent = shape[axis] as i64;
