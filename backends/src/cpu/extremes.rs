@@ -65,6 +65,7 @@ trait Float: Pod + PartialOrd + Send + Sync {
 }
 
 /// The first NaN, or else the first of the extremes.
+#[allow(clippy::eq_op, reason = "a float that is not equal to itself is NaN")]
 fn by_one<T: PartialOrd + Copy>(row: &[T], side: Side) -> usize {
     let mut best = 0;
     for (i, &v) in row.iter().enumerate() {
@@ -120,6 +121,7 @@ simd! {
     /// The places of the first extremes of at most [`WIDE`] columns, whose elements are `pitch` apart.
     fn columns<T: Float>(x: &[T], pitch: usize, n: usize, side: Side, out: &mut [i64]) {
         #[inline(always)]
+        #[allow(clippy::eq_op, reason = "a float that is not equal to itself is NaN")]
         fn each<T: Float>(x: &[T], pitch: usize, n: usize, out: &mut [i64], keeps: impl Fn(T, T) -> bool) {
             let wide = out.len();
             let mut best = [T::zeroed(); WIDE];

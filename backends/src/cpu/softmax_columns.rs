@@ -97,6 +97,7 @@ impl Strips {
     }
 
     #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "strips do not overlap")]
     fn result<'a>(&self, strip: Strip, out: &'a SharedSlice<'_, f32>, j: usize) -> &'a mut [f32] {
         // SAFETY: strips do not overlap, each is computed by one task, and one row of it is alive at a time.
         unsafe { out.part(strip.to + j * self.inner, strip.width) }

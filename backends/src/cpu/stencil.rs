@@ -160,7 +160,9 @@ fn chunk<X: Pod, const C: usize>(
     }
     match out.first_chunk_mut::<C>() {
         // Element by element, the vector stays in a register.
-        Some(part) => {
+        Some(part) =>
+        {
+            #[allow(clippy::manual_memcpy, reason = "a copy would go through memory")]
             for j in 0..C {
                 part[j] = acc[j];
             }

@@ -175,13 +175,13 @@ simd! {
             Binary::Div => map2(d, a, b, |a: f32, b| a / b),
             // Of two zeros the positive one is larger; NaN passes both.
             Binary::Max => match b {
-                Tile::One(b) if b > 0.0 || b < 0.0 || b.to_bits() == 0 => {
+                Tile::One(b) if b.abs() > 0.0 || b.to_bits() == 0 => {
                     map1(d, a, |x: f32| if x <= b { b } else { x });
                 }
                 _ => map2(d, a, b, math::maximum),
             },
             Binary::Min => match b {
-                Tile::One(b) if b > 0.0 || b < 0.0 || (-b).to_bits() == 0 => {
+                Tile::One(b) if b.abs() > 0.0 || (-b).to_bits() == 0 => {
                     map1(d, a, |x: f32| if x >= b { b } else { x });
                 }
                 _ => map2(d, a, b, math::minimum),
@@ -414,7 +414,7 @@ pub(super) fn nearest_half(x: f32) -> f32 {
     let normal = if normal > 65504.0 { f32::INFINITY } else { normal };
     // The last place of a half is that of the small numbers.
     let small = (size + 0.5) - 0.5;
-    let near = if size < 6.103_515_625e-5 { small } else { normal };
+    let near = if size < 1.0 / 16384.0 { small } else { normal };
     let near = if size.is_nan() { f32::from_bits((bits | 0x0040_0000) & !0x1fff) } else { near };
     f32::from_bits(near.to_bits() | sign)
 }

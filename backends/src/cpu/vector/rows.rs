@@ -42,6 +42,7 @@ macro_rules! rows {
         /// The elements of a vector joined in pairs.
         $(#[$feature])*
         #[inline]
+        #[allow(clippy::useless_transmute, reason = "a portable vector is an array")]
         fn pairs(x: Vector, f: impl Fn(f32, f32) -> f32) -> f32 {
             // SAFETY: a vector is as many floats.
             let mut x: [f32; LANES] = unsafe { std::mem::transmute(x) };
