@@ -177,6 +177,26 @@ fn an_operator_refuses_extents_that_its_declaration_excludes() {
 }
 
 #[test]
+fn chains_of_an_operator_take_extents_of_symbols() {
+    let library = library();
+    let mut c = Case::new(&library);
+    let parts: Vec<_> = ["a", "b", "c", "d"]
+        .map(|name| c.builder.input(name, Type::new(DType::F32, vec![Extent::sym("n"), 3.into()])))
+        .to_vec();
+    let mut all = parts[0];
+    for part in &parts[1..] {
+        all = c.apply("concat", &[("axis", Attr::int(1))], &[all, *part]);
+    }
+    let (program, _) = c.finish(&[all]);
+    let ready = Cpu::new(1).compile(&plan(&program), library.clone()).unwrap();
+    let mut c = Case::new(&library);
+    let inputs: Vec<Tensor> = (0..4).map(|_| c.tensor(DType::F32, &[5, 3])).collect();
+    let want = mlc_backends::reference::run_values(&program, &library, &inputs).unwrap();
+    let got = ready.run(&inputs).unwrap();
+    compare("chain", &got[0], &want[0].to_f64(), want[0].shape(), Tolerance(0.0, 0.0));
+}
+
+#[test]
 fn mistakes_are_errors() {
     let library = library();
     let mut c = Case::new(&library);

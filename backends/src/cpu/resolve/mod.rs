@@ -344,8 +344,10 @@ impl<'a> Resolver<'a> {
     /// An error if an operator does not admit the extents that symbols stand for: its code relies on what the declaration demands.
     fn admitted(&self, id: NodeId, args: &[Value]) -> Result<(), BackendError> {
         let program = &self.graph.program;
-        let NodeKind::Apply(call, _) = program.node(id).kind else { return Ok(()) };
-        if args.iter().all(|a| program.ty(*a).known_shape().is_some()) {
+        let node = program.node(id);
+        let NodeKind::Apply(call, _) = node.kind else { return Ok(()) };
+        // A chain of an associative operator has the operands of all its parts.
+        if node.args != args || args.iter().all(|a| program.ty(*a).known_shape().is_some()) {
             return Ok(());
         }
         let types =
