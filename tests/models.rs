@@ -139,6 +139,15 @@ fn numbers_of_open_extents_are_computed_at_run_time() {
     assert!(error.expect("agrees") < 1e-6);
 }
 
+/// The shipped texts and one more, of which there is nothing to say.
+fn with_text(text: &str) -> Library {
+    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    let own = ("own.rules".to_string(), text.to_string());
+    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    library
+}
+
 const AFFINE: &str = "/// A line by its slope and offset.\n\
     def line(x: F[..s], k: floats) -> F[..s]\n  = k[0] * x + k[-1]\n  if length(k) == 2\n\n\
     /// The same, of the domain `example`.\n\
@@ -148,10 +157,7 @@ const AFFINE: &str = "/// A line by its slope and offset.\n\
 
 #[test]
 fn lists_of_real_numbers_are_attributes() {
-    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
-    let own = ("line.rules".to_string(), AFFINE.to_string());
-    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
-    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    let library = with_text(AFFINE);
     let library = Arc::new(library);
     let program = mlc_rewrite::rules_model::program(&library, "use").expect("a program");
     let x = Tensor::from_f64(DType::F32, vec![3], &[1.0, 2.0, -4.0]);
@@ -181,10 +187,7 @@ const DIFFERING: &str = "/// One where two differ.\n\
 
 #[test]
 fn operands_that_are_computed_are_nodes_of_their_own() {
-    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
-    let own = ("differing.rules".to_string(), DIFFERING.to_string());
-    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
-    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    let library = with_text(DIFFERING);
     let program = mlc_rewrite::rules_model::program(&library, "use").expect("a program");
     let opsets = [(String::new(), 17), ("example".to_string(), 1)];
     let info = ModelInfo { opset_imports: opsets.into(), ..ModelInfo::default() };
@@ -199,10 +202,7 @@ const ZERO_STATE: &str = "/// A sequence of any length and batch.\n\
 
 #[test]
 fn a_state_that_begins_at_zero_is_left_out() {
-    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
-    let own = ("zero.rules".to_string(), ZERO_STATE.to_string());
-    let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
-    assert!(diags.is_empty(), "{}", stdlib::rendered(&library, &diags, false));
+    let library = with_text(ZERO_STATE);
     let program = mlc_rewrite::rules_model::program(&library, "use").expect("a program");
     let info = ModelInfo { opset_imports: [(String::new(), 17)].into(), ..ModelInfo::default() };
     let raw = export(&program, &library, &info, 17).expect("exports");

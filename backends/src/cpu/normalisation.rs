@@ -88,7 +88,6 @@ const LANES: usize = 32;
 simd! {
     /// `out` is the norm of row `x` with gain `g` and offset `z`.
     fn row(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
-        let add = |a: f32, b: f32| a + b;
         match norm {
             Norm::Softmax => {
                 // Without NaN, which makes every result NaN anyway.
@@ -100,20 +99,7 @@ simd! {
                 let log = math::log(exponentials(out, x, high));
                 out.iter_mut().zip(x).for_each(|(o, &x)| *o = x - high - log);
             }
-            Norm::Layer(eps) => {
-                let n = x.len() as f32;
-                let mean = fold::<LANES>(x, 0.0, add, add) / n;
-                let square = fold::<LANES>(x, 0.0, |a, v| (v - mean).mul_add(v - mean, a), add);
-                let scale = 1.0 / (square / n + eps).sqrt();
-                for (((o, &x), &g), &z) in out.iter_mut().zip(x).zip(g).zip(z) {
-                    *o = ((x - mean) * scale).mul_add(g, z);
-                }
-            }
-            Norm::RootMeanSquare(eps) => {
-                let square = fold::<LANES>(x, 0.0, |a, v| v.mul_add(v, a), add);
-                let scale = 1.0 / (square / x.len() as f32 + eps).sqrt();
-                out.iter_mut().zip(x).zip(g).for_each(|((o, &x), &g)| *o = x * scale * g);
-            }
+            Norm::Layer(_) | Norm::RootMeanSquare(_) => normalised(norm, x, g, z, out),
         }
     }
 }
@@ -124,8 +110,9 @@ const ROWS: usize = 8;
 const SHORT: usize = 512;
 
 simd! {
-    /// The same of [`ROWS`] short rows, step by step for all of them: a row's sums need not wait for those of the one before.
-    fn short_rows(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
+    /// Layer and root-mean-square norms of at most [`ROWS`] rows, step by step for all of them: a row's sums need not wait for those
+    /// of the one before.
+    fn normalised(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
         let n = g.len();
         let add = |a: f32, b: f32| a + b;
         let (mut means, mut scales) = ([0.0; ROWS], [0.0; ROWS]);
@@ -156,15 +143,18 @@ simd! {
 /// Normalises dense rows.
 fn dense_rows(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
     let n = g.len();
-    let (mut x, mut out) = (&x[..out.len()], out);
-    if matches!(norm, Norm::Layer(_) | Norm::RootMeanSquare(_)) && n <= SHORT {
-        let together = out.len() / (ROWS * n) * ROWS * n;
-        let (first, rest) = out.split_at_mut(together);
-        let lines = first.chunks_exact_mut(ROWS * n).zip(x.chunks_exact(ROWS * n));
-        lines.for_each(|(out, x)| short_rows(norm, x, g, z, out));
-        (x, out) = (&x[together..], rest);
+    let together = match norm {
+        Norm::Layer(_) | Norm::RootMeanSquare(_) if n <= SHORT => ROWS * n,
+        _ => n,
+    };
+    let x = &x[..out.len()];
+    let lines = out.chunks_mut(together).zip(x.chunks(together));
+    match norm {
+        Norm::Layer(_) | Norm::RootMeanSquare(_) => {
+            lines.for_each(|(out, x)| normalised(norm, x, g, z, out));
+        }
+        Norm::Softmax | Norm::LogSoftmax => lines.for_each(|(out, x)| row(norm, x, g, z, out)),
     }
-    out.chunks_exact_mut(n).zip(x.chunks_exact(n)).for_each(|(out, x)| row(norm, x, g, z, out));
 }
 
 impl Launch for Rows {

@@ -7,9 +7,9 @@ use super::launch::{Array, Context, Launch, LaunchSite};
 use super::math;
 use super::pointwise::{ElementSource, strided_copy};
 use super::simd::simd;
-use super::threads::SharedSlice;
+use bytemuck::Pod;
 use mlc_dsl::ir::{Attr, DType};
-use mlc_dsl::layout::{Layout, odometer};
+use mlc_dsl::layout::Layout;
 
 /// Numbers that a task should at least have.
 const GRAIN: usize = 1 << 14;
@@ -85,57 +85,30 @@ impl Launch for Rows {
             let row = row.ok_or_else(|| format!("the place {place} is not below {}", self.n))?;
             let to = &mut outputs[0][row * self.width * size..][..self.width * size];
             let from = &u.bytes[(self.u.offset + m * self.width) * size..][..self.width * size];
-            match (self.meets, self.dtype) {
-                (Meets::Replaces, _) => to.copy_from_slice(from),
-                (meets, DType::F32) => {
-                    singles(meets, bytemuck::cast_slice_mut(to), bytemuck::cast_slice(from));
+            let (meets, rows) = (self.meets, (to, from));
+            match self.dtype {
+                _ if meets == Meets::Replaces => rows.0.copy_from_slice(rows.1),
+                DType::F32 => singles(meets, rows),
+                DType::F64 => doubles(meets, rows),
+                DType::I32 => {
+                    meet(meets, rows, i32::wrapping_add, i32::wrapping_mul, i32::max, i32::min);
                 }
-                (meets, DType::F64) => doubles(meets, to, from),
-                (meets, DType::I32) => {
-                    let (add, mul) = (i32::wrapping_add, i32::wrapping_mul);
-                    integers::<i32>(meets, to, from, add, mul);
-                }
-                (meets, _) => {
-                    let (add, mul) = (i64::wrapping_add, i64::wrapping_mul);
-                    integers::<i64>(meets, to, from, add, mul);
-                }
+                _ => meet(meets, rows, i64::wrapping_add, i64::wrapping_mul, i64::max, i64::min),
             }
         }
         Ok(())
     }
 }
 
-simd! {
-    fn singles(meets: Meets, to: &mut [f32], from: &[f32]) {
-        let both = to.iter_mut().zip(from);
-        match meets {
-            Meets::Replaces => both.for_each(|(t, u)| *t = *u),
-            Meets::Add => both.for_each(|(t, u)| *t += u),
-            Meets::Mul => both.for_each(|(t, u)| *t *= u),
-            Meets::Max => both.for_each(|(t, u)| *t = math::maximum(*t, *u)),
-            Meets::Min => both.for_each(|(t, u)| *t = math::minimum(*t, *u)),
-        }
-    }
-}
-
-fn doubles(meets: Meets, to: &mut [u8], from: &[u8]) {
-    let to: &mut [f64] = bytemuck::cast_slice_mut(to);
-    let both = to.iter_mut().zip(bytemuck::cast_slice::<u8, f64>(from));
-    match meets {
-        Meets::Replaces => both.for_each(|(t, u)| *t = *u),
-        Meets::Add => both.for_each(|(t, u)| *t += u),
-        Meets::Mul => both.for_each(|(t, u)| *t *= u),
-        Meets::Max => both.for_each(|(t, u)| *t = math::maximum_f64(*t, *u)),
-        Meets::Min => both.for_each(|(t, u)| *t = math::minimum_f64(*t, *u)),
-    }
-}
-
-fn integers<T: bytemuck::Pod + Ord>(
+/// A row of the target meets one that is written to it, by the sums, products, larger and smaller ones of its elements.
+#[inline(always)]
+fn meet<T: Pod>(
     meets: Meets,
-    to: &mut [u8],
-    from: &[u8],
+    (to, from): (&mut [u8], &[u8]),
     add: impl Fn(T, T) -> T,
     mul: impl Fn(T, T) -> T,
+    max: impl Fn(T, T) -> T,
+    min: impl Fn(T, T) -> T,
 ) {
     let to: &mut [T] = bytemuck::cast_slice_mut(to);
     let both = to.iter_mut().zip(bytemuck::cast_slice::<u8, T>(from));
@@ -143,35 +116,48 @@ fn integers<T: bytemuck::Pod + Ord>(
         Meets::Replaces => both.for_each(|(t, u)| *t = *u),
         Meets::Add => both.for_each(|(t, u)| *t = add(*t, *u)),
         Meets::Mul => both.for_each(|(t, u)| *t = mul(*t, *u)),
-        Meets::Max => both.for_each(|(t, u)| *t = (*t).max(*u)),
-        Meets::Min => both.for_each(|(t, u)| *t = (*t).min(*u)),
+        Meets::Max => both.for_each(|(t, u)| *t = max(*t, *u)),
+        Meets::Min => both.for_each(|(t, u)| *t = min(*t, *u)),
     }
+}
+
+simd! {
+    fn singles(meets: Meets, rows: (&mut [u8], &[u8])) {
+        meet::<f32>(meets, rows, |t, u| t + u, |t, u| t * u, math::maximum, math::minimum);
+    }
+}
+
+fn doubles(meets: Meets, rows: (&mut [u8], &[u8])) {
+    meet::<f64>(meets, rows, |t, u| t + u, |t, u| t * u, math::maximum_f64, math::minimum_f64);
 }
 
 /// Numbers of elements in a tensor.
 struct Numbers {
-    index: Layout,
+    index: ElementSource,
+    /// Extents of the index.
+    shape: Vec<usize>,
     /// The extent that negative indices count from.
     extent: i64,
     /// What one place further along the indexed axis adds.
     step: i64,
     /// What one place further along each axis of the index adds.
-    own: Vec<isize>,
+    own: Vec<i64>,
 }
 
 /// Prepares the numbers of elements; attribute 0 is the axis, attribute 1 the shape of the tensor that they are in.
 pub fn numbers(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     let [i] = site.args else { return None };
-    let shape = site.sizes(1)?;
-    let axis = usize::try_from(site.int(0)?).ok().filter(|a| *a < shape.len())?;
-    if i.dtype != DType::I64 || i.layout.rank() != shape.len() {
+    let extents = site.sizes(1)?;
+    let axis = usize::try_from(site.int(0)?).ok().filter(|a| *a < extents.len())?;
+    if i.dtype != DType::I64 || i.layout.rank() != extents.len() {
         return None;
     }
     // Of a tensor without elements, too, every number is what the places say.
-    let below = |a: usize| shape[a + 1..].iter().fold(1isize, |n, &d| n.wrapping_mul(d as isize));
-    let mut own: Vec<isize> = (0..shape.len()).map(below).collect();
-    let step = std::mem::replace(&mut own[axis], 0) as i64;
-    Some(Box::new(Numbers { index: i.layout.clone(), extent: shape[axis] as i64, step, own }))
+    let below = |a: usize| extents[a + 1..].iter().fold(1i64, |n, &d| n.wrapping_mul(d as i64));
+    let mut own: Vec<i64> = (0..extents.len()).map(below).collect();
+    let step = std::mem::replace(&mut own[axis], 0);
+    let (index, shape) = (ElementSource::of(&i.layout)?, i.layout.shape.clone());
+    Some(Box::new(Numbers { index, shape, extent: extents[axis] as i64, step, own }))
 }
 
 impl Launch for Numbers {
@@ -183,50 +169,30 @@ impl Launch for Numbers {
     ) -> Result<(), String> {
         let index: &[i64] = inputs[0].typed();
         let out: &mut [i64] = bytemuck::cast_slice_mut(outputs[0]);
-        let (shape, strides) = (&self.index.shape, &self.index.strides);
-        let (Some((&width, outer)), Some((&next, lead)), Some((&own, own_lead))) =
-            (shape.split_last(), strides.split_last(), self.own.split_last())
-        else {
-            return Err("a tensor has an axis that is indexed".into());
-        };
-        if out.is_empty() {
-            return Ok(());
-        }
-        let lines: usize = outer.iter().product();
-        let shared = SharedSlice::new(out);
-        let tasks = cx.threads.tasks(lines * width, GRAIN).min(lines);
-        cx.threads.each(tasks, |t| {
-            let (first, last) = (lines * t / tasks, lines * (t + 1) / tasks);
-            let mut line = 0;
-            odometer(outer, [lead, own_lead], [self.index.offset, 0], |[at, base]| {
-                if (first..last).contains(&line) {
-                    // SAFETY: every line belongs to one task.
-                    let out = unsafe { shared.part(line * width, width) };
-                    self.line((index, at, next), (base, own), out);
-                }
-                line += 1;
-            });
+        let width = self.shape.last().copied().unwrap_or(1).max(1);
+        cx.threads.chunks(out, width, GRAIN, |at, part| {
+            strided_copy(&self.index, index, at, part);
+            for (i, line) in part.chunks_exact_mut(width).enumerate() {
+                self.line(at / width + i, line);
+            }
         });
         Ok(())
     }
 }
 
 impl Numbers {
-    /// The numbers along the last axis of the index, whose elements lie from `at` on.
-    fn line(
-        &self,
-        (index, at, next): (&[i64], usize, isize),
-        (base, own): (usize, isize),
-        out: &mut [i64],
-    ) {
-        let mut number = base as i64;
-        let mut from = at as isize;
+    /// The numbers along the last axis of the index, line `line` of it, in place of the indices.
+    fn line(&self, mut line: usize, out: &mut [i64]) {
+        let (last, lead) = (self.shape.len() - 1, &self.shape[..self.shape.len() - 1]);
+        let mut number = 0i64;
+        for (&extent, own) in lead.iter().zip(&self.own).rev() {
+            number = number.wrapping_add(own.wrapping_mul((line % extent) as i64));
+            line /= extent;
+        }
         for o in out {
-            let i = index[from as usize];
-            let i = if i < 0 { i.wrapping_add(self.extent) } else { i };
+            let i = if *o < 0 { o.wrapping_add(self.extent) } else { *o };
             *o = number.wrapping_add(i.wrapping_mul(self.step));
-            number = number.wrapping_add(own as i64);
-            from += next;
+            number = number.wrapping_add(self.own[last]);
         }
     }
 }

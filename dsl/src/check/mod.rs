@@ -73,8 +73,8 @@ fn parsed(texts: &[(String, String)]) -> Vec<(File, Vec<Diag>)> {
     let done: Vec<OnceLock<(File, Vec<Diag>)>> = texts.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let work = || {
-        while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|i| *i < texts.len())
-        {
+        let each = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        for i in each.take_while(|i| *i < texts.len()) {
             done[i].get_or_init(|| parse(&texts[i].1));
         }
     };
