@@ -137,7 +137,7 @@ pub fn optimize_once(
     let plain = evaluation.as_read(&source)?;
     clock.stage("constants");
     let limits = options.limits.for_gain(plain.seconds);
-    let begun = first_search(&source, library, &laws, &limits, &all[0])?;
+    let begun = begin_with(&source, library, &laws, &limits, &all[0])?;
     let begin = begun.as_ref().unwrap_or(&source);
     clock.stage("early laws");
     let shared = if options.share_blocks {
@@ -217,7 +217,27 @@ pub fn optimize_once(
     Ok(Optimized { source, program, plan: chosen.plan, explored, extracted, report })
 }
 
-/// The result of a search with the early laws and the normal form alone, if an early law applies: what the search begins with.
+/// What the search begins with, if an early law applies: the result of first searches, each of which begins with that of the one
+/// before. Sums of many terms have too many parts for one search to meet them all.
+fn begin_with(
+    source: &Program,
+    library: &Arc<Library>,
+    laws: &[u32],
+    limits: &Limits,
+    prices: &TargetPrices<'_>,
+) -> Result<Option<Program>, Error> {
+    let mut begin: Option<Program> = None;
+    for _ in 0..FIRST_SEARCHES {
+        let from = begin.as_ref().unwrap_or(source);
+        match first_search(from, library, laws, limits, prices)? {
+            Some(better) => begin = Some(better),
+            None => break,
+        }
+    }
+    Ok(begin)
+}
+
+/// The result of a search with the early laws and the normal form alone, if an early law applies.
 fn first_search(
     source: &Program,
     library: &Arc<Library>,
@@ -239,7 +259,7 @@ fn first_search(
     }
     let extracted = explored.extract(prices, &QUICK)?;
     let is_better = extracted.source_cost.is_none_or(|before| extracted.cost < before);
-    Ok(is_better.then_some(extracted.program))
+    Ok(is_better.then(|| constant_folding::fold(&extracted.program, library)).transpose()?)
 }
 
 /// The result of a search with the late laws alone that begins at `chosen`, if it is better.
@@ -306,6 +326,9 @@ pub fn variants(
     };
     prices_off.iter().map(&mut plan).collect()
 }
+
+/// First searches at most.
+const FIRST_SEARCHES: usize = 8;
 
 /// Nodes of the first search for each of the program.
 const GROWTH: usize = 6;

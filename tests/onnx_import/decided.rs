@@ -43,7 +43,7 @@ fn optimizes(raw: &RawModel, inputs: &[Vec<Tensor>], expected: &str) -> RawModel
 
 /// Optimises, and compares the results of runs with those of the model.
 #[track_caller]
-fn optimized(raw: &RawModel, inputs: &[Vec<Tensor>]) -> RawModel {
+pub fn optimized(raw: &RawModel, inputs: &[Vec<Tensor>]) -> RawModel {
     optimized_for("standard", raw, inputs)
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Models are built here, operator by operator; expectations follow ONNX's own documentation.
 
+mod branches;
 mod contrib;
 mod control;
 mod decided;

@@ -140,7 +140,11 @@ impl<'a> Elaborator<'a> {
             {
                 self.number(e)
             }
-            ExprKind::Index { base, index, otherwise: None } => self.reorder(base, index, e.span),
+            ExprKind::Index { base, index, otherwise: None } => {
+                let name = ExprKind::Name(base.text.clone());
+                self.reorder(&Expr { kind: name, span: base.span }, index, e.span)
+            }
+            ExprKind::Axes { of, index } => self.reorder(of, index, e.span),
             ExprKind::Reduce { monoid, axes, body } => self.reduce(monoid, axes, body, e.span),
             ExprKind::Index { .. } => self.error(
                 "R011",

@@ -161,6 +161,11 @@ impl MeaningChecker<'_> {
                 self.items(items);
                 ValueKind::List
             }
+            ExprKind::Axes { .. } => {
+                let help = "an element is read of a parameter: `x[b, n]`";
+                self.say("R010", e.span, "only parameters have elements here".into(), help);
+                ValueKind::Open
+            }
             ExprKind::Tuple(_) => {
                 self.say(
                     "R010",

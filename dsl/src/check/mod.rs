@@ -337,6 +337,11 @@ fn parts(e: &Expr) -> Vec<&Expr> {
             parts.extend(otherwise.as_deref());
             parts
         }
+        ExprKind::Axes { of, index } => {
+            let mut parts = elems(index);
+            parts.push(of);
+            parts
+        }
         ExprKind::Reduce { axes, body, .. } => {
             let mut parts = elems(axes);
             parts.push(body);

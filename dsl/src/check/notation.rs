@@ -15,12 +15,15 @@ impl Elaborator<'_> {
     /// `x[..h, n, m]`: the axes of `x` in that order.
     pub(super) fn reorder(
         &mut self,
-        base: &Ident,
+        base: &Expr,
         index: &[Elem],
         span: Span,
     ) -> Option<ElaboratedOperand> {
-        let e = Expr { kind: ExprKind::Name(base.text.clone()), span: base.span };
-        let t = self.term(&e)?;
+        let t = self.term(base)?;
+        let of = match &base.kind {
+            ExprKind::Name(name) => format!("`{name}`"),
+            _ => "the term".into(),
+        };
         let (t, own) = self.named(t, index);
         let mut order = Vec::new();
         for item in index {
@@ -41,7 +44,7 @@ impl Elaborator<'_> {
                 }
             };
             let Some(i) = dims::find(&own, &d) else {
-                let message = format!("`{}` has no axis `{}`", base.text, dims::key(&d));
+                let message = format!("{of} has no axis `{}`", dims::key(&d));
                 let help = format!("its axes are {}", dims::shown(&own));
                 return self.error("R004", e.span, message, &help);
             };
@@ -51,7 +54,7 @@ impl Elaborator<'_> {
         sorted.sort_unstable();
         if sorted != (0..own.len()).collect::<Vec<_>>() {
             let help = format!("its axes are {}", dims::shown(&own));
-            let message = format!("every axis of `{}` must be named once", base.text);
+            let message = format!("every axis of {of} must be named once");
             return self.error("R004", span, message, &help);
         }
         if order.is_sorted() {

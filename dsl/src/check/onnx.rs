@@ -163,7 +163,9 @@ impl<'a> OnnxItemResolver<'a> {
                     return Err(error("R010", e.span, message, "axes have no names here"));
                 }
             },
-            ast::ExprKind::Index { .. } | ast::ExprKind::Reduce { .. } => {
+            ast::ExprKind::Index { .. }
+            | ast::ExprKind::Axes { .. }
+            | ast::ExprKind::Reduce { .. } => {
                 let message = "axes have no names in an `onnx` item".into();
                 let help = "apply an operator that takes positions, e.g. `sum(x, axes=[1])`";
                 return Err(error("R010", e.span, message, help));

@@ -83,6 +83,7 @@ impl<'a> Scope<'a> {
             },
             ast::ExprKind::Tuple(_)
             | ast::ExprKind::Index { .. }
+            | ast::ExprKind::Axes { .. }
             | ast::ExprKind::Reduce { .. } => return Err(no_attribute(e.span)),
         };
         Ok(Expr { kind, span: e.span })
@@ -248,6 +249,11 @@ impl ExprResolver<'_> {
                 let body = self.boxed(body)?;
                 self.scope.truncate(outer);
                 ExprKind::Reduce(Reduce { monoid: m, over, body })
+            }
+            ast::ExprKind::Axes { .. } => {
+                let message = "only parameters have elements here".into();
+                let help = "an element is read of a parameter: `x[b, n]`";
+                return Err(error("R010", e.span, message, help));
             }
             ast::ExprKind::Tuple(_) => {
                 let message = "a meaning is one value, not several".into();

@@ -496,6 +496,7 @@ impl Writer<'_, '_> {
                 index: elems(index),
                 otherwise: otherwise.as_deref().map(one),
             },
+            ExprKind::Axes { of, index } => ExprKind::Axes { of: one(of), index: elems(index) },
             ExprKind::Reduce { monoid, axes, body } => {
                 ExprKind::Reduce { monoid: monoid.clone(), axes: axes.clone(), body: one(body) }
             }

@@ -468,6 +468,13 @@ pub enum ExprKind {
         /// The value outside the tensor.
         otherwise: Option<Box<Expr>>,
     },
+    /// `f(a)[..h, m, k]`: reordering of the axes of a term that has no name.
+    Axes {
+        /// Whose axes these are.
+        of: Box<Expr>,
+        /// An entry for each axis; splices stand for several.
+        index: Vec<Elem>,
+    },
     /// `sum(k, ..s) body`.
     Reduce {
         /// `sum`, `prod`, `max`, `min`, `mean`, `any`, `all`.

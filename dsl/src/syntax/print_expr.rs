@@ -57,6 +57,7 @@ fn binding(expr: &Expr) -> Option<Precedence> {
         | ExprKind::List(_)
         | ExprKind::Tuple(_)
         | ExprKind::Call { .. }
+        | ExprKind::Axes { .. }
         | ExprKind::Index { otherwise: None, .. } => Some(Precedence::Access),
     }
 }
@@ -175,6 +176,11 @@ fn bare(expr: &Expr) -> Doc {
             let own_lines = args.iter().rposition(|a| a.name.is_none() && !is_short(&a.value));
             let own_lines = own_lines.map_or(0, |last| last + 1);
             call(&format!("{}(", callee.text), args.iter().map(arg).collect(), own_lines)
+        }
+        ExprKind::Axes { of, index } => {
+            let applied = matches!(of.kind, ExprKind::Call { .. });
+            let of = if applied { bare(of) } else { parens(of) };
+            Doc::Cat(vec![of, block("[", commas(elems_docs(index)), "]")])
         }
         ExprKind::Index { base, index, otherwise } => {
             let access = block(&format!("{}[", base.text), commas(elems_docs(index)), "]");

@@ -290,6 +290,15 @@ impl TreeBuilder {
     }
 
     fn group(&mut self, pair: Pair<'_, Rule>, span: Span) -> Deep {
+        let index = pair.clone().into_inner().find(|p| p.as_rule() == Rule::index);
+        let close = pair.clone().into_inner().find(|p| p.as_rule() == Rule::rparen);
+        let inside =
+            close.map_or(span, |close| Span { start: span.start, end: self.span(&close).end });
+        let group = self.parenthesised(pair, inside);
+        self.axes(group, index, span)
+    }
+
+    fn parenthesised(&mut self, pair: Pair<'_, Rule>, span: Span) -> Deep {
         let mut entries: Vec<Deep> = Vec::new();
         let mut comma = false;
         for part in pair.into_inner() {
@@ -317,14 +326,24 @@ impl TreeBuilder {
         match parts.next() {
             None => (Expr { kind: ExprKind::Name(name.text), span }, 1),
             Some(part) if part.as_rule() == Rule::args => {
-                let (args, depth) = self.args(part);
-                self.deep(ExprKind::Call { callee: name, args }, span, depth + 1)
+                let (args, depth) = self.args(part.clone());
+                let of = name.span.to(self.span(&part));
+                let call = self.deep(ExprKind::Call { callee: name, args }, of, depth + 1);
+                self.axes(call, parts.next(), span)
             }
             Some(part) => {
                 let (index, depth) = self.elems_deep(part);
                 self.deep(ExprKind::Index { base: name, index, otherwise: None }, span, depth + 1)
             }
         }
+    }
+
+    /// `of[…]`, if there is an index.
+    fn axes(&mut self, of: Deep, index: Option<Pair<'_, Rule>>, span: Span) -> Deep {
+        let Some(index) = index else { return of };
+        let (index, depth) = self.elems_deep(index);
+        let (of, deep) = of;
+        self.deep(ExprKind::Axes { of: Box::new(of), index }, span, 1 + depth.max(deep))
     }
 
     fn args(&mut self, pair: Pair<'_, Rule>) -> (Vec<Arg>, u32) {

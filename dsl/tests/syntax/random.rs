@@ -90,6 +90,8 @@ fn expr() -> BoxedStrategy<Expr> {
                 2 => (ident(), vec(elem(inner.clone()), 0..3), of(boxed.clone())).prop_map(
                     |(base, index, otherwise)| ExprKind::Index { base, index, otherwise }
                 ),
+                1 => (boxed.clone(), vec(elem(inner.clone()), 0..3))
+                    .prop_map(|(of, index)| ExprKind::Axes { of, index }),
                 4 => (monoid(), vec(elem(axis), 1..3), boxed.clone())
                     .prop_map(|(monoid, axes, body)| ExprKind::Reduce { monoid, axes, body }),
                 2 => (boxed.clone(), boxed.clone(), boxed)
