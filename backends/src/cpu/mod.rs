@@ -29,6 +29,7 @@ mod lines;
 mod map_reduce;
 mod math;
 mod matmul;
+mod meaning;
 mod normalisation;
 mod numbered;
 mod packed_constants;
