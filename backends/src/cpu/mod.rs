@@ -95,6 +95,11 @@ impl Watched {
     pub fn kernels(&self, inputs: &[Tensor]) -> Result<Vec<usize>, BackendError> {
         self.0.launched(inputs)
     }
+
+    /// The operators that the reference interpreter computes. Empty if shapes depend on data.
+    pub fn interpreted(&self, inputs: &[Tensor]) -> Result<Vec<String>, BackendError> {
+        self.0.interpreted(inputs)
+    }
 }
 
 impl Backend for Cpu {
