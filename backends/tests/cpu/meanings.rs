@@ -50,7 +50,7 @@ op greatest_of_all(x: F[a, n]) -> y: F[]
   y[] = max(a, n) x[a, n]
 
 op some_above(x: F[a, n]) -> y: bool[a]
-  y[a] = any(n) x[a, n] > 1
+  y[a] = any(n) (x[a, n] > 1)
 
 op count_above(x: F[a, n]) -> y: i64[a]
   y[a] = sum(n) (1 if x[a, n] > 0.1 else 0)
@@ -73,7 +73,7 @@ op from_end(x: F[b, t, n]) -> h: F[b, t, n]
 
 op mixed(x: F[b, t, n], w: F[n, m]) -> h: F[b, t, n]
   if |n| == |m|
-  h[b, t, n] = tanh(x[b, t, n] + sum(m) w[n, m] * (h[b, t - 1, m] else 0))
+  h[b, t, n] = tanh(x[b, t, n] + sum(m) w[n, m] / 16 * (h[b, t - 1, m] else 0))
 
 op counted(x: i64[b, t]) -> h: i64[b, t]
   h[b, t] = (h[b, t - 1] else 0) * 3 + x[b, t]
@@ -180,7 +180,8 @@ fn reductions_of_all_lengths() {
         for op in ["products", "least"] {
             check(op, &[(F, &[n, a])]);
         }
-        if n > 0 {
+        // The interpreter looks for the largest element once for each term.
+        if n > 0 && n < 1000 {
             check("normal", &[(F, &[a, n])]);
         }
     }

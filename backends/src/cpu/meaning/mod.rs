@@ -250,7 +250,9 @@ impl Meaning {
 fn dense<'a>(a: &Array<'a>, to: &'a mut Buffer) -> Result<&'a [u8], String> {
     let (size, len) = (a.dtype.size(), a.layout.len());
     if a.layout.is_dense() {
-        return Ok(if len == 0 { &[] } else { &a.bytes[a.layout.offset * size..][..len * size] });
+        let whole = a.layout.offset * size..(a.layout.offset + len) * size;
+        // What is empty has no place, but it is aligned.
+        return Ok(if len == 0 { bytemuck::cast_slice::<u64, u8>(&[]) } else { &a.bytes[whole] });
     }
     let source = ElementSource::of(a.layout).ok_or("a view of too many axes")?;
     *to = Buffer::new(len * size);
