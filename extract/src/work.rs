@@ -122,7 +122,7 @@ impl<'a> Works<'a> {
 }
 
 /// The part of a launch that a step of a recurrence takes besides its elements.
-const STEP: f64 = 0.1;
+const STEP: f64 = 0.05;
 
 /// The steps of a recurrence, one after the other; 0 for other operators.
 fn steps(call: &Callable, results: &[Type]) -> f64 {

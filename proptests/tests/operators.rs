@@ -3,7 +3,7 @@
 use mlc_backends::cpu::Cpu;
 use mlc_dsl::build::Builder;
 use mlc_dsl::infer::infer;
-use mlc_dsl::ir::{NodeKind, Program, Value};
+use mlc_dsl::ir::{DType, NodeKind, Program, Value};
 use mlc_dsl::library::{CallId, CallKind, Callable};
 use mlc_dsl::whole_tensors;
 use mlc_extract::kernel_selection::select_kernels;
@@ -118,12 +118,17 @@ fn meanings_as_operators_on_whole_tensors_compute_the_same() {
     );
 }
 
-/// Shipped operators with a meaning that the reference interpreter computes on the CPU, in some of their applications: texts, states of
-/// 16 bits, large sums of products that no kernel has, and what reads only constants.
-const INTERPRETED: &[&str] = &[];
+/// True of a program without texts and floats of fewer than 32 bits: texts have no code, and states of 16 bits would be rounded at each
+/// step.
+fn is_usual(p: &Program) -> bool {
+    let wide = |t: DType| matches!(t, DType::F32 | DType::F64) || !t.is_float();
+    let types = p.nodes.iter().flat_map(|n| &n.types);
+    types.into_iter().all(|t| t.dtype != DType::Str && wide(t.dtype))
+}
 
+/// What has a meaning is made code of, unless a kernel computes it.
 #[test]
-fn few_operators_are_left_to_the_interpreter() {
+fn no_operator_is_left_to_the_interpreter() {
     let library = library();
     let generator = Generator::new(library);
     let target = library.target("cpu").expect("the cpu target");
@@ -132,10 +137,12 @@ fn few_operators_are_left_to_the_interpreter() {
         if !matches!(call.kind, CallKind::Op(_)) {
             continue;
         }
-        for seed in 0..SEEDS {
+        for seed in 0..2 * SEEDS {
             let Some(p) = generator.single(CallId(i as u32), seed) else { continue };
-            let plan = select_kernels(p.clone(), library, target);
-            let Some(values) = inputs(&p, Style::ALL[0], seed) else { continue };
+            let Some(values) = inputs(&p, Style::ALL[0], seed).filter(|_| is_usual(&p)) else {
+                continue;
+            };
+            let plan = select_kernels(p, library, target);
             let watched = Cpu::new(1).watched(&plan, library.clone()).expect("a plan");
             let names = watched.interpreted(&values).unwrap_or_default();
             if names.iter().any(|n| *n == *call.name) {
@@ -143,6 +150,5 @@ fn few_operators_are_left_to_the_interpreter() {
             }
         }
     }
-    let found: Vec<&str> = found.iter().map(String::as_str).collect();
-    assert_eq!(found, INTERPRETED);
+    assert!(found.is_empty(), "interpreted: {found:?}");
 }

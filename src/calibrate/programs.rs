@@ -167,6 +167,8 @@ impl<'a> ProgramDraw<'a> {
             primitive && !matches!(c.class, OpClass::View | OpClass::Pointwise) && !covered(i)
         };
         let ids = (0..self.library.calls.len()).map(|i| CallId(i as u32));
+        // A line of the target's text may say what one of them takes.
+        out.retain(|f| !f.heads.is_empty());
         let mut add = |kernel: &str, heads: Vec<CallId>, tail| {
             out.push(KernelFamily { kernel: kernel.into(), heads, tail });
         };
