@@ -167,10 +167,12 @@ impl<'a> ProgramDraw<'a> {
             primitive && !matches!(c.class, OpClass::View | OpClass::Pointwise) && !covered(i)
         };
         let ids = (0..self.library.calls.len()).map(|i| CallId(i as u32));
-        // A line of the target's text may say what one of them takes.
-        out.retain(|f| !f.heads.is_empty());
-        let mut add = |kernel: &str, heads: Vec<CallId>, tail| {
-            out.push(KernelFamily { kernel: kernel.into(), heads, tail });
+        let mut add = |kernel: &str, heads: Vec<CallId>, tail| match out
+            .iter_mut()
+            .find(|f| f.kernel == kernel)
+        {
+            Some(f) => f.heads.extend(heads),
+            None => out.push(KernelFamily { kernel: kernel.into(), heads, tail }),
         };
         add(POINTWISE, self.pointwise.clone(), true);
         add(VIEW, self.turn.into_iter().collect(), false);

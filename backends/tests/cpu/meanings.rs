@@ -235,7 +235,8 @@ fn faults() {
     let x = tensor(F, &[4], Kind::Normal, 0);
     for i in [[0.0, 4.0, 1.0], [0.0, 1.0, -1.0]] {
         let inputs = [x.clone(), Tensor::from_f64(I, vec![3], &i)];
-        let want = Reference::default().run_values(&program, library, &inputs).expect_err("a fault");
+        let want =
+            Reference::default().run_values(&program, library, &inputs).expect_err("a fault");
         let got = cpu.run(&inputs).expect_err("a fault");
         assert_eq!(got.to_string(), want.to_string());
     }

@@ -4,10 +4,10 @@
 //! around them has its elements, except what is expanded.
 
 use super::code::{Block, Instr, Join, Mode, Reduce, Step, Val};
+use super::machine::TILE;
 use super::walk::{Axis, Walk, slots};
 use crate::cpu::pointwise::code::RegisterClass as Class;
 use crate::cpu::pointwise::source::MAX_RANK;
-use super::machine::TILE;
 use crate::reference::affine_visitor::AffineVisitor;
 use crate::reference::code::{Affine, Slot};
 
@@ -201,13 +201,8 @@ impl Builder {
         let over = over.to_vec();
         let reduce = Reduce { join, first, over, mode, body, term };
         let dst = self.register(class, level);
-        let instr = Instr {
-            step: Step::Reduce(Box::new(reduce)),
-            args: vec![],
-            class,
-            dst,
-            inside: None,
-        };
+        let instr =
+            Instr { step: Step::Reduce(Box::new(reduce)), args: vec![], class, dst, inside: None };
         self.open[level].block.instrs.push(instr);
         self.open.extend(deeper);
         Some(Val::Reg(dst))

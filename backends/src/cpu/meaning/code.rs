@@ -275,7 +275,10 @@ impl Assignment {
     /// Frees what is read for the last time here.
     fn release(&mut self) {
         for r in 0..self.place.len() {
-            if self.lives.last[r] == self.at && self.lives.first[r] <= self.at && self.lives.first[r] > 0 {
+            if self.lives.last[r] == self.at
+                && self.lives.first[r] <= self.at
+                && self.lives.first[r] > 0
+            {
                 self.free.push(self.place[r]);
             }
         }

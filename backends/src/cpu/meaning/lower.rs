@@ -28,12 +28,7 @@ pub type Source = (DType, Vec<usize>);
 
 /// The code of a result of that type over the space of its axes without that of its steps, in f64 if it is `wide`; `None` if the
 /// meaning has a part without vector code.
-pub fn lower(
-    code: &MeaningCode,
-    sources: &[Source],
-    dtype: DType,
-    wide: bool,
-) -> Option<Program> {
+pub fn lower(code: &MeaningCode, sources: &[Source], dtype: DType, wide: bool) -> Option<Program> {
     let open = code.axes.iter().filter(|a| Some(a.0) != code.step);
     let axes: Vec<Axis> = open.map(|&(slot, len)| Axis { slot, start: 0, len }).collect();
     let axes = match &code.body {
@@ -544,7 +539,9 @@ impl Lowering<'_> {
                 let wide = is_computed(x) || is_computed(y);
                 let (p, q) = (self.real(b, x, wide)?, self.real(b, y, wide)?);
                 let wide = [b.class(p), b.class(q)].contains(&Some(Class::F64))
-                    || [p, q].iter().any(|v| matches!(v, Val::Imm(i) if f64::from(i.float as f32) != i.float));
+                    || [p, q]
+                        .iter()
+                        .any(|v| matches!(v, Val::Imm(i) if f64::from(i.float as f32) != i.float));
                 let class = if wide { Class::F64 } else { Class::F32 };
                 let (p, q) = (cast(b, p, class), cast(b, q, class));
                 b.step(Step::Compare(*cmp, class, Sign::Signed), &[p, q], Class::Bool)

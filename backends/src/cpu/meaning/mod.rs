@@ -17,14 +17,14 @@ use super::buffer::Buffer;
 use super::fallback::ReferenceFallback;
 use super::launch::{Array, Context, Launch};
 use super::pointwise::{ElementSource, strided_copy};
+use crate::reference::code::Slot;
+use crate::reference::code_cache::compiled;
+use crate::reference::{Elements, Engine, contract, tables};
 use code::Program;
 use lower::Source;
 use machine::{Fault, Machine, Sources, TILE};
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{CallKind, Callable};
-use crate::reference::code::Slot;
-use crate::reference::code_cache::compiled;
-use crate::reference::{Elements, Engine, contract, tables};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 

@@ -128,7 +128,13 @@ impl Walk {
 
 /// Elements at even distances.
 #[inline(always)]
-pub fn run<S: Pod, D: Copy>(src: &[S], at: isize, stride: isize, out: &mut [D], f: impl Fn(S) -> D) {
+pub fn run<S: Pod, D: Copy>(
+    src: &[S],
+    at: isize,
+    stride: isize,
+    out: &mut [D],
+    f: impl Fn(S) -> D,
+) {
     match stride {
         1 => {
             let from = &src[at as usize..][..out.len()];
