@@ -105,7 +105,7 @@ fn tensor(dtype: DType, shape: &[usize], kind: Kind, seed: usize) -> Tensor {
         let hash = (i + 31 * seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let unit = hash as f64 / (1u64 << 24) as f64;
         match (dtype.is_float(), kind) {
-            (true, Kind::Special) if hash % 5 == 0 => special[hash / 5 % special.len()],
+            (true, Kind::Special) if hash.is_multiple_of(5) => special[hash / 5 % special.len()],
             (true, _) => 4.0 * unit - 2.0,
             (false, _) => (6.0 * unit).floor() - 1.0,
         }

@@ -43,11 +43,20 @@ struct Computed {
     step: Option<(Slot, usize)>,
 }
 
+/// The steps of a recurrence.
+#[derive(Clone, Copy)]
+struct Steps {
+    backwards: bool,
+    count: usize,
+}
+
+/// The results of an operator, and the steps of a recurrence.
+type Results = (Vec<Computed>, Option<Steps>);
+
 /// An operator, computed from its meaning.
 pub struct Meaning {
     results: Vec<Computed>,
-    /// Whether it is a recurrence, and then which way it runs, and its steps.
-    recurrence: Option<(bool, usize)>,
+    recurrence: Option<Steps>,
     interpreter: ReferenceFallback,
     machines: Mutex<Vec<Machine>>,
 }
@@ -80,13 +89,13 @@ impl Meaning {
     }
 }
 
-/// The code of all results, and of a recurrence its direction and steps.
+/// The code of all results.
 fn results(
     callable: &Callable,
     attrs: &[Option<Attr>],
     args: &[Source],
     outputs: &[Source],
-) -> Option<(Vec<Computed>, Option<(bool, usize)>)> {
+) -> Option<Results> {
     let all = || args.iter().chain(outputs);
     if !matches!(callable.kind, CallKind::Op(_)) || all().any(|s| s.0 == DType::Str) {
         return None;
@@ -140,7 +149,7 @@ fn results(
         let len = shape.iter().product();
         results.push(Computed { program, tables: found.iter().map(bytes).collect(), len, step });
     }
-    Some((results, recurrent.map(|r| (r.backwards, steps))))
+    Some((results, recurrent.map(|r| Steps { backwards: r.backwards, count: steps })))
 }
 
 impl Computed {
@@ -206,7 +215,7 @@ impl Meaning {
         m: &mut Machine,
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
-        (backwards, steps): (bool, usize),
+        Steps { backwards, count: steps }: Steps,
     ) -> Result<(), Fault> {
         for k in 0..steps {
             let at = if backwards { steps - 1 - k } else { k };

@@ -34,7 +34,7 @@ impl Resolver<'_> {
                 Some(lines) => Box::new(lines),
                 // What is computed once is computed as exactly as can be.
                 None if self.constants(&args).is_some() => Box::new(launch),
-                None => self.from_meaning(id, launch, &args, &outputs),
+                None => self.made(id, launch, &args, &outputs),
             };
             return self.named(launch, args, &outputs, None, &name);
         }
@@ -55,7 +55,7 @@ impl Resolver<'_> {
     }
 
     /// An operator computed from its meaning in vectors, or else by the reference interpreter.
-    fn from_meaning(
+    fn made(
         &self,
         id: NodeId,
         interpreter: fallback::ReferenceFallback,
