@@ -9,6 +9,7 @@ mod elements;
 mod loops;
 mod lower;
 mod machine;
+mod parts;
 mod reads;
 mod tiles;
 mod walk;
