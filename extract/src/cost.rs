@@ -13,7 +13,7 @@ use mlc_dsl::library::{TargetItem, TargetKernel};
 
 use crate::egraph_view::Cost;
 use crate::fit::{Caches, FEATURES, Fit, KernelClass, N, features};
-use crate::target::REFERENCE;
+use crate::target::{MEANING, REFERENCE};
 
 /// What a kernel, or several kernels together, must do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -221,9 +221,12 @@ impl CostModel {
 
     /// A target's kernels at other figures than those of its text, what it says of single kernels among them.
     pub fn new(target: &TargetItem, profile: Profile, source: String) -> CostModel {
-        let reference = target.figures.get("interpreter").map(|f| (REFERENCE.to_string(), *f));
+        let rest = [("interpreter", REFERENCE), ("meaning", MEANING)];
+        let stated = |(figure, kernel): (&str, &str)| {
+            target.figures.get(figure).map(|f| (kernel.to_string(), *f))
+        };
         let kernels = target.kernels.iter().rev().map(|k| (k.name.clone(), k.factor));
-        let factors = kernels.chain(reference).collect();
+        let factors = kernels.chain(rest.into_iter().filter_map(stated)).collect();
         CostModel { source, profile, factors, fits: Fits::default(), weights: 0.0 }
     }
 

@@ -22,10 +22,15 @@ pub const POINTWISE: &str = "pointwise";
 /// The kernel name of operators that the target leaves to the reference interpreter.
 pub const REFERENCE: &str = "reference";
 
+/// The kernel name of operators whose code the target makes of their meanings.
+pub const MEANING: &str = "meaning";
+
 /// The kernel number of operators that the reference interpreter computes where the target has one.
 const REST: u32 = 1;
 /// The kernel number of operators that are a kernel of their own, and of definitions that run as their bodies.
 const OWN: u32 = 2;
+/// The kernel number of operators that have a meaning and no other kernel.
+const MEANT: u32 = 3;
 
 /// The part of a launch that decides between operators of equal cost.
 const TIE: f64 = 1e-3;
@@ -154,7 +159,8 @@ impl<'a> TargetPrices<'a> {
         allowed: Option<HashSet<CallId>>,
     ) -> TargetPrices<'a> {
         let rest = if target.figures.contains_key("interpreter") { REFERENCE } else { "" };
-        let mut kernels = [VIEW, rest, ""].map(str::to_string).to_vec();
+        let meant = if target.figures.contains_key("meaning") { MEANING } else { rest };
+        let mut kernels = [VIEW, rest, "", meant].map(str::to_string).to_vec();
         let (mut of, mut follows) = (HashMap::new(), HashMap::new());
         for (i, k) in target.kernels.iter().enumerate() {
             let epilogue = bit(&target.kernels, i);
@@ -277,15 +283,17 @@ impl<'a> TargetPrices<'a> {
             Some(&(kernel, Role::Alone, layout)) => (alone, kernel, layout),
             Some(&(kernel, role, layout)) => (role, kernel, layout),
             None if by_element => match self.pointwise {
-                Some(kernel) if !self.takes(kernel, results) => plain(Role::Alone, REST),
+                Some(kernel) if !self.takes(kernel, results) => {
+                    plain(Role::Alone, self.rest(call, results))
+                }
                 Some(kernel) => {
                     (Role::Pointwise { loops: true, follows: follows | ANY }, kernel, Layout::Same)
                 }
                 None => plain(alone, OWN),
             },
             None if call.class == OpClass::View => plain(Role::Alone, VIEWS),
-            None if native.is_some() => plain(Role::Alone, REST),
-            None => plain(Role::Alone, self.rest(call)),
+            None if native.is_some() && is_defined(call) => plain(Role::Alone, REST),
+            None => plain(Role::Alone, self.rest(call, results)),
         };
         let layout = if results.iter().all(|t| t.rank() == IMAGE) { layout } else { Layout::Plain };
         Some(Site { role, kernel, layout, work })
@@ -295,7 +303,7 @@ impl<'a> TargetPrices<'a> {
     pub fn any_site(&self, id: CallId, attrs: &[Attr], args: &[&Type], results: &[Type]) -> Site {
         self.site(id, attrs, args, results).unwrap_or_else(|| {
             let work = self.works.of(id, attrs, args, results);
-            let kernel = self.rest(self.library.call(id));
+            let kernel = self.rest(self.library.call(id), results);
             Site { role: Role::Alone, kernel, layout: Layout::Plain, work }
         })
     }
@@ -306,14 +314,19 @@ impl<'a> TargetPrices<'a> {
         self.types[kernel as usize].as_ref().is_none_or(own)
     }
 
-    /// Who computes what no kernel covers.
-    fn rest(&self, call: &Callable) -> u32 {
-        if matches!(call.kind, CallKind::Def(_)) { OWN } else { REST }
+    /// Who computes what no kernel covers. Texts have no code.
+    fn rest(&self, call: &Callable, results: &[Type]) -> u32 {
+        let has_text = results.iter().any(|t| t.dtype == DType::Str);
+        match &call.kind {
+            CallKind::Def(_) => OWN,
+            CallKind::Op(_) if !has_text => MEANT,
+            CallKind::Op(_) | CallKind::Extern(_) => REST,
+        }
     }
 
     /// True for operators that the reference interpreter may have to compute.
     pub fn is_rest(&self, kernel: u32) -> bool {
-        kernel == REST || kernel == OWN
+        [REST, OWN, MEANT].contains(&kernel)
     }
 
     /// True for the loop over pointwise operators.
@@ -372,6 +385,11 @@ impl<'a> TargetPrices<'a> {
             (None, CallKind::Def(_)) => self.of.contains_key(&id) || self.by_element[id.0 as usize],
         }
     }
+}
+
+/// True of an operator that has a body.
+fn is_defined(call: &Callable) -> bool {
+    matches!(call.kind, CallKind::Def(_))
 }
 
 /// Tie-breaker between operators of equal cost: axes that its loops run over, operands, and arithmetic

@@ -61,7 +61,8 @@ impl<'a> Works<'a> {
             }
             CallKind::Op(_) => {
                 let moved = across(call, attrs, args);
-                Work { moved, ..operations(call, attrs, args, results) }
+                let launches = STEP * steps(call, results);
+                Work { moved, launches, ..operations(call, attrs, args, results) }
             }
             CallKind::Def(_) => self.definition(id, attrs, args, results),
             CallKind::Extern(_) => procedure(call, args, results),
@@ -118,6 +119,21 @@ impl<'a> Works<'a> {
         }
         Some(work)
     }
+}
+
+/// The part of a launch that a step of a recurrence takes besides its elements.
+const STEP: f64 = 0.05;
+
+/// The steps of a recurrence, one after the other; 0 for other operators.
+fn steps(call: &Callable, results: &[Type]) -> f64 {
+    let Some(r) = &call.recurrence else { return 0.0 };
+    let extent = |((_, pattern), ty): (&(Name, TypePattern), &Type)| {
+        let mut dims = pattern.dims.iter().flatten();
+        let at = dims.position(|d| matches!(d, Dim::Axis(n) if *n == r.axis))?;
+        let at = ty.rank().checked_sub(pattern.dims.iter().flatten().count() - at)?;
+        ty.shape.get(at).map(nominal)
+    };
+    call.outputs.iter().zip(results).filter_map(extent).fold(0.0, f64::max)
 }
 
 /// True if an attribute of the operator is a permutation that moves something.

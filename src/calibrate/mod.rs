@@ -15,7 +15,7 @@ use machine::Hardware;
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_extract::Fits;
 use mlc_extract::fit::{Caches, Fit, KernelClass, Sample, features};
-use mlc_extract::target::{POINTWISE, REFERENCE, VIEW};
+use mlc_extract::target::{MEANING, POINTWISE, VIEW};
 use mlc_fuzz::Random;
 use programs::{Point, ProgramDraw};
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub fn planned(library: &Library, target: &TargetItem, seed: u64) -> Vec<Point> 
         .families()
         .iter()
         .map(|f| {
-            let plain = [VIEW, REFERENCE].contains(&f.kernel.as_str());
+            let plain = [VIEW, MEANING].contains(&f.kernel.as_str());
             let many = f.takes_tail() || f.kernel == POINTWISE;
             let count = if many && !plain { MANY } else { POINTS };
             let drawn = diverse_subset::points(&draw, f, count, seed);

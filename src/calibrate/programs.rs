@@ -15,7 +15,7 @@ use mlc_dsl::library::{
 use mlc_dsl::term::TermKind;
 use mlc_extract::Work;
 use mlc_extract::kernel_selection::select_kernels;
-use mlc_extract::target::{POINTWISE, REFERENCE, VIEW};
+use mlc_extract::target::{MEANING, POINTWISE, VIEW};
 use mlc_extract::work::{Works, bytes, elements};
 use mlc_fuzz::network_sizes::NetworkSizes;
 use mlc_verify::random_inputs::{self, Random};
@@ -31,8 +31,8 @@ const EXTENTS: [i64; 44] = [
 
 /// Most quick operations, slow operations, bytes and elements of one program.
 const MOST: [f64; 4] = [2.5e9, 4e7, 6.4e7, 2e7];
-/// The same for the reference interpreter, which interprets.
-const MOST_INTERPRETED: [f64; 4] = [2e6, 1e5, 4e6, 1e5];
+/// The same for code made of meanings.
+const MOST_MEANT: [f64; 4] = [2e7, 1e6, 1.6e7, 1e6];
 /// Most weight of a pointwise operator that layers use.
 const USES: usize = 12;
 /// Longest chain of pointwise operators.
@@ -161,18 +161,22 @@ impl<'a> ProgramDraw<'a> {
             }
         }
         let covered = |i: &CallId| self.target.kernels.iter().any(|k| k.covers.contains(i));
-        let interpreted = |i: &CallId| {
+        let meant = |i: &CallId| {
             let c = self.library.call(*i);
             let primitive = matches!(c.kind, CallKind::Op(_)) && !c.inputs.is_empty();
             primitive && !matches!(c.class, OpClass::View | OpClass::Pointwise) && !covered(i)
         };
         let ids = (0..self.library.calls.len()).map(|i| CallId(i as u32));
-        let mut add = |kernel: &str, heads: Vec<CallId>, tail| {
-            out.push(KernelFamily { kernel: kernel.into(), heads, tail });
+        let mut add = |kernel: &str, heads: Vec<CallId>, tail| match out
+            .iter_mut()
+            .find(|f| f.kernel == kernel)
+        {
+            Some(f) => f.heads.extend(heads),
+            None => out.push(KernelFamily { kernel: kernel.into(), heads, tail }),
         };
         add(POINTWISE, self.pointwise.clone(), true);
         add(VIEW, self.turn.into_iter().collect(), false);
-        add(REFERENCE, ids.filter(interpreted).collect(), false);
+        add(MEANING, ids.filter(meant).collect(), false);
         out
     }
 
@@ -183,7 +187,7 @@ impl<'a> ProgramDraw<'a> {
         }
         let head = rng.pick(&family.heads);
         let (types, attrs) = self.shapes.draw(head, &EXTENTS, rng)?;
-        let most = if family.kernel == REFERENCE { MOST_INTERPRETED } else { MOST };
+        let most = if family.kernel == MEANING { MOST_MEANT } else { MOST };
         let usual = |(t, i): (&Type, &Input)| match &i.ty.dtype {
             // Of indices, not of numbers: those have other kernels.
             DTypePattern::Var(v) if v.starts_with('I') => t.dtype == DType::I64,
@@ -201,7 +205,7 @@ impl<'a> ProgramDraw<'a> {
             return None;
         }
         let fixed = (0..types.len()).map(|i| i > 0 && rng.chance(0.75)).collect();
-        let may_turn = self.turn.is_some() && Some(head) != self.turn && family.kernel != REFERENCE;
+        let may_turn = self.turn.is_some() && Some(head) != self.turn && family.kernel != MEANING;
         let turned = types.iter().map(|t| may_turn && t.rank() >= 2 && rng.chance(0.08)).collect();
         let tail = vec![];
         let mut recipe = Recipe { head, open: false, types, attrs, fixed, turned, tail };

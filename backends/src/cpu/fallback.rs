@@ -78,6 +78,10 @@ impl ReferenceFallback {
 }
 
 impl Launch for ReferenceFallback {
+    fn is_interpreted(&self) -> bool {
+        true
+    }
+
     fn scratch(&self) -> u64 {
         self.elements.saturating_mul(8)
     }

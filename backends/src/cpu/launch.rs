@@ -73,6 +73,11 @@ pub trait Launch: Send + Sync {
         0
     }
 
+    /// True if the reference interpreter computes it.
+    fn is_interpreted(&self) -> bool {
+        false
+    }
+
     /// True if it applies [`Context::epilogue`].
     fn takes_epilogue(&self) -> bool {
         false

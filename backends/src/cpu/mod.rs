@@ -29,6 +29,7 @@ mod lines;
 mod map_reduce;
 mod math;
 mod matmul;
+mod meaning;
 mod normalisation;
 mod numbered;
 mod packed_constants;
@@ -93,6 +94,11 @@ impl Watched {
     /// The kernels of the plan that are launched, in that order.
     pub fn kernels(&self, inputs: &[Tensor]) -> Result<Vec<usize>, BackendError> {
         self.0.launched(inputs)
+    }
+
+    /// The operators that the reference interpreter computes. Empty if shapes depend on data.
+    pub fn interpreted(&self, inputs: &[Tensor]) -> Result<Vec<String>, BackendError> {
+        self.0.interpreted(inputs)
     }
 }
 

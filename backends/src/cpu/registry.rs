@@ -12,7 +12,7 @@ pub enum Implementation {
     Views,
     /// One loop over pointwise operators.
     Loop,
-    /// The reference interpreter, an operator at a time.
+    /// An operator at a time: code made of its meaning, or the reference interpreter.
     Reference,
     /// Code for certain operators.
     Native(Native),
@@ -72,7 +72,7 @@ pub fn implementation(key: &str) -> Option<Implementation> {
     Some(match key {
         "view" => Implementation::Views,
         "pointwise" => Implementation::Loop,
-        "reference" => Implementation::Reference,
+        "reference" | "meaning" => Implementation::Reference,
         "gemm" => native(ANY, Epilogue, &[("matmul", matmul::make)]),
         "conv" => native(FLOATS, Epilogue, &[("conv", conv::make)]),
         "gemm_int8" => native(SUMS_OF_BYTES, Epilogue, &[("matmul_integer", int8::matmul)]),

@@ -152,6 +152,18 @@ impl CompiledPlan {
         }
     }
 
+    /// The operators that the reference interpreter computes.
+    pub fn interpreted(&self, inputs: &[Tensor]) -> Result<Vec<String>, BackendError> {
+        let symbols = SymbolBindings::bind(&self.graph.program.inputs, inputs)?;
+        let ready = match self.ready(&symbols) {
+            Err(e) if needs_data(&e) => return Ok(vec![]),
+            other => other?,
+        };
+        let passes = ready.resolved.steps.iter().flat_map(|s| &s.passes);
+        let by_it = passes.filter(|p| p.launch.is_interpreted());
+        Ok(by_it.map(|p| p.name.clone()).collect())
+    }
+
     /// The launches for these symbols, prepared now or before.
     fn ready(&self, symbols: &SymbolBindings) -> Result<Arc<Ready>, BackendError> {
         let lock = || self.ready.lock().unwrap_or_else(|e| e.into_inner());

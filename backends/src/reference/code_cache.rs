@@ -37,7 +37,7 @@ pub(crate) struct CompiledMeaning {
     /// The code of each result of an operator with a meaning.
     pub(crate) codes: Vec<MeaningCode>,
     /// The tables that each code reads behind its inputs.
-    pub(super) tables: Vec<Vec<Elements>>,
+    pub(crate) tables: Vec<Vec<Elements>>,
 }
 
 impl<'l> CodeCache<'l> {

@@ -201,3 +201,8 @@ pub(super) fn product(
     }
     Some(Ok(out))
 }
+
+/// True if code is evaluated as matrix products.
+pub(crate) fn is_product(code: &MeaningCode) -> bool {
+    Product::of(code).is_some_and(|p| p.worthwhile())
+}

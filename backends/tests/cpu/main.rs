@@ -6,6 +6,7 @@ mod element_types;
 mod epilogues;
 mod graphs;
 mod int8;
+mod meanings;
 mod normalisation;
 mod operators;
 mod order;

@@ -11,24 +11,29 @@ use mlc_extract::kernel_selection::select_kernels;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+/// The texts of the repository's rules.
+pub fn texts() -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    for part in ["ops", "extern", "layers", "fuse", "targets"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules").join(part);
+        let mut files: Vec<_> = match std::fs::read_dir(&folder) {
+            Ok(all) => all.filter_map(|e| e.ok().map(|e| e.path())).collect(),
+            Err(_) => vec![folder],
+        };
+        files.sort();
+        for f in files {
+            let text = std::fs::read_to_string(&f).expect("a readable rules file");
+            texts.push((f.display().to_string(), text));
+        }
+    }
+    texts
+}
+
 /// The library of the repository's rules.
 pub fn library() -> Arc<Library> {
     static LIBRARY: OnceLock<Arc<Library>> = OnceLock::new();
     let make = || {
-        let mut texts = Vec::new();
-        for part in ["ops", "extern", "layers", "fuse", "targets"] {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rules").join(part);
-            let mut files: Vec<_> = match std::fs::read_dir(&folder) {
-                Ok(all) => all.filter_map(|e| e.ok().map(|e| e.path())).collect(),
-                Err(_) => vec![folder],
-            };
-            files.sort();
-            for f in files {
-                let text = std::fs::read_to_string(&f).expect("a readable rules file");
-                texts.push((f.display().to_string(), text));
-            }
-        }
-        let (library, diags) = mlc_dsl::check::library(&texts);
+        let (library, diags) = mlc_dsl::check::library(&texts());
         assert!(diags.is_empty(), "{diags:?}");
         Arc::new(library)
     };

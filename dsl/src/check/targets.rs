@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
 /// Figures of a target, with what each says and an example.
-pub const FIGURES: [(&str, &str, &str); 8] = [
+pub const FIGURES: [(&str, &str, &str); 9] = [
     ("flops", "operations per second", "1e11"),
     ("slow", "exponentials, roots and their like per second", "5e9"),
     ("fetched", "elements per second that windows bring in again", "1e10"),
@@ -28,6 +28,7 @@ pub const FIGURES: [(&str, &str, &str); 8] = [
         "how much slower the reference interpreter is, which computes what no kernel covers",
         "100",
     ),
+    ("meaning", "the same of code that is made of an operator's meaning, where it has one", "4"),
 ];
 
 /// Figures that may be stated for an element type, as `flops_f16`.

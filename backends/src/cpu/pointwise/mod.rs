@@ -5,8 +5,8 @@
 
 pub mod code;
 pub mod lower;
-mod ops;
-mod source;
+pub mod ops;
+pub mod source;
 mod tile;
 
 pub use code::{Binary, CodeBuilder, Dst, Instr, Op, Ref, RegisterCode, Unary};

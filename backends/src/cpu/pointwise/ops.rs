@@ -16,7 +16,7 @@ pub enum Tile<'a, T> {
 }
 
 #[inline(always)]
-fn map1<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, f: impl Fn(T) -> U) {
+pub fn map1<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, f: impl Fn(T) -> U) {
     match a {
         Tile::Many(a) => d.iter_mut().zip(a).for_each(|(d, &a)| *d = f(a)),
         Tile::One(a) => d.iter_mut().for_each(|d| *d = f(a)),
@@ -24,7 +24,7 @@ fn map1<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, f: impl Fn(T) -> U) {
 }
 
 #[inline(always)]
-fn map2<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, b: Tile<'_, T>, f: impl Fn(T, T) -> U) {
+pub fn map2<T: Copy, U>(d: &mut [U], a: Tile<'_, T>, b: Tile<'_, T>, f: impl Fn(T, T) -> U) {
     match (a, b) {
         (Tile::Many(a), Tile::Many(b)) => {
             d.iter_mut().zip(a).zip(b).for_each(|((d, &a), &b)| *d = f(a, b));

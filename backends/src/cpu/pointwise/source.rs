@@ -58,6 +58,51 @@ impl ElementSource {
     }
 }
 
+/// Calls `run(at, stride, length)` for the innermost runs of elements `start..start + len` of a walk of at most [`MAX_RANK`] axes, in
+/// order; `at` is counted from the first element of the walk.
+#[inline(always)]
+pub fn runs(
+    shape: &[usize],
+    strides: &[isize],
+    start: usize,
+    len: usize,
+    mut run: impl FnMut(isize, isize, usize),
+) {
+    if len == 0 {
+        return;
+    }
+    let (Some(&inner), Some(&stride)) = (shape.last(), strides.last()) else {
+        return run(0, 0, len);
+    };
+    let rank = shape.len();
+    let mut index = [0usize; MAX_RANK];
+    let (mut rest, mut at) = (start, 0);
+    for axis in (0..rank).rev() {
+        index[axis] = rest % shape[axis];
+        rest /= shape[axis];
+        at += index[axis] as isize * strides[axis];
+    }
+    let mut left = len;
+    while left > 0 {
+        let n = left.min(inner - index[rank - 1]);
+        run(at, stride, n);
+        left -= n;
+        at -= index[rank - 1] as isize * stride;
+        index[rank - 1] = 0;
+        let mut axis = rank - 1;
+        while axis > 0 {
+            axis -= 1;
+            index[axis] += 1;
+            at += strides[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            at -= shape[axis] as isize * strides[axis];
+            index[axis] = 0;
+        }
+    }
+}
+
 impl Strided {
     /// Its first element, extents and strides.
     pub fn walk(&self) -> (usize, &[usize], &[isize]) {
@@ -81,38 +126,10 @@ impl Strided {
     /// Calls `run(at, stride, length)` for the innermost runs that elements `start..start + len` read, in order.
     #[inline(always)]
     fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, isize, usize)) {
-        if len == 0 {
-            return;
-        }
-        let rank = self.shape.len();
-        let mut index = [0usize; MAX_RANK];
-        let mut rest = start;
-        let mut at = self.offset as isize;
-        for axis in (0..rank).rev() {
-            index[axis] = rest % self.shape[axis];
-            rest /= self.shape[axis];
-            at += index[axis] as isize * self.strides[axis];
-        }
-        let (inner, stride) = (self.shape[rank - 1], self.strides[rank - 1]);
-        let mut left = len;
-        while left > 0 {
-            let n = left.min(inner - index[rank - 1]);
-            run(at as usize, stride, n);
-            left -= n;
-            at -= index[rank - 1] as isize * stride;
-            index[rank - 1] = 0;
-            let mut axis = rank - 1;
-            while axis > 0 {
-                axis -= 1;
-                index[axis] += 1;
-                at += self.strides[axis];
-                if index[axis] < self.shape[axis] {
-                    break;
-                }
-                at -= self.shape[axis] as isize * self.strides[axis];
-                index[axis] = 0;
-            }
-        }
+        let first = self.offset as isize;
+        runs(&self.shape, &self.strides, start, len, |at, stride, n| {
+            run((first + at) as usize, stride, n);
+        });
     }
 
     fn fill<S: Pod, D>(&self, src: &[S], start: usize, dst: &mut [D], f: impl Fn(S) -> D + Copy)
@@ -335,3 +352,5 @@ pub fn store(dtype: DType, src: &[u64], out: &mut [u8], len: usize) {
         }
     }
 }
+
+pub(in crate::cpu) use integer;

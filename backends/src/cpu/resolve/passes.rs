@@ -8,9 +8,10 @@ use crate::cpu::graph::broken;
 use crate::cpu::launch::{Array, Context, Epilogue, Launch};
 use crate::cpu::layout::Layout;
 use crate::cpu::lines::Lines;
+use crate::cpu::meaning::Meaning;
 use bytes::Bytes;
 use mlc_dsl::arena;
-use mlc_dsl::ir::{DType, NodeId, Tensor, Value};
+use mlc_dsl::ir::{DType, NodeId, NodeKind, Tensor, Value};
 use mlc_dsl::plan::Home;
 
 impl Resolver<'_> {
@@ -31,7 +32,9 @@ impl Resolver<'_> {
         if let Some(outputs) = outputs {
             let launch: Box<dyn Launch> = match moved(&launch, &args, &outputs) {
                 Some(lines) => Box::new(lines),
-                None => Box::new(launch),
+                // What is computed once is computed as exactly as can be.
+                None if self.constants(&args).is_some() => Box::new(launch),
+                None => self.made(id, launch, &args, &outputs),
             };
             return self.named(launch, args, &outputs, None, &name);
         }
@@ -49,6 +52,27 @@ impl Resolver<'_> {
             self.places.insert(value, Location { dtype, layout, storage });
         }
         Ok(())
+    }
+
+    /// An operator computed from its meaning in vectors, or else by the reference interpreter.
+    fn made(
+        &self,
+        id: NodeId,
+        interpreter: fallback::ReferenceFallback,
+        args: &[Location],
+        outputs: &[Output],
+    ) -> Box<dyn Launch> {
+        let NodeKind::Apply(call, _) = &self.graph.program.node(id).kind else {
+            return Box::new(interpreter);
+        };
+        let attrs: Vec<_> = self.attrs(id).into_iter().map(Some).collect();
+        let args: Vec<_> = args.iter().map(|a| (a.dtype, a.layout.shape.clone())).collect();
+        let outputs: Vec<_> = outputs.iter().map(|o| (o.1, o.2.clone())).collect();
+        let callable = self.library.call(*call);
+        match Meaning::new(callable, &attrs, &args, &outputs, interpreter) {
+            Ok(meaning) => Box::new(meaning),
+            Err(interpreter) => Box::new(interpreter),
+        }
     }
 
     /// The arguments as arrays, if all are constant.
