@@ -1,7 +1,7 @@
 //! Image planes copied into a padded frame in which every tap of a window reads contiguously.
 //!
 //! Columns are sorted by their residue modulo the stride, so neighbouring results read neighbouring elements for any
-//! stride, and borders need no tests. One or two spatial axes; others go through [`Window`].
+//! stride, and borders need no tests. One to three spatial axes: planes, rows and columns; others go through [`Window`].
 
 use super::simd::{VectorLevel, level, simd};
 use super::vector;
@@ -15,77 +15,109 @@ const SPARSE: usize = 8;
 /// Frames of fewer elements are always worth it.
 const LEAST: usize = 1 << 16;
 
-/// The frame of a window.
+/// The frame of a window. Axes are planes, rows and columns.
 #[derive(Clone, Debug)]
 pub struct PaddedFrame {
     /// Extents of the input.
-    pub from: [usize; 2],
+    pub from: [usize; 3],
     /// Extents of the result.
-    pub to: [usize; 2],
-    stride: [usize; 2],
+    pub to: [usize; 3],
+    stride: [usize; 3],
+    /// Rows of a plane.
     high: usize,
+    /// Columns of one residue.
     lane: usize,
-    rows: Option<InnerRows>,
+    deep: usize,
+    planes: Option<Inner>,
+    rows: Option<Inner>,
     lanes: Vec<Lane>,
     /// Where each tap begins.
     pub taps: Vec<usize>,
 }
 
+/// The extents of up to three axes as those of three, of which the first may be `unit`.
+pub fn three<T: Copy>(v: &[T], unit: T) -> Option<[T; 3]> {
+    match *v {
+        [a] => Some([unit, unit, a]),
+        [a, b] => Some([unit, a, b]),
+        [a, b, c] => Some([a, b, c]),
+        _ => None,
+    }
+}
+
 impl PaddedFrame {
-    /// The frame of a window with one or two spatial axes; none if it would be mostly empty.
+    /// The frame of a window with one to three spatial axes; none if it would be mostly empty.
     pub fn of(w: &Window) -> Option<PaddedFrame> {
-        let two = |v: &[usize], unit: usize| match *v {
-            [a] => Some([unit, a]),
-            [a, b] => Some([a, b]),
-            _ => None,
-        };
-        let low = match *w.low.as_slice() {
-            [a] => [0, a],
-            [a, b] => [a, b],
-            _ => return None,
-        };
-        let (from, to, size) = (two(&w.from, 1)?, two(&w.to, 1)?, two(&w.size, 1)?);
-        let (stride, dilation) = (two(&w.stride, 1)?, two(&w.dilation, 1)?);
+        let (from, to, size) = (three(&w.from, 1)?, three(&w.to, 1)?, three(&w.size, 1)?);
+        let (stride, dilation) = (three(&w.stride, 1)?, three(&w.dilation, 1)?);
+        let low = three(&w.low, 0)?;
         let reach =
             |a: usize| (to[a].max(1) - 1) * stride[a] + (size[a].max(1) - 1) * dilation[a] + 1;
-        let (high, lane) = (reach(0), reach(1).div_ceil(stride[1]));
-        let row = lane.checked_mul(stride[1])?;
-        let len = high.checked_mul(row)?;
+        let (deep, high, lane) = (reach(0), reach(1), reach(2).div_ceil(stride[2]));
+        let row = lane.checked_mul(stride[2])?;
+        let plane = high.checked_mul(row)?;
+        let len = deep.checked_mul(plane)?;
         let worth = (w.inputs().saturating_add(w.outputs())).saturating_mul(SPARSE).max(LEAST);
         if len > worth || w.taps() > worth {
             return None;
         }
-        let taps = (0..size[0] * size[1])
+        let taps = (0..size[0] * size[1] * size[2])
             .map(|t| {
-                let (y, x) = (t / size[1] * dilation[0], t % size[1] * dilation[1]);
-                y * row + x % stride[1] * lane + x / stride[1]
+                let (z, y, x) = (t / size[2] / size[1], t / size[2] % size[1], t % size[2]);
+                let (z, y, x) = (z * dilation[0], y * dilation[1], x * dilation[2]);
+                z * plane + y * row + x % stride[2] * lane + x / stride[2]
             })
             .collect();
-        let (rows, lanes) = inner(&Window2 { from, stride, low }, high, lane);
-        Some(PaddedFrame { from, to, stride, high, lane, rows, lanes, taps })
+        let planes = inner(from[0], low[0], deep);
+        let rows = inner(from[1], low[1], high).filter(|_| from[2] > 0);
+        let lanes = lanes(from[2], stride[2], low[2], lane);
+        Some(PaddedFrame { from, to, stride, high, lane, deep, planes, rows, lanes, taps })
     }
 
-    /// Elements of the frame of one plane.
+    /// Elements of the frame of one channel.
     pub fn len(&self) -> usize {
-        self.high * self.lane * self.stride[1]
+        self.deep * self.plane()
     }
 
-    /// Where the first tap of the first result of row `y` reads.
+    /// Elements of a plane of the frame.
+    fn plane(&self) -> usize {
+        self.high * self.pitch()
+    }
+
+    /// Elements of a row of the frame.
+    fn pitch(&self) -> usize {
+        self.lane * self.stride[2]
+    }
+
+    /// From one row of results of a plane to the next, and from one plane of results to the next.
+    pub fn steps(&self) -> [usize; 2] {
+        [self.stride[1] * self.pitch(), self.stride[0] * self.plane()]
+    }
+
+    /// Where the first tap of the first result of row `y` reads; rows are numbered plane by plane.
     #[inline(always)]
     pub fn row(&self, y: usize) -> usize {
-        y * self.stride[0] * self.lane * self.stride[1]
+        let ([row, plane], high) = (self.steps(), self.to[1].max(1));
+        y / high * plane + y % high * row
     }
 
-    /// Copies a plane into its frame.
+    /// Copies a channel into its frame.
     pub fn fill(&self, x: &[f32], outside: f32, frame: &mut [f32]) {
-        self.fill_border(outside, &mut frame[..self.len()]);
+        let frame = &mut frame[..self.len()];
+        let Some(planes) = &self.planes else { return frame.fill(outside) };
+        let plane = self.plane();
+        let (before, rest) = frame.split_at_mut(planes.to * plane);
+        let (inner, after) = rest.split_at_mut(planes.count * plane);
+        before.fill(outside);
+        after.fill(outside);
+        inner.chunks_exact_mut(plane).for_each(|plane| self.fill_border(outside, plane));
         self.fill_inside(x, frame);
     }
 
-    /// Fills what no plane is copied to.
+    /// Fills what of a plane nothing is copied to.
     fn fill_border(&self, outside: f32, frame: &mut [f32]) {
         let Some(rows) = &self.rows else { return frame.fill(outside) };
-        let pitch = self.lane * self.stride[1];
+        let pitch = self.pitch();
         let (above, rest) = frame.split_at_mut(rows.to * pitch);
         let (inner, below) = rest.split_at_mut(rows.count * pitch);
         above.fill(outside);
@@ -104,22 +136,20 @@ impl PaddedFrame {
         }
     }
 
-    /// Copies a plane into a frame whose border is filled.
+    /// Copies a channel into a frame whose border is filled.
     pub fn fill_inside(&self, x: &[f32], frame: &mut [f32]) {
-        let (stride, pitch, wide) = (self.stride[1], self.lane * self.stride[1], self.from[1]);
-        let Some(rows) = &self.rows else { return };
-        for lane in &self.lanes {
-            let (from, to) = (rows.from * wide + lane.column, rows.to * pitch + lane.at);
-            copy_lines(&x[from..], wide, &mut frame[to..], pitch, (rows.count, lane.len), stride);
+        let (stride, pitch, [_, high, wide]) = (self.stride[2], self.pitch(), self.from);
+        let (Some(planes), Some(rows)) = (&self.planes, &self.rows) else { return };
+        for z in 0..planes.count {
+            let x = &x[(planes.from + z) * high * wide..];
+            let frame = &mut frame[(planes.to + z) * self.plane()..];
+            for lane in &self.lanes {
+                let (from, to) = (rows.from * wide + lane.column, rows.to * pitch + lane.at);
+                let size = (rows.count, lane.len);
+                copy_lines(&x[from..], wide, &mut frame[to..], pitch, size, stride);
+            }
         }
     }
-}
-
-/// What of a window of two axes decides where its frame is filled.
-struct Window2 {
-    from: [usize; 2],
-    stride: [usize; 2],
-    low: [i64; 2],
 }
 
 /// Columns of the input that are neighbours in a row of the frame: every `stride`-th.
@@ -132,30 +162,33 @@ struct Lane {
     len: usize,
 }
 
-/// Rows of the frame that are rows of the input.
+/// Planes or rows of the frame that are those of the input.
 #[derive(Clone, Copy, Debug)]
-struct InnerRows {
+struct Inner {
     /// The first, in the input and in the frame.
     from: usize,
     to: usize,
     count: usize,
 }
 
-/// The parts of a frame that are read from the input.
-fn inner(w: &Window2, high: usize, lane: usize) -> (Option<InnerRows>, Vec<Lane>) {
-    let first = w.low[0].max(0);
-    let end = (w.from[0] as i64 + w.low[0]).min(high as i64);
-    let rows = (end > first && w.from[1] > 0).then(|| InnerRows {
-        from: (first - w.low[0]) as usize,
+/// Which of `all` planes or rows of a frame are read from the input, of which `low` are before it.
+fn inner(from: usize, low: i64, all: usize) -> Option<Inner> {
+    let first = low.max(0);
+    let end = (from as i64 + low).min(all as i64);
+    (end > first).then(|| Inner {
+        from: (first - low) as usize,
         to: first as usize,
         count: (end - first) as usize,
-    });
-    let by = w.stride[1] as i64;
-    let lanes = (0..w.stride[1]).filter_map(|q| {
+    })
+}
+
+/// The columns of a frame's row that are read from the input, of which `low` are before it.
+fn lanes(wide: usize, stride: usize, low: i64, lane: usize) -> Vec<Lane> {
+    let (by, wide) = (stride as i64, wide as i64);
+    let lanes = (0..stride).filter_map(|q| {
         // Element `j` of lane `q` is column `j * by + shift`.
-        let shift = q as i64 - w.low[1];
+        let shift = q as i64 - low;
         let from = if shift < 0 { (-shift + by - 1) / by } else { 0 };
-        let wide = w.from[1] as i64;
         let to = if wide > shift { (wide - shift + by - 1) / by } else { 0 };
         let (from, to) = (from.min(lane as i64), to.min(lane as i64));
         (from < to).then(|| Lane {
@@ -164,7 +197,7 @@ fn inner(w: &Window2, high: usize, lane: usize) -> (Option<InnerRows>, Vec<Lane>
             len: (to - from) as usize,
         })
     });
-    (rows, lanes.collect())
+    lanes.collect()
 }
 
 simd! {
@@ -223,7 +256,7 @@ pub struct RowRun {
 impl PaddedFrame {
     /// The runs of results `first..first + len`, at most as many as `runs` holds, which one result each would fill.
     pub fn runs<'r>(&self, first: usize, len: usize, runs: &'r mut [RowRun]) -> &'r [RowRun] {
-        let wide = self.to[1].max(1);
+        let wide = self.to[2].max(1);
         let (mut y, mut x) = (first / wide, first % wide);
         let (mut at, mut count) = (0, 0);
         while at < len {

@@ -20,7 +20,7 @@ enum PoolKind {
 struct Pool {
     kind: PoolKind,
     window: Window,
-    /// For one or two spatial axes.
+    /// For one to three spatial axes.
     planes: Option<Planes>,
     at: usize,
 }

@@ -1,11 +1,11 @@
-//! Pooling of planes: windows are joined down the columns first, then along the rows.
+//! Pooling of planes: windows are joined over planes and down the columns first, then along the rows.
 //!
 //! Where windows step over several columns, columns are sorted by their residue modulo the step in between, so that neighbouring
 //! results read neighbouring elements. The largest element is found among integers in the order of the floats, of which NaN is the
 //! largest: one instruction per tap.
 
 use super::buffer::with_scratch;
-use super::padded_frame::every_second;
+use super::padded_frame::{every_second, three};
 use super::simd::simd;
 use super::window::Window;
 use bytemuck::Pod;
@@ -17,36 +17,32 @@ const SPARSE: usize = 8;
 /// Planes of fewer elements are always worth it.
 const LEAST: usize = 1 << 16;
 
-/// A window over planes of one or two axes.
+/// Rows that are joined at once.
+const ROWS: usize = 9;
+
+/// A window over one to three axes: planes, rows and columns.
 #[derive(Clone, Debug)]
 pub struct Planes {
-    from: [usize; 2],
-    to: [usize; 2],
-    size: [usize; 2],
-    stride: [usize; 2],
-    dilation: [usize; 2],
-    low: [i64; 2],
+    from: [usize; 3],
+    to: [usize; 3],
+    size: [usize; 3],
+    stride: [usize; 3],
+    dilation: [usize; 3],
+    low: [i64; 3],
     /// Columns of one residue that windows reach, those outside of the input included.
     lane: usize,
 }
 
 impl Planes {
-    /// The planes of a window with one or two axes; none if windows would mostly lie outside of the input.
+    /// The planes of a window with one to three axes; none if windows would mostly lie outside of the input.
     pub fn of(w: &Window) -> Option<Planes> {
-        fn two<T: Copy>(v: &[T], unit: T) -> Option<[T; 2]> {
-            match *v {
-                [a] => Some([unit, a]),
-                [a, b] => Some([a, b]),
-                _ => None,
-            }
-        }
-        let (from, to, size) = (two(&w.from, 1)?, two(&w.to, 1)?, two(&w.size, 1)?);
-        let (stride, dilation) = (two(&w.stride, 1)?, two(&w.dilation, 1)?);
-        let low = two(&w.low, 0)?;
-        let reach = (to[1].max(1) - 1) * stride[1] + (size[1].max(1) - 1) * dilation[1] + 1;
-        let lane = reach.div_ceil(stride[1]);
+        let (from, to, size) = (three(&w.from, 1)?, three(&w.to, 1)?, three(&w.size, 1)?);
+        let (stride, dilation) = (three(&w.stride, 1)?, three(&w.dilation, 1)?);
+        let low = three(&w.low, 0)?;
+        let reach = (to[2].max(1) - 1) * stride[2] + (size[2].max(1) - 1) * dilation[2] + 1;
+        let lane = reach.div_ceil(stride[2]);
         let worth = (w.inputs().saturating_add(w.outputs())).saturating_mul(SPARSE).max(LEAST);
-        let all = lane.checked_mul(stride[1])?.checked_mul(to[0])?;
+        let all = lane.checked_mul(stride[2])?.checked_mul(to[0])?.checked_mul(to[1])?;
         (all <= worth && w.taps() <= worth).then_some(Planes {
             from,
             to,
@@ -60,23 +56,45 @@ impl Planes {
 
     /// Columns that windows reach, of all residues.
     fn pitch(&self) -> usize {
-        self.lane * self.stride[1]
+        self.lane * self.stride[2]
+    }
+
+    /// Rows of results, of all planes.
+    fn high(&self) -> usize {
+        self.to[0] * self.to[1]
     }
 
     /// Elements that are held at once.
     fn joined(&self) -> usize {
-        self.pitch() * self.to[0] + CHUNK
+        self.pitch() * self.high() + CHUNK
+    }
+
+    /// Where the rows begin that the windows of row `y` of the results join, column `skip` of each.
+    #[inline(always)]
+    fn starts(&self, y: usize, skip: usize) -> impl Iterator<Item = usize> + Clone {
+        let ([_, high, wide], y0) = (self.from, y % self.to[1]);
+        let planes = self.taps(0, y / self.to[1]);
+        planes.flat_map(move |z| self.taps(1, y0).map(move |y| (z * high + y) * wide + skip))
+    }
+
+    /// Which lines of an axis the window of result `i` reads.
+    #[inline(always)]
+    fn taps(&self, axis: usize, i: usize) -> impl Iterator<Item = usize> + Clone {
+        let (by, n) = (self.dilation[axis], self.from[axis]);
+        let first = (i * self.stride[axis]) as i64 - self.low[axis];
+        let all = (0..self.size[axis]).map(move |t| first + (t * by) as i64);
+        all.filter(move |r| (0..n as i64).contains(r)).map(|r| r as usize)
     }
 
     /// Bytes that a plane is worked in.
     pub fn scratch(&self) -> u64 {
-        4 * (self.from[0] * self.from[1] + 2 * self.joined()) as u64
+        4 * (self.from.iter().product::<usize>() + 2 * self.joined()) as u64
     }
 
     /// Where the first column of the input is in a row, the first column that is seen, and how many are.
     fn columns(&self) -> (usize, usize, usize) {
-        let (skip, to) = ((-self.low[1]).max(0) as usize, self.low[1].max(0) as usize);
-        let seen = self.from[1].saturating_sub(skip).min(self.pitch().saturating_sub(to));
+        let (skip, to) = ((-self.low[2]).max(0) as usize, self.low[2].max(0) as usize);
+        let seen = self.from[2].saturating_sub(skip).min(self.pitch().saturating_sub(to));
         (to, skip, seen)
     }
 }
@@ -85,7 +103,7 @@ impl Planes {
 #[inline(always)]
 fn join_rows<X: Pod, const T: usize>(
     x: &[X],
-    starts: [usize; 5],
+    starts: [usize; ROWS],
     out: &mut [X],
     f: impl Fn(X, X) -> X,
 ) {
@@ -129,8 +147,8 @@ fn join_columns<X: Pod, const T: usize>(
     let mut known = [0; T];
     known.copy_from_slice(&taps[..T]);
     let taps = if T > 0 { &known[..] } else { taps };
-    let wide = p.to[1];
-    for y in 0..p.to[0] {
+    let wide = p.to[2];
+    for y in 0..p.high() {
         let mut x = 0;
         while x < wide {
             let (row, out) = (&rows[y * p.lane + x..], &mut out[y * wide + x..]);
@@ -184,17 +202,13 @@ fn each<X: Pod>(
     out: &mut [X],
 ) {
     let (pitch, (place, skip, seen)) = (p.pitch(), p.columns());
-    for y in 0..p.to[0] {
+    for y in 0..p.high() {
         let line = &mut held[y * pitch..][..pitch];
         line[..place].fill(none);
         line[place + seen..].fill(none);
         let line = &mut line[place..place + seen];
-        let first = (y * p.stride[0]) as i64 - p.low[0];
-        let inside = (0..p.size[0])
-            .map(|t| first + (t * p.dilation[0]) as i64)
-            .filter(|r| (0..p.from[0] as i64).contains(r))
-            .map(|r| r as usize * p.from[1] + skip);
-        let mut starts = [0; 5];
+        let inside = p.starts(y, skip);
+        let mut starts = [0; ROWS];
         let count = inside.clone().zip(0..).fold(0, |_, (start, i)| {
             starts.get_mut(i).into_iter().for_each(|s| *s = start);
             i + 1
@@ -205,6 +219,9 @@ fn each<X: Pod>(
             3 => join_rows::<X, 3>(x, starts, line, f),
             4 => join_rows::<X, 4>(x, starts, line, f),
             5 => join_rows::<X, 5>(x, starts, line, f),
+            6 => join_rows::<X, 6>(x, starts, line, f),
+            8 => join_rows::<X, 8>(x, starts, line, f),
+            9 => join_rows::<X, 9>(x, starts, line, f),
             _ => {
                 line.fill(none);
                 for start in inside {
@@ -213,8 +230,8 @@ fn each<X: Pod>(
             }
         }
     }
-    let by = p.stride[1];
-    let all = p.lane * p.to[0];
+    let by = p.stride[2];
+    let all = p.lane * p.high();
     let rows: &[X] = match by {
         1 => held,
         _ => {
@@ -229,7 +246,7 @@ fn each<X: Pod>(
         }
     };
     for (t, tap) in taps.iter_mut().enumerate() {
-        let at = t * p.dilation[1];
+        let at = t * p.dilation[2];
         *tap = at % by * all + at / by;
     }
     match taps.len() {
@@ -243,14 +260,14 @@ fn each<X: Pod>(
 /// The sum of every window of a plane.
 pub fn sums(p: &Planes, x: &[f32], out: &mut [f32]) {
     with_scratch::<f32, 2, _>([p.joined(), p.joined()], |held| {
-        with_scratch::<usize, 1, _>([p.size[1]], |[taps]| sums_in(p, x, held, taps, out));
+        with_scratch::<usize, 1, _>([p.size[2]], |[taps]| sums_in(p, x, held, taps, out));
     });
 }
 
 /// The largest element of every window of a plane; NaN if there is one.
 pub fn maxima(p: &Planes, x: &[f32], out: &mut [f32]) {
     with_scratch::<i32, 3, _>([x.len(), p.joined(), p.joined()], |held| {
-        with_scratch::<usize, 1, _>([p.size[1]], |[taps]| maxima_in(p, x, held, taps, out));
+        with_scratch::<usize, 1, _>([p.size[2]], |[taps]| maxima_in(p, x, held, taps, out));
     });
 }
 

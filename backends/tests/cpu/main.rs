@@ -12,6 +12,7 @@ mod operators;
 mod order;
 mod places;
 mod plans;
+mod pools;
 mod random;
 mod scatter;
 mod support;

@@ -19,7 +19,7 @@ pub struct Depthwise {
     channels: usize,
     x_at: usize,
     w_at: usize,
-    /// For one or two spatial axes.
+    /// For one to three spatial axes.
     frame: Option<PaddedFrame>,
 }
 
@@ -53,25 +53,29 @@ impl Depthwise {
 const NOTHING: Bounds =
     Bounds { shift: -0.0, low: f32::NEG_INFINITY, zero: -0.0, high: f32::INFINITY };
 
-/// A plane of results from a frame with slack.
+/// All results of a channel from a frame with slack.
 fn convolve(frame: &PaddedFrame, w: &[f32], data: &[f32], bounds: Bounds, out: &mut [f32]) {
-    let [rows, wide] = frame.to;
-    let shape = PlaneShape { rows, wide, pitch: frame.row(1) };
-    let last = frame.taps.iter().max().copied().unwrap_or(0) + frame.row(rows.max(1) - 1);
+    let ([planes, rows, wide], [pitch, plane]) = (frame.to, frame.steps());
+    let shape = PlaneShape { rows, wide, pitch };
+    let last = frame.taps.iter().max().copied().unwrap_or(0);
+    let last = last + frame.row((planes * rows).max(1) - 1);
     assert!(
-        out.len() == rows * wide && last + wide + SLACK <= data.len() + 1,
+        out.len() == planes * rows * wide && last + wide + SLACK <= data.len() + 1,
         "a frame with slack"
     );
     let taps = frame.taps.as_slice();
-    match level() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level was detected; no vector begins beyond the last result of a row.
-        VectorLevel::V4 => unsafe { vector::avx512::plane(shape, taps, w, data, bounds, out) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        VectorLevel::V3 => unsafe { vector::avx2::plane(shape, taps, w, data, bounds, out) },
-        // SAFETY: as above, and every machine has this level.
-        _ => unsafe { vector::portable::plane(shape, taps, w, data, bounds, out) },
+    for (z, out) in out.chunks_exact_mut((rows * wide).max(1)).enumerate() {
+        let data = &data[z * plane..];
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the level was detected; no vector begins beyond the last result of a row.
+            VectorLevel::V4 => unsafe { vector::avx512::plane(shape, taps, w, data, bounds, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            VectorLevel::V3 => unsafe { vector::avx2::plane(shape, taps, w, data, bounds, out) },
+            // SAFETY: as above, and every machine has this level.
+            _ => unsafe { vector::portable::plane(shape, taps, w, data, bounds, out) },
+        }
     }
 }
 

@@ -32,7 +32,7 @@ struct Conv {
     o: usize,
     x_at: usize,
     w_at: usize,
-    /// For one or two spatial axes, unless every result element reads the input element at its own place.
+    /// For one to three spatial axes, unless every result element reads the input element at its own place.
     frame: Option<PaddedFrame>,
     /// Packed weights per group, if they are constant.
     packed: Vec<Arc<Pack<PackedLeft>>>,
@@ -106,10 +106,13 @@ fn lines(
     let n = window.outputs();
     let sizes = GemmSizes { m: o, n, k: q * window.taps() };
     let (taps, plane, rows) = match frame {
-        Some(f) => (f.taps.clone(), f.len(), Rows { wide: f.to[1], pitch: f.row(1) }),
+        Some(f) => {
+            let ([_, high, wide], [pitch, deep]) = (f.to, f.steps());
+            (f.taps.clone(), f.len(), Rows { wide, pitch, high, deep })
+        }
         // Nothing lies beyond the input: a vector must fit into a channel.
         None if window.is_identity() && n >= shape().lanes() => {
-            (vec![0], n, Rows { wide: n, pitch: n })
+            (vec![0], n, Rows { wide: n, pitch: n, high: 1, deep: n })
         }
         None => return None,
     };

@@ -14,8 +14,12 @@ use std::ops::Range;
 pub struct Rows {
     /// Elements of a row of columns.
     pub wide: usize,
-    /// From one row to the next in the operand.
+    /// From one row to the next of a plane in the operand.
     pub pitch: usize,
+    /// Rows of a plane.
+    pub high: usize,
+    /// From one plane to the next in the operand.
+    pub deep: usize,
 }
 
 /// One product.
@@ -140,7 +144,8 @@ impl Block<'_> {
     /// The vectors of a pair: where they go in the row of the result that begins at `row`, where they read, and how many they are.
     fn parts(&self, pair: usize, row: usize) -> ([Part; 2], [usize; 2], usize) {
         let lanes = shape().lanes();
-        let Rows { wide, pitch } = self.rows;
+        let Rows { wide, pitch, high, deep } = self.rows;
+        let place = |y: usize| y / high * deep + y % high * pitch;
         let per_row = wide.div_ceil(lanes);
         let count = (vectors(self.rows, self.sizes.n) - 2 * pair).min(2);
         let mut from = [0; 2];
@@ -151,7 +156,7 @@ impl Block<'_> {
             let skip = (x + lanes).saturating_sub(wide).min(x);
             let column = y * wide + x;
             let len = (wide - x).min(lanes);
-            from[v] = y * pitch + x - skip;
+            from[v] = place(y) + x - skip;
             parts[v] = Part { at: row + column, column, skip, len };
         }
         if count == 1 {

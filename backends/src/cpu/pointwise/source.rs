@@ -11,6 +11,9 @@ use mlc_dsl::ir::DType;
 /// Most axes an input may have after merging.
 pub const MAX_RANK: usize = 12;
 
+/// Most repetitions of an element that are not a run of their own.
+const MOST_TIMES: usize = 16;
+
 /// How an input lies over the index space of the result.
 #[derive(Clone, Debug)]
 pub enum ElementSource {
@@ -123,13 +126,30 @@ impl Strided {
         Some(at as usize)
     }
 
-    /// Calls `run(at, stride, length)` for the innermost runs that elements `start..start + len` read, in order.
+    /// Calls `run(at, stride, length)` for the innermost runs that elements `start..start + len` of the first `rank` axes read, in order.
     #[inline(always)]
-    fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, isize, usize)) {
+    fn runs(
+        &self,
+        rank: usize,
+        start: usize,
+        len: usize,
+        mut run: impl FnMut(usize, isize, usize),
+    ) {
         let first = self.offset as isize;
-        runs(&self.shape, &self.strides, start, len, |at, stride, n| {
+        runs(&self.shape[..rank], &self.strides[..rank], start, len, |at, stride, n| {
             run((first + at) as usize, stride, n);
         });
+    }
+
+    /// How often each element is repeated, if that is a few times, and elements `start..start + len` are whole repetitions of
+    /// elements at steps forward.
+    fn repeated(&self, start: usize, len: usize) -> Option<usize> {
+        let (&[.., next, 0], &[.., times]) = (self.strides.as_slice(), self.shape.as_slice())
+        else {
+            return None;
+        };
+        let whole = start.is_multiple_of(times) && len.is_multiple_of(times);
+        (next > 0 && times <= MOST_TIMES && whole).then_some(times)
     }
 
     fn fill<S: Pod, D>(&self, src: &[S], start: usize, dst: &mut [D], f: impl Fn(S) -> D + Copy)
@@ -137,7 +157,14 @@ impl Strided {
         D: Copy,
     {
         let mut done = 0;
-        self.runs(start, dst.len(), |at, stride, n| {
+        if let Some(times) = self.repeated(start, dst.len()) {
+            let rank = self.shape.len() - 1;
+            return self.runs(rank, start / times, dst.len() / times, |at, stride, n| {
+                repeat(&src[at..], stride, times, &mut dst[done..][..n * times], f);
+                done += n * times;
+            });
+        }
+        self.runs(self.shape.len(), start, dst.len(), |at, stride, n| {
             let out = &mut dst[done..done + n];
             done += n;
             match stride {
@@ -152,6 +179,27 @@ impl Strided {
                 }
             }
         });
+    }
+}
+
+/// Writes every `stride`-th element of `src` `times` times.
+#[inline(always)]
+fn repeat<S: Pod, D: Copy>(
+    src: &[S],
+    stride: isize,
+    times: usize,
+    out: &mut [D],
+    f: impl Fn(S) -> D,
+) {
+    match (stride, times) {
+        (1, 2) => {
+            let pairs = out.as_chunks_mut::<2>().0.iter_mut();
+            pairs.zip(src).for_each(|(o, &s)| *o = [f(s); 2]);
+        }
+        _ => {
+            let src = src.iter().step_by(stride.unsigned_abs());
+            out.chunks_exact_mut(times).zip(src).for_each(|(o, &s)| o.fill(f(s)));
+        }
     }
 }
 
