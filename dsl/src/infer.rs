@@ -1,9 +1,10 @@
 //! Type inference: the result types of an operator for given argument types.
 
 use crate::eval::{Env, EvalError, eval, truth};
-use crate::expr::{AttrKind, Expr};
+use crate::expr::{AttrKind, BinaryOp, Expr, ExprKind};
 use crate::ir::{Attr, DType, Extent, Type};
 use crate::library::{AttrParam, Callable, DTypePattern, Dim, Name, TypePattern};
+use crate::mismatch::Mismatch;
 use thiserror::Error;
 
 /// Why an application is ill-typed.
@@ -27,7 +28,7 @@ pub enum TypeError {
         /// Name of the parameter, as declared.
         input: Name,
         /// What does not fit.
-        reason: String,
+        reason: Box<Mismatch>,
     },
     /// An attribute does not fit.
     #[error("`{op}`, attribute `{attr}`: {reason}")]
@@ -58,6 +59,14 @@ pub enum TypeError {
 }
 
 impl TypeError {
+    /// The two extents that would have to be equal.
+    pub fn unequal(&self) -> Option<(&Extent, &Extent)> {
+        match self {
+            TypeError::Input { reason, .. } => reason.unequal(),
+            _ => None,
+        }
+    }
+
     /// What to do about it.
     pub fn help(&self) -> String {
         match self {
@@ -125,7 +134,7 @@ pub fn infer(
         unify(&input.ty, ty, &mut env, &hints).map_err(|reason| TypeError::Input {
             op: op.clone(),
             input: input.name.clone(),
-            reason,
+            reason: Box::new(reason),
         })?;
         env.bind_tensor(&input.name, (*ty).clone());
     }
@@ -171,6 +180,24 @@ pub fn infer(
         .collect::<Result<_, _>>()
         .map_err(|reason| TypeError::Result { op: op.clone(), reason })?;
     Ok(Application { types, attrs, env })
+}
+
+/// Extents that a declared condition wants equal and that are equal for some values of the symbols only.
+pub fn undecided_equalities(
+    call: &Callable,
+    args: &[&Type],
+    attrs: &[Option<Attr>],
+) -> Vec<(Extent, Extent)> {
+    let Ok(Application { env, .. }) = infer(call, args, attrs) else { return vec![] };
+    let open = |c: &&Expr| truth(c, &env) == Ok(None);
+    let sides = |c: &Expr| match &c.kind {
+        ExprKind::Binary(BinaryOp::Eq, a, b) => match (eval(a, &env), eval(b, &env)) {
+            (Ok(Attr::Int(a)), Ok(Attr::Int(b))) => Some((a, b)),
+            _ => None,
+        },
+        _ => None,
+    };
+    call.conditions.iter().filter(open).filter_map(sides).collect()
 }
 
 /// Why a value of type `found` cannot be one that is declared `declared`, if it cannot for any value of the symbols.
@@ -276,18 +303,18 @@ pub fn unify(
     ty: &Type,
     env: &mut Env,
     hints: &[(Name, usize)],
-) -> Result<(), String> {
+) -> Result<(), Mismatch> {
     match &pattern.dtype {
         p @ DTypePattern::Fixed(d) if !p.admits(ty.dtype) => {
-            return Err(format!("expected {d}, found {}", ty.dtype));
+            return Err(Mismatch::Fixed { expected: *d, found: ty.dtype });
         }
         DTypePattern::Fixed(_) => {}
         p @ DTypePattern::Var(v) => {
             if !p.admits(ty.dtype) {
-                return Err(format!("`{v}` does not admit {}", ty.dtype));
+                return Err(Mismatch::NotAdmitted { variable: v.clone(), found: ty.dtype });
             }
             if !env.bind_dtype(v, ty.dtype) {
-                return Err(format!("{} is another type than {v}'s", ty.dtype));
+                return Err(Mismatch::OtherType { variable: v.clone(), found: ty.dtype });
             }
         }
     }
@@ -315,7 +342,7 @@ pub fn unify_dims(
     shape: &[Extent],
     env: &mut Env,
     hints: &[(Name, usize)],
-) -> Result<(), String> {
+) -> Result<(), Mismatch> {
     let unknown = dims.iter().filter(|d| dim_len(d, env).is_none()).count();
     if unknown >= 2 {
         let hinted = dims.iter().enumerate().find_map(|(i, d)| match d {
@@ -323,14 +350,14 @@ pub fn unify_dims(
             _ => None,
         });
         let Some((i, at)) = hinted.filter(|(_, at)| *at < shape.len()) else {
-            return Err("a tensor has two segments of unknown length".into());
+            return Err(Mismatch::TwoSegments);
         };
         unify_dims(&dims[..i], &shape[..at], env, &[])?;
         unify_dims(&dims[i..=i], &shape[at..=at], env, &[])?;
         return unify_dims(&dims[i + 1..], &shape[at + 1..], env, &[]);
     }
     let known: usize = dims.iter().filter_map(|d| dim_len(d, env)).sum();
-    let wrong_rank = || format!("a tensor of {} axes does not fit", shape.len());
+    let wrong_rank = || Mismatch::Rank(shape.len());
     let free = shape.len().checked_sub(known).ok_or_else(wrong_rank)?;
     if unknown == 0 && free != 0 {
         return Err(wrong_rank());
@@ -347,40 +374,45 @@ pub fn unify_dims(
         if let Some(i) = here {
             let at: usize = dims[..i].iter().filter_map(|d| dim_len(d, env)).sum();
             if at != *position {
-                return Err(format!("axis `{name}` is at position {at}, not at {position}"));
+                return Err(Mismatch::Place { axis: name.clone(), at, hinted: *position });
             }
         }
     }
     Ok(())
 }
 
-fn unify_dim(d: &Dim, part: &[Extent], env: &mut Env) -> Result<(), String> {
+fn unify_dim(d: &Dim, part: &[Extent], env: &mut Env) -> Result<(), Mismatch> {
     match d {
         Dim::Axis(n) => {
             if !env.bind_axis(n, part[0].clone()) {
-                let bound = env.axis(n).map(Extent::to_string).unwrap_or_default();
-                return Err(format!("axis `{n}` is {bound} and {}", part[0]));
+                let bound = env.axis(n).cloned().unwrap_or_else(|| part[0].clone());
+                return Err(Mismatch::Axis { axis: n.clone(), bound, found: part[0].clone() });
             }
         }
         Dim::Seg(s) => {
             if !env.bind_seg(s, part.to_vec()) {
-                return Err(format!("segment `..{s}` has two different shapes"));
+                let bound = env.seg(s).filter(|b| b.len() == part.len());
+                let mut pairs = bound.unwrap_or_default().iter().zip(part);
+                let differing = pairs.find(|(a, b)| a != b).map(|(a, b)| (a.clone(), b.clone()));
+                return Err(Mismatch::Segment { segment: s.clone(), differing });
             }
         }
         // What is computed from names that are not bound yet is left open.
         Dim::Value(e) => match eval(e, env) {
             Err(EvalError::Unbound(_)) => {}
-            found => {
-                if found.map_err(|e| e.to_string())? != Attr::Int(part[0].clone()) {
-                    return Err(format!("extent {} does not fit", part[0]));
+            computed => match computed? {
+                Attr::Int(computed) if computed == part[0] => {}
+                computed => {
+                    let computed = if let Attr::Int(n) = computed { Some(n) } else { None };
+                    return Err(Mismatch::Extent { computed, found: part[0].clone() });
                 }
-            }
+            },
         },
         Dim::Splice(e) => match eval(e, env) {
             Err(EvalError::Unbound(_)) => {}
-            found => {
-                if found.map_err(|e| e.to_string())? != Attr::Ints(part.to_vec()) {
-                    return Err("extents do not fit".into());
+            computed => {
+                if computed? != Attr::Ints(part.to_vec()) {
+                    return Err(Mismatch::Extents);
                 }
             }
         },

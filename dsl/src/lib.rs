@@ -19,6 +19,7 @@ pub mod layout;
 pub mod library;
 pub mod list_patterns;
 pub mod message_text;
+pub mod mismatch;
 pub mod onnx;
 mod onnx_shapes;
 pub mod pattern;

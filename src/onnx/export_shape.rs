@@ -152,13 +152,17 @@ impl Shapes {
         }
     }
 
-    /// True if the inputs do not say what an extent is.
+    /// True if only the results of kept nodes say what an extent is. What is computed of symbols is computed of them where
+    /// they stand alone: the node whose result has such an extent may be the one that needs it first.
     fn is_made(&self, e: &Extent) -> bool {
-        let says = |s: &str| {
+        let alone = |s: &str, of: &[(String, Type)]| {
             let symbol = Extent::sym(s);
-            self.inputs.iter().any(|(_, ty)| ty.shape.contains(&symbol))
+            of.iter().any(|(_, ty)| ty.shape.contains(&symbol))
         };
-        !e.symbols().iter().all(|s| says(s))
+        let is_symbol = |s: &str| Extent::sym(s) == *e;
+        e.symbols()
+            .iter()
+            .any(|s| !alone(s, &self.inputs) && (is_symbol(s) || !alone(s, &self.made)))
     }
 
     fn atom(

@@ -372,6 +372,10 @@ impl Importer<'_> {
     pub(super) fn nodes(&mut self, graph: &RawGraph, depth: usize) -> Result<(), ImportError> {
         for node in &graph.nodes {
             if let Err(e) = self.node(node, depth) {
+                // What a body needs is needed only where it runs.
+                if depth > 0 && self.sheet.conflict().is_some_and(|(_, e)| e.as_const().is_some()) {
+                    self.sheet.take_conflict();
+                }
                 let e = match self.sheet.asked_in_vain() {
                     true => e.undecided(self.asked_name(), self.sheet.undecided_inputs()),
                     false if self.sheet.is_symbolic() => e.of_shapes(),

@@ -1,11 +1,12 @@
 //! Applies operators positionally: NumPy's broadcasting, numbers among tensors, values known at import.
 
+use super::import_needs::{broadcast_needs, equality_needs, number_for};
 use super::import_stage::Answers;
 use super::import_supposed::Supposed;
 use mlc_dsl::build::Builder;
 use mlc_dsl::functions::common_shape;
-use mlc_dsl::infer::infer;
-use mlc_dsl::ir::{Atom, Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::infer::{infer, undecided_equalities};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallId, Callable, DTypePattern, Dim, Library};
 use mlc_dsl::shape_values::{self, Known, KnownElement};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -345,7 +346,7 @@ impl<'a> Sheet<'a> {
     /// NumPy's common shape.
     fn common(&mut self, a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, String> {
         common_shape(a, b).map_err(|(a, b)| {
-            self.conflict = conflict(&a, &b);
+            self.conflict = broadcast_needs(&a, &b);
             format!("extents {a} and {b} do not broadcast")
         })
     }
@@ -408,12 +409,39 @@ impl<'a> Sheet<'a> {
             let t = t.reshaped(shape);
             return Ok(vec![self.builder.constant(t)]);
         }
-        let values = self.builder.apply(id, attrs, args).map_err(|e| e.to_string())?;
+        let values = self.builder.apply(id, attrs, args).map_err(|e| {
+            self.conflict = e.unequal().and_then(|(a, b)| equality_needs(a, b));
+            e.to_string()
+        })?;
+        self.meet_conditions(id, attrs, args)?;
         let known: Option<Vec<Rc<Known>>> = args.iter().map(|&a| self.known(a)).collect();
         match known {
             Some(known) => Ok(self.learn(id, attrs, args, &known, values)),
             None => Ok(values),
         }
+    }
+
+    /// An error if a condition of an operator holds for one value of a symbol only.
+    fn meet_conditions(
+        &mut self,
+        id: CallId,
+        attrs: &[Option<Attr>],
+        args: &[Value],
+    ) -> Result<(), String> {
+        let call = self.builder.library.call(id);
+        let types: Vec<&Type> = args.iter().map(|&a| self.builder.ty(a)).collect();
+        let open = |t: &&Type| t.shape.iter().any(|e| e.as_const().is_none());
+        if call.conditions.is_empty() || !types.iter().any(open) {
+            return Ok(());
+        }
+        for (a, b) in undecided_equalities(call, &types, attrs) {
+            if let Some((symbol, number)) = number_for(&a, &b) {
+                let reason = format!("`{}` needs {a} to be {b}", call.name);
+                self.conflict = Some((symbol, number));
+                return Err(reason);
+            }
+        }
+        Ok(())
     }
 
     /// Replaces integers and truth values that are known by constants and lists of extents.
@@ -475,23 +503,6 @@ impl<'a> Sheet<'a> {
 
 fn first(values: Vec<Value>) -> Result<Value, String> {
     values.first().copied().ok_or_else(|| "there is nothing to join".into())
-}
-
-/// A symbol, and what it would have to be: another one, or what is computed of others. A number may meet a symbol that is one.
-fn conflict(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
-    let symbol = |e: &Extent| match e.terms().as_slice() {
-        [(m, 1)] => match m.as_slice() {
-            [(Atom::Sym(s), 1)] => Some(s.to_string()),
-            _ => None,
-        },
-        _ => None,
-    };
-    let is = |symbol: Option<String>, other: &Extent| {
-        let symbol = symbol?;
-        let mentions = other.symbols().iter().any(|s| **s == *symbol);
-        (!mentions && other.as_const().is_none()).then(|| (symbol, other.clone()))
-    };
-    is(symbol(b), a).or_else(|| is(symbol(a), b))
 }
 
 /// How many axes of each input stand behind a leading segment that all share, if they share one:

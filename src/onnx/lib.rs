@@ -26,6 +26,7 @@ mod import_hoist;
 mod import_items;
 mod import_kept;
 mod import_lists;
+mod import_needs;
 mod import_read;
 mod import_scan;
 mod import_stage;

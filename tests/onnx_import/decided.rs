@@ -171,6 +171,28 @@ fn extents_of_runs_that_need_not_be_equal_stay_apart() {
     optimizes(&raw, &runs, "Compress Compress Add Relu Add");
 }
 
+/// A count of results that is computed of another one is written before the node that yields as many.
+#[test]
+fn a_node_is_not_asked_for_the_extent_that_it_needs() {
+    let axis = [("axis", int(0))];
+    let shape = [("start", int(0)), ("end", int(1))];
+    let nodes = vec![
+        node("Compress", &["x0", "x1"], &["p"], &axis),
+        node("ReduceSum", &["p", "x2"], &["s"], &[("keepdims", int(0))]),
+        node("Shape", &["s"], &["found"], &shape),
+        node("Min", &["found", "x3"], &["k"], &[]),
+        node("TopK", &["s", "k"], &["best", "at"], &[]),
+        node("Gather", &["p", "at"], &["u"], &axis),
+        node("Relu", &["u"], &["y"], &[]),
+    ];
+    let conditions = In(bools(&[4], &[1, 0, 1, 1]));
+    let args = [In(rows(4)), conditions, Const(ints(&[1], &[1])), Const(ints(&[1], &[2]))];
+    let (raw, _) = model(20, &args, nodes, &["y"]);
+    let runs = [vec![1, 0, 1, 1], vec![0, 1, 0, 0], vec![0; 4]];
+    let runs = runs.map(|c| vec![rows(4), bools(&[4], &c)]);
+    optimizes(&raw, &runs, "Compress Shape Min Identity ReduceSum TopK Gather Relu");
+}
+
 fn repeated(nodes: Vec<RawNode>, states: &[(&str, &str)], made: &[&str]) -> RawAttr {
     let mut inputs = vec![value("i", DType::I64), value("go", DType::Bool)];
     inputs.extend(states.iter().map(|(s, _)| value(s, DType::F32)));

@@ -115,6 +115,35 @@ fn a_symbol_that_must_be_a_sum_of_others_is_it() {
 }
 
 #[test]
+fn a_symbol_that_a_node_needs_to_be_a_number_is_it() {
+    // Exporters leave the batch free and write shapes of the one batch that they traced.
+    let reshaped = |shape: &[i64], then: [&str; 3]| {
+        let shape = Const(ints(&[shape.len()], shape));
+        let x = Sym(count(&[1, 6]), &["batch", ""]);
+        let args = [x, shape, In(count(&[2, 3])), In(count(&[1, 6]))];
+        let nodes = vec![
+            node("Reshape", &["x0", "x1"], &["r"], &[]),
+            node(then[0], &[then[1], then[2]], &["y"], &[]),
+        ];
+        model(17, &args, nodes, &["y"])
+    };
+    let cases = [
+        ([1, -1].as_slice(), ["Add", "x3", "r"], floats(&[1, 6], &[0., 2., 4., 6., 8., 10.])),
+        (&[3, -1], ["MatMul", "x2", "r"], floats(&[2, 2], &[10., 13., 28., 40.])),
+    ];
+    for (shape, then, expected) in cases {
+        let (raw, feeds) = reshaped(shape, then);
+        let imported = import(raw.clone(), library()).expect("it is imported");
+        let is_one = [("batch".to_string(), "1".to_string())];
+        assert_eq!(imported.assumed, if then[0] == "Add" { &is_one[..] } else { &[] });
+        check_at(&[17], raw, &feeds, &[expected]);
+    }
+    let (raw, _) = reshaped(&[-1, 3], ["MatMul", "x2", "r"]);
+    let imported = import(raw, library()).expect_err("three rows are no multiple of two");
+    assert!(imported.to_string().contains("axis `k` is 3 and 2*batch"), "{imported}");
+}
+
+#[test]
 fn one_node_writes_what_one_node_read() {
     let count_nodes = |raw: RawModel, opset: i64| {
         let Imported { program, model, .. } = import(raw, library()).expect("it is imported");
