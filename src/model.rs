@@ -530,7 +530,7 @@ impl Reader {
                 .with_help("end the text with a `def`; its parameters are the inputs")
         })?;
         let shapes = self.shapes.of_text()?;
-        let program = rules_model::program_at(&library, &entry, &shapes)?;
+        let (program, note) = rules_model::program_at(&library, &entry, &shapes)?;
         shapes.all_used(&program)?;
         Ok(Model {
             library,
@@ -538,7 +538,7 @@ impl Reader {
             info: None,
             bound: vec![],
             entry: Some(entry),
-            notes: vec![],
+            notes: note.into_iter().collect(),
             reader: self.clone(),
             source: Arc::new(ModelSource::Text { name, text }),
         })

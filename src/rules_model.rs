@@ -1,12 +1,14 @@
 //! A `.rules` text as a model: the last `def`, whose parameters are the inputs.
 
+mod extents;
+
 use crate::error::{Error, ErrorKind};
 use mlc_dsl::build::{BuildError, Builder};
 use mlc_dsl::diag::{Code, Diag};
 use mlc_dsl::expr::ExprKind;
 use mlc_dsl::infer::{is_countable, too_many};
-use mlc_dsl::ir::{DType, Extent, Program, Type};
-use mlc_dsl::library::{CallKind, Callable, DTypePattern, Dim, Library};
+use mlc_dsl::ir::{DType, Extent, Program, Type, Value};
+use mlc_dsl::library::{CallId, CallKind, Callable, DTypePattern, Dim, Library};
 use mlc_dsl::shown;
 
 /// Extents of a definition's inputs that its text leaves open.
@@ -34,15 +36,16 @@ impl ExtentSource for Open {
 /// The program of a definition. Axes that are no numbers become symbols, element type variables f32
 /// (`F`, `N`, `T`), i64 (`I`) or bool (`B`). Attributes take their defaults.
 pub fn program(library: &Library, name: &str) -> Result<Program, Error> {
-    program_at(library, name, &Open)
+    program_at(library, name, &Open).map(|(program, _)| program)
 }
 
-/// The same with extents that are `known`.
+/// The same with extents that are `known`. Axes that the definition's conditions equate are one; where there is no program for all
+/// extents, some are chosen, and the second part says which.
 pub fn program_at(
     library: &Library,
     name: &str,
     known: &dyn ExtentSource,
-) -> Result<Program, Error> {
+) -> Result<(Program, Option<String>), Error> {
     let place = || format!("definition `{}`", shown(name));
     let refused = |message: String| {
         Error::new(ErrorKind::Rules, message)
@@ -54,7 +57,6 @@ pub fn program_at(
     let CallKind::Def(_) = &c.kind else {
         return Err(refused(format!("`{}` is not a `def`", shown(name))));
     };
-    let mut b = Builder::new(library);
     let mut inputs = Vec::new();
     for i in &c.inputs {
         let no_model = |reason: String| {
@@ -67,10 +69,29 @@ pub fn program_at(
         let dims = i.ty.dims.as_ref();
         let dims = dims.ok_or_else(|| no_model("its axes are not declared".into()))?;
         let shape = shape(&i.name, dims, known).map_err(no_model)?;
-        inputs.push(b.input(&i.name, Type::new(usual_dtype(&i.ty.dtype), shape)));
+        inputs.push((i.name.to_string(), Type::new(usual_dtype(&i.ty.dtype), shape)));
     }
-    let attrs = vec![None; c.attrs.len()];
-    let out = b.expand(call, &attrs, &inputs).map_err(|e| placed(library, c, &e))?;
+    extents::equate(c, &mut inputs);
+    match expanded(library, call, &inputs) {
+        Ok(program) => Ok((program, None)),
+        Err(e) => {
+            let build = |inputs: &[(String, Type)]| expanded(library, call, inputs).ok();
+            let found = extents::chosen(&inputs, &build);
+            found.map(|(program, note)| (program, Some(note))).ok_or_else(|| placed(library, c, &e))
+        }
+    }
+}
+
+/// The program of a definition on inputs of these types. Attributes take their defaults.
+fn expanded(
+    library: &Library,
+    call: CallId,
+    inputs: &[(String, Type)],
+) -> Result<Program, BuildError> {
+    let c = library.call(call);
+    let mut b = Builder::new(library);
+    let args: Vec<Value> = inputs.iter().map(|(name, ty)| b.input(name, ty.clone())).collect();
+    let out = b.expand(call, &vec![None; c.attrs.len()], &args)?;
     let names = (0..).zip(out).map(|(i, v)| (output_name(c, i), v)).collect();
     Ok(b.finish(names))
 }

@@ -1,7 +1,7 @@
 //! `bench MODEL`: times the optimised plan against the original model, interleaved.
 
 use super::check_options::{self, CheckReport, Checking};
-use super::model::{Tuning, load_for};
+use super::model::{Tuning, fitting_symbols, load_for};
 use super::peer::{Peer, PeerReport, Runtime};
 use super::place::Place;
 use super::run::{as_read, optimized};
@@ -147,7 +147,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     options.without.extend(model.own_laws());
     let symbols = match given.first() {
         Some(inputs) => resources::symbols_of(&model.program, inputs),
-        None => random_inputs::symbols(&model.program),
+        None => fitting_symbols(&model.program, &model.library)?,
     };
     let before = as_read(&model.program, &model.library, &options)?;
     let needs = device.needs(&before, &model.library, &symbols);

@@ -5,15 +5,16 @@ use super::{Common, named};
 use crate::calibrate::machine::Hardware;
 use crate::calibrate::{costs, store};
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::model::{Model, Reader};
 use crate::pipeline::costing::Costing;
 use crate::pipeline::selfcheck::Guard;
 use crate::profile;
-use mlc_dsl::ir::Tensor;
+use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;
 use mlc_files::Named;
+use mlc_verify::random_inputs;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,6 +45,29 @@ pub(super) fn load_offering(
 ) -> anyhow::Result<Model> {
     common.screen.watch();
     Ok(reader(common, shapes).offering(inputs).read(path)?)
+}
+
+/// Extents for a run whose inputs are drawn.
+///
+/// # Errors
+/// None are found for which the operators' conditions hold.
+pub(super) fn fitting_symbols(
+    program: &Program,
+    library: &Library,
+) -> Result<HashMap<String, i64>, Error> {
+    let symbols = random_inputs::symbols(program, library);
+    let Some(refused) = random_inputs::unmet(program, library, &symbols) else {
+        return Ok(symbols);
+    };
+    let mut names: Vec<&String> = symbols.keys().collect();
+    names.sort_unstable();
+    let given: Vec<String> = names.iter().map(|n| format!("`--shape {n}=…`")).collect();
+    let message = format!("no extents are found for which the model runs: {refused}");
+    let error = Error::new(ErrorKind::Input, message);
+    Err(match given.is_empty() {
+        true => error.with_help(refused.help()),
+        false => error.with_help(format!("give extents with {}", given.join(", "))),
+    })
 }
 
 /// How the user asks for models to be read.

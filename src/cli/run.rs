@@ -1,7 +1,7 @@
 //! `run MODEL [--inputs IN.npz | --input NAME=FILE.npy]…`.
 
 use super::check_options::{CheckReport, Checking, told, warn};
-use super::model::{Tuning, load_offering, told_notes};
+use super::model::{Tuning, fitting_symbols, load_offering, told_notes};
 use super::place::Place;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
@@ -115,7 +115,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     args.checking.enter(&mut options, given.iter().cloned().collect())?;
     let symbols = match &given {
         Some(inputs) => resources::symbols_of(&model.program, inputs),
-        None => random_inputs::symbols(&model.program),
+        None => fitting_symbols(&model.program, &model.library)?,
     };
     let plain = as_read(&model.program, &model.library, &options)?;
     device.afford(&plain, &model.library, &symbols)?;

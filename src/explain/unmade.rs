@@ -40,6 +40,19 @@ pub(super) fn unmade(source: &Program, library: &Library, law: &Law) -> Vec<Unma
     told.collect()
 }
 
+/// The recurrences that definitions of operators consist of and a program has.
+pub(super) fn recurrences(program: &Program, library: &Library, of: &[CallId]) -> Vec<String> {
+    let unfolds = |l: &&Law| {
+        l.origin == LawOrigin::Unfold && calls(l, &l.left).iter().any(|c| of.contains(c))
+    };
+    let own = library.laws.iter().filter(unfolds).flat_map(|l| calls(l, &l.right));
+    let own: BTreeSet<CallId> = own.filter(|&c| library.call(c).recurrence.is_some()).collect();
+    let has = |c: &CallId| {
+        program.nodes.iter().any(|n| matches!(n.kind, NodeKind::Apply(own, _) if own == *c))
+    };
+    own.into_iter().filter(has).map(|c| library.call(c).name.to_string()).collect()
+}
+
 /// The operators of some sides of a law.
 fn calls(law: &Law, sides: &[LawSide]) -> BTreeSet<CallId> {
     let mut open: Vec<_> = sides.iter().map(|s| s.root).collect();

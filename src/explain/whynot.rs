@@ -1,7 +1,7 @@
 //! Why a law did not fire, or an operator is not in the result.
 
 use super::text::{names, seconds};
-use super::unmade::{Unmade, unmade};
+use super::unmade::{Unmade, recurrences, unmade};
 use crate::pipeline::options::Options;
 use crate::pipeline::{self, Optimized};
 use mlc_dsl::ir::NodeKind;
@@ -21,6 +21,10 @@ pub struct WhyNot {
     pub operators: Vec<String>,
     /// What the result has of it: how many applications of the operator.
     pub in_result: usize,
+    /// The recurrences that the result has and that the operator is, or consists of.
+    pub recurrences: Vec<String>,
+    /// Whether the operator is a definition, which the result may compute part by part.
+    pub defined: bool,
     /// Where the operator was found though the result does without, and what it would cost.
     pub dearer: Vec<Dearer>,
     /// The laws that have the name or yield the operator.
@@ -106,8 +110,17 @@ pub fn why_not(
     dearer.dedup_by(|a, b| a.node == b.node);
     dearer.truncate(PLACES);
     let story = |i: u32| story(o, library, options, i, &wanted);
+    let recurs = |c: &&CallId| library.call(**c).recurrence.is_some();
+    let mut steps: Vec<String> = vec![];
+    if in_result > 0 {
+        steps.extend(calls.iter().filter(recurs).map(|&c| library.call(c).name.to_string()));
+    }
+    steps.extend(recurrences(&o.program, library, calls));
+    let is_definition = |c: &CallId| matches!(library.call(*c).kind, CallKind::Def(_));
     Some(WhyNot {
         name: name.into(),
+        recurrences: steps,
+        defined: !calls.is_empty() && calls.iter().all(is_definition),
         operators: calls.iter().map(|&c| library.call(c).name.to_string()).collect(),
         in_result,
         dearer,
@@ -230,12 +243,23 @@ impl WhyNot {
                     seconds((with - d.result).max(0.0)),
                     seconds(with)
                 ),
+                None if self.defined => writeln!(
+                    out,
+                    "`{}` was found at {}: the target has no kernel for the whole of it, so the result computes its parts",
+                    self.name, d.node
+                ),
                 None => writeln!(
                     out,
                     "`{}` was found at {}: the target cannot compute it",
                     self.name, d.node
                 ),
             };
+        }
+        for r in &self.recurrences {
+            let _ = writeln!(
+                out,
+                "the result has the recurrence `{r}`, which an ONNX file says with a `Scan`"
+            );
         }
         for l in &self.laws {
             law(&mut out, l);

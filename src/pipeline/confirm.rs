@@ -70,7 +70,7 @@ pub fn settle(
         return Ok(optimized);
     }
     let began = Instant::now();
-    let needs = RunResources::of_plan(&plain, library, &random_inputs::symbols(source));
+    let needs = RunResources::of_plan(&plain, library, &random_inputs::symbols(source, library));
     let affordable = needs.afford(memory::limit(options.guard.memory)).is_ok();
     let inputs = affordable.then(|| random_inputs::inputs(source, library, options.seed)).flatten();
     match (&options.costing.confirm, inputs) {

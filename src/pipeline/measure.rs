@@ -193,7 +193,8 @@ pub fn choose(
     let cpu = pipeline::target(library, "cpu")?;
     let model = options.costing.model(&cpu, source);
     let plan_of = |p: &Program| pipeline::plan_with(p, library, &cpu, &model);
-    let needs = RunResources::of_plan(&plan_of(source)?, library, &random_inputs::symbols(source));
+    let needs =
+        RunResources::of_plan(&plan_of(source)?, library, &random_inputs::symbols(source, library));
     let afforded = needs.afford(memory::limit(options.guard.memory));
     afforded.map_err(|e| Error::from(e).before("plans cannot be timed"))?;
     let inputs = random_inputs::inputs(source, library, options.seed)

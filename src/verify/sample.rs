@@ -4,7 +4,7 @@ use super::compare::{Sample, Trial, compare};
 use super::instance::{self, Instance, InstanceRefusal};
 use super::law_facts::{Conjunct, Facts};
 use super::sample_draft::{ExtentStyle, SampleDraft, Stray};
-use super::sample_values::{self, Named, Round, Shared};
+use super::sample_values::{self, LONG, Named, Round, Shared};
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::ir::Tensor;
 use mlc_fuzz::Random;
@@ -192,7 +192,10 @@ pub(super) fn trial(
         .collect();
     extents.sort_unstable();
     extents.dedup();
+    let longest = extents.last().copied();
     rng.shuffle(&mut extents);
+    // An axis is long only to be indexed up to its end.
+    extents.sort_by_key(|&e| e < LONG || Some(e) != longest);
     extents.push(1);
     // Where there is nothing, an index may be read that names nothing.
     let nothing = instance.program.inputs.iter().any(|(_, ty)| ty.shape.iter().any(|e| e.is(0)));

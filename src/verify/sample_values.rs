@@ -6,6 +6,9 @@ use mlc_dsl::ir::{DType, Tensor, strings};
 use mlc_fuzz::Random;
 use mlc_fuzz::input_values::WORDS;
 
+/// From this extent on an axis is longer than the narrowest integers count.
+pub(super) const LONG: i64 = 100;
+
 /// What the elements of a sample look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
@@ -319,6 +322,10 @@ fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 
     }
     if let Some(n) = index {
         let n = n.max(1);
+        // What narrows an index shows at the end of a long axis.
+        if n >= LONG && rng.chance(0.5) {
+            return n - 1;
+        }
         let low = if rng.chance(0.3) { -n } else { 0 };
         return rng.between(low, n - 1);
     }

@@ -520,3 +520,76 @@ fn names_in_files_give_no_orders_to_a_terminal() {
         assert!(!out.contains(obeyed) && !said.contains(obeyed), "{args:?}: {out:?} {said:?}");
     }
 }
+
+/// The texts of the examples whose last `def` is a model: it has no attribute without a value.
+fn examples() -> Vec<Vec<String>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let texts = |folder: &Path| {
+        let all = fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path());
+        let mut all: Vec<_> = all.filter(|p| p.extension().is_some_and(|e| e == "rules")).collect();
+        all.sort();
+        all
+    };
+    let mut all = [texts(&root), texts(&root.join("layers"))].concat();
+    all.retain(|p| p.file_stem().is_some_and(|n| n != "my_layer"));
+    let runs = all
+        .iter()
+        .filter(|p| fs::read_to_string(p).expect("a text").lines().any(|l| l.starts_with("def ")));
+    let told = runs.map(|p| {
+        let mut args = vec![p.display().to_string()];
+        match p.file_stem().and_then(|n| n.to_str()) {
+            Some("my_layer_use") => {
+                args.extend(["--rules".into(), root.join("my_layer.rules").display().to_string()]);
+            }
+            _ => {}
+        }
+        args
+    });
+    told.collect()
+}
+
+#[test]
+fn every_example_runs_on_extents_that_are_chosen_for_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let examples = examples();
+    assert!(examples.len() > 20, "{examples:?}");
+    for text in &examples {
+        let of = |verb: &[&'static str]| {
+            let text = text.iter().map(String::as_str);
+            let args: Vec<&str> =
+                verb[..1].iter().copied().chain(text).chain(verb[1..].iter().copied()).collect();
+            let (code, _, said) = run(dir.path(), &args, b"");
+            assert_eq!(code, Some(0), "{args:?}: {said}");
+            assert!(!said.contains("is not checked"), "{args:?}: {said}");
+        };
+        of(&["run", "--no-optimize"]);
+        of(&["bench", "--iterations", "1"]);
+        of(&["optimize", "-o", "out.onnx"]);
+    }
+}
+
+#[test]
+fn extents_that_are_given_stay_and_others_follow_from_conditions() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        root.join(format!("examples/layers/{name}.rules")).display().to_string()
+    };
+    let shown = |name: &str, given: &str| told(dir.path(), &["show", &at(name), "--shape", given]);
+    assert!(shown("mgu", "e=5").contains("uf: f32[5, 5]"), "{}", shown("mgu", "e=5"));
+    let (code, _, said) =
+        run(dir.path(), &["run", &at("mgu"), "--shape", "d=3", "--shape", "e=4"], b"");
+    assert!(code == Some(2) && said.contains("|d| == |e|"), "{said}");
+    let odd = "def odd(x: f32[n, k]) -> f32[n]\n  = reshape(x, shape=[|n|])\n  if |k| * |k| == 2\n";
+    fs::write(dir.path().join("odd.rules"), odd).expect("written");
+    let (code, _, said) = run(dir.path(), &["run", "odd.rules"], b"");
+    assert!(code == Some(2), "{said}");
+    let roots = "op roots(x: f32[n, k]) -> y: f32[n]\n  if |k| * |k| == 2 + |n| * 0\n  y[n] = sum(k) x[n, k]\n\n\
+                 def f(x: f32[n, k]) -> f32[n]\n  = roots(x)\n";
+    fs::write(dir.path().join("roots.rules"), roots).expect("written");
+    let (code, _, said) = run(dir.path(), &["run", "roots.rules"], b"");
+    assert!(
+        code == Some(2) && said.contains("|k| * |k|") && said.contains("`--shape k=…`"),
+        "{said}"
+    );
+}

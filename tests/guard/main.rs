@@ -49,7 +49,7 @@ fn case(name: &'static str, style: Style) -> Case {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/guard/{name}.rules"));
     let library = Arc::new(stdlib::load_sound(std::slice::from_ref(&rules)).expect("sound"));
     let program = rules_model::program(&library, "model").expect("a model");
-    let symbols = random_inputs::symbols(&program);
+    let symbols = random_inputs::symbols(&program, &library);
     let inputs = random_inputs::styled(&program, &library, style, 0, &symbols).expect("inputs");
     let reference =
         run_values(&program, &library, &inputs).expect("the reference interpreter runs it");

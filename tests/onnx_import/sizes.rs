@@ -227,7 +227,7 @@ fn options() -> Options {
 fn run_within(program: &Program, library: &Arc<Library>) -> Result<(), String> {
     let cpu = library.target("cpu").expect("a target");
     let plan = pipeline::plan(program, library, cpu).map_err(|e| e.to_string())?;
-    let needs = RunResources::of_plan(&plan, library, &random_inputs::symbols(program));
+    let needs = RunResources::of_plan(&plan, library, &random_inputs::symbols(program, library));
     if let Err(e) = needs.afford(MEMORY) {
         let told = mlc_rewrite::Error::from(e).to_string();
         let says = told.contains("16.0 MiB are available") && told.contains("help:");

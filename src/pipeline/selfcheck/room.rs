@@ -55,7 +55,7 @@ impl Check<'_> {
     /// The room for holding a plan against its source, or why there is none. Symbols are small; where that is too much they
     /// are as small as can be.
     pub(super) fn room(&self, source: &Plan, result: &Plan) -> Result<Room, String> {
-        let usual = random_inputs::symbols(&source.program);
+        let usual = random_inputs::symbols(&source.program, self.library);
         let mut tries = vec![usual.clone()];
         for most in [2, 1] {
             let smaller: Symbols = usual.iter().map(|(s, &n)| (s.clone(), n.min(most))).collect();

@@ -1,6 +1,9 @@
 //! Seeded random inputs for checks, with elements that are plausible for their use in the program.
 
+mod extents;
 mod ranges;
+
+pub use extents::{nearby, symbols, unmet, usual_symbols};
 
 use mlc_dsl::ir::{DType, Extent, Program, Tensor, Type};
 use mlc_dsl::library::Library;
@@ -120,31 +123,15 @@ impl Style {
     }
 }
 
-/// One value per symbol of the program's inputs: small and different from each other.
-pub fn symbols(program: &Program) -> HashMap<String, i64> {
-    let mut names: Vec<String> = Vec::new();
-    for (_, t) in &program.inputs {
-        for d in &t.shape {
-            names.extend(d.symbols().iter().map(|s| s.to_string()));
-        }
-    }
-    let mut seen = HashMap::new();
-    for n in names {
-        let next = [2, 7, 3, 5, 11, 13, 17][seen.len() % 7];
-        seen.entry(n).or_insert(next);
-    }
-    seen
-}
-
 /// Inputs for a program. Integers that select elements lie within what they select from; other
 /// integers are 0 or 1, as masks are.
 pub fn inputs(program: &Program, library: &Library, seed: u64) -> Option<Vec<Tensor>> {
-    styled(program, library, Style::Ordinary, seed, &symbols(program))
+    styled(program, library, Style::Ordinary, seed, &symbols(program, library))
 }
 
 /// The styles in which the inputs of a program differ.
 pub fn styles(program: &Program, library: &Library) -> Vec<Style> {
-    let symbols = symbols(program);
+    let symbols = symbols(program, library);
     let selecting = ranges(program, library, &|e| e.eval(&|s| symbols.get(s).copied()));
     let has_floats = program.inputs.iter().any(|(_, t)| t.dtype.is_float());
     let is_free = |(i, (_, t)): (usize, &(String, Type))| {
