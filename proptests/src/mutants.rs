@@ -148,6 +148,7 @@ fn visit(e: &mut Expr, f: &mut dyn FnMut(&mut Expr)) {
             f(b);
         }
         ExprKind::Call { args, .. } => args.iter_mut().for_each(|a| f(&mut a.value)),
+        ExprKind::Axes { of, .. } => f(of),
         ExprKind::Reduce { body, .. } => f(body),
         ExprKind::If { cond, then, otherwise } => {
             f(cond);
@@ -261,6 +262,7 @@ fn own_variants(law: &Law, e: &Expr) -> Vec<ExprKind> {
         | ExprKind::Size(_)
         | ExprKind::List(_)
         | ExprKind::Tuple(_)
+        | ExprKind::Axes { .. }
         | ExprKind::Unary(..)
         | ExprKind::If { .. } => vec![],
     }

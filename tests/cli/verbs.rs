@@ -537,11 +537,8 @@ fn examples() -> Vec<Vec<String>> {
         .filter(|p| fs::read_to_string(p).expect("a text").lines().any(|l| l.starts_with("def ")));
     let told = runs.map(|p| {
         let mut args = vec![p.display().to_string()];
-        match p.file_stem().and_then(|n| n.to_str()) {
-            Some("my_layer_use") => {
-                args.extend(["--rules".into(), root.join("my_layer.rules").display().to_string()]);
-            }
-            _ => {}
+        if p.file_stem().is_some_and(|n| n == "my_layer_use") {
+            args.extend(["--rules".into(), root.join("my_layer.rules").display().to_string()]);
         }
         args
     });
