@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn extents_are_equal_for_one_number() {
         let (s, t) = (Extent::sym("s"), Extent::sym("t"));
-        let times = |n: i64, e: &Extent| Extent::from(n) * e.clone();
+        let times = |n: i64, e: &Extent| &Extent::from(n) * e;
         let equal = |a: &Extent, b: &Extent| named(equality_needs(a, b));
         assert_eq!(equal(&times(49, &s), &Extent::from(49)).as_deref(), Some("s = 1"));
         assert_eq!(equal(&Extent::from(12), &times(4, &s)).as_deref(), Some("s = 3"));
@@ -83,7 +83,7 @@ mod tests {
         let s = Extent::sym("s");
         let needs = |a: &Extent, b: i64| named(broadcast_needs(a, &Extent::from(b)));
         assert_eq!(needs(&s, 49), None, "1 and 49 both broadcast");
-        assert_eq!(needs(&(Extent::from(49) * s.clone()), 49).as_deref(), Some("s = 1"));
-        assert_eq!(needs(&(s + Extent::from(1)), 5).as_deref(), Some("s = 4"));
+        assert_eq!(needs(&(&Extent::from(49) * &s), 49).as_deref(), Some("s = 1"));
+        assert_eq!(needs(&(&s + &Extent::from(1)), 5).as_deref(), Some("s = 4"));
     }
 }
