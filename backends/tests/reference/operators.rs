@@ -313,6 +313,16 @@ fn convolutions() {
     ];
     let (x, w) = (f32s(&[1, 1, 2], &[1.0, 2.0]), f32s(&[1, 1, 2], &[INF, 1.0]));
     check("conv", &attrs, &[x, w], &[1, 1, 2], &[NAN, INF]);
+    // Four channels in two groups: the tap of channel `c` is that of input `c % 2` of its group, last of two places.
+    let (w, t) = (ramp(&[4, 2, 2], (1, 1, 16)), ramp(&[4], (1, 1, 5)));
+    let [w0, t0] = [&w, &t].map(|a| a.floats().expect("floats").to_vec());
+    let y: Vec<f64> = (0..16)
+        .map(|i| {
+            let (c, q, r) = (i / 4, i / 2 % 2, i % 2);
+            w0[i] + if c % 2 == q && r == 1 { t0[c] } else { 0.0 }
+        })
+        .collect();
+    check("tapped", &[("place", ints(&[1]))], &[w, t], &[4, 2, 2], &y);
 }
 
 const TRANSPOSED: [i32; 70] = [

@@ -1,6 +1,6 @@
 //! Traps that resemble convolutions with an affine map after them, and pooling.
 
-use super::{Trap, trap};
+use super::{Trap, limit, trap};
 
 pub(super) const TRAPS: &[Trap] = &[
     trap(
@@ -155,7 +155,7 @@ pub(super) const TRAPS: &[Trap] = &[
         y = Conv(a, f32[2, 4, 3, 3]~; pads = [1, 1, 1, 1])
         -> y",
     ),
-    trap(
+    limit(
         "conv_residual_scaled",
         "the sum is scaled, not the convolution alone",
         "x: f32[1, 3, 4, 4]
