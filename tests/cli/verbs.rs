@@ -577,10 +577,6 @@ fn extents_that_are_given_stay_and_others_follow_from_conditions() {
     let (code, _, said) =
         run(dir.path(), &["run", &at("mgu"), "--shape", "d=3", "--shape", "e=4"], b"");
     assert!(code == Some(2) && said.contains("|d| == |e|"), "{said}");
-    let odd = "def odd(x: f32[n, k]) -> f32[n]\n  = reshape(x, shape=[|n|])\n  if |k| * |k| == 2\n";
-    fs::write(dir.path().join("odd.rules"), odd).expect("written");
-    let (code, _, said) = run(dir.path(), &["run", "odd.rules"], b"");
-    assert!(code == Some(2), "{said}");
     let roots = "op roots(x: f32[n, k]) -> y: f32[n]\n  if |k| * |k| == 2 + |n| * 0\n  y[n] = sum(k) x[n, k]\n\n\
                  def f(x: f32[n, k]) -> f32[n]\n  = roots(x)\n";
     fs::write(dir.path().join("roots.rules"), roots).expect("written");
