@@ -203,9 +203,13 @@ impl<'a> Generator<'a> {
     fn kernel(&mut self, k: usize) -> Result<(), BackendError> {
         let kernel = &self.plan.kernels[k];
         let inside = |v: Value| kernel.nodes.contains(&v.node);
-        let values = kernel.outputs.iter();
         let placed = |v: &Value| Some((*v, *self.stored.places.get(v)?));
-        let outputs: Vec<(Value, Place)> = values.filter_map(placed).collect();
+        let mut outputs: Vec<(Value, Place)> = kernel.outputs.iter().filter_map(placed).collect();
+        if outputs.is_empty() && kernel.is_view() {
+            // Its result is seen in what stands before it, such as elements that are taken out and then reshaped.
+            let first = |&node: &NodeId| placed(&Value { node, output: 0 });
+            outputs.extend(kernel.nodes.iter().filter_map(first));
+        }
         self.launch_all(k, &kernel.name, &inside, &outputs, self.plan.memory.once[k])
     }
 
