@@ -74,6 +74,7 @@ pub fn program_at(
     extents::equate(c, &mut inputs);
     match expanded(library, call, &inputs) {
         Ok(program) => Ok((program, None)),
+        Err(e) if !e.is_of_unequal_extents() => Err(placed(library, c, &e)),
         Err(e) => {
             let build = |inputs: &[(String, Type)]| expanded(library, call, inputs).ok();
             let found = extents::chosen(&inputs, &build);

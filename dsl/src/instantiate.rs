@@ -36,6 +36,15 @@ impl BuildError {
         }
     }
 
+    /// True if two extents would have to be equal, as they may be for some values of their symbols.
+    pub fn is_of_unequal_extents(&self) -> bool {
+        match self {
+            BuildError::At(_, e) => e.is_of_unequal_extents(),
+            BuildError::Type(e) => e.unequal().is_some(),
+            BuildError::Value(_) => false,
+        }
+    }
+
     /// What to do about it.
     pub fn help(&self) -> String {
         match self {
