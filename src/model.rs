@@ -7,6 +7,7 @@ use crate::input_shapes::InputShapes;
 use crate::input_values::{GivenValue, InputValues};
 use crate::session::Session;
 use crate::stack::with_room;
+use crate::staged::Prepare;
 use crate::{recurrences, rules_model, show, stdlib};
 use bytes::Bytes;
 use mlc_backends::arrays::AnyArray;
@@ -97,10 +98,25 @@ impl Model {
     /// A run would take more memory than the device may.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
         if self.keeps_nodes() {
-            self.could_be_decided()?;
-            return Ok(Session::of_data(self, device));
+            let (library, to) = (self.library.clone(), device.clone());
+            let prepare =
+                move |program: &Program, _: bool| Session::of_program(program, &library, &to);
+            return self.session_of_data(device, Box::new(prepare));
         }
         with_room(|| Session::of_program(&self.program, &self.library, device))
+    }
+
+    /// The same of a model that the data of each run decide, with parts made ready by `prepare`.
+    ///
+    /// # Errors
+    /// A node that nothing can compute.
+    pub(crate) fn session_of_data(
+        &self,
+        device: &Device,
+        prepare: Box<Prepare>,
+    ) -> Result<Session, Error> {
+        self.could_be_decided()?;
+        Ok(Session::of_data(self, device, prepare))
     }
 
     /// The same model with more rules and shapes than it was read with.
@@ -322,6 +338,10 @@ impl fmt::Display for TensorInfo {
 pub(crate) fn inputs(program: &Program) -> Vec<TensorInfo> {
     let info = |(name, ty): &(String, Type)| TensorInfo { name: name.clone(), ty: ty.clone() };
     program.inputs.iter().map(info).collect()
+}
+
+pub(crate) fn input_names(program: &Program) -> Vec<&str> {
+    program.inputs.iter().map(|(name, _)| name.as_str()).collect()
 }
 
 pub(crate) fn outputs(program: &Program) -> Vec<TensorInfo> {

@@ -4,11 +4,14 @@ use crate::device::{BackendKind, CUDA, Device, MOST_THREADS, all_threads};
 use crate::error::{Error, ErrorKind};
 use crate::explain::{self, Explanation, WhyNot};
 use crate::model::{Model, Reader, TensorInfo};
+use crate::pipeline::costing::Costing;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::options::{Fp, Options, Solver, tolerance};
 use crate::pipeline::report::{Report, operators};
+use crate::pipeline::selfcheck::Guard;
 use crate::session::{Session, in_order};
 use crate::stack::with_room;
+use crate::staged::Prepare;
 use crate::{as_onnx, model, names, pipeline, profile, show};
 use mlc_backends::arrays::AnyArray;
 use mlc_dsl::ir::Tensor;
@@ -341,6 +344,8 @@ impl OptimizedModel {
 
     /// Makes the result ready to run here, with the threads and the memory of the optimiser.
     ///
+    /// If the data of a run decide what the model is, its parts are optimised when they are first run.
+    ///
     /// # Errors
     /// A run would take more memory than it may.
     pub fn session(&self) -> Result<Session, Error> {
@@ -352,7 +357,11 @@ impl OptimizedModel {
     /// # Errors
     /// A run would take more memory than the device may.
     pub fn session_on(&self, device: &Device) -> Result<Session, Error> {
-        self.model.all_understood()?;
+        if self.model.keeps_nodes() {
+            return self
+                .model
+                .session_of_data(device, optimizing(&self.model, device, &self.options)?);
+        }
         if self.result.source.inputs.len() != self.model.program.inputs.len() {
             let message = "the recurrences of the result are nodes of an ONNX runtime";
             return Err(Error::new(ErrorKind::Setting, message).with_help(
@@ -442,6 +451,28 @@ impl OptimizedModel {
     pub fn result(&self) -> &pipeline::Optimized {
         &self.result
     }
+}
+
+/// Optimises the parts of a model that data decide, for a device. What comes after data is planned as it is: the next run may
+/// decide otherwise.
+pub(crate) fn optimizing(
+    model: &Model,
+    device: &Device,
+    options: &Options,
+) -> Result<Box<Prepare>, Error> {
+    let (library, device) = (model.library.clone(), device.clone());
+    let mut options = Options { guard: Guard::default(), ..options.clone() };
+    if !device.runs(&library, &options.target) {
+        options.target = device.target(&library)?;
+        options.costing = Costing::default();
+    }
+    Ok(Box::new(move |program, of_data| {
+        if of_data {
+            return Session::of_program(program, &library, &device);
+        }
+        let done = pipeline::optimize(program.clone(), &library, &options)?;
+        Session::new(&done.plan, &library, &device)
+    }))
 }
 
 impl fmt::Debug for OptimizedModel {

@@ -4,7 +4,7 @@ use crate::device::{Device, constants};
 use crate::error::{Error, ErrorKind};
 use crate::model::{self, Model, TensorInfo};
 use crate::stack::with_room;
-use crate::staged::StagedRuns;
+use crate::staged::{Prepare, StagedRuns};
 use crate::{names, pipeline};
 use mlc_backends::arrays::{AnyArray, Element};
 use mlc_backends::ndarray::{CowArray, IxDyn};
@@ -75,7 +75,7 @@ impl Session {
     }
 
     /// A model that the data of each run decide.
-    pub(crate) fn of_data(model: &Model, device: &Device) -> Session {
+    pub(crate) fn of_data(model: &Model, device: &Device, prepare: Box<Prepare>) -> Session {
         let declared = |values: &[RawValueInfo], v: &TensorInfo| {
             values.iter().any(|declared| declared.name == v.name())
         };
@@ -84,7 +84,7 @@ impl Session {
             inputs.retain(|v| declared(&info.inputs, v));
             outputs.retain(|v| declared(&info.outputs, v));
         }
-        let runs = Runs::Staged(Box::new(StagedRuns::new(model.clone(), device.clone())));
+        let runs = Runs::Staged(Box::new(StagedRuns::new(model.clone(), prepare)));
         Session { runs, device: device.clone(), inputs, outputs }
     }
 
@@ -216,7 +216,7 @@ pub fn in_order(
 ) -> Result<Vec<Tensor>, Error> {
     let unknown = given.keys().filter(|name| program.inputs.iter().all(|(n, _)| n != *name)).min();
     if let Some(name) = unknown {
-        return Err(unknown_input(name, program));
+        return Err(unknown_input(name, &model::input_names(program)));
     }
     let find = |(name, ty): &(String, Type)| {
         given.remove(name).map(|t| t.with_codes_read(ty.dtype)).ok_or_else(|| {
@@ -229,9 +229,8 @@ pub fn in_order(
     program.inputs.iter().map(find).collect()
 }
 
-/// The error of a name that is no input of a program.
-pub fn unknown_input(name: &str, program: &Program) -> Error {
-    let known: Vec<&str> = program.inputs.iter().map(|(n, _)| n.as_str()).collect();
+/// The error of a name that is none of a model's inputs.
+pub fn unknown_input(name: &str, known: &[&str]) -> Error {
     let near = names::nearest(name, known.iter().copied());
     let meant = near.first().map(|n| format!("did you mean `{n}`? ")).unwrap_or_default();
     let place = format!("input `{}`", shown(name));

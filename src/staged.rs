@@ -4,18 +4,17 @@
 //! and the model is imported again with the answer, until all is decided: then it is a program like any other, for these
 //! inputs. Sequences and optionals among the inputs are given by their elements.
 
-use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::session::Session;
-use mlc_dsl::ir::{NodeKind, Program, Tensor, Type};
+use mlc_dsl::ir::{NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::shape_values::MAX_ELEMENTS;
 use mlc_onnx::{
-    Answers, Asked, Container, ImportError, RawDim, RawModel, RawNode, RawValueInfo, Stage,
-    import_stage,
+    Answers, Asked, Container, ImportError, Part as Imports, RawDim, RawModel, RawNode,
+    RawValueInfo, Stage, import_part,
 };
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Values that one run may compute before the model is known.
 const MAX_STAGES: usize = 256;
@@ -41,7 +40,9 @@ pub(crate) fn decided(
     unpack(&mut raw, inputs);
     let mut answers = Answers::default();
     for stage in 0..=MAX_STAGES {
-        match import_stage(&raw, model.library(), &answers).map_err(|e| model.refused(e))? {
+        match mlc_onnx::import_stage(&raw, model.library(), &answers)
+            .map_err(|e| model.refused(e))?
+        {
             Stage::Done(imported) => return Ok(model.imported_as(*imported, stage)),
             Stage::Asks(_) if stage == MAX_STAGES => break,
             Stage::Asks(asked) => {
@@ -175,76 +176,130 @@ fn elements<'i>(name: &str, inputs: &'i HashMap<String, Tensor>) -> Vec<(&'i Str
     (0..).map_while(|i| inputs.get_key_value(&format!("{name}[{i}]"))).collect()
 }
 
-/// Runs a model whose data decide it. What was imported and compiled is kept, by the extents of the inputs and the values
-/// that decided it.
+/// Makes a program ready to run; the flag says that data of a run decided what it is.
+pub(crate) type Prepare = dyn Fn(&Program, bool) -> Result<Session, Error> + Send + Sync;
+
+/// Runs a model whose data decide it, in parts: each ends where a node asks for what the parts before it compute. What was
+/// imported and compiled is kept, by the extents of the inputs of a part and the values that decided it.
 pub(crate) struct StagedRuns {
     model: Model,
-    device: Device,
+    prepare: Box<Prepare>,
+    whole: OnceLock<Arc<Part>>,
+}
+
+/// Nodes of a model, from one that asked to the end.
+struct Part {
+    raw: RawModel,
     known: Mutex<Vec<(Key, Arc<Step>)>>,
 }
 
-/// Extents of the inputs by name, and the values computed so far.
-type Key = (BTreeMap<String, Vec<usize>>, Answers);
+/// What decides how a part is imported.
+#[derive(Clone, PartialEq)]
+struct Key {
+    extents: BTreeMap<String, Vec<usize>>,
+    answers: Answers,
+    /// True if the elements of inputs decided an answer, not only their extents.
+    of_data: bool,
+}
 
 /// How far an import comes.
 enum Step {
-    Asks { asked: Box<Asked>, session: Session },
+    Asks {
+        asked: Box<Asked>,
+        session: Session,
+    },
+    /// What comes before a node that asks, and the rest.
+    Cut {
+        before: Session,
+        rest: Arc<Part>,
+    },
     Done(Session),
 }
 
-/// Steps that are kept.
+/// Steps of a part that are kept.
 const MOST_STEPS: usize = 64;
 
 impl StagedRuns {
-    pub fn new(model: Model, device: Device) -> StagedRuns {
-        StagedRuns { model, device, known: Mutex::default() }
+    pub fn new(model: Model, prepare: Box<Prepare>) -> StagedRuns {
+        StagedRuns { model, prepare, whole: OnceLock::new() }
     }
 
     /// The outputs for these inputs.
     pub fn run(&self, mut inputs: HashMap<String, Tensor>) -> Result<Vec<(String, Tensor)>, Error> {
-        let shapes = inputs.iter().map(|(n, t)| (n.clone(), t.shape().to_vec())).collect();
-        let mut key: Key = (shapes, Answers::default());
-        for _ in 0..=MAX_STAGES {
-            let step = self.step(&key, &inputs)?;
-            let (asked, session) = match &*step {
+        let mut part = self.whole()?;
+        let mut seen = self.model.decided_inputs().to_vec();
+        let mut key = Key::of(&inputs, false);
+        let mut stages = 0;
+        while stages <= MAX_STAGES {
+            let step = self.step(&part, &key, &inputs)?;
+            match &*step {
                 Step::Done(session) => {
-                    let given = self.model.decided_inputs();
-                    inputs.retain(|name, _| session.takes(name) || !given.contains(name));
+                    inputs.retain(|name, _| session.takes(name) || !seen.contains(name));
                     return session.run_tensors(inputs);
                 }
-                Step::Asks { asked, session } => (asked, session),
-            };
-            let compute = |program: &Program, given: Vec<Tensor>| {
-                let names = program.inputs.iter().map(|(name, _)| name.clone());
-                let results = session.run_tensors(names.zip(given).collect())?;
-                Ok(results.into_iter().map(|(_, t)| t).collect())
-            };
-            let answer = answer(asked, &inputs, &compute)?;
-            key.1.add(asked, answer);
+                Step::Asks { asked, session } => {
+                    let compute = |program: &Program, given: Vec<Tensor>| {
+                        let names = program.inputs.iter().map(|(name, _)| name.clone());
+                        let results = session.run_tensors(names.zip(given).collect())?;
+                        Ok(results.into_iter().map(|(_, t)| t).collect())
+                    };
+                    let answer = answer(asked, &inputs, &compute)?;
+                    key.answers.add(asked, answer);
+                    key.of_data |= reads_inputs(&asked.program);
+                    stages += 1;
+                }
+                Step::Cut { before, rest } => {
+                    let given = inputs.iter().filter(|(name, _)| before.takes(name));
+                    let given = given.map(|(name, t)| (name.clone(), t.clone())).collect();
+                    let computed = before.run_tensors(given)?;
+                    seen.extend(before.inputs().iter().map(|i| i.name().to_string()));
+                    inputs.retain(|name, _| rest.reads(name) || !seen.contains(name));
+                    seen.extend(computed.iter().map(|(name, _)| name.clone()));
+                    inputs.extend(computed);
+                    (part, key) = (rest.clone(), Key::of(&inputs, key.of_data));
+                }
+            }
         }
         Err(too_many())
     }
 
-    /// How far the model is imported with what is known of a run.
-    fn step(&self, key: &Key, inputs: &HashMap<String, Tensor>) -> Result<Arc<Step>, Error> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    fn whole(&self) -> Result<Arc<Part>, Error> {
+        if let Some(whole) = self.whole.get() {
+            return Ok(whole.clone());
+        }
+        let raw = self.model.raw()?.ok_or_else(too_many)?;
+        Ok(self.whole.get_or_init(|| Arc::new(Part::new(raw))).clone())
+    }
+
+    /// How far a part is imported with what is known of a run.
+    fn step(
+        &self,
+        part: &Part,
+        key: &Key,
+        inputs: &HashMap<String, Tensor>,
+    ) -> Result<Arc<Step>, Error> {
+        let known = || part.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, step)) = known().iter().find(|(k, _)| k == key) {
             return Ok(step.clone());
         }
-        let Some(mut raw) = self.model.raw()? else { return Err(too_many()) };
+        let mut raw = part.raw.clone();
         enter_shapes(&mut raw, inputs);
         unpack(&mut raw, inputs);
-        let library = self.model.library();
-        let stage = import_stage(&raw, library, &key.1).map_err(|e| self.model.refused(e))?;
-        let step = Arc::new(match stage {
-            Stage::Done(imported) => {
-                Step::Done(Session::of_program(&imported.program, library, &self.device)?)
+        let imported = import_part(&raw, self.model.library(), &key.answers);
+        let of_data = key.of_data;
+        let step = match imported.map_err(|e| self.model.refused(e))? {
+            Imports::Whole(Stage::Done(imported)) => {
+                Step::Done((self.prepare)(&imported.program, of_data)?)
             }
-            Stage::Asks(asked) => {
-                let session = Session::of_program(&asked.program, library, &self.device)?;
-                Step::Asks { asked, session }
+            Imports::Whole(Stage::Asks(asked)) => {
+                Step::Asks { session: (self.prepare)(&asked.program, true)?, asked }
             }
-        });
+            Imports::Cut(cut) => {
+                let rest = Arc::new(Part::new(cut.rest));
+                Step::Cut { before: (self.prepare)(&cut.program, of_data)?, rest }
+            }
+        };
+        let step = Arc::new(step);
         let mut known = known();
         if known.len() >= MOST_STEPS {
             known.remove(0);
@@ -252,4 +307,34 @@ impl StagedRuns {
         known.push((key.clone(), step.clone()));
         Ok(step)
     }
+}
+
+impl Part {
+    fn new(raw: RawModel) -> Part {
+        Part { raw, known: Mutex::default() }
+    }
+
+    /// True if an input, or an element of one, has this name.
+    fn reads(&self, name: &str) -> bool {
+        let own = |i: &RawValueInfo| {
+            name.strip_prefix(i.name.as_str()).is_some_and(|element| {
+                element.is_empty() || !i.containers.is_empty() && element.starts_with('[')
+            })
+        };
+        self.raw.graph.inputs.iter().any(own)
+    }
+}
+
+impl Key {
+    fn of(inputs: &HashMap<String, Tensor>, of_data: bool) -> Key {
+        let extents = inputs.iter().map(|(n, t)| (n.clone(), t.shape().to_vec())).collect();
+        Key { extents, answers: Answers::default(), of_data }
+    }
+}
+
+/// True if what a pruned program computes depends on its inputs.
+fn reads_inputs(program: &Program) -> bool {
+    let is_input = |v: &Value| matches!(program.node(v.node).kind, NodeKind::Input(_));
+    let mut outputs = program.outputs.iter().map(|(_, v)| v);
+    program.nodes.iter().flat_map(|n| &n.args).any(is_input) || outputs.any(is_input)
 }

@@ -1,5 +1,6 @@
 //! `bench MODEL`: times the optimised plan against the original model, interleaved.
 
+use super::bench_data;
 use super::check_options::{self, CheckReport, Checking};
 use super::model::{Tuning, fitting_symbols, load_for};
 use super::peer::{Peer, PeerReport, Runtime};
@@ -11,6 +12,7 @@ use crate::device::BackendKind;
 use crate::error::Error;
 use crate::explain::seconds;
 use crate::kernel_times::{KernelTime, Timed, interleave};
+use crate::model::input_names;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::measure::Runs;
 use crate::pipeline::{self, measure};
@@ -33,37 +35,60 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub struct Args {
     /// The model.
-    model: PathBuf,
+    pub(super) model: PathBuf,
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
     /// An archive with one array per input, or several samples of arrays named K/INPUT: the first is timed, all
     /// are checked.
     #[arg(long, value_name = "FILE.npz")]
-    inputs: Option<PathBuf>,
+    pub(super) inputs: Option<PathBuf>,
     /// Another runtime to time in turns with the optimised plan, through the Python that MLC_PYTHON names (else python3).
     #[arg(long, value_enum, value_name = "RUNTIME")]
-    against: Option<Runtime>,
+    pub(super) against: Option<Runtime>,
     /// Timed runs of each plan; as many as fit into four seconds by default.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    iterations: Option<u32>,
+    pub(super) iterations: Option<u32>,
     /// Runs of each plan before any is timed.
     #[arg(long, value_name = "N", default_value_t = 1)]
-    warmup: u32,
+    pub(super) warmup: u32,
     /// Print what every kernel takes, measured and estimated.
     #[arg(long)]
-    kernels: bool,
+    pub(super) kernels: bool,
     #[command(flatten)]
     shapes: ShapeOptions,
     #[command(flatten)]
-    checking: Checking,
+    pub(super) checking: Checking,
     #[command(flatten)]
-    tuning: Tuning,
+    pub(super) tuning: Tuning,
     #[command(flatten)]
     pub(super) common: Common,
 }
 
-#[derive(Serialize)]
-struct BenchReport {
+impl Args {
+    /// How often plans run.
+    pub(super) fn count(&self) -> Runs {
+        let count = match self.iterations {
+            Some(n) => Runs::exactly(n as usize),
+            None => Runs::within(BUDGET),
+        };
+        Runs { warmup: self.warmup as usize, ..count }
+    }
+
+    /// The least number of runs in turns with another runtime, and the time for them.
+    pub(super) fn turns(&self) -> (usize, Duration) {
+        self.iterations.map_or((3, BUDGET), |n| (n as usize, Duration::ZERO))
+    }
+
+    /// Another runtime with the model, if one is to be timed.
+    pub(super) fn peer(&self, named: &[(String, Tensor)]) -> anyhow::Result<Option<Peer>> {
+        let Some(runtime) = self.against else { return Ok(None) };
+        let on = (self.place.backend, self.place.device.unwrap_or(0));
+        Peer::start(runtime, &self.model, named, self.common.threads(), on).map(Some)
+    }
+}
+
+#[derive(Default, Serialize)]
+pub(super) struct BenchReport {
     runs: usize,
     /// The fastest runs.
     least_seconds: f64,
@@ -84,20 +109,20 @@ struct BenchReport {
     /// Plans that were timed to choose between them, the chosen one first.
     measured: Vec<Measured>,
     /// Another runtime in turns with the optimised plan.
-    against: Option<PeerReport>,
+    pub(super) against: Option<PeerReport>,
     /// What times are taken by: the `device`'s own events, without copies of inputs and outputs, or the `host`'s clock.
     clock: &'static str,
     /// Launches of a run, on a device.
     launches: Option<usize>,
     launches_unoptimized: Option<usize>,
     /// What the device's sessions chose, and what did not work out.
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     kernels: Vec<KernelTime>,
     kernels_unoptimized: Vec<KernelTime>,
 }
 
 /// Seconds that a part of all runs stayed within.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Percentiles {
     p50: f64,
     p90: f64,
@@ -123,8 +148,58 @@ impl Percentiles {
     }
 }
 
+impl BenchReport {
+    /// Of the runs of the optimised model, and of the model as read.
+    pub fn of(fast: &[f64], plain: &[f64]) -> BenchReport {
+        let (least_seconds, least_seconds_unoptimized) =
+            (measure::least(fast), measure::least(plain));
+        BenchReport {
+            runs: fast.len(),
+            least_seconds,
+            least_seconds_unoptimized,
+            median_seconds: measure::median(fast),
+            median_seconds_unoptimized: measure::median(plain),
+            percentiles: Percentiles::of(fast),
+            percentiles_unoptimized: Percentiles::of(plain),
+            ratio: least_seconds / least_seconds_unoptimized,
+            clock: "host",
+            ..BenchReport::default()
+        }
+    }
+
+    /// The times, and those of the other runtime.
+    pub fn human(&self) -> (String, String) {
+        let times = format!(
+            "{:<12} {:>10} {:>10} {:>10} {:>10}\noptimised    {:>10} {}\nunoptimised  {:>10} {}\n\
+             ratio        {:>10.3} of the fastest of {} runs each\n",
+            "",
+            "fastest",
+            "p50",
+            "p90",
+            "p99",
+            seconds(self.least_seconds),
+            self.percentiles.human(),
+            seconds(self.least_seconds_unoptimized),
+            self.percentiles_unoptimized.human(),
+            self.ratio,
+            self.runs
+        );
+        let against = self.against.as_ref().map(|p| {
+            format!(
+                "{:<12} {:>10} against {} of the optimised plan in turns with it: ratio {:.3} of the fastest of {} runs each\n",
+                p.name,
+                seconds(p.least_seconds),
+                seconds(p.own_least_seconds),
+                p.ratio,
+                p.runs
+            )
+        });
+        (times, against.unwrap_or_default())
+    }
+}
+
 /// Time for all runs, once there are enough.
-const BUDGET: Duration = Duration::from_secs(4);
+pub(super) const BUDGET: Duration = Duration::from_secs(4);
 /// Runs whose kernels are watched, at least and at most.
 const WATCHED: (usize, usize) = (5, 100);
 
@@ -139,8 +214,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     reads.extend(args.tuning.files());
     args.common.begin(&reads, &[])?;
     let model = load_for(&args.model, &args.common, &args.shapes)?;
-    model.all_understood()?;
-    let given = args.inputs.as_ref().map(|path| check_options::samples(path, &model.program));
+    if model.keeps_nodes() {
+        return bench_data::run(args, model);
+    }
+    let names = input_names(&model.program);
+    let given = args.inputs.as_ref().map(|path| check_options::samples(path, &names));
     let given = given.transpose()?.unwrap_or_default();
     let device = args.place.device(&args.common, &args.tuning)?;
     let mut options = args.place.options(&args.tuning, &args.common, &model.library)?;
@@ -166,11 +244,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     device.afford_beside(&both, 0)?;
     let place = device.backend()?;
     let both = [&after, &before];
-    let count = match args.iterations {
-        Some(n) => Runs::exactly(n as usize),
-        None => Runs::within(BUDGET),
-    };
-    let count = Runs { warmup: args.warmup as usize, ..count };
+    let count = args.count();
     let times = measure::anew(&*place, &both, &model.library, &inputs, count)?;
     let count = |plan: &Plan| launches(&*place, plan, &model.library, &inputs);
     let (launches, launches_unoptimized, notes) = match device.is_elsewhere() {
@@ -180,23 +254,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         }
         false => (None, None, vec![]),
     };
-    let [fast, plain] = [&times[0], &times[1]].map(|t| (measure::least(t), measure::median(t)));
-    let [percentiles, percentiles_unoptimized] = [&times[0], &times[1]].map(|t| Percentiles::of(t));
-    let mut text = format!(
-        "{:<12} {:>10} {:>10} {:>10} {:>10}\noptimised    {:>10} {}\nunoptimised  {:>10} {}\n\
-         ratio        {:>10.3} of the fastest of {} runs each\n",
-        "",
-        "fastest",
-        "p50",
-        "p90",
-        "p99",
-        seconds(fast.0),
-        percentiles.human(),
-        seconds(plain.0),
-        percentiles_unoptimized.human(),
-        fast.0 / plain.0,
-        times[0].len()
-    );
+    let mut report = BenchReport::of(&times[0], &times[1]);
+    let mut text = report.human().0;
     if let (Some(fast), Some(plain)) = (launches, launches_unoptimized) {
         let _ = writeln!(
             text,
@@ -221,37 +280,17 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         text.push_str(&table("unoptimised", &plain));
         kernels = (fast, plain);
     }
-    let against = match args.against {
-        Some(runtime) => {
-            let names = model.program.inputs.iter().map(|(name, _)| name.to_string());
-            let named: Vec<(String, Tensor)> = names.zip(inputs.iter().cloned()).collect();
-            let on = (args.place.backend, args.place.device.unwrap_or(0));
-            let peer = Peer::start(runtime, &args.model, &named, args.common.threads(), on)?;
+    let names = model.program.inputs.iter().map(|(name, _)| name.to_string());
+    let named: Vec<(String, Tensor)> = names.zip(inputs.iter().cloned()).collect();
+    let against = match args.peer(&named)? {
+        Some(peer) => {
             let own = place.compile(&after, model.library.clone())?;
-            let budget = args.iterations.map_or((3, BUDGET), |n| (n as usize, Duration::ZERO));
-            Some(peer.race(&*own, &inputs, budget)?)
+            Some(peer.race(&*own, &inputs, args.turns())?)
         }
         None => None,
     };
-    if let Some(p) = &against {
-        let _ = writeln!(
-            text,
-            "{:<12} {:>10} against {} of the optimised plan in turns with it: ratio {:.3} of the fastest of {} runs each",
-            p.name,
-            seconds(p.least_seconds),
-            seconds(p.own_least_seconds),
-            p.ratio,
-            p.runs
-        );
-    }
-    args.common.report(&BenchReport {
+    report = BenchReport {
         against,
-        runs: times[0].len(),
-        least_seconds: fast.0,
-        least_seconds_unoptimized: plain.0,
-        median_seconds: fast.1,
-        median_seconds_unoptimized: plain.1,
-        ratio: fast.0 / plain.0,
         seconds: self_check_seconds.map(|s| ("self-check".to_string(), s)).into_iter().collect(),
         check,
         same_plan: measure::text(&after, &model.library) == measure::text(&before, &model.library),
@@ -262,9 +301,10 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         launches,
         launches_unoptimized,
         notes,
-        percentiles,
-        percentiles_unoptimized,
-    })?;
+        ..report
+    };
+    text.push_str(&report.human().1);
+    args.common.report(&report)?;
     args.common.screen.print(&text)?;
     Ok(Findings::Nothing)
 }

@@ -7,7 +7,7 @@ use crate::pipeline::selfcheck::{SelfCheck, TurnedOff};
 use crate::session::unknown_input;
 use anyhow::Context;
 use indexmap::IndexMap;
-use mlc_dsl::ir::{Program, Tensor};
+use mlc_dsl::ir::Tensor;
 use mlc_files::npz::read_npz;
 use serde::Serialize;
 use std::fmt::Write;
@@ -35,9 +35,9 @@ impl Checking {
 }
 
 /// The samples in an archive: one, of arrays named as the inputs, or several, of arrays named `K/INPUT`.
-pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>>> {
+pub fn samples(path: &Path, inputs: &[&str]) -> anyhow::Result<Vec<Vec<Tensor>>> {
     let arrays = read_npz(path).map_err(Error::from)?;
-    let is_input = |name: &str| program.inputs.iter().any(|(n, _)| n == name);
+    let is_input = |name: &str| inputs.contains(&name);
     let mut samples: IndexMap<&str, IndexMap<&str, &Tensor>> = IndexMap::new();
     for (key, tensor) in &arrays {
         let (sample, name) = match key.split_once('/') {
@@ -45,7 +45,7 @@ pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>
             _ => ("", key.as_str()),
         };
         if !is_input(name) {
-            let e = unknown_input(name, program).in_file(path);
+            let e = unknown_input(name, inputs).in_file(path);
             let help = e.help().unwrap_or_default().to_string();
             return Err(e.with_help(format!("{help}, or K/INPUT for several samples")).into());
         }
@@ -55,9 +55,9 @@ pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>
         samples.insert("", IndexMap::new());
     }
     let of = |(sample, given): (&str, IndexMap<&str, &Tensor>)| {
-        let find = |(name, _): &(String, _)| {
-            let key = if sample.is_empty() { name.clone() } else { format!("{sample}/{name}") };
-            let found = given.get(name.as_str()).map(|t| (*t).clone());
+        let find = |name: &&str| {
+            let key = if sample.is_empty() { name.to_string() } else { format!("{sample}/{name}") };
+            let found = given.get(name).map(|t| (*t).clone());
             found.with_context(|| {
                 format!(
                     "{}: input `{key}` is missing\nhelp: give every input of the model",
@@ -65,7 +65,7 @@ pub fn samples(path: &Path, program: &Program) -> anyhow::Result<Vec<Vec<Tensor>
                 )
             })
         };
-        program.inputs.iter().map(find).collect()
+        inputs.iter().map(find).collect()
     };
     samples.into_iter().map(of).collect()
 }

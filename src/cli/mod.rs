@@ -2,6 +2,7 @@
 
 mod arg_values;
 mod bench;
+mod bench_data;
 mod calibrate;
 mod check;
 mod check_options;

@@ -7,6 +7,7 @@ use super::{Common, Findings, named, progress};
 use crate::as_onnx;
 use crate::error::Error;
 use crate::explain::seconds;
+use crate::model::input_names;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
 use mlc_dsl::library::Library;
@@ -90,7 +91,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     clock.stage("read");
     let mut options = args.tuning.options(&args.target, &args.common)?;
     options.without.extend(model.own_laws());
-    let given = args.inputs.as_ref().map(|path| samples(path, &model.program)).transpose()?;
+    let given =
+        args.inputs.as_ref().map(|path| samples(path, &input_names(&model.program))).transpose()?;
     args.checking.enter(&mut options, given.unwrap_or_default())?;
     as_onnx::prepare(&mut options, &mut info, &model.library, opset);
     let (optimized, raw) =

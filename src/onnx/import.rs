@@ -12,7 +12,7 @@ use super::import_error::ImportError;
 use super::import_items::Items;
 use super::import_kept::{OfData, Untyped};
 use super::import_read::OnnxItemInterpreter;
-use super::import_stage::{Answers, Asked};
+use super::import_stage::{Answers, Asked, Cut};
 use super::import_value::{self, NodeValue, origin};
 use super::opaque::{self, Opaque};
 use super::raw::{RawDim, RawGraph, RawModel, RawNode, RawValueInfo};
@@ -77,7 +77,7 @@ impl ModelInfo {
 const MAX_UNIFICATIONS: usize = 64;
 /// Reads a model as a program. A node that no declaration reads is an error.
 pub fn import(raw: RawModel, library: &Library) -> Result<Imported, ImportError> {
-    done(import_as(raw, library, None, Loops::WrittenOut, &Answers::default())?)
+    done(import_as(raw, library, &Reading::default())?)
 }
 
 /// Reads a model as a program. A node that no declaration reads is [opaque](Opaque), and so are those whose name, or
@@ -88,7 +88,7 @@ pub fn import_keeping(
     kept: &BTreeSet<String>,
     loops: Loops,
 ) -> Result<Imported, ImportError> {
-    done(import_as(raw, library, Some(kept), loops, &Answers::default())?)
+    done(import_as(raw, library, &Reading { kept: Some(kept), loops, ..Reading::default() })?)
 }
 
 /// What becomes of loops that run a known number of times.
@@ -105,21 +105,33 @@ pub enum Loops {
 pub(super) enum Importing {
     Done(Box<Imported>),
     Asks(Box<Asked>),
+    Cut(Box<Cut>),
+}
+
+/// How a model is to be read.
+#[derive(Default)]
+pub(super) struct Reading<'a> {
+    /// Whether nodes that are not understood are kept, and what others are.
+    pub kept: Option<&'a BTreeSet<String>>,
+    pub loops: Loops,
+    /// What a run has computed so far.
+    pub answers: Answers,
+    /// Whether the model is cut before a node that asks for more.
+    pub cuts: bool,
 }
 
 fn done(importing: Importing) -> Result<Imported, ImportError> {
     match importing {
         Importing::Done(imported) => Ok(*imported),
         Importing::Asks(asked) => Err(asked.error),
+        Importing::Cut(cut) => Err(cut.error),
     }
 }
 
 pub(super) fn import_as(
     raw: RawModel,
     library: &Library,
-    keeps: Option<&BTreeSet<String>>,
-    loops: Loops,
-    answers: &Answers,
+    reading: &Reading<'_>,
 ) -> Result<Importing, ImportError> {
     if raw.opset_imports.get("").is_some_and(|&o| o > NEWEST_OPSET) {
         let opset = raw.opset_imports[""];
@@ -136,11 +148,11 @@ pub(super) fn import_as(
     }
     let items = Items::of(library, &raw.opset_imports);
     let mut assumed: Vec<(String, Extent)> = Vec::new();
-    let mut keeps = keeps.cloned();
+    let mut keeps = reading.kept.cloned();
     let (program, notes, opaque) = loop {
         let mut importer = Importer {
             items: &items,
-            sheet: Sheet::new(library, answers),
+            sheet: Sheet::new(library, &reading.answers),
             values: HashMap::new(),
             symbols: HashSet::new(),
             assumed: assumed.clone(),
@@ -148,7 +160,8 @@ pub(super) fn import_as(
             notes: vec![],
             declared: HashMap::new(),
             keeps: keeps.as_ref(),
-            loops,
+            loops: reading.loops,
+            at: 0,
             most_repeated: MAX_REPEATED,
             opaque: Opaque::default(),
             untyped: HashMap::new(),
@@ -172,10 +185,14 @@ pub(super) fn import_as(
                 Some((symbol, other)) if assumed.len() < MAX_UNIFICATIONS => {
                     assumed.push((symbol, other));
                 }
-                _ => match importer.asked(&e) {
-                    Some(asked) => return Ok(Importing::Asks(Box::new(asked))),
-                    None => return Err(e),
-                },
+                _ => {
+                    let cut = reading.cuts.then(|| importer.cut(&raw, &e)).flatten();
+                    if let Some(cut) = cut {
+                        return Ok(Importing::Cut(Box::new(cut)));
+                    }
+                    let asked = importer.asked(&e).ok_or(e)?;
+                    return Ok(Importing::Asks(Box::new(asked)));
+                }
             },
         }
     };
@@ -213,6 +230,8 @@ pub(super) struct Importer<'a> {
     /// Whether nodes that are not understood are kept, or are errors; and the names of others that are kept.
     pub(super) keeps: Option<&'a BTreeSet<String>>,
     loops: Loops,
+    /// The place of the current node of the main graph.
+    pub(super) at: usize,
     pub(super) opaque: Opaque,
     /// Results of such nodes whose type is not known, and inputs that are no tensors: each with what a run makes of it.
     pub(super) untyped: HashMap<String, Untyped>,
@@ -370,7 +389,10 @@ impl Importer<'_> {
 
     /// Reads the nodes of a graph; what they define is in `values` afterwards.
     pub(super) fn nodes(&mut self, graph: &RawGraph, depth: usize) -> Result<(), ImportError> {
-        for node in &graph.nodes {
+        for (i, node) in graph.nodes.iter().enumerate() {
+            if depth == 0 {
+                self.at = i;
+            }
             if let Err(e) = self.node(node, depth) {
                 // What a body needs is needed only where it runs.
                 if depth > 0 && self.sheet.conflict().is_some_and(|(_, e)| e.as_const().is_some()) {
@@ -413,11 +435,15 @@ impl Importer<'_> {
             return None;
         }
         let (asked, step) = (self.sheet.unanswered()?, self.sheet.step());
+        let program = self.take_program(vec![("asked".to_string(), asked)]);
+        Some(Asked { program, error: error.clone(), step })
+    }
+
+    /// What was imported so far, with these outputs.
+    pub(super) fn take_program(&mut self, outputs: Vec<(String, Value)>) -> Program {
         let empty = Sheet::new(self.sheet.library(), self.sheet.answers());
         let sheet = std::mem::replace(&mut self.sheet, empty);
-        let name = "asked".to_string();
-        let program = sheet.finish(vec![(name, asked)]).with_empty_constants().pruned();
-        Some(Asked { program, error: error.clone(), step })
+        sheet.finish(outputs).with_empty_constants().pruned()
     }
 
     pub(super) fn node(&mut self, node: &RawNode, depth: usize) -> Result<(), ImportError> {

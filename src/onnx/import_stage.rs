@@ -3,7 +3,7 @@
 //! Where a node asks for elements that are not known, the program that computes them can be run, and the model imported
 //! again with the answer. Equal answers give the same import up to that question, so questions are counted, not named.
 
-use super::import::{Imported, Importing, Loops, import_as};
+use super::import::{Imported, Importing, Reading, import_as};
 use super::import_error::ImportError;
 use super::raw::RawModel;
 use mlc_dsl::ir::{Program, Tensor};
@@ -33,6 +33,25 @@ pub enum Stage {
     Asks(Box<Asked>),
 }
 
+/// A model in two parts, before a node that asks for what only a run computes.
+#[derive(Debug)]
+pub struct Cut {
+    /// Computes what the rest reads.
+    pub program: Program,
+    /// The rest; its inputs are results of the program, and inputs of the model.
+    pub rest: RawModel,
+    pub(super) error: ImportError,
+}
+
+/// How far the import of a part came.
+#[derive(Debug)]
+pub enum Part {
+    /// To the end, or to a question of the first node.
+    Whole(Stage),
+    /// To a question of a later node.
+    Cut(Box<Cut>),
+}
+
 impl Answers {
     /// Answers a question; `None` if its value must stay unknown, as it is too large.
     pub fn add(&mut self, asked: &Asked, answer: Option<Tensor>) {
@@ -57,8 +76,30 @@ pub fn import_stage(
     library: &Library,
     answers: &Answers,
 ) -> Result<Stage, ImportError> {
-    match import_as(raw.clone(), library, None, Loops::WrittenOut, answers)? {
+    match import_as(raw.clone(), library, &of(answers, false))? {
         Importing::Done(imported) => Ok(Stage::Done(imported)),
         Importing::Asks(asked) => Ok(Stage::Asks(asked)),
+        Importing::Cut(cut) => Err(cut.error),
     }
+}
+
+/// The same, but the model is cut where a question comes up, so that what is before it is computed once. The extents of
+/// the inputs must be numbers for that.
+///
+/// # Errors
+/// A node that no value would make readable.
+pub fn import_part(
+    raw: &RawModel,
+    library: &Library,
+    answers: &Answers,
+) -> Result<Part, ImportError> {
+    Ok(match import_as(raw.clone(), library, &of(answers, true))? {
+        Importing::Done(imported) => Part::Whole(Stage::Done(imported)),
+        Importing::Asks(asked) => Part::Whole(Stage::Asks(asked)),
+        Importing::Cut(cut) => Part::Cut(cut),
+    })
+}
+
+fn of(answers: &Answers, cuts: bool) -> Reading<'static> {
+    Reading { answers: answers.clone(), cuts, ..Reading::default() }
 }
