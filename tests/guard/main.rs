@@ -190,6 +190,24 @@ fn optimize_turns_planted_laws_off() {
     }
 }
 
+/// Sums that are nearly equal change places when they are regrouped: no law is to blame, and the result is used.
+#[test]
+fn places_of_what_is_nearly_equal_are_no_error() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("ranked.rules");
+    let text = "def ranked(x: f32[40000, 8]) -> places: i64[1, 4000]\n  \
+                = sort_places(reshape(sum(0.3 * x, axes=[1]), shape=[1, 40000]), count=4000)\n";
+    std::fs::write(&file, text).expect("written");
+    let library = Arc::new(stdlib::load_sound(&[file]).expect("sound"));
+    let program = rules_model::program(&library, "ranked").expect("a model");
+    let o = optimize(program, &library, &options()).expect("optimises");
+    assert_eq!(o.report.kept_as_read, None);
+    assert!(o.report.laws_turned_off.is_empty(), "{:?}", o.report.laws_turned_off);
+    assert!(o.report.proof.contains_key("reshape_pointwise[mul:b]"), "{:?}", o.report.proof);
+    let sets = &o.report.self_check.as_ref().expect("it is checked").sets;
+    assert!(sets.iter().any(|s| s.void > 0), "some places change: {sets:?}");
+}
+
 #[test]
 fn integers_are_drawn_that_select_what_is_there() {
     for (body, results) in [

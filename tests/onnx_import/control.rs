@@ -1,7 +1,7 @@
 //! Loops, sequences, and what only a run decides.
 
 use crate::support::*;
-use mlc_onnx::{Answers, Container, Stage, import_keeping, import_stage};
+use mlc_onnx::{Answers, Container, Part, Stage, import_keeping, import_part, import_stage};
 use mlc_rewrite::{Model, Optimizer};
 
 fn named(name: &str, dtype: DType) -> RawValueInfo {
@@ -266,6 +266,53 @@ fn a_session_follows_the_data_of_each_run() {
     let error = session.run([("x0", ints(&[1], &[1]))]).expect_err("another element type");
     assert!(error.to_string().contains("expected f32"), "{error}");
     session.run::<&str, Tensor>([]).expect_err("an input is missing");
+}
+
+/// Before a node that asks, a model is cut: tensors pass, what makes a sequence stays with the rest.
+#[test]
+fn what_comes_before_a_question_is_computed_once() {
+    let nodes = vec![
+        node("Mul", &["x0", "x1"], &["product"], &[]),
+        node("Relu", &["product"], &["early"], &[]),
+        node("SequenceConstruct", &["product", "x0"], &["list"], &[]),
+        node("Shape", &["product"], &["shape"], &[]),
+        node("NonZero", &["product"], &["places"], &[]),
+        node("SequenceAt", &["list", "x2"], &["at"], &[]),
+        node("Expand", &["at", "shape"], &["wide"], &[]),
+        node("NonZero", &["wide"], &["more"], &[]),
+    ];
+    let (x, y) = (floats(&[4], &[5.0, 6.0, 0.0, 8.0]), floats(&[4], &[1.0, 0.0, 3.0, -1.0]));
+    let args = [In(x.clone()), In(y.clone()), Const(ints(&[], &[1]))];
+    let (raw, _) = model(17, &args, nodes, &["early", "places", "more"]);
+    let Part::Cut(cut) = import_part(&raw, library(), &Answers::default()).expect("it is read")
+    else {
+        panic!("`NonZero` asks")
+    };
+    let passed: Vec<&str> = cut.program.outputs.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(passed, ["early", "product"]);
+    let rest: Vec<&str> = cut.rest.graph.nodes.iter().map(|n| n.op_type.as_str()).collect();
+    assert_eq!(rest, ["SequenceConstruct", "NonZero", "SequenceAt", "Expand", "NonZero"]);
+    let read: Vec<&str> = cut.rest.graph.inputs.iter().map(|i| i.name.as_str()).collect();
+    assert_eq!(read, ["x0", "early", "product"]);
+    let known: Vec<&String> = cut.rest.graph.initializers.keys().collect();
+    assert_eq!(known, ["x2", "shape"]);
+    let loaded = Model::from_bytes(mlc_onnx::to_bytes(&raw).expect("written")).expect("it loads");
+    let optimised = Optimizer::new().optimize(&loaded).expect("it is optimised");
+    for session in [loaded.session(), optimised.session()] {
+        let session = session.expect("runs decide the rest");
+        for _ in 0..2 {
+            let given = [("x0", x.clone()), ("x1", y.clone())];
+            let outputs = session.run(given.clone()).expect("it runs");
+            same(outputs["early"].tensor(), &floats(&[4], &[5.0, 0.0, 0.0, 0.0]), "early");
+            same(outputs["places"].tensor(), &ints(&[1, 2], &[0, 3]), "places");
+            same(outputs["more"].tensor(), &ints(&[1, 3], &[0, 1, 3]), "more");
+            let unknown = given.into_iter().chain([("x9", x.clone())]);
+            let error = session.run(unknown).expect_err("there is no such input");
+            assert!(error.to_string().contains("`x9`"), "{error}");
+        }
+        let error = session.run([("x0", x.clone())]).expect_err("an input is missing");
+        assert!(error.to_string().contains("`x1`"), "{error}");
+    }
 }
 
 #[test]

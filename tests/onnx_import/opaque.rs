@@ -160,14 +160,15 @@ fn an_input_that_decides_a_shape_is_read_for_its_value() {
     let bytes = reduced();
     let open = Model::from_bytes(bytes.clone()).expect("it loads");
     let optimised = Optimizer::new().optimize(&open).expect("it is optimised");
-    let error = optimised.session().expect_err("the axes are open");
-    assert!(error.help().is_some_and(|h| h.contains("`x1`")), "{error:?}");
-    let any_axis = open.session().expect("runs decide the axes");
+    let sessions = [open.session(), optimised.session()];
+    let sessions = sessions.map(|s| s.expect("runs decide the axes"));
     for (axis, expected) in [(0i64, vec![3.0, 5.0, 7.0]), (1, vec![3.0, 12.0])] {
         let value = AnyArray::from_vec(&[1], vec![axis]).expect("one axis");
         let inputs = [("x0", AnyArray::from(count(&[2, 3]))), ("x1", value.clone())];
-        let outputs = any_axis.run(inputs).expect("it runs");
-        assert_eq!(outputs.iter().next().expect("a sum").1.tensor().to_f64(), expected);
+        for session in &sessions {
+            let outputs = session.run(inputs.clone()).expect("it runs");
+            assert_eq!(outputs.iter().next().expect("a sum").1.tensor().to_f64(), expected);
+        }
         for reader in
             [Reader::new().value("x1", value), Reader::new().numbers("x1", &[axis as f64])]
         {

@@ -40,6 +40,7 @@ mod pool;
 mod recurrent;
 mod recurrent_steps;
 mod reduce;
+mod regions;
 mod registry;
 mod resample;
 mod resolve;

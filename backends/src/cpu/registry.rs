@@ -176,6 +176,7 @@ pub fn implementation(key: &str) -> Option<Implementation> {
             Nothing,
             &[("numbered", numbered::ELEMENTS), ("numbered_sum", numbered::SUMS)],
         ),
+        "regions" => native(&[DType::F32], Nothing, &[("roi_align", regions::REGIONS)]),
         "places" => native(&[DType::I64], Nothing, &[("sort_places", places::make)]),
         "recurrent" => native(
             FLOATS,

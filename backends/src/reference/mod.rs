@@ -26,7 +26,7 @@ mod inputs;
 mod jpeg;
 mod places;
 mod recurrence;
-mod rois;
+pub(crate) mod rois;
 pub(crate) mod row_evaluation;
 mod run;
 pub(crate) mod scalar;

@@ -6,18 +6,18 @@ use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
 
 /// How regions are divided and combined.
-struct Pooling {
-    scale: f64,
+pub(crate) struct Pooling {
+    pub scale: f64,
     /// Samples along either side of a bin; as many as a bin has elements where it is 0.
-    ratio: usize,
+    pub ratio: usize,
     /// Whether places are the middles of elements, so that half an element is subtracted.
-    half: bool,
-    max: bool,
+    pub half: bool,
+    pub max: bool,
 }
 
 /// The two elements next to a place along an axis, and the weight of the second; `None` for a place more than one element
 /// outside.
-type Neighbours = Option<([usize; 2], f64)>;
+pub(crate) type Neighbours = Option<([usize; 2], f64)>;
 
 /// The most samples along one side of a bin.
 const MOST_SAMPLES: usize = 1 << 12;
@@ -66,12 +66,12 @@ pub(super) fn pool_regions(
 
 impl Pooling {
     /// A coordinate of a corner as a place among elements.
-    fn place(&self, corner: f64) -> f64 {
+    pub fn place(&self, corner: f64) -> f64 {
         corner * self.scale - if self.half { 0.5 } else { 0.0 }
     }
 
     /// The samples along one side of a region, bin by bin, on an axis of `n` elements.
-    fn samples(
+    pub fn samples(
         &self,
         from: f64,
         to: f64,

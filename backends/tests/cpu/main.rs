@@ -14,5 +14,6 @@ mod places;
 mod plans;
 mod pools;
 mod random;
+mod regions;
 mod scatter;
 mod support;

@@ -5,6 +5,7 @@
 //! wrong result: that is the task of `guard.rs`.
 
 mod blame;
+mod jumps;
 mod near;
 mod report;
 mod room;
@@ -348,6 +349,7 @@ impl One<'_> {
                 |w: &Finding| w.wrong == Wrong::Kind && !w.result.is_finite() && !w.source.is_nan();
             v.keep(|w| again.is_wrong(w.at) && !(overflows && of_overflow(w)));
         }
+        self.drop_jumps(&mut verdicts, &rule)?;
         let wrong = verdicts.iter().position(|v| !v.wrong.is_empty());
         Ok((verdicts, wrong))
     }
@@ -413,16 +415,26 @@ fn unit(p: &Program) -> f64 {
 
 /// The inputs with every float moved by a few roundings; zeros and what is not finite stay.
 fn beside(inputs: &[Tensor], seed: u64) -> Vec<Tensor> {
+    beside_by(inputs, seed, 1.0)
+}
+
+/// The same, by so many times as many roundings.
+fn beside_by(inputs: &[Tensor], seed: u64, times: f64) -> Vec<Tensor> {
     let mut random = random_inputs::Random::new(seed ^ 0xbe51de);
-    inputs.iter().map(|t| moved(t, &mut random, |_| true)).collect()
+    inputs.iter().map(|t| moved(t, times, &mut random, |_| true)).collect()
 }
 
 /// A tensor whose floats are moved by a few roundings where `f` holds.
-fn moved(t: &Tensor, random: &mut random_inputs::Random, f: impl Fn(f64) -> bool) -> Tensor {
+fn moved(
+    t: &Tensor,
+    times: f64,
+    random: &mut random_inputs::Random,
+    f: impl Fn(f64) -> bool,
+) -> Tensor {
     if !t.dtype().is_float() {
         return t.clone();
     }
-    let u = 4.0 * t.dtype().unit_roundoff();
+    let u = 4.0 * times * t.dtype().unit_roundoff();
     let mut value = |v: f64| if f(v) { v * (1.0 + u * (2.0 * random.unit() - 1.0)) } else { v };
     let values: Vec<f64> = t.to_f64().into_iter().map(&mut value).collect();
     Tensor::from_f64(t.dtype(), t.shape().to_vec(), &values)
@@ -433,13 +445,18 @@ const FEW: usize = 1 << 16;
 
 /// The program with its small constants moved by a few roundings. Whole numbers stay: they may count.
 fn with_moved_constants(program: &Program, seed: u64) -> Program {
+    with_constants_moved_by(program, seed, 1.0)
+}
+
+/// The same, by so many times as many roundings.
+fn with_constants_moved_by(program: &Program, seed: u64, times: f64) -> Program {
     let mut random = random_inputs::Random::new(seed ^ 0x5ca1e5);
     let mut out = program.clone();
     for node in &mut out.nodes {
         let NodeKind::Const(c) = node.kind else { continue };
         let t = out.consts.get(c);
         if t.dtype().is_float() && t.len() <= FEW {
-            let beside = moved(t, &mut random, |v| v != v.round());
+            let beside = moved(t, times, &mut random, |v| v != v.round());
             node.kind = NodeKind::Const(out.consts.intern(beside));
         }
     }
