@@ -87,6 +87,18 @@ fn data_decide_extents_and_repetitions() {
     let (code, _, said) = run(dir.path(), &["run", "m.onnx"], b"");
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("give the inputs of the run"), "{said}");
+    let bench = ["bench", "m.onnx", "--iterations", "2"];
+    let (code, _, said) = run(dir.path(), &bench, b"");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("`--inputs FILE.npz`"), "{said}");
+    let (code, _, said) = run(dir.path(), &[&bench[..], &["--kernels"]].concat(), b"");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("leave `--kernels` out"), "{said}");
+    let args = [&bench[..], &["--inputs", "in.npz"]].concat();
+    let (code, said, _) = run(dir.path(), &args, b"");
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("whole sessions are timed"), "{said}");
     let (code, _, said) = run(dir.path(), &["optimize", "m.onnx", "-o", "out.onnx"], b"");
     assert_eq!(code, Some(0), "{said}");
     let out = read_onnx(dir.path().join("out.onnx")).expect("it reads back");

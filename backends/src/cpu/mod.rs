@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 mod arena;
 mod attention;
+mod boxes;
 mod buffer;
 mod channels_last;
 mod conv;

@@ -177,6 +177,7 @@ pub fn implementation(key: &str) -> Option<Implementation> {
             &[("numbered", numbered::ELEMENTS), ("numbered_sum", numbered::SUMS)],
         ),
         "regions" => native(&[DType::F32], Nothing, &[("roi_align", regions::REGIONS)]),
+        "boxes" => native(&[DType::I64], Nothing, &[("choose_boxes", boxes::make)]),
         "places" => native(&[DType::I64], Nothing, &[("sort_places", places::make)]),
         "recurrent" => native(
             FLOATS,

@@ -58,14 +58,14 @@ fn compare(x: &Array, i: usize, j: usize) -> Ordering {
 
 /// Corners of a box, the lower one first.
 #[derive(Clone, Copy)]
-struct Corners {
-    low: [f64; 2],
-    high: [f64; 2],
+pub(crate) struct Corners {
+    pub low: [f64; 2],
+    pub high: [f64; 2],
 }
 
 impl Corners {
     /// Four numbers: two opposite corners, or the centre and the extents.
-    fn of(v: &[f64], centered: bool) -> Corners {
+    pub fn of(v: &[f64], centered: bool) -> Corners {
         let [a, b, c, d] = [v[0], v[1], v[2], v[3]];
         let (one, other) = match centered {
             true => ([a - c / 2.0, b - d / 2.0], [a + c / 2.0, b + d / 2.0]),
@@ -75,18 +75,12 @@ impl Corners {
         Corners { low: axis(f64::min), high: axis(f64::max) }
     }
 
-    /// True if the two boxes have a common area.
-    fn meets(&self, other: &Corners) -> bool {
-        let meet = |k: usize| self.high[k].min(other.high[k]) > self.low[k].max(other.low[k]);
-        meet(0) & meet(1)
-    }
-
     fn area(&self) -> f64 {
         (self.high[0] - self.low[0]) * (self.high[1] - self.low[1])
     }
 
     /// The part of the two boxes' union that is their intersection; zero if they do not meet.
-    fn overlap(&self, other: &Corners) -> f64 {
+    pub fn overlap(&self, other: &Corners) -> f64 {
         let extent =
             |k: usize| (self.high[k].min(other.high[k]) - self.low[k].max(other.low[k])).max(0.0);
         let common = extent(0) * extent(1);
@@ -94,9 +88,6 @@ impl Corners {
         if common > 0.0 && union > 0.0 { common / union } else { 0.0 }
     }
 }
-
-/// Boxes that are looked at together.
-const GROUP: usize = 16;
 
 /// Greedy non-maximum suppression of `boxes[b, n, 4]` for every row of `scores[b, c, n]`: in descending order of the scores
 /// above `floor`, equal ones in their order, a box is chosen unless it overlaps a chosen one by more than `most_overlap`, up
@@ -123,8 +114,6 @@ pub(super) fn suppress_overlapping(
     let most = most.first().map_or(0, |&m| usize::try_from(m).unwrap_or(0)).min(n);
     let (overlap, floor) = (overlap.first().copied(), floor.first().copied());
     let (overlap, floor) = (overlap.unwrap_or(0.0), floor.unwrap_or(f64::NEG_INFINITY));
-    // Then boxes that do not meet overlap too much.
-    let none_overlaps = overlap.is_nan() || overlap < 0.0;
     let centered = matches!(env.attr("centered"), Some(Attr::Bool(true)));
     let mut places = vec![-1i64; b * c * n];
     for batch in 0..b {
@@ -137,24 +126,14 @@ pub(super) fn suppress_overlapping(
             let scores = &of_boxes[at..][..n];
             let mut order: Vec<usize> = (0..n).filter(|&i| scores[i] > floor).collect();
             order.sort_by(|&i, &j| scores[j].partial_cmp(&scores[i]).unwrap_or(Ordering::Equal));
-            let (mut chosen, mut boxes): (Vec<usize>, Vec<Corners>) = (vec![], vec![]);
+            let mut chosen: Vec<usize> = vec![];
             for i in order {
                 if chosen.len() == most {
                     break;
                 }
-                let too_close = |near: &Corners| {
-                    let order = near.overlap(&all[i]).partial_cmp(&overlap);
-                    matches!(order, None | Some(Ordering::Greater))
-                };
-                // Most boxes have nothing in common: groups of them are passed without a division.
-                let meets =
-                    |near: &&[Corners]| near.iter().fold(false, |any, k| any | k.meets(&all[i]));
-                let mut near = boxes.chunks(GROUP).filter(meets).flatten();
-                if none_overlaps && !boxes.is_empty() || near.any(too_close) {
-                    continue;
+                if chosen.iter().all(|&k| all[k].overlap(&all[i]) <= overlap) {
+                    chosen.push(i);
                 }
-                chosen.push(i);
-                boxes.push(all[i]);
             }
             places[at..].iter_mut().zip(&chosen).for_each(|(place, &i)| *place = i as i64);
         }

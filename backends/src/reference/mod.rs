@@ -13,7 +13,7 @@ mod algebra;
 mod apply;
 mod array;
 mod bits;
-mod choices;
+pub(crate) mod choices;
 pub(crate) mod code;
 pub(crate) mod code_cache;
 pub(crate) mod compile;
