@@ -9,21 +9,20 @@ use super::buffer::with_scratch;
 use super::gemm::Matrix;
 use super::gemm::PackedBlock;
 use super::gemm::chain::NONE;
-use super::gemm::kernel::{self, Even, Piece, Target, shape};
-use super::gemm::pack::{pack_left, pack_right, panel_rows, right_len};
+use super::gemm::kernel::{self, Even, Piece, Target, shape, strip_panels};
+use super::gemm::pack::{copy_lines, pack_left, pack_right, panel_rows, right_len};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, odometer};
 use super::math;
-use super::simd::{fold, simd};
+use super::simd::simd;
 use super::threads::SharedSlice;
+use super::vector::rows::{exponentials_of, largest};
+use super::vector::transpose::LINES;
 use mlc_dsl::ir::DType;
 use std::ops::Range;
 
 /// Keys of a tile.
 const TILE: usize = 256;
-
-/// Lanes of sums and maxima.
-const LANES: usize = 32;
 
 /// Queries whose scores are held at once.
 const ROWS: usize = 112;
@@ -33,9 +32,6 @@ const MOST_ROWS: usize = 2048;
 
 /// Elements between lines of scores besides those of a tile, so that lines do not share the sets of a cache.
 const APART: usize = 16;
-
-/// Rows below which several panels of values are multiplied at once, with weights that are packed.
-const FEW_ROWS: usize = 7;
 
 /// What happens to scaled scores.
 #[derive(Clone, Copy, Debug)]
@@ -177,13 +173,19 @@ impl Attention {
         let q = Matrix { data: data.q, offset: q_at, row: self.q.row, col: self.q.col };
         let keys = Matrix { data: data.k, offset: k_at, row: self.k.col, col: self.k.row };
         let v = Matrix { data: data.v, offset: v_at, row: self.v.row, col: self.v.col };
-        let held = if wide < FEW_ROWS { part * most } else { 0 };
+        // Tiles of few rows take several panels of the right operand at once, and want the left one packed.
+        let few = strip_panels(wide) > 1;
+        // Rows that no transpose of vectors packs are as good where they lie, once they lie close together.
+        let lines = !few && wide < LINES;
+        let held = if few { part * most } else { 0 };
         let lens = [whole * d, right_len(most, d), part * pitch, held, right_len(e, most)];
         with_scratch::<f32, 5, _>(lens, |[packed, right, scores, weights, values]| {
             with_scratch::<f32, 3, _>([high, high, most], |[tops, sums, line]| {
                 // Without features there is nothing to pack: all scores are zero.
-                if d > 0 {
-                    pack_left(&q, rows.clone(), 0..d, wide, packed);
+                match lines {
+                    _ if d == 0 => {}
+                    true => copy_lines(&q, rows.clone(), d, packed),
+                    false => pack_left(&q, rows.clone(), 0..d, wide, packed),
                 }
                 tops[..high].fill(f32::NEG_INFINITY);
                 sums[..high].fill(0.0);
@@ -199,7 +201,11 @@ impl Attention {
                         let m = part.min(high - from);
                         let sizes = AttentionSizes { m, n, k: d, wide };
                         let all = SharedSlice::new(&mut scores[..m * pitch]);
-                        product(sizes, &packed[from * d..], right, (&all, pitch), 0, false);
+                        let left = &packed[from * d..];
+                        match lines {
+                            true => multiplied(sizes, (left, d), right, (&all, pitch), 0, false),
+                            false => product(sizes, left, right, (&all, pitch), 0, false),
+                        }
                         for (i, x) in scores[..m * pitch].chunks_exact_mut(pitch).enumerate() {
                             let r = from + i;
                             let mask = self.line(data.mask, mask_at, rows.start + r, &cols, line);
@@ -213,13 +219,13 @@ impl Attention {
                         }
                         let sizes = AttentionSizes { m, n: e, k: n, wide };
                         let at = first + from * e;
-                        if wide < FEW_ROWS {
+                        if few {
                             let x = Matrix { data: scores, offset: 0, row: pitch as isize, col: 1 };
                             pack_left(&x, 0..m, 0..n, wide, weights);
                             product(sizes, weights, values, (out, e), at, c > 0);
                         } else {
                             let scores = &scores[..m * pitch];
-                            weighted(sizes, (scores, pitch), values, out, at, c > 0);
+                            multiplied(sizes, (scores, pitch), values, (out, e), at, c > 0);
                         }
                     }
                 }
@@ -294,18 +300,18 @@ fn product(
     block.product(a, b, &NONE, out);
 }
 
-/// The same with a left operand whose lines are read where they lie, `pitch` elements apart, and dense rows of the result.
-fn weighted(
+/// The same with a left operand whose lines are read where they lie, `pitch` elements apart.
+fn multiplied(
     s: AttentionSizes,
     (a, pitch): (&[f32], usize),
     b: &[f32],
-    out: &SharedSlice<'_, f32>,
+    (out, stride): (&SharedSlice<'_, f32>, usize),
     first: usize,
     add: bool,
 ) {
     let AttentionSizes { m, n, k, wide } = s;
     assert!(a.len() >= m * pitch && k <= pitch, "lines inside the operand");
-    assert!(first + m * n <= out.len(), "the product lies inside the result");
+    assert!(first + (m - 1) * stride + n <= out.len(), "the product lies inside the result");
     let (full, lanes) = (shape().cols, shape().lanes());
     for column in (0..n).step_by(full) {
         let columns = full.min(n - column);
@@ -313,12 +319,12 @@ fn weighted(
         let vectors = if columns <= lanes { 1 } else { 2 };
         let panel = &b[column * k..][..vectors * lanes * k];
         kernel::each_height(m, wide, |r, count, rows| {
-            let parts = kernel::panel_parts(first + r * n + column, column, columns);
+            let parts = kernel::panel_parts(first + r * stride + column, column, columns);
             let target = Target {
                 out: out.at(0),
                 len: out.len(),
                 parts: &parts[..vectors],
-                stride: n,
+                stride,
                 row: r,
                 add,
                 chain: &NONE,
@@ -351,14 +357,13 @@ simd! {
             }
         }
         // A score that is NaN is no maximum: its weight is NaN, so the sum and with it the whole row.
-        let larger = |a: f32, b: f32| if b > a { b } else { a };
-        let high = fold::<LANES>(x, *top, larger, larger);
+        let new = largest(x);
+        let high = if new > *top { new } else { *top };
         // Where all scores are minus infinity so far, weights are zero: a later tile may have others. If none
         // has, the sum stays zero and the row becomes NaN, as softmax has it.
         let base = if high == f32::NEG_INFINITY { 0.0 } else { high };
         let shrink = math::exp(*top - base);
-        x.iter_mut().for_each(|x| *x = math::exp(*x - base));
-        *sum = *sum * shrink + fold::<LANES>(x, 0.0, |a, b| a + b, |a, b| a + b);
+        *sum = *sum * shrink + exponentials_of(x, base);
         *top = high;
         shrink
     }

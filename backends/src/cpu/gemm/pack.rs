@@ -81,6 +81,16 @@ pub fn pack_left(
     }
 }
 
+/// Rows of a matrix of `d` columns, one after the other.
+pub fn copy_lines(a: &Matrix<'_>, rows: Range<usize>, d: usize, to: &mut [f32]) {
+    for (r, line) in rows.zip(to.chunks_exact_mut(d)) {
+        match a.col {
+            1 => line.copy_from_slice(&a.data[a.at(r, 0)..][..d]),
+            _ => line.iter_mut().enumerate().for_each(|(c, l)| *l = a.data[a.at(r, c)]),
+        }
+    }
+}
+
 /// Packs depth × cols of `b` into panels.
 pub fn pack_right(b: &Matrix<'_>, depth: Range<usize>, cols: Range<usize>, dst: &mut [f32]) {
     let k = depth.len();

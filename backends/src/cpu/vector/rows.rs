@@ -31,7 +31,13 @@ pub fn largest(x: &[f32]) -> f32 {
 /// `exp(x - shift)` of every element of `from`, which is as long as `to`, and their sum.
 pub fn exponentials(to: &mut [f32], from: &[f32], shift: f32) -> f32 {
     assert_eq!(to.len(), from.len(), "a result per element");
-    at_level!(exponentials(to, from, shift))
+    at_level!(exponentials(to.as_mut_ptr(), from.as_ptr(), from.len(), shift))
+}
+
+/// The same in place.
+pub fn exponentials_of(x: &mut [f32], shift: f32) -> f32 {
+    let at = x.as_mut_ptr();
+    at_level!(exponentials(at, at, x.len(), shift))
 }
 
 /// Defines `joined`, `largest` and `exponentials` for a level, whose module defines `Vector`, `LANES`, the operations on it and `exp`.
@@ -128,42 +134,59 @@ macro_rules! rows {
             }
         }
 
+        /// `exp(x - shift)` of `N` vectors, of which the last may be partial, added to `sums`.
+        ///
+        /// # Safety
+        /// On a machine of this level; the elements are valid, and are either those of the result or not among them.
+        $(#[$feature])*
+        #[inline]
+        unsafe fn exponential<const N: usize>(to: *mut f32, from: *const f32, last: usize, shift: Vector, sums: &mut [Vector; 4]) {
+            let mut x = [zero(); N];
+            for i in 0..N {
+                // SAFETY: the vectors are inside.
+                unsafe {
+                    x[i] = match i + 1 < N || last == LANES {
+                        true => load(from.add(i * LANES)),
+                        // Elements that do not count are exponentials of minus infinity, which add nothing.
+                        false => ended(std::slice::from_raw_parts(from, i * LANES + last), i * LANES, f32::NEG_INFINITY),
+                    };
+                }
+                x[i] = subtract(x[i], shift);
+            }
+            let x = exp(x);
+            for i in 0..N {
+                sums[i] = add(sums[i], x[i]);
+                let len = if i + 1 < N { LANES } else { last };
+                // SAFETY: as above.
+                unsafe { write(to.add(i * LANES), Part { at: 0, column: 0, skip: 0, len }, x[i]) };
+            }
+        }
+
         /// `exp(x - shift)` of every element, and their sum.
         ///
         /// # Safety
-        /// On a machine of this level; both are equally long.
+        /// On a machine of this level; `len` elements are valid at both places, which are the same or do not overlap.
         $(#[$feature])*
-        pub unsafe fn exponentials(to: &mut [f32], from: &[f32], shift: f32) -> f32 {
+        pub unsafe fn exponentials(to: *mut f32, from: *const f32, len: usize, shift: f32) -> f32 {
             let shift = splat(shift);
             let mut sums = [zero(); 4];
             let mut at = 0;
-            while at + 4 * LANES <= from.len() {
-                let mut x = [zero(); 4];
-                for i in 0..4 {
-                    // SAFETY: four vectors are inside.
-                    x[i] = subtract(unsafe { load(from.as_ptr().add(at + i * LANES)) }, shift);
-                }
-                let x = exp(x);
-                for i in 0..4 {
-                    sums[i] = add(sums[i], x[i]);
-                    // SAFETY: as above.
-                    unsafe { store(to.as_mut_ptr().add(at + i * LANES), x[i]) };
+            while at < len {
+                let left = len - at;
+                let last = if left >= 4 * LANES { LANES } else { (left - 1) % LANES + 1 };
+                // SAFETY: as many vectors are left.
+                unsafe {
+                    let (to, from) = (to.add(at), from.add(at));
+                    match left.div_ceil(LANES) {
+                        1 => exponential::<1>(to, from, last, shift, &mut sums),
+                        2 => exponential::<2>(to, from, last, shift, &mut sums),
+                        3 => exponential::<3>(to, from, last, shift, &mut sums),
+                        _ => exponential::<4>(to, from, last, shift, &mut sums),
+                    }
                 }
                 at += 4 * LANES;
             }
-            let mut sum = pairs(add(add(sums[0], sums[2]), add(sums[1], sums[3])), |a, b| a + b);
-            while at < from.len() {
-                let len = LANES.min(from.len() - at);
-                let part = Part { at, column: at, skip: 0, len };
-                // SAFETY: the part is inside both.
-                unsafe {
-                    let [x] = exp([subtract(read(from.as_ptr().add(at), part), shift)]);
-                    write(to.as_mut_ptr().add(at), part, x);
-                }
-                sum += to[at..at + len].iter().sum::<f32>();
-                at += LANES;
-            }
-            sum
+            pairs(add(add(sums[0], sums[2]), add(sums[1], sums[3])), |a, b| a + b)
         }
     };
 }
