@@ -5,7 +5,8 @@ use crate::cpu::simd::{VectorLevel, level};
 /// Lines of a block.
 pub const LINES: usize = 8;
 
-/// `dst[k * width + j] = src[j][k]` for `k` below `depth`.
+/// `dst[k * width + j] = src[j][k]` for `k` below `depth`, in the order of `k`: where `width` is less than the lines, what the first
+/// lines yield is overwritten by what belongs there, but behind the last `k`.
 ///
 /// # Panics
 /// If a line is shorter than the depth, or `dst` than what is written.
@@ -49,14 +50,14 @@ unsafe fn blocks(src: [&[f32]; LINES], depth: usize, dst: &mut [f32], width: usi
                 (a, b) => _mm256_shuffle_ps::<0b11_10_11_10>(a, b),
             }
         });
-        for i in 0..LINES / 2 {
-            let (a, b) = (fours[i], fours[i + LINES / 2]);
+        for j in 0..LINES {
+            let (a, b) = (fours[j % 4], fours[j % 4 + LINES / 2]);
+            let line = match j < 4 {
+                true => _mm256_permute2f128_ps::<0x20>(a, b),
+                false => _mm256_permute2f128_ps::<0x31>(a, b),
+            };
             // SAFETY: there is room for eight elements at each of these places.
-            unsafe {
-                let place = |j: usize| to.add((k + j) * width);
-                _mm256_storeu_ps(place(i), _mm256_permute2f128_ps::<0x20>(a, b));
-                _mm256_storeu_ps(place(i + LINES / 2), _mm256_permute2f128_ps::<0x31>(a, b));
-            }
+            unsafe { _mm256_storeu_ps(to.add((k + j) * width), line) };
         }
     }
     depth / LINES * LINES
