@@ -54,14 +54,14 @@ impl InputValues {
         self.offered.extend(other.offered.clone());
     }
 
-    /// Makes constants of the inputs whose value is given; their names.
+    /// Makes constants of the inputs whose value is given, and of those with a default that a run will be given; their names.
     ///
     /// # Errors
     /// A name that the model does not have, or a value that does not fit.
     pub fn enter(&self, raw: &mut RawModel) -> Result<Vec<String>, Error> {
         for (name, value) in &self.given {
             let inputs = &raw.graph.inputs;
-            let declared = inputs.iter().find(|i| i.name == *name);
+            let declared = inputs.iter().chain(&raw.graph.defaults).find(|i| i.name == *name);
             let declared = declared.ok_or_else(|| unknown(name, inputs))?;
             let tensor = match value {
                 GivenValue::Array(tensor) => tensor.clone(),
@@ -69,7 +69,39 @@ impl InputValues {
             };
             bind(raw, name, tensor)?;
         }
-        Ok(self.given.keys().cloned().collect())
+        let mut bound: Vec<String> = self.given.keys().cloned().collect();
+        // What a run is given takes the place of a default.
+        let defaults = raw.graph.defaults.iter().map(|d| d.name.clone());
+        let offered = defaults.filter_map(|n| self.offered.get(&n).map(|t| (n, t.clone())));
+        for (name, tensor) in offered.collect::<Vec<_>>() {
+            bind(raw, &name, tensor)?;
+            bound.push(name);
+        }
+        raw.graph.inputs.iter_mut().filter(|i| i.dims.is_none()).for_each(|i| {
+            self.enter_extents_of(i);
+        });
+        Ok(bound)
+    }
+
+    /// Gives inputs the extents that a run will have; false if all have them.
+    pub fn enter_extents(&self, raw: &mut RawModel) -> bool {
+        raw.graph.inputs.iter_mut().filter(|i| self.enter_extents_of(i)).count() > 0
+    }
+
+    /// The same for one input; of other extents than it declares none is taken.
+    fn enter_extents_of(&self, input: &mut RawValueInfo) -> bool {
+        let Some(tensor) = self.offered.get(&input.name) else { return false };
+        let found: Vec<RawDim> = tensor.shape().iter().map(|&n| RawDim::Known(n as u64)).collect();
+        let fits = |(d, n): (&RawDim, &RawDim)| !matches!(d, RawDim::Known(_)) || d == n;
+        let fit = input
+            .dims
+            .as_ref()
+            .is_none_or(|dims| dims.len() == found.len() && dims.iter().zip(&found).all(fits));
+        let changes = input.containers.is_empty() && fit && input.dims.as_ref() != Some(&found);
+        if changes {
+            input.dims = Some(found);
+        }
+        changes
     }
 
     /// Makes constants of those of `inputs` whose value a run will be given; false if there is none.
@@ -101,8 +133,11 @@ fn is_deciding(t: &Tensor) -> bool {
 
 /// Turns an input into a constant.
 fn bind(raw: &mut RawModel, name: &str, tensor: Tensor) -> Result<(), Error> {
-    let Some(at) = raw.graph.inputs.iter().position(|i| i.name == name) else { return Ok(()) };
-    let declared = &raw.graph.inputs[at];
+    let at = raw.graph.inputs.iter().position(|i| i.name == name);
+    let default = || raw.graph.defaults.iter().find(|i| i.name == name);
+    let Some(declared) = at.map_or_else(default, |at| raw.graph.inputs.get(at)) else {
+        return Ok(());
+    };
     let tensor = declared.dtype.map_or(tensor.clone(), |d| tensor.with_codes_read(d));
     let fits = |(d, &n): (&RawDim, &usize)| match d {
         RawDim::Known(d) => usize::try_from(*d) == Ok(n),
@@ -115,7 +150,9 @@ fn bind(raw: &mut RawModel, name: &str, tensor: Tensor) -> Result<(), Error> {
         let found = Type::known(tensor.dtype(), tensor.shape());
         return Err(wrong(declared, format!("a value of type {found} does not fit")));
     }
-    raw.graph.inputs.remove(at);
+    if let Some(at) = at {
+        raw.graph.inputs.remove(at);
+    }
     raw.graph.initializers.insert(name.to_string(), tensor);
     Ok(())
 }

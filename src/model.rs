@@ -17,7 +17,9 @@ use mlc_dsl::shown;
 use mlc_explore::progress;
 #[cfg(feature = "cli")]
 use mlc_onnx::import;
-use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping, parse_onnx};
+use mlc_onnx::{
+    ImportError, Imported, Loops, ModelInfo, RawModel, RawValueInfo, import_keeping, parse_onnx,
+};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -210,8 +212,13 @@ impl Model {
     /// The same model, imported with `answers` values that were computed first.
     #[cfg(feature = "cli")]
     pub(crate) fn imported_as(self, imported: Imported, answers: usize) -> Model {
-        let bound: Vec<String> = self.reader.values.given().map(str::to_string).collect();
-        let mut notes = notes(&imported, &bound);
+        let mut bound: Vec<String> = self.reader.values.given().map(str::to_string).collect();
+        let defaults: &[RawValueInfo] = match &*self.source {
+            ModelSource::Onnx { raw, .. } => &raw.graph.defaults,
+            ModelSource::Text { .. } => &[],
+        };
+        bound.extend(self.bound.iter().filter(|b| has_default(b, defaults)).cloned());
+        let mut notes = notes(&imported, &bound, defaults);
         if answers > 0 {
             notes.push(format!(
                 "the model is read for these inputs: {answers} values of theirs decide it"
@@ -511,7 +518,10 @@ impl Reader {
             match import_keeping(raw.clone(), &library, &self.kept, self.loops) {
                 Ok(imported) => {
                     let needed: Vec<String> = imported.model.opaque.needed_inputs().collect();
-                    if !self.values.decide(&mut raw, &needed, &mut bound)? {
+                    let again = self.values.decide(&mut raw, &needed, &mut bound)?
+                        // Extents that the model needs equal may differ in the run: one of them repeats.
+                        || !imported.assumed.is_empty() && self.values.enter_extents(&mut raw);
+                    if !again {
                         break imported;
                     }
                 }
@@ -522,7 +532,7 @@ impl Reader {
         };
         let imported =
             recurrences::read(&raw, &library, &self.kept, self.loops).unwrap_or(imported);
-        let notes = notes(&imported, &bound);
+        let notes = notes(&imported, &bound, &raw.graph.defaults);
         Ok(Model {
             library,
             program: imported.program,
@@ -565,8 +575,13 @@ impl Reader {
     }
 }
 
+/// Whether an input has a value where a run gives none.
+fn has_default(name: &str, defaults: &[RawValueInfo]) -> bool {
+    defaults.iter().any(|d| d.name == name)
+}
+
 /// What is to be said of an import with constants in place of these inputs.
-fn notes(imported: &Imported, bound: &[String]) -> Vec<String> {
+fn notes(imported: &Imported, bound: &[String], defaults: &[RawValueInfo]) -> Vec<String> {
     let equal = |(symbol, same): &(String, String)| {
         format!("the model is only meaningful if extent `{symbol}` equals `{same}`")
     };
@@ -574,7 +589,8 @@ fn notes(imported: &Imported, bound: &[String]) -> Vec<String> {
         |name: &String| format!("input `{name}` decides shapes: the model is read for its value");
     let assumed = imported.assumed.iter().map(equal).chain(imported.notes.iter().cloned());
     let opaque = imported.model.opaque.notes();
-    assumed.chain(bound.iter().map(decided)).chain(opaque).collect()
+    let bound = bound.iter().filter(|b| !has_default(b, defaults));
+    assumed.chain(bound.map(decided)).chain(opaque).collect()
 }
 
 /// What an ONNX model is as a program of a library.

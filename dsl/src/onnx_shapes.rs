@@ -4,6 +4,7 @@
 use crate::eval::{EvalError, Val};
 use crate::function::Function as F;
 use crate::ir::{Attr, DType, Extent};
+use std::collections::{HashMap, HashSet};
 
 /// Applies a function; `None` if there is none of this name with so many arguments.
 pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
@@ -84,11 +85,15 @@ pub(crate) fn apply(f: F, vals: &[Val]) -> Option<Result<Val, EvalError>> {
         })()),
         (F::Except, 2..) => ints((|| {
             let others = (1..vals.len()).map(l).collect::<Result<Vec<_>, _>>()?;
-            Ok(l(0)?.into_iter().filter(|e| others.iter().all(|b| !b.contains(e))).collect())
+            let others: HashSet<Extent> = others.into_iter().flatten().collect();
+            Ok(l(0)?.into_iter().filter(|e| !others.contains(e)).collect())
         })()),
         (F::Places, 2) => ints((|| {
-            let list = l(0)?;
-            let place = |e: &Extent| list.iter().position(|x| x == e).map(Extent::from);
+            let mut first = HashMap::new();
+            for (i, e) in l(0)?.into_iter().enumerate() {
+                first.entry(e).or_insert(i);
+            }
+            let place = |e: &Extent| first.get(e).copied().map(Extent::from);
             let places: Option<Vec<Extent>> = l(1)?.iter().map(place).collect();
             places.ok_or_else(|| EvalError::invalid("the list lacks an entry"))
         })()),

@@ -7,11 +7,13 @@ use super::{Common, Findings, named, progress};
 use crate::as_onnx;
 use crate::error::Error;
 use crate::explain::seconds;
-use crate::model::input_names;
+use crate::model::{Model, input_names};
 use crate::pipeline::objective::Objective;
 use crate::pipeline::{Clock, Optimized, Report};
+use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::message_text::bytes;
+use mlc_dsl::shown;
 use mlc_explore::LawProfile;
 use mlc_onnx::{ExternalData, write_onnx_with};
 use std::fmt::Write;
@@ -91,9 +93,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     clock.stage("read");
     let mut options = args.tuning.options(&args.target, &args.common)?;
     options.without.extend(model.own_laws());
-    let given =
-        args.inputs.as_ref().map(|path| samples(path, &input_names(&model.program))).transpose()?;
-    args.checking.enter(&mut options, given.unwrap_or_default())?;
+    let given = given(&args, &model)?;
+    args.checking.enter(&mut options, given)?;
     as_onnx::prepare(&mut options, &mut info, &model.library, opset);
     let (optimized, raw) =
         as_onnx::optimize(model.program, &model.library, &info, opset, &options)?;
@@ -112,6 +113,22 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         args.common.screen.say(&profile(&optimized, &model.library))?;
     }
     Ok(Findings::Nothing)
+}
+
+/// The user's inputs as samples of the program, if these are all that it takes.
+fn given(args: &Args, model: &Model) -> anyhow::Result<Vec<Vec<Tensor>>> {
+    let Some(path) = &args.inputs else { return Ok(vec![]) };
+    let names = input_names(&model.program);
+    let mut made = model.info.iter().flat_map(|i| i.opaque.defined());
+    let Some(made) = made.find(|m| names.contains(m)) else {
+        return samples(path, &names);
+    };
+    args.common.screen.note(&format!(
+        "warning: the result is not compared on {}: a node that is kept as it is computes `{}`\n",
+        path.display(),
+        shown(made)
+    ));
+    Ok(vec![])
 }
 
 /// Looks at the files before any work.

@@ -150,8 +150,11 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let outputs = executable.run(&inputs)?;
     let took = start.elapsed().as_secs_f64();
     clock.stage("run");
+    let names = model.program.outputs.iter().map(|(n, _)| n.clone());
+    // An output that a file lists twice is one value.
+    let mut seen = HashSet::new();
     let named: Vec<(String, Tensor)> =
-        model.program.outputs.iter().map(|(n, _)| n.clone()).zip(outputs).collect();
+        names.zip(outputs).filter(|(n, _)| seen.insert(n.clone())).collect();
     if let Some(path) = &args.outputs {
         write_npz(path, &named).map_err(Error::from)?;
     }

@@ -317,8 +317,9 @@ impl Importer<'_> {
             (RawDim::Known(d), Some(e)) => i64::try_from(*d) != Ok(e),
             _ => false,
         };
-        let shape =
-            o.dims.is_some() && (dims.len() != ty.rank() || dims.iter().zip(&ty.shape).any(other));
+        let shape = o.containers.is_empty()
+            && o.dims.is_some()
+            && (dims.len() != ty.rank() || dims.iter().zip(&ty.shape).any(other));
         let dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
         let place = format!("output `{}`", shown(&o.name));
         let declared = o.dtype.map_or("?", DType::name);
@@ -344,7 +345,7 @@ impl Importer<'_> {
         };
         if !input.containers.is_empty() {
             return Err(wrong(
-                "it is a sequence or an optional, whose number of elements is not known",
+                "it is a sequence, a map or an optional, whose number of elements is not known",
                 "give the elements of a run by name: `NAME[0]`, `NAME[1]`, …; an optional tensor by its own name",
             ));
         }
@@ -352,7 +353,10 @@ impl Importer<'_> {
             wrong("it has no supported element type", "declare the type of the input in the model")
         })?;
         let dims = input.dims.as_ref().ok_or_else(|| {
-            wrong("its number of axes is unknown", "declare the shape of the input in the model")
+            wrong(
+                "its number of axes is unknown",
+                "give its shape by `--shape NAME=EXTENTS`, or declare it in the model",
+            )
         })?;
         let mut shape = Vec::with_capacity(dims.len());
         for (i, d) in dims.iter().enumerate() {

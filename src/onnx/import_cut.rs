@@ -109,6 +109,7 @@ impl Importer<'_> {
             inputs,
             outputs: graph.outputs.clone(),
             value_infos: graph.value_infos.clone(),
+            defaults: graph.defaults.clone(),
             initializers: constants.map(|(name, t)| (name.clone(), t.clone())).collect(),
             nodes: seam.nodes.iter().map(|&i| graph.nodes[i].clone()).collect(),
         }

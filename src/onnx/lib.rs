@@ -43,6 +43,7 @@ mod raw_error;
 mod raw_files;
 mod raw_inline;
 mod raw_order;
+mod raw_sparse;
 mod raw_stored;
 mod raw_tensor;
 mod read;

@@ -44,6 +44,8 @@ pub struct RawGraph {
     pub outputs: Vec<RawValueInfo>,
     /// What is known of values in between.
     pub value_infos: Vec<RawValueInfo>,
+    /// Initialisers that the file also lists as inputs: a caller may give another value.
+    pub defaults: Vec<RawValueInfo>,
     /// Constants, those of `Constant` nodes among them.
     pub initializers: IndexMap<String, Tensor>,
     /// Operations; each value is defined before its use.
@@ -70,6 +72,8 @@ pub enum Container {
     Sequence,
     /// One or none.
     Optional,
+    /// Values by keys of this type.
+    Map(DType),
 }
 
 /// One extent of a declared shape.

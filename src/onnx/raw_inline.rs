@@ -114,6 +114,7 @@ impl<'a> Inliner<'a> {
         let values = g.input.iter().chain(&g.output).filter_map(|v| v.name.clone());
         self.names.extend(values);
         self.names.extend(g.initializer.iter().filter_map(|t| t.name.clone()));
+        self.names.extend(sparse(g).filter_map(|t| t.name.clone()));
         for n in &g.node {
             self.names.extend(n.input.iter().chain(&n.output).cloned());
             graphs(n).for_each(|g| self.collect(g));
@@ -293,6 +294,7 @@ impl<'a> Inliner<'a> {
         let mut own: Vec<String> = Vec::new();
         own.extend(g.input.iter().filter_map(|v| v.name.clone()));
         own.extend(g.initializer.iter().filter_map(|t| t.name.clone()));
+        own.extend(sparse(g).filter_map(|t| t.name.clone()));
         own.extend(g.node.iter().flat_map(|n| &n.output).filter(|n| !n.is_empty()).cloned());
         let mut hidden = Vec::with_capacity(own.len());
         for name in own {
@@ -307,6 +309,8 @@ impl<'a> Inliner<'a> {
         let mut names = Vec::with_capacity(g.input.len() + g.output.len() + g.initializer.len());
         names.extend(g.input.iter_mut().chain(&mut g.output).map(|v| &mut v.name));
         names.extend(g.initializer.iter_mut().map(|t| &mut t.name));
+        let sparse = g.sparse_initializer.iter_mut().filter_map(|t| t.values.as_mut());
+        names.extend(sparse.map(|t| &mut t.name));
         for name in names.into_iter().filter_map(Option::as_mut) {
             *name = rename(name, &call.names, &place)?;
         }
@@ -394,6 +398,11 @@ fn attr_cost(a: &AttributeProto) -> usize {
     512 + text(&a.name) + text(&a.doc_string) + tensors + graphs + types + lists
 }
 
+/// The named part of sparse initialisers.
+fn sparse(g: &GraphProto) -> impl Iterator<Item = &TensorProto> {
+    g.sparse_initializer.iter().filter_map(|t| t.values.as_ref())
+}
+
 fn tensor_cost(t: &TensorProto) -> usize {
     let numbers = 4 * (t.float_data.len() + t.int32_data.len());
     let wide = 8 * (t.double_data.len() + t.int64_data.len() + t.uint64_data.len());
@@ -403,7 +412,7 @@ fn tensor_cost(t: &TensorProto) -> usize {
 fn graph_cost(g: &GraphProto) -> usize {
     let values = g.input.iter().chain(&g.output).chain(&g.value_info);
     let values = values.map(|v| 512 + text(&v.name)).sum::<usize>();
-    let tensors = g.initializer.iter().map(tensor_cost).sum::<usize>();
+    let tensors = g.initializer.iter().chain(sparse(g)).map(tensor_cost).sum::<usize>();
     let nodes = g.node.iter().map(|n| {
         let names = n.input.iter().chain(&n.output).map(|s| 32 + s.len()).sum::<usize>();
         512 + names + text(&n.name) + n.attribute.iter().map(attr_cost).sum::<usize>()

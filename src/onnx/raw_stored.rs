@@ -6,6 +6,7 @@ use super::raw_error::OnnxError;
 use super::raw_files::DataFiles;
 use super::raw_tensor;
 use mlc_dsl::ir::Tensor;
+use mlc_dsl::shown;
 use prost::Message;
 use std::path::Path;
 
@@ -48,6 +49,9 @@ pub fn read_value(
             sequence: Some(StoredSequence::decode(bytes).map_err(malformed)?),
         },
         [Container::Optional, ..] => StoredOptional::decode(bytes).map_err(malformed)?,
+        [Container::Map(_), ..] => {
+            return Err(OnnxError::unsupported(shown(name), "a map").in_file(path));
+        }
     };
     let all = stored.sequence.map_or(vec![], |s| s.tensors).into_iter().enumerate();
     let named = all.map(|(i, t)| (format!("{name}[{i}]"), t));

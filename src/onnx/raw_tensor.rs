@@ -130,7 +130,7 @@ pub(super) fn tensor(
 const LARGE: usize = 1 << 20;
 
 /// Extents whose element count fits the memory, zeros left out of account.
-fn shape(dims: &[i64], dtype: DType) -> Result<Vec<usize>, String> {
+pub(super) fn shape(dims: &[i64], dtype: DType) -> Result<Vec<usize>, String> {
     let mut shape = Vec::with_capacity(dims.len());
     for &d in dims {
         let Ok(d) = usize::try_from(d) else {
@@ -298,7 +298,11 @@ pub(super) fn value_type(
             Some(type_proto::Value::TensorType(t)) => break t,
             Some(type_proto::Value::SequenceType(s)) => (Container::Sequence, s.elem_type),
             Some(type_proto::Value::OptionalType(o)) => (Container::Optional, o.elem_type),
-            Some(type_proto::Value::MapType(_)) => return Ok(Err("map".into())),
+            Some(type_proto::Value::MapType(m)) => match dtype(m.key_type.unwrap_or(0)) {
+                Ok(Some(key)) => (Container::Map(key), m.value_type),
+                Ok(None) => return Ok(Err("map without a type of keys".into())),
+                Err(name) => return Ok(Err(name)),
+            },
             Some(type_proto::Value::SparseTensorType(_)) => return Ok(Err("sparse tensor".into())),
             Some(type_proto::Value::OpaqueType(_)) => return Ok(Err("opaque".into())),
         };
@@ -316,6 +320,8 @@ pub(super) fn value_type(
     let mut count = 8usize;
     for d in shape.dim {
         dims.push(match d.value {
+            // Exporters write -1 for an extent that is not known.
+            Some(tensor_shape_proto::dimension::Value::DimValue(-1)) => RawDim::Unknown,
             Some(tensor_shape_proto::dimension::Value::DimValue(v)) => {
                 let Ok(n) = u64::try_from(v) else {
                     return Err(OnnxError::invalid(place, format!("extent {v} is negative")));
@@ -328,7 +334,10 @@ pub(super) fn value_type(
                 count = next;
                 RawDim::Known(n)
             }
-            Some(tensor_shape_proto::dimension::Value::DimParam(s)) if !s.is_empty() => {
+            // Exporters write `?` for an extent of which nothing is known, wherever there is one.
+            Some(tensor_shape_proto::dimension::Value::DimParam(s))
+                if !s.is_empty() && s != "?" =>
+            {
                 RawDim::Symbol(s)
             }
             Some(tensor_shape_proto::dimension::Value::DimParam(_)) | None => RawDim::Unknown,

@@ -260,6 +260,10 @@ fn names_are_resolved() {
     let mut negative = graph("", "", "");
     negative.input.push(value("x", DataType::Float, &[-3]));
     refused(&model(negative), "`x`, input of the graph: extent -3 is negative");
+    let mut open = graph("", "", "");
+    open.input.push(value("x", DataType::Float, &[-1, 2]));
+    let dims = parse(&model(open)).expect("a model").graph.inputs[0].dims.clone();
+    assert_eq!(dims, Some(vec![RawDim::Unknown, RawDim::Known(2)]), "-1 is an unknown extent");
     let mut absurd = graph("", "", "");
     absurd.value_info.push(value("x", DataType::Float, &[1 << 40, 1 << 40]));
     refused(&model(absurd), "`x`, value of the graph");
@@ -357,6 +361,44 @@ fn constants_become_initialisers() {
     refused(&constant("value_float", none()), "it has no value");
     let kind = Some(AttributeType::SparseTensor as i32);
     refused(&constant("sparse_value", AttributeProto { r#type: kind, ..none() }), "sparse");
+}
+
+/// A sparse tensor of 2 × 3 with these places and values.
+fn sparse(places: &[i64], shape: &[i64], values: &[f32]) -> SparseTensorProto {
+    let count = [values.len() as i64];
+    let data = values.to_vec();
+    SparseTensorProto {
+        values: Some(TensorProto { float_data: data, ..tensor("w", DataType::Float, &count) }),
+        indices: Some(TensorProto {
+            int64_data: places.to_vec(),
+            ..tensor("", DataType::Int64, shape)
+        }),
+        dims: vec![2, 3],
+    }
+}
+
+#[test]
+fn sparse_constants_are_written_out() {
+    let with = |t: &SparseTensorProto| {
+        let mut g = graph("x", "Add(x,w) -> y", "y");
+        g.sparse_initializer.push(t.clone());
+        model(g)
+    };
+    for t in [sparse(&[1, 5], &[2], &[7.0, 8.0]), sparse(&[0, 1, 1, 2], &[2, 2], &[7.0, 8.0])] {
+        let m = parse(&with(&t)).expect("a model");
+        assert_eq!(m.graph.initializers["w"].to_f64(), [0.0, 7.0, 0.0, 0.0, 0.0, 8.0]);
+        let a = AttributeProto { sparse_tensor: Some(Box::new(t)), ..AttributeProto::default() };
+        let m = parse(&constant("sparse_value", a)).expect("a model");
+        assert_eq!(m.graph.initializers["c"].to_f64(), [0.0, 7.0, 0.0, 0.0, 0.0, 8.0]);
+    }
+    refused(&with(&sparse(&[1, 6], &[2], &[7.0, 8.0])), "outside of its extents");
+    refused(&with(&sparse(&[5, 1], &[2], &[7.0, 8.0])), "not in order");
+    refused(&with(&sparse(&[0, 3], &[1, 2], &[7.0])), "outside of its extents");
+    refused(&with(&sparse(&[1, 2, 3], &[3], &[7.0, 8.0])), "not one index for each value");
+    let huge = SparseTensorProto { dims: vec![1 << 20, 1 << 20], ..sparse(&[1], &[1], &[7.0]) };
+    refused(&with(&huge), "exceeds the limit of 256 MiB");
+    let bare = SparseTensorProto { values: None, ..sparse(&[1], &[1], &[7.0]) };
+    refused(&with(&bare), "it has no values");
 }
 
 fn function(name: &str, inputs: &str, body: &str, outputs: &str) -> FunctionProto {

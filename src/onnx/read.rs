@@ -9,7 +9,7 @@ use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawNode, RawType, RawValue
 use super::raw_error::OnnxError;
 use super::raw_files::DataFiles;
 use super::raw_inline::{domain, inline_functions};
-use super::{raw_budget, raw_order, raw_tensor};
+use super::{raw_budget, raw_order, raw_sparse, raw_tensor};
 use attribute_proto::AttributeType;
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -54,7 +54,7 @@ pub fn parse_onnx(bytes: Bytes, base_dir: Option<&Path>) -> Result<RawModel, Onn
     inline_functions(&mut model)?;
     let opset_imports = opsets(std::mem::take(&mut model.opset_import), ir_version)?;
     let graph = model.graph.take().unwrap_or_default();
-    let mut reader = FileReader { files: DataFiles::new(base_dir) };
+    let mut reader = FileReader { files: DataFiles::new(base_dir), sparse_bytes: raw_sparse::MOST };
     let mut graph = reader.graph(graph, 0, &|| "the graph".into())?;
     if reader.files.bytes() <= MOST_READ {
         let all = std::mem::take(&mut graph.initializers).into_iter();
@@ -110,6 +110,8 @@ type Place<'a> = &'a dyn Fn() -> String;
 
 struct FileReader<'a> {
     files: DataFiles<'a>,
+    /// Bytes that sparse constants may still take.
+    sparse_bytes: u64,
 }
 
 impl FileReader<'_> {
@@ -122,9 +124,6 @@ impl FileReader<'_> {
         if depth > raw_order::DEPTH {
             return Err(OnnxError::TooDeep { place: place(), limit: raw_order::DEPTH });
         }
-        if !g.sparse_initializer.is_empty() {
-            return Err(OnnxError::unsupported(place(), "a sparse initializer"));
-        }
         let mut out = RawGraph { name: g.name.unwrap_or_default(), ..RawGraph::default() };
         for mut t in g.initializer {
             let name = t.name.take().unwrap_or_default();
@@ -133,14 +132,21 @@ impl FileReader<'_> {
             let tensor = if depth == 0 { tensor } else { tensor.into_read() };
             insert(&mut out.initializers, name, tensor, place)?;
         }
+        for t in g.sparse_initializer {
+            let called = || format!("a sparse initializer of {}", place());
+            let (name, tensor) = self.sparse(t, &called)?;
+            insert(&mut out.initializers, name, tensor, place)?;
+        }
         for v in g.input {
             let v = strict(v, || format!("input of {}", place()))?;
-            if let Some(t) = out.initializers.get(&v.name) {
-                fits(&v, t)?;
-            }
             // Inputs of a subgraph are positional: there, such a name is a double definition.
-            if depth > 0 || !out.initializers.contains_key(&v.name) {
-                out.inputs.push(v);
+            match out.initializers.get(&v.name) {
+                None => out.inputs.push(v),
+                Some(t) => {
+                    fits(&v, t)?;
+                    let list = if depth > 0 { &mut out.inputs } else { &mut out.defaults };
+                    list.push(v);
+                }
             }
         }
         for v in g.output {
@@ -185,6 +191,14 @@ impl FileReader<'_> {
             node.attrs.insert(name, attr);
         }
         Ok(node)
+    }
+
+    fn sparse(
+        &mut self,
+        t: SparseTensorProto,
+        place: Place<'_>,
+    ) -> Result<(String, Tensor), OnnxError> {
+        raw_sparse::written_out(t, &mut self.files, &mut self.sparse_bytes, &place())
     }
 
     fn attr(
@@ -241,8 +255,12 @@ impl FileReader<'_> {
                 }
                 RawAttr::Graphs(out)
             }
-            AttributeType::SparseTensor | AttributeType::SparseTensors => {
-                return Err(OnnxError::unsupported(place(), "a sparse tensor"));
+            AttributeType::SparseTensor => {
+                let t = *a.sparse_tensor.ok_or_else(empty)?;
+                RawAttr::Tensor(self.sparse(t, place)?.1)
+            }
+            AttributeType::SparseTensors => {
+                return Err(OnnxError::unsupported(place(), "a list of sparse tensors"));
             }
             AttributeType::TypeProtos => {
                 return Err(OnnxError::unsupported(place(), "a list of types"));
@@ -335,7 +353,7 @@ fn constant(mut node: RawNode) -> Result<(String, Tensor), OnnxError> {
     let (key, attr) = node.attrs.pop().unwrap_or((String::new(), RawAttr::Int(0)));
     let fits = matches!(
         (key.as_str(), &attr),
-        ("value", RawAttr::Tensor(_))
+        ("value" | "sparse_value", RawAttr::Tensor(_))
             | ("value_float", RawAttr::Float(_))
             | ("value_floats", RawAttr::Floats(_))
             | ("value_int", RawAttr::Int(_))

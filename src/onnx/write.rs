@@ -243,7 +243,7 @@ fn graph(g: &RawGraph, data: &mut Weights) -> GraphProto {
         node: g.nodes.iter().map(|n| node(n, data)).collect(),
         // A graph must have a name.
         name: Some(if g.name.is_empty() { "graph".into() } else { g.name.clone() }),
-        input: g.inputs.iter().map(value).collect(),
+        input: g.inputs.iter().chain(&g.defaults).map(value).collect(),
         output: g.outputs.iter().map(value).collect(),
         value_info: g.value_infos.iter().map(value).collect(),
         ..GraphProto::default()
@@ -372,6 +372,10 @@ fn contained(tensor: TypeProto, containers: &[Container]) -> TypeProto {
             Container::Optional => {
                 type_proto::Value::OptionalType(Box::new(type_proto::Optional { elem_type }))
             }
+            Container::Map(key) => type_proto::Value::MapType(Box::new(type_proto::Map {
+                key_type: Some(raw_tensor::code(*key)),
+                value_type: elem_type,
+            })),
         };
         TypeProto { value: Some(value), denotation: None }
     })

@@ -11,6 +11,7 @@ mod graphs;
 mod images;
 mod integers;
 mod invalid;
+mod ml;
 mod opaque;
 mod operators;
 mod recurrent;

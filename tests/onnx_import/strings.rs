@@ -13,15 +13,15 @@ fn texts(shape: &[usize], v: &[&str]) -> Tensor {
     Tensor::from_strings(shape.to_vec(), v).expect("texts")
 }
 
-fn row(v: &[&str]) -> Tensor {
+pub fn row(v: &[&str]) -> Tensor {
     texts(&[v.len()], v)
 }
 
-fn word(v: &str) -> RawAttr {
+pub fn word(v: &str) -> RawAttr {
     RawAttr::Str(v.as_bytes().to_vec().into())
 }
 
-fn words(v: &[&str]) -> RawAttr {
+pub fn words(v: &[&str]) -> RawAttr {
     RawAttr::Strs(v.iter().map(|w| w.as_bytes().to_vec().into()).collect())
 }
 
@@ -51,7 +51,7 @@ fn outcomes(
 }
 
 #[track_caller]
-fn yields(
+pub fn yields(
     (domain, opset, op): (&str, i64, &str),
     args: &[Tensor],
     attrs: &[(&str, RawAttr)],

@@ -4,6 +4,7 @@ use super::array::Array;
 use super::externs::{floats, results};
 use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
+use std::collections::HashMap;
 
 /// A tree, as node of the ensemble or as leaf.
 #[derive(Clone, Copy)]
@@ -41,6 +42,7 @@ pub(super) fn follow_trees(
     let modes = modes.ints().ok_or("modes are integers")?;
     let (trees, roots) = Trees::of(env, floats(splits)?, modes, floats(members)?)?;
     let leaf_targets = list(env, "leaf_targets")?;
+    let leaves = Leaves::of(&list(env, "leaves")?, weights.len())?;
     let combine = env.attr("aggregate").and_then(Attr::as_i64).unwrap_or(1);
     let start = match combine {
         0 | 1 => 0.0,
@@ -52,21 +54,56 @@ pub(super) fn follow_trees(
     for row in 0..rows {
         for &root in &roots {
             let leaf = trees.leaf(root, &x[row * columns..][..columns])?;
-            let (weight, target) = (weights.get(leaf), leaf_targets.get(leaf));
-            let (Some(&weight), Some(&target)) = (weight, target) else {
-                return Err(format!("there is no leaf {leaf}"));
-            };
-            let at = usize::try_from(target).ok().filter(|&t| t < targets);
-            let to = &mut y[row * targets + at.ok_or("a leaf has no target")?];
-            *to = match combine {
-                0 => *to + weight / roots.len() as f64,
-                1 => *to + weight,
-                2 => to.min(weight),
-                _ => to.max(weight),
-            };
+            for place in leaves.places(leaf) {
+                let (weight, target) = (weights.get(place), leaf_targets.get(place));
+                let (Some(&weight), Some(&target)) = (weight, target) else {
+                    return Err(format!("there is no leaf {leaf}"));
+                };
+                let at = usize::try_from(target).ok().filter(|&t| t < targets);
+                let to = &mut y[row * targets + at.ok_or("a leaf has no target")?];
+                *to = match combine {
+                    0 => *to + weight / roots.len() as f64,
+                    1 => *to + weight,
+                    2 => to.min(weight),
+                    _ => to.max(weight),
+                };
+            }
         }
     }
     results(vec![y], types)
+}
+
+/// Where the weights of leaves are.
+enum Leaves {
+    /// Each leaf has the one of its number.
+    Own,
+    /// Places of weights by leaf.
+    Listed(HashMap<usize, Vec<usize>>),
+}
+
+impl Leaves {
+    fn of(leaves: &[i64], weights: usize) -> Result<Leaves, String> {
+        if leaves.is_empty() {
+            return Ok(Leaves::Own);
+        }
+        if leaves.len() != weights {
+            return Err(format!("{weights} weights are those of {} leaves", leaves.len()));
+        }
+        let mut listed: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (place, &leaf) in leaves.iter().enumerate() {
+            let leaf = usize::try_from(leaf).map_err(|_| format!("there is no leaf {leaf}"))?;
+            listed.entry(leaf).or_default().push(place);
+        }
+        Ok(Leaves::Listed(listed))
+    }
+
+    fn places(&self, leaf: usize) -> impl Iterator<Item = usize> {
+        let (own, listed): (_, &[usize]) = match self {
+            Leaves::Own => (Some(leaf), &[]),
+            Leaves::Listed(listed) => (None, listed.get(&leaf).map_or(&[], Vec::as_slice)),
+        };
+        own.into_iter().chain(listed.iter().copied())
+    }
 }
 
 /// A list of integers among the attributes.

@@ -13,6 +13,9 @@ use mlc_dsl::ir::{Attr, DType};
 /// Threads of the block that divides members.
 const THREADS: u32 = 256;
 
+/// Leaves have smaller numbers.
+const MOST_LEAVES: i64 = 1 << 24;
+
 /// The shape of the trees: nodes are numbers from 0 on, the leaf `i` is `-1 - i`.
 struct Trees {
     features: Vec<i64>,
@@ -20,11 +23,13 @@ struct Trees {
     branches: [Vec<i64>; 2],
     roots: Vec<i64>,
     leaf_targets: Vec<i64>,
+    /// Weights in the order of their leaves, and where those of each leaf begin; none if every leaf has the one of its number.
+    listed: Option<(Vec<i64>, Vec<i64>)>,
 }
 
 impl Trees {
-    /// The trees of an application with so many splits and modes.
-    fn of(env: &Env, n: usize, modes: usize) -> Result<Trees, String> {
+    /// The trees of an application with so many splits, modes and weights.
+    fn of(env: &Env, n: usize, modes: usize, weights: usize) -> Result<Trees, String> {
         let list = |name: &str| {
             let integers = env.attr(name).and_then(Attr::as_i64s);
             integers.ok_or_else(|| format!("`{name}` is a list of integers"))
@@ -50,7 +55,8 @@ impl Trees {
             list("roots")?.into_iter().map(|r| place(r, false)).collect();
         missing.resize(n, 0);
         let leaf_targets = list("leaf_targets")?;
-        let mut trees = Trees { features, missing, branches, roots: roots?, leaf_targets };
+        let listed = by_leaf(&list("leaves")?, weights)?;
+        let mut trees = Trees { features, missing, branches, roots: roots?, leaf_targets, listed };
         // A root both of whose branches are the same leaf is that leaf.
         for root in &mut trees.roots {
             let [a, b] = [0, 1].map(|k| trees.branches[k][*root as usize]);
@@ -74,6 +80,22 @@ impl Trees {
         }
         Ok(order)
     }
+}
+
+/// The places of weights in the order of their leaves, and where those of each leaf begin.
+fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<(Vec<i64>, Vec<i64>)>, String> {
+    if leaves.is_empty() {
+        return Ok(None);
+    }
+    let most = leaves.iter().max().copied().unwrap_or(0);
+    if leaves.len() != weights || leaves.iter().any(|&l| l < 0) || most >= MOST_LEAVES {
+        return Err(format!("{weights} weights are those of {} leaves", leaves.len()));
+    }
+    let mut order: Vec<i64> = (0..leaves.len() as i64).collect();
+    order.sort_by_key(|&place| leaves[place as usize]);
+    let sorted: Vec<i64> = order.iter().map(|&place| leaves[place as usize]).collect();
+    let first = (0..most + 2).map(|l| sorted.partition_point(|&s| s < l) as i64).collect();
+    Ok(Some((order, first)))
 }
 
 /// A table of integers.
@@ -111,7 +133,7 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
         return Err("the argument and the result have two axes".into());
     };
     let (nodes, members, leaves) = (splits[0], members[0], weights[0]);
-    let trees = Trees::of(env, nodes, modes[0])?;
+    let trees = Trees::of(env, nodes, modes[0], leaves)?;
     let walk = trees.walk()?;
     let combine = env.attr("aggregate").and_then(Attr::as_i64).unwrap_or(1);
     let all = (b * trees.roots.len().max(targets)).max(members).max(nodes) as u64;
@@ -178,7 +200,14 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
     follow.line(2, "if (missing[place] != 0 && v != v) holds = true;");
     follow.line(2, "place = holds ? when_true[place] : when_false[place];");
     follow.line(1, "}");
-    follow.line(1, format!("if (-1 - place >= {leaves}) {}", fault(0, "-1 - place", leaves)));
+    let numbers = trees.listed.as_ref().map_or(leaves, |(_, first)| first.len() - 1);
+    // A leaf that is not listed has no weight.
+    let checked = if trees.listed.is_none() {
+        fault(0, "-1 - place", leaves)
+    } else {
+        format!("place = -1 - {numbers};")
+    };
+    follow.line(1, format!("if (-1 - place >= {numbers}) {checked}"));
     follow.line(1, "s2[at] = -1 - place;");
     let mut operands: Vec<_> = (0..4).map(argument).collect();
     operands.extend([scratch(0, false), scratch(1, false), scratch(2, true)]);
@@ -199,6 +228,15 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
     total.line(1, format!("for ({kind} tree = 0; tree < {}; ++tree) {{", trees.roots.len()));
     total.line(2, format!("long long leaf = s2[row * {} + tree];", trees.roots.len()));
     let known = trees.leaf_targets.len();
+    if let Some((order, first)) = &trees.listed {
+        let mut first = first.clone();
+        first.push(order.len() as i64);
+        table(&mut total, "order", order);
+        table(&mut total, "first", &first);
+        total.line(2, "long long listed = leaf;");
+        total.line(2, "for (long long at = first[listed]; at < first[listed + 1]; ++at) {");
+        total.line(2, "leaf = order[at];");
+    }
     total.line(2, format!("if (leaf >= {known}) {}", fault(0, "leaf", known)));
     total.line(
         2,
@@ -210,6 +248,9 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
     total.line(2, "if (leaf_targets[leaf] != target) continue;");
     total.line(2, format!("double weight = {};", real("a4[leaf]")));
     total.line(2, format!("{add};"));
+    if trees.listed.is_some() {
+        total.line(2, "}");
+    }
     total.line(1, "}");
     total.line(1, format!("y0[at] = {};", narrowed(*dtype, "total")));
     let operands = vec![argument(4), scratch(2, false), (Operand::Result(0), true)];
