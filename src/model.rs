@@ -4,7 +4,7 @@ use crate::content::{Content, content};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::input_shapes::InputShapes;
-use crate::input_values::{GivenValue, InputValues};
+use crate::input_values::{GivenValue, InputValues, has_default, notes};
 use crate::session::Session;
 use crate::stack::with_room;
 use crate::staged::Prepare;
@@ -573,24 +573,6 @@ impl Reader {
             source: Arc::new(ModelSource::Text { name, text }),
         })
     }
-}
-
-/// Whether an input has a value where a run gives none.
-fn has_default(name: &str, defaults: &[RawValueInfo]) -> bool {
-    defaults.iter().any(|d| d.name == name)
-}
-
-/// What is to be said of an import with constants in place of these inputs.
-fn notes(imported: &Imported, bound: &[String], defaults: &[RawValueInfo]) -> Vec<String> {
-    let equal = |(symbol, same): &(String, String)| {
-        format!("the model is only meaningful if extent `{symbol}` equals `{same}`")
-    };
-    let decided =
-        |name: &String| format!("input `{name}` decides shapes: the model is read for its value");
-    let assumed = imported.assumed.iter().map(equal).chain(imported.notes.iter().cloned());
-    let opaque = imported.model.opaque.notes();
-    let bound = bound.iter().filter(|b| !has_default(b, defaults));
-    assumed.chain(bound.map(decided)).chain(opaque).collect()
 }
 
 /// What an ONNX model is as a program of a library.

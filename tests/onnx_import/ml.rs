@@ -127,7 +127,8 @@ fn data_is_prepared() {
 /// `optimize` keeps what yields maps; a run yields a column for each key.
 #[test]
 fn maps_of_classes_stay_in_files() {
-    let (mut raw, _) = single(17, "ZipMap", &[In(floats(&[2, 2], &[0.25, 0.75, 1.0, 0.0]))], &[], 1);
+    let (mut raw, _) =
+        single(17, "ZipMap", &[In(floats(&[2, 2], &[0.25, 0.75, 1.0, 0.0]))], &[], 1);
     raw.opset_imports.insert(ML.into(), 1);
     let node = &mut raw.graph.nodes[0];
     node.domain = ML.into();
@@ -140,7 +141,7 @@ fn maps_of_classes_stay_in_files() {
     assert_eq!(back.graph.outputs, raw.graph.outputs);
     let model = mlc_rewrite::Model::from_bytes(bytes).expect("read");
     let out = mlc_rewrite::Optimizer::new().optimize(&model).expect("optimised");
-    let written = mlc_onnx::parse_onnx(out.to_onnx_bytes().expect("written").into(), None);
+    let written = mlc_onnx::parse_onnx(out.to_bytes().expect("written").into(), None);
     let written = written.expect("read");
     assert_eq!(written.graph.nodes[0].op_type, "ZipMap");
     assert_eq!(written.graph.outputs, raw.graph.outputs);
