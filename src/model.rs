@@ -4,7 +4,7 @@ use crate::content::{Content, content};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::input_shapes::InputShapes;
-use crate::input_values::{GivenValue, InputValues, has_default, notes};
+use crate::input_values::{GivenValue, InputValues, notes};
 use crate::session::Session;
 use crate::stack::with_room;
 use crate::staged::Prepare;
@@ -17,9 +17,7 @@ use mlc_dsl::shown;
 use mlc_explore::progress;
 #[cfg(feature = "cli")]
 use mlc_onnx::import;
-use mlc_onnx::{
-    ImportError, Imported, Loops, ModelInfo, RawModel, RawValueInfo, import_keeping, parse_onnx,
-};
+use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping, parse_onnx};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -213,11 +211,13 @@ impl Model {
     #[cfg(feature = "cli")]
     pub(crate) fn imported_as(self, imported: Imported, answers: usize) -> Model {
         let mut bound: Vec<String> = self.reader.values.given().map(str::to_string).collect();
-        let defaults: &[RawValueInfo] = match &*self.source {
+        let defaults: &[mlc_onnx::RawValueInfo] = match &*self.source {
             ModelSource::Onnx { raw, .. } => &raw.graph.defaults,
             ModelSource::Text { .. } => &[],
         };
-        bound.extend(self.bound.iter().filter(|b| has_default(b, defaults)).cloned());
+        bound.extend(
+            self.bound.iter().filter(|b| crate::input_values::has_default(b, defaults)).cloned(),
+        );
         let mut notes = notes(&imported, &bound, defaults);
         if answers > 0 {
             notes.push(format!(
