@@ -527,6 +527,8 @@ impl Reader {
                 }
                 Err(ImportError::Undecided { inputs, .. })
                     if self.values.decide(&mut raw, &inputs, &mut bound)? => {}
+                // What does not fit for all extents may for those of the run.
+                Err(_) if self.values.enter_extents(&mut raw) => {}
                 Err(e) => return Err(told_in(e, path)),
             }
         };
