@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::names;
 use mlc_dsl::ir::{DType, Tensor, Type};
 use mlc_dsl::shown;
-use mlc_onnx::{RawDim, RawModel, RawValueInfo};
+use mlc_onnx::{Imported, RawDim, RawModel, RawValueInfo};
 use std::collections::{BTreeMap, HashMap};
 
 /// Inputs with more elements than this are data.
@@ -85,7 +85,7 @@ impl InputValues {
 
     /// Gives inputs the extents that a run will have; false if all have them.
     pub fn enter_extents(&self, raw: &mut RawModel) -> bool {
-        raw.graph.inputs.iter_mut().filter(|i| self.enter_extents_of(i)).count() > 0
+        raw.graph.inputs.iter_mut().fold(false, |any, i| self.enter_extents_of(i) || any)
     }
 
     /// The same for one input; of other extents than it declares none is taken.
@@ -123,6 +123,28 @@ impl InputValues {
         }
         Ok(bound.len() > before)
     }
+}
+
+/// Whether an input has a value where a run gives none.
+pub(crate) fn has_default(name: &str, defaults: &[RawValueInfo]) -> bool {
+    defaults.iter().any(|d| d.name == name)
+}
+
+/// What is to be said of an import with constants in place of these inputs.
+pub(crate) fn notes(
+    imported: &Imported,
+    bound: &[String],
+    defaults: &[RawValueInfo],
+) -> Vec<String> {
+    let equal = |(symbol, same): &(String, String)| {
+        format!("the model is only meaningful if extent `{symbol}` equals `{same}`")
+    };
+    let decided =
+        |name: &String| format!("input `{name}` decides shapes: the model is read for its value");
+    let assumed = imported.assumed.iter().map(equal).chain(imported.notes.iter().cloned());
+    let opaque = imported.model.opaque.notes();
+    let bound = bound.iter().filter(|b| !has_default(b, defaults));
+    assumed.chain(bound.map(decided)).chain(opaque).collect()
 }
 
 /// True of numbers that are there to decide a shape, unlike data from which such numbers are computed.

@@ -4,7 +4,7 @@ use crate::content::{Content, content};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::input_shapes::InputShapes;
-use crate::input_values::{GivenValue, InputValues};
+use crate::input_values::{GivenValue, InputValues, notes};
 use crate::session::Session;
 use crate::stack::with_room;
 use crate::staged::Prepare;
@@ -17,9 +17,7 @@ use mlc_dsl::shown;
 use mlc_explore::progress;
 #[cfg(feature = "cli")]
 use mlc_onnx::import;
-use mlc_onnx::{
-    ImportError, Imported, Loops, ModelInfo, RawModel, RawValueInfo, import_keeping, parse_onnx,
-};
+use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping, parse_onnx};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -213,11 +211,13 @@ impl Model {
     #[cfg(feature = "cli")]
     pub(crate) fn imported_as(self, imported: Imported, answers: usize) -> Model {
         let mut bound: Vec<String> = self.reader.values.given().map(str::to_string).collect();
-        let defaults: &[RawValueInfo] = match &*self.source {
+        let defaults: &[mlc_onnx::RawValueInfo] = match &*self.source {
             ModelSource::Onnx { raw, .. } => &raw.graph.defaults,
             ModelSource::Text { .. } => &[],
         };
-        bound.extend(self.bound.iter().filter(|b| has_default(b, defaults)).cloned());
+        bound.extend(
+            self.bound.iter().filter(|b| crate::input_values::has_default(b, defaults)).cloned(),
+        );
         let mut notes = notes(&imported, &bound, defaults);
         if answers > 0 {
             notes.push(format!(
@@ -527,6 +527,8 @@ impl Reader {
                 }
                 Err(ImportError::Undecided { inputs, .. })
                     if self.values.decide(&mut raw, &inputs, &mut bound)? => {}
+                // What does not fit for all extents may for those of the run.
+                Err(_) if self.values.enter_extents(&mut raw) => {}
                 Err(e) => return Err(told_in(e, path)),
             }
         };
@@ -573,24 +575,6 @@ impl Reader {
             source: Arc::new(ModelSource::Text { name, text }),
         })
     }
-}
-
-/// Whether an input has a value where a run gives none.
-fn has_default(name: &str, defaults: &[RawValueInfo]) -> bool {
-    defaults.iter().any(|d| d.name == name)
-}
-
-/// What is to be said of an import with constants in place of these inputs.
-fn notes(imported: &Imported, bound: &[String], defaults: &[RawValueInfo]) -> Vec<String> {
-    let equal = |(symbol, same): &(String, String)| {
-        format!("the model is only meaningful if extent `{symbol}` equals `{same}`")
-    };
-    let decided =
-        |name: &String| format!("input `{name}` decides shapes: the model is read for its value");
-    let assumed = imported.assumed.iter().map(equal).chain(imported.notes.iter().cloned());
-    let opaque = imported.model.opaque.notes();
-    let bound = bound.iter().filter(|b| !has_default(b, defaults));
-    assumed.chain(bound.map(decided)).chain(opaque).collect()
 }
 
 /// What an ONNX model is as a program of a library.

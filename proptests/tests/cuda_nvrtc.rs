@@ -122,7 +122,7 @@ fn trees() -> Program {
     let ints = |l: &[i64]| Attr::Ints(l.iter().map(|&v| Extent::from(v)).collect());
     let lists: [&[i64]; 8] = [&[0], &[0], &[1], &[1], &[1], &[0], &[0], &[0, 1]];
     let attrs: Vec<Option<Attr>> =
-        lists.into_iter().map(ints).chain([int(2), int(1)]).map(Some).collect();
+        lists.into_iter().map(ints).chain([int(2), int(1), ints(&[])]).map(Some).collect();
     let op = library().find(TREES).expect("shipped");
     let y = b.apply(op, &attrs, &args).expect("types")[0];
     b.finish(vec![("y".into(), y)])

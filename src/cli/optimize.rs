@@ -119,14 +119,14 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
 fn given(args: &Args, model: &Model) -> anyhow::Result<Vec<Vec<Tensor>>> {
     let Some(path) = &args.inputs else { return Ok(vec![]) };
     let names = input_names(&model.program);
-    let mut made = model.info.iter().flat_map(|i| i.opaque.defined());
-    let Some(made) = made.find(|m| names.contains(m)) else {
-        return samples(path, &names);
-    };
+    let opaque = model.info.as_ref().map(|i| &i.opaque);
+    let mut made = opaque.iter().flat_map(|o| o.defined()).filter(|m| names.contains(m));
+    let read = opaque.and_then(|o| o.inputs.first()).map(|i| i.name.as_str());
+    let Some(unknown) = made.next().or(read) else { return samples(path, &names) };
     args.common.screen.note(&format!(
-        "warning: the result is not compared on {}: a node that is kept as it is computes `{}`\n",
+        "warning: the result is not compared on {}: nodes that are kept as they are compute or read `{}`\n",
         path.display(),
-        shown(made)
+        shown(unknown)
     ));
     Ok(vec![])
 }

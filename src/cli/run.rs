@@ -22,7 +22,7 @@ use mlc_files::Named;
 use mlc_files::npz::{read_npy, read_npz, write_npz};
 use mlc_verify::random_inputs;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
