@@ -324,7 +324,8 @@ fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type])
         work.parts = indices.map(|t| elements(t)).sum();
     }
     for (m, t) in meanings.iter().zip(results) {
-        let [quick, slow, rare] = per_point(&m.value, &extent);
+        let met = met(&m.value, call, attrs);
+        let [quick, slow, rare] = per_point(&m.value, &extent).map(|n| n * met);
         work.flops += elements(t) * quick;
         work.slow += elements(t) * slow;
         work.rare += elements(t) * rare;
@@ -344,6 +345,22 @@ fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type])
         }
     }
     work
+}
+
+/// The part of the terms of a meaning that read an element: where a place must be a multiple of a stride, one of so many does, and what
+/// lies between meets nothing.
+fn met(e: &Expr, call: &Callable, attrs: &[Attr]) -> f64 {
+    let stride = |e: &Expr| -> Option<f64> {
+        let ExprKind::Name(name) = &e.kind else { return None };
+        let at = call.attrs.iter().position(|p| p.name == *name)?;
+        let all = attrs.get(at)?.as_i64s()?;
+        Some(all.iter().map(|n| (*n).max(1) as f64).product())
+    };
+    let own = match &e.kind {
+        ExprKind::Call(Function::Exact, args) => args.get(1).and_then(stride),
+        _ => None,
+    };
+    e.parts().into_iter().map(|p| met(p, call, attrs)).fold(1.0 / own.unwrap_or(1.0), f64::min)
 }
 
 /// One operation that a processor has an instruction for.

@@ -178,6 +178,11 @@ pub fn concat(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     Some(Box::new(Concat { dtype: site.args.first()?.dtype, parts }))
 }
 
+/// Elements of a part's run that are worth a copy of their own.
+const RUN: usize = 32;
+/// Elements of short runs that are put in place together.
+const TOGETHER: usize = 4096;
+
 impl Launch for Concat {
     fn run(
         &self,
@@ -186,10 +191,14 @@ impl Launch for Concat {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let whole: usize = self.parts.iter().map(|p| p.1).sum();
+        let short = self.parts.iter().any(|p| p.1 < RUN) && whole <= TOGETHER;
         macro_rules! go {
             ($t:ty) => {{
                 let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
                 cx.threads.chunks(out, whole, GRAIN, |at, part| {
+                    if short {
+                        return self.short::<$t>(at / whole, whole, inputs, part);
+                    }
                     for (r, line) in part.chunks_exact_mut(whole.max(1)).enumerate() {
                         let row = at / whole + r;
                         let mut done = 0;
@@ -204,6 +213,76 @@ impl Launch for Concat {
         }
         by_size!(self.dtype, go);
         Ok(())
+    }
+}
+
+impl Concat {
+    /// Lines of short runs from line `first` on, part by part.
+    fn short<T: bytemuck::Pod>(
+        &self,
+        first: usize,
+        whole: usize,
+        inputs: &[Array<'_>],
+        out: &mut [T],
+    ) {
+        let most = TOGETHER / whole.max(1);
+        let widest = self.parts.iter().map(|p| p.1).max().unwrap_or(0);
+        with_scratch::<T, 1, _>([most * widest], |[held]| {
+            for (i, lines) in out.chunks_mut((most * whole).max(1)).enumerate() {
+                let (row, mut done) = (first + i * most, 0);
+                for ((source, run), input) in self.parts.iter().zip(inputs) {
+                    let (from, len) = (row * run, lines.len() / whole * run);
+                    let x: &[T] = input.typed();
+                    let x = match source {
+                        ElementSource::Dense(o) => &x[o + from..][..len],
+                        _ => {
+                            strided_copy(source, x, from, &mut held[..len]);
+                            &held[..len]
+                        }
+                    };
+                    scatter_runs(x, *run, &mut lines[..], whole, done);
+                    done += run;
+                }
+            }
+        });
+    }
+}
+
+/// Puts the runs of `x` at place `at` of each line of `whole` elements.
+fn scatter_runs<T: bytemuck::Pod>(x: &[T], run: usize, out: &mut [T], whole: usize, at: usize) {
+    macro_rules! known {
+        ($run:literal, $whole:literal) => {{
+            let lines = out.as_chunks_mut::<$whole>().0.iter_mut();
+            lines.zip(x.as_chunks::<$run>().0).for_each(|(line, x)| {
+                if let Some(to) = line[at..].first_chunk_mut::<$run>() {
+                    *to = *x;
+                }
+            });
+        }};
+        ($run:literal) => {{
+            let lines = out.chunks_exact_mut(whole);
+            lines.zip(x.as_chunks::<$run>().0).for_each(|(line, x)| {
+                if let Some(to) = line[at..].first_chunk_mut::<$run>() {
+                    *to = *x;
+                }
+            });
+        }};
+    }
+    match (run, whole) {
+        (0, _) => {}
+        (1, 2) => known!(1, 2),
+        (1, 3) => known!(1, 3),
+        (1, 4) => known!(1, 4),
+        (2, 4) => known!(2, 4),
+        (4, 8) => known!(4, 8),
+        (1, _) => known!(1),
+        (2, _) => known!(2),
+        (4, _) => known!(4),
+        (8, _) => known!(8),
+        _ => {
+            let lines = out.chunks_exact_mut(whole).zip(x.chunks_exact(run));
+            lines.for_each(|(line, x)| line[at..at + run].copy_from_slice(x));
+        }
     }
 }
 

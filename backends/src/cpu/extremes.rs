@@ -60,8 +60,8 @@ fn places(site: &LaunchSite<'_>, side: Side) -> Option<Box<dyn Launch>> {
 
 /// A float.
 trait Float: Pod + PartialOrd + Send + Sync {
-    /// The place of the first extreme of a row.
-    fn first(row: &[Self], side: Side) -> usize;
+    /// The places of the first extremes of rows of `n` elements.
+    fn firsts(rows: &[Self], n: usize, side: Side, out: &mut [i64]);
 }
 
 /// The first NaN, or else the first of the extremes.
@@ -82,35 +82,46 @@ fn by_one<T: PartialOrd + Copy>(row: &[T], side: Side) -> usize {
 }
 
 impl Float for f32 {
-    fn first(row: &[f32], side: Side) -> usize {
+    fn firsts(rows: &[f32], n: usize, side: Side, out: &mut [i64]) {
+        /// Rows whose extremes are found before their places are.
+        const ROWS: usize = 16;
         let join = match side {
             Side::Greatest => Join::Largest,
             Side::Least => Join::Smallest,
         };
-        let mut extreme = 0.0;
-        joined(join, row, row.len(), 0, std::slice::from_mut(&mut extreme));
-        if extreme.is_nan() { by_one(row, side) } else { first_equal(row, extreme) }
+        for (rows, out) in rows.chunks(ROWS * n).zip(out.chunks_mut(ROWS)) {
+            let mut extremes = [0.0; ROWS];
+            joined(join, rows, n, n, &mut extremes[..out.len()]);
+            first_equals(rows, n, &extremes, out);
+            let unknown = out.iter_mut().zip(rows.chunks_exact(n)).zip(&extremes);
+            let unknown = unknown.filter(|(_, extreme)| extreme.is_nan());
+            unknown.for_each(|((o, row), _)| *o = by_one(row, side) as i64);
+        }
     }
 }
 
 impl Float for f64 {
-    fn first(row: &[f64], side: Side) -> usize {
-        by_one(row, side)
+    fn firsts(rows: &[f64], n: usize, side: Side, out: &mut [i64]) {
+        let rows = out.iter_mut().zip(rows.chunks_exact(n));
+        rows.for_each(|(o, row)| *o = by_one(row, side) as i64);
     }
 }
 
 simd! {
-    /// The first element that is equal to one of the row.
-    fn first_equal(row: &[f32], v: f32) -> usize {
+    /// The place of the first element of each row that is equal to one of it, whatever where there is none.
+    fn first_equals(rows: &[f32], n: usize, of: &[f32], out: &mut [i64]) {
         const STEP: usize = 64;
-        let mut at = 0;
-        for chunk in row.chunks(STEP) {
-            if chunk.iter().fold(0, |any, &x| any | (x == v) as u32) != 0 {
-                break;
+        for ((row, &v), o) in rows.chunks_exact(n).zip(of).zip(out) {
+            let mut at = 0;
+            for chunk in row.chunks(STEP) {
+                if chunk.iter().fold(0, |any, &x| any | (x == v) as u32) != 0 {
+                    break;
+                }
+                at += STEP;
             }
-            at += STEP;
+            at += row[at.min(n)..].iter().take_while(|x| **x != v).count();
+            *o = at as i64;
         }
-        at + row[at.min(row.len())..].iter().take_while(|x| **x != v).count()
     }
 }
 
@@ -150,8 +161,7 @@ impl Axis {
     fn find<T: Float>(&self, x: &[T], side: Side, first: usize, out: &mut [i64]) {
         let (n, inner) = (self.n, self.inner);
         if inner == 1 {
-            let rows = x[first * n..].chunks_exact(n);
-            return out.iter_mut().zip(rows).for_each(|(o, row)| *o = T::first(row, side) as i64);
+            return T::firsts(&x[first * n..][..out.len() * n], n, side, out);
         }
         let mut done = 0;
         while done < out.len() {

@@ -1,11 +1,14 @@
 //! Launches of fused pointwise expressions, and copies of strided views.
 
 use super::buffer::with_scratch;
+use super::casts::{self, Cast};
 use super::convert::by_size;
+use super::gemm::Chain;
 use super::launch::{Array, Context, Launch};
 use super::layout::{Layout, coalesce, dense_strides, odometer};
 use super::lines::Lines;
-use super::pointwise::{ElementSource, Fused, strided_copy};
+use super::pointwise::{ElementSource, Fused, Op, Ref, strided_copy};
+use super::simd::simd;
 use super::threads::SharedSlice;
 use super::vector::transpose::{LINES, transpose_lines};
 use mlc_dsl::ir::DType;
@@ -17,7 +20,47 @@ pub struct Map {
     len: usize,
     /// The input of bytes that alone decides each element of the one result.
     byte: Option<usize>,
+    /// The input that becomes the result step by step, and the elements of a row, where the program may be a chain that stays in registers.
+    chain: Option<(u16, usize)>,
+    /// The cast that the whole program is, and the first element of its operand.
+    cast: Option<(Cast, usize)>,
 }
+
+/// The cast that a program is and nothing else.
+fn only_cast(fused: &Fused) -> Option<(Cast, usize)> {
+    let (code, sources) = fused.parts();
+    let ([from], [ElementSource::Dense(at)], [(result, to)]) =
+        (code.inputs.as_slice(), sources, code.outputs.as_slice())
+    else {
+        return None;
+    };
+    let is_cast = match code.instrs.as_slice() {
+        [] => *result == Some(Ref::Float(0)) && *to == DType::F32,
+        [i] => i.op == Op::Cast(*to) && i.dtype == *from && i.args[0] == Ref::In(0),
+        _ => false,
+    };
+    casts::direct(*from, *to).filter(|_| is_cast).map(|cast| (cast, *at))
+}
+
+/// The first dense input of a program of f32, and the elements of the rows over which all others are repeated, or which they are repeated
+/// over.
+fn rows(fused: &Fused, len: usize) -> Option<(u16, usize)> {
+    let (code, sources) = fused.parts();
+    // One instruction is one pass anyway.
+    let floats = code.inputs.iter().all(|d| *d == DType::F32) && code.instrs.len() > 1;
+    let dense = |s: &ElementSource| matches!(s, ElementSource::Dense(_));
+    let held = sources.iter().position(dense).filter(|_| floats)?;
+    let wide = |s: &ElementSource| match s {
+        ElementSource::Strided(s) => s.walk().1.last().copied(),
+        ElementSource::Dense(_) | ElementSource::Splat(_) => None,
+    };
+    let mut wide = sources.iter().filter_map(wide);
+    let n = wide.next().unwrap_or(len);
+    (n >= NARROW && wide.all(|w| w == n)).then_some((held as u16, n))
+}
+
+/// Fewer elements of a row are not worth steps of their own.
+const NARROW: usize = 8;
 
 /// Elements from which on a function of a byte is worth a table.
 const TABULATED: usize = 4096;
@@ -39,7 +82,8 @@ impl Map {
     /// A program over `len` elements.
     pub fn new(fused: Fused, len: usize) -> Map {
         let byte = if len < TABULATED { None } else { only_byte(&fused) };
-        Map { fused, len, byte }
+        let (chain, cast) = (rows(&fused, len), only_cast(&fused));
+        Map { fused, len, byte, chain, cast }
     }
 
     /// Computes the program for every byte, and looks up the elements.
@@ -72,6 +116,29 @@ impl Launch for Map {
         let bytes: SmallVec<[&[u8]; 16]> = inputs.iter().map(|i| i.bytes).collect();
         if let Some(byte) = self.byte {
             self.tabulated(cx, byte, &bytes, outputs[0]);
+            return Ok(());
+        }
+        if let Some((cast, from)) = self.cast {
+            let (of, to) =
+                (self.fused.parts().0.inputs[0].size(), outputs[0].len() / self.len.max(1));
+            cx.threads.chunks(outputs[0], to, GRAIN * to, |at, part| {
+                let (first, len) = (at / to, part.len() / to);
+                if !cast(&bytes[0][(from + first) * of..][..len * of], part) {
+                    self.fused.span(first, len, &bytes, &mut [part]);
+                }
+            });
+            return Ok(());
+        }
+        if let Some((held, n)) = self.chain
+            && let ElementSource::Dense(from) = self.fused.parts().1[held as usize]
+            && let Some(chain) = Chain::of_program(&self.fused, held, &bytes, 1, n)
+            && chain.in_memory().is_empty()
+        {
+            let from: &[f32] = &inputs[held as usize].typed()[from..];
+            let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+            cx.threads.chunks(out, 1, GRAIN, |at, part| {
+                chain.map(&from[at..][..part.len()], at, part, n);
+            });
             return Ok(());
         }
         let parts = (self.len / GRAIN).clamp(1, cx.threads.count() * 4);
@@ -122,6 +189,7 @@ enum How {
     /// Runs of the innermost axis.
     Runs,
     Turned(Turn),
+    Repeated(Repeat),
     Picked(Lines),
 }
 
@@ -165,7 +233,41 @@ impl Turn {
             odometer(&self.shape, [&self.from, &self.to], [self.offset, 0], |s| {
                 next.next().into_iter().for_each(|start| *start = s);
             });
-            self.turned(cx, src, starts, out);
+            match self.rows.0 {
+                2..=4 if self.cols.1 == self.rows.0 as isize => self.sorted(cx, src, starts, out),
+                _ => self.turned(cx, src, starts, out),
+            }
+        });
+    }
+
+    /// Sorts lines of groups of a few elements, in which group follows group.
+    fn sorted<T: bytemuck::Pod + Send + Sync>(
+        &self,
+        cx: &Context<'_>,
+        src: &[T],
+        starts: &[[usize; 2]],
+        out: &mut [T],
+    ) {
+        /// Groups that are sorted at once.
+        const GROUPS: usize = 4096;
+        let ((by, apart), groups) = (self.rows, self.cols.0);
+        let pieces = groups.div_ceil(GROUPS);
+        let all = starts.len() * pieces;
+        let tasks = cx.threads.tasks(out.len(), GRAIN).min(all.max(1));
+        let shared = SharedSlice::new(out);
+        cx.threads.each(tasks, |t| {
+            for piece in all * t / tasks..all * (t + 1) / tasks {
+                let ([from, to], first) = (starts[piece / pieces], piece % pieces * GROUPS);
+                let count = GROUPS.min(groups - first);
+                let src = &src[from + first * by..][..count * by];
+                // SAFETY: every task has its own pieces, and the lines of a piece do not overlap.
+                let line = |i: usize| unsafe { shared.part(to + i * apart + first, count) };
+                match by {
+                    2 => sort::<T>(src, &mut [line(0), line(1)]),
+                    3 => sort::<T>(src, &mut [line(0), line(1), line(2)]),
+                    _ => sort::<T>(src, &mut [line(0), line(1), line(2), line(3)]),
+                }
+            }
         });
     }
 
@@ -183,20 +285,17 @@ impl Turn {
         let shared = SharedSlice::new(out);
         let all = starts.len() * bands;
         let tasks = all.min(cx.threads.count() * 8);
-        let floats = bytemuck::try_cast_slice::<T, f32>(src);
-        let floats = floats.ok().filter(|_| size_of::<T>() == size_of::<f32>());
         cx.threads.each(tasks, |t| {
-            let mut block = [0f32; SIDE * LINES];
+            let mut block = [T::zeroed(); SIDE * LINES];
             for band in all * t / tasks..all * (t + 1) / tasks {
                 let [from, to] = starts[band / bands];
                 let first = band % bands * SIDE;
                 let rows = first..(first + SIDE).min(self.rows.0);
                 // Where rows follow each other in the result, blocks are turned to their places.
-                if let (Some(src), true) = (floats, self.rows.1 == self.cols.0) {
+                if self.rows.1 == self.cols.0 {
                     let (all, wide) = (rows.len() * self.cols.0, self.cols.0 / LINES * LINES);
                     // SAFETY: every task has its own bands of rows.
-                    let part = unsafe { shared.part(to + first * self.rows.1, all) };
-                    let out = bytemuck::cast_slice_mut::<T, f32>(part);
+                    let out = unsafe { shared.part(to + first * self.rows.1, all) };
                     let at = |c: usize| {
                         (from as isize + first as isize + c as isize * self.cols.1) as usize
                     };
@@ -216,12 +315,11 @@ impl Turn {
                     let line = |i: usize| (at + i as isize * self.cols.1) as usize;
                     // SAFETY: every task has its own bands of rows.
                     let part = |r: usize| unsafe { shared.part(to + r * self.rows.1 + c, wide) };
-                    if let (Some(src), true) = (floats, wide == LINES) {
+                    if wide == LINES {
                         let lines = std::array::from_fn(|i| &src[line(i)..][..rows.len()]);
                         transpose_lines(lines, rows.len(), &mut block, LINES);
                         for (r, from) in rows.clone().zip(block.as_chunks::<LINES>().0) {
-                            let to = bytemuck::cast_slice_mut::<T, f32>(part(r));
-                            if let Some(to) = to.first_chunk_mut::<LINES>() {
+                            if let Some(to) = part(r).first_chunk_mut::<LINES>() {
                                 *to = *from;
                             }
                         }
@@ -236,12 +334,83 @@ impl Turn {
     }
 }
 
+simd! {
+    /// Gives each of two to four lines its element of every group.
+    fn sort<T: bytemuck::Pod>(src: &[T], lines: &mut [&mut [T]]) {
+        match lines {
+            [a, b] => {
+                let groups = src.as_chunks::<2>().0.iter();
+                groups.zip(a.iter_mut().zip(b.iter_mut())).for_each(|(s, (a, b))| (*a, *b) = (s[0], s[1]));
+            }
+            [a, b, c] => {
+                let to = a.iter_mut().zip(b.iter_mut()).zip(c.iter_mut());
+                let groups = src.as_chunks::<3>().0.iter();
+                groups.zip(to).for_each(|(s, ((a, b), c))| (*a, *b, *c) = (s[0], s[1], s[2]));
+            }
+            [a, b, c, d] => {
+                let to = a.iter_mut().zip(b.iter_mut()).zip(c.iter_mut().zip(d.iter_mut()));
+                let groups = src.as_chunks::<4>().0.iter();
+                groups.zip(to).for_each(|(s, ((a, b), (c, d)))| (*a, *b, *c, *d) = (s[0], s[1], s[2], s[3]));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A copy in which neighbours are repeated, and then the lines of these.
+struct Repeat {
+    offset: usize,
+    /// From one line of the source to the next, and its elements.
+    step: usize,
+    wide: usize,
+    /// How often each element is written, and how often each line.
+    times: usize,
+    copies: usize,
+}
+
+impl Repeat {
+    /// None for other layouts, and where too few lines share the work.
+    fn of(layout: &Layout) -> Option<Repeat> {
+        let merged = coalesce(&layout.shape, &[&layout.strides]);
+        let ([_, copies, wide, times], [step, 0, 1, 0]) =
+            (merged.shape.as_slice(), merged.strides[0].as_slice())
+        else {
+            return None;
+        };
+        let step = usize::try_from(*step).ok()?;
+        let (wide, times, copies) = (*wide, *times, *copies);
+        Some(Repeat { offset: layout.offset, step, wide, times, copies })
+    }
+
+    fn run<T: bytemuck::Pod + Send + Sync>(&self, cx: &Context<'_>, src: &[T], out: &mut [T]) {
+        let lines = self.wide * self.times * self.copies;
+        cx.threads.chunks(out, lines, GRAIN, |at, part| repeat(self, src, at / lines, part));
+    }
+}
+
+simd! {
+    /// The results of lines from line `first` on.
+    fn repeat<T: bytemuck::Pod>(of: &Repeat, src: &[T], first: usize, out: &mut [T]) {
+        let line = of.wide * of.times;
+        for (i, lines) in out.chunks_exact_mut(line * of.copies).enumerate() {
+            let src = &src[of.offset + (first + i) * of.step..][..of.wide];
+            let (one, others) = lines.split_at_mut(line);
+            match of.times {
+                2 => one.as_chunks_mut::<2>().0.iter_mut().zip(src).for_each(|(o, &s)| *o = [s; 2]),
+                times => one.chunks_exact_mut(times).zip(src).for_each(|(o, &s)| o.fill(s)),
+            }
+            others.chunks_exact_mut(line).for_each(|other| other.copy_from_slice(one));
+        }
+    }
+}
+
 impl Copy {
     /// The copy of a layout; `None` if it has too many axes.
     pub fn new(dtype: DType, layout: &Layout) -> Option<Copy> {
         let source = ElementSource::of(layout)?;
         let turned = Turn::of(layout).map(How::Turned);
-        let how = turned.or_else(|| Lines::of_view(dtype, layout).map(How::Picked));
+        let how = turned.or_else(|| Repeat::of(layout).map(How::Repeated));
+        let how = how.or_else(|| Lines::of_view(dtype, layout).map(How::Picked));
         Some(Copy { dtype, source, how: how.unwrap_or(How::Runs) })
     }
 }
@@ -260,9 +429,16 @@ impl Launch for Copy {
             ($t:ty) => {{
                 let src: &[$t] = inputs[0].typed();
                 let out: &mut [$t] = bytemuck::cast_slice_mut(outputs[0]);
-                if let How::Turned(turn) = &self.how {
-                    turn.run(cx, src, out);
-                    return Ok(());
+                match &self.how {
+                    How::Turned(turn) => {
+                        turn.run(cx, src, out);
+                        return Ok(());
+                    }
+                    How::Repeated(repeat) => {
+                        repeat.run(cx, src, out);
+                        return Ok(());
+                    }
+                    How::Runs | How::Picked(_) => {}
                 }
                 cx.threads
                     .chunks(out, 1, GRAIN, |at, part| strided_copy(&self.source, src, at, part));

@@ -6,7 +6,7 @@ use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch};
 use super::layout::{Merged, coalesce, dense_strides, odometer};
 use super::pointwise::Fused;
-use super::reduce::{BLOCK, Columns, Monoid, row};
+use super::reduce::{BLOCK, Columns, Monoid, SHORT, row, rows};
 use smallvec::SmallVec;
 
 /// A pointwise program over the axes of an operand, and the axes that go.
@@ -59,9 +59,7 @@ impl MapReduce {
                 for (i, part) in out.chunks_mut(lines).enumerate() {
                     let buffer = &mut buffer[..part.len() * run];
                     self.map((first + i * lines) * run, inputs, buffer);
-                    for (o, x) in part.iter_mut().zip(buffer.chunks_exact(run)) {
-                        *o = row(m, x);
-                    }
+                    rows(m, buffer, run, run, part);
                 }
                 return;
             }
@@ -73,12 +71,10 @@ impl MapReduce {
                     for from in (0..run).step_by(BLOCK) {
                         let buffer = &mut buffer[..BLOCK.min(run - from)];
                         self.map(at + from, inputs, buffer);
-                        match outer {
-                            0 => total = m.join(total, f64::from(row(m, buffer))),
-                            _ => {
-                                total = buffer.iter().fold(total, |t, &v| m.join(t, f64::from(v)));
-                            }
-                        }
+                        total = match outer == 0 || run >= SHORT {
+                            true => m.join(total, f64::from(row(m, buffer))),
+                            false => buffer.iter().fold(total, |t, &v| m.join(t, f64::from(v))),
+                        };
                     }
                 });
                 *o = total as f32;

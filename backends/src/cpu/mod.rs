@@ -13,6 +13,7 @@ mod arena;
 mod attention;
 mod boxes;
 mod buffer;
+mod casts;
 mod channels_last;
 mod conv;
 mod convert;

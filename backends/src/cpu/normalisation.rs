@@ -4,14 +4,18 @@
 
 use super::buffer::with_scratch;
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
+use super::layout::{Layout, coalesce, odometer};
 use super::math;
 use super::pointwise::{ElementSource, load, store};
 use super::reduce::axis_last;
-use super::simd::{fold, simd};
+use super::simd::simd;
 use super::softmax_columns::{self, Columns};
 use super::threads::SharedSlice;
+use super::vector::norms::{Centre, RowNorm, normalised};
 use super::vector::rows::{exponentials, largest};
+use super::vector::transpose::{LINES, transpose_lines};
 use mlc_dsl::ir::DType;
+use std::ops::Range;
 
 /// Which function of a row.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +59,7 @@ struct Rows {
     norm: Norm,
     dtype: DType,
     source: ElementSource,
+    beside: Option<Beside>,
     /// Sources of gain and offset.
     params: Vec<ElementSource>,
     n: usize,
@@ -70,7 +75,9 @@ fn make(site: &LaunchSite<'_>, norm: Norm, axis: usize) -> Option<Box<dyn Launch
     let x = &site.args.first()?.layout;
     let n = *x.shape.get(axis)?;
     let inner = x.shape[axis + 1..].iter().product();
-    let source = ElementSource::of(&axis_last(x, axis)?)?;
+    let rows = axis_last(x, axis)?;
+    let source = ElementSource::of(&rows)?;
+    let beside = (dtype == DType::F32).then(|| Beside::of(&rows)).flatten();
     let params: Vec<ElementSource> =
         site.args[1..].iter().map(|a| ElementSource::of(&a.layout)).collect::<Option<_>>()?;
     let wanted = match norm {
@@ -78,63 +85,25 @@ fn make(site: &LaunchSite<'_>, norm: Norm, axis: usize) -> Option<Box<dyn Launch
         Norm::Layer(_) => 2,
         Norm::RootMeanSquare(_) => 1,
     };
-    (params.len() == wanted)
-        .then(|| Box::new(Rows { norm, dtype, source, params, n, inner }) as Box<dyn Launch>)
+    (params.len() == wanted).then(|| {
+        Box::new(Rows { norm, dtype, source, beside, params, n, inner }) as Box<dyn Launch>
+    })
 }
 
-/// Lanes of the sums.
-const LANES: usize = 32;
-
 simd! {
-    /// `out` is the norm of row `x` with gain `g` and offset `z`.
-    fn row(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
+    /// `out` is the softmax of row `x`, or its logarithm.
+    fn row(norm: Norm, x: &[f32], out: &mut [f32]) {
+        let high = largest(x);
+        let sum = exponentials(out, x, high);
         match norm {
-            Norm::Softmax => {
-                // Without NaN, which makes every result NaN anyway.
-                let scale = 1.0 / exponentials(out, x, largest(x));
-                out.iter_mut().for_each(|o| *o *= scale);
-            }
             Norm::LogSoftmax => {
-                let high = largest(x);
-                let log = math::log(exponentials(out, x, high));
+                let log = math::log(sum);
                 out.iter_mut().zip(x).for_each(|(o, &x)| *o = x - high - log);
             }
-            Norm::Layer(_) | Norm::RootMeanSquare(_) => normalised(norm, x, g, z, out),
-        }
-    }
-}
-
-/// Rows that are normalised together.
-const ROWS: usize = 8;
-/// The elements of rows that gain from it: the sums of longer ones fill a processor alone.
-const SHORT: usize = 512;
-
-simd! {
-    /// Layer and root-mean-square norms of at most [`ROWS`] rows, step by step for all of them: a row's sums need not wait for those
-    /// of the one before.
-    fn normalised(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
-        let n = g.len();
-        let add = |a: f32, b: f32| a + b;
-        let (mut means, mut scales) = ([0.0; ROWS], [0.0; ROWS]);
-        if let Norm::Layer(_) = norm {
-            for (mean, x) in means.iter_mut().zip(x.chunks_exact(n)) {
-                *mean = fold::<LANES>(x, 0.0, add, add);
-            }
-            means.iter_mut().for_each(|mean| *mean /= n as f32);
-        }
-        for ((scale, &mean), x) in scales.iter_mut().zip(&means).zip(x.chunks_exact(n)) {
-            *scale = fold::<LANES>(x, 0.0, |a, v| (v - mean).mul_add(v - mean, a), add);
-        }
-        let (Norm::Layer(eps) | Norm::RootMeanSquare(eps)) = norm else { return };
-        scales.iter_mut().for_each(|s| *s = 1.0 / (*s / n as f32 + eps).sqrt());
-        let rows = out.chunks_exact_mut(n).zip(x.chunks_exact(n)).zip(means.iter().zip(&scales));
-        for ((out, x), (&mean, &scale)) in rows {
-            if let Norm::Layer(_) = norm {
-                for (((o, &x), &g), &z) in out.iter_mut().zip(x).zip(g).zip(z) {
-                    *o = ((x - mean) * scale).mul_add(g, z);
-                }
-            } else {
-                out.iter_mut().zip(x).zip(g).for_each(|((o, &x), &g)| *o = x * scale * g);
+            _ => {
+                // Without NaN, which makes every result NaN anyway.
+                let scale = 1.0 / sum;
+                out.iter_mut().for_each(|o| *o *= scale);
             }
         }
     }
@@ -143,19 +112,20 @@ simd! {
 /// Normalises dense rows.
 fn dense_rows(norm: Norm, x: &[f32], g: &[f32], z: &[f32], out: &mut [f32]) {
     let n = g.len();
-    let together = match norm {
-        Norm::Layer(_) | Norm::RootMeanSquare(_) if n <= SHORT => ROWS * n,
-        _ => n,
-    };
     let x = &x[..out.len()];
-    let lines = out.chunks_mut(together).zip(x.chunks(together));
-    match norm {
-        Norm::Layer(_) | Norm::RootMeanSquare(_) => {
-            lines.for_each(|(out, x)| normalised(norm, x, g, z, out));
+    let (centre, eps) = match norm {
+        Norm::Layer(eps) => (Centre::Mean, eps),
+        Norm::RootMeanSquare(eps) => (Centre::Zero, eps),
+        Norm::Softmax | Norm::LogSoftmax => {
+            let lines = out.chunks_exact_mut(n).zip(x.chunks_exact(n));
+            return lines.for_each(|(out, x)| row(norm, x, out));
         }
-        Norm::Softmax | Norm::LogSoftmax => lines.for_each(|(out, x)| row(norm, x, g, z, out)),
-    }
+    };
+    normalised(RowNorm { centre, eps, gain: g, offset: z }, x, out);
 }
+
+/// Elements of rows that are brought together before they are normalised.
+const BLOCK: usize = 8192;
 
 impl Launch for Rows {
     fn run(
@@ -165,8 +135,10 @@ impl Launch for Rows {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), String> {
         let n = self.n;
-        let size = self.dtype.size();
-        let count = outputs[0].len() / size.max(1) / n.max(1);
+        let count = outputs[0].len() / self.dtype.size().max(1) / n.max(1);
+        if count == 0 || n == 0 {
+            return Ok(());
+        }
         let words = n.div_ceil(2);
         with_scratch::<u64, 2, _>([words, words], |[g, z]| {
             for ((p, input), dst) in self.params.iter().zip(&inputs[1..]).zip([&mut *g, &mut *z]) {
@@ -177,18 +149,17 @@ impl Launch for Rows {
             let shared = SharedSlice::new(outputs[0]);
             let tasks = (count * n / (1 << 14)).clamp(1, cx.threads.count() * 4);
             let step = count.div_ceil(tasks).max(1);
-            let plain = self.dtype == DType::F32 && self.inner == 1 && n > 0;
             cx.threads.each(count.div_ceil(step), |t| {
-                if let (ElementSource::Dense(o), true) = (&self.source, plain) {
-                    let rows = t * step..((t + 1) * step).min(count);
+                let rows = t * step..((t + 1) * step).min(count);
+                if let (ElementSource::Dense(o), DType::F32, 1) =
+                    (&self.source, self.dtype, self.inner)
+                {
                     // SAFETY: every row is written by one task.
                     let out = unsafe { shared.part(rows.start * n * 4, rows.len() * n * 4) };
                     let x: &[f32] = &bytemuck::cast_slice(inputs[0].bytes)[o + rows.start * n..];
                     return dense_rows(self.norm, x, g, z, bytemuck::cast_slice_mut(out));
                 }
-                for r in t * step..((t + 1) * step).min(count) {
-                    self.one(r, inputs[0].bytes, g, z, &shared);
-                }
+                self.gathered(rows, inputs[0].bytes, g, z, &shared);
             });
         });
         Ok(())
@@ -196,38 +167,104 @@ impl Launch for Rows {
 }
 
 impl Rows {
-    fn one(&self, r: usize, bytes: &[u8], g: &[f32], z: &[f32], out: &SharedSlice<'_, u8>) {
+    /// Rows that do not lie one after the other, or that are not f32.
+    fn gathered(
+        &self,
+        rows: Range<usize>,
+        bytes: &[u8],
+        g: &[f32],
+        z: &[f32],
+        out: &SharedSlice<'_, u8>,
+    ) {
         let (n, size) = (self.n, self.dtype.size());
-        let plain = self.dtype == DType::F32;
-        let words = n.div_ceil(2);
+        let together = (BLOCK / n).clamp(1, rows.len());
+        let words = (together * n).div_ceil(2);
         with_scratch::<u64, 2, _>([words, words], |[held, result]| {
-            let x: &[f32] = match self.source {
-                ElementSource::Dense(o) if plain => &bytemuck::cast_slice(bytes)[o + r * n..][..n],
-                _ => {
-                    load(&self.source, self.dtype, bytes, r * n, held, n);
-                    &bytemuck::cast_slice(held)[..n]
+            for first in rows.clone().step_by(together) {
+                let many = together.min(rows.end - first);
+                let len = many * n;
+                match &self.beside {
+                    Some(beside) => {
+                        let held = &mut bytemuck::cast_slice_mut(held)[..len];
+                        beside.fill(bytemuck::cast_slice(bytes), first, n, held);
+                    }
+                    None => load(&self.source, self.dtype, bytes, first * n, held, len),
                 }
-            };
-            if self.inner == 1 && plain {
-                // SAFETY: every row is written by one task.
-                let line = unsafe { out.part(r * n * size, n * size) };
-                return row(self.norm, x, g, z, bytemuck::cast_slice_mut(line));
-            }
-            row(self.norm, x, g, z, &mut bytemuck::cast_slice_mut(result)[..n]);
-            if self.inner == 1 {
-                // SAFETY: every row is written by one task.
-                store(self.dtype, result, unsafe { out.part(r * n * size, n * size) }, n);
-                return;
-            }
-            let values: &[f32] = bytemuck::cast_slice(result);
-            let first = r / self.inner * n * self.inner + r % self.inner;
-            for (j, &v) in values[..n].iter().enumerate() {
-                let mut word = [0u64];
-                bytemuck::cast_slice_mut(&mut word)[0] = v;
-                // SAFETY: every element belongs to one row.
-                let at = unsafe { out.part((first + j * self.inner) * size, size) };
-                store(self.dtype, &word, at, 1);
+                let x: &[f32] = bytemuck::cast_slice(held);
+                let y = &mut bytemuck::cast_slice_mut(result)[..len];
+                dense_rows(self.norm, x, g, z, y);
+                if self.inner == 1 {
+                    // SAFETY: every row is written by one task.
+                    let to = unsafe { out.part(first * n * size, len * size) };
+                    store(self.dtype, result, to, len);
+                    continue;
+                }
+                let values: &[f32] = bytemuck::cast_slice(result);
+                for (r, values) in (first..).zip(values[..len].chunks_exact(n)) {
+                    self.scatter(r, values, out);
+                }
             }
         });
+    }
+
+    /// Writes row `r` of results that are not neighbours.
+    fn scatter(&self, r: usize, values: &[f32], out: &SharedSlice<'_, u8>) {
+        let (n, size) = (self.n, self.dtype.size());
+        let first = r / self.inner * n * self.inner + r % self.inner;
+        for (j, &v) in values.iter().enumerate() {
+            let mut word = [0u64];
+            bytemuck::cast_slice_mut(&mut word)[0] = v;
+            // SAFETY: every element belongs to one row.
+            let at = unsafe { out.part((first + j * self.inner) * size, size) };
+            store(self.dtype, &word, at, 1);
+        }
+    }
+}
+
+/// Rows of f32 whose neighbours in the memory are those of the next row.
+struct Beside {
+    offset: usize,
+    /// Rows that are neighbours, and where each run of them begins.
+    run: usize,
+    starts: Vec<isize>,
+    /// From one element of a row to the next.
+    step: isize,
+}
+
+impl Beside {
+    /// None for rows that lie otherwise, or none.
+    fn of(x: &Layout) -> Option<Beside> {
+        let last = x.rank().checked_sub(1)?;
+        let merged = coalesce(&x.shape[..last], &[&x.strides[..last]]);
+        let (&run, outer) = merged.shape.split_last()?;
+        if merged.strides[0].last() != Some(&1) || run < LINES || x.strides[last] == 1 {
+            return None;
+        }
+        let mut starts = Vec::new();
+        let strides = &merged.strides[0][..outer.len()];
+        // Counted from the lowest, which is the offset where strides are not negative.
+        strides.iter().all(|s| *s >= 0).then_some(())?;
+        odometer(outer, [strides], [0], |[at]| starts.push(at as isize));
+        Some(Beside { offset: x.offset, run, starts, step: x.strides[last] })
+    }
+
+    /// Elements of whole rows of `n`, from row `first` on.
+    fn fill(&self, x: &[f32], first: usize, n: usize, out: &mut [f32]) {
+        let (mut row, mut out) = (first, out);
+        while !out.is_empty() {
+            let many = (self.run - row % self.run).min(out.len() / n);
+            let (part, rest) = out.split_at_mut(many * n);
+            let start = self.offset as isize + self.starts[row / self.run];
+            let start = start + (row % self.run) as isize;
+            let line = |k: usize| &x[(start + k as isize * self.step) as usize..][..many];
+            let whole = n / LINES * LINES;
+            for k in (0..whole).step_by(LINES) {
+                transpose_lines(std::array::from_fn(|j| line(k + j)), many, &mut part[k..], n);
+            }
+            for k in whole..n {
+                part[k..].iter_mut().step_by(n).zip(line(k)).for_each(|(o, &v)| *o = v);
+            }
+            (row, out) = (row + many, rest);
+        }
     }
 }

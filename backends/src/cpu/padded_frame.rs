@@ -25,6 +25,8 @@ pub struct PaddedFrame {
     stride: [usize; 3],
     /// Rows of a plane.
     high: usize,
+    /// What columns are sorted by: their residue modulo this.
+    sorted: usize,
     /// Columns of one residue.
     lane: usize,
     deep: usize,
@@ -48,13 +50,22 @@ pub fn three<T: Copy>(v: &[T], unit: T) -> Option<[T; 3]> {
 impl PaddedFrame {
     /// The frame of a window with one to three spatial axes; none if it would be mostly empty.
     pub fn of(w: &Window) -> Option<PaddedFrame> {
+        PaddedFrame::sorted_by(w, *w.stride.last()?)
+    }
+
+    /// The same with columns in their order, in which neighbouring results read elements that are a stride apart.
+    pub fn in_order(w: &Window) -> Option<PaddedFrame> {
+        PaddedFrame::sorted_by(w, 1)
+    }
+
+    fn sorted_by(w: &Window, sorted: usize) -> Option<PaddedFrame> {
         let (from, to, size) = (three(&w.from, 1)?, three(&w.to, 1)?, three(&w.size, 1)?);
         let (stride, dilation) = (three(&w.stride, 1)?, three(&w.dilation, 1)?);
         let low = three(&w.low, 0)?;
         let reach =
             |a: usize| (to[a].max(1) - 1) * stride[a] + (size[a].max(1) - 1) * dilation[a] + 1;
-        let (deep, high, lane) = (reach(0), reach(1), reach(2).div_ceil(stride[2]));
-        let row = lane.checked_mul(stride[2])?;
+        let (deep, high, lane) = (reach(0), reach(1), reach(2).div_ceil(sorted));
+        let row = lane.checked_mul(sorted)?;
         let plane = high.checked_mul(row)?;
         let len = deep.checked_mul(plane)?;
         let worth = (w.inputs().saturating_add(w.outputs())).saturating_mul(SPARSE).max(LEAST);
@@ -65,13 +76,13 @@ impl PaddedFrame {
             .map(|t| {
                 let (z, y, x) = (t / size[2] / size[1], t / size[2] % size[1], t % size[2]);
                 let (z, y, x) = (z * dilation[0], y * dilation[1], x * dilation[2]);
-                z * plane + y * row + x % stride[2] * lane + x / stride[2]
+                z * plane + y * row + x % sorted * lane + x / sorted
             })
             .collect();
         let planes = inner(from[0], low[0], deep);
         let rows = inner(from[1], low[1], high).filter(|_| from[2] > 0);
-        let lanes = lanes(from[2], stride[2], low[2], lane);
-        Some(PaddedFrame { from, to, stride, high, lane, deep, planes, rows, lanes, taps })
+        let lanes = lanes(from[2], sorted, low[2], lane);
+        Some(PaddedFrame { from, to, stride, high, sorted, lane, deep, planes, rows, lanes, taps })
     }
 
     /// Elements of the frame of one channel.
@@ -86,7 +97,12 @@ impl PaddedFrame {
 
     /// Elements of a row of the frame.
     fn pitch(&self) -> usize {
-        self.lane * self.stride[2]
+        self.lane * self.sorted
+    }
+
+    /// From a result of a row to the next.
+    pub fn step(&self) -> usize {
+        if self.sorted == 1 { self.stride[2] } else { 1 }
     }
 
     /// From one row of results of a plane to the next, and from one plane of results to the next.
@@ -138,7 +154,7 @@ impl PaddedFrame {
 
     /// Copies a channel into a frame whose border is filled.
     pub fn fill_inside(&self, x: &[f32], frame: &mut [f32]) {
-        let (stride, pitch, [_, high, wide]) = (self.stride[2], self.pitch(), self.from);
+        let (stride, pitch, [_, high, wide]) = (self.sorted, self.pitch(), self.from);
         let (Some(planes), Some(rows)) = (&self.planes, &self.rows) else { return };
         for z in 0..planes.count {
             let x = &x[(planes.from + z) * high * wide..];

@@ -134,6 +134,40 @@ fn many(keys: &[u64], order: &mut [u64], out: &mut [i64]) {
     out.iter_mut().zip(first).for_each(|(o, i)| *o = *i as i64);
 }
 
+simd! {
+    /// The first places of a much longer row: of those that come before the last of the best so far, the best are selected whenever they are
+    /// too many.
+    fn some(keys: &[u64], held: &mut [[u64; 2]], out: &mut [i64]) {
+        const STEP: usize = 32;
+        let (count, mut filled, mut last) = (out.len(), 0, None);
+        for (c, chunk) in keys.chunks(STEP).enumerate() {
+            if let Some(last) = last
+                && chunk.iter().fold(0, |any, &k| any | (k < last) as u32) == 0
+            {
+                continue;
+            }
+            for (j, &key) in chunk.iter().enumerate() {
+                // Of equal elements the one before comes first.
+                if last.is_some_and(|last| key >= last) {
+                    continue;
+                }
+                held[filled] = [key, (c * STEP + j) as u64];
+                filled += 1;
+                if filled == held.len() {
+                    last = Some(held.select_nth_unstable(count - 1).1[0]);
+                    filled = count;
+                }
+            }
+        }
+        let held = &mut held[..filled];
+        held.sort_unstable();
+        out.iter_mut().zip(held).for_each(|(o, [_, i])| *o = *i as i64);
+    }
+}
+
+/// For each place of a row, how many candidates are held.
+const HELD: usize = 4;
+
 impl Launch for Places {
     fn scratch(&self) -> u64 {
         (self.n as u64).saturating_mul(24)
@@ -164,9 +198,13 @@ impl Launch for Places {
                         }
                     };
                     keys(self.dtype, row, row_keys, self.largest);
-                    match count > FEW {
-                        true => many(row_keys, order, line),
-                        false => few_of(row_keys, line),
+                    match count {
+                        ..=FEW => few_of(row_keys, line),
+                        _ if count * HELD * 2 <= n => {
+                            let held = &mut order[..count * HELD * 2];
+                            some(row_keys, bytemuck::cast_slice_mut(held), line);
+                        }
+                        _ => many(row_keys, order, line),
                     }
                 }
             });

@@ -62,12 +62,13 @@ impl Launch for Pool {
         };
         let grain = (1usize << 15) / self.window.taps().max(1);
         cx.threads.chunks(out, n, grain, |at, part| {
-            for (c, out) in part.chunks_exact_mut(n.max(1)).enumerate() {
-                let x = &x[(at / n + c) * plane..][..plane];
-                match (&self.planes, self.kind) {
-                    (Some(planes), PoolKind::Max) => maxima(planes, x, out),
-                    (Some(planes), PoolKind::Sum) => sums(planes, x, out),
-                    (None, _) => self.by_rows(x, init, out),
+            let x = &x[at / n.max(1) * plane..];
+            match (&self.planes, self.kind) {
+                (Some(planes), PoolKind::Max) => maxima(planes, x, part),
+                (Some(planes), PoolKind::Sum) => sums(planes, x, part),
+                (None, _) => {
+                    let planes = part.chunks_exact_mut(n.max(1)).enumerate();
+                    planes.for_each(|(c, out)| self.by_rows(&x[c * plane..][..plane], init, out));
                 }
             }
         });

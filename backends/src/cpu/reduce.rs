@@ -70,13 +70,14 @@ pub fn row(monoid: Monoid, x: &[f32]) -> f32 {
 }
 
 /// Runs of `n` elements combined, each `step` elements behind the one before it.
-fn rows(monoid: Monoid, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
+pub fn rows(monoid: Monoid, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
     let run = |i: usize| &x[i * step..][..n];
     let exactly = |out: &mut [f32], f: fn(&[f32]) -> f32| {
         let close = out.iter_mut().enumerate().filter(|(_, o)| o.is_nan());
         close.for_each(|(i, o)| *o = f(run(i)));
     };
     match monoid {
+        _ if (1..SHORT).contains(&n) => short_rows(monoid, x, n, step, out),
         Monoid::Sum if n <= BLOCK => joined(Join::Sum, x, n, step, out),
         Monoid::Sum => {
             for (i, o) in out.iter_mut().enumerate() {
@@ -91,6 +92,42 @@ fn rows(monoid: Monoid, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
         Monoid::Min => {
             joined(Join::Smallest, x, n, step, out);
             exactly(out, exact_smallest);
+        }
+    }
+}
+
+/// Runs of fewer elements are joined element by element.
+pub const SHORT: usize = 8;
+
+simd! {
+    fn short_rows(monoid: Monoid, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
+        #[inline(always)]
+        fn each<const N: usize>(x: &[f32], step: usize, out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+            let join = |x: &[f32; N]| x[1..].iter().fold(x[0], |a, &v| f(a, v));
+            if step == N {
+                return out.iter_mut().zip(x.as_chunks::<N>().0).for_each(|(o, x)| *o = join(x));
+            }
+            for (i, o) in out.iter_mut().enumerate() {
+                *o = x[i * step..].first_chunk::<N>().map_or(f32::NAN, join);
+            }
+        }
+        #[inline(always)]
+        fn of(x: &[f32], n: usize, step: usize, out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+            match n {
+                1 => each::<1>(x, step, out, f),
+                2 => each::<2>(x, step, out, f),
+                3 => each::<3>(x, step, out, f),
+                4 => each::<4>(x, step, out, f),
+                5 => each::<5>(x, step, out, f),
+                6 => each::<6>(x, step, out, f),
+                _ => each::<7>(x, step, out, f),
+            }
+        }
+        match monoid {
+            Monoid::Sum => of(x, n, step, out, |a, v| a + v),
+            Monoid::Prod => of(x, n, step, out, |a, v| a * v),
+            Monoid::Max => of(x, n, step, out, math::maximum),
+            Monoid::Min => of(x, n, step, out, math::minimum),
         }
     }
 }
@@ -274,9 +311,20 @@ impl Reduce {
             return self.columns(x, first, out);
         }
         let m = self.monoid;
+        let (outer, run) = (gone.len() - 1, self.gone.shape[gone.len() - 1]);
+        let runs = gone[outer] == 1 && run >= SHORT;
         for (i, o) in out.iter_mut().enumerate() {
             let mut acc = m.float();
             let at = self.start(first + i);
+            if runs {
+                odometer(&self.gone.shape[..outer], [&gone[..outer]], [at], |[p]| {
+                    for block in x[p..p + run].chunks(BLOCK) {
+                        acc = m.join(acc, row(m, block).into());
+                    }
+                });
+                *o = acc as f32;
+                continue;
+            }
             odometer(&self.gone.shape, [gone], [at], |[p]| acc = m.join(acc, x[p] as f64));
             *o = acc as f32;
         }
@@ -323,6 +371,11 @@ impl Reduce {
             }
             return;
         }
+        match dtype {
+            DType::I32 => return self.whole::<i32>(bytes, start, out),
+            DType::I64 => return self.whole::<i64>(bytes, start, out),
+            _ => {}
+        }
         let mut acc = m.int(dtype);
         odometer(&self.gone.shape, [&self.gone.strides[0]], [start], |[p]| {
             let v = int_at(dtype, bytes, p);
@@ -330,6 +383,72 @@ impl Reduce {
             acc = m.join_int(acc, v);
         });
         out.copy_from_slice(&acc.to_le_bytes()[..out.len()]);
+    }
+}
+
+/// An integer that wraps.
+trait Whole: bytemuck::Pod + Ord {
+    const ZERO: Self;
+    const ONE: Self;
+    const LOW: Self;
+    const HIGH: Self;
+    fn sum(self, other: Self) -> Self;
+    fn product(self, other: Self) -> Self;
+}
+
+macro_rules! whole {
+    ($($t:ty)*) => {
+        $(impl Whole for $t {
+            const ZERO: $t = 0;
+            const ONE: $t = 1;
+            const LOW: $t = <$t>::MIN;
+            const HIGH: $t = <$t>::MAX;
+            #[inline(always)]
+            fn sum(self, other: $t) -> $t {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn product(self, other: $t) -> $t {
+                self.wrapping_mul(other)
+            }
+        })*
+    };
+}
+whole!(i32 i64);
+
+simd! {
+    /// Neighbours joined with an integer.
+    fn joined_wholes<T: Whole>(monoid: Monoid, acc: T, x: &[T]) -> T {
+        let x = x.iter().copied();
+        match monoid {
+            Monoid::Sum => x.fold(acc, T::sum),
+            Monoid::Prod => x.fold(acc, T::product),
+            Monoid::Max => x.fold(acc, T::max),
+            Monoid::Min => x.fold(acc, T::min),
+        }
+    }
+}
+
+impl Reduce {
+    /// One result of integers of a type.
+    fn whole<T: Whole>(&self, bytes: &[u8], start: usize, out: &mut [u8]) {
+        let x: &[T] = bytemuck::cast_slice(bytes);
+        let (shape, strides) = (&self.gone.shape, &self.gone.strides[0]);
+        let mut acc = match self.monoid {
+            Monoid::Sum => T::ZERO,
+            Monoid::Prod => T::ONE,
+            Monoid::Max => T::LOW,
+            Monoid::Min => T::HIGH,
+        };
+        let (outer, run) = match strides.last() {
+            // What has no elements may begin anywhere.
+            Some(1) if !shape.contains(&0) => (shape.len() - 1, shape[shape.len() - 1]),
+            _ => (shape.len(), 1),
+        };
+        odometer(&shape[..outer], [&strides[..outer]], [start], |[p]| {
+            acc = joined_wholes(self.monoid, acc, &x[p..p + run]);
+        });
+        out.copy_from_slice(bytemuck::bytes_of(&acc));
     }
 }
 

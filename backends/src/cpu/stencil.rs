@@ -7,6 +7,7 @@
 use super::buffer::with_scratch;
 use super::padded_frame::{every_second, three};
 use super::simd::simd;
+use super::vector::pools::{PoolPlane, Pooling, pool_planes};
 use super::window::Window;
 use bytemuck::Pod;
 
@@ -31,6 +32,8 @@ pub struct Planes {
     low: [i64; 3],
     /// Columns of one residue that windows reach, those outside of the input included.
     lane: usize,
+    /// For all rows of results, where the rows begin that their windows join, and how many these are up to each; none if they are too many.
+    rows: Option<(Vec<usize>, Vec<usize>)>,
 }
 
 impl Planes {
@@ -43,15 +46,30 @@ impl Planes {
         let lane = reach.div_ceil(stride[2]);
         let worth = (w.inputs().saturating_add(w.outputs())).saturating_mul(SPARSE).max(LEAST);
         let all = lane.checked_mul(stride[2])?.checked_mul(to[0])?.checked_mul(to[1])?;
-        (all <= worth && w.taps() <= worth).then_some(Planes {
-            from,
-            to,
-            size,
-            stride,
-            dilation,
-            low,
-            lane,
-        })
+        if all > worth || w.taps() > worth {
+            return None;
+        }
+        let mut planes = Planes { from, to, size, stride, dilation, low, lane, rows: None };
+        let (high, (_, skip, _)) = (planes.high(), planes.columns());
+        if size[0] * size[1] <= LEAST / high.max(1) {
+            let (mut starts, mut ends) = (Vec::new(), Vec::new());
+            for y in 0..high {
+                starts.extend(planes.starts(y, skip));
+                ends.push(starts.len());
+            }
+            planes.rows = Some((starts, ends));
+        }
+        Some(planes)
+    }
+
+    /// The windows as the vector kernel wants them; none where it has no loop for their stride.
+    fn pooled(&self) -> Option<PoolPlane<'_>> {
+        let (starts, ends) = self.rows.as_ref()?;
+        let (place, _, seen) = self.columns();
+        let (taps, apart, stride, wide) =
+            (self.size[2], self.dilation[2], self.stride[2], self.to[2]);
+        let known = matches!(stride, 1 | 2) && taps > 0 && !ends.is_empty() && wide > 0;
+        known.then_some(PoolPlane { starts, ends, seen, place, taps, apart, stride, wide })
     }
 
     /// Columns that windows reach, of all residues.
@@ -257,18 +275,44 @@ fn each<X: Pod>(
     }
 }
 
-/// The sum of every window of a plane.
+/// The sum of every window of planes, one after the other.
 pub fn sums(p: &Planes, x: &[f32], out: &mut [f32]) {
-    with_scratch::<f32, 2, _>([p.joined(), p.joined()], |held| {
-        with_scratch::<usize, 1, _>([p.size[2]], |[taps]| sums_in(p, x, held, taps, out));
-    });
+    let (size, results) = (p.from.iter().product(), p.high() * p.to[2]);
+    if let Some(pooled) = p.pooled() {
+        return with_scratch::<f32, 1, _>([pooled.line()], |[line]| {
+            pool_planes(Pooling::Sum, pooled, x, size, line, out);
+        });
+    }
+    for (i, out) in out.chunks_exact_mut(results.max(1)).enumerate() {
+        let x = &x[i * size..][..size];
+        with_scratch::<f32, 2, _>([p.joined(), p.joined()], |held| {
+            with_scratch::<usize, 1, _>([p.size[2]], |[taps]| sums_in(p, x, held, taps, out));
+        });
+    }
 }
 
-/// The largest element of every window of a plane; NaN if there is one.
+/// The largest element of every window of planes, one after the other; NaN if there is one.
 pub fn maxima(p: &Planes, x: &[f32], out: &mut [f32]) {
-    with_scratch::<i32, 3, _>([x.len(), p.joined(), p.joined()], |held| {
-        with_scratch::<usize, 1, _>([p.size[2]], |[taps]| maxima_in(p, x, held, taps, out));
-    });
+    let (size, results) = (p.from.iter().product(), p.high() * p.to[2]);
+    for (i, out) in out.chunks_exact_mut(results.max(1)).enumerate() {
+        let x = &x[i * size..][..size];
+        match p.pooled().filter(|_| is_plain(x)) {
+            Some(pooled) => with_scratch::<f32, 1, _>([pooled.line()], |[line]| {
+                pool_planes(Pooling::Largest, pooled, x, size, line, out);
+            }),
+            None => with_scratch::<i32, 3, _>([x.len(), p.joined(), p.joined()], |held| {
+                with_scratch::<usize, 1, _>([p.size[2]], |[taps]| maxima_in(p, x, held, taps, out));
+            }),
+        }
+    }
+}
+
+simd! {
+    /// True if there is neither NaN nor a negative zero.
+    fn is_plain(x: &[f32]) -> bool {
+        let odd = |v: f32| v.is_nan() as u32 | (v.to_bits() == 1 << 31) as u32;
+        x.iter().fold(0, |any, &v| any | odd(v)) == 0
+    }
 }
 
 // What is called for every vector level allocates nothing: closures would leave the level.

@@ -7,6 +7,7 @@ mod element_types;
 mod epilogues;
 mod graphs;
 mod int8;
+mod lines;
 mod meanings;
 mod normalisation;
 mod operators;

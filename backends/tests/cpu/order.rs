@@ -42,6 +42,7 @@ fn places_of_the_first_elements() {
             (3, 70, 5),
             (2, 129, 32),
             (2, 129, 33),
+            (3, 900, 40),
             (2, 100, 100),
         ] {
             for largest in [true, false] {

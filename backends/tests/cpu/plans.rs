@@ -5,6 +5,7 @@ use mlc_backends::cpu::Cpu;
 use mlc_backends::{Backend, BackendError};
 use mlc_dsl::ir::{Attr, DType, NodeId, Program, Value};
 use mlc_dsl::plan::{Home, Kernel, Plan, Role, faults};
+use mlc_extract::work::Works;
 
 /// A product with bias, activation and residual, a normalisation, and a reduction of a square, seen as a row.
 fn program() -> (Program, Vec<mlc_dsl::ir::Tensor>) {
@@ -211,4 +212,31 @@ fn a_chain_of_concatenations_is_one_kernel() {
     assert_eq!(names, ["concat"], "one copy");
     assert_eq!(plan.kernels[0].arguments(&program).len(), 10);
     check_program("chain", &program, &inputs, Tolerance(0.0, 0.0));
+}
+
+#[test]
+fn a_transposed_convolution_has_the_terms_that_its_stride_leaves() {
+    for (stride, leaves) in [([1, 1], 1), ([2, 1], 2), ([2, 2], 4)] {
+        let library = library();
+        let mut c = Case::new(&library);
+        let x = c.input(DType::F32, &[1, 8, 14, 14]);
+        let w = c.constant(DType::F32, &[8, 3, 2, 2]);
+        let two = |v: i64| Attr::ints([v; 2]);
+        let attrs = [
+            ("stride", Attr::ints(stride)),
+            ("low", two(0)),
+            ("high", two(0)),
+            ("dilation", two(1)),
+            ("extra", two(0)),
+            ("group", Attr::int(1)),
+        ];
+        let y = c.apply("conv_transpose", &attrs, &[x, w]);
+        let results: usize = c.shape(y).iter().product();
+        let (program, _) = c.finish(&[y]);
+        let plan = plan(&program);
+        let works = Works::new(&library);
+        let products = |k: &Kernel| works.kernel(&plan.program, k).products;
+        let products: f64 = plan.kernels.iter().map(products).sum();
+        assert_eq!(products, (2 * results * 8 * 4 / leaves) as f64, "{stride:?}");
+    }
 }

@@ -25,7 +25,10 @@ pub struct Depthwise {
 
 impl Depthwise {
     pub fn new(window: Window, channels: usize, x_at: usize, w_at: usize) -> Depthwise {
-        let frame = PaddedFrame::of(&window);
+        let frame = match window.stride.last() {
+            Some(2) => PaddedFrame::in_order(&window),
+            _ => PaddedFrame::of(&window),
+        };
         Depthwise { window, channels, x_at, w_at, frame }
     }
 
@@ -56,11 +59,12 @@ const NOTHING: Bounds =
 /// All results of a channel from a frame with slack.
 fn convolve(frame: &PaddedFrame, w: &[f32], data: &[f32], bounds: Bounds, out: &mut [f32]) {
     let ([planes, rows, wide], [pitch, plane]) = (frame.to, frame.steps());
-    let shape = PlaneShape { rows, wide, pitch };
+    let shape = PlaneShape { rows, wide, pitch, step: frame.step() };
     let last = frame.taps.iter().max().copied().unwrap_or(0);
     let last = last + frame.row((planes * rows).max(1) - 1);
     assert!(
-        out.len() == planes * rows * wide && last + wide + SLACK <= data.len() + 1,
+        out.len() == planes * rows * wide
+            && last + (wide.max(1) - 1) * frame.step() + SLACK <= data.len(),
         "a frame with slack"
     );
     let taps = frame.taps.as_slice();

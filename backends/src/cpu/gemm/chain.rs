@@ -3,9 +3,11 @@
 //! Sums, products, bounds and ramps are applied while the sums of a tile are in registers, what follows them, from the first function or kept
 //! value on, before the tile is written. What steps compute has the bits that the register code of the same program computes.
 
-use super::kernel::at_level;
+use super::kernel::{Target, at_level};
 use crate::cpu::launch::Epilogue;
-use crate::cpu::pointwise::{Binary, Dst, ElementSource, Instr, Op, Ref, RegisterCode, Unary};
+use crate::cpu::pointwise::{
+    Binary, Dst, ElementSource, Fused, Instr, Op, Ref, RegisterCode, Unary,
+};
 use crate::cpu::simd::{VectorLevel, level};
 use crate::cpu::vector;
 use crate::cpu::vector::functions::Function;
@@ -75,6 +77,8 @@ pub enum Gate {
 pub enum Step<'a> {
     /// The sum of both.
     Add(Operand<'a>),
+    /// The running value minus the operand.
+    Sub(Operand<'a>),
     /// The product of both.
     Mul(Operand<'a>),
     /// The running value over the operand.
@@ -97,7 +101,7 @@ impl<'a> Step<'a> {
     /// What is combined with the running value.
     fn operand(&self) -> Option<&Operand<'a>> {
         match self {
-            Step::Add(o) | Step::Mul(o) | Step::Div(o) => Some(o),
+            Step::Add(o) | Step::Sub(o) | Step::Mul(o) | Step::Div(o) => Some(o),
             Step::Max(_)
             | Step::Min(_)
             | Step::Map(_)
@@ -115,7 +119,7 @@ impl<'a> Step<'a> {
     /// True for what is done while sums are in registers.
     fn in_registers(&self) -> bool {
         match self {
-            Step::Add(o) | Step::Mul(o) => !matches!(o, Operand::Kept(_)),
+            Step::Add(o) | Step::Sub(o) | Step::Mul(o) => !matches!(o, Operand::Kept(_)),
             Step::Max(_) | Step::Min(_) | Step::Gate(Gate::Ramp(_)) => true,
             Step::Div(_)
             | Step::Map(_)
@@ -168,13 +172,19 @@ pub const NONE: Chain<'static> =
 impl<'a> Chain<'a> {
     /// The chain that an epilogue is, for a result with rows of `n` elements that are computed `m` at a time. `inputs` are the
     /// epilogue's, from number 1 on.
-    pub fn of(
-        epilogue: &'a Epilogue,
+    pub fn of(epilogue: &Epilogue, inputs: &[&'a [u8]], m: usize, n: usize) -> Option<Chain<'a>> {
+        Chain::of_program(&epilogue.fused, 0, inputs, m, n)
+    }
+
+    /// The chain that a program is in which input `held` becomes the result, with rows of `n` elements that are computed `m` at a time.
+    pub fn of_program(
+        fused: &Fused,
+        held: u16,
         inputs: &[&'a [u8]],
         m: usize,
         n: usize,
     ) -> Option<Chain<'a>> {
-        let (code, sources) = epilogue.fused.parts();
+        let (code, sources) = fused.parts();
         let [(None, DType::F32)] = code.outputs.as_slice() else { return None };
         if code.inputs.iter().any(|d| *d != DType::F32) {
             return None;
@@ -183,7 +193,7 @@ impl<'a> Chain<'a> {
             let data: &[f32] = bytemuck::cast_slice(inputs[k as usize]);
             operand(&sources[k as usize], data, m, n)
         };
-        let instrs = numbered(code)?;
+        let instrs = numbered(code, held)?;
         let mut chain = Compiler { instrs: &instrs, chain: NONE, running: 0, slots: [None; SLOTS] };
         for at in 0..instrs.len() {
             chain.instr(at, &input)?;
@@ -226,7 +236,7 @@ impl<'a> Chain<'a> {
     pub fn beginning_at(&self, row: usize) -> Chain<'a> {
         let mut chain = *self;
         for step in &mut chain.steps[..self.len] {
-            if let Step::Add(o) | Step::Mul(o) | Step::Div(o) = step
+            if let Step::Add(o) | Step::Sub(o) | Step::Mul(o) | Step::Div(o) = step
                 && let Operand::Row(d) = o
             {
                 *d = &d[row % d.len()..];
@@ -281,6 +291,32 @@ impl<'a> Chain<'a> {
         }
     }
 
+    /// The steps on elements of `from`, as many as `part` has from element `at` of the result on, whose rows have `n` elements.
+    pub fn map(&self, from: &[f32], at: usize, part: &mut [f32], n: usize) {
+        assert!(from.len() == part.len() && n > 0, "an element for each");
+        // Elements are counted from the result's first, as operands are.
+        let (start, len) = (from.as_ptr().wrapping_sub(at), at + part.len());
+        let out = part.as_mut_ptr().wrapping_sub(at);
+        let (mut first, end) = (at, len);
+        while first < end {
+            let row = first / n;
+            // Up to where an operand of rows begins again.
+            let rows = |s: &Step<'_>| match s.operand() {
+                Some(Operand::Row(d)) => d.len() - row % d.len(),
+                _ => usize::MAX,
+            };
+            let rows = self.steps().iter().map(rows).min().unwrap_or(usize::MAX);
+            let to = row.saturating_add(rows).saturating_mul(n).min(end);
+            let chain = self.beginning_at(row);
+            chain.covers(to.div_ceil(n) - row, n, to);
+            let target =
+                Target { out, len, parts: &[], stride: n, row: 0, add: false, chain: &chain };
+            // Both slices hold these elements, and the operands cover them.
+            at_level!(map_lines(start, first, to, n, &target));
+            first = to;
+        }
+    }
+
     /// Applies the steps to a part of the result that begins at element `at`, with rows of `n` elements.
     pub fn apply(&self, at: usize, part: &mut [f32], n: usize) {
         // Elements are counted from the result's first, as operands are.
@@ -311,7 +347,7 @@ enum Arg {
 type Numbered = (Op, [Arg; 2]);
 
 /// The instructions of code whose registers are written more than once, by numbers of values; `None` if it computes with anything but f32.
-fn numbered(code: &RegisterCode) -> Option<SmallVec<[Numbered; 32]>> {
+fn numbered(code: &RegisterCode, held: u16) -> Option<SmallVec<[Numbered; 32]>> {
     let mut holds: SmallVec<[usize; 32]> = smallvec![0; code.regs];
     let last = code.instrs.len().checked_sub(1)?;
     let mut numbered = SmallVec::new();
@@ -319,7 +355,7 @@ fn numbered(code: &RegisterCode) -> Option<SmallVec<[Numbered; 32]>> {
         let Instr { op, dtype, args: [a, b, _], dst } = *instr;
         let arg = |r: Ref| match r {
             Ref::Reg(r) => Some(Arg::Value(holds[r as usize])),
-            Ref::In(0) => Some(Arg::Value(0)),
+            Ref::In(k) if k == held => Some(Arg::Value(0)),
             Ref::In(k) => Some(Arg::Input(k)),
             Ref::Imm(k) => Some(Arg::Number(code.imms[k as usize].float as f32)),
             Ref::Float(_) => None,
@@ -388,6 +424,7 @@ impl<'a> Compiler<'a, '_> {
                 self.push(match (f, other) {
                     (Binary::Add, x) => Step::Add(x),
                     (Binary::Sub, Operand::Number(x)) => Step::Add(Operand::Number(-x)),
+                    (Binary::Sub, x) => Step::Sub(x),
                     (Binary::Mul, x) => Step::Mul(x),
                     (Binary::Div, x) => Step::Div(x),
                     (Binary::Max, Operand::Number(x)) if bound(x) => Step::Max(x),

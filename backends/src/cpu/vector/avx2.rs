@@ -8,6 +8,9 @@ const LANES: usize = 8;
 super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)]);
 super::functions::functions!(#[target_feature(enable = "avx2,fma")]);
 super::rows::rows!(#[target_feature(enable = "avx2,fma")]);
+super::lines::lines!(#[target_feature(enable = "avx2,fma")]);
+super::norms::norms!(#[target_feature(enable = "avx2,fma")]);
+super::pools::pools!(#[target_feature(enable = "avx2,fma")]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
 super::winograd::winograd!(#[target_feature(enable = "avx2,fma")]);
 super::groups::groups!(#[target_feature(enable = "avx2,fma")]);
@@ -31,6 +34,8 @@ operations! {
     fn multiply_add(x: Vector, y: Vector, sum: Vector) -> Vector { _mm256_fmadd_ps(x, y, sum) }
     /// The elements with even index of both, one after the other.
     fn evens(x: Vector, y: Vector) -> Vector { _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(_mm256_shuffle_ps::<0b10_00_10_00>(x, y)))) }
+    /// The elements with odd index of both, one after the other.
+    fn odds(x: Vector, y: Vector) -> Vector { _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(_mm256_shuffle_ps::<0b11_01_11_01>(x, y)))) }
     fn add(x: Vector, y: Vector) -> Vector { _mm256_add_ps(x, y) }
     fn subtract(x: Vector, y: Vector) -> Vector { _mm256_sub_ps(x, y) }
     /// True if all elements are zeros.

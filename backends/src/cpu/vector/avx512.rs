@@ -8,6 +8,9 @@ const LANES: usize = 16;
 super::tiles::tiles!(#[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6) (5, 4) (6, 4)]);
 super::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::rows::rows!(#[target_feature(enable = "avx512f,avx512dq")]);
+super::lines::lines!(#[target_feature(enable = "avx512f,avx512dq")]);
+super::norms::norms!(#[target_feature(enable = "avx512f,avx512dq")]);
+super::pools::pools!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::planes::planes!(#[target_feature(enable = "avx512f")]);
 super::winograd::winograd!(#[target_feature(enable = "avx512f")]);
 super::groups::groups!(#[target_feature(enable = "avx512f")]);
@@ -31,6 +34,8 @@ operations! {
     fn multiply_add(x: Vector, y: Vector, sum: Vector) -> Vector { _mm512_fmadd_ps(x, y, sum) }
     /// The elements with even index of both, one after the other.
     fn evens(x: Vector, y: Vector) -> Vector { _mm512_permutex2var_ps(x, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), y) }
+    /// The elements with odd index of both, one after the other.
+    fn odds(x: Vector, y: Vector) -> Vector { _mm512_permutex2var_ps(x, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), y) }
     fn add(x: Vector, y: Vector) -> Vector { _mm512_add_ps(x, y) }
     fn subtract(x: Vector, y: Vector) -> Vector { _mm512_sub_ps(x, y) }
     /// True if all elements are zeros.

@@ -252,6 +252,7 @@ macro_rules! functions {
             for step in steps {
                 match *step {
                     Step::Add(operand) => with!(add, operand),
+                    Step::Sub(operand) => with!(subtract, operand),
                     Step::Mul(operand) => with!(multiply, operand),
                     Step::Div(operand) => with!(divide, operand),
                     Step::Max(v) => tile.iter_mut().for_each(|x| *x = positive_larger(*x, splat(v))),

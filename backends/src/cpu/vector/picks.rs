@@ -17,8 +17,9 @@ pub struct Picks {
 enum How {
     /// Neighbours of the result that are neighbours in the source: place in the result, in the source, and number.
     Runs(Vec<[usize; 3]>),
-    /// Where the elements of each vector of the result begin in the source, and the place of each behind that.
-    Near { first: Vec<usize>, behind: Vec<u32>, lanes: usize },
+    /// Where the elements of each vector of the result begin in the source, and the place of each behind that. A few vectors, the far ones,
+    /// have places that lie further from each other.
+    Near { first: Vec<usize>, behind: Vec<u32>, lanes: usize, far: Vec<usize> },
     /// Anything else.
     Single,
 }
@@ -46,7 +47,7 @@ impl Picks {
         self.places.len()
     }
 
-    /// Vectors of places that lie near each other, if all do. What a vector reads is within the reach.
+    /// Vectors of places that lie near each other, if most do. What a vector reads is within the reach.
     fn near(places: &[usize], reach: usize) -> Option<How> {
         let (lanes, seen) = match level() {
             VectorLevel::V4 => (16, 32),
@@ -54,16 +55,16 @@ impl Picks {
             VectorLevel::Base => return None,
         };
         let last = reach.checked_sub(seen)?;
-        let (mut first, mut behind) = (vec![], vec![]);
+        let (mut first, mut behind, mut far) = (vec![], vec![], vec![]);
         let (vectors, _) = places.split_at(places.len() / lanes * lanes);
-        for vector in vectors.chunks_exact(lanes) {
+        for (i, vector) in vectors.chunks_exact(lanes).enumerate() {
             let start = vector.iter().min().copied().unwrap_or(0).min(last);
             first.push(start);
-            for &p in vector {
-                behind.push(u32::try_from(p - start).ok().filter(|&b| (b as usize) < seen)?);
-            }
+            let is_far = vector.iter().any(|p| p - start >= seen);
+            behind.extend(vector.iter().map(|p| if is_far { 0 } else { (p - start) as u32 }));
+            far.extend(is_far.then_some(i));
         }
-        (!first.is_empty()).then_some(How::Near { first, behind, lanes })
+        (far.len() * 2 < first.len()).then_some(How::Near { first, behind, lanes, far })
     }
 
     /// Copies the elements of the line that begins with `from`.
@@ -75,10 +76,14 @@ impl Picks {
                 runs.iter().for_each(|&[at, p, n]| to[at..at + n].copy_from_slice(&from[p..p + n]));
                 return;
             }
-            How::Near { first, behind, lanes } if size_of::<T>() == size_of::<f32>() => {
+            How::Near { first, behind, lanes, far } if size_of::<T>() == size_of::<f32>() => {
                 match (bytemuck::try_cast_slice(from), bytemuck::try_cast_slice_mut(to)) {
                     (Ok(from), Ok(to)) => {
                         vectors(from, first, behind, to);
+                        for at in far.iter().map(|i| i * lanes) {
+                            let places = &self.places[at..at + lanes];
+                            to[at..].iter_mut().zip(places).for_each(|(o, &p)| *o = from[p]);
+                        }
                         first.len() * lanes
                     }
                     _ => 0,

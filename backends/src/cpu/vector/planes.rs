@@ -7,6 +7,8 @@ pub struct PlaneShape {
     pub rows: usize,
     pub wide: usize,
     pub pitch: usize,
+    /// One or two: from one result of a row to the next in the frame.
+    pub step: usize,
 }
 
 /// What is done with a result: a summand, and bounds that NaN passes.
@@ -31,27 +33,29 @@ macro_rules! planes {
         /// written again with the next row.
         ///
         /// # Safety
-        /// `data` has a vector at each tap of every result; `out` holds the results; this level is that of the machine.
+        /// `data` has a vector at each tap of every result, or two where results are two apart; `out` holds the results; this level is that of the machine.
         $(#[$feature])*
         pub unsafe fn plane(shape: PlaneShape, taps: &[usize], w: &[f32], data: &[f32], b: Bounds, out: &mut [f32]) {
             // SAFETY: as promised.
             unsafe {
-                match taps.len().min(w.len()) {
-                    9 => groups::<9>(shape, taps, w, data, b, out),
-                    25 => groups::<25>(shape, taps, w, data, b, out),
-                    _ => groups::<0>(shape, taps, w, data, b, out),
+                match (taps.len().min(w.len()), shape.step) {
+                    (9, 1) => groups::<9, 1>(shape, taps, w, data, b, out),
+                    (25, 1) => groups::<25, 1>(shape, taps, w, data, b, out),
+                    (_, 1) => groups::<0, 1>(shape, taps, w, data, b, out),
+                    (9, _) => groups::<9, 2>(shape, taps, w, data, b, out),
+                    _ => groups::<0, 2>(shape, taps, w, data, b, out),
                 }
             }
         }
 
-        /// [`plane`] with `T` taps, or any number if `T` is 0.
+        /// [`plane`] with `T` taps, or any number if `T` is 0, for results that are `S` apart in the frame.
         ///
         /// # Safety
         /// As [`plane`].
         $(#[$feature])*
         #[inline]
-        unsafe fn groups<const T: usize>(shape: PlaneShape, taps: &[usize], w: &[f32], data: &[f32], b: Bounds, out: &mut [f32]) {
-            let PlaneShape { rows, wide, pitch } = shape;
+        unsafe fn groups<const T: usize, const S: usize>(shape: PlaneShape, taps: &[usize], w: &[f32], data: &[f32], b: Bounds, out: &mut [f32]) {
+            let PlaneShape { rows, wide, pitch, .. } = shape;
             let count = if T > 0 { T } else { taps.len().min(w.len()) };
             let (taps, w) = (&taps[..count], &w[..count]);
             let all = rows * wide.div_ceil(LANES);
@@ -62,7 +66,7 @@ macro_rules! planes {
                 let (mut from, mut to) = ([data.as_ptr(); GROUP], [0; GROUP]);
                 let n = (all - done).min(GROUP);
                 for v in 0..GROUP {
-                    from[v] = data.as_ptr().wrapping_add(row + x);
+                    from[v] = data.as_ptr().wrapping_add(row + x * S);
                     to[v] = first + x;
                     // The last group repeats its last vector.
                     if v + 1 < n {
@@ -82,7 +86,7 @@ macro_rules! planes {
                     unsafe {
                         let (tap, weight) = (*taps.get_unchecked(t), splat(*w.get_unchecked(t)));
                         for v in 0..GROUP {
-                            sums[v] = multiply_add(load(from[v].wrapping_add(tap)), weight, sums[v]);
+                            sums[v] = multiply_add(every::<S>(from[v].wrapping_add(tap)), weight, sums[v]);
                         }
                     }
                 }

@@ -7,6 +7,9 @@ const LANES: usize = 8;
 super::tiles::tiles!(, [1 2 3 4], []);
 super::functions::functions!();
 super::rows::rows!();
+super::lines::lines!();
+super::norms::norms!();
+super::pools::pools!();
 super::planes::planes!();
 super::winograd::winograd!();
 super::groups::groups!();
@@ -36,6 +39,12 @@ fn multiply_add(x: Vector, y: Vector, sum: Vector) -> Vector {
 #[inline(always)]
 fn evens(x: Vector, y: Vector) -> Vector {
     std::array::from_fn(|i| if 2 * i < LANES { x[2 * i] } else { y[2 * i - LANES] })
+}
+
+/// The elements with odd index of both, one after the other.
+#[inline(always)]
+fn odds(x: Vector, y: Vector) -> Vector {
+    std::array::from_fn(|i| if 2 * i < LANES { x[2 * i + 1] } else { y[2 * i + 1 - LANES] })
 }
 
 #[inline(always)]

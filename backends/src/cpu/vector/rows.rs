@@ -40,10 +40,22 @@ pub fn exponentials_of(x: &mut [f32], shift: f32) -> f32 {
     at_level!(exponentials(at, at, x.len(), shift))
 }
 
+/// Zeros and then ones: a vector of them tells what of a vector is new that overlaps the one before.
+pub static NEW: [f32; 32] = {
+    let mut new = [0.0; 32];
+    let (_, ones) = new.split_at_mut(16);
+    let mut i = 0;
+    while i < ones.len() {
+        ones[i] = 1.0;
+        i += 1;
+    }
+    new
+};
+
 /// Defines `joined`, `largest` and `exponentials` for a level, whose module defines `Vector`, `LANES`, the operations on it and `exp`.
 macro_rules! rows {
     ($(#[$feature:meta])*) => {
-        use crate::cpu::vector::rows::Join;
+        use crate::cpu::vector::rows::{Join, NEW};
 
         /// The elements of a vector joined in pairs.
         $(#[$feature])*
@@ -72,29 +84,69 @@ macro_rules! rows {
             unsafe { load(last.as_ptr()) }
         }
 
-        /// Joins all vectors of a slice, four side by side.
-        macro_rules! fold {
-            ($f:ident, $x:expr, $none:expr) => {{
+        /// The last vector of a slice of at least one, whose elements that other vectors have are `$none`.
+        macro_rules! last {
+            ($x:expr, $none:expr) => {{
                 let x: &[f32] = $x;
-                let mut sums = [splat($none); 4];
+                let new = x.len() % LANES;
+                // SAFETY: vectors inside both.
+                unsafe {
+                    let mask = load(NEW.as_ptr().add(16 + new - LANES));
+                    above(mask, zero(), load(x.as_ptr().add(x.len() - LANES)), splat($none))
+                }
+            }};
+        }
+
+        /// The vectors of a row in four results side by side, `$next` of one of them and the vector, joined by `$f`. The first ones are `$first`,
+        /// and `$none` stands behind the row's end.
+        macro_rules! gathered {
+            ($x:expr, $first:expr, $none:expr, $f:ident, |$sum:ident, $v:ident| $next:expr) => {{
+                let x: &[f32] = $x;
+                let mut sums = [splat($first); 4];
                 let mut at = 0;
                 while at + 4 * LANES <= x.len() {
                     for i in 0..4 {
                         // SAFETY: four vectors are inside.
-                        sums[i] = $f(sums[i], unsafe { load(x.as_ptr().add(at + i * LANES)) });
+                        let ($sum, $v) = (sums[i], unsafe { load(x.as_ptr().add(at + i * LANES)) });
+                        sums[i] = $next;
                     }
                     at += 4 * LANES;
                 }
                 while at + LANES <= x.len() {
                     // SAFETY: a vector is inside.
-                    sums[0] = $f(sums[0], unsafe { load(x.as_ptr().add(at)) });
+                    let ($sum, $v) = (sums[0], unsafe { load(x.as_ptr().add(at)) });
+                    sums[0] = $next;
                     at += LANES;
                 }
                 if at < x.len() {
-                    sums[0] = $f(sums[0], ended(x, at, $none));
+                    let ($sum, $v) = (sums[1], if at > 0 { last!(x, $none) } else { ended(x, 0, $none) });
+                    sums[1] = $next;
                 }
                 $f($f(sums[0], sums[2]), $f(sums[1], sums[3]))
             }};
+        }
+
+        /// The elements of each of as many vectors as one has elements, joined.
+        macro_rules! across {
+            ($f:ident, $x:expr) => {{
+                let mut x: [Vector; LANES] = $x;
+                // The number of rounds is a constant: so they are unrolled, and the vectors stay in registers.
+                for round in 0..LANES.trailing_zeros() {
+                    for i in 0..LANES >> (round + 1) {
+                        let (a, b) = (x[2 * i], x[2 * i + 1]);
+                        x[i] = $f(evens(a, b), odds(a, b));
+                    }
+                }
+                elements(x[0])
+            }};
+        }
+
+        $(#[$feature])*
+        #[inline]
+        #[allow(clippy::useless_transmute, reason = "a portable vector is an array")]
+        fn elements(x: Vector) -> [f32; LANES] {
+            // SAFETY: a vector is as many floats.
+            unsafe { std::mem::transmute(x) }
         }
 
         /// The largest element but NaN.
@@ -103,7 +155,7 @@ macro_rules! rows {
         /// On a machine of this level.
         $(#[$feature])*
         pub unsafe fn largest(x: &[f32]) -> f32 {
-            pairs(fold!(larger, x, f32::NEG_INFINITY), |a, b| if b > a { b } else { a })
+            pairs(gathered!(x, f32::NEG_INFINITY, f32::NEG_INFINITY, larger, |end, v| larger(end, v)), |a, b| if b > a { b } else { a })
         }
 
         /// Joins rows.
@@ -112,25 +164,31 @@ macro_rules! rows {
         /// On a machine of this level.
         $(#[$feature])*
         pub unsafe fn joined(join: Join, x: &[f32], n: usize, step: usize, out: &mut [f32]) {
-            let row = |i: usize| &x[i * step..][..n];
-            macro_rules! extreme {
-                ($f:ident, $none:expr, $op:tt) => {
-                    for (i, o) in out.iter_mut().enumerate() {
-                        let x = pairs(fold!($f, row(i), $none), |a, b| if b $op a { b } else { a });
-                        // A sum with a NaN is NaN.
-                        let known = x != 0.0 && !pairs(fold!(add, row(i), 0.0), |a, b| a + b).is_nan();
-                        *o = if known { x } else { f32::NAN };
-                    }
-                };
-            }
-            match join {
-                Join::Sum => {
-                    for (i, o) in out.iter_mut().enumerate() {
-                        *o = pairs(fold!(add, row(i), 0.0), |a, b| a + b);
-                    }
+            for (i, out) in out.chunks_mut(LANES).enumerate() {
+                let row = |r: usize| &x[(i * LANES + r) * step..][..n];
+                let mut sums = [zero(); LANES];
+                for r in 0..out.len() {
+                    sums[r] = gathered!(row(r), 0.0, 0.0, add, |sum, v| add(sum, v));
                 }
-                Join::Largest => extreme!(larger, f32::NEG_INFINITY, >),
-                Join::Smallest => extreme!(smaller, f32::INFINITY, <),
+                let sums = across!(add, sums);
+                macro_rules! extreme {
+                    ($f:ident, $none:expr) => {{
+                        let mut ends = [zero(); LANES];
+                        for r in 0..out.len() {
+                            ends[r] = gathered!(row(r), $none, $none, $f, |end, v| $f(end, v));
+                        }
+                        let ends = across!($f, ends);
+                        for ((o, &x), sum) in out.iter_mut().zip(&ends).zip(&sums) {
+                            // A sum with a NaN is NaN.
+                            *o = if x != 0.0 && !sum.is_nan() { x } else { f32::NAN };
+                        }
+                    }};
+                }
+                match join {
+                    Join::Sum => out.copy_from_slice(&sums[..out.len()]),
+                    Join::Largest => extreme!(larger, f32::NEG_INFINITY),
+                    Join::Smallest => extreme!(smaller, f32::INFINITY),
+                }
             }
         }
 
