@@ -183,6 +183,14 @@ fn layered(text: &str) -> Library {
 }
 
 #[test]
+fn laws_of_adversaries_are_told_apart() {
+    let text = include_str!("laws/adversary_false.rules");
+    check(&["ops", "extern", "layers"], text, "fails");
+    let text = include_str!("laws/adversary_true.rules");
+    check(&["ops", "extern", "layers"], text, "holds");
+}
+
+#[test]
 fn unsafe_identities_are_refused_with_the_damage_and_a_way_out() {
     let text = include_str!("laws/unsafe.rules");
     let library = layered(text);

@@ -29,8 +29,14 @@ fn extracted(text: &str) -> Vec<String> {
 
 /// The same with laws up to an error class only.
 fn extracted_within(text: &str, most: ErrorClass) -> Vec<String> {
+    extracted_beside("", text, most)
+}
+
+/// The same with layers of one's own.
+fn extracted_beside(layers: &str, text: &str, most: ErrorClass) -> Vec<String> {
     let mut texts: Vec<(String, String)> =
         stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect();
+    texts.push(("layers.rules".into(), layers.into()));
     texts.push(("case.rules".into(), text.into()));
     let (library, diags) = mlc_dsl::check::library(&texts);
     let source = library.sources.len() as u32 - 1;
@@ -89,6 +95,25 @@ fn activations_from_any_spelling() {
     ] {
         let text = format!("def case(x: f32[4, 7]) -> f32[4, 7]\n  = {body}\n");
         assert_eq!(extracted(&text), [layer], "{body}");
+    }
+}
+
+#[test]
+fn numbers_that_a_layer_only_computes_with_are_worked_out() {
+    let layers = "def cooled(x: F[..s], t: float in 0.1..2) -> F[..s]\n  = tanh(x / t)\n\n\
+                  def parted(x: F[..s], y: F[..s], l: float in 0.1..1) -> F[..s]\n  = tanh(x - l * y)\n\n\
+                  def bent(x: F[..s], l: float in 0.5..2) -> F[..s]\n  = sin(x) * tanh(-l * x)\n";
+    for (layer, body) in [
+        ("cooled", "tanh(4 * x)"),
+        ("cooled", "tanh(x / 0.3)"),
+        ("parted", "tanh(x + -0.3 * y)"),
+        ("parted", "tanh(x - y)"),
+        ("parted", "tanh(x - y * 0.7)"),
+        ("bent", "tanh(x * -1.5) * sin(x)"),
+    ] {
+        let other = if body.contains('y') { ", y: f32[4, n]" } else { "" };
+        let text = format!("def case(x: f32[4, n]{other}) -> f32[4, n]\n  = {body}\n");
+        assert_eq!(extracted_beside(layers, &text, ErrorClass::Reorder), [layer], "{body}");
     }
 }
 

@@ -5,7 +5,7 @@
 //! index variables. A form that is not allowed in a place evaluates to nothing there.
 
 use crate::function::Function;
-use crate::ir::DType;
+use crate::ir::{Attr, DType};
 use crate::onnx::{Apply, Question};
 use crate::span::Span;
 use std::sync::Arc;
@@ -389,6 +389,29 @@ words! {
 }
 
 impl AttrKind {
+    /// True of a value that is one of this kind.
+    pub fn admits(self, a: &Attr) -> bool {
+        match self {
+            AttrKind::Int | AttrKind::Axis => matches!(a, Attr::Int(_)),
+            AttrKind::Ints | AttrKind::Axes | AttrKind::Perm | AttrKind::Shape => {
+                matches!(a, Attr::Ints(_))
+            }
+            AttrKind::Float => matches!(a, Attr::Float(_) | Attr::Int(_)),
+            AttrKind::Floats => a.as_f64s().is_some(),
+            AttrKind::Bool => matches!(a, Attr::Bool(_)),
+            AttrKind::String => matches!(a, Attr::Str(_)),
+            AttrKind::DType => matches!(a, Attr::DType(_)),
+        }
+    }
+
+    /// What it is, in a few words.
+    pub fn wanted(self) -> &'static str {
+        match self {
+            AttrKind::Ints => "a list of integers",
+            _ => AttrKind::ALL.iter().find(|k| k.0 == self).map_or("", |k| k.2),
+        }
+    }
+
     /// True of lists of integers.
     pub fn is_ints(self) -> bool {
         matches!(self, AttrKind::Ints | AttrKind::Axes | AttrKind::Perm | AttrKind::Shape)

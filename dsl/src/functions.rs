@@ -196,7 +196,9 @@ fn zip(function: Function, a: Val, b: Val) -> Result<Val, EvalError> {
         (Val::Attr(Attr::Int(a)), Val::Attr(Attr::Int(b))) => Attr::Int(f(&a, &b)),
         (a, b) if function != F::CeilDiv => {
             let (a, b) = (a.number()?, b.number()?);
-            Attr::float(if function == F::Maximum { a.max(b) } else { a.min(b) })
+            // As of elements: NaN if either is.
+            let v = if function == F::Maximum { a.max(b) } else { a.min(b) };
+            Attr::float(if a.is_nan() || b.is_nan() { f64::NAN } else { v })
         }
         _ => return Err(EvalError::invalid(format!("`{function}` takes integers"))),
     }))

@@ -251,18 +251,7 @@ fn normalise_axis(
 
 fn check_attr(param: &AttrParam, a: &Attr, env: &Env) -> Result<(), String> {
     let kind = param.ty.kind;
-    let fits = match kind {
-        AttrKind::Int | AttrKind::Axis => matches!(a, Attr::Int(_)),
-        AttrKind::Ints | AttrKind::Axes | AttrKind::Perm | AttrKind::Shape => {
-            matches!(a, Attr::Ints(_))
-        }
-        AttrKind::Float => matches!(a, Attr::Float(_) | Attr::Int(_)),
-        AttrKind::Floats => a.as_f64s().is_some(),
-        AttrKind::Bool => matches!(a, Attr::Bool(_)),
-        AttrKind::String => matches!(a, Attr::Str(_)),
-        AttrKind::DType => matches!(a, Attr::DType(_)),
-    };
-    if !fits {
+    if !kind.admits(a) {
         return Err(format!("expected {kind}, found {a}"));
     }
     if matches!(a, Attr::DType(DType::Str)) {

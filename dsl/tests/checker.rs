@@ -29,6 +29,8 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(x: F[..s]) -> F[..s]\n  = x + y\n",
             "rule r\n  x + x => 2 * x\n  given x: F[..s], eps: float\n  when esp > 0\n  error reorder\n",
             "rule r\n  cumsum(x, axis=0, reverse=True) => x\n  given x: F[n]\n  error exact\n",
+            "def f(x: F[b, n]) -> F[b]\n  = max(n) -x\n",
+            "rule r\n  x + x => 2 * x\n  error exact\n",
         ],
     ),
     (
@@ -55,6 +57,8 @@ const CASES: &[(&str, &[&str])] = &[
             "def f(x: F[..s]) -> F[..s]\n  let r = pad(x, 0, low=[1], high=[1])\n  = r[a]\n",
             "def f(x: F[n]) -> F[n]\n  let r = reshape(x, shape=[2, 2, |n|])\n  = sum(a) r[a, b]\n",
             "def f(x: F[a, n]) -> F[a, n]\n  let (u, v) = split(x, axis=m, parts=2)\n  = concat(u, v, axis=-1)\n",
+            "def f(x: F[b, n]) -> F[b, n]\n  = cumsum(x, axis=2)\n",
+            "def f(x: F[n]) -> F[n]\n  = cumsum(x, axis=-2)\n",
         ],
     ),
     (
@@ -62,6 +66,11 @@ const CASES: &[(&str, &[&str])] = &[
         &[
             "def f(x: F[a, b]) -> F[b, a]\n  = transpose(x, prem=[1, 0])\n",
             "def f(x: F[a, b]) -> F[b, a]\n  = transpose(x)\n",
+            "def f(x: F[..p, n]) -> F[..p, n]\n  = cumsum(x, axis=\"n\")\n",
+            "def f(x: F[a, b]) -> F[a]\n  = sum(x, axes=1)\n",
+            "def f(x: F[..p, n]) -> F[..p, n]\n  = cumsum(x, axis=-1, reverse=1)\n",
+            "def f(x: F[..s], alpha: float = \"big\") -> F[..s]\n  = alpha * x\n",
+            "def f(x: F[..s], alpha: float in 2..1) -> F[..s]\n  = alpha * x\n",
         ],
     ),
     (
@@ -117,6 +126,7 @@ const CASES: &[(&str, &[&str])] = &[
             "op f(x: F[a]) -> y: F[a]\n  y[a] = x[a / 2.5]\n",
             "op f(x: F[..s]) -> y: F[..s]\n  y[..s] = (x[..s], 1)\n",
             "def f(x: F[n]) -> F[]\n  = 3\n",
+            "def f(x: F[..s]) -> F[..s]\n  = x if x > 0 else 0\n",
             "def f(x: F[n]) -> F[n]\n  = (x, x)\n",
             "def f(x: F[n]) -> F[n]\n  let (a, b) = x\n  = a + b\n",
             "def f(x: F[a, n]) -> F[a, n]\n  let (u, v, w) = split(x, axis=-1, parts=2)\n  = u\n",

@@ -7,6 +7,7 @@ use crate::{pipeline, stdlib};
 use anyhow::Context;
 use mlc_dsl::diag::{SHOWN, Severity, more};
 use mlc_dsl::library::Law;
+use mlc_dsl::span::Span;
 use mlc_files::npz::write_npz;
 use serde::Serialize;
 use std::fmt::Write;
@@ -55,7 +56,14 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         let color = args.common.screen.colored_errors();
         terminal::complain(&format!("{}\n", stdlib::rendered(&library, &diags, color)));
     }
-    let faulty = diags.iter().any(|d| d.diag.severity == Severity::Error);
+    let faults: Vec<_> = diags.iter().filter(|d| d.diag.severity == Severity::Error).collect();
+    let faulty = !faults.is_empty();
+    // Of what has a mistake nothing else is said: it stands for what is not written.
+    let whole = |(source, span): (u32, Span)| {
+        let within = |at: &Span| span.start <= at.start && at.start <= span.end;
+        let at = |d: &mlc_dsl::check::SourceDiag| d.diag.labels.iter().any(|(at, _)| within(at));
+        !faults.iter().any(|d| d.source == source && at(d))
+    };
     // With files given, only their laws are verified; the shipped ones are what they build on.
     let first = stdlib::TEXTS.len() as u32 + args.common.rules.len() as u32;
     let names: Option<Vec<String>> = (!args.files.is_empty()).then(|| {
@@ -65,6 +73,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
             of.into_iter().any(|c| library.call(*c).source.0 >= first)
         };
         let own = library.laws.iter().filter(|l| l.source.0 >= first || added(l));
+        let own = own.filter(|l| whole(l.source));
         own.map(|l| l.name.to_string()).collect()
     });
     let options = mlc_verify::CheckOptions {
@@ -80,7 +89,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     bar.finish_and_clear();
     let mut lints = mlc_verify::lint(&library, names.as_deref());
     let from = if args.files.is_empty() { 0 } else { first };
-    lints.extend(mlc_verify::declarations(&library, from, args.common.seed));
+    let declared = mlc_verify::declarations(&library, from, args.common.seed);
+    let unsound = |name: &str| library.find(name).is_some_and(|c| !whole(library.call(c).source));
+    lints.extend(declared.into_iter().filter(|l| !unsound(&l.law)));
     let reach = mlc_verify::reach::table(&library);
     let broken = lawtest::check(&Arc::new(library), names.as_deref(), &args.target)?;
     let color = args.common.screen.colored();

@@ -7,7 +7,7 @@ use mlc_dsl::infer::resolve_dims;
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::Dim;
 use mlc_dsl::list_patterns::{self, ListFit};
-use mlc_dsl::pattern::is_attr;
+use mlc_dsl::pattern::{is_attr, solve};
 use std::ops::ControlFlow;
 
 impl Matcher<'_> {
@@ -25,7 +25,13 @@ impl Matcher<'_> {
                     agrees = false;
                     false
                 }
-                ListFit::Later => true,
+                ListFit::Later => match self.solved(e, a, env) {
+                    Some(fits) => {
+                        agrees &= fits;
+                        false
+                    }
+                    None => true,
+                },
             });
             if !agrees {
                 return false;
@@ -34,6 +40,21 @@ impl Matcher<'_> {
                 return waiting.iter().all(|(e, a)| same_attr(e, a, env));
             }
         }
+    }
+
+    /// Binds the name that a number tells, if it is one that stands nowhere by itself; whether it has the kind of the name and yields
+    /// the number.
+    fn solved(&self, e: &Expr, a: &Attr, env: &mut Env) -> Option<bool> {
+        if self.compiled.solved.is_empty() {
+            return None;
+        }
+        let (name, v) = solve(e, a.as_f64()?, env)?;
+        if !self.compiled.solved.contains(&name) {
+            return None;
+        }
+        let value = self.of_kind(&name, Attr::float(v)).filter(|_| v.is_finite());
+        let bound = value.is_some_and(|v| env.bind_attr(&name, v));
+        Some(bound && same_attr(e, a, env))
     }
 
     /// Binds or compares attributes that follow from the types: the positions of axes.

@@ -10,7 +10,7 @@ use mlc_dsl::expr::Expr;
 use mlc_dsl::infer::{resolve_dims, unify, unify_dims};
 use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{CallId, TypePattern};
-use mlc_dsl::pattern::{PatId, PatKind, is_attr};
+use mlc_dsl::pattern::{PatId, PatKind, is_attr, solve};
 use std::ops::ControlFlow;
 
 /// Operands that a root pattern may leave over. In a long sum every subset would match otherwise.
@@ -218,8 +218,12 @@ impl Matcher<'_> {
             (None, Some(v)) if root => next(st, Some(v)),
             (None, Some(_)) => ControlFlow::Continue(()),
             (Some(e), found) => {
-                let open =
-                    e.as_name().is_some_and(|n| is_attr(self.law, n) && st.env.attr(n).is_none());
+                let open = match e.as_name() {
+                    Some(n) => is_attr(self.law, n) && st.env.attr(n).is_none(),
+                    // A factor of one is not written, whatever it is computed from.
+                    None => solve(e, 1.0, &st.env)
+                        .is_some_and(|(n, _)| self.compiled.solved.contains(&n)),
+                };
                 let Some(v) = found.or(if open { unit } else { None }) else {
                     return ControlFlow::Continue(());
                 };

@@ -43,8 +43,19 @@ pub fn bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 
 /// The same as UTF-8 text.
 pub fn text(path: &Path, limit: u64) -> io::Result<String> {
-    let not_text = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
-    String::from_utf8(bytes(path, limit)?).map_err(not_text)
+    String::from_utf8(bytes(path, limit)?)
+        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, not_text(&e)))
+}
+
+/// What a file is that is no text, or where it ends to be one.
+fn not_text(e: &std::string::FromUtf8Error) -> String {
+    let bytes = e.as_bytes();
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return "it is not UTF-8 text but UTF-16".into();
+    }
+    let before = &bytes[..e.utf8_error().valid_up_to()];
+    let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+    format!("it is not UTF-8 text: byte {:#04x} on line {line}", bytes[before.len()])
 }
 
 /// Refuses a name that nothing can be read from: no file, or a pipe or a device.

@@ -219,6 +219,14 @@ fn once(codes: &CodeCache<'_>, class: ErrorClass, sample: &Sample) -> Trial {
             if let Some(at) = l.iter().zip(r).position(|(a, b)| a != b) {
                 return differ(Broken::Truth, at, &truth[i], &truth[n + i]);
             }
+            // Integers and truth values that rounded numbers decide.
+            let bits = working.filter(|_| class == ErrorClass::Exact);
+            if let Some((wl, wr)) = bits
+                && let (Some(l), Some(r)) = (wl.ints(), wr.ints())
+                && let Some(at) = l.iter().zip(r).position(|(a, b)| a != b)
+            {
+                return differ(Broken::Bits, at, wl, wr);
+            }
             continue;
         }
         let strayed = working.zip(precision.as_ref()).and_then(|(w, j)| strays(j, i, l, w));

@@ -48,7 +48,7 @@ pub fn declarations(library: &Library, first: u32, seed: u64) -> Vec<Lint> {
         };
         let message = format!("`{}` {what}, because {reason}", law.name);
         let help = "a number is found where it stands alone: take what is computed from it as a parameter of its own, \
-                    such as `x * k` for `x / k`; long sums are matched in parts";
+                    such as `x * k` for `x * k^2`; long sums are matched in parts";
         out.push(Lint::at(
             library,
             law.source,

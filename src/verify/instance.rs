@@ -38,8 +38,8 @@ pub(super) struct Instance {
 pub(super) enum InstanceRefusal {
     /// The left side or a condition; with changes that may help, and the attributes they go with.
     Left(String, Vec<Fix>, Vec<(Name, Attr)>),
-    /// Left side and conditions stand, but the right side has no instance.
-    Right(String),
+    /// Left side and conditions stand, but the right side has no instance; with changes that may help.
+    Right(String, Vec<Fix>, Vec<(Name, Attr)>),
     /// Both sides stand, with these different types.
     Types(Box<Instance>, usize),
 }
@@ -67,7 +67,13 @@ pub(super) fn build(
     w.remaining(rng).map_err(no)?;
     w.conditions()?;
     w.fixes.clear();
-    let right = w.side(&law.right, rng).map_err(InstanceRefusal::Right)?;
+    let right = match w.side(&law.right, rng) {
+        Ok(v) => v,
+        Err(reason) => {
+            let fixes = std::mem::take(&mut w.fixes);
+            return Err(InstanceRefusal::Right(reason, fixes, w.draft.attrs));
+        }
+    };
     let (vars, outputs) = (w.input_vars(), left.len());
     let types: Vec<(Type, Type)> = left
         .iter()

@@ -4,7 +4,7 @@ use super::sample_draft::Stray;
 use mlc_backends::reference::CodeCache;
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::expr::{self, AttrKind, BinaryOp, Elem, Expr, ExprKind, TypePart, UnaryOp};
-use mlc_dsl::ir::DType;
+use mlc_dsl::ir::{Attr, DType};
 use mlc_dsl::library::{DTypePattern, Dim, Law, LawOrigin, LawTest, Library, Name};
 use mlc_dsl::term::{TermId, TermKind};
 
@@ -13,6 +13,9 @@ const MAX_NUMBERS: usize = 4;
 
 /// Integers up to this one that a law names are tried as extents.
 const LARGEST_SIZE: i64 = 300;
+
+/// As an integer of a law: beyond it begin the integers that f16 lacks.
+const LARGEST_ATTR: i64 = 2049;
 
 /// An axis or segment of the law's variables.
 #[derive(Clone, Debug)]
@@ -105,6 +108,8 @@ pub(super) struct Facts<'a> {
     pub numbers: Vec<f64>,
     /// Integers that the law names, and one beyond each narrow type that it names: extents and attributes may turn there.
     pub sizes: Vec<i64>,
+    /// The same of types in which few integers are exact: attributes may turn there.
+    pub counts: Vec<i64>,
     /// Per variable: whether the law asks for a constant there.
     pub given: Vec<bool>,
     /// A condition speaks of element types.
@@ -116,6 +121,11 @@ pub(super) struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// Reads a law.
     pub(super) fn of(library: &'a Library, law: &'a Law) -> Facts<'a> {
+        Facts::under(library, law, &law.conditions)
+    }
+
+    /// Reads a law under other conditions than its own.
+    pub(super) fn under(library: &'a Library, law: &'a Law, conditions: &[Expr]) -> Facts<'a> {
         let each = law.vars.iter().any(|v| v.each);
         let mut f = Facts {
             library,
@@ -132,19 +142,20 @@ impl<'a> Facts<'a> {
             words: Vec::new(),
             numbers: Vec::new(),
             sizes: Vec::new(),
+            counts: Vec::new(),
             given: vec![false; law.vars.len()],
-            typed: law.conditions.iter().any(asks_dtype),
+            typed: conditions.iter().any(asks_dtype),
             codes: CodeCache::new(library),
         };
         f.names();
         f.domains();
-        for c in &law.conditions {
+        for c in conditions {
             f.conjunct(c);
         }
         f.collect_words();
         f.collect_numbers();
         f.collect_sizes();
-        law.conditions.iter().chain(&law.hints).for_each(|c| f.constants(c));
+        conditions.iter().chain(&law.hints).for_each(|c| f.constants(c));
         f
     }
 
@@ -351,25 +362,31 @@ impl<'a> Facts<'a> {
     }
 
     fn collect_sizes(&mut self) {
-        let mut sizes: Vec<i64> = Vec::new();
+        let (mut sizes, mut counts): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
         let mut note = |e: &Expr| {
             e.walk(&mut |e| {
                 let size = match &e.kind {
                     ExprKind::Int(v) => *v,
-                    ExprKind::DType(d) => match d.int_range() {
-                        Some((_, high)) if *d != DType::Bool => {
-                            i64::try_from(high + 2).unwrap_or(i64::MAX)
-                        }
-                        _ => return,
+                    ExprKind::DType(d) => match beyond(*d) {
+                        Some(size) => size,
+                        None => return,
                     },
                     _ => return,
                 };
                 if (2..=LARGEST_SIZE).contains(&size) && !sizes.contains(&size) {
                     sizes.push(size);
                 }
+                if (2..=LARGEST_ATTR).contains(&size) && !counts.contains(&size) {
+                    counts.push(size);
+                }
             });
         };
         self.law.conditions.iter().for_each(&mut note);
+        for v in &self.law.vars {
+            if let DTypePattern::Fixed(d) = &v.ty.dtype {
+                note(&Expr::new(ExprKind::DType(*d)));
+            }
+        }
         for (_, t) in self.law.terms.iter() {
             match &t.kind {
                 TermKind::Scalar(e) | TermKind::EachPart(e) => note(e),
@@ -379,7 +396,19 @@ impl<'a> Facts<'a> {
                 TermKind::Var(_) | TermKind::Output(_) => {}
             }
         }
-        self.sizes = sizes;
+        (self.sizes, self.counts) = (sizes, counts);
+    }
+
+    /// The numbers that the law names, and those that its attributes are.
+    pub(super) fn numbers_of(&self, attrs: &[(Name, Attr)]) -> Vec<f64> {
+        let mut numbers = self.numbers.clone();
+        for v in attrs.iter().filter_map(|(_, a)| a.as_f64()) {
+            let new = v.is_finite() && v.abs() != 1.0 && v != 0.0 && !numbers.contains(&v);
+            if new && numbers.len() < 2 * MAX_NUMBERS {
+                numbers.push(v);
+            }
+        }
+        numbers
     }
 
     /// The element rules of all variables where the given conjunct is broken.
@@ -434,6 +463,45 @@ fn apply_predicate(predicate: &Predicate, rule: &mut ElementRule) {
             rule.nonzero = true;
         }
         expr::Predicate::Const => {}
+    }
+}
+
+/// So many ways to meet a law's conditions are sampled each by itself.
+const MAX_WAYS: usize = 8;
+
+/// The ways to meet all conditions: of each `or` one side. A law must hold in each; drawn together, the one that is easily met would
+/// hide the others.
+pub(super) fn ways(conditions: &[Expr]) -> Vec<Vec<Expr>> {
+    let mut out: Vec<Vec<Expr>> = vec![vec![]];
+    for c in conditions {
+        let sides = sides(c);
+        // What would be too many ways stays one.
+        let sides = if out.len() * sides.len() > MAX_WAYS { vec![vec![c.clone()]] } else { sides };
+        let with = |way: &Vec<Expr>| -> Vec<Vec<Expr>> {
+            sides.iter().map(|s| way.iter().chain(s).cloned().collect()).collect()
+        };
+        out = out.iter().flat_map(with).collect();
+    }
+    out
+}
+
+/// The ways to meet one condition.
+fn sides(e: &Expr) -> Vec<Vec<Expr>> {
+    match &e.kind {
+        ExprKind::Binary(BinaryOp::Or, a, b) => [sides(a), sides(b)].concat(),
+        ExprKind::Binary(BinaryOp::And, a, b) => ways(&[(**a).clone(), (**b).clone()]),
+        _ => vec![vec![e.clone()]],
+    }
+}
+
+/// From where on a type lacks integers.
+pub(super) fn beyond(dtype: DType) -> Option<i64> {
+    match (dtype, dtype.int_range()) {
+        (DType::Bool, _) => None,
+        (_, Some((_, high))) => Some(i64::try_from(high + 2).unwrap_or(i64::MAX)),
+        (DType::BF16, _) => Some(257),
+        (DType::F16, _) => Some(LARGEST_ATTR),
+        _ => None,
     }
 }
 

@@ -249,8 +249,8 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
             return Err(EvalError::Unbound(name.to_string()).to_string());
         };
         let mut draw = || {
-            let (words, stray) = (&self.facts.words, self.draft.stray);
-            let v = sample_attrs::value(&p.ty, &self.envs[0], 1, words, stray, rng);
+            let (named, stray) = ((&*self.facts.words, &*self.facts.counts), self.draft.stray);
+            let v = sample_attrs::value(&p.ty, &self.envs[0], 1, named, stray, rng);
             v.ok_or_else(|| format!("`{name}` has no values"))
         };
         let mut v = draw()?;
@@ -310,6 +310,7 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
                 given,
                 open,
                 words: &self.facts.words,
+                sizes: &self.facts.sizes,
                 stray: self.draft.stray,
                 style: self.draft.style,
                 telling: self.draft.telling,

@@ -166,6 +166,12 @@ enum Break {
 /// applied, with the types that they declare. One in so many is taken.
 const DEFINED: usize = 20;
 
+/// A law under conditions that are met in several ways has up to so many times the samples.
+const MORE: usize = 3;
+
+/// Draws without a sample after which a way to meet the conditions is held to be none.
+const MISSES: usize = 5;
+
 /// Samples taken to break one condition.
 const BREAKING: usize = 1500;
 
@@ -180,8 +186,13 @@ pub fn check_law(library: &Library, law: &Law, options: &CheckOptions) -> Verdic
 /// Checks a law, of which another instance of its schema, if one is named, shows that it holds.
 fn checked(library: &Library, law: &Law, shown: Option<&str>, options: &CheckOptions) -> Verdict {
     let facts = Facts::of(library, law);
+    let ways = match law_facts::ways(&law.conditions) {
+        ways if ways.len() > 1 => ways.iter().map(|c| Facts::under(library, law, c)).collect(),
+        _ => vec![],
+    };
     let mut c = Checker {
         facts: &facts,
+        ways: if ways.is_empty() { vec![&facts] } else { ways.iter().collect() },
         rng: Random::of(options.seed, &law.name),
         tally: Tally::default(),
         deadline: Instant::now() + Duration::from_millis(options.time_ms),
@@ -200,6 +211,8 @@ fn checked(library: &Library, law: &Law, shown: Option<&str>, options: &CheckOpt
 
 struct Checker<'f, 'l> {
     facts: &'f Facts<'l>,
+    /// The law under each way to meet its conditions.
+    ways: Vec<&'f Facts<'l>>,
     rng: Random,
     tally: Tally,
     deadline: Instant,
@@ -209,9 +222,8 @@ struct Checker<'f, 'l> {
     shown: Option<&'f str>,
 }
 
-impl Checker<'_, '_> {
+impl<'f, 'l> Checker<'f, 'l> {
     fn sample(&mut self, samples: usize) -> Outcome {
-        let wanted = vec![true; self.facts.conjuncts.len()];
         if self.facts.matches_all() {
             let reason =
                 "its left side is a variable or a number, which stands for everything".into();
@@ -220,39 +232,46 @@ impl Checker<'_, '_> {
         let mut evidence = Evidence::of(Exactness::Sampled { reason: String::new() });
         let mut errors = RoundingErrors::new(self.facts.law.error);
         let mut first = None;
-        let mut missed = 0;
+        let mut missed = vec![(0, false); self.ways.len()];
+        let samples = samples * self.ways.len().min(MORE);
         for i in 0..samples {
             if Instant::now() > self.deadline {
                 self.warnings.push(format!("time ran out after {i} of {samples} samples"));
                 break;
             }
             let mut rng = self.rng.fork();
-            let (extents, stray, round) = sample::plan(self.facts, i);
-            let drawn =
-                sample::draw(self.facts, &wanted, (extents, stray), &mut self.tally, &mut rng);
+            let way = i % self.ways.len();
+            let facts = self.ways[way];
+            if missed[way] == (MISSES, false) {
+                continue;
+            }
+            let wanted = vec![true; facts.conjuncts.len()];
+            let (extents, stray, round) = sample::plan(facts, i / self.ways.len());
+            let drawn = sample::draw(facts, &wanted, (extents, stray), &mut self.tally, &mut rng);
             let instance = match drawn {
                 Some(Draw::Instance(i)) => *i,
                 Some(Draw::Types(i, output)) => {
                     let (sample, mismatch) = shrink::type_mismatch(*i, output);
-                    return self.fails(sample, mismatch);
+                    return self.fails(facts, sample, mismatch);
                 }
                 None => {
-                    missed += 1;
-                    if missed >= 5 && first.is_none() {
+                    missed[way].0 = MISSES.min(missed[way].0 + 1);
+                    if missed.iter().all(|m| *m == (MISSES, false)) {
                         return self.no_sample();
                     }
                     continue;
                 }
             };
+            missed[way].1 = true;
             let (sample, trial) =
-                sample::trial(self.facts, instance, round, None, &mut self.tally, &mut rng);
+                sample::trial(facts, instance, round, None, &mut self.tally, &mut rng);
             match trial {
                 Trial::Void => evidence.void += 1,
                 Trial::Agree(of_sample) => {
                     evidence.samples += 1;
                     errors.note(&sample, of_sample);
                 }
-                Trial::Differ(mismatch) => return self.fails(sample, *mismatch),
+                Trial::Differ(mismatch) => return self.fails(facts, sample, *mismatch),
             }
             first.get_or_insert(sample);
         }
@@ -288,9 +307,9 @@ impl Checker<'_, '_> {
                 evidence.exactness = Exactness::Shared { law: by.to_string() };
                 return Outcome::Holds(evidence);
             }
-            (false, None) => match identity_testing::prove(self.facts, &mut rng) {
-                ProofOutcome::Exactness(exactness) => exactness,
-                ProofOutcome::Differ(instance) => return self.differ(*instance, &mut rng),
+            (false, None) => match self.prove(&mut rng) {
+                Ok(exactness) => exactness,
+                Err((facts, instance)) => return self.differ(facts, *instance, &mut rng),
             },
         };
         if self.explain {
@@ -299,12 +318,35 @@ impl Checker<'_, '_> {
         Outcome::Holds(evidence)
     }
 
-    fn fails(&mut self, sample: compare::Sample, mismatch: compare::Mismatch) -> Outcome {
+    /// How the law holds; or one way to meet its conditions in which it does not.
+    fn prove(
+        &self,
+        rng: &mut Random,
+    ) -> Result<Exactness, (&'f Facts<'l>, Box<instance::Instance>)> {
+        let mut found = None;
+        for facts in &self.ways {
+            match identity_testing::prove(facts, rng) {
+                ProofOutcome::Differ(instance) => return Err((facts, instance)),
+                ProofOutcome::Exactness(sampled @ Exactness::Sampled { .. }) => {
+                    found = Some(sampled);
+                }
+                ProofOutcome::Exactness(proved) => found = found.or(Some(proved)),
+            }
+        }
+        Ok(found.unwrap_or(Exactness::Sampled { reason: String::new() }))
+    }
+
+    fn fails(
+        &mut self,
+        facts: &Facts<'_>,
+        sample: compare::Sample,
+        mismatch: compare::Mismatch,
+    ) -> Outcome {
         if !self.explain {
             return Outcome::Fails(Box::new(Counterexample::of(self.facts, &sample, &mismatch)));
         }
         let (first, mut rng) = (sample.clone(), self.rng.fork());
-        let (sample, mismatch) = shrink::shrink(self.facts, sample, mismatch, &mut self.rng);
+        let (sample, mismatch) = shrink::shrink(facts, sample, mismatch, &mut self.rng);
         let proposal = infer_condition::propose(self.facts, [&first, &sample], &mut rng);
         let mut example = Counterexample::of(self.facts, &sample, &mismatch);
         example.holds_when = proposal;
@@ -312,10 +354,15 @@ impl Checker<'_, '_> {
     }
 
     /// Sides that are different rational functions, though no sample showed it.
-    fn differ(&mut self, instance: instance::Instance, rng: &mut Random) -> Outcome {
+    fn differ(
+        &mut self,
+        facts: &Facts<'_>,
+        instance: instance::Instance,
+        rng: &mut Random,
+    ) -> Outcome {
         for i in 0..40 {
             let (sample, trial) = sample::trial(
-                self.facts,
+                facts,
                 instance.clone(),
                 [Round::Integers, Round::Powers, Round::Normal][i % 3],
                 None,
@@ -323,10 +370,10 @@ impl Checker<'_, '_> {
                 rng,
             );
             if let Trial::Differ(mismatch) = trial {
-                return self.fails(sample, *mismatch);
+                return self.fails(facts, sample, *mismatch);
             }
         }
-        let sample = sample::fill(self.facts, instance, Round::Integers, None, Some(1), rng);
+        let sample = sample::fill(facts, instance, Round::Integers, None, Some(1), rng);
         let message =
             "the sides are different rational functions, as a prime field shows, though they \
                        are hard to tell apart in f64"

@@ -50,8 +50,11 @@ impl SampleDraft {
             },
             Fix::Multiple(n, k) if *k > 1 && *k <= CAP => match find_axis(self, n) {
                 Some(i) => {
+                    // What it is a multiple of already may be needed, too.
+                    let common = rng.chance(0.5);
                     for v in &mut self.axes[i].1 {
-                        *v = (*v / k).clamp(1, 3) * k;
+                        let both = least_common_multiple(*v, *k).filter(|m| common && *m <= CAP);
+                        *v = both.unwrap_or((*v / k).clamp(1, 3) * k);
                     }
                     true
                 }
@@ -104,6 +107,14 @@ impl SampleDraft {
             | Fix::Elements(..) => false,
         }
     }
+}
+
+fn least_common_multiple(a: i64, b: i64) -> Option<i64> {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a > 0 && b > 0).then(|| a / x * b)
 }
 
 /// What the names of a condition stand for among a law's names.

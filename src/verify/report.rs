@@ -6,7 +6,7 @@ use super::{CounterexampleModel, Exactness, Outcome, Proposal, Verdict, countere
 use mlc_backends::reference::Array;
 use mlc_dsl::diag::{Code, Diag, Severity, render};
 use mlc_dsl::ir::Tensor;
-use mlc_dsl::library::{Law, Library};
+use mlc_dsl::library::{Law, LawOrigin, Library};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -309,7 +309,20 @@ impl CheckReport {
     /// The report for people: every law that does not hold or is suspicious, then the count.
     pub fn human(&self, color: bool) -> String {
         let mut out = String::new();
-        for r in &self.laws {
+        for (i, r) in self.laws.iter().enumerate() {
+            // A layer that cannot be applied is one mistake, not one for each of its two laws.
+            let said = |other: &Reported| match (&other.diag, &r.diag) {
+                (Some(a), Some(b)) => {
+                    (a.code, &a.message, other.line, &other.file)
+                        == (b.code, &b.message, r.line, &r.file)
+                }
+                _ => false,
+            };
+            if matches!(r.verdict.outcome, Outcome::NoSample { .. })
+                && self.laws[..i].iter().any(said)
+            {
+                continue;
+            }
             if let Some(d) = &r.diag {
                 out += &render(std::slice::from_ref(d), &r.file, &r.text, color);
             }
@@ -447,7 +460,17 @@ fn diagnostic(law: &Law, verdict: &Verdict) -> Option<Diag> {
         Outcome::NoSample { reason } => (
             "V002",
             Severity::Error,
-            format!("the law `{}` can never match", law.name),
+            match law.origin {
+                LawOrigin::Rule | LawOrigin::Reverse => {
+                    format!("the law `{}` can never match", law.name)
+                }
+                LawOrigin::Fold | LawOrigin::Unfold => {
+                    format!(
+                        "the layer `{}` can never be applied",
+                        law.name.trim_end_matches(".rev")
+                    )
+                }
+            },
             Some(match reason.as_str() {
                 "" => "no extents and attributes were found that its conditions admit".to_string(),
                 reason => format!("what refuses its samples: {reason}"),

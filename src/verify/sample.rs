@@ -114,17 +114,24 @@ pub(super) fn draw(
             _ => style(facts, breaking, rng),
         };
         let mut draft = SampleDraft::choose(facts, style, stray, rng);
+        let mut refused = false;
         for _ in 0..CHANGES {
             let (reason, fixes, attrs) = match instance::build(facts, &draft, wanted, rng) {
                 Ok(i) => return Some(Draw::Instance(Box::new(i))),
                 Err(InstanceRefusal::Types(i, output)) => return Some(Draw::Types(i, output)),
-                Err(InstanceRefusal::Right(reason)) => {
-                    *tally.right_refused.entry(reason).or_default() += 1;
-                    break;
+                // Where the law is not applied nothing is learned: what its right side lacks is mended, too.
+                Err(InstanceRefusal::Right(reason, fixes, attrs)) => {
+                    if !refused {
+                        *tally.right_refused.entry(reason).or_default() += 1;
+                    }
+                    refused = true;
+                    (None, fixes, attrs)
                 }
-                Err(InstanceRefusal::Left(reason, fixes, attrs)) => (reason, fixes, attrs),
+                Err(InstanceRefusal::Left(reason, fixes, attrs)) => (Some(reason), fixes, attrs),
             };
-            if tally.refused.len() < 200 || tally.refused.contains_key(&reason) {
+            if let Some(reason) = reason
+                && (tally.refused.len() < 200 || tally.refused.contains_key(&reason))
+            {
                 *tally.refused.entry(reason).or_default() += 1;
             }
             let mut fixes = fixes;
@@ -152,6 +159,7 @@ pub(super) fn fill(
 ) -> Sample {
     let rules = facts.element_rules(broken, instance.draft.stray);
     let shared = Shared::draw(rng);
+    let numbers = facts.numbers_of(&instance.draft.attrs);
     let inputs = instance
         .program
         .inputs
@@ -159,7 +167,7 @@ pub(super) fn fill(
         .zip(&instance.vars)
         .enumerate()
         .map(|(place, ((_, ty), &var))| {
-            let named = Named { numbers: &facts.numbers, place };
+            let named = Named { numbers: &numbers, place };
             let shape = ty.known_shape().unwrap_or_default();
             // A predicate is broken by its own variable: the others must not blur what follows.
             let round = match broken.map(|i| &facts.conjuncts[i]) {

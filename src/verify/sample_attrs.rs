@@ -22,6 +22,8 @@ pub(super) struct Open<'a> {
     pub open: Vec<Option<AttrParam>>,
     /// Words to choose from.
     pub words: &'a [String],
+    /// Integers that the law names.
+    pub sizes: &'a [i64],
     /// Whether attributes may leave their declared ranges.
     pub stray: Stray,
     /// How extents are chosen.
@@ -223,7 +225,7 @@ impl Open<'_> {
                 None => p.ty.clone(),
             };
             let count = self.types.first().and_then(|t| t.elements().as_const()).unwrap_or(1);
-            let a = value(&ty, &env, count, self.words, self.stray, rng)?;
+            let a = value(&ty, &env, count, (self.words, self.sizes), self.stray, rng)?;
             env.bind_attr(&p.name, a.clone());
             attrs[i] = Some(a);
         }
@@ -302,7 +304,7 @@ pub(super) fn value(
     ty: &AttrType,
     env: &Env,
     count: i64,
-    words: &[String],
+    (words, sizes): (&[String], &[i64]),
     stray: Stray,
     rng: &mut Random,
 ) -> Option<Attr> {
@@ -315,6 +317,7 @@ pub(super) fn value(
     let integer = |i: usize, free: (i64, i64), rng: &mut Random| {
         let (low, high) = limits(&low, &high, i, free);
         match strays && rng.chance(0.5) {
+            true if !sizes.is_empty() && rng.chance(0.5) => rng.pick(sizes) + rng.between(-1, 1),
             // Steps are never zero; they may go backwards, and further than usual.
             true if low >= 1 => rng.pick(&[-1, 2, 2, 3, high + 1]),
             true => rng.between(low - 2, high + 2),
@@ -377,7 +380,7 @@ pub(super) fn value(
             let mut one = ty.clone();
             one.kind = AttrKind::Float;
             let n = seg.unwrap_or_else(|| rng.below(3));
-            let all = (0..n).map(|_| value(&one, env, count, words, stray, rng)?.as_f64());
+            let all = (0..n).map(|_| value(&one, env, count, (words, sizes), stray, rng)?.as_f64());
             Attr::floats(all.collect::<Option<Vec<_>>>()?)
         }
         AttrKind::Bool => Attr::Bool(rng.chance(0.5)),

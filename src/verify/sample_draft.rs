@@ -1,6 +1,6 @@
 //! Drafts of samples: element types, extents, ranks and attributes, chosen and repaired.
 
-use super::law_facts::{Extended, Facts};
+use super::law_facts::{Extended, Facts, beyond};
 use mlc_dsl::eval::Env;
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::infer::resolve_dims;
@@ -154,10 +154,10 @@ impl SampleDraft {
 
     /// An axis or an integer of the law becomes a number that the law names, or a neighbour.
     fn named_size(&mut self, facts: &Facts, rng: &mut Random) {
-        if facts.sizes.is_empty() {
-            return;
-        }
-        let size = rng.pick(&facts.sizes) + rng.between(-1, 1);
+        // Long axes have more elements than narrow integers can count.
+        let narrow = self.dtypes.iter().filter(|(_, d)| d.is_int()).filter_map(|(_, d)| beyond(*d));
+        let mut sizes = facts.sizes.clone();
+        sizes.extend(narrow.filter(|s| *s < 300));
         let integers = facts.law.attrs.iter().filter(|a| a.ty.kind == AttrKind::Int);
         let integers: Vec<&Name> = integers.map(|a| &a.name).collect();
         let free = |(i, _): &(usize, &Extended)| facts.axes[*i].pinned.is_none();
@@ -166,6 +166,11 @@ impl SampleDraft {
             return;
         }
         let chosen = rng.below(axes.len() + integers.len());
+        let known = if chosen < axes.len() { &sizes } else { &facts.counts };
+        if known.is_empty() {
+            return;
+        }
+        let size = rng.pick(known) + rng.between(-1, 1);
         match axes.get(chosen) {
             Some(&i) => self.axes[i].1.fill(size),
             None => self.attrs.push((integers[chosen - axes.len()].clone(), Attr::int(size))),

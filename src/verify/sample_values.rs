@@ -61,7 +61,7 @@ pub(super) struct Shared {
 /// What a tensor has in rounds where numbers meet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named<'a> {
-    /// The numbers that the law names.
+    /// The numbers that the law names, and those of its attributes.
     pub numbers: &'a [f64],
     /// The place of the tensor among the law's.
     pub place: usize,
@@ -161,7 +161,9 @@ pub(super) fn tensor(
             if rule.uniform { vec![one(rng); n] } else { (0..n).map(|_| one(rng)).collect() };
         return Tensor::from_f64(dtype, shape.to_vec(), &values);
     }
-    let one = |rng: &mut Random| fit_int(int(dtype, round, index, rng), dtype, rule);
+    // Of truth values often nearly all are one.
+    let dense = rng.pick(&[0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 0.9, 0.0, 0.1]);
+    let one = |rng: &mut Random| fit_int(int(dtype, round, index, dense, rng), dtype, rule, rng);
     let values: Vec<i64> =
         if rule.uniform { vec![one(rng); n] } else { (0..n).map(|_| one(rng)).collect() };
     Tensor::from_i64(dtype, shape.to_vec(), &values)
@@ -190,7 +192,7 @@ fn met(
         }
         return Tensor::from_f64(dtype, shape.to_vec(), &values);
     }
-    let values: Vec<i64> = (0..n).map(|i| fit_int(chosen(i) as i64, dtype, rule)).collect();
+    let values: Vec<i64> = (0..n).map(|i| fit_int(chosen(i) as i64, dtype, rule, rng)).collect();
     Tensor::from_i64(dtype, shape.to_vec(), &values)
 }
 
@@ -259,11 +261,13 @@ fn float(dtype: DType, round: Round, rng: &mut Random) -> f64 {
             4 => sign * smallest * rng.between(1, 3) as f64,
             _ => rng.between(-2, 2) as f64,
         },
-        Round::Huge => match rng.below(5) {
+        Round::Huge => match rng.below(6) {
             0 => sign * largest,
             1 => sign * largest / 2.0,
             2 => sign * largest.sqrt() * 3.0,
             3 => sign / largest.sqrt(),
+            // Several of them overflow alike.
+            4 => sign * largest * (1.0 - 0.375 * rng.unit()),
             _ => rng.normal(),
         },
         Round::Scaled | Round::Scattered | Round::Offset | Round::Met => rng.normal(),
@@ -292,6 +296,13 @@ fn fit_float(dtype: DType, v: f64, rule: &ElementRule, rng: &mut Random) -> f64 
     if inside(v) {
         return v;
     }
+    // What holds within a bound may fail at it.
+    if let Some(bound) = rule.low.or(rule.high).filter(|b| !rule.open && b.is_finite())
+        && rng.chance(0.1)
+        && inside(bound)
+    {
+        return bound;
+    }
     match (rule.low, rule.high) {
         (Some(l), Some(h)) => {
             let inner = 0.001 + 0.998 * rng.unit();
@@ -313,9 +324,9 @@ fn round(dtype: DType, v: f64) -> f64 {
     mlc_backends::reference::round_to(dtype, v)
 }
 
-fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 {
+fn int(dtype: DType, round: Round, index: Option<i64>, dense: f64, rng: &mut Random) -> i64 {
     if dtype == DType::Bool {
-        return rng.below(2) as i64;
+        return i64::from(rng.chance(dense));
     }
     if dtype == DType::Str {
         return strings::number_of(rng.pick(WORDS)).unwrap_or_default() as i64;
@@ -346,21 +357,29 @@ fn int(dtype: DType, round: Round, index: Option<i64>, rng: &mut Random) -> i64 
     }
 }
 
-fn fit_int(v: i64, dtype: DType, rule: &ElementRule) -> i64 {
+fn fit_int(v: i64, dtype: DType, rule: &ElementRule, rng: &mut Random) -> i64 {
     let mut v = mlc_backends::reference::wrap(dtype, v);
-    if rule.nonzero && v == 0 {
-        v = 1;
-    }
     let open = i64::from(rule.open);
-    if let Some(l) = rule.low
-        && v < l as i64 + open
-    {
-        v = (l as i64 + open).saturating_add((v.wrapping_sub(l as i64)).unsigned_abs() as i64 % 8);
+    let low = rule.low.map(|l| (l.ceil() as i64).saturating_add(open));
+    let high = rule.high.map(|h| (h.floor() as i64).saturating_sub(open));
+    let beyond = low.is_some_and(|l| v < l) || high.is_some_and(|h| v > h);
+    if beyond {
+        v = match (low, high) {
+            (Some(l), Some(h)) if l < h => match rng.below(6) {
+                0 | 1 => l,
+                2 => h,
+                3 => l.saturating_add(rng.between(0, 7)).min(h),
+                4 => h.saturating_sub(rng.between(0, 7)).max(l),
+                _ => rng.between(l, h),
+            },
+            (Some(l), None) => l.saturating_add(rng.between(0, 7)),
+            (None, Some(h)) => h.saturating_sub(rng.between(0, 7)),
+            (Some(l), Some(_)) => l,
+            (None, None) => v,
+        };
     }
-    if let Some(h) = rule.high
-        && v > h as i64 - open
-    {
-        v = h as i64 - open;
+    if rule.nonzero && v == 0 {
+        v = if high.is_none_or(|h| h >= 1) { 1 } else { -1 };
     }
     mlc_backends::reference::wrap(dtype, v)
 }

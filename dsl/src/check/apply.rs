@@ -6,6 +6,7 @@ use super::result::{result_dims, result_dtype};
 use super::unify::bind;
 use crate::eval::{Env, eval};
 use crate::expr::{AttrKind, AttrType, Expr, ExprKind, UnaryOp};
+use crate::ir::Attr;
 use crate::library::{AttrParam, CallId, Callable, DTypePattern, Dim, Name};
 use crate::span::{Ident, Span};
 use crate::syntax::ast;
@@ -50,7 +51,9 @@ impl Elaborator<'_> {
                 let message = format!("`{}` has no attribute `{}`", callee.name, name.text);
                 return self.fail("R005", name.span, message, &help);
             };
-            attrs[i] = Some(self.resolve(value)?);
+            let resolved = self.resolve(value)?;
+            self.fits(callee, i, &resolved)?;
+            attrs[i] = Some(resolved);
         }
         for (param, slot) in callee.attrs.iter().zip(&mut attrs) {
             match (&slot, &param.default) {
@@ -63,6 +66,55 @@ impl Elaborator<'_> {
             }
         }
         Some(attrs)
+    }
+
+    /// Reports a value that is known to be of another kind than the attribute.
+    fn fits(&mut self, callee: &Callable, at: usize, value: &Expr) -> Option<()> {
+        let param = &callee.attrs[at];
+        let found = match eval(value, &Env::default()) {
+            Ok(found) if !param.ty.kind.admits(&found) => found,
+            _ => return Some(()),
+        };
+        let wanted = param.ty.kind.wanted();
+        let message = format!("`{}` of `{}` is {wanted}, not {found}", param.name, callee.name);
+        let help = match (&found, param.ty.kind) {
+            (Attr::Str(s), AttrKind::Axis) if self.is_axis(s) => {
+                format!("the name of an axis has no quotes: `{}={s}`", param.name)
+            }
+            (Attr::Int(v), k) if k.admits(&Attr::ints(vec![0i64])) => {
+                format!("write a list: `{}=[{v}]`", param.name)
+            }
+            _ => super::signature_help(callee),
+        };
+        self.fail("R005", value.span, message, &help)
+    }
+
+    /// Reports a position that no axis of a tensor has whose axes are all known.
+    fn outside(
+        &mut self,
+        callee: &Callable,
+        param: &AttrParam,
+        e: &Expr,
+        own: &[Dim],
+    ) -> Option<()> {
+        let single = |d: &Dim| matches!(d, Dim::Axis(_) | Dim::Value(_));
+        let rank = own.len() as i64;
+        let at = eval(e, &Env::default()).ok().and_then(|a| a.as_i64());
+        let Some(at) = at.filter(|at| own.iter().all(single) && !(-rank..rank).contains(at)) else {
+            return Some(());
+        };
+        let axes = match own.len() {
+            1 => "one axis".to_string(),
+            n => format!("{n} axes"),
+        };
+        let message =
+            format!("`{}={at}` of `{}` is outside a tensor of {axes}", param.name, callee.name);
+        let help = format!(
+            "its axes are [{}]; an axis is given by its name, or counted from the end: `{}=-1`",
+            dims::without_fresh(&dims::keys(own)),
+            param.name
+        );
+        self.fail("R004", e.span, message, &help)
     }
 
     pub(super) fn fail<T>(
@@ -182,6 +234,7 @@ impl Elaborator<'_> {
                     out.push(Some(dims::position(&own, i, span)));
                     continue;
                 }
+                self.outside(callee, param, &e, &own)?;
             }
             self.declare(&e, param, bound)?;
             out.push(Some(e));

@@ -119,8 +119,14 @@ impl<'a> Elaborator<'a> {
             | ExprKind::Size(_)
             | ExprKind::Str(_)
             | ExprKind::Bool(_)
-            | ExprKind::List(_)
-            | ExprKind::If { .. } => self.number(e),
+            | ExprKind::List(_) => self.number(e),
+            ExprKind::If { cond, .. } if self.compares_tensors(cond) => self.error(
+                "R010",
+                e.span,
+                "`if` and `else` choose by numbers, here the condition is a tensor".into(),
+                "elements are chosen by `select(x > 0, a, b)`",
+            ),
+            ExprKind::If { .. } => self.number(e),
             ExprKind::Name(n) => self.name(n, e),
             ExprKind::Tuple(items) => {
                 let items = items.iter().map(|i| self.operand(i)).collect::<Option<Vec<_>>>()?;
@@ -155,6 +161,19 @@ impl<'a> Elaborator<'a> {
         }
     }
 
+    /// True if a condition compares elements of tensors.
+    fn compares_tensors(&self, cond: &Expr) -> bool {
+        match &cond.kind {
+            ExprKind::Name(n) => match self.lets.iter().rev().find(|(l, _)| l == n) {
+                Some((_, o)) => matches!(o, ElaboratedOperand::Term(_)),
+                None => self.vars.iter().any(|v| &*v.name == n),
+            },
+            ExprKind::Unary(_, a) => self.compares_tensors(a),
+            ExprKind::Binary(_, a, b) => self.compares_tensors(a) || self.compares_tensors(b),
+            _ => false,
+        }
+    }
+
     fn name(&mut self, n: &str, e: &Expr) -> Option<ElaboratedOperand> {
         if let Some((_, o)) = self.lets.iter().rev().find(|(l, _)| l == n) {
             return Some(o.clone());
@@ -166,10 +185,21 @@ impl<'a> Elaborator<'a> {
         if known || matches!(n, "pi" | "inf" | "nan") || n.parse::<crate::ir::DType>().is_ok() {
             return self.number(e);
         }
+        let message = format!("`{n}` is not a variable");
+        if self.diags.iter().any(|d| d.message == message) {
+            return None; // Once is enough.
+        }
+        if self.is_axis(n) {
+            let help = format!(
+                "its extent is `|{n}|`; a reduction stands before a term: `max({n}) x`, `max({n}) (-x)`"
+            );
+            return self.error("R002", e.span, format!("`{n}` is an axis, not a variable"), &help);
+        }
         let names = self.vars.iter().map(|v| &*v.name).chain(self.attrs.iter().map(|a| &*a.name));
-        let help = super::suggest(n, names)
-            .unwrap_or_else(|| "declare it under `given`, e.g. `x: F[..b]`".into());
-        self.error("R002", e.span, format!("`{n}` is not a variable"), &help)
+        let help = super::suggest(n, names).unwrap_or_else(|| {
+            format!("declare it, e.g. `{n}: F[..s]` for a tensor or `{n}: float` for a number")
+        });
+        self.error("R002", e.span, message, &help)
     }
 
     /// The term of variable `i`. A variable without declared axes has one segment of its own.

@@ -4,6 +4,7 @@ use super::recurrence;
 use super::resolve::{self, Scope};
 use super::{class_of, error, name};
 use crate::diag::{Diag, Severity};
+use crate::eval::{Env, eval};
 use crate::expr::{AttrKind, Meaning};
 use crate::ir::DType;
 use crate::library::{
@@ -154,11 +155,33 @@ pub fn parameters(params: &[Param], diags: &mut Vec<Diag>) -> (Vec<Input>, Vec<A
                 let scope = Scope::of(&inputs, &attrs);
                 let ty = scope.attr_type(&ty, diags);
                 let default = p.default.as_ref().and_then(|d| scope.told(d, diags));
-                attrs.push(AttrParam { name: n, ty, default });
+                let param = AttrParam { name: n, ty, default };
+                unfit(&param, diags);
+                attrs.push(param);
             }
         }
     }
     (inputs, attrs)
+}
+
+/// Reports a default of another kind than the attribute, and a range without values.
+fn unfit(p: &AttrParam, diags: &mut Vec<Diag>) {
+    let known = |e: &crate::expr::Expr| eval(e, &Env::default()).ok();
+    let kind = p.ty.kind;
+    if let Some(d) = &p.default
+        && let Some(v) = known(d).filter(|v| !kind.admits(v))
+    {
+        let message = format!("`{}` is {}, and its default {v} is none", p.name, kind.wanted());
+        let help = format!("leave the default out, or declare another kind than `{kind}`");
+        diags.push(error("R005", d.span, message, &help));
+    }
+    let number = |e: &Option<crate::expr::Expr>| known(e.as_ref()?)?.as_f64();
+    let bounds = p.ty.range.as_ref().and_then(|(l, h)| Some((number(l)?, number(h)?)));
+    if let Some((low, high)) = bounds.filter(|(low, high)| low > high) {
+        let message = format!("the range of `{}` is empty", p.name);
+        let help = format!("the lower bound comes first: `in {high}..{low}`");
+        diags.push(error("R005", p.ty.span, message, &help));
+    }
 }
 
 /// The attribute type that a default shows.

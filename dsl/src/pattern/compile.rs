@@ -49,8 +49,10 @@ fn forms(library: &Library, index: u32, normal: &[&Law], exact: bool) -> Forms {
             law.left.iter().map(|s| c.term(&law.terms, s.root, &Subst::none())).collect();
         let hopeless = c.hopeless || (0..c.pats.len()).any(|i| c.nest(PatId(i as u32)) > NEST);
         let numbered = has_mark(law, Mark::Numbered);
-        let sought = None;
-        let compiled = Compiled { law: index, pats: c.pats, roots, normal: own, numbered, sought };
+        let (sought, solved) = (None, vec![]);
+        let mut compiled =
+            Compiled { law: index, pats: c.pats, roots, normal: own, numbered, solved, sought };
+        compiled.solved = compiled.solvable(law);
         ((!hopeless).then(|| Arc::new(compiled)), c.refused)
     };
     // A sum that occurs twice in a pattern may be shared in a program, whose views then do not open it.
@@ -98,7 +100,8 @@ fn sought(law: &Law, c: Arc<Compiled>) -> Option<Arc<Compiled>> {
 
 /// Attribute variables that a pattern asks for and nothing binds.
 fn open_names(law: &Law, c: &Compiled) -> Vec<Name> {
-    let (found, asked) = (c.names(), c.asked());
+    let (mut found, asked) = (c.names(), c.asked());
+    found.extend(c.solved.iter().cloned());
     let derived = |a: &AttrParam| a.ty.axis().is_some();
     let open = law.attrs.iter().filter(|a| !derived(a) && !found.contains(&a.name));
     let open = open.map(|a| a.name.clone()).filter(|n| asked.contains(n));

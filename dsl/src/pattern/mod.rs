@@ -7,13 +7,15 @@
 mod compile;
 mod normal;
 mod printed;
+mod solve;
 mod tables;
 
 pub use compile::{compile, unsolved};
 pub use printed::{Printed, Root, printed};
+pub use solve::solve;
 pub use tables::{Table, TableExpr, tables};
 
-use crate::expr::{Expr, ExprKind, Mark};
+use crate::expr::{AttrKind, Expr, ExprKind, Mark};
 use crate::library::{CallId, DTypePattern, Dim, ErrorClass, Law, LawOrigin, Library, Name};
 use crate::list_patterns;
 use std::collections::{HashMap, HashSet};
@@ -119,8 +121,20 @@ pub struct Compiled {
     pub normal: bool,
     /// What it matches as a product with a number has no other spelling.
     pub numbered: bool,
+    /// Real numbers that stand nowhere by themselves: what is computed from one tells it.
+    pub solved: Vec<Name>,
     /// An integer that its tables alone ask for: it is what makes them the constants of a program.
     pub sought: Option<Name>,
+}
+
+impl Pat {
+    /// The number that it matches.
+    fn number(&self) -> Option<&Expr> {
+        match &self.kind {
+            PatKind::Scalar(e) | PatKind::Flat(_, _, Some(e)) => Some(e),
+            _ => None,
+        }
+    }
 }
 
 /// The patterns that a pattern is made of.
@@ -133,6 +147,21 @@ fn parts(kind: &PatKind) -> &[PatId] {
 }
 
 impl Compiled {
+    /// Real numbers that stand nowhere by themselves, but in numbers that tell what they are.
+    fn solvable(&self, law: &Law) -> Vec<Name> {
+        let mut found = self.names();
+        let mut out = Vec::new();
+        let real =
+            |n: &Name| law.attrs.iter().any(|a| a.name == *n && a.ty.kind == AttrKind::Float);
+        let scalars =
+            || self.reached().into_iter().filter_map(|p| self.pats[p.0 as usize].number());
+        while let Some(n) = scalars().find_map(|e| solve::solvable(e, &found).filter(real)) {
+            found.insert(n.clone());
+            out.push(n);
+        }
+        out
+    }
+
     /// The names that matching binds: of numbers and attributes that are a bare name, and of entries of lists.
     pub(super) fn names(&self) -> HashSet<Name> {
         let mut out = HashSet::new();

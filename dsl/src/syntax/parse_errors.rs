@@ -62,6 +62,12 @@ pub(super) fn explain(
     let index = tokens.partition_point(|token| token.span.end <= at);
     let end = tokens.last().map_or(base, |token| token.span.end);
     let stop = Stop { text, item: tokens.first(), token: tokens.get(index), at, end };
+    if let Some(unit) = stop.unit(&tokens[..index]) {
+        let found = &text[unit.range()];
+        let diag = Diag::error(Code("S001"), format!("`{found}` is no part of a number"), unit)
+            .help("figures have no units: operations and bytes per second, and seconds, such as `1e13` and `5e-6`");
+        return GrammarMismatch { diag, token: index };
+    }
     let positives = match &error.variant {
         ErrorVariant::ParsingError { positives, .. } => positives.as_slice(),
         // The library ran out of stack before our own bounds said so.
@@ -98,6 +104,14 @@ impl Stop<'_> {
 
     fn found(&self) -> Option<&str> {
         self.token.map(|token| &self.text[token.span.range()])
+    }
+
+    /// A word behind a figure of a target, on its line: reading took it for the next figure's name.
+    fn unit(&self, before: &[Token]) -> Option<Span> {
+        let [.., number, word] = before else { return None };
+        let target = self.item_word() == "target";
+        let unit = number.kind == TokenKind::Number && word.kind == TokenKind::Word && !word.first;
+        (target && unit).then_some(word.span)
     }
 
     fn item_word(&self) -> &str {
@@ -225,8 +239,14 @@ impl Stop<'_> {
 
     fn foreign(&self, expected: &[Expected], found: &str) -> Option<&'static str> {
         let (item, token) = (self.item?.span, self.token?.span);
+        let before = &self.text[item.start as usize..token.start as usize];
+        let typed = before.rsplit_once('(').is_some_and(|(head, _)| {
+            let word = head.rsplit(|c: char| !c.is_ascii_alphanumeric()).next();
+            word.is_some_and(|w| w.parse::<crate::ir::DType>().is_ok() || w == "F")
+        });
         foreign::hint(&Stopped {
-            before: &self.text[item.start as usize..token.start as usize],
+            before,
+            typed,
             found,
             behind: &self.text[token.end as usize..],
             item: self.item_word(),

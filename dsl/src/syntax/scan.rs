@@ -214,6 +214,13 @@ fn foreign(text: &str, at: Range<usize>) -> Diag {
         Some('⇒' | '→') => diag.help("write `=>` for an equation and `->` before outputs"),
         Some('−' | '–') => diag.help("write `-` for minus"),
         Some('×' | '·') => diag.help("write `*` for a product"),
+        // Pasted from pages: spaces that do not break, joiners, marks of byte order.
+        Some(c)
+            if c.is_whitespace()
+                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}') =>
+        {
+            diag.help("it looks like a space or like nothing: replace it by a plain space")
+        }
         _ => diag,
     }
 }
