@@ -85,7 +85,11 @@ impl InputValues {
 
     /// Gives inputs the extents that a run will have; false if all have them.
     pub fn enter_extents(&self, raw: &mut RawModel) -> bool {
-        raw.graph.inputs.iter_mut().fold(false, |any, i| self.enter_extents_of(i) || any)
+        let mut entered = false;
+        for input in &mut raw.graph.inputs {
+            entered |= self.enter_extents_of(input);
+        }
+        entered
     }
 
     /// The same for one input; of other extents than it declares none is taken.

@@ -334,13 +334,15 @@ fn initialisers_among_the_inputs_are_no_inputs() {
     assert_eq!(m.graph.initializers.len(), 1);
 }
 
+/// `Add(x, c)` with this attribute of the constant `c`.
+fn constant(key: &str, a: AttributeProto) -> ModelProto {
+    let mut g = graph("x", "Constant() -> c; Add(x,c) -> y", "y");
+    g.node[0].attribute = vec![AttributeProto { name: Some(key.into()), ..a }];
+    model(g)
+}
+
 #[test]
 fn constants_become_initialisers() {
-    let constant = |key: &str, a: AttributeProto| {
-        let mut g = graph("x", "Constant() -> c; Add(x,c) -> y", "y");
-        g.node[0].attribute = vec![AttributeProto { name: Some(key.into()), ..a }];
-        model(g)
-    };
     let none = AttributeProto::default;
     let t = TensorProto { float_data: vec![4.0], ..tensor("", DataType::Float, &[1]) };
     let word = || Bytes::from_static(b"hi");

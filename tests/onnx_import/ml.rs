@@ -44,10 +44,10 @@ fn trees_are_followed_whatever_the_order_of_their_leaves() {
     let mut one = two_trees("target", &[0; 4], &[0.25, 4.0, 2.0, 1.0]);
     let regressor = (ML, 1, "TreeEnsembleRegressor");
     let sums = floats(&[4, 1], &[2.25, 4.25, 1.25, 4.25]);
-    yields(regressor, &[x.clone()], &one, &[sums]);
+    yields(regressor, std::slice::from_ref(&x), &one, &[sums]);
     one.push(("aggregate_function", word("MAX")));
     one.push(("base_values", numbers(&[0.5])));
-    yields(regressor, &[x.clone()], &one, &[floats(&[4, 1], &[2.5, 4.5, 1.5, 4.5])]);
+    yields(regressor, std::slice::from_ref(&x), &one, &[floats(&[4, 1], &[2.5, 4.5, 1.5, 4.5])]);
     let mut two =
         two_trees("target", &[0, 1, 0, 1, 0, 1, 0, 1], &[1.0, 2.0, 8.0, 16.0, 4.0, 32.0, 0.5, 0.0]);
     two.push(("n_targets", RawAttr::Int(2)));
@@ -64,7 +64,7 @@ fn trees_vote_for_classes() {
     let mut three = two_trees("class", &ids, &weights);
     three.push(("classlabels_strings", words(&["a", "b", "c"])));
     let scores = floats(&[3, 3], &[0.0, 2.0, 0.5, 1.0, 0.0, 0.5, 0.0, 0.0, 3.5]);
-    yields(classifier, &[x.clone()], &three, &[row(&["b", "a", "c"]), scores]);
+    yields(classifier, std::slice::from_ref(&x), &three, &[row(&["b", "a", "c"]), scores]);
     // Of two classes with weights for one of them, the other has what is left.
     for (low, labels, scores) in [
         (0.25, [7, 9, 7], [0.5, 0.5, -0.25, 1.25, 0.75, 0.25]),
@@ -72,7 +72,12 @@ fn trees_vote_for_classes() {
     ] {
         let mut lone = two_trees("class", &[0; 4], &[low, 1.0, 0.25, 0.0]);
         lone.push(("classlabels_int64s", list(&[7, 9])));
-        yields(classifier, &[x.clone()], &lone, &[ints(&[3], &labels), floats(&[3, 2], &scores)]);
+        yields(
+            classifier,
+            std::slice::from_ref(&x),
+            &lone,
+            &[ints(&[3], &labels), floats(&[3, 2], &scores)],
+        );
     }
 }
 
@@ -85,11 +90,16 @@ fn linear_models_score_classes() {
         ("targets", RawAttr::Int(2)),
     ];
     let values = floats(&[2, 2], &[5.0, 6.5, -2.0, 6.0]);
-    yields((ML, 1, "LinearRegressor"), &[x.clone()], &regressor, &[values.clone()]);
+    yields(
+        (ML, 1, "LinearRegressor"),
+        std::slice::from_ref(&x),
+        &regressor,
+        std::slice::from_ref(&values),
+    );
     let mut classes = regressor[..2].to_vec();
     classes.push(("classlabels_strings", words(&["no", "yes"])));
     let classifier = (ML, 1, "LinearClassifier");
-    yields(classifier, &[x.clone()], &classes, &[row(&["yes", "yes"]), values]);
+    yields(classifier, std::slice::from_ref(&x), &classes, &[row(&["yes", "yes"]), values]);
     let one = [
         ("coefficients", numbers(&[1.0, 2.0])),
         ("intercepts", numbers(&[0.5])),
@@ -104,14 +114,29 @@ fn data_is_prepared() {
     let x = floats(&[2, 2], &[-1.0, 3.0, 0.0, 0.0]);
     let norm = |n: &str| [("norm", word(n))];
     let normalizer = (ML, 1, "Normalizer");
-    yields(normalizer, &[x.clone()], &norm("L1"), &[floats(&[2, 2], &[-0.25, 0.75, 0.0, 0.0])]);
+    yields(
+        normalizer,
+        std::slice::from_ref(&x),
+        &norm("L1"),
+        &[floats(&[2, 2], &[-0.25, 0.75, 0.0, 0.0])],
+    );
     let third = f64::from(-1.0f32 / 3.0);
-    yields(normalizer, &[x.clone()], &norm("MAX"), &[floats(&[2, 2], &[third, 1.0, 0.0, 0.0])]);
+    yields(
+        normalizer,
+        std::slice::from_ref(&x),
+        &norm("MAX"),
+        &[floats(&[2, 2], &[third, 1.0, 0.0, 0.0])],
+    );
     let square = floats(&[1, 2], &[3.0, -4.0]);
     let unit = floats(&[1, 2], &[f64::from(0.6f32), f64::from(-0.8f32)]);
     yields(normalizer, &[square], &norm("L2"), &[unit]);
     let scaler = [("offset", numbers(&[1.0, 2.0])), ("scale", numbers(&[0.5]))];
-    yields((ML, 1, "Scaler"), &[x.clone()], &scaler, &[floats(&[2, 2], &[-1.0, 0.5, -0.5, -1.0])]);
+    yields(
+        (ML, 1, "Scaler"),
+        std::slice::from_ref(&x),
+        &scaler,
+        &[floats(&[2, 2], &[-1.0, 0.5, -0.5, -1.0])],
+    );
     let missing = floats(&[2, 2], &[f64::NAN, 3.0, 0.0, f64::NAN]);
     let imputer = [
         ("imputed_value_floats", numbers(&[7.0, 8.0])),

@@ -16,6 +16,14 @@ const THREADS: u32 = 256;
 /// Leaves have smaller numbers.
 const MOST_LEAVES: i64 = 1 << 24;
 
+/// Weights of leaves that have any number of them.
+struct Weights {
+    /// Their places, in the order of their leaves.
+    order: Vec<i64>,
+    /// Where those of each leaf begin in that order, and the end.
+    first: Vec<i64>,
+}
+
 /// The shape of the trees: nodes are numbers from 0 on, the leaf `i` is `-1 - i`.
 struct Trees {
     features: Vec<i64>,
@@ -23,8 +31,8 @@ struct Trees {
     branches: [Vec<i64>; 2],
     roots: Vec<i64>,
     leaf_targets: Vec<i64>,
-    /// Weights in the order of their leaves, and where those of each leaf begin; none if every leaf has the one of its number.
-    listed: Option<(Vec<i64>, Vec<i64>)>,
+    /// None if every leaf has the weight of its number.
+    listed: Option<Weights>,
 }
 
 impl Trees {
@@ -82,8 +90,8 @@ impl Trees {
     }
 }
 
-/// The places of weights in the order of their leaves, and where those of each leaf begin.
-fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<(Vec<i64>, Vec<i64>)>, String> {
+/// The weights of each leaf, if `leaves` tells whose they are.
+fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<Weights>, String> {
     if leaves.is_empty() {
         return Ok(None);
     }
@@ -95,7 +103,7 @@ fn by_leaf(leaves: &[i64], weights: usize) -> Result<Option<(Vec<i64>, Vec<i64>)
     order.sort_by_key(|&place| leaves[place as usize]);
     let sorted: Vec<i64> = order.iter().map(|&place| leaves[place as usize]).collect();
     let first = (0..most + 2).map(|l| sorted.partition_point(|&s| s < l) as i64).collect();
-    Ok(Some((order, first)))
+    Ok(Some(Weights { order, first }))
 }
 
 /// A table of integers.
@@ -200,7 +208,7 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
     follow.line(2, "if (missing[place] != 0 && v != v) holds = true;");
     follow.line(2, "place = holds ? when_true[place] : when_false[place];");
     follow.line(1, "}");
-    let numbers = trees.listed.as_ref().map_or(leaves, |(_, first)| first.len() - 1);
+    let numbers = trees.listed.as_ref().map_or(leaves, |w| w.first.len() - 1);
     // A leaf that is not listed has no weight.
     let checked = if trees.listed.is_none() {
         fault(0, "-1 - place", leaves)
@@ -228,7 +236,7 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
     total.line(1, format!("for ({kind} tree = 0; tree < {}; ++tree) {{", trees.roots.len()));
     total.line(2, format!("long long leaf = s2[row * {} + tree];", trees.roots.len()));
     let known = trees.leaf_targets.len();
-    if let Some((order, first)) = &trees.listed {
+    if let Some(Weights { order, first }) = &trees.listed {
         let mut first = first.clone();
         first.push(order.len() as i64);
         table(&mut total, "order", order);
