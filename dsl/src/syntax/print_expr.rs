@@ -178,7 +178,8 @@ fn bare(expr: &Expr) -> Doc {
             call(&format!("{}(", callee.text), args.iter().map(arg).collect(), own_lines)
         }
         ExprKind::Axes { of, index } => {
-            let applied = matches!(of.kind, ExprKind::Call { .. });
+            // Behind what reads like the head of a reduction, an index would be a list that is reduced.
+            let applied = matches!(of.kind, ExprKind::Call { .. }) && !ends_like_reduction(of);
             let of = if applied { bare(of) } else { parens(of) };
             Doc::Cat(vec![of, block("[", commas(elems_docs(index)), "]")])
         }

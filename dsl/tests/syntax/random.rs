@@ -414,3 +414,14 @@ proptest! {
         prop_assert!(printed.lines().all(|line| line.trim_end() == line), "{printed}");
     }
 }
+
+#[test]
+fn an_index_behind_a_call_that_reads_like_a_reduction() {
+    for text in ["(sum(a))[]", "(max(a, b))[n]", "f(a)[n]"] {
+        let mut file = read(&format!("def g(x: F) -> F = {text}"));
+        let Some(ItemKind::Def(def)) = file.items.pop().map(|item| item.kind) else {
+            panic!("{text}")
+        };
+        assert_eq!(print_expr(&def.body), text);
+    }
+}
