@@ -81,6 +81,15 @@ fn message<T: std::fmt::Debug>(result: Result<T, OnnxError>) -> String {
     e.to_string()
 }
 
+/// The model of a file, but for what its initialisers are declared to be as inputs: before version 4 all of them have to be inputs.
+fn back(path: &Path) -> RawModel {
+    let mut model = read_onnx(path).expect("read");
+    if model.ir_version < 4 {
+        model.graph.defaults.clear();
+    }
+    model
+}
+
 #[test]
 fn models_come_back_as_they_went() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -89,7 +98,7 @@ fn models_come_back_as_they_went() {
         let model = RawModel { ir_version, ..small() };
         for external in [ExternalData::Never, ExternalData::Always, ExternalData::Above(9000)] {
             write_onnx_with(&model, &path, external).expect("written");
-            assert_eq!(read_onnx(&path).expect("read"), model);
+            assert_eq!(back(&path), model);
             let bytes = fs::read(&path).expect("a file");
             let data = fs::read(dir.path().join("m.onnx.data")).unwrap_or_default();
             write_onnx_with(&model, &path, external).expect("written");
@@ -363,6 +372,6 @@ proptest! {
         let path = dir.path().join("m.onnx");
         let external = if always { ExternalData::Always } else { ExternalData::Never };
         write_onnx_with(&model, &path, external).expect("written");
-        prop_assert_eq!(read_onnx(&path).expect("read"), model);
+        prop_assert_eq!(back(&path), model);
     }
 }

@@ -281,7 +281,7 @@ fn shipped_declarations_do_something() {
     let found: Vec<(&str, String)> =
         declarations(&library, 0, 0).into_iter().map(|l| (l.code, l.law)).collect();
     // Repetitions are found by laws of their own; the tables of a transform follow from its attributes.
-    let known = ["enlarged", "tiled", "dft"].map(|name| ("V009", name.to_string()));
+    let known = ["enlarged", "tiled", "lrn", "dft"].map(|name| ("V009", name.to_string()));
     assert_eq!(found, known);
 }
 

@@ -392,7 +392,7 @@ impl AttrKind {
     /// True of a value that is one of this kind.
     pub fn admits(self, a: &Attr) -> bool {
         match self {
-            AttrKind::Int | AttrKind::Axis => matches!(a, Attr::Int(_)),
+            AttrKind::Int | AttrKind::Axis => a.as_integer().is_some(),
             AttrKind::Ints | AttrKind::Axes | AttrKind::Perm | AttrKind::Shape => {
                 matches!(a, Attr::Ints(_))
             }

@@ -141,10 +141,17 @@ fn the_library_turns_planted_laws_off() {
     }
 }
 
+/// A text without its figures: which digits cancel depends on how wide the vectors of this machine are.
+fn words(text: &str) -> String {
+    let figure = |w: &str| w.trim_end_matches([',', ':']).parse().is_ok_and(f64::is_finite);
+    let words = text.split_whitespace().map(|w| if figure(w) { "#" } else { w });
+    itertools::join(words, " ")
+}
+
 #[test]
 fn run_and_bench_turn_planted_laws_off_and_the_manual_has_what_they_say() {
     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guard.md");
-    let manual = std::fs::read_to_string(manual).expect("the manual");
+    let manual = words(&std::fs::read_to_string(manual).expect("the manual"));
     let dir = tempfile::tempdir().expect("a folder");
     let (given, out) = (dir.path().join("in.npz"), dir.path().join("out.npz"));
     let text = |p: &Path| p.display().to_string();
@@ -156,7 +163,7 @@ fn run_and_bench_turn_planted_laws_off_and_the_manual_has_what_they_say() {
         assert!(told.contains(&format!("turned off  law `{}`", c.law)), "{name}: {told}");
         let told: Vec<&str> = told.lines().filter(|l| !l.starts_with("note")).collect();
         let told = told.join("\n");
-        assert!(manual.contains(&told), "{name}: docs/guard.md lacks\n{told}");
+        assert!(manual.contains(&words(&told)), "{name}: docs/guard.md lacks\n{told}");
         assert!(report["seconds"]["self-check"].as_f64().is_some(), "{name}");
         let names = c.program.inputs.iter().map(|(n, _)| n.clone());
         let named: Vec<(String, Tensor)> = names.zip(c.inputs.clone()).collect();
