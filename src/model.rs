@@ -15,9 +15,9 @@ use mlc_dsl::ir::{DType, Program, Type};
 use mlc_dsl::library::{Law, Library};
 use mlc_dsl::shown;
 use mlc_explore::progress;
+use mlc_onnx::{ImportError, Loops, ModelInfo, RawModel, import_keeping, parse_onnx};
 #[cfg(feature = "cli")]
-use mlc_onnx::import;
-use mlc_onnx::{ImportError, Imported, Loops, ModelInfo, RawModel, import_keeping, parse_onnx};
+use mlc_onnx::{Imported, import};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
