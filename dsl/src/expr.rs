@@ -389,10 +389,18 @@ words! {
 }
 
 impl AttrKind {
+    /// What a value is where one of this kind is wanted: an integral number is an integer.
+    pub fn taken(self, a: Attr) -> Attr {
+        match self {
+            AttrKind::Int => a.as_integer().unwrap_or(a),
+            _ => a,
+        }
+    }
+
     /// True of a value that is one of this kind.
     pub fn admits(self, a: &Attr) -> bool {
         match self {
-            AttrKind::Int | AttrKind::Axis => a.as_integer().is_some(),
+            AttrKind::Int | AttrKind::Axis => matches!(a, Attr::Int(_)),
             AttrKind::Ints | AttrKind::Axes | AttrKind::Perm | AttrKind::Shape => {
                 matches!(a, Attr::Ints(_))
             }

@@ -120,14 +120,11 @@ pub fn infer(
     given.resize(call.attrs.len(), None);
     let mut hints = Vec::new();
     for (param, v) in call.attrs.iter().zip(&mut given) {
-        if let Some(a) = v {
-            if param.ty.kind == AttrKind::Int
-                && let Some(integer) = a.as_integer()
-            {
-                *a = integer;
-            }
-            normalise_axis(call, args, param, a, &mut hints)?;
+        if let Some(a) = v.take() {
+            let mut a = param.ty.kind.taken(a);
+            normalise_axis(call, args, param, &mut a, &mut hints)?;
             env.bind_attr(&param.name, a.clone());
+            *v = Some(a);
         }
     }
     for (input, ty) in call.inputs.iter().zip(args) {
@@ -145,12 +142,7 @@ pub fn infer(
         let bad =
             |reason: String| TypeError::Attr { op: op.clone(), attr: param.name.clone(), reason };
         let default = param.default.as_ref().ok_or_else(|| bad("is missing".into()))?;
-        let mut a = eval(default, &env).map_err(|e| bad(e.to_string()))?;
-        if param.ty.kind == AttrKind::Int
-            && let Some(integer) = a.as_integer()
-        {
-            a = integer;
-        }
+        let mut a = param.ty.kind.taken(eval(default, &env).map_err(|e| bad(e.to_string()))?);
         let mut hints = Vec::new();
         normalise_axis(call, args, param, &mut a, &mut hints)?;
         env.bind_attr(&param.name, a.clone());

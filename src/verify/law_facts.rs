@@ -12,7 +12,7 @@ use mlc_dsl::term::{TermId, TermKind};
 const MAX_NUMBERS: usize = 4;
 
 /// Integers up to this one that a law names are tried as extents.
-const LARGEST_SIZE: i64 = 300;
+pub(super) const LARGEST_SIZE: i64 = 300;
 
 /// As an integer of a law: beyond it begin the integers that f16 lacks.
 const LARGEST_ATTR: i64 = 2049;
@@ -362,7 +362,7 @@ impl<'a> Facts<'a> {
     }
 
     fn collect_sizes(&mut self) {
-        let (mut sizes, mut counts): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
+        let mut counts: Vec<i64> = Vec::new();
         let mut note = |e: &Expr| {
             e.walk(&mut |e| {
                 let size = match &e.kind {
@@ -373,9 +373,6 @@ impl<'a> Facts<'a> {
                     },
                     _ => return,
                 };
-                if (2..=LARGEST_SIZE).contains(&size) && !sizes.contains(&size) {
-                    sizes.push(size);
-                }
                 if (2..=LARGEST_ATTR).contains(&size) && !counts.contains(&size) {
                     counts.push(size);
                 }
@@ -396,7 +393,8 @@ impl<'a> Facts<'a> {
                 TermKind::Var(_) | TermKind::Output(_) => {}
             }
         }
-        (self.sizes, self.counts) = (sizes, counts);
+        self.sizes = counts.iter().copied().filter(|size| *size <= LARGEST_SIZE).collect();
+        self.counts = counts;
     }
 
     /// The numbers that the law names, and those that its attributes are.

@@ -1,6 +1,6 @@
 //! Drafts of samples: element types, extents, ranks and attributes, chosen and repaired.
 
-use super::law_facts::{Extended, Facts, beyond};
+use super::law_facts::{Extended, Facts, LARGEST_SIZE, beyond};
 use mlc_dsl::eval::Env;
 use mlc_dsl::expr::AttrKind;
 use mlc_dsl::infer::resolve_dims;
@@ -157,7 +157,7 @@ impl SampleDraft {
         // Long axes have more elements than narrow integers can count.
         let narrow = self.dtypes.iter().filter(|(_, d)| d.is_int()).filter_map(|(_, d)| beyond(*d));
         let mut sizes = facts.sizes.clone();
-        sizes.extend(narrow.filter(|s| *s < 300));
+        sizes.extend(narrow.filter(|s| *s <= LARGEST_SIZE));
         let integers = facts.law.attrs.iter().filter(|a| a.ty.kind == AttrKind::Int);
         let integers: Vec<&Name> = integers.map(|a| &a.name).collect();
         let free = |(i, _): &(usize, &Extended)| facts.axes[*i].pinned.is_none();

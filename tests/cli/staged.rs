@@ -64,15 +64,20 @@ fn rows() -> RawGraph {
     }
 }
 
-#[test]
-fn data_decide_extents_and_repetitions() {
-    let dir = tempfile::tempdir().expect("a folder");
-    written(dir.path(), rows());
+/// Writes the graph as `m.onnx`, and inputs of it as `in.npz`.
+fn rows_and_inputs(folder: &Path) {
+    written(folder, rows());
     let inputs = [
         ("x".to_string(), Tensor::from_f32(vec![3, 2], vec![1.0, 2.0, 3.0, 3.0, 5.0, 6.0])),
         ("w".to_string(), Tensor::from_f32(vec![2, 1], vec![1.0, -1.0])),
     ];
-    write_npz(dir.path().join("in.npz"), &inputs).expect("written");
+    write_npz(folder.join("in.npz"), &inputs).expect("written");
+}
+
+#[test]
+fn data_decide_extents_and_repetitions() {
+    let dir = tempfile::tempdir().expect("a folder");
+    rows_and_inputs(dir.path());
     for more in [&["--no-optimize"][..], &[], &["--backend", "reference"]] {
         let args = ["run", "m.onnx", "--inputs", "in.npz", "--outputs", "out.npz"];
         let (code, _, said) = run(dir.path(), &[&args, more].concat(), b"");
@@ -192,12 +197,7 @@ fn a_run_decides_what_a_model_leaves_open() {
 #[test]
 fn inputs_of_a_model_with_kept_nodes_are_no_mistake() {
     let dir = tempfile::tempdir().expect("a folder");
-    written(dir.path(), rows());
-    let inputs = [
-        ("x".to_string(), Tensor::from_f32(vec![3, 2], vec![1.0, 2.0, 3.0, 3.0, 5.0, 6.0])),
-        ("w".to_string(), Tensor::from_f32(vec![2, 1], vec![1.0, -1.0])),
-    ];
-    write_npz(dir.path().join("in.npz"), &inputs).expect("written");
+    rows_and_inputs(dir.path());
     let args = ["optimize", "m.onnx", "-o", "out.onnx", "--inputs", "in.npz"];
     let (code, _, said) = run(dir.path(), &args, b"");
     assert_eq!(code, Some(0), "{said}");

@@ -369,7 +369,7 @@ struct Repeat {
 }
 
 impl Repeat {
-    /// None for other layouts, and where too few lines share the work.
+    /// None for other layouts.
     fn of(layout: &Layout) -> Option<Repeat> {
         let merged = coalesce(&layout.shape, &[&layout.strides]);
         let ([_, copies, wide, times], [step, 0, 1, 0]) =

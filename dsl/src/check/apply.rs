@@ -71,13 +71,12 @@ impl Elaborator<'_> {
     /// Reports a value that is known to be of another kind than the attribute.
     fn fits(&mut self, callee: &Callable, at: usize, value: &Expr) -> Option<()> {
         let param = &callee.attrs[at];
-        let found = match eval(value, &Env::default()) {
-            Ok(found) if !param.ty.kind.admits(&found) => found,
-            _ => return Some(()),
-        };
-        let wanted = param.ty.kind.wanted();
+        let kind = param.ty.kind;
+        let found = eval(value, &Env::default()).ok().map(|found| kind.taken(found));
+        let Some(found) = found.filter(|found| !kind.admits(found)) else { return Some(()) };
+        let wanted = kind.wanted();
         let message = format!("`{}` of `{}` is {wanted}, not {found}", param.name, callee.name);
-        let help = match (&found, param.ty.kind) {
+        let help = match (&found, kind) {
             (Attr::Str(s), AttrKind::Axis) if self.is_axis(s) => {
                 format!("the name of an axis has no quotes: `{}={s}`", param.name)
             }

@@ -169,7 +169,7 @@ fn unfit(p: &AttrParam, diags: &mut Vec<Diag>) {
     let known = |e: &crate::expr::Expr| eval(e, &Env::default()).ok();
     let kind = p.ty.kind;
     if let Some(d) = &p.default
-        && let Some(v) = known(d).filter(|v| !kind.admits(v))
+        && let Some(v) = known(d).map(|v| kind.taken(v)).filter(|v| !kind.admits(v))
     {
         let message = format!("`{}` is {}, and its default {v} is none", p.name, kind.wanted());
         let help = format!("leave the default out, or declare another kind than `{kind}`");
