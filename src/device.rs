@@ -9,9 +9,9 @@ use crate::pipeline::options::Fp;
 use mlc_backends::Backend;
 #[cfg(feature = "cuda")]
 use mlc_backends::BackendError;
-use mlc_backends::cpu::Cpu;
 use mlc_backends::memory;
 use mlc_backends::reference::Reference;
+use mlc_cpu::Cpu;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_extract::resources::{RunResources, Symbols};
@@ -211,7 +211,7 @@ impl Device {
 #[cfg(feature = "cuda")]
 mod cuda {
     use super::{Arc, Backend, BackendError, Error, Fp};
-    use mlc_backends::cuda::{Cuda, Driver, Nvidia};
+    use mlc_cuda::{Cuda, Driver, Nvidia};
 
     fn opened(number: usize) -> Result<Arc<Nvidia>, Error> {
         Ok(Nvidia::shared(number).map_err(BackendError::Device)?)

@@ -2,7 +2,7 @@
 
 use mlc_backends::BackendError;
 use mlc_backends::arrays::ArrayError;
-use mlc_backends::cuda::DriverError;
+use mlc_backends::device::DriverError;
 use mlc_dsl::check::SourceDiag;
 use mlc_dsl::diag::{Diag, Severity, render};
 use mlc_dsl::infer::TypeError;

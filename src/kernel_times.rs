@@ -1,8 +1,8 @@
 //! Profiles plans: seconds of every kernel, measured and predicted.
 
 use crate::show;
-use mlc_backends::cpu::{Cpu, Watched};
 use mlc_backends::{Backend, BackendError, Executable};
+use mlc_cpu::{Cpu, Watched};
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;

@@ -1,7 +1,7 @@
 //! `--fp exact`: the optimised program gives the bits of the program as read, on the CPU backend.
 
 use mlc_backends::Backend;
-use mlc_backends::cpu::Cpu;
+use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;

@@ -477,7 +477,7 @@ fn wrong_settings_are_refused() {
     assert_eq!(e.place(), Some("mine.rules:2:8"), "{e}");
     let cuda = plain().target("cuda").optimize(&read).expect("optimises");
     #[cfg(feature = "cuda")]
-    let (device, message) = (mlc_backends::cuda::Nvidia::new(0).is_ok(), "no NVIDIA device");
+    let (device, message) = (mlc_cuda::Nvidia::new(0).is_ok(), "no NVIDIA device");
     #[cfg(not(feature = "cuda"))]
     let (device, message) = (false, "no CUDA backend");
     if !device {

@@ -6,8 +6,8 @@ mod fill;
 
 use fill::fill;
 use mlc_backends::Backend;
-use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::Reference;
+use mlc_cpu::Cpu;
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_explore::Limits;

@@ -2,7 +2,7 @@
 //! what is planned for memory is what the CPU backend allocates.
 
 use mlc_backends::Backend;
-use mlc_backends::cpu::Cpu;
+use mlc_cpu::Cpu;
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;

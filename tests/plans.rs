@@ -1,8 +1,8 @@
 //! Which kernels a program becomes, and that these and no others are launched on the CPU.
 
 use mlc_backends::Backend;
-use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::Reference;
+use mlc_cpu::Cpu;
 use mlc_dsl::ir::{NodeId, Program, Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Kernel, Plan, faults};

@@ -121,6 +121,8 @@ fn arrows_between_crates_point_down() {
         ("dsl/Cargo.toml", &[][..]),
         ("extract/Cargo.toml", &["mlc-dsl"]),
         ("backends/Cargo.toml", &["mlc-dsl"]),
+        ("backends/cpu/Cargo.toml", &["mlc-dsl", "mlc-backends"]),
+        ("backends/cuda/Cargo.toml", &["mlc-dsl", "mlc-backends"]),
         ("backends/emulator/Cargo.toml", &[]),
         ("fuzz/Cargo.toml", &["mlc-dsl", "mlc-backends"]),
         ("src/files/Cargo.toml", &["mlc-dsl"]),
@@ -142,11 +144,11 @@ fn outside_libraries_stay_in_their_place() {
     none(naming(&["ndarray"], &["backends"]), "ndarray is named only in backends");
     none(naming(&["prost"], &["src/onnx"]), "prost is named only in src/onnx");
     none(
-        naming(&["cuda_sys"], &["backends/src/cuda/nvidia"]),
-        "cuda-sys is named only in backends/src/cuda/nvidia",
+        naming(&["cuda_sys"], &["backends/cuda/src/nvidia"]),
+        "cuda-sys is named only in backends/cuda/src/nvidia",
     );
     none(
-        naming(&["libloading"], &["backends/src/cuda/nvidia", "backends/emulator/src"]),
+        naming(&["libloading"], &["backends/cuda/src/nvidia", "backends/emulator/src"]),
         "libraries are opened only for a device and by the emulator",
     );
     none(
@@ -156,10 +158,10 @@ fn outside_libraries_stay_in_their_place() {
     for (library, homes) in [
         ("pest", &["dsl/Cargo.toml"][..]),
         ("egg", &["src/explore/Cargo.toml"]),
-        ("ndarray", &["backends/Cargo.toml"]),
+        ("ndarray", &["backends/Cargo.toml", "backends/cpu/Cargo.toml"]),
         ("prost", &["src/onnx/Cargo.toml"]),
-        ("cuda-sys", &["backends/Cargo.toml"]),
-        ("libloading", &["backends/Cargo.toml", "backends/emulator/Cargo.toml"]),
+        ("cuda-sys", &["backends/cuda/Cargo.toml"]),
+        ("libloading", &["backends/cuda/Cargo.toml", "backends/emulator/Cargo.toml"]),
         ("annotate-snippets", &["dsl/Cargo.toml"]),
     ] {
         let all = [
@@ -167,6 +169,8 @@ fn outside_libraries_stay_in_their_place() {
             "dsl/Cargo.toml",
             "extract/Cargo.toml",
             "backends/Cargo.toml",
+            "backends/cpu/Cargo.toml",
+            "backends/cuda/Cargo.toml",
             "backends/emulator/Cargo.toml",
             "fuzz/Cargo.toml",
             "src/files/Cargo.toml",
@@ -273,7 +277,7 @@ fn no_layer_is_known_by_name_outside_kernels() {
     for word in EVERYDAY {
         layers.remove(*word);
     }
-    let kernels = ["backends/src/cpu", "backends/src/cuda", "backends/src/reference/externs.rs"];
+    let kernels = ["backends/cpu/src", "backends/cuda/src", "backends/src/reference/externs.rs"];
     let mut found = Vec::new();
     for f in files(&["rs"]).iter().filter(|f| !f.within(&kernels) && !f.is_test()) {
         for (i, line) in f.code().filter(|(_, l)| words(l).any(|w| layers.contains(w))) {

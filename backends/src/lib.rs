@@ -1,4 +1,4 @@
-//! Backends: the float64 reference interpreter, the CPU and CUDA.
+//! What a backend is, what backends share, and the first of them: the float64 reference interpreter.
 //!
 //! One trait: take a [`Plan`], run it. A backend never decides what is equal.
 
@@ -11,11 +11,11 @@ use thiserror::Error;
 pub use ndarray;
 
 pub mod arrays;
-pub mod cpu;
-pub mod cuda;
+pub mod device;
 pub mod memory;
 pub mod reference;
-mod workers;
+pub mod symbols;
+pub mod workers;
 
 /// Why a plan does not compile or run.
 #[derive(Debug, Error, Clone, PartialEq)]
@@ -66,7 +66,7 @@ pub enum BackendError {
     },
     /// A device does not do what it is asked.
     #[error(transparent)]
-    Device(#[from] cuda::DriverError),
+    Device(#[from] device::DriverError),
 }
 
 /// A compiled plan.
@@ -144,7 +144,7 @@ pub trait Backend: Send + Sync {
 }
 
 /// An error if a plan is not one that a backend executes.
-fn sound<B: Backend + ?Sized>(
+pub fn sound<B: Backend + ?Sized>(
     backend: &B,
     plan: &Plan,
     library: &Library,

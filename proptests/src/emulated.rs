@@ -1,6 +1,6 @@
 //! A CUDA device that a C++ compiler and this machine's processor stand in for.
 
-use mlc_backends::cuda::{
+use mlc_cuda::{
     Address, Driver, DriverError, Library, Matrix, MatrixProduct, Module, Prepared, Stream,
 };
 use mlc_cuda_emulator::{Effort, EmulatorError, Region, Unit};

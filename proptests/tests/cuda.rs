@@ -1,8 +1,8 @@
 //! Generated CUDA code computes what the reference interpreter does: on the emulator, or on the device that
 //! `MLC_CUDA_DEVICE` names by its number.
 
-use mlc_backends::cuda::{Cuda, Driver, LaunchedPlan, Launches, Nvidia, launches};
 use mlc_backends::{Backend, Executable};
+use mlc_cuda::{Cuda, Driver, LaunchedPlan, Launches, Nvidia, launches};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::CallId;

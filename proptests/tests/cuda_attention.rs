@@ -2,7 +2,7 @@
 //! all kinds with rows that see nothing, shared heads, few queries with many keys. Tiles that masks leave out are not loaded.
 
 use mlc_backends::Executable;
-use mlc_backends::cuda::{LaunchedPlan, Launches, Tuning, launches_for};
+use mlc_cuda::{LaunchedPlan, Launches, Tuning, launches_for};
 use mlc_dsl::ir::{DType, Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;

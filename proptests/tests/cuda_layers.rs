@@ -4,7 +4,7 @@
 mod table;
 
 use mlc_backends::Backend;
-use mlc_backends::cuda::Cuda;
+use mlc_cuda::Cuda;
 use mlc_dsl::ir::Tensor;
 use mlc_proptests::emulated::Emulated;
 use mlc_rewrite::Options;

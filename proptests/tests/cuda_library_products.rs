@@ -3,7 +3,7 @@
 //! the emulator before it uses it, and whole programs are held against the reference interpreter.
 
 use mlc_backends::Executable;
-use mlc_backends::cuda::{LaunchedPlan, Launches, launches};
+use mlc_cuda::{LaunchedPlan, Launches, launches};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;

@@ -1,8 +1,8 @@
 //! Runs as one launch, whose blocks wait for each other: on the emulator, which passes over all blocks once for each phase and tells of
 //! races within one, they compute what the reference interpreter does. Chosen where launches are many and small.
 
-use mlc_backends::cuda::{Cuda, LaunchedPlan, Launches, Merge, Tuning, launches, launches_for};
 use mlc_backends::{Backend, Executable};
+use mlc_cuda::{Cuda, LaunchedPlan, Launches, Merge, Tuning, launches, launches_for};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_extract::kernel_selection::select_kernels;

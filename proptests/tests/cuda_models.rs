@@ -7,7 +7,7 @@
 mod fill;
 
 use mlc_backends::Backend;
-use mlc_backends::cuda::Cuda;
+use mlc_cuda::Cuda;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_extract::resources::operations;
 use mlc_onnx::{import, read_onnx};

@@ -2,8 +2,8 @@
 //! which `scripts/nvrtc` installs, or that of the Python package `nvidia-cuda-nvrtc`. No function of a model spills registers.
 
 use mlc_backends::BackendError;
-use mlc_backends::cuda::nvrtc::Usage;
-use mlc_backends::cuda::{DriverError, Launch, Merge, PRELUDE, Tuning, launches_for, nvrtc};
+use mlc_cuda::nvrtc::Usage;
+use mlc_cuda::{DriverError, Launch, Merge, PRELUDE, Tuning, launches_for, nvrtc};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::CallId;

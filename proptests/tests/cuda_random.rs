@@ -6,7 +6,7 @@
 //! as the text of a definition.
 
 use mlc_backends::Executable;
-use mlc_backends::cuda::{LaunchedPlan, Launches, Place, Tuning, launches, launches_for};
+use mlc_cuda::{LaunchedPlan, Launches, Place, Tuning, launches, launches_for};
 use mlc_cuda_emulator::{Region, Unit};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
@@ -154,7 +154,7 @@ fn ends(code: &Launches, given: &[Ends<'_>], wanted: Ends<'_>) -> Vec<f64> {
         }
     }
     for l in &code.each {
-        let region = |a: &mlc_backends::cuda::Argument| Region {
+        let region = |a: &mlc_cuda::Argument| Region {
             pointer: memory[&format!("{:?}", key(a.place))]
                 .0
                 .wrapping_add(within(a.place) as usize),

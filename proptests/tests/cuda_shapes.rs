@@ -2,8 +2,8 @@
 //! some of a block idle or are 1, compute what the reference interpreter does.
 
 use mlc_backends::Executable;
-use mlc_backends::cuda::{LaunchedPlan, Tuning, launches_for, launches_in_tf32};
 use mlc_backends::reference::run_values;
+use mlc_cuda::{LaunchedPlan, Tuning, launches_for, launches_in_tf32};
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_extract::kernel_selection::select_kernels;
 use mlc_fuzz::Subject;

@@ -3,7 +3,7 @@
 //! out.
 
 use mlc_backends::Backend;
-use mlc_backends::cpu::Cpu;
+use mlc_cpu::Cpu;
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Tensor, Value};
 use mlc_dsl::library::Library;
 use mlc_explore::Reason;

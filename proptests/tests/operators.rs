@@ -1,6 +1,6 @@
 //! Every operator by itself: the CPU computes what the reference interpreter does.
 
-use mlc_backends::cpu::Cpu;
+use mlc_cpu::Cpu;
 use mlc_dsl::build::Builder;
 use mlc_dsl::infer::infer;
 use mlc_dsl::ir::{DType, NodeKind, Program, Value};

@@ -1,6 +1,6 @@
 //! Whole programs through the pipeline.
 
-use mlc_backends::cpu::Cpu;
+use mlc_cpu::Cpu;
 use mlc_dsl::plan::faults;
 use mlc_explore::explore;
 use mlc_extract::kernel_selection::select_kernels;

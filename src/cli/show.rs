@@ -8,7 +8,7 @@ use crate::coverage::{Decided, Missing, missing};
 use crate::model::Model;
 use crate::pipeline::{Options, optimize, prices};
 use crate::{explain, show};
-use mlc_backends::cuda::{Launch, Launches, launches};
+use mlc_cuda::{Launch, Launches, launches};
 use mlc_dsl::shown;
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,8 +1,8 @@
 //! Wrong laws that change values on some inputs: the guard turns each off and reports it, for every caller.
 
 use mlc_backends::Backend;
-use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::run_values;
+use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::library::Library;
 use mlc_files::npz::{read_npz, write_npz};

@@ -3,7 +3,7 @@
 
 use crate::support::*;
 use mlc_backends::Backend;
-use mlc_backends::cpu::Cpu;
+use mlc_cpu::Cpu;
 use mlc_dsl::ir::Value;
 use mlc_explore::Limits;
 use mlc_rewrite::pipeline::{self, Options};

@@ -2,8 +2,8 @@
 //! by name, or read, left unchecked with the reason, and run within the given memory. Nothing large is allocated.
 
 use super::support::*;
-use mlc_backends::cpu::Cpu;
 use mlc_backends::{Backend, BackendError};
+use mlc_cpu::Cpu;
 use mlc_extract::resources::RunResources;
 use mlc_rewrite::pipeline::selfcheck::Guard;
 use mlc_rewrite::pipeline::{self, Options};

@@ -10,7 +10,7 @@ use mlc_dsl::ir::DType;
 use std::collections::BTreeMap;
 
 /// The same code, accelerated. An output axis that the code takes apart by division becomes two.
-pub(crate) fn accelerate(code: &MeaningCode) -> MeaningCode {
+pub fn accelerate(code: &MeaningCode) -> MeaningCode {
     let mut s =
         Simplifier { extents: code.extents.clone(), replaced: BTreeMap::new(), wanted: vec![] };
     let mut body = s.body(&code.body);
@@ -34,7 +34,7 @@ pub(crate) fn accelerate(code: &MeaningCode) -> MeaningCode {
 }
 
 /// The output axes, counted from the left, that the code takes apart by division, and by what.
-pub(crate) fn divided(code: &MeaningCode) -> Vec<(usize, i64)> {
+pub fn divided(code: &MeaningCode) -> Vec<(usize, i64)> {
     let mut s =
         Simplifier { extents: code.extents.clone(), replaced: BTreeMap::new(), wanted: vec![] };
     s.body(&code.body);
@@ -47,7 +47,7 @@ pub(crate) fn divided(code: &MeaningCode) -> Vec<(usize, i64)> {
 
 /// The value of an element whose indices are expressions over variables of these extents. The variables of its
 /// reductions are added to them.
-pub(crate) fn placed(code: &MeaningCode, index: &[Int], extents: &mut Vec<i64>) -> Body {
+pub fn placed(code: &MeaningCode, index: &[Int], extents: &mut Vec<i64>) -> Body {
     let own = code.axes.iter().map(|a| a.0);
     let mut replaced: BTreeMap<Slot, Int> = own.zip(index.iter().cloned()).collect();
     for (slot, &n) in code.extents.iter().enumerate() {
@@ -71,7 +71,7 @@ struct Simplifier {
 }
 
 /// The sum of the terms; `None` on overflow.
-pub(crate) fn combine(a: &Affine, b: &Affine, factor: i64) -> Option<Affine> {
+pub fn combine(a: &Affine, b: &Affine, factor: i64) -> Option<Affine> {
     let mut terms: BTreeMap<Slot, i64> = a.terms.iter().copied().collect();
     for &(s, c) in &b.terms {
         let t = terms.entry(s).or_insert(0);

@@ -3,7 +3,7 @@
 use super::code::{Affine, Int, Read, Real, Slot, Truth};
 
 /// Code whose index variables can be visited.
-pub(crate) trait AffineVisitor {
+pub trait AffineVisitor {
     /// Calls `f` on every affine form that evaluation reads.
     fn affines(&self, f: &mut dyn FnMut(&Affine));
 

@@ -58,8 +58,10 @@ fn compare(x: &Array, i: usize, j: usize) -> Ordering {
 
 /// Corners of a box, the lower one first.
 #[derive(Clone, Copy)]
-pub(crate) struct Corners {
+pub struct Corners {
+    /// The smaller coordinate along each axis.
     pub low: [f64; 2],
+    /// The larger coordinate along each axis.
     pub high: [f64; 2],
 }
 

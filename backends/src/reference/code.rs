@@ -8,17 +8,24 @@ use super::scalar::{Cmp, IntOp, Monoid, RealOp, Unary};
 use mlc_dsl::ir::DType;
 
 /// Number of an index variable.
-pub(crate) type Slot = usize;
+pub type Slot = usize;
 
 /// An expression that yields a float.
 #[derive(Clone, Debug)]
-pub(crate) enum Real {
+pub enum Real {
+    /// A number.
     Const(f64),
+    /// A function of one number.
     Unary(Unary, Box<Real>),
+    /// The number with the other sign.
     Neg(Box<Real>),
+    /// An operation on two numbers.
     Binary(RealOp, Box<Real>, Box<Real>),
+    /// An element of an input.
     Read(Box<Read<Real>>),
+    /// The first value where the condition holds, else the second; only that one is evaluated.
     If(Box<Truth>, Box<Real>, Box<Real>),
+    /// A reduction over index variables.
     Reduce(Box<Reduce<Real>>),
     /// An integer, of `u64` if the flag says so.
     FromInt(Sign, Box<Int>),
@@ -28,21 +35,29 @@ pub(crate) enum Real {
 
 /// How the 64 bits of an integer are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sign {
+pub enum Sign {
+    /// As an `i64`.
     Signed,
+    /// As a `u64`.
     Unsigned,
 }
 
 /// An expression that yields an integer: an index or an element.
 #[derive(Clone, Debug)]
-pub(crate) enum Int {
+pub enum Int {
+    /// A number.
     Const(i64),
+    /// The value of an index variable.
     Slot(Slot),
     /// Only in accelerated code.
     Affine(Affine),
+    /// The number with the other sign; wraps.
     Neg(Box<Int>),
+    /// The magnitude; wraps.
     Abs(Box<Int>),
+    /// -1, 0 or 1.
     Signum(Sign, Box<Int>),
+    /// An operation on two integers.
     Binary(IntOp, Box<Int>, Box<Int>),
     /// Wrapped to a type.
     Wrap(DType, Box<Int>),
@@ -50,24 +65,36 @@ pub(crate) enum Int {
     Exact(Box<Int>, Box<Int>),
     /// An entry of a list; negative positions count from the end.
     At(Box<[Int]>, Box<Int>),
+    /// An element of an input.
     Read(Box<Read<Int>>),
+    /// The first value where the condition holds, else the second; only that one is evaluated.
     If(Box<Truth>, Box<Int>, Box<Int>),
+    /// A reduction over index variables.
     Reduce(Box<Reduce<Int>>),
     /// Cut towards zero.
     FromReal(DType, Box<Real>),
+    /// 1 where it holds, else 0.
     FromTruth(Box<Truth>),
 }
 
 /// An expression that yields a truth value.
 #[derive(Clone, Debug)]
-pub(crate) enum Truth {
+pub enum Truth {
+    /// A truth value.
     Const(bool),
+    /// A comparison of floats.
     Real(Cmp, Box<Real>, Box<Real>),
+    /// A comparison of integers.
     Int(Cmp, Sign, Box<Int>, Box<Int>),
+    /// Both; the second is evaluated only where the first holds.
     And(Box<Truth>, Box<Truth>),
+    /// One or both; the second is evaluated only where the first does not hold.
     Or(Box<Truth>, Box<Truth>),
+    /// The opposite.
     Not(Box<Truth>),
+    /// Whether an integer differs from 0.
     NonZero(Box<Int>),
+    /// The first value where the condition holds, else the second.
     If(Box<Truth>, Box<Truth>, Box<Truth>),
     /// Whether one (`true`) or every (`false`) value of the variables makes the body true.
     Quantified(Quantifier, Vec<(Slot, i64)>, Box<Truth>),
@@ -75,97 +102,118 @@ pub(crate) enum Truth {
 
 /// Reductions of truth values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quantifier {
+pub enum Quantifier {
+    /// Some value makes it true; false over none.
     Any,
+    /// Every value makes it true; true over none.
     All,
 }
 
 /// `constant + Σ factor * slot`; each slot once, no factor zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Affine {
-    pub(crate) constant: i64,
-    pub(crate) terms: Vec<(Slot, i64)>,
+pub struct Affine {
+    /// What does not depend on any variable.
+    pub constant: i64,
+    /// Variables and their factors.
+    pub terms: Vec<(Slot, i64)>,
 }
 
 impl Affine {
+    /// Its value.
     #[inline]
-    pub(crate) fn eval(&self, slots: &[i64]) -> i64 {
+    pub fn eval(&self, slots: &[i64]) -> i64 {
         self.terms.iter().fold(self.constant, |v, &(s, c)| v.wrapping_add(c.wrapping_mul(slots[s])))
     }
 
-    pub(crate) fn factor(&self, slot: Slot) -> i64 {
+    /// The factor of a variable; 0 if there is none.
+    pub fn factor(&self, slot: Slot) -> i64 {
         self.terms.iter().find(|t| t.0 == slot).map_or(0, |t| t.1)
     }
 }
 
 /// An element of an input, of the kind `E`.
 #[derive(Clone, Debug)]
-pub(crate) struct Read<E> {
-    pub(crate) input: usize,
+pub struct Read<E> {
+    /// Number of the input.
+    pub input: usize,
     /// One index per axis.
-    pub(crate) index: Vec<Int>,
+    pub index: Vec<Int>,
     /// The row-major offset, where the index is written as `..unravel(offset, shape of the input)`.
-    pub(crate) linear: Option<Int>,
-    pub(crate) shape: Vec<i64>,
-    pub(crate) strides: Vec<i64>,
+    pub linear: Option<Int>,
+    /// The input's shape.
+    pub shape: Vec<i64>,
+    /// Elements between neighbours along each axis.
+    pub strides: Vec<i64>,
     /// The value outside the input.
-    pub(crate) otherwise: Option<E>,
+    pub otherwise: Option<E>,
     /// Only in accelerated code.
-    pub(crate) fast: Option<FastRead>,
+    pub fast: Option<FastRead>,
 }
 
 /// A read whose offset is affine.
 #[derive(Clone, Debug)]
-pub(crate) struct FastRead {
-    pub(crate) offset: Affine,
+pub struct FastRead {
+    /// The row-major offset.
+    pub offset: Affine,
     /// The indices that may lie outside their axis: position and extent of the axis.
-    pub(crate) checked: Vec<(Affine, usize, i64)>,
+    pub checked: Vec<(Affine, usize, i64)>,
 }
 
 /// A reduction over index variables.
 #[derive(Clone, Debug)]
-pub(crate) struct Reduce<E> {
-    pub(crate) monoid: Monoid,
+pub struct Reduce<E> {
+    /// What joins two values.
+    pub monoid: Monoid,
     /// The variables and how many values each takes.
-    pub(crate) over: Vec<(Slot, i64)>,
+    pub over: Vec<(Slot, i64)>,
     /// The type of integers; `None` for unbounded ones.
-    pub(crate) dtype: Option<DType>,
-    pub(crate) body: E,
+    pub dtype: Option<DType>,
+    /// The value for one assignment of the variables.
+    pub body: E,
 }
 
 /// A read outside an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// The input; `None` if it is a list that was left.
-    pub(crate) input: Option<usize>,
+    pub input: Option<usize>,
     /// Axis, index and extent; `None` if the index exists for no element.
-    pub(crate) at: Option<(usize, i64, i64)>,
+    pub at: Option<(usize, i64, i64)>,
 }
 
 /// The elements of an input.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum InputElements<'a> {
+pub enum InputElements<'a> {
+    /// Floats.
     Float(&'a [f64]),
     /// Floats of 32 bits where a tensor has them.
     Single(&'a [f32]),
+    /// Integers and truth values.
     Int(&'a [i64]),
 }
 
 /// What an evaluation reads and writes.
 #[derive(Debug)]
-pub(crate) struct Machine<'a> {
-    pub(crate) slots: Vec<i64>,
-    pub(crate) inputs: &'a [InputElements<'a>],
+pub struct Machine<'a> {
+    /// The values of index variables.
+    pub slots: Vec<i64>,
+    /// The elements of each input.
+    pub inputs: &'a [InputElements<'a>],
     /// An `exact` quotient in the current index has a remainder.
     outside: bool,
-    pub(crate) fault: Option<Fault>,
-    pub(crate) reals: Vec<Vec<f64>>,
-    pub(crate) ints: Vec<Vec<i64>>,
-    pub(crate) truths: Vec<Vec<bool>>,
+    /// The first fault, if there was one.
+    pub fault: Option<Fault>,
+    /// Rows of floats that are free for use.
+    pub reals: Vec<Vec<f64>>,
+    /// Rows of integers that are free for use.
+    pub ints: Vec<Vec<i64>>,
+    /// Rows of truth values that are free for use.
+    pub truths: Vec<Vec<bool>>,
 }
 
 impl<'a> Machine<'a> {
-    pub(crate) fn new(slots: usize, inputs: &'a [InputElements<'a>]) -> Machine<'a> {
+    /// A machine with so many index variables, all 0.
+    pub fn new(slots: usize, inputs: &'a [InputElements<'a>]) -> Machine<'a> {
         Machine {
             slots: vec![0; slots],
             inputs,
@@ -177,8 +225,9 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// An element as a float.
     #[inline]
-    pub(crate) fn float(&self, input: usize, offset: usize) -> f64 {
+    pub fn float(&self, input: usize, offset: usize) -> f64 {
         match self.inputs[input] {
             InputElements::Float(v) => v[offset],
             InputElements::Single(v) => f64::from(v[offset]),
@@ -186,8 +235,9 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// An element as an integer.
     #[inline]
-    pub(crate) fn int(&self, input: usize, offset: usize) -> i64 {
+    pub fn int(&self, input: usize, offset: usize) -> i64 {
         match self.inputs[input] {
             InputElements::Int(v) => v[offset],
             InputElements::Float(v) => v[offset] as i64,
@@ -196,7 +246,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Why the evaluation failed, if it did.
-    pub(crate) fn verdict(&self) -> Result<(), Fault> {
+    pub fn verdict(&self) -> Result<(), Fault> {
         match &self.fault {
             Some(f) => Err(f.clone()),
             None if self.outside => Err(Fault { input: None, at: None }),
@@ -212,14 +262,15 @@ impl<'a> Machine<'a> {
         (!inexact).then_some(value)
     }
 
+    /// Records a fault; the first one stays.
     #[cold]
-    pub(crate) fn fail(&mut self, fault: Fault) {
+    pub fn fail(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
     }
 }
 
 /// Runs `body` for all values of `over`, the last variable fastest.
-pub(crate) fn for_each<'a>(
+pub fn for_each<'a>(
     over: &[(Slot, i64)],
     m: &mut Machine<'a>,
     mut body: impl FnMut(&mut Machine<'a>),
@@ -279,13 +330,15 @@ impl<E> Read<E> {
         }
     }
 
-    pub(crate) fn fault(&self, at: Option<(usize, i64, i64)>) -> Fault {
+    /// The fault of a read outside the input.
+    pub fn fault(&self, at: Option<(usize, i64, i64)>) -> Fault {
         Fault { input: Some(self.input), at }
     }
 }
 
 impl Real {
-    pub(crate) fn eval(&self, m: &mut Machine) -> f64 {
+    /// Its value.
+    pub fn eval(&self, m: &mut Machine) -> f64 {
         match self {
             Real::Const(v) => *v,
             Real::Unary(f, a) => (f.apply)(a.eval(m)),
@@ -321,7 +374,7 @@ impl Real {
 }
 
 /// The float of an integer.
-pub(crate) fn from_int(sign: Sign, v: i64) -> f64 {
+pub fn from_int(sign: Sign, v: i64) -> f64 {
     match sign {
         Sign::Signed => v as f64,
         Sign::Unsigned => v as u64 as f64,
@@ -329,7 +382,7 @@ pub(crate) fn from_int(sign: Sign, v: i64) -> f64 {
 }
 
 /// −1, 0 or 1.
-pub(crate) fn signum(sign: Sign, v: i64) -> i64 {
+pub fn signum(sign: Sign, v: i64) -> i64 {
     match sign {
         Sign::Signed => v.signum(),
         Sign::Unsigned => (v != 0) as i64,
@@ -337,7 +390,8 @@ pub(crate) fn signum(sign: Sign, v: i64) -> i64 {
 }
 
 impl Int {
-    pub(crate) fn eval(&self, m: &mut Machine) -> i64 {
+    /// Its value.
+    pub fn eval(&self, m: &mut Machine) -> i64 {
         match self {
             Int::Const(v) => *v,
             Int::Slot(s) => m.slots[*s],
@@ -397,7 +451,7 @@ impl Int {
 }
 
 /// Compares integers.
-pub(crate) fn compare(cmp: Cmp, sign: Sign, a: i64, b: i64) -> bool {
+pub fn compare(cmp: Cmp, sign: Sign, a: i64, b: i64) -> bool {
     match sign {
         Sign::Signed => cmp.holds(a, b),
         Sign::Unsigned => cmp.holds(a as u64, b as u64),
@@ -405,7 +459,8 @@ pub(crate) fn compare(cmp: Cmp, sign: Sign, a: i64, b: i64) -> bool {
 }
 
 impl Truth {
-    pub(crate) fn eval(&self, m: &mut Machine) -> bool {
+    /// Its value.
+    pub fn eval(&self, m: &mut Machine) -> bool {
         match self {
             Truth::Const(v) => *v,
             Truth::Real(cmp, a, b) => {
@@ -440,7 +495,7 @@ impl Truth {
 }
 
 /// True if a value takes a loop over elements.
-pub(crate) fn reduces(code: &super::compile::MeaningCode) -> bool {
+pub fn reduces(code: &super::compile::MeaningCode) -> bool {
     match &code.body {
         super::compile::Body::Real(r) => r.reduces(),
         super::compile::Body::Int(_, i) => i.reduces(),

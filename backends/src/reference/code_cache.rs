@@ -29,15 +29,15 @@ struct Key {
 }
 
 /// An application, ready to run on elements.
-pub(crate) struct CompiledMeaning {
+pub struct CompiledMeaning {
     /// The types of the results.
-    pub(crate) types: Vec<Type>,
+    pub types: Vec<Type>,
     /// What the declaration's names stand for.
-    pub(crate) env: Env,
+    pub env: Env,
     /// The code of each result of an operator with a meaning.
-    pub(crate) codes: Vec<MeaningCode>,
+    pub codes: Vec<MeaningCode>,
     /// The tables that each code reads behind its inputs.
-    pub(crate) tables: Vec<Vec<Elements>>,
+    pub tables: Vec<Vec<Elements>>,
 }
 
 impl<'l> CodeCache<'l> {
@@ -81,7 +81,7 @@ impl<'l> CodeCache<'l> {
 }
 
 /// An application to values of these element types and extents.
-pub(crate) fn compiled(
+pub fn compiled(
     callable: &Callable,
     engine: Engine,
     attrs: &[Option<Attr>],

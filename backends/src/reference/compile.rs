@@ -20,34 +20,39 @@ use mlc_dsl::library::{Dim, Recurrence};
 
 /// An input as the compiler sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct MeaningParam<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) dtype: DType,
-    pub(crate) shape: &'a [usize],
+pub struct MeaningParam<'a> {
+    /// Its name in the text.
+    pub name: &'a str,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Its extents.
+    pub shape: &'a [usize],
 }
 
 /// The code of one output.
 #[derive(Clone, Debug)]
-pub(crate) struct MeaningCode {
-    pub(crate) body: Body,
+pub struct MeaningCode {
+    /// The value of an element.
+    pub body: Body,
     /// The index variables of the output, one per axis.
-    pub(crate) axes: Vec<(Slot, i64)>,
+    pub axes: Vec<(Slot, i64)>,
     /// How many values each index variable takes.
-    pub(crate) extents: Vec<i64>,
+    pub extents: Vec<i64>,
     /// The index variable along which a recurrence runs, if the output takes part in each step.
-    pub(crate) step: Option<Slot>,
+    pub step: Option<Slot>,
 }
 
 /// The value of one element.
 #[derive(Clone, Debug)]
-pub(crate) enum Body {
+pub enum Body {
+    /// A float.
     Real(Real),
     /// Wrapped to the type.
     Int(DType, Int),
 }
 
 /// Compiles the meaning of an output of that type.
-pub(crate) fn meaning(
+pub fn meaning(
     meaning: &Meaning,
     dims: Option<&[Dim]>,
     dtype: DType,
@@ -326,7 +331,7 @@ fn is_constant(e: &Expr) -> bool {
 }
 
 /// Row-major strides in elements.
-pub(crate) fn strides(shape: &[i64]) -> Vec<i64> {
+pub fn strides(shape: &[i64]) -> Vec<i64> {
     let mut out = vec![1i64; shape.len()];
     for i in (1..shape.len()).rev() {
         out[i - 1] = out[i].saturating_mul(shape[i]);

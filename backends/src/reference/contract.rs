@@ -203,6 +203,6 @@ pub(super) fn product(
 }
 
 /// True if code is evaluated as matrix products.
-pub(crate) fn is_product(code: &MeaningCode) -> bool {
+pub fn is_product(code: &MeaningCode) -> bool {
     Product::of(code).is_some_and(|p| p.worthwhile())
 }

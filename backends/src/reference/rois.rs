@@ -6,18 +6,20 @@ use mlc_dsl::eval::Env;
 use mlc_dsl::ir::{Attr, Type};
 
 /// How regions are divided and combined.
-pub(crate) struct Pooling {
+pub struct Pooling {
+    /// Elements per unit of the coordinates.
     pub scale: f64,
     /// Samples along either side of a bin; as many as a bin has elements where it is 0.
     pub ratio: usize,
     /// Whether places are the middles of elements, so that half an element is subtracted.
     pub half: bool,
+    /// Whether the largest sample counts, instead of the mean.
     pub max: bool,
 }
 
 /// The two elements next to a place along an axis, and the weight of the second; `None` for a place more than one element
 /// outside.
-pub(crate) type Neighbours = Option<([usize; 2], f64)>;
+pub type Neighbours = Option<([usize; 2], f64)>;
 
 /// The most samples along one side of a bin.
 const MOST_SAMPLES: usize = 1 << 12;

@@ -15,14 +15,17 @@ const ROW: usize = 1024;
 
 /// An axis of the space to fill: the variable takes `len` values from `start` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Axis {
-    pub(crate) slot: Slot,
-    pub(crate) start: i64,
-    pub(crate) len: i64,
+pub struct Axis {
+    /// The variable.
+    pub slot: Slot,
+    /// Its first value.
+    pub start: i64,
+    /// How many values it takes.
+    pub len: i64,
 }
 
 /// Code with a row form.
-pub(crate) trait Rows: AffineVisitor {
+pub trait Rows: AffineVisitor {
     /// What it yields.
     type Item: Clone;
 
@@ -32,7 +35,7 @@ pub(crate) trait Rows: AffineVisitor {
 
 /// The space as evaluation runs through it: neighbouring axes that all affine forms step through
 /// evenly are one, and axes of a single value, whose variables the caller sets, are left out.
-pub(crate) fn merge(body: &impl AffineVisitor, axes: &[Axis]) -> Vec<Axis> {
+pub fn merge(body: &impl AffineVisitor, axes: &[Axis]) -> Vec<Axis> {
     let mut out: Vec<Axis> = Vec::with_capacity(axes.len());
     for &axis in axes.iter().filter(|a| a.len != 1) {
         let even = |outer: &Axis| {
@@ -141,7 +144,7 @@ impl Machine<'_> {
 }
 
 /// The elements `j` of a row with `0 <= at + j * step < n`, as a range.
-pub(crate) fn inside(at: i64, step: i64, n: i64, len: usize) -> (usize, usize) {
+pub fn inside(at: i64, step: i64, n: i64, len: usize) -> (usize, usize) {
     // Attributes may be arbitrarily large, so the bounds are computed without overflow.
     let (at, step, n, len) = (at as i128, step as i128, n as i128, len as i128);
     let ceil_div = |a: i128, b: i128| -((-a).div_euclid(b));

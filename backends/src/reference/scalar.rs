@@ -5,14 +5,16 @@ use mlc_dsl::ir::DType;
 
 /// A unary function of a float.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unary {
-    pub(crate) function: Function,
-    pub(crate) apply: fn(f64) -> f64,
+pub struct Unary {
+    /// The function by its name.
+    pub function: Function,
+    /// The function itself.
+    pub apply: fn(f64) -> f64,
 }
 
 /// The unary function on floats that a function of meanings is. Those of the standard library cancel for small
 /// arguments where another is taken.
-pub(crate) fn unary(function: Function) -> Option<Unary> {
+pub fn unary(function: Function) -> Option<Unary> {
     let apply: fn(f64) -> f64 = match function {
         Function::Abs => f64::abs,
         Function::Exp => f64::exp,
@@ -58,7 +60,7 @@ fn sign(x: f64) -> f64 {
 }
 
 /// The larger; NaN if either is; 0 is above −0.
-pub(crate) fn maximum(a: f64, b: f64) -> f64 {
+pub fn maximum(a: f64, b: f64) -> f64 {
     if a > b {
         a
     } else if b > a {
@@ -71,7 +73,7 @@ pub(crate) fn maximum(a: f64, b: f64) -> f64 {
 }
 
 /// The smaller; NaN if either is; −0 is below 0.
-pub(crate) fn minimum(a: f64, b: f64) -> f64 {
+pub fn minimum(a: f64, b: f64) -> f64 {
     if a < b {
         a
     } else if b < a {
@@ -130,7 +132,7 @@ impl RealOp {
     }
 
     /// `acc[j] = acc[j] op b[j]`.
-    pub(crate) fn apply_rows(self, acc: &mut [f64], b: &[f64]) {
+    pub fn apply_rows(self, acc: &mut [f64], b: &[f64]) {
         let pairs = acc.iter_mut().zip(b);
         match self {
             RealOp::Add => pairs.for_each(|(a, b)| *a += b),
@@ -147,10 +149,14 @@ impl RealOp {
 
 /// Binary operations on 64-bit integers. They wrap, and division by zero yields 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IntOp {
+pub enum IntOp {
+    /// Sum.
     Add,
+    /// Difference.
     Sub,
+    /// Product.
     Mul,
+    /// Power; 0 for a negative exponent unless the base is 1 or -1.
     Pow,
     /// Quotient rounded towards minus infinity.
     FloorDiv,
@@ -160,16 +166,25 @@ pub(crate) enum IntOp {
     Div,
     /// The remainder of that quotient.
     Rem,
+    /// The larger one.
     Max,
+    /// The smaller one.
     Min,
     /// The next ones read both operands as `u64`.
     PowU,
+    /// Quotient.
     DivU,
+    /// Remainder.
     RemU,
+    /// The larger one.
     MaxU,
+    /// The smaller one.
     MinU,
+    /// Bits that both have.
     And,
+    /// Bits that one or both have.
     Or,
+    /// Bits that exactly one has.
     Xor,
     /// Bits moved up by a number of places; by a negative one, or by 64 and more, zero.
     Shl,
@@ -180,8 +195,9 @@ pub(crate) enum IntOp {
 }
 
 impl IntOp {
+    /// The result.
     #[inline]
-    pub(crate) fn apply(self, a: i64, b: i64) -> i64 {
+    pub fn apply(self, a: i64, b: i64) -> i64 {
         let (ua, ub) = (a as u64, b as u64);
         match self {
             IntOp::Add => a.wrapping_add(b),
@@ -265,15 +281,20 @@ fn raised(base: i64, mut e: u64) -> i64 {
 
 /// Reductions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Monoid {
+pub enum Monoid {
+    /// Sum; 0 of none.
     Sum,
+    /// Product; 1 of none.
     Prod,
+    /// The largest; of none, the lowest value of the type.
     Max,
+    /// The smallest; of none, the highest value of the type.
     Min,
 }
 
 impl Monoid {
-    pub(crate) fn real(self) -> (RealOp, f64) {
+    /// The operation on floats, and its value over none.
+    pub fn real(self) -> (RealOp, f64) {
         match self {
             Monoid::Sum => (RealOp::Add, 0.0),
             Monoid::Prod => (RealOp::Mul, 1.0),
@@ -282,7 +303,8 @@ impl Monoid {
         }
     }
 
-    pub(crate) fn int(self, dtype: Option<DType>) -> (IntOp, i64) {
+    /// The operation on integers, and its value over none.
+    pub fn int(self, dtype: Option<DType>) -> (IntOp, i64) {
         let unsigned = dtype == Some(DType::U64);
         match self {
             Monoid::Sum => (IntOp::Add, 0),
@@ -294,12 +316,12 @@ impl Monoid {
 }
 
 /// The smallest integer of a type; `None` is the unbounded integers of indices.
-pub(crate) fn lowest(dtype: Option<DType>) -> i64 {
+pub fn lowest(dtype: Option<DType>) -> i64 {
     dtype.and_then(DType::int_range).map_or(i64::MIN, |r| r.0 as i64)
 }
 
 /// The largest integer of a type, as 64 bits.
-pub(crate) fn highest(dtype: Option<DType>) -> i64 {
+pub fn highest(dtype: Option<DType>) -> i64 {
     dtype.and_then(DType::int_range).map_or(i64::MAX, |r| r.1 as u64 as i64)
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const LARGEST: i64 = 1 << 20;
 
 /// The code with its tables, which it reads as inputs from number `inputs` on.
-pub(crate) fn tabulated(code: MeaningCode, inputs: usize) -> (MeaningCode, Vec<Elements>) {
+pub fn tabulated(code: MeaningCode, inputs: usize) -> (MeaningCode, Vec<Elements>) {
     let (slots, open) = (code.extents.len(), code.axes.clone());
     let mut t = Tables { slots, open, inputs, tables: vec![] };
     let body = match &code.body {

@@ -8,7 +8,7 @@
 //! and the median relative error are those of each model and of all; "apart" is the rank correlation (Goodman and
 //! Kruskal's gamma) of the pairs of plans that differ by more than a tenth. Exit code 1 if that is below 0.7 for a model.
 
-use mlc_backends::cpu::Cpu;
+use mlc_cpu::Cpu;
 use mlc_dsl::plan::{Kernel, Plan};
 use mlc_explore::Limits;
 use mlc_extract::fit::features;

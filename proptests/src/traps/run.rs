@@ -4,8 +4,8 @@ use super::text::{self, Graph};
 use super::values::{Draw, SYMBOLS, inputs};
 use super::{Ends, Trap};
 use mlc_backends::Backend;
-use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::run_values;
+use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Program, Tensor};
 use mlc_dsl::plan::Plan;
 use mlc_onnx::{

@@ -17,9 +17,9 @@ pub use verdict::{Finding, Rule, Runs, Verdict, Wrong, verdict};
 
 use crate::error::Error;
 use crate::pipeline::{Fp, Optimized};
-use mlc_backends::cpu::Cpu;
 use mlc_backends::reference::{self, Array, Precision, Reference};
 use mlc_backends::{Backend, BackendError};
+use mlc_cpu::Cpu;
 use mlc_dsl::ir::{NodeKind, Program, Tensor, Type};
 use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;

@@ -2,8 +2,8 @@
 //! it accepts.
 
 use super::{Check, Checked, InputSet, SelfCheck};
-use mlc_backends::cpu::Cpu;
 use mlc_backends::{BackendError, memory};
+use mlc_cpu::Cpu;
 use mlc_dsl::ir::{Program, Tensor, Type};
 use mlc_dsl::plan::Plan;
 use mlc_extract::resources::{self, CHECKED_BYTES, CHECKED_OPERATIONS, RunResources, Symbols};

@@ -20,7 +20,7 @@ fn vectors_are_added() {
     let mut y = Buffer::new(&vec![0.5f32; 1000]);
     let mut z = Buffer::new(&vec![0f32; 1000]);
     // A unit begins with the prelude, all of which is the device's.
-    let unit = [include_str!("../../../src/cuda/prelude.cuh"), ADD].concat();
+    let unit = [include_str!("../../../cuda/src/prelude.cuh"), ADD].concat();
     launch(&unit, [4, 1, 1], 256, &[x.region(), y.region(), z.region()]).unwrap();
     assert!(z.elements().iter().enumerate().all(|(i, &z)| z == i as f32 + 0.5));
 }

@@ -1,0 +1,361 @@
+//! Convolution of images with their channels last: tiles of positions by output channels, whose rows are read through pointers.
+
+use super::depthwise::{Depthwise, Filters};
+use super::grouped;
+use super::windows::Windows;
+use super::winograd::{self, Winograd};
+use crate::buffer::with_scratch;
+use crate::gemm::kernel::{self, Even, Part, Piece, Pointed, Target, shape};
+use crate::gemm::pack::panel_rows;
+use crate::gemm::{Finish, PackedRight};
+use crate::launch::{Array, Context, Launch, LaunchSite};
+use crate::packed_constants::Pack;
+use crate::threads::{SharedSlice, Threads};
+use mlc_dsl::ir::DType;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A convolution of one group with known shapes.
+pub struct Conv {
+    windows: Windows,
+    /// Input and output channels.
+    q: usize,
+    o: usize,
+    /// What windows read outside of the image.
+    zeros: Vec<f32>,
+    /// Taps that are read as one piece where all are inside the image.
+    join: usize,
+    /// Positions of each tile.
+    rows: usize,
+}
+
+/// A convolution, and its filters.
+struct Filtered {
+    conv: Conv,
+    w_at: usize,
+    /// The filters, if they are constant.
+    packed: Option<Arc<Pack<PackedRight>>>,
+}
+
+/// Prepares a convolution.
+pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
+    let [_, w] = site.args else { return None };
+    if site.same_dtype()? != DType::F32 || !w.layout.is_dense() {
+        return None;
+    }
+    let filters = w.layout.shape.as_slice();
+    let group = usize::try_from(site.int(4)?).ok()?;
+    let windows = Windows::of(site, &filters[2..], [0, 1, 3])?;
+    let (o, q, w_at) = (filters[0], filters[1], w.layout.offset);
+    if q == 1 && o == group {
+        let taps = windows.taps();
+        let filters = match &w.constant {
+            Some(t) => Filters::Packed(site.packs.filters(t, w_at, (o, 1, taps))),
+            None => Filters::Given(w_at),
+        };
+        return Some(Box::new(Depthwise::new(windows, o, filters)));
+    }
+    if group != 1 {
+        return grouped::make(site, windows, (q, o, group));
+    }
+    let taps = windows.taps();
+    if let Some(t) = &w.constant
+        && let Some(tiles) = winograd::tiles(&windows, (q, o))
+        && winograd::fits(&bytemuck::cast_slice(t.bytes())[w_at..][..o * q * taps])
+    {
+        let points = site.packs.points(t, w_at, (o, q));
+        return Some(Box::new(Winograd::new(windows, tiles, (q, o), w_at, points)));
+    }
+    let packed = w.constant.as_ref().map(|t| site.packs.filters(t, w_at, (o, q, taps)));
+    Some(Box::new(Filtered { conv: Conv::new(windows, (q, o)), w_at, packed }))
+}
+
+/// Bytes of filters that stay in the second-level cache while tiles go by.
+const KEPT: usize = 384 << 10;
+
+/// Operations that a task should at least have.
+const GRAIN: usize = 1 << 20;
+
+impl Launch for Filtered {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        if out.is_empty() {
+            return Ok(());
+        }
+        let Conv { windows, q, o, .. } = &self.conv;
+        let own;
+        let filters: &PackedRight = match &self.packed {
+            Some(packed) => packed,
+            None => {
+                own = PackedRight::of_filters(&w[self.w_at..], (*o, *q, windows.taps()));
+                &own
+            }
+        };
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
+        let finish = Finish::of(cx, (windows.len(), *o), &block);
+        self.conv.compute(cx.threads, x, filters, out, &finish);
+        Ok(())
+    }
+
+    fn takes_epilogue(&self) -> bool {
+        true
+    }
+}
+
+impl Conv {
+    /// A convolution of `q` to `o` channels.
+    pub fn new(windows: Windows, (q, o): (usize, usize)) -> Conv {
+        let (rows, join) = (panel_rows(windows.len()), windows.joined(q));
+        Conv { windows, q, o, zeros: vec![0.0; q * join], join, rows }
+    }
+
+    /// Computes all results, which are dense. The filters are those of its channels and taps.
+    ///
+    /// # Panics
+    /// If windows are not inside the image `x`.
+    pub fn compute(
+        &self,
+        threads: &Threads,
+        x: &[f32],
+        filters: &PackedRight,
+        out: &mut [f32],
+        finish: &Finish<'_>,
+    ) {
+        assert!(self.windows.reach(self.q) <= x.len(), "windows inside the image");
+        let out = SharedSlice::new(out);
+        let job = Job { x, filters, out: &out, finish };
+        let (down, across) = self.grid(threads);
+        threads.each(down * across, |task| {
+            let part = |all: usize, parts: usize, i: usize| all * i / parts..all * (i + 1) / parts;
+            let tiles: Range<usize> =
+                part(self.windows.len().div_ceil(self.rows), down, task % down);
+            let panels = part(self.o.div_ceil(shape().cols), across, task / down);
+            self.block(&job, tiles, panels);
+        });
+    }
+
+    /// How many parts positions and output channels are cut into.
+    fn grid(&self, threads: &Threads) -> (usize, usize) {
+        let work = 2 * self.windows.len() * self.o * self.q * self.windows.taps();
+        let wanted = threads.tasks(work, GRAIN);
+        let (tiles, panels) =
+            (self.windows.len().div_ceil(self.rows), self.o.div_ceil(shape().cols));
+        match self.keeps_filters(panels) {
+            true => {
+                let down = wanted.min(tiles);
+                (down, wanted.div_ceil(down).min(panels))
+            }
+            false => {
+                let across = wanted.min(panels);
+                (wanted.div_ceil(across).min(tiles), across)
+            }
+        }
+    }
+
+    /// True if the filters of so many panels stay in the cache.
+    fn keeps_filters(&self, panels: usize) -> bool {
+        panels * shape().cols * self.q * self.windows.taps() * size_of::<f32>() <= KEPT
+    }
+
+    /// Computes some tiles of positions by some panels of output channels.
+    fn block(&self, job: &Job<'_>, tiles: Range<usize>, panels: Range<usize>) {
+        if self.windows.is_straight() {
+            return self.straight(job, tiles, panels);
+        }
+        let (taps, count) = (self.windows.taps(), self.rows * self.windows.taps());
+        with_scratch::<usize, 2, _>([count, 2 * taps], |[pointers, pieces]| {
+            let pointers = as_pointers(&mut pointers[..count]);
+            let pieces = as_pieces(&mut pieces[..2 * taps]);
+            if self.keeps_filters(panels.len()) {
+                for tile in tiles {
+                    let positions = self.positions(tile);
+                    let rows = self.rows_of(job.x, &positions, pointers, pieces);
+                    for p in panels.clone() {
+                        self.tiles(job, &positions, p, rows, &[]);
+                    }
+                    self.finish(job, positions, &panels);
+                }
+            } else {
+                for p in panels.clone() {
+                    for tile in tiles.clone() {
+                        let positions = self.positions(tile);
+                        let rows = self.rows_of(job.x, &positions, pointers, pieces);
+                        let ahead = self.ahead(job, p, &panels, tile - tiles.start, tiles.len());
+                        self.tiles(job, &positions, p, rows, ahead);
+                    }
+                }
+                let positions = tiles.start * self.rows..self.positions(tiles.end - 1).end;
+                self.finish(job, positions, &panels);
+            }
+        });
+    }
+
+    /// The same where all windows of one tap lie at equal distances: many tiles at once.
+    fn straight(&self, job: &Job<'_>, tiles: Range<usize>, panels: Range<usize>) {
+        let each = (BLOCK / (self.rows * self.q).max(1)).max(1);
+        let blocks = tiles.len().div_ceil(each);
+        for (i, first) in tiles.clone().step_by(each).enumerate() {
+            let last = (first + each).min(tiles.end) - 1;
+            let positions = self.positions(first).start..self.positions(last).end;
+            for p in panels.clone() {
+                let ahead = self.ahead(job, p, &panels, i, blocks);
+                let piece = self.windows.straight(job.x, positions.start);
+                let rows = Even { pieces: &[piece], length: self.q };
+                self.tiles(job, &positions, p, TileRows::Even(rows), ahead);
+            }
+            self.finish(job, positions, &panels);
+        }
+    }
+
+    /// Applies what follows to finished positions where it was not applied to tiles.
+    fn finish(&self, job: &Job<'_>, positions: Range<usize>, panels: &Range<usize>) {
+        let Finish::Block(f) = job.finish else { return };
+        let channels = panels.start * shape().cols..(panels.end * shape().cols).min(self.o);
+        let part = |at: usize, len: usize| {
+            // SAFETY: positions and channels of this task; those of different tasks do not overlap.
+            f(at, unsafe { job.out.part(at, len) });
+        };
+        match channels.len() == self.o {
+            true => part(positions.start * self.o, positions.len() * self.o),
+            false => positions.for_each(|r| part(r * self.o + channels.start, channels.len())),
+        }
+    }
+
+    /// What is read after a panel of filters that do not stay in the cache: share `i` of `parts` of the next one.
+    fn ahead<'a>(
+        &self,
+        job: &Job<'a>,
+        panel: usize,
+        panels: &Range<usize>,
+        i: usize,
+        parts: usize,
+    ) -> &'a [f32] {
+        if panel + 1 >= panels.end || self.keeps_filters(panels.len()) {
+            return &[];
+        }
+        let depth = self.q * self.windows.taps();
+        let next = job.filters.block((panel + 1) * shape().cols, 0..depth);
+        let len = next.len().min(depth * shape().cols);
+        &next[len * i / parts..len * (i + 1) / parts]
+    }
+
+    /// Positions of a tile.
+    fn positions(&self, tile: usize) -> Range<usize> {
+        tile * self.rows..(tile * self.rows + self.rows).min(self.windows.len())
+    }
+
+    /// The rows of a tile.
+    fn rows_of<'a>(
+        &self,
+        x: &[f32],
+        positions: &Range<usize>,
+        pointers: &'a mut [*const f32],
+        pieces: &'a mut [Piece],
+    ) -> TileRows<'a> {
+        let rows = (positions.start, positions.len());
+        if let Some(pieces) = self.windows.even(x, &self.zeros, rows, self.join, pieces) {
+            return TileRows::Even(Even { pieces, length: self.q * self.join });
+        }
+        let join = self.windows.point(x, &self.zeros, rows, self.join, pointers);
+        let count = self.windows.taps() / join * positions.len();
+        TileRows::Any(Pointed { rows: &pointers[..count], length: self.q * join })
+    }
+
+    fn target<'t>(&self, job: &Job<'t>, row: usize, parts: &'t [Part]) -> Target<'t> {
+        Target {
+            out: job.out.at(0),
+            len: job.out.len(),
+            parts,
+            stride: self.o,
+            row,
+            add: false,
+            chain: job.finish.chain(true),
+        }
+    }
+
+    /// Positions that are whole tiles, or one tile, by a panel of output channels.
+    fn tiles(
+        &self,
+        job: &Job<'_>,
+        positions: &Range<usize>,
+        panel: usize,
+        rows: TileRows<'_>,
+        ahead: &[f32],
+    ) {
+        let depth = self.q * self.windows.taps();
+        let column = panel * shape().cols;
+        let wide = shape().cols.min(self.o - column);
+        let vectors = if wide <= shape().lanes() { 1 } else { 2 };
+        let filters = job.filters.block(column, 0..depth);
+        let parts = |first: usize| kernel::panel_parts(first * self.o + column, column, wide);
+        // SAFETY: every row is of positions of the image or of the zeros, with all channels behind it (`run` checks the image's length);
+        // tiles do not overlap.
+        unsafe {
+            match rows {
+                TileRows::Any(a) => {
+                    let parts = parts(positions.start);
+                    let target = self.target(job, positions.start, &parts[..vectors]);
+                    kernel::pointed(positions.len(), a, filters, ahead, &target);
+                }
+                TileRows::Even(a) => {
+                    let (count, rest) = (positions.len() / self.rows, positions.len() % self.rows);
+                    if count > 0 {
+                        let parts = parts(positions.start);
+                        let target = self.target(job, positions.start, &parts[..vectors]);
+                        kernel::even((count, self.rows), a, filters, ahead, &target);
+                    }
+                    if rest > 0 {
+                        let done = count * self.rows;
+                        // Only rows of one piece are more than a tile.
+                        let [Piece { first, step }, ..] = *a.pieces else { return };
+                        let later = [Piece { first: first.add(done * step), step }];
+                        let pieces = if count > 0 { &later[..] } else { a.pieces };
+                        let parts = parts(positions.start + done);
+                        let target = self.target(job, positions.start + done, &parts[..vectors]);
+                        kernel::even((1, rest), Even { pieces, ..a }, filters, ahead, &target);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What all tasks of a run share.
+struct Job<'a> {
+    x: &'a [f32],
+    filters: &'a PackedRight,
+    out: &'a SharedSlice<'a, f32>,
+    finish: &'a Finish<'a>,
+}
+
+/// The rows of a tile, or of several at equal distances.
+#[derive(Clone, Copy)]
+enum TileRows<'a> {
+    Even(Even<'a>),
+    Any(Pointed<'a>),
+}
+
+/// Elements of the image that stay in the first-level cache while panels go by.
+const BLOCK: usize = 8 << 10;
+
+/// Scratch memory as pieces, all of them nowhere.
+pub fn as_pieces(words: &mut [usize]) -> &mut [Piece] {
+    words.fill(0);
+    let len = words.len() / 2;
+    // SAFETY: a piece is two words, and any words are one that may be held.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), len) }
+}
+
+/// Scratch memory as pointers, all of them to nothing.
+pub fn as_pointers<T>(words: &mut [usize]) -> &mut [*const T] {
+    words.fill(0);
+    let len = words.len();
+    // SAFETY: pointers to sized types are words, and any word is a pointer that may be held.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), len) }
+}

@@ -1,0 +1,171 @@
+//! Convolution of every channel by itself, channels last: a vector of channels after the other, a line of results at a time, from where the
+//! image lies. A sum over windows is one whose filters are ones.
+
+use super::windows::Windows;
+use crate::buffer::with_scratch;
+use crate::gemm::kernel::{self, Target, WindowLine, WindowRow, shape};
+use crate::gemm::{Finish, PackedRight};
+use crate::launch::{Array, Context, Launch};
+use crate::packed_constants::Pack;
+use crate::threads::SharedSlice;
+use std::sync::Arc;
+
+/// The filters of all channels.
+pub enum Filters {
+    /// Constants, packed.
+    Packed(Arc<Pack<PackedRight>>),
+    /// Ones.
+    Ones(PackedRight),
+    /// What the second input has from this element on.
+    Given(usize),
+}
+
+/// Windows over every channel with known shapes.
+pub struct Depthwise {
+    windows: Windows,
+    channels: usize,
+    filters: Filters,
+}
+
+impl Depthwise {
+    pub fn new(windows: Windows, channels: usize, filters: Filters) -> Depthwise {
+        Depthwise { windows, channels, filters }
+    }
+
+    /// Sums of windows.
+    pub fn sums(windows: Windows, channels: usize) -> Depthwise {
+        let taps = windows.taps();
+        let ones = PackedRight::of_filters(&vec![1.0; channels * taps], (channels, 1, taps));
+        Depthwise::new(windows, channels, Filters::Ones(ones))
+    }
+
+    /// Computes lines of results from line `first` on for a panel of channels. `rows` is what their windows read.
+    fn block(&self, job: &Job<'_>, first: usize, rows: &[WindowLine], column: usize) {
+        let (windows, lanes) = (&self.windows, shape().lanes());
+        let (taps, stride) = windows.neighbours();
+        let wide = shape().cols.min(self.channels - column);
+        let vectors = if wide <= lanes { 1 } else { 2 };
+        let panel = job.filters.block(column, 0..windows.taps());
+        // A vector after the other: what neighbouring lines read of it stays in the first-level cache.
+        for v in 0..vectors {
+            for (i, lines) in rows.chunks_exact(windows.lines()).enumerate() {
+                let row = (first + i) * windows.wide();
+                let parts = kernel::panel_parts(row * self.channels + column, column, wide);
+                let a = WindowRow {
+                    lines,
+                    step: windows.step(),
+                    channel: column + v * lanes,
+                    taps,
+                    stride,
+                    count: windows.wide(),
+                    weights: &panel[v * lanes..],
+                    apart: vectors * lanes,
+                };
+                let target = Target {
+                    out: job.out.at(0),
+                    len: job.out.len(),
+                    parts: &parts[v..=v],
+                    stride: self.channels,
+                    row,
+                    add: false,
+                    chain: job.finish.chain(true),
+                };
+                // SAFETY: columns inside the image have all channels (`run` checks its length); results do not overlap.
+                unsafe { kernel::window_row(&a, &target) };
+            }
+        }
+    }
+
+    /// Lines of a plane that one panel of channels after the other is computed of.
+    fn band(&self) -> usize {
+        let fits = |lines: &usize| self.windows.covered(*lines) * size_of::<f32>() <= BAND;
+        let all = self.windows.high();
+        let band = (1..=all).take_while(fits).count().max(1);
+        // Bands of about the same height.
+        all.div_ceil(all.div_ceil(band))
+    }
+}
+
+/// Bytes of an image that stay in the second-level cache.
+const BAND: usize = 512 << 10;
+
+/// What all tasks of a run share.
+struct Job<'a> {
+    filters: &'a PackedRight,
+    out: &'a SharedSlice<'a, f32>,
+    finish: &'a Finish<'a>,
+}
+
+impl Launch for Depthwise {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let x: &[f32] = inputs[0].typed();
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        if out.is_empty() {
+            return Ok(());
+        }
+        assert!(self.windows.reach(self.channels) <= x.len(), "windows inside the image");
+        let taps = self.windows.taps();
+        let own;
+        let filters: &PackedRight = match &self.filters {
+            Filters::Packed(packed) => packed,
+            Filters::Ones(ones) => ones,
+            Filters::Given(at) => {
+                let all: &[f32] = &inputs[1].typed()[*at..];
+                own = PackedRight::of_filters(all, (self.channels, 1, taps));
+                &own
+            }
+        };
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
+        let finish = Finish::of(cx, (self.windows.len(), self.channels), &block);
+        let shared = SharedSlice::new(out);
+        let job = Job { filters, out: &shared, finish: &finish };
+        let (band, high) = (self.band(), self.windows.high());
+        let (bands, panels) = (high.div_ceil(band), self.channels.div_ceil(shape().cols));
+        let blocks = self.windows.planes() * bands * panels;
+        let tasks = cx.threads.tasks(shared.len() * taps, GRAIN).min(blocks);
+        cx.threads.each(tasks, |t| {
+            let mut blocks = blocks * t / tasks..blocks * (t + 1) / tasks;
+            let (words, lines) =
+                (size_of::<WindowLine>() / size_of::<usize>(), self.windows.lines());
+            with_scratch::<usize, 1, _>([band * lines * words], |[rows]| {
+                let rows = as_lines(&mut rows[..band * lines * words]);
+                while let Some(block) = blocks.next() {
+                    let (plane, line) = (block / panels / bands, block / panels % bands * band);
+                    let first = plane * high + line;
+                    let rows = &mut rows[..band.min(high - line) * lines];
+                    self.windows.rows(x, first, rows);
+                    let last = ((block / panels + 1) * panels).min(blocks.end);
+                    for block in block..last {
+                        self.block(&job, first, rows, block % panels * shape().cols);
+                    }
+                    blocks.start = last;
+                }
+            });
+        });
+        if let Finish::Block(f) = finish {
+            // Whole rows: the epilogue is not bound to the channels of a block.
+            cx.threads.chunks(out, self.channels, GRAIN, f);
+        }
+        Ok(())
+    }
+
+    fn takes_epilogue(&self) -> bool {
+        true
+    }
+}
+
+/// Products that a task should at least have.
+const GRAIN: usize = 1 << 18;
+
+/// Scratch memory as lines of windows, all of them nowhere.
+fn as_lines(words: &mut [usize]) -> &mut [WindowLine] {
+    words.fill(0);
+    let len = words.len() / (size_of::<WindowLine>() / size_of::<usize>());
+    // SAFETY: a line is a pointer and two numbers, each a word, and any words are one that may be held.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), len) }
+}

@@ -1,0 +1,223 @@
+//! Convolution whose channels are cut into groups, channels last. Where a group is narrower than a vector and has as many channels in as
+//! out, a vector takes several groups at once; otherwise tiles are those of one group.
+
+use super::conv::as_pointers;
+use super::windows::Windows;
+use crate::buffer::with_scratch;
+use crate::gemm::kernel::{self, Columns, Pointed, Target, at_level, shape};
+use crate::gemm::pack::panel_rows;
+use crate::gemm::{Finish, PackedRight};
+use crate::launch::{Array, Context, Launch, LaunchSite};
+use crate::packed_constants::Pack;
+use crate::simd::{VectorLevel, level};
+use crate::threads::SharedSlice;
+use crate::vector;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A convolution of several groups with known shapes.
+struct Grouped {
+    windows: Windows,
+    /// Input and output channels of a group.
+    q: usize,
+    o: usize,
+    group: usize,
+    /// How many groups are filtered at once: one, or all of them.
+    at_once: usize,
+    w_at: usize,
+    /// The filters of every `at_once` groups, if they are constant.
+    packed: Vec<Arc<Pack<PackedRight>>>,
+    /// What windows read outside of the image.
+    zeros: Vec<f32>,
+    /// Positions of each tile.
+    rows: usize,
+}
+
+/// Positions of a tile of several groups: as many as the vectors that a group's elements are spread to leave registers for.
+const NARROW_ROWS: usize = 8;
+
+/// Tiles whose pointers are kept while groups go by.
+const CHUNK: usize = 4;
+
+/// Operations that a task should at least have.
+const GRAIN: usize = 1 << 20;
+
+/// Prepares a convolution from `q` to `o` channels, `q` of each group and `o` of all.
+pub fn make(
+    site: &LaunchSite<'_>,
+    windows: Windows,
+    (q, o, group): (usize, usize, usize),
+) -> Option<Box<dyn Launch>> {
+    let w = &site.args[1];
+    let o = o.checked_div(group)?;
+    let is_narrow = q == o && matches!(q, 2 | 4 | 8) && q < shape().lanes();
+    let at_once = if is_narrow { group } else { 1 };
+    let (taps, w_at) = (windows.taps(), w.layout.offset);
+    let filters = at_once * o * q * taps;
+    let packed = match &w.constant {
+        Some(t) if filters > 0 => {
+            let of = |i: usize| site.packs.filters(t, w_at + i * filters, (at_once * o, q, taps));
+            (0..group / at_once).map(of).collect()
+        }
+        _ => vec![],
+    };
+    let rows = if is_narrow { NARROW_ROWS } else { panel_rows(windows.len()) };
+    let zeros = vec![0.0; group * q];
+    Some(Box::new(Grouped { windows, q, o, group, at_once, w_at, packed, zeros, rows }))
+}
+
+impl Launch for Grouped {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        if out.is_empty() {
+            return Ok(());
+        }
+        assert!(self.windows.reach(self.group * self.q) <= x.len(), "windows inside the image");
+        let taps = self.windows.taps();
+        let sizes = (self.at_once * self.o, self.q, taps);
+        let len = sizes.0 * sizes.1 * sizes.2;
+        let own: Vec<PackedRight> = match self.packed.is_empty() {
+            false => vec![],
+            true => (0..self.group / self.at_once)
+                .map(|i| PackedRight::of_filters(&w[self.w_at + i * len..], sizes))
+                .collect(),
+        };
+        let packed = self.packed.iter().map(|p| &***p);
+        let filters: Vec<&PackedRight> = own.iter().chain(packed).collect();
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
+        let finish = Finish::of(cx, (self.windows.len(), self.channels()), &block);
+        let out = SharedSlice::new(out);
+        let job = Job { x, filters: &filters, out: &out, finish: &finish };
+        let tiles = self.windows.len().div_ceil(self.rows);
+        let work = 2 * self.windows.len() * self.channels() * self.q * taps;
+        let tasks = cx.threads.tasks(work, GRAIN).min(tiles);
+        cx.threads.each(tasks, |t| self.block(&job, tiles * t / tasks..tiles * (t + 1) / tasks));
+        Ok(())
+    }
+
+    fn takes_epilogue(&self) -> bool {
+        true
+    }
+}
+
+impl Grouped {
+    /// Output channels of all groups.
+    fn channels(&self) -> usize {
+        self.o * self.group
+    }
+
+    /// Computes some tiles of positions.
+    fn block(&self, job: &Job<'_>, tiles: Range<usize>) {
+        let each = self.rows * self.windows.taps();
+        with_scratch::<usize, 1, _>([CHUNK * each], |[pointers]| {
+            let pointers = as_pointers(&mut pointers[..CHUNK * each]);
+            for first in tiles.clone().step_by(CHUNK) {
+                let chunk = first..(first + CHUNK).min(tiles.end);
+                for (tile, pointers) in chunk.clone().zip(pointers.chunks_exact_mut(each.max(1))) {
+                    let at = self.positions(tile);
+                    self.windows.point(job.x, &self.zeros, (at.start, at.len()), 1, pointers);
+                }
+                match self.at_once {
+                    1 => self.wide(job, &chunk, pointers),
+                    _ => self.narrow(job, &chunk, pointers),
+                }
+                let last = self.positions(chunk.end - 1);
+                let positions = self.positions(chunk.start).start..last.end;
+                let is_done = self.at_once == 1 && !matches!(job.finish, Finish::Block(_));
+                if !is_done {
+                    let n = self.channels();
+                    let (at, len) = (positions.start * n, positions.len() * n);
+                    // SAFETY: positions of this task; those of different tasks do not overlap.
+                    job.finish.apply(at, unsafe { job.out.part(at, len) }, n);
+                }
+            }
+        });
+    }
+
+    /// Positions of a tile.
+    fn positions(&self, tile: usize) -> Range<usize> {
+        tile * self.rows..((tile + 1) * self.rows).min(self.windows.len())
+    }
+
+    /// Tiles of one group after the other.
+    fn wide(&self, job: &Job<'_>, tiles: &Range<usize>, pointers: &mut [*const f32]) {
+        let (depth, each) = (self.q * self.windows.taps(), self.rows * self.windows.taps());
+        for (g, filters) in job.filters.iter().enumerate() {
+            for column in (0..self.o).step_by(shape().cols) {
+                let wide = shape().cols.min(self.o - column);
+                let panel = filters.block(column, 0..depth);
+                for (tile, pointers) in tiles.clone().zip(pointers.chunks_exact(each.max(1))) {
+                    let positions = self.positions(tile);
+                    let rows = &pointers[..positions.len() * self.windows.taps()];
+                    let a = Pointed { rows, length: self.q };
+                    self.target(job, positions.start, g * self.o + column, wide, |target| {
+                        // SAFETY: every pointer is of a position of the image or of the zeros, with the channels of this group and
+                        // later ones behind it; tiles do not overlap.
+                        unsafe { kernel::pointed(positions.len(), a, panel, &[], target) }
+                    });
+                }
+            }
+            pointers.iter_mut().for_each(|p| *p = p.wrapping_add(self.q));
+        }
+    }
+
+    /// Tiles of vectors that hold several groups.
+    fn narrow(&self, job: &Job<'_>, tiles: &Range<usize>, pointers: &[*const f32]) {
+        let (taps, each) = (self.windows.taps(), self.rows * self.windows.taps());
+        for column in (0..self.channels()).step_by(shape().cols) {
+            let wide = shape().cols.min(self.channels() - column);
+            let panel = job.filters[0].block(column, 0..self.q * taps);
+            for (tile, pointers) in tiles.clone().zip(pointers.chunks_exact(each.max(1))) {
+                let positions = self.positions(tile);
+                let a = Columns { rows: &pointers[..positions.len() * taps], column };
+                self.target(job, positions.start, column, wide, |target| {
+                    let vectors = target.parts.len();
+                    assert!(panel.len() >= vectors * shape().lanes() * self.q * taps, "the panel");
+                    let (rows, q) = (positions.len(), self.q);
+                    let last = target.parts.iter().map(|p| p.at + p.len).max().unwrap_or(0);
+                    assert!(last + (rows - 1) * target.stride <= target.len, "inside the result");
+                    // SAFETY: the assertions bound panel and result; every pointer is of a position of the image or of the zeros, with all
+                    // channels behind it; the level was detected, and tiles do not overlap.
+                    at_level!(channel_groups(rows, q, a, panel, target));
+                });
+            }
+        }
+    }
+
+    /// Calls `f` with where the results of some channels go, from position `row` on.
+    fn target(
+        &self,
+        job: &Job<'_>,
+        row: usize,
+        column: usize,
+        wide: usize,
+        f: impl FnOnce(&Target<'_>),
+    ) {
+        let parts = kernel::panel_parts(row * self.channels() + column, column, wide);
+        let vectors = if wide <= shape().lanes() { 1 } else { 2 };
+        f(&Target {
+            out: job.out.at(0),
+            len: job.out.len(),
+            parts: &parts[..vectors],
+            stride: self.channels(),
+            row,
+            add: false,
+            chain: job.finish.chain(true),
+        });
+    }
+}
+
+/// What all tasks of a run share.
+struct Job<'a> {
+    x: &'a [f32],
+    /// Of every `at_once` groups.
+    filters: &'a [&'a PackedRight],
+    out: &'a SharedSlice<'a, f32>,
+    finish: &'a Finish<'a>,
+}

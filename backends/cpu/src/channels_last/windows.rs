@@ -1,0 +1,374 @@
+//! Where the windows of an image with its channels last read.
+
+use crate::gemm::kernel::{Piece, WindowLine, has_row};
+use crate::launch::LaunchSite;
+use crate::layout::Layout;
+use crate::window::Window;
+
+/// The windows of a batch of images of up to three spatial axes: planes, lines and columns. Results are numbered line by line, plane by plane, image by image.
+pub struct Windows {
+    /// Images.
+    pub batch: usize,
+    /// Elements from one position of an image to the next, and from one image to the next.
+    pitch: usize,
+    image: usize,
+    /// Of the first element.
+    at: usize,
+    from: [usize; 3],
+    to: [usize; 3],
+    size: [usize; 3],
+    stride: [usize; 3],
+    dilation: [usize; 3],
+    low: [i64; 3],
+    /// Where each tap reads, from the first.
+    offsets: Vec<usize>,
+}
+
+impl Windows {
+    /// The windows over `x` that yield `out` positions; none if channels are no neighbours or there are more than three spatial axes.
+    pub fn new(x: &Layout, out: &[usize], window: &Window) -> Option<Windows> {
+        fn three<T: Copy>(v: &[T], unit: T) -> Option<[T; 3]> {
+            match *v {
+                [a] => Some([unit, unit, a]),
+                [a, b] => Some([unit, a, b]),
+                [a, b, c] => Some([a, b, c]),
+                _ => None,
+            }
+        }
+        let rank = x.rank();
+        let (mut from, mut to) = (three(&window.from, 1)?, three(&window.to, 1)?);
+        // Positions of one image are evenly spaced, so that strides of single positions do not matter.
+        let pitch = usize::try_from(x.strides[rank - 2]).ok()?;
+        let steps = [from[1] * from[2], from[2]].map(|n| n * pitch);
+        let outer = x.strides[1..rank - 2].iter().zip(&x.shape[1..]).rev();
+        let is_even = outer
+            .zip(steps.iter().rev())
+            .all(|((&s, &n), &step)| n == 1 || usize::try_from(s) == Ok(step));
+        let image = usize::try_from(x.strides[0]).ok()?;
+        let neighbours = x.strides[rank - 1] == 1 || x.shape[rank - 1] == 1;
+        let (size, stride) = (three(&window.size, 1)?, three(&window.stride, 1)?);
+        let (low, dilation) = (three(&window.low, 0)?, three(&window.dilation, 1)?);
+        let tap = |t: usize| {
+            let (p, i, j) = (t / size[2] / size[1], t / size[2] % size[1], t % size[2]);
+            let line = p * dilation[0] * from[1] + i * dilation[1];
+            (line * from[2] + j * dilation[2]) * pitch
+        };
+        let offsets = (0..size.iter().product()).map(tap).collect();
+        let (mut batch, at, mut image) = (out[0], x.offset, image);
+        // Planes that do not see each other are images.
+        let planes = from[0];
+        let is_apart = size[0] == 1 && stride[0] == 1 && low[0] == 0 && planes == to[0];
+        if is_apart && planes > 1 && (batch == 1 || image == planes * steps[0]) {
+            (batch, image, from[0], to[0]) = (batch * planes, steps[0], 1, 1);
+        }
+        (is_even && neighbours).then_some(Windows {
+            batch,
+            pitch,
+            image,
+            at,
+            from,
+            to,
+            size,
+            stride,
+            dilation,
+            low,
+            offsets,
+        })
+    }
+
+    /// The windows of an application to `x` with `size`, and attributes stride, low and dilation at these places.
+    pub fn of(site: &LaunchSite<'_>, size: &[usize], attributes: [usize; 3]) -> Option<Windows> {
+        Windows::over(&site.args.first()?.layout, site, size, attributes)
+    }
+
+    /// The same over another layout of that image.
+    pub fn over(
+        x: &Layout,
+        site: &LaunchSite<'_>,
+        size: &[usize],
+        [stride, low, dilation]: [usize; 3],
+    ) -> Option<Windows> {
+        let out = &site.outputs[0].1;
+        let spatial = |shape: &[usize]| shape[1..shape.len() - 1].to_vec();
+        let (stride, low) = (site.sizes(stride)?, site.ints(low)?);
+        if !(3..=5).contains(&out.len()) || stride.contains(&0) || size.contains(&0) {
+            return None;
+        }
+        let dilation = site.sizes(dilation)?;
+        let window = Window::new(&spatial(&x.shape), size, &spatial(out), stride, low, dilation)?;
+        Windows::new(x, out, &window)
+    }
+
+    /// Results of all images.
+    pub fn len(&self) -> usize {
+        self.planes() * self.to[1] * self.to[2]
+    }
+
+    /// Results of a line.
+    pub fn wide(&self) -> usize {
+        self.to[2]
+    }
+
+    /// Taps of a window.
+    pub fn taps(&self) -> usize {
+        self.size.iter().product()
+    }
+
+    /// Elements of `x` that the windows may read, if they read `channels` at each position.
+    pub fn reach(&self, channels: usize) -> usize {
+        let positions: usize = self.from.iter().product();
+        match self.batch * positions * channels {
+            0 => 0,
+            _ => self.at + (self.batch - 1) * self.image + (positions - 1) * self.pitch + channels,
+        }
+    }
+
+    /// Taps that read neighbouring elements, `channels` each, where all of them are inside: those of a line of the window, or one.
+    pub fn joined(&self, channels: usize) -> usize {
+        match self.dilation[2] == 1 && self.pitch == channels {
+            true => self.size[2],
+            false => 1,
+        }
+    }
+
+    /// Image of a result, and its plane, line and column.
+    fn place(&self, result: usize) -> (usize, [usize; 3]) {
+        let [deep, high, wide] = self.to;
+        let (line, column) = (result / wide, result % wide);
+        let (plane, line) = (line / high, line % high);
+        (plane / deep, [plane % deep, line, column])
+    }
+
+    /// Where a window of the result in line `y`, column `c` begins along an axis.
+    fn begin(&self, axis: usize, at: usize) -> i64 {
+        (at * self.stride[axis]) as i64 - self.low[axis]
+    }
+
+    /// True if all taps along an axis are inside for a window that begins there.
+    fn is_inside(&self, axis: usize, begin: i64) -> bool {
+        let last = begin + ((self.size[axis] - 1) * self.dilation[axis]) as i64;
+        begin >= 0 && last < self.from[axis] as i64
+    }
+
+    /// True if all windows of the batch have one tap and lie at equal distances inside.
+    pub fn is_straight(&self) -> bool {
+        let positions: usize = self.from.iter().product();
+        let one =
+            self.taps() == 1 && self.from == self.to && self.stride == [1; 3] && self.low == [0; 3];
+        one && (self.batch == 1 || self.image == positions * self.pitch)
+    }
+
+    /// Where the windows of results from `first` on read, which are [straight](Self::is_straight).
+    pub fn straight(&self, x: &[f32], first: usize) -> Piece {
+        Piece { first: x[self.at + first * self.pitch..].as_ptr(), step: self.pitch }
+    }
+
+    /// Where the windows of results `first..first + rows` read, if they are neighbours in a line and inside between left and right border.
+    /// What lies above or below the image reads `outside`. A piece is `join` taps.
+    ///
+    /// # Panics
+    /// If `pieces` is shorter than the taps.
+    pub fn even<'p>(
+        &self,
+        x: &[f32],
+        outside: &[f32],
+        (first, rows): (usize, usize),
+        join: usize,
+        pieces: &'p mut [Piece],
+    ) -> Option<&'p mut [Piece]> {
+        let (b, [z, y, c]) = self.place(first);
+        let (plane, line, column) = (self.begin(0, z), self.begin(1, y), self.begin(2, c));
+        let last = self.begin(2, c + rows - 1);
+        let neighbours = c + rows <= self.to[2];
+        if !neighbours || !self.is_inside(2, column) || !self.is_inside(2, last) {
+            return None;
+        }
+        let step = self.stride[2] * self.pitch;
+        let image = self.at + b * self.image;
+        let each = self.size[2] / join;
+        let pieces = &mut pieces[..self.size[0] * self.size[1] * each];
+        for (i, pieces) in pieces.chunks_exact_mut(each).enumerate() {
+            let (p, i) = (i / self.size[1], i % self.size[1]);
+            let plane = plane + (p * self.dilation[0]) as i64;
+            let line = line + (i * self.dilation[1]) as i64;
+            let inside = |axis: usize, at: i64| (0..self.from[axis] as i64).contains(&at);
+            if !inside(0, plane) || !inside(1, line) {
+                pieces.fill(Piece { first: outside.as_ptr(), step: 0 });
+                continue;
+            }
+            let line = plane as usize * self.from[1] + line as usize;
+            let from = image + (line * self.from[2] + column as usize) * self.pitch;
+            for (j, piece) in pieces.iter_mut().enumerate() {
+                let at = from + j * join * self.dilation[2] * self.pitch;
+                *piece = Piece { first: x[at..].as_ptr(), step };
+            }
+        }
+        Some(pieces)
+    }
+
+    /// Lines of results of a plane.
+    pub fn high(&self) -> usize {
+        self.to[1]
+    }
+
+    /// Planes of results of all images.
+    pub fn planes(&self) -> usize {
+        self.batch * self.to[0]
+    }
+
+    /// Elements of an image that the windows of so many lines of results of a plane read, all channels of them.
+    pub fn covered(&self, lines: usize) -> usize {
+        let high = (lines - 1) * self.stride[1] + (self.size[1] - 1) * self.dilation[1] + 1;
+        self.size[0] * high.min(self.from[1]) * self.from[2] * self.pitch
+    }
+
+    /// True if [`rows`](Self::rows) are of neighbouring taps, and have columns between windows; otherwise of one tap, each column one window.
+    fn has_neighbours(&self) -> bool {
+        self.dilation[2] == 1 && has_row(self.size[2], self.stride[2])
+    }
+
+    /// Taps of a line of [`rows`](Self::rows), and columns from one window to the next.
+    pub fn neighbours(&self) -> (usize, usize) {
+        if self.has_neighbours() { (self.size[2], self.stride[2]) } else { (1, 1) }
+    }
+
+    /// Positions from one column of [`rows`](Self::rows) to the next.
+    fn between(&self) -> usize {
+        if self.has_neighbours() { 1 } else { self.stride[2] }
+    }
+
+    /// Elements from one column of [`rows`](Self::rows) to the next.
+    pub fn step(&self) -> usize {
+        self.between() * self.pitch
+    }
+
+    /// Lines that a window of [`rows`](Self::rows) reads.
+    pub fn lines(&self) -> usize {
+        self.taps() / self.neighbours().0
+    }
+
+    /// What the windows of lines of results from line `first` of all images on read: the lines of each, of neighbouring taps or of one tap.
+    pub fn rows(&self, x: &[f32], first: usize, rows: &mut [WindowLine]) {
+        let ((taps, _), step) = (self.neighbours(), self.between());
+        for (row, lines) in rows.chunks_exact_mut(self.lines()).enumerate() {
+            let (image, [z, y, _]) = self.place((first + row) * self.to[2]);
+            let [plane, top, left] = [self.begin(0, z), self.begin(1, y), self.begin(2, 0)];
+            for (i, line) in lines.iter_mut().enumerate() {
+                let (i, j) = (i * taps / self.size[2], i * taps % self.size[2]);
+                let plane = plane + (i / self.size[1] * self.dilation[0]) as i64;
+                let top = top + (i % self.size[1] * self.dilation[1]) as i64;
+                let left = left + (j * self.dilation[2]) as i64;
+                let is_in = |axis: usize, at: i64| (0..self.from[axis] as i64).contains(&at);
+                // Columns inside, counted from `left`, every `step`th.
+                let bound = |at: i64| at.max(0) as usize;
+                let (from, to) = (bound(-left), bound(self.from[2] as i64 - left));
+                let (from, to) = (from.div_ceil(step), to.div_ceil(step));
+                let wide = match is_in(0, plane) && is_in(1, top) {
+                    true => to.saturating_sub(from),
+                    false => 0,
+                };
+                let at = (plane * self.from[1] as i64 + top) * self.from[2] as i64 + left;
+                let image = x.as_ptr().wrapping_add(self.at + image * self.image);
+                let first = image.wrapping_offset(at as isize * self.pitch as isize);
+                *line = WindowLine { first, from, wide };
+            }
+        }
+    }
+
+    /// Windows of 4 × 4 at every other line and column, for the results of these if they are of 3 × 3 neighbours.
+    pub fn tiles_of_four(&self) -> Option<Windows> {
+        let flat = self.from[0] == 1 && self.to[0] == 1 && self.low[0] == 0;
+        if !flat
+            || self.size != [1, 3, 3]
+            || self.stride != [1; 3]
+            || self.dilation != [1; 3]
+            || self.len() == 0
+        {
+            return None;
+        }
+        let tap = |t: usize| (t / 4 * self.from[2] + t % 4) * self.pitch;
+        Some(Windows {
+            to: self.to.map(|n| n.div_ceil(2)),
+            size: [1, 4, 4],
+            stride: [1, 2, 2],
+            offsets: (0..16).map(tap).collect(),
+            ..*self
+        })
+    }
+
+    /// The 2 × 2 results of one of their [tiles](Self::tiles_of_four); none beyond the edges.
+    pub fn results_of(&self, tiles: &Windows, tile: usize) -> [Option<usize>; 4] {
+        let (b, [_, y, c]) = tiles.place(tile);
+        std::array::from_fn(|i| {
+            let (y, c) = (2 * y + i / 2, 2 * c + i % 2);
+            let inside = y < self.to[1] && c < self.to[2];
+            inside.then(|| (b * self.to[1] + y) * self.to[2] + c)
+        })
+    }
+
+    /// Where the windows of results `first..first + rows` read: for every piece of a window the pointers of all results. A piece is
+    /// `join` taps if that is possible, else one; returns which. What lies outside the image reads `outside`.
+    ///
+    /// # Panics
+    /// If `pointers` is shorter than rows and taps.
+    pub fn point<T>(
+        &self,
+        x: &[T],
+        outside: &[T],
+        (first, rows): (usize, usize),
+        join: usize,
+        pointers: &mut [*const T],
+    ) -> usize {
+        let taps = self.taps();
+        let pointers = &mut pointers[..taps * rows];
+        let (mut b, [mut z, mut y, mut c]) = self.place(first);
+        let (end_b, [end_z, end_y, _]) = self.place(first + rows - 1);
+        let begin = |c: usize| self.is_inside(2, self.begin(2, c));
+        let (leftmost, rightmost) = match (b, z, y) == (end_b, end_z, end_y) {
+            true => (c, c + rows - 1),
+            false => (0, self.to[2] - 1),
+        };
+        let join = if join > 1 && begin(leftmost) && begin(rightmost) { join } else { 1 };
+        for r in 0..rows {
+            let begin = [self.begin(0, z), self.begin(1, y), self.begin(2, c)];
+            let image = x.as_ptr().wrapping_add(self.at + b * self.image);
+            let line = begin[0] * self.from[1] as i64 + begin[1];
+            let at = line * self.from[2] as i64 + begin[2];
+            // Only added to where the tap is inside.
+            let first = image.wrapping_offset(at as isize * self.pitch as isize);
+            if (0..3).all(|axis| self.is_inside(axis, begin[axis])) {
+                for (piece, &tap) in self.offsets.iter().step_by(join).enumerate() {
+                    pointers[piece * rows + r] = first.wrapping_add(tap);
+                }
+            } else {
+                let inside = |axis: usize, tap: usize| {
+                    let at = begin[axis] + (tap * self.dilation[axis]) as i64;
+                    (0..self.from[axis] as i64).contains(&at)
+                };
+                let mut at = r;
+                for i in 0..self.size[0] * self.size[1] {
+                    let line = inside(0, i / self.size[1]) && inside(1, i % self.size[1]);
+                    for j in (0..self.size[2]).step_by(join) {
+                        let tap = self.offsets[i * self.size[2] + j];
+                        pointers[at] = match line && inside(2, j) {
+                            true => first.wrapping_add(tap),
+                            false => outside.as_ptr(),
+                        };
+                        at += rows;
+                    }
+                }
+            }
+            c += 1;
+            if c == self.to[2] {
+                (c, y) = (0, y + 1);
+                if y == self.to[1] {
+                    (y, z) = (0, z + 1);
+                    if z == self.to[0] {
+                        (z, b) = (0, b + 1);
+                    }
+                }
+            }
+        }
+        join
+    }
+}

@@ -1,0 +1,191 @@
+//! Products whose right operand is read where it lies: every line of it at an offset from the result's own place.
+//!
+//! A convolution is one if its input lies in a padded frame, a pointwise one as it is: no im2col matrix is packed. Sums are
+//! added in the order of the packed product.
+
+use super::kernel::{self, LineTable, Panels, Part, Right, Target, shape};
+use super::pack::block_depth;
+use super::{BLOCK_ROWS, Finish, GemmSizes, PackedLeft, cut, share};
+use crate::threads::{SharedSlice, Threads};
+use std::ops::Range;
+
+/// The result's columns as rows of `wide` elements, and where the operand's first line of each lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    /// Elements of a row of columns.
+    pub wide: usize,
+    /// From one row to the next of a plane in the operand.
+    pub pitch: usize,
+    /// Rows of a plane.
+    pub high: usize,
+    /// From one plane to the next in the operand.
+    pub deep: usize,
+}
+
+/// One product.
+pub struct DirectProduct<'a> {
+    /// `m` × `k`.
+    pub left: &'a PackedLeft,
+    /// What the right operand's lines begin in. Vectors may read to its end.
+    pub data: &'a [f32],
+    /// Where the result begins.
+    pub at: usize,
+}
+
+/// Pairs of vectors that tasks compute at a time, so that a block's lines stay in the second-level cache.
+const BLOCK_PAIRS: usize = 32;
+
+/// How many vectors the columns take, of which the last of each row may be partial.
+fn vectors(rows: Rows, n: usize) -> usize {
+    n / rows.wide.max(1) * rows.wide.div_ceil(shape().lanes())
+}
+
+/// Whether reading lines where they lie takes less than packing them: partial vectors cost what packing saves.
+pub fn pays(rows: Rows, GemmSizes { m, n, .. }: GemmSizes) -> bool {
+    let lanes = shape().lanes();
+    // Packing an element takes about as long as six rows of products.
+    let (direct, packed) = (vectors(rows, n) * lanes * m, n.next_multiple_of(lanes) * (m + 6));
+    direct <= packed
+}
+
+/// Computes `products(i)` for `i` in `0..count`, over threads; `lines` are those of all right operands.
+#[allow(clippy::too_many_arguments, reason = "a product and how it is cut")]
+pub fn direct<'a>(
+    threads: &Threads,
+    sizes: GemmSizes,
+    count: usize,
+    products: impl Fn(usize) -> DirectProduct<'a> + Sync,
+    (lines, rows): (&LineTable, Rows),
+    out: &mut [f32],
+    finish: Finish<'_>,
+) {
+    let GemmSizes { m, n, k } = sizes;
+    if m == 0 || n == 0 || k == 0 || count == 0 {
+        return;
+    }
+    let high = products(0).left.rows;
+    let pairs = vectors(rows, n).div_ceil(2);
+    // A task below about a million operations is not worth handing over.
+    let work = (m * n).saturating_mul(k).saturating_mul(count) * 2;
+    let wanted = if threads.count() == 1 { 1 } else { (work >> 20).clamp(1, threads.count() * 4) };
+    let wanted = wanted.div_ceil(count);
+    let across = wanted.min(pairs.div_ceil(4));
+    let down = wanted.div_ceil(across).min(m.div_ceil(high));
+    let shared = SharedSlice::new(out);
+    threads.each(count * down * across, |task| {
+        let (i, part) = (task / (down * across), task % (down * across));
+        let product = products(i);
+        let all = cut(m, high, down, part / across);
+        let own = cut(pairs, 1, across, part % across);
+        for first in own.clone().step_by(BLOCK_PAIRS) {
+            let pairs = first..(first + BLOCK_PAIRS).min(own.end);
+            let block = Block { sizes, rows, lines, rows_of_left: all.clone(), pairs };
+            block.run(&product, &shared, &finish);
+        }
+    });
+}
+
+/// A part of one product.
+struct Block<'a> {
+    sizes: GemmSizes,
+    rows: Rows,
+    lines: &'a LineTable,
+    rows_of_left: Range<usize>,
+    /// Pairs of vectors.
+    pairs: Range<usize>,
+}
+
+impl Block<'_> {
+    fn run(&self, product: &DirectProduct<'_>, out: &SharedSlice<'_, f32>, finish: &Finish<'_>) {
+        let GemmSizes { n, k, .. } = self.sizes;
+        let high = product.left.rows;
+        let most = (BLOCK_ROWS / high).max(1) * high;
+        for first in self.rows_of_left.clone().step_by(most) {
+            let rows = first..(first + most).min(self.rows_of_left.end);
+            for d in (0..k).step_by(block_depth(k)) {
+                let depth = d..(d + block_depth(k)).min(k);
+                let a = product.left.block(rows.start, depth.clone());
+                let next = match depth.end < k {
+                    true => product.left.upcoming(rows.start, rows.len(), depth.end),
+                    false => product.left.upcoming(rows.end, most, 0),
+                };
+                let chain = finish.chain(depth.end == k);
+                let chain = chain.beginning_at(product.at / n + rows.start);
+                for pair in self.pairs.clone() {
+                    let ahead = share(next, pair - self.pairs.start, self.pairs.len());
+                    let (parts, from, count) = self.parts(pair, product.at + rows.start * n);
+                    let right =
+                        Right::Lines { data: product.data, lines: self.lines, first: d, from };
+                    kernel::each_height(rows.len(), high, |r, panels, high| {
+                        let parts = parts.map(|p| Part { at: p.at + r * n, ..p });
+                        let target = Target {
+                            out: out.at(0),
+                            len: out.len(),
+                            parts: &parts[..count],
+                            stride: n,
+                            row: r,
+                            add: d > 0,
+                            chain: &chain,
+                        };
+                        let data = &a[r * depth.len()..];
+                        let panels =
+                            Panels { count: panels, rows: high, depth: depth.len(), data, ahead };
+                        // SAFETY: parts of different tasks do not overlap.
+                        unsafe { kernel::tiles(panels, right, &target) };
+                    });
+                }
+            }
+            if let Finish::Block(f) = finish {
+                self.finish(product, &rows, out, f);
+            }
+        }
+    }
+
+    /// The vectors of a pair: where they go in the row of the result that begins at `row`, where they read, and how many they are.
+    fn parts(&self, pair: usize, row: usize) -> ([Part; 2], [usize; 2], usize) {
+        let lanes = shape().lanes();
+        let Rows { wide, pitch, high, deep } = self.rows;
+        let place = |y: usize| y / high * deep + y % high * pitch;
+        let per_row = wide.div_ceil(lanes);
+        let count = (vectors(self.rows, self.sizes.n) - 2 * pair).min(2);
+        let mut from = [0; 2];
+        let mut parts = [Part::default(); 2];
+        for v in 0..count {
+            let (y, x) = ((2 * pair + v) / per_row, (2 * pair + v) % per_row * lanes);
+            // The last vector of a row begins earlier rather than reading beyond it.
+            let skip = (x + lanes).saturating_sub(wide).min(x);
+            let column = y * wide + x;
+            let len = (wide - x).min(lanes);
+            from[v] = place(y) + x - skip;
+            parts[v] = Part { at: row + column, column, skip, len };
+        }
+        if count == 1 {
+            from[1] = from[0];
+        }
+        (parts, from, count)
+    }
+
+    /// Applies the epilogue to the columns of this block.
+    fn finish(
+        &self,
+        product: &DirectProduct<'_>,
+        rows: &Range<usize>,
+        out: &SharedSlice<'_, f32>,
+        f: &super::BlockEpilogue<'_>,
+    ) {
+        let first = self.parts(self.pairs.start, 0).0[0].column;
+        let (last, _, count) = self.parts(self.pairs.end - 1, 0);
+        let end = last[count - 1].column + last[count - 1].len;
+        let n = self.sizes.n;
+        if (first, end) == (0, n) {
+            let (at, len) = (product.at + rows.start * n, rows.len() * n);
+            // SAFETY: whole rows of this block; blocks of different tasks do not overlap.
+            return f(at, unsafe { out.part(at, len) });
+        }
+        for r in rows.clone() {
+            let at = product.at + r * n + first;
+            // SAFETY: part of a row of this block; blocks of different tasks do not overlap.
+            f(at, unsafe { out.part(at, end - first) });
+        }
+    }
+}

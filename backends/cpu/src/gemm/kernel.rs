@@ -1,0 +1,284 @@
+//! The register tile of the matrix product: up to [`Shape::rows`] × [`Shape::cols`] sums held in registers.
+//!
+//! One body for all vector levels. A tile reads a packed left panel, and lines of the right operand that are packed or lie
+//! anywhere: it is independent of the strides of the matrices. Steps that follow a product are applied before the sums
+//! leave the registers.
+
+use super::chain::Chain;
+use crate::simd::{VectorLevel, level};
+use crate::vector;
+pub use crate::vector::tiles::{Columns, Even, Piece, Pointed};
+pub use crate::vector::window_rows::{WindowLine, WindowRow, has_row};
+
+/// Largest register tile of a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Rows.
+    pub rows: usize,
+    /// Columns: two vectors.
+    pub cols: usize,
+}
+
+impl Shape {
+    /// Columns of one vector.
+    pub fn lanes(self) -> usize {
+        self.cols / 2
+    }
+}
+
+/// The register tile of this machine.
+pub fn shape() -> Shape {
+    match level() {
+        VectorLevel::V4 => Shape { rows: 14, cols: 32 },
+        VectorLevel::V3 => Shape { rows: 6, cols: 16 },
+        VectorLevel::Base => Shape { rows: 4, cols: 16 },
+    }
+}
+
+/// How many whole right panels a tile of so many rows takes at once: one row against one panel has too few sums to keep the
+/// units for fused multiply-add busy.
+pub fn strip_panels(rows: usize) -> usize {
+    match (level(), rows) {
+        (VectorLevel::V4, 1..=3) => 4,
+        (VectorLevel::V4, 4) => 3,
+        (VectorLevel::V4, 5 | 6) | (VectorLevel::V3, 3) => 2,
+        (VectorLevel::V3, 1) => 4,
+        (VectorLevel::V3, 2) => 3,
+        _ => 1,
+    }
+}
+
+/// Most vectors that a tile is wide.
+pub const MOST_VECTORS: usize = 8;
+
+/// The right operand of a tile.
+#[derive(Clone, Copy)]
+pub enum Right<'a> {
+    /// Whole panels of two vectors one after the other, or one panel of one vector.
+    Packed(&'a [f32]),
+    /// Line `k` of vector `v` begins at `data[from[v] + lines[first + k]]`.
+    Lines {
+        /// What it reads.
+        data: &'a [f32],
+        /// The offsets.
+        lines: &'a LineTable,
+        /// That of the first line.
+        first: usize,
+        /// Where each vector begins.
+        from: [usize; 2],
+    },
+}
+
+/// Where the lines of an operand begin.
+pub struct LineTable {
+    pub(crate) lines: Vec<usize>,
+    largest: usize,
+}
+
+impl LineTable {
+    pub fn new(lines: Vec<usize>) -> LineTable {
+        let largest = lines.iter().max().copied().unwrap_or(0);
+        LineTable { lines, largest }
+    }
+}
+
+/// Where a vector of the tile's first row goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Index in the result of its first element that counts.
+    pub at: usize,
+    /// Column of that element.
+    pub column: usize,
+    /// Elements before it that do not count.
+    pub skip: usize,
+    /// Elements that count.
+    pub len: usize,
+}
+
+/// The parts of a tile of `wide` columns that follow each other, from element `at` and column `column` on.
+#[inline]
+pub fn parts(at: usize, column: usize, wide: usize) -> [Part; MOST_VECTORS] {
+    let lanes = shape().lanes();
+    std::array::from_fn(|v| Part {
+        at: at + v * lanes,
+        column: column + v * lanes,
+        skip: 0,
+        len: wide.saturating_sub(v * lanes).min(lanes),
+    })
+}
+
+/// The parts of a tile of one panel.
+pub fn panel_parts(at: usize, column: usize, wide: usize) -> [Part; 2] {
+    let [first, second, ..] = parts(at, column, wide);
+    [first, second]
+}
+
+/// Calls `f(first row, panels, rows of each)` for the panels of equal height that `m` rows are packed into.
+#[inline]
+pub fn each_height(m: usize, rows: usize, mut f: impl FnMut(usize, usize, usize)) {
+    let (count, rest) = (m / rows, m % rows);
+    if count > 0 {
+        f(0, count, rows);
+    }
+    if rest > 0 {
+        f(count * rows, 1, rest);
+    }
+}
+
+/// Left panels of equally many rows, one after the other.
+#[derive(Clone, Copy)]
+pub struct Panels<'a> {
+    /// How many.
+    pub count: usize,
+    /// Rows of each.
+    pub rows: usize,
+    /// Depth of each.
+    pub depth: usize,
+    pub data: &'a [f32],
+    /// What is read next: it is fetched into the second-level cache meanwhile.
+    pub ahead: &'a [f32],
+}
+
+/// Where the tiles of a column of the result lie, and how they are finished.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The whole result.
+    pub out: *mut f32,
+    /// Its elements.
+    pub len: usize,
+    /// Of the first row, one per vector of a tile.
+    pub parts: &'a [Part],
+    /// Elements from one row to the next.
+    pub stride: usize,
+    /// The first row, as the chain counts rows.
+    pub row: usize,
+    /// Add to what is there instead of replacing it.
+    pub add: bool,
+    /// What is done with the sums before they are written.
+    pub chain: &'a Chain<'a>,
+}
+
+impl Target<'_> {
+    /// Panics unless so many rows lie inside the result and are covered by the operands of the chain.
+    pub fn covers(&self, rows: usize) {
+        for p in self.parts {
+            assert!(p.skip + p.len <= shape().lanes(), "a part of a vector");
+            let end = p.at + (rows - 1) * self.stride + p.len;
+            assert!(end <= self.len, "tiles inside the result");
+            self.chain.covers(self.row + rows, p.column + p.len, end);
+        }
+    }
+}
+
+/// One tile for every panel: the rows of `target`, from the first on, are `panels · right`.
+///
+/// # Safety
+/// The parts of these rows are valid for reads and writes and not aliased.
+pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
+    let (shape, level) = (shape(), level());
+    let Panels { count, rows, depth, data, .. } = panels;
+    let vectors = target.parts.len();
+    assert!(count >= 1 && rows >= 1 && rows <= shape.rows, "tiles fit the registers");
+    assert!(data.len() >= count * rows * depth, "panels hold the depth");
+    let most = if vectors > 2 { 2 * strip_panels(rows) } else { 2 };
+    assert!(vectors == 1 || vectors == 2 || vectors == most, "whole panels");
+    match right {
+        Right::Packed(b) => {
+            assert!(b.len() >= vectors * shape.lanes() * depth, "panels hold the depth");
+        }
+        Right::Lines { data, lines, first, from } => {
+            let end = from[0].max(from[1]) + lines.largest + shape.lanes();
+            let inside = first + depth <= lines.lines.len() && end <= data.len();
+            assert!(vectors <= 2 && inside, "lines inside the operand");
+        }
+    }
+    target.covers(count * rows);
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        VectorLevel::V4 => {
+            // SAFETY: AVX-512 was detected; the assertions bound all operands, the caller the target.
+            unsafe { vector::avx512::tiles(panels, right, target) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        VectorLevel::V3 => {
+            // SAFETY: AVX2 and FMA were detected; otherwise as above.
+            unsafe { vector::avx2::tiles(panels, right, target) }
+        }
+        // SAFETY: as above.
+        _ => unsafe { vector::portable::tiles(panels, right, target) },
+    }
+}
+
+/// The level's function of that name.
+macro_rules! at_level {
+    ($name:ident($($arg:expr),*)) => {
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            VectorLevel::V4 => {
+                // SAFETY: AVX-512 was detected; the assertions bound the panel and the target, the caller the rest.
+                unsafe { vector::avx512::$name($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            VectorLevel::V3 => {
+                // SAFETY: AVX2 and FMA were detected; otherwise as above.
+                unsafe { vector::avx2::$name($($arg),*) }
+            }
+            // SAFETY: as above.
+            _ => unsafe { vector::portable::$name($($arg),*) },
+        }
+    };
+}
+
+pub(crate) use at_level;
+
+/// Panics unless a packed panel has all vectors of a tile of this depth.
+fn check_panel(b: &[f32], depth: usize, target: &Target<'_>) {
+    let vectors = target.parts.len();
+    assert!(vectors == 1 || vectors == 2, "a panel");
+    assert!(b.len() >= vectors * shape().lanes() * depth, "the panel holds the depth");
+}
+
+/// One tile of as many rows as `a` has pointers for each piece: the rows of `target`, from the first on, are the products of its pieces,
+/// one after the other, with the packed panel `b`. `ahead` is read next.
+///
+/// # Safety
+/// Every pointer is valid for reads of `a.length` elements; the parts of the rows are valid for reads and writes and not aliased.
+pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: &[f32], ahead: &[f32], target: &Target<'_>) {
+    assert!(rows >= 1 && rows <= shape().rows, "tiles fit the registers");
+    assert!(a.rows.len().is_multiple_of(rows), "a pointer for each row and piece");
+    check_panel(b, a.rows.len() / rows * a.length, target);
+    target.covers(rows);
+    at_level!(pointed(rows, a, b, ahead, target))
+}
+
+/// `count` tiles of rows at equal distances; otherwise as [`pointed`].
+///
+/// # Safety
+/// The pieces of all rows are valid for reads; otherwise as [`pointed`].
+pub unsafe fn even(
+    (count, rows): (usize, usize),
+    a: Even<'_>,
+    b: &[f32],
+    ahead: &[f32],
+    target: &Target<'_>,
+) {
+    assert!(count >= 1 && rows >= 1 && rows <= shape().rows, "tiles fit the registers");
+    check_panel(b, a.pieces.len() * a.length, target);
+    target.covers(count * rows);
+    at_level!(even(count, rows, a, b, ahead, target))
+}
+
+/// A row of windows that lie beside each other, over one vector of channels: element `c` of a row of `target` is the sum over the taps of a
+/// window of channel `c` times that of the tap's weights.
+///
+/// # Safety
+/// All columns inside the image have the channels of the target's part; the parts of the rows are valid for reads and writes and not aliased.
+pub unsafe fn window_row(a: &WindowRow<'_>, target: &Target<'_>) {
+    assert!(a.count >= 1 && has_row(a.taps, a.stride), "a row of windows");
+    let taps = a.lines.len() * a.taps;
+    let last = taps.saturating_sub(1) * a.apart + shape().lanes();
+    assert!(target.parts.len() == 1 && target.parts[0].skip == 0, "a vector of channels");
+    assert!(a.weights.len() >= last, "weights of all taps");
+    target.covers(a.count);
+    at_level!(window_row(a, target))
+}

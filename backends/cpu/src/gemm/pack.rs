@@ -1,0 +1,271 @@
+//! Packing: matrices rearranged into the panels that the register tile streams through.
+//!
+//! Left panels are `rows` wide, right panels [`Shape::cols`] wide (the last one half as wide if that suffices), both
+//! contiguous along the depth. Lanes beyond the matrix are zero.
+
+use super::kernel::{Shape, shape};
+use crate::buffer::Floats;
+use crate::threads::{SharedSlice, Threads};
+use crate::vector::transpose::{LINES, transpose_lines};
+use std::ops::Range;
+
+/// Largest depth of a block: a right panel of it stays in the first-level cache.
+const DEPTH: usize = 128;
+
+/// Depth of each block of `k`: as equal as possible.
+pub fn block_depth(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1)
+}
+
+/// A matrix somewhere in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a> {
+    pub data: &'a [f32],
+    /// Element (0, 0).
+    pub offset: usize,
+    /// From one row to the next.
+    pub row: isize,
+    /// From one column to the next.
+    pub col: isize,
+}
+
+impl Matrix<'_> {
+    #[inline(always)]
+    pub(super) fn at(&self, r: usize, c: usize) -> usize {
+        (self.offset as isize + r as isize * self.row + c as isize * self.col) as usize
+    }
+}
+
+/// Rows of each left panel for `m` rows: as equal as possible, so that no panel is thin.
+pub fn panel_rows(m: usize) -> usize {
+    let most = shape().rows;
+    if m == 0 { most } else { m.div_ceil(m.div_ceil(most)) }
+}
+
+/// Right panels of `n` columns: where each begins and how wide it is packed.
+pub fn panels(cols: Range<usize>) -> impl Iterator<Item = (Range<usize>, usize)> {
+    let full = shape().cols;
+    let end = cols.end;
+    cols.step_by(full).map(move |c| {
+        let left = (end - c).min(full);
+        (c..c + left, if left * 2 <= full { full / 2 } else { full })
+    })
+}
+
+/// Elements of packed right panels of `n` columns and `depth`.
+pub fn right_len(n: usize, depth: usize) -> usize {
+    n.div_ceil(shape().cols) * shape().cols * depth
+}
+
+/// Packs rows × depth of `a` into panels of `rows` rows; `dst` holds whole panels.
+pub fn pack_left(
+    a: &Matrix<'_>,
+    at: Range<usize>,
+    depth: Range<usize>,
+    rows: usize,
+    dst: &mut [f32],
+) {
+    let k = depth.len();
+    for (p, first) in at.clone().step_by(rows).enumerate() {
+        let n = rows.min(at.end - first);
+        let panel = &mut dst[p * rows * k..][..n * k];
+        if a.col == 1 {
+            transpose_into(a.data, |r| a.at(first + r, depth.start), n, k, n, panel);
+        } else {
+            for (kk, out) in panel.chunks_exact_mut(n).enumerate() {
+                for (r, o) in out.iter_mut().enumerate() {
+                    *o = a.data[a.at(first + r, depth.start + kk)];
+                }
+            }
+        }
+    }
+}
+
+/// Rows of a matrix of `d` columns, one after the other.
+pub fn copy_lines(a: &Matrix<'_>, rows: Range<usize>, d: usize, to: &mut [f32]) {
+    for (r, line) in rows.zip(to.chunks_exact_mut(d)) {
+        match a.col {
+            1 => line.copy_from_slice(&a.data[a.at(r, 0)..][..d]),
+            _ => line.iter_mut().enumerate().for_each(|(c, l)| *l = a.data[a.at(r, c)]),
+        }
+    }
+}
+
+/// Packs depth × cols of `b` into panels.
+pub fn pack_right(b: &Matrix<'_>, depth: Range<usize>, cols: Range<usize>, dst: &mut [f32]) {
+    let k = depth.len();
+    let full = shape().cols;
+    for (p, (cols, width)) in panels(cols).enumerate() {
+        let panel = &mut dst[p * full * k..][..width * k];
+        let n = cols.len();
+        if n < width {
+            panel.fill(0.0);
+        }
+        if b.col == 1 {
+            for (kk, out) in panel.chunks_exact_mut(width).enumerate() {
+                let src = &b.data[b.at(depth.start + kk, cols.start)..][..n];
+                // Whole panels are copied with a known length.
+                match (<&mut [f32; 32]>::try_from(&mut *out), <&[f32; 32]>::try_from(src)) {
+                    (Ok(out), Ok(src)) => *out = *src,
+                    _ => out[..n].copy_from_slice(src),
+                }
+            }
+        } else if b.row == 1 {
+            transpose_into(b.data, |c| b.at(depth.start, cols.start + c), n, k, width, panel);
+        } else {
+            for (kk, out) in panel.chunks_exact_mut(width).enumerate() {
+                for (c, o) in out[..n].iter_mut().enumerate() {
+                    *o = b.data[b.at(depth.start + kk, cols.start + c)];
+                }
+            }
+        }
+    }
+}
+
+/// `dst[k * width + i] = line(i)[k]` for lines that are contiguous along the depth.
+pub fn transpose_into(
+    data: &[f32],
+    line: impl Fn(usize) -> usize,
+    lines: usize,
+    depth: usize,
+    width: usize,
+    dst: &mut [f32],
+) {
+    if lines < LINES {
+        let mut done = 0;
+        if width == lines && width >= LINES / 2 && depth > LINES {
+            // The last line stands for those that are missing: what it yields is overwritten.
+            done = (depth - 1) / LINES * LINES;
+            let src = std::array::from_fn(|j| &data[line(j.min(lines - 1))..][..depth]);
+            transpose_lines(src, done, dst, width);
+        }
+        for i in 0..lines {
+            let src = &data[line(i)..][..depth];
+            (done..depth).for_each(|k| dst[k * width + i] = src[k]);
+        }
+        return;
+    }
+    for first in (0..lines).step_by(LINES) {
+        // The last block begins among the lines of the one before, and writes what is there again.
+        let first = first.min(lines - LINES);
+        let src: [&[f32]; LINES] = std::array::from_fn(|j| &data[line(first + j)..][..depth]);
+        transpose_lines(src, depth, &mut dst[first..], width);
+    }
+}
+
+/// A left matrix packed once.
+pub struct PackedLeft {
+    data: Floats,
+    /// Rows of the matrix.
+    pub m: usize,
+    /// Rows of each panel.
+    pub rows: usize,
+}
+
+impl PackedLeft {
+    /// Packs an `m` × `k` matrix.
+    pub fn new(a: &Matrix<'_>, m: usize, k: usize) -> PackedLeft {
+        let rows = panel_rows(m);
+        let high = m.div_ceil(rows) * rows;
+        let mut data = Floats::zeros(high * k);
+        for d in (0..k).step_by(block_depth(k)) {
+            let depth = d..(d + block_depth(k)).min(k);
+            let block = &mut data[d * high..][..high * depth.len()];
+            pack_left(a, 0..m, depth, rows, block);
+        }
+        PackedLeft { data, m, rows }
+    }
+
+    /// The panels of up to `rows` rows from `first` on, of the block of depths from `depth` on; nothing beyond the matrix.
+    pub fn upcoming(&self, first: usize, rows: usize, depth: usize) -> &[f32] {
+        let high = self.m.div_ceil(self.rows) * self.rows;
+        let k = self.data.len() / high.max(1);
+        if first >= self.m || depth >= k {
+            return &[];
+        }
+        let depth = depth..(depth + block_depth(k)).min(k);
+        let all = self.block(first, depth.clone());
+        &all[..all.len().min(rows * depth.len())]
+    }
+
+    /// The panels from row `first` (a multiple of the panel's rows) on, of the block of depths from `depth.start`.
+    pub fn block(&self, first: usize, depth: Range<usize>) -> &[f32] {
+        let high = self.m.div_ceil(self.rows) * self.rows;
+        &self.data[depth.start * high..][first * depth.len()..high * depth.len()]
+    }
+}
+
+/// Elements that a thread should at least pack.
+const GRAIN: usize = 1 << 14;
+
+/// A right matrix packed once.
+pub struct PackedRight {
+    data: Floats,
+    /// Columns of the matrix.
+    pub n: usize,
+}
+
+impl PackedRight {
+    /// Packs a `k` × `n` matrix.
+    pub fn new(b: &Matrix<'_>, k: usize, n: usize) -> PackedRight {
+        let mut data = Floats::zeros(right_len(n, k));
+        let (shared, deep) = (SharedSlice::new(&mut data), block_depth(k));
+        Threads::of_run().each(k.div_ceil(deep), |i| {
+            let depth = i * deep..((i + 1) * deep).min(k);
+            // SAFETY: every block has its own part.
+            let block =
+                unsafe { shared.part(right_len(n, depth.start), right_len(n, depth.len())) };
+            pack_right(b, depth, 0..n, block);
+        });
+        PackedRight { data, n }
+    }
+
+    /// Packs `o` filters of `q` channels and some taps, which lie one after the other, as a matrix with a column per filter. Its depth, not
+    /// cut into blocks, is tap by tap.
+    pub fn of_filters(w: &[f32], (o, q, taps): (usize, usize, usize)) -> PackedRight {
+        let depth = q * taps;
+        let mut lines = Floats::zeros(depth * o);
+        let each = o.max(1);
+        Threads::of_run().chunks(&mut lines, each, GRAIN, |at, part| {
+            for (k, line) in (at / each..).zip(part.chunks_exact_mut(each)) {
+                let (tap, c) = (k / q, k % q);
+                line.iter_mut().enumerate().for_each(|(f, v)| *v = w[(f * q + c) * taps + tap]);
+            }
+        });
+        let mut data = Floats::zeros(right_len(o, depth));
+        let b = Matrix { data: &lines, offset: 0, row: o as isize, col: 1 };
+        pack_right(&b, 0..depth, 0..o, &mut data);
+        PackedRight { data, n: o }
+    }
+
+    /// The panels from column `first` (a multiple of [`Shape::cols`]) on, of the block of depths from `depth.start`.
+    pub fn block(&self, first: usize, depth: Range<usize>) -> &[f32] {
+        let Shape { cols, .. } = shape();
+        let all = &self.data[right_len(self.n, depth.start)..][..right_len(self.n, depth.len())];
+        &all[first / cols * cols * depth.len()..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn left_panels_hold_their_rows() {
+        for (m, rows, k) in
+            itertools::iproduct!([1usize, 5, 13, 30], [1, 3, 4, 6, 7, 8, 14], [1, 8, 9, 31])
+        {
+            let data: Vec<f32> = (0..m * k).map(|i| i as f32).collect();
+            for (row, col) in [(k, 1), (1, m)] {
+                let a = Matrix { data: &data, offset: 0, row: row as isize, col: col as isize };
+                let mut dst = vec![f32::NAN; m.next_multiple_of(rows) * k];
+                pack_left(&a, 0..m, 0..k, rows, &mut dst);
+                for (r, c) in itertools::iproduct!(0..m, 0..k) {
+                    let high = rows.min(m - r / rows * rows);
+                    let at = r / rows * rows * k + c * high + r % rows;
+                    assert_eq!(dst[at], data[r * row + c * col], "{m} {rows} {k}: {r}, {c}");
+                }
+            }
+        }
+    }
+}

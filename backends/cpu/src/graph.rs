@@ -1,0 +1,262 @@
+//! A plan prepared for this backend: what each kernel computes, with definitions among its pointwise operators inlined.
+//!
+//! Nodes that a plan computes in several kernels are separate nodes here.
+
+use super::registry::{Implementation, Takes, implementation};
+use mlc_backends::BackendError;
+use mlc_dsl::ir::{Node, NodeId, NodeKind, Program, Type, Value};
+use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::plan::{Fault, Kernel, Plan};
+use mlc_dsl::unfold::definition;
+use std::collections::HashMap;
+
+/// A kernel of the plan.
+pub struct Group {
+    /// What runs it.
+    pub implementation: Implementation,
+    /// All nodes, in order.
+    pub nodes: Vec<NodeId>,
+    /// Views of what it reads.
+    pub views: Vec<NodeId>,
+    /// What the implementation is named for; of a chain, the last.
+    pub anchor: Option<NodeId>,
+    /// What the anchor reads.
+    pub arguments: Vec<Value>,
+    /// Pointwise nodes that compute what the anchor reads.
+    pub prologue: Vec<NodeId>,
+    /// Pointwise nodes that follow it; all of a loop.
+    pub epilogue: Vec<NodeId>,
+    /// What it yields.
+    pub outputs: Vec<Value>,
+    /// The plan's values.
+    pub named: HashMap<Value, Value>,
+}
+
+/// A program and the kernels that compute it.
+pub struct KernelGraph {
+    pub program: Program,
+    /// In execution order.
+    pub groups: Vec<Group>,
+}
+
+/// What of a plan this backend cannot execute.
+pub fn faults(plan: &Plan, library: &Library) -> Vec<Fault> {
+    let mut out = Vec::new();
+    for (k, kernel) in plan.kernels.iter().enumerate() {
+        out.extend(
+            lacks(kernel, &plan.program, library)
+                .map(|what| Fault { kernel: Some((k, kernel.name.clone())), what }),
+        );
+    }
+    out
+}
+
+/// Why no implementation of this backend computes a kernel.
+fn lacks(kernel: &Kernel, program: &Program, library: &Library) -> Option<String> {
+    let Some(implementation) = implementation(&kernel.name) else {
+        return Some("this backend has no implementation of that name".into());
+    };
+    let takes = match kernel.anchors.as_slice() {
+        [] => Takes::Prologue,
+        [.., anchor] => {
+            let op = library.node_name(program, *anchor);
+            match implementation {
+                Implementation::Reference => Takes::Nothing,
+                Implementation::Native(native) if native.maker(&op).is_some() => {
+                    let dtype = |n: &NodeId| program.node(*n).types[0].dtype;
+                    let other =
+                        kernel.anchors.iter().map(dtype).find(|d| !native.dtypes.contains(d));
+                    if let Some(other) = other {
+                        return Some(format!("it does not compute `{op}` of {other}"));
+                    }
+                    native.takes
+                }
+                _ => return Some(format!("it does not compute `{op}`")),
+            }
+        }
+    };
+    let (before, after) = (!kernel.prologue.is_empty(), !kernel.epilogue.is_empty());
+    let bare = kernel.anchors.is_empty();
+    let alone = match implementation {
+        Implementation::Views => after,
+        Implementation::Loop => !after,
+        Implementation::Reference => kernel.nodes.len() != 1,
+        Implementation::Native(_) => bare,
+    };
+    if alone {
+        return Some("its nodes are not what its implementation computes".into());
+    }
+    if before && (bare || takes < Takes::Prologue) {
+        return Some("its implementation takes no prologue".into());
+    }
+    (after && takes < Takes::Epilogue).then(|| "its implementation takes no epilogue".into())
+}
+
+/// Reads a plan without faults.
+pub fn read(plan: &Plan, library: &Library) -> Result<KernelGraph, BackendError> {
+    let mut r = GraphReader { library, out: Program::default(), names: HashMap::new() };
+    r.out.inputs = plan.program.inputs.clone();
+    for i in 0..plan.program.nodes.len() as u32 {
+        if !plan.program.is_applied(NodeId(i)) {
+            r.leaf(&plan.program, NodeId(i));
+        }
+    }
+    let groups = plan.kernels.iter().map(|k| r.kernel(&plan.program, k));
+    let groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
+    for (name, v) in &plan.program.outputs {
+        let value = *r.names.get(v).ok_or_else(|| broken("no kernel computes an output"))?;
+        r.out.outputs.push((name.clone(), value));
+    }
+    Ok(KernelGraph { program: r.out, groups })
+}
+
+/// An error that a plan without faults does not lead to.
+pub fn broken(what: &str) -> BackendError {
+    BackendError::Unsupported { backend: "cpu", what: format!("this plan: {what}") }
+}
+
+struct GraphReader<'a> {
+    library: &'a Library,
+    out: Program,
+    /// Values of the plan, as far as other kernels may read them.
+    names: HashMap<Value, Value>,
+}
+
+/// The values and nodes of a kernel, or of a definition's body in it.
+#[derive(Default)]
+struct Inside {
+    values: HashMap<Value, Value>,
+    nodes: Vec<NodeId>,
+}
+
+impl GraphReader<'_> {
+    fn leaf(&mut self, from: &Program, id: NodeId) {
+        let node = from.node(id);
+        let kind = match &node.kind {
+            NodeKind::Const(c) => {
+                NodeKind::Const(self.out.consts.intern(from.consts.get(*c).clone()))
+            }
+            NodeKind::Input(_) | NodeKind::Apply(..) => node.kind.clone(),
+        };
+        let new = self.out.push(Node { kind, ..node.clone() });
+        let value = |node| Value { node, output: 0 };
+        self.names.insert(value(id), value(new));
+    }
+
+    fn kernel(&mut self, from: &Program, kernel: &Kernel) -> Result<Group, BackendError> {
+        let implementation = implementation(&kernel.name);
+        let implementation = implementation.ok_or_else(|| broken("an unknown implementation"))?;
+        let mut inside = Inside::default();
+        let mut group = Group {
+            implementation,
+            nodes: vec![],
+            views: vec![],
+            anchor: None,
+            arguments: vec![],
+            prologue: vec![],
+            epilogue: vec![],
+            outputs: vec![],
+            named: HashMap::new(),
+        };
+        for &id in &kernel.nodes {
+            let first = inside.nodes.len();
+            let around = kernel.prologue.contains(&id) || kernel.epilogue.contains(&id);
+            self.node(from, id, around, &mut inside)?;
+            for &new in &inside.nodes[first..] {
+                if kernel.anchors.contains(&id) {
+                    group.anchor = Some(new);
+                } else if !around || self.library.is_view(&self.out, new) {
+                    group.views.push(new);
+                } else if kernel.prologue.contains(&id) {
+                    group.prologue.push(new);
+                } else {
+                    group.epilogue.push(new);
+                }
+            }
+        }
+        let value = |v: &Value| inside.values.get(v).or_else(|| self.names.get(v)).copied();
+        let all = |values: &[Value]| {
+            let found = values.iter().map(|v| value(v).ok_or_else(|| broken("a value is missing")));
+            found.collect::<Result<Vec<Value>, _>>()
+        };
+        group.arguments = all(&kernel.arguments(from))?;
+        group.outputs = all(&kernel.outputs)?;
+        group.named = inside.values.iter().map(|(plan, own)| (*own, *plan)).collect();
+        self.names.extend(kernel.outputs.iter().copied().zip(group.outputs.iter().copied()));
+        group.nodes = inside.nodes;
+        Ok(group)
+    }
+
+    /// Adds a node; a definition is `opened`, for its kernel computes what it consists of.
+    fn node(
+        &mut self,
+        from: &Program,
+        id: NodeId,
+        opened: bool,
+        inside: &mut Inside,
+    ) -> Result<(), BackendError> {
+        let node = from.node(id);
+        let NodeKind::Apply(call, attrs) = &node.kind else {
+            self.leaf(from, id);
+            return Ok(());
+        };
+        let mut args = Vec::with_capacity(node.args.len());
+        for a in &node.args {
+            let known = inside.values.get(a).or_else(|| self.names.get(a));
+            args.push(
+                *known.ok_or_else(|| broken("a kernel reads what is not computed before it"))?,
+            );
+        }
+        if let CallKind::Def(_) = &self.library.call(*call).kind
+            && opened
+        {
+            let types: Vec<&Type> = args.iter().map(|a| self.out.ty(*a)).collect();
+            let body = definition(self.library, *call, attrs, &types)
+                .map_err(|e| broken(&e.to_string()))?;
+            return self.splice(id, &body, &args, &node.origin, inside);
+        }
+        let new = self.out.push(Node { args, ..node.clone() });
+        inside.nodes.push(new);
+        for output in 0..node.types.len() as u32 {
+            inside.values.insert(Value { node: id, output }, Value { node: new, output });
+        }
+        Ok(())
+    }
+
+    /// Puts the body of node `id` in its place.
+    fn splice(
+        &mut self,
+        id: NodeId,
+        body: &Program,
+        args: &[Value],
+        origin: &str,
+        inside: &mut Inside,
+    ) -> Result<(), BackendError> {
+        // The body sees only its own names.
+        let outer = std::mem::take(&mut self.names);
+        let mut own = Inside::default();
+        for (i, node) in body.nodes.iter().enumerate() {
+            let at = NodeId(i as u32);
+            match node.kind {
+                NodeKind::Input(k) => {
+                    own.values.insert(Value { node: at, output: 0 }, args[k as usize]);
+                }
+                NodeKind::Const(_) => self.leaf(body, at),
+                NodeKind::Apply(..) => self.node(body, at, true, &mut own)?,
+            }
+        }
+        for n in &own.nodes {
+            self.out.nodes[n.0 as usize].origin = origin.to_string();
+        }
+        let results = body.outputs.iter().map(|(_, v)| v);
+        let named = results.map(|v| own.values.get(v).or_else(|| self.names.get(v)));
+        let named: Option<Vec<Value>> = named.map(|v| v.copied()).collect();
+        self.names = outer;
+        let named = named.ok_or_else(|| broken("a definition's result is not in its body"))?;
+        for (v, output) in named.into_iter().zip(0..) {
+            inside.values.insert(Value { node: id, output }, v);
+        }
+        inside.nodes.extend(own.nodes);
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! The CPU backend: fused loops, packed products and planned memory.
+//!
+//! Never decides what is equal, and never fails where the reference interpreter succeeds: operators without a kernel here are computed by it.
+
+use mlc_backends::{Backend, BackendError, Executable, sound};
+use mlc_dsl::ir::Tensor;
+use mlc_dsl::layout;
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::{Fault, Plan};
+use std::sync::Arc;
+
+mod arena;
+mod attention;
+mod boxes;
+mod buffer;
+mod casts;
+mod channels_last;
+mod conv;
+mod convert;
+mod data_movement;
+mod extents;
+mod extremes;
+mod fallback;
+mod fused;
+mod gemm;
+mod graph;
+mod half_precision;
+mod int8;
+mod launch;
+mod lines;
+mod map_reduce;
+mod math;
+mod matmul;
+mod meaning;
+mod normalisation;
+mod numbered;
+mod packed_constants;
+mod padded_frame;
+mod places;
+mod pointwise;
+mod pool;
+mod recurrent;
+mod recurrent_steps;
+mod reduce;
+mod regions;
+mod registry;
+mod resample;
+mod resolve;
+mod run;
+mod scatter;
+mod simd;
+mod softmax_columns;
+mod stencil;
+mod threads;
+mod vector;
+mod window;
+
+/// The processor of this machine.
+pub struct Cpu {
+    threads: Arc<threads::Threads>,
+    memory: Option<u64>,
+}
+
+impl Cpu {
+    /// The backend with a pool of `threads` threads; 0 takes one per core.
+    pub fn new(threads: usize) -> Cpu {
+        Cpu { threads: Arc::new(threads::Threads::new(threads)), memory: None }
+    }
+
+    /// The same with so many bytes for the buffers of a plan, in place of what the machine has free.
+    pub fn within(self, memory: Option<u64>) -> Cpu {
+        Cpu { memory, ..self }
+    }
+
+    /// A plan whose launches are timed one by one.
+    pub fn watched(&self, plan: &Plan, library: Arc<Library>) -> Result<Watched, BackendError> {
+        sound(self, plan, &library)?;
+        Ok(Watched(run::CompiledPlan::new(plan, library, self.threads.clone(), self.memory)?))
+    }
+
+    /// How many threads it uses.
+    pub fn threads(&self) -> usize {
+        self.threads.count()
+    }
+}
+
+/// A compiled plan whose kernels are timed one by one.
+pub struct Watched(run::CompiledPlan);
+
+impl Watched {
+    /// Runs once; the seconds of every kernel launched. Empty if shapes depend on data.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<f64>, BackendError> {
+        self.0.times(inputs)
+    }
+
+    /// The kernels of the plan that are launched, in that order.
+    pub fn kernels(&self, inputs: &[Tensor]) -> Result<Vec<usize>, BackendError> {
+        self.0.launched(inputs)
+    }
+
+    /// The operators that the reference interpreter computes. Empty if shapes depend on data.
+    pub fn interpreted(&self, inputs: &[Tensor]) -> Result<Vec<String>, BackendError> {
+        self.0.interpreted(inputs)
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn faults(&self, plan: &Plan, library: &Library) -> Vec<Fault> {
+        graph::faults(plan, library)
+    }
+
+    fn prepare(
+        &self,
+        plan: &Plan,
+        library: Arc<Library>,
+    ) -> Result<Box<dyn Executable>, BackendError> {
+        let compiled = run::CompiledPlan::new(plan, library, self.threads.clone(), self.memory)?;
+        Ok(Box::new(compiled))
+    }
+}

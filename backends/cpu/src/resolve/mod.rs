@@ -1,0 +1,506 @@
+//! Lowers the plan's kernels to launches, for one assignment of the symbols.
+//!
+//! Each kernel becomes one step, in the plan's order and memory. If its implementation does not do all of it at once, a
+//! step has several passes. What reads only constants is computed here, once. If the inputs are given as well, everything is: this is
+//! how programs run whose shapes depend on data.
+
+use super::fused::Copy;
+use super::graph::{Group, KernelGraph, broken};
+use super::launch::{Epilogue, Launch, LaunchOperand, LaunchSite, Maker};
+use super::layout::Layout;
+use super::packed_constants::PackedConstants;
+use super::registry::{Implementation, Native};
+use super::threads::Threads;
+use super::{buffer::Buffer, half_precision};
+use bytes::Bytes;
+use mlc_backends::BackendError;
+use mlc_backends::symbols::SymbolBindings;
+use mlc_dsl::infer::{TypeError, infer};
+use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Tensor, Type, Value};
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::{Home, Memory};
+use mlc_dsl::strided_views::{self, Viewed};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+mod fuse;
+mod mapped;
+mod passes;
+
+/// What holds the elements of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// A constant.
+    Const(usize),
+    /// An input of the program.
+    Input(usize),
+    /// A buffer.
+    Temp(usize),
+}
+
+/// A value: where its elements are.
+#[derive(Clone, Debug)]
+pub struct Location {
+    /// Element type.
+    pub dtype: DType,
+    /// Where in the storage.
+    pub layout: Layout,
+    /// Whose memory.
+    pub storage: Storage,
+}
+
+/// A kernel of the plan: what is launched for it.
+pub struct PreparedKernel {
+    /// One launch after the other; the last yields the results.
+    pub passes: Vec<Pass>,
+    /// Which kernel.
+    pub kernel: usize,
+}
+
+/// One launch and what it reads and writes.
+pub struct Pass {
+    pub launch: Box<dyn Launch>,
+    /// Its inputs, those of the epilogue after its own.
+    pub inputs: Vec<Location>,
+    /// How many of them are the kernel's own.
+    pub own: usize,
+    /// The buffers it writes.
+    pub outputs: Vec<usize>,
+    /// The pointwise program applied to the result.
+    pub epilogue: Option<Epilogue>,
+    /// The operator and the imported node, for messages.
+    pub name: String,
+}
+
+/// A buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Temp {
+    /// Where it is. The workspace of a kernel lies behind the plan's arena.
+    pub home: Home,
+    pub bytes: usize,
+}
+
+/// A program with known shapes.
+pub struct Resolved {
+    /// In execution order.
+    pub steps: Vec<PreparedKernel>,
+    /// Constants, evaluated ones after those of the program.
+    pub consts: Vec<Tensor>,
+    /// The plan's buffers, in its order, and what passes hand to each other.
+    pub temps: Vec<Temp>,
+    /// One per output of the program; dense.
+    pub outputs: Vec<Location>,
+    /// Bytes of the block that the buffers lie in.
+    pub block: u64,
+}
+
+/// Resolves kernels one by one.
+pub struct Resolver<'a> {
+    graph: &'a KernelGraph,
+    library: &'a Arc<Library>,
+    threads: &'a Threads,
+    packs: &'a PackedConstants,
+    symbols: SymbolBindings,
+    places: HashMap<Value, Location>,
+    /// The buffers of the plan, by the kernel that writes them and the plan's value.
+    planned: HashMap<(usize, Value), usize>,
+    /// Bytes of the plan's arena.
+    arena: u64,
+    /// The plan's bytes are estimates.
+    nominal: bool,
+    /// The kernel that is resolved, and what is launched for it so far.
+    kernel: usize,
+    passes: Vec<Pass>,
+    /// Bytes of its workspace so far.
+    workspace: u64,
+    /// Bytes that it may take, and has taken, for what is computed here.
+    memory: Option<u64>,
+    taken: u64,
+    out: Resolved,
+}
+
+/// A result of a pass: the value, if it has a name, its type and shape.
+type Output = (Option<Value>, DType, Vec<usize>);
+
+impl<'a> Resolver<'a> {
+    /// Resolves the whole program in the plan's memory, with the symbols that are known then. With `inputs` everything is
+    /// computed at once.
+    #[allow(clippy::too_many_arguments, reason = "all that a compiled plan holds")]
+    pub fn resolve(
+        graph: &'a KernelGraph,
+        library: &'a Arc<Library>,
+        threads: &'a Threads,
+        packs: &'a PackedConstants,
+        symbols: SymbolBindings,
+        plan: &Memory,
+        inputs: Option<&[Tensor]>,
+        memory: Option<u64>,
+    ) -> Result<(Resolved, SymbolBindings), BackendError> {
+        let temp =
+            |p: &mlc_dsl::plan::PlannedBuffer| Temp { home: p.home, bytes: p.bytes as usize };
+        let temps = plan.places.iter().map(temp).collect();
+        let named = plan.places.iter().enumerate().map(|(i, p)| ((p.kernel, p.value), i));
+        let (steps, consts, outputs) = (vec![], vec![], vec![]);
+        let out = Resolved { steps, consts, temps, outputs, block: plan.arena };
+        let mut r = Resolver {
+            graph,
+            library,
+            threads,
+            packs,
+            symbols,
+            places: HashMap::new(),
+            planned: named.collect(),
+            arena: plan.arena,
+            nominal: plan.nominal,
+            kernel: 0,
+            passes: vec![],
+            workspace: 0,
+            memory,
+            taken: 0,
+            out,
+        };
+        r.leaves(inputs)?;
+        for (kernel, group) in graph.groups.iter().enumerate() {
+            (r.kernel, r.workspace) = (kernel, 0);
+            r.group(group)?;
+            let passes = std::mem::take(&mut r.passes);
+            if !passes.is_empty() {
+                r.out.steps.push(PreparedKernel { passes, kernel });
+            }
+        }
+        for (_, v) in &graph.program.outputs {
+            let place = r.place(*v)?.clone();
+            let constant = matches!(place.storage, Storage::Const(_));
+            let place = match place.layout.is_whole() {
+                false if constant => r.copied(&place, None, "output")?,
+                _ => place,
+            };
+            r.out.outputs.push(place);
+        }
+        Ok((r.out, r.symbols))
+    }
+
+    fn leaves(&mut self, inputs: Option<&[Tensor]>) -> Result<(), BackendError> {
+        for (i, node) in self.graph.program.nodes.iter().enumerate() {
+            let storage = match (&node.kind, inputs) {
+                (NodeKind::Const(c), _) => self.constant(self.graph.program.consts.get(*c).clone()),
+                (NodeKind::Input(k), Some(given)) => self.constant(given[*k as usize].clone()),
+                (NodeKind::Input(k), None) => Storage::Input(*k as usize),
+                (NodeKind::Apply(..), _) => continue,
+            };
+            let (dtype, shape) = match (storage, self.symbols.shape(&node.types[0])) {
+                (_, Some(known)) => known,
+                (Storage::Const(c), None) => {
+                    (node.types[0].dtype, self.out.consts[c].shape().to_vec())
+                }
+                (_, None) => return Err(self.fail(NodeId(i as u32), "unknown input shape")),
+            };
+            let value = Value { node: NodeId(i as u32), output: 0 };
+            self.places.insert(value, Location { dtype, layout: Layout::dense(&shape), storage });
+        }
+        Ok(())
+    }
+
+    /// Keeps a tensor, aligned for its elements.
+    fn constant(&mut self, t: Tensor) -> Storage {
+        self.out.consts.push(aligned(t));
+        Storage::Const(self.out.consts.len() - 1)
+    }
+
+    fn place(&self, v: Value) -> Result<&Location, BackendError> {
+        self.places.get(&v).ok_or_else(|| self.fail(v.node, "is read before it is computed"))
+    }
+
+    fn name(&self, node: NodeId) -> String {
+        let op = self.library.node_name(&self.graph.program, node);
+        match self.graph.program.node(node).origin.as_str() {
+            "" => op,
+            origin => format!("{op} ({origin})"),
+        }
+    }
+
+    fn fail(&self, node: NodeId, reason: impl Into<String>) -> BackendError {
+        BackendError::Operator { op: self.name(node), reason: reason.into() }
+    }
+
+    fn group(&mut self, group: &Group) -> Result<(), BackendError> {
+        let unknown = |n: &NodeId| {
+            let types = &self.graph.program.node(*n).types;
+            types.iter().any(|t| self.symbols.shape(t).is_none())
+        };
+        if group.nodes.iter().any(unknown) {
+            // The reference interpreter finds shapes that depend on data.
+            return group.nodes.iter().try_for_each(|n| self.fall_back(*n));
+        }
+        for &view in &group.views {
+            if !self.view(view, group)? {
+                self.fall_back(view)?;
+            }
+        }
+        match (&group.implementation, group.anchor) {
+            (Implementation::Reference, Some(anchor)) => self.fall_back(anchor),
+            (Implementation::Native(native), Some(anchor)) => self.native(native, anchor, group),
+            _ => self.pointwise(&group.epilogue, &group.outputs),
+        }
+    }
+
+    fn attrs(&self, id: NodeId) -> Vec<Attr> {
+        match &self.graph.program.node(id).kind {
+            NodeKind::Apply(_, attrs) => attrs.iter().map(|a| self.symbols.attr(a)).collect(),
+            NodeKind::Input(_) | NodeKind::Const(_) => vec![],
+        }
+    }
+
+    /// The results of a node, if their shapes are known.
+    fn results(&self, id: NodeId) -> Option<Vec<Output>> {
+        let types = self.graph.program.node(id).types.iter().zip(0..);
+        let result = |(ty, output)| {
+            let (dtype, shape) = self.symbols.shape(ty)?;
+            Some((Some(Value { node: id, output }), dtype, shape))
+        };
+        types.map(result).collect()
+    }
+
+    /// True if the node is a new layout (or a copy) of its argument.
+    fn view(&mut self, id: NodeId, group: &Group) -> Result<bool, BackendError> {
+        let node = self.graph.program.node(id);
+        let value = Value { node: id, output: 0 };
+        let (NodeKind::Apply(call, _), [arg]) = (&node.kind, node.args.as_slice()) else {
+            return Ok(false);
+        };
+        let Some(view) = strided_views::find(&self.library.call(*call).name) else {
+            return Ok(false);
+        };
+        let Some((_, shape)) = self.symbols.shape(&node.types[0]) else { return Ok(false) };
+        let from = self.place(*arg)?.clone();
+        let place = match strided_views::apply(view, &from.layout, &self.attrs(id), &shape) {
+            Viewed::Layout(layout) => {
+                let seen = Location { layout, ..from };
+                let named = group.named.get(&value);
+                match named.is_some_and(|v| self.planned.contains_key(&(self.kernel, *v))) {
+                    true => self.copied(&seen, Some(value), &self.name(id))?,
+                    false => seen,
+                }
+            }
+            Viewed::NeedsCopy => {
+                let dense = self.copied(&from, Some(value), &self.name(id))?;
+                Location { layout: Layout::dense(&shape), ..dense }
+            }
+            Viewed::Declined => return Ok(false),
+        };
+        self.places.insert(value, place);
+        Ok(true)
+    }
+
+    /// A dense copy of what is seen so, as the value.
+    fn copied(
+        &mut self,
+        from: &Location,
+        value: Option<Value>,
+        name: &str,
+    ) -> Result<Location, BackendError> {
+        let shape = from.layout.shape.clone();
+        let launch =
+            Copy::new(from.dtype, &from.layout).ok_or_else(|| BackendError::Unsupported {
+                backend: "cpu",
+                what: format!("a view of {} axes", from.layout.rank()),
+            })?;
+        let outputs = [(value, from.dtype, shape)];
+        let places = self.pass(Box::new(launch), vec![from.clone()], &outputs, None, name)?;
+        places.into_iter().next().ok_or_else(|| broken("a copy without a result"))
+    }
+
+    /// Code for an operator, with what goes before and after it.
+    fn native(
+        &mut self,
+        native: &Native,
+        anchor: NodeId,
+        group: &Group,
+    ) -> Result<(), BackendError> {
+        if self.mapped(anchor, group)? {
+            return Ok(());
+        }
+        let inside = |v: &Value| group.prologue.contains(&v.node);
+        let wanted: Vec<Value> = group.arguments.iter().copied().filter(inside).collect();
+        self.pointwise(&group.prologue, &wanted)?;
+        let Some(outputs) = self.results(anchor) else { return self.fall_back(anchor) };
+        self.admitted(anchor, &group.arguments)?;
+        let op = self.library.node_name(&self.graph.program, anchor);
+        let made = match native.maker(&op) {
+            Some(maker) => self.make(maker, &group.arguments, &self.attrs(anchor), &outputs)?,
+            None => None,
+        };
+        match made {
+            Some((launch, args)) => self.launch(launch, args, &outputs, anchor, group),
+            // A rank or an attribute that the code does not know, never an element type, which would be a fault of the plan: the
+            // reference interpreter computes what a kernel covers otherwise.
+            None => {
+                self.fall_back(anchor)?;
+                self.pointwise(&group.epilogue, &group.outputs)
+            }
+        }
+    }
+
+    /// An error if an operator does not admit the extents that symbols stand for: its code relies on what the declaration demands.
+    fn admitted(&self, id: NodeId, args: &[Value]) -> Result<(), BackendError> {
+        let program = &self.graph.program;
+        let node = program.node(id);
+        let NodeKind::Apply(call, _) = node.kind else { return Ok(()) };
+        // A chain of an associative operator has the operands of all its parts.
+        if node.args != args || args.iter().all(|a| program.ty(*a).known_shape().is_some()) {
+            return Ok(());
+        }
+        let types =
+            args.iter().map(|a| self.place(*a).map(|p| Type::known(p.dtype, &p.layout.shape)));
+        let types: Vec<Type> = types.collect::<Result<_, _>>()?;
+        let attrs: Vec<Option<Attr>> = self.attrs(id).into_iter().map(Some).collect();
+        let found = infer(self.library.call(call), &types.iter().collect::<Vec<_>>(), &attrs);
+        let reason =
+            |e: TypeError| BackendError::Operator { op: self.name(id), reason: e.to_string() };
+        found.map(drop).map_err(reason)
+    }
+
+    /// Launches an anchor and the pointwise operators that follow it: as its epilogue where it takes one.
+    fn launch(
+        &mut self,
+        launch: Box<dyn Launch>,
+        args: Vec<Location>,
+        outputs: &[Output],
+        anchor: NodeId,
+        group: &Group,
+    ) -> Result<(), BackendError> {
+        let name = self.name(anchor);
+        let result = Value { node: anchor, output: 0 };
+        let shape = &outputs[0].2;
+        let constant = args.iter().all(|a| matches!(a.storage, Storage::Const(_)));
+        if launch.takes_epilogue()
+            && !group.epilogue.is_empty()
+            && !constant
+            && let [last] = group.outputs.as_slice()
+            && *last != result
+            && let Some((fused, extra, dtypes)) =
+                self.fuse(&group.epilogue, shape, Some(result), &[*last])?
+            && (launch.epilogue_converts() || outputs[0].1 == DType::F32 && dtypes == [DType::F32])
+        {
+            let inputs = args.into_iter().chain(extra).collect();
+            let outputs = [(Some(*last), dtypes[0], shape.clone())];
+            self.named(launch, inputs, &outputs, Some(Epilogue { fused }), &name)?;
+            return Ok(());
+        }
+        self.named(launch, args, outputs, None, &name)?;
+        self.pointwise(&group.epilogue, &group.outputs)
+    }
+
+    /// A pass whose results have names from now on.
+    fn named(
+        &mut self,
+        launch: Box<dyn Launch>,
+        inputs: Vec<Location>,
+        outputs: &[Output],
+        epilogue: Option<Epilogue>,
+        name: &str,
+    ) -> Result<(), BackendError> {
+        let places = self.pass(launch, inputs, outputs, epilogue, name)?;
+        let names = outputs.iter().map(|o| o.0).zip(places);
+        self.places.extend(names.filter_map(|(v, p)| Some((v?, p))));
+        Ok(())
+    }
+
+    /// Prepares an operator on arguments; dense copies of them where it takes nothing else.
+    #[allow(clippy::type_complexity, reason = "a kernel and its arguments")]
+    fn make(
+        &mut self,
+        maker: Maker,
+        args: &[Value],
+        attrs: &[Attr],
+        outputs: &[Output],
+    ) -> Result<Option<(Box<dyn Launch>, Vec<Location>)>, BackendError> {
+        let outputs: Vec<(DType, Vec<usize>)> =
+            outputs.iter().map(|(_, d, s)| (*d, s.clone())).collect();
+        let outputs = outputs.as_slice();
+        let mut places: Vec<Location> =
+            args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
+        if let Some(launch) = maker(&self.site(attrs, &self.operands(&places), outputs)) {
+            return Ok(Some((launch, places)));
+        }
+        if let Some(launch) =
+            half_precision::make(maker, &self.site(attrs, &self.operands(&places), outputs))
+        {
+            return Ok(Some((launch, places)));
+        }
+        // A kernel that reads only dense operands may still take copies.
+        if places.iter().all(|p| p.layout.is_dense()) {
+            return Ok(None);
+        }
+        let dense: Vec<LaunchOperand> = self
+            .operands(&places)
+            .into_iter()
+            .map(|o| LaunchOperand { layout: Layout::dense(&o.layout.shape), constant: None, ..o })
+            .collect();
+        let site = self.site(attrs, &dense, outputs);
+        if maker(&site).is_none() && half_precision::make(maker, &site).is_none() {
+            return Ok(None);
+        }
+        for p in places.iter_mut().filter(|p| !p.layout.is_dense()) {
+            *p = self.copied(p, None, "copy")?;
+        }
+        let operands = self.operands(&places);
+        let site = self.site(attrs, &operands, outputs);
+        let launch = maker(&site).or_else(|| half_precision::make(maker, &site));
+        Ok(launch.map(|launch| (launch, places)))
+    }
+
+    fn site<'s>(
+        &'s self,
+        attrs: &'s [Attr],
+        args: &'s [LaunchOperand],
+        outputs: &'s [(DType, Vec<usize>)],
+    ) -> LaunchSite<'s> {
+        LaunchSite { attrs, args, outputs, packs: self.packs }
+    }
+
+    fn operands(&self, places: &[Location]) -> Vec<LaunchOperand> {
+        let constant = |p: &Location| match p.storage {
+            Storage::Const(c) => Some(self.out.consts[c].clone()),
+            Storage::Input(_) | Storage::Temp(_) => None,
+        };
+        places
+            .iter()
+            .map(|p| LaunchOperand {
+                dtype: p.dtype,
+                layout: p.layout.clone(),
+                constant: constant(p),
+            })
+            .collect()
+    }
+}
+
+/// Fewer bytes are not worth asking the system for.
+const SMALL: u64 = 64 << 20;
+
+/// Whether there is room for so many bytes: within `memory`, or what the machine has free. If not, that limit.
+pub fn room(bytes: u64, memory: Option<u64>) -> Result<(), u64> {
+    let limit = match memory {
+        Some(limit) => limit,
+        None if bytes < SMALL => return Ok(()),
+        None => mlc_backends::memory::available(),
+    };
+    if bytes <= limit { Ok(()) } else { Err(limit) }
+}
+
+/// What the error of [`Resolver::fall_back`] says when shapes depend on data.
+pub const NEEDS_DATA: &str = "shapes that depend on data before the data is there";
+
+/// True if a tensor's bytes can be read as its elements.
+pub fn is_aligned(t: &Tensor) -> bool {
+    (t.bytes().as_ptr() as usize).is_multiple_of(t.dtype().size())
+}
+
+/// The tensor, copied if its elements are not aligned.
+pub fn aligned(t: Tensor) -> Tensor {
+    if is_aligned(&t) {
+        return t;
+    }
+    let bytes = Bytes::from_owner(Buffer::copy_of(t.bytes()));
+    Tensor::new(t.dtype(), t.shape().to_vec(), bytes).unwrap_or(t)
+}

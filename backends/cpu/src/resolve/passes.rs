@@ -1,0 +1,208 @@
+//! Passes: one launch with what it reads and writes, or its results if it depends only on constants.
+
+use super::{Location, NEEDS_DATA, Output, Pass, Resolver, Storage, Temp, room};
+use crate::buffer::Buffer;
+use crate::fallback;
+use crate::graph::broken;
+use crate::launch::{Array, Context, Epilogue, Launch};
+use crate::layout::Layout;
+use crate::lines::Lines;
+use crate::meaning::Meaning;
+use bytes::Bytes;
+use mlc_backends::BackendError;
+use mlc_dsl::arena;
+use mlc_dsl::ir::{DType, NodeId, NodeKind, Tensor, Value};
+use mlc_dsl::plan::Home;
+
+impl Resolver<'_> {
+    /// A node by the reference interpreter, which also finds shapes that are not known.
+    pub(super) fn fall_back(&mut self, id: NodeId) -> Result<(), BackendError> {
+        let node = self.graph.program.node(id);
+        let args: Vec<Location> =
+            node.args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
+        let outputs = self.results(id);
+        let count = |shape: &[usize]| shape.iter().fold(1u64, |n, &d| n.saturating_mul(d as u64));
+        let own = args.iter().map(|p| count(&p.layout.shape));
+        let made = outputs.iter().flat_map(|o| o.iter()).map(|o| count(&o.2));
+        let elements = own.chain(made).fold(0, u64::saturating_add);
+        let program = &self.graph.program;
+        let launch =
+            fallback::ReferenceFallback::new(elements, program, id, &self.symbols, self.library)?;
+        let name = self.name(id);
+        if let Some(outputs) = outputs {
+            let launch: Box<dyn Launch> = match moved(&launch, &args, &outputs) {
+                Some(lines) => Box::new(lines),
+                // What is computed once is computed as exactly as can be.
+                None if self.constants(&args).is_some() => Box::new(launch),
+                None => self.made(id, launch, &args, &outputs),
+            };
+            return self.named(launch, args, &outputs, None, &name);
+        }
+        let arrays = self
+            .constants(&args)
+            .ok_or(BackendError::Unsupported { backend: "cpu", what: NEEDS_DATA.into() })?;
+        let results = launch.tensors(&arrays).map_err(|reason| self.fail(id, reason))?;
+        for (output, t) in results.into_iter().enumerate() {
+            for (e, &d) in node.types[output].shape.iter().zip(t.shape()) {
+                self.symbols.learn(e, d as i64);
+            }
+            let (dtype, layout) = (t.dtype(), Layout::dense(t.shape()));
+            let storage = self.constant(t);
+            let value = Value { node: id, output: output as u32 };
+            self.places.insert(value, Location { dtype, layout, storage });
+        }
+        Ok(())
+    }
+
+    /// An operator computed from its meaning in vectors, or else by the reference interpreter.
+    fn made(
+        &self,
+        id: NodeId,
+        interpreter: fallback::ReferenceFallback,
+        args: &[Location],
+        outputs: &[Output],
+    ) -> Box<dyn Launch> {
+        let NodeKind::Apply(call, _) = &self.graph.program.node(id).kind else {
+            return Box::new(interpreter);
+        };
+        let attrs: Vec<_> = self.attrs(id).into_iter().map(Some).collect();
+        let args: Vec<_> = args.iter().map(|a| (a.dtype, a.layout.shape.clone())).collect();
+        let outputs: Vec<_> = outputs.iter().map(|o| (o.1, o.2.clone())).collect();
+        let callable = self.library.call(*call);
+        match Meaning::new(callable, &attrs, &args, &outputs, interpreter) {
+            Ok(meaning) => Box::new(meaning),
+            Err(interpreter) => Box::new(interpreter),
+        }
+    }
+
+    /// The arguments as arrays, if all are constant.
+    fn constants<'s>(&'s self, args: &'s [Location]) -> Option<Vec<Array<'s>>> {
+        args.iter()
+            .map(|p| match p.storage {
+                Storage::Const(c) => Some(Array {
+                    dtype: p.dtype,
+                    layout: &p.layout,
+                    bytes: self.out.consts[c].bytes(),
+                }),
+                Storage::Input(_) | Storage::Temp(_) => None,
+            })
+            .collect()
+    }
+
+    /// Counts bytes that are allocated now.
+    fn take(&mut self, bytes: u64, name: &str) -> Result<(), BackendError> {
+        self.taken = self.taken.saturating_add(bytes);
+        // What is taken is missing from what the machine has free.
+        let needed = if self.memory.is_some() { self.taken } else { bytes };
+        room(needed, self.memory).map_err(|limit| BackendError::Memory {
+            op: name.into(),
+            what: "its results, computed before the run,".into(),
+            bytes: needed,
+            limit,
+        })
+    }
+
+    /// The buffer of a result: the plan's, or one of the kernel's workspace.
+    fn buffer(&mut self, value: Option<Value>, bytes: usize) -> Result<usize, BackendError> {
+        let named = &self.graph.groups[self.kernel].named;
+        let planned = value.and_then(|v| named.get(&v));
+        if let Some(&t) = planned.and_then(|v| self.planned.get(&(self.kernel, *v))) {
+            // With extents that only constants decide, this is not the last try.
+            return match self.out.temps[t].bytes == bytes || self.nominal {
+                true => Ok(t),
+                false => Err(broken("a buffer has not the size of its value")),
+            };
+        }
+        let home = Home::Arena(self.arena.saturating_add(self.workspace));
+        self.workspace = self.workspace.saturating_add(arena::rounded(bytes as u64));
+        self.out.block = self.out.block.max(self.arena.saturating_add(self.workspace));
+        self.out.temps.push(Temp { home, bytes });
+        Ok(self.out.temps.len() - 1)
+    }
+
+    /// Adds a pass to the kernel, or runs it now if it reads only constants.
+    pub(super) fn pass(
+        &mut self,
+        launch: Box<dyn Launch>,
+        inputs: Vec<Location>,
+        outputs: &[Output],
+        epilogue: Option<Epilogue>,
+        name: &str,
+    ) -> Result<Vec<Location>, BackendError> {
+        let place = |storage, (_, dtype, shape): &Output| Location {
+            dtype: *dtype,
+            layout: Layout::dense(shape),
+            storage,
+        };
+        let own = inputs.len() - epilogue.as_ref().map_or(0, |t| t.fused.input_count() - 1);
+        let mut sizes = Vec::with_capacity(outputs.len());
+        for (_, dtype, shape) in outputs {
+            sizes.push(size(*dtype, shape, name)?);
+        }
+        if epilogue.is_none() && self.constants(&inputs).is_some() {
+            let bytes = sizes.iter().fold(launch.scratch(), |n, &b| n.saturating_add(b as u64));
+            self.take(bytes, name)?;
+            let tensors = self.now(&*launch, &inputs, outputs, &sizes, name)?;
+            let kept = tensors.into_iter().map(|t| self.constant(t)).collect::<Vec<_>>();
+            return Ok(kept.into_iter().zip(outputs).map(|(c, o)| place(c, o)).collect());
+        }
+        let mut places = Vec::with_capacity(outputs.len());
+        let mut written = Vec::with_capacity(outputs.len());
+        for (o, bytes) in outputs.iter().zip(sizes) {
+            let t = self.buffer(o.0, bytes)?;
+            written.push(t);
+            places.push(place(Storage::Temp(t), o));
+        }
+        let name = name.to_string();
+        self.passes.push(Pass { launch, inputs, own, outputs: written, epilogue, name });
+        Ok(places)
+    }
+
+    /// The results of a launch that reads only constants.
+    fn now(
+        &self,
+        launch: &dyn Launch,
+        inputs: &[Location],
+        outputs: &[Output],
+        sizes: &[usize],
+        name: &str,
+    ) -> Result<Vec<Tensor>, BackendError> {
+        let fail = |reason| BackendError::Operator { op: name.into(), reason };
+        let arrays = self.constants(inputs).unwrap_or_default();
+        let mut buffers: Vec<Buffer> = sizes.iter().map(|&n| Buffer::new(n)).collect();
+        let mut outs: Vec<&mut [u8]> = buffers.iter_mut().map(Buffer::bytes_mut).collect();
+        let cx = Context { threads: self.threads, epilogue: None };
+        launch.run(&cx, &arrays, &mut outs).map_err(fail)?;
+        let tensor = |(b, (_, dtype, shape)): (Buffer, &Output)| {
+            Tensor::new(*dtype, shape.clone(), Bytes::from_owner(b))
+                .map_err(|e| fail(e.to_string()))
+        };
+        buffers.into_iter().zip(outputs).map(tensor).collect()
+    }
+}
+
+/// Bytes of a result.
+fn size(dtype: DType, shape: &[usize], name: &str) -> Result<usize, BackendError> {
+    let bytes = shape.iter().try_fold(dtype.size(), |n, &d| n.checked_mul(d));
+    let bytes = if shape.contains(&0) { Some(0) } else { bytes };
+    bytes.filter(|&b| b <= isize::MAX as usize).ok_or_else(|| BackendError::Operator {
+        op: name.into(),
+        reason: format!("a result of shape {shape:?} is too large"),
+    })
+}
+
+/// The copy that an operator is whose elements are those of its operand, at places that no element decides.
+fn moved(
+    operator: &fallback::ReferenceFallback,
+    args: &[Location],
+    outputs: &[Output],
+) -> Option<Lines> {
+    let ([x], [(_, dtype, shape)]) = (args, outputs) else { return None };
+    let usable = x.layout.is_dense() && x.dtype == *dtype && *dtype != DType::Str;
+    let constant = matches!(x.storage, Storage::Const(_));
+    if !usable || constant {
+        return None;
+    }
+    let places = operator.places(&x.layout.shape, shape)?;
+    Lines::of_places(*dtype, shape, &places, x.layout.offset)
+}

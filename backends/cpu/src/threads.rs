@@ -1,0 +1,114 @@
+//! Cuts work into tasks for a number of threads.
+//!
+//! The division of work never affects results: the result of a task depends on its index only.
+
+use mlc_backends::workers;
+use std::marker::PhantomData;
+
+/// How many threads a run takes: the one that calls, and others that help it.
+pub struct Threads {
+    count: usize,
+}
+
+impl Threads {
+    /// `count` threads; 0 for one per core.
+    pub fn new(count: usize) -> Threads {
+        Threads { count: if count == 0 { workers::cores() } else { count } }
+    }
+
+    /// As many as the run takes that this thread computes in; outside of runs, one per core.
+    pub fn of_run() -> Threads {
+        Threads::new(workers::share())
+    }
+
+    /// How many threads there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Calls `f` as one run: what it computes in parallel takes so many threads in all.
+    pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        workers::enter(self.count, f)
+    }
+
+    /// Tasks that so much work is cut into, each of `grain` at least.
+    pub fn tasks(&self, work: usize, grain: usize) -> usize {
+        match self.count {
+            1 => 1,
+            threads => (work / grain.max(1)).clamp(1, threads * 4),
+        }
+    }
+
+    /// Calls `f` for every task, in any order.
+    pub fn each(&self, tasks: usize, f: impl Fn(usize) + Sync) {
+        workers::each(self.count, tasks, f);
+    }
+
+    /// Calls `f` with the index of its first element and each chunk of `data`, in any order. `grain` is the least useful
+    /// number of elements per task, `align` what the chunk's length is a multiple of.
+    pub fn chunks<T: Send>(
+        &self,
+        data: &mut [T],
+        align: usize,
+        grain: usize,
+        f: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        if data.is_empty() {
+            return;
+        }
+        let (align, len) = (align.max(1), data.len());
+        let tasks = self.tasks(len, grain);
+        let size = len.div_ceil(tasks).div_ceil(align).max(1) * align;
+        let shared = SharedSlice::new(data);
+        self.each(len.div_ceil(size), |i| {
+            // SAFETY: every task has its own chunk.
+            let chunk = unsafe { shared.part(i * size, size.min(len - i * size)) };
+            f(i * size, chunk);
+        });
+    }
+}
+
+/// A mutable slice that tasks share, each writing its own part.
+pub struct SharedSlice<'a, T> {
+    ptr: *mut T,
+    len: usize,
+    life: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: access needs `unsafe`, whose contract excludes overlapping parts.
+unsafe impl<T: Send> Sync for SharedSlice<'_, T> {}
+// SAFETY: as for a mutable slice.
+unsafe impl<T: Send> Send for SharedSlice<'_, T> {}
+
+impl<'a, T> SharedSlice<'a, T> {
+    /// Shares `data`.
+    pub fn new(data: &'a mut [T]) -> SharedSlice<'a, T> {
+        SharedSlice { ptr: data.as_mut_ptr(), len: data.len(), life: PhantomData }
+    }
+
+    /// Elements `start..start + len`.
+    ///
+    /// # Safety
+    /// No two parts that are alive at once overlap.
+    ///
+    /// # Panics
+    /// If the part is not inside the slice.
+    #[allow(clippy::mut_from_ref, reason = "the contract excludes overlapping parts")]
+    pub unsafe fn part(&self, start: usize, len: usize) -> &mut [T] {
+        assert!(start <= self.len && len <= self.len - start, "part inside the slice");
+        // SAFETY: inside the slice by the assertion, exclusive by the contract.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), len) }
+    }
+
+    /// A pointer to element `start`, which must be inside the slice or one past its end.
+    pub fn at(&self, start: usize) -> *mut T {
+        assert!(start <= self.len, "element inside the slice");
+        // SAFETY: inside the allocation by the assertion.
+        unsafe { self.ptr.add(start) }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}

@@ -1,0 +1,335 @@
+//! Functions of vectors, with the bits of [`crate::math`], and the steps after a product that need them.
+
+use crate::gemm::kernel::at_level;
+use crate::simd::{VectorLevel, level};
+use crate::vector;
+
+/// Functions that every level has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    Exp,
+    Sigmoid,
+    Tanh,
+    Erf,
+}
+
+/// Vectors of the largest tile: fourteen rows of two.
+pub const LARGEST: usize = 28;
+
+/// Vectors of a line that are taken through steps at once.
+pub const LINE: usize = 8;
+
+/// The function of every element of `from`, which is as long as `to`.
+pub fn map(f: Function, to: &mut [f32], from: &[f32]) {
+    assert_eq!(to.len(), from.len(), "a result per element");
+    at_level!(map(f, to, from))
+}
+
+/// Defines `map` and `finish` for a level, whose module defines `Vector`, `LANES` and the operations on it.
+macro_rules! functions {
+    ($(#[$feature:meta])*) => {
+        use crate::vector::functions::{Function, LARGEST, LINE};
+
+        /// For each of several vectors: their chains of operations run side by side.
+        macro_rules! all {
+            ($i:ident, $x:expr) => {{
+                let mut out = [zero(); N];
+                for $i in 0..N {
+                    out[$i] = $x;
+                }
+                out
+            }};
+        }
+
+        $(#[$feature])*
+        #[inline]
+        fn exp<const N: usize>(x: [Vector; N]) -> [Vector; N] {
+            let x = all!(i, larger(smaller(x[i], splat(89.0)), splat(-104.0)));
+            // Rounds to an integer, which then stands in the low bits.
+            let round = splat(12_582_912.0);
+            let j = all!(i, subtract(fused(x[i], splat(std::f32::consts::LOG2_E), round), round));
+            let f = all!(i, fused(j[i], splat(-6.931_457_52e-1), x[i]));
+            let f = all!(i, fused(j[i], splat(-1.428_606_77e-6), f[i]));
+            let r = all!(i, fused(splat(1.378_059_39e-3), f[i], splat(8.373_124_52e-3)));
+            let r = all!(i, fused(r[i], f[i], splat(4.166_953_64e-2)));
+            let r = all!(i, fused(r[i], f[i], splat(1.666_647_20e-1)));
+            let r = all!(i, fused(r[i], f[i], splat(4.999_998_51e-1)));
+            let r = all!(i, fused(r[i], f[i], splat(1.0)));
+            all!(i, scale(fused(r[i], f[i], splat(1.0)), j[i]))
+        }
+
+        $(#[$feature])*
+        #[inline]
+        fn sigmoid<const N: usize>(x: [Vector; N]) -> [Vector; N] {
+            let e = exp(all!(i, with_sign(x[i], splat(-0.0))));
+            let over = all!(i, above(zero(), x[i], e[i], splat(1.0)));
+            all!(i, divide(over[i], add(splat(1.0), e[i])))
+        }
+
+        $(#[$feature])*
+        #[inline]
+        fn tanh<const N: usize>(x: [Vector; N]) -> [Vector; N] {
+            let t = all!(i, with_sign(x[i], zero()));
+            let e = exp(all!(i, multiply(splat(2.0), t[i])));
+            let large = all!(i, subtract(splat(1.0), divide(splat(2.0), add(e[i], splat(1.0)))));
+            let s = all!(i, multiply(x[i], x[i]));
+            let r = all!(i, fused(splat(1.573_944_09e-2), s[i], splat(-5.230_255_80e-2)));
+            let r = all!(i, fused(r[i], s[i], splat(1.331_524_70e-1)));
+            let r = all!(i, fused(r[i], s[i], splat(-3.333_276_81e-1)));
+            let small = all!(i, fused(fused(r[i], s[i], zero()), x[i], x[i]));
+            all!(i, above(t[i], splat(0.599_609_375), with_sign(large[i], x[i]), small[i]))
+        }
+
+        $(#[$feature])*
+        #[inline]
+        fn erf<const N: usize>(x: [Vector; N]) -> [Vector; N] {
+            let t = all!(i, smaller(with_sign(x[i], zero()), splat(4.0)));
+            let s = all!(i, multiply(t[i], t[i]));
+            let u = all!(i, fused(splat(-3.883_964_38e-3), t[i], splat(2.425_462_19e-2)));
+            let l = all!(i, fused(splat(-1.728_534_70e-5), t[i], splat(3.831_971_26e-4)));
+            let l = all!(i, fused(l[i], s[i], u[i]));
+            let l = all!(i, fused(l[i], t[i], splat(-1.067_778_77e-1)));
+            let l = all!(i, fused(l[i], t[i], splat(-6.348_466_87e-1)));
+            let l = all!(i, fused(l[i], t[i], splat(-1.287_175_12e-1)));
+            let e = exp(all!(i, fused(l[i], t[i], multiply(t[i], splat(-1.0)))));
+            let large = all!(i, with_sign(subtract(splat(1.0), e[i]), x[i]));
+            let r = all!(i, fused(splat(-5.967_617_03e-4), s[i], splat(4.991_194_23e-3)));
+            let r = all!(i, fused(r[i], s[i], splat(-2.676_813_49e-2)));
+            let r = all!(i, fused(r[i], s[i], splat(1.128_199_25e-1)));
+            let r = all!(i, fused(r[i], s[i], splat(-3.761_253_36e-1)));
+            let r = all!(i, fused(r[i], s[i], splat(1.283_791_66e-1)));
+            all!(i, above(t[i], splat(0.927_734_375), large[i], fused(r[i], x[i], x[i])))
+        }
+
+        /// The function of every element.
+        ///
+        /// # Safety
+        /// On a machine of this level; both are equally long.
+        $(#[$feature])*
+        pub unsafe fn map(f: Function, to: &mut [f32], from: &[f32]) {
+            macro_rules! each {
+                ($f:ident) => {{
+                    let mut at = 0;
+                    while at + 4 * LANES <= from.len() {
+                        let mut x = [zero(); 4];
+                        for i in 0..4 {
+                            // SAFETY: four vectors are inside.
+                            x[i] = unsafe { load(from.as_ptr().add(at + i * LANES)) };
+                        }
+                        let x = $f(x);
+                        for i in 0..4 {
+                            // SAFETY: as above.
+                            unsafe { store(to.as_mut_ptr().add(at + i * LANES), x[i]) };
+                        }
+                        at += 4 * LANES;
+                    }
+                    while at < from.len() {
+                        let part = Part { at, column: at, skip: 0, len: LANES.min(from.len() - at) };
+                        // SAFETY: the part is inside both.
+                        unsafe {
+                            let [x] = $f([read(from.as_ptr().add(at), part)]);
+                            write(to.as_mut_ptr().add(at), part, x);
+                        }
+                        at += LANES;
+                    }
+                }};
+            }
+            match f {
+                Function::Exp => each!(exp),
+                Function::Sigmoid => each!(sigmoid),
+                Function::Tanh => each!(tanh),
+                Function::Erf => each!(erf),
+            }
+        }
+
+        /// Takes the finished sums of a tile, row by row, through what the target does in memory, and writes them. The first row is row `row` of
+        /// the operands.
+        ///
+        /// # Safety
+        /// On a machine of this level. The parts of all rows lie inside the result and are not aliased, and the operands cover them.
+        $(#[$feature])*
+        #[inline(never)]
+        unsafe fn finish(tile: &mut [Vector], t: &Target<'_>, parts: &[Part], row: usize) {
+            // SAFETY: as promised.
+            unsafe { through(t.chain.in_memory(), tile, parts, t.stride, row) };
+            for (r, line) in tile.chunks_exact(parts.len()).enumerate() {
+                for (x, part) in line.iter().zip(parts) {
+                    // SAFETY: as promised.
+                    unsafe { write(t.out.add(part.at + r * t.stride), *part, *x) };
+                }
+            }
+        }
+
+        /// Takes `len` elements from element `at` and column `column` on through the steps; operands of rows begin with their row.
+        ///
+        /// # Safety
+        /// As [`finish`].
+        $(#[$feature])*
+        pub unsafe fn finish_line(steps: &[Step<'_>], out: *mut f32, column: usize, at: usize, len: usize) {
+            let mut done = 0;
+            while done < len {
+                let count = (len - done).div_ceil(LANES).min(LINE);
+                let mut parts = [Part::default(); LINE];
+                let mut tile = [zero(); LINE];
+                for i in 0..count {
+                    parts[i] = Part { at: at + done, column: column + done, skip: 0, len: (len - done).min(LANES) };
+                    // SAFETY: as promised.
+                    tile[i] = unsafe { read(out.add(parts[i].at), parts[i]) };
+                    done += LANES;
+                }
+                // SAFETY: as promised.
+                unsafe { through(steps, &mut tile[..count], &parts[..count], 0, 0) };
+                for i in 0..count {
+                    // SAFETY: as promised.
+                    unsafe { write(out.add(parts[i].at), parts[i], tile[i]) };
+                }
+            }
+        }
+
+        /// Takes the vectors of a tile, row by row, through the steps, one step after the other: what a step needs is decided once for all of
+        /// them, and their functions run side by side. Rows are `stride` elements apart.
+        ///
+        /// # Safety
+        /// On a machine of this level; the operands cover the parts of all rows.
+        $(#[$feature])*
+        unsafe fn through(steps: &[Step<'_>], tile: &mut [Vector], parts: &[Part], stride: usize, row: usize) {
+            let wide = parts.len();
+            let mut kept = [const { [const { MaybeUninit::<Vector>::uninit() }; LARGEST] }; 2];
+            macro_rules! with {
+                ($f:ident, $operand:expr) => {
+                    match $operand {
+                        Operand::Row(d) => {
+                            for (r, line) in tile.chunks_exact_mut(wide).enumerate() {
+                                // SAFETY: the operand covers the rows.
+                                let y = splat(unsafe { *d.as_ptr().add(row + r) });
+                                line.iter_mut().for_each(|x| *x = $f(*x, y));
+                            }
+                        }
+                        Operand::Column(d) => {
+                            for (v, part) in parts.iter().enumerate() {
+                                // SAFETY: the operand covers the columns.
+                                let y = unsafe { read(d.as_ptr().add(part.column), *part) };
+                                tile[v..].iter_mut().step_by(wide).for_each(|x| *x = $f(*x, y));
+                            }
+                        }
+                        Operand::Dense(d) => {
+                            for (r, line) in tile.chunks_exact_mut(wide).enumerate() {
+                                for (x, part) in line.iter_mut().zip(parts) {
+                                    // SAFETY: the operand covers the parts.
+                                    let y = unsafe { read(d.as_ptr().add(part.at + r * stride), *part) };
+                                    *x = $f(*x, y);
+                                }
+                            }
+                        }
+                        Operand::Number(v) => {
+                            let y = splat(v);
+                            tile.iter_mut().for_each(|x| *x = $f(*x, y));
+                        }
+                        Operand::Kept(slot) => {
+                            for (x, y) in tile.iter_mut().zip(&kept[slot.index()]) {
+                                // SAFETY: what is taken from a slot was kept there before.
+                                *x = $f(*x, unsafe { y.assume_init() });
+                            }
+                        }
+                    }
+                };
+            }
+            // The function of every vector, times the vector itself or not.
+            macro_rules! map {
+                ($f:ident, $is_gate:literal) => {{
+                    let (groups, rest) = tile.as_chunks_mut::<4>();
+                    for x in groups {
+                        const N: usize = 4;
+                        let y = $f(*x);
+                        *x = if $is_gate { all!(i, multiply(y[i], x[i])) } else { y };
+                    }
+                    for x in rest {
+                        let [y] = $f([*x]);
+                        *x = if $is_gate { multiply(y, *x) } else { y };
+                    }
+                }};
+            }
+            for step in steps {
+                match *step {
+                    Step::Add(operand) => with!(add, operand),
+                    Step::Sub(operand) => with!(subtract, operand),
+                    Step::Mul(operand) => with!(multiply, operand),
+                    Step::Div(operand) => with!(divide, operand),
+                    Step::Max(v) => tile.iter_mut().for_each(|x| *x = positive_larger(*x, splat(v))),
+                    Step::Min(v) => tile.iter_mut().for_each(|x| *x = smaller(*x, splat(v))),
+                    Step::Keep(slot) => {
+                        for (x, to) in tile.iter().zip(&mut kept[slot.index()]) {
+                            to.write(*x);
+                        }
+                    }
+                    Step::Take(slot) => {
+                        for (x, from) in tile.iter_mut().zip(&kept[slot.index()]) {
+                            // SAFETY: what is taken from a slot was kept there before.
+                            *x = unsafe { from.assume_init() };
+                        }
+                    }
+                    Step::Map(Function::Exp) => map!(exp, false),
+                    Step::Map(Function::Sigmoid) => map!(sigmoid, false),
+                    Step::Map(Function::Tanh) => map!(tanh, false),
+                    Step::Map(Function::Erf) => map!(erf, false),
+                    Step::Gate(Gate::Map(Function::Exp)) => map!(exp, true),
+                    Step::Gate(Gate::Map(Function::Sigmoid)) => map!(sigmoid, true),
+                    Step::Gate(Gate::Map(Function::Tanh)) => map!(tanh, true),
+                    Step::Gate(Gate::Map(Function::Erf)) => map!(erf, true),
+                    Step::Gate(Gate::Ramp(ramp)) => {
+                        tile.iter_mut().for_each(|x| *x = multiply(held(ramp, *x), *x));
+                    }
+                }
+            }
+        }
+    };
+}
+pub(super) use functions;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math;
+
+    /// A function of a level: `map`.
+    type Map = unsafe fn(Function, &mut [f32], &[f32]);
+
+    fn levels() -> Vec<(&'static str, Map)> {
+        let mut levels: Vec<(&'static str, Map)> = vec![("portable", vector::portable::map)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if level() >= VectorLevel::V3 {
+                levels.push(("avx2", vector::avx2::map));
+            }
+            if level() >= VectorLevel::V4 {
+                levels.push(("avx512", vector::avx512::map));
+            }
+        }
+        levels
+    }
+
+    #[test]
+    fn every_level_has_the_bits_of_scalar_functions() {
+        let special = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-45, -1e-45];
+        // An odd number of elements: the last ones are a part of a vector.
+        let from: Vec<f32> =
+            special.into_iter().chain((0..=u32::MAX).step_by(9973).map(f32::from_bits)).collect();
+        for (name, map) in levels() {
+            for (f, scalar) in [
+                (Function::Exp, math::exp as fn(f32) -> f32),
+                (Function::Sigmoid, math::sigmoid),
+                (Function::Tanh, math::tanh),
+                (Function::Erf, math::erf),
+            ] {
+                let mut to = vec![0.0; from.len()];
+                // SAFETY: the machine has the level, and both are equally long.
+                unsafe { map(f, &mut to, &from) };
+                for (&x, &y) in from.iter().zip(&to) {
+                    let want = scalar(x);
+                    let same = y.to_bits() == want.to_bits() || (y.is_nan() && want.is_nan());
+                    assert!(same, "{name}, {f:?} of {x:e}: {y:e} instead of {want:e}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! The body of the register tile, for any kind of vector.
+
+/// Where the vectors of a line of the right operand lie.
+pub trait Lines<const V: usize>: Copy {
+    /// The vectors of line `k`.
+    ///
+    /// # Safety
+    /// `k` is below the depth.
+    unsafe fn at(&self, k: usize) -> [*const f32; V];
+
+    /// What is fetched for the next tile while vector `v` of line `k` is used.
+    fn next(&self, line: [*const f32; V], v: usize) -> Option<*const f32>;
+}
+
+/// Packed panels: of two vectors, one after the other, or one of one vector.
+#[derive(Clone, Copy)]
+pub struct Packed<const W: usize> {
+    pub first: *const f32,
+    pub depth: usize,
+}
+
+impl<const V: usize, const W: usize> Lines<V> for Packed<W> {
+    #[inline(always)]
+    fn next(&self, _: [*const f32; V], _: usize) -> Option<*const f32> {
+        None
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, k: usize) -> [*const f32; V] {
+        let wide = if V == 1 { 1 } else { 2 };
+        // SAFETY: the panels hold the depth.
+        std::array::from_fn(|v| unsafe {
+            self.first.add(v / wide * self.depth * wide * W + (k * wide + v % wide) * W)
+        })
+    }
+}
+
+/// Lines that lie anywhere.
+#[derive(Clone, Copy)]
+pub struct Scattered {
+    pub from: [*const f32; 2],
+    pub lines: *const usize,
+    /// From a vector to what the next tile reads in its place.
+    pub next: usize,
+}
+
+impl<const V: usize> Lines<V> for Scattered {
+    #[inline(always)]
+    fn next(&self, line: [*const f32; V], v: usize) -> Option<*const f32> {
+        Some(line[v].wrapping_add(self.next))
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, k: usize) -> [*const f32; V] {
+        // SAFETY: there is a line for every depth, inside the operand.
+        unsafe {
+            let line = *self.lines.add(k);
+            std::array::from_fn(|v| self.from[v].add(line))
+        }
+    }
+}
+
+/// Where the rows of the left operand lie: as pieces of equal length.
+pub trait Rows<const R: usize>: Copy {
+    /// Where a step of all rows lies.
+    type Cursor: Copy;
+    /// There may be more than one piece.
+    const MANY: bool;
+
+    /// Pieces, and steps of each.
+    fn pieces(&self) -> (usize, usize);
+
+    /// The first step of the rows of a panel in a piece.
+    ///
+    /// # Safety
+    /// There are such a panel and piece.
+    unsafe fn at(&self, panel: usize, piece: usize) -> Self::Cursor;
+
+    /// Where row `r` lies.
+    fn row(cursor: &Self::Cursor, r: usize) -> *const f32;
+
+    /// On to the next step.
+    fn advance(cursor: &mut Self::Cursor);
+}
+
+/// Rows of packed panels.
+#[derive(Clone, Copy)]
+pub struct Interleaved {
+    pub first: *const f32,
+    pub depth: usize,
+}
+
+impl<const R: usize> Rows<R> for Interleaved {
+    type Cursor = *const f32;
+    const MANY: bool = false;
+
+    #[inline(always)]
+    fn pieces(&self) -> (usize, usize) {
+        (1, self.depth)
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, panel: usize, _: usize) -> *const f32 {
+        // SAFETY: the panels hold the depth.
+        unsafe { self.first.add(panel * self.depth * R) }
+    }
+
+    #[inline(always)]
+    fn row(cursor: &*const f32, r: usize) -> *const f32 {
+        cursor.wrapping_add(r)
+    }
+
+    #[inline(always)]
+    fn advance(cursor: &mut *const f32) {
+        *cursor = cursor.wrapping_add(R);
+    }
+}
+
+/// Rows of one panel whose pieces lie anywhere: a pointer for each, piece by piece.
+#[derive(Clone, Copy)]
+pub struct Pointed<'a> {
+    pub rows: &'a [*const f32],
+    pub length: usize,
+}
+
+impl<const R: usize> Rows<R> for Pointed<'_> {
+    type Cursor = ([*const f32; R], usize);
+    const MANY: bool = true;
+
+    #[inline(always)]
+    fn pieces(&self) -> (usize, usize) {
+        (self.rows.len() / R, self.length)
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, _: usize, piece: usize) -> Self::Cursor {
+        // SAFETY: there are pointers for all pieces.
+        (std::array::from_fn(|r| unsafe { *self.rows.get_unchecked(piece * R + r) }), 0)
+    }
+
+    #[inline(always)]
+    fn row((rows, step): &Self::Cursor, r: usize) -> *const f32 {
+        rows[r].wrapping_add(*step)
+    }
+
+    #[inline(always)]
+    fn advance((_, step): &mut Self::Cursor) {
+        *step += 1;
+    }
+}
+
+/// Rows that are vectors, one element for each column: a pointer to the column 0 of each, piece by piece.
+#[derive(Clone, Copy)]
+pub struct Columns<'a> {
+    pub rows: &'a [*const f32],
+    /// The tile's first column.
+    pub column: usize,
+}
+
+/// Where a piece of rows at equal distances lies.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Piece {
+    /// In the first row.
+    pub first: *const f32,
+    /// From one row to the next.
+    pub step: usize,
+}
+
+/// Rows whose pieces lie at equal distances, panel after panel.
+#[derive(Clone, Copy)]
+pub struct Even<'a> {
+    pub pieces: &'a [Piece],
+    /// Elements of each piece.
+    pub length: usize,
+}
+
+/// Rows at equal distances: every third one, from which all others are one, two, four or eight distances away, as addresses of x86 may be.
+/// A pointer for each row would not fit the registers.
+#[derive(Clone, Copy)]
+pub struct Thirds {
+    rows: [*const f32; 5],
+    /// Bytes from one row to the next.
+    step: usize,
+}
+
+/// The row of `Thirds` that each row is reached from, and how many distances away it is.
+const REACHED: [(usize, usize); 14] = [
+    (0, 0),
+    (0, 1),
+    (0, 2),
+    (1, 0),
+    (0, 4),
+    (1, 2),
+    (2, 0),
+    (1, 4),
+    (0, 8),
+    (3, 0),
+    (2, 4),
+    (1, 8),
+    (4, 0),
+    (3, 4),
+];
+
+/// The same pointer; the compiler does not see where it is from, so that it stays in a register of its own.
+#[allow(clippy::pointers_in_nomem_asm_block, reason = "the block has no instructions")]
+#[inline(always)]
+fn opaque(at: *const f32) -> *const f32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut at = at;
+        // SAFETY: it does nothing.
+        unsafe {
+            std::arch::asm!("/* {0} */", inout(reg) at, options(pure, nomem, nostack, preserves_flags));
+        }
+        at
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    at
+}
+
+impl<const R: usize> Rows<R> for Even<'_> {
+    type Cursor = Thirds;
+    const MANY: bool = true;
+
+    #[inline(always)]
+    fn pieces(&self) -> (usize, usize) {
+        (self.pieces.len(), self.length)
+    }
+
+    #[inline(always)]
+    unsafe fn at(&self, panel: usize, piece: usize) -> Thirds {
+        // SAFETY: there is such a piece, and the pieces of all rows are inside the operand.
+        unsafe {
+            let Piece { first, step } = *self.pieces.get_unchecked(piece);
+            let first = first.add(panel * R * step);
+            let rows = std::array::from_fn(|i| opaque(first.wrapping_add(3 * i * step)));
+            Thirds { rows, step: step * size_of::<f32>() }
+        }
+    }
+
+    #[inline(always)]
+    fn row(cursor: &Thirds, r: usize) -> *const f32 {
+        let (third, away) = REACHED[r];
+        cursor.rows[third].wrapping_byte_add(away * cursor.step)
+    }
+
+    #[inline(always)]
+    fn advance(cursor: &mut Thirds) {
+        let ahead = |at: *const f32| opaque(at.wrapping_add(1));
+        cursor.rows = cursor.rows.map(ahead);
+    }
+}
+
+/// Defines `tiles` for the rows and strips (rows and vectors) of a level, whose module defines `Vector`, `LANES` and the
+/// operations on it.
+macro_rules! tiles {
+    ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*]) => {
+        use crate::gemm::chain::{Gate, Operand, Ramp, Step};
+        use crate::vector::tiles::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
+        use crate::gemm::kernel::{Panels, Part, Right, Target};
+        use std::mem::MaybeUninit;
+
+        /// # Safety
+        /// As [`crate::gemm::kernel::tiles`], on a machine of this level.
+        pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, t: &Target<'_>) {
+            let Panels { rows, depth, .. } = panels;
+            let a = Interleaved { first: panels.data.as_ptr(), depth };
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
+                match right {
+                    Right::Packed(b) => {
+                        let b = Packed::<LANES> { first: b.as_ptr(), depth };
+                        match (rows, t.parts.len()) {
+                            $(($rows, 1) => run::<$rows, 1, _, _>(panels.count, panels.ahead, a, b, t),
+                              ($rows, 2) => run::<$rows, 2, _, _>(panels.count, panels.ahead, a, b, t),)*
+                            $(($strip_rows, $vectors) => run::<$strip_rows, $vectors, _, _>(panels.count, panels.ahead, a, b, t),)*
+                            _ => unreachable!("the caller bounds the tile"),
+                        }
+                    }
+                    Right::Lines { data, lines, first, from } => {
+                        let from = from.map(|f| data.as_ptr().wrapping_add(f));
+                        let next = if data.len() > FAR { t.parts.len() * LANES } else { 0 };
+                        let b = Scattered { from, lines: lines.lines.as_ptr().wrapping_add(first), next };
+                        match (rows, t.parts.len()) {
+                            $(($rows, 1) => run::<$rows, 1, _, _>(panels.count, panels.ahead, a, b, t),
+                              ($rows, 2) => run::<$rows, 2, _, _>(panels.count, panels.ahead, a, b, t),)*
+                            _ => unreachable!("the caller bounds the tile"),
+                        }
+                    }
+                }
+            }
+        }
+
+        /// One tile whose rows lie anywhere.
+        ///
+        /// # Safety
+        /// As [`crate::gemm::kernel::pointed`], on a machine of this level.
+        pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: &[f32], ahead: &[f32], t: &Target<'_>) {
+            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.rows.len() / rows * a.length };
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
+                match (rows, t.parts.len()) {
+                    $(($rows, 1) => run::<$rows, 1, _, _>(1, ahead, a, b, t),
+                      ($rows, 2) => run::<$rows, 2, _, _>(1, ahead, a, b, t),)*
+                    _ => unreachable!("the caller bounds the tile"),
+                }
+            }
+        }
+
+        /// Tiles whose rows lie at equal distances.
+        ///
+        /// # Safety
+        /// As [`crate::gemm::kernel::even`], on a machine of this level.
+        pub unsafe fn even(count: usize, rows: usize, a: Even<'_>, b: &[f32], ahead: &[f32], t: &Target<'_>) {
+            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.pieces.len() * a.length };
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
+                match (rows, t.parts.len()) {
+                    $(($rows, 1) => run::<$rows, 1, _, _>(count, ahead, a, b, t),
+                      ($rows, 2) => run::<$rows, 2, _, _>(count, ahead, a, b, t),)*
+                    _ => unreachable!("the caller bounds the tile"),
+                }
+            }
+        }
+
+        /// Elements of an operand that stays in the second-level cache.
+        const FAR: usize = 1 << 19;
+
+        /// Depth in which the lines of the result arrive.
+        const LONG: usize = 64;
+
+        /// How far ahead of its use the left panel is fetched into the first-level cache, in elements.
+        const AHEAD: usize = 128;
+
+        /// Applies the steps of the target `$t` to `$r` by `$v` sums whose first row is row `$row`, and writes them.
+        ///
+        /// Written out where sums are: what a function is given by reference would lie in memory all the time.
+        macro_rules! settle {
+            ($R:expr, $V:expr, $sums:ident, $parts:ident, $t:ident, $row:expr) => {{
+                let first = $row;
+                for step in $t.chain.in_registers() {
+                    macro_rules! each {
+                        ($r:ident, $v:ident, $f:ident, $x:expr) => {
+                            for $r in 0..$R {
+                                for $v in 0..$V {
+                                    $sums[$r][$v] = $f($sums[$r][$v], $x);
+                                }
+                            }
+                        };
+                    }
+                    // SAFETY: the caller checked that the operand covers the tiles.
+                    let row = |d: &[f32], r: usize| splat(unsafe { *d.as_ptr().add(first + r) });
+                    // SAFETY: as above.
+                    let column = |d: &[f32], part: Part| unsafe { read(d.as_ptr().add(part.column), part) };
+                    // SAFETY: as above.
+                    let dense = |d: &[f32], r: usize, part: Part| unsafe {
+                        read(d.as_ptr().add(part.at + r * $t.stride), part)
+                    };
+                    match *step {
+                        Step::Add(Operand::Row(d)) => each!(r, v, add, row(d, r)),
+                        Step::Mul(Operand::Row(d)) => each!(r, v, multiply, row(d, r)),
+                        Step::Sub(Operand::Row(d)) => each!(r, v, subtract, row(d, r)),
+                        Step::Add(Operand::Column(d)) => each!(r, v, add, column(d, $parts[v])),
+                        Step::Mul(Operand::Column(d)) => each!(r, v, multiply, column(d, $parts[v])),
+                        Step::Sub(Operand::Column(d)) => each!(r, v, subtract, column(d, $parts[v])),
+                        Step::Add(Operand::Dense(d)) => each!(r, v, add, dense(d, r, $parts[v])),
+                        Step::Mul(Operand::Dense(d)) => each!(r, v, multiply, dense(d, r, $parts[v])),
+                        Step::Sub(Operand::Dense(d)) => each!(r, v, subtract, dense(d, r, $parts[v])),
+                        Step::Add(Operand::Number(x)) => each!(r, v, add, splat(x)),
+                        Step::Mul(Operand::Number(x)) => each!(r, v, multiply, splat(x)),
+                        Step::Sub(Operand::Number(x)) => each!(r, v, subtract, splat(x)),
+                        Step::Max(x) => each!(r, v, positive_larger, splat(x)),
+                        Step::Min(x) => each!(r, v, smaller, splat(x)),
+                        Step::Gate(Gate::Ramp(ramp)) => each!(r, v, multiply, held(ramp, $sums[r][v])),
+                        // Not in registers.
+                        _ => {}
+                    }
+                }
+                if $t.chain.in_memory().is_empty() {
+                    for r in 0..$R {
+                        for v in 0..$V {
+                            // SAFETY: the part lies inside the result.
+                            unsafe { write($t.out.add($parts[v].at + r * $t.stride), $parts[v], $sums[r][v]) };
+                        }
+                    }
+                } else {
+                    let mut tile = [const { MaybeUninit::<Vector>::uninit() }; LARGEST];
+                    for r in 0..$R {
+                        for v in 0..$V {
+                            tile[r * $V + v].write($sums[r][v]);
+                        }
+                    }
+                    // SAFETY: these vectors were written. Their parts lie inside the result, and the caller checked the operands.
+                    unsafe {
+                        let tile = std::slice::from_raw_parts_mut(tile.as_mut_ptr().cast::<Vector>(), $R * $V);
+                        finish(tile, $t, &$parts, first);
+                    }
+                }
+            }};
+        }
+
+        /// # Safety
+        /// `a` holds `count` panels of `R` rows, `b` lines for their depth; otherwise as [`tiles`].
+        $(#[$feature])*
+        unsafe fn run<const R: usize, const V: usize, A: Rows<R>, B: Lines<V>>(
+            count: usize,
+            ahead: &[f32],
+            a: A,
+            b: B,
+            t: &Target<'_>,
+        ) {
+            let mut parts = [Part::default(); V];
+            parts.copy_from_slice(&t.parts[..V]);
+            let (pieces, length) = a.pieces();
+            let depth = pieces * length;
+            // Spread evenly over all that is summed here. If nothing is ahead, an address that is mapped is fetched again and again.
+            let pace = ahead.len().div_ceil((count * depth).max(1));
+            let mut ahead = if ahead.is_empty() { t.out.cast_const() } else { ahead.as_ptr() };
+            for panel in 0..count {
+                if depth >= LONG {
+                    for r in 0..R {
+                        for v in 0..V {
+                            prefetch_to_write(t.out.wrapping_add(parts[v].at + r * t.stride));
+                        }
+                    }
+                }
+                let mut sums = [[zero(); V]; R];
+                // A panel without depth takes no step.
+                // SAFETY: there is a piece.
+                let mut rows = (depth > 0).then(|| unsafe { a.at(panel, 0) });
+                let (mut piece, mut left) = (0, length);
+                // One loop over all pieces: with one for each, sums would not stay in registers.
+                for k in 0..depth {
+                    let Some(cursor) = &mut rows else { break };
+                    // SAFETY: all pieces and lines are inside the operands.
+                    unsafe {
+                        if A::MANY && left == 0 {
+                            (piece, left) = (piece + 1, length);
+                            *cursor = a.at(panel, piece);
+                        }
+                        left -= 1;
+                        prefetch(A::row(cursor, 0).wrapping_add(AHEAD));
+                        prefetch_later(ahead);
+                        ahead = ahead.wrapping_add(pace);
+                        let line = b.at(k);
+                        if let Some(next) = b.next(line, panel % V) {
+                            prefetch_later(next);
+                        }
+                        if V <= 2 {
+                            let mut row = [zero(); V];
+                            for v in 0..V {
+                                row[v] = load(line[v]);
+                            }
+                            for r in 0..R {
+                                let x = splat(*A::row(cursor, r));
+                                for v in 0..V {
+                                    sums[r][v] = multiply_add(x, row[v], sums[r][v]);
+                                }
+                            }
+                        } else {
+                            // More vectors than rows: the elements of the left line are what stays in registers.
+                            let mut x = [zero(); R];
+                            for r in 0..R {
+                                x[r] = splat(*A::row(cursor, r));
+                            }
+                            for v in 0..V {
+                                let y = load(line[v]);
+                                for r in 0..R {
+                                    sums[r][v] = multiply_add(x[r], y, sums[r][v]);
+                                }
+                            }
+                        }
+                    }
+                    A::advance(cursor);
+                }
+                if t.add {
+                    for r in 0..R {
+                        for v in 0..V {
+                            // SAFETY: the part lies inside the result.
+                            let before = unsafe { read(t.out.add(parts[v].at + r * t.stride), parts[v]) };
+                            sums[r][v] = add(before, sums[r][v]);
+                        }
+                    }
+                }
+                settle!(R, V, sums, parts, t, t.row + panel * R);
+                for part in &mut parts {
+                    part.at += R * t.stride;
+                }
+            }
+        }
+
+        /// The larger; `x` if it is NaN. A positive zero is larger than a negative one.
+        $(#[$feature])*
+        #[inline]
+        fn positive_larger(x: Vector, y: Vector) -> Vector {
+            add(larger(x, y), zero())
+        }
+
+        /// A vector of which a part counts.
+        ///
+        /// # Safety
+        /// The part is valid for reads.
+        $(#[$feature])*
+        #[inline]
+        unsafe fn read(at: *const f32, part: Part) -> Vector {
+            // SAFETY: only the elements that count are read.
+            unsafe { if part.len == LANES { load(at) } else { load_part(at.wrapping_sub(part.skip), part) } }
+        }
+
+        /// What a ramp yields.
+        $(#[$feature])*
+        #[inline]
+        fn held(ramp: Ramp, x: Vector) -> Vector {
+            let line = add(multiply(x, splat(ramp.factor)), splat(ramp.shift));
+            smaller(positive_larger(line, splat(ramp.low)), splat(ramp.high))
+        }
+
+        /// Writes the part of a vector that counts.
+        ///
+        /// # Safety
+        /// The part is valid for writes.
+        $(#[$feature])*
+        #[inline]
+        unsafe fn write(at: *mut f32, part: Part, x: Vector) {
+            // SAFETY: only the elements that count are written.
+            unsafe { if part.len == LANES { store(at, x) } else { store_part(at.wrapping_sub(part.skip), part, x) } }
+        }
+    };
+}
+pub(super) use tiles;

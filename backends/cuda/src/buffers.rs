@@ -1,0 +1,257 @@
+//! What a plan holds on a device, given back when it is dropped: memory, modules, streams, recorded launches.
+
+use super::{
+    Address, Argument, Driver, DriverError, FAULT_WORDS, GRID_BYTES, Graph, Launch, Launches,
+    Module, NAME, Place, Port, Prepared, Stream,
+};
+use mlc_backends::BackendError;
+use mlc_dsl::ir::{ConstId, Consts, Tensor};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Memory of a device, given back when this is dropped.
+pub struct Memory {
+    driver: Arc<dyn Driver>,
+    pub address: Address,
+    pub bytes: u64,
+}
+
+impl Memory {
+    pub fn new(driver: &Arc<dyn Driver>, bytes: u64) -> Result<Memory, DriverError> {
+        let address = driver.allocate(bytes)?;
+        Ok(Memory { driver: driver.clone(), address, bytes })
+    }
+
+    /// Copies bytes into it, in order with what else is asked for on a stream.
+    pub fn fill(&self, on: &OwnStream, bytes: &[u8]) -> Result<(), DriverError> {
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => self.driver.upload(on.stream, self.address, bytes),
+        }
+    }
+
+    /// Where so many bytes begin, if they are all inside.
+    fn part(&self, from: u64, bytes: u64) -> Option<Address> {
+        let inside = from.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        inside.then(|| self.address.after(from))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // A device that does not take its memory back is one that no longer works; the next call says so.
+        let _ = self.driver.free(self.address);
+    }
+}
+
+/// A translation unit on a device, unloaded when this is dropped.
+pub struct Loaded {
+    driver: Arc<dyn Driver>,
+    pub module: Module,
+}
+
+impl Loaded {
+    pub fn new(driver: &Arc<dyn Driver>, source: &str) -> Result<Loaded, DriverError> {
+        Ok(Loaded { driver: driver.clone(), module: driver.load(source)? })
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // As with memory.
+        let _ = self.driver.unload(self.module);
+    }
+}
+
+/// A stream of a plan's own, given back when this is dropped.
+pub struct OwnStream {
+    driver: Arc<dyn Driver>,
+    pub stream: Stream,
+}
+
+impl OwnStream {
+    pub fn new(driver: &Arc<dyn Driver>) -> Result<OwnStream, DriverError> {
+        Ok(OwnStream { driver: driver.clone(), stream: driver.stream()? })
+    }
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        // As with memory.
+        let _ = self.driver.end(self.stream);
+    }
+}
+
+/// Recorded launches, forgotten when this is dropped.
+pub struct OwnGraph {
+    driver: Arc<dyn Driver>,
+    pub graph: Graph,
+}
+
+impl OwnGraph {
+    pub fn new(driver: &Arc<dyn Driver>, graph: Graph) -> OwnGraph {
+        OwnGraph { driver: driver.clone(), graph }
+    }
+}
+
+impl Drop for OwnGraph {
+    fn drop(&mut self) {
+        // As with memory.
+        let _ = self.driver.forget(self.graph);
+    }
+}
+
+/// A product that a library is ready to compute, given back when this is dropped.
+pub struct OwnProduct {
+    driver: Arc<dyn Driver>,
+    pub prepared: Prepared,
+}
+
+impl OwnProduct {
+    pub fn new(driver: &Arc<dyn Driver>, prepared: Prepared) -> OwnProduct {
+        OwnProduct { driver: driver.clone(), prepared }
+    }
+}
+
+impl Drop for OwnProduct {
+    fn drop(&mut self) {
+        // As with memory.
+        let _ = self.driver.release(self.prepared);
+    }
+}
+
+/// The constants of a program on a device, each from its first use until no plan uses it.
+pub struct DeviceConstants {
+    driver: Arc<dyn Driver>,
+    tensors: Consts,
+    uploaded: Mutex<HashMap<ConstId, Weak<Memory>>>,
+}
+
+impl DeviceConstants {
+    /// The constants of a program, none of them on the device yet.
+    pub fn new(driver: Arc<dyn Driver>, tensors: Consts) -> DeviceConstants {
+        DeviceConstants { driver, tensors, uploaded: Mutex::default() }
+    }
+
+    pub(super) fn tensor(&self, id: ConstId) -> Option<&Tensor> {
+        ((id.0 as usize) < self.tensors.len()).then(|| self.tensors.get(id))
+    }
+
+    /// The memory of some constants, with all of their bytes in it. An error names one that the program does not have.
+    fn resident(&self, ids: &[ConstId]) -> Result<HashMap<ConstId, Arc<Memory>>, BackendError> {
+        let mut uploaded = self.uploaded.lock().unwrap_or_else(|e| e.into_inner());
+        let (mut out, mut fresh): (HashMap<ConstId, Arc<Memory>>, _) = (HashMap::new(), vec![]);
+        for &id in ids {
+            let Entry::Vacant(place) = out.entry(id) else { continue };
+            let tensor = self.tensor(id);
+            let tensor = tensor.ok_or_else(|| misplaced(&format!("constant {}", id.0)))?;
+            match uploaded.get(&id).and_then(Weak::upgrade) {
+                Some(known) => drop(place.insert(known)),
+                None => {
+                    let memory = Memory::new(&self.driver, tensor.bytes().len() as u64)?;
+                    place.insert(Arc::new(memory));
+                    fresh.push((id, tensor));
+                }
+            }
+        }
+        if fresh.is_empty() {
+            return Ok(out);
+        }
+        // A stream for this alone: what its copies go through is large, and is given back with it. Other plans on other
+        // streams find the constants whole.
+        let stream = OwnStream::new(&self.driver)?;
+        for (id, tensor) in &fresh {
+            out[id].fill(&stream, tensor.bytes())?;
+        }
+        self.driver.wait(stream.stream)?;
+        uploaded.extend(fresh.iter().map(|(id, _)| (*id, Arc::downgrade(&out[id]))));
+        Ok(out)
+    }
+}
+
+/// All memory of a plan on a device.
+pub struct Buffers {
+    /// Those that a launch reads.
+    pub inputs: Vec<Option<Memory>>,
+    /// Once a plan is ready, those that a run reads.
+    pub constants: HashMap<ConstId, Arc<Memory>>,
+    pub outputs: BTreeMap<usize, Memory>,
+    pub arena: Memory,
+    pub kept: Memory,
+    pub fault: Memory,
+    /// Where the blocks of a launch wait for each other, if there is such a launch.
+    pub grid: Option<Memory>,
+}
+
+impl Buffers {
+    pub fn new(
+        launches: &Launches,
+        driver: &Arc<dyn Driver>,
+        constants: &DeviceConstants,
+    ) -> Result<Buffers, BackendError> {
+        let of = |port: &Port| size(port).ok_or_else(|| misplaced(&port.name));
+        let places: Vec<Place> = all(launches).map(|(_, a)| a.place).collect();
+        let input = |(i, port): (usize, &Port)| -> Result<Option<Memory>, BackendError> {
+            match places.contains(&Place::Input(i)) {
+                true => Ok(Some(Memory::new(driver, of(port)?)?)),
+                false => Ok(None),
+            }
+        };
+        let mut sizes: BTreeMap<usize, u64> = BTreeMap::new();
+        for (port, place) in &launches.outputs {
+            if let Place::Output(at) = place {
+                let bytes = sizes.entry(*at).or_default();
+                *bytes = of(port)?.max(*bytes);
+            }
+        }
+        Ok(Buffers {
+            inputs: launches.inputs.iter().enumerate().map(input).collect::<Result<_, _>>()?,
+            constants: constants.resident(&launches.constants)?,
+            outputs: sizes
+                .into_iter()
+                .map(|(at, bytes)| Ok((at, Memory::new(driver, bytes)?)))
+                .collect::<Result<_, DriverError>>()?,
+            arena: Memory::new(driver, launches.arena)?,
+            kept: Memory::new(driver, launches.kept)?,
+            fault: Memory::new(driver, FAULT_BYTES as u64)?,
+            grid: launches.merged.as_ref().map(|_| Memory::new(driver, GRID_BYTES)).transpose()?,
+        })
+    }
+
+    /// The address of a place with so many bytes behind it, if it has that many.
+    pub fn address(&self, place: Place, bytes: u64) -> Option<Address> {
+        match place {
+            Place::Input(i) => self.inputs.get(i)?.as_ref()?.part(0, bytes),
+            Place::Constant(id) => self.constants.get(&id)?.part(0, bytes),
+            Place::Arena(at) => self.arena.part(at, bytes),
+            Place::Kept(at) => self.kept.part(at, bytes),
+            Place::Output(i) => self.outputs.get(&i)?.part(0, bytes),
+            Place::Fault => self.fault.part(0, bytes),
+            Place::Grid => self.grid.as_ref()?.part(0, bytes),
+        }
+    }
+}
+
+pub const FAULT_BYTES: usize = 8 * FAULT_WORDS;
+
+/// Every argument with the launch that takes it.
+fn all(launches: &Launches) -> impl Iterator<Item = (&Launch, &Argument)> {
+    let each = launches.once.iter().chain(&launches.each).chain(&launches.merged);
+    each.flat_map(|launch| launch.arguments.iter().map(move |a| (launch, a)))
+}
+
+/// Bytes of a port's elements.
+pub fn size(port: &Port) -> Option<u64> {
+    if port.shape.contains(&0) {
+        return Some(0);
+    }
+    let bytes = port.shape.iter().try_fold(port.dtype.size(), |n, &d| n.checked_mul(d))?;
+    u64::try_from(bytes).ok()
+}
+
+/// Launches that reach outside the memory that they ask for.
+pub fn misplaced(what: &str) -> BackendError {
+    let what = format!("launches outside of their memory (`{what}`)");
+    BackendError::Unsupported { backend: NAME, what }
+}

@@ -1,0 +1,190 @@
+//! What the CUDA backend asks of a device.
+//!
+//! Implemented by NVIDIA's driver, and in tests by an emulator and by a device that records every call.
+
+use super::MatrixProduct;
+use mlc_backends::device::{DriverError, Room};
+
+/// An address on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address(pub u64);
+
+impl Address {
+    /// So many bytes further on.
+    #[must_use]
+    pub fn after(self, bytes: u64) -> Address {
+        Address(self.0 + bytes)
+    }
+}
+
+/// A loaded translation unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Module(pub u64);
+
+/// A queue of a device: what is asked for on one is done in order, on different ones at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stream(pub u64);
+
+/// What was recorded on a stream, to be started as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Graph(pub u64);
+
+/// A product of matrices that a library is ready to compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prepared(pub u64);
+
+/// Whether a device has a library that computes products of matrices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Library {
+    /// It has, or may have, but is told not to use it.
+    Off,
+    /// It has none: why.
+    Absent(String),
+    /// It has this one: its name and version.
+    Present(String),
+}
+
+/// A device. What is asked for on a stream is done in order; a stream belongs to one caller at a time.
+pub trait Driver: Send + Sync {
+    /// Bytes of memory, at an address that is a multiple of 256. Zero bytes are an address, too.
+    fn allocate(&self, bytes: u64) -> Result<Address, DriverError>;
+
+    /// Gives memory back that was allocated.
+    fn free(&self, address: Address) -> Result<(), DriverError>;
+
+    /// A stream of the caller's own.
+    fn stream(&self) -> Result<Stream, DriverError>;
+
+    /// Gives a stream back, once everything on it is done.
+    fn end(&self, stream: Stream) -> Result<(), DriverError>;
+
+    /// Waits until everything on a stream is done.
+    fn wait(&self, stream: Stream) -> Result<(), DriverError>;
+
+    /// Copies bytes to the device; they may change once the call returns.
+    fn upload(&self, on: Stream, to: Address, bytes: &[u8]) -> Result<(), DriverError>;
+
+    /// Copies bytes from the device and waits for them.
+    fn download(&self, on: Stream, parts: &mut [(Address, &mut [u8])]) -> Result<(), DriverError>;
+
+    /// Sets bytes to zero.
+    fn clear(&self, on: Stream, at: Address, bytes: u64) -> Result<(), DriverError>;
+
+    /// Compiles and loads a translation unit of CUDA C++.
+    fn load(&self, source: &str) -> Result<Module, DriverError>;
+
+    /// Unloads it. None of its functions may run.
+    fn unload(&self, module: Module) -> Result<(), DriverError>;
+
+    /// Starts a function: every argument is a pointer, given with the bytes that the function may touch there.
+    fn launch(
+        &self,
+        on: Stream,
+        module: Module,
+        function: &str,
+        grid: [u32; 3],
+        block: u32,
+        arguments: &[(Address, u64)],
+    ) -> Result<(), DriverError>;
+
+    /// Starts a function whose blocks wait for each other: all of them are on the device at once, or the device refuses.
+    #[allow(clippy::too_many_arguments)]
+    fn launch_together(
+        &self,
+        on: Stream,
+        module: Module,
+        function: &str,
+        grid: [u32; 3],
+        block: u32,
+        arguments: &[(Address, u64)],
+    ) -> Result<(), DriverError> {
+        let _ = (on, module, function, grid, block, arguments);
+        let reason = "blocks of a grid cannot wait for each other".into();
+        Err(DriverError::Call { call: "launch_together", reason })
+    }
+
+    /// Records what `work` clears and launches on the stream, none of which is done. `None` where a device cannot record;
+    /// `work` is not called then.
+    fn record(
+        &self,
+        on: Stream,
+        work: &mut dyn FnMut() -> Result<(), DriverError>,
+    ) -> Result<Option<Graph>, DriverError> {
+        let _ = (on, work);
+        Ok(None)
+    }
+
+    /// Does what was recorded.
+    fn replay(&self, on: Stream, graph: Graph) -> Result<(), DriverError> {
+        let _ = (on, graph);
+        Err(DriverError::Call { call: "replay", reason: "nothing can be recorded".into() })
+    }
+
+    /// Forgets what was recorded.
+    fn forget(&self, graph: Graph) -> Result<(), DriverError> {
+        let _ = graph;
+        Ok(())
+    }
+
+    /// Seconds that each of several steps takes on the stream, by the device's own clock. `None` where a device has none;
+    /// `work` is not called then.
+    fn timed(
+        &self,
+        on: Stream,
+        steps: usize,
+        work: &mut dyn FnMut(usize) -> Result<(), DriverError>,
+    ) -> Result<Option<Vec<f64>>, DriverError> {
+        let _ = (on, steps, work);
+        Ok(None)
+    }
+
+    /// The library that computes products of matrices.
+    fn library(&self) -> Library {
+        Library::Off
+    }
+
+    /// Makes a product ready to be computed by the library: of the factors, the bias if there is one, and the result at these
+    /// addresses. It may use so many bytes at the last one beside.
+    fn prepare(
+        &self,
+        product: &MatrixProduct,
+        at: &[Address],
+        workspace: (Address, u64),
+    ) -> Result<Prepared, DriverError> {
+        let _ = (product, at, workspace);
+        Err(DriverError::Call { call: "prepare", reason: "there is no library".into() })
+    }
+
+    /// Computes a product.
+    fn multiply(&self, on: Stream, product: Prepared) -> Result<(), DriverError> {
+        let _ = (on, product);
+        Err(DriverError::Call { call: "multiply", reason: "there is no library".into() })
+    }
+
+    /// Gives back a product that was prepared.
+    fn release(&self, product: Prepared) -> Result<(), DriverError> {
+        let _ = product;
+        Ok(())
+    }
+
+    /// What was chosen for such a product on this device before, by any process: whether the library computes it.
+    fn chosen(&self, product: &MatrixProduct) -> Option<bool> {
+        let _ = product;
+        None
+    }
+
+    /// Keeps what is chosen, if possible.
+    fn choose(&self, product: &MatrixProduct, library: bool) {
+        let _ = (product, library);
+    }
+
+    /// The device's multiprocessors; `None` where it does not tell.
+    fn processors(&self) -> Option<u32> {
+        None
+    }
+
+    /// The device's memory; `None` where it does not tell.
+    fn room(&self) -> Result<Option<Room>, DriverError> {
+        Ok(None)
+    }
+}

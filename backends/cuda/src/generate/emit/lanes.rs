@@ -1,0 +1,263 @@
+//! Loops of a thread over elements that lie side by side: what they read or write side by side is one access of up to 16 bytes.
+//!
+//! Only accesses whose alignment follows from extents and strides are combined; all others stay one element each.
+
+use super::{Emitter, coordinates};
+use crate::generate::in_memory::InMemory;
+use crate::generate::spelling as spell;
+use mlc_backends::reference::code::{Affine, Slot};
+use mlc_dsl::ir::{DType, Value};
+use std::collections::HashMap;
+
+/// Bytes of the widest access.
+const WIDEST: i64 = 16;
+
+/// The loop that is open.
+#[derive(Clone)]
+pub(super) struct Lanes {
+    /// Elements of a turn.
+    width: i64,
+    /// The axes that the elements lie along, the last one fastest.
+    group: Vec<(Slot, i64)>,
+    /// The variable with the position of the first element along them, a multiple of the width.
+    side: String,
+    /// Variables from here on are known within the loop only.
+    variables: usize,
+    /// Where what is read at once is read: before the loop.
+    mark: usize,
+    depth: usize,
+    /// How many scopes are open in the loop's body.
+    scopes: usize,
+    /// What is read at once, by value and offset.
+    packs: HashMap<(Value, String), String>,
+    /// What is written at once: its name, and where it goes.
+    writes: Vec<(String, String)>,
+}
+
+/// Accesses in the bodies of such loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    /// Those of several elements at once.
+    pub together: usize,
+    /// Those of an element each, at as many places.
+    pub apart: usize,
+}
+
+/// The axes at the end of which `width` elements side by side never leave: as few as possible.
+fn group_of(axes: &[(Slot, i64)], width: i64) -> Option<usize> {
+    let mut extent = 1i64;
+    (0..axes.len()).rev().find(|&a| {
+        extent = extent.saturating_mul(axes[a].1);
+        extent > 0 && extent % width == 0
+    })
+}
+
+/// The most elements side by side, of `most` at most, that these axes allow.
+pub fn side_by_side(axes: &[(Slot, i64)], most: i64) -> i64 {
+    [8, 4, 2].into_iter().find(|&w| w <= most && group_of(axes, w).is_some()).unwrap_or(1)
+}
+
+impl Lanes {
+    /// Where the accesses of a turn at this offset begin, if they lie side by side from an aligned element on; whether they are
+    /// all at one place. What an axis of one element contributes is nothing.
+    fn place(&self, offset: &Affine, extents: &[i64]) -> Result<String, bool> {
+        let own: Vec<i64> = self.group.iter().map(|g| offset.factor(g.0)).collect();
+        if own.iter().zip(&self.group).all(|(f, g)| *f == 0 || g.1 == 1) {
+            return Err(true);
+        }
+        let mut stride = 1;
+        for (factor, (_, n)) in own.iter().zip(&self.group).rev() {
+            if *n != 1 && *factor != stride {
+                return Err(false);
+            }
+            stride *= n;
+        }
+        let mut rest = offset.clone();
+        rest.terms.retain(|t| extents[t.0] != 1 && !self.group.iter().any(|g| g.0 == t.0));
+        let known = rest.terms.iter().all(|t| t.0 < self.variables && t.1 % self.width == 0);
+        if !known || rest.constant % self.width != 0 {
+            return Err(false);
+        }
+        if rest.terms.is_empty() && rest.constant == 0 {
+            return Ok(self.side.clone());
+        }
+        let rest = spell::affine(&rest, &Emitter::name);
+        let bare = rest.strip_prefix('(').and_then(|r| r.strip_suffix(')')).unwrap_or(&rest);
+        Ok(format!("{bare} + {}", self.side))
+    }
+}
+
+/// Elements side by side in memory.
+pub struct Source {
+    /// The type in memory.
+    pub dtype: DType,
+    /// The name of the value.
+    pub name: String,
+    /// The offset of the first element.
+    pub place: String,
+    /// Conditions without which all of them are 0 instead.
+    pub inside: Vec<String>,
+}
+
+/// Elements that are accessed at once, as a type of C++.
+fn pack(dtype: DType, width: i64) -> String {
+    format!("Pack<{}, {width}>", spell::stored(dtype))
+}
+
+impl<'k> Emitter<'k> {
+    /// Writes a loop over `width` elements from the position `first` on, a multiple of the width, along these axes; within it,
+    /// `lane` counts them.
+    pub fn lanes(
+        &mut self,
+        first: &str,
+        axes: &[(Slot, i64)],
+        width: i64,
+        body: impl FnOnce(&mut Emitter<'k>),
+    ) {
+        let Some(from) = group_of(axes, width).filter(|_| width > 1) else {
+            coordinates(self, first, axes);
+            return body(self);
+        };
+        let kind = self.index_type();
+        let extent = axes[from..].iter().map(|a| a.1).product::<i64>();
+        let side = match from {
+            0 => first.to_string(),
+            _ => {
+                coordinates(self, &format!("({first} / {extent})"), &axes[..from]);
+                let side = self.local();
+                self.line(format!("{kind} {side} = {first} % {extent};"));
+                side
+            }
+        };
+        let (mark, depth) = (self.lines.len(), self.depth);
+        self.line("#pragma unroll");
+        self.open(&format!("for (int lane = 0; lane < {width}; ++lane)"));
+        coordinates(self, &format!("({side} + lane)"), &axes[from..]);
+        self.lanes = Some(Lanes {
+            width,
+            group: axes[from..].to_vec(),
+            side,
+            variables: self.extents.len(),
+            mark,
+            depth,
+            scopes: self.scopes.len(),
+            packs: HashMap::new(),
+            writes: vec![],
+        });
+        body(self);
+        let lanes = self.lanes.take().expect("the loop is open");
+        self.close();
+        for (name, place) in lanes.writes {
+            self.line(format!("store_pack(out + {place}, {name});"));
+        }
+    }
+
+    /// The name of an element that this turn reads together with its neighbours.
+    pub(super) fn packed(&mut self, v: Value, offset: &Affine) -> Option<String> {
+        let inner = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len())?;
+        let place = match inner.place(offset, &self.extents) {
+            Ok(place) if !self.unaligned.contains(&v) => place,
+            Err(true) => return None,
+            _ => {
+                self.accesses.apart += 1;
+                return None;
+            }
+        };
+        self.accesses.together += 1;
+        let key = (v, place.clone());
+        if let Some(known) = inner.packs.get(&key) {
+            return Some(format!("{known}.at[lane]"));
+        }
+        let name = format!("p{}", self.variables + 1);
+        self.variables += 1;
+        let dtype = self.kernel.program.ty(v).dtype;
+        let width = inner.width;
+        let of = &self.stored[&v];
+        let text = format!("{} {name} = load_pack<{width}>({of} + {place});", pack(dtype, width));
+        self.before_lanes(text);
+        let lanes = self.lanes.as_mut().expect("the loop is open");
+        lanes.packs.insert(key, name.clone());
+        Some(format!("{name}.at[lane]"))
+    }
+
+    /// Where the elements of such a loop lie in memory, if they are there side by side or all of them 0: `find` says what each one is. Writes
+    /// what both are computed from, and no loop.
+    pub fn source(
+        &mut self,
+        first: &str,
+        axes: &[(Slot, i64)],
+        width: i64,
+        find: impl FnOnce(&mut Emitter<'k>) -> Option<InMemory>,
+    ) -> Option<Source> {
+        let (mut start, mut found) = (self.lines.len(), None);
+        self.lanes(first, axes, width, |e| {
+            start = e.lanes.as_ref().map_or(e.lines.len(), |l| l.mark);
+            let Some(of) = find(e) else { return };
+            let place = match &e.lanes {
+                None => spell::affine(&of.offset, &Emitter::name),
+                Some(lanes) => {
+                    let together = |a: &Affine| lanes.group.iter().all(|g| a.factor(g.0) == 0);
+                    let apart = e.unaligned.contains(&of.value)
+                        || !of.inside.iter().all(|i| together(&i.0));
+                    match lanes.place(&of.offset, &e.extents) {
+                        Ok(place) if !apart => place,
+                        _ => return,
+                    }
+                }
+            };
+            let name = |slot| Emitter::name(slot);
+            let within = |(i, n): &(Affine, i64)| {
+                let i = spell::affine(i, &name);
+                format!("0 <= {i} && {i} < {}", spell::int(*n))
+            };
+            e.read.insert(of.value);
+            found = Some(Source {
+                dtype: e.type_of(of.value),
+                name: e.stored[&of.value].clone(),
+                place,
+                inside: of.inside.iter().map(within).collect(),
+            });
+        });
+        self.lines.truncate(start);
+        found
+    }
+
+    fn before_lanes(&mut self, text: String) {
+        let Some(lanes) = &mut self.lanes else { return };
+        self.lines.insert(lanes.mark, format!("{}{text}", "  ".repeat(lanes.depth)));
+        lanes.mark += 1;
+    }
+
+    /// Writes an element of the result.
+    pub fn store(&mut self, dtype: DType, offset: &Affine, v: &str) {
+        let element = self.stored_element(dtype, v);
+        let lanes = self.lanes.as_ref().filter(|l| l.scopes == self.scopes.len());
+        let width = lanes.map_or(1, |l| l.width);
+        let place = lanes.map(|l| l.place(offset, &self.extents));
+        if let (Some(Ok(place)), false) = (&place, self.out_is_unaligned) {
+            self.accesses.together += 1;
+            self.variables += 1;
+            let name = format!("p{}", self.variables);
+            self.before_lanes(format!("{} {name};", pack(dtype, width)));
+            self.line(format!("{name}.at[lane] = {element};"));
+            let lanes = self.lanes.as_mut().expect("the loop is open");
+            return lanes.writes.push((name, place.clone()));
+        }
+        self.accesses.apart += usize::from(place.is_some());
+        let offset = spell::affine(offset, &Emitter::name);
+        let bare = offset.strip_prefix('(').and_then(|o| o.strip_suffix(')')).unwrap_or(&offset);
+        self.line(format!("out[{bare}] = {element};"));
+    }
+
+    /// The accesses of loops that `write` would write.
+    pub fn trial(&self, write: impl FnOnce(&mut Emitter<'k>)) -> Accesses {
+        let mut other = Emitter { accesses: Accesses::default(), ..self.clone() };
+        write(&mut other);
+        other.accesses
+    }
+}
+
+/// Elements of such a type that fill the widest access.
+pub fn widest(dtype: DType) -> i64 {
+    (WIDEST / dtype.size() as i64).min(8)
+}

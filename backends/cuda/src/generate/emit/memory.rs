@@ -1,0 +1,117 @@
+//! Reads of elements that are in memory, in registers of a row, or in shared memory instead.
+
+use super::expressions::Scope;
+use super::{Emitter, linear, offset_of};
+use crate::generate::spelling::{self as spell, Kind};
+use mlc_backends::reference::affine::combine;
+use mlc_backends::reference::code::{Affine, Int};
+use mlc_dsl::ir::{DType, Value};
+
+/// A part of a value in the shared array `window`: how far it is there from one position along each axis to the next. It begins at
+/// `window_first`.
+#[derive(Clone)]
+pub struct Window {
+    pub value: Value,
+    pub strides: Vec<i64>,
+}
+
+impl Emitter<'_> {
+    /// Reads an element from memory.
+    pub(super) fn load(&mut self, v: Value, index: &[Int]) -> String {
+        self.read.insert(v);
+        let ty = self.kernel.program.ty(v);
+        let shape = ty.known_shape().unwrap_or_default();
+        let mut offset: Vec<String> = vec![];
+        let mut stride = 1i64;
+        for (i, &n) in index.iter().zip(&shape).rev() {
+            if n != 1 {
+                let i = Scope { node: v, double: false }.int(self, i);
+                offset.insert(
+                    0,
+                    if stride == 1 { i } else { format!("{i} * {}", spell::int(stride)) },
+                );
+            }
+            stride *= n as i64;
+        }
+        let offset = if offset.is_empty() { "0".into() } else { offset.join(" + ") };
+        let form = offset_of(&shape, index);
+        self.loaded(v, index, &offset, form.as_ref())
+    }
+
+    /// The place in shared memory of an element of what is there.
+    fn in_window(&self, v: Value, index: &[Int]) -> Option<String> {
+        let window = self.window.as_ref().filter(|w| w.value == v)?;
+        let mut place = Affine::default();
+        for (i, stride) in index.iter().zip(&window.strides) {
+            place = combine(&place, &linear(i)?, *stride)?;
+        }
+        Some(format!("window[{} - window_first]", spell::affine(&place, &Emitter::name)))
+    }
+
+    pub(super) fn loaded(
+        &mut self,
+        v: Value,
+        index: &[Int],
+        offset: &str,
+        form: Option<&Affine>,
+    ) -> String {
+        self.read.insert(v);
+        let (kind, dtype) = (self.kind(v), self.kernel.program.ty(v).dtype);
+        let bare = offset.strip_prefix('(').and_then(|o| o.strip_suffix(')'));
+        let bare = bare.filter(|o| !o.contains(['(', ')'])).unwrap_or(offset);
+        // One load for equal elements of a scope.
+        let key = (v, format!("[{offset}]"));
+        if let Some(known) = self.scopes.iter().rev().find_map(|s| s.get(&key)) {
+            return known.clone();
+        }
+        if let (Some(found), Some(form)) = (&mut self.found, form) {
+            found.offsets.push((v, form.clone()));
+            found.reads.push((v, index.to_vec()));
+            if self.scopes.len() == self.outer_scopes {
+                found.always.push((v, form.clone()));
+            }
+        }
+        let kept = form.and_then(|form| self.kept(v, form, kind));
+        if let Some((place, true)) = kept {
+            let name = self.local();
+            self.line(format!("{} {name} = {place};", kind.name()));
+            let last = self.scopes.last_mut().expect("a scope is open");
+            last.insert(key, name.clone());
+            return name;
+        }
+        let there = self.instead.as_ref().filter(|i| i.0.0 == v && Some(&i.0.1) == form);
+        let there = there.map(|i| i.1.clone()).or_else(|| self.in_window(v, index));
+        let side = there.or_else(|| form.and_then(|form| self.packed(v, form)));
+        let element = side.unwrap_or_else(|| format!("{}[{bare}]", self.stored[&v]));
+        let text = spell::loaded(dtype, &element, kind == Kind::Real(true));
+        let name = self.local();
+        self.line(format!("{} {name} = {text};", kind.name()));
+        if let Some((place, _)) = kept {
+            self.line(format!("{place} = {name};"));
+        }
+        self.raw.insert(name.clone(), (dtype, element));
+        let last = self.scopes.last_mut().expect("a scope is open");
+        last.insert(key, name.clone());
+        name
+    }
+
+    /// The type of a value's elements.
+    pub fn type_of(&self, v: Value) -> DType {
+        self.kernel.program.ty(v).dtype
+    }
+
+    /// The element in memory at an offset of a value.
+    pub fn read_at(&mut self, v: Value, offset: &Affine) -> String {
+        self.read.insert(v);
+        format!("{}[{}]", self.stored[&v], spell::affine(offset, &Emitter::name))
+    }
+
+    /// A computed number as an element of memory: a float of 16 bits that was read there is not rounded again.
+    pub fn stored_element(&self, dtype: DType, v: &str) -> String {
+        let is_half = matches!(dtype, DType::F16 | DType::BF16);
+        match self.raw.get(v) {
+            Some((of, element)) if is_half && *of == dtype => element.clone(),
+            _ => spell::element(dtype, v),
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! Statements of C++ that compute an element of a value, whatever operators stand between it and memory.
+//!
+//! An element is computed once for each index that a scope reads it at. Loops over elements are sequential, or shared by the
+//! threads of a block where all of them stand at the same index ([`Emitter::cooperate`]).
+
+mod expressions;
+mod lanes;
+mod memory;
+mod shared;
+
+use super::kernel::KernelProgram;
+use super::product::Term;
+use super::spelling::{self as spell, Kind};
+use expressions::Scope;
+use lanes::{Accesses, Lanes};
+pub use lanes::{Source, side_by_side, widest};
+pub use memory::Window;
+use mlc_backends::reference::affine::{combine, placed};
+use mlc_backends::reference::affine_visitor::AffineVisitor;
+use mlc_backends::reference::code::{Affine, Int, Real, Slot, Truth};
+use mlc_backends::reference::compile::Body;
+use mlc_dsl::ir::{DType, Value};
+use shared::Keeping;
+pub use shared::Sharing;
+use std::collections::{BTreeSet, HashMap};
+
+/// Positions that threads beyond the last element compute before they see that there is none.
+const MARGIN: i64 = 1 << 20;
+
+/// An element that is known in a scope: a value at an index.
+type Element = (Value, String);
+
+/// An element of a value.
+type At = (Value, Vec<Int>);
+
+/// What an emission found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Values that take loops, and the indices at which they are read.
+    pub reductions: Vec<(Value, Vec<Int>)>,
+    /// The index variables that decide what is read.
+    pub touched: BTreeSet<Slot>,
+    /// What a node reads of its own results.
+    pub own: Vec<At>,
+    /// What is read from memory, and the offset.
+    pub offsets: Vec<(Value, Affine)>,
+    /// Those of them that are read whatever the elements are.
+    pub always: Vec<(Value, Affine)>,
+    /// What is read from memory, and the index.
+    pub reads: Vec<At>,
+}
+
+/// Writes the statements of one function.
+#[derive(Clone)]
+pub struct Emitter<'k> {
+    kernel: &'k KernelProgram,
+    /// The names of values that are read from memory.
+    pub stored: HashMap<Value, String>,
+    /// Those that were read.
+    pub read: BTreeSet<Value>,
+    /// True once an index may leave its axis.
+    pub faults: bool,
+    /// The number of the kernel's first node in a fault's record.
+    pub first_node: usize,
+    /// The extents of the index variables.
+    pub extents: Vec<i64>,
+    lines: Vec<String>,
+    depth: usize,
+    scopes: Vec<HashMap<Element, String>>,
+    /// How many scopes were open when this one began to look.
+    outer_scopes: usize,
+    /// The elements in memory that variables were read from, and their types.
+    raw: HashMap<String, (DType, String)>,
+    variables: usize,
+    /// The threads that share loops, and the variables that differ between them.
+    threads: Option<Sharing>,
+    keeping: Keeping,
+    varying: BTreeSet<Slot>,
+    /// Widths of the arrays that loops combine their parts in.
+    pub parts: BTreeSet<&'static str>,
+    /// Records what takes loops instead of following it.
+    found: Option<Found>,
+    touched: BTreeSet<Slot>,
+    /// The loop over elements side by side that is open, and what such loops access so far.
+    lanes: Option<Lanes>,
+    /// What is read at an offset of a value in place of memory.
+    pub instead: Option<((Value, Affine), String)>,
+    /// What is read of a value in place of memory.
+    pub window: Option<Window>,
+    pub accesses: Accesses,
+    /// Values that do not begin at a multiple of 16 bytes, and whether the result is one.
+    pub unaligned: BTreeSet<Value>,
+    pub out_is_unaligned: bool,
+    /// Registers of a thread, if not as many as usual.
+    pub registers: Option<u32>,
+}
+
+/// Notes the variables of an affine form.
+fn touch(touched: &mut BTreeSet<Slot>, a: &Affine) {
+    touched.extend(a.terms.iter().map(|t| t.0));
+}
+
+/// True for a name or a number: it needs no variable of its own.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || "_.+-".contains(c))
+}
+
+/// An index as a linear form, if it is one.
+pub fn linear(i: &Int) -> Option<Affine> {
+    match i {
+        Int::Affine(a) => Some(a.clone()),
+        Int::Const(c) => Some(Affine { constant: *c, terms: vec![] }),
+        Int::Slot(s) => Some(Affine { constant: 0, terms: vec![(*s, 1)] }),
+        _ => None,
+    }
+}
+
+/// The offset of an element of a value of this shape, if it is a linear form.
+pub fn offset_of(shape: &[usize], index: &[Int]) -> Option<Affine> {
+    let mut stride = 1i64;
+    let mut offset = Affine::default();
+    for (i, &n) in index.iter().zip(shape).rev() {
+        if n != 1 {
+            offset = combine(&offset, &linear(i)?, stride)?;
+        }
+        stride = stride.checked_mul(n as i64)?;
+    }
+    Some(offset)
+}
+
+fn reads_slots(i: &Int, slots: &BTreeSet<Slot>) -> bool {
+    slots.iter().any(|s| i.reads(*s))
+}
+
+impl<'k> Emitter<'k> {
+    /// Nothing is written yet.
+    pub fn new(kernel: &'k KernelProgram) -> Emitter<'k> {
+        Emitter {
+            kernel,
+            stored: HashMap::new(),
+            read: BTreeSet::new(),
+            faults: false,
+            first_node: 0,
+            extents: vec![],
+            lines: vec![],
+            depth: 1,
+            scopes: vec![HashMap::new()],
+            outer_scopes: 1,
+            raw: HashMap::new(),
+            variables: 0,
+            threads: None,
+            keeping: Keeping::default(),
+            varying: BTreeSet::new(),
+            parts: BTreeSet::new(),
+            found: None,
+            touched: BTreeSet::new(),
+            lanes: None,
+            instead: None,
+            window: None,
+            accesses: Accesses::default(),
+            unaligned: BTreeSet::new(),
+            out_is_unaligned: false,
+            registers: None,
+        }
+    }
+
+    /// The kernel that it is written for.
+    pub fn kernel(&self) -> &'k KernelProgram {
+        self.kernel
+    }
+
+    /// The type of index variables: of 64 bits where a value has, or a loop runs over, more elements than 32 bits count.
+    pub fn index_type(&self) -> &'static str {
+        let fits = self.kernel.most_elements() <= i64::from(i32::MAX) - MARGIN;
+        if fits { "int" } else { "long long" }
+    }
+
+    /// The number of the block, in the type of index variables: what is computed from it has as many bits.
+    pub fn block(&self) -> &'static str {
+        if self.index_type() == "int" { "blockIdx.x" } else { "(long long)blockIdx.x" }
+    }
+
+    /// A new index variable.
+    pub fn variable(&mut self, extent: i64) -> Slot {
+        self.extents.push(extent);
+        self.extents.len() - 1
+    }
+
+    /// The name of an index variable.
+    pub fn name(slot: Slot) -> String {
+        format!("i{slot}")
+    }
+
+    /// A variable as an index.
+    pub fn index(slot: Slot) -> Int {
+        Int::Affine(Affine { constant: 0, terms: vec![(slot, 1)] })
+    }
+
+    /// Adds a line.
+    pub fn line(&mut self, text: impl AsRef<str>) {
+        self.lines.push(format!("{}{}", "  ".repeat(self.depth), text.as_ref()));
+    }
+
+    /// Opens a block: what is computed in it is not known after it.
+    pub fn open(&mut self, head: &str) {
+        self.line(format!("{head} {{"));
+        self.depth += 1;
+        self.scopes.push(HashMap::new());
+    }
+
+    /// Closes the last block.
+    pub fn close(&mut self) {
+        self.depth -= 1;
+        self.scopes.pop();
+        self.line("}");
+    }
+
+    /// The statements so far.
+    pub fn text(&self) -> String {
+        self.lines.iter().map(|l| format!("{l}\n")).collect()
+    }
+
+    /// From here on all threads of a row stand at the same index: they share loops.
+    pub fn cooperate(&mut self, sharing: Sharing) {
+        self.threads = Some(sharing);
+    }
+
+    /// From here on every thread runs its loops alone again.
+    pub fn alone(&mut self) {
+        self.threads = None;
+    }
+
+    /// From here on the threads differ in these variables.
+    pub fn diverge(&mut self, slots: &[Slot]) {
+        self.varying.extend(slots);
+    }
+
+    /// From here on they all stand at the same index again.
+    pub fn converge(&mut self) {
+        self.varying.clear();
+    }
+
+    /// A place between lines.
+    pub fn mark(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Adds a line at a place.
+    pub fn insert(&mut self, at: usize, text: &str) {
+        self.lines.insert(at, format!("  {text}"));
+    }
+
+    /// The extents of the longest loop behind an element, and the element that it yields.
+    pub fn longest_loop(&mut self, v: Value, index: &[Int]) -> Option<(Vec<i64>, At)> {
+        let found = self.look(&[(v, index.to_vec())]).reductions;
+        let mut all: Vec<At> = vec![];
+        for (h, at) in found {
+            let inner = self.look_inside(h, &at).reductions;
+            all.push((h, at));
+            all.extend(inner);
+        }
+        let with = |at: At| (self.kernel.extents_of_loops(at.0), at);
+        let length =
+            |(extents, _): &(Vec<i64>, At)| extents.iter().copied().fold(1, i64::saturating_mul);
+        all.into_iter().map(with).rev().max_by_key(length)
+    }
+
+    /// How many elements side by side the turns of a reduction's loop take.
+    pub fn width_of_loop(&mut self, v: Value, index: &[Int]) -> i64 {
+        let double = self.double(v);
+        let Some(Body::Real(Real::Reduce(r))) = self.placed(v, index) else { return 1 };
+        let width = side_by_side(&r.over, 4);
+        let body = |e: &mut Emitter<'k>| drop(e.real_of(v, double, &r.body));
+        let accesses = self.trial(|e| e.lanes("at", &r.over, width, body));
+        if accesses.together > accesses.apart { width } else { 1 }
+    }
+
+    /// Makes the element known in this scope.
+    pub fn know(&mut self, v: Value, index: &[Int], name: &str) {
+        let last = self.scopes.last_mut().expect("a scope is open");
+        last.insert((v, format!("{index:?}")), name.to_string());
+    }
+
+    /// What computing these elements would read that takes loops, without writing anything.
+    pub fn look(&mut self, elements: &[(Value, Vec<Int>)]) -> Found {
+        self.look_by(|e| elements.iter().for_each(|(v, index)| drop(e.element(*v, index))))
+    }
+
+    /// What a float of the code of a value reads.
+    pub fn look_at(&mut self, v: Value, r: &Real) -> Found {
+        self.look_by(|e| drop(e.real_of(v, false, r)))
+    }
+
+    /// What the code of a value reads that takes loops, at an index of the value.
+    pub fn look_inside(&mut self, v: Value, index: &[Int]) -> Found {
+        self.look_by(|e| {
+            let Some(code) = e.kernel.code(v) else { return };
+            let body = placed(code, index, &mut e.extents);
+            let scope = Scope { node: v, double: false };
+            match &body {
+                Body::Real(r) => drop(scope.real(e, r)),
+                Body::Int(_, i) => drop(scope.int(e, i)),
+            }
+        })
+    }
+
+    /// An emitter at the same place that writes nothing.
+    pub fn probe(&self) -> Emitter<'k> {
+        Emitter {
+            stored: self.stored.clone(),
+            unaligned: self.unaligned.clone(),
+            extents: self.extents.clone(),
+            scopes: self.scopes.clone(),
+            outer_scopes: self.scopes.len(),
+            varying: self.varying.clone(),
+            found: Some(Found::default()),
+            ..Emitter::new(self.kernel)
+        }
+    }
+
+    fn look_by(&mut self, compute: impl FnOnce(&mut Self)) -> Found {
+        let mut other = self.probe();
+        compute(&mut other);
+        let mut found = other.found.unwrap_or_default();
+        found.touched = other.touched;
+        for (_, index) in &found.reductions {
+            index.iter().for_each(|i| i.affines(&mut |a| touch(&mut found.touched, a)));
+        }
+        found
+    }
+
+    /// The code of a value at an index.
+    pub fn placed(&mut self, v: Value, index: &[Int]) -> Option<Body> {
+        Some(placed(self.kernel.code(v)?, index, &mut self.extents))
+    }
+
+    /// A float that the code of a value computes.
+    pub fn real_of(&mut self, v: Value, double: bool, r: &Real) -> String {
+        Scope { node: v, double }.real(self, r)
+    }
+
+    /// A factor of a product that the code of a value computes.
+    pub fn term_of(&mut self, v: Value, double: bool, t: &Term) -> String {
+        match t {
+            Term::Real(r) => self.real_of(v, double, r),
+            Term::Int(i) => self.int_of(v, i),
+        }
+    }
+
+    /// What a factor of a product in the code of a value reads.
+    pub fn look_at_term(&mut self, v: Value, t: &Term) -> Found {
+        self.look_by(|e| drop(e.term_of(v, false, t)))
+    }
+
+    /// A truth value that the code of a value computes.
+    pub fn truth_of(&mut self, v: Value, t: &Truth) -> String {
+        Scope { node: v, double: false }.truth(self, t)
+    }
+
+    /// An integer that the code of a value computes.
+    pub fn int_of(&mut self, v: Value, i: &Int) -> String {
+        Scope { node: v, double: false }.int(self, i)
+    }
+
+    /// What the elements of a range contribute to a value that is a reduction; the threads of a block share them.
+    pub fn part(&mut self, v: Value, index: &[Int], begin: &str, end: &str) -> String {
+        let range = Some((begin, end));
+        let double = self.double(v);
+        let scope = Scope { node: v, double };
+        match self.placed(v, index) {
+            Some(Body::Real(Real::Reduce(r))) => {
+                scope.reduce_shared(self, &r, Kind::Real(double), range, &|e, b| scope.real(e, b))
+            }
+            Some(Body::Int(_, Int::Reduce(r))) => {
+                scope.reduce_shared(self, &r, Kind::Int(r.dtype), range, &|e, b| scope.int(e, b))
+            }
+            _ => unreachable!("a part is one of a reduction"),
+        }
+    }
+
+    /// A new local variable.
+    fn local(&mut self) -> String {
+        self.variables += 1;
+        format!("v{}", self.variables)
+    }
+
+    /// True where floats are computed in 64 bits: of `f64`, and where integers become floats and those integers again.
+    pub fn double(&self, v: Value) -> bool {
+        let node = self.kernel.program.node(v.node);
+        let narrow = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
+        let floats =
+            node.args.iter().map(|a| self.kernel.program.ty(*a).dtype).filter(|d| d.is_float());
+        let floats: Vec<DType> = floats.collect();
+        let own = self.kernel.program.ty(v).dtype;
+        match own.is_float() {
+            true => !narrow(own) || floats.contains(&DType::F64),
+            false => floats.is_empty() || floats.contains(&DType::F64),
+        }
+    }
+
+    /// The kind of a value's elements.
+    fn kind(&self, v: Value) -> Kind {
+        let dtype = self.kernel.program.ty(v).dtype;
+        if dtype.is_float() { Kind::Real(dtype == DType::F64) } else { Kind::Int(Some(dtype)) }
+    }
+
+    /// The name of an element: a number or a variable.
+    pub fn element(&mut self, v: Value, index: &[Int]) -> String {
+        let dtype = self.kernel.program.ty(v).dtype;
+        if let Some(t) = self.kernel.constant(v) {
+            return match dtype.is_float() {
+                true => spell::float(t.get_f64(0), dtype == DType::F64),
+                false => spell::int(t.get_i64(0)),
+            };
+        }
+        let key = (v, format!("{index:?}"));
+        if let Some(known) = self.scopes.iter().rev().find_map(|s| s.get(&key)) {
+            return known.clone();
+        }
+        if self.stored.contains_key(&v) {
+            return self.load(v, index);
+        }
+        if let Some(found) = self.found.as_mut().filter(|_| self.kernel.reduces(v)) {
+            found.reductions.push((v, index.to_vec()));
+            return "0".into();
+        }
+        let name = self.computed(v, index);
+        let last = self.scopes.last_mut().expect("a scope is open");
+        last.insert(key, name.clone());
+        name
+    }
+
+    /// The name of an element that is computed even if it has a place in memory.
+    pub fn computed(&mut self, v: Value, index: &[Int]) -> String {
+        let Some(code) = self.kernel.code(v) else { return "0".into() };
+        let body = placed(code, index, &mut self.extents);
+        let kind = self.kind(v);
+        let double = self.double(v);
+        let text = match &body {
+            Body::Real(r) => {
+                let r = Scope { node: v, double }.real(self, r);
+                // What is stored in fewer bits is computed in more, but not rounded in between.
+                if double && kind == Kind::Real(false) { format!("(float)({r})") } else { r }
+            }
+            Body::Int(dtype, i) => {
+                let i = Scope { node: v, double }.int(self, i);
+                spell::wrapped(*dtype, &i)
+            }
+        };
+        match is_plain(&text) {
+            true => text,
+            false => {
+                let name = self.local();
+                self.line(format!("{} {name} = {text};", kind.name()));
+                name
+            }
+        }
+    }
+
+    /// Computes what `what` writes into a variable of its own, in a block of its own.
+    fn branch(&mut self, name: &str, what: impl FnOnce(&mut Self) -> String) {
+        let value = what(self);
+        self.line(format!("{name} = {value};"));
+    }
+
+    /// `cond ? then : otherwise`, where either may take statements.
+    fn choose(
+        &mut self,
+        kind: &str,
+        cond: &str,
+        then: impl Fn(&mut Self) -> String,
+        otherwise: impl Fn(&mut Self) -> String,
+    ) -> String {
+        let name = self.local();
+        self.line(format!("{kind} {name};"));
+        self.open(&format!("if ({cond})"));
+        self.branch(&name, then);
+        self.close();
+        self.open("else");
+        self.branch(&name, otherwise);
+        self.close();
+        name
+    }
+}
+
+/// The array in which the warps of a block put their parts of a combination.
+pub fn parts_name(kind: &str) -> &'static str {
+    match kind {
+        "float" => "float_parts",
+        "double" => "double_parts",
+        _ => "int_parts",
+    }
+}
+
+/// Index variables from the position of an element, the last axis fastest.
+pub fn coordinates(e: &mut Emitter<'_>, at: &str, axes: &[(Slot, i64)]) {
+    let kind = e.index_type();
+    let mut stride: i128 = axes.iter().map(|a| a.1 as i128).product();
+    for (k, &(slot, n)) in axes.iter().enumerate() {
+        stride /= n.max(1) as i128;
+        let mut text = at.to_string();
+        if stride > 1 {
+            text = format!("{text} / {stride}");
+        }
+        if k > 0 {
+            text = format!("{text} % {n}");
+        }
+        if n == 1 {
+            text = "0".into();
+        }
+        let name = Emitter::name(slot);
+        e.line(format!("{kind} {name} = {text};"));
+    }
+}

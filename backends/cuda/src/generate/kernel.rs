@@ -1,0 +1,267 @@
+//! A kernel of a plan as a program of primitive operators over stored values.
+//!
+//! Definitions are unfolded, views that have no memory of their own are computed where they are read.
+
+use super::super::launch::Place;
+use super::merged::Merge;
+use super::procedures::{self, Procedure};
+use mlc_backends::BackendError;
+use mlc_backends::reference::code::{Int, Real};
+use mlc_backends::reference::code_cache::compiled;
+use mlc_backends::reference::compile::{Body, MeaningCode};
+use mlc_backends::reference::{Engine, code};
+use mlc_dsl::build::Builder;
+use mlc_dsl::canon::Sink;
+use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::library::{CallKind, Library};
+use mlc_dsl::plan::Plan;
+use mlc_dsl::unfold::unfold;
+use std::collections::{BTreeMap, HashMap};
+
+/// Where the values of a plan are stored.
+pub struct Stored {
+    /// Values that kernels write.
+    pub places: HashMap<Value, Place>,
+}
+
+/// What a kernel computes.
+pub struct KernelProgram {
+    /// Primitive operators; its inputs are stored values.
+    pub program: Program,
+    /// Where the inputs are.
+    pub inputs: Vec<Place>,
+    /// The code of each node's results.
+    pub codes: Vec<Vec<MeaningCode>>,
+    /// The launches of nodes that have no meaning.
+    pub procedures: BTreeMap<NodeId, Procedure>,
+    /// The nodes that are computed step by step, and whether from the last step on.
+    pub recurrences: BTreeMap<NodeId, bool>,
+    /// Which values go where, in the plan's order.
+    pub outputs: Vec<(Value, Place)>,
+    /// What the code is for.
+    pub tuning: Tuning,
+    /// Whether all blocks have the same number of threads.
+    pub is_even: bool,
+}
+
+/// What code is generated for, besides the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Multiprocessors of the device: work is cut such that all of them have some.
+    pub processors: u32,
+    /// Whether factors of products in 32 bits may be rounded to the 19 bits of `tf32`, as tensor cores take them.
+    pub tf32: bool,
+    /// When the launches of a run become one.
+    pub merge: Merge,
+}
+
+impl Default for Tuning {
+    /// A device of 132 multiprocessors; products in full precision.
+    fn default() -> Tuning {
+        Tuning { processors: 132, tf32: false, merge: Merge::Chosen }
+    }
+}
+
+/// An error that names what is not supported.
+pub fn unsupported(what: String) -> BackendError {
+    BackendError::Unsupported { backend: "cuda", what }
+}
+
+/// Element type and extents of a value. Its bytes, and the bytes of its elements along any of its axes, are an `i64`.
+pub fn known(program: &Program, v: Value) -> Result<(DType, Vec<usize>), BackendError> {
+    let ty = program.ty(v);
+    let shape = ty.known_shape();
+    let shape =
+        shape.ok_or_else(|| unsupported(format!("values whose extents data decide ({ty})")))?;
+    let mut extents = shape.iter().filter(|n| **n != 0);
+    let bytes = extents.try_fold(ty.dtype.size(), |n, &d| n.checked_mul(d));
+    match bytes.and_then(|n| i64::try_from(n).ok()) {
+        Some(_) => Ok((ty.dtype, shape)),
+        None => Err(unsupported(format!("a value of more than 2^63 bytes ({ty})"))),
+    }
+}
+
+impl KernelProgram {
+    /// The program of these values, which are to be stored at these places; `inside` are values that it may not read.
+    pub fn new(
+        plan: &Plan,
+        library: &Library,
+        stored: &Stored,
+        inside: &dyn Fn(Value) -> bool,
+        outputs: &[(Value, Place)],
+        (tuning, is_even): (Tuning, bool),
+    ) -> Result<KernelProgram, BackendError> {
+        let mut r = Reader {
+            plan,
+            stored,
+            inside,
+            b: Builder::new(library),
+            known: HashMap::new(),
+            inputs: vec![],
+        };
+        let values = outputs.iter().map(|(v, _)| r.value(*v)).collect::<Result<Vec<Value>, _>>()?;
+        let named = values.iter().enumerate().map(|(i, v)| (i.to_string(), *v)).collect();
+        let inputs = r.inputs;
+        let program =
+            unfold(&r.b.finish(named), library, &|c| !procedures::is_known(&library.call(c).name))
+                .map_err(|e| unsupported(format!("this body: {e}")))?;
+        let (codes, procedures, recurrences) = codes(&program, library)?;
+        let outputs =
+            program.outputs.iter().zip(outputs).map(|((_, v), (_, p))| (*v, *p)).collect();
+        Ok(KernelProgram {
+            program,
+            inputs,
+            codes,
+            procedures,
+            recurrences,
+            outputs,
+            tuning,
+            is_even,
+        })
+    }
+
+    /// The code of a value, if an operator computes it.
+    pub fn code(&self, v: Value) -> Option<&MeaningCode> {
+        self.codes[v.node.0 as usize].get(v.output as usize)
+    }
+
+    /// The input behind a value.
+    pub fn input(&self, v: Value) -> Option<usize> {
+        match self.program.node(v.node).kind {
+            NodeKind::Input(i) => Some(i as usize),
+            NodeKind::Const(_) | NodeKind::Apply(..) => None,
+        }
+    }
+
+    /// The constant behind a value.
+    pub fn constant(&self, v: Value) -> Option<&Tensor> {
+        self.program.as_const(v)
+    }
+
+    /// Elements that the loops of a value run over.
+    pub fn loops(&self, v: Value) -> i64 {
+        self.code(v).map_or(1, loops)
+    }
+
+    /// The extents of the loops of a value.
+    pub fn extents_of_loops(&self, v: Value) -> Vec<i64> {
+        let over = match self.code(v).map(|c| &c.body) {
+            Some(Body::Real(Real::Reduce(r))) => Some(&r.over),
+            Some(Body::Int(_, Int::Reduce(r))) => Some(&r.over),
+            _ => None,
+        };
+        over.map_or(vec![self.loops(v)], |over| over.iter().map(|o| o.1).collect())
+    }
+
+    /// The most elements that one value has, or that one element's loops run over.
+    pub fn most_elements(&self) -> i64 {
+        let types = self.program.nodes.iter().flat_map(|n| &n.types);
+        let elements = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>() as i64);
+        let loops = self.codes.iter().flatten().map(loops);
+        types.map(elements).chain(loops).max().unwrap_or(0)
+    }
+
+    /// True for a value that takes a loop over elements.
+    pub fn reduces(&self, v: Value) -> bool {
+        self.code(v).is_some_and(code::reduces)
+    }
+}
+
+/// Elements that the loops of a code run over.
+fn loops(code: &MeaningCode) -> i64 {
+    let axes: Vec<code::Slot> = code.axes.iter().map(|a| a.0).collect();
+    let own = code.extents.iter().enumerate().filter(|(s, _)| !axes.contains(s));
+    own.map(|(_, n)| *n).fold(1, i64::saturating_mul)
+}
+
+/// Constants whose elements are all equal are written as numbers.
+fn is_number(t: &Tensor) -> bool {
+    t.unread().is_none() && !t.is_empty() && t.splat().is_some()
+}
+
+struct Reader<'a> {
+    plan: &'a Plan,
+    stored: &'a Stored,
+    inside: &'a dyn Fn(Value) -> bool,
+    b: Builder<'a>,
+    known: HashMap<Value, Value>,
+    inputs: Vec<Place>,
+}
+
+impl Reader<'_> {
+    fn input(&mut self, v: Value, place: Place) -> Value {
+        let ty = self.plan.program.ty(v).clone();
+        self.inputs.push(place);
+        self.b.input(&(self.inputs.len() - 1).to_string(), ty)
+    }
+
+    fn value(&mut self, v: Value) -> Result<Value, BackendError> {
+        if let Some(known) = self.known.get(&v) {
+            return Ok(*known);
+        }
+        let program = &self.plan.program;
+        let node = program.node(v.node);
+        let place = self.stored.places.get(&v).filter(|_| !(self.inside)(v));
+        let new = match (&node.kind, place) {
+            (NodeKind::Input(i), _) => self.input(v, Place::Input(*i as usize)),
+            (NodeKind::Const(c), _) if is_number(program.consts.get(*c)) => {
+                self.b.constant(program.consts.get(*c).clone())
+            }
+            (NodeKind::Const(c), _) => self.input(v, Place::Constant(*c)),
+            (NodeKind::Apply(..), Some(place)) => self.input(v, *place),
+            (NodeKind::Apply(call, attrs), None) => {
+                let args =
+                    node.args.iter().map(|a| self.value(*a)).collect::<Result<Vec<_>, _>>()?;
+                let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+                self.b.set_origin(&node.origin);
+                let made = self.b.raw(*call, &attrs, &args);
+                let made = made.map_err(|e| unsupported(format!("this node: {e}")))?;
+                for (output, value) in made.iter().enumerate() {
+                    self.known.insert(Value { output: output as u32, ..v }, *value);
+                }
+                return Ok(made[v.output as usize]);
+            }
+        };
+        self.known.insert(v, new);
+        Ok(new)
+    }
+}
+
+/// The code of every node's results, the launches of nodes that have none, and the recurrences.
+type Codes = (Vec<Vec<MeaningCode>>, BTreeMap<NodeId, Procedure>, BTreeMap<NodeId, bool>);
+
+fn codes(program: &Program, library: &Library) -> Result<Codes, BackendError> {
+    let mut out = Vec::with_capacity(program.nodes.len());
+    let (mut without, mut steps) = (BTreeMap::new(), BTreeMap::new());
+    for (i, node) in program.nodes.iter().enumerate() {
+        let NodeKind::Apply(call, attrs) = &node.kind else {
+            out.push(vec![]);
+            continue;
+        };
+        let callable = library.call(*call);
+        let args = node.args.iter().map(|a| known(program, *a)).collect::<Result<Vec<_>, _>>()?;
+        let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
+        let app = compiled(callable, Engine::Plain, &attrs, &args)
+            .map_err(|reason| BackendError::Operator { op: callable.name.to_string(), reason })?;
+        if matches!(callable.kind, CallKind::Extern(_)) || procedures::is_known(&callable.name) {
+            let id = NodeId(i as u32);
+            let result = |output| known(program, Value { node: id, output });
+            let results =
+                (0..node.types.len() as u32).map(result).collect::<Result<Vec<_>, _>>()?;
+            let written = procedures::write(&callable.name, &app.env, &args, &results);
+            let none = "it has a Rust reference, and no code is generated for it";
+            let written = written.unwrap_or_else(|| Err(none.into()));
+            let named = |why| unsupported(format!("`{}`: {why}", callable.name));
+            without.insert(id, written.map_err(named)?);
+        }
+        if let Some(recurrence) = &callable.recurrence {
+            steps.insert(NodeId(i as u32), recurrence.backwards);
+        }
+        if app.codes.iter().any(|c| loops(c) == i64::MAX) {
+            let what = format!("`{}` with loops over more than 2^63 elements", callable.name);
+            return Err(unsupported(what));
+        }
+        out.push(app.codes);
+    }
+    Ok((out, without, steps))
+}

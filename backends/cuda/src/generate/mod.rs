@@ -1,0 +1,482 @@
+//! CUDA C++ for the kernels of a plan whose shapes are known.
+//!
+//! Everything is generated from what operators mean, or by the code of their procedures where they have no meaning: no operator
+//! is named here. A kernel becomes one launch or several ([`stages`]), which read and write the plan's memory.
+
+mod body;
+mod choices;
+mod elimination;
+mod emit;
+mod factor;
+mod in_memory;
+mod kernel;
+mod matrices;
+mod merged;
+mod one_pass;
+mod places;
+mod procedures;
+mod product;
+mod ranges;
+mod recurrent;
+mod regions;
+mod scan;
+mod spelling;
+mod split;
+mod stages;
+mod steps;
+mod tensor;
+mod thin;
+mod tile;
+mod tiles;
+mod trees;
+mod turned;
+mod windows;
+
+use super::launch::{Argument, Launch, Launches, Place, Port};
+use super::matrix_product::Alternative;
+use mlc_backends::BackendError;
+pub use procedures::is_known as has_procedure;
+
+use body::body;
+use emit::Emitter;
+pub use kernel::Tuning;
+use kernel::{KernelProgram, Stored, known, unsupported};
+use matrices::Matrices;
+pub use merged::Merge;
+use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
+use mlc_dsl::library::Library;
+use mlc_dsl::plan::{Home, Plan};
+use stages::{Shape, Stage};
+use std::collections::HashMap;
+
+/// Values in memory begin at a multiple of so many bytes.
+const ALIGNED: u64 = 256;
+/// Bytes of stack: code is generated recursively over the depth of a kernel. What is not used takes no memory.
+const STACK: usize = 256 << 20;
+/// Threads of a block that computes an element with each.
+const THREADS: u32 = 256;
+
+/// The launches of a plan.
+///
+/// # Errors
+/// An extent is not known, or an operator has no meaning to generate code from.
+pub fn launches(plan: &Plan, library: &Library) -> Result<Launches, BackendError> {
+    launches_for(plan, library, Tuning::default())
+}
+
+/// The launches of a plan whose products of factors in 32 bits go to tensor cores, which take 19 bits of each (`tf32`): a sum strays by at
+/// most 2^-10 of the sum of its products' magnitudes, besides what adding them up does.
+///
+/// # Errors
+/// As [`launches`].
+pub fn launches_in_tf32(plan: &Plan, library: &Library) -> Result<Launches, BackendError> {
+    launches_for(plan, library, Tuning { tf32: true, ..Tuning::default() })
+}
+
+/// The launches of a plan, for a device and with a precision of one's own.
+///
+/// # Errors
+/// As [`launches`].
+pub fn launches_for(
+    plan: &Plan,
+    library: &Library,
+    tuning: Tuning,
+) -> Result<Launches, BackendError> {
+    std::thread::scope(|scope| {
+        let generate = || generate(plan, library, tuning);
+        match std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, generate) {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(e) => Err(unsupported(format!("a system that starts no thread ({e})"))),
+        }
+    })
+}
+
+fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, BackendError> {
+    let mut out = separate(plan, library, (tuning, false))?;
+    let is_wanted = match tuning.merge {
+        Merge::Never => false,
+        Merge::Chosen => merged::is_worth(&out, tuning.processors),
+        Merge::Always => true,
+    };
+    if is_wanted {
+        let even = separate(plan, library, (tuning, true))?;
+        out.merged = merged::merged(&even, tuning.processors);
+        out.arena = out.arena.max(even.arena);
+    }
+    Ok(out)
+}
+
+/// The launches of a plan, which run one after another.
+fn separate(
+    plan: &Plan,
+    library: &Library,
+    tuning: (Tuning, bool),
+) -> Result<Launches, BackendError> {
+    let mut g = Generator::new(plan, library, tuning)?;
+    for k in 0..plan.kernels.len() {
+        g.kernel(k)?;
+    }
+    g.outputs()?;
+    Ok(g.out)
+}
+
+struct Generator<'a> {
+    plan: &'a Plan,
+    library: &'a Library,
+    /// What the code is for, and whether all blocks have the same number of threads.
+    tuning: (Tuning, bool),
+    stored: Stored,
+    out: Launches,
+    /// Where memory for stages begins.
+    scratch: u64,
+    /// The names of functions by their texts.
+    names: HashMap<String, String>,
+}
+
+/// Takes bytes behind `end`, which is aligned and stays so; where they begin.
+fn take(end: &mut u64, bytes: u64) -> Result<u64, BackendError> {
+    let begin = *end;
+    let next = bytes.checked_next_multiple_of(ALIGNED).and_then(|b| begin.checked_add(b));
+    *end = next.ok_or_else(|| unsupported("values of more than 2^64 bytes together".into()))?;
+    Ok(begin)
+}
+
+/// Bytes of a value, as [`known`] yields it.
+fn bytes_of((dtype, shape): &(DType, Vec<usize>)) -> u64 {
+    shape.iter().product::<usize>() as u64 * dtype.size() as u64
+}
+
+impl<'a> Generator<'a> {
+    fn new(
+        plan: &'a Plan,
+        library: &'a Library,
+        tuning: (Tuning, bool),
+    ) -> Result<Generator<'a>, BackendError> {
+        let program = &plan.program;
+        let types = program.nodes.iter().flat_map(|n| &n.types);
+        if let Some(small) = types.map(|t| t.dtype).find(|d| d.is_small() || *d == DType::Str) {
+            return Err(unsupported(format!("the element type {small}")));
+        }
+        let port = |name: &str, ty: (DType, Vec<usize>)| Port {
+            name: name.to_string(),
+            dtype: ty.0,
+            shape: ty.1,
+        };
+        let mut out = Launches::default();
+        take(&mut out.arena, plan.memory.arena)?;
+        for (name, ty) in &program.inputs {
+            let shape = ty.known_shape().ok_or_else(|| {
+                unsupported(format!("an input of unknown extents (`{name}`: {ty})"))
+            })?;
+            out.inputs.push(port(name, (ty.dtype, shape)));
+        }
+        for (i, (name, v)) in program.outputs.iter().enumerate() {
+            out.outputs.push((port(name, known(program, *v)?), Place::Output(i)));
+        }
+        let mut places = HashMap::new();
+        for p in &plan.memory.places {
+            let own = program.outputs.iter().position(|(_, v)| *v == p.value);
+            let place = match (p.home, own) {
+                (Home::Arena(at), _) => Place::Arena(at),
+                (Home::Result, Some(i)) => Place::Output(i),
+                // Outputs are seen in it otherwise.
+                (Home::Result, None) => {
+                    Place::Arena(take(&mut out.arena, bytes_of(&known(program, p.value)?))?)
+                }
+            };
+            places.insert(p.value, place);
+        }
+        for (k, kernel) in plan.kernels.iter().enumerate() {
+            if !plan.memory.once[k] || kernel.is_view() {
+                continue;
+            }
+            for v in &kernel.outputs {
+                let at = take(&mut out.kept, bytes_of(&known(program, *v)?))?;
+                places.insert(*v, Place::Kept(at));
+            }
+        }
+        let scratch = out.arena;
+        let stored = Stored { places };
+        Ok(Generator { plan, library, tuning, stored, out, scratch, names: HashMap::new() })
+    }
+
+    fn kernel(&mut self, k: usize) -> Result<(), BackendError> {
+        let kernel = &self.plan.kernels[k];
+        let inside = |v: Value| kernel.nodes.contains(&v.node);
+        let placed = |v: &Value| Some((*v, *self.stored.places.get(v)?));
+        let mut outputs: Vec<(Value, Place)> = kernel.outputs.iter().filter_map(placed).collect();
+        if outputs.is_empty() && kernel.is_view() {
+            // Its result is seen in what stands before it, such as elements that are taken out and then reshaped.
+            let first = |&node: &NodeId| placed(&Value { node, output: 0 });
+            outputs.extend(kernel.nodes.iter().filter_map(first));
+        }
+        self.launch_all(k, &kernel.name, &inside, &outputs, self.plan.memory.once[k])
+    }
+
+    /// Copies of what outputs are equal to.
+    fn outputs(&mut self) -> Result<(), BackendError> {
+        let program = &self.plan.program;
+        let written = |i: usize, v: Value| self.stored.places.get(&v) == Some(&Place::Output(i));
+        let missing: Vec<(Value, Place)> = program
+            .outputs
+            .iter()
+            .enumerate()
+            .filter(|(i, (_, v))| !written(*i, *v))
+            .map(|(i, (_, v))| (*v, Place::Output(i)))
+            .collect();
+        self.launch_all(self.plan.kernels.len(), "copy", &|_| false, &missing, false)
+    }
+
+    fn launch_all(
+        &mut self,
+        k: usize,
+        name: &str,
+        inside: &dyn Fn(Value) -> bool,
+        outputs: &[(Value, Place)],
+        once: bool,
+    ) -> Result<(), BackendError> {
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        let kernel = KernelProgram::new(
+            self.plan,
+            self.library,
+            &self.stored,
+            inside,
+            outputs,
+            self.tuning,
+        )?;
+        let first = self.out.nodes.len();
+        for node in &kernel.program.nodes {
+            let op = match &node.kind {
+                NodeKind::Apply(call, _) => self.library.call(*call).name.to_string(),
+                NodeKind::Input(_) | NodeKind::Const(_) => String::new(),
+            };
+            let of = if node.origin.is_empty() { op } else { format!("{op} ({})", node.origin) };
+            self.out.nodes.push(of);
+        }
+        let mut places: HashMap<Value, Place> = HashMap::new();
+        for i in 0..kernel.program.nodes.len() as u32 {
+            let v = Value { node: NodeId(i), output: 0 };
+            if let Some(input) = kernel.input(v) {
+                places.insert(v, kernel.inputs[input]);
+            }
+        }
+        let mut scratch = self.scratch;
+        for stage in stages::stages(&kernel) {
+            if matches!(stage.shape, Shape::Procedure | Shape::Steps) {
+                let node = stage.value.node;
+                let launches = match stage.shape {
+                    Shape::Steps => {
+                        let at = (k, name, first);
+                        self.steps(at, &kernel, node, &mut places, &mut scratch)?
+                    }
+                    _ => self.procedure((k, first), &kernel, node, &mut places, &mut scratch)?,
+                };
+                self.list(once).extend(launches);
+                // What else is equal to a result.
+                let of_node = kernel.outputs.iter().filter(|o| o.0.node == node);
+                for (v, target) in of_node.filter(|o| places.get(&o.0).is_some_and(|p| *p != o.1)) {
+                    let copy = Stage { value: *v, shape: Shape::Elements };
+                    let launch = self.launch(k, name, &kernel, &copy, *target, &places, first)?;
+                    self.list(once).extend(launch);
+                }
+                continue;
+            }
+            let mut targets: Vec<Place> =
+                kernel.outputs.iter().filter(|o| o.0 == stage.value).map(|o| o.1).collect();
+            if targets.is_empty() {
+                let bytes = bytes_of(&known(&kernel.program, stage.value)?);
+                targets.push(Place::Arena(take(&mut scratch, bytes)?));
+            }
+            let mut stage = stage;
+            let (before, planned) = (self.out.each.len(), stage.clone());
+            if let Some(ty) = stage.shape.parts() {
+                let parts = Place::Arena(take(&mut scratch, bytes_of(&ty))?);
+                let (each, all) = stage.shape.in_parts(parts);
+                stage.shape = each;
+                let launch = self.launch(k, name, &kernel, &stage, parts, &places, first)?;
+                self.list(once).extend(launch);
+                stage.shape = all;
+            }
+            for &target in &targets {
+                let launch = self.launch(k, name, &kernel, &stage, target, &places, first)?;
+                self.list(once).extend(launch);
+            }
+            let target = targets[0];
+            if !once && targets.len() == 1 {
+                let at = (k, name, first, before);
+                self.alternative(at, &kernel, &planned, target, &places, &mut scratch)?;
+            }
+            if kernel.input(stage.value).is_none() {
+                places.insert(stage.value, target);
+            }
+        }
+        self.out.arena = self.out.arena.max(scratch);
+        Ok(())
+    }
+
+    /// The launches before the first run, or those of every run.
+    fn list(&mut self, once: bool) -> &mut Vec<Launch> {
+        if once { &mut self.out.once } else { &mut self.out.each }
+    }
+
+    /// Notes that a launch reads or writes here.
+    fn reads(&mut self, place: Place) {
+        if let Place::Constant(c) = place
+            && !self.out.constants.contains(&c)
+        {
+            self.out.constants.push(c);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn launch(
+        &mut self,
+        k: usize,
+        name: &str,
+        kernel: &KernelProgram,
+        stage: &Stage,
+        target: Place,
+        places: &HashMap<Value, Place>,
+        first: usize,
+    ) -> Result<Option<Launch>, BackendError> {
+        let (dtype, shape) = known(&kernel.program, stage.value)?;
+        if shape.contains(&0) {
+            return Ok(None);
+        }
+        let mut e = Emitter::new(kernel);
+        e.first_node = first;
+        let mut order: Vec<Value> = places.keys().copied().collect();
+        order.sort_unstable();
+        for (i, v) in order.iter().enumerate() {
+            e.stored.insert(*v, format!("x{i}"));
+        }
+        e.unaligned.extend(order.iter().filter(|v| !places[*v].is_aligned()));
+        e.out_is_unaligned = !target.is_aligned();
+        let (blocks, threads) = body(&mut e, kernel, stage, &shape)
+            .ok_or_else(|| unsupported("a value of more than 2^31 blocks".into()))?;
+        let grid = u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32);
+        let grid = grid.ok_or_else(|| unsupported(format!("a launch of {blocks} blocks")))?;
+        let mut parameters = vec![];
+        let mut arguments = vec![];
+        for v in order.iter().filter(|v| e.read.contains(v)) {
+            let ty = known(&kernel.program, *v)?;
+            parameters.push(format!("GLOBAL(const {}) {}", spelling::stored(ty.0), e.stored[v]));
+            let (place, bytes) = (places[v], bytes_of(&ty));
+            self.reads(place);
+            arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
+        }
+        if let Some((place, ty)) = stage.shape.total() {
+            parameters.push(format!("GLOBAL(const {}) parts", spelling::stored(ty.0)));
+            let bytes = bytes_of(&ty);
+            arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
+        }
+        let written = stage.shape.written().unwrap_or((dtype, shape));
+        let dtype = written.0;
+        parameters.push(format!("GLOBAL({}) out", spelling::stored(dtype)));
+        let bytes = bytes_of(&written);
+        arguments.push(Argument { place: target, bytes, dtype, written: true });
+        let what = self.describe(k, kernel, stage);
+        let place = (k, name, what);
+        Ok(Some(self.assembled(place, e, (parameters, arguments), (grid, threads))))
+    }
+
+    /// Notes what a library may compute in place of the launches of a stage, those of a run from `before` on.
+    fn alternative(
+        &mut self,
+        (k, name, first, before): (usize, &str, usize, usize),
+        kernel: &KernelProgram,
+        stage: &Stage,
+        target: Place,
+        places: &HashMap<Value, Place>,
+        scratch: &mut u64,
+    ) -> Result<(), BackendError> {
+        let (Shape::Tiles(product) | Shape::Deep(product, _)) = stage.shape else { return Ok(()) };
+        let mut e = Emitter::new(kernel);
+        e.stored.extend(places.keys().map(|v| (*v, String::new())));
+        let Some(found) = Matrices::of(&mut e, kernel, stage.value, product) else { return Ok(()) };
+        let ty = known(&kernel.program, product)?;
+        let (place, rest) = match found.is_whole {
+            true => (target, None),
+            false => {
+                let sums = (DType::F32, [vec![1], ty.1.clone()].concat());
+                let place = Place::Arena(take(scratch, bytes_of(&sums))?);
+                let shape = Shape::TileTotal(product, sums, place);
+                let stage = Stage { value: stage.value, shape };
+                (place, self.launch(k, name, kernel, &stage, target, places, first)?)
+            }
+        };
+        let read = found.factors.into_iter().chain(found.bias);
+        let mut arguments = vec![];
+        for v in read {
+            let ty = known(&kernel.program, v)?;
+            self.reads(places[&v]);
+            arguments.push(Argument {
+                place: places[&v],
+                bytes: bytes_of(&ty),
+                dtype: ty.0,
+                written: false,
+            });
+        }
+        let dtype = found.product.result.dtype;
+        let bytes = bytes_of(&(dtype, ty.1));
+        arguments.push(Argument { place, bytes, dtype, written: true });
+        if arguments.iter().all(|a| a.place.is_aligned()) && before < self.out.each.len() {
+            let launches = before..self.out.each.len();
+            self.out.alternatives.push(Alternative {
+                launches,
+                product: found.product,
+                arguments,
+                rest,
+            });
+        }
+        Ok(())
+    }
+
+    /// A launch of what an emitter has written: for a kernel, by the end of the function's name and what it is.
+    fn assembled(
+        &mut self,
+        (k, name, what): (usize, &str, String),
+        e: Emitter<'_>,
+        (mut parameters, mut arguments): (Vec<String>, Vec<Argument>),
+        (grid, block): (u32, u32),
+    ) -> Launch {
+        if e.faults {
+            parameters.push("GLOBAL(unsigned long long) fault".into());
+            arguments.push(Argument::fault());
+        }
+        let text = format!("({}) {{\n{}}}\n", parameters.join(", "), e.text());
+        let fresh = format!("kernel_{}_{}", self.names.len(), identifier(name));
+        let function = self.names.entry(format!("{block} {text}")).or_insert(fresh).clone();
+        let limits = match e.registers {
+            Some(registers) => format!("{block}, {registers}"),
+            None => block.to_string(),
+        };
+        let source = format!("// {what}\nKERNEL({limits}) {function}{text}");
+        Launch { function, source, grid: [grid, 1, 1], block, arguments, kernel: k }
+    }
+
+    /// What a function is, for its reader.
+    fn describe(&self, k: usize, kernel: &KernelProgram, stage: &Stage) -> String {
+        let (kernel, ty) = (self.kernel_words(k), kernel.program.ty(stage.value));
+        format!("{kernel}: {ty}, {}.", stage.shape.words())
+    }
+
+    /// A kernel of the plan and what it computes.
+    fn kernel_words(&self, k: usize) -> String {
+        match self.plan.kernels.get(k) {
+            Some(kernel) => {
+                let name = |n: &NodeId| self.library.node_name(&self.plan.program, *n);
+                let nodes: Vec<_> = kernel.nodes.iter().map(name).collect();
+                format!("Kernel `{}` of {}", kernel.name, nodes.join(", "))
+            }
+            None => "An output that is there already".into(),
+        }
+    }
+}
+
+/// A name of C++ from a kernel's.
+fn identifier(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}

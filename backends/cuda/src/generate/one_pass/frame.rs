@@ -1,0 +1,206 @@
+//! The function around the multiplications: a block's place, the loop over its keys, and what it stores.
+
+use super::cut::Units;
+use super::load::Load;
+use super::{OnePass, parts, threads, warps};
+use crate::generate::emit::{Emitter, coordinates, side_by_side};
+use crate::generate::kernel::KernelProgram;
+use crate::generate::product::size;
+use crate::generate::spelling as spell;
+use mlc_backends::reference::code::Slot;
+use mlc_dsl::ir::Value;
+
+/// Stores an element of the result.
+pub type Store<'a> = &'a dyn Fn(&mut Emitter<'_>, &[Slot], &str);
+
+/// What the elements of a block become.
+pub enum Target<'a> {
+    /// Elements of this value, which follow the product.
+    Value(Value, Store<'a>),
+    /// Sums of a part of the keys.
+    Part,
+}
+
+/// Minus infinity.
+pub fn least() -> String {
+    spell::float(f64::NEG_INFINITY, false)
+}
+
+/// Writes the function that stores what the target says; its blocks and their threads.
+pub fn write(
+    e: &mut Emitter<'_>,
+    kernel: &KernelProgram,
+    product: Value,
+    target: &Target<'_>,
+) -> Option<(u64, u32)> {
+    let p = OnePass::of(e, kernel, product)?;
+    let c = &p.cut;
+    let (kind, block) = (e.index_type(), e.block());
+    let (across, down) = (c.across(), c.down());
+    e.line(format!("{kind} row = {block} / {across} % {down} * {};", c.rows));
+    e.line(format!("{kind} column = {block} % {across} * {};", c.columns));
+    e.line(format!("{kind} part = {block} / {} % {};", across * down, c.parts));
+    e.line(format!("{kind} batch = {block} / {};", across * down * c.parts));
+    coordinates(e, "batch", &p.batch);
+    e.line(format!("{kind} begin = part * {}, end = begin + {};", c.part, c.part));
+    e.line(format!("if (end > {keys}) end = {keys};", keys = c.sizes.keys));
+    match c.units {
+        Units::Half(_) | Units::Tf32 => warps::write(e, &p, target),
+        Units::Real => threads::write(e, &p, target),
+    }
+    Some((c.blocks(), c.threads))
+}
+
+impl OnePass {
+    /// The tile of the factor that belongs to the rows, from a step of the depth on.
+    pub fn rows_tile<'a>(&'a self, to: i64, from: &'a str) -> Load<'a> {
+        Load {
+            lines: self.cut.rows,
+            along: &self.rows,
+            first: "row",
+            places: self.cut.sizes.rows,
+            factor: &self.of_rows,
+            ..self.keys_tile(to, from)
+        }
+    }
+
+    /// The tile of the factor that belongs to the keys.
+    pub fn keys_tile<'a>(&'a self, to: i64, from: &'a str) -> Load<'a> {
+        let c = &self.cut;
+        Load {
+            to,
+            lines: c.keys,
+            stride: c.chunk + c.units.gap(),
+            steps: c.chunk,
+            along: std::slice::from_ref(&self.along),
+            first: "keys",
+            places: c.sizes.keys,
+            deep: &self.deep,
+            from,
+            depth: c.sizes.depth,
+            product: self.inner.0,
+            factor: &self.of_keys,
+            units: c.units,
+            threads: c.threads,
+        }
+    }
+
+    /// The tile of the factor beside the normalised one: its lines are keys, too.
+    pub fn right_tile(&self, to: i64) -> Load<'_> {
+        let c = &self.cut;
+        Load {
+            stride: c.columns + c.units.gap(),
+            steps: c.columns,
+            deep: &self.columns,
+            from: "column",
+            depth: c.sizes.columns,
+            product: self.product,
+            factor: &self.right,
+            ..self.keys_tile(to, "0")
+        }
+    }
+
+    /// Opens the loop over the keys of a block, of which a turn takes as many as a tile has.
+    /// `rows` are the rows of a thread, and an expression of the row `i` of them.
+    pub fn open_keys(&self, e: &mut Emitter<'_>, rows: (i64, &str)) {
+        let kind = e.index_type();
+        if let Some(skip) = &self.skip {
+            skip.open_turns(e, self, rows);
+        }
+        e.open(&format!("for ({kind} keys = begin; keys < end; keys += {})", self.cut.keys));
+        if let Some(skip) = &self.skip {
+            skip.leave_out(e, self);
+        }
+    }
+
+    /// Closes it.
+    pub fn close_keys(&self, e: &mut Emitter<'_>) {
+        e.close();
+        if let Some(skip) = &self.skip {
+            skip.close_turns(e);
+        }
+    }
+
+    /// Writes what the products of `down`, a row, and of `width` keys from `across` on become: `score` names the variable with one,
+    /// which becomes what is normalised, or minus infinity outside.
+    pub fn scores(&self, e: &mut Emitter<'_>, width: i64, score: &dyn Fn(&str) -> String) {
+        let (sizes, along) = (self.cut.sizes, [self.along]);
+        let lanes = side_by_side(&along, width);
+        let one = |e: &mut Emitter<'_>, lane: &str| {
+            e.know(self.inner.0, &self.inner.1, &score(lane));
+            let value = e.element(self.scores.0, &self.scores.1);
+            e.line(format!("{} = {value};", score(lane)));
+        };
+        let accesses = e.trial(|e| e.lanes("across", &along, lanes, |e| one(e, "lane")));
+        let together = width > 1 && lanes == width && accesses.together > 0;
+        let inside = format!("if (down < {} && across < {})", sizes.rows, sizes.keys);
+        match (width, together) {
+            (1, _) | (_, true) => {
+                e.open(&inside);
+                coordinates(e, "down", &self.rows);
+                e.lanes("across", &along, width, |e| one(e, if width == 1 { "0" } else { "lane" }));
+                e.close();
+                e.open("else");
+                e.line("#pragma unroll");
+                let outside = format!("{} = {};", score("lane"), least());
+                e.line(format!("for (int lane = 0; lane < {width}; ++lane) {outside}"));
+                e.close();
+            }
+            _ => {
+                e.line("#pragma unroll");
+                e.open(&format!("for (int lane = 0; lane < {width}; ++lane, ++across)"));
+                e.open(&inside);
+                coordinates(e, "down", &self.rows);
+                coordinates(e, "across", &along);
+                one(e, "lane");
+                e.close();
+                e.line(format!("else {} = {};", score("lane"), least()));
+                e.close();
+            }
+        }
+    }
+
+    /// Stores `width` sums of a row `down` from the column `across` on: `sum` names one, `total` the sum of the row's exponentials,
+    /// `most` its largest element.
+    pub fn results(
+        &self,
+        e: &mut Emitter<'_>,
+        target: &Target<'_>,
+        width: i64,
+        sum: &dyn Fn(&str) -> String,
+        [total, most]: [&str; 2],
+    ) {
+        let sizes = self.cut.sizes;
+        e.open(&format!("if (down < {} && across < {})", sizes.rows, sizes.columns));
+        match target {
+            Target::Part => parts::store(e, self, width, sum, [total, most]),
+            Target::Value(v, store) => {
+                coordinates(e, "down", &self.rows);
+                let one = |e: &mut Emitter<'_>, lane: &str| {
+                    e.line(format!("float quotient = {} / {total};", sum(lane)));
+                    e.know(self.product, &self.index, "quotient");
+                    let value = e.element(*v, &self.index);
+                    let slots: Vec<Slot> = self.index.iter().filter_map(super::slot_of).collect();
+                    store(e, &slots, &value);
+                };
+                let lanes = side_by_side(&self.columns, width);
+                let accesses =
+                    e.trial(|e| e.lanes("across", &self.columns, lanes, |e| one(e, "lane")));
+                match width == 1 || lanes == width && accesses.together > 0 {
+                    true => e.lanes("across", &self.columns, width, |e| {
+                        one(e, if width == 1 { "0" } else { "lane" });
+                    }),
+                    false => {
+                        e.line("#pragma unroll");
+                        let inside = format!("lane < {width} && across < {}", size(&self.columns));
+                        e.open(&format!("for (int lane = 0; {inside}; ++lane, ++across)"));
+                        coordinates(e, "across", &self.columns);
+                        one(e, "lane");
+                        e.close();
+                    }
+                }
+            }
+        }
+        e.close();
+    }
+}

@@ -1,0 +1,405 @@
+//! Sums of products, found in meanings: matrix products, convolutions and other contractions alike.
+//!
+//! An axis that only the first factor depends on belongs to the rows, one that only the second depends on to the columns, one
+//! that both depend on to the batch. An axis that the meaning takes apart by division, as that of the groups of a convolution, is
+//! two: the group belongs to the batch, its members to the rows. How such a sum is computed is decided by its extents alone ([`Tiling`]).
+
+use super::emit::{Emitter, offset_of};
+use super::factor::Element;
+use super::kernel::KernelProgram;
+use super::ranges;
+use super::thin::{self, Thin};
+use mlc_backends::reference::affine::divided;
+use mlc_backends::reference::code::{Affine, Int, Real, Slot};
+use mlc_backends::reference::compile::Body;
+use mlc_backends::reference::scalar::{IntOp, Monoid, RealOp};
+use mlc_dsl::ir::{DType, Value};
+
+/// Rows, columns and depth from which on tiles pay.
+pub const LEAST: i64 = 8;
+
+/// A factor of a product.
+pub enum Term {
+    Real(Real),
+    Int(Int),
+}
+
+/// Axes and their extents.
+type Axes = Vec<(Slot, i64)>;
+
+/// The factors of a sum of products, and what it runs over; products of integers wrap to 32 bits.
+fn factors_of(body: Body) -> Option<([Term; 2], Axes)> {
+    match body {
+        Body::Real(Real::Reduce(r)) if r.monoid == Monoid::Sum => match r.body {
+            Real::Binary(RealOp::Mul, a, b) => Some(([Term::Real(*a), Term::Real(*b)], r.over)),
+            _ => None,
+        },
+        Body::Int(DType::I32, Int::Reduce(r)) if r.monoid == Monoid::Sum => {
+            let product = match r.body {
+                Int::Wrap(DType::I32, product) => *product,
+                product => product,
+            };
+            match product {
+                Int::Binary(IntOp::Mul, a, b) => Some(([Term::Int(*a), Term::Int(*b)], r.over)),
+                _ => None,
+            }
+        }
+        Body::Real(_) | Body::Int(..) => None,
+    }
+}
+
+/// How factors of integers become bytes: the types of both, and what is added to each before. A sum is then too large by what is added,
+/// times the sum of the other factor; at most one is not 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes {
+    pub types: [DType; 2],
+    pub shifts: [i64; 2],
+}
+
+impl Bytes {
+    /// The bytes of the factors of a value, if their ranges are no larger.
+    fn of(kernel: &KernelProgram, v: Value, factors: &[Term; 2]) -> Option<Bytes> {
+        let byte = |t: &Term| {
+            let Term::Int(i) = t else { return None };
+            let (low, high) = ranges::of_term(kernel, v, i)?;
+            let fits = |d: DType| d.int_range().is_some_and(|r| r.0 <= low && high <= r.1);
+            match [DType::I8, DType::U8].into_iter().find(|d| fits(*d)) {
+                Some(dtype) => Some((dtype, 0)),
+                None if high - low < 256 => Some((DType::U8, i64::try_from(-low).ok()?)),
+                None => None,
+            }
+        };
+        let [(a, by_a), (b, by_b)] = [byte(&factors[0])?, byte(&factors[1])?];
+        (by_a == 0 || by_b == 0).then_some(Bytes { types: [a, b], shifts: [by_a, by_b] })
+    }
+
+    fn turned(self) -> Bytes {
+        let ([a, b], [c, d]) = (self.types, self.shifts);
+        Bytes { types: [b, a], shifts: [d, c] }
+    }
+}
+
+/// A sum of products.
+pub struct Contraction {
+    /// What output axes consist of: the axis, counted from the left, the factor in its index, and the extent.
+    parts: Vec<(usize, i64, i64)>,
+    /// Parts of output axes by what depends on them.
+    pub batch: Vec<usize>,
+    pub rows: Vec<usize>,
+    pub columns: Vec<usize>,
+    /// Elements of rows, of columns and of a sum.
+    sizes: [i64; 3],
+    /// Vectors up to which a matrix is read once for all of them.
+    few: i64,
+}
+
+/// The index of every output axis by variables for its parts.
+fn index_of(parts: &[(usize, i64, i64)], slots: &[Slot], axes: usize) -> Vec<Int> {
+    let mut index = vec![Affine::default(); axes];
+    for (&(axis, factor, _), &slot) in parts.iter().zip(slots) {
+        index[axis].terms.push((slot, factor));
+    }
+    index.into_iter().map(Int::Affine).collect()
+}
+
+impl Contraction {
+    /// A value as a sum of products, for an emitter that knows what is stored; with an output axis taken apart, where one is given.
+    fn find(
+        e: &Emitter<'_>,
+        kernel: &KernelProgram,
+        v: Value,
+        split: Option<(usize, i64)>,
+    ) -> Option<Contraction> {
+        let code = kernel.code(v)?;
+        let mut parts = vec![];
+        for (axis, &(_, extent)) in code.axes.iter().enumerate() {
+            match split.filter(|s| s.0 == axis) {
+                Some((_, by)) => parts.extend([(axis, by, extent / by), (axis, 1, by)]),
+                None => parts.push((axis, 1, extent)),
+            }
+        }
+        let mut probe = e.probe();
+        let slots: Vec<Slot> = parts.iter().map(|p| probe.variable(p.2)).collect();
+        let index = index_of(&parts, &slots, code.axes.len());
+        let (factors, over) = factors_of(probe.placed(v, &index)?)?;
+        let is_whole = matches!(factors[0], Term::Int(_));
+        if is_whole && Bytes::of(kernel, v, &factors).is_none() {
+            return None;
+        }
+        // What views leave out of an index does not count.
+        let [left, right] = factors.map(|side| probe.look_at_term(v, &side).touched);
+        let (mut batch, mut rows, mut columns) = (vec![], vec![], vec![]);
+        for (part, slot) in slots.iter().enumerate() {
+            match (left.contains(slot), right.contains(slot)) {
+                (true, true) => batch.push(part),
+                (true, false) => rows.push(part),
+                (false, _) => columns.push(part),
+            }
+        }
+        let extent = |list: &[usize]| list.iter().map(|&p| parts[p].2).product::<i64>();
+        let sizes = [extent(&rows), extent(&columns), over.iter().map(|o| o.1).product::<i64>()];
+        let few = match kernel.program.ty(v).dtype {
+            _ if is_whole => 0,
+            DType::F16 | DType::BF16 => thin::MOST_HALVES,
+            _ => thin::MOST,
+        };
+        Some(Contraction { parts, batch, rows, columns, sizes, few })
+    }
+
+    /// Whether one factor is a matrix and the other one a vector, or a few.
+    fn is_thin(&self) -> bool {
+        let [rows, columns, depth] = self.sizes;
+        let few = (1..=self.few).contains(&rows.min(columns));
+        few && rows.max(columns) >= thin::LEAST && depth >= thin::LEAST
+    }
+
+    fn is_worth_tiles(&self) -> bool {
+        self.sizes.iter().all(|n| *n >= LEAST)
+    }
+
+    /// A value as a sum of products, however small.
+    pub fn of_any_size(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+        Contraction::find(e, kernel, v, None)
+    }
+
+    /// A value as a sum of products with a shape of its own. An axis is taken apart where rows or columns become more by it.
+    pub fn of(e: &Emitter<'_>, kernel: &KernelProgram, v: Value) -> Option<Contraction> {
+        let has_shape = |c: &Contraction| c.is_thin() || c.is_worth_tiles();
+        let whole = Contraction::find(e, kernel, v, None)?;
+        let product = |c: &Contraction| c.sizes[0] * c.sizes[1];
+        let apart = divided(kernel.code(v)?).into_iter().find_map(|split| {
+            let found = Contraction::find(e, kernel, v, Some(split))?;
+            (product(&found) > product(&whole) && has_shape(&found)).then_some(found)
+        });
+        apart.or_else(|| Some(whole).filter(has_shape))
+    }
+}
+
+/// A sum of products with names for its indices.
+pub struct Product {
+    pub value: Value,
+    pub shape: Vec<usize>,
+    pub index: Vec<Int>,
+    pub batch: Vec<(Slot, i64)>,
+    pub rows: Vec<(Slot, i64)>,
+    pub columns: Vec<(Slot, i64)>,
+    /// What the sum runs over.
+    pub deep: Vec<(Slot, i64)>,
+    /// The factors that depend on rows and on columns.
+    pub factors: [Term; 2],
+    pub double: bool,
+    /// What tiles in shared memory consist of.
+    pub element: Element,
+    /// How factors of integers become bytes.
+    pub bytes: Option<Bytes>,
+    pub tiling: Tiling,
+    /// How it is cut if it has few rows: then the tiling does not count.
+    pub thin: Option<Thin>,
+}
+
+/// What tiles of the factors of a product consist of: what tensor cores take, where that is what the factors are.
+fn element(kernel: &KernelProgram, value: Value, factors: &[Term; 2]) -> Element {
+    let type_of = |v: Value| kernel.program.ty(v).dtype;
+    let args = &kernel.program.node(value.node).args;
+    if let Term::Int(_) = factors[0] {
+        return Element::Byte(DType::I8);
+    }
+    let of = |t: &Term| match t {
+        Term::Real(Real::Read(read)) => match read.otherwise {
+            None | Some(Real::Const(0.0)) => Some(type_of(args[read.input])),
+            Some(_) => None,
+        },
+        _ => None,
+    };
+    let [left, right] = [of(&factors[0]), of(&factors[1])];
+    match (left, type_of(value)) {
+        (Some(d @ (DType::F16 | DType::BF16)), _) if left == right => Element::Half(d),
+        (Some(DType::F32), _) if left == right && kernel.tuning.tf32 => Element::Tf32,
+        (_, own) => Element::Real(own == DType::F64),
+    }
+}
+
+/// Elements along axes.
+pub fn size(axes: &[(Slot, i64)]) -> i64 {
+    axes.iter().map(|a| a.1).product()
+}
+
+impl Product {
+    /// A sum of products with a shape of its own. Tiles have its last axis among their columns, if it is not one of the batch; what is
+    /// thin has fewer rows than columns.
+    pub fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, value: Value) -> Option<Product> {
+        let c = Contraction::of(e, kernel, value)?;
+        let shape = kernel.program.ty(value).known_shape()?;
+        let slots: Vec<Slot> = c.parts.iter().map(|p| e.variable(p.2)).collect();
+        let index = index_of(&c.parts, &slots, shape.len());
+        let axes =
+            |list: &[usize]| list.iter().map(|&p| (slots[p], c.parts[p].2)).collect::<Vec<_>>();
+        let (factors, deep) = factors_of(e.placed(value, &index)?)?;
+        let bytes = Bytes::of(kernel, value, &factors);
+        let last = (0..c.parts.len()).rev().find(|&p| c.parts[p].2 != 1);
+        let is_thin = c.is_thin();
+        let turned = match is_thin {
+            true => c.sizes[0] > c.sizes[1],
+            false => last.is_some_and(|a| c.rows.contains(&a)),
+        };
+        let (rows, columns) = if turned { (c.columns, c.rows) } else { (c.rows, c.columns) };
+        let [left, right] = factors;
+        let factors = if turned { [right, left] } else { [left, right] };
+        let bytes = if turned { bytes.map(Bytes::turned) } else { bytes };
+        let dtype = kernel.program.ty(value).dtype;
+        let (batch, rows, columns) = (axes(&c.batch), axes(&rows), axes(&columns));
+        let double = dtype == DType::F64;
+        let sizes = [size(&batch), size(&rows), size(&columns), size(&deep)];
+        let element = element(kernel, value, &factors);
+        let tiling = Tiling::of(sizes, element, kernel.tuning.processors);
+        let mut product = Product {
+            value,
+            shape,
+            index,
+            batch,
+            rows,
+            columns,
+            deep,
+            factors,
+            double,
+            element,
+            bytes,
+            tiling,
+            thin: None,
+        };
+        if is_thin {
+            product.thin = Some(Thin::of(e, &product, kernel.tuning.processors));
+        }
+        Some(product)
+    }
+
+    /// What tiles of the factor of rows (0) or columns (1) consist of.
+    pub fn element_of(&self, side: usize) -> Element {
+        self.bytes.map_or(self.element, |b| Element::Byte(b.types[side]))
+    }
+
+    /// Parts of the depth: of more than one, another launch adds the sums.
+    pub fn count_of_parts(&self) -> i64 {
+        self.thin.map_or(self.tiling.parts, |t| t.parts)
+    }
+
+    /// Element type and extents of the sums over parts of the depth.
+    pub fn parts(&self) -> (DType, Vec<usize>) {
+        let mut shape = vec![self.count_of_parts() as usize];
+        shape.extend(&self.shape);
+        (if self.double { DType::F64 } else { DType::F32 }, shape)
+    }
+
+    /// The head of a block in which the row `down` and the column `across` are inside.
+    pub fn inside(&self) -> String {
+        let mut checks = vec![];
+        let sides = [
+            ("down", &self.rows, self.tiling.rows),
+            ("across", &self.columns, self.tiling.columns),
+        ];
+        for (name, axes, own) in sides {
+            if size(axes) % (own * SIDE) != 0 {
+                checks.push(format!("{name} < {}", size(axes)));
+            }
+        }
+        if checks.is_empty() { String::new() } else { format!("if ({})", checks.join(" && ")) }
+    }
+
+    /// Where the sum of a part of the depth is, by the index variable of the part.
+    pub fn place_of_part(&self, part: Slot) -> Option<Affine> {
+        let index = [vec![Emitter::index(part)], self.index.clone()].concat();
+        offset_of(&self.parts().1, &index)
+    }
+}
+
+/// How a sum of products is cut into blocks of 16 by 16 threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiling {
+    /// Rows and columns of a thread.
+    pub rows: i64,
+    pub columns: i64,
+    /// Parts of the depth: of more than one, another launch adds the sums.
+    pub parts: i64,
+}
+
+/// Threads of a block, by rows and by columns.
+pub const SIDE: i64 = 16;
+/// Least depth of a part.
+const PART: i64 = 128;
+
+impl Tiling {
+    /// The fastest one by a rough estimate.
+    pub fn of(sizes: [i64; 4], element: Element, processors: u32) -> Tiling {
+        let depth = sizes[3];
+        let shapes: &[(i64, i64)] = match element {
+            Element::Real(true) => &[(4, 4), (2, 2)],
+            // Bytes on their way take a register each.
+            Element::Byte(_) => &[(8, 4), (4, 8), (4, 4), (4, 2), (2, 4), (2, 2)],
+            _ => &[(8, 8), (8, 4), (4, 8), (4, 4), (4, 2), (2, 4), (2, 2)],
+        };
+        // Sums of integers are not added in another launch.
+        let least = if let Element::Byte(_) = element { depth + 1 } else { PART };
+        let parts = [1, 2, 4, 8, 16, 32].into_iter().filter(|p| *p == 1 || depth / p >= least);
+        let all = parts.flat_map(|parts| {
+            shapes.iter().map(move |&(rows, columns)| Tiling { rows, columns, parts })
+        });
+        let time = |t: &Tiling| t.nanoseconds(sizes, element, processors);
+        all.min_by(|a, b| time(a).total_cmp(&time(b))).expect("there are tilings")
+    }
+
+    /// About how long it takes: 218 products in a nanosecond on each multiprocessor where everything is in registers, less
+    /// where elements come from shared memory, or one block alone waits for them.
+    fn nanoseconds(&self, sizes: [i64; 4], element: Element, processors: u32) -> f64 {
+        let [batch, m, n, depth] = sizes;
+        let (rows, columns) = (self.rows * SIDE, self.columns * SIDE);
+        let up = |a: i64, b: i64| (a / b + i64::from(a % b != 0)) as f64;
+        let blocks = batch as f64 * up(m, rows) * up(n, columns) * self.parts as f64;
+        let rounds = (blocks / f64::from(processors)).ceil();
+        let reused = (self.rows * self.columns) as f64 / (self.rows + self.columns) as f64;
+        let busy = (0.4 + 0.2 * rounds).min(1.0);
+        // Elements of fewer bits, of which a thread reads fewer words for as many products, and the units that multiply them.
+        let (most, words) = match element {
+            Element::Real(_) => (218.0, 1.5),
+            Element::Tf32 => (1000.0, 3.0),
+            Element::Half(_) => (2000.0, 3.0),
+            Element::Byte(_) => (4000.0, 3.0),
+        };
+        let rate = most * reused / (reused + words) * busy;
+        let work = (rows * columns) as f64 * self.depth_of_part(depth, element) as f64;
+        let again = match self.parts {
+            1 => 0.0,
+            p => 3000.0 + (8 * p) as f64 * batch as f64 * m as f64 * n as f64 / 3000.0,
+        };
+        rounds * work / rate + 1500.0 + again
+    }
+
+    /// Depth of a part, but of the last one, which may have less.
+    pub fn depth_of_part(&self, depth: i64, element: Element) -> i64 {
+        let part = depth / self.parts + i64::from(depth % self.parts != 0);
+        (part + element.depth() - 1) / element.depth() * element.depth()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_products_have_large_tiles_and_deep_ones_parts() {
+        let half = Element::Half(DType::F16);
+        let (real, double) = (Element::Real(false), Element::Real(true));
+        let cases = [
+            ([1, 4096, 4096, 4096], real, [8, 8, 1]),
+            ([1, 4096, 4096, 4096], half, [8, 8, 1]),
+            ([1, 4096, 4096, 4096], double, [4, 4, 1]),
+            ([12, 512, 512, 64], real, [8, 4, 1]),
+            ([1, 64, 64, 8192], real, [2, 2, 32]),
+            ([1, 32, 32, 64], real, [2, 2, 1]),
+            ([1, 64, 12544, 147], real, [4, 2, 1]),
+        ];
+        for (sizes, element, expected) in cases {
+            let t = Tiling::of(sizes, element, 132);
+            assert_eq!([t.rows, t.columns, t.parts], expected, "{sizes:?} {element:?}");
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! Launches on a device: their constants, their runs, their times.
+
+use super::buffers::{Buffers, FAULT_BYTES, Loaded, OwnGraph, OwnStream, misplaced, size};
+use super::choice::{Choices, Step};
+use super::{
+    Address, Argument, DeviceConstants, Driver, DriverError, FAULT_WORDS, Launch, Launches, Place,
+    Port,
+};
+use bytes::Bytes;
+use mlc_backends::{Allocated, BackendError, Executable, LaunchTime};
+use mlc_dsl::ir::{ConstId, Consts, Tensor, Type};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// A launch with the addresses of its arguments.
+pub(super) struct Call {
+    function: String,
+    grid: [u32; 3],
+    block: u32,
+    arguments: Vec<(Address, u64)>,
+    is_together: bool,
+}
+
+impl Call {
+    pub(super) fn new(launch: &Launch, buffers: &Buffers) -> Result<Call, BackendError> {
+        let argument = |a: &Argument| Some((buffers.address(a.place, a.bytes)?, a.bytes));
+        let arguments = launch.arguments.iter().map(argument).collect::<Option<_>>();
+        Ok(Call {
+            function: launch.function.clone(),
+            grid: launch.grid,
+            block: launch.block,
+            arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
+            is_together: launch.is_together(),
+        })
+    }
+}
+
+/// Launches in order, and whether any of them records a fault.
+struct Sequence {
+    calls: Vec<Call>,
+    faulty: bool,
+}
+
+impl Sequence {
+    /// Launches without blocks compute nothing, and devices refuse them.
+    fn new(launches: &[Launch], buffers: &Buffers) -> Result<Sequence, BackendError> {
+        let call = |launch: &Launch| Call::new(launch, buffers);
+        let launches: Vec<&Launch> = launches.iter().filter(|l| l.has_blocks()).collect();
+        let faulty = launches.iter().any(|l| l.arguments.iter().any(|a| a.place == Place::Fault));
+        let calls = launches.into_iter().map(call).collect::<Result<_, BackendError>>()?;
+        Ok(Sequence { calls, faulty })
+    }
+}
+
+/// The launches of a run as one, and why the device refused it.
+struct Merged {
+    call: Call,
+    count: usize,
+    refused: OnceLock<String>,
+}
+
+impl Merged {
+    fn new(launch: &Launch, count: usize, buffers: &Buffers) -> Result<Merged, BackendError> {
+        Ok(Merged { call: Call::new(launch, buffers)?, count, refused: OnceLock::new() })
+    }
+
+    fn is_used(&self) -> bool {
+        self.refused.get().is_none()
+    }
+
+    /// From here on its launches are started by themselves.
+    fn give_up(&self, why: &DriverError) {
+        self.refused.get_or_init(|| why.to_string());
+    }
+
+    fn note(&self) -> String {
+        match self.refused.get() {
+            None => format!("{} launches as one", self.count),
+            Some(why) => format!("{} launches one by one, not as one: {why}", self.count),
+        }
+    }
+}
+
+/// Where an output is copied from, and its bytes; `None` if it is an input or a constant.
+type Copied = Option<(Address, Vec<u8>)>;
+
+/// How the launches of a run are started.
+enum Start {
+    /// One by one, for the first time: the driver may load functions when they are first started.
+    First,
+    /// One by one so far.
+    Single,
+    /// One by one, for there is nothing to gain or the device cannot record.
+    Always,
+    /// As they were recorded.
+    Recorded(OwnGraph),
+}
+
+/// Launches that are ready to run on a device.
+pub struct LaunchedPlan {
+    pub(super) launches: Launches,
+    pub(super) driver: Arc<dyn Driver>,
+    each: Sequence,
+    /// All of these as one, unless the device refuses it.
+    merged: Option<Merged>,
+    /// What outputs that are constants are equal to.
+    constants: Arc<DeviceConstants>,
+    /// Held during a run, for runs share all memory.
+    running: Mutex<Start>,
+    /// Why the launches of a run could not be recorded, if so.
+    unrecorded: OnceLock<String>,
+    // What follows is given back in this order: nothing runs once the stream has ended.
+    pub(super) stream: OwnStream,
+    /// What libraries compute in place of launches.
+    pub(super) choices: Choices,
+    /// Absent if nothing is launched.
+    module: Option<Loaded>,
+    pub(super) buffers: Buffers,
+}
+
+impl LaunchedPlan {
+    /// Loads the code, uploads the constants, allocates memory and runs what runs once.
+    ///
+    /// # Errors
+    /// The device refuses, or a launch reaches outside of its memory.
+    pub fn new(
+        launches: Launches,
+        driver: Arc<dyn Driver>,
+        constants: Consts,
+    ) -> Result<LaunchedPlan, BackendError> {
+        let constants = Arc::new(DeviceConstants::new(driver.clone(), constants));
+        LaunchedPlan::sharing(launches, driver, &constants)
+    }
+
+    /// The same with constants that other plans use, too, on the same device.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn sharing(
+        launches: Launches,
+        driver: Arc<dyn Driver>,
+        constants: &Arc<DeviceConstants>,
+    ) -> Result<LaunchedPlan, BackendError> {
+        let buffers = Buffers::new(&launches, &driver, constants)?;
+        let once = Sequence::new(&launches.once, &buffers)?;
+        let each = Sequence::new(&launches.each, &buffers)?;
+        let merged = launches.merged.as_ref();
+        let merged = merged.map(|l| Merged::new(l, each.calls.len(), &buffers)).transpose()?;
+        for (port, place) in &launches.outputs {
+            let there = match place {
+                Place::Input(i) => launches.inputs.get(*i).is_some_and(|p| size(p) == size(port)),
+                Place::Constant(id) => constants
+                    .tensor(*id)
+                    .is_some_and(|t| Some(t.bytes().len() as u64) == size(port)),
+                _ => size(port).is_some_and(|bytes| buffers.address(*place, bytes).is_some()),
+            };
+            if !there {
+                return Err(misplaced(&port.name));
+            }
+        }
+        let stream = OwnStream::new(&driver)?;
+        let module = match once.calls.is_empty() && each.calls.is_empty() {
+            true => None,
+            false => Some(Loaded::new(&driver, &launches.unit())?),
+        };
+        // One launch is started as fast by itself.
+        let is_one = each.calls.len() < 2 || merged.is_some();
+        let start = if is_one { Start::Always } else { Start::First };
+        let mut plan = LaunchedPlan {
+            launches,
+            driver,
+            each,
+            merged,
+            constants: constants.clone(),
+            running: Mutex::new(start),
+            unrecorded: OnceLock::new(),
+            stream,
+            choices: Choices::default(),
+            module,
+            buffers,
+        };
+        if let Some(grid) = &plan.buffers.grid {
+            plan.driver.clear(plan.stream.stream, grid.address, grid.bytes)?;
+        }
+        plan.start(&once)?;
+        plan.finish(&once, &mut [])?;
+        let read = plan.launches.each.iter().flat_map(|l| &l.arguments).map(|a| a.place);
+        let read: HashSet<ConstId> = read
+            .filter_map(|place| if let Place::Constant(id) = place { Some(id) } else { None })
+            .collect();
+        plan.buffers.constants.retain(|id, _| read.contains(id));
+        plan.choices = Choices::made(&plan)?;
+        Ok(plan)
+    }
+
+    /// Clears the record of faults.
+    fn clear(&self, sequence: &Sequence) -> Result<(), DriverError> {
+        let record = &self.buffers.fault;
+        match sequence.faulty {
+            true => self.driver.clear(self.stream.stream, record.address, record.bytes),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn launch(&self, call: &Call) -> Result<(), DriverError> {
+        let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
+        let Call { function, grid, block, arguments, is_together } = call;
+        let (on, module) = (self.stream.stream, *module);
+        match is_together {
+            true => self.driver.launch_together(on, module, function, *grid, *block, arguments),
+            false => self.driver.launch(on, module, function, *grid, *block, arguments),
+        }
+    }
+
+    /// Starts launches in order, one by one.
+    fn start(&self, sequence: &Sequence) -> Result<(), DriverError> {
+        self.clear(sequence)?;
+        sequence.calls.iter().try_for_each(|call| self.start_one(call))
+    }
+
+    fn start_one(&self, call: &Call) -> Result<(), DriverError> {
+        self.launch(call).map_err(|e| self.blamed(e, std::slice::from_ref(call)))
+    }
+
+    /// The same for those of every run, some of which libraries take the place of.
+    fn start_each(&self) -> Result<(), DriverError> {
+        self.clear(&self.each)?;
+        if let Some(merged) = self.merged.as_ref().filter(|m| m.is_used()) {
+            match self.launch(&merged.call) {
+                Err(e @ DriverError::Call { .. }) => merged.give_up(&e),
+                done => {
+                    return done.map_err(|e| self.blamed(e, std::slice::from_ref(&merged.call)));
+                }
+            }
+        }
+        self.steps().iter().try_for_each(|step| self.start_step(step))
+    }
+
+    /// Whether a run is one launch that stands for several.
+    fn is_one(&self) -> bool {
+        self.merged.as_ref().is_some_and(Merged::is_used)
+    }
+
+    /// The launches of every run.
+    pub(super) fn calls(&self) -> &[Call] {
+        &self.each.calls
+    }
+
+    /// What a run starts.
+    fn steps(&self) -> Vec<Step<'_>> {
+        self.choices.steps(&self.each.calls)
+    }
+
+    fn start_step(&self, step: &Step<'_>) -> Result<(), DriverError> {
+        match step {
+            Step::Launch(_, call) => self.start_one(call),
+            Step::Library(choice) => match choice.start(self) {
+                Err(e) if !matches!(e, DriverError::Lost { .. } | DriverError::Kernel { .. }) => {
+                    // What the library does not compute, the launches do.
+                    self.choices.give_up(choice, &e);
+                    choice.own(&self.each.calls).iter().try_for_each(|call| self.start_one(call))
+                }
+                done => done.map_err(|e| self.blamed(e, choice.own(&self.each.calls))),
+            },
+        }
+    }
+
+    /// Records the launches of a run, if they were started once.
+    fn recorded(&self, how: &mut Start) -> Result<(), DriverError> {
+        if let Start::Single = how {
+            let in_use = self.choices.in_use();
+            let record = || self.driver.record(self.stream.stream, &mut || self.start_each());
+            let recorded = match record() {
+                // What a library did not let be recorded is recorded without it.
+                Err(DriverError::Call { .. }) if self.choices.in_use() < in_use => record(),
+                other => other,
+            };
+            let recorded = match recorded {
+                Err(e @ DriverError::Call { .. }) => {
+                    let note = format!("launches are started one by one, not as recorded: {e}");
+                    self.unrecorded.get_or_init(|| note);
+                    None
+                }
+                other => other?,
+            };
+            *how = match recorded {
+                Some(graph) => Start::Recorded(OwnGraph::new(&self.driver, graph)),
+                None => Start::Always,
+            };
+        }
+        Ok(())
+    }
+
+    /// Starts the launches of a run: the first time one by one, then as they were recorded.
+    fn start_run(&self, how: &mut Start) -> Result<(), DriverError> {
+        self.recorded(how)?;
+        match how {
+            Start::Recorded(own) => {
+                let done = self.driver.replay(self.stream.stream, own.graph);
+                done.map_err(|e| self.blamed(e, &self.each.calls))
+            }
+            Start::First => {
+                self.start_each()?;
+                *how = Start::Single;
+                Ok(())
+            }
+            Start::Single | Start::Always => {
+                let was_one = self.is_one();
+                self.start_each()?;
+                // What the device refused as one launch was started for the first time.
+                if was_one && !self.is_one() && self.each.calls.len() > 1 {
+                    *how = Start::Single;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for launches, and copies parts of memory; the fault that the launches record is an error.
+    fn finish(
+        &self,
+        sequence: &Sequence,
+        parts: &mut [(Address, &mut [u8])],
+    ) -> Result<(), BackendError> {
+        let mut record = [0; FAULT_BYTES];
+        let mut all: Vec<(Address, &mut [u8])> = Vec::with_capacity(1 + parts.len());
+        if sequence.faulty {
+            all.push((self.buffers.fault.address, &mut record));
+        }
+        all.extend(parts.iter_mut().map(|(from, into)| (*from, &mut **into)));
+        if all.is_empty() && sequence.calls.is_empty() {
+            return Ok(());
+        }
+        let done = match all.is_empty() {
+            true => self.driver.wait(self.stream.stream),
+            false => self.driver.download(self.stream.stream, &mut all),
+        };
+        done.map_err(|e| self.blamed(e, &sequence.calls))?;
+        let mut words = record.chunks_exact(8).map(|w| w.try_into().expect("8 bytes"));
+        self.fault(std::array::from_fn(|_| words.next().map_or(0, i64::from_le_bytes)))
+    }
+
+    /// The error of launches that may have brought it about: a context is lost when code fails.
+    fn blamed(&self, error: DriverError, calls: &[Call]) -> DriverError {
+        let DriverError::Lost { call, reason } = &error else { return error };
+        let mut functions: Vec<String> = vec![];
+        for call in calls {
+            if !functions.contains(&call.function) {
+                functions.push(call.function.clone());
+            }
+        }
+        if functions.is_empty() {
+            return error;
+        }
+        let all = self.launches.once.iter().chain(&self.launches.each);
+        let mut sources: Vec<&str> = vec![];
+        for launch in all.filter(|l| functions.contains(&l.function)) {
+            if !sources.contains(&launch.source.as_str()) {
+                sources.push(&launch.source);
+            }
+        }
+        let reason = format!("{call}: {reason}");
+        DriverError::Kernel { functions, source_text: sources.join("\n"), reason }
+    }
+
+    /// The error of a record of a fault, if there is one.
+    fn fault(
+        &self,
+        [any, node, axis, index, extent]: [i64; FAULT_WORDS],
+    ) -> Result<(), BackendError> {
+        if any == 0 {
+            return Ok(());
+        }
+        let name = usize::try_from(node).ok().and_then(|n| self.launches.nodes.get(n));
+        let op = name.cloned().unwrap_or_else(|| format!("node {node}"));
+        let reason = match axis {
+            -1 => "an index exists for no element".to_string(),
+            axis => {
+                format!("index {index} is out of range for axis {axis}, which has extent {extent}")
+            }
+        };
+        Err(BackendError::Operator { op, reason })
+    }
+
+    /// An error unless the inputs are those that the code was generated for.
+    fn check(&self, inputs: &[Tensor]) -> Result<(), BackendError> {
+        let bad = |name: &str, reason| Err(BackendError::Input { name: name.to_string(), reason });
+        let ports = &self.launches.inputs;
+        if ports.len() != inputs.len() {
+            let (takes, given) = (ports.len(), inputs.len());
+            return bad("", format!("the program takes {takes} inputs, {given} given"));
+        }
+        for (port, t) in ports.iter().zip(inputs) {
+            if port.dtype != t.dtype() {
+                return bad(&port.name, format!("expected {}, found {}", port.dtype, t.dtype()));
+            }
+            if port.shape != t.shape() {
+                let wanted = Type::known(port.dtype, &port.shape);
+                let found = t.shape();
+                return bad(&port.name, format!("expected {wanted}, found shape {found:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the outputs of a run are copied from, and as many bytes for each; none for those that are inputs or constants.
+    fn room_for_outputs(&self) -> Result<Vec<Copied>, BackendError> {
+        let room = |(port, place): &(Port, Place)| {
+            if let Place::Input(_) | Place::Constant(_) = place {
+                return Ok(None);
+            }
+            let bytes = size(port).ok_or_else(|| misplaced(&port.name))?;
+            let from = self.buffers.address(*place, bytes).ok_or_else(|| misplaced(&port.name))?;
+            Ok(Some((from, vec![0; bytes as usize])))
+        };
+        self.launches.outputs.iter().map(room).collect()
+    }
+
+    /// The value of an output.
+    fn output(
+        &self,
+        (port, place): &(Port, Place),
+        copied: Copied,
+        inputs: &[Tensor],
+    ) -> Result<Tensor, BackendError> {
+        let known = match place {
+            Place::Input(i) => inputs.get(*i).map(|t| t.bytes().clone()),
+            Place::Constant(id) => self.constants.tensor(*id).map(|t| t.bytes().clone()),
+            _ => copied.map(|(_, bytes)| Bytes::from(bytes)),
+        };
+        let bytes = known.ok_or_else(|| misplaced(&port.name))?;
+        Tensor::new(port.dtype, port.shape.clone(), bytes).map_err(|_| misplaced(&port.name))
+    }
+
+    /// Checks and uploads the inputs, for a run alone.
+    fn begin(&self, inputs: &[Tensor]) -> Result<MutexGuard<'_, Start>, BackendError> {
+        self.check(inputs)?;
+        let alone = self.running.lock().unwrap_or_else(|e| e.into_inner());
+        for (memory, tensor) in self.buffers.inputs.iter().zip(inputs) {
+            if let Some(memory) = memory {
+                memory.fill(&self.stream, tensor.bytes())?;
+            }
+        }
+        Ok(alone)
+    }
+}
+
+impl Executable for LaunchedPlan {
+    fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, BackendError> {
+        let mut how = self.begin(inputs)?;
+        self.start_run(&mut how)?;
+        let mut copied = self.room_for_outputs()?;
+        let mut parts: Vec<(Address, &mut [u8])> = copied
+            .iter_mut()
+            .flatten()
+            .filter(|(_, bytes)| !bytes.is_empty())
+            .map(|(from, bytes)| (*from, bytes.as_mut_slice()))
+            .collect();
+        self.finish(&self.each, &mut parts)?;
+        drop(how);
+        let outputs = self.launches.outputs.iter().zip(copied);
+        outputs.map(|(output, copied)| self.output(output, copied, inputs)).collect()
+    }
+
+    fn allocated(&self) -> Option<Allocated> {
+        let arena = self.buffers.arena.bytes + self.buffers.kept.bytes;
+        let results = self.buffers.outputs.values().map(|m| m.bytes).sum();
+        Some(Allocated { arena, results })
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = self.choices.notes();
+        notes.extend(self.merged.iter().map(Merged::note));
+        notes.extend(self.unrecorded.get().cloned());
+        notes
+    }
+
+    fn device_seconds(&self, inputs: &[Tensor]) -> Result<Option<f64>, BackendError> {
+        let mut how = self.begin(inputs)?;
+        if let Start::First = *how {
+            self.start_run(&mut how)?;
+        }
+        self.recorded(&mut how)?;
+        let mut run = |_| self.start_run(&mut how);
+        let seconds = self.driver.timed(self.stream.stream, 1, &mut run);
+        let seconds = seconds.map_err(|e| self.blamed(e, &self.each.calls))?;
+        self.finish(&self.each, &mut [])?;
+        Ok(seconds.and_then(|s| s.first().copied()))
+    }
+
+    fn launch_seconds(&self, inputs: &[Tensor]) -> Result<Option<Vec<LaunchTime>>, BackendError> {
+        let _alone = self.begin(inputs)?;
+        self.clear(&self.each)?;
+        let steps = self.steps();
+        let mut start = |step: usize| self.start_step(&steps[step]);
+        let seconds = self.driver.timed(self.stream.stream, steps.len(), &mut start);
+        let seconds = seconds.map_err(|e| self.blamed(e, &self.each.calls))?;
+        self.finish(&self.each, &mut [])?;
+        let launched: Vec<&Launch> = self.launches.each.iter().filter(|l| l.has_blocks()).collect();
+        let time = |(step, seconds): (&Step<'_>, f64)| {
+            let (function, at) = match step {
+                Step::Launch(at, call) => (call.function.clone(), *at),
+                Step::Library(choice) => (choice.name().to_string(), choice.launches.start),
+            };
+            LaunchTime { function, kernel: launched[at].kernel, seconds }
+        };
+        Ok(seconds.map(|all| steps.iter().zip(all).map(time).collect()))
+    }
+}

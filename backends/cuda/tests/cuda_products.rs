@@ -1,0 +1,284 @@
+//! Products by a library in sessions of the CUDA backend, on a driver that records every call and may fail any of them: what is
+//! tried and chosen, what a run starts, and what happens if the library fails.
+
+mod recorder;
+
+use mlc_backends::Executable;
+use mlc_cuda::{
+    Alternative, Argument, Launch, LaunchedPlan, Launches, Library, Matrix, MatrixProduct, Place,
+    Port,
+};
+use mlc_dsl::ir::{Consts, DType, Tensor};
+use recorder::{Call, Recorder};
+use std::sync::Arc;
+
+fn argument(place: Place, written: bool) -> Argument {
+    Argument { place, bytes: 4, dtype: DType::U8, written }
+}
+
+fn launch(function: &str, from: Place, to: Place, kernel: usize) -> Launch {
+    Launch {
+        function: function.into(),
+        source: format!("KERNEL(64) {function}"),
+        grid: [1, 1, 1],
+        block: 64,
+        arguments: vec![argument(from, false), argument(to, true)],
+        kernel,
+    }
+}
+
+fn product() -> MatrixProduct {
+    let m = |line| Matrix { dtype: DType::U8, line, by_column: false, apart: 0 };
+    MatrixProduct {
+        count: 1,
+        rows: 1,
+        columns: 4,
+        depth: 4,
+        left: m(4),
+        right: m(4),
+        result: m(4),
+        bias: None,
+    }
+}
+
+/// `y = ((x + 1) + 1) + 1`: the launches in the middle, one without blocks before them, may be a product and a rest.
+fn example(has_rest: bool) -> Launches {
+    let port = |name: &str| Port { name: name.into(), dtype: DType::U8, shape: vec![4] };
+    let mut none = launch("none", Place::Input(0), Place::Arena(0), 0);
+    none.grid = [0, 1, 1];
+    let [a, b, c] = [0, 256, 512].map(Place::Arena);
+    let own = match has_rest {
+        true => vec![launch("sums", a, c, 1), launch("after", c, b, 1)],
+        false => vec![launch("gemm", a, b, 1)],
+    };
+    let to = if has_rest { c } else { b };
+    let alternative = Alternative {
+        launches: 2..2 + own.len(),
+        product: product(),
+        arguments: vec![argument(a, false), argument(Place::Input(0), false), argument(to, true)],
+        rest: has_rest.then(|| launch("rest", c, b, 1)),
+    };
+    let before = vec![none, launch("before", Place::Input(0), a, 0)];
+    let after = vec![launch("last", b, Place::Output(0), 2)];
+    Launches {
+        each: [before, own, after].concat(),
+        alternatives: vec![alternative],
+        arena: 768,
+        inputs: vec![port("x")],
+        outputs: vec![(port("y"), Place::Output(0))],
+        ..Launches::default()
+    }
+}
+
+/// A device with a library whose product takes so many seconds beside so many.
+fn device(own: f64, library: f64) -> Arc<Recorder> {
+    let recorder = Arc::new(Recorder::default());
+    {
+        let mut state = recorder.state();
+        state.library = Some(Library::Present("Blas 1".into()));
+        state.seconds = vec![own, library];
+    }
+    recorder
+}
+
+fn session(recorder: &Arc<Recorder>, has_rest: bool) -> LaunchedPlan {
+    LaunchedPlan::new(example(has_rest), recorder.clone(), Consts::default()).expect("is ready")
+}
+
+fn run(plan: &LaunchedPlan, first: u8) -> Result<Vec<u8>, String> {
+    let x = Tensor::new(DType::U8, vec![4], vec![first; 4].into()).expect("a vector");
+    Ok(plan.run(&[x]).map_err(|e| e.to_string())?[0].bytes().to_vec())
+}
+
+/// The names of what a run started.
+fn started(recorder: &Recorder) -> Vec<String> {
+    let name = |call| match call {
+        Call::Launch(function, ..) => Some(function),
+        Call::Multiply(_) => Some("product".into()),
+        Call::Record | Call::Replay(_) => Some(format!("{call:?}").split('(').next()?.into()),
+        _ => None,
+    };
+    recorder.calls().into_iter().filter_map(name).collect()
+}
+
+#[test]
+fn the_faster_way_is_chosen_and_kept() {
+    for has_rest in [false, true] {
+        let added = if has_rest { 4 } else { 3 };
+        let recorder = device(2.0, 1.0);
+        let plan = session(&recorder, has_rest);
+        assert_eq!(
+            plan.notes(),
+            [format!("Blas 1, 200000.00 µs against 400000.00 µs: {}", product())]
+        );
+        let made = recorder.calls();
+        let unit = example(has_rest).unit();
+        assert_eq!(unit.contains("KERNEL(64) rest"), has_rest);
+        let prepared = made.iter().find_map(|c| match c {
+            Call::Prepare(what, at, beside) => Some((what.clone(), at.len(), beside.1)),
+            _ => None,
+        });
+        assert_eq!(prepared, Some((product().to_string(), 3, 32 << 20)));
+        let inside: &[&str] = if has_rest { &["product", "rest"] } else { &["product"] };
+        let single = [&["before"], inside, &["last"]].concat();
+        assert_eq!(run(&plan, 1), Ok(vec![1 + added; 4]));
+        assert_eq!(started(&recorder), single);
+        assert_eq!(run(&plan, 2), Ok(vec![2 + added; 4]));
+        assert_eq!(started(&recorder), [&["Record"], &single[..], &["Replay"]].concat());
+        assert_eq!(run(&plan, 3), Ok(vec![3 + added; 4]));
+        assert_eq!(started(&recorder), ["Replay"]);
+        let x = Tensor::new(DType::U8, vec![4], vec![0; 4].into()).expect("a vector");
+        let times = plan.launch_seconds(&[x]).expect("runs").expect("a clock");
+        let names: Vec<_> = times.iter().map(|t| (t.function.as_str(), t.kernel)).collect();
+        assert_eq!(names, [("before", 0), ("product by the library", 1), ("last", 2)]);
+        drop(plan);
+        // Nothing uses the product any more when it is given back, and its memory is still there.
+        let calls = recorder.calls();
+        let at = |of: &dyn Fn(&Call) -> bool| calls.iter().position(of).expect("is called");
+        let release = at(&|c| matches!(c, Call::Release(_)));
+        assert!(at(&|c| matches!(c, Call::End(_))) < release);
+        assert!(release < at(&|c| matches!(c, Call::Free(_))));
+        recorder.holds_nothing();
+        // The next session tries nothing, whatever the clock says.
+        recorder.state().seconds = vec![1.0, 2.0];
+        let plan = session(&recorder, has_rest);
+        assert_eq!(plan.notes(), [format!("Blas 1, as chosen before: {}", product())]);
+        assert_eq!(started(&recorder), [""; 0]);
+        assert_eq!(run(&plan, 1), Ok(vec![1 + added; 4]));
+        assert_eq!(started(&recorder), single);
+        drop(plan);
+        recorder.holds_nothing();
+    }
+}
+
+/// A device, the note of a session on it, and what is kept of the product.
+type Case<'a> = (&'a dyn Fn() -> Arc<Recorder>, String, Option<bool>);
+
+/// The results of runs, and the notes after them.
+type Runs = (Vec<Result<Vec<u8>, String>>, Vec<String>);
+
+#[test]
+fn generated_code_stays_where_it_is_faster_or_the_library_differs_or_is_missing() {
+    let (code, product) = ("generated code", product());
+    let cases: [Case<'_>; 5] = [
+        (
+            &|| device(1.0, 2.0),
+            format!("{code}, 200000.00 µs against 400000.00 µs: {product}"),
+            Some(false),
+        ),
+        (
+            &|| {
+                let recorder = device(2.0, 1.0);
+                recorder.state().is_wrong = true;
+                recorder
+            },
+            format!("{code}, for Blas 1 differs by 1.0e0: {product}"),
+            Some(false),
+        ),
+        (
+            &|| {
+                let recorder = device(2.0, 1.0);
+                recorder.state().is_old = true;
+                recorder
+            },
+            format!("{code}, for the device has no clock: {product}"),
+            None,
+        ),
+        (
+            &|| {
+                let recorder = device(2.0, 1.0);
+                recorder.state().library = Some(Library::Absent("there is none".into()));
+                recorder
+            },
+            "products run as generated code: there is none".into(),
+            None,
+        ),
+        (
+            &|| {
+                let recorder = device(2.0, 1.0);
+                recorder.state().chosen.insert(product.to_string(), false);
+                recorder
+            },
+            format!("{code}, as chosen before: {product}"),
+            Some(false),
+        ),
+    ];
+    for (made, note, chosen) in cases {
+        let recorder = made();
+        let plan = session(&recorder, false);
+        assert_eq!(plan.notes(), [note]);
+        assert_eq!(recorder.state().chosen.get(&product.to_string()).copied(), chosen);
+        recorder.calls();
+        assert_eq!(run(&plan, 1), Ok(vec![4; 4]));
+        assert_eq!(started(&recorder), ["before", "gemm", "last"]);
+        drop(plan);
+        recorder.holds_nothing();
+    }
+    let recorder = device(2.0, 1.0);
+    recorder.state().library = None;
+    let plan = session(&recorder, false);
+    assert_eq!(plan.notes(), [""; 0], "what is turned off is not told");
+    assert_eq!(run(&plan, 1), Ok(vec![4; 4]));
+}
+
+#[test]
+fn every_call_fails_once_and_a_library_that_fails_is_left() {
+    for has_rest in [false, true] {
+        let added = if has_rest { 4 } else { 3 };
+        let all = |recorder: &Arc<Recorder>| -> Result<Runs, String> {
+            let plan = LaunchedPlan::new(example(has_rest), recorder.clone(), Consts::default());
+            let plan = plan.map_err(|e| e.to_string())?;
+            let runs = (1..4).map(|first| run(&plan, first)).collect();
+            Ok((runs, plan.notes()))
+        };
+        let recorder = device(2.0, 1.0);
+        let (runs, _) = all(&recorder).expect("works");
+        assert!(runs.iter().all(Result::is_ok));
+        let calls = recorder.calls();
+        let mut multiplications = 0;
+        for (at, call) in calls.iter().enumerate() {
+            let recorder = device(2.0, 1.0);
+            recorder.state().fails = Some(at);
+            match all(&recorder) {
+                Ok((runs, notes)) => {
+                    for (first, result) in (1..4).zip(&runs) {
+                        // A run may fail, but none is wrong.
+                        assert!(
+                            result.as_ref().is_ok_and(|y| *y == [first + added; 4])
+                                || result.is_err()
+                        );
+                    }
+                    if matches!(call, Call::Multiply(_) | Call::Prepare(..)) {
+                        multiplications += 1;
+                        assert!(runs.iter().all(Result::is_ok), "{call:?} fails: {runs:?}");
+                        let told =
+                            |n: &String| n.contains("generated code") && n.contains("refused");
+                        assert!(notes.iter().any(told), "{call:?} fails: {notes:?}");
+                    }
+                }
+                Err(_) => {
+                    assert!(!matches!(call, Call::Multiply(_) | Call::Prepare(..) | Call::Timed(_)))
+                }
+            }
+            recorder.holds_nothing();
+        }
+        assert!(multiplications > 10, "{multiplications}");
+    }
+}
+
+#[test]
+fn a_lost_context_is_an_error_and_no_reason_to_leave_the_library() {
+    let recorder = device(2.0, 1.0);
+    drop(session(&recorder, false));
+    let calls = recorder.calls();
+    let first = calls.iter().position(|c| matches!(c, Call::Multiply(_))).expect("is tried");
+    let recorder = device(2.0, 1.0);
+    {
+        let mut state = recorder.state();
+        (state.fails, state.is_final) = (Some(first), true);
+    }
+    let lost = LaunchedPlan::new(example(false), recorder.clone(), Consts::default());
+    let lost = lost.err().expect("the context is lost").to_string();
+    assert!(lost.contains("context is lost"), "{lost}");
+    assert!(recorder.state().chosen.is_empty());
+}
