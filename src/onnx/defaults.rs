@@ -1,7 +1,7 @@
 //! Attributes that say nothing: those with the value that an `onnx` item gives them where they are absent.
 
 use super::import_bind::attribute;
-use super::import_items::Items;
+use super::import_items::{Items, imports};
 use super::raw::{RawAttr, RawGraph, RawModel, RawNode};
 use mlc_dsl::eval::{Env, eval};
 use mlc_dsl::ir::{Attr, DType, Extent, Type};
@@ -10,7 +10,7 @@ use mlc_dsl::onnx::{Param, ParamKind};
 
 /// The model without the attributes that say nothing.
 pub fn without_defaults(model: &RawModel, library: &Library) -> RawModel {
-    let items = Items::of(library, &model.opset_imports);
+    let items = Items::of(library, &imports(model, library));
     let mut out = model.clone();
     strip(&mut out.graph, &items);
     out

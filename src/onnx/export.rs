@@ -11,7 +11,7 @@ use super::export_rules::Rules;
 use super::export_types::NEWEST_OPSET;
 use super::export_write::write;
 use super::import::ModelInfo;
-use super::raw::{RawAttr, RawDim, RawGraph, RawModel, RawValueInfo};
+use super::raw::{RawDim, RawModel, RawValueInfo};
 use mlc_dsl::ir::{NodeId, NodeKind, Program, Type};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::{self, Fault, Plan};
@@ -272,14 +272,6 @@ fn chosen<T>(
     }))
 }
 
-/// The domains of all nodes, those of bodies included.
-fn domains_of<'g>(graph: &'g RawGraph, used: &mut HashSet<&'g str>) {
-    for node in &graph.nodes {
-        used.insert(&node.domain);
-        node.attrs.values().flat_map(RawAttr::graphs).for_each(|g| domains_of(g, used));
-    }
-}
-
 fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
     let Chosen { program, forms, mut opsets, model, opset } = chosen;
     let mut graph = write(forms, model, opset)?;
@@ -292,8 +284,7 @@ fn written(chosen: Chosen<'_>) -> Result<RawModel, ExportError> {
         }
         model.opaque.put_back(&mut graph, &model.inputs, &model.outputs)?;
     }
-    let mut used = HashSet::new();
-    domains_of(&graph, &mut used);
+    let used = graph.domains();
     opsets.retain(|d, _| d.is_empty() || used.contains(d.as_str()));
     Ok(RawModel {
         ir_version: model.ir_version.max(ir_version(opset)),

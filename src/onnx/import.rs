@@ -9,7 +9,7 @@ use super::import_apply::Sheet;
 use super::import_bind::bind;
 use super::import_control::{self, FEW_REPEATED, MAX_REPEATED};
 use super::import_error::ImportError;
-use super::import_items::Items;
+use super::import_items::{Items, imports};
 use super::import_kept::{OfData, Untyped};
 use super::import_read::OnnxItemInterpreter;
 use super::import_stage::{Answers, Asked, Cut};
@@ -129,7 +129,7 @@ fn done(importing: Importing) -> Result<Imported, ImportError> {
 }
 
 pub(super) fn import_as(
-    raw: RawModel,
+    mut raw: RawModel,
     library: &Library,
     reading: &Reading<'_>,
 ) -> Result<Importing, ImportError> {
@@ -146,6 +146,7 @@ pub(super) fn import_as(
             ),
         });
     }
+    raw.opset_imports = imports(&raw, library);
     let items = Items::of(library, &raw.opset_imports);
     let mut assumed: Vec<(String, Extent)> = Vec::new();
     let mut keeps = reading.kept.cloned();

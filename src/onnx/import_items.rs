@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The operators of a model that nothing declares at its operator sets, with the number of their nodes.
 pub fn undeclared(model: &RawModel, library: &Library) -> BTreeMap<String, usize> {
-    let items = Items::of(library, &model.opset_imports);
+    let items = Items::of(library, &imports(model, library));
     let mut out = BTreeMap::new();
     let mut graphs = vec![&model.graph];
     while let Some(graph) = graphs.pop() {
@@ -24,9 +24,22 @@ pub fn undeclared(model: &RawModel, library: &Library) -> BTreeMap<String, usize
 
 /// The nodes of a model's main graph whose declaration is `opaque`, each by its name, or first result.
 pub fn declared_opaque(model: &RawModel, library: &Library) -> BTreeSet<String> {
-    let items = Items::of(library, &model.opset_imports);
+    let items = Items::of(library, &imports(model, library));
     let is_opaque = |n: &&RawNode| items.find(n).is_some_and(|i| i.decl.opaque);
     model.graph.nodes.iter().filter(is_opaque).map(|n| origin(n).to_string()).collect()
+}
+
+/// The operator sets of a model, and the newest one of each domain that it uses and does not import: files that other tools have
+/// optimised lack imports, and ONNX Runtime reads them so.
+pub(super) fn imports(model: &RawModel, library: &Library) -> BTreeMap<String, i64> {
+    let mut out = model.opset_imports.clone();
+    let used = model.graph.domains().into_iter().filter(|d| !d.is_empty());
+    for domain in used {
+        let declared = library.onnx.iter().filter(|i| i.decl.domain == domain);
+        let newest = declared.map(|i| i64::from(i.decl.since)).max().unwrap_or(1);
+        out.entry(domain.to_string()).or_insert(newest);
+    }
+    out
 }
 
 /// The declarations by domain and name that the model's operator sets admit, newest first.

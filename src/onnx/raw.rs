@@ -8,7 +8,7 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::shown;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A whole model.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +50,16 @@ pub struct RawGraph {
     pub initializers: IndexMap<String, Tensor>,
     /// Operations; each value is defined before its use.
     pub nodes: Vec<RawNode>,
+}
+
+impl RawGraph {
+    /// The domains of all nodes, those of bodies included.
+    pub fn domains(&self) -> BTreeSet<&str> {
+        let mut out: BTreeSet<&str> = self.nodes.iter().map(|n| n.domain.as_str()).collect();
+        let bodies = self.nodes.iter().flat_map(|n| n.attrs.values().flat_map(RawAttr::graphs));
+        out.extend(bodies.flat_map(RawGraph::domains));
+        out
+    }
 }
 
 /// A named value with what is known of its type.

@@ -34,6 +34,7 @@ pub fn count(shape: &[usize]) -> Tensor {
 }
 
 /// An input of a node: `In` is given at run time, `Const` lies in the model.
+#[derive(Clone)]
 pub enum Arg {
     In(Tensor),
     /// With symbolic extents of these names (`""` for a number).
