@@ -243,18 +243,19 @@ fn right(op: BinaryOp, v: i64, a: i64) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// What is proposed where `s` is `[2, 3]`, `f` is `[0]`, the axis `n` is 4 and the segment `h` is `[5]`.
+    /// What is proposed where `s` is `[2, 3]`, `f` is `[0]` and the axis `n` is 4.
     fn proposed(e: &str, v: Attr) -> Vec<String> {
-        let text = format!("def t(x: F[n], s: ints, f: ints) -> F[n]\n  = x\n  if {e} == 0\n");
+        let text = format!("def t(x: F[n], s: ints, f: ints) -> F[n]\n  = x\n  if all({e} == 0)\n");
         let (library, diags) = mlc_dsl::check::library(&[("t.rules".into(), text)]);
         let found = library.calls.iter().find_map(|c| c.conditions.first()).cloned();
         let condition = found.unwrap_or_else(|| panic!("{diags:?}"));
-        let ExprKind::Binary(BinaryOp::Eq, e, _) = condition.kind else { panic!("no equation") };
+        let ExprKind::Call(Function::All, args) = &condition.kind else { panic!("no `all`") };
+        let ExprKind::Binary(BinaryOp::Eq, e, _) = &args[0].kind else { panic!("no equation") };
         let mut env = Env::default();
-        env.bind_attr("s", Attr::ints([2, 3]));
-        env.bind_attr("f", Attr::ints([0]));
-        env.bind_axis("n", 4.into());
-        solutions(&e, &v, &env).into_iter().map(|(n, v)| format!("{n} = {v}")).collect()
+        env.bind_attr(&"s".into(), Attr::ints([2, 3]));
+        env.bind_attr(&"f".into(), Attr::ints([0]));
+        env.bind_axis(&"n".into(), 4.into());
+        solutions(e, &v, &env).into_iter().map(|(n, v)| format!("{n} = {v}")).collect()
     }
 
     #[test]
