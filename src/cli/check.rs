@@ -50,6 +50,12 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut texts = args.common.rules.clone();
     texts.extend(args.files.iter().cloned());
     let (library, diags) = stdlib::load(&texts)?;
+    for source in library.sources.iter().skip(stdlib::TEXTS.len()) {
+        let (file, mistakes) = mlc_dsl::syntax::parse(&source.text);
+        if file.items.is_empty() && mistakes.is_empty() {
+            terminal::complain(&format!("warning: {} declares nothing\n", source.name));
+        }
+    }
     // A name that is wrong is told before laws are verified.
     pipeline::target(&library, &args.target)?;
     if !diags.is_empty() {

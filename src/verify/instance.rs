@@ -57,6 +57,8 @@ pub(super) fn build(
         envs.and_then(|envs| SideEvaluator::start(facts, draft.clone(), envs)).map_err(no)?;
     let law = facts.law;
     w.wanted = wanted.to_vec();
+    // What needs no term is mended before any is built.
+    w.decided_conditions()?;
     let left = match w.side(&law.left, rng) {
         Ok(v) => v,
         Err(reason) => {

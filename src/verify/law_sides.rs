@@ -4,7 +4,7 @@
 //! their arguments are known. Families are expanded member by member.
 
 use super::instance::{InstanceRefusal, UNDECIDED};
-use super::law_facts::{Conjunct, Facts, single_name};
+use super::law_facts::{Conjunct, Facts};
 use super::repair::{self, CalleeNames, Fix, OwnNames};
 use super::sample_attrs::{self, Open};
 use super::sample_draft::SampleDraft;
@@ -330,13 +330,13 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
                 }
             }
             if !fits {
-                self.fixes = self.callee_fixes(call, attrs, &chosen, arg_terms, args);
+                self.fixes = self.callee_fixes(call, attrs, &chosen, (arg_terms, args), m);
                 return Err(none());
             }
             given = chosen;
         }
         self.builder.apply(call, &given, args).map_err(|e| {
-            self.fixes = self.callee_fixes(call, attrs, &given, arg_terms, args);
+            self.fixes = self.callee_fixes(call, attrs, &given, (arg_terms, args), m);
             e.to_string()
         })
     }
@@ -382,34 +382,33 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
         call: CallId,
         exprs: &[Option<Expr>],
         given: &[Option<Attr>],
-        arg_terms: &[TermId],
-        args: &[Value],
+        (arg_terms, args): (&[TermId], &[Value]),
+        m: usize,
     ) -> Vec<Fix> {
         let callee = self.facts.library.call(call);
-        let mut names = CalleeNames { own: OwnNames(self.facts), dims: vec![], attrs: vec![] };
+        let own = OwnNames(self.facts);
+        let mut names = CalleeNames { own, env: &self.envs[m], given: vec![], ranks: vec![] };
         let mut env = Env::default();
         for ((p, a), e) in callee.attrs.iter().zip(given).zip(exprs) {
             if let Some(a) = a {
                 env.bind_attr(&p.name, a.clone());
             }
-            if let Some(n) = e.as_ref().and_then(single_name) {
-                names.attrs.push((p.name.clone(), Name::from(n)));
-            }
+            names.given.extend(e.as_ref().map(|e| (p.name.clone(), e.clone())));
         }
         for (i, input) in callee.inputs.iter().enumerate() {
             if let Some(&a) = args.get(i) {
                 let _ = unify(&input.ty, self.builder.ty(a), &mut env, &[]);
             }
             let own = arg_terms.get(i).and_then(|&t| self.facts.law.terms.get(t).dims.as_ref());
-            if let (Some(pattern), Some(own)) = (&input.ty.dims, own)
-                && pattern.len() == own.len()
-            {
-                names.dims.extend(pattern.iter().cloned().zip(own.iter().cloned()));
+            if let (Some(declared), Some(own)) = (&input.ty.dims, own) {
+                names.argument(declared, own);
             }
         }
         let _ = mlc_dsl::infer::bind_wheres(&callee.wheres, &mut env);
         let failing = callee.conditions.iter().filter(|c| truth(c, &env) != Ok(Some(true)));
-        failing.flat_map(|c| repair::fixes(c, &env, &names)).collect()
+        let mut out: Vec<Fix> = failing.flat_map(|c| repair::fixes(c, &env, &names)).collect();
+        out.extend(names.unequal());
+        out
     }
 
     /// Attributes that only conditions or the right side mention.
@@ -431,14 +430,26 @@ impl<'f, 'l> SideEvaluator<'f, 'l> {
         .collect()
     }
 
+    /// Whether every conjunct holds as wanted, of those that extents and the attributes chosen so far decide.
+    pub(super) fn decided_conditions(&self) -> Result<(), InstanceRefusal> {
+        self.each_condition(|holds, want| holds != &Ok(Some(!want)))
+    }
+
     /// Whether every conjunct holds as wanted.
     pub(super) fn conditions(&self) -> Result<(), InstanceRefusal> {
+        self.each_condition(|holds, want| holds == &Ok(Some(want)))
+    }
+
+    fn each_condition(
+        &self,
+        passes: impl Fn(&Result<Option<bool>, EvalError>, bool) -> bool,
+    ) -> Result<(), InstanceRefusal> {
         for (i, c) in self.facts.conjuncts.iter().enumerate() {
             let Conjunct::Static(e) = c else { continue };
             let want = self.wanted.get(i).copied().unwrap_or(true);
             for env in &self.envs {
                 let holds = truth(e, env);
-                if holds == Ok(Some(want)) {
+                if passes(&holds, want) {
                     continue;
                 }
                 let fixes = match want {

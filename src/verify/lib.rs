@@ -28,6 +28,7 @@ mod sample_draft;
 mod sample_values;
 mod schema_instances;
 mod shrink;
+mod solve;
 mod symbolic;
 mod working_precision;
 

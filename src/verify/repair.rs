@@ -2,8 +2,9 @@
 
 use super::law_facts::{Facts, single_name};
 use super::sample_draft::SampleDraft;
+use super::solve::{common_divisor, solutions};
 use mlc_dsl::eval::{Env, eval};
-use mlc_dsl::expr::{AttrKind, BinaryOp, Expr, ExprKind};
+use mlc_dsl::expr::{AttrKind, BinaryOp, Elem, Expr, ExprKind};
 use mlc_dsl::functions::Function;
 use mlc_dsl::ir::Attr;
 use mlc_dsl::library::{Dim, Name};
@@ -110,11 +111,7 @@ impl SampleDraft {
 }
 
 fn least_common_multiple(a: i64, b: i64) -> Option<i64> {
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
-    }
-    (a > 0 && b > 0).then(|| a / x * b)
+    (a > 0 && b > 0).then(|| a / common_divisor(a, b) * b)
 }
 
 /// What the names of a condition stand for among a law's names.
@@ -123,8 +120,8 @@ pub(super) trait Names {
     fn axis(&self, name: &str) -> Option<Name>;
     /// The law's segment behind a name.
     fn seg(&self, name: &str) -> Option<Name>;
-    /// The law's attribute behind a name.
-    fn attr(&self, name: &str) -> Option<Name>;
+    /// Changes to the law's names that give a name this value.
+    fn set(&self, name: &str, v: &Attr) -> Vec<Fix>;
 }
 
 /// Changes that may make a condition hold that does not.
@@ -186,6 +183,7 @@ fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut V
             Function::Rank | Function::Length => {
                 if let (Some(s), Ok(v)) = (names.seg(n), usize::try_from(v)) {
                     out.push(Fix::Rank(s, v));
+                    return;
                 }
             }
             Function::Product => out.extend(names.seg(n).map(|s| Fix::Elements(s, v))),
@@ -199,20 +197,8 @@ fn equate(target: &Expr, other: &Expr, env: &Env, names: &dyn Names, out: &mut V
     {
         out.push(Fix::Multiple(axis, k));
     }
-    let Some(n) = single_name(target) else { return };
-    if let (Some(axis), Some(v)) = (names.axis(n), value.as_i64()) {
-        out.push(Fix::Axis(axis, v));
-    }
-    if let (Some(seg), Some(old)) = (names.seg(n), env.seg(n)) {
-        let every = value.as_i64().map(|v| vec![v; old.len()]);
-        out.extend(value.as_i64s().or(every).map(|v| Fix::Seg(seg, v)));
-    }
-    if let Some(a) = names.attr(n) {
-        let value = match (&value, env.attr(n)) {
-            (Attr::Int(v), Some(Attr::Ints(old))) => Attr::Ints(vec![v.clone(); old.len()]),
-            _ => value,
-        };
-        out.push(Fix::Attr(a, value));
+    for (name, v) in solutions(target, &value, env) {
+        out.extend(names.set(&name, &v));
     }
 }
 
@@ -228,38 +214,136 @@ impl Names for OwnNames<'_, '_> {
         self.0.segs.iter().find(|s| &*s.name == name).map(|s| s.name.clone())
     }
 
-    fn attr(&self, name: &str) -> Option<Name> {
-        self.0.law.attrs.iter().find(|a| &*a.name == name).map(|a| a.name.clone())
+    fn set(&self, name: &str, v: &Attr) -> Vec<Fix> {
+        let attr = self.0.law.attrs.iter().find(|a| &*a.name == name).map(|a| a.name.clone());
+        let axis = self.axis(name).zip(v.as_i64()).map(|(n, v)| Fix::Axis(n, v));
+        let seg = self.seg(name).zip(v.as_i64s()).map(|(n, v)| Fix::Seg(n, v));
+        let attr = attr.map(|n| Fix::Attr(n, v.clone()));
+        axis.into_iter().chain(seg).chain(attr).collect()
     }
 }
 
-/// An operator's names as the law's.
+/// Dimensions as the entries of a list.
+fn elems(dims: &[Dim]) -> Vec<Elem> {
+    let value = |d: &Dim| match d {
+        Dim::Axis(n) => Elem::One(Expr::new(ExprKind::Size(n.clone()))),
+        Dim::Seg(n) => Elem::Splice(Expr::new(ExprKind::Size(n.clone()))),
+        Dim::Value(e) => Elem::One(e.clone()),
+        Dim::Splice(e) => Elem::Splice(e.clone()),
+    };
+    dims.iter().map(value).collect()
+}
+
+/// An operator's names as expressions of the law's.
 pub(super) struct CalleeNames<'a, 'l> {
     /// The law's names.
     pub own: OwnNames<'a, 'l>,
-    /// The operator's dimensions and the law's behind them.
-    pub dims: Vec<(Dim, Dim)>,
-    /// The operator's attributes and the law's behind them.
-    pub attrs: Vec<(Name, Name)>,
+    /// Their values.
+    pub env: &'a Env,
+    /// What the operator's attributes, axes and segments are given as; a name of several arguments as often.
+    pub given: Vec<(Name, Expr)>,
+    /// Lists of extents that must have so many entries.
+    pub ranks: Vec<(usize, Expr)>,
+}
+
+impl CalleeNames<'_, '_> {
+    /// The dimensions of an argument as the operator declares them, and as the law has them.
+    pub(super) fn argument(&mut self, declared: &[Dim], own: &[Dim]) {
+        let seg = declared.iter().position(|d| matches!(d, Dim::Seg(_)));
+        let single = |d: &Dim| matches!(d, Dim::Axis(_) | Dim::Value(_));
+        let Some(at) = seg else {
+            if own.iter().all(single) && declared.len() == own.len() {
+                declared
+                    .iter()
+                    .zip(own)
+                    .for_each(|(p, own)| self.dims(p, std::slice::from_ref(own)));
+            } else {
+                self.spliced(declared, own);
+            }
+            return;
+        };
+        let after = declared.len() - at - 1;
+        if own.len() < at + after {
+            return;
+        }
+        let (before, rest) = own.split_at(at);
+        let (middle, end) = rest.split_at(rest.len() - after);
+        if before.iter().chain(end).all(single) {
+            let around =
+                declared[..at].iter().zip(before).chain(declared[at + 1..].iter().zip(end));
+            around.for_each(|(p, own)| self.dims(p, std::slice::from_ref(own)));
+            self.dims(&declared[at], middle);
+        }
+    }
+
+    /// Axes of an operator that are entries of lists of the law.
+    fn spliced(&mut self, declared: &[Dim], own: &[Dim]) {
+        let whole = Expr::new(ExprKind::List(elems(own)));
+        for (i, d) in (0i64..).zip(declared) {
+            let Dim::Axis(p) = d else { continue };
+            let at = Expr::new(ExprKind::Int(i));
+            self.given.push((p.clone(), Expr::call(Function::Entry, vec![whole.clone(), at])));
+        }
+        self.ranks.push((declared.len(), whole));
+    }
+
+    fn dims(&mut self, declared: &Dim, own: &[Dim]) {
+        match (declared, elems(own).as_slice()) {
+            (Dim::Axis(p), [Elem::One(e)]) => self.given.push((p.clone(), e.clone())),
+            (Dim::Seg(p), all) => {
+                self.given.push((p.clone(), Expr::new(ExprKind::List(all.to_vec()))));
+            }
+            (Dim::Axis(_) | Dim::Value(_) | Dim::Splice(_), _) => {}
+        }
+    }
+
+    /// Changes that give the arguments of one axis or segment one value, and arguments their ranks.
+    pub(super) fn unequal(&self) -> Vec<Fix> {
+        let mut out = Vec::new();
+        for (rank, e) in &self.ranks {
+            let Some(mut new) = eval(e, self.env).ok().and_then(|v| v.as_i64s()) else { continue };
+            if new.len() == *rank || *rank == 0 {
+                continue;
+            }
+            let rest: i64 = new.drain((*rank - 1).min(new.len())..).product();
+            new.resize(*rank - 1, 1);
+            new.push(rest);
+            out.extend(self.solved(e, &Attr::ints(new)));
+        }
+        for (n, e) in &self.given {
+            let Ok(own) = eval(e, self.env) else { continue };
+            for (_, other) in self.given.iter().filter(|(other, _)| other == n) {
+                if let Ok(v) = eval(other, self.env)
+                    && v != own
+                {
+                    out.extend(self.solved(e, &v));
+                }
+            }
+        }
+        out
+    }
+
+    fn solved(&self, e: &Expr, v: &Attr) -> Vec<Fix> {
+        let found = solutions(e, v, self.env);
+        found.iter().flat_map(|(n, v)| self.own.set(n, v)).collect()
+    }
+
+    fn single(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.given.iter().filter(move |(n, _)| &**n == name).filter_map(|(_, e)| single_name(e))
+    }
 }
 
 impl Names for CalleeNames<'_, '_> {
     fn axis(&self, name: &str) -> Option<Name> {
-        self.dims.iter().find_map(|(p, own)| match (p, own) {
-            (Dim::Axis(p), Dim::Axis(own)) if &**p == name => self.own.axis(own),
-            _ => None,
-        })
+        self.single(name).find_map(|own| self.own.axis(own))
     }
 
     fn seg(&self, name: &str) -> Option<Name> {
-        self.dims.iter().find_map(|(p, own)| match (p, own) {
-            (Dim::Seg(p), Dim::Seg(own)) if &**p == name => self.own.seg(own),
-            _ => None,
-        })
+        self.single(name).find_map(|own| self.own.seg(own))
     }
 
-    fn attr(&self, name: &str) -> Option<Name> {
-        let (_, own) = self.attrs.iter().find(|(p, _)| &**p == name)?;
-        self.own.attr(own)
+    fn set(&self, name: &str, v: &Attr) -> Vec<Fix> {
+        let given = self.given.iter().filter(|(n, _)| &**n == name);
+        given.flat_map(|(_, e)| self.solved(e, v)).collect()
     }
 }

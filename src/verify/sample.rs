@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Drafts tried for one sample, and changes tried on one draft.
 const DRAFTS: usize = 60;
-const CHANGES: usize = 5;
+const CHANGES: usize = 8;
 
 /// What drawing has met so far.
 #[derive(Clone, Debug, Default)]

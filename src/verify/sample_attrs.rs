@@ -1,6 +1,7 @@
 //! Chooses attributes of an application that fit its operator and its arguments.
 
 use super::sample_draft::{ExtentStyle, Stray, any_dtype};
+use super::solve::solutions;
 use mlc_dsl::eval::{Env, eval, truth};
 use mlc_dsl::expr::{AttrKind, AttrType, BinaryOp, Expr, ExprKind};
 use mlc_dsl::functions::Function;
@@ -57,7 +58,7 @@ impl Open<'_> {
         let mut left = if self.telling { CHOICES } else { 1 };
         for _ in 0..TRIES {
             let Some(mut attrs) = self.propose(rng) else { return Err(unfit) };
-            self.impose(&mut attrs);
+            self.impose(&mut attrs, rng);
             let mut typed = infer(self.call, &types, &attrs);
             for _ in 0..RELAXED {
                 if typed.is_ok() || !self.relax(&mut attrs, rng) {
@@ -143,46 +144,63 @@ impl Open<'_> {
         env
     }
 
-    /// Gives open attributes the values that conditions demand outright: `a == 1`, `all(a == 1)`,
-    /// `a[0] == 1`.
-    fn impose(&self, attrs: &mut [Option<Attr>]) {
+    /// Gives open attributes the values that equations demand, the law's own and those of the operator: `a == 1`,
+    /// `all(a == 1)`, `a[0] == 1`, `product(a) == |n|`.
+    fn impose(&self, attrs: &mut [Option<Attr>], rng: &mut Random) {
+        let own = |i: usize| self.open[i].as_ref().map(|p| &p.name);
         for (c, _) in self.conditions.iter().filter(|(_, want)| *want) {
-            let c = match &c.kind {
-                ExprKind::Call(Function::All, args) => match args.as_slice() {
-                    [one] => one,
-                    _ => continue,
-                },
-                _ => c,
-            };
-            let ExprKind::Binary(BinaryOp::Eq, a, b) = &c.kind else { continue };
-            for (target, other) in [(a, b), (b, a)] {
-                let (name, index) = match &target.kind {
-                    ExprKind::Name(n) => (n, None),
-                    ExprKind::Entry(n, i) => (n, Some(i)),
-                    _ => continue,
-                };
-                let own =
-                    self.open.iter().position(|p| p.as_ref().is_some_and(|p| p.name == *name));
-                let Some(slot) = own else { continue };
-                let env = self.law_env(attrs);
-                let Ok(value) = eval(other, &env) else { continue };
-                let at = index.and_then(|i| eval(i, &env).ok()).and_then(|i| i.as_i64());
-                attrs[slot] = match (attrs[slot].take(), value, index) {
-                    (Some(Attr::Ints(mut list)), Attr::Int(v), Some(_)) => {
-                        let at = at.and_then(|i| usize::try_from(i).ok());
-                        if let Some(entry) = at.and_then(|i| list.get_mut(i)) {
-                            *entry = v;
-                        }
-                        Some(Attr::Ints(list))
-                    }
-                    (Some(Attr::Ints(list)), Attr::Int(v), None) => {
-                        Some(Attr::Ints(vec![v; list.len()]))
-                    }
-                    (old, _, Some(_)) => old,
-                    (_, value, None) => Some(value),
-                };
+            self.equate(c, &self.law_env(attrs), &own, attrs, rng);
+        }
+        let callee = |i: usize| self.open[i].as_ref().map(|_| &self.call.attrs[i].name);
+        for c in &self.call.conditions {
+            self.equate(c, &self.call_env(attrs), &callee, attrs, rng);
+        }
+    }
+
+    /// Solves an equation that does not hold for one of the open attributes, which `named` names.
+    fn equate<'n>(
+        &self,
+        c: &Expr,
+        env: &Env,
+        named: &dyn Fn(usize) -> Option<&'n Name>,
+        attrs: &mut [Option<Attr>],
+        rng: &mut Random,
+    ) {
+        let c = match &c.kind {
+            ExprKind::Call(Function::All, args) if args.len() == 1 => &args[0],
+            _ => c,
+        };
+        let ExprKind::Binary(BinaryOp::Eq, a, b) = &c.kind else { return };
+        let mut found = Vec::new();
+        for (target, other) in [(a, b), (b, a)] {
+            let Ok(value) = eval(other, env) else { continue };
+            if eval(target, env).is_ok_and(|now| now == value) {
+                return;
+            }
+            let slot =
+                |n: &str| (0..attrs.len()).find(|i| named(*i).is_some_and(|own| **own == *n));
+            let solved = solutions(target, &value, env).into_iter();
+            found.extend(solved.filter_map(|(n, v)| Some((slot(&n)?, v))));
+        }
+        if !found.is_empty() {
+            let (slot, v) = rng.pick(&found);
+            attrs[slot] = Some(v);
+        }
+    }
+
+    /// The operator's names.
+    fn call_env(&self, attrs: &[Option<Attr>]) -> Env {
+        let mut env = Env::default();
+        for (p, a) in self.call.attrs.iter().zip(attrs) {
+            if let Some(a) = a {
+                env.bind_attr(&p.name, a.clone());
             }
         }
+        for (input, ty) in self.call.inputs.iter().zip(&self.types) {
+            // What does not fit shows when the whole application is typed.
+            let _ = unify(&input.ty, ty, &mut env, &[]);
+        }
+        env
     }
 
     fn propose(&self, rng: &mut Random) -> Option<Vec<Option<Attr>>> {

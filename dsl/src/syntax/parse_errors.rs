@@ -106,12 +106,22 @@ impl Stop<'_> {
         self.token.map(|token| &self.text[token.span.range()])
     }
 
-    /// A word behind a figure of a target, on its line: reading took it for the next figure's name.
+    /// A word behind a figure of a target, on its line or grown together with it: reading took it for the next figure's name.
     fn unit(&self, before: &[Token]) -> Option<Span> {
         let [.., number, word] = before else { return None };
-        let target = self.item_word() == "target";
+        if self.item_word() != "target" {
+            return None;
+        }
+        if word.kind == TokenKind::Number {
+            let text = &self.text[word.span.range()];
+            let end = (1..=text.len())
+                .rev()
+                .find(|end| text.is_char_boundary(*end) && text[..*end].parse::<f64>().is_ok())?;
+            let start = word.span.start + u32::try_from(end).ok()?;
+            return (end < text.len()).then_some(Span { start, ..word.span });
+        }
         let unit = number.kind == TokenKind::Number && word.kind == TokenKind::Word && !word.first;
-        (target && unit).then_some(word.span)
+        unit.then_some(word.span)
     }
 
     fn item_word(&self) -> &str {

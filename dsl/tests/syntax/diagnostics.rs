@@ -50,6 +50,7 @@ const CASES: &[(&str, &[&str])] = &[
             "rule r\n  sum(n) x => max(n) x\n  given x: F[b, n]\n  where |n| == 1\n  error exact\n",
             "target t\n  flops = 10 TFLOPS\n  bytes = 900 GB\n",
             "target t\n  launch = 5us\n",
+            "target t\n  launch = 5us\n  flops = 1e13\n",
         ],
     ),
     (
