@@ -5,6 +5,7 @@
 
 mod branches;
 mod contrib;
+mod contrib_quantized;
 mod control;
 mod decided;
 mod graphs;
