@@ -59,27 +59,30 @@ impl InputShapes {
         if let Some(name) = symbols.keys().find(|name| !known.contains(*name)) {
             return Err(no_symbol(name, &known));
         }
+        let mut other = false;
         for g in &self.given {
             let input = model.graph.inputs.iter_mut().find(|i| i.name == g.name);
             match (input, g.extents.as_slice()) {
-                (Some(input), extents) => shaped(input, extents, &mut symbols)?,
+                (Some(input), extents) => {
+                    let dims = input.dims.iter().flatten().zip(extents);
+                    let differs = |(d, n): (&RawDim, &u64)| matches!(d, RawDim::Known(k) if k != n);
+                    other |= dims.into_iter().any(differs);
+                    shaped(input, extents, &mut symbols)?;
+                }
                 (None, [extent]) if known.contains(&g.name) => {
                     bound(&mut symbols, &g.name, *extent)?;
                 }
                 (None, _) => return Err(unknown(&g.name, &model.graph.inputs, &known)),
             }
         }
-        // What the model says of other values follows from its inputs.
-        model.graph.value_infos.clear();
-        for v in model.graph.inputs.iter_mut().chain(&mut model.graph.outputs) {
-            for d in v.dims.iter_mut().flatten() {
-                if let RawDim::Symbol(s) = d
-                    && let Some(n) = symbols.get(s)
-                {
-                    *d = RawDim::Known(*n);
-                }
-            }
+        let graph = &mut model.graph;
+        if other {
+            // What the model says of other values is true of the extents that it declares.
+            graph.value_infos.clear();
         }
+        let between = &mut graph.value_infos;
+        let all = graph.inputs.iter_mut().chain(&mut graph.outputs).chain(between);
+        all.for_each(|v| v.bind(&symbols));
         Ok(())
     }
 

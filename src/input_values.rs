@@ -86,9 +86,24 @@ impl InputValues {
     /// Gives inputs the extents that a run will have; false if all have them.
     pub fn enter_extents(&self, raw: &mut RawModel) -> bool {
         let mut entered = false;
+        let mut symbols = BTreeMap::new();
+        let mut conflict = false;
         for input in &mut raw.graph.inputs {
-            entered |= self.enter_extents_of(input);
+            let declared = input.dims.clone().unwrap_or_default();
+            if !self.enter_extents_of(input) {
+                continue;
+            }
+            entered = true;
+            for (d, n) in declared.into_iter().zip(input.dims.iter().flatten()) {
+                if let (RawDim::Symbol(s), RawDim::Known(n)) = (d, n) {
+                    conflict |= symbols.insert(s, *n).is_some_and(|before| before != *n);
+                }
+            }
         }
+        if conflict {
+            raw.graph.value_infos.clear();
+        }
+        raw.graph.value_infos.iter_mut().for_each(|v| v.bind(&symbols));
         entered
     }
 

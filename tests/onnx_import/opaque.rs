@@ -72,6 +72,29 @@ fn an_unknown_node_is_kept_and_its_surroundings_are_optimised() {
 }
 
 #[test]
+fn what_a_file_tells_of_results_holds_for_the_extents_of_its_symbols() {
+    let mut raw = around(fancy(), true);
+    let graph = &mut raw.graph;
+    for v in graph.inputs.iter_mut().chain(&mut graph.value_infos).chain(&mut graph.outputs) {
+        v.dims = Some(vec![RawDim::Symbol("n".into()), RawDim::Known(3)]);
+    }
+    let bytes = mlc_onnx::to_bytes(&raw).expect("written");
+    for reader in [Reader::new().bind("n", 2), Reader::new().shape("x0", &[2, 3])] {
+        let model = reader.from_bytes(bytes.clone()).expect("it loads");
+        let result = Optimizer::new().target("cpu").optimize(&model).expect("it is optimised");
+        let bytes = result.to_bytes().expect("written");
+        let out = mlc_onnx::parse_onnx(bytes.into(), None).expect("it reads back");
+        assert_eq!(operators(&out), ["Relu", "Fancy", "Identity"]);
+    }
+    // Of another number of columns it tells nothing.
+    let model = Reader::new().shape("x0", &[2, 4]).from_bytes(bytes).expect("it loads");
+    let result = Optimizer::new().target("cpu").optimize(&model).expect("it is optimised");
+    let out = mlc_onnx::parse_onnx(result.to_bytes().expect("written").into(), None);
+    let out = out.expect("it reads back");
+    assert_eq!(operators(&out), ["Relu", "Fancy", "Transpose", "Transpose"]);
+}
+
+#[test]
 fn what_reads_a_value_of_unknown_type_is_kept_too() {
     let out = optimized(&around(fancy(), false));
     assert_eq!(operators(&out), ["Relu", "Fancy", "Transpose", "Transpose"]);
