@@ -63,12 +63,7 @@ impl InputShapes {
         for g in &self.given {
             let input = model.graph.inputs.iter_mut().find(|i| i.name == g.name);
             match (input, g.extents.as_slice()) {
-                (Some(input), extents) => {
-                    let dims = input.dims.iter().flatten().zip(extents);
-                    let differs = |(d, n): (&RawDim, &u64)| matches!(d, RawDim::Known(k) if k != n);
-                    other |= dims.into_iter().any(differs);
-                    shaped(input, extents, &mut symbols)?;
-                }
+                (Some(input), extents) => other |= shaped(input, extents, &mut symbols)?,
                 (None, [extent]) if known.contains(&g.name) => {
                     bound(&mut symbols, &g.name, *extent)?;
                 }
@@ -184,12 +179,13 @@ impl OfText<'_> {
     }
 }
 
-/// Gives an input its shape; symbols that it had are that everywhere.
+/// Gives an input its shape; symbols that it had are that everywhere. True if it is declared with another extent.
 fn shaped(
     input: &mut RawValueInfo,
     extents: &[u64],
     symbols: &mut BTreeMap<String, u64>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
+    let mut other = false;
     if let Some(dims) = &input.dims {
         if dims.len() != extents.len() {
             let (name, has, gets) = (shown(&input.name), dims.len(), extents.len());
@@ -201,13 +197,15 @@ fn shaped(
                 .with_help(format!("it is declared as [{}]", declared.join(", "))));
         }
         for (d, &extent) in dims.iter().zip(extents) {
-            if let RawDim::Symbol(s) = d {
-                bound(symbols, s, extent)?;
+            match d {
+                RawDim::Symbol(s) => bound(symbols, s, extent)?,
+                RawDim::Known(n) => other |= *n != extent,
+                RawDim::Unknown => {}
             }
         }
     }
     input.dims = Some(extents.iter().map(|&e| RawDim::Known(e)).collect());
-    Ok(())
+    Ok(other)
 }
 
 fn bound(symbols: &mut BTreeMap<String, u64>, name: &str, extent: u64) -> Result<(), Error> {

@@ -52,19 +52,6 @@ pub struct RawGraph {
     pub nodes: Vec<RawNode>,
 }
 
-impl RawValueInfo {
-    /// Writes the extents of symbols into its shape.
-    pub fn bind(&mut self, extents: &BTreeMap<String, u64>) {
-        for d in self.dims.iter_mut().flatten() {
-            if let RawDim::Symbol(s) = d
-                && let Some(n) = extents.get(s)
-            {
-                *d = RawDim::Known(*n);
-            }
-        }
-    }
-}
-
 impl RawGraph {
     /// The domains of all nodes, those of bodies included.
     pub fn domains(&self) -> BTreeSet<&str> {
@@ -86,6 +73,19 @@ pub struct RawValueInfo {
     pub dims: Option<Vec<RawDim>>,
     /// What holds tensors of this type, outermost first; empty for a tensor.
     pub containers: Vec<Container>,
+}
+
+impl RawValueInfo {
+    /// Writes the extents of symbols into its shape.
+    pub fn bind(&mut self, extents: &BTreeMap<String, u64>) {
+        for d in self.dims.iter_mut().flatten() {
+            if let RawDim::Symbol(s) = d
+                && let Some(n) = extents.get(s)
+            {
+                *d = RawDim::Known(*n);
+            }
+        }
+    }
 }
 
 /// What holds a tensor, or several.

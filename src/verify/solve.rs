@@ -26,15 +26,9 @@ fn solve(e: &Expr, v: &Attr, env: &Env, out: &mut Vec<(String, Attr)>) {
         return;
     }
     match &e.kind {
-        ExprKind::Entry(n, i) => {
+        ExprKind::Entry(n, at) => {
             let whole = Expr { kind: ExprKind::Name(n.clone()), span: e.span };
-            let entry = eval(i, env).ok().and_then(|i| usize::try_from(i.as_i64()?).ok());
-            if let (Some(mut old), Some(i), Some(v)) = (list(&whole, env), entry, v.as_i64())
-                && let Some(slot) = old.get_mut(i)
-            {
-                *slot = v;
-                out.push((n.to_string(), Attr::ints(old)));
-            }
+            entry(&whole, at, v, env, out);
         }
         ExprKind::Unary(UnaryOp::Neg, a) => {
             out_of(a, map(v, |v| v.checked_neg()), env, out);
@@ -69,10 +63,13 @@ fn call(f: Function, args: &[Expr], v: &Attr, env: &Env, out: &mut Vec<(String, 
         }
         (Function::Total, [a]) => {
             let (Some(old), Some(v)) = (list(a, env), v.as_i64()) else { return };
-            let missing = v - old.iter().sum::<i64>();
+            let missing = old.iter().try_fold(v, |rest, old| rest.checked_sub(*old));
             for i in 0..old.len() {
                 let mut new = old.clone();
-                new[i] += missing;
+                let Some(changed) = missing.and_then(|missing| new[i].checked_add(missing)) else {
+                    continue;
+                };
+                new[i] = changed;
                 solve(a, &Attr::ints(new), env, out);
             }
         }
@@ -111,15 +108,7 @@ fn call(f: Function, args: &[Expr], v: &Attr, env: &Env, out: &mut Vec<(String, 
             }
             solve(a, &Attr::ints(new), env, out);
         }
-        (Function::Entry, [a, at]) => {
-            let at = eval(at, env).ok().and_then(|at| usize::try_from(at.as_i64()?).ok());
-            if let (Some(mut new), Some(at), Some(v)) = (list(a, env), at, v.as_i64())
-                && let Some(slot) = new.get_mut(at)
-            {
-                *slot = v;
-                solve(a, &Attr::ints(new), env, out);
-            }
-        }
+        (Function::Entry, [a, at]) => entry(a, at, v, env, out),
         (Function::Reverse, [a]) => {
             out_of(a, v.as_i64s().map(|v| Attr::ints(v.into_iter().rev())), env, out);
         }
@@ -133,6 +122,22 @@ fn call(f: Function, args: &[Expr], v: &Attr, env: &Env, out: &mut Vec<(String, 
         }
         _ => {}
     }
+}
+
+/// One entry of a list.
+fn entry(whole: &Expr, at: &Expr, v: &Attr, env: &Env, out: &mut Vec<(String, Attr)>) {
+    let at = eval(at, env).ok().and_then(|at| usize::try_from(at.as_i64()?).ok());
+    if let (Some(mut new), Some(at), Some(v)) = (list(whole, env), at, v.as_i64())
+        && let Some(slot) = new.get_mut(at)
+    {
+        *slot = v;
+        solve(whole, &Attr::ints(new), env, out);
+    }
+}
+
+/// The quotient, if it is a whole number.
+fn exact(a: i64, b: i64) -> Option<i64> {
+    a.checked_div(b).filter(|q| q.checked_mul(b) == Some(a))
 }
 
 /// Each part of a list on its own; what is spliced in takes the entries that the others leave.
@@ -165,9 +170,9 @@ fn factored(old: &[i64], product: i64) -> Vec<Vec<i64>> {
     for i in 0..old.len() {
         let others = old.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, v)| *v);
         let others = others.fold(1i64, i64::saturating_mul);
-        if others != 0 && product % others == 0 {
+        if let Some(own) = exact(product, others) {
             let mut new = old.to_vec();
-            new[i] = product / others;
+            new[i] = own;
             out.push(new);
         }
     }
@@ -222,7 +227,7 @@ fn left(op: BinaryOp, v: i64, b: i64) -> Option<i64> {
     match op {
         BinaryOp::Add => v.checked_sub(b),
         BinaryOp::Sub => v.checked_add(b),
-        BinaryOp::Mul if b != 0 && v % b == 0 => Some(v / b),
+        BinaryOp::Mul => exact(v, b),
         BinaryOp::Div if b != 0 => v.checked_mul(b),
         _ => None,
     }
@@ -233,8 +238,8 @@ fn right(op: BinaryOp, v: i64, a: i64) -> Option<i64> {
     match op {
         BinaryOp::Add => v.checked_sub(a),
         BinaryOp::Sub => a.checked_sub(v),
-        BinaryOp::Mul if a != 0 && v % a == 0 => Some(v / a),
-        BinaryOp::Div if v != 0 => Some(a / v).filter(|b| *b != 0),
+        BinaryOp::Mul => exact(v, a),
+        BinaryOp::Div => a.checked_div(v).filter(|b| *b != 0),
         _ => None,
     }
 }
@@ -268,6 +273,12 @@ mod tests {
             ("total(s)", Attr::int(9), &["s = [6, 3]", "s = [2, 7]"]),
             ("length(s)", Attr::int(3), &["s = [2, 3, 3]"]),
             ("s[1]", Attr::int(9), &["s = [2, 9]"]),
+            ("-1 * |n|", Attr::int(i64::MIN), &[]),
+            (
+                "total(s)",
+                Attr::int(i64::MAX),
+                &["s = [9223372036854775804, 3]", "s = [2, 9223372036854775805]"],
+            ),
             ("drop(s, [0])", Attr::ints([7, 8]), &["s = [2, 7, 8]"]),
             ("pick(s, f)", Attr::ints([9]), &["s = [9, 3]"]),
             ("[|n|, ..s]", Attr::ints([6, 5, 1]), &["n = 6", "s = [5, 1]"]),
