@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::error::ErrorKind;
 #[cfg(feature = "cli")]
 use crate::kernel_times::Watcher;
+use crate::pipeline::costing::Costing;
 use crate::pipeline::options::Fp;
 use mlc_backends::Backend;
 #[cfg(feature = "cuda")]
@@ -41,6 +42,9 @@ pub struct Device {
     fp: Fp,
 }
 
+/// The target of this machine's processor; those that describe its vectors extend it.
+pub(crate) const CPU: &str = "cpu";
+
 /// The target of NVIDIA devices; those that describe single ones extend it.
 pub(crate) const CUDA: &str = "cuda";
 
@@ -62,7 +66,7 @@ pub(crate) fn constants(plan: &Plan) -> u64 {
 
 /// True if results for a target are run here, and not files for a runtime.
 pub(crate) fn is_run_here(library: &Library, target: &str) -> bool {
-    target == "cpu" || library.is_kind_of(target, CUDA)
+    library.is_kind_of(target, CPU) || library.is_kind_of(target, CUDA)
 }
 
 impl Device {
@@ -126,12 +130,21 @@ impl Device {
     /// The target whose figures describe the device.
     pub(crate) fn target(&self, library: &Library) -> Result<String, Error> {
         Ok(match self.place {
-            BackendKind::Reference | BackendKind::Cpu => "cpu".into(),
+            BackendKind::Reference | BackendKind::Cpu => CPU.into(),
             BackendKind::Cuda => {
                 let known = library.target_of_device(CUDA, &cuda::name(self.number)?);
                 known.map_or(CUDA.into(), |t| t.name.to_string())
             }
         })
+    }
+
+    /// Costs for plans of target `target` on this device, where nothing is known of its kernels but what it is.
+    pub(crate) fn costing(&self, library: &Library, target: &str) -> Costing {
+        let described = match self.place {
+            BackendKind::Cpu if target == CPU => library.target_of_device(CPU, mlc_cpu::vectors()),
+            _ => None,
+        };
+        Costing { described: described.cloned(), ..Costing::default() }
     }
 
     /// Threads that share the work of a run on this machine's processor.
@@ -167,7 +180,7 @@ impl Device {
     /// True if plans for a target are this device's own.
     pub(crate) fn runs(&self, library: &Library, target: &str) -> bool {
         match self.place {
-            BackendKind::Reference | BackendKind::Cpu => target == "cpu",
+            BackendKind::Reference | BackendKind::Cpu => library.is_kind_of(target, CPU),
             BackendKind::Cuda => library.is_kind_of(target, CUDA),
         }
     }

@@ -245,6 +245,14 @@ impl CostModel {
         CostModel { weights: bytes, ..self }
     }
 
+    /// The same, all kernels of this name at such a multiple of the roofline.
+    #[must_use]
+    pub fn with_factor(mut self, kernel: &str, factor: f64) -> CostModel {
+        self.fits.kernels.remove(kernel);
+        self.factors.insert(kernel.to_string(), factor);
+        self
+    }
+
     /// Seconds of a kernel.
     #[must_use]
     pub fn seconds(&self, kernel: &str, dtype: DType, work: &Work) -> f64 {

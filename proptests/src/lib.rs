@@ -27,6 +27,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// How many of something a test takes: `some`, times the number in `MLC_THOROUGH` if that is set.
+///
+/// # Panics
+/// If the variable is not a number.
+pub fn sampled(some: usize) -> usize {
+    let Ok(times) = std::env::var("MLC_THOROUGH") else { return some };
+    let times: usize = times.parse().unwrap_or_else(|_| panic!("MLC_THOROUGH={times}: no number"));
+    some.saturating_mul(times.max(1))
+}
+
 /// A folder whose texts are read instead of those embedded.
 static TEXTS: OnceLock<PathBuf> = OnceLock::new();
 

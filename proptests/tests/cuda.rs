@@ -14,7 +14,7 @@ use mlc_fuzz::{Generator, Subject, Verdict};
 use mlc_onnx::import;
 use mlc_proptests::emulated::{Emulated, has_no_code};
 use mlc_proptests::spellings::{families, run::models};
-use mlc_proptests::{checked_options, library, options, program};
+use mlc_proptests::{checked_options, library, options, program, sampled};
 use mlc_rewrite::pipeline::selfcheck::difference;
 use mlc_rewrite::pipeline::{Options, optimize};
 use mlc_rewrite::show;
@@ -22,13 +22,18 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 /// Generated programs.
-const PROGRAMS: u64 = 60;
+const PROGRAMS: usize = 30;
 /// Applications of each operator, and the seeds that they are drawn by at most.
-const APPLICATIONS: usize = 2;
-const MOST_SEEDS: u64 = 12;
+const APPLICATIONS: usize = 1;
+const MOST_SEEDS: usize = 12;
 
 /// Names a device of this machine that takes the place of the emulator.
 const DEVICE: &str = "MLC_CUDA_DEVICE";
+
+/// So many seeds.
+fn seeds(some: usize) -> std::ops::Range<u64> {
+    0..sampled(some) as u64
+}
 
 /// True if there is nothing to run generated code on.
 fn is_skipped() -> bool {
@@ -84,7 +89,8 @@ fn generated_code_computes_every_operator_as_the_reference_does() {
     let (mut wrong, mut never, mut refused) = (Vec::new(), Vec::new(), BTreeSet::new());
     for (i, call) in library.calls.iter().enumerate() {
         let drawn = |seed| Some((seed, generator.single(CallId(i as u32), seed)?));
-        let drawn: Vec<_> = (0..MOST_SEEDS).filter_map(drawn).take(APPLICATIONS).collect();
+        let drawn: Vec<_> =
+            seeds(MOST_SEEDS).filter_map(drawn).take(sampled(APPLICATIONS)).collect();
         if drawn.is_empty() {
             never.push(call.name.to_string());
         }
@@ -135,7 +141,7 @@ fn generated_code_computes_programs_as_the_reference_does() {
     let subject = Subject { library, optimise: &optimise, run: &run };
     let mut wrong = Vec::new();
     let (mut compared, mut refused) = (0, 0);
-    for seed in 0..PROGRAMS {
+    for seed in seeds(PROGRAMS) {
         let p = program(seed, 14);
         match examine(&subject, &p, &[Style::Normal, Style::Whole], seed) {
             Verdict::Agrees(runs) => compared += runs,
@@ -152,7 +158,7 @@ fn generated_code_computes_programs_as_the_reference_does() {
     }
     println!("{compared} runs compared, {refused} programs refused");
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(refused < PROGRAMS / 8, "{refused} programs are refused");
+    assert!(refused < sampled(PROGRAMS) / 8, "{refused} programs are refused");
 }
 
 #[test]

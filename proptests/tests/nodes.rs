@@ -1,11 +1,11 @@
 //! Results as ONNX: a fixed sample of every family's spellings takes as few nodes as the layer can be written in.
 
-use mlc_proptests::checked_options;
 use mlc_proptests::spellings::families;
 use mlc_proptests::spellings::nodes::{self, Destination};
+use mlc_proptests::{checked_options, sampled};
 
 /// Spellings of each family, the reference among them.
-const SAMPLE: usize = 8;
+const SAMPLE: usize = 4;
 
 /// Nodes beyond the fewest that some spelling of a family takes: what is cheaper by price, and what is not found.
 const BEYOND: &[(&str, &str, usize)] = &[
@@ -49,7 +49,7 @@ fn smallest(target: &str, opset: i64) {
             wrong.push(format!("{}: no count is known", f.name));
             continue;
         };
-        let w = nodes::written(&f, SAMPLE, &scratch, &options, &place);
+        let w = nodes::written(&f, sampled(SAMPLE), &scratch, &options, &place);
         wrong.extend(w.failed);
         let cheaper = BEYOND.iter().find(|(t, n, _)| *t == target && *n == f.name).map(|b| b.2);
         let slow = SLOW_AS_ONE_NODE.iter().find(|(n, _)| *n == f.name).map(|b| b.1);

@@ -1,10 +1,10 @@
 //! A fixed sample of every family's spellings becomes the family's own plan.
 
-use mlc_proptests::checked_options;
 use mlc_proptests::spellings::{families, run};
+use mlc_proptests::{checked_options, sampled};
 
 /// Spellings of each family and setting, the reference among them.
-const SAMPLE: usize = 10;
+const SAMPLE: usize = 5;
 
 #[test]
 fn every_spelling_becomes_its_layer() {
@@ -14,7 +14,7 @@ fn every_spelling_becomes_its_layer() {
     let all = families();
     assert!(all.len() >= 24, "{} families", all.len());
     for f in &all {
-        let o = run::run(f, SAMPLE, &scratch, &options);
+        let o = run::run(f, sampled(SAMPLE), &scratch, &options);
         assert!(o.spellings >= f.setups.len(), "{} has no spellings", f.name);
         short.extend(
             o.failures.iter().map(|x| format!("{}\n{}became\n{}\n", x.which, x.source, x.became)),

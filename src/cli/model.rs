@@ -168,6 +168,7 @@ impl Tuning {
         &self,
         device: &Device,
         target: &str,
+        library: &Library,
         common: &super::Common,
     ) -> anyhow::Result<crate::pipeline::Options> {
         let mut options = self.options_with(target, common, Some(device))?;
@@ -182,12 +183,8 @@ impl Tuning {
             });
             options.costing.measure = measure;
         }
+        options.costing.described = device.costing(library, target).described;
         Ok(options)
-    }
-
-    /// The options for running on this machine's processor.
-    pub fn options_here(&self, common: &super::Common) -> anyhow::Result<crate::pipeline::Options> {
-        self.options_on(&Device::cpu().threads(common.threads()), "cpu", common)
     }
 
     /// The pipeline's options for a target.

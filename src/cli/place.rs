@@ -38,19 +38,17 @@ impl Place {
         Ok(tuning.memory.map_or(device.clone(), |bytes| device.memory(bytes)))
     }
 
-    /// The options for running there: of NVIDIA devices, the target that describes the one at hand.
+    /// The options for running there, at the figures of the target that describes the device at hand.
     pub fn options(
         &self,
         tuning: &Tuning,
         common: &Common,
         library: &Library,
     ) -> anyhow::Result<Options> {
-        match self.backend {
-            BackendKind::Cuda => {
-                let device = self.on(common.threads())?;
-                tuning.options_on(&device, &device.target(library)?, common)
-            }
-            BackendKind::Cpu | BackendKind::Reference => tuning.options_here(common),
-        }
+        let device = match self.backend {
+            BackendKind::Cuda => self.on(common.threads())?,
+            BackendKind::Cpu | BackendKind::Reference => Device::cpu().threads(common.threads()),
+        };
+        tuning.options_on(&device, &device.target(library)?, library, common)
     }
 }

@@ -3,6 +3,7 @@
 //! Timing decides if it is enabled and the inputs have a known size, and its outcomes are stored. Otherwise the
 //! optimised plan must be better by more than the error of the fitted costs.
 
+use crate::device::CPU;
 use crate::error::Error;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::measure::{self, MARGIN, Runs, anew, keep_read, least};
@@ -54,7 +55,7 @@ pub fn settle(
     options: &Options,
     mut optimized: Optimized,
 ) -> Result<Optimized, Error> {
-    let applies = options.target == "cpu"
+    let applies = library.is_kind_of(&options.target, CPU)
         && options.operators.is_none()
         && options.objective == Objective::Latency
         && options.costing.fits.is_some()
@@ -62,7 +63,7 @@ pub fn settle(
     if !applies {
         return Ok(optimized);
     }
-    let cpu = pipeline::target(library, "cpu")?;
+    let cpu = pipeline::target(library, &options.target)?;
     let model = options.costing.model(&cpu, source);
     let plain = pipeline::plan_with(source, library, &cpu, &model)?;
     let texts = [&plain, &optimized.plan].map(|p| measure::text(p, library));

@@ -11,6 +11,8 @@ use std::sync::Arc;
 /// Where the costs of kernels are from.
 #[derive(Clone, Debug, Default)]
 pub struct Costing {
+    /// The target whose figures describe the device at hand better than those of the one that is optimised for.
+    pub described: Option<TargetItem>,
     /// Figures in place of those of the target's text.
     pub profile: Option<Profile>,
     /// What was fitted to times of this machine's kernels.
@@ -35,7 +37,7 @@ impl Costing {
 
     /// The costs of a target's kernels in a program.
     pub fn model(&self, target: &TargetItem, program: &Program) -> CostModel {
-        let plain = CostModel::of(target);
+        let plain = CostModel::of(self.described.as_ref().unwrap_or(target));
         let model = match &self.profile {
             Some(p) => CostModel::new(target, p.clone(), self.source.clone()),
             None => plain,

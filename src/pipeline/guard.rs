@@ -4,6 +4,7 @@
 //! and the pipeline runs again. If no law can be blamed, the original program is kept. The report says so,
 //! for every caller: `optimize`, `run`, `bench` and the library all use it.
 
+use crate::device::CPU;
 use crate::error::Error;
 use crate::pipeline::options::Options;
 use crate::pipeline::selfcheck::{Blamed, Check, Failure, TurnedOff, blame};
@@ -42,8 +43,11 @@ pub(crate) fn hold(
             seed: options.seed,
             threads: options.threads,
         };
-        let checked =
-            check.run(source, &o, options.operators.is_none() && options.target == "cpu")?;
+        let checked = check.run(
+            source,
+            &o,
+            options.operators.is_none() && library.is_kind_of(&options.target, CPU),
+        )?;
         // A proof that cannot be replayed blames nobody.
         let blamed = |f: &Failure| (f.clone(), blame(&o, &check, f).unwrap_or_default());
         let found = checked.failure.as_ref().map(blamed);

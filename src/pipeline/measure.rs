@@ -2,6 +2,7 @@
 //!
 //! Runs are interleaved, so that other load on the machine affects all plans alike.
 
+use crate::device::CPU;
 use crate::error::Error;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::{self, Fp, Optimized, Options, Solver};
@@ -199,7 +200,7 @@ pub fn choose(
     afforded.map_err(|e| Error::from(e).before("plans cannot be timed"))?;
     let inputs = random_inputs::inputs(source, library, options.seed)
         .ok_or_else(|| Error::unsized_inputs().before("plans cannot be timed"))?;
-    let is_own = options.operators.is_none() && options.target == "cpu";
+    let is_own = options.operators.is_none() && library.is_kind_of(&options.target, CPU);
     let mut all = vec![Candidate { name: "as read".into(), plan: plan_of(source)?, found: None }];
     let mut known = vec![text(&all[0].plan, library)];
     let mut add = |name: String, o: Optimized, base: bool| -> Result<(), Error> {

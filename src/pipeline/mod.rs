@@ -182,8 +182,13 @@ pub fn optimize_once(
         false => best,
     });
     let (mut chosen, extracted) = found.swap_remove(best);
-    if let Some(better) = second_search(&chosen, library, &late, &limits, &all[0], &evaluation)? {
-        chosen = better;
+    let lean = at(first).with_model(model.clone().with_factor(RELAYOUT, 0.0));
+    let late = Late { laws: &late, prices: [&all[0], &lean], evaluation: &evaluation };
+    let mut of_source = false;
+    for (start, is_source) in [(chosen.clone(), false), (plain.clone(), true)] {
+        if let Some(better) = late.search(&start, &chosen, library, &limits)? {
+            (chosen, of_source) = (better, is_source);
+        }
     }
     clock.stage("late laws");
     let permitted = extracted.source_cost.is_some()
@@ -208,7 +213,7 @@ pub fn optimize_once(
     report.kernels = kernels(&chosen.plan, library);
     report.notes = notes;
     report.as_read = kept;
-    if kept {
+    if kept || of_source {
         report.proof.clear();
     }
     clock.stage("report");
@@ -262,28 +267,47 @@ fn first_search(
     Ok(is_better.then(|| constant_folding::fold(&extracted.program, library)).transpose()?)
 }
 
-/// The result of a search with the late laws alone that begins at `chosen`, if it is better.
-fn second_search(
-    chosen: &Candidate,
-    library: &Arc<Library>,
-    late: &[u32],
-    limits: &Limits,
-    prices: &TargetPrices<'_>,
-    evaluation: &Evaluation<'_>,
-) -> Result<Option<Candidate>, Error> {
-    if late.is_empty() {
-        return Ok(None);
+/// The kernel that changes layouts.
+const RELAYOUT: &str = "relayout";
+
+/// A search with the late laws alone.
+struct Late<'a> {
+    laws: &'a [u32],
+    /// Those that are true, and those at which layouts change for nothing: a chain of operators in another layout pays only as a whole,
+    /// and a search that is not exhaustive meets no part of it that does.
+    prices: [&'a TargetPrices<'a>; 2],
+    evaluation: &'a Evaluation<'a>,
+}
+
+impl Late<'_> {
+    /// The best result of a search that begins at `start`, if it is better than `known`.
+    fn search(
+        &self,
+        start: &Candidate,
+        known: &Candidate,
+        library: &Arc<Library>,
+        limits: &Limits,
+    ) -> Result<Option<Candidate>, Error> {
+        if self.laws.is_empty() {
+            return Ok(None);
+        }
+        let mut explored = explore(library.clone(), start.plan.program.clone(), self.laws, limits);
+        if explored.steps() == 0 {
+            return Ok(None);
+        }
+        let mut best: Option<Candidate> = None;
+        for prices in self.prices {
+            let extractor = self.evaluation.options.extractor_for(prices);
+            let extracted = explored.extract(prices, &*extractor)?;
+            let Extracted { program, kernels, .. } = &extracted;
+            let (program, kernels) = constant_folding::fold_chosen(program, kernels, library)?;
+            let found = self.evaluation.candidate(program, &kernels);
+            if found.beats(best.as_ref().unwrap_or(known)) {
+                best = Some(found);
+            }
+        }
+        Ok(best)
     }
-    let mut explored = explore(library.clone(), chosen.plan.program.clone(), late, limits);
-    if explored.steps() == 0 {
-        return Ok(None);
-    }
-    let extractor = evaluation.options.extractor_for(prices);
-    let extracted = explored.extract(prices, &*extractor)?;
-    let Extracted { program, kernels, .. } = &extracted;
-    let (program, kernels) = constant_folding::fold_chosen(program, kernels, library)?;
-    let found = evaluation.candidate(program, &kernels);
-    Ok(found.beats(chosen).then_some(found))
 }
 
 /// The operators of a program's applications.

@@ -84,6 +84,16 @@ impl Cpu {
     }
 }
 
+/// The vectors that kernels are computed in here, as people call them.
+pub fn vectors() -> &'static str {
+    match simd::level() {
+        simd::VectorLevel::V4 => "AVX-512",
+        simd::VectorLevel::V3 => "AVX2",
+        simd::VectorLevel::Base if cfg!(target_arch = "aarch64") => "NEON",
+        simd::VectorLevel::Base => "baseline",
+    }
+}
+
 /// A compiled plan whose kernels are timed one by one.
 pub struct Watched(run::CompiledPlan);
 

@@ -3,7 +3,7 @@
 
 use super::windows::Windows;
 use crate::buffer::with_scratch;
-use crate::gemm::kernel::{self, Target, WindowLine, WindowRow, shape};
+use crate::gemm::kernel::{self, Target, WindowLine, WindowRows, shape};
 use crate::gemm::{Finish, PackedRight};
 use crate::launch::{Array, Context, Launch};
 use crate::packed_constants::Pack;
@@ -48,31 +48,30 @@ impl Depthwise {
         let panel = job.filters.block(column, 0..windows.taps());
         // A vector after the other: what neighbouring lines read of it stays in the first-level cache.
         for v in 0..vectors {
-            for (i, lines) in rows.chunks_exact(windows.lines()).enumerate() {
-                let row = (first + i) * windows.wide();
-                let parts = kernel::panel_parts(row * self.channels + column, column, wide);
-                let a = WindowRow {
-                    lines,
-                    step: windows.step(),
-                    channel: column + v * lanes,
-                    taps,
-                    stride,
-                    count: windows.wide(),
-                    weights: &panel[v * lanes..],
-                    apart: vectors * lanes,
-                };
-                let target = Target {
-                    out: job.out.at(0),
-                    len: job.out.len(),
-                    parts: &parts[v..=v],
-                    stride: self.channels,
-                    row,
-                    add: false,
-                    chain: job.finish.chain(true),
-                };
-                // SAFETY: columns inside the image have all channels (`run` checks its length); results do not overlap.
-                unsafe { kernel::window_row(&a, &target) };
-            }
+            let row = first * windows.wide();
+            let parts = kernel::panel_parts(row * self.channels + column, column, wide);
+            let a = WindowRows {
+                lines: rows,
+                high: windows.lines(),
+                step: windows.step(),
+                channel: column + v * lanes,
+                taps,
+                stride,
+                count: windows.wide(),
+                weights: &panel[v * lanes..],
+                apart: vectors * lanes,
+            };
+            let target = Target {
+                out: job.out.at(0),
+                len: job.out.len(),
+                parts: &parts[v..=v],
+                stride: self.channels,
+                row,
+                add: false,
+                chain: job.finish.chain(true),
+            };
+            // SAFETY: columns inside the image have all channels (`run` checks its length); results do not overlap.
+            unsafe { kernel::window_rows(&a, &target) };
         }
     }
 

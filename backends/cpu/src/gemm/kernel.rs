@@ -8,7 +8,7 @@ use super::chain::Chain;
 use crate::simd::{VectorLevel, level};
 use crate::vector;
 pub use crate::vector::tiles::{Columns, Even, Piece, Pointed};
-pub use crate::vector::window_rows::{WindowLine, WindowRow, has_row};
+pub use crate::vector::window_rows::{WindowLine, WindowRows, has_row};
 
 /// Largest register tile of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub fn shape() -> Shape {
     match level() {
         VectorLevel::V4 => Shape { rows: 14, cols: 32 },
         VectorLevel::V3 => Shape { rows: 6, cols: 16 },
-        VectorLevel::Base => Shape { rows: 4, cols: 16 },
+        VectorLevel::Base => Shape { rows: 4, cols: 8 },
     }
 }
 
@@ -268,17 +268,18 @@ pub unsafe fn even(
     at_level!(even(count, rows, a, b, ahead, target))
 }
 
-/// A row of windows that lie beside each other, over one vector of channels: element `c` of a row of `target` is the sum over the taps of a
+/// Rows of windows that lie beside each other, over one vector of channels: element `c` of a row of `target` is the sum over the taps of a
 /// window of channel `c` times that of the tap's weights.
 ///
 /// # Safety
 /// All columns inside the image have the channels of the target's part; the parts of the rows are valid for reads and writes and not aliased.
-pub unsafe fn window_row(a: &WindowRow<'_>, target: &Target<'_>) {
-    assert!(a.count >= 1 && has_row(a.taps, a.stride), "a row of windows");
-    let taps = a.lines.len() * a.taps;
+pub unsafe fn window_rows(a: &WindowRows<'_>, target: &Target<'_>) {
+    assert!(a.count >= 1 && has_row(a.taps, a.stride), "rows of windows");
+    assert!(a.high >= 1 && a.lines.len().is_multiple_of(a.high), "all lines of each window");
+    let taps = a.high * a.taps;
     let last = taps.saturating_sub(1) * a.apart + shape().lanes();
     assert!(target.parts.len() == 1 && target.parts[0].skip == 0, "a vector of channels");
     assert!(a.weights.len() >= last, "weights of all taps");
-    target.covers(a.count);
-    at_level!(window_row(a, target))
+    target.covers(a.count * (a.lines.len() / a.high));
+    at_level!(window_rows(a, target))
 }

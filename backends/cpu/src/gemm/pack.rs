@@ -36,10 +36,23 @@ impl Matrix<'_> {
     }
 }
 
+/// Rows that a tile of two vectors takes as long as, if it has fewer: sums wait for the ones before them.
+const LEAST: usize = 4;
+
 /// Rows of each left panel for `m` rows: as equal as possible, so that no panel is thin.
 pub fn panel_rows(m: usize) -> usize {
     let most = shape().rows;
-    if m == 0 { most } else { m.div_ceil(m.div_ceil(most)) }
+    if m == 0 {
+        return most;
+    }
+    let equal = m.div_ceil(m.div_ceil(most));
+    let time = |rows: usize| {
+        let rest = m % rows;
+        m / rows * rows.max(LEAST) + if rest == 0 { 0 } else { rest.max(LEAST) }
+    };
+    // One row less may leave more for the last panel.
+    let less = equal - 1;
+    if less > LEAST && time(less) < time(equal) { less } else { equal }
 }
 
 /// Right panels of `n` columns: where each begins and how wide it is packed.

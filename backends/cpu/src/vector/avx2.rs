@@ -55,16 +55,14 @@ operations! {
     }}
     /// `a` where `x` is larger than `y`, else `b`.
     fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector { _mm256_blendv_ps(b, a, _mm256_cmp_ps::<_CMP_GT_OQ>(x, y)) }
-    /// `x` times two to the power of integers of at most 200.
+    /// `x`, which is between a half and two or NaN, times two to the power of integers of at most 200.
     fn scale(x: Vector, power: Vector) -> Vector {{
-        // NaN becomes an integer that the bounds hold; NaN times anything is NaN.
         let n = _mm256_cvtps_epi32(power);
-        let n = _mm256_min_epi32(_mm256_max_epi32(n, _mm256_set1_epi32(-200)), _mm256_set1_epi32(200));
         let half = _mm256_srai_epi32::<1>(n);
-        let bias = _mm256_set1_epi32(127);
-        let a = _mm256_slli_epi32::<23>(_mm256_add_epi32(half, bias));
-        let b = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_sub_epi32(n, half), bias));
-        multiply(multiply(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b))
+        // Half of the power changes the exponent alone. NaN becomes the least integer, of which no bit of that half is left.
+        let a = _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32::<23>(half));
+        let rest = _mm256_add_epi32(_mm256_sub_epi32(n, half), _mm256_set1_epi32(127));
+        multiply(_mm256_castsi256_ps(a), _mm256_castsi256_ps(_mm256_slli_epi32::<23>(rest)))
     }}
 }
 

@@ -1,8 +1,8 @@
 //! Vectors on any machine: arrays that the compiler turns into what there is.
 
-/// Eight elements.
+/// Four elements, as many as the registers hold of machines without anything better.
 type Vector = [f32; LANES];
-const LANES: usize = 8;
+const LANES: usize = 4;
 
 super::tiles::tiles!(, [1 2 3 4], []);
 super::functions::functions!();

@@ -12,11 +12,13 @@ pub struct WindowLine {
     pub wide: usize,
 }
 
-/// A row of windows over one vector of channels.
+/// Rows of windows over one vector of channels.
 #[derive(Clone, Copy)]
-pub struct WindowRow<'a> {
-    /// What the lines of the windows read.
+pub struct WindowRows<'a> {
+    /// What the lines of the windows read, row after row.
     pub lines: &'a [WindowLine],
+    /// Lines of each window.
+    pub high: usize,
     /// Elements from one column to the next.
     pub step: usize,
     /// The first channel.
@@ -24,7 +26,7 @@ pub struct WindowRow<'a> {
     /// Neighbouring taps of each line, and columns from one window to the next.
     pub taps: usize,
     pub stride: usize,
-    /// Windows.
+    /// Windows of each row.
     pub count: usize,
     /// The weights of the vector for the first tap, and elements from one tap to the next.
     pub weights: &'a [f32],
@@ -63,14 +65,14 @@ macro_rules! every_column {
 }
 pub(super) use every_column;
 
-/// Defines `window_row` for a level, whose module defines `Vector`, `LANES` and the operations on it.
+/// Defines `window_rows` for a level, whose module defines `Vector`, `LANES` and the operations on it.
 macro_rules! window_rows {
     ($(#[$feature:meta])*) => {
-        use crate::vector::window_rows::{WindowRow, ZEROS, every_column};
+        use crate::vector::window_rows::{WindowLine, WindowRows, ZEROS, every_column};
 
         /// # Safety
-        /// As [`crate::gemm::kernel::window_row`], on a machine of this level.
-        pub unsafe fn window_row(a: &WindowRow<'_>, t: &Target<'_>) {
+        /// As [`crate::gemm::kernel::window_rows`], on a machine of this level.
+        pub unsafe fn window_rows(a: &WindowRows<'_>, t: &Target<'_>) {
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (a.taps, a.stride) {
@@ -85,54 +87,69 @@ macro_rules! window_rows {
             }
         }
 
+        /// Some windows of a row.
+        struct WindowTile<'a> {
+            lines: &'a [WindowLine],
+            /// Windows of the row before them.
+            done: usize,
+            /// Where the first one goes.
+            part: Part,
+            /// Its row, as the chain counts rows.
+            row: usize,
+        }
+
         /// Windows of `K` neighbouring taps, `S` columns apart.
         ///
         /// # Safety
-        /// As [`window_row`].
+        /// As [`window_rows`].
         $(#[$feature])*
-        unsafe fn windows<const K: usize, const S: usize>(a: &WindowRow<'_>, t: &Target<'_>) {
-            let part = t.parts[0];
-            // Columns that are inside in all lines.
-            let from = a.lines.iter().map(|l| l.from).max().unwrap_or(0);
-            let to = a.lines.iter().map(|l| l.from + l.wide).min().unwrap_or(0);
-            let mut done = 0;
-            while done < a.count {
-                macro_rules! tile {
-                    ($high:literal) => {{
-                        let (first, last) = (done * S, (done + $high - 1) * S + K);
-                        // SAFETY: as promised.
-                        unsafe {
-                            match part.len == LANES {
-                                true if from <= first && last <= to => window_tile::<$high, K, S, false, false>(done, a, part, t),
-                                true => window_tile::<$high, K, S, true, false>(done, a, part, t),
-                                false => window_tile::<$high, K, S, true, true>(done, a, part, t),
+        unsafe fn windows<const K: usize, const S: usize>(a: &WindowRows<'_>, t: &Target<'_>) {
+            let mut part = t.parts[0];
+            for (i, lines) in a.lines.chunks_exact(a.high).enumerate() {
+                let row = t.row + i * a.count;
+                // Columns that are inside in all lines.
+                let from = lines.iter().map(|l| l.from).max().unwrap_or(0);
+                let to = lines.iter().map(|l| l.from + l.wide).min().unwrap_or(0);
+                let mut done = 0;
+                while done < a.count {
+                    macro_rules! tile {
+                        ($high:literal) => {{
+                            let (first, last) = (done * S, (done + $high - 1) * S + K);
+                            let at = WindowTile { lines, done, part, row: row + done };
+                            // SAFETY: as promised.
+                            unsafe {
+                                match part.len == LANES {
+                                    true if from <= first && last <= to => window_tile::<$high, K, S, false, false>(at, a, t),
+                                    true => window_tile::<$high, K, S, true, false>(at, a, t),
+                                    false => window_tile::<$high, K, S, true, true>(at, a, t),
+                                }
                             }
-                        }
-                        done += $high;
-                    }};
-                }
-                match a.count - done {
-                    1 | 2 => tile!(1),
-                    3..=6 => tile!(3),
-                    _ => tile!(7),
+                            done += $high;
+                            part.at += $high * t.stride;
+                        }};
+                    }
+                    match a.count - done {
+                        1 | 2 => tile!(1),
+                        3..=6 => tile!(3),
+                        _ => tile!(7),
+                    }
                 }
             }
         }
 
-        /// `R` windows from window `done` on; `EDGE` if some of their columns may be outside, `PART` if a part of the vector counts.
+        /// `R` windows; `EDGE` if some of their columns may be outside, `PART` if a part of the vector counts.
         ///
         /// # Safety
-        /// As [`window_row`].
+        /// As [`window_rows`].
         $(#[$feature])*
         unsafe fn window_tile<const R: usize, const K: usize, const S: usize, const EDGE: bool, const PART: bool>(
-            done: usize,
-            a: &WindowRow<'_>,
-            part: Part,
+            WindowTile { lines, done, part, row }: WindowTile<'_>,
+            a: &WindowRows<'_>,
             t: &Target<'_>,
         ) {
             let mut sums = [[zero(); 1]; R];
             let mut weights = a.weights.as_ptr();
-            for line in a.lines {
+            for line in lines {
                 let mut w = [zero(); K];
                 for j in 0..K {
                     // SAFETY: there are weights for all taps.
@@ -160,8 +177,8 @@ macro_rules! window_rows {
                 every_column!(column);
                 let _ = at;
             }
-            let parts = [Part { at: part.at + done * t.stride, ..part }];
-            settle!(R, 1, sums, parts, t, t.row + done);
+            let parts = [part];
+            settle!(R, 1, sums, parts, t, row);
         }
     };
 }
