@@ -27,6 +27,8 @@ pub struct Conv {
     join: usize,
     /// Positions of each tile.
     rows: usize,
+    /// Columns whose windows are inside, if lines are long: all tiles of these are computed at once.
+    inner: Option<Range<usize>>,
 }
 
 /// A convolution, and its filters.
@@ -73,6 +75,9 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
 /// Bytes of filters that stay in the second-level cache while tiles go by.
 const KEPT: usize = 384 << 10;
 
+/// Tiles of a line for which what is left over at its ends does not matter.
+const LONG: usize = 8;
+
 /// Operations that a task should at least have.
 const GRAIN: usize = 1 << 20;
 
@@ -112,7 +117,8 @@ impl Conv {
     /// A convolution of `q` to `o` channels.
     pub fn new(windows: Windows, (q, o): (usize, usize)) -> Conv {
         let (rows, join) = (panel_rows(windows.len()), windows.joined(q));
-        Conv { windows, q, o, zeros: vec![0.0; q * join], join, rows }
+        let inner = Some(windows.inner()).filter(|inner| inner.len() >= LONG * rows);
+        Conv { windows, q, o, zeros: vec![0.0; q * join], join, rows, inner }
     }
 
     /// Computes all results, which are dense. The filters are those of its channels and taps.
@@ -172,16 +178,7 @@ impl Conv {
         with_scratch::<usize, 2, _>([count, 2 * taps], |[pointers, pieces]| {
             let pointers = as_pointers(&mut pointers[..count]);
             let pieces = as_pieces(&mut pieces[..2 * taps]);
-            if self.keeps_filters(panels.len()) {
-                for tile in tiles {
-                    let positions = self.positions(tile);
-                    let rows = self.rows_of(job.x, &positions, pointers, pieces);
-                    for p in panels.clone() {
-                        self.tiles(job, &positions, p, rows, &[]);
-                    }
-                    self.finish(job, positions, &panels);
-                }
-            } else {
+            if !self.keeps_filters(panels.len()) {
                 for p in panels.clone() {
                     for tile in tiles.clone() {
                         let positions = self.positions(tile);
@@ -191,6 +188,16 @@ impl Conv {
                     }
                 }
                 let positions = tiles.start * self.rows..self.positions(tiles.end - 1).end;
+                return self.finish(job, positions, &panels);
+            }
+            let (mut at, end) = (tiles.start * self.rows, self.positions(tiles.end - 1).end);
+            while at < end {
+                let positions = at..self.part_end(at, end);
+                let rows = self.rows_of(job.x, &positions, pointers, pieces);
+                for p in panels.clone() {
+                    self.tiles(job, &positions, p, rows, &[]);
+                }
+                at = positions.end;
                 self.finish(job, positions, &panels);
             }
         });
@@ -243,6 +250,20 @@ impl Conv {
         let next = job.filters.block((panel + 1) * shape().cols, 0..depth);
         let len = next.len().min(depth * shape().cols);
         &next[len * i / parts..len * (i + 1) / parts]
+    }
+
+    /// Where positions end that are computed together from `at` on: one tile, or all whole tiles of the inner columns of a line.
+    fn part_end(&self, at: usize, end: usize) -> usize {
+        let (column, wide) = (at % self.windows.wide(), self.windows.wide());
+        let (limit, is_inner) = match &self.inner {
+            None => return end.min(at + self.rows),
+            Some(inner) if column < inner.start => (inner.start, false),
+            Some(inner) if column < inner.end => (inner.end, true),
+            Some(_) => (wide, false),
+        };
+        let left = (limit - column).min(end - at);
+        let tiles = if is_inner { left / self.rows } else { 1 };
+        at + left.min(tiles.max(1) * self.rows)
     }
 
     /// Positions of a tile.

@@ -4,6 +4,7 @@ use crate::gemm::kernel::{Piece, WindowLine, has_row};
 use crate::launch::LaunchSite;
 use crate::layout::Layout;
 use crate::window::Window;
+use std::ops::Range;
 
 /// The windows of a batch of images of up to three spatial axes: planes, lines and columns. Results are numbered line by line, plane by plane, image by image.
 pub struct Windows {
@@ -204,6 +205,13 @@ impl Windows {
             }
         }
         Some(pieces)
+    }
+
+    /// Columns of results whose windows are inside between the left and the right border.
+    pub fn inner(&self) -> Range<usize> {
+        let first = (0..self.to[2]).find(|&c| self.begin(2, c) >= 0).unwrap_or(self.to[2]);
+        let inside = (first..self.to[2]).take_while(|&c| self.is_inside(2, self.begin(2, c)));
+        first..first + inside.count()
     }
 
     /// Lines of results of a plane.

@@ -55,14 +55,14 @@ operations! {
     }}
     /// `a` where `x` is larger than `y`, else `b`.
     fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector { _mm256_blendv_ps(b, a, _mm256_cmp_ps::<_CMP_GT_OQ>(x, y)) }
-    /// `x`, which is between a half and two or NaN, times two to the power of integers of at most 200.
-    fn scale(x: Vector, power: Vector) -> Vector {{
-        let n = _mm256_cvtps_epi32(power);
+    /// `x` times two to the power of integers of at most 200, which are the low bits of `biased` less twice the bias of exponents.
+    fn scale(x: Vector, _power: Vector, biased: Vector) -> Vector {{
+        let n = _mm256_castps_si256(biased);
         let half = _mm256_srai_epi32::<1>(n);
-        // Half of the power changes the exponent alone. NaN becomes the least integer, of which no bit of that half is left.
-        let a = _mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32::<23>(half));
-        let rest = _mm256_add_epi32(_mm256_sub_epi32(n, half), _mm256_set1_epi32(127));
-        multiply(_mm256_castsi256_ps(a), _mm256_castsi256_ps(_mm256_slli_epi32::<23>(rest)))
+        // The shift leaves the lowest nine bits, the exponents of two factors.
+        let a = _mm256_slli_epi32::<23>(half);
+        let b = _mm256_slli_epi32::<23>(_mm256_sub_epi32(n, half));
+        multiply(multiply(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b))
     }}
 }
 

@@ -58,7 +58,7 @@ operations! {
     /// `a` where `x` is larger than `y`, else `b`.
     fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(x, y), b, a) }
     /// `x` times two to the power of integers.
-    fn scale(x: Vector, power: Vector) -> Vector { _mm512_scalef_ps(x, power) }
+    fn scale(x: Vector, power: Vector, _biased: Vector) -> Vector { _mm512_scalef_ps(x, power) }
 }
 
 /// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.

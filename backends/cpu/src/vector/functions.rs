@@ -30,6 +30,9 @@ macro_rules! functions {
     ($(#[$feature:meta])*) => {
         use crate::vector::functions::{Function, LARGEST, LINE};
 
+        /// Vectors whose functions are computed side by side: what is known of them stays in registers.
+        const ABREAST: usize = LANES / 4;
+
         /// For each of several vectors: their chains of operations run side by side.
         macro_rules! all {
             ($i:ident, $x:expr) => {{
@@ -45,9 +48,10 @@ macro_rules! functions {
         #[inline]
         fn exp<const N: usize>(x: [Vector; N]) -> [Vector; N] {
             let x = all!(i, larger(smaller(x[i], splat(89.0)), splat(-104.0)));
-            // Rounds to an integer, which then stands in the low bits.
-            let round = splat(12_582_912.0);
-            let j = all!(i, subtract(fused(x[i], splat(std::f32::consts::LOG2_E), round), round));
+            // Rounds to an integer, which then stands in the low bits, twice the bias of exponents added.
+            let round = splat(12_582_912.0 + 254.0);
+            let t = all!(i, fused(x[i], splat(std::f32::consts::LOG2_E), round));
+            let j = all!(i, subtract(t[i], round));
             let f = all!(i, fused(j[i], splat(-6.931_457_52e-1), x[i]));
             let f = all!(i, fused(j[i], splat(-1.428_606_77e-6), f[i]));
             let r = all!(i, fused(splat(1.378_059_39e-3), f[i], splat(8.373_124_52e-3)));
@@ -55,7 +59,7 @@ macro_rules! functions {
             let r = all!(i, fused(r[i], f[i], splat(1.666_647_20e-1)));
             let r = all!(i, fused(r[i], f[i], splat(4.999_998_51e-1)));
             let r = all!(i, fused(r[i], f[i], splat(1.0)));
-            all!(i, scale(fused(r[i], f[i], splat(1.0)), j[i]))
+            all!(i, scale(fused(r[i], f[i], splat(1.0)), j[i], t[i]))
         }
 
         $(#[$feature])*
@@ -110,18 +114,18 @@ macro_rules! functions {
             macro_rules! each {
                 ($f:ident) => {{
                     let mut at = 0;
-                    while at + 4 * LANES <= from.len() {
-                        let mut x = [zero(); 4];
-                        for i in 0..4 {
-                            // SAFETY: four vectors are inside.
+                    while at + ABREAST * LANES <= from.len() {
+                        let mut x = [zero(); ABREAST];
+                        for i in 0..ABREAST {
+                            // SAFETY: these vectors are inside.
                             x[i] = unsafe { load(from.as_ptr().add(at + i * LANES)) };
                         }
                         let x = $f(x);
-                        for i in 0..4 {
+                        for i in 0..ABREAST {
                             // SAFETY: as above.
                             unsafe { store(to.as_mut_ptr().add(at + i * LANES), x[i]) };
                         }
-                        at += 4 * LANES;
+                        at += ABREAST * LANES;
                     }
                     while at < from.len() {
                         let part = Part { at, column: at, skip: 0, len: LANES.min(from.len() - at) };
@@ -237,9 +241,9 @@ macro_rules! functions {
             // The function of every vector, times the vector itself or not.
             macro_rules! map {
                 ($f:ident, $is_gate:literal) => {{
-                    let (groups, rest) = tile.as_chunks_mut::<4>();
+                    let (groups, rest) = tile.as_chunks_mut::<ABREAST>();
                     for x in groups {
-                        const N: usize = 4;
+                        const N: usize = ABREAST;
                         let y = $f(*x);
                         *x = if $is_gate { all!(i, multiply(y[i], x[i])) } else { y };
                     }

@@ -105,7 +105,7 @@ fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector {
 
 /// `x` times two to the power of integers of at most 200.
 #[inline(always)]
-fn scale(x: Vector, power: Vector) -> Vector {
+fn scale(x: Vector, power: Vector, _biased: Vector) -> Vector {
     map_both(x, power, |x, n| crate::math::scale(x, (n as i32).clamp(-200, 200)))
 }
 
