@@ -24,7 +24,7 @@ use mlc_explore::{Explored, Extracted, Limits, explore};
 use mlc_extract::kernel_selection::{select_kernels_at, select_kernels_from};
 use mlc_extract::target::{Aim, Jitter, TargetPrices};
 use mlc_extract::{CostModel, GreedyDag};
-use objective::{Candidate, Evaluation, Objective, distinct, stored};
+use objective::{Candidate, Evaluation, Objective, distinct, is_same, stored};
 pub use options::{Fp, Options, Solver};
 use report::report;
 pub use report::{
@@ -130,8 +130,12 @@ pub fn optimize_once(
     let honest = at(Aim::Time);
     let first = if options.costing.few { Aim::Few } else { Aim::Time };
     let aims = std::iter::once(first).chain(options.objective.aims());
-    let all: Vec<TargetPrices<'_>> =
+    let mut all: Vec<TargetPrices<'_>> =
         aims.map(|aim| at(aim).jittered(options.costing.jitter)).collect();
+    let with = |kernel, factor| at(first).with_model(model.clone().with_factor(kernel, factor));
+    if !late.is_empty() {
+        all.push(with(CONV, OF_CONV));
+    }
     let mut notes = Vec::new();
     let evaluation = Evaluation { options, library, prices: &honest };
     let plain = evaluation.as_read(&source)?;
@@ -169,25 +173,29 @@ pub fn optimize_once(
         (None, Some(whole)) => whole,
         (None, None) => return Err(Error::unexpected("nothing was explored")),
     };
-    let mut found = distinct(extracted)
-        .into_iter()
-        .map(|e| {
-            let (program, chosen) = constant_folding::fold_chosen(&e.program, &e.kernels, library)?;
-            Ok((evaluation.candidate(program, &chosen), e))
-        })
-        .collect::<Result<Vec<(Candidate, Extracted)>, Error>>()?;
+    let candidate = |e: Extracted| -> Result<(Candidate, Extracted), Error> {
+        let (program, chosen) = constant_folding::fold_chosen(&e.program, &e.kernels, library)?;
+        Ok((evaluation.candidate(program, &chosen), e))
+    };
+    let mut extracted = extracted;
+    let of_convolutions = if late.is_empty() { None } else { extracted.pop() };
+    let mut found =
+        distinct(extracted).into_iter().map(candidate).collect::<Result<Vec<_>, Error>>()?;
     clock.stage("constants");
     let best = (1..found.len()).fold(0, |best, i| match found[i].0.beats(&found[best].0) {
         true => i,
         false => best,
     });
-    let (mut chosen, extracted) = found.swap_remove(best);
-    let lean = at(first).with_model(model.clone().with_factor(RELAYOUT, 0.0));
+    let (mut chosen, mut extracted) = found.swap_remove(best);
+    let lean = with(RELAYOUT, 0.0);
     let late = Late { laws: &late, prices: [&all[0], &lean], evaluation: &evaluation };
-    let mut of_source = false;
-    for (start, is_source) in [(chosen.clone(), false), (plain.clone(), true)] {
+    if let Some(better) = late.search(&chosen, &chosen, library, &limits)? {
+        chosen = better;
+    }
+    if let Some(e) = of_convolutions.filter(|e| !is_same(&e.program, &extracted.program)) {
+        let (start, e) = candidate(e)?;
         if let Some(better) = late.search(&start, &chosen, library, &limits)? {
-            (chosen, of_source) = (better, is_source);
+            (chosen, extracted) = (better, e);
         }
     }
     clock.stage("late laws");
@@ -213,7 +221,7 @@ pub fn optimize_once(
     report.kernels = kernels(&chosen.plan, library);
     report.notes = notes;
     report.as_read = kept;
-    if kept || of_source {
+    if kept {
         report.proof.clear();
     }
     clock.stage("report");
@@ -267,8 +275,11 @@ fn first_search(
     Ok(is_better.then(|| constant_folding::fold(&extracted.program, library)).transpose()?)
 }
 
-/// The kernel that changes layouts.
+/// The kernel that changes layouts, and that of convolutions, whose channels late laws put last: what it is priced at for a search that
+/// begins with convolutions where products take as long.
 const RELAYOUT: &str = "relayout";
+const CONV: &str = "conv";
+const OF_CONV: f64 = 0.8;
 
 /// A search with the late laws alone.
 struct Late<'a> {

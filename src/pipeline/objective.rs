@@ -134,7 +134,7 @@ pub fn distinct(extracted: Vec<Extracted>) -> Vec<Extracted> {
 }
 
 /// True if both programs have the same nodes in the same order; constants are compared by where they lie.
-fn is_same(a: &Program, b: &Program) -> bool {
+pub fn is_same(a: &Program, b: &Program) -> bool {
     let node = |(x, y): (&Node, &Node)| {
         let kind = match (&x.kind, &y.kind) {
             (NodeKind::Const(c), NodeKind::Const(d)) => {
