@@ -204,7 +204,7 @@ def cases():
         kind = f"{last}_{t.__name__}"
         for extra, more in (("", {}), ("_pad", {"pads": [1, 0, 1, 2], "strides": [2, 1]}), ("_include", {"pads": [1, 1, 1, 1], "count_include_pad": 1}),
                             ("_ceil", {"strides": [2, 2], "ceil_mode": 1}), ("_same", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})):
-            yield f"q_average_{kind}{extra}", ("QLinearAveragePool", [image, by(0.3), at(3, t), by(0.2), at(5, t)],
+            yield f"q_average_{kind}{extra}", ("QLinearAveragePool", [image, by(0.3), at(3, t), by(0.237), at(5, t)],
                                                {"kernel_shape": [3, 3], "channels_last": last, **more}, 1)
             if last and "count_include_pad" not in more:
                 yield f"nhwc_max_{kind}{extra}", ("NhwcMaxPool", [image], {"kernel_shape": [3, 3], **more}, 1)
