@@ -10,7 +10,7 @@ use std::path::Path;
 fn arrays(folder: &Path, file: &str, arrays: &[(&str, &[f32])]) {
     let named =
         |(n, v): &(&str, &[f32])| (n.to_string(), Tensor::from_f32(vec![v.len()], v.to_vec()));
-    write_npz(&folder.join(file), &arrays.iter().map(named).collect::<Vec<_>>()).expect("written");
+    write_npz(folder.join(file), &arrays.iter().map(named).collect::<Vec<_>>()).expect("written");
 }
 
 /// The result of a run, and what it says on standard error.
@@ -19,7 +19,7 @@ fn result(folder: &Path, args: &[&str]) -> (Vec<f64>, String) {
     let args = [&["run"], args, &["--no-check", "--outputs", "out.npz"]].concat();
     let (code, _, said) = run(folder, &args, b"");
     assert_eq!(code, Some(0), "{args:?}: {said}");
-    let all = read_npz(&folder.join("out.npz")).expect("read");
+    let all = read_npz(folder.join("out.npz")).expect("read");
     let values: Vec<f64> = all.values().flat_map(|t| t.to_f64().to_vec()).collect();
     (values, said)
 }
@@ -121,7 +121,7 @@ fn an_index_out_of_range_is_told_with_what_to_do() {
         ("x".to_string(), Tensor::from_f32(vec![3, 2], vec![0.0; 6])),
         ("i".to_string(), Tensor::from_i64(DType::I64, vec![1], &[7])),
     ];
-    write_npz(&dir.path().join("in.npz"), &named).expect("written");
+    write_npz(dir.path().join("in.npz"), &named).expect("written");
     let (code, _, said) =
         run(dir.path(), &["run", "f.rules", "--inputs", "in.npz", "--no-check"], b"");
     assert_eq!(code, Some(2), "{said}");
