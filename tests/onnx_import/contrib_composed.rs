@@ -44,7 +44,12 @@ fn images_whose_channels_are_last() {
     let own = |a: [i64; 4], b: [i64; 4], c: usize| if c == 0 { a } else { b };
     let kernel = ("kernel_shape", list(&[2, 2]));
     let most = each(&|a, b, c| own(a, b, c).into_iter().max().unwrap());
-    contrib("NhwcMaxPool", &[In(x.clone())], &[kernel.clone()], &[unsigned(&[1, 3, 3, 2], &most)]);
+    contrib(
+        "NhwcMaxPool",
+        &[In(x.clone())],
+        std::slice::from_ref(&kernel),
+        &[unsigned(&[1, 3, 3, 2], &most)],
+    );
     let mean = each(&|a, b, c| {
         let mean = own(a, b, c).iter().map(|v| (v - 3) as f64 * 0.5).sum::<f64>() / 4.0;
         ((mean / 0.75).round_ties_even() as i64 + 4).clamp(0, 255)
