@@ -195,26 +195,71 @@ def cases():
     yield "embed_plain", ("EmbedLayerNormalization", [ids, None, tables[0], tables[1], None, f(E), f(E)], {}, 2)
     yield "embed_positions", ("EmbedLayerNormalization", [ids, None, tables[0], tables[1], None, f(E), f(E), None, i32([[5, 4, 3, 2]] * 2)],
                               {}, 2)
+    # Images, choices and tables of few bits
+    u8 = lambda *shape: RANDOM.integers(0, 256, shape).astype(np.uint8)
+    i8 = lambda *shape: RANDOM.integers(-128, 128, shape).astype(np.int8)
+    by, at = lambda v: np.float32(v), lambda v, t=np.uint8: t(v)
+    for last, t in ((0, np.uint8), (1, np.uint8), (0, np.int8), (1, np.int8)):
+        image = (u8 if t == np.uint8 else i8)(*((1, 7, 6, 4) if last else (1, 4, 7, 6)))
+        kind = f"{last}_{t.__name__}"
+        for extra, more in (("", {}), ("_pad", {"pads": [1, 0, 1, 2], "strides": [2, 1]}), ("_include", {"pads": [1, 1, 1, 1], "count_include_pad": 1}),
+                            ("_ceil", {"strides": [2, 2], "ceil_mode": 1}), ("_same", {"auto_pad": "SAME_UPPER", "strides": [2, 2]})):
+            yield f"q_average_{kind}{extra}", ("QLinearAveragePool", [image, by(0.3), at(3, t), by(0.237), at(5, t)],
+                                               {"kernel_shape": [3, 3], "channels_last": last, **more}, 1)
+            if last and "count_include_pad" not in more:
+                yield f"nhwc_max_{kind}{extra}", ("NhwcMaxPool", [image], {"kernel_shape": [3, 3], **more}, 1)
+        for group in (1, 2):
+            w = RANDOM.integers(-60, 60, (6, 4 // group, 3, 2)).astype(np.int8)
+            scales = np.abs(f(6)) * 0.01 + np.float32(0.002)
+            yield f"q_conv_{kind}_{group}", ("QLinearConv", [
+                image, by(0.05), at(7, t), w, scales, np.zeros(6, np.int8), by(0.1), at(11, t), RANDOM.integers(-900, 900, 6).astype(np.int32)],
+                {"channels_last": last, "group": group, "pads": [1, 0, 1, 1], "strides": [2, 1]}, 1)
+    yield "q_where", ("QLinearWhere", [np.array([[True], [False]]), u8(2, 5), by(0.3), at(3), u8(5), by(0.7), at(100), by(0.5), at(60)], {}, 1)
+    gathered = i64([[2, 0, 1], [3, 3, 0]])
+    for bits in (4, 8):
+        per = 8 // bits
+        for zeros in (0, 1):
+            width = -(-3 // per)
+            yield f"gather_few_{bits}_{zeros}", ("GatherBlockQuantized", [
+                u8(4, 48 // per), gathered, f(4, 3), u8(4, width) if zeros else None], {"bits": bits, "block_size": 16}, 1)
+    yield "transpose_matmul", ("TransposeMatMul", [f(2, 5, 4), f(2, 6, 5)], {"transA": 1, "transB": 1, "alpha": 0.3}, 1)
+    yield "matmul_16", ("MatMulInteger16", [RANDOM.integers(-900, 900, (3, 4)).astype(np.int16), RANDOM.integers(-900, 900, (4, 2)).astype(np.int16)], {}, 1)
+    for upper in (0, 1):
+        yield f"trilu_{upper}", ("Trilu", [f(2, 4, 5), np.int64(1)], {"upper": upper}, 1)
+    for metric in ("sqeuclidean", "euclidean"):
+        yield f"cdist_{metric}", ("CDist", [f(3, 4), f(5, 4)], {"metric": metric}, 1)
+    yield "expand_dims", ("ExpandDims", [f(3, 4), np.int32(-1)], {}, 1)
+    yield "gather_nd", ("GatherND", [f(3, 4), i64([[0, 1], [2, 3]])], {}, 1)
+    yield "pad", ("Pad", [f(3, 4), i64([1, 0, 0, 2]), np.float32([0.5])], {}, 1)
+    yield "range", ("Range", [np.float32(1), np.float32(4), np.float32(0.5)], {}, 1)
+    tables = [u8(7, E), u8(6, E), u8(2, E)]
+    bytes_of = [by(0.01), by(0.02), by(0.03), by(0.01), by(0.02), at(120), at(130), at(125), at(100), at(128)]
+    yield "q_embed", ("QEmbedLayerNormalization", [ids, i32([[0, 0, 1, 1]] * 2), *tables, u8(E), u8(E), i32([[1, 1, 1, 0], [1, 1, 1, 1]]), *bytes_of],
+                      {"epsilon": 1e-5}, 2)
 
 
 #: Inputs that decide shapes lie in the model.
-CONSTANT = {"GroupQueryAttention": [6], "DecoderMaskedMultiHeadAttention": [7]}
+CONSTANT = {"GroupQueryAttention": [6], "DecoderMaskedMultiHeadAttention": [7], "QLinearConv": [1, 2, 3, 4, 5, 6, 7, 8], "GatherBlockQuantized": [0, 2, 3], "Trilu": [1],
+            "ExpandDims": [1], "Pad": [1], "Range": [0, 1, 2], "QEmbedLayerNormalization": list(range(2, 18))}
 
 
 def build(op, inputs, attrs, outputs):
     domain = "" if op.startswith(":") else "com.microsoft"
     op = op.lstrip(":")
+    inputs = [x if x is None else np.asarray(x) for x in inputs]
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     while names and not names[-1]:
         names.pop()
-    fixed = [i for i in CONSTANT.get(op, []) if i < len(inputs)]
+    fixed = [i for i in CONSTANT.get(op, []) if i < len(inputs) and inputs[i] is not None]
     feeds = {n: x for i, (n, x) in enumerate(zip(names, inputs)) if x is not None and i not in fixed}
     given = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in feeds.items()]
     stored = [numpy_helper.from_array(inputs[i], f"x{i}") for i in fixed]
     results = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(op, names, results, domain=domain, **attrs)
-    whole = {("EmbedLayerNormalization", 1)}
-    kind = [TensorProto.INT32 if (op, i) in whole else TensorProto.FLOAT for i in range(outputs)]
+    whole = {("EmbedLayerNormalization", 1), ("QEmbedLayerNormalization", 1), ("MatMulInteger16", 0)}
+    same = {"QLinearAveragePool", "NhwcMaxPool", "QLinearConv", "QLinearWhere"}
+    first = helper.np_dtype_to_tensor_dtype(next(x for x in inputs if x is not None and x.dtype != bool).dtype)
+    kind = [TensorProto.INT32 if (op, i) in whole else first if op in same else TensorProto.FLOAT for i in range(outputs)]
     out = [helper.make_tensor_value_info(n, k, None) for n, k in zip(results, kind)]
     graph = helper.make_graph([node], "case", given, out, stored)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8)

@@ -215,7 +215,8 @@ pub(crate) fn text(e: &anyhow::Error) -> String {
     let text = format!("{e:#}");
     let help = e.chain().find_map(|cause| {
         let file = cause.downcast_ref::<FileError>().and_then(FileError::help);
-        file.or_else(|| cause.downcast_ref::<TooMuch>().map(TooMuch::help))
+        let room = || cause.downcast_ref::<TooMuch>().map(TooMuch::help);
+        file.or_else(room).or_else(|| cause.downcast_ref::<BackendError>().map(help_of_backend))
     });
     match help {
         Some(help) if !text.contains("\nhelp: ") => format!("{text}\nhelp: {help}"),
@@ -335,30 +336,50 @@ impl From<BackendError> for Error {
     fn from(e: BackendError) -> Error {
         let message = e.to_string();
         let operator = |op: &String| format!("operator `{}`", told(op));
-        match &e {
-            BackendError::Input { name, .. } => Error::new(ErrorKind::Input, message)
-                .at(format!("input `{}`", told(name)))
-                .with_help("extents of one name are equal in all inputs"),
-            BackendError::Operator { op, .. } => Error::new(ErrorKind::Run, message)
-                .at(operator(op))
-                .with_help("check the values of the inputs: indices, divisors and extents that they decide"),
-            BackendError::Memory { op, .. } => Error::new(ErrorKind::Resources, message)
-                .at(operator(op))
-                .with_help("allow more memory, or give smaller inputs"),
-            BackendError::Plan { backend, .. } => Error::new(ErrorKind::Pipeline, message)
-                .at(format!("backend `{backend}`"))
-                .with_help("plan for the target of the backend that runs the plan"),
-            BackendError::Unsupported { backend, .. } => Error::new(ErrorKind::Run, message)
-                .at(format!("backend `{backend}`"))
-                .with_help("run on `reference`, which has all operators"),
-            BackendError::Device(e) => of_device(e),
+        let error = match &e {
+            BackendError::Input { name, .. } => {
+                Error::new(ErrorKind::Input, message).at(format!("input `{}`", told(name)))
+            }
+            BackendError::Operator { op, .. } => {
+                Error::new(ErrorKind::Run, message).at(operator(op))
+            }
+            BackendError::Memory { op, .. } => {
+                Error::new(ErrorKind::Resources, message).at(operator(op))
+            }
+            BackendError::Plan { backend, .. } => {
+                Error::new(ErrorKind::Pipeline, message).at(format!("backend `{backend}`"))
+            }
+            BackendError::Unsupported { backend, .. } => {
+                Error::new(ErrorKind::Run, message).at(format!("backend `{backend}`"))
+            }
+            BackendError::Device(e) => return of_device(e),
+        };
+        error.with_help(help_of_backend(&e))
+    }
+}
+
+/// What to do about an error of a backend.
+fn help_of_backend(e: &BackendError) -> &'static str {
+    match e {
+        BackendError::Input { .. } => "extents of one name are equal in all inputs",
+        BackendError::Operator { .. } => {
+            "check the values of the inputs: indices, divisors and extents that they decide"
         }
+        BackendError::Memory { .. } => "allow more memory, or give smaller inputs",
+        BackendError::Plan { .. } => "plan for the target of the backend that runs the plan",
+        BackendError::Unsupported { .. } => "run on `reference`, which has all operators",
+        BackendError::Device(e) => kind_and_help(e).1,
     }
 }
 
 /// A device does not do what it is asked.
 fn of_device(e: &DriverError) -> Error {
-    let (kind, help) = match e {
+    let (kind, help) = kind_and_help(e);
+    Error::new(kind, e.to_string()).at("cuda").with_help(help)
+}
+
+fn kind_and_help(e: &DriverError) -> (ErrorKind, &'static str) {
+    match e {
         DriverError::NoDevice(_) => {
             let help =
                 "install NVIDIA's driver, or run on this machine's processor (`--backend cpu`)";
@@ -385,8 +406,7 @@ fn of_device(e: &DriverError) -> Error {
             };
             (ErrorKind::Run, help)
         }
-    };
-    Error::new(kind, e.to_string()).at("cuda").with_help(help)
+    }
 }
 
 impl From<ArrayError> for Error {

@@ -21,6 +21,9 @@ pub enum EvalError {
     /// An extent must be known that is a symbol.
     #[error("{0}")]
     Symbolic(String),
+    /// Two extents that would have to broadcast.
+    #[error("extents {} and {} do not broadcast", .0.0, .0.1)]
+    Apart(Box<(Extent, Extent)>),
     /// The form has no meaning among attributes.
     #[error("this expression is not an attribute")]
     NotAnAttribute,

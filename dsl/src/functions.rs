@@ -137,9 +137,7 @@ pub fn apply(f: Function, mut vals: Vec<Val>) -> Result<Val, EvalError> {
         }
         (F::BroadcastShapes, 2) => {
             let (b, a) = (pop()?.ints()?, pop()?.ints()?);
-            let shape = common_shape(&a, &b).map_err(|(a, b)| {
-                EvalError::invalid(format!("extents {a} and {b} do not broadcast"))
-            });
+            let shape = common_shape(&a, &b).map_err(|apart| EvalError::Apart(Box::new(apart)));
             ints(shape?)
         }
         (F::SplitSizes, 2) => {

@@ -23,6 +23,7 @@ mod peer;
 mod place;
 mod progress;
 mod run;
+mod run_inputs;
 mod shape_option;
 mod show;
 mod terminal;

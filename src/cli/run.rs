@@ -3,6 +3,7 @@
 use super::check_options::{CheckReport, Checking, told, warn};
 use super::model::{Tuning, fitting_symbols, load_offering, told_notes};
 use super::place::Place;
+use super::run_inputs::RunInputs;
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named, progress};
 use crate::device::Device;
@@ -19,7 +20,7 @@ use mlc_dsl::message_text::bytes;
 use mlc_dsl::plan::Plan;
 use mlc_extract::resources;
 use mlc_files::Named;
-use mlc_files::npz::{read_npy, read_npz, write_npz};
+use mlc_files::npz::{read_npy, write_npz};
 use mlc_verify::random_inputs;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -33,9 +34,13 @@ use std::time::Instant;
 pub struct Args {
     /// The model: an ONNX file, or a `.rules` text whose last `def` is run; `-` is standard input.
     model: PathBuf,
-    /// An archive with one array per input, keyed by the input's name.
+    /// An archive with one array per input, keyed by the input's name, or several samples of arrays named K/INPUT, of
+    /// which the first is run.
     #[arg(long, value_name = "FILE.npz", conflicts_with = "input")]
     inputs: Option<PathBuf>,
+    /// Which sample of `--inputs` is run, instead of the first.
+    #[arg(long, value_name = "K", requires = "inputs")]
+    sample: Option<String>,
     /// One input; may be given several times.
     #[arg(long, value_name = "NAME=FILE.npy")]
     input: Vec<String>,
@@ -95,8 +100,9 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let writes: Vec<Named<'_>> = named("--outputs", &args.outputs).into_iter().collect();
     args.common.begin(&reads, &writes)?;
     let given = gather(&args)?;
-    let offered = given.clone().unwrap_or_default();
+    let offered = given.as_ref().map(RunInputs::offered).unwrap_or_default();
     let model = load_offering(&args.model, &args.common, &args.shapes, offered)?;
+    let given = given.map(|inputs| inputs.of(&model, &args.common.screen));
     let device = args.place.device(&args.common, &args.tuning)?;
     let mut options = args.place.options(&args.tuning, &args.common, model.library())?;
     let model = decided(model, given.as_ref(), &device, &options)?;
@@ -250,18 +256,17 @@ pub(super) fn as_read(
     pipeline::plan_with(program, library, &target, &options.costing.model(&target, program))
 }
 
-/// The inputs that were given, in the program's order; `None` if none were.
-fn gather(args: &Args) -> anyhow::Result<Option<HashMap<String, Tensor>>> {
-    let mut given: HashMap<String, Tensor> = HashMap::new();
+/// The inputs that were given; `None` if none were.
+fn gather(args: &Args) -> anyhow::Result<Option<RunInputs>> {
     if let Some(path) = &args.inputs {
-        given.extend(read_npz(path).map_err(Error::from)?);
+        return Ok(Some(RunInputs::read(path, args.sample.as_deref())?));
     }
+    let mut given: HashMap<String, Tensor> = HashMap::new();
     for pair in &args.input {
         let (name, file) = pair.split_once('=').with_context(|| {
             format!("`{pair}` names no input\nhelp: write `--input NAME=FILE.npy`")
         })?;
         given.insert(name.into(), read_npy(file).map_err(Error::from)?);
     }
-    let none = given.is_empty() && args.inputs.is_none();
-    Ok((!none).then_some(given))
+    Ok((!given.is_empty()).then(|| RunInputs::of_arrays(given)))
 }

@@ -191,6 +191,7 @@ pub(super) fn import_as(
                     if let Some(cut) = cut {
                         return Ok(Importing::Cut(Box::new(cut)));
                     }
+                    let e = e.fitting(importer.sheet.misfit(), &raw.graph.inputs);
                     let asked = importer.asked(&e).ok_or(e)?;
                     return Ok(Importing::Asks(Box::new(asked)));
                 }

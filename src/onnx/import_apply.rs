@@ -1,6 +1,6 @@
 //! Applies operators positionally: NumPy's broadcasting, numbers among tensors, values known at import.
 
-use super::import_needs::{broadcast_needs, equality_needs, number_for};
+use super::import_needs::{Misfit, broadcast_needs, equality_needs, number_for};
 use super::import_stage::Answers;
 use super::import_supposed::Supposed;
 use mlc_dsl::build::Builder;
@@ -14,6 +14,8 @@ use std::rc::Rc;
 
 /// Lists of symbolic extents longer than this do not replace what computes them.
 const MAX_SYMBOLIC: usize = 64;
+/// Most calls of `onnx` items by others that one node takes.
+const MAX_CALLS: usize = 256;
 
 /// An argument of an operator.
 #[derive(Clone, Debug)]
@@ -29,6 +31,7 @@ pub(super) struct Sheet<'a> {
     pub builder: Builder<'a>,
     known: HashMap<Value, Option<Rc<Known>>>,
     conflict: Option<(String, Extent)>,
+    misfit: Option<Misfit>,
     /// Values whose elements a declaration has asked for in vain since the current node began.
     undecided: Vec<Value>,
     unsupported: bool,
@@ -37,6 +40,8 @@ pub(super) struct Sheet<'a> {
     /// Elements that a run has computed, by step and question.
     answers: &'a Answers,
     step: usize,
+    /// Calls of `onnx` items by others since the current node began.
+    calls: usize,
 }
 
 impl<'a> Sheet<'a> {
@@ -46,12 +51,14 @@ impl<'a> Sheet<'a> {
             builder: Builder::new(library),
             known: HashMap::new(),
             conflict: None,
+            misfit: None,
             undecided: vec![],
             unsupported: false,
             symbolic: false,
             supposed: Supposed::default(),
             answers,
             step: 0,
+            calls: 0,
         }
     }
 
@@ -76,6 +83,22 @@ impl<'a> Sheet<'a> {
     /// The symbol that must equal another extent for the last failed broadcast to be well-typed.
     pub fn take_conflict(&mut self) -> Option<(String, Extent)> {
         self.conflict.take()
+    }
+
+    /// That two extents do not broadcast, and what a symbol would have to be for them to.
+    pub fn apart(&mut self, a: &Extent, b: &Extent) -> String {
+        let reason = format!("extents {a} and {b} do not broadcast");
+        self.misfit = number_for(a, b).map(|(symbol, number)| Misfit {
+            symbol,
+            number,
+            reason: reason.clone(),
+        });
+        reason
+    }
+
+    /// The last extents that [`Sheet::apart`] found, if a number would make them fit.
+    pub fn misfit(&self) -> Option<&Misfit> {
+        self.misfit.as_ref()
     }
 
     /// The elements of a value that a declaration cannot do without, or chooses by.
@@ -131,9 +154,20 @@ impl<'a> Sheet<'a> {
     /// Forgets which elements were asked for in vain: a node begins, or another part of one.
     pub fn begin_node(&mut self) {
         self.step += 1;
+        self.calls = 0;
         self.undecided.clear();
+        self.misfit = None;
         self.unsupported = false;
         self.symbolic = false;
+    }
+
+    /// Counts a call of an `onnx` item by another.
+    pub fn begin_call(&mut self) -> Result<(), String> {
+        self.calls += 1;
+        match self.calls > MAX_CALLS {
+            true => Err("its declaration calls others too often, or in a circle".into()),
+            false => Ok(()),
+        }
     }
 
     /// The number of the node that began last, or of the part of it.
@@ -347,7 +381,7 @@ impl<'a> Sheet<'a> {
     fn common(&mut self, a: &[Extent], b: &[Extent]) -> Result<Vec<Extent>, String> {
         common_shape(a, b).map_err(|(a, b)| {
             self.conflict = broadcast_needs(&a, &b);
-            format!("extents {a} and {b} do not broadcast")
+            self.apart(&a, &b)
         })
     }
 

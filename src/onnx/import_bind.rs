@@ -119,19 +119,27 @@ fn attributes(
                     .ok_or_else(|| format!("its attribute `{name}` is no {kind}"))?;
                 bound.env.bind_attr(&name, a);
             }
-            None => match &p.default {
-                Some(d) => {
-                    // A default that needs an absent input is missed only where it is used.
-                    if let Ok(a) = eval(d, &bound.env) {
-                        bound.env.bind_attr(&name, a);
-                    }
-                }
-                None if kind == Kind::Tensor => drop(bound.inputs.insert(name, Input::Absent)),
-                None => drop(bound.inputs.insert(name, Input::Unset)),
-            },
+            None => leave_out(p, bound),
         }
     }
     Ok(())
+}
+
+/// Binds an attribute, or an input read as one, that is not given.
+pub(super) fn leave_out(p: &Param, bound: &mut Bound) {
+    let name = p.name.clone();
+    match &p.default {
+        Some(d) => {
+            // A default that needs an absent input is missed only where it is used.
+            if let Ok(a) = eval(d, &bound.env) {
+                bound.env.bind_attr(&name, a);
+            }
+        }
+        None if p.kind == ParamKind::Attr(Kind::Tensor) => {
+            bound.inputs.insert(name, Input::Absent);
+        }
+        None => drop(bound.inputs.insert(name, Input::Unset)),
+    }
 }
 
 /// An ONNX attribute as one of ours.
@@ -163,7 +171,7 @@ pub(super) fn shortest(v: f32) -> f64 {
 }
 
 /// A tensor that must be known, as an attribute.
-fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<Attr, String> {
+pub(super) fn constant(sheet: &mut Sheet<'_>, v: Value, kind: Kind) -> Result<Attr, String> {
     let known =
         sheet.required_input(v).ok_or("has elements that are not known before the model runs")?;
     if matches!(kind, Kind::Int | Kind::Float | Kind::Bool) && known.elements.len() != 1 {

@@ -1,4 +1,4 @@
-//! Calls in the expression of an `onnx` item: operators, and the forms that yield or fold lists.
+//! Calls in the expression of an `onnx` item: operators, other items, and the forms that yield or fold lists.
 
 use super::import_apply::ImportOperand;
 use super::import_read::{Item, OnnxItemInterpreter};
@@ -35,7 +35,10 @@ impl OnnxItemInterpreter<'_, '_> {
                 return Err(self.sheet.unsupported(reason));
             }
             Callee::Operator(name, Some(id), _) => (name, *id),
-            Callee::Operator(name, None, _) => (name, self.find(name)?),
+            Callee::Operator(name, None, _) => match self.other_item(name) {
+                Some(item) => return self.reuse(item, args),
+                None => (name, self.find(name)?),
+            },
         };
         let callee = self.sheet.library().call(id);
         let positional: Vec<&Expr> =

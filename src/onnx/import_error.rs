@@ -1,6 +1,7 @@
 //! Errors of the import.
 
-use super::raw::RawNode;
+use super::import_needs::Misfit;
+use super::raw::{RawDim, RawNode, RawValueInfo};
 use mlc_dsl::told;
 use thiserror::Error;
 
@@ -92,6 +93,24 @@ impl ImportError {
             }
             other => other,
         }
+    }
+
+    /// The same error with the number that a symbol of the model's inputs has to be, if that is what is wrong.
+    pub(super) fn fitting(mut self, misfit: Option<&Misfit>, inputs: &[RawValueInfo]) -> Self {
+        let names = |d: &RawDim, symbol: &str| matches!(d, RawDim::Symbol(s) if s == symbol);
+        let declares =
+            |i: &RawValueInfo, symbol: &str| i.dims.iter().flatten().any(|d| names(d, symbol));
+        if let (ImportError::Node { reason, help, .. }, Some(m)) = (&mut self, misfit)
+            && reason.ends_with(&m.reason)
+            && inputs.iter().any(|i| declares(i, &m.symbol))
+        {
+            let (symbol, number) = (told(&m.symbol), &m.number);
+            *help = format!(
+                "the model leaves `{symbol}` open and keeps the number that it was exported with: `--bind {symbol}={number}` \
+                 reads it for that extent, as `run` does for inputs of that shape; an export with a dynamic axis does without"
+            );
+        }
+        self
     }
 
     /// The same error of a node that asks for an extent which the shapes of a run decide.

@@ -17,6 +17,15 @@ pub(super) fn broadcast_needs(a: &Extent, b: &Extent) -> Option<(String, Extent)
     symbol_for(a, b).or_else(|| number_for(a, b).filter(|_| !may_be_one(a) && !may_be_one(b)))
 }
 
+/// Extents of one symbol and a number that do not broadcast: they would if the symbol were another number, or 1.
+#[derive(Clone, Debug)]
+pub(super) struct Misfit {
+    pub symbol: String,
+    pub number: Extent,
+    /// What is wrong.
+    pub reason: String,
+}
+
 /// A bare symbol, and an extent of others that it has to be.
 fn symbol_for(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
     let symbol = |e: &Extent| match e.terms().as_slice() {

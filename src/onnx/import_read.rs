@@ -33,9 +33,9 @@ const MAX_DEPTH: usize = 128;
 
 /// Reads one node.
 pub(super) struct OnnxItemInterpreter<'r, 'a> {
-    item: &'r OnnxItem,
-    node: &'r RawNode,
-    inputs: HashMap<Name, Input>,
+    pub(super) item: &'r OnnxItem,
+    pub(super) node: &'r RawNode,
+    pub(super) inputs: HashMap<Name, Input>,
     env: Env,
     /// The program being written.
     pub(super) sheet: &'r mut Sheet<'a>,
@@ -43,7 +43,7 @@ pub(super) struct OnnxItemInterpreter<'r, 'a> {
     kinds: RefCell<HashMap<Name, bool>>,
     lets: HashMap<Name, Result<Item, String>>,
     fresh: usize,
-    depth: usize,
+    pub(super) depth: usize,
 }
 
 impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
@@ -57,6 +57,11 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
         let Bound { inputs, env } = bound;
         let (lets, kinds) = (HashMap::new(), RefCell::default());
         OnnxItemInterpreter { item, node, inputs, env, sheet, kinds, lets, fresh: 0, depth: 0 }
+    }
+
+    /// The same where expressions are nested already.
+    pub fn at_depth(self, depth: usize) -> Self {
+        OnnxItemInterpreter { depth, ..self }
     }
 
     /// The outputs, as far as the item yields them.
@@ -124,6 +129,7 @@ impl<'r, 'a> OnnxItemInterpreter<'r, 'a> {
         }
         match e {
             EvalError::Symbolic(reason) => self.sheet.symbolic(reason),
+            EvalError::Apart(extents) => self.sheet.apart(&extents.0, &extents.1),
             other => other.to_string(),
         }
     }

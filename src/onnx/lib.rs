@@ -29,6 +29,7 @@ mod import_kept;
 mod import_lists;
 mod import_needs;
 mod import_read;
+mod import_reuse;
 mod import_scan;
 mod import_stage;
 mod import_supposed;

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 mod conformance;
 mod files;
+mod inputs;
 mod staged;
 mod verbs;
 

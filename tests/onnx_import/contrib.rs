@@ -19,10 +19,22 @@ pub fn whole(shape: &[usize], v: &[i64]) -> Tensor {
 /// One operator of the domain; checked as read, and as written and read again.
 #[track_caller]
 pub fn contrib(op: &str, args: &[Arg], attrs: &[(&str, RawAttr)], expected: &[Tensor]) {
-    let (mut raw, feeds) = single(18, op, args, attrs, expected.len());
+    contrib_at(18, op, args, attrs, expected);
+}
+
+/// The same beside operators of ONNX at this operator set.
+#[track_caller]
+pub fn contrib_at(
+    opset: i64,
+    op: &str,
+    args: &[Arg],
+    attrs: &[(&str, RawAttr)],
+    expected: &[Tensor],
+) {
+    let (mut raw, feeds) = single(opset, op, args, attrs, expected.len());
     raw.graph.nodes[0].domain = "com.microsoft".into();
     raw.opset_imports.insert("com.microsoft".into(), 1);
-    check_at(&[18], raw, &feeds, expected);
+    check_at(&[opset], raw, &feeds, expected);
 }
 
 fn text(v: &str) -> RawAttr {

@@ -5,6 +5,7 @@
 
 mod branches;
 mod contrib;
+mod contrib_composed;
 mod contrib_quantized;
 mod control;
 mod decided;
@@ -16,6 +17,7 @@ mod ml;
 mod opaque;
 mod operators;
 mod recurrent;
+mod reuse;
 mod scans;
 mod sizes;
 mod small_types;
