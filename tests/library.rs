@@ -270,9 +270,12 @@ fn rules_of_ones_own_are_laws_and_layers() {
     let decomposed = model(&text);
     let named = Reader::new().rules(&rules).read(root("examples/my_layer_use.rules"));
     let named = named.expect("reads");
-    // Figures of one machine: on others a product may be cheaper than the quotient in the layer.
-    let at_server = Optimizer::new().profile(root("examples/server.toml"));
-    let found = at_server.rules(&rules).optimize(&decomposed).expect("optimises");
+    // Figures at which memory decides: where a processor is slower, the layer's quotient may be dearer than a product.
+    let figures = tempfile::NamedTempFile::new().expect("a file");
+    let text = "name = \"memory decides\"\nlaunch = 2e-6\n[operations.any]\nquick = 2e11\nslow = 2e10\n[[memory]]\nbandwidth = 2e10\n";
+    std::fs::write(figures.path(), text).expect("written");
+    let at_figures = Optimizer::new().profile(figures.path());
+    let found = at_figures.rules(&rules).optimize(&decomposed).expect("optimises");
     assert!(found.text().contains("snake"), "{}", found.text());
     let inputs = |m: &Model| -> Vec<(String, ArrayD<f32>)> {
         let value = |i: usize| (i as f32 * 0.37).sin() * 0.5;
