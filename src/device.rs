@@ -5,7 +5,6 @@ use crate::error::Error;
 use crate::error::ErrorKind;
 #[cfg(feature = "cli")]
 use crate::kernel_times::Watcher;
-use crate::pipeline::costing::Costing;
 use crate::pipeline::options::Fp;
 use mlc_backends::Backend;
 #[cfg(feature = "cuda")]
@@ -13,7 +12,7 @@ use mlc_backends::BackendError;
 use mlc_backends::memory;
 use mlc_backends::reference::Reference;
 use mlc_cpu::Cpu;
-use mlc_dsl::library::Library;
+use mlc_dsl::library::{Library, TargetItem};
 use mlc_dsl::plan::Plan;
 use mlc_extract::resources::{RunResources, Symbols};
 #[cfg(feature = "cuda")]
@@ -138,13 +137,14 @@ impl Device {
         })
     }
 
-    /// Costs for plans of target `target` on this device, where nothing is known of its kernels but what it is.
-    pub(crate) fn costing(&self, library: &Library, target: &str) -> Costing {
-        let described = match self.place {
-            BackendKind::Cpu if target == CPU => library.target_of_device(CPU, mlc_cpu::vectors()),
+    /// The target whose figures describe this device better than those of the target that plans are for, if there is one.
+    pub(crate) fn described(&self, library: &Library, target: &str) -> Option<TargetItem> {
+        match self.place {
+            BackendKind::Cpu if target == CPU => {
+                library.target_of_device(CPU, mlc_cpu::vectors()).cloned()
+            }
             _ => None,
-        };
-        Costing { described: described.cloned(), ..Costing::default() }
+        }
     }
 
     /// Threads that share the work of a run on this machine's processor.

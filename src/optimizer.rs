@@ -4,6 +4,7 @@ use crate::device::{BackendKind, CUDA, Device, MOST_THREADS, all_threads};
 use crate::error::{Error, ErrorKind};
 use crate::explain::{self, Explanation, WhyNot};
 use crate::model::{Model, Reader, TensorInfo};
+use crate::pipeline::costing::Costing;
 use crate::pipeline::objective::Objective;
 use crate::pipeline::options::{Fp, Options, Solver, tolerance};
 use crate::pipeline::report::{Report, operators};
@@ -250,7 +251,7 @@ impl Optimizer {
         if let Some(bytes) = options.guard.memory {
             device = device.memory(bytes);
         }
-        options.costing.described = device.costing(&model.library, &options.target).described;
+        options.costing.described = device.described(&model.library, &options.target);
         let (result, raw) = if as_onnx::is_written(&model.library, &options.target) {
             as_onnx::prepare(&mut options, &mut info, &model.library, opset);
             let (result, raw) = as_onnx::optimize(program, &model.library, &info, opset, &options)?;
@@ -464,7 +465,8 @@ pub(crate) fn optimizing(
     let mut options = Options { guard: Guard::default(), ..options.clone() };
     if !device.runs(&library, &options.target) {
         options.target = device.target(&library)?;
-        options.costing = device.costing(&library, &options.target);
+        let described = device.described(&library, &options.target);
+        options.costing = Costing { described, ..Costing::default() };
     }
     Ok(Box::new(move |program, of_data| {
         if of_data {

@@ -183,7 +183,7 @@ impl Tuning {
             });
             options.costing.measure = measure;
         }
-        options.costing.described = device.costing(library, target).described;
+        options.costing.described = device.described(library, target);
         Ok(options)
     }
 

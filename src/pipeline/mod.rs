@@ -133,12 +133,13 @@ pub fn optimize_once(
     let mut all: Vec<TargetPrices<'_>> =
         aims.map(|aim| at(aim).jittered(options.costing.jitter)).collect();
     let with = |kernel, factor| at(first).with_model(model.clone().with_factor(kernel, factor));
-    if !late.is_empty() {
-        all.push(with(CONV, OF_CONV));
-    }
     let mut notes = Vec::new();
     let evaluation = Evaluation { options, library, prices: &honest };
     let plain = evaluation.as_read(&source)?;
+    let convolves = !late.is_empty() && plain.plan.kernels.iter().any(|k| k.name == CONV);
+    if convolves {
+        all.push(with(CONV, OF_CONV));
+    }
     clock.stage("constants");
     let limits = options.limits.for_gain(plain.seconds);
     let begun = begin_with(&source, library, &laws, &limits, &all[0])?;
@@ -164,7 +165,7 @@ pub fn optimize_once(
         clock.stage("extract");
         Ok((explored, extracted))
     });
-    let (explored, extracted) = match (shared, whole.transpose()?) {
+    let (explored, mut extracted) = match (shared, whole.transpose()?) {
         (Some(s), Some(whole)) if whole.1[0].cost < s.extracted[0].cost * (1.0 - SAME) => whole,
         (Some(s), _) => {
             notes.push(s.note());
@@ -173,14 +174,11 @@ pub fn optimize_once(
         (None, Some(whole)) => whole,
         (None, None) => return Err(Error::unexpected("nothing was explored")),
     };
-    let candidate = |e: Extracted| -> Result<(Candidate, Extracted), Error> {
-        let (program, chosen) = constant_folding::fold_chosen(&e.program, &e.kernels, library)?;
-        Ok((evaluation.candidate(program, &chosen), e))
-    };
-    let mut extracted = extracted;
-    let of_convolutions = if late.is_empty() { None } else { extracted.pop() };
-    let mut found =
-        distinct(extracted).into_iter().map(candidate).collect::<Result<Vec<_>, Error>>()?;
+    let of_convolutions = if convolves { extracted.pop() } else { None };
+    let mut found = distinct(extracted)
+        .into_iter()
+        .map(|e| Ok((evaluation.of_extracted(&e)?, e)))
+        .collect::<Result<Vec<(Candidate, Extracted)>, Error>>()?;
     clock.stage("constants");
     let best = (1..found.len()).fold(0, |best, i| match found[i].0.beats(&found[best].0) {
         true => i,
@@ -193,7 +191,7 @@ pub fn optimize_once(
         chosen = better;
     }
     if let Some(e) = of_convolutions.filter(|e| !is_same(&e.program, &extracted.program)) {
-        let (start, e) = candidate(e)?;
+        let start = evaluation.of_extracted(&e)?;
         if let Some(better) = late.search(&start, &chosen, library, &limits)? {
             (chosen, extracted) = (better, e);
         }
@@ -310,9 +308,7 @@ impl Late<'_> {
         for prices in self.prices {
             let extractor = self.evaluation.options.extractor_for(prices);
             let extracted = explored.extract(prices, &*extractor)?;
-            let Extracted { program, kernels, .. } = &extracted;
-            let (program, kernels) = constant_folding::fold_chosen(program, kernels, library)?;
-            let found = self.evaluation.candidate(program, &kernels);
+            let found = self.evaluation.of_extracted(&extracted)?;
             if found.beats(best.as_ref().unwrap_or(known)) {
                 best = Some(found);
             }

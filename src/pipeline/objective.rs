@@ -111,6 +111,13 @@ impl Evaluation<'_> {
         Candidate { plan, seconds, weights, figure }
     }
 
+    /// An extracted program with its constants folded.
+    pub fn of_extracted(&self, e: &Extracted) -> Result<Candidate, Error> {
+        let (program, chosen) =
+            constant_folding::fold_chosen(&e.program, &e.kernels, self.library)?;
+        Ok(self.candidate(program, &chosen))
+    }
+
     /// The program as read, layers open that the target does not have.
     pub fn as_read(&self, source: &Program) -> Result<Candidate, Error> {
         let open = constant_folding::unfold(source, self.library, self.prices)?;

@@ -333,7 +333,7 @@ impl Conv {
                     }
                     if rest > 0 {
                         let done = count * self.rows;
-                        // Only rows of one piece are more than a tile.
+                        // Rows of several pieces are whole tiles, or less than one.
                         let [Piece { first, step }, ..] = *a.pieces else { return };
                         let later = [Piece { first: first.add(done * step), step }];
                         let pieces = if count > 0 { &later[..] } else { a.pieces };
