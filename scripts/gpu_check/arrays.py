@@ -42,6 +42,11 @@ def read(path):
     return out
 
 
+def finite(found):
+    """True if any element is."""
+    return any(math.isfinite(v) for _, values in found.values() for v in values)
+
+
 def difference(wanted, got):
     """The largest difference of an element from the one wanted, relative to the largest wanted; what is not finite must agree."""
     if wanted.keys() != got.keys():

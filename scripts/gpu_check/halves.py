@@ -3,6 +3,8 @@
 FLOAT = 1
 HALVES = {"f16": 10, "bf16": 16}
 OPSET = 22
+# The largest finite number of bf16.
+LARGEST = float.fromhex("0x1.FEp127")
 
 
 def written(path, folder, dtype):
@@ -72,6 +74,9 @@ def rounded(values):
     """The upper halves of 32-bit floats, rounded to the nearest, ties to even."""
     import numpy
 
+    # Masks are often filled with the lowest number of 32 bits, which would become infinite.
+    finite = numpy.isfinite(values)
+    values = numpy.where(finite, values.clip(-LARGEST, LARGEST), values)
     bits = numpy.ascontiguousarray(values, "<f4").view("<u4").astype(numpy.uint64)
     nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     quiet = (bits >> 16) | 0x40

@@ -12,6 +12,7 @@ import struct
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import zipfile
 from types import SimpleNamespace
@@ -97,6 +98,29 @@ class Steps(Folder):
         perform([meets("a"), meets("b"), Step("first", "g", alone)], context, state, 100, lambda _: None, jobs=2)
         self.assertEqual((did[0], sorted(did)), ("first", ["a", "b", "first"]))
         self.assertEqual({o.status for o in state.outcomes.values()}, {PASSED})
+
+    def test_steps_with_times_prepare_beside_each_other_and_are_timed_alone(self):
+        prepare, did = threading.Barrier(3, timeout=20), []
+
+        def timed(context, left):
+            prepare.wait()
+            with context.turns.alone(left):
+                did.append("begin")
+                time.sleep(0.05)
+                did.append("end")
+            return Outcome(PASSED, "done")
+
+        def ends(_, left):
+            prepare.wait()
+            time.sleep(0.1)
+            did.append("ended")
+            return Outcome(NOT_RUN, "cannot be timed")
+
+        state = State(self.folder / "state.json", "k")
+        context = SimpleNamespace(missing=lambda needs: "")
+        steps = [Step("a", "g", timed), Step("b", "g", ends), Step("c", "g", timed)]
+        perform(steps, context, state, 100, lambda _: None, jobs=3)
+        self.assertEqual(did, ["ended", "begin", "end", "begin", "end"])
 
     def test_what_never_ends_fails(self):
         self.did = []
@@ -257,7 +281,7 @@ class Work(Folder):
 
     def test_benchmarks_with_and_without_libraries_and_beside_others(self):
         found, asked, outcomes = self.asked(timing.benchmarks, "timing", ("torch", "numpy"))
-        common = "bench m.onnx --backend cuda --device 0 --no-check --json -"
+        common = "bench m.onnx --backend cuda --device 0 --no-check --seconds 0.5 --wait --json -"
         self.assertEqual(asked, [f"{common} --kernels", f"{common} off", common, f"{common} --against torch", f"{common} --against torch-compile"])
         self.assertEqual(found["bench m without libraries"], (PASSED, "2000.0000 ms, 1000.0000 ms with 1 of 2 products by a library"))
         self.assertEqual(found["bench m one by one"], (PASSED, "4000.0000 ms, 1000.0000 ms as one launch"))

@@ -3,6 +3,7 @@
 A step that passed or failed is not done again; whatever kept one from being run is looked at anew in every call.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -21,6 +22,10 @@ SETTLED = (PASSED, FAILED)
 
 # Whole calls that a step is given before it counts as one that never ends: what was compiled in one is there in the next.
 CALLS = 3
+
+
+# Seconds that a step may prepare before it is timed.
+PREPARING = 150
 
 
 @dataclass
@@ -46,6 +51,40 @@ class Step:
     rank: int = 0
 
 
+class Turns:
+    """Steps that take times prepare side by side; once all of them have, or have ended, they are timed one after the other."""
+
+    def __init__(self, count=1):
+        self.barrier = threading.Condition()
+        self.preparing, self.here, self.timing = count, threading.local(), threading.Lock()
+
+    def begin(self):
+        self.here.ready = False
+
+    def ready(self):
+        """This step has prepared, or has ended. Waits for nothing."""
+        if not getattr(self.here, "ready", False):
+            self.here.ready = True
+            with self.barrier:
+                self.preparing -= 1
+                self.barrier.notify_all()
+
+    @contextlib.contextmanager
+    def alone(self, seconds):
+        """Until all others are ready, and then while no other step is timed."""
+        self.ready()
+        end = time.monotonic() + seconds
+        with self.barrier:
+            if not self.barrier.wait_for(lambda: self.preparing <= 0, seconds):
+                raise OutOfTime
+        if not self.timing.acquire(timeout=max(end - time.monotonic(), 0)):
+            raise OutOfTime
+        try:
+            yield
+        finally:
+            self.timing.release()
+
+
 class OutOfTime(Exception):
     """A command took longer than it may."""
 
@@ -60,30 +99,51 @@ class CommandFailed(Exception):
         self.code, self.output = code, output
 
 
-def run(command, seconds, environment=None):
-    """Runs a command; yields its standard output. It and all that it started are ended when the time is up."""
+def run(command, seconds, environment=None, turns=None):
+    """Runs a command; yields its standard output. It and all that it started are ended when the time is up. With turns, the command says
+    when it is ready to be timed, and waits for a line."""
+    end = time.monotonic() + seconds
     with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
         process = subprocess.Popen(
             [str(c) for c in command],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if turns else subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
         try:
-            code = process.wait(timeout=max(seconds, 0.1))
+            if turns and is_ready(process, err, end):
+                with turns.alone(end - time.monotonic()):
+                    process.stdin.close()
+                    code = process.wait(timeout=max(end - time.monotonic(), 0.1))
+            code = process.wait(timeout=max(end - time.monotonic(), 0.1))
         except subprocess.TimeoutExpired:
             raise OutOfTime from None
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+            if process.stdin:
+                process.stdin.close()
         out.seek(0), err.seek(0)
         text, errors = out.read(), err.read()
     if code:
         raise CommandFailed(code, text + errors)
     return text
+
+
+def is_ready(process, err, end):
+    """Waits until a command says so; false if it ends before. What takes too long would hold up all that prepare beside it."""
+    end = min(end, time.monotonic() + PREPARING)
+    while process.poll() is None:
+        if time.monotonic() > end:
+            raise OutOfTime
+        # By its place, which the process that writes does not share.
+        if b"ready\n" in os.pread(err.fileno(), 1 << 20, 0):
+            return True
+        time.sleep(0.02)
+    return False
 
 
 class State:
@@ -122,19 +182,25 @@ def perform(steps, context, state, seconds, tell=print, clock=time.monotonic, jo
     context.outcomes = state.outcomes
 
     def do(step):
+        context.turns.begin()
         outcome = attempt(step, context, state.outcomes.get(step.name), end - clock(), seconds, clock)
+        context.turns.ready()
         with lock:
             state.put(step.name, outcome)
             tell(f"{step.name}: {outcome.status}: {outcome.line}")
 
     open_steps = (s for s in sorted(steps, key=lambda s: s.rank) if not state.settled(s.name))
-    for is_timed, batch in itertools.groupby(open_steps, key=lambda s: s.is_timed):
-        if is_timed or jobs == 1:
-            for step in batch:
-                do(step)
-        else:
+    for (is_timed, _), alike in itertools.groupby(open_steps, key=lambda s: (s.is_timed, s.is_timed and s.rank)):
+        # What takes no times needs no turns, and is not held up by what else is done.
+        for batch in in_batches(alike, jobs) if is_timed else [list(alike)]:
+            context.turns = Turns(len(batch))
             with ThreadPoolExecutor(jobs) as pool:
                 list(pool.map(do, batch))
+
+
+def in_batches(steps, most):
+    while batch := list(itertools.islice(steps, most)):
+        yield batch
 
 
 def attempt(step, context, before, left, seconds, clock):

@@ -19,6 +19,9 @@ PEERS = {
     "onnxruntime": ("onnxruntime", "numpy"),
 }
 
+# Seconds of timed runs in each step.
+RUNNING = 0.5
+
 # Seconds that a peer may need to compile a model before it runs.
 PATIENCE = 60
 
@@ -42,8 +45,8 @@ def benchmarks(context):
 
 
 def bench(context, model, seconds, *more, environment=None):
-    command = [context.tool, "bench", model, "--backend", "cuda", "--device", context.device, "--no-check", "--json", "-", *more]
-    return json.loads(run(command, seconds, {**context.environment(), **(environment or {})}))
+    command = [context.tool, "bench", model, "--backend", "cuda", "--device", context.device, "--no-check", "--seconds", RUNNING, "--wait", "--json", "-", *more]
+    return json.loads(run(command, seconds, {**context.environment(), **(environment or {})}, context.turns))
 
 
 def alone(path, dtype):
@@ -164,7 +167,8 @@ def bounds(context):
     """Bytes that such kernels move in a second, beside a copy on the device."""
 
     def copying(context, seconds):
-        found = {f"{mib} MiB": bandwidth.copy(context.device, mib << 20) for mib in SIZES}
+        with context.turns.alone(seconds):
+            found = {f"{mib} MiB": bandwidth.copy(context.device, mib << 20) for mib in SIZES}
         told = ", ".join(f"{size}: {rate / 1e9:.0f} GB/s" for size, rate in found.items())
         return Outcome(PASSED, told, {"rates": found})
 

@@ -8,16 +8,16 @@ use super::place::Place;
 use super::run::{as_read, optimized};
 use super::shape_option::ShapeOptions;
 use super::{Common, Findings, named};
-use crate::device::BackendKind;
+use crate::device::{BackendKind, Device};
 use crate::error::Error;
 use crate::explain::seconds;
-use crate::kernel_times::{KernelTime, Timed, interleave};
+use crate::kernel_times::{KernelTime, Timed, WatchedPlan, interleave};
 use crate::model::input_names;
 use crate::pipeline::costing::Measured;
 use crate::pipeline::measure::Runs;
 use crate::pipeline::{self, measure};
 use anyhow::ensure;
-use mlc_backends::{Backend, BackendError};
+use mlc_backends::{Backend, Executable};
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -45,12 +45,19 @@ pub struct Args {
     /// Another runtime to time in turns with the optimised plan, through the Python that MLC_PYTHON names (else python3).
     #[arg(long, value_enum, value_name = "RUNTIME")]
     pub(super) against: Option<Runtime>,
-    /// Timed runs of each plan; as many as fit into four seconds by default.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Timed runs of each plan; as many as fit into `--seconds` by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "seconds")]
     pub(super) iterations: Option<u32>,
+    /// Seconds for the timed runs of both plans; every plan runs ten times at least, and 400 times at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 4.0)]
+    seconds: f64,
     /// Runs of each plan before any is timed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) warmup: u32,
+    /// Print `ready` to standard error when everything is compiled, and time nothing before a line or the end of
+    /// standard input: so several can compile at once, and be timed one after the other.
+    #[arg(long)]
+    wait: bool,
     /// Print what every kernel takes, measured and estimated.
     #[arg(long)]
     pub(super) kernels: bool,
@@ -69,14 +76,28 @@ impl Args {
     pub(super) fn count(&self) -> Runs {
         let count = match self.iterations {
             Some(n) => Runs::exactly(n as usize),
-            None => Runs::within(BUDGET),
+            None => Runs::within(self.budget()),
         };
         Runs { warmup: self.warmup as usize, ..count }
     }
 
     /// The least number of runs in turns with another runtime, and the time for them.
     pub(super) fn turns(&self) -> (usize, Duration) {
-        self.iterations.map_or((3, BUDGET), |n| (n as usize, Duration::ZERO))
+        self.iterations.map_or((3, self.budget()), |n| (n as usize, Duration::ZERO))
+    }
+
+    /// Time for all runs, once there are enough.
+    fn budget(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds.min(1e9))
+    }
+
+    /// Waits for leave to time what is compiled, if it is asked for.
+    pub(super) fn turn(&self) -> anyhow::Result<()> {
+        if self.wait {
+            eprintln!("ready");
+            std::io::stdin().read_line(&mut String::new())?;
+        }
+        Ok(())
     }
 
     /// Another runtime with the model, if one is to be timed.
@@ -198,8 +219,6 @@ impl BenchReport {
     }
 }
 
-/// Time for all runs, once there are enough.
-pub(super) const BUDGET: Duration = Duration::from_secs(4);
 /// Runs whose kernels are watched, at least and at most.
 const WATCHED: (usize, usize) = (5, 100);
 
@@ -209,6 +228,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         !args.kernels || args.place.backend != BackendKind::Reference,
         "the reference interpreter has no kernels\nhelp: leave `--backend` or `--kernels` out"
     );
+    ensure!(args.seconds.is_finite() && args.seconds >= 0.0, "--seconds takes a number of seconds");
     let mut reads: Vec<Named<'_>> = vec![("MODEL", &args.model)];
     reads.extend(named("--inputs", &args.inputs));
     reads.extend(args.tuning.files());
@@ -242,65 +262,47 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let after = done.plan;
     let both = device.needs(&after, &model.library, &symbols).beside(&needs);
     device.afford_beside(&both, 0)?;
-    let place = device.backend()?;
-    let both = [&after, &before];
-    let count = args.count();
-    let times = measure::anew(&*place, &both, &model.library, &inputs, count)?;
-    let count = |plan: &Plan| launches(&*place, plan, &model.library, &inputs);
-    let (launches, launches_unoptimized, notes) = match device.is_elsewhere() {
-        true => {
-            let (launches, notes) = count(&after)?;
-            (launches, count(&before)?.0, notes)
-        }
-        false => (None, None, vec![]),
+    let names = model.program.inputs.iter().map(|(name, _)| name.to_string());
+    let named: Vec<(String, Tensor)> = names.zip(inputs.iter().cloned()).collect();
+    let bench = Bench { args: &args, library: &model.library, inputs: &inputs, named: &named };
+    let plans = [&after, &before];
+    let taken = match device.is_elsewhere() {
+        true => bench.on_device(&*device.backend()?, plans)?,
+        false => bench.on_host(&device, plans)?,
     };
-    let mut report = BenchReport::of(&times[0], &times[1]);
+    let mut report = BenchReport::of(&taken.times[0], &taken.times[1]);
     let mut text = report.human().0;
-    if let (Some(fast), Some(plain)) = (launches, launches_unoptimized) {
+    if let [Some(fast), Some(plain)] = taken.launches {
         let _ = writeln!(
             text,
             "launches     {fast:>10} optimised, {plain} unoptimised; times are the device's own"
         );
     }
-    for note in &notes {
+    for note in &taken.notes {
         let _ = writeln!(text, "note: {note}");
     }
-    let mut kernels = (vec![], vec![]);
-    if args.kernels {
+    let mut kernels = [vec![], vec![]];
+    if let Some(timed) = &taken.kernels {
         let target = pipeline::target(&model.library, &options.target)?;
         let price = options.costing.model(&target, &model.program);
-        let watcher = device.watcher()?;
-        let mut both = [
-            Timed::new(&after, &watcher, &model.library)?,
-            Timed::new(&before, &watcher, &model.library)?,
-        ];
-        interleave(&mut both, &inputs, WATCHED, BUDGET)?;
-        let [fast, plain] = both.map(|t| t.kernels(&model.library, &price));
-        text.push_str(&table("optimised", &fast));
-        text.push_str(&table("unoptimised", &plain));
-        kernels = (fast, plain);
+        kernels = timed.each_ref().map(|t| t.kernels(&model.library, &price));
+        text.push_str(&table("optimised", &kernels[0]));
+        text.push_str(&table("unoptimised", &kernels[1]));
     }
-    let names = model.program.inputs.iter().map(|(name, _)| name.to_string());
-    let named: Vec<(String, Tensor)> = names.zip(inputs.iter().cloned()).collect();
-    let against = match args.peer(&named)? {
-        Some(peer) => {
-            let own = place.compile(&after, model.library.clone())?;
-            Some(peer.race(&*own, &inputs, args.turns())?)
-        }
-        None => None,
-    };
+    let [kernels, kernels_unoptimized] = kernels;
+    let [launches, launches_unoptimized] = taken.launches;
     report = BenchReport {
-        against,
+        against: taken.against,
         seconds: self_check_seconds.map(|s| ("self-check".to_string(), s)).into_iter().collect(),
         check,
         same_plan: measure::text(&after, &model.library) == measure::text(&before, &model.library),
         measured: done.report.measured,
-        kernels: kernels.0,
-        kernels_unoptimized: kernels.1,
+        kernels,
+        kernels_unoptimized,
         clock: if device.is_elsewhere() { "device" } else { "host" },
         launches,
         launches_unoptimized,
-        notes,
+        notes: taken.notes,
         ..report
     };
     text.push_str(&report.human().1);
@@ -309,16 +311,82 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     Ok(Findings::Nothing)
 }
 
-/// Launches of a plan's run, `None` where nothing is launched, and the notes of its session.
-fn launches(
-    backend: &dyn Backend,
-    plan: &Plan,
-    library: &Arc<Library>,
-    inputs: &[Tensor],
-) -> Result<(Option<usize>, Vec<String>), BackendError> {
-    let session = backend.compile(plan, library.clone())?;
-    let times = session.launch_seconds(inputs)?;
-    Ok((times.map(|all| all.len()), session.notes()))
+/// What was timed of the optimised plan and of the plan as read, in this order.
+struct Taken<'p> {
+    times: [Vec<f64>; 2],
+    /// Of a run, on a device.
+    launches: [Option<usize>; 2],
+    /// Of the optimised plan's session.
+    notes: Vec<String>,
+    kernels: Option<[Timed<'p>; 2]>,
+    against: Option<PeerReport>,
+}
+
+/// What is timed on a device or on this machine's processor.
+struct Bench<'a> {
+    args: &'a Args,
+    library: &'a Arc<Library>,
+    inputs: &'a [Tensor],
+    named: &'a [(String, Tensor)],
+}
+
+impl Bench<'_> {
+    /// Compiles each plan twice and starts the other runtime last: what else the process holds and does decides times there.
+    fn on_host<'p>(&self, device: &Device, plans: [&'p Plan; 2]) -> anyhow::Result<Taken<'p>> {
+        let Bench { args, library, inputs, named } = self;
+        args.turn()?;
+        let place = device.backend()?;
+        let times = measure::anew(&*place, &plans, library, inputs, args.count())?;
+        let mut kernels = None;
+        if args.kernels {
+            let watcher = device.watcher()?;
+            let [fast, plain] = plans.map(|p| Timed::new(p, &watcher, library));
+            let mut both = [fast?, plain?];
+            interleave(&mut both, inputs, WATCHED, args.budget())?;
+            kernels = Some(both);
+        }
+        let against = match args.peer(named)? {
+            Some(peer) => {
+                let own = place.compile(plans[0], (*library).clone())?;
+                Some(peer.race(&*own, inputs, args.turns())?)
+            }
+            None => None,
+        };
+        let times = times.try_into().unwrap_or_default();
+        Ok(Taken { times, launches: [None; 2], notes: vec![], kernels, against })
+    }
+
+    /// All that is compiled, the other runtime too, is ready before anything is timed.
+    fn on_device<'p>(
+        &self,
+        place: &dyn Backend,
+        plans: [&'p Plan; 2],
+    ) -> anyhow::Result<Taken<'p>> {
+        let Bench { args, library, inputs, named } = self;
+        let [fast, plain] = plans.map(|p| place.compile(p, (*library).clone()));
+        let (fast, plain) = (fast?, plain?);
+        // Uploads constants and loads code.
+        fast.run(inputs)?;
+        plain.run(inputs)?;
+        let peer = args.peer(named)?;
+        args.turn()?;
+        let times = measure::runs(&[&*fast, &*plain], inputs, args.count())?;
+        let against = peer.map(|p| p.race(&*fast, inputs, args.turns())).transpose()?;
+        let count = |plan: &dyn Executable| {
+            plan.launch_seconds(inputs).map(|times| times.map(|all| all.len()))
+        };
+        let (launches, notes) = ([count(&*fast)?, count(&*plain)?], fast.notes());
+        let mut kernels = None;
+        if args.kernels {
+            let watched = |ready| WatchedPlan::Device(ready, place.name());
+            let mut both =
+                [Timed::of(plans[0], watched(fast)), Timed::of(plans[1], watched(plain))];
+            interleave(&mut both, inputs, WATCHED, args.budget())?;
+            kernels = Some(both);
+        }
+        let times = times.try_into().unwrap_or_default();
+        Ok(Taken { times, launches, notes, kernels, against })
+    }
 }
 
 /// Kernels that compute the same together, those that take longest first.

@@ -47,6 +47,7 @@ pub fn run(args: Args, model: Model) -> anyhow::Result<Findings> {
     let inputs = samples.into_iter().next().unwrap_or_default();
     let [fast, plain] =
         [fast, model.session_on(&device)?].map(|session| Ordered { session, names: names.clone() });
+    args.turn()?;
     let times = measure::runs(&[&fast, &plain], &inputs, args.count())?;
     let named: Vec<(String, Tensor)> = names.into_iter().zip(inputs.iter().cloned()).collect();
     let against = args.peer(&named)?;
