@@ -115,6 +115,42 @@ fn products_by_tiles() {
 }
 
 #[test]
+fn products_of_what_is_reshaped() {
+    let text = "
+        def heads(x: f32[4, 12, 16], w: f32[64, 24]) -> f32[12, 24]
+          = reshape(transpose(x, perm=[1, 0, 2]), shape=[12, 64]) @ w
+        def halves(x: f16[4, 20, 16], w: f16[64, 24], b: f16[24]) -> f16[20, 24]
+          = relu(reshape(transpose(x, perm=[1, 0, 2]), shape=[20, 64]) @ w + b)
+        def odd(x: f32[3, 12, 5], w: f32[15, 24]) -> f32[12, 24]
+          = reshape(transpose(x, perm=[1, 0, 2]), shape=[12, 15]) @ w
+        def rows(x: f32[5, 3, 32], w: f32[32, 24]) -> f32[15, 24]
+          = reshape(transpose(x, perm=[1, 0, 2]), shape=[15, 32]) @ w
+        def both(x: f32[3, 2, 8, 4], w: f32[8, 2, 16]) -> f32[12, 16]
+          = reshape(transpose(x, perm=[0, 3, 1, 2]), shape=[12, 16]) @ reshape(transpose(w, perm=[1, 0, 2]), shape=[16, 16])
+        def columns(x: f32[24, 32], w: f32[4, 32, 8]) -> f32[24, 32]
+          = x @ reshape(transpose(w, perm=[1, 0, 2]), shape=[32, 32])
+        def deep(x: f32[8, 16, 512], w: f32[4096, 24]) -> f32[16, 24]
+          = reshape(transpose(x, perm=[1, 0, 2]), shape=[16, 4096]) @ w
+        def few(x: f32[8, 3, 64], w: f32[512, 96]) -> f32[3, 96]
+          = reshape(transpose(x, perm=[1, 0, 2]), shape=[3, 512]) @ w
+        def integers(x: i8[4, 12, 16], w: i8[64, 24]) -> i32[12, 24]
+          = matmul_integer(reshape(transpose(x, perm=[1, 0, 2]), shape=[12, 64]), w, 0, 0)
+    ";
+    let cases = [
+        ("heads", COPIES, "floor_div"),
+        ("halves", COPIES, "floor_div"),
+        ("odd", "copy_part_async<1>(left", "floor_div"),
+        ("rows", COPIES, "floor_div"),
+        ("both", COPIES, "floor_div"),
+        ("columns", COPIES, "floor_div"),
+        ("deep", COPIES, "floor_div"),
+        ("few", "", "floor_div"),
+        ("integers", "", "floor_div"),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Special]);
+}
+
+#[test]
 fn products_of_groups() {
     let text = "
         def groups(x: f32[2, 24, 6, 8], w: f32[32, 12, 3, 3], b: f32[32]) -> f32[2, 32, 6, 8]

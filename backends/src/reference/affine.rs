@@ -48,18 +48,37 @@ pub fn divided(code: &MeaningCode) -> Vec<(usize, i64)> {
 /// The value of an element whose indices are expressions over variables of these extents. The variables of its
 /// reductions are added to them.
 pub fn placed(code: &MeaningCode, index: &[Int], extents: &mut Vec<i64>) -> Body {
+    placed_apart(code, index, &[], extents).0
+}
+
+/// The same with variables of the code's reductions taken apart, each into two of which the second has so many values. Also the
+/// variables, under their new names, that are divided by a number.
+pub fn placed_apart(
+    code: &MeaningCode,
+    index: &[Int],
+    apart: &[(Slot, i64)],
+    extents: &mut Vec<i64>,
+) -> (Body, Vec<(Slot, i64)>) {
     let own = code.axes.iter().map(|a| a.0);
     let mut replaced: BTreeMap<Slot, Int> = own.zip(index.iter().cloned()).collect();
+    let mut variable = |n: i64| {
+        extents.push(n);
+        extents.len() - 1
+    };
     for (slot, &n) in code.extents.iter().enumerate() {
         replaced.entry(slot).or_insert_with(|| {
-            extents.push(n);
-            Int::Affine(Affine { constant: 0, terms: vec![(extents.len() - 1, 1)] })
+            let by = apart.iter().find(|(s, by)| *s == slot && *by > 0 && n % by == 0);
+            let terms = match by {
+                Some(&(_, by)) => vec![(variable(n / by), by), (variable(by), 1)],
+                None => vec![(variable(n), 1)],
+            };
+            Int::Affine(Affine { constant: 0, terms })
         });
     }
     let mut s = Simplifier { extents: std::mem::take(extents), replaced, wanted: vec![] };
     let body = s.body(&code.body);
     *extents = s.extents;
-    body
+    (body, s.wanted)
 }
 
 struct Simplifier {
@@ -108,11 +127,14 @@ impl Simplifier {
 
     /// The variables of a reduction under their present names.
     fn renamed(&self, over: &[(Slot, i64)]) -> Vec<(Slot, i64)> {
-        let name = |s: Slot| match self.replaced.get(&s) {
-            Some(Int::Affine(Affine { terms, .. })) if terms.len() == 1 => terms[0].0,
-            _ => s,
+        let names = |&(s, n): &(Slot, i64)| match self.replaced.get(&s) {
+            Some(Int::Affine(Affine { terms, .. })) if terms.len() == 1 => vec![(terms[0].0, n)],
+            Some(Int::Affine(Affine { terms, .. })) if terms.len() == 2 => {
+                terms.iter().map(|t| (t.0, self.extents[t.0])).collect()
+            }
+            _ => vec![(s, n)],
         };
-        over.iter().map(|&(s, n)| (name(s), n)).collect()
+        over.iter().flat_map(names).collect()
     }
 
     fn reduce<E>(&self, r: &Reduce<E>, body: E) -> Reduce<E> {

@@ -45,10 +45,12 @@ impl Element {
         }
     }
 
-    /// Depth of a tile.
-    pub fn depth(self) -> i64 {
+    /// Depth of a tile of a product in which a thread has so many elements: small tiles of a deep product are deeper, so that
+    /// barriers are fewer.
+    pub fn depth(self, elements: i64, depth: i64) -> i64 {
         match self {
             Element::Real(_) | Element::Tf32 => 16,
+            Element::Half(_) if elements <= 8 && (depth % 64 == 0 || depth >= 256) => 64,
             Element::Half(_) | Element::Byte(_) => 32,
         }
     }
@@ -86,6 +88,8 @@ pub struct Factor<'a> {
     product: Value,
     double: bool,
     pub element: Element,
+    /// Depth of a tile.
+    depth: i64,
     /// Lines of a tile, and whether those of a step lie side by side in shared memory; otherwise the steps of a line do.
     lines: i64,
     pub by_step: bool,
@@ -153,6 +157,7 @@ impl<'a> Factor<'a> {
             product: p.value,
             double: p.double,
             element,
+            depth: p.tiling.step,
             lines,
             by_step: true,
             along_depth: false,
@@ -181,13 +186,13 @@ impl<'a> Factor<'a> {
         match (self.element, self.by_step) {
             (Element::Tf32, true) => self.lines + 8,
             (element, true) => self.lines + element.widest(),
-            (element, false) => element.depth() + element.widest(),
+            (element, false) => self.depth + element.widest(),
         }
     }
 
     /// The place of an element in shared memory, of the tile in use or of the other one.
     pub fn place(&self, tile: &str, line: &str, step: &str) -> String {
-        let (stride, depth) = (self.stride(), self.element.depth());
+        let (stride, depth) = (self.stride(), self.depth);
         match self.by_step {
             true => format!("({tile} * {depth} + {step}) * {stride} + {line}"),
             false => format!("({tile} * {} + {line}) * {stride} + {step}", self.lines),
@@ -196,17 +201,16 @@ impl<'a> Factor<'a> {
 
     /// Elements of a tile, with gaps.
     pub fn tile(&self) -> i64 {
-        self.stride() * if self.by_step { self.element.depth() } else { self.lines }
+        self.stride() * if self.by_step { self.depth } else { self.lines }
     }
 
     fn turns(&self) -> i64 {
-        (self.lines * self.element.depth() / self.width + i64::from(THREADS) - 1)
-            / i64::from(THREADS)
+        (self.lines * self.depth / self.width + i64::from(THREADS) - 1) / i64::from(THREADS)
     }
 
     /// Whether the last turn has fewer accesses than threads.
     fn is_short(&self) -> bool {
-        self.lines * self.element.depth() / self.width % i64::from(THREADS) != 0
+        self.lines * self.depth / self.width % i64::from(THREADS) != 0
     }
 
     /// Declares the shared array, and the registers of what is on its way.
@@ -295,12 +299,12 @@ impl<'a> Factor<'a> {
     /// Opens a loop over the accesses of a thread: `line` and `step` are those of the first element.
     fn open(&self, e: &mut Emitter<'_>) {
         let (width, lines) = (self.width, self.lines / self.width);
-        let steps = self.element.depth() / width;
+        let steps = self.depth / width;
         e.line("#pragma unroll");
         e.open(&format!("for (int turn = 0; turn < {}; ++turn)", self.turns()));
         e.line(format!("int at = threadIdx.x + turn * {THREADS};"));
         if self.is_short() {
-            e.line(format!("if (at >= {}) break;", self.lines * self.element.depth() / width));
+            e.line(format!("if (at >= {}) break;", self.lines * self.depth / width));
         }
         let by = if width == 1 { String::new() } else { format!(" * {width}") };
         match self.along_depth {

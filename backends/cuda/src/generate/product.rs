@@ -14,6 +14,7 @@ use mlc_backends::reference::code::{Affine, Int, Real, Slot};
 use mlc_backends::reference::compile::Body;
 use mlc_backends::reference::scalar::{IntOp, Monoid, RealOp};
 use mlc_dsl::ir::{DType, Value};
+use std::cmp::Ordering;
 
 /// Rows, columns and depth from which on tiles pay.
 pub const LEAST: i64 = 8;
@@ -173,6 +174,52 @@ impl Contraction {
         });
         apart.or_else(|| Some(whole).filter(has_shape))
     }
+
+    /// Takes apart the axes that the factors divide by a number, as what is read through a reshape does: what they read is then affine in
+    /// the parts. Yields the same of the sum's own axes, as the code of the value names them.
+    fn take_apart(
+        &mut self,
+        e: &Emitter<'_>,
+        kernel: &KernelProgram,
+        v: Value,
+    ) -> Option<Vec<(Slot, i64)>> {
+        let code = kernel.code(v)?;
+        let mut probe = e.probe();
+        let slots: Vec<Slot> = self.parts.iter().map(|p| probe.variable(p.2)).collect();
+        let index = index_of(&self.parts, &slots, code.axes.len());
+        let (factors, over) = factors_of(probe.placed(v, &index)?)?;
+        let found = factors.map(|f| probe.look_at_term(v, &f).divided).concat();
+        let by = |slot: Slot, n: i64| {
+            let divisors = found.iter().filter(|(s, by)| *s == slot && n > *by && n % by == 0);
+            divisors.map(|d| d.1).min()
+        };
+        for (part, slot) in slots.iter().enumerate().rev() {
+            if let Some(by) = by(*slot, self.parts[part].2) {
+                self.divide(part, by);
+            }
+        }
+        let own = match &code.body {
+            Body::Real(Real::Reduce(r)) => &r.over,
+            Body::Int(_, Int::Reduce(r)) => &r.over,
+            Body::Real(_) | Body::Int(..) => return None,
+        };
+        let named = own.iter().zip(&over);
+        Some(named.filter_map(|(own, o)| Some((own.0, by(o.0, o.1)?))).collect())
+    }
+
+    /// Takes a part of an output axis apart into two, of which the second has so many elements.
+    fn divide(&mut self, part: usize, by: i64) {
+        let (axis, factor, extent) = self.parts[part];
+        self.parts.splice(part..=part, [(axis, factor * by, extent / by), (axis, factor, by)]);
+        for list in [&mut self.batch, &mut self.rows, &mut self.columns] {
+            let parts = list.iter().flat_map(|&p| match p.cmp(&part) {
+                Ordering::Less => vec![p],
+                Ordering::Equal => vec![p, p + 1],
+                Ordering::Greater => vec![p + 1],
+            });
+            *list = parts.collect();
+        }
+    }
 }
 
 /// A sum of products with names for its indices.
@@ -228,13 +275,14 @@ impl Product {
     /// A sum of products with a shape of its own. Tiles have its last axis among their columns, if it is not one of the batch; what is
     /// thin has fewer rows than columns.
     pub fn of(e: &mut Emitter<'_>, kernel: &KernelProgram, value: Value) -> Option<Product> {
-        let c = Contraction::of(e, kernel, value)?;
+        let mut c = Contraction::of(e, kernel, value)?;
+        let apart = c.take_apart(e, kernel, value)?;
         let shape = kernel.program.ty(value).known_shape()?;
         let slots: Vec<Slot> = c.parts.iter().map(|p| e.variable(p.2)).collect();
         let index = index_of(&c.parts, &slots, shape.len());
         let axes =
             |list: &[usize]| list.iter().map(|&p| (slots[p], c.parts[p].2)).collect::<Vec<_>>();
-        let (factors, deep) = factors_of(e.placed(value, &index)?)?;
+        let (factors, deep) = factors_of(e.placed_apart(value, &index, &apart)?)?;
         let bytes = Bytes::of(kernel, value, &factors);
         let last = (0..c.parts.len()).rev().find(|&p| c.parts[p].2 != 1);
         let is_thin = c.is_thin();
@@ -320,6 +368,8 @@ pub struct Tiling {
     pub columns: i64,
     /// Parts of the depth: of more than one, another launch adds the sums.
     pub parts: i64,
+    /// Depth of a tile in shared memory.
+    pub step: i64,
 }
 
 /// Threads of a block, by rows and by columns.
@@ -341,7 +391,10 @@ impl Tiling {
         let least = if let Element::Byte(_) = element { depth + 1 } else { PART };
         let parts = [1, 2, 4, 8, 16, 32].into_iter().filter(|p| *p == 1 || depth / p >= least);
         let all = parts.flat_map(|parts| {
-            shapes.iter().map(move |&(rows, columns)| Tiling { rows, columns, parts })
+            shapes.iter().map(move |&(rows, columns)| {
+                let step = element.depth(rows * columns, depth / parts);
+                Tiling { rows, columns, parts, step }
+            })
         });
         let time = |t: &Tiling| t.nanoseconds(sizes, element, processors);
         all.min_by(|a, b| time(a).total_cmp(&time(b))).expect("there are tilings")
@@ -365,7 +418,7 @@ impl Tiling {
             Element::Byte(_) => (4000.0, 3.0),
         };
         let rate = most * reused / (reused + words) * busy;
-        let work = (rows * columns) as f64 * self.depth_of_part(depth, element) as f64;
+        let work = (rows * columns) as f64 * self.depth_of_part(depth) as f64;
         let again = match self.parts {
             1 => 0.0,
             p => 3000.0 + (8 * p) as f64 * batch as f64 * m as f64 * n as f64 / 3000.0,
@@ -374,9 +427,9 @@ impl Tiling {
     }
 
     /// Depth of a part, but of the last one, which may have less.
-    pub fn depth_of_part(&self, depth: i64, element: Element) -> i64 {
+    pub fn depth_of_part(&self, depth: i64) -> i64 {
         let part = depth / self.parts + i64::from(depth % self.parts != 0);
-        (part + element.depth() - 1) / element.depth() * element.depth()
+        (part + self.step - 1) / self.step * self.step
     }
 }
 

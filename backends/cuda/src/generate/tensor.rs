@@ -21,7 +21,7 @@ fn fragments(p: &Product) -> (i64, i64) {
 /// Declares the place of a thread in its warp and of the warp in a tile, and the thread's sums.
 pub fn declare(e: &mut Emitter<'_>, p: &Product) {
     let (rows, columns) = fragments(p);
-    e.line("int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, within = threadIdx.x % 4;");
+    e.line("int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, within = lane % 4;");
     e.line(format!("int y = warp / {ACROSS} * {} + group;", rows * 16));
     e.line(format!("int x = warp % {ACROSS} * {};", columns * 8));
     let number = if p.bytes.is_some() { "int" } else { "float" };
@@ -44,13 +44,53 @@ fn shifted(p: &Product) -> Option<usize> {
 fn word(f: &Factor<'_>, line: &str, step: &str) -> String {
     let at = |step: &str| f.place("tile", line, step);
     match f.element {
-        Element::Half(_) if f.by_step => {
-            let low = format!("(unsigned){}[{}]", f.name, at(step));
-            format!("{low} | (unsigned){}[{}] << 16", f.name, at(&format!("{step} + 1")))
-        }
-        Element::Half(_) | Element::Byte(_) => format!("load_word({} + ({}))", f.name, at(step)),
+        Element::Byte(_) => format!("load_word({} + ({}))", f.name, at(step)),
         _ => format!("tf32_bits({}[{}])", f.name, at(step)),
     }
+}
+
+/// Reads four matrices of 8 by 8 elements of 16 bits, of which each lane names eight elements side by side: `line` and `step` of the
+/// first of them. Where the lines of a step lie side by side in shared memory, they are turned.
+fn four_matrices(e: &mut Emitter<'_>, f: &Factor<'_>, to: &str, line: &str, step: &str) {
+    let load = if f.by_step { "load_matrices_turned" } else { "load_matrices" };
+    e.line(format!("{load}({to}, {} + ({}));", f.name, f.place("tile", line, step)));
+}
+
+/// Reads a fragment of 16 rows and 16 steps: its quarters are those of 8 rows and 8 steps, first along the rows.
+fn matrices_of_rows(e: &mut Emitter<'_>, left: &Factor<'_>) {
+    let (line, step) = match left.by_step {
+        true => ("lane / 8 % 2 * 8", "lane / 16 * 8 + lane % 8"),
+        false => ("lane % 16", "lane / 16 * 8"),
+    };
+    let line = format!("(y - group + i * 16 + {line})");
+    four_matrices(e, left, "a", &line, &format!("(k + {step})"));
+}
+
+/// Reads fragments of 8 columns and 16 steps: two at once, or one of 32 steps.
+fn matrices_of_columns(e: &mut Emitter<'_>, right: &Factor<'_>, columns: i64) {
+    if columns == 1 {
+        let (line, step) =
+            if right.by_step { ("x", "lane") } else { ("x + lane % 8", "lane / 8 * 8") };
+        e.open("if (k % 32 == 0)");
+        four_matrices(e, right, "four", &format!("({line})"), &format!("(k + {step})"));
+        e.close();
+        e.line("b[0][0] = four[k / 16 % 2 * 2];");
+        return e.line("b[0][1] = four[k / 16 % 2 * 2 + 1];");
+    }
+    let (line, step) = match right.by_step {
+        true => ("lane / 16 * 8", "lane % 16"),
+        false => ("lane / 16 * 8 + lane % 8", "lane / 8 % 2 * 8"),
+    };
+    e.line("#pragma unroll");
+    e.open(&format!("for (int j = 0; j < {columns}; j += 2)"));
+    e.line("unsigned four[4];");
+    let line = format!("(x + j * 8 + {line})");
+    four_matrices(e, right, "four", &line, &format!("(k + {step})"));
+    e.line("b[j][0] = four[0];");
+    e.line("b[j][1] = four[1];");
+    e.line("b[j + 1][0] = four[2];");
+    e.line("b[j + 1][1] = four[3];");
+    e.close();
 }
 
 /// Writes the steps of a tile.
@@ -67,23 +107,35 @@ pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Fac
         Element::Half(_) => ("mma_16816", 16, "within * 2", 8),
         _ => ("mma_1688_tf32", 8, "within", 4),
     };
+    if let (Element::Half(_), 1) = (p.element, columns) {
+        e.line("unsigned four[4];");
+    }
     e.line("#pragma unroll");
-    e.open(&format!("for (int k = 0; k < {}; k += {steps})", p.element.depth()));
+    e.open(&format!("for (int k = 0; k < {}; k += {steps})", p.tiling.step));
     let step = [format!("(k + {own})"), format!("(k + {own} + {apart})")];
+    let is_half = matches!(p.element, Element::Half(_));
     e.line(format!("unsigned b[{columns}][2];"));
-    open_unrolled(e, "j", columns);
-    for (i, step) in step.iter().enumerate() {
-        e.line(format!("b[j][{i}] = {};", word(right, "(x + j * 8 + group)", step)));
+    if is_half {
+        matrices_of_columns(e, right, columns);
+    } else {
+        open_unrolled(e, "j", columns);
+        for (i, step) in step.iter().enumerate() {
+            e.line(format!("b[j][{i}] = {};", word(right, "(x + j * 8 + group)", step)));
+        }
+        if shifted(p) == Some(0) {
+            e.line(format!("{name}(others[j], ones, b[j]);"));
+        }
+        e.close();
     }
-    if shifted(p) == Some(0) {
-        e.line(format!("{name}(others[j], ones, b[j]);"));
-    }
-    e.close();
     open_unrolled(e, "i", rows);
     e.line("unsigned a[4];");
-    for (i, step) in step.iter().enumerate() {
-        e.line(format!("a[{}] = {};", 2 * i, word(left, "(y + i * 16)", step)));
-        e.line(format!("a[{}] = {};", 2 * i + 1, word(left, "(y + i * 16 + 8)", step)));
+    if is_half {
+        matrices_of_rows(e, left);
+    } else {
+        for (i, step) in step.iter().enumerate() {
+            e.line(format!("a[{}] = {};", 2 * i, word(left, "(y + i * 16)", step)));
+            e.line(format!("a[{}] = {};", 2 * i + 1, word(left, "(y + i * 16 + 8)", step)));
+        }
     }
     if shifted(p) == Some(1) {
         e.line(format!("{name}(others[i], a, ones);"));

@@ -68,7 +68,7 @@ pub fn open_unrolled(e: &mut Emitter<'_>, name: &str, count: i64) {
 pub fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
     let (t, real) = (p.tiling, spell::real(p.double));
     let steps = if left.by_step && right.by_step { 1 } else { p.element.widest() };
-    let depth = p.element.depth();
+    let depth = p.tiling.step;
     e.line("#pragma unroll");
     e.open(&format!("for (int k = 0; k < {depth}; k += {steps})"));
     e.line(format!("{real} a[{steps}][{}], b[{steps}][{}];", t.rows, t.columns));

@@ -36,7 +36,7 @@ pub fn write(
         Element::Real(_) => tile::declare(e, p),
         _ => tensor::declare(e, p),
     }
-    let of_part = t.depth_of_part(depth, p.element);
+    let of_part = t.depth_of_part(depth);
     match t.parts {
         1 => e.line(format!("const {kind} begin = 0, end = {depth};")),
         _ => {
@@ -74,7 +74,7 @@ fn multiply(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<
 
 /// Writes the loop over tiles that pass through registers: while one is multiplied, the next one is loaded.
 fn through_registers(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
-    let (kind, deep) = (e.index_type(), p.element.depth());
+    let (kind, deep) = (e.index_type(), p.tiling.step);
     left.declare(e);
     right.declare(e);
     e.line("int tile = 0;");
@@ -105,7 +105,7 @@ const MOST: i64 = 4;
 /// Writes the loop over tiles that are copied ahead of their use, where at most so much of the depth is left: a group of copies for each
 /// tile, also where none is left, so that the number of groups says which one is there.
 fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>, depth: i64) {
-    let (kind, deep) = (e.index_type(), p.element.depth());
+    let (kind, deep) = (e.index_type(), p.tiling.step);
     let bytes = (left.tile() + right.tile()) * 16 / p.element.widest();
     let tiles = (SHARED / bytes).min(depth / deep + 1).clamp(2, MOST);
     let (others, has_tail) = (tiles - 1, size(&p.deep) % deep != 0);

@@ -15,7 +15,7 @@ use expressions::Scope;
 use lanes::{Accesses, Lanes};
 pub use lanes::{Source, side_by_side, widest};
 pub use memory::Window;
-use mlc_backends::reference::affine::{combine, placed};
+use mlc_backends::reference::affine::{combine, placed_apart};
 use mlc_backends::reference::affine_visitor::AffineVisitor;
 use mlc_backends::reference::code::{Affine, Int, Real, Slot, Truth};
 use mlc_backends::reference::compile::Body;
@@ -48,6 +48,8 @@ pub struct Found {
     pub always: Vec<(Value, Affine)>,
     /// What is read from memory, and the index.
     pub reads: Vec<At>,
+    /// Index variables that are divided by a number.
+    pub divided: Vec<(Slot, i64)>,
 }
 
 /// Writes the statements of one function.
@@ -294,8 +296,7 @@ impl<'k> Emitter<'k> {
     /// What the code of a value reads that takes loops, at an index of the value.
     pub fn look_inside(&mut self, v: Value, index: &[Int]) -> Found {
         self.look_by(|e| {
-            let Some(code) = e.kernel.code(v) else { return };
-            let body = placed(code, index, &mut e.extents);
+            let Some(body) = e.placed(v, index) else { return };
             let scope = Scope { node: v, double: false };
             match &body {
                 Body::Real(r) => drop(scope.real(e, r)),
@@ -331,7 +332,17 @@ impl<'k> Emitter<'k> {
 
     /// The code of a value at an index.
     pub fn placed(&mut self, v: Value, index: &[Int]) -> Option<Body> {
-        Some(placed(self.kernel.code(v)?, index, &mut self.extents))
+        self.placed_apart(v, index, &[])
+    }
+
+    /// The same with variables of its reductions, as the code names them, taken apart.
+    pub fn placed_apart(&mut self, v: Value, index: &[Int], apart: &[(Slot, i64)]) -> Option<Body> {
+        let code = self.kernel.code(v)?;
+        let (body, divided) = placed_apart(code, index, apart, &mut self.extents);
+        if let Some(found) = &mut self.found {
+            found.divided.extend(divided);
+        }
+        Some(body)
     }
 
     /// A float that the code of a value computes.
@@ -432,8 +443,7 @@ impl<'k> Emitter<'k> {
 
     /// The name of an element that is computed even if it has a place in memory.
     pub fn computed(&mut self, v: Value, index: &[Int]) -> String {
-        let Some(code) = self.kernel.code(v) else { return "0".into() };
-        let body = placed(code, index, &mut self.extents);
+        let Some(body) = self.placed(v, index) else { return "0".into() };
         let kind = self.kind(v);
         let double = self.double(v);
         let text = match &body {
