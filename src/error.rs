@@ -397,7 +397,8 @@ fn kind_and_help(e: &DriverError) -> (ErrorKind, &'static str) {
             (ErrorKind::Run, "check that the device works and that nothing else takes it")
         }
         DriverError::Lost { .. } => {
-            (ErrorKind::Run, "make a new session, which has a fresh context")
+            let help = "start the process again: the driver gives it no other context";
+            (ErrorKind::Run, help)
         }
         DriverError::Kernel { functions, .. } => {
             let help = match functions.len() {

@@ -42,7 +42,7 @@ pub enum DriverError {
         /// The driver's own words.
         reason: String,
     },
-    /// A call failed, and so will every later one in this context.
+    /// A call failed, and so will every later one in this process.
     #[error("the device's context is lost: {call} failed: {reason}")]
     Lost {
         /// The function of the driver.

@@ -151,6 +151,38 @@ fn products_of_what_is_reshaped() {
 }
 
 #[test]
+fn convolutions_with_channels_last() {
+    let text = "
+        def dense(x: f32[2, 6, 7, 16], w: f32[3, 3, 16, 24], b: f32[24]) -> f32[2, 6, 7, 24]
+          = relu(conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=1) + b)
+        def halves(x: f16[2, 6, 7, 16], w: f16[3, 3, 16, 24], b: f16[24]) -> f16[2, 6, 7, 24]
+          = relu(conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=1) + b)
+        def far(x: f32[2, 9, 9, 8], w: f32[3, 3, 8, 24]) -> f32[2, 4, 4, 24]
+          = conv_all_channels_last(x, w, stride=[2, 2], low=[1, 1], high=[1, 1], dilation=[2, 2], group=1)
+        def groups(x: f32[2, 5, 6, 16], w: f32[3, 3, 8, 48]) -> f32[2, 5, 6, 48]
+          = conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=2)
+        def line(x: f32[3, 20, 8], w: f32[5, 8, 24]) -> f32[3, 20, 24]
+          = conv_all_channels_last(x, w, stride=[1], low=[2], high=[2], dilation=[1], group=1)
+        def depthwise(x: f32[2, 10, 9, 8], w: f32[3, 3, 1, 8], b: f32[8]) -> f32[2, 10, 9, 8]
+          = relu(conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=8) + b)
+        def turned(x: f32[40, 24], w: f32[24, 36]) -> f32[36, 40] = transpose(x @ w, perm=[1, 0])
+        def sums(x: f32[3, 40, 8]) -> f32[8, 3] = transpose(sum(x, axes=[1]), perm=[1, 0])
+    ";
+    let cases = [
+        ("dense", COPIES, "out_of_range"),
+        ("halves", COPIES, "out_of_range"),
+        ("halves", "mma_16816", "float v1 = half_bits_to_float(x0"),
+        ("far", COPIES, "out_of_range"),
+        ("groups", COPIES, "out_of_range"),
+        ("line", COPIES, "out_of_range"),
+        ("depthwise", "What the windows of a tile read is in shared memory", "out_of_range"),
+        ("turned", "", ""),
+        ("sums", "", ""),
+    ];
+    check(text, &cases, &[Style::Normal, Style::Special]);
+}
+
+#[test]
 fn products_of_groups() {
     let text = "
         def groups(x: f32[2, 24, 6, 8], w: f32[32, 12, 3, 3], b: f32[32]) -> f32[2, 32, 6, 8]

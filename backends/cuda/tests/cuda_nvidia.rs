@@ -106,7 +106,6 @@ fn a_device_runs_launches_if_there_is_one() {
         assert_eq!(outputs[0].bytes(), twice.bytes());
     }
     blocks_wait_for_each_other(&device);
-    a_lost_context_is_followed_by_a_fresh_one();
 }
 
 /// As many blocks as launch bounds promise are on the device at once; more are refused, and the context goes on.
@@ -138,23 +137,42 @@ fn blocks_wait_for_each_other(device: &Nvidia) {
     memory.iter().for_each(|m| device.free(m.0).expect("freed"));
 }
 
-/// Code that writes where nothing is allocated ends the session, not the process.
-fn a_lost_context_is_followed_by_a_fresh_one() {
+/// Set in the process whose context is to be lost.
+const LOSES: &str = "MLC_CUDA_TEST_LOSES_CONTEXT";
+
+/// Code that writes where nothing is allocated ends all sessions of the process, which goes on: a process of its own, since other
+/// tests run beside this one.
+#[test]
+fn a_lost_context_is_the_last_one() {
+    if let Err(DriverError::NoDevice(why)) = Nvidia::new(0) {
+        return println!("skipped: {why}");
+    }
+    if std::env::var_os(LOSES).is_some() {
+        return loses_the_context();
+    }
+    let own = std::env::current_exe().expect("is known");
+    let mut child = std::process::Command::new(own);
+    let child = child.args(["--exact", "a_lost_context_is_the_last_one", "--nocapture"]);
+    assert!(child.env(LOSES, "1").status().expect("starts").success());
+}
+
+fn loses_the_context() {
     let x = Tensor::from_f32(vec![100], vec![1.0; 100]);
     let mut wild = double();
     wild.each[0].source = DOUBLE.replace("if (i < 100) y[i]", "((float*)(long long)(16 + i))[0]");
     let device = Nvidia::shared(0).expect("a device");
     assert!(Arc::ptr_eq(&device, &Nvidia::shared(0).expect("a device")), "one context is shared");
-    let plan = LaunchedPlan::new(wild, device.clone(), Consts::default()).expect("is ready");
+    let other = LaunchedPlan::new(double(), device.clone(), Consts::default()).expect("is ready");
+    assert!(other.run(std::slice::from_ref(&x)).is_ok());
+    let plan = LaunchedPlan::new(wild, device, Consts::default()).expect("is ready");
     let e = plan.run(std::slice::from_ref(&x)).expect_err("the address is not allocated");
     assert!(matches!(e, BackendError::Device(DriverError::Kernel { .. })), "{e}");
     assert!(e.to_string().contains("`twice`"), "{e}");
-    assert!(plan.run(std::slice::from_ref(&x)).is_err(), "the context is lost");
-    let fresh = Nvidia::shared(0).expect("a device");
-    assert!(!Arc::ptr_eq(&device, &fresh));
-    let plan = LaunchedPlan::new(double(), fresh, Consts::default()).expect("is ready");
-    let outputs = plan.run(&[x]).expect("runs");
-    assert_eq!(outputs[0].bytes(), Tensor::from_f32(vec![100], vec![2.0; 100]).bytes());
+    for plan in [&plan, &other] {
+        assert!(plan.run(std::slice::from_ref(&x)).is_err(), "the context is lost");
+    }
+    drop((plan, other));
+    assert!(matches!(Nvidia::shared(0), Err(DriverError::Lost { .. })), "there is no other");
 }
 
 #[test]

@@ -175,7 +175,7 @@ impl Simplifier {
         match i {
             Int::Const(v) => constant(*v),
             Int::Slot(s) => self.variable(*s),
-            Int::Affine(a) => Int::Affine(a.clone()),
+            Int::Affine(a) => self.affine(a),
             Int::Neg(a) => {
                 let a = self.int(a);
                 let negated = as_affine(&a).and_then(|a| combine(&Affine::default(), a, -1));
@@ -185,8 +185,7 @@ impl Simplifier {
             Int::Signum(s, a) => Int::Signum(*s, Box::new(self.int(a))),
             Int::Binary(op, a, b) => {
                 let (a, b) = (self.int(a), self.int(b));
-                self.binary(*op, &a, &b)
-                    .unwrap_or_else(|| Int::Binary(*op, Box::new(a), Box::new(b)))
+                self.operation(*op, a, b)
             }
             Int::Wrap(d, a) => {
                 let a = self.int(a);
@@ -216,6 +215,19 @@ impl Simplifier {
             Int::FromReal(d, a) => Int::FromReal(*d, Box::new(self.real(a))),
             Int::FromTruth(a) => Int::FromTruth(Box::new(self.truth(a))),
         }
+    }
+
+    /// An expression that is affine already, with its variables as they are now.
+    fn affine(&mut self, a: &Affine) -> Int {
+        a.terms.iter().fold(constant(a.constant), |sum, &(s, c)| {
+            let part = self.operation(IntOp::Mul, self.variable(s), constant(c));
+            self.operation(IntOp::Add, sum, part)
+        })
+    }
+
+    /// An operation, in affine form if it has one.
+    fn operation(&mut self, op: IntOp, a: Int, b: Int) -> Int {
+        self.binary(op, &a, &b).unwrap_or_else(|| Int::Binary(op, Box::new(a), Box::new(b)))
     }
 
     /// The operation in affine form, if it has one.

@@ -28,11 +28,16 @@ fn is_zero(kernel: &KernelProgram, of: Value, r: &Real) -> bool {
 
 /// The element that a float of a value's code is, if it is one.
 pub fn in_memory(e: &mut Emitter<'_>, of: Value, r: &Real) -> Option<InMemory> {
+    behind(e, of, r, &[])
+}
+
+/// The same of what is read only where these positions are within their extents.
+fn behind(e: &mut Emitter<'_>, of: Value, r: &Real, within: &[(Affine, i64)]) -> Option<InMemory> {
     let kernel = e.kernel();
     let Real::Read(read) = r else { return None };
     let source = *kernel.program.node(of.node).args.get(read.input)?;
-    let checked = read.fast.iter().flat_map(|f| &f.checked);
-    let mut inside: Vec<(Affine, i64)> = checked.map(|(i, _, n)| (i.clone(), *n)).collect();
+    let checked = read.fast.iter().flat_map(|f| &f.checked).map(|(i, _, n)| (i.clone(), *n));
+    let mut inside: Vec<(Affine, i64)> = checked.filter(|c| !within.contains(c)).collect();
     match &read.otherwise {
         None if inside.is_empty() => {}
         // Without bounds that are affine, the index may leave them.
@@ -48,7 +53,8 @@ pub fn in_memory(e: &mut Emitter<'_>, of: Value, r: &Real) -> Option<InMemory> {
         return Some(InMemory { value: source, offset, inside });
     }
     let Body::Real(next) = e.placed(source, &read.index)? else { return None };
-    let mut found = in_memory(e, source, &next)?;
+    let all = [within, &inside].concat();
+    let mut found = behind(e, source, &next, &all)?;
     inside.append(&mut found.inside);
     Some(InMemory { inside, ..found })
 }

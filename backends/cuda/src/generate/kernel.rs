@@ -5,10 +5,13 @@
 use super::super::launch::Place;
 use super::merged::Merge;
 use super::procedures::{self, Procedure};
+use super::stages::variable;
 use mlc_backends::BackendError;
+use mlc_backends::reference::affine::placed;
 use mlc_backends::reference::code::{Int, Real};
 use mlc_backends::reference::code_cache::compiled;
 use mlc_backends::reference::compile::{Body, MeaningCode};
+use mlc_backends::reference::scalar::Monoid;
 use mlc_backends::reference::{Engine, code};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
@@ -16,7 +19,7 @@ use mlc_dsl::ir::{Attr, DType, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::{CallKind, Library};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::unfold::unfold;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Where the values of a plan are stored.
 pub struct Stored {
@@ -105,7 +108,8 @@ impl KernelProgram {
         let program =
             unfold(&r.b.finish(named), library, &|c| !procedures::is_known(&library.call(c).name))
                 .map_err(|e| unsupported(format!("this body: {e}")))?;
-        let (codes, procedures, recurrences) = codes(&program, library)?;
+        let (mut codes, procedures, recurrences) = codes(&program, library)?;
+        let program = views_of_sums(program, &mut codes);
         let outputs =
             program.outputs.iter().zip(outputs).map(|((_, v), (_, p))| (*v, *p)).collect();
         Ok(KernelProgram {
@@ -225,6 +229,39 @@ impl Reader<'_> {
         self.known.insert(v, new);
         Ok(new)
     }
+}
+
+/// What nothing but a permutation of its axes reads is the permutation's own: a sum is then computed in the order in which it is stored.
+fn views_of_sums(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> Program {
+    let mut readers: HashMap<Value, usize> = HashMap::new();
+    let read = program.nodes.iter().flat_map(|n| &n.args);
+    read.chain(program.outputs.iter().map(|o| &o.1)).for_each(|v| {
+        *readers.entry(*v).or_default() += 1;
+    });
+    for i in 0..program.nodes.len() {
+        let [own] = codes[i].as_slice() else { continue };
+        let Some((input, index)) = permuted(own) else { continue };
+        let sum = program.nodes[i].args[input];
+        let [of] = codes[sum.node.0 as usize].as_slice() else { continue };
+        let is_sum = matches!(&of.body, Body::Real(Real::Reduce(r)) if r.monoid == Monoid::Sum);
+        if !is_sum || readers.get(&sum) != Some(&1) || of.axes.len() != index.len() {
+            continue;
+        }
+        let mut extents = own.extents.clone();
+        let body = placed(of, &index, &mut extents);
+        codes[i] = vec![MeaningCode { body, axes: own.axes.clone(), extents, step: None }];
+        program.nodes[i].args = program.nodes[sum.node.0 as usize].args.clone();
+    }
+    program
+}
+
+/// The input of which a code reads every element once, in another order of the axes, and the index.
+fn permuted(code: &MeaningCode) -> Option<(usize, Vec<Int>)> {
+    let Body::Real(Real::Read(read)) = &code.body else { return None };
+    let axes: Option<BTreeSet<code::Slot>> = read.index.iter().map(variable).collect();
+    let own: BTreeSet<code::Slot> = code.axes.iter().map(|a| a.0).collect();
+    let is_whole = read.otherwise.is_none() && code.axes.len() == read.index.len();
+    (is_whole && axes.as_ref() == Some(&own)).then(|| (read.input, read.index.clone()))
 }
 
 /// The code of every node's results, the launches of nodes that have none, and the recurrences.

@@ -49,6 +49,21 @@ fn factors_of(body: Body) -> Option<([Term; 2], Axes)> {
     }
 }
 
+/// Puts the axis of a sum last along which more of what the factors read lies side by side than along the one that is.
+fn side_by_side_last(e: &mut Emitter<'_>, v: Value, factors: &[Term; 2], deep: &mut Axes) {
+    let offsets = factors.each_ref().map(|f| e.look_at_term(v, f).offsets).concat();
+    let beside = |a: &(Slot, i64)| match a.1 {
+        1 => 0,
+        _ => offsets.iter().filter(|o| o.1.factor(a.0) == 1).count(),
+    };
+    let Some(last) = deep.iter().rposition(|a| a.1 != 1) else { return };
+    let best = (0..deep.len()).rev().max_by_key(|&i| beside(&deep[i]));
+    if let Some(best) = best.filter(|&b| beside(&deep[b]) > beside(&deep[last])) {
+        let axis = deep.remove(best);
+        deep.push(axis);
+    }
+}
+
 /// How factors of integers become bytes: the types of both, and what is added to each before. A sum is then too large by what is added,
 /// times the sum of the other factor; at most one is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +297,8 @@ impl Product {
         let index = index_of(&c.parts, &slots, shape.len());
         let axes =
             |list: &[usize]| list.iter().map(|&p| (slots[p], c.parts[p].2)).collect::<Vec<_>>();
-        let (factors, deep) = factors_of(e.placed_apart(value, &index, &apart)?)?;
+        let (factors, mut deep) = factors_of(e.placed_apart(value, &index, &apart)?)?;
+        side_by_side_last(e, value, &factors, &mut deep);
         let bytes = Bytes::of(kernel, value, &factors);
         let last = (0..c.parts.len()).rev().find(|&p| c.parts[p].2 != 1);
         let is_thin = c.is_thin();

@@ -11,6 +11,7 @@ use super::procedures::Known;
 use super::product::{Contraction, Product};
 use super::scan::Scan;
 use super::split::{FEW, Split};
+use super::windows::Windows;
 use mlc_backends::reference::code::{Affine, Int, Slot};
 use mlc_dsl::ir::{NodeId, Value};
 use std::collections::BTreeSet;
@@ -173,6 +174,7 @@ pub fn variable(i: &Int) -> Option<Slot> {
             [(s, 1)] => Some(*s),
             _ => None,
         },
+        Int::Slot(s) => Some(*s),
         _ => None,
     }
 }
@@ -190,6 +192,11 @@ impl StagePlanner<'_> {
     fn shape_of(&self, v: Value) -> Vec<i64> {
         let shape = self.kernel.program.ty(v).known_shape().unwrap_or_default();
         shape.iter().map(|&n| n as i64).collect()
+    }
+
+    /// The axes of a value, by its index variables.
+    fn axes(&self, v: Value, slots: &[Slot]) -> Vec<(Slot, i64)> {
+        slots.iter().copied().zip(self.shape_of(v)).collect()
     }
 
     /// An emitter at an element of a value, and the element's index.
@@ -243,6 +250,12 @@ impl StagePlanner<'_> {
         }
         if let Some(rows) = self.rows(&mut e, &slots, &found) {
             return self.store_rows(v, rows);
+        }
+        if let [one] = found.as_slice()
+            && same(one, &(one.0, index.clone()))
+            && Windows::of(&mut e, v, &index, &self.axes(v, &slots)).is_some()
+        {
+            return self.push(v, Shape::Elements);
         }
         for (h, _) in found {
             // What is short is computed again wherever it is read.

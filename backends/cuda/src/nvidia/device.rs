@@ -17,8 +17,8 @@ const BLOCKING: &str = "MLC_CUDA_BLOCKING";
 
 /// A device of NVIDIA's, in a context of its own.
 ///
-/// After a kernel fails, e.g. by an illegal address, the context is unusable: every later call returns the first error.
-/// Another value for the same device works in a fresh context.
+/// After a kernel fails, e.g. by an illegal address, the context is unusable: every later call returns the first error. The driver gives
+/// the process no other context then: [`new`](Self::new) returns [`DriverError::Lost`].
 pub struct Nvidia {
     name: String,
     capability: (i32, i32),
@@ -125,7 +125,7 @@ impl Nvidia {
     /// The device of this number in a fresh context; 0 is the first one.
     ///
     /// # Errors
-    /// There is no driver, or no such device, or another program has it.
+    /// There is no driver, or no such device, or another program has it, or a kernel of this process failed before.
     pub fn new(ordinal: usize) -> Result<Nvidia, DriverError> {
         let device = handle(ordinal)?;
         let attribute = |attribute| {
@@ -151,7 +151,10 @@ impl Nvidia {
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
         let mut context = ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
-        started(unsafe { cuCtxCreate_v2(&mut context, 0, device) })?;
+        checked(unsafe { cuCtxCreate_v2(&mut context, 0, device) }).map_err(|code| {
+            let (call, reason) = ("cuCtxCreate", meaning(code));
+            if is_final(code) { DriverError::Lost { call, reason } } else { no_device(code) }
+        })?;
         let mut current = ptr::null_mut();
         // A new context is current; every call makes it so itself.
         // SAFETY: the pointer is valid for the call.

@@ -197,6 +197,8 @@ impl Scope {
                 }
             }
         }
+        // What is read only where this lies inside is not checked again.
+        checks.retain(|(i, _, n)| !e.within.contains(&(i.clone(), *n)));
         let index = read.index.clone();
         let offset = read.fast.as_ref().map(|f| spell::affine(&f.offset, &|s| Emitter::name(s)));
         let element = |e: &mut Emitter<'_>| match &offset {
@@ -222,7 +224,14 @@ impl Scope {
             e.faults = true;
         }
         let node = e.first_node + self.node.node.0 as usize;
-        e.choose(kind, &inside, element, |e| match otherwise(e) {
+        let known = e.within.len();
+        let inner = |e: &mut Emitter<'_>| {
+            e.within.extend(checks.iter().map(|(i, _, n)| (i.clone(), *n)));
+            let name = element(e);
+            e.within.truncate(known);
+            name
+        };
+        e.choose(kind, &inside, inner, |e| match otherwise(e) {
             Some(v) => v,
             None => {
                 if !whole.is_empty() {

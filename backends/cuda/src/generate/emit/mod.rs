@@ -62,6 +62,8 @@ pub struct Emitter<'k> {
     pub read: BTreeSet<Value>,
     /// True once an index may leave its axis.
     pub faults: bool,
+    /// Positions that are within their extents where the present statements run.
+    within: Vec<(String, i64)>,
     /// The number of the kernel's first node in a fault's record.
     pub first_node: usize,
     /// The extents of the index variables.
@@ -142,6 +144,7 @@ impl<'k> Emitter<'k> {
             stored: HashMap::new(),
             read: BTreeSet::new(),
             faults: false,
+            within: vec![],
             first_node: 0,
             extents: vec![],
             lines: vec![],
