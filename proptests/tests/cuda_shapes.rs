@@ -167,6 +167,9 @@ fn convolutions_with_channels_last() {
           = relu(conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=8) + b)
         def turned(x: f32[40, 24], w: f32[24, 36]) -> f32[36, 40] = transpose(x @ w, perm=[1, 0])
         def sums(x: f32[3, 40, 8]) -> f32[8, 3] = transpose(sum(x, axes=[1]), perm=[1, 0])
+        def largest(x: f32[2, 6, 6, 8]) -> f32[2, 3, 3, 8]
+          = maxpool_channels_last(x, window=[2, 2], stride=[2, 2], low=[0, 0], high=[0, 0], dilation=[1, 1])
+        def numbers(x: i8[40, 24], w: i8[24, 36]) -> i32[36, 40] = transpose(matmul_integer(x, w, 0, 0), perm=[1, 0])
     ";
     let cases = [
         ("dense", COPIES, "out_of_range"),
@@ -178,6 +181,8 @@ fn convolutions_with_channels_last() {
         ("depthwise", "What the windows of a tile read is in shared memory", "out_of_range"),
         ("turned", "", ""),
         ("sums", "", ""),
+        ("largest", "", "kernel_1"),
+        ("numbers", "", ""),
     ];
     check(text, &cases, &[Style::Normal, Style::Special]);
 }

@@ -11,7 +11,6 @@ use mlc_backends::reference::affine::placed;
 use mlc_backends::reference::code::{Int, Real};
 use mlc_backends::reference::code_cache::compiled;
 use mlc_backends::reference::compile::{Body, MeaningCode};
-use mlc_backends::reference::scalar::Monoid;
 use mlc_backends::reference::{Engine, code};
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
@@ -109,7 +108,7 @@ impl KernelProgram {
             unfold(&r.b.finish(named), library, &|c| !procedures::is_known(&library.call(c).name))
                 .map_err(|e| unsupported(format!("this body: {e}")))?;
         let (mut codes, procedures, recurrences) = codes(&program, library)?;
-        let program = views_of_sums(program, &mut codes);
+        let program = permute_reductions(program, &mut codes);
         let outputs =
             program.outputs.iter().zip(outputs).map(|((_, v), (_, p))| (*v, *p)).collect();
         Ok(KernelProgram {
@@ -231,8 +230,8 @@ impl Reader<'_> {
     }
 }
 
-/// What nothing but a permutation of its axes reads is the permutation's own: a sum is then computed in the order in which it is stored.
-fn views_of_sums(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> Program {
+/// A reduction that nothing but a permutation of its axes reads is the permutation's own: it is computed in the order in which it is stored.
+fn permute_reductions(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> Program {
     let mut readers: HashMap<Value, usize> = HashMap::new();
     let read = program.nodes.iter().flat_map(|n| &n.args);
     read.chain(program.outputs.iter().map(|o| &o.1)).for_each(|v| {
@@ -243,8 +242,9 @@ fn views_of_sums(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> Progra
         let Some((input, index)) = permuted(own) else { continue };
         let sum = program.nodes[i].args[input];
         let [of] = codes[sum.node.0 as usize].as_slice() else { continue };
-        let is_sum = matches!(&of.body, Body::Real(Real::Reduce(r)) if r.monoid == Monoid::Sum);
-        if !is_sum || readers.get(&sum) != Some(&1) || of.axes.len() != index.len() {
+        let reduces =
+            matches!(&of.body, Body::Real(Real::Reduce(_)) | Body::Int(_, Int::Reduce(_)));
+        if !reduces || readers.get(&sum) != Some(&1) || of.axes.len() != index.len() {
             continue;
         }
         let mut extents = own.extents.clone();
@@ -257,11 +257,15 @@ fn views_of_sums(mut program: Program, codes: &mut [Vec<MeaningCode>]) -> Progra
 
 /// The input of which a code reads every element once, in another order of the axes, and the index.
 fn permuted(code: &MeaningCode) -> Option<(usize, Vec<Int>)> {
-    let Body::Real(Real::Read(read)) = &code.body else { return None };
-    let axes: Option<BTreeSet<code::Slot>> = read.index.iter().map(variable).collect();
+    let (input, index, is_bare) = match &code.body {
+        Body::Real(Real::Read(r)) => (r.input, &r.index, r.otherwise.is_none()),
+        Body::Int(_, Int::Read(r)) => (r.input, &r.index, r.otherwise.is_none()),
+        Body::Real(_) | Body::Int(..) => return None,
+    };
+    let axes: Option<BTreeSet<code::Slot>> = index.iter().map(variable).collect();
     let own: BTreeSet<code::Slot> = code.axes.iter().map(|a| a.0).collect();
-    let is_whole = read.otherwise.is_none() && code.axes.len() == read.index.len();
-    (is_whole && axes.as_ref() == Some(&own)).then(|| (read.input, read.index.clone()))
+    let is_whole = is_bare && code.axes.len() == index.len();
+    (is_whole && axes.as_ref() == Some(&own)).then(|| (input, index.clone()))
 }
 
 /// The code of every node's results, the launches of nodes that have none, and the recurrences.
