@@ -408,8 +408,9 @@ fn products_with_few_vectors() {
         def turned(x: f32[3, 64], w: f32[40, 64], b: f32[40]) -> f32[3, 40]
           = relu(x @ transpose(w, perm=[1, 0]) + b)
         def few(x: f32[7, 68], w: f32[68, 52], b: f32[52]) -> f32[7, 52] = tanh(x @ w + b)
-        def sixteen(x: f32[16, 132], w: f32[132, 64]) -> f32[16, 64] = x @ w
-        def sixteen_turned(x: f32[16, 132], w: f32[34, 132]) -> f32[16, 34] = x @ transpose(w, perm=[1, 0])
+        def sixteen(x: f32[16, 516], w: f32[516, 64]) -> f32[16, 64] = x @ w
+        def sixteen_turned(x: f32[16, 516], w: f32[34, 516]) -> f32[16, 34] = x @ transpose(w, perm=[1, 0])
+        def sixteen_short(x: f32[16, 132], w: f32[132, 64]) -> f32[16, 64] = x @ w
         def odd(x: f32[2, 37], w: f32[37, 41]) -> f32[2, 41] = x @ w
         def odd_turned(x: f32[2, 37], w: f32[41, 37]) -> f32[2, 41] = x @ transpose(w, perm=[1, 0])
         def tall(w: f32[44, 36], x: f32[36, 2]) -> f32[44, 2] = w @ x
@@ -429,6 +430,7 @@ fn products_with_few_vectors() {
         ("few", "load_pack<4>(x1", ""),
         ("sixteen", "load_pack<4>(x1", ""),
         ("sixteen_turned", "load_pack<4>(x1", ""),
+        ("sixteen_short", COPIES, ""),
         ("odd", thin, "load_pack"),
         ("odd_turned", thin, "load_pack"),
         ("tall", thin, ""),

@@ -162,7 +162,8 @@ def steps(file, device, inputs):
                 raise ValueError(f"`{name}` decides a shape and is computed on the device")
             return name
         if must_be_known:
-            return known[name]
+            # What compiles functions of Python takes numbers better than arrays of them.
+            return Value(known[name].tolist() if known[name].dtype.kind == "i" and known[name].ndim == 1 else known[name])
         if name not in moved:
             moved[name] = device.moved(known[name])
         return Value(moved[name])

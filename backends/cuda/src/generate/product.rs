@@ -165,8 +165,12 @@ impl Contraction {
     /// Whether one factor is a matrix and the other one a vector, or a few.
     fn is_thin(&self) -> bool {
         let [rows, columns, depth] = self.sizes;
-        let few = (1..=self.few).contains(&rows.min(columns));
-        few && rows.max(columns) >= thin::LEAST && depth >= thin::LEAST
+        let vectors = rows.min(columns);
+        let few = (1..=self.few).contains(&vectors);
+        // More vectors pay where each of them is long.
+        few && (vectors <= thin::SHORT || depth >= thin::LONG)
+            && rows.max(columns) >= thin::LEAST
+            && depth >= thin::LEAST
     }
 
     fn is_worth_tiles(&self) -> bool {

@@ -10,6 +10,9 @@ use super::spelling as spell;
 use super::tile::open_unrolled;
 use mlc_backends::reference::code::Slot;
 
+/// Vectors up to which their length does not matter, and the length of more of them.
+pub const SHORT: i64 = 8;
+pub const LONG: i64 = 512;
 /// Vectors at most, of 16 bits where tensor cores take over, and elements of columns and depth at least.
 pub const MOST: i64 = 16;
 pub const MOST_HALVES: i64 = 7;
