@@ -2,7 +2,9 @@
 //! `MLC_CUDA_DEVICE` names by its number.
 
 use mlc_backends::{Backend, Executable};
-use mlc_cuda::{Cuda, Driver, LaunchedPlan, Launches, Nvidia, launches};
+use mlc_cuda::{
+    Cuda, Driver, LaunchedPlan, Launches, Nvidia, Spread, Tuning, launches, launches_for,
+};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Tensor, Type, Value};
 use mlc_dsl::library::CallId;
@@ -230,6 +232,15 @@ fn recurrent(
     b.finish(outputs)
 }
 
+/// Runs a plan with the steps of recurrent layers spread over so many multiprocessors.
+fn spread(plan: &Plan, inputs: &[Tensor], processors: u32) -> Result<Vec<Tensor>, String> {
+    let tuning = Tuning { processors, spread: Spread::Always, ..Tuning::default() };
+    let code = launches_for(plan, library(), tuning).map_err(|e| e.to_string())?;
+    let driver = device().cloned().unwrap_or_else(|| Arc::new(Emulated::default()));
+    let loaded = LaunchedPlan::new(code, driver, plan.program.consts.clone());
+    loaded.and_then(|e| e.run(inputs)).map_err(|e| e.to_string())
+}
+
 #[test]
 fn recurrent_layers_compute_what_the_reference_does() {
     if is_skipped() {
@@ -254,10 +265,20 @@ fn recurrent_layers_compute_what_the_reference_does() {
                 let p = recurrent(name, *gates, dtype, size, attrs);
                 let values = inputs(&p, Style::Normal, case as u64).expect("known extents");
                 let wanted = mlc_backends::reference::run_values(&p, library(), &values);
-                let got = run_plan(&select_kernels(p, library(), target), &values).expect("runs");
-                for (wanted, got) in wanted.expect("runs").into_iter().zip(&got) {
-                    let error = difference(&wanted.to_tensor(), got).expect("the same type");
-                    assert!(error < least, "{name} {attrs:?} {size:?} {dtype}: {error:.1e}");
+                let wanted: Vec<Tensor> =
+                    wanted.expect("runs").iter().map(|v| v.to_tensor()).collect();
+                let plan = select_kernels(p, library(), target);
+                let close = |got: &[Tensor], how: &str| {
+                    for (wanted, got) in wanted.iter().zip(got) {
+                        let error = difference(wanted, got).expect("the same type");
+                        let what = format!("{name} {attrs:?} {size:?} {dtype}");
+                        assert!(error < least, "{what}, {how}: {error:.1e}");
+                    }
+                };
+                close(&run_plan(&plan, &values).expect("runs"), "as chosen");
+                for processors in [2, 3, 40] {
+                    let got = spread(&plan, &values, processors).expect("runs");
+                    close(&got, &format!("over {processors} multiprocessors"));
                 }
             }
         }

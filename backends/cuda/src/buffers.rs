@@ -215,7 +215,10 @@ impl Buffers {
             arena: Memory::new(driver, launches.arena)?,
             kept: Memory::new(driver, launches.kept)?,
             fault: Memory::new(driver, FAULT_BYTES as u64)?,
-            grid: launches.merged.as_ref().map(|_| Memory::new(driver, GRID_BYTES)).transpose()?,
+            grid: match all(launches).any(|(_, a)| a.place == Place::Grid) {
+                true => Some(Memory::new(driver, GRID_BYTES)?),
+                false => None,
+            },
         })
     }
 
@@ -238,6 +241,7 @@ pub const FAULT_BYTES: usize = 8 * FAULT_WORDS;
 /// Every argument with the launch that takes it.
 fn all(launches: &Launches) -> impl Iterator<Item = (&Launch, &Argument)> {
     let each = launches.once.iter().chain(&launches.each).chain(&launches.merged);
+    let each = each.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
     each.flat_map(|launch| launch.arguments.iter().map(move |a| (launch, a)))
 }
 

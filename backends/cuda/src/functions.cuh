@@ -136,6 +136,24 @@ DEVICE T combine_warp(Op op, T v) {
   return v;
 }
 
+// Sums of n values over the lanes of a warp, for a power of two of at most 32: the lane l gets that of the value l % n.
+template <int n, class T>
+DEVICE T scattered_sum(T (&v)[n]) {
+  #pragma unroll
+  for (int half = n / 2; half > 0; half /= 2) {
+    bool upper = (threadIdx.x & half) != 0;
+    #pragma unroll
+    for (int i = 0; i < half; ++i) {
+      T other = __shfl_xor_sync(0xffffffffu, upper ? v[i] : v[i + half], half);
+      v[i] = (upper ? v[i + half] : v[i]) + other;
+    }
+  }
+  T sum = v[0];
+  #pragma unroll
+  for (int step = n; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+  return sum;
+}
+
 // Combines one value of every thread of a block; every thread gets the result. `parts` holds a value for each warp.
 template <class Op, class T, class Parts>
 DEVICE T combine_block(Op op, T v, T first, Parts& parts) {

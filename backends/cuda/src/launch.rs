@@ -58,6 +58,11 @@ pub struct Argument {
 }
 
 impl Argument {
+    /// Where the blocks of a launch wait for each other.
+    pub fn grid() -> Argument {
+        Argument { place: Place::Grid, bytes: GRID_BYTES, dtype: DType::U32, written: true }
+    }
+
     /// The device's record of an index out of range.
     pub fn fault() -> Argument {
         let bytes = 8 * FAULT_WORDS as u64;
@@ -80,6 +85,8 @@ pub struct Launch {
     pub arguments: Vec<Argument>,
     /// The kernel of the plan that it belongs to.
     pub kernel: usize,
+    /// What is started in its place where the device refuses that its blocks wait for each other.
+    pub instead: Option<Box<Launch>>,
 }
 
 impl Launch {
@@ -154,6 +161,7 @@ impl Launches {
         let mut seen = std::collections::HashSet::new();
         let rest = self.alternatives.iter().filter_map(|a| a.rest.as_ref());
         let all = self.once.iter().chain(&self.each).chain(rest).chain(&self.merged);
+        let all = all.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
         let texts = all.filter(|l| seen.insert(l.function.as_str())).map(|l| l.source.as_str());
         std::iter::once(super::PRELUDE).chain(texts).collect::<Vec<_>>().join("\n")
     }

@@ -19,19 +19,31 @@ pub(super) struct Call {
     block: u32,
     arguments: Vec<(Address, u64)>,
     is_together: bool,
+    /// What takes its place where the device refuses that blocks wait for each other, and why it does.
+    instead: Option<Box<Call>>,
+    refused: OnceLock<String>,
 }
 
 impl Call {
     pub(super) fn new(launch: &Launch, buffers: &Buffers) -> Result<Call, BackendError> {
         let argument = |a: &Argument| Some((buffers.address(a.place, a.bytes)?, a.bytes));
         let arguments = launch.arguments.iter().map(argument).collect::<Option<_>>();
+        let instead = launch.instead.as_ref().map(|l| Call::new(l, buffers)).transpose()?;
         Ok(Call {
             function: launch.function.clone(),
             grid: launch.grid,
             block: launch.block,
             arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
             is_together: launch.is_together(),
+            instead: instead.map(Box::new),
+            refused: OnceLock::new(),
         })
+    }
+
+    /// What is told of it where it was refused.
+    fn note(&self) -> Option<String> {
+        let (why, instead) = (self.refused.get()?, self.instead.as_ref()?);
+        Some(format!("`{}` in place of `{}`: {why}", instead.function, self.function))
     }
 }
 
@@ -204,10 +216,23 @@ impl LaunchedPlan {
 
     pub(super) fn launch(&self, call: &Call) -> Result<(), DriverError> {
         let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
-        let Call { function, grid, block, arguments, is_together } = call;
+        let Call { function, grid, block, arguments, is_together, instead, refused } = call;
         let (on, module) = (self.stream.stream, *module);
+        if let (Some(instead), Some(_)) = (instead, refused.get()) {
+            return self.launch(instead);
+        }
         match is_together {
-            true => self.driver.launch_together(on, module, function, *grid, *block, arguments),
+            true => {
+                let driver = &self.driver;
+                let done = driver.launch_together(on, module, function, *grid, *block, arguments);
+                match (done, instead) {
+                    (Err(e @ DriverError::Call { .. }), Some(instead)) => {
+                        refused.get_or_init(|| e.to_string());
+                        self.launch(instead)
+                    }
+                    (done, _) => done,
+                }
+            }
             false => self.driver.launch(on, module, function, *grid, *block, arguments),
         }
     }
@@ -474,6 +499,7 @@ impl Executable for LaunchedPlan {
     fn notes(&self) -> Vec<String> {
         let mut notes = self.choices.notes();
         notes.extend(self.merged.iter().map(Merged::note));
+        notes.extend(self.each.calls.iter().filter_map(Call::note));
         notes.extend(self.unrecorded.get().cloned());
         notes
     }

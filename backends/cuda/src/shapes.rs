@@ -238,6 +238,7 @@ mod tests {
                 argument(Place::Output(0), bytes, true),
             ],
             kernel: 0,
+            instead: None,
         };
         Ok(Launches {
             each: vec![launch],

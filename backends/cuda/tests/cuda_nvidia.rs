@@ -29,6 +29,7 @@ fn double() -> Launches {
         block: 64,
         arguments: vec![argument(Place::Input(0), false), argument(Place::Output(0), true)],
         kernel: 0,
+        instead: None,
     };
     Launches {
         each: vec![launch],

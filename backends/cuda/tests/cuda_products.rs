@@ -24,6 +24,7 @@ fn launch(function: &str, from: Place, to: Place, kernel: usize) -> Launch {
         block: 64,
         arguments: vec![argument(from, false), argument(to, true)],
         kernel,
+        instead: None,
     }
 }
 

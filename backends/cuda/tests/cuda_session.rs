@@ -24,6 +24,7 @@ fn launch(function: &str, places: &[(Place, u64)]) -> Launch {
         block: 64,
         arguments: places.iter().enumerate().map(argument).collect(),
         kernel: 0,
+        instead: None,
     }
 }
 

@@ -69,7 +69,7 @@ pub fn unique_rows(env: &Env, args: &[Known], results: &[Known]) -> Result<Proce
         part("rank", n as u64, of_rank, rank),
         part("kind", n as u64, vec![(first, false), (own, false), (kinds, true)], tell),
     ];
-    Ok(Procedure { scratch: vec![(DType::I64, vec![n]), (DType::I64, vec![n])], parts })
+    Ok(Procedure::of(vec![(DType::I64, vec![n]), (DType::I64, vec![n])], parts))
 }
 
 /// Greedy non-maximum suppression of `boxes[b, n, 4]` for every row of `scores[b, c, n]`, a block for each: the best box that is left is
@@ -127,5 +127,5 @@ pub fn choose_boxes(env: &Env, args: &[Known], _: &[Known]) -> Result<Procedure,
     operands.extend([(Operand::Scratch(0), true), (Operand::Result(0), true)]);
     let blocks = if n == 0 { 0 } else { b as u64 * c as u64 };
     let choose = Part { name: "choose", blocks, threads: THREADS, operands, faults: false, body };
-    Ok(Procedure { scratch: vec![(DType::U8, vec![b, c, n])], parts: vec![choose] })
+    Ok(Procedure::of(vec![(DType::U8, vec![b, c, n])], vec![choose]))
 }

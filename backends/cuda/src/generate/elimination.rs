@@ -73,5 +73,5 @@ pub fn det(_: &Env, args: &[Known], results: &[Known]) -> Result<Procedure, Stri
         faults: false,
         body,
     };
-    Ok(Procedure { scratch: vec![(DType::F64, of.clone())], parts: vec![eliminate] })
+    Ok(Procedure::of(vec![(DType::F64, of.clone())], vec![eliminate]))
 }

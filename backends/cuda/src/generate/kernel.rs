@@ -5,6 +5,7 @@
 use super::super::launch::Place;
 use super::merged::Merge;
 use super::procedures::{self, Procedure};
+use super::spread::Spread;
 use super::stages::variable;
 use mlc_backends::BackendError;
 use mlc_backends::reference::affine::placed;
@@ -55,12 +56,14 @@ pub struct Tuning {
     pub tf32: bool,
     /// When the launches of a run become one.
     pub merge: Merge,
+    /// When the steps of a recurrent layer are spread over the multiprocessors.
+    pub spread: Spread,
 }
 
 impl Default for Tuning {
     /// A device of 132 multiprocessors; products in full precision.
     fn default() -> Tuning {
-        Tuning { processors: 132, tf32: false, merge: Merge::Chosen }
+        Tuning { processors: 132, tf32: false, merge: Merge::Chosen, spread: Spread::Chosen }
     }
 }
 
@@ -107,10 +110,20 @@ impl KernelProgram {
         let program =
             unfold(&r.b.finish(named), library, &|c| !procedures::is_known(&library.call(c).name))
                 .map_err(|e| unsupported(format!("this body: {e}")))?;
-        let (mut codes, procedures, recurrences) = codes(&program, library)?;
+        let outputs: Vec<Place> = outputs.iter().map(|o| o.1).collect();
+        KernelProgram::of(program, library, (inputs, &outputs), (tuning, is_even))
+    }
+
+    /// What computes an unfolded program whose inputs and outputs have these places.
+    pub fn of(
+        program: Program,
+        library: &Library,
+        (inputs, outputs): (Vec<Place>, &[Place]),
+        (tuning, is_even): (Tuning, bool),
+    ) -> Result<KernelProgram, BackendError> {
+        let (mut codes, procedures, recurrences) = codes(&program, library, tuning)?;
         let program = permute_reductions(program, &mut codes);
-        let outputs =
-            program.outputs.iter().zip(outputs).map(|((_, v), (_, p))| (*v, *p)).collect();
+        let outputs = program.outputs.iter().zip(outputs).map(|((_, v), p)| (*v, *p)).collect();
         Ok(KernelProgram {
             program,
             inputs,
@@ -271,7 +284,7 @@ fn permuted(code: &MeaningCode) -> Option<(usize, Vec<Int>)> {
 /// The code of every node's results, the launches of nodes that have none, and the recurrences.
 type Codes = (Vec<Vec<MeaningCode>>, BTreeMap<NodeId, Procedure>, BTreeMap<NodeId, bool>);
 
-fn codes(program: &Program, library: &Library) -> Result<Codes, BackendError> {
+fn codes(program: &Program, library: &Library, tuning: Tuning) -> Result<Codes, BackendError> {
     let mut out = Vec::with_capacity(program.nodes.len());
     let (mut without, mut steps) = (BTreeMap::new(), BTreeMap::new());
     for (i, node) in program.nodes.iter().enumerate() {
@@ -289,7 +302,7 @@ fn codes(program: &Program, library: &Library) -> Result<Codes, BackendError> {
             let result = |output| known(program, Value { node: id, output });
             let results =
                 (0..node.types.len() as u32).map(result).collect::<Result<Vec<_>, _>>()?;
-            let written = procedures::write(&callable.name, &app.env, &args, &results);
+            let written = procedures::write(&callable.name, (&app.env, tuning), &args, &results);
             let none = "it has a Rust reference, and no code is generated for it";
             let written = written.unwrap_or_else(|| Err(none.into()));
             let named = |why| unsupported(format!("`{}`: {why}", callable.name));

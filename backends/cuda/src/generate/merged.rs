@@ -4,8 +4,7 @@
 //! A launch becomes a phase: a function whose blocks the blocks of the grid take in turns. All blocks of the grid must be on the device at
 //! once, so there are no more of them than fit. Phases keep nothing but memory: what one writes the next one reads from there.
 
-use super::super::launch::{Argument, Launch, Launches, Place};
-use mlc_dsl::ir::DType;
+use super::super::launch::{Argument, Launch, Launches};
 
 /// When the launches of a run are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +105,8 @@ fn size_of(ty: &str) -> Option<u64> {
 /// The launches of a run as one, if their code allows it: the same number of threads, and shared arrays that fit together.
 pub fn merged(out: &Launches, processors: u32) -> Option<Launch> {
     let launches: Vec<&Launch> = running(out).collect();
-    let all_alike = launches.iter().all(|l| l.block == THREADS && l.grid[1..] == [1, 1]);
+    let all_alike =
+        launches.iter().all(|l| l.block == THREADS && l.grid[1..] == [1, 1] && !l.is_together());
     if !all_alike || !(2..=MOST).contains(&launches.len()) {
         return None;
     }
@@ -157,7 +157,7 @@ pub fn merged(out: &Launches, processors: u32) -> Option<Launch> {
     };
     let mut parameters: Vec<String> = names.iter().enumerate().map(typed).collect();
     parameters.push("PLAIN(unsigned) grid".into());
-    arguments.push(Argument { place: Place::Grid, bytes: 8, dtype: DType::U32, written: true });
+    arguments.push(Argument::grid());
     let all: Vec<Launch> = launches.iter().map(|l| (*l).clone()).collect();
     let source = format!(
         "// The launches of a run as one, whose blocks wait for each other in between.\nPOOL({shared})\n{functions}KERNEL({THREADS}) merged({}) {{\n{phases}}}\n",
@@ -170,5 +170,6 @@ pub fn merged(out: &Launches, processors: u32) -> Option<Launch> {
         block: THREADS,
         arguments,
         kernel: launches[0].kernel,
+        instead: None,
     })
 }

@@ -22,6 +22,7 @@ mod regions;
 mod scan;
 mod spelling;
 mod split;
+mod spread;
 mod stages;
 mod steps;
 mod tensor;
@@ -46,6 +47,7 @@ pub use merged::Merge;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
+pub use spread::Spread;
 use stages::{Shape, Stage};
 use std::collections::HashMap;
 
@@ -255,6 +257,19 @@ impl<'a> Generator<'a> {
             let of = if node.origin.is_empty() { op } else { format!("{op} ({})", node.origin) };
             self.out.nodes.push(of);
         }
+        let mut scratch = self.scratch;
+        self.launch_stages((k, name, first, once), &kernel, &mut scratch)?;
+        self.out.arena = self.out.arena.max(scratch);
+        Ok(())
+    }
+
+    /// Adds the launches of a kernel, whose nodes have numbers from `first` on in a record of faults.
+    fn launch_stages(
+        &mut self,
+        (k, name, first, once): (usize, &str, usize, bool),
+        kernel: &KernelProgram,
+        scratch: &mut u64,
+    ) -> Result<(), BackendError> {
         let mut places: HashMap<Value, Place> = HashMap::new();
         for i in 0..kernel.program.nodes.len() as u32 {
             let v = Value { node: NodeId(i), output: 0 };
@@ -262,23 +277,22 @@ impl<'a> Generator<'a> {
                 places.insert(v, kernel.inputs[input]);
             }
         }
-        let mut scratch = self.scratch;
-        for stage in stages::stages(&kernel) {
+        for stage in stages::stages(kernel) {
             if matches!(stage.shape, Shape::Procedure | Shape::Steps) {
                 let node = stage.value.node;
                 let launches = match stage.shape {
                     Shape::Steps => {
                         let at = (k, name, first);
-                        self.steps(at, &kernel, node, &mut places, &mut scratch)?
+                        self.steps(at, kernel, node, &mut places, scratch)?
                     }
-                    _ => self.procedure((k, first), &kernel, node, &mut places, &mut scratch)?,
+                    _ => self.procedure((k, first, once), kernel, node, &mut places, scratch)?,
                 };
                 self.list(once).extend(launches);
                 // What else is equal to a result.
                 let of_node = kernel.outputs.iter().filter(|o| o.0.node == node);
                 for (v, target) in of_node.filter(|o| places.get(&o.0).is_some_and(|p| *p != o.1)) {
                     let copy = Stage { value: *v, shape: Shape::Elements };
-                    let launch = self.launch(k, name, &kernel, &copy, *target, &places, first)?;
+                    let launch = self.launch(k, name, kernel, &copy, *target, &places, first)?;
                     self.list(once).extend(launch);
                 }
                 continue;
@@ -287,32 +301,31 @@ impl<'a> Generator<'a> {
                 kernel.outputs.iter().filter(|o| o.0 == stage.value).map(|o| o.1).collect();
             if targets.is_empty() {
                 let bytes = bytes_of(&known(&kernel.program, stage.value)?);
-                targets.push(Place::Arena(take(&mut scratch, bytes)?));
+                targets.push(Place::Arena(take(scratch, bytes)?));
             }
             let mut stage = stage;
             let (before, planned) = (self.out.each.len(), stage.clone());
             if let Some(ty) = stage.shape.parts() {
-                let parts = Place::Arena(take(&mut scratch, bytes_of(&ty))?);
+                let parts = Place::Arena(take(scratch, bytes_of(&ty))?);
                 let (each, all) = stage.shape.in_parts(parts);
                 stage.shape = each;
-                let launch = self.launch(k, name, &kernel, &stage, parts, &places, first)?;
+                let launch = self.launch(k, name, kernel, &stage, parts, &places, first)?;
                 self.list(once).extend(launch);
                 stage.shape = all;
             }
             for &target in &targets {
-                let launch = self.launch(k, name, &kernel, &stage, target, &places, first)?;
+                let launch = self.launch(k, name, kernel, &stage, target, &places, first)?;
                 self.list(once).extend(launch);
             }
             let target = targets[0];
             if !once && targets.len() == 1 {
                 let at = (k, name, first, before);
-                self.alternative(at, &kernel, &planned, target, &places, &mut scratch)?;
+                self.alternative(at, kernel, &planned, target, &places, scratch)?;
             }
             if kernel.input(stage.value).is_none() {
                 places.insert(stage.value, target);
             }
         }
-        self.out.arena = self.out.arena.max(scratch);
         Ok(())
     }
 
@@ -454,7 +467,7 @@ impl<'a> Generator<'a> {
             None => block.to_string(),
         };
         let source = format!("// {what}\nKERNEL({limits}) {function}{text}");
-        Launch { function, source, grid: [grid, 1, 1], block, arguments, kernel: k }
+        Launch { function, source, grid: [grid, 1, 1], block, arguments, kernel: k, instead: None }
     }
 
     /// What a function is, for its reader.

@@ -90,7 +90,7 @@ pub fn bit_cast(_: &Env, args: &[Known], results: &[Known]) -> Result<Procedure,
     let mut t = each(count, kind);
     t.line(1, format!("y0[at] = {};", from_bits(*to, &bits(*from, "a0[at]"))));
     let operands = vec![(Operand::Argument(0), false), (Operand::Result(0), true)];
-    Ok(Procedure { scratch: vec![], parts: vec![part("bits", count, operands, t)] })
+    Ok(Procedure::of(vec![], vec![part("bits", count, operands, t)]))
 }
 
 /// The places of the first elements of every row in order: an element's place is the number of those that come before it.
@@ -135,7 +135,7 @@ pub fn sort_places(env: &Env, args: &[Known], results: &[Known]) -> Result<Proce
     let operands = vec![(Operand::Argument(0), false), (Operand::Result(0), true)];
     let blocks = if k == 0 { 0 } else { rows as u64 * across };
     let sort = Part { blocks, ..part("order", count, operands, t) };
-    Ok(Procedure { scratch: vec![], parts: vec![sort] })
+    Ok(Procedure::of(vec![], vec![sort]))
 }
 
 /// Rows of `x[n, s]` with those of `u[m, s]` written to the places `i[m]`, in the order of `u`. Where the last one stays, its number
@@ -174,7 +174,7 @@ pub fn scatter(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure
             Part { faults: true, ..find },
             part("write", count, operands, write),
         ];
-        return Ok(Procedure { scratch: vec![(DType::I64, vec![n])], parts });
+        return Ok(Procedure::of(vec![(DType::I64, vec![n])], parts));
     }
     let unsigned = if *dtype == DType::U64 { "Unsigned" } else { "" };
     let op = match word {
@@ -207,5 +207,5 @@ pub fn scatter(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedure
         part("copy", count, vec![(x, false), (Operand::Result(0), true)], copy),
         Part { faults: true, ..combine },
     ];
-    Ok(Procedure { scratch: vec![], parts })
+    Ok(Procedure::of(vec![], parts))
 }

@@ -1,12 +1,13 @@
 //! Operators whose kernels are written, not generated from a meaning: their launches, by the operators' names.
 
 use super::super::launch::{Argument, Launch, Place};
-use super::kernel::{KernelProgram, known, unsupported};
+use super::kernel::{KernelProgram, Tuning, known, unsupported};
 use super::{Generator, bytes_of, identifier, places, spelling, take};
 use super::{choices, elimination, recurrent, regions, trees};
 use mlc_backends::BackendError;
 use mlc_dsl::eval::Env;
-use mlc_dsl::ir::{DType, NodeId, Value};
+use mlc_dsl::ir::{DType, NodeId, Program, Value};
+use mlc_dsl::library::Library;
 use std::collections::HashMap;
 
 /// A value's type.
@@ -39,20 +40,52 @@ pub struct Part {
     pub body: String,
 }
 
+impl Part {
+    /// What `KERNEL` is told: the threads of a block, and the registers of each where all of them are to be had.
+    fn limits(&self, is_together: bool) -> String {
+        match is_together {
+            true => format!("{}, {}", self.threads, (65536 / self.threads).min(255)),
+            false => self.threads.to_string(),
+        }
+    }
+}
+
+/// What is computed from its meaning before the launches of a procedure.
+pub struct Before {
+    /// The program, by the arguments that its inputs are.
+    pub program: fn(&Library, &[Known]) -> Result<Program, String>,
+    /// These arguments.
+    pub arguments: Vec<usize>,
+    /// The scratch memory that its only output goes to.
+    pub into: usize,
+}
+
 /// The launches of an application, in order.
 pub struct Procedure {
     /// What lies in its scratch memory.
     pub scratch: Vec<Known>,
+    /// What comes before the launches.
+    pub before: Option<Before>,
     /// The launches.
     pub parts: Vec<Part>,
+    /// In place of the last of these, a launch whose blocks wait for each other, where a device lets them.
+    pub together: Option<Part>,
+}
+
+impl Procedure {
+    /// One of launches alone.
+    pub fn of(scratch: Vec<Known>, parts: Vec<Part>) -> Procedure {
+        Procedure { scratch, before: None, parts, together: None }
+    }
 }
 
 /// Writes the launches for arguments and results of these types.
 type Writer = fn(&Env, &[Known], &[Known]) -> Result<Procedure, String>;
+/// The same, for a device.
+type TunedWriter = fn(&Env, &[Known], Tuning) -> Result<Procedure, String>;
 
+const TUNED_WRITERS: &[(&str, TunedWriter)] = &[("lstm", recurrent::lstm), ("gru", recurrent::gru)];
 const WRITERS: &[(&str, Writer)] = &[
-    ("lstm", recurrent::lstm),
-    ("gru", recurrent::gru),
     ("bit_cast", places::bit_cast),
     ("sort_places", places::sort_places),
     ("scatter", places::scatter),
@@ -65,16 +98,19 @@ const WRITERS: &[(&str, Writer)] = &[
 
 /// True if there is code for the operator of this name.
 pub fn is_known(operator: &str) -> bool {
-    WRITERS.iter().any(|w| w.0 == operator)
+    WRITERS.iter().any(|w| w.0 == operator) || TUNED_WRITERS.iter().any(|w| w.0 == operator)
 }
 
 /// The launches of an application of the operator of this name; none if there is no code for it.
 pub fn write(
     operator: &str,
-    env: &Env,
+    (env, tuning): (&Env, Tuning),
     args: &[Known],
     results: &[Known],
 ) -> Option<Result<Procedure, String>> {
+    if let Some((_, writer)) = TUNED_WRITERS.iter().find(|w| w.0 == operator) {
+        return Some(writer(env, args, tuning));
+    }
     let (_, writer) = WRITERS.iter().find(|w| w.0 == operator)?;
     Some(writer(env, args, results))
 }
@@ -98,65 +134,130 @@ pub fn place_results(
     Ok(())
 }
 
+/// Where the values of a procedure are.
+struct Site<'a> {
+    k: usize,
+    first: usize,
+    kernel: &'a KernelProgram,
+    node: NodeId,
+    places: &'a HashMap<Value, Place>,
+    scratch: Vec<(Place, Known)>,
+}
+
+impl Site<'_> {
+    /// The name of an operand in a function, its place and its type.
+    fn operand(&self, operand: Operand) -> Result<(String, Place, Known), BackendError> {
+        let program = &self.kernel.program;
+        let value = |name: String, v: Value| Ok((name, self.places[&v], known(program, v)?));
+        match operand {
+            Operand::Argument(i) => value(format!("a{i}"), program.node(self.node).args[i]),
+            Operand::Result(i) => {
+                value(format!("y{i}"), Value { node: self.node, output: i as u32 })
+            }
+            Operand::Scratch(i) => {
+                let (place, ty) = &self.scratch[i];
+                Ok((format!("s{i}"), *place, ty.clone()))
+            }
+        }
+    }
+}
+
 impl Generator<'_> {
     /// The launches of a procedure; its results, and what else is to be equal to them, become places.
     pub(super) fn procedure(
         &mut self,
-        (k, first): (usize, usize),
+        (k, first, once): (usize, usize, bool),
         kernel: &KernelProgram,
         node: NodeId,
         places: &mut HashMap<Value, Place>,
         scratch: &mut u64,
     ) -> Result<Vec<Launch>, BackendError> {
         let procedure = &kernel.procedures[&node];
-        let of = kernel.program.node(node);
         place_results(kernel, node, &|_| true, places, scratch)?;
         let mut own = vec![];
         for ty in &procedure.scratch {
-            own.push(Place::Arena(take(scratch, bytes_of(ty))?));
+            own.push((Place::Arena(take(scratch, bytes_of(ty))?), ty.clone()));
+        }
+        let site = Site { k, first, kernel, node, places, scratch: own };
+        if let Some(before) = &procedure.before {
+            self.before(before, &site, once, scratch)?;
         }
         let mut out = vec![];
         for part in procedure.parts.iter().filter(|p| p.blocks > 0) {
-            let grid = u32::try_from(part.blocks).ok().filter(|&b| b <= i32::MAX as u32);
-            let grid =
-                grid.ok_or_else(|| unsupported(format!("a launch of {} blocks", part.blocks)))?;
-            let (mut parameters, mut arguments) = (vec![], vec![]);
-            for &(operand, written) in &part.operands {
-                let (name, place, ty) = match operand {
-                    Operand::Argument(i) => {
-                        (format!("a{i}"), places[&of.args[i]], known(&kernel.program, of.args[i])?)
-                    }
-                    Operand::Result(i) => {
-                        let v = Value { node, output: i as u32 };
-                        (format!("y{i}"), places[&v], known(&kernel.program, v)?)
-                    }
-                    Operand::Scratch(i) => (format!("s{i}"), own[i], procedure.scratch[i].clone()),
-                };
-                let constant = if written { "" } else { "const " };
-                parameters.push(format!("GLOBAL({constant}{}) {name}", spelling::stored(ty.0)));
-                self.reads(place);
-                arguments.push(Argument { place, bytes: bytes_of(&ty), dtype: ty.0, written });
-            }
-            if part.faults {
-                parameters.push("GLOBAL(unsigned long long) fault".into());
-                arguments.push(Argument::fault());
-            }
-            let number = (first + node.0 as usize).to_string();
-            let body = part.body.replace("NODE", &number);
-            let text = format!("({}) {{\n{body}}}\n", parameters.join(", "));
-            let of_kernel = self.plan.kernels.get(k).map_or("copy", |kernel| &kernel.name);
-            let name = identifier(&format!("{of_kernel}_{}", part.name));
-            let name = format!("kernel_{}_{name}", self.names.len());
-            let (block, key) = (part.threads, format!("{} {text}", part.threads));
-            let function = self.names.entry(key).or_insert(name).clone();
-            let what = kernel.program.ty(Value { node, output: 0 });
-            let source = format!(
-                "// {}: {what}, {} of its launches.\nKERNEL({block}) {function}{text}",
-                self.kernel_words(k),
-                part.name
-            );
-            out.push(Launch { function, source, grid: [grid, 1, 1], block, arguments, kernel: k });
+            out.push(self.part(part, &site, false)?);
+        }
+        if let Some(part) = &procedure.together {
+            let mut launch = self.part(part, &site, true)?;
+            launch.instead = out.pop().map(Box::new);
+            out.push(launch);
         }
         Ok(out)
+    }
+
+    /// Adds the launches of what is computed from its meaning.
+    fn before(
+        &mut self,
+        before: &Before,
+        site: &Site<'_>,
+        once: bool,
+        scratch: &mut u64,
+    ) -> Result<(), BackendError> {
+        let (mut inputs, mut types) = (vec![], vec![]);
+        for &i in &before.arguments {
+            let (_, place, ty) = site.operand(Operand::Argument(i))?;
+            inputs.push(place);
+            types.push(ty);
+        }
+        let program = (before.program)(self.library, &types).map_err(unsupported)?;
+        let outputs = [site.scratch[before.into].0];
+        let kernel = KernelProgram::of(program, self.library, (inputs, &outputs), self.tuning)?;
+        let name = self.plan.kernels.get(site.k).map_or("copy", |kernel| &kernel.name);
+        self.launch_stages((site.k, name, site.first, once), &kernel, scratch)
+    }
+
+    /// The launch of a part; `together` if its blocks wait for each other.
+    fn part(
+        &mut self,
+        part: &Part,
+        site: &Site<'_>,
+        together: bool,
+    ) -> Result<Launch, BackendError> {
+        let grid = u32::try_from(part.blocks).ok().filter(|&b| b <= i32::MAX as u32);
+        let grid =
+            grid.ok_or_else(|| unsupported(format!("a launch of {} blocks", part.blocks)))?;
+        let (mut parameters, mut arguments) = (vec![], vec![]);
+        for &(operand, written) in &part.operands {
+            let (name, place, ty) = site.operand(operand)?;
+            let constant = if written { "" } else { "const " };
+            // What other blocks write meanwhile is read from memory every time.
+            let pointer = if together && written { "PLAIN" } else { "GLOBAL" };
+            parameters.push(format!("{pointer}({constant}{}) {name}", spelling::stored(ty.0)));
+            self.reads(place);
+            arguments.push(Argument { place, bytes: bytes_of(&ty), dtype: ty.0, written });
+        }
+        if part.faults {
+            parameters.push("GLOBAL(unsigned long long) fault".into());
+            arguments.push(Argument::fault());
+        }
+        if together {
+            parameters.push("PLAIN(unsigned) grid".into());
+            arguments.push(Argument::grid());
+        }
+        let number = (site.first + site.node.0 as usize).to_string();
+        let body = part.body.replace("NODE", &number);
+        let text = format!("({}) {{\n{body}}}\n", parameters.join(", "));
+        let of_kernel = self.plan.kernels.get(site.k).map_or("copy", |kernel| &kernel.name);
+        let name = identifier(&format!("{of_kernel}_{}", part.name));
+        let name = format!("kernel_{}_{name}", self.names.len());
+        let limits = part.limits(together);
+        let function = self.names.entry(format!("{limits} {text}")).or_insert(name).clone();
+        let what = site.kernel.program.ty(Value { node: site.node, output: 0 });
+        let source = format!(
+            "// {}: {what}, {} of its launches.\nKERNEL({limits}) {function}{text}",
+            self.kernel_words(site.k),
+            part.name
+        );
+        let (grid, block) = ([grid, 1, 1], part.threads);
+        Ok(Launch { function, source, grid, block, arguments, kernel: site.k, instead: None })
     }
 }

@@ -1,12 +1,17 @@
-//! Recurrent layers: what the input contributes to all gates of all steps at once, then the steps.
+//! Recurrent layers: what the input contributes to all gates of all steps at once, a product of matrices, then the steps.
 //!
-//! The gates lie in scratch memory as `[direction, step, batch, gate * hidden]`. A block runs the steps of one direction
-//! and one element of the batch; the state is in shared memory, a warp computes one row of a product at a time.
+//! The gates lie in scratch memory as `[direction, step, batch, gate * hidden]`. Here, a block runs the steps of one direction
+//! and one element of the batch; the state is in shared memory, a warp computes one row of a product at a time. Where that leaves
+//! most of a device idle, all blocks share the steps (`spread.rs`).
 
-use super::procedures::{Known, Operand, Part, Procedure};
+use super::kernel::Tuning;
+use super::procedures::{Before, Known, Operand, Part, Procedure};
 use super::spelling as spell;
+use super::spread::Form;
+use mlc_dsl::build::Builder;
 use mlc_dsl::eval::Env;
-use mlc_dsl::ir::{Attr, DType};
+use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
+use mlc_dsl::library::Library;
 use std::fmt::Write;
 
 /// Bytes of shared memory that a block has without being asked for more at the launch.
@@ -14,21 +19,19 @@ const SHARED: usize = 48 << 10;
 /// Threads of a block of the steps, and its warps.
 const THREADS: u32 = 512;
 const WARPS: u32 = THREADS / 32;
-/// Rows, a warp each, and steps of a block of the input's part.
-const ROWS: u64 = 8;
-const POSITIONS: u64 = 8;
+/// Rows, columns and steps from which on a product is computed in tiles.
+const TILED: usize = 8;
 
 /// Extents, and how numbers are spelled.
-struct Layer {
-    steps: usize,
-    batch: usize,
-    input: usize,
-    hidden: usize,
+pub struct Layer {
+    pub steps: usize,
+    pub batch: usize,
+    pub hidden: usize,
     /// Whether each direction runs backwards.
-    reversed: Vec<bool>,
+    pub reversed: Vec<bool>,
     /// Gates of a hidden unit.
-    gates: usize,
-    dtype: DType,
+    pub gates: usize,
+    pub dtype: DType,
 }
 
 /// Whether each direction runs backwards, from the attribute `direction`.
@@ -60,7 +63,7 @@ impl Text {
 
 impl Layer {
     fn of(env: &Env, args: &[Known], gates: usize) -> Result<Layer, String> {
-        let (Some([steps, batch, input]), Some([directions, _, hidden])) =
+        let (Some([steps, batch, _]), Some([directions, _, hidden])) =
             (args.first().map(|a| a.1.as_slice()), args.get(2).map(|a| a.1.as_slice()))
         else {
             return Err("the input and the recurrence weights have three axes".into());
@@ -68,7 +71,6 @@ impl Layer {
         let layer = Layer {
             steps: *steps,
             batch: *batch,
-            input: *input,
             hidden: *hidden,
             reversed: reversed(env, *directions)?,
             gates,
@@ -81,75 +83,32 @@ impl Layer {
         }
     }
 
-    fn is_double(&self) -> bool {
+    pub fn is_double(&self) -> bool {
         self.dtype == DType::F64
     }
 
-    fn scratch_type(&self) -> DType {
+    pub fn scratch_type(&self) -> DType {
         if self.is_double() { DType::F64 } else { DType::F32 }
     }
 
-    fn real(&self) -> &'static str {
+    pub fn real(&self) -> &'static str {
         spell::real(self.is_double())
     }
 
-    fn load(&self, element: &str) -> String {
+    pub fn load(&self, element: &str) -> String {
         spell::loaded(self.dtype, element, self.is_double())
     }
 
-    fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         self.gates * self.hidden
     }
 
     /// The type of indices: of 64 bits where an argument or the gates have more elements than 32 bits count.
-    fn index(&self, args: &[Known]) -> &'static str {
+    pub fn index(&self, args: &[Known]) -> &'static str {
         let elements = |shape: &[usize]| shape.iter().fold(1usize, |n, &d| n.saturating_mul(d));
         let gates = [self.reversed.len(), self.steps, self.batch, self.rows()];
         let most = args.iter().map(|a| elements(&a.1)).max().unwrap_or(0).max(elements(&gates));
         if most < 1 << 30 { "int" } else { "long long" }
-    }
-
-    /// A launch that stores what input and bias contribute to every gate of every step.
-    fn inputs(&self, args: &[Known]) -> Part {
-        let (positions, rows) = (self.steps * self.batch, self.rows());
-        let (down, across) = ((rows as u64).div_ceil(ROWS), (positions as u64).div_ceil(POSITIONS));
-        let (kind, real) = (self.index(args), self.real());
-        let mut t = Text::default();
-        t.line(1, "int warp = threadIdx.x / 32, lane = threadIdx.x % 32;");
-        t.line(1, format!("{kind} row = ({kind})blockIdx.x % {down} * {ROWS} + warp;"));
-        t.line(1, format!("{kind} first = ({kind})blockIdx.x / {down} % {across} * {POSITIONS};"));
-        t.line(1, format!("{kind} direction = blockIdx.x / {};", down * across));
-        t.line(1, format!("if (row >= {rows}) return;"));
-        t.line(1, format!("{real} sum[{POSITIONS}] = {{}};"));
-        t.line(1, format!("for (int k = lane; k < {}; k += 32) {{", self.input));
-        let weight = format!("a1[(direction * {rows} + row) * {} + k]", self.input);
-        t.line(2, format!("{real} weight = {};", self.load(&weight)));
-        t.line(2, "#pragma unroll");
-        t.line(2, format!("for (int i = 0; i < {POSITIONS}; ++i)"));
-        let x = self.load(&format!("a0[(first + i) * {} + k]", self.input));
-        t.line(3, format!("if (first + i < {positions}) sum[i] += weight * {x};"));
-        t.line(1, "}");
-        t.line(1, "#pragma unroll");
-        t.line(1, format!("for (int i = 0; i < {POSITIONS}; ++i) {{"));
-        t.line(2, format!("{real} total = combine_warp(Sum(), sum[i]);"));
-        t.line(2, format!("if (lane == 0 && first + i < {positions})"));
-        let bias = self.load(&format!("a3[direction * {} + row]", 2 * rows));
-        let at = format!("(direction * {positions} + first + i) * {rows} + row");
-        t.line(3, format!("s0[{at}] = total + {bias};"));
-        t.line(1, "}");
-        Part {
-            name: "inputs",
-            blocks: down * across * self.reversed.len() as u64,
-            threads: 32 * ROWS as u32,
-            operands: vec![
-                (Operand::Argument(0), false),
-                (Operand::Argument(1), false),
-                (Operand::Argument(3), false),
-                (Operand::Scratch(0), true),
-            ],
-            faults: false,
-            body: t.0,
-        }
     }
 
     /// What comes before the steps, with two arrays of the hidden units: the direction, the batch's element, the state,
@@ -166,18 +125,22 @@ impl Layer {
         t
     }
 
+    /// The place in time of a step.
+    pub fn time(&self) -> String {
+        let (forward, backward) = ("step".to_string(), format!("{} - 1 - step", self.steps));
+        match self.reversed.as_slice() {
+            [false] => forward,
+            [true] => backward,
+            _ => format!("direction == 0 ? {forward} : {backward}"),
+        }
+    }
+
     /// The head of the loop over steps.
     fn step(&self, t: &mut Text, args: &[Known]) {
         let (kind, steps, batch) = (self.index(args), self.steps, self.batch);
         t.line(1, "__syncthreads();");
         t.line(1, format!("for (int step = 0; step < {steps}; ++step) {{"));
-        let (forward, backward) = ("step".to_string(), format!("{} - 1 - step", self.steps));
-        let at = match self.reversed.as_slice() {
-            [false] => forward,
-            [true] => backward,
-            _ => format!("direction == 0 ? {forward} : {backward}"),
-        };
-        t.line(2, format!("{kind} at = {at};"));
+        t.line(2, format!("{kind} at = {};", self.time()));
         let place = format!("((direction * {steps} + at) * {batch} + element) * {}", self.rows());
         t.line(2, format!("{kind} gates = {place};"));
         let (directions, hidden) = (self.reversed.len(), self.hidden);
@@ -214,7 +177,7 @@ impl Layer {
         format!("s0[gates + {} + j]", gate * self.hidden)
     }
 
-    fn store(&self, to: &str, v: &str) -> String {
+    pub fn store(&self, to: &str, v: &str) -> String {
         format!("{to} = {};", spell::element(self.dtype, v))
     }
 
@@ -243,13 +206,53 @@ impl Layer {
         let gates = vec![self.reversed.len(), self.steps, self.batch, self.rows()];
         Procedure {
             scratch: vec![(self.scratch_type(), gates)],
-            parts: vec![self.inputs(args), steps],
+            before: Some(Before { program: inputs, arguments: vec![0, 1, 3], into: 0 }),
+            parts: vec![steps],
+            together: None,
         }
     }
 }
 
+/// What an input, its weights and the first half of the bias contribute to every gate of every step.
+fn inputs(library: &Library, types: &[Known]) -> Result<Program, String> {
+    let [(dtype, x), (_, w), (_, bias)] = types else { return Err("three arguments".into()) };
+    let (positions, directions, rows) = (x[0] * x[1], w[0], w[1]);
+    let mut b = Builder::new(library);
+    // Memory has no axes: steps and the batch are the rows of one matrix.
+    let rows_of_x = b.input("x", Type::known(*dtype, &[positions, x[2]]));
+    let w = b.input("w", Type::known(*dtype, &[directions, rows, x[2]]));
+    let bias = b.input("bias", Type::known(*dtype, bias));
+    let known = |shape: &[usize]| -> Vec<Extent> {
+        shape.iter().map(|&n| Extent::from(n as i64)).collect()
+    };
+    let ints = |shape: &[usize]| Some(Attr::Ints(known(shape)));
+    let mut apply = |name: &str, attrs: &[Option<Attr>], args: &[Value]| {
+        let call = library.find(name).ok_or_else(|| format!("no operator `{name}`"))?;
+        Ok::<Value, String>(b.apply(call, attrs, args).map_err(|e| e.to_string())?[0])
+    };
+    let wide = Some(Attr::DType(if *dtype == DType::F64 { DType::F64 } else { DType::F32 }));
+    let (mut left, mut right) = (rows_of_x, w);
+    // A product in tiles is not rounded before what follows it; any other one may be stored first.
+    if positions.min(rows).min(x[2]) < TILED {
+        left = apply("cast", &[wide.clone()], &[left])?;
+        right = apply("cast", &[wide.clone()], &[right])?;
+    }
+    let all = [directions, positions, x[2]];
+    let each = apply("broadcast", &[ints(&[1, 2]), ints(&all)], &[left])?;
+    let turned = apply("transpose", &[ints(&[0, 2, 1])], &[right])?;
+    let sums = apply("matmul", &[], &[each, turned])?;
+    let sums = apply("cast", &[wide.clone()], &[sums])?;
+    let own = [ints(&[0, 0]), ints(&[directions, rows]), ints(&[1, 1])];
+    let bias = apply("slice", &own, &[bias])?;
+    let bias = apply("cast", &[wide], &[bias])?;
+    let to = [ints(&[0, 2]), ints(&[directions, positions, rows])];
+    let bias = apply("broadcast", &to, &[bias])?;
+    let gates = apply("add", &[], &[sums, bias])?;
+    Ok(b.finish(vec![("gates".into(), gates)]))
+}
+
 /// Gates in the order input, output, forget, cell.
-pub fn lstm(env: &Env, args: &[Known], _: &[Known]) -> Result<Procedure, String> {
+pub fn lstm(env: &Env, args: &[Known], tuning: Tuning) -> Result<Procedure, String> {
     let l = Layer::of(env, args, 4)?;
     let real = l.real();
     let mut t = l.begin(args, "cell");
@@ -269,11 +272,11 @@ pub fn lstm(env: &Env, args: &[Known], _: &[Known]) -> Result<Procedure, String>
     t.line(3, "state[j] = shown;");
     t.line(3, l.store("y0[result + j]", "shown"));
     t.line(2, "}");
-    Ok(l.end(args, t, &["state", "cell"]))
+    Ok(l.spread(l.end(args, t, &["state", "cell"]), args, (Form::Lstm, tuning)))
 }
 
 /// Gates in the order update, reset, hidden.
-pub fn gru(env: &Env, args: &[Known], _: &[Known]) -> Result<Procedure, String> {
+pub fn gru(env: &Env, args: &[Known], tuning: Tuning) -> Result<Procedure, String> {
     let l = Layer::of(env, args, 3)?;
     let (real, hidden) = (l.real(), l.hidden);
     let mut t = l.begin(args, "inner");
@@ -305,5 +308,6 @@ pub fn gru(env: &Env, args: &[Known], _: &[Known]) -> Result<Procedure, String> 
     t.line(3, "state[j] = shown;");
     t.line(3, l.store("y0[result + j]", "shown"));
     t.line(2, "}");
-    Ok(l.end(args, t, &["state"]))
+    let form = if resets_after(env) { Form::GruAfter } else { Form::GruBefore };
+    Ok(l.spread(l.end(args, t, &["state"]), args, (form, tuning)))
 }

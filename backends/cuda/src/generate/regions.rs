@@ -91,5 +91,5 @@ pub fn roi_align(env: &Env, args: &[Known], results: &[Known]) -> Result<Procedu
     let mut operands: Vec<_> = (0..3).map(|i| (Operand::Argument(i), false)).collect();
     operands.push((Operand::Result(0), true));
     let pool = part("pool", count, operands, t);
-    Ok(Procedure { scratch: vec![], parts: vec![Part { faults: true, ..pool }] })
+    Ok(Procedure::of(vec![], vec![Part { faults: true, ..pool }]))
 }

@@ -269,5 +269,5 @@ pub fn tree_ensemble(env: &Env, args: &[Known], results: &[Known]) -> Result<Pro
         (DType::I64, vec![b, trees.roots.len()]),
     ];
     let parts = vec![divide, Part { faults: true, ..follow }, Part { faults: true, ..total }];
-    Ok(Procedure { scratch, parts })
+    Ok(Procedure::of(scratch, parts))
 }
