@@ -116,6 +116,8 @@ const ONE: &str = "with a normalised factor for each block";
 const PARTS: &str = "with a normalised factor in parts";
 const HALF: &str = "mma_16816(";
 const BRAIN: &str = "mma_16816_bf16(";
+/// What says that keys are read without shared memory.
+const STRAIGHT: &str = "Keys are read straight to registers";
 const LEAVES_OUT: &str = "continue;";
 
 #[test]
@@ -143,15 +145,11 @@ fn element_types_and_extents() {
           = attention(q, transpose(y, perm=[0, 2, 1]), v, scale=0.25)
     ";
     let cases: &[Case<'_>] = &[
-        (
-            "even",
-            &[ONE, HALF, "load_pack<8>(x0", "load_pack<8>(x1", "load_pack<8>(x2"],
-            Sees::Random,
-        ),
+        ("even", &[ONE, HALF, "copy_async(", "? x0 +", "? x1 +", "? x2 +"], Sees::Random),
         ("odd", &[ONE, HALF], Sees::Random),
         ("brain", &[ONE, BRAIN], Sees::Random),
         ("large", &[ONE, HALF], Sees::Random),
-        ("real", &[ONE, "load_pack<4>(x0", "load_pack<4>(x1", "load_pack<4>(x2"], Sees::Random),
+        ("real", &[ONE, "copy_async(", "? x0 +", "? x1 +", "? x2 +"], Sees::Random),
         ("real_odd", &[ONE], Sees::Random),
         ("real_large", &[ONE], Sees::Random),
         ("mixed", &[ONE], Sees::Random),
@@ -247,17 +245,70 @@ fn few_queries_and_many_keys() {
           = attention_select(q, k, v, mask, scale=0.25, low=-inf)
         def added(q: f32[2, 9, 16], k: f32[2, 530, 16], v: f32[2, 530, 16], mask: f32[2, 9, 530], x: f32[2, 9, 16]) -> f32[2, 9, 16]
           = x + attention_masked(q, k, v, mask, scale=0.25)
+        def nine(q: f16[1, 2, 9, 64], k: f16[1, 2, 700, 64], v: f16[1, 2, 700, 64]) -> f16[1, 2, 9, 64]
+          = attention(q, k, v, scale=0.25)
     ";
     let cases: &[Case<'_>] = &[
-        ("half", &[PARTS, HALF], Sees::Random),
-        ("brain", &[PARTS, BRAIN], Sees::Random),
-        ("real", &[PARTS], Sees::Random),
+        ("half", &[PARTS, STRAIGHT, "load_pack<8>(x1", "load_pack<8>(x2"], Sees::Random),
+        ("brain", &[PARTS, STRAIGHT, "load_pack<8>(x2"], Sees::Random),
+        ("real", &[PARTS, STRAIGHT, "load_pack<4>(x1", "load_pack<4>(x2"], Sees::Random),
+        ("nine", &[PARTS, HALF], Sees::Random),
         ("chosen", &[PARTS, LEAVES_OUT], Sees::First),
         ("chosen", &[PARTS, LEAVES_OUT], Sees::Near),
         ("added", &[PARTS, LEAVES_OUT], Sees::First),
     ];
     check(text, -3e38, cases, &[Style::Normal]);
-    check(text, 0.0, &cases[..3], &[Style::Special]);
+    check(text, 0.0, &cases[..4], &[Style::Special]);
+}
+
+/// Keys that go straight to registers: a row and eight, odd extents, heads that lanes share in every way, masks that hide whole parts,
+/// what is computed before and after.
+#[test]
+fn few_queries_read_keys_straight() {
+    let text = "
+        def eight(q: f32[3, 8, 128], k: f32[3, 300, 128], v: f32[3, 300, 128]) -> f32[3, 8, 128]
+          = attention(q, k, v, scale=0.1)
+        def groups(q: f16[2, 2, 4, 128], k: f16[2, 2, 300, 128], v: f16[2, 2, 300, 128]) -> f16[2, 2, 4, 128]
+          = attention(q, k, v, scale=0.1)
+        def odd(q: f32[2, 5, 17], k: f32[2, 99, 17], v: f32[2, 99, 19]) -> f32[2, 5, 19]
+          = attention(q, k, v, scale=0.25)
+        def odd_half(q: bf16[2, 3, 17], k: bf16[2, 99, 17], v: bf16[2, 99, 19]) -> bf16[2, 3, 19]
+          = attention(q, k, v, scale=0.25)
+        def wide(q: f16[1, 4, 256], k: f16[1, 70, 256], v: f16[1, 70, 200]) -> f16[1, 4, 200]
+          = attention(q, k, v, scale=0.0625)
+        def widest(q: f32[1, 8, 256], k: f32[1, 70, 256], v: f32[1, 70, 256]) -> f32[1, 8, 256]
+          = attention(q, k, v, scale=0.0625)
+        def short(q: f32[5, 1, 16], k: f32[5, 9, 16], v: f32[5, 9, 16]) -> f32[5, 1, 16]
+          = attention(q, k, v, scale=0.25)
+        def turned(q: f32[2, 2, 16], y: f32[2, 16, 300], v: f32[2, 300, 16], x: f32[2, 2, 16]) -> f32[2, 2, 16]
+          = relu(attention(q * 0.5, transpose(y, perm=[0, 2, 1]), tanh(v), scale=0.25)) + x
+        def cached(q: f16[2, 2, 64], k: f16[2, 512, 64], v: f16[2, 512, 64], mask: bool[2, 512]) -> f16[2, 2, 64]
+          = attention_select(q, k, v, broadcast(mask, map=[1, 2], shape=[2, 2, 512]), scale=0.25, low=-inf)
+        def low(q: f32[2, 3, 16], k: f32[2, 515, 16], v: f32[2, 515, 16], mask: bool[2, 3, 515]) -> f32[2, 3, 16]
+          = attention_select(q, k, v, mask, scale=0.25, low=-1e9)
+        def added(q: f32[2, 3, 16], k: f32[2, 515, 16], v: f32[2, 515, 16], mask: f32[3, 515]) -> f32[2, 3, 16]
+          = attention_masked(q, k, v, broadcast(mask, map=[1, 2], shape=[2, 3, 515]), scale=0.25)
+        def before(q: f32[2, 4, 16], k: f32[2, 400, 16], v: f32[2, 400, 16]) -> f32[2, 4, 16]
+          = attention_select(
+            q, k, v,
+            broadcast(iota(size=400, to=i64), map=[2], shape=[2, 4, 400])
+              <= broadcast(iota(size=4, start=150, to=i64), map=[1], shape=[2, 4, 400]),
+            scale=0.25, low=-inf
+          )
+    ";
+    let straight: &[&str] = &[STRAIGHT];
+    let plain = ["eight", "groups", "odd", "odd_half", "wide", "widest", "short", "turned"];
+    let cases: Vec<Case<'_>> = plain.map(|name| (name, straight, Sees::Random)).into();
+    check(text, 0.0, &cases, &[Style::Normal, Style::Special]);
+    let masked: &[&str] = &[STRAIGHT, LEAVES_OUT];
+    for sees in [Sees::Random, Sees::Before, Sees::Near, Sees::First] {
+        let turns: &[&str] = &[STRAIGHT, LEAVES_OUT, "turn == 1"];
+        check(text, 0.0, &[("cached", masked, sees), ("low", turns, sees)], &[Style::Normal]);
+        for hidden in [f64::NEG_INFINITY, -3e38] {
+            check(text, hidden, &[("added", turns, sees)], &[Style::Normal]);
+        }
+    }
+    check(text, 0.0, &[("before", masked, Sees::Random)], &[Style::Normal]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! How such a product is cut into blocks: rows, keys and columns of a block, and the parts of the keys.
 
+use super::few::Few;
 use crate::generate::kernel::KernelProgram;
 use mlc_backends::reference::code::Real;
 use mlc_dsl::ir::{DType, Value};
@@ -15,6 +16,19 @@ const FEW: i64 = 64;
 /// Keys of a part at least, and parts at most.
 const PART: i64 = 256;
 const PARTS: i64 = 64;
+/// Rows up to which keys are read straight to registers: in 16 bits, tensor cores multiply more of them while memory brings a key.
+const FEW_ROWS: i64 = 8;
+const FEW_HALVES: i64 = 4;
+/// Bytes that a block of such rows could read while it starts and ends, and while another launch combines parts.
+const START: i64 = 24 << 10;
+const COMBINE: i64 = 45 << 10;
+const COMBINE_PART: i64 = 512;
+/// Warps of a block of tensor cores, registers of a thread that fit three such blocks, and bytes in which each warp combines its sums.
+const WARPS: i64 = 4;
+pub const REGISTERS: i64 = 168;
+const SHARES: i64 = 16 * (SHARED_COLUMNS + 4 + 2) * 4 + 4;
+/// Columns of which they do at once.
+pub const SHARED_COLUMNS: i64 = 32;
 
 /// Extents, each of all axes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +108,10 @@ pub struct Cut {
     /// Steps of the depth that are in shared memory at once.
     pub chunk: i64,
     pub threads: u32,
+    /// Warps, or groups of threads, that have the same rows, and keys of a tile each.
+    pub sharing: i64,
+    /// Where keys are read straight to registers.
+    pub few: Option<Few>,
     /// Parts of the keys, and how many keys each has, but for the last one: of more than one part, a second launch combines them.
     pub parts: i64,
     pub part: i64,
@@ -112,20 +130,43 @@ fn round(a: i64, b: i64) -> i64 {
 impl Cut {
     /// The cut for these extents.
     pub fn of(sizes: Sizes, units: Units, processors: u32) -> Cut {
+        let processors = i64::from(processors);
         // Registers for the rows' elements are few where elements have 32 bits.
         let units = if units == Units::Tf32 && sizes.depth > CHUNK { Units::Real } else { units };
+        let is_half = matches!(units, Units::Half(_));
+        if sizes.rows <= if is_half { FEW_HALVES } else { FEW_ROWS } {
+            return Cut::of_few(sizes, units, processors);
+        }
         let mut cut = match units {
-            Units::Half(_) | Units::Tf32 => Cut::of_warps(sizes, units),
-            Units::Real => Cut::of_threads(sizes),
+            Units::Half(_) | Units::Tf32 => Cut::of_warps(sizes, units, processors),
+            Units::Real => Cut::of_threads(sizes, processors),
         };
         let blocks = sizes.batch.saturating_mul(cut.down()).saturating_mul(cut.across());
-        let wanted = up(2 * i64::from(processors), blocks.max(1));
-        if sizes.rows <= FEW && blocks < i64::from(processors) {
-            let parts = wanted.min(sizes.keys / PART).clamp(1, PARTS);
-            cut.part = round(up(sizes.keys, parts), cut.keys);
-            cut.parts = up(sizes.keys, cut.part);
+        if sizes.rows <= FEW && blocks < processors {
+            let resident = processors * i64::from(1024 / cut.threads.max(64)).min(4);
+            cut.cut_keys(resident, cut.keys, PART);
         }
         cut
+    }
+
+    /// Cuts keys into parts of a multiple of `unit`, of `least` at least, with which multiprocessors that have so many blocks at once are
+    /// busy for the shortest time, in bytes that a block reads.
+    fn cut_keys(&mut self, resident: i64, unit: i64, least: i64) {
+        let sizes = self.sizes;
+        let blocks = sizes.batch.saturating_mul(self.down()).saturating_mul(self.across());
+        let bytes = (sizes.depth + self.columns) * self.units.bytes();
+        let part = |parts: i64| round(up(sizes.keys, parts), unit);
+        let cost = |parts: i64| {
+            let combined = if parts > 1 { COMBINE + parts * COMBINE_PART } else { 0 };
+            let turns = up(blocks.saturating_mul(up(sizes.keys, part(parts))), resident.max(1));
+            turns.saturating_mul(part(parts) * bytes + START).saturating_add(combined)
+        };
+        // Of many blocks, some begin while others end.
+        let is_many = blocks >= 2 * resident;
+        let most = if is_many { 1 } else { (sizes.keys / least.max(unit)).clamp(1, PARTS) };
+        let parts = (1..=most).min_by_key(|p| cost(*p)).unwrap_or(1);
+        self.part = part(parts);
+        self.parts = up(sizes.keys, self.part);
     }
 
     fn new(
@@ -136,40 +177,109 @@ impl Cut {
         threads: i64,
     ) -> Cut {
         let threads = threads as u32;
-        Cut { sizes, units, rows, keys, columns, chunk, threads, parts: 1, part: sizes.keys }
+        let (sharing, few, parts, part) = (1, None, 1, sizes.keys);
+        Cut { sizes, units, rows, keys, columns, chunk, threads, sharing, few, parts, part }
     }
 
-    /// 16 rows for each warp, whose factor is in registers.
-    fn of_warps(sizes: Sizes, units: Units) -> Cut {
+    /// All rows for each warp, and keys of its own.
+    fn of_few(sizes: Sizes, units: Units, processors: i64) -> Cut {
+        let (rows, columns) = (sizes.rows, sizes.columns);
+        let units = if units == Units::Tf32 { Units::Real } else { units };
+        // Sums, and products of a tile, that a lane has.
+        let (sums, at_once) = if rows <= 4 { (32, 8) } else { (64, 4) };
+        // A lane has a line in two accesses at most, all of which are on their way together.
+        let two = |lanes: i64| sizes.depth.max(columns) <= 2 * lanes * units.gap();
+        let fits = |lanes: &i64| rows * up(columns, *lanes) <= sums && two(*lanes);
+        let lanes = [8, 16].into_iter().find(fits).unwrap_or(32);
+        let keys = 32 / lanes * at_once;
+        let warps = (up(sizes.keys, keys).min(WARPS) as u64).next_power_of_two() as i64;
+        let mut cut = Cut::new(sizes, units, [rows, keys, columns], sizes.depth, warps * 32);
+        cut.few = Some(Few { lanes, at_once });
+        let resident = if rows <= 4 { 12 } else { 8 } / warps;
+        cut.cut_keys(processors * resident, keys * warps, 1);
+        cut
+    }
+
+    /// 16 rows for each warp, whose factor is in registers. Where rows are few, warps share them, and each has some keys of a tile.
+    fn of_warps(sizes: Sizes, units: Units, processors: i64) -> Cut {
         let chunk = round(sizes.depth, 16);
         let columns = round(sizes.columns, 16).min(WIDEST);
-        let rows = round(sizes.rows.min(64), 16).clamp(16, 64);
-        let rows = if rows == 48 { 64 } else { rows };
-        let bytes = |keys: i64| {
-            let of_rows = rows * (chunk + units.gap());
-            (keys * (chunk + columns + 2 * units.gap())).max(of_rows) * units.bytes()
-        };
-        let keys = [64, 32, 16].into_iter().filter(|k| *k < 2 * sizes.keys);
-        // The sums, the rows' factor and the scores of a thread are in registers together.
-        let keys = keys.filter(|k| *k <= 32 || chunk <= 128);
-        let keys = keys.filter(|k| bytes(*k) <= SHARED).max().unwrap_or(16);
-        Cut::new(sizes, units, [rows, keys, columns], chunk, rows * 2)
+        let across = up(sizes.columns, columns);
+        let blocks = |rows: i64| sizes.batch.saturating_mul(across * up(sizes.rows, rows));
+        let fits = |rows: &i64| *rows < 2 * sizes.rows && blocks(*rows) >= processors;
+        let rows = [64, 32, 16].into_iter().find(fits).unwrap_or(16);
+        let most = (up(sizes.keys, 16) as u64).next_power_of_two() as i64;
+        let most = (WARPS * 16 / rows).min(most);
+        let cut = Cut::new(sizes, units, [rows, 16, columns], chunk, rows * 2);
+        let sharing = [4, 2, 1].into_iter().filter(|sharing| *sharing <= most);
+        sharing.filter_map(|sharing| cut.with_sharing(sharing)).next().unwrap_or(cut)
     }
 
-    /// Four rows for each thread, and as many columns as 16 threads side by side need.
-    fn of_threads(sizes: Sizes) -> Cut {
+    /// Elements of a tile of the keys and of what is beside them, and of the rows' one, where warps multiply.
+    pub fn tiles_of_warps(&self) -> [i64; 2] {
+        let gap = self.units.gap();
+        [self.keys * (self.chunk + self.columns + 2 * gap), self.rows * (self.chunk + gap)]
+    }
+
+    /// Whether the rows' tile has a place of its own beside two tiles of keys.
+    pub fn has_place_of_rows(&self) -> bool {
+        let [tile, of_rows] = self.tiles_of_warps();
+        (self.tiles() * tile + of_rows) * self.units.bytes() + self.shares() <= SHARED
+    }
+
+    fn shares(&self) -> i64 {
+        if self.sharing > 1 { i64::from(self.threads) / 32 * SHARES } else { 0 }
+    }
+
+    /// The same cut with the most keys of a tile that fit, where so many warps share rows: as many as there are, or with another tile.
+    fn with_sharing(self, sharing: i64) -> Option<Cut> {
+        let sharing_of =
+            |keys: i64| Cut { keys, sharing, threads: (self.rows * 2 * sharing) as u32, ..self };
+        // The sums, the rows' factor and the scores of a thread are in registers together.
+        let scores = if self.chunk <= 64 { 64 } else { 32 };
+        let all = [16, 32, 64, 128, 256].into_iter().filter(|k| k % (16 * sharing) == 0);
+        let fits = |c: &Cut| {
+            let [tile, of_rows] = c.tiles_of_warps();
+            let bytes = (c.tiles() * tile).max(of_rows) * c.units.bytes();
+            c.keys / sharing <= scores && bytes + c.shares() <= SHARED
+        };
+        let cuts: Vec<Cut> = all.map(sharing_of).filter(fits).collect();
+        cuts.iter().copied().find(|c| c.tiles() == 1).or(cuts.last().copied())
+    }
+
+    /// Tiles of keys that are in shared memory or on their way.
+    pub fn tiles(&self) -> i64 {
+        if self.keys >= self.part.min(self.sizes.keys) { 1 } else { 2 }
+    }
+
+    /// Four rows for each thread, and as many columns as 16 threads side by side need. Where rows are few, threads share them, and have
+    /// some keys of a tile each.
+    fn of_threads(sizes: Sizes, processors: i64) -> Cut {
         let chunk = round(sizes.depth, 4).min(CHUNK);
         let columns =
             16 * (up(sizes.columns, 16).min(WIDEST / 16) as u64).next_power_of_two() as i64;
-        let rows = match sizes.rows {
-            ..=8 => 8,
-            9..=16 => 16,
-            17..=32 => 32,
-            _ if chunk > 64 || columns > 64 => 32,
-            _ => 64,
+        let across = up(sizes.columns, columns);
+        let blocks = |rows: i64| sizes.batch.saturating_mul(across * up(sizes.rows, rows));
+        let most = if chunk > 64 || columns > 64 { 32 } else { 64 };
+        let fits =
+            |rows: &i64| *rows <= most && *rows < 2 * sizes.rows && blocks(*rows) >= processors;
+        let rows = [64, 32, 16].into_iter().find(fits).unwrap_or(16);
+        let all = [4, 2, 1].into_iter().filter(|sharing| rows * sharing <= 64);
+        let all = all.flat_map(|sharing| [32, 16].map(|keys| (sharing, keys * sharing)));
+        let [gap, bytes] = [Units::Real.gap(), Units::Real.bytes()];
+        let fits = |(sharing, keys): &(i64, i64)| {
+            let tiles = rows * (chunk + gap) + keys * (chunk + columns + 2 * gap);
+            let weights = keys * (rows + gap);
+            let shares = if *sharing > 1 { sharing * rows * (columns + gap) } else { 0 };
+            let of_rows = 3 * sharing * rows + 16;
+            *keys < 2 * sizes.keys.max(16)
+                && (tiles.max(shares) + weights + of_rows) * bytes <= SHARED
         };
-        let keys = if sizes.keys <= 16 { 16 } else { 32 };
-        Cut::new(sizes, Units::Real, [rows, keys, columns], chunk, rows * 4)
+        let (sharing, keys) = all.into_iter().find(fits).unwrap_or((1, 16));
+        let mut cut =
+            Cut::new(sizes, Units::Real, [rows, keys, columns], chunk, rows * 4 * sharing);
+        cut.sharing = sharing;
+        cut
     }
 
     /// Blocks along the rows.
@@ -195,31 +305,27 @@ mod tests {
     #[test]
     fn keys_are_cut_where_rows_are_few_and_what_a_block_shares_fits() {
         let half = Units::Half(DType::F16);
-        // Batch, rows, columns, keys, depth; then rows, keys and columns of a block, and parts.
+        // Batch, rows, columns, keys, depth; then rows, keys and columns of a block, what shares rows, and parts.
         let cases = [
-            ([12, 512, 64, 512, 64], half, [64, 64, 64, 1]),
-            ([8, 512, 128, 512, 128], half, [64, 64, 128, 1]),
-            ([8, 512, 256, 512, 256], half, [64, 32, 128, 1]),
-            ([8, 1, 128, 4096, 128], half, [16, 64, 128, 16]),
-            ([1, 1, 128, 65536, 128], half, [16, 64, 128, 64]),
-            ([256, 1, 128, 4096, 128], half, [16, 64, 128, 1]),
-            ([12, 512, 64, 512, 64], Units::Real, [64, 32, 64, 1]),
-            ([8, 512, 256, 512, 256], Units::Real, [32, 32, 128, 1]),
-            ([8, 1, 128, 4096, 128], Units::Real, [8, 32, 128, 16]),
-            ([8, 512, 128, 512, 128], Units::Tf32, [64, 32, 128, 1]),
+            ([32, 2048, 128, 2048, 128], half, [64, 32, 128, 1, 1]),
+            ([12, 512, 64, 512, 64], half, [32, 64, 64, 2, 1]),
+            ([12, 128, 64, 128, 64], half, [16, 128, 64, 4, 1]),
+            ([8, 512, 256, 512, 256], half, [64, 16, 128, 1, 1]),
+            ([64, 8, 128, 4096, 128], half, [16, 32, 128, 2, 8]),
+            ([8, 1, 128, 4096, 128], half, [1, 32, 128, 1, 32]),
+            ([1, 1, 128, 65536, 128], half, [1, 32, 128, 1, 64]),
+            ([1024, 1, 128, 4096, 128], half, [1, 32, 128, 1, 1]),
+            ([128, 4, 128, 4096, 128], half, [4, 16, 128, 1, 3]),
+            ([12, 128, 64, 128, 64], Units::Real, [16, 64, 64, 4, 1]),
+            ([32, 2048, 64, 2048, 64], Units::Real, [64, 32, 64, 1, 1]),
+            ([8, 512, 256, 512, 256], Units::Real, [16, 32, 128, 1, 1]),
+            ([128, 8, 128, 4096, 128], Units::Real, [8, 8, 128, 1, 2]),
+            ([8, 512, 128, 512, 128], Units::Tf32, [16, 32, 128, 1, 1]),
         ];
         for ([batch, rows, columns, keys, depth], units, expected) in cases {
             let c = Cut::of(Sizes { batch, rows, columns, keys, depth }, units, 132);
-            assert_eq!([c.rows, c.keys, c.columns, c.parts], expected, "{units:?} {c:?}");
-            let gap = c.units.gap();
-            let shared = match c.units {
-                Units::Real => {
-                    let beside = c.keys * (c.chunk.max(c.columns) + gap) + c.keys * (c.rows + gap);
-                    c.rows * (c.chunk + gap) + beside
-                }
-                _ => (c.keys * (c.chunk + c.columns + 2 * gap)).max(c.rows * (c.chunk + gap)),
-            };
-            assert!(shared * c.units.bytes() <= SHARED, "{c:?}");
+            let found = [c.rows, c.keys, c.columns, c.sharing, c.parts];
+            assert_eq!(found, expected, "{units:?} {c:?}");
         }
     }
 }

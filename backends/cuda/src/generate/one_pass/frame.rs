@@ -2,7 +2,7 @@
 
 use super::cut::Units;
 use super::load::Load;
-use super::{OnePass, parts, threads, warps};
+use super::{OnePass, few, parts, threads, warps};
 use crate::generate::emit::{Emitter, coordinates, side_by_side};
 use crate::generate::kernel::KernelProgram;
 use crate::generate::product::size;
@@ -44,16 +44,17 @@ pub fn write(
     coordinates(e, "batch", &p.batch);
     e.line(format!("{kind} begin = part * {}, end = begin + {};", c.part, c.part));
     e.line(format!("if (end > {keys}) end = {keys};", keys = c.sizes.keys));
-    match c.units {
-        Units::Half(_) | Units::Tf32 => warps::write(e, &p, target),
-        Units::Real => threads::write(e, &p, target),
+    match (c.few, c.units) {
+        (Some(few), _) => few::write(e, &p, few, target),
+        (None, Units::Half(_) | Units::Tf32) => warps::write(e, &p, target),
+        (None, Units::Real) => threads::write(e, &p, target),
     }
     Some((c.blocks(), c.threads))
 }
 
 impl OnePass {
     /// The tile of the factor that belongs to the rows, from a step of the depth on.
-    pub fn rows_tile<'a>(&'a self, to: i64, from: &'a str) -> Load<'a> {
+    pub fn rows_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> Load<'a> {
         Load {
             lines: self.cut.rows,
             along: &self.rows,
@@ -65,10 +66,10 @@ impl OnePass {
     }
 
     /// The tile of the factor that belongs to the keys.
-    pub fn keys_tile<'a>(&'a self, to: i64, from: &'a str) -> Load<'a> {
+    pub fn keys_tile<'a>(&'a self, to: impl ToString, from: &'a str) -> Load<'a> {
         let c = &self.cut;
         Load {
-            to,
+            to: to.to_string(),
             lines: c.keys,
             stride: c.chunk + c.units.gap(),
             steps: c.chunk,
@@ -86,7 +87,7 @@ impl OnePass {
     }
 
     /// The tile of the factor beside the normalised one: its lines are keys, too.
-    pub fn right_tile(&self, to: i64) -> Load<'_> {
+    pub fn right_tile(&self, to: impl ToString) -> Load<'_> {
         let c = &self.cut;
         Load {
             stride: c.columns + c.units.gap(),
@@ -100,24 +101,13 @@ impl OnePass {
         }
     }
 
-    /// Opens the loop over the keys of a block, of which a turn takes as many as a tile has.
-    /// `rows` are the rows of a thread, and an expression of the row `i` of them.
-    pub fn open_keys(&self, e: &mut Emitter<'_>, rows: (i64, &str)) {
-        let kind = e.index_type();
+    /// Goes on with the next tile from `keys` on of which something counts.
+    pub fn find_tile(&self, e: &mut Emitter<'_>) {
         if let Some(skip) = &self.skip {
-            skip.open_turns(e, self, rows);
-        }
-        e.open(&format!("for ({kind} keys = begin; keys < end; keys += {})", self.cut.keys));
-        if let Some(skip) = &self.skip {
+            e.open(&format!("for (; keys < end; keys += {})", self.cut.keys));
             skip.leave_out(e, self);
-        }
-    }
-
-    /// Closes it.
-    pub fn close_keys(&self, e: &mut Emitter<'_>) {
-        e.close();
-        if let Some(skip) = &self.skip {
-            skip.close_turns(e);
+            e.line("break;");
+            e.close();
         }
     }
 

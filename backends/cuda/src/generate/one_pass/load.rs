@@ -1,19 +1,20 @@
 //! How tiles of the factors come into shared memory: as lines whose steps lie side by side; what lies outside is 0.
 
 use super::cut::Units;
-use crate::generate::emit::{Emitter, coordinates, side_by_side};
+use crate::generate::emit::{Emitter, Source, coordinates, side_by_side};
 use crate::generate::factor::runs_along_depth;
+use crate::generate::in_memory::in_memory;
 use crate::generate::tile::open_unrolled;
 use mlc_backends::reference::code::{Real, Slot};
-use mlc_dsl::ir::Value;
+use mlc_dsl::ir::{DType, Value};
 
 /// Accesses of a thread that are on their way at once.
 const AT_ONCE: i64 = 8;
 
 /// A tile of a factor.
 pub struct Load<'a> {
-    /// The place of its first element in the shared array `tile`.
-    pub to: i64,
+    /// An expression of the place of its first element in the shared array `tile`.
+    pub to: String,
     /// Lines, and elements from a line to the next.
     pub lines: i64,
     pub stride: i64,
@@ -35,7 +36,8 @@ pub struct Load<'a> {
 }
 
 impl Load<'_> {
-    fn value(&self, e: &mut Emitter<'_>) -> String {
+    /// One of its elements.
+    pub fn value(&self, e: &mut Emitter<'_>) -> String {
         let value = e.real_of(self.product, false, self.factor);
         match self.units {
             Units::Half(dtype) => e.stored_element(dtype, &value),
@@ -55,6 +57,53 @@ impl Load<'_> {
         }
         let read = e.look_at(self.product, self.factor).offsets;
         (runs_along_depth(&read, self.deep, self.along), 1)
+    }
+
+    /// Where such an access begins in memory.
+    fn source(&self, e: &mut Emitter<'_>, width: i64) -> Option<Source> {
+        if side_by_side(self.deep, width) != width {
+            return None;
+        }
+        coordinates(e, "place", self.along);
+        e.source("deep", self.deep, width, |e| in_memory(e, self.product, self.factor))
+    }
+
+    /// Elements that are copied at once, of 4 bytes at least, if the factor is in memory as the tile has it.
+    fn copied(&self, e: &Emitter<'_>) -> Option<i64> {
+        let (dtype, bytes) = match self.units {
+            Units::Half(dtype) => (dtype, 2),
+            Units::Tf32 | Units::Real => (DType::F32, 4),
+        };
+        let mut widths = [8, 4, 2, 1].into_iter().filter(|w| (4..=16).contains(&(w * bytes)));
+        widths.find(|w| self.source(&mut e.clone(), *w).is_some_and(|s| s.dtype == dtype))
+    }
+
+    /// Writes a loop that begins to copy the tile without registers where it is in memory, and the ordinary one where it is not.
+    pub fn begin(&self, e: &mut Emitter<'_>) {
+        let Some(width) = self.copied(e) else { return self.write(e) };
+        let (kind, threads) = (e.index_type(), i64::from(self.threads));
+        let (accesses, steps) = (self.lines * self.steps / width, self.steps / width);
+        let turns = accesses / threads + i64::from(accesses % threads != 0);
+        open_unrolled(e, "turn", turns);
+        e.line(format!("int at = threadIdx.x + turn * {threads};"));
+        if accesses % threads != 0 {
+            e.line(format!("if (at >= {accesses}) break;"));
+        }
+        e.line(format!("int line = at / {steps}, step = at % {steps} * {width};"));
+        e.line(format!("{kind} place = {} + line, deep = {} + step;", self.first, self.from));
+        let source = self.source(e, width).expect("it is copied");
+        let inside = format!("place < {} && deep < {}", self.places, self.depth);
+        let inside: Vec<String> = [inside].into_iter().chain(source.inside).collect();
+        e.line(format!("bool inside = {};", inside.join(" && ")));
+        let call = match width == self.units.gap() {
+            true => "copy_async".into(),
+            false => format!("copy_part_async<{width}>"),
+        };
+        let to = format!("tile + ({} + line * {} + step)", self.to, self.stride);
+        let name = source.name;
+        let from = format!("inside ? {name} + ({}) : {name} + 0", source.place);
+        e.line(format!("{call}({to}, {from}, inside);"));
+        e.close();
     }
 
     /// Writes the loop.
@@ -93,7 +142,7 @@ impl Load<'_> {
             e.line(format!("values.at[{lane}] = {value};"));
         });
         e.close();
-        let (to, stride) = (self.to, self.stride);
+        let (to, stride) = (&self.to, self.stride);
         match along_depth {
             true => e.line(format!("store_pack(tile + ({to} + line * {stride} + step), values);")),
             false => {

@@ -9,9 +9,11 @@
 //! multiplications of [`warps`] or [`threads`], and keys that do not count are left out by [`skip`].
 
 mod cut;
+mod few;
 mod frame;
 mod load;
 mod parts;
+mod shares;
 mod skip;
 mod threads;
 mod warps;

@@ -57,10 +57,12 @@ pub fn total(
     e.line(format!("{kind} from = ({batch} * {} + {row}) * {line};", sizes.rows));
     e.line(format!("const {kind} apart = {};", sizes.batch * sizes.rows * line));
     e.line(format!("float top = {least};"));
-    e.open(&format!("for (int part = 0; part < {parts}; ++part)"));
-    e.line(format!("top = maximum(top, (float)parts[from + part * apart + {}]);", sizes.columns));
-    e.close();
+    // Reads of some parts are on their way together.
+    e.line("#pragma unroll 16");
+    let next = format!("(float)parts[from + part * apart + {}]", sizes.columns);
+    e.line(format!("for (int part = 0; part < {parts}; ++part) top = fmaxf(top, {next});"));
     e.line(format!("float base = top == {least} ? 0.0f : top, sums = 0, weights = 0;"));
+    e.line("#pragma unroll 16");
     e.open(&format!("for (int part = 0; part < {parts}; ++part)"));
     e.line(format!("{kind} own = from + part * apart;"));
     e.line(format!("float weight = exp((float)parts[own + {}] - base);", sizes.columns));

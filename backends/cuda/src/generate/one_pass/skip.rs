@@ -100,8 +100,15 @@ impl Skip {
         self.largest != f64::NEG_INFINITY
     }
 
-    /// Opens the turns over all keys; `rows` are the rows of a thread, and an expression of the row `i` of them.
-    pub fn open_turns(&self, e: &mut Emitter<'_>, p: &OnePass, (count, row): (i64, &str)) {
+    /// Opens the turns over all keys. Of `count` rows of a thread, `tops` says whether the one of number `i` is one, and the largest of
+    /// its elements, once it has written what that takes.
+    pub fn open_turns(
+        &self,
+        e: &mut Emitter<'_>,
+        p: &OnePass,
+        count: i64,
+        tops: impl FnOnce(&mut Emitter<'_>) -> (String, String),
+    ) {
         let warps = p.cut.threads / 32;
         if warps > 1 {
             e.line(format!("SHARED(int, anywhere, {warps});"));
@@ -112,13 +119,39 @@ impl Skip {
         e.open("for (int turn = 0; turn < 2; ++turn)");
         e.open("if (turn == 1)");
         e.line("bool is_low = false;");
+        let (is_row, top) = tops(e);
         let bound = spell::float(self.largest + FAR, false);
-        let low =
-            format!("is_low = is_low || ({row} < {} && most[i] <= {bound});", p.cut.sizes.rows);
+        let low = format!("is_low = is_low || ({is_row} && {top} <= {bound});");
         e.line("#pragma unroll");
         e.line(format!("for (int i = 0; i < {count}; ++i) {low}"));
         let any = any_of_block(e, "is_low", warps);
         e.line(format!("if (!({any})) break;"));
+        e.close();
+    }
+
+    /// The same where each warp has keys of its own, and all rows: what is low in all of them is.
+    pub fn open_turns_of_warps(&self, e: &mut Emitter<'_>, p: &OnePass) {
+        if !self.has_turns() {
+            return;
+        }
+        let (rows, warps) = (p.cut.sizes.rows, p.cut.threads / 32);
+        e.line(format!("SHARED(float, highest, {});", rows * i64::from(warps)));
+        e.open("for (int turn = 0; turn < 2; ++turn)");
+        e.open("if (turn == 1)");
+        e.line("#pragma unroll");
+        e.line(format!(
+            "for (int r = 0; r < {rows}; ++r) if (own == r) highest[warp * {rows} + r] = most[r];"
+        ));
+        e.line("__syncthreads();");
+        e.line("bool is_low = false;");
+        e.open(&format!("for (int r = 0; r < {rows}; ++r)"));
+        e.line("float top = highest[r];");
+        let next = format!("highest[i * {rows} + r]");
+        e.line(format!("for (int i = 1; i < {warps}; ++i) top = fmaxf(top, {next});"));
+        let bound = spell::float(self.largest + FAR, false);
+        e.line(format!("is_low = is_low || top <= {bound};"));
+        e.close();
+        e.line("if (!is_low) break;");
         e.close();
     }
 
@@ -131,6 +164,16 @@ impl Skip {
 
     /// Goes on with the next tile where this turn leaves one out.
     pub fn leave_out(&self, e: &mut Emitter<'_>, p: &OnePass) {
+        self.leave_out_of(e, p, ("threadIdx.x", p.cut.threads));
+    }
+
+    /// The same of a warp.
+    pub fn leave_out_of_warp(&self, e: &mut Emitter<'_>, p: &OnePass) {
+        self.leave_out_of(e, p, ("own", 32));
+    }
+
+    /// The same of the threads that have a tile: the number of one, and how many there are.
+    fn leave_out_of(&self, e: &mut Emitter<'_>, p: &OnePass, (own, threads): (&str, u32)) {
         let (c, along) = (&p.cut, [p.along]);
         let kind = e.index_type();
         let mut width = side_by_side(&along, 8).min(c.keys);
@@ -140,7 +183,7 @@ impl Skip {
         }
         let (lines, steps) = (c.rows.min(c.sizes.rows), c.keys / width);
         e.line("bool counts = false;");
-        e.open(&format!("for (int at = threadIdx.x; at < {}; at += {})", lines * steps, c.threads));
+        e.open(&format!("for (int at = {own}; at < {}; at += {threads})", lines * steps));
         e.line(format!(
             "{kind} down = row + at / {steps}, across = keys + at % {steps} * {width};"
         ));
@@ -152,7 +195,7 @@ impl Skip {
         });
         e.close();
         e.close();
-        let any = any_of_block(e, "counts", c.threads / 32);
+        let any = any_of_block(e, "counts", threads / 32);
         match self.has_turns() {
             true => e.line(format!("if (({any}) == (turn == 1)) continue;")),
             false => e.line(format!("if (!({any})) continue;")),

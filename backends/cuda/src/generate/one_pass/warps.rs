@@ -1,12 +1,16 @@
-//! Both products by tensor cores: a warp has 16 rows, its factor of them in registers, and all keys of a tile.
+//! Both products by tensor cores: a warp has 16 rows, its factor of them in registers, and some or all keys of a tile.
 //!
 //! Registers hold what `MMA` in `prelude.cuh` says. A thread has the rows `group` and `group + 8`, and of eight keys or columns
 //! two side by side; so the exponentials of scores are the left factor of the second product where they are. With tf32 the order
 //! of the keys in that product is another one, which its sum does not show.
+//!
+//! While a tile is multiplied, the next one of which something counts is on its way already. Where warps share rows, they combine what each has
+//! in the end ([`shares`](super::shares)).
 
 use super::OnePass;
-use super::cut::Units;
+use super::cut::{REGISTERS, Units};
 use super::frame::{Target, least};
+use super::shares;
 use crate::generate::emit::Emitter;
 use crate::generate::tile::open_unrolled;
 use mlc_dsl::ir::DType;
@@ -14,47 +18,105 @@ use mlc_dsl::ir::DType;
 /// Writes the block.
 pub fn write(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>) {
     let c = &p.cut;
-    let roomy = c.chunk > 64 || c.columns > 64;
-    // Sums, scores and the rows' factor of a thread together; fewer registers would leave some in memory.
-    e.registers = Some(if roomy { 255 } else { 168 });
     let w = Warps::of(p);
-    let of_keys = c.keys * (c.chunk + w.gap + c.columns + w.gap);
-    let shared = of_keys.max(c.rows * (c.chunk + w.gap));
-    e.line(format!("SHARED({}, tile, {shared});", c.units.element()));
+    // Sums, scores and the rows' factor of a thread together; fewer registers would leave some in memory.
+    let needed = c.columns / 2 + c.chunk / w.depth * 4 + c.keys / c.sharing / 2 + 60;
+    e.registers = Some(if needed > REGISTERS { 255 } else { REGISTERS as u32 });
+    let kind = e.index_type();
+    let ([of_tile, of_rows], tiles) = (c.tiles_of_warps(), c.tiles());
+    let is_apart = c.has_place_of_rows();
+    let all = if is_apart { tiles * of_tile + of_rows } else { (tiles * of_tile).max(of_rows) };
+    e.line(format!("SHARED({}, tile, {all});", c.units.element()));
+    shares::declare(e, c);
     e.line(
         "int warp = threadIdx.x / 32, own = threadIdx.x % 32, group = own / 4, within = own % 4;",
     );
-    p.rows_tile(0, "0").write(e);
-    e.line("__syncthreads();");
-    w.rows_factor(e);
-    e.line("__syncthreads();");
+    let slice = c.keys / c.sharing;
+    e.line(format!(
+        "int line = warp / {sharing} * 16, slice = warp % {sharing} * {slice};",
+        sharing = c.sharing
+    ));
+    e.line(format!("unsigned own_rows[{}][4] = {{}};", c.chunk / w.depth));
+    if is_apart {
+        p.rows_tile(tiles * of_tile, "0").begin(e);
+        e.line("bool has_rows = false;");
+    } else {
+        // Where the first tile of keys comes later.
+        p.rows_tile(0, "0").begin(e);
+        e.line("commit_copies();");
+        e.line("wait_copies<0>();");
+        e.line("__syncthreads();");
+        w.rows_factor(e, 0);
+        e.line("__syncthreads();");
+    }
     e.line(format!("float sum[{}][4] = {{}};", c.columns / 8));
     e.line(format!("float most[2] = {{{least}, {least}}}, total[2] = {{}};", least = least()));
-    p.open_keys(e, (2, "row + warp * 16 + group + i * 8"));
-    p.keys_tile(0, "0").write(e);
-    p.right_tile(c.keys * (c.chunk + w.gap)).write(e);
+    if let Some(skip) = &p.skip {
+        let is_row = format!("row + line + group + i * 8 < {}", c.sizes.rows);
+        skip.open_turns(e, p, 2, |e| (is_row, shares::largest(e, c)));
+    }
+    let beside = c.keys * (c.chunk + w.gap);
+    let begin = |e: &mut Emitter<'_>, to: &str| {
+        p.find_tile(e);
+        e.open("if (keys < end)");
+        p.keys_tile(to, "0").begin(e);
+        p.right_tile(format!("{to} + {beside}")).begin(e);
+        e.close();
+        e.line("commit_copies();");
+    };
+    e.line(format!("{kind} keys = begin, held = end;"));
+    e.open(&format!("for (int early = 0; early < {tiles}; ++early)"));
+    e.line(format!("if (early > 0 && keys < end) keys += {};", c.keys));
+    begin(e, &format!("early * {of_tile}"));
+    e.line("if (early == 0) held = keys;");
+    e.close();
+    e.line("int place_of_tile = 0;");
+    e.open("while (held < end)");
+    e.line(format!("wait_copies<{}>();", tiles - 1));
     e.line("__syncthreads();");
-    w.products_of_rows_and_keys(e);
+    if is_apart {
+        e.open("if (!has_rows)");
+        w.rows_factor(e, tiles * of_tile);
+        e.line("has_rows = true;");
+        e.close();
+    }
+    let held = format!("place_of_tile * {of_tile}");
+    w.products_of_rows_and_keys(e, &held);
     open_unrolled(e, "i", 2);
-    open_unrolled(e, "j", c.keys / 8);
-    let kind = e.index_type();
+    open_unrolled(e, "j", slice / 8);
     e.line(format!(
-        "{kind} down = row + warp * 16 + group + i * 8, across = keys + j * 8 + within * 2;"
+        "{kind} down = row + line + group + i * 8, across = held + slice + j * 8 + within * 2;"
     ));
     p.scores(e, 2, &|lane| format!("score[j][i * 2 + {lane}]"));
     e.close();
     e.close();
     w.exponentials(e);
-    w.products_of_exponentials(e);
-    e.line("__syncthreads();");
-    p.close_keys(e);
+    w.products_of_exponentials(e, &format!("{held} + {beside}"));
+    if tiles > 1 {
+        e.line("__syncthreads();");
+        e.line("held = keys;");
+        e.line(format!("if (keys < end) keys += {};", c.keys));
+        begin(e, &held);
+        e.line("place_of_tile = 1 - place_of_tile;");
+    } else {
+        e.line("held = end;");
+    }
+    e.close();
+    if let Some(skip) = &p.skip {
+        skip.close_turns(e);
+    }
     open_unrolled(e, "i", 2);
     for step in [1, 2] {
         e.line(format!("total[i] += __shfl_xor_sync(0xffffffffu, total[i], {step});"));
     }
+    e.close();
+    if c.sharing > 1 {
+        return shares::results(e, p, target, w.exp());
+    }
+    open_unrolled(e, "i", 2);
     open_unrolled(e, "j", c.columns / 8);
     e.line(format!(
-        "{kind} down = row + warp * 16 + group + i * 8, across = column + j * 8 + within * 2;"
+        "{kind} down = row + line + group + i * 8, across = column + j * 8 + within * 2;"
     ));
     p.results(e, target, 2, &|lane| format!("sum[j][i * 2 + {lane}]"), ["total[i]", "most[i]"]);
     e.close();
@@ -82,20 +144,29 @@ impl Warps<'_> {
         Warps { p, gap, mma, depth, dtype }
     }
 
-    /// The fragments of the warp's rows, for all steps of the depth.
-    fn rows_factor(&self, e: &mut Emitter<'_>) {
+    fn exp(&self) -> &'static str {
+        if self.dtype.is_some() { "__expf" } else { "exp" }
+    }
+
+    /// Keys of a tile that a warp has.
+    fn slice(&self) -> i64 {
+        self.p.cut.keys / self.p.cut.sharing
+    }
+
+    /// The fragments of the warp's rows, for all steps of the depth, from this place on.
+    fn rows_factor(&self, e: &mut Emitter<'_>, from: i64) {
         let (steps, stride) = (self.p.cut.chunk / self.depth, self.p.cut.chunk + self.gap);
-        e.line(format!("unsigned own_rows[{steps}][4];"));
         open_unrolled(e, "k", steps);
         match self.dtype {
             Some(_) => {
-                let place = format!("(warp * 16 + own % 16) * {stride} + k * 16 + own / 16 * 8");
+                let place =
+                    format!("{from} + (line + own % 16) * {stride} + k * 16 + own / 16 * 8");
                 e.line(format!("load_matrices(own_rows[k], tile + ({place}));"));
             }
             None => {
                 open_unrolled(e, "i", 4);
                 let place = format!(
-                    "(warp * 16 + group + i % 2 * 8) * {stride} + k * 8 + within + i / 2 * 4"
+                    "{from} + (line + group + i % 2 * 8) * {stride} + k * 8 + within + i / 2 * 4"
                 );
                 e.line(format!("own_rows[k][i] = tf32_bits(tile[{place}]);"));
                 e.close();
@@ -104,25 +175,23 @@ impl Warps<'_> {
         e.close();
     }
 
-    fn products_of_rows_and_keys(&self, e: &mut Emitter<'_>) {
-        let c = &self.p.cut;
+    fn products_of_rows_and_keys(&self, e: &mut Emitter<'_>, from: &str) {
+        let (c, slice) = (&self.p.cut, self.slice());
         let (steps, stride, mma) = (c.chunk / self.depth, c.chunk + self.gap, self.mma);
-        e.line(format!("float score[{}][4] = {{}};", c.keys / 8));
+        e.line(format!("float score[{}][4] = {{}};", slice / 8));
         open_unrolled(e, "k", steps);
         match self.dtype {
             Some(_) => {
-                open_unrolled(e, "j", c.keys / 16);
+                open_unrolled(e, "j", slice / 16);
                 e.line("unsigned b[4];");
-                let line = "j * 16 + own / 16 * 8 + own % 8";
-                e.line(format!(
-                    "load_matrices(b, tile + (({line}) * {stride} + k * 16 + own / 8 % 2 * 8));"
-                ));
+                let key = format!("{from} + (slice + j * 16 + own / 16 * 8 + own % 8) * {stride}");
+                e.line(format!("load_matrices(b, tile + ({key} + k * 16 + own / 8 % 2 * 8));"));
                 e.line(format!("{mma}(score[2 * j], own_rows[k], b);"));
                 e.line(format!("{mma}(score[2 * j + 1], own_rows[k], b + 2);"));
             }
             None => {
-                open_unrolled(e, "j", c.keys / 8);
-                let at = format!("(j * 8 + group) * {stride} + k * 8 + within");
+                open_unrolled(e, "j", slice / 8);
+                let at = format!("{from} + (slice + j * 8 + group) * {stride} + k * 8 + within");
                 e.line(format!(
                     "unsigned b[2] = {{tf32_bits(tile[{at}]), tf32_bits(tile[{at} + 4])}};"
                 ));
@@ -135,8 +204,8 @@ impl Warps<'_> {
 
     /// The largest elements so far, exponentials in place of the scores, and what the sums so far are scaled by.
     fn exponentials(&self, e: &mut Emitter<'_>) {
-        let (keys, columns) = (self.p.cut.keys / 8, self.p.cut.columns / 8);
-        let exp = if self.dtype.is_some() { "__expf" } else { "exp" };
+        let (keys, columns) = (self.slice() / 8, self.p.cut.columns / 8);
+        let exp = self.exp();
         open_unrolled(e, "i", 2);
         e.line("float top = most[i];");
         open_unrolled(e, "j", keys);
@@ -164,10 +233,10 @@ impl Warps<'_> {
         e.close();
     }
 
-    fn products_of_exponentials(&self, e: &mut Emitter<'_>) {
+    fn products_of_exponentials(&self, e: &mut Emitter<'_>, from: &str) {
         let c = &self.p.cut;
-        let (first, stride, mma) = (c.keys * (c.chunk + self.gap), c.columns + self.gap, self.mma);
-        open_unrolled(e, "k", c.keys / self.depth);
+        let (stride, mma) = (c.columns + self.gap, self.mma);
+        open_unrolled(e, "k", self.slice() / self.depth);
         match self.dtype {
             Some(dtype) => {
                 let pair = if dtype == DType::BF16 { "pair_of_bfloat16" } else { "pair_of_half" };
@@ -178,9 +247,8 @@ impl Warps<'_> {
                 e.close();
                 open_unrolled(e, "j", c.columns / 16);
                 e.line("unsigned b[4];");
-                let place =
-                    format!("{first} + (k * 16 + own % 16) * {stride} + j * 16 + own / 16 * 8");
-                e.line(format!("load_matrices_turned(b, tile + ({place}));"));
+                let key = format!("{from} + (slice + k * 16 + own % 16) * {stride}");
+                e.line(format!("load_matrices_turned(b, tile + ({key} + j * 16 + own / 16 * 8));"));
                 e.line(format!("{mma}(sum[2 * j], a, b);"));
                 e.line(format!("{mma}(sum[2 * j + 1], a, b + 2);"));
             }
@@ -188,7 +256,8 @@ impl Warps<'_> {
                 // The steps `within` and `within + 4` of the product are the keys of this thread.
                 e.line("unsigned a[4] = {tf32_bits(score[k][0]), tf32_bits(score[k][2]), tf32_bits(score[k][1]), tf32_bits(score[k][3])};");
                 open_unrolled(e, "j", c.columns / 8);
-                let at = format!("{first} + (k * 8 + within * 2) * {stride} + j * 8 + group");
+                let key = format!("{from} + (slice + k * 8 + within * 2) * {stride}");
+                let at = format!("{key} + j * 8 + group");
                 e.line(format!(
                     "unsigned b[2] = {{tf32_bits(tile[{at}]), tf32_bits(tile[{at} + {stride}])}};"
                 ));
