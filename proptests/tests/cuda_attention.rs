@@ -320,7 +320,7 @@ fn tf32_where_that_is_allowed() {
     let text = "
         def all(q: f32[2, 35, 24], k: f32[2, 100, 24], v: f32[2, 100, 40]) -> f32[2, 35, 40]
           = attention(q, k, v, scale=0.25)
-        def few(q: f32[1, 1, 64], k: f32[1, 600, 64], v: f32[1, 600, 64]) -> f32[1, 1, 64]
+        def few(q: f32[1, 12, 64], k: f32[1, 600, 64], v: f32[1, 600, 64]) -> f32[1, 12, 64]
           = attention(q, k, v, scale=0.25)
     ";
     let library = library_with(text);

@@ -145,13 +145,14 @@ fn operators() -> Functions {
     functions
 }
 
-/// Attention with heads of the usual sizes, of many queries and of one, with a condition or without.
+/// Attention with heads of the usual sizes, of many queries and of few, with a condition or without.
 fn attentions() -> Functions {
     let mut functions = Functions::default();
     let target = library().target("cuda").expect("shipped");
     for dtype in [DType::F16, DType::BF16, DType::F32] {
-        for (head, queries, is_chosen) in
-            [64, 128].into_iter().flat_map(|h| [(h, 512, false), (h, 512, true), (h, 1, true)])
+        let queries = [(512, false), (512, true), (12, true), (8, false), (4, true), (1, true)];
+        for (head, (queries, is_chosen)) in
+            [64, 128].into_iter().flat_map(|h| queries.map(|q| (h, q)))
         {
             let mut b = Builder::new(library());
             let shapes = [[queries, head], [2048, head], [2048, head], [queries, 2048]];

@@ -143,7 +143,9 @@ impl Cut {
         };
         let blocks = sizes.batch.saturating_mul(cut.down()).saturating_mul(cut.across());
         if sizes.rows <= FEW && blocks < processors {
-            let resident = processors * i64::from(1024 / cut.threads.max(64)).min(4);
+            // By registers, and by shared memory.
+            let resident = if cut.threads > 128 { 512 } else { 384 } / i64::from(cut.threads);
+            let resident = processors * resident.clamp(1, 5);
             cut.cut_keys(resident, cut.keys, PART);
         }
         cut
@@ -186,10 +188,12 @@ impl Cut {
         let (rows, columns) = (sizes.rows, sizes.columns);
         let units = if units == Units::Tf32 { Units::Real } else { units };
         // Sums, and products of a tile, that a lane has.
-        let (sums, at_once) = if rows <= 4 { (32, 8) } else { (64, 4) };
+        let sums = if rows <= 4 { 32 } else { 64 };
+        let at_once = if rows > 2 && units == Units::Real || rows > 4 { 4 } else { 8 };
         // A lane has a line in two accesses at most, all of which are on their way together.
         let two = |lanes: i64| sizes.depth.max(columns) <= 2 * lanes * units.gap();
-        let fits = |lanes: &i64| rows * up(columns, *lanes) <= sums && two(*lanes);
+        let of_lane = |lanes: i64| up(columns, lanes * units.gap()) * units.gap();
+        let fits = |lanes: &i64| rows * of_lane(*lanes) <= sums && two(*lanes);
         let lanes = [8, 16].into_iter().find(fits).unwrap_or(32);
         let keys = 32 / lanes * at_once;
         let warps = (up(sizes.keys, keys).min(WARPS) as u64).next_power_of_two() as i64;
@@ -310,17 +314,17 @@ mod tests {
             ([32, 2048, 128, 2048, 128], half, [64, 32, 128, 1, 1]),
             ([12, 512, 64, 512, 64], half, [32, 64, 64, 2, 1]),
             ([12, 128, 64, 128, 64], half, [16, 128, 64, 4, 1]),
-            ([8, 512, 256, 512, 256], half, [64, 16, 128, 1, 1]),
-            ([64, 8, 128, 4096, 128], half, [16, 32, 128, 2, 8]),
+            ([8, 512, 256, 512, 256], half, [32, 16, 128, 1, 1]),
+            ([64, 8, 128, 4096, 128], half, [16, 32, 128, 2, 10]),
             ([8, 1, 128, 4096, 128], half, [1, 32, 128, 1, 32]),
             ([1, 1, 128, 65536, 128], half, [1, 32, 128, 1, 64]),
             ([1024, 1, 128, 4096, 128], half, [1, 32, 128, 1, 1]),
             ([128, 4, 128, 4096, 128], half, [4, 16, 128, 1, 3]),
             ([12, 128, 64, 128, 64], Units::Real, [16, 64, 64, 4, 1]),
             ([32, 2048, 64, 2048, 64], Units::Real, [64, 32, 64, 1, 1]),
-            ([8, 512, 256, 512, 256], Units::Real, [16, 32, 128, 1, 1]),
+            ([8, 512, 256, 512, 256], Units::Real, [32, 16, 128, 1, 1]),
             ([128, 8, 128, 4096, 128], Units::Real, [8, 8, 128, 1, 2]),
-            ([8, 512, 128, 512, 128], Units::Tf32, [16, 32, 128, 1, 1]),
+            ([8, 512, 128, 512, 128], Units::Tf32, [16, 16, 128, 1, 1]),
         ];
         for ([batch, rows, columns, keys, depth], units, expected) in cases {
             let c = Cut::of(Sizes { batch, rows, columns, keys, depth }, units, 132);

@@ -4,6 +4,7 @@
 //! tile's keys, and they combine what they have in the end.
 
 use super::OnePass;
+use super::cut::REGISTERS;
 use super::frame::{Target, least};
 use crate::generate::emit::Emitter;
 use crate::generate::tile::open_unrolled;
@@ -13,6 +14,9 @@ pub fn write(e: &mut Emitter<'_>, p: &OnePass, target: &Target<'_>) {
     let t = Threads::of(p);
     let c = &p.cut;
     let kind = e.index_type();
+    if c.threads <= 128 {
+        e.registers = Some(REGISTERS as u32);
+    }
     e.line(format!("SHARED(float, tile, {});", t.shared()));
     e.line(format!("SHARED(float, weights, {});", c.keys * t.line));
     let of_slice = c.rows * 4;
