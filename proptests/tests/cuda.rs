@@ -284,6 +284,14 @@ fn recurrent_layers_compute_what_the_reference_does() {
         }
     }
     let attrs = [Some(Attr::Str("forward".into()))];
+    for (size, is_wanted) in
+        [([8, 1, 16, 512], true), ([8, 40, 16, 256], true), ([8, 1, 16, 24], false)]
+    {
+        let p = recurrent("lstm", 4, DType::F32, size, &attrs);
+        let code = launches(&select_kernels(p, library(), target), library()).expect("code");
+        let is_spread = code.each.iter().any(|l| l.is_together());
+        assert_eq!(is_spread, is_wanted, "{size:?}");
+    }
     let p = recurrent("lstm", 4, DType::F32, [2, 1, 3, 7000], &attrs);
     let refused =
         launches(&select_kernels(p, library(), target), library()).map_err(|e| e.to_string());

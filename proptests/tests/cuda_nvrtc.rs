@@ -79,6 +79,7 @@ impl Functions {
         let launches = launches_for(plan, library(), Tuning { merge: Merge::Always, ..tuning })?;
         for launch in launches.once.iter().chain(&launches.each) {
             self.add_one(launch);
+            launch.instead.iter().for_each(|l| self.add_one(l));
         }
         if let Some(merged) = &launches.merged {
             self.merged += 1;
@@ -206,6 +207,46 @@ fn several() -> Functions {
     functions
 }
 
+/// Recurrent layers whose steps all blocks share: weights in registers, few and many, and in memory; one element of the batch and several.
+fn layers() -> Functions {
+    let target = library().target("cuda").expect("shipped");
+    let mut functions = Functions::default();
+    let sizes =
+        [(512, 1, DType::F32), (512, 8, DType::F16), (1024, 4, DType::F32), (2048, 2, DType::F64)];
+    for (hidden, batch, dtype) in sizes {
+        let attrs = |last: Option<i64>| {
+            let word = Some(Attr::Str("forward".into()));
+            [Some(word), last.map(|v| Some(Attr::int(v)))].into_iter().flatten().collect()
+        };
+        let layers: [(&str, usize, Vec<Option<Attr>>); 3] =
+            [("lstm", 4, attrs(None)), ("gru", 3, attrs(Some(0))), ("gru", 3, attrs(Some(1)))];
+        for (name, gates, attrs) in layers {
+            let mut b = Builder::new(library());
+            let rows = gates * hidden;
+            let state = [1, batch, hidden];
+            let shapes: [&[usize]; 6] = [
+                &[16, batch, 512],
+                &[1, rows, 512],
+                &[1, rows, hidden],
+                &[1, 2 * rows],
+                &state,
+                &state,
+            ];
+            let taken = shapes.iter().take(gates + 2).enumerate();
+            let args: Vec<Value> =
+                taken.map(|(i, s)| b.input(&i.to_string(), Type::known(dtype, s))).collect();
+            let op = library().find(name).expect("shipped");
+            let y = b.apply(op, &attrs, &args).expect("types")[0];
+            let plan = select_kernels(b.finish(vec![("y".into(), y)]), library(), target);
+            let before = functions.texts.len();
+            functions.add(&plan).expect("code");
+            let one = functions.texts[before..].iter().any(|t| t.contains("wait_for_grid"));
+            assert!(one, "{name} of {hidden} units, {dtype}: all blocks share its steps");
+        }
+    }
+    functions
+}
+
 /// A small transformer and a network of convolutions.
 fn models() -> Vec<Program> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/squeezenet1_1.onnx");
@@ -301,6 +342,7 @@ fn generated_kernels_compile() {
         ("operators".into(), operators()),
         ("attention".into(), attentions()),
         ("several".into(), several()),
+        ("layers".into(), layers()),
     ];
     let only = std::env::var(CASE).ok();
     units.retain(|u| only.as_ref().is_none_or(|o| *o == u.0));

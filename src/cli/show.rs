@@ -181,9 +181,13 @@ fn listing(l: &Launches) -> String {
     }
     if let Some(one) = &l.merged {
         let (blocks, threads) = (one.grid[0], one.block);
+        let (starts, end) = match l.by_clock {
+            None => ("starts", ""),
+            Some(_) => ("may start", ", if that is faster by the device's clock"),
+        };
         let _ = writeln!(
             out,
-            "// A run starts these as one, {blocks} blocks of {threads} threads that wait for each other in between."
+            "// A run {starts} these as one, {blocks} blocks of {threads} threads that wait for each other in between{end}."
         );
     }
     let _ = writeln!(out, "// {} bytes for intermediate values.", l.arena);

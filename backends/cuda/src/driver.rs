@@ -178,6 +178,17 @@ pub trait Driver: Send + Sync {
         let _ = (product, library);
     }
 
+    /// What was chosen for such a run on this device before, by any process: whether its launches are one.
+    fn chosen_run(&self, run: &str) -> Option<bool> {
+        let _ = run;
+        None
+    }
+
+    /// Keeps what is chosen, if possible.
+    fn choose_run(&self, run: &str, as_one: bool) {
+        let _ = (run, as_one);
+    }
+
     /// The device's multiprocessors; `None` where it does not tell.
     fn processors(&self) -> Option<u32> {
         None

@@ -22,12 +22,12 @@ pub enum Place {
     Output(usize),
     /// The device's record of an index out of range: [`FAULT_WORDS`] words of 64 bits, zero before a run.
     Fault,
-    /// Where the blocks of a launch wait for each other: [`GRID_BYTES`] bytes, zero before the first run.
+    /// Where the blocks of launches wait for each other: [`GRID_BYTES`] bytes, zero before the first run.
     Grid,
 }
 
-/// Bytes of what blocks wait at: how many have come, and how often all have.
-pub const GRID_BYTES: u64 = 8;
+/// Bytes of the number that blocks wait at.
+pub const GRID_BYTES: u64 = 4;
 
 impl Place {
     /// Whether accesses to 16 bytes are aligned at its beginning. Allocations of a device are.
@@ -119,8 +119,10 @@ pub struct Launches {
     pub once: Vec<Launch>,
     /// The launches of a run, in order.
     pub each: Vec<Launch>,
-    /// All of these as one, where that is chosen.
+    /// All of these as one, where that is chosen, or may be.
     pub merged: Option<Launch>,
+    /// If the device's clock is to decide between them: what an estimate says, which decides where there is no clock.
+    pub by_clock: Option<bool>,
     /// What libraries of the device may compute in place of launches of a run; in the order of these.
     pub alternatives: Vec<Alternative>,
     /// Bytes of the arena.

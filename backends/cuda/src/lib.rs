@@ -18,6 +18,7 @@ mod matrix_product;
 mod nvidia;
 mod session;
 mod shapes;
+mod trial;
 
 pub use buffers::DeviceConstants;
 pub use driver::{Address, Driver, Graph, Library, Module, Prepared, Stream};

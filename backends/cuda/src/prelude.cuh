@@ -20,21 +20,16 @@
 #define PLAIN(T) T*
 #define POOL(bytes) static __shared__ __align__(16) unsigned char pool[bytes];
 #define PART(T, name, n, from) T* const name = reinterpret_cast<T*>(pool + (from))
-// Waits for all blocks of the grid, which are on the device at once; what they wrote before is seen behind it. Of both numbers the first
-// one counts those that have come, and the second one how often all have.
+// Waits for all blocks of the grid, which are on the device at once; what they wrote before is seen behind it. What all blocks add to the
+// number is its highest bit, which so tells that all have come, and the rest of it is zero again.
 static __device__ __forceinline__ void wait_for_grid(unsigned* grid) {
     __syncthreads();
     if (threadIdx.x == 0) {
-        volatile unsigned* turn = grid + 1;
-        unsigned before = *turn;
+        volatile unsigned* now = grid;
+        unsigned own = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
         __threadfence();
-        if (atomicAdd(grid, 1u) == gridDim.x - 1) {
-            *grid = 0;
-            __threadfence();
-            atomicAdd(grid + 1, 1u);
-        } else {
-            while (*turn == before) {
-            }
+        unsigned before = atomicAdd(grid, own);
+        while (((before ^ *now) & 0x80000000u) == 0) {
         }
         __threadfence();
     }

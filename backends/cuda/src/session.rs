@@ -64,19 +64,29 @@ impl Sequence {
     }
 }
 
-/// The launches of a run as one, and why the device refused it.
-struct Merged {
+/// The launches of a run as one, why they are, and why they are not.
+pub(super) struct Merged {
     call: Call,
     count: usize,
+    chosen: OnceLock<String>,
     refused: OnceLock<String>,
 }
 
 impl Merged {
     fn new(launch: &Launch, count: usize, buffers: &Buffers) -> Result<Merged, BackendError> {
-        Ok(Merged { call: Call::new(launch, buffers)?, count, refused: OnceLock::new() })
+        let call = Call::new(launch, buffers)?;
+        Ok(Merged { call, count, chosen: OnceLock::new(), refused: OnceLock::new() })
     }
 
-    fn is_used(&self) -> bool {
+    /// Notes what is chosen, and why.
+    pub(super) fn decide(&self, as_one: bool, why: String) {
+        match as_one {
+            true => self.chosen.get_or_init(|| why),
+            false => self.refused.get_or_init(|| why),
+        };
+    }
+
+    pub(super) fn is_used(&self) -> bool {
         self.refused.get().is_none()
     }
 
@@ -87,7 +97,10 @@ impl Merged {
 
     fn note(&self) -> String {
         match self.refused.get() {
-            None => format!("{} launches as one", self.count),
+            None => {
+                let why = self.chosen.get().map_or(String::new(), |why| format!(": {why}"));
+                format!("{} launches as one{why}", self.count)
+            }
             Some(why) => format!("{} launches one by one, not as one: {why}", self.count),
         }
     }
@@ -97,7 +110,7 @@ impl Merged {
 type Copied = Option<(Address, Vec<u8>)>;
 
 /// How the launches of a run are started.
-enum Start {
+pub(super) enum Start {
     /// One by one, for the first time: the driver may load functions when they are first started.
     First,
     /// One by one so far.
@@ -114,11 +127,11 @@ pub struct LaunchedPlan {
     pub(super) driver: Arc<dyn Driver>,
     each: Sequence,
     /// All of these as one, unless the device refuses it.
-    merged: Option<Merged>,
+    pub(super) merged: Option<Merged>,
     /// What outputs that are constants are equal to.
     constants: Arc<DeviceConstants>,
     /// Held during a run, for runs share all memory.
-    running: Mutex<Start>,
+    pub(super) running: Mutex<Start>,
     /// Why the launches of a run could not be recorded, if so.
     unrecorded: OnceLock<String>,
     // What follows is given back in this order: nothing runs once the stream has ended.
@@ -202,6 +215,7 @@ impl LaunchedPlan {
             .collect();
         plan.buffers.constants.retain(|id, _| read.contains(id));
         plan.choices = Choices::made(&plan)?;
+        plan.choose_run()?;
         Ok(plan)
     }
 
@@ -249,15 +263,25 @@ impl LaunchedPlan {
 
     /// The same for those of every run, some of which libraries take the place of.
     fn start_each(&self) -> Result<(), DriverError> {
-        self.clear(&self.each)?;
         if let Some(merged) = self.merged.as_ref().filter(|m| m.is_used()) {
-            match self.launch(&merged.call) {
+            match self.start_as_one() {
                 Err(e @ DriverError::Call { .. }) => merged.give_up(&e),
-                done => {
-                    return done.map_err(|e| self.blamed(e, std::slice::from_ref(&merged.call)));
-                }
+                done => return done,
             }
         }
+        self.start_apart()
+    }
+
+    /// All launches of a run as one.
+    pub(super) fn start_as_one(&self) -> Result<(), DriverError> {
+        self.clear(&self.each)?;
+        let merged = self.merged.iter();
+        merged.map(|m| &m.call).try_for_each(|call| self.start_one(call))
+    }
+
+    /// The launches of a run one by one.
+    pub(super) fn start_apart(&self) -> Result<(), DriverError> {
+        self.clear(&self.each)?;
         self.steps().iter().try_for_each(|step| self.start_step(step))
     }
 

@@ -37,21 +37,33 @@ const BARRIER_OF_ONE: f64 = 0.05;
 const BARRIER: f64 = 0.6;
 const ARRIVAL: f64 = 0.003;
 
+/// Where launches one by one are estimated to be so many times faster, the other way is not tried.
+const CLEARLY: f64 = 1.3;
+/// Bytes of text of the phases of a run that is not forced to be one launch.
+const TEXT: usize = 96 << 10;
+
 /// Blocks of the merged grid.
 fn blocks(launches: &[Launch], processors: u32) -> u32 {
     let most = launches.iter().map(|l| l.grid[0]).max().unwrap_or(1);
     most.min(RESIDENT * processors)
 }
 
-/// Whether launches that compute little are estimated to be faster as one. Where a launch has more blocks than the grid, these take turns
-/// that they would not have to take otherwise.
-pub fn is_worth(out: &Launches, processors: u32) -> bool {
+/// Whether launches that compute little are estimated to be faster as one; `None` if they clearly are not. Where a launch has more blocks than
+/// the grid, these take turns that they would not have to take otherwise.
+pub fn prospect(out: &Launches, processors: u32) -> Option<bool> {
     let launches: Vec<Launch> = running(out).cloned().collect();
     let grid = blocks(&launches, processors);
     let are_small = launches.iter().all(|l| l.grid[0] <= grid);
     let barrier = if grid == 1 { BARRIER_OF_ONE } else { BARRIER + ARRIVAL * f64::from(grid) };
     let between = launches.len().saturating_sub(1) as f64;
-    are_small && out.alternatives.is_empty() && between * (BETWEEN - barrier) > TOGETHER
+    let (apart, as_one) = (between * BETWEEN, between * barrier + TOGETHER);
+    let is_open = are_small && out.alternatives.is_empty() && as_one < CLEARLY * apart;
+    is_open.then_some(as_one < apart)
+}
+
+/// Whether the compiler takes seconds at most for the launches as one: a phase is a function that is compiled anew wherever it is called.
+pub fn is_short(out: &Launches) -> bool {
+    running(out).map(|l| l.source.len()).sum::<usize>() <= TEXT
 }
 
 fn running(out: &Launches) -> impl Iterator<Item = &Launch> {

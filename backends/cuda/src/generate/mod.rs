@@ -95,14 +95,18 @@ pub fn launches_for(
 
 fn generate(plan: &Plan, library: &Library, tuning: Tuning) -> Result<Launches, BackendError> {
     let mut out = separate(plan, library, (tuning, false))?;
-    let is_wanted = match tuning.merge {
-        Merge::Never => false,
-        Merge::Chosen => merged::is_worth(&out, tuning.processors),
-        Merge::Always => true,
+    let by_clock = match tuning.merge {
+        Merge::Never => return Ok(out),
+        Merge::Chosen => match merged::prospect(&out, tuning.processors) {
+            None => return Ok(out),
+            likely => likely,
+        },
+        Merge::Always => None,
     };
-    if is_wanted {
-        let even = separate(plan, library, (tuning, true))?;
+    let even = separate(plan, library, (tuning, true))?;
+    if by_clock.is_none() || merged::is_short(&even) {
         out.merged = merged::merged(&even, tuning.processors);
+        out.by_clock = by_clock.filter(|_| out.merged.is_some());
         out.arena = out.arena.max(even.arena);
     }
     Ok(out)

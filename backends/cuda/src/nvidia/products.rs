@@ -1,4 +1,4 @@
-//! The library of products on a device, and what was chosen for products before.
+//! The library of products on a device, and what was chosen for products, and for runs, before.
 
 use super::blas::{Blas, Failure, Table};
 use super::cubins;
@@ -83,5 +83,22 @@ impl Nvidia {
         if let Some(key) = self.key(product) {
             cubins::keep(&key, if library { b"library" } else { b"code" });
         }
+    }
+
+    /// What tells a choice for a run apart from all others: the device and the run.
+    fn key_of_run(&self, run: &str) -> Vec<u8> {
+        format!("choice 1\n{}\n{run}", self.name()).into_bytes()
+    }
+
+    pub(super) fn run_on_disk(&self, run: &str) -> Option<bool> {
+        match cubins::find(&self.key_of_run(run))?.as_slice() {
+            b"one" => Some(true),
+            b"several" => Some(false),
+            _ => None,
+        }
+    }
+
+    pub(super) fn keep_run(&self, run: &str, as_one: bool) {
+        cubins::keep(&self.key_of_run(run), if as_one { b"one" } else { b"several" });
     }
 }

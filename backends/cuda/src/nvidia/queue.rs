@@ -444,6 +444,14 @@ impl Driver for Nvidia {
         self.keep_choice(product, library);
     }
 
+    fn chosen_run(&self, run: &str) -> Option<bool> {
+        self.run_on_disk(run)
+    }
+
+    fn choose_run(&self, run: &str, as_one: bool) {
+        self.keep_run(run, as_one);
+    }
+
     fn processors(&self) -> Option<u32> {
         Some(self.multiprocessors())
     }

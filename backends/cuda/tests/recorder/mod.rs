@@ -70,8 +70,10 @@ pub struct State {
     pub is_wrong: bool,
     /// What the steps that are timed take, in turns; or the n-th one takes n.
     pub seconds: Vec<f64>,
-    /// What was chosen for products.
+    /// What was chosen for products, and for runs.
     pub chosen: BTreeMap<String, bool>,
+    /// Lets the blocks of launches wait for each other.
+    pub waits: bool,
     products: BTreeMap<u64, (MatrixProduct, Vec<Address>)>,
     /// What a launch of `fault` records.
     pub fault: [i64; FAULT_WORDS],
@@ -273,6 +275,30 @@ impl Driver for Recorder {
         state.called(Call::Launch(function.to_string(), grid, block, places))?;
         state.does(Work::Launch(module.0, function.to_string(), arguments.to_vec()));
         Ok(())
+    }
+
+    fn launch_together(
+        &self,
+        on: Stream,
+        module: Module,
+        function: &str,
+        grid: [u32; 3],
+        block: u32,
+        arguments: &[(Address, u64)],
+    ) -> Result<(), DriverError> {
+        if self.state().waits {
+            return self.launch(on, module, function, grid, block, arguments);
+        }
+        let reason = "blocks do not wait for each other".into();
+        Err(DriverError::Call { call: "launch_together", reason })
+    }
+
+    fn chosen_run(&self, run: &str) -> Option<bool> {
+        self.state().chosen.get(run).copied()
+    }
+
+    fn choose_run(&self, run: &str, as_one: bool) {
+        self.state().chosen.insert(run.to_string(), as_one);
     }
 
     fn record(
