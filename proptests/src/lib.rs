@@ -5,6 +5,7 @@
 pub mod architectures;
 pub mod emulated;
 pub mod filled;
+pub mod generated_code;
 pub mod mutants;
 pub mod networks;
 pub mod scatter;

@@ -162,31 +162,31 @@ fn element_types_and_extents() {
 #[test]
 fn masks_and_what_they_hide() {
     let text = "
-        def chosen(q: f16[2, 70, 16], k: f16[2, 150, 16], v: f16[2, 150, 16], mask: bool[70, 150]) -> f16[2, 70, 16]
-          = attention_select(q, k, v, broadcast(mask, map=[1, 2], shape=[2, 70, 150]), scale=0.25, low=-inf)
-        def low(q: f32[2, 35, 16], k: f32[2, 100, 16], v: f32[2, 100, 16], mask: bool[2, 35, 100]) -> f32[2, 35, 16]
+        def chosen(q: f16[2, 70, 16], k: f16[2, 600, 16], v: f16[2, 600, 16], mask: bool[70, 600]) -> f16[2, 70, 16]
+          = attention_select(q, k, v, broadcast(mask, map=[1, 2], shape=[2, 70, 600]), scale=0.25, low=-inf)
+        def low(q: f32[2, 35, 16], k: f32[2, 300, 16], v: f32[2, 300, 16], mask: bool[2, 35, 300]) -> f32[2, 35, 16]
           = attention_select(q, k, v, mask, scale=0.25, low=-1e9)
-        def near(q: f32[2, 35, 16], k: f32[2, 100, 16], v: f32[2, 100, 16], mask: bool[2, 35, 100]) -> f32[2, 35, 16]
+        def near(q: f32[2, 35, 16], k: f32[2, 300, 16], v: f32[2, 300, 16], mask: bool[2, 35, 300]) -> f32[2, 35, 16]
           = attention_select(q, k, v, mask, scale=0.25, low=-9.0)
-        def added(q: f32[2, 35, 16], k: f32[2, 100, 16], v: f32[2, 100, 16], mask: f32[2, 35, 100]) -> f32[2, 35, 16]
+        def added(q: f32[2, 35, 16], k: f32[2, 300, 16], v: f32[2, 300, 16], mask: f32[2, 35, 300]) -> f32[2, 35, 16]
           = attention_masked(q, k, v, mask, scale=0.25)
-        def added_half(q: bf16[2, 35, 16], k: bf16[2, 150, 16], v: bf16[2, 150, 16], mask: bf16[35, 150]) -> bf16[2, 35, 16]
-          = attention_masked(q, k, v, broadcast(mask, map=[1, 2], shape=[2, 35, 150]), scale=0.25)
-        def before(q: f16[2, 70, 16], k: f16[2, 150, 16], v: f16[2, 150, 16]) -> f16[2, 70, 16]
+        def added_half(q: bf16[2, 35, 16], k: bf16[2, 600, 16], v: bf16[2, 600, 16], mask: bf16[35, 600]) -> bf16[2, 35, 16]
+          = attention_masked(q, k, v, broadcast(mask, map=[1, 2], shape=[2, 35, 600]), scale=0.25)
+        def before(q: f16[2, 70, 16], k: f16[2, 600, 16], v: f16[2, 600, 16]) -> f16[2, 70, 16]
           = attention_select(
             q, k, v,
-            broadcast(iota(size=150, to=i64), map=[2], shape=[2, 70, 150])
-              <= broadcast(iota(size=70, start=80, to=i64), map=[1], shape=[2, 70, 150]),
+            broadcast(iota(size=600, to=i64), map=[2], shape=[2, 70, 600])
+              <= broadcast(iota(size=70, start=300, to=i64), map=[1], shape=[2, 70, 600]),
             scale=0.25, low=-inf
           )
-        def lengths(q: f32[2, 35, 16], k: f32[2, 100, 16], v: f32[2, 100, 16], n: i64[2]) -> f32[2, 35, 16]
+        def lengths(q: f32[2, 35, 16], k: f32[2, 300, 16], v: f32[2, 300, 16], n: i64[2]) -> f32[2, 35, 16]
           = attention_select(
             q, k, v,
-            broadcast(iota(size=100, to=i64), map=[2], shape=[2, 35, 100])
-              < broadcast(n + 20, map=[0], shape=[2, 35, 100]),
+            broadcast(iota(size=300, to=i64), map=[2], shape=[2, 35, 300])
+              < broadcast(n + 120, map=[0], shape=[2, 35, 300]),
             scale=0.25, low=-inf
           )
-        def both(q: f32[2, 35, 16], k: f32[2, 100, 16], v: f32[2, 100, 16], mask: bool[2, 35, 100], m: f32[2, 35, 100]) -> f32[2, 35, 16]
+        def both(q: f32[2, 35, 16], k: f32[2, 300, 16], v: f32[2, 300, 16], mask: bool[2, 35, 300], m: f32[2, 35, 300]) -> f32[2, 35, 16]
           = attention_masked(q, k, v, select(mask, m, -3e38), scale=0.25)
     ";
     let both: &[&str] = &[ONE, LEAVES_OUT];
@@ -241,9 +241,9 @@ fn few_queries_and_many_keys() {
           = tanh(attention(q, k, v, scale=0.25))
         def real(q: f32[1, 2, 1, 24], k: f32[1, 2, 700, 24], v: f32[1, 2, 700, 40]) -> f32[1, 2, 1, 40]
           = attention(q, k, v, scale=0.25)
-        def chosen(q: f16[2, 5, 16], k: f16[2, 700, 16], v: f16[2, 700, 16], mask: bool[2, 5, 700]) -> f16[2, 5, 16]
+        def chosen(q: f16[2, 5, 16], k: f16[2, 4000, 16], v: f16[2, 4000, 16], mask: bool[2, 5, 4000]) -> f16[2, 5, 16]
           = attention_select(q, k, v, mask, scale=0.25, low=-inf)
-        def added(q: f32[2, 9, 16], k: f32[2, 530, 16], v: f32[2, 530, 16], mask: f32[2, 9, 530], x: f32[2, 9, 16]) -> f32[2, 9, 16]
+        def added(q: f32[2, 9, 16], k: f32[2, 4000, 16], v: f32[2, 4000, 16], mask: f32[2, 9, 4000], x: f32[2, 9, 16]) -> f32[2, 9, 16]
           = x + attention_masked(q, k, v, mask, scale=0.25)
         def nine(q: f16[1, 2, 9, 64], k: f16[1, 2, 700, 64], v: f16[1, 2, 700, 64]) -> f16[1, 2, 9, 64]
           = attention(q, k, v, scale=0.25)

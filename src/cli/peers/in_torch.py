@@ -12,7 +12,8 @@ class Torch(Host):
         super().__init__(torch)
 
     def moved(self, x):
-        x = numpy.array(x)
+        # A copy that keeps what marks bf16.
+        x = numpy.array(x, subok=True)
         if isinstance(x, Bits) or getattr(x.dtype, "name", "") == "bfloat16":
             return self.torch.from_numpy(numpy.asarray(x).view("<i2").copy()).view(self.torch.bfloat16).to(self.place)
         return self.torch.from_numpy(x).to(self.place)

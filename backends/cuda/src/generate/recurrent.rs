@@ -234,14 +234,14 @@ fn inputs(library: &Library, types: &[Known]) -> Result<Program, String> {
     let (mut left, mut right) = (rows_of_x, w);
     // A product in tiles is not rounded before what follows it; any other one may be stored first.
     if positions.min(rows).min(x[2]) < TILED {
-        left = apply("cast", &[wide.clone()], &[left])?;
-        right = apply("cast", &[wide.clone()], &[right])?;
+        left = apply("cast", std::slice::from_ref(&wide), &[left])?;
+        right = apply("cast", std::slice::from_ref(&wide), &[right])?;
     }
     let all = [directions, positions, x[2]];
     let each = apply("broadcast", &[ints(&[1, 2]), ints(&all)], &[left])?;
     let turned = apply("transpose", &[ints(&[0, 2, 1])], &[right])?;
     let sums = apply("matmul", &[], &[each, turned])?;
-    let sums = apply("cast", &[wide.clone()], &[sums])?;
+    let sums = apply("cast", std::slice::from_ref(&wide), &[sums])?;
     let own = [ints(&[0, 0]), ints(&[directions, rows]), ints(&[1, 1])];
     let bias = apply("slice", &own, &[bias])?;
     let bias = apply("cast", &[wide], &[bias])?;
