@@ -531,10 +531,10 @@ fn attention_reads_elements_side_by_side() {
     ";
     let one = "with a normalised factor";
     let cases = [
-        ("heads", "load_pack<4>(x0", ""),
-        ("heads", "load_pack<4>(x1", ""),
-        ("heads", "load_pack<4>(x2", ""),
-        ("odd", one, "load_pack"),
+        ("heads", "inside ? x0 + (i1", "copy_part_async"),
+        ("heads", "inside ? x1 + (i1", "copy_part_async"),
+        ("heads", "inside ? x2 + (i1", "copy_part_async"),
+        ("odd", one, "copy_async"),
     ];
     check(text, &cases, &[Style::Normal]);
 }
