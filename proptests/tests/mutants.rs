@@ -7,7 +7,7 @@ use mlc_proptests::mutants::{Fate, fate_of, mutants, refuted};
 use mlc_proptests::sampled;
 
 /// Of so many mutants one is taken.
-const EVERY: usize = 82;
+const EVERY: usize = 83;
 
 /// Samples with which a mutant that passes is looked at again.
 const AGAIN: usize = 300;
