@@ -54,8 +54,8 @@ pub struct Args {
     /// Runs of each plan before any is timed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) warmup: u32,
-    /// Print `ready` to standard error when everything is compiled, and time nothing before a line or the end of
-    /// standard input: so several can compile at once, and be timed one after the other.
+    /// Print `ready` to standard error when plans are found and, for a device, compiled, and time nothing before a line
+    /// or the end of standard input: so several can prepare at once, and be timed one after the other.
     #[arg(long)]
     wait: bool,
     /// Print what every kernel takes, measured and estimated.
@@ -313,7 +313,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
 
 /// What was timed of the optimised plan and of the plan as read, in this order.
 struct Taken<'p> {
-    times: [Vec<f64>; 2],
+    times: Vec<Vec<f64>>,
     /// Of a run, on a device.
     launches: [Option<usize>; 2],
     /// Of the optimised plan's session.
@@ -352,7 +352,6 @@ impl Bench<'_> {
             }
             None => None,
         };
-        let times = times.try_into().unwrap_or_default();
         Ok(Taken { times, launches: [None; 2], notes: vec![], kernels, against })
     }
 
@@ -384,7 +383,6 @@ impl Bench<'_> {
             interleave(&mut both, inputs, WATCHED, args.budget())?;
             kernels = Some(both);
         }
-        let times = times.try_into().unwrap_or_default();
         Ok(Taken { times, launches, notes, kernels, against })
     }
 }
