@@ -43,6 +43,16 @@ pub enum Step<'a> {
     Library(&'a Choice),
 }
 
+impl<'a> Step<'a> {
+    /// The launch, if it is one.
+    pub fn call(&self) -> Option<&'a Call> {
+        match self {
+            Step::Launch(_, call) => Some(call),
+            Step::Library(_) => None,
+        }
+    }
+}
+
 /// The products of a session that the library computes.
 #[derive(Default)]
 pub struct Choices {

@@ -87,6 +87,20 @@ pub trait Driver: Send + Sync {
         arguments: &[(Address, u64)],
     ) -> Result<(), DriverError>;
 
+    /// The same right behind another launch, which began with waiting for those before it as this one does: its blocks may come onto the
+    /// device before that one has ended.
+    fn launch_early(
+        &self,
+        on: Stream,
+        module: Module,
+        function: &str,
+        grid: [u32; 3],
+        block: u32,
+        arguments: &[(Address, u64)],
+    ) -> Result<(), DriverError> {
+        self.launch(on, module, function, grid, block, arguments)
+    }
+
     /// Starts a function whose blocks wait for each other: all of them are on the device at once, or the device refuses.
     #[allow(clippy::too_many_arguments)]
     fn launch_together(

@@ -36,6 +36,27 @@ static __device__ __forceinline__ void wait_for_grid(unsigned* grid) {
     __syncthreads();
 }
 
+// How functions begin whose launches may come onto the device before the launch ahead of them has ended: those behind may come likewise, and
+// what is behind this call waits until all ahead have ended and what they wrote is seen.
+static __device__ __forceinline__ void wait_for_launch() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// Has so many bytes, which no launch of a run writes, brought to the cache that all multiprocessors share. Each block asks for a part; those that
+// come onto the device late do not. Bytes and their address are multiples of 16.
+template <class T>
+static __device__ __forceinline__ void fetch_ahead(const T* p, unsigned bytes) {
+#if __CUDA_ARCH__ >= 900
+    unsigned blocks = min(gridDim.x, 264u);
+    unsigned part = ((bytes + blocks - 1) / blocks + 127) / 128 * 128, from = blockIdx.x * part;
+    if (threadIdx.x == 0 && blockIdx.x < blocks && from < bytes) {
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"((const char*)p + from), "r"(min(part, bytes - from)) : "memory");
+    }
+#endif
+}
+
 // Accesses to 16 aligned bytes: as float4 from floats, as uint4 from elements of any type.
 #define LOAD4(p) (*reinterpret_cast<const float4*>(p))
 #define STORE4(p, value) (*reinterpret_cast<float4*>(p) = (value))

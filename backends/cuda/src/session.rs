@@ -229,6 +229,11 @@ impl LaunchedPlan {
     }
 
     pub(super) fn launch(&self, call: &Call) -> Result<(), DriverError> {
+        self.launch_behind(call, false)
+    }
+
+    /// The same, behind a launch of generated code or of whatever else is on the stream.
+    fn launch_behind(&self, call: &Call, is_behind_code: bool) -> Result<(), DriverError> {
         let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
         let Call { function, grid, block, arguments, is_together, instead, refused } = call;
         let (on, module) = (self.stream.stream, *module);
@@ -247,6 +252,9 @@ impl LaunchedPlan {
                     (done, _) => done,
                 }
             }
+            false if is_behind_code => {
+                self.driver.launch_early(on, module, function, *grid, *block, arguments)
+            }
             false => self.driver.launch(on, module, function, *grid, *block, arguments),
         }
     }
@@ -254,11 +262,16 @@ impl LaunchedPlan {
     /// Starts launches in order, one by one.
     fn start(&self, sequence: &Sequence) -> Result<(), DriverError> {
         self.clear(sequence)?;
-        sequence.calls.iter().try_for_each(|call| self.start_one(call))
+        let mut ahead = None;
+        sequence.calls.iter().try_for_each(|call| self.start_one(call, ahead.replace(call)))
     }
 
-    fn start_one(&self, call: &Call) -> Result<(), DriverError> {
-        self.launch(call).map_err(|e| self.blamed(e, std::slice::from_ref(call)))
+    /// Starts a launch, behind the one ahead of it on the stream if it is one.
+    fn start_one(&self, call: &Call, ahead: Option<&Call>) -> Result<(), DriverError> {
+        // Launches whose blocks wait for each other begin when all ahead have ended, and those behind them likewise.
+        let is_behind_code = ahead.is_some_and(|ahead| !ahead.is_together);
+        let done = self.launch_behind(call, is_behind_code);
+        done.map_err(|e| self.blamed(e, std::slice::from_ref(call)))
     }
 
     /// The same for those of every run, some of which libraries take the place of.
@@ -276,13 +289,18 @@ impl LaunchedPlan {
     pub(super) fn start_as_one(&self) -> Result<(), DriverError> {
         self.clear(&self.each)?;
         let merged = self.merged.iter();
-        merged.map(|m| &m.call).try_for_each(|call| self.start_one(call))
+        merged.map(|m| &m.call).try_for_each(|call| self.start_one(call, None))
     }
 
     /// The launches of a run one by one.
     pub(super) fn start_apart(&self) -> Result<(), DriverError> {
         self.clear(&self.each)?;
-        self.steps().iter().try_for_each(|step| self.start_step(step))
+        let mut ahead = None;
+        for step in self.steps() {
+            self.start_step(&step, ahead)?;
+            ahead = step.call();
+        }
+        Ok(())
     }
 
     /// Whether a run is one launch that stands for several.
@@ -300,14 +318,17 @@ impl LaunchedPlan {
         self.choices.steps(&self.each.calls)
     }
 
-    fn start_step(&self, step: &Step<'_>) -> Result<(), DriverError> {
+    fn start_step(&self, step: &Step<'_>, ahead: Option<&Call>) -> Result<(), DriverError> {
         match step {
-            Step::Launch(_, call) => self.start_one(call),
+            Step::Launch(_, call) => self.start_one(call, ahead),
             Step::Library(choice) => match choice.start(self) {
                 Err(e) if !matches!(e, DriverError::Lost { .. } | DriverError::Kernel { .. }) => {
                     // What the library does not compute, the launches do.
                     self.choices.give_up(choice, &e);
-                    choice.own(&self.each.calls).iter().try_for_each(|call| self.start_one(call))
+                    choice
+                        .own(&self.each.calls)
+                        .iter()
+                        .try_for_each(|call| self.start_one(call, None))
                 }
                 done => done.map_err(|e| self.blamed(e, choice.own(&self.each.calls))),
             },
@@ -553,7 +574,7 @@ impl Executable for LaunchedPlan {
         }
         self.clear(&self.each)?;
         let steps = self.steps();
-        let mut start = |step: usize| self.start_step(&steps[step]);
+        let mut start = |step: usize| self.start_step(&steps[step], None);
         let seconds = self.driver.timed(self.stream.stream, steps.len(), &mut start);
         let seconds = seconds.map_err(|e| self.blamed(e, &self.each.calls))?;
         self.finish(&self.each, &mut [])?;

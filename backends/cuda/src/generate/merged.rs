@@ -5,6 +5,7 @@
 //! once, so there are no more of them than fit. Phases keep nothing but memory: what one writes the next one reads from there.
 
 use super::super::launch::{Argument, Launch, Launches};
+use super::WAIT;
 
 /// When the launches of a run are merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +81,7 @@ fn taken_apart(l: &Launch) -> Option<Function<'_>> {
     let start = l.source.find(&format!(" {}(", l.function))?;
     let text = &l.source[start + l.function.len() + 2..];
     let (parameters, body) = text.split_once(") {\n")?;
+    let (_, body) = body.split_once(WAIT)?;
     let parameters = parameters.split(", ").collect();
     Some(Function { parameters, body: body.strip_suffix("}\n")? })
 }

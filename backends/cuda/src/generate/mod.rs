@@ -55,6 +55,11 @@ use std::collections::HashMap;
 const ALIGNED: u64 = 256;
 /// Bytes of stack: code is generated recursively over the depth of a kernel. What is not used takes no memory.
 const STACK: usize = 256 << 20;
+/// How a function begins whose launch may come onto the device before the one ahead of it has ended.
+const WAIT: &str = "  wait_for_launch();\n";
+/// Bytes of a weight that a function has fetched while it waits, at least and at most.
+const LEAST_AHEAD: u64 = 32 << 10;
+const MOST_AHEAD: u64 = 8 << 20;
 /// Threads of a block that computes an element with each.
 const THREADS: u32 = 256;
 
@@ -382,6 +387,12 @@ impl<'a> Generator<'a> {
             parameters.push(format!("GLOBAL(const {}) {}", spelling::stored(ty.0), e.stored[v]));
             let (place, bytes) = (places[v], bytes_of(&ty));
             self.reads(place);
+            if matches!(stage.shape, Shape::Tiles(_) | Shape::TileParts(..))
+                && is_weight(place, bytes)
+            {
+                let fetched = bytes.min(MOST_AHEAD) / 16 * 16;
+                e.ahead += &format!("  fetch_ahead({}, {fetched});\n", e.stored[v]);
+            }
             arguments.push(Argument { place, bytes, dtype: ty.0, written: false });
         }
         if let Some((place, ty)) = stage.shape.total() {
@@ -463,7 +474,7 @@ impl<'a> Generator<'a> {
             parameters.push("GLOBAL(unsigned long long) fault".into());
             arguments.push(Argument::fault());
         }
-        let text = format!("({}) {{\n{}}}\n", parameters.join(", "), e.text());
+        let text = format!("({}) {{\n{}{WAIT}{}}}\n", parameters.join(", "), e.ahead, e.text());
         let fresh = format!("kernel_{}_{}", self.names.len(), identifier(name));
         let function = self.names.entry(format!("{block} {text}")).or_insert(fresh).clone();
         let limits = match e.registers {
@@ -491,6 +502,13 @@ impl<'a> Generator<'a> {
             None => "An output that is there already".into(),
         }
     }
+}
+
+/// Whether no launch of a run writes here, and so much lies here that fetching it takes time.
+fn is_weight(place: Place, bytes: u64) -> bool {
+    matches!(place, Place::Constant(_) | Place::Kept(_))
+        && place.is_aligned()
+        && bytes >= LEAST_AHEAD
 }
 
 /// A name of C++ from a kernel's.

@@ -2,7 +2,7 @@
 
 use super::super::launch::{Argument, Launch, Place};
 use super::kernel::{KernelProgram, Tuning, known, unsupported};
-use super::{Generator, bytes_of, identifier, places, spelling, take};
+use super::{Generator, WAIT, bytes_of, identifier, places, spelling, take};
 use super::{choices, elimination, recurrent, regions, trees};
 use mlc_backends::BackendError;
 use mlc_dsl::eval::Env;
@@ -245,7 +245,8 @@ impl Generator<'_> {
         }
         let number = (site.first + site.node.0 as usize).to_string();
         let body = part.body.replace("NODE", &number);
-        let text = format!("({}) {{\n{body}}}\n", parameters.join(", "));
+        let wait = if together { "" } else { WAIT };
+        let text = format!("({}) {{\n{wait}{body}}}\n", parameters.join(", "));
         let of_kernel = self.plan.kernels.get(site.k).map_or("copy", |kernel| &kernel.name);
         let name = identifier(&format!("{of_kernel}_{}", part.name));
         let name = format!("kernel_{}_{name}", self.names.len());

@@ -105,7 +105,7 @@ impl Table {
 
     /// The functions of the library on this machine, which is never closed; or why there is none.
     pub fn open() -> Result<Table, String> {
-        let driver = library::cuda_version();
+        let driver = library::cuda_version().map(|v| v.0);
         let found = search::open("libcublasLt.so", &[13, 12], VARIABLE, driver)?;
         let table =
             Table::of(&found).map_err(|e| format!("libcublasLt.so lacks a function: {e}"))?;

@@ -107,12 +107,14 @@ pub fn present() -> bool {
     library().is_some()
 }
 
-/// The major version of CUDA that the driver supports.
-pub fn cuda_version() -> Option<u32> {
+/// The version of CUDA that the driver supports, e.g. 13.0.
+pub fn cuda_version() -> Option<(u32, u32)> {
     let mut version = 0;
     // SAFETY: the pointer is valid for the call; the function needs no initialisation.
     let result = unsafe { cuda_sys::cuda::cuDriverGetVersion(&mut version) };
-    (result == CUresult::CUDA_SUCCESS && version > 0).then_some(version as u32 / 1000)
+    let version =
+        u32::try_from(version).ok().filter(|&v| result == CUresult::CUDA_SUCCESS && v > 0)?;
+    Some((version / 1000, version % 1000 / 10))
 }
 
 /// The driver's own code, if this thread's last call failed.

@@ -1,7 +1,7 @@
 //! Functions of the driver that are newer than the bindings: recorded launches, and those whose blocks wait for each other. A driver may lack
 //! them.
 
-use super::library::function;
+use super::library::{cuda_version, function};
 use cuda_sys::cuda::CUstream;
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -32,6 +32,46 @@ pub fn together() -> Option<Together> {
     static FOUND: OnceLock<Option<Together>> = OnceLock::new();
     // SAFETY: the types are those of cuda.h.
     *FOUND.get_or_init(|| unsafe { function("cuLaunchCooperativeKernel\0") })
+}
+
+/// How [`Early`] starts a function, as `CUlaunchConfig` of cuda.h.
+#[repr(C)]
+pub struct Config {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    pub stream: CUstream,
+    pub attributes: *mut Attribute,
+    pub count: u32,
+}
+
+/// `CUlaunchAttribute` of cuda.h: what is meant, and 64 bytes that hold its value.
+#[repr(C)]
+pub struct Attribute {
+    id: u32,
+    value: [u64; 8],
+}
+
+impl Attribute {
+    /// The function may begin before what is ahead of it on the stream has ended
+    /// (`CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`).
+    pub fn early() -> Attribute {
+        Attribute { id: 6, value: [1, 0, 0, 0, 0, 0, 0, 0] }
+    }
+}
+
+/// Starts a function as is configured, with pointers to the arguments, or with a buffer of them.
+pub type Early =
+    unsafe extern "C" fn(*const Config, *mut c_void, *mut *mut c_void, *mut *mut c_void) -> u32;
+
+/// This function, if the driver has it and records such starts, as from CUDA 12.3 on.
+pub fn early() -> Option<Early> {
+    static FOUND: OnceLock<Option<Early>> = OnceLock::new();
+    // SAFETY: the types are those of cuda.h.
+    *FOUND.get_or_init(|| match cuda_version()? >= (12, 3) {
+        true => unsafe { function("cuLaunchKernelEx\0") },
+        false => None,
+    })
 }
 
 /// What records launches and starts them again; every function returns the driver's code.

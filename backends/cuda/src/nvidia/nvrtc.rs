@@ -138,7 +138,7 @@ fn builtins(path: &Path) -> Vec<PathBuf> {
 
 /// Names of the library, in the order of the search.
 fn names() -> Vec<String> {
-    search::names("libnvrtc.so", &MAJORS, library::cuda_version())
+    search::names("libnvrtc.so", &MAJORS, library::cuda_version().map(|v| v.0))
 }
 
 /// The compiler's version, e.g. 13.0.

@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Keeps the launches of a run apart, if it is `off`.
 const MERGED: &str = "MLC_CUDA_MERGED";
 
+/// Starts every launch when the one ahead of it has ended, if it is `off`.
+const EARLY: &str = "MLC_CUDA_EARLY";
+
 /// A stream that does not wait for the stream that the context has by default.
 const NON_BLOCKING: u32 = 1;
 
@@ -45,6 +48,26 @@ impl Queue {
 
 fn unknown(call: &'static str) -> DriverError {
     DriverError::Call { call, reason: "there is no such stream".into() }
+}
+
+/// The compute capability that has launches which wait for those ahead of them in their own code.
+const EARLIEST: (i32, i32) = (9, 0);
+
+/// Calls the driver with pointers as arguments: with CU_LAUNCH_PARAM_BUFFER_POINTER and a buffer of them, CU_LAUNCH_PARAM_BUFFER_SIZE and its
+/// size, and CU_LAUNCH_PARAM_END, all valid for the call; with null if there are none. The driver never reads past a buffer of a stated size,
+/// whatever number of parameters the function has.
+fn in_a_buffer<T>(arguments: &[(Address, u64)], call: impl FnOnce(*mut *mut c_void) -> T) -> T {
+    let mut pointers: Vec<u64> = arguments.iter().map(|(a, _)| a.0).collect();
+    let mut bytes = size_of_val(pointers.as_slice());
+    let (buffer, size): (*mut c_void, *mut usize) = (pointers.as_mut_ptr().cast(), &mut bytes);
+    let mut extra: [*mut c_void; 5] = [
+        ptr::without_provenance_mut(1),
+        buffer,
+        ptr::without_provenance_mut(2),
+        size.cast(),
+        ptr::null_mut(),
+    ];
+    call(if pointers.is_empty() { ptr::null_mut() } else { extra.as_mut_ptr() })
 }
 
 impl Nvidia {
@@ -302,26 +325,41 @@ impl Driver for Nvidia {
     ) -> Result<(), DriverError> {
         self.with(on, |queue| {
             let function = self.function(module, function)?;
-            let mut pointers: Vec<u64> = arguments.iter().map(|(a, _)| a.0).collect();
-            let mut bytes = size_of_val(pointers.as_slice());
-            // One buffer of a stated size: the driver never reads past it, whatever number of parameters the function has.
-            let (buffer, size): (*mut c_void, *mut usize) =
-                (pointers.as_mut_ptr().cast(), &mut bytes);
-            let mut extra: [*mut c_void; 5] = [
-                ptr::without_provenance_mut(1),
-                buffer,
-                ptr::without_provenance_mut(2),
-                size.cast(),
-                ptr::null_mut(),
-            ];
-            let extra = if pointers.is_empty() { ptr::null_mut() } else { extra.as_mut_ptr() };
             let (none, stream) = (ptr::null_mut(), queue.stream);
-            // SAFETY: the function belongs to a loaded module; `extra` holds CU_LAUNCH_PARAM_BUFFER_POINTER and a buffer,
-            // CU_LAUNCH_PARAM_BUFFER_SIZE and its size, and CU_LAUNCH_PARAM_END; all are valid for the call.
-            let result =
-                unsafe { cuLaunchKernel(function, x, y, z, block, 1, 1, 0, stream, none, extra) };
+            let result = in_a_buffer(arguments, |extra| {
+                // SAFETY: the function belongs to a loaded module; `extra` is as the driver takes it.
+                unsafe { cuLaunchKernel(function, x, y, z, block, 1, 1, 0, stream, none, extra) }
+            });
             self.done("cuLaunchKernel", result)?;
             if self.is_blocking() { self.synchronized(queue) } else { Ok(()) }
+        })
+    }
+
+    fn launch_early(
+        &self,
+        on: Stream,
+        module: Module,
+        function: &str,
+        grid: [u32; 3],
+        block: u32,
+        arguments: &[(Address, u64)],
+    ) -> Result<(), DriverError> {
+        let is_off = env::var_os(EARLY).is_some_and(|v| v == "off");
+        let early = newer::early().filter(|_| self.capability() >= EARLIEST && !is_off);
+        let Some(start) = early.filter(|_| !self.is_blocking()) else {
+            return self.launch(on, module, function, grid, block, arguments);
+        };
+        self.with(on, |queue| {
+            let function = self.function(module, function)?;
+            let mut attribute = newer::Attribute::early();
+            let (stream, attributes) = (queue.stream, ptr::from_mut(&mut attribute));
+            let block = [block, 1, 1];
+            let config = newer::Config { grid, block, shared: 0, stream, attributes, count: 1 };
+            let code = in_a_buffer(arguments, |extra| {
+                // SAFETY: as for `launch`; the configuration and its attribute are valid for the call.
+                unsafe { start(&config, function.cast(), ptr::null_mut(), extra) }
+            });
+            self.coded("cuLaunchKernelEx", code)
         })
     }
 

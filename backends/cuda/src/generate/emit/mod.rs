@@ -97,6 +97,8 @@ pub struct Emitter<'k> {
     pub out_is_unaligned: bool,
     /// Registers of a thread, if not as many as usual.
     pub registers: Option<u32>,
+    /// Statements before the function waits for the launches ahead of it.
+    pub ahead: String,
 }
 
 /// Notes the variables of an affine form.
@@ -166,6 +168,7 @@ impl<'k> Emitter<'k> {
             unaligned: BTreeSet::new(),
             out_is_unaligned: false,
             registers: None,
+            ahead: String::new(),
         }
     }
 
