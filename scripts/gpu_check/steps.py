@@ -134,8 +134,10 @@ def run(command, seconds, environment=None, turns=None):
 
 
 def is_ready(process, err, end):
-    """Waits until a command says so; false if it ends before. What takes too long would hold up all that prepare beside it."""
-    end = min(end, time.monotonic() + PREPARING)
+    """Waits until a command says so; false if it ends before. What takes too long would hold up all that prepare beside it: it is given half of
+    the time that is left."""
+    now = time.monotonic()
+    end = min(end, now + PREPARING, now + (end - now) / 2)
     while process.poll() is None:
         if time.monotonic() > end:
             raise OutOfTime

@@ -75,7 +75,7 @@ TOGETHER = " launches as one"
 
 def of_products(notes):
     """The notes of products, and no others."""
-    others = [TOGETHER, ", not as one: ", " in place of "]
+    others = [TOGETHER, ", not as one: ", " in place of ", "launches start early: "]
     return [n for n in notes if not any(o in n for o in others)]
 
 

@@ -5,8 +5,9 @@
 //! every choice and every failure is a note of the session.
 
 use super::buffers::{Memory, OwnProduct};
+use super::calls::Call;
 use super::matrix_product::Alternative;
-use super::session::{Call, LaunchedPlan};
+use super::session::LaunchedPlan;
 use super::{Address, Argument, DriverError, Library, MatrixProduct, Place};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, Tensor};

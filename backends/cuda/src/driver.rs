@@ -87,8 +87,13 @@ pub trait Driver: Send + Sync {
         arguments: &[(Address, u64)],
     ) -> Result<(), DriverError>;
 
-    /// The same right behind another launch, which began with waiting for those before it as this one does: its blocks may come onto the
-    /// device before that one has ended.
+    /// Whether [`launch_early`](Self::launch_early) does what it is for.
+    fn starts_early(&self) -> bool {
+        false
+    }
+
+    /// As [`launch`](Self::launch), right behind another launch, which began with waiting for those before it as this one does: its blocks may
+    /// come onto the device before that one has ended.
     fn launch_early(
         &self,
         on: Stream,
@@ -192,15 +197,15 @@ pub trait Driver: Send + Sync {
         let _ = (product, library);
     }
 
-    /// What was chosen for such a run on this device before, by any process: whether its launches are one.
-    fn chosen_run(&self, run: &str) -> Option<bool> {
+    /// How such a run is started, as was chosen on this device before, by any process.
+    fn chosen_run(&self, run: &str) -> Option<String> {
         let _ = run;
         None
     }
 
     /// Keeps what is chosen, if possible.
-    fn choose_run(&self, run: &str, as_one: bool) {
-        let _ = (run, as_one);
+    fn choose_run(&self, run: &str, way: &str) {
+        let _ = (run, way);
     }
 
     /// The device's multiprocessors; `None` where it does not tell.

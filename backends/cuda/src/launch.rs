@@ -95,10 +95,35 @@ impl Launch {
         self.arguments.iter().any(|a| a.place == Place::Grid)
     }
 
+    /// Bytes that a block shares, as its text says; `None` where it does not tell.
+    pub fn shared_bytes(&self) -> Option<u64> {
+        let mut each = self.source.split("SHARED(").skip(1).map(shared_array);
+        each.try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
+    }
+
     /// False if it computes nothing; devices refuse such launches.
     pub fn has_blocks(&self) -> bool {
         !self.grid.contains(&0)
     }
+}
+
+/// Bytes of a shared array, from its type on.
+fn shared_array(text: &str) -> Option<u64> {
+    let [ty, _, count] = text.split_once(");")?.0.split(", ").collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    size_of(ty)?.checked_mul(count.parse().ok()?)
+}
+
+/// Bytes of an element of a shared array.
+pub fn size_of(ty: &str) -> Option<u64> {
+    Some(match ty {
+        "bool" | "unsigned char" | "signed char" => 1,
+        "unsigned short" | "short" => 2,
+        "float" | "int" | "unsigned" => 4,
+        "double" | "long long" | "unsigned long long" => 8,
+        _ => return None,
+    })
 }
 
 /// A value that a run begins or ends with.

@@ -9,6 +9,7 @@ use mlc_dsl::plan::{Fault, Kernel, Plan};
 use std::sync::Arc;
 
 mod buffers;
+mod calls;
 mod choice;
 mod driver;
 mod generate;

@@ -1,110 +1,17 @@
 //! Launches on a device: their constants, their runs, their times.
 
 use super::buffers::{Buffers, FAULT_BYTES, Loaded, OwnGraph, OwnStream, misplaced, size};
+use super::calls::{Call, Merged, Sequence};
 use super::choice::{Choices, Step};
+use super::trial::Early;
 use super::{
-    Address, Argument, DeviceConstants, Driver, DriverError, FAULT_WORDS, Launch, Launches, Place,
-    Port,
+    Address, DeviceConstants, Driver, DriverError, FAULT_WORDS, Launch, Launches, Place, Port,
 };
 use bytes::Bytes;
 use mlc_backends::{Allocated, BackendError, Executable, LaunchTime};
 use mlc_dsl::ir::{ConstId, Consts, Tensor, Type};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-
-/// A launch with the addresses of its arguments.
-pub(super) struct Call {
-    function: String,
-    grid: [u32; 3],
-    block: u32,
-    arguments: Vec<(Address, u64)>,
-    is_together: bool,
-    /// What takes its place where the device refuses that blocks wait for each other, and why it does.
-    instead: Option<Box<Call>>,
-    refused: OnceLock<String>,
-}
-
-impl Call {
-    pub(super) fn new(launch: &Launch, buffers: &Buffers) -> Result<Call, BackendError> {
-        let argument = |a: &Argument| Some((buffers.address(a.place, a.bytes)?, a.bytes));
-        let arguments = launch.arguments.iter().map(argument).collect::<Option<_>>();
-        let instead = launch.instead.as_ref().map(|l| Call::new(l, buffers)).transpose()?;
-        Ok(Call {
-            function: launch.function.clone(),
-            grid: launch.grid,
-            block: launch.block,
-            arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
-            is_together: launch.is_together(),
-            instead: instead.map(Box::new),
-            refused: OnceLock::new(),
-        })
-    }
-
-    /// What is told of it where it was refused.
-    fn note(&self) -> Option<String> {
-        let (why, instead) = (self.refused.get()?, self.instead.as_ref()?);
-        Some(format!("`{}` in place of `{}`: {why}", instead.function, self.function))
-    }
-}
-
-/// Launches in order, and whether any of them records a fault.
-struct Sequence {
-    calls: Vec<Call>,
-    faulty: bool,
-}
-
-impl Sequence {
-    /// Launches without blocks compute nothing, and devices refuse them.
-    fn new(launches: &[Launch], buffers: &Buffers) -> Result<Sequence, BackendError> {
-        let call = |launch: &Launch| Call::new(launch, buffers);
-        let launches: Vec<&Launch> = launches.iter().filter(|l| l.has_blocks()).collect();
-        let faulty = launches.iter().any(|l| l.arguments.iter().any(|a| a.place == Place::Fault));
-        let calls = launches.into_iter().map(call).collect::<Result<_, BackendError>>()?;
-        Ok(Sequence { calls, faulty })
-    }
-}
-
-/// The launches of a run as one, why they are, and why they are not.
-pub(super) struct Merged {
-    call: Call,
-    count: usize,
-    chosen: OnceLock<String>,
-    refused: OnceLock<String>,
-}
-
-impl Merged {
-    fn new(launch: &Launch, count: usize, buffers: &Buffers) -> Result<Merged, BackendError> {
-        let call = Call::new(launch, buffers)?;
-        Ok(Merged { call, count, chosen: OnceLock::new(), refused: OnceLock::new() })
-    }
-
-    /// Notes what is chosen, and why.
-    pub(super) fn decide(&self, as_one: bool, why: String) {
-        match as_one {
-            true => self.chosen.get_or_init(|| why),
-            false => self.refused.get_or_init(|| why),
-        };
-    }
-
-    pub(super) fn is_used(&self) -> bool {
-        self.refused.get().is_none()
-    }
-
-    /// From here on its launches are started by themselves.
-    fn give_up(&self, why: &DriverError) {
-        self.refused.get_or_init(|| why.to_string());
-    }
-
-    fn note(&self) -> String {
-        match self.refused.get() {
-            None => {
-                let why = self.chosen.get().map_or(String::new(), |why| format!(": {why}"));
-                format!("{} launches as one{why}", self.count)
-            }
-            Some(why) => format!("{} launches one by one, not as one: {why}", self.count),
-        }
-    }
-}
 
 /// Where an output is copied from, and its bytes; `None` if it is an input or a constant.
 type Copied = Option<(Address, Vec<u8>)>;
@@ -128,6 +35,8 @@ pub struct LaunchedPlan {
     each: Sequence,
     /// All of these as one, unless the device refuses it.
     pub(super) merged: Option<Merged>,
+    /// Which of them start early, and why.
+    pub(super) early: (Early, String),
     /// What outputs that are constants are equal to.
     constants: Arc<DeviceConstants>,
     /// Held during a run, for runs share all memory.
@@ -196,6 +105,7 @@ impl LaunchedPlan {
             driver,
             each,
             merged,
+            early: (Early::None, String::new()),
             constants: constants.clone(),
             running: Mutex::new(start),
             unrecorded: OnceLock::new(),
@@ -229,13 +139,12 @@ impl LaunchedPlan {
     }
 
     pub(super) fn launch(&self, call: &Call) -> Result<(), DriverError> {
-        self.launch_behind(call, false)
+        self.launch_so(call, false)
     }
 
-    /// The same, behind a launch of generated code or of whatever else is on the stream.
-    fn launch_behind(&self, call: &Call, is_behind_code: bool) -> Result<(), DriverError> {
+    fn launch_so(&self, call: &Call, is_early: bool) -> Result<(), DriverError> {
         let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
-        let Call { function, grid, block, arguments, is_together, instead, refused } = call;
+        let Call { function, grid, block, arguments, is_together, instead, refused, .. } = call;
         let (on, module) = (self.stream.stream, *module);
         if let (Some(instead), Some(_)) = (instead, refused.get()) {
             return self.launch(instead);
@@ -252,7 +161,7 @@ impl LaunchedPlan {
                     (done, _) => done,
                 }
             }
-            false if is_behind_code => {
+            false if is_early => {
                 self.driver.launch_early(on, module, function, *grid, *block, arguments)
             }
             false => self.driver.launch(on, module, function, *grid, *block, arguments),
@@ -262,15 +171,11 @@ impl LaunchedPlan {
     /// Starts launches in order, one by one.
     fn start(&self, sequence: &Sequence) -> Result<(), DriverError> {
         self.clear(sequence)?;
-        let mut ahead = None;
-        sequence.calls.iter().try_for_each(|call| self.start_one(call, ahead.replace(call)))
+        sequence.calls.iter().try_for_each(|call| self.start_one(call, false))
     }
 
-    /// Starts a launch, behind the one ahead of it on the stream if it is one.
-    fn start_one(&self, call: &Call, ahead: Option<&Call>) -> Result<(), DriverError> {
-        // Launches whose blocks wait for each other begin when all ahead have ended, and those behind them likewise.
-        let is_behind_code = ahead.is_some_and(|ahead| !ahead.is_together);
-        let done = self.launch_behind(call, is_behind_code);
+    fn start_one(&self, call: &Call, is_early: bool) -> Result<(), DriverError> {
+        let done = self.launch_so(call, is_early);
         done.map_err(|e| self.blamed(e, std::slice::from_ref(call)))
     }
 
@@ -282,29 +187,37 @@ impl LaunchedPlan {
                 done => return done,
             }
         }
-        self.start_apart()
+        self.start_apart(self.early.0)
     }
 
     /// All launches of a run as one.
     pub(super) fn start_as_one(&self) -> Result<(), DriverError> {
         self.clear(&self.each)?;
         let merged = self.merged.iter();
-        merged.map(|m| &m.call).try_for_each(|call| self.start_one(call, None))
+        merged.map(|m| &m.call).try_for_each(|call| self.start_one(call, false))
     }
 
     /// The launches of a run one by one.
-    pub(super) fn start_apart(&self) -> Result<(), DriverError> {
+    pub(super) fn start_apart(&self, early: Early) -> Result<(), DriverError> {
         self.clear(&self.each)?;
-        let mut ahead = None;
+        let mut ahead: Option<&Call> = None;
         for step in self.steps() {
-            self.start_step(&step, ahead)?;
+            // Launches whose blocks wait for each other begin when all ahead have ended, and so do those behind them.
+            let is_open = |call: &Call| match early {
+                Early::None => false,
+                Early::Light => call.is_light,
+                Early::All => true,
+            };
+            let is_early =
+                ahead.is_some_and(|c| !c.is_together) && step.call().is_some_and(is_open);
+            self.start_step(&step, is_early)?;
             ahead = step.call();
         }
         Ok(())
     }
 
     /// Whether a run is one launch that stands for several.
-    fn is_one(&self) -> bool {
+    pub(super) fn is_one(&self) -> bool {
         self.merged.as_ref().is_some_and(Merged::is_used)
     }
 
@@ -318,9 +231,9 @@ impl LaunchedPlan {
         self.choices.steps(&self.each.calls)
     }
 
-    fn start_step(&self, step: &Step<'_>, ahead: Option<&Call>) -> Result<(), DriverError> {
+    fn start_step(&self, step: &Step<'_>, is_early: bool) -> Result<(), DriverError> {
         match step {
-            Step::Launch(_, call) => self.start_one(call, ahead),
+            Step::Launch(_, call) => self.start_one(call, is_early),
             Step::Library(choice) => match choice.start(self) {
                 Err(e) if !matches!(e, DriverError::Lost { .. } | DriverError::Kernel { .. }) => {
                     // What the library does not compute, the launches do.
@@ -328,7 +241,7 @@ impl LaunchedPlan {
                     choice
                         .own(&self.each.calls)
                         .iter()
-                        .try_for_each(|call| self.start_one(call, None))
+                        .try_for_each(|call| self.start_one(call, false))
                 }
                 done => done.map_err(|e| self.blamed(e, choice.own(&self.each.calls))),
             },
@@ -544,6 +457,12 @@ impl Executable for LaunchedPlan {
     fn notes(&self) -> Vec<String> {
         let mut notes = self.choices.notes();
         notes.extend(self.merged.iter().map(Merged::note));
+        let (early, why) = &self.early;
+        match early {
+            Early::None => {}
+            Early::Light => notes.push(format!("light launches start early: {why}")),
+            Early::All => notes.push(format!("launches start early: {why}")),
+        }
         notes.extend(self.each.calls.iter().filter_map(Call::note));
         notes.extend(self.unrecorded.get().cloned());
         notes
@@ -574,7 +493,7 @@ impl Executable for LaunchedPlan {
         }
         self.clear(&self.each)?;
         let steps = self.steps();
-        let mut start = |step: usize| self.start_step(&steps[step], None);
+        let mut start = |step: usize| self.start_step(&steps[step], false);
         let seconds = self.driver.timed(self.stream.stream, steps.len(), &mut start);
         let seconds = seconds.map_err(|e| self.blamed(e, &self.each.calls))?;
         self.finish(&self.each, &mut [])?;

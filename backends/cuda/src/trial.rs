@@ -1,6 +1,7 @@
-//! A run as one launch, or its launches one by one: whichever is faster on this device, where the generator leaves that open.
+//! How the launches of a run are started, where that is open: as one launch if the generator made one, each when the one ahead of it has ended,
+//! or earlier. Whichever is fastest on this device.
 //!
-//! Both are started once, then timed by the device's clock as runs start them; the device keeps what is chosen. Inputs are zeros
+//! Every way is started once, then timed by the device's clock as runs start it; the device keeps what is chosen. Inputs are zeros
 //! meanwhile: what launches take hardly depends on them.
 
 use super::DriverError;
@@ -10,43 +11,109 @@ use mlc_backends::BackendError;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
-/// How often either way is timed, and started each time.
+/// How often each way is timed, and started each time.
 const TRIALS: usize = 4;
 const REPEATS: usize = 5;
 
-/// Seconds of a run as one launch and one by one, and the latter as it was recorded.
-type Trial = (f64, f64, Option<OwnGraph>);
+/// Which launches come onto the device before the ones ahead of them have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Early {
+    #[default]
+    None,
+    /// Those that share little memory: where few multiprocessors have room left, blocks that share much crowd on them.
+    Light,
+    All,
+}
+
+/// How a run is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// As one launch.
+    AsOne,
+    /// As its launches.
+    Apart(Early),
+}
+
+impl Way {
+    const ALL: [Way; 4] =
+        [Way::AsOne, Way::Apart(Early::None), Way::Apart(Early::Light), Way::Apart(Early::All)];
+
+    /// What a device keeps of a choice.
+    fn name(self) -> &'static str {
+        match self {
+            Way::AsOne => "one",
+            Way::Apart(Early::None) => "several",
+            Way::Apart(Early::Light) => "light ones early",
+            Way::Apart(Early::All) => "early",
+        }
+    }
+}
+
+/// A way, the seconds of a run, and the launches as they were recorded.
+type Tried = (Way, f64, Option<OwnGraph>);
 
 impl LaunchedPlan {
-    /// Decides between a run as one launch and its launches one by one, if that is open.
+    /// Decides how runs are started, if that is open.
     pub(super) fn choose_run(&mut self) -> Result<(), BackendError> {
-        let (Some(merged), Some(is_likely)) = (&self.merged, self.launches.by_clock) else {
+        // What is one launch whatever the clock says.
+        if self.merged.is_some() && self.launches.by_clock.is_none() {
             return Ok(());
-        };
+        }
+        let ways = self.ways();
+        let [first, _, ..] = ways[..] else { return Ok(()) };
+        let is_likely = self.launches.by_clock.unwrap_or(false);
+        let likely = if is_likely { first } else { Way::Apart(Early::None) };
         let what = self.what_runs();
-        let mut recorded = None;
-        if let Some(as_one) = self.driver.chosen_run(&what) {
-            merged.decide(as_one, "as chosen before".into());
+        let before = self.driver.chosen_run(&what);
+        if let Some(way) = ways.iter().find(|way| before.as_deref() == Some(way.name())) {
+            self.decide(*way, "as chosen before".into());
         } else if self.driver.timed(self.stream.stream, 0, &mut |_| Ok(()))?.is_none() {
-            merged.decide(is_likely, "by an estimate, for the device has no clock".into());
+            self.decide(likely, "by an estimate, for the device has no clock".into());
         } else {
-            match self.tried() {
-                Ok(Some((one, apart, graph))) => {
-                    let (better, worse) = (one.min(apart) * 1e6, one.max(apart) * 1e6);
-                    merged.decide(one < apart, format!("{better:.2} µs against {worse:.2} µs"));
-                    self.driver.choose_run(&what, one < apart);
-                    recorded = graph;
+            match self.tried(&ways) {
+                Ok(tried) if tried.is_empty() => self.decide(likely, "by an estimate".into()),
+                Ok(mut tried) => {
+                    tried.sort_by(|a, b| a.1.total_cmp(&b.1));
+                    let all: Vec<String> =
+                        tried.iter().map(|t| format!("{:.2} µs", t.1 * 1e6)).collect();
+                    let (way, _, graph) = tried.swap_remove(0);
+                    self.decide(way, all.join(" against "));
+                    self.driver.choose_run(&what, way.name());
+                    if let Some(graph) = graph {
+                        self.running = Mutex::new(Start::Recorded(graph));
+                        return Ok(());
+                    }
                 }
-                Ok(None) => merged.decide(is_likely, "by an estimate".into()),
-                Err(e @ DriverError::Call { .. }) => merged.decide(false, e.to_string()),
+                Err(e @ DriverError::Call { .. }) => {
+                    self.decide(Way::Apart(Early::None), e.to_string());
+                }
                 Err(e) => return Err(e.into()),
             }
         }
-        if !merged.is_used() && self.calls().len() > 1 {
-            let start = recorded.map_or(Start::First, Start::Recorded);
-            self.running = Mutex::new(start);
+        if !self.is_one() && self.calls().len() > 1 {
+            self.running = Mutex::new(Start::First);
         }
         Ok(())
+    }
+
+    /// The ways that are open.
+    fn ways(&self) -> Vec<Way> {
+        let is_early = self.driver.starts_early() && self.calls().len() > 1;
+        let is_open = |way: &Way| match way {
+            Way::AsOne => self.merged.is_some(),
+            Way::Apart(Early::None) => true,
+            Way::Apart(_) => is_early,
+        };
+        Way::ALL.into_iter().filter(is_open).collect()
+    }
+
+    fn decide(&mut self, way: Way, why: String) {
+        if let Way::Apart(early) = way {
+            self.early = (early, why.clone());
+        }
+        if let Some(merged) = &self.merged {
+            merged.decide(way == Way::AsOne, why);
+        }
     }
 
     /// What tells runs apart, in a line: their code and their grids.
@@ -58,32 +125,50 @@ impl LaunchedPlan {
         format!("a run of {} launches, {:016x}", self.calls().len(), hasher.finish())
     }
 
-    /// Times both ways.
-    fn tried(&self) -> Result<Option<Trial>, DriverError> {
+    /// Starts a run in one of the ways.
+    fn start_so(&self, way: Way) -> Result<(), DriverError> {
+        match way {
+            Way::AsOne => self.start_as_one(),
+            Way::Apart(early) => self.start_apart(early),
+        }
+    }
+
+    /// Times all ways; none if the device does not tell.
+    fn tried(&self, ways: &[Way]) -> Result<Vec<Tried>, DriverError> {
         let on = self.stream.stream;
         for memory in self.buffers.inputs.iter().flatten() {
             self.driver.clear(on, memory.address, memory.bytes)?;
         }
-        self.start_as_one()?;
-        // Functions may be loaded when they are first started.
-        self.start_apart()?;
-        let graph = match self.driver.record(on, &mut || self.start_apart()) {
-            Ok(graph) => graph.map(|g| OwnGraph::new(&self.driver, g)),
-            Err(DriverError::Call { .. }) => None,
-            Err(e) => return Err(e),
-        };
+        let mut tried: Vec<Tried> = vec![];
+        for &way in ways {
+            // Functions may be loaded when they are first started.
+            self.start_so(way)?;
+            let recorded = match way {
+                Way::AsOne => None,
+                Way::Apart(early) => {
+                    match self.driver.record(on, &mut || self.start_apart(early)) {
+                        Err(DriverError::Call { .. }) => None,
+                        recorded => recorded?,
+                    }
+                }
+            };
+            let graph = recorded.map(|g| OwnGraph::new(&self.driver, g));
+            tried.push((way, f64::INFINITY, graph));
+        }
         let mut work = |step: usize| {
-            (0..REPEATS).try_for_each(|_| match (step.is_multiple_of(2), &graph) {
-                (true, _) => self.start_as_one(),
-                (false, Some(own)) => self.driver.replay(on, own.graph),
-                (false, None) => self.start_apart(),
+            let (way, _, graph) = &tried[step % ways.len()];
+            (0..REPEATS).try_for_each(|_| match graph {
+                Some(own) => self.driver.replay(on, own.graph),
+                None => self.start_so(*way),
             })
         };
-        let Some(seconds) = self.driver.timed(on, 2 * TRIALS, &mut work)? else { return Ok(None) };
-        let least = |first: usize| {
-            let own = seconds.iter().skip(first).step_by(2).copied();
-            own.fold(f64::INFINITY, f64::min) / REPEATS as f64
+        let Some(seconds) = self.driver.timed(on, ways.len() * TRIALS, &mut work)? else {
+            return Ok(vec![]);
         };
-        Ok(Some((least(0), least(1), graph)))
+        for (step, seconds) in seconds.iter().enumerate() {
+            let least = &mut tried[step % ways.len()].1;
+            *least = least.min(seconds / REPEATS as f64);
+        }
+        Ok(tried)
     }
 }

@@ -3,71 +3,11 @@
 mod recorder;
 
 use mlc_backends::{BackendError, Executable, LaunchTime};
-use mlc_cuda::{Argument, DriverError, FAULT_WORDS, Launch, LaunchedPlan, Launches, Place, Port};
-use mlc_dsl::ir::{ConstId, Consts, DType, Tensor};
+use mlc_cuda::{Argument, DriverError, FAULT_WORDS, Launches, Place, Port};
+use mlc_dsl::ir::{ConstId, Consts, Tensor};
+use recorder::example::{bytes, example, launch, port, session, values};
 use recorder::{Call, Recorder};
 use std::sync::Arc;
-
-/// A launch that reads its first argument and writes its last one.
-fn launch(function: &str, places: &[(Place, u64)]) -> Launch {
-    let last = places.len() - 1;
-    let argument = |(i, &(place, bytes)): (usize, &(Place, u64))| Argument {
-        place,
-        bytes,
-        dtype: DType::U8,
-        written: i == last,
-    };
-    Launch {
-        function: function.into(),
-        source: format!("KERNEL(64) {function}"),
-        grid: [2, 1, 1],
-        block: 64,
-        arguments: places.iter().enumerate().map(argument).collect(),
-        kernel: 0,
-        instead: None,
-    }
-}
-
-fn port(name: &str, n: usize) -> Port {
-    Port { name: name.into(), dtype: DType::U8, shape: vec![n] }
-}
-
-fn bytes(values: &[u8]) -> Tensor {
-    Tensor::new(DType::U8, vec![values.len()], values.to_vec().into()).expect("a vector")
-}
-
-/// `k = c + 1` once; `y = (x + 1) + 1` by way of the arena, and `z = k + 1`, each time.
-fn example() -> (Launches, Consts) {
-    let mut consts = Consts::default();
-    let c = consts.intern(bytes(&[10, 20]));
-    let launches = Launches {
-        once: vec![launch("inc", &[(Place::Constant(c), 2), (Place::Kept(256), 2)])],
-        each: vec![
-            launch("inc4", &[(Place::Input(0), 4), (Place::Arena(512), 4)]),
-            launch("inc4", &[(Place::Arena(512), 4), (Place::Fault, 40), (Place::Output(0), 4)]),
-            launch("inc", &[(Place::Kept(256), 2), (Place::Output(1), 2)]),
-        ],
-        arena: 1024,
-        kept: 512,
-        constants: vec![c],
-        inputs: vec![port("x", 4)],
-        outputs: vec![(port("y", 4), Place::Output(0)), (port("z", 2), Place::Output(1))],
-        nodes: vec!["gather (`pick`)".into()],
-        ..Launches::default()
-    };
-    (launches, consts)
-}
-
-fn session(
-    recorder: &Arc<Recorder>,
-    (launches, consts): (Launches, Consts),
-) -> Result<LaunchedPlan, BackendError> {
-    LaunchedPlan::new(launches, recorder.clone(), consts)
-}
-
-fn values(outputs: &[Tensor]) -> Vec<&[u8]> {
-    outputs.iter().map(|t| &t.bytes()[..]).collect()
-}
 
 #[test]
 fn a_run_uploads_launches_in_order_and_downloads() {
@@ -140,105 +80,6 @@ fn a_device_that_cannot_record_is_given_every_launch() {
     let input = [bytes(&[1, 2, 3, 4])];
     assert_eq!(plan.device_seconds(&input), Ok(None));
     assert_eq!(plan.launch_seconds(&input), Ok(None));
-}
-
-#[test]
-fn what_is_refused_as_one_launch_is_recorded_as_several() {
-    let recorder = Arc::new(Recorder::default());
-    let (mut launches, consts) = example();
-    let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 4)];
-    launches.merged = Some(launch("merged", &places));
-    // The recorder has no launches whose blocks wait for each other.
-    let plan = session(&recorder, (launches, consts)).expect("is ready");
-    for run in 0..4 {
-        recorder.calls();
-        let outputs = plan.run(&[bytes(&[1, 2, 3, 4])]).expect("runs");
-        assert_eq!(values(&outputs), [&[3, 4, 5, 6][..], &[12, 22]]);
-        let calls = recorder.calls();
-        let count = |is: fn(&Call) -> bool| calls.iter().filter(|c| is(c)).count();
-        let launched = count(|c| matches!(c, Call::Launch(..)));
-        let replayed = count(|c| matches!(c, Call::Replay(_)));
-        assert_eq!((launched, replayed), [(3, 0), (3, 1), (0, 1), (0, 1)][run], "run {run}");
-    }
-    let note = "3 launches one by one, not as one: launch_together failed";
-    assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
-}
-
-/// Launches and recordings that are started in a run.
-fn started(recorder: &Recorder, plan: &LaunchedPlan) -> (usize, usize) {
-    recorder.calls();
-    plan.run(&[bytes(&[1, 2, 3, 4])]).expect("runs");
-    let calls = recorder.calls();
-    let count = |is: fn(&Call) -> bool| calls.iter().filter(|c| is(c)).count();
-    (count(|c| matches!(c, Call::Launch(..))), count(|c| matches!(c, Call::Replay(_))))
-}
-
-#[test]
-fn a_run_is_one_launch_or_several_whichever_is_faster() {
-    let open = |recorder: &Arc<Recorder>, is_likely: bool| {
-        let (mut launches, consts) = example();
-        let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 4)];
-        launches.merged = Some(launch("merged", &places));
-        launches.by_clock = Some(is_likely);
-        session(recorder, (launches, consts)).expect("is ready")
-    };
-    for (as_one, apart) in [(1.0, 2.0), (2.0, 1.0)] {
-        let recorder = Arc::new(Recorder::default());
-        recorder.state().waits = true;
-        recorder.state().seconds = vec![as_one, apart];
-        let notes = match as_one < apart {
-            true => ["3 launches as one: 2", "3 launches as one: as chosen before"],
-            false => [
-                "3 launches one by one, not as one: 2",
-                "3 launches one by one, not as one: as chosen before",
-            ],
-        };
-        let plan = open(&recorder, as_one > apart);
-        assert!(plan.notes()[0].starts_with(notes[0]), "{:?}", plan.notes());
-        // What was timed as it was recorded goes on so.
-        let wanted = if as_one < apart { (1, 0) } else { (0, 1) };
-        assert_eq!(started(&recorder, &plan), wanted);
-        drop(plan);
-        recorder.holds_nothing();
-        recorder.calls();
-        let plan = open(&recorder, as_one > apart);
-        assert!(!recorder.calls().iter().any(|c| matches!(c, Call::Timed(_))), "it is remembered");
-        assert_eq!(plan.notes(), [notes[1]]);
-        assert_eq!(started(&recorder, &plan).0, if as_one < apart { 1 } else { 3 });
-    }
-    for is_likely in [true, false] {
-        let recorder = Arc::new(Recorder::default());
-        recorder.state().waits = true;
-        recorder.state().is_old = true;
-        let plan = open(&recorder, is_likely);
-        assert_eq!(started(&recorder, &plan).0, if is_likely { 1 } else { 3 });
-        assert!(recorder.state().chosen.is_empty(), "an estimate is not kept");
-    }
-    // A device that refuses it.
-    let recorder = Arc::new(Recorder::default());
-    let plan = open(&recorder, true);
-    assert_eq!(started(&recorder, &plan).0, 3);
-    let note = "3 launches one by one, not as one: launch_together failed";
-    assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
-}
-
-#[test]
-fn every_call_of_a_choice_of_runs_may_fail() {
-    let calls = |fails: Option<usize>| {
-        let recorder = Arc::new(Recorder::default());
-        recorder.state().waits = true;
-        recorder.state().fails = fails;
-        let (mut launches, consts) = example();
-        let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 4)];
-        launches.merged = Some(launch("merged", &places));
-        launches.by_clock = Some(true);
-        drop(session(&recorder, (launches, consts)));
-        recorder.holds_nothing();
-        recorder.calls().len()
-    };
-    for fails in 0..calls(None) {
-        calls(Some(fails));
-    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! A launch becomes a phase: a function whose blocks the blocks of the grid take in turns. All blocks of the grid must be on the device at
 //! once, so there are no more of them than fit. Phases keep nothing but memory: what one writes the next one reads from there.
 
-use super::super::launch::{Argument, Launch, Launches};
+use super::super::launch::{Argument, Launch, Launches, size_of};
 use super::WAIT;
 
 /// When the launches of a run are merged.
@@ -103,17 +103,6 @@ fn phase(body: &str) -> Option<(String, u64)> {
         at += bytes.next_multiple_of(16);
     }
     (at <= SHARED).then(|| (lines.join("\n") + "\n", at))
-}
-
-/// Bytes of an element of a shared array.
-fn size_of(ty: &str) -> Option<u64> {
-    Some(match ty {
-        "bool" | "unsigned char" | "signed char" => 1,
-        "unsigned short" | "short" => 2,
-        "float" | "int" | "unsigned" => 4,
-        "double" | "long long" | "unsigned long long" => 8,
-        _ => return None,
-    })
 }
 
 /// The launches of a run as one, if their code allows it: the same number of threads, and shared arrays that fit together.

@@ -90,15 +90,11 @@ impl Nvidia {
         format!("choice 1\n{}\n{run}", self.name()).into_bytes()
     }
 
-    pub(super) fn run_on_disk(&self, run: &str) -> Option<bool> {
-        match cubins::find(&self.key_of_run(run))?.as_slice() {
-            b"one" => Some(true),
-            b"several" => Some(false),
-            _ => None,
-        }
+    pub(super) fn run_on_disk(&self, run: &str) -> Option<String> {
+        String::from_utf8(cubins::find(&self.key_of_run(run))?).ok()
     }
 
-    pub(super) fn keep_run(&self, run: &str, as_one: bool) {
-        cubins::keep(&self.key_of_run(run), if as_one { b"one" } else { b"several" });
+    pub(super) fn keep_run(&self, run: &str, way: &str) {
+        cubins::keep(&self.key_of_run(run), way.as_bytes());
     }
 }

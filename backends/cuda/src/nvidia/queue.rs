@@ -335,6 +335,11 @@ impl Driver for Nvidia {
         })
     }
 
+    fn starts_early(&self) -> bool {
+        let is_off = env::var_os(EARLY).is_some_and(|v| v == "off");
+        self.capability() >= EARLIEST && !is_off && newer::early().is_some()
+    }
+
     fn launch_early(
         &self,
         on: Stream,
@@ -344,11 +349,9 @@ impl Driver for Nvidia {
         block: u32,
         arguments: &[(Address, u64)],
     ) -> Result<(), DriverError> {
-        let is_off = env::var_os(EARLY).is_some_and(|v| v == "off");
-        let early = newer::early().filter(|_| self.capability() >= EARLIEST && !is_off);
-        let Some(start) = early.filter(|_| !self.is_blocking()) else {
-            return self.launch(on, module, function, grid, block, arguments);
-        };
+        let call = "cuLaunchKernelEx";
+        let lacking = || DriverError::Call { call, reason: "the driver does not have it".into() };
+        let start = newer::early().ok_or_else(lacking)?;
         self.with(on, |queue| {
             let function = self.function(module, function)?;
             let mut attribute = newer::Attribute::early();
@@ -359,7 +362,8 @@ impl Driver for Nvidia {
                 // SAFETY: as for `launch`; the configuration and its attribute are valid for the call.
                 unsafe { start(&config, function.cast(), ptr::null_mut(), extra) }
             });
-            self.coded("cuLaunchKernelEx", code)
+            self.coded(call, code)?;
+            if self.is_blocking() { self.synchronized(queue) } else { Ok(()) }
         })
     }
 
@@ -482,12 +486,12 @@ impl Driver for Nvidia {
         self.keep_choice(product, library);
     }
 
-    fn chosen_run(&self, run: &str) -> Option<bool> {
+    fn chosen_run(&self, run: &str) -> Option<String> {
         self.run_on_disk(run)
     }
 
-    fn choose_run(&self, run: &str, as_one: bool) {
-        self.keep_run(run, as_one);
+    fn choose_run(&self, run: &str, way: &str) {
+        self.keep_run(run, way);
     }
 
     fn processors(&self) -> Option<u32> {

@@ -1,5 +1,8 @@
 //! A device of bytes that records every call and may fail any of them.
 
+#[allow(dead_code)]
+pub mod example;
+
 use mlc_cuda::{
     Address, Driver, DriverError, FAULT_WORDS, Graph, Library, MatrixProduct, Module, Prepared,
     Room, Stream,
@@ -72,6 +75,10 @@ pub struct State {
     pub seconds: Vec<f64>,
     /// What was chosen for products, and for runs.
     pub chosen: BTreeMap<String, bool>,
+    pub chosen_runs: BTreeMap<String, String>,
+    /// Lets launches come before the ones ahead of them have ended, and which did.
+    pub starts_early: bool,
+    pub early: Vec<String>,
     /// Lets the blocks of launches wait for each other.
     pub waits: bool,
     products: BTreeMap<u64, (MatrixProduct, Vec<Address>)>,
@@ -277,6 +284,24 @@ impl Driver for Recorder {
         Ok(())
     }
 
+    fn starts_early(&self) -> bool {
+        self.state().starts_early
+    }
+
+    fn launch_early(
+        &self,
+        on: Stream,
+        module: Module,
+        function: &str,
+        grid: [u32; 3],
+        block: u32,
+        arguments: &[(Address, u64)],
+    ) -> Result<(), DriverError> {
+        assert!(self.starts_early(), "`{function}` is started early on a device that cannot");
+        self.state().early.push(function.to_string());
+        self.launch(on, module, function, grid, block, arguments)
+    }
+
     fn launch_together(
         &self,
         on: Stream,
@@ -293,12 +318,12 @@ impl Driver for Recorder {
         Err(DriverError::Call { call: "launch_together", reason })
     }
 
-    fn chosen_run(&self, run: &str) -> Option<bool> {
-        self.state().chosen.get(run).copied()
+    fn chosen_run(&self, run: &str) -> Option<String> {
+        self.state().chosen_runs.get(run).cloned()
     }
 
-    fn choose_run(&self, run: &str, as_one: bool) {
-        self.state().chosen.insert(run.to_string(), as_one);
+    fn choose_run(&self, run: &str, way: &str) {
+        self.state().chosen_runs.insert(run.to_string(), way.to_string());
     }
 
     fn record(

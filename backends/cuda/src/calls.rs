@@ -1,0 +1,106 @@
+//! Launches with the addresses of their arguments, as a session starts them.
+
+use super::buffers::{Buffers, misplaced};
+use super::{Address, Argument, DriverError, Launch, Place};
+use mlc_backends::BackendError;
+use std::sync::OnceLock;
+
+/// Bytes of memory that a block of many shares.
+const LIGHT: u64 = 8 << 10;
+
+/// A launch with the addresses of its arguments.
+pub struct Call {
+    pub function: String,
+    pub grid: [u32; 3],
+    pub block: u32,
+    pub arguments: Vec<(Address, u64)>,
+    pub is_together: bool,
+    /// Whether its blocks share so little memory that many have room beside others.
+    pub is_light: bool,
+    /// What takes its place where the device refuses that blocks wait for each other, and why it does.
+    pub instead: Option<Box<Call>>,
+    pub refused: OnceLock<String>,
+}
+
+impl Call {
+    pub fn new(launch: &Launch, buffers: &Buffers) -> Result<Call, BackendError> {
+        let argument = |a: &Argument| Some((buffers.address(a.place, a.bytes)?, a.bytes));
+        let arguments = launch.arguments.iter().map(argument).collect::<Option<_>>();
+        let instead = launch.instead.as_ref().map(|l| Call::new(l, buffers)).transpose()?;
+        Ok(Call {
+            function: launch.function.clone(),
+            grid: launch.grid,
+            block: launch.block,
+            arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
+            is_together: launch.is_together(),
+            is_light: launch.shared_bytes().is_some_and(|bytes| bytes <= LIGHT),
+            instead: instead.map(Box::new),
+            refused: OnceLock::new(),
+        })
+    }
+
+    /// What is told of it where it was refused.
+    pub fn note(&self) -> Option<String> {
+        let (why, instead) = (self.refused.get()?, self.instead.as_ref()?);
+        Some(format!("`{}` in place of `{}`: {why}", instead.function, self.function))
+    }
+}
+
+/// Launches in order, and whether any of them records a fault.
+pub struct Sequence {
+    pub calls: Vec<Call>,
+    pub faulty: bool,
+}
+
+impl Sequence {
+    /// Launches without blocks compute nothing, and devices refuse them.
+    pub fn new(launches: &[Launch], buffers: &Buffers) -> Result<Sequence, BackendError> {
+        let call = |launch: &Launch| Call::new(launch, buffers);
+        let launches: Vec<&Launch> = launches.iter().filter(|l| l.has_blocks()).collect();
+        let faulty = launches.iter().any(|l| l.arguments.iter().any(|a| a.place == Place::Fault));
+        let calls = launches.into_iter().map(call).collect::<Result<_, BackendError>>()?;
+        Ok(Sequence { calls, faulty })
+    }
+}
+
+/// The launches of a run as one, why they are, and why they are not.
+pub struct Merged {
+    pub call: Call,
+    count: usize,
+    chosen: OnceLock<String>,
+    refused: OnceLock<String>,
+}
+
+impl Merged {
+    pub fn new(launch: &Launch, count: usize, buffers: &Buffers) -> Result<Merged, BackendError> {
+        let call = Call::new(launch, buffers)?;
+        Ok(Merged { call, count, chosen: OnceLock::new(), refused: OnceLock::new() })
+    }
+
+    /// Notes what is chosen, and why.
+    pub fn decide(&self, as_one: bool, why: String) {
+        match as_one {
+            true => self.chosen.get_or_init(|| why),
+            false => self.refused.get_or_init(|| why),
+        };
+    }
+
+    pub fn is_used(&self) -> bool {
+        self.refused.get().is_none()
+    }
+
+    /// From here on its launches are started by themselves.
+    pub fn give_up(&self, why: &DriverError) {
+        self.refused.get_or_init(|| why.to_string());
+    }
+
+    pub fn note(&self) -> String {
+        match self.refused.get() {
+            None => {
+                let why = self.chosen.get().map_or(String::new(), |why| format!(": {why}"));
+                format!("{} launches as one{why}", self.count)
+            }
+            Some(why) => format!("{} launches one by one, not as one: {why}", self.count),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! How the launches of a run are started, on a driver that records every call and may fail any of them: as one or several, and early.
+
+mod recorder;
+
+use mlc_backends::Executable;
+use mlc_cuda::Place;
+use recorder::example::{bytes, example, launch, session, started, values};
+use recorder::{Call, Recorder};
+use std::sync::Arc;
+
+#[test]
+fn what_is_refused_as_one_launch_is_recorded_as_several() {
+    let recorder = Arc::new(Recorder::default());
+    let (mut launches, consts) = example();
+    let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 4)];
+    launches.merged = Some(launch("merged", &places));
+    // The recorder has no launches whose blocks wait for each other.
+    let plan = session(&recorder, (launches, consts)).expect("is ready");
+    for run in 0..4 {
+        recorder.calls();
+        let outputs = plan.run(&[bytes(&[1, 2, 3, 4])]).expect("runs");
+        assert_eq!(values(&outputs), [&[3, 4, 5, 6][..], &[12, 22]]);
+        let calls = recorder.calls();
+        let count = |is: fn(&Call) -> bool| calls.iter().filter(|c| is(c)).count();
+        let launched = count(|c| matches!(c, Call::Launch(..)));
+        let replayed = count(|c| matches!(c, Call::Replay(_)));
+        assert_eq!((launched, replayed), [(3, 0), (3, 1), (0, 1), (0, 1)][run], "run {run}");
+    }
+    let note = "3 launches one by one, not as one: launch_together failed";
+    assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
+}
+
+#[test]
+fn a_run_is_one_launch_or_several_whichever_is_faster() {
+    let open = |recorder: &Arc<Recorder>, is_likely: bool| {
+        let (mut launches, consts) = example();
+        let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 4)];
+        launches.merged = Some(launch("merged", &places));
+        launches.by_clock = Some(is_likely);
+        session(recorder, (launches, consts)).expect("is ready")
+    };
+    for (as_one, apart) in [(1.0, 2.0), (2.0, 1.0)] {
+        let recorder = Arc::new(Recorder::default());
+        recorder.state().waits = true;
+        recorder.state().seconds = vec![as_one, apart];
+        let notes = match as_one < apart {
+            true => ["3 launches as one: 2", "3 launches as one: as chosen before"],
+            false => [
+                "3 launches one by one, not as one: 2",
+                "3 launches one by one, not as one: as chosen before",
+            ],
+        };
+        let plan = open(&recorder, as_one > apart);
+        assert!(plan.notes()[0].starts_with(notes[0]), "{:?}", plan.notes());
+        // What was timed as it was recorded goes on so.
+        let wanted = if as_one < apart { (1, 0) } else { (0, 1) };
+        assert_eq!(started(&recorder, &plan), wanted);
+        drop(plan);
+        recorder.holds_nothing();
+        recorder.calls();
+        let plan = open(&recorder, as_one > apart);
+        assert!(!recorder.calls().iter().any(|c| matches!(c, Call::Timed(_))), "it is remembered");
+        assert_eq!(plan.notes(), [notes[1]]);
+        assert_eq!(started(&recorder, &plan).0, if as_one < apart { 1 } else { 3 });
+    }
+    for is_likely in [true, false] {
+        let recorder = Arc::new(Recorder::default());
+        recorder.state().waits = true;
+        recorder.state().is_old = true;
+        let plan = open(&recorder, is_likely);
+        assert_eq!(started(&recorder, &plan).0, if is_likely { 1 } else { 3 });
+        assert!(recorder.state().chosen_runs.is_empty(), "an estimate is not kept");
+    }
+    // A device that refuses it.
+    let recorder = Arc::new(Recorder::default());
+    let plan = open(&recorder, true);
+    assert_eq!(started(&recorder, &plan).0, 3);
+    let note = "3 launches one by one, not as one: launch_together failed";
+    assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
+}
+
+#[test]
+fn launches_start_early_where_that_is_faster() {
+    // Seconds of the ways: as ever, light ones early, all early.
+    let heavy = "KERNEL(64) inc4() { SHARED(float, tile, 4096); }";
+    for (seconds, note, early) in [
+        ([1.0, 2.0, 3.0], "", &[][..]),
+        (
+            [2.0, 1.0, 3.0],
+            "light launches start early: 200000.00 µs against 400000.00 µs",
+            &["inc"][..],
+        ),
+        (
+            [3.0, 2.0, 1.0],
+            "launches start early: 200000.00 µs against 400000.00 µs",
+            &["inc4", "inc"][..],
+        ),
+    ] {
+        let recorder = Arc::new(Recorder::default());
+        recorder.state().starts_early = true;
+        recorder.state().seconds = seconds.to_vec();
+        let open = |note: &str| {
+            let (mut launches, consts) = example();
+            launches.each[1].source = heavy.into();
+            let plan = session(&recorder, (launches, consts)).expect("is ready");
+            let notes = plan.notes();
+            assert!(notes.len() == usize::from(!note.is_empty()), "{notes:?}");
+            assert!(notes.iter().all(|n| n.starts_with(note)), "{notes:?}");
+            plan
+        };
+        let plan = open(note);
+        // It goes on as it was recorded.
+        assert_eq!(started(&recorder, &plan), (0, 1));
+        drop(plan);
+        recorder.holds_nothing();
+        let remembered = note.split_once(':').map_or("", |n| n.0);
+        let plan = open(&format!(
+            "{remembered}{}",
+            if note.is_empty() { "" } else { ": as chosen before" }
+        ));
+        recorder.state().early.clear();
+        assert_eq!(started(&recorder, &plan), (3, 0));
+        assert_eq!(recorder.state().early, early, "behind a launch, and not the first one");
+    }
+}
+
+#[test]
+fn every_call_of_a_choice_of_runs_may_fail() {
+    let calls = |fails: Option<usize>| {
+        let recorder = Arc::new(Recorder::default());
+        recorder.state().waits = true;
+        recorder.state().starts_early = true;
+        recorder.state().fails = fails;
+        let (mut launches, consts) = example();
+        let places = [(Place::Input(0), 4), (Place::Output(0), 4), (Place::Grid, 4)];
+        launches.merged = Some(launch("merged", &places));
+        launches.by_clock = Some(true);
+        drop(session(&recorder, (launches, consts)));
+        recorder.holds_nothing();
+        recorder.calls().len()
+    };
+    for fails in 0..calls(None) {
+        calls(Some(fails));
+    }
+}
