@@ -372,6 +372,10 @@ fn transposes_go_through_shared_memory() {
         def heads(x: f32[2, 16, 3, 8]) -> f32[2, 3, 8, 16] = transpose(x, perm=[0, 2, 3, 1])
         def blocks(x: f32[2, 16, 3, 8]) -> f32[2, 3, 16, 8] = transpose(x, perm=[0, 2, 1, 3])
         def bytes(x: bool[20, 33]) -> bool[33, 20] = transpose(x, perm=[1, 0])
+        def wide(x: f16[70, 130]) -> f16[130, 70] = exp(transpose(x, perm=[1, 0]))
+        def wide_square(x: f16[2, 128, 64]) -> f16[2, 64, 128] = exp(transpose(x, perm=[0, 2, 1]))
+        def groups(x: f32[40, 96]) -> f32[96, 40] = exp(transpose(x, perm=[1, 0]))
+        def many(x: f32[34, 128]) -> f32[128, 34] = exp(transpose(x, perm=[1, 0]))
     ";
     let cases = [
         ("square", "tile[", ""),
@@ -380,6 +384,10 @@ fn transposes_go_through_shared_memory() {
         ("around", "tile[", ""),
         ("heads", "tile[", ""),
         ("blocks", "load_pack<4>(x0", "tile["),
+        ("wide", "threadIdx.x / 64", ""),
+        ("wide_square", "threadIdx.x / 64", "if ("),
+        ("groups", "tile[", ""),
+        ("many", "blockIdx.x / 4 %", ""),
         ("bytes", "tile[", ""),
     ];
     check(text, &cases, &[Style::Normal, Style::Whole]);

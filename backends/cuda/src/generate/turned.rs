@@ -4,11 +4,17 @@
 use super::body::store;
 use super::emit::{Emitter, coordinates};
 use super::spelling as spell;
+use super::tile::open_unrolled;
 use mlc_backends::reference::code::{Affine, Int, Slot};
 use mlc_dsl::ir::{DType, Value};
 
-/// Lines of a tile, and elements of each.
+/// Lines of a tile, and elements of each: as many as make 128 bytes of most types.
 const TILE: i64 = 32;
+/// The same of types of two bytes, where both axes have as many.
+const WIDE: i64 = 64;
+/// Tiles down that neighbouring blocks take before they go on across: what they read and write at about the same time is then longer pieces
+/// of lines, on both sides.
+const GROUPS: [i64; 4] = [16, 8, 4, 2];
 /// Threads of a block.
 const THREADS: i64 = 256;
 /// Elements of an axis from which on a tile pays.
@@ -56,39 +62,55 @@ impl Turned {
         shape: &[i64],
         axes: &[(Slot, i64)],
     ) -> (u64, u32) {
-        let up = |n: i64| n / TILE + i64::from(n % TILE != 0);
+        let of = e.type_of(self.read);
+        let is_wide = of.size() == 2 && self.along.1 >= WIDE && self.last.1 >= WIDE;
+        let tile = if is_wide { WIDE } else { TILE };
+        let up = |n: i64| n / tile + i64::from(n % tile != 0);
         let (down, across) = (up(self.along.1), up(self.last.1));
+        let group = GROUPS.into_iter().find(|g| down % g == 0).unwrap_or(1);
         let others: Vec<(Slot, i64)> =
             axes.iter().copied().filter(|a| *a != self.along && *a != self.last).collect();
-        let (kind, block, lines) = (e.index_type(), e.block(), THREADS / TILE);
-        let of = e.type_of(self.read);
-        e.line(format!("SHARED({}, tile, {});", spell::stored(of), TILE * (TILE + 1)));
-        e.line(format!("{kind} row = {block} / {across} % {down} * {TILE};"));
-        e.line(format!("{kind} column = {block} % {across} * {TILE};"));
+        let (kind, block, lines) = (e.index_type(), e.block(), THREADS / tile);
+        e.line(format!("SHARED({}, tile, {});", spell::stored(of), tile * (tile + 1)));
+        let below = group * across;
+        e.line(format!(
+            "{kind} row = ({block} / {below} % {} * {group} + {block} % {group}) * {tile};",
+            down / group
+        ));
+        e.line(format!("{kind} column = {block} / {group} % {across} * {tile};"));
         e.line(format!("{kind} batch = {block} / {};", down * across));
         coordinates(e, "batch", &others);
-        e.line(format!("int x = threadIdx.x % {TILE};"));
+        e.line(format!("int x = threadIdx.x % {tile};"));
         let [along, last] = [self.along.0, self.last.0].map(Emitter::name);
-        let inside = |row: &str, column: &str| {
-            format!("if ({row} < {} && {column} < {})", self.along.1, self.last.1)
+        let is_whole = self.along.1 % tile == 0 && self.last.1 % tile == 0;
+        let inside = |row: &str, column: &str| match is_whole {
+            true => String::new(),
+            false => format!("if ({row} < {} && {column} < {})", self.along.1, self.last.1),
         };
-        let turns = format!("for (int y = threadIdx.x / {TILE}; y < {TILE}; y += {lines})");
-        e.open(&turns);
+        let y = format!("int y = threadIdx.x / {tile} + turn * {lines};");
+        open_unrolled(e, "turn", tile / lines);
+        e.line(&y);
         e.line(format!("{kind} {along} = row + x, {last} = column + y;"));
         let element = e.read_at(self.read, &self.offset);
-        e.line(inside(&along, &last) + &format!(" tile[x * {} + y] = {element};", TILE + 1));
+        let kept = format!("{} tile[x * {} + y] = {element};", inside(&along, &last), tile + 1);
+        e.line(kept.trim_start());
         e.close();
         e.line("__syncthreads();");
-        e.open(&turns);
+        open_unrolled(e, "turn", tile / lines);
+        e.line(&y);
         e.line(format!("{kind} {along} = row + y, {last} = column + x;"));
-        e.open(&inside(&along, &last));
-        let place = format!("tile[y * {} + x]", TILE + 1);
+        if !is_whole {
+            e.open(&inside(&along, &last));
+        }
+        let place = format!("tile[y * {} + x]", tile + 1);
         e.instead = Some(((self.read, self.offset.clone()), place));
         let slots: Vec<Slot> = axes.iter().map(|a| a.0).collect();
         let index: Vec<Int> = slots.iter().map(|s| Emitter::index(*s)).collect();
         let text = e.element(v, &index);
         store(e, dtype, shape, &slots, &text);
-        e.close();
+        if !is_whole {
+            e.close();
+        }
         e.close();
         let batch: i64 = others.iter().map(|a| a.1).product();
         ((batch * down * across) as u64, THREADS as u32)

@@ -262,13 +262,14 @@ pub struct Usage {
     pub spilled: u32,
 }
 
-/// What the functions of a source take, by the compiler's own account.
+/// What the functions of a source take, by the compiler's own account, and their machine code (a cubin).
 ///
 /// # Errors
 /// As [`compile`].
-pub fn usages(source: &str, arch: &str) -> Result<Vec<Usage>, DriverError> {
+pub fn usages(source: &str, arch: &str) -> Result<(Vec<Usage>, Vec<u8>), DriverError> {
     let options: Vec<&str> = OPTIONS.into_iter().chain(["--ptxas-options=-v"]).collect();
-    Ok(told(&compiled(source, arch, &options)?.log()))
+    let unit = compiled(source, arch, &options)?;
+    Ok((told(&unit.log()), unit.bytes(unit.compiler.cubin)?))
 }
 
 /// Reads the assembler's account of functions.
