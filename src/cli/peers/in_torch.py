@@ -2,10 +2,10 @@
 
 
 class Torch(Host):
-    def __init__(self, place):
+    def __init__(self, place, is_compiled=False):
         import torch
 
-        self.torch, self.nn, self.place = torch, torch.nn.functional, place
+        self.torch, self.nn, self.place, self.is_compiled = torch, torch.nn.functional, place, is_compiled
         # f32 is f32.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         torch.set_grad_enabled(False)
@@ -15,8 +15,14 @@ class Torch(Host):
         # A copy that keeps what marks bf16.
         x = numpy.array(x, subok=True)
         if isinstance(x, Bits) or getattr(x.dtype, "name", "") == "bfloat16":
-            return self.torch.from_numpy(numpy.asarray(x).view("<i2").copy()).view(self.torch.bfloat16).to(self.place)
-        return self.torch.from_numpy(x).to(self.place)
+            x = self.torch.from_numpy(numpy.asarray(x).view("<i2").copy()).view(self.torch.bfloat16)
+        else:
+            x = self.torch.from_numpy(x)
+        x = x.to(self.place)
+        if self.is_compiled:
+            # As a module's parameters are: what is compiled would copy it in every run otherwise.
+            self.torch._dynamo.mark_static_address(x)
+        return x
 
     def is_integer(self, x):
         return isinstance(x, int) if isinstance(x, (int, float)) else not x.dtype.is_floating_point
@@ -125,7 +131,7 @@ def torch(model, inputs, place, threads, is_compiled=False):
 
     if place == "cpu":
         library.set_num_threads(threads)
-    device = Torch(place)
+    device = Torch(place, is_compiled)
     file = File(model)
     arrays = {n: device.moved(inputs[n]) for n in file.inputs}
     f = function(file, device, arrays)
