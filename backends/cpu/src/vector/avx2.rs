@@ -55,6 +55,14 @@ operations! {
     }}
     /// `a` where `x` is larger than `y`, else `b`.
     fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector { _mm256_blendv_ps(b, a, _mm256_cmp_ps::<_CMP_GT_OQ>(x, y)) }
+    /// `a` where the sign of `x` is set, else `b`.
+    fn by_sign(x: Vector, a: Vector, b: Vector) -> Vector { _mm256_blendv_ps(b, a, x) }
+    /// `x` times two to the power of integers from -150 to 64, which are the low bits of `biased` less 190.
+    fn scale_down(x: Vector, _power: Vector, biased: Vector) -> Vector {{
+        let raised = _mm256_slli_epi32::<23>(_mm256_castps_si256(biased));
+        // One factor is 2^63 too much, so that only the second product may be too small to be exact.
+        multiply(multiply(x, _mm256_castsi256_ps(raised)), splat(f32::from_bits(64 << 23)))
+    }}
     /// `x` times two to the power of integers of at most 200, which are the low bits of `biased` less twice the bias of exponents.
     fn scale(x: Vector, _power: Vector, biased: Vector) -> Vector {{
         let n = _mm256_castps_si256(biased);

@@ -57,6 +57,13 @@ operations! {
     }}
     /// `a` where `x` is larger than `y`, else `b`.
     fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector { _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(x, y), b, a) }
+    /// `a` where the sign of `x` is set, else `b`.
+    fn by_sign(x: Vector, a: Vector, b: Vector) -> Vector {{
+        let signs = _mm512_test_epi32_mask(_mm512_castps_si512(x), _mm512_castps_si512(splat(-0.0)));
+        _mm512_mask_blend_ps(signs, b, a)
+    }}
+    /// `x` times two to the power of integers.
+    fn scale_down(x: Vector, power: Vector, biased: Vector) -> Vector { scale(x, power, biased) }
     /// `x` times two to the power of integers.
     fn scale(x: Vector, power: Vector, _biased: Vector) -> Vector { _mm512_scalef_ps(x, power) }
 }

@@ -30,8 +30,8 @@ macro_rules! functions {
     ($(#[$feature:meta])*) => {
         use crate::vector::functions::{Function, LARGEST, LINE};
 
-        /// Vectors whose functions are computed side by side: what is known of them stays in registers.
-        const ABREAST: usize = LANES / 4;
+        /// Vectors whose functions are computed side by side: each is a long chain of operations.
+        const ABREAST: usize = 4;
 
         /// For each of several vectors: their chains of operations run side by side.
         macro_rules! all {
@@ -48,8 +48,26 @@ macro_rules! functions {
         #[inline]
         fn exp<const N: usize>(x: [Vector; N]) -> [Vector; N] {
             let x = all!(i, larger(smaller(x[i], splat(89.0)), splat(-104.0)));
-            // Rounds to an integer, which then stands in the low bits, twice the bias of exponents added.
-            let round = splat(12_582_912.0 + 254.0);
+            // Twice the bias of exponents is added.
+            let (r, j, t) = powers(x, splat(12_582_912.0 + 254.0));
+            all!(i, scale(r[i], j[i], t[i]))
+        }
+
+        /// The same of numbers of at most 40.
+        $(#[$feature])*
+        #[inline]
+        fn exp_of_small<const N: usize>(x: [Vector; N]) -> [Vector; N] {
+            let x = all!(i, larger(x[i], splat(-104.0)));
+            // The bias of exponents is added, and 63.
+            let (r, j, t) = powers(x, splat(12_582_912.0 + 190.0));
+            all!(i, scale_down(r[i], j[i], t[i]))
+        }
+
+        /// Exponentials as numbers near one and the powers of two that they are times: these integers, and again in the low bits of what rounds to
+        /// them, with what `round` adds.
+        $(#[$feature])*
+        #[inline]
+        fn powers<const N: usize>(x: [Vector; N], round: Vector) -> ([Vector; N], [Vector; N], [Vector; N]) {
             let t = all!(i, fused(x[i], splat(std::f32::consts::LOG2_E), round));
             let j = all!(i, subtract(t[i], round));
             let f = all!(i, fused(j[i], splat(-6.931_457_52e-1), x[i]));
@@ -59,14 +77,14 @@ macro_rules! functions {
             let r = all!(i, fused(r[i], f[i], splat(1.666_647_20e-1)));
             let r = all!(i, fused(r[i], f[i], splat(4.999_998_51e-1)));
             let r = all!(i, fused(r[i], f[i], splat(1.0)));
-            all!(i, scale(fused(r[i], f[i], splat(1.0)), j[i], t[i]))
+            (all!(i, fused(r[i], f[i], splat(1.0))), j, t)
         }
 
         $(#[$feature])*
         #[inline]
         fn sigmoid<const N: usize>(x: [Vector; N]) -> [Vector; N] {
-            let e = exp(all!(i, with_sign(x[i], splat(-0.0))));
-            let over = all!(i, above(zero(), x[i], e[i], splat(1.0)));
+            let e = exp_of_small(all!(i, with_sign(x[i], splat(-0.0))));
+            let over = all!(i, by_sign(x[i], e[i], splat(1.0)));
             all!(i, divide(over[i], add(splat(1.0), e[i])))
         }
 
@@ -95,7 +113,7 @@ macro_rules! functions {
             let l = all!(i, fused(l[i], t[i], splat(-1.067_778_77e-1)));
             let l = all!(i, fused(l[i], t[i], splat(-6.348_466_87e-1)));
             let l = all!(i, fused(l[i], t[i], splat(-1.287_175_12e-1)));
-            let e = exp(all!(i, fused(l[i], t[i], multiply(t[i], splat(-1.0)))));
+            let e = exp_of_small(all!(i, fused(l[i], t[i], multiply(t[i], splat(-1.0)))));
             let large = all!(i, with_sign(subtract(splat(1.0), e[i]), x[i]));
             let r = all!(i, fused(splat(-5.967_617_03e-4), s[i], splat(4.991_194_23e-3)));
             let r = all!(i, fused(r[i], s[i], splat(-2.676_813_49e-2)));

@@ -103,6 +103,18 @@ fn above(x: Vector, y: Vector, a: Vector, b: Vector) -> Vector {
     std::array::from_fn(|i| if x[i] > y[i] { a[i] } else { b[i] })
 }
 
+/// `a` where the sign of `x` is set, else `b`.
+#[inline(always)]
+fn by_sign(x: Vector, a: Vector, b: Vector) -> Vector {
+    std::array::from_fn(|i| if x[i].is_sign_negative() { a[i] } else { b[i] })
+}
+
+/// The same as [`scale`].
+#[inline(always)]
+fn scale_down(x: Vector, power: Vector, biased: Vector) -> Vector {
+    scale(x, power, biased)
+}
+
 /// `x` times two to the power of integers of at most 200.
 #[inline(always)]
 fn scale(x: Vector, power: Vector, _biased: Vector) -> Vector {
