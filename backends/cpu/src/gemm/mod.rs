@@ -466,6 +466,46 @@ mod tests {
     }
 
     #[test]
+    fn elements_of_many_products_have_the_bits_of_each_by_itself() {
+        let (count, k) = (21, 700);
+        let value = |i: usize| ((i * 7919 + 13) % 997) as f32 / 500.0 - 1.0;
+        let data: Vec<f32> = (0..2 * count * k).map(value).collect();
+        for (m, row, col, down) in [(1, 0, 1, 1), (2, k, 1, -1), (2, 1, 2, 1), (1, 0, -1, 0)] {
+            let start = |i: usize, step: isize| i * 2 * k + if step < 0 { k - 1 } else { 0 };
+            let product = |i: usize| {
+                let left = Matrix { data: &data, offset: start(i, col), row: row as isize, col };
+                let right =
+                    Matrix { data: &data, offset: start(count - 1 - i, down), row: down, col: 1 };
+                Product { left: Left::Plain(left), right: Right::Plain(right), at: i * m }
+            };
+            let sizes = GemmSizes { m, n: 1, k };
+            let mut out = vec![f32::NAN; count * m];
+            gemm(&Threads::new(2), sizes, count, product, &mut out, Finish::Nothing);
+            for i in 0..count {
+                let mut alone = vec![f32::NAN; m];
+                let only = |_| Product { at: 0, ..product(i) };
+                // Of one row, so that it is no group of elements.
+                for (r, sum) in alone.iter_mut().enumerate() {
+                    let Left::Plain(left) = only(0).left else { unreachable!() };
+                    let left = Matrix { offset: left.at(r, 0), ..left };
+                    let one = |_| Product { left: Left::Plain(left), ..only(0) };
+                    let sizes = GemmSizes { m: 1, ..sizes };
+                    gemm(
+                        &Threads::new(1),
+                        sizes,
+                        1,
+                        one,
+                        std::slice::from_mut(sum),
+                        Finish::Nothing,
+                    );
+                }
+                let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&out[i * m..(i + 1) * m]), bits(&alone), "product {i}, {m} rows");
+            }
+        }
+    }
+
+    #[test]
     fn products_of_every_shape() {
         for (m, n, k) in [
             (1, 1, 1),

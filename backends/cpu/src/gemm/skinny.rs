@@ -28,6 +28,10 @@ pub fn products<'a>(
     let GemmSizes { m, n, k } = sizes;
     // A task that reads less than some hundred kilobytes is not worth handing over.
     let parts = (count * m * n * k / (1 << 16)).clamp(1, threads.count() * 4);
+    // A few chains of sums alone take no longer one after the other.
+    if n == 1 && count * m >= ABREAST / 2 {
+        return elements(threads, (m, k), (count, parts), products, out, finish);
+    }
     let blocks = n.div_ceil(WIDE);
     let across = parts.div_ceil(count * m).min(blocks);
     let shared = SharedSlice::new(out);
@@ -48,6 +52,102 @@ pub fn products<'a>(
         }
         finish.apply(at, out, n);
     });
+}
+
+/// Elements that are summed side by side: each is a chain of sums.
+const ABREAST: usize = 8;
+
+/// Computes products whose results have one column, in as many tasks.
+fn elements<'a>(
+    threads: &Threads,
+    (m, k): (usize, usize),
+    (count, parts): (usize, usize),
+    products: impl Fn(usize) -> Product<'a> + Sync,
+    out: &mut [f32],
+    finish: Finish<'_>,
+) {
+    let groups = (count * m).div_ceil(ABREAST);
+    let shared = SharedSlice::new(out);
+    threads.each(parts.min(groups), |task| {
+        let parts = parts.min(groups);
+        for group in groups * task / parts..groups * (task + 1) / parts {
+            let lines = group * ABREAST..(count * m).min((group + 1) * ABREAST);
+            let mut places = [0; ABREAST];
+            let mut factors = [[Factor::default(); 2]; ABREAST];
+            for (line, (place, factor)) in lines.clone().zip(places.iter_mut().zip(&mut factors)) {
+                let product = products(line / m);
+                let (Left::Plain(a), Right::Plain(b)) = (product.left, product.right) else {
+                    return;
+                };
+                *place = product.at + line % m;
+                *factor = [
+                    Factor { data: a.data, from: a.at(line % m, 0), step: a.col },
+                    Factor { data: b.data, from: b.at(0, 0), step: b.row },
+                ];
+            }
+            let mut sums = [0.0; ABREAST];
+            dots(&factors, k, &mut sums);
+            for (at, sum) in places.into_iter().zip(sums).take(lines.len()) {
+                // SAFETY: every task has its own elements.
+                let out = unsafe { shared.part(at, 1) };
+                out[0] = sum;
+                finish.apply(at, out, 1);
+            }
+        }
+    });
+}
+
+/// Elements of a line or a column, from one on, so far apart from each other.
+#[derive(Clone, Copy, Default)]
+struct Factor<'a> {
+    data: &'a [f32],
+    from: usize,
+    step: isize,
+}
+
+impl Factor<'_> {
+    /// Some elements from number `l` on; zeros for a factor that has none.
+    #[inline(always)]
+    fn read<const N: usize>(&self, l: usize) -> [f32; N] {
+        let place = |i: usize| (self.from as isize + (l + i) as isize * self.step) as usize;
+        match (self.data.is_empty(), self.step) {
+            (true, _) => [0.0; N],
+            (_, 1) => self.data[place(0)..place(N)].try_into().expect("as many"),
+            _ => std::array::from_fn(|i| self.data[place(i)]),
+        }
+    }
+}
+
+simd! {
+    /// Sums of the products of both factors, side by side.
+    fn dots(factors: &[[Factor<'_>; 2]; ABREAST], k: usize, out: &mut [f32; ABREAST]) {
+        const AT_ONCE: usize = 8;
+        let depth = block_depth(k);
+        for d in (0..k).step_by(depth) {
+            let (mut sums, end) = ([0f32; ABREAST], (d + depth).min(k));
+            let mut l = d;
+            while l + AT_ONCE <= end {
+                let x: [[f32; AT_ONCE]; ABREAST] = std::array::from_fn(|g| factors[g][0].read(l));
+                let y: [[f32; AT_ONCE]; ABREAST] = std::array::from_fn(|g| factors[g][1].read(l));
+                for i in 0..AT_ONCE {
+                    for g in 0..ABREAST {
+                        sums[g] = x[g][i].mul_add(y[g][i], sums[g]);
+                    }
+                }
+                l += AT_ONCE;
+            }
+            for l in l..end {
+                for (sum, [a, b]) in sums.iter_mut().zip(factors) {
+                    let ([x], [y]) = (a.read(l), b.read(l));
+                    *sum = x.mul_add(y, *sum);
+                }
+            }
+            // Blocks of the depth are summed by themselves, as the packed product sums them.
+            for (o, sum) in out.iter_mut().zip(sums) {
+                *o = if d == 0 { sum } else { *o + sum };
+            }
+        }
+    }
 }
 
 simd! {
