@@ -85,9 +85,11 @@ impl<'a> Sheet<'a> {
         self.conflict.take()
     }
 
-    /// That two extents do not broadcast, and what a symbol would have to be for them to.
+    /// That two extents do not broadcast, and what a symbol would have to be for them to. Of two that a run computes only a run
+    /// knows whether they do.
     pub fn apart(&mut self, a: &Extent, b: &Extent) -> String {
         let reason = format!("extents {a} and {b} do not broadcast");
+        self.symbolic |= a.as_const().or(b.as_const()).is_none();
         self.misfit = number_for(a, b).map(|(symbol, number)| Misfit {
             symbol,
             number,
