@@ -28,6 +28,12 @@ fn is_at_most_one(e: &Extent) -> bool {
     matches!(m.as_slice(), [(Atom::Min(a, b), 1)] if a.is(1) || b.is(1))
 }
 
+/// True if two extents differ in more than sums and products of symbols, so that nothing is seen of when they are equal.
+pub(super) fn is_open(a: &Extent, b: &Extent) -> bool {
+    let plain = |(atom, _): &(Atom, u32)| matches!(atom, Atom::Sym(_));
+    (a - b).terms().iter().any(|(m, _)| !m.iter().all(plain))
+}
+
 /// Extents of one symbol and a number that do not broadcast: they would if the symbol were another number, or 1.
 #[derive(Clone, Debug)]
 pub(super) struct Misfit {
@@ -107,5 +113,13 @@ mod tests {
         assert_eq!(needs(&(&s + &Extent::from(1)), 5).as_deref(), Some("s = 4"));
         let first = Extent::sym("t").minimum(&Extent::from(1));
         assert_eq!(named(broadcast_needs(&s, &first)), None, "`first` may be 1 or 0");
+    }
+
+    #[test]
+    fn extents_that_are_computed_are_open() {
+        let (s, two) = (Extent::sym("s"), Extent::from(2));
+        let even = &s.floor_div(&two) * &two;
+        assert!(is_open(&even, &s) && is_open(&Extent::from(8), &even));
+        assert!(!is_open(&even, &(&even + &two)) && !is_open(&(&s * &s), &two));
     }
 }
