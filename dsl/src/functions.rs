@@ -339,7 +339,9 @@ fn reshape_target(
             Extent::from(0)
         } else {
             whole.div_exact(&known).ok_or_else(|| {
-                EvalError::invalid(format!("{whole} elements do not divide into rows of {known}"))
+                let reason = format!("{whole} elements do not divide into rows of {known}");
+                let is_known = whole.as_const().and(known.as_const()).is_some();
+                if is_known { EvalError::Invalid(reason) } else { EvalError::Symbolic(reason) }
             })?
         };
     }
@@ -368,7 +370,8 @@ fn split_sizes(n: &Extent, parts: usize) -> Result<Vec<Extent>, EvalError> {
         return Ok(vec![q; parts]);
     }
     let Some(n) = n.as_const() else {
-        return Err(EvalError::invalid(format!("{n} does not divide into {parts} known parts")));
+        let reason = format!("{n} does not divide into {parts} known parts");
+        return Err(EvalError::Symbolic(reason));
     };
     let size = (n + parts as i64 - 1) / parts.max(1) as i64;
     let last = n - size * (parts as i64 - 1);

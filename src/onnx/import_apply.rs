@@ -1,6 +1,6 @@
 //! Applies operators positionally: NumPy's broadcasting, numbers among tensors, values known at import.
 
-use super::import_needs::{Misfit, broadcast_needs, equality_needs, number_for};
+use super::import_needs::{Misfit, broadcast_needs, equality_needs, is_open, number_for};
 use super::import_stage::Answers;
 use super::import_supposed::Supposed;
 use mlc_dsl::build::Builder;
@@ -85,9 +85,11 @@ impl<'a> Sheet<'a> {
         self.conflict.take()
     }
 
-    /// That two extents do not broadcast, and what a symbol would have to be for them to.
+    /// That two extents do not broadcast, and what a symbol would have to be for them to. Of two that a run computes only a run
+    /// knows whether they do.
     pub fn apart(&mut self, a: &Extent, b: &Extent) -> String {
         let reason = format!("extents {a} and {b} do not broadcast");
+        self.symbolic |= a.as_const().or(b.as_const()).is_none() || is_open(a, b);
         self.misfit = number_for(a, b).map(|(symbol, number)| Misfit {
             symbol,
             number,
@@ -445,6 +447,7 @@ impl<'a> Sheet<'a> {
         }
         let values = self.builder.apply(id, attrs, args).map_err(|e| {
             self.conflict = e.unequal().and_then(|(a, b)| equality_needs(a, b));
+            self.symbolic |= e.unequal().is_some_and(|(a, b)| is_open(a, b));
             e.to_string()
         })?;
         self.meet_conditions(id, attrs, args)?;

@@ -11,10 +11,27 @@ pub(super) fn equality_needs(a: &Extent, b: &Extent) -> Option<(String, Extent)>
 }
 
 /// A symbol, and what it has to be for two extents to broadcast. A symbol and a number leave a choice: the symbol may be 1.
+/// So does an extent that is 1 unless it is 0.
 pub(super) fn broadcast_needs(a: &Extent, b: &Extent) -> Option<(String, Extent)> {
+    if is_at_most_one(a) || is_at_most_one(b) {
+        return None;
+    }
     let one = Extent::from(1);
     let may_be_one = |e: &Extent| e.as_const().is_none() && number_for(e, &one).is_some();
     symbol_for(a, b).or_else(|| number_for(a, b).filter(|_| !may_be_one(a) && !may_be_one(b)))
+}
+
+/// True of the first element of an axis, as far as there is one.
+fn is_at_most_one(e: &Extent) -> bool {
+    let terms = e.terms();
+    let [(m, 1)] = terms.as_slice() else { return false };
+    matches!(m.as_slice(), [(Atom::Min(a, b), 1)] if a.is(1) || b.is(1))
+}
+
+/// True if two extents differ in more than sums and products of symbols, so that nothing is seen of when they are equal.
+pub(super) fn is_open(a: &Extent, b: &Extent) -> bool {
+    let plain = |(atom, _): &(Atom, u32)| matches!(atom, Atom::Sym(_));
+    (a - b).terms().iter().any(|(m, _)| !m.iter().all(plain))
 }
 
 /// Extents of one symbol and a number that do not broadcast: they would if the symbol were another number, or 1.
@@ -94,5 +111,15 @@ mod tests {
         assert_eq!(needs(&s, 49), None, "1 and 49 both broadcast");
         assert_eq!(needs(&(&Extent::from(49) * &s), 49).as_deref(), Some("s = 1"));
         assert_eq!(needs(&(&s + &Extent::from(1)), 5).as_deref(), Some("s = 4"));
+        let first = Extent::sym("t").minimum(&Extent::from(1));
+        assert_eq!(named(broadcast_needs(&s, &first)), None, "`first` may be 1 or 0");
+    }
+
+    #[test]
+    fn extents_that_are_computed_are_open() {
+        let (s, two) = (Extent::sym("s"), Extent::from(2));
+        let even = &s.floor_div(&two) * &two;
+        assert!(is_open(&even, &s) && is_open(&Extent::from(8), &even));
+        assert!(!is_open(&even, &(&even + &two)) && !is_open(&(&s * &s), &two));
     }
 }

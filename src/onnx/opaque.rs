@@ -55,11 +55,11 @@ impl Opaque {
         self.nodes.iter().flat_map(|(n, _)| &n.outputs).map(String::as_str)
     }
 
-    /// All names that the nodes define, read or use inside: no other value may be called so.
+    /// All names that the nodes bear, define, read or use inside: nothing else may be called so.
     pub(super) fn names(&self) -> BTreeSet<String> {
         let mut names: BTreeSet<String> = self.constants.keys().cloned().collect();
         for (node, _) in &self.nodes {
-            names.extend(node.outputs.iter().cloned());
+            names.extend(node.outputs.iter().chain([&node.name]).cloned());
             node.attrs.values().flat_map(RawAttr::graphs).for_each(|g| inner(g, &mut names));
         }
         names.extend(self.inputs.iter().map(|i| i.name.clone()));

@@ -6,7 +6,10 @@
 mod branches;
 mod contrib;
 mod contrib_composed;
+mod contrib_experts;
+mod contrib_fused;
 mod contrib_quantized;
+mod contrib_recurrent;
 mod control;
 mod decided;
 mod graphs;

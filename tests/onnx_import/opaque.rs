@@ -1,5 +1,5 @@
 //! Nodes that nothing declares are kept as they are, whatever is around them is optimised, and inputs that decide
-//! shapes are read for a value.
+//! shapes are read for a value. Operators that are written as what they were read as.
 
 use super::support::*;
 use mlc_onnx::{export, import_keeping};
@@ -69,6 +69,16 @@ fn an_unknown_node_is_kept_and_its_surroundings_are_optimised() {
     let names = |values: &[RawValueInfo]| values.iter().map(|v| v.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&out.graph.inputs), ["x0"]);
     assert_eq!(names(&out.graph.outputs), ["y"]);
+}
+
+#[test]
+fn no_node_has_the_name_of_a_kept_one() {
+    let mut raw = around(RawNode { name: "node".into(), ..fancy() }, true);
+    raw.graph.nodes[2].name = "node".into();
+    let out = optimized(&raw);
+    let names: std::collections::BTreeSet<_> = out.graph.nodes.iter().map(|n| &n.name).collect();
+    assert_eq!(operators(&out), ["Relu", "Fancy", "Identity"]);
+    assert_eq!(names.len(), 3, "{names:?}");
 }
 
 #[test]
@@ -261,4 +271,67 @@ fn quantised_models_stay_so_in_files_and_run_by_their_meaning() {
     let read = Model::from_bytes(mlc_onnx::to_bytes(&raw).expect("written")).expect("it loads");
     let session = Optimizer::new().optimize(&read).and_then(|o| o.session()).expect("it is ready");
     drop(session);
+}
+
+/// A model of `x0` with `n` rows of 6 and `x1` with `m` rows of 6, what these nodes make `u` of them, and two rectifiers.
+fn shaped(constants: Vec<Arg>, nodes: Vec<RawNode>) -> RawModel {
+    let rows = |n: usize, symbol: &'static [&'static str]| Sym(count(&[n, 6]), symbol);
+    let args: Vec<Arg> = [rows(4, &["n"]), rows(3, &["m"])].into_iter().chain(constants).collect();
+    let ends = [node("Relu", &["u"], &["v"], &[]), node("Relu", &["v"], &["y"], &[])];
+    let nodes = nodes.into_iter().chain(ends).collect();
+    let (mut raw, _) = model(20, &args, nodes, &["y"]);
+    raw.graph.outputs[0].dims = Some(vec![RawDim::Unknown; 2]);
+    let dims = ["rows", "columns"].map(|s| RawDim::Symbol(s.into())).to_vec();
+    let u = RawValueInfo { name: "u".into(), dtype: Some(DType::F32), ..RawValueInfo::default() };
+    raw.graph.value_infos = vec![RawValueInfo { dims: Some(dims), ..u }];
+    raw
+}
+
+#[test]
+fn what_only_the_extents_of_a_run_allow_is_kept() {
+    let index = |v: i64| Const(ints(&[1], &[v]));
+    let to = [("start", int(0)), ("end", int(1))];
+    let divided = vec![
+        node("Shape", &["x1"], &["rows"], &to),
+        node("Concat", &["rows", "x2"], &["to"], &[("axis", int(0))]),
+        node("Reshape", &["x0", "to"], &["u"], &[]),
+    ];
+    // The first row, if there is one.
+    let spread = vec![
+        node("Slice", &["x0", "x2", "x3", "x2"], &["first"], &[]),
+        node("Shape", &["first"], &["to"], &[]),
+        node("Expand", &["x1", "to"], &["u"], &[]),
+    ];
+    // Every second row twice is as many rows, if their number is even.
+    let halved = vec![
+        node("Slice", &["x0", "x2", "x3", "x4", "x5"], &["half"], &[]),
+        node("Concat", &["half", "half"], &["twice"], &[("axis", int(0))]),
+        node("Concat", &["x0", "twice"], &["u"], &[("axis", int(1))]),
+    ];
+    for (op, constants, nodes, shape) in [
+        ("Concat", vec![index(0), index(100), index(0), index(2)], halved, [4, 12]),
+        ("Reshape", vec![index(-1)], divided, [3, 8]),
+        ("Expand", vec![index(0), index(1)], spread, [3, 6]),
+    ] {
+        let raw = shaped(constants, nodes);
+        let bytes = mlc_onnx::to_bytes(&raw).expect("written");
+        let out = optimized(&raw);
+        let operators = operators(&out);
+        let count = |op: &str| operators.iter().filter(|o| **o == op).count();
+        assert!(count(op) > 0 && count("Relu") == 1, "{operators:?}");
+        let bound = Reader::new().bind("n", 4).bind("m", 3).from_bytes(bytes).expect("it loads");
+        assert_eq!(bound.outputs()[0].shape(), shape.map(Some), "{op}");
+    }
+}
+
+#[test]
+fn an_extreme_along_an_open_axis_is_written_as_itself() {
+    for op in ["ArgMax", "ArgMin"] {
+        let x = Sym(count(&[2, 3]), &["b", "n"]);
+        let nodes = vec![node(op, &["x0"], &["y"], &[("axis", int(1)), ("keepdims", int(0))])];
+        let (mut raw, _) = model(20, &[x], nodes, &["y"]);
+        raw.graph.outputs[0].dtype = Some(DType::I64);
+        raw.graph.outputs[0].dims = Some(vec![RawDim::Symbol("b".into())]);
+        assert_eq!(operators(&optimized_for(&raw, "onnxruntime")), [op]);
+    }
 }

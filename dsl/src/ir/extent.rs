@@ -34,6 +34,9 @@ pub struct Extent(Repr);
 /// Terms and factors that a polynomial may have, those of its atoms among them.
 pub const WEIGHT: u64 = 4096;
 
+/// A quotient of polynomials with more terms is not looked for.
+const MOST_QUOTIENT_TERMS: usize = 256;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Repr {
     Known(i64),
@@ -142,16 +145,21 @@ impl Extent {
         if self == by {
             return Some(Extent::from(1));
         }
-        let by = by.terms();
-        let [(bm, bc)] = by.as_slice() else { return None };
-        let mut out = Vec::new();
-        for (m, c) in self.terms() {
-            if c % bc != 0 {
+        let divisor = by.terms();
+        let (bm, bc) = leading(&divisor)?;
+        let (mut rest, mut quotient) = (self.clone(), vec![]);
+        while !rest.is(0) {
+            let terms = rest.terms();
+            let (m, c) = leading(&terms)?;
+            let is_long = divisor.len() > 1 && quotient.len() == MOST_QUOTIENT_TERMS;
+            if is_long || c.checked_rem(*bc) != Some(0) {
                 return None;
             }
-            out.push((divide_monomial(&m, bm)?, c / bc));
+            let term = (divide_monomial(m, bm)?, c / bc);
+            rest = &rest - &(&Extent::from_terms([term.clone()]) * by);
+            quotient.push(term);
         }
-        Some(Extent::from_terms(out))
+        Some(Extent::from_terms(quotient))
     }
 
     /// Division rounded towards minus infinity. Division by zero is zero, so that evaluation is total.
@@ -372,6 +380,19 @@ fn floor_div(a: i64, b: i64) -> i64 {
     if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
 }
 
+/// The term of the highest degree, and among those the one whose first atoms have the highest powers: that of a product is
+/// the product of those of its factors.
+fn leading(terms: &[(Monomial, i64)]) -> Option<&(Monomial, i64)> {
+    let degree = |m: &Monomial| m.iter().map(|(_, power)| u64::from(*power)).sum::<u64>();
+    let by_atoms = |a: &Monomial, b: &Monomial| {
+        let mut pairs = a.iter().zip(b);
+        pairs
+            .find(|(a, b)| a != b)
+            .map_or(a.len().cmp(&b.len()), |((a, p), (b, q))| b.cmp(a).then(p.cmp(q)))
+    };
+    terms.iter().max_by(|(a, _), (b, _)| degree(a).cmp(&degree(b)).then_with(|| by_atoms(a, b)))
+}
+
 fn divide_monomial(m: &Monomial, by: &Monomial) -> Option<Monomial> {
     let mut out = m.clone();
     for (atom, power) in by {
@@ -502,6 +523,33 @@ mod tests {
         assert_eq!((&(&two * &b) + &Extent::from(1)).floor_div(&two), b);
         assert_eq!((&two * &s).to_string(), "2*s");
         assert_eq!((&(&two * &s) + &Extent::from(1)).to_string(), "2*s + 1");
+    }
+
+    #[test]
+    fn polynomials_divide() {
+        let (b, s) = (Extent::sym("b"), Extent::sym("s"));
+        let number = |n: i64| Extent::from(n);
+        let third = s.floor_div(&number(3));
+        let factors = [
+            &s - &number(1),
+            &b + &s,
+            &(&b * &third) - &number(2),
+            &number(-3) * &(&s * &s),
+            number(4),
+        ];
+        for x in &factors {
+            for y in &factors {
+                assert_eq!((x * y).div_exact(y).as_ref(), Some(x), "{x} by {y}");
+                assert_eq!((&(x * y) + &b).div_exact(&(&s - &number(1))), None, "{x} by {y}");
+            }
+        }
+        let power = (0..9).fold(s.clone(), |p, _| &p * &p);
+        assert_eq!(
+            (&power - &number(1)).div_exact(&(&s - &number(1))),
+            None,
+            "a quotient of 512 terms"
+        );
+        assert_eq!(b.div_exact(&number(0)), None);
     }
 
     #[test]
