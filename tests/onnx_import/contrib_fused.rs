@@ -52,7 +52,7 @@ fn sums_with_a_bias() {
     let sum = zip(&numbers(&x), &both, |a, b| a + b);
     let all = floats(&[2, 4], &zip(&sum, &numbers(&skip), |a, b| a + b));
     let args = [In(x.clone()), Const(bias.clone()), In(skip)];
-    contrib("BiasAdd", &args, &[], &[all.clone()]);
+    contrib("BiasAdd", &args, &[], std::slice::from_ref(&all));
     contrib("BiasDropout", &args, &[], &[all, bools(&[2, 4], &[1; 8])]);
     let rows = |f: &dyn Fn(&[f64]) -> Vec<f64>| sum.chunks(4).flat_map(f).collect::<Vec<_>>();
     let shares = rows(&|r| {

@@ -147,15 +147,21 @@ impl Extent {
         }
         let divisor = by.terms();
         let (bm, bc) = leading(&divisor)?;
+        let by_term = |(m, c): &(Monomial, i64)| match c.checked_rem(*bc) {
+            Some(0) => Some((divide_monomial(m, bm)?, c / bc)),
+            _ => None,
+        };
+        if divisor.len() == 1 {
+            let terms: Option<Vec<_>> = self.terms().iter().map(by_term).collect();
+            return terms.map(Extent::from_terms);
+        }
         let (mut rest, mut quotient) = (self.clone(), vec![]);
         while !rest.is(0) {
-            let terms = rest.terms();
-            let (m, c) = leading(&terms)?;
-            let is_long = divisor.len() > 1 && quotient.len() == MOST_QUOTIENT_TERMS;
-            if is_long || c.checked_rem(*bc) != Some(0) {
+            if quotient.len() == MOST_QUOTIENT_TERMS {
                 return None;
             }
-            let term = (divide_monomial(m, bm)?, c / bc);
+            let terms = rest.terms();
+            let term = by_term(leading(&terms)?)?;
             rest = &rest - &(&Extent::from_terms([term.clone()]) * by);
             quotient.push(term);
         }
