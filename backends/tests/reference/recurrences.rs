@@ -59,6 +59,37 @@ fn recurrences_of_gated_layers() {
     }
 }
 
+/// The state is as many parts of 255 as its byte says; a weight of two halves is one, so the layer is the plain one.
+#[test]
+fn recurrences_with_quantized_weights() {
+    let one = |v: f64| f32s(&[1, 1, 1], &[v]);
+    let sigmoid = |v: f64| 1.0 / (1.0 + (-v).exp());
+    let x = [0.5, 0.25, -0.5, 0.125];
+    for (h0, point, most) in [(1.0, 0.0, 100.0f64), (-1.0, 255.0, 100.0), (1.0, 0.0, 0.75)] {
+        let r = array(DType::I32, &[1, 1, 4], &[2.0; 4]);
+        let args = [
+            f32s(&[1, 1, 1, 4], &x),
+            r,
+            f32s(&[1, 4], &[0.5; 4]),
+            f32s(&[1, 8], &[0.0; 8]),
+            one(h0),
+            one(2.0),
+            f32s(&[1, 3], &[0.0; 3]),
+            i64s(&[1], &[1]),
+        ];
+        let attrs = [("most", Attr::float(most))];
+        let results = apply(Engine::Plain, "lstm_steps_quantized", &attrs, &args).expect("nine");
+        let z = x.map(|v| v + h0);
+        close("width", &results[1].to_f64(), &[1.0], 1e-14);
+        close("zero point", &results[3].to_f64(), &[point], 1e-14);
+        close("gates", &results[5].to_f64(), &z, 1e-7);
+        let z = z.map(|v| v.clamp(-most, most));
+        let cell = 2.0 * sigmoid(z[2]) + z[3].tanh() * sigmoid(z[0]);
+        close("cell", &results[6].to_f64(), &[cell], 1e-7);
+        close("state", &results[8].to_f64(), &[cell.tanh() * sigmoid(z[1])], 1e-7);
+    }
+}
+
 /// Sequences of two and of one step, and those of none.
 #[test]
 fn sequences_of_different_lengths() {
