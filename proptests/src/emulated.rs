@@ -1,7 +1,8 @@
 //! A CUDA device that a C++ compiler and this machine's processor stand in for.
 
 use mlc_cuda::{
-    Address, Driver, DriverError, Library, Matrix, MatrixProduct, Module, Prepared, Stream,
+    Address, Driver, DriverError, Invocation, Library, Matrix, MatrixProduct, Module, Prepared,
+    Stream,
 };
 use mlc_cuda_emulator::{Effort, EmulatorError, Region, Unit};
 use mlc_dsl::ir::{DType, Tensor};
@@ -204,15 +205,8 @@ impl Driver for Emulated {
         known.map(drop).ok_or_else(|| failed("unload", "this is not loaded"))
     }
 
-    fn launch(
-        &self,
-        _: Stream,
-        module: Module,
-        function: &str,
-        grid: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
+    fn launch(&self, _: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+        let &Invocation { module, function, grid, block, arguments } = what;
         self.with(|s| {
             let regions = arguments
                 .iter()
@@ -227,17 +221,9 @@ impl Driver for Emulated {
     }
 
     /// Barriers of the grid are the emulator's.
-    fn launch_together(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        grid: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
+    fn launch_together(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         self.with(|s| s.together += 1);
-        self.launch(on, module, function, grid, block, arguments)
+        self.launch(on, what)
     }
 
     fn library(&self) -> Library {

@@ -117,7 +117,7 @@ impl Choice {
     /// Starts the product and what follows it.
     pub fn start(&self, plan: &LaunchedPlan) -> Result<(), DriverError> {
         plan.driver.multiply(plan.stream.stream, self.product.prepared)?;
-        self.rest.as_ref().map_or(Ok(()), |call| plan.launch(call))
+        self.rest.as_ref().map_or(Ok(()), |call| plan.launch(call, false))
     }
 
     /// Computes the product both ways on the same numbers, then times both.
@@ -146,7 +146,7 @@ impl Choice {
             let tensor = Tensor::new(result.dtype, shape, bytes.into());
             Ok(tensor.map_err(|_| super::buffers::misplaced("a product"))?.to_f64())
         };
-        let own = || self.own(calls).iter().try_for_each(|call| plan.launch(call));
+        let own = || self.own(calls).iter().try_for_each(|call| plan.launch(call, false));
         own()?;
         let expected = read()?;
         plan.driver.clear(plan.stream.stream, at, result.bytes)?;

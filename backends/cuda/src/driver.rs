@@ -33,6 +33,21 @@ pub struct Graph(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prepared(pub u64);
 
+/// A function of a loaded translation unit, and what it is started with.
+#[derive(Clone, Copy, Debug)]
+pub struct Invocation<'a> {
+    /// The unit.
+    pub module: Module,
+    /// The function's name.
+    pub function: &'a str,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: u32,
+    /// Every argument is a pointer, given with the bytes that the function may touch there.
+    pub arguments: &'a [(Address, u64)],
+}
+
 /// Whether a device has a library that computes products of matrices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Library {
@@ -76,16 +91,8 @@ pub trait Driver: Send + Sync {
     /// Unloads it. None of its functions may run.
     fn unload(&self, module: Module) -> Result<(), DriverError>;
 
-    /// Starts a function: every argument is a pointer, given with the bytes that the function may touch there.
-    fn launch(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        grid: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError>;
+    /// Starts a function.
+    fn launch(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError>;
 
     /// Whether [`launch_early`](Self::launch_early) does what it is for.
     fn starts_early(&self) -> bool {
@@ -94,30 +101,13 @@ pub trait Driver: Send + Sync {
 
     /// As [`launch`](Self::launch), right behind another launch, which began with waiting for those before it as this one does: its blocks may
     /// come onto the device before that one has ended.
-    fn launch_early(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        grid: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
-        self.launch(on, module, function, grid, block, arguments)
+    fn launch_early(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+        self.launch(on, what)
     }
 
     /// Starts a function whose blocks wait for each other: all of them are on the device at once, or the device refuses.
-    #[allow(clippy::too_many_arguments)]
-    fn launch_together(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        grid: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
-        let _ = (on, module, function, grid, block, arguments);
+    fn launch_together(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+        let _ = (on, what);
         let reason = "blocks of a grid cannot wait for each other".into();
         Err(DriverError::Call { call: "launch_together", reason })
     }

@@ -97,8 +97,8 @@ impl Launch {
 
     /// Bytes that a block shares, as its text says; `None` where it does not tell.
     pub fn shared_bytes(&self) -> Option<u64> {
-        let mut each = self.source.split("SHARED(").skip(1).map(shared_array);
-        each.try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
+        let mut each = self.source.split("SHARED(").skip(1).map(SharedArray::read);
+        each.try_fold(0u64, |sum, array| sum.checked_add(array?.bytes))
     }
 
     /// False if it computes nothing; devices refuse such launches.
@@ -107,16 +107,28 @@ impl Launch {
     }
 }
 
-/// Bytes of a shared array, from its type on.
-fn shared_array(text: &str) -> Option<u64> {
-    let [ty, _, count] = text.split_once(");")?.0.split(", ").collect::<Vec<_>>()[..] else {
-        return None;
-    };
-    size_of(ty)?.checked_mul(count.parse().ok()?)
+/// An array that the threads of a block share, as a function's text declares it.
+pub struct SharedArray<'a> {
+    /// The type of its elements, its name and its length.
+    pub parts: [&'a str; 3],
+    /// Its bytes.
+    pub bytes: u64,
+    /// The text behind it.
+    pub after: &'a str,
+}
+
+impl SharedArray<'_> {
+    /// Reads one from behind `SHARED(` on.
+    pub fn read(text: &str) -> Option<SharedArray<'_>> {
+        let (array, after) = text.split_once(");")?;
+        let parts: [&str; 3] = array.split(", ").collect::<Vec<_>>().try_into().ok()?;
+        let bytes = size_of(parts[0])?.checked_mul(parts[2].parse().ok()?)?;
+        Some(SharedArray { parts, bytes, after })
+    }
 }
 
 /// Bytes of an element of a shared array.
-pub fn size_of(ty: &str) -> Option<u64> {
+fn size_of(ty: &str) -> Option<u64> {
     Some(match ty {
         "bool" | "unsigned char" | "signed char" => 1,
         "unsigned short" | "short" => 2,

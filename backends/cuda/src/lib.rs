@@ -22,7 +22,7 @@ mod shapes;
 mod trial;
 
 pub use buffers::DeviceConstants;
-pub use driver::{Address, Driver, Graph, Library, Module, Prepared, Stream};
+pub use driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
 pub use generate::{Merge, Spread, Tuning, launches, launches_for, launches_in_tf32};
 pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port};
 pub use matrix_product::{Alternative, Matrix, MatrixProduct};

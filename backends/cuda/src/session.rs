@@ -5,7 +5,8 @@ use super::calls::{Call, Merged, Sequence};
 use super::choice::{Choices, Step};
 use super::trial::Early;
 use super::{
-    Address, DeviceConstants, Driver, DriverError, FAULT_WORDS, Launch, Launches, Place, Port,
+    Address, DeviceConstants, Driver, DriverError, FAULT_WORDS, Invocation, Launch, Launches,
+    Place, Port,
 };
 use bytes::Bytes;
 use mlc_backends::{Allocated, BackendError, Executable, LaunchTime};
@@ -138,33 +139,26 @@ impl LaunchedPlan {
         }
     }
 
-    pub(super) fn launch(&self, call: &Call) -> Result<(), DriverError> {
-        self.launch_so(call, false)
-    }
-
-    fn launch_so(&self, call: &Call, is_early: bool) -> Result<(), DriverError> {
+    /// Starts a launch; an early one is right behind another one of generated code.
+    pub(super) fn launch(&self, call: &Call, is_early: bool) -> Result<(), DriverError> {
         let Some(Loaded { module, .. }) = &self.module else { return Ok(()) };
-        let Call { function, grid, block, arguments, is_together, instead, refused, .. } = call;
-        let (on, module) = (self.stream.stream, *module);
-        if let (Some(instead), Some(_)) = (instead, refused.get()) {
-            return self.launch(instead);
+        if let (Some(instead), Some(_)) = (&call.instead, call.refused.get()) {
+            return self.launch(instead, false);
         }
-        match is_together {
-            true => {
-                let driver = &self.driver;
-                let done = driver.launch_together(on, module, function, *grid, *block, arguments);
-                match (done, instead) {
-                    (Err(e @ DriverError::Call { .. }), Some(instead)) => {
-                        refused.get_or_init(|| e.to_string());
-                        self.launch(instead)
-                    }
-                    (done, _) => done,
+        let (on, driver) = (self.stream.stream, &self.driver);
+        let Call { function, grid, block, arguments, .. } = call;
+        let (module, grid, block) = (*module, *grid, *block);
+        let what = Invocation { module, function, grid, block, arguments };
+        match (call.is_together, is_early) {
+            (true, _) => match (driver.launch_together(on, &what), &call.instead) {
+                (Err(e @ DriverError::Call { .. }), Some(instead)) => {
+                    call.refused.get_or_init(|| e.to_string());
+                    self.launch(instead, false)
                 }
-            }
-            false if is_early => {
-                self.driver.launch_early(on, module, function, *grid, *block, arguments)
-            }
-            false => self.driver.launch(on, module, function, *grid, *block, arguments),
+                (done, _) => done,
+            },
+            (false, true) => driver.launch_early(on, &what),
+            (false, false) => driver.launch(on, &what),
         }
     }
 
@@ -175,7 +169,7 @@ impl LaunchedPlan {
     }
 
     fn start_one(&self, call: &Call, is_early: bool) -> Result<(), DriverError> {
-        let done = self.launch_so(call, is_early);
+        let done = self.launch(call, is_early);
         done.map_err(|e| self.blamed(e, std::slice::from_ref(call)))
     }
 

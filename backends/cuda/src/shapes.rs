@@ -118,7 +118,7 @@ impl Executable for ShapedPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Address, Argument, Launch, Module, Place, Port, Stream};
+    use super::super::{Address, Argument, Invocation, Launch, Module, Place, Port, Stream};
     use super::*;
     use mlc_dsl::ir::{ConstId, DType, Extent, Program, Type};
 
@@ -207,15 +207,7 @@ mod tests {
             Ok(())
         }
 
-        fn launch(
-            &self,
-            _: Stream,
-            _: Module,
-            _: &str,
-            _: [u32; 3],
-            _: u32,
-            _: &[(Address, u64)],
-        ) -> Result<(), DriverError> {
+        fn launch(&self, _: Stream, _: &Invocation<'_>) -> Result<(), DriverError> {
             Ok(())
         }
     }

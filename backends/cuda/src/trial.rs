@@ -16,9 +16,8 @@ const TRIALS: usize = 4;
 const REPEATS: usize = 5;
 
 /// Which launches come onto the device before the ones ahead of them have ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
-    #[default]
     None,
     /// Those that share little memory: where few multiprocessors have room left, blocks that share much crowd on them.
     Light,

@@ -3,8 +3,8 @@
 
 use mlc_backends::{BackendError, Executable};
 use mlc_cuda::{
-    Argument, Driver, DriverError, Launch, LaunchedPlan, Launches, Nvidia, PRELUDE, Place, Port,
-    nvrtc,
+    Argument, Driver, DriverError, Invocation, Launch, LaunchedPlan, Launches, Nvidia, PRELUDE,
+    Place, Port, nvrtc,
 };
 use mlc_dsl::ir::{Consts, DType, Tensor};
 use std::sync::Arc;
@@ -121,16 +121,21 @@ fn blocks_wait_for_each_other(device: &Nvidia) {
     let x: Vec<u8> = (0..n).flat_map(|i| (i as f32).to_le_bytes()).collect();
     device.upload(on, memory[0].0, &x).expect("copied");
     device.clear(on, memory[3].0, 8).expect("cleared");
+    let together = |blocks: u32| {
+        let (function, grid) = ("together", [blocks, 1, 1]);
+        let what = Invocation { module, function, grid, block: 256, arguments: &memory };
+        device.launch_together(on, &what)
+    };
     // What they wait at is as it was before, so the second launch goes on with it.
     for _ in 0..2 {
-        let done = device.launch_together(on, module, "together", [blocks, 1, 1], 256, &memory);
+        let done = together(blocks);
         done.expect("all blocks are on the device");
         let mut y = vec![0; 4 * n];
         device.download(on, &mut [(memory[2].0, &mut y)]).expect("copied");
         let value = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes"));
         assert!(y.chunks(4).map(value).enumerate().all(|(i, v)| v == i as f32 + 100.0));
     }
-    let refused = device.launch_together(on, module, "together", [1 << 20, 1, 1], 256, &memory);
+    let refused = together(1 << 20);
     assert!(matches!(refused, Err(DriverError::Call { .. })), "{refused:?}");
     device.wait(on).expect("the context is not lost");
     device.unload(module).expect("unloaded");

@@ -5,7 +5,7 @@ mod recorder;
 use mlc_backends::{BackendError, Executable, LaunchTime};
 use mlc_cuda::{Argument, DriverError, FAULT_WORDS, Launches, Place, Port};
 use mlc_dsl::ir::{ConstId, Consts, Tensor};
-use recorder::example::{bytes, example, launch, port, session, values};
+use recorder::example::{bytes, example, launch, port, runs_as_recorded, session, values};
 use recorder::{Call, Recorder};
 use std::sync::Arc;
 
@@ -93,16 +93,7 @@ fn a_launch_whose_blocks_cannot_wait_for_each_other_has_another_in_its_place() {
     launches.each[0] = together;
     // The recorder has no launches whose blocks wait for each other.
     let plan = session(&recorder, (launches, consts)).expect("is ready");
-    for run in 0..4 {
-        recorder.calls();
-        let outputs = plan.run(&[bytes(&[1, 2, 3, 4])]).expect("runs");
-        assert_eq!(values(&outputs), [&[3, 4, 5, 6][..], &[12, 22]]);
-        let calls = recorder.calls();
-        let count = |is: fn(&Call) -> bool| calls.iter().filter(|c| is(c)).count();
-        let launched = count(|c| matches!(c, Call::Launch(..)));
-        let replayed = count(|c| matches!(c, Call::Replay(_)));
-        assert_eq!((launched, replayed), [(3, 0), (3, 1), (0, 1), (0, 1)][run], "run {run}");
-    }
+    runs_as_recorded(&recorder, &plan);
     let note = "`inc4` in place of `together`: launch_together failed";
     assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
 }

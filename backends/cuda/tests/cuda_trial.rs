@@ -4,7 +4,7 @@ mod recorder;
 
 use mlc_backends::Executable;
 use mlc_cuda::Place;
-use recorder::example::{bytes, example, launch, session, started, values};
+use recorder::example::{example, launch, runs_as_recorded, session, started};
 use recorder::{Call, Recorder};
 use std::sync::Arc;
 
@@ -16,16 +16,7 @@ fn what_is_refused_as_one_launch_is_recorded_as_several() {
     launches.merged = Some(launch("merged", &places));
     // The recorder has no launches whose blocks wait for each other.
     let plan = session(&recorder, (launches, consts)).expect("is ready");
-    for run in 0..4 {
-        recorder.calls();
-        let outputs = plan.run(&[bytes(&[1, 2, 3, 4])]).expect("runs");
-        assert_eq!(values(&outputs), [&[3, 4, 5, 6][..], &[12, 22]]);
-        let calls = recorder.calls();
-        let count = |is: fn(&Call) -> bool| calls.iter().filter(|c| is(c)).count();
-        let launched = count(|c| matches!(c, Call::Launch(..)));
-        let replayed = count(|c| matches!(c, Call::Replay(_)));
-        assert_eq!((launched, replayed), [(3, 0), (3, 1), (0, 1), (0, 1)][run], "run {run}");
-    }
+    runs_as_recorded(&recorder, &plan);
     let note = "3 launches one by one, not as one: launch_together failed";
     assert!(plan.notes()[0].starts_with(note), "{:?}", plan.notes());
 }

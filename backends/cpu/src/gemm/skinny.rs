@@ -67,9 +67,9 @@ fn elements<'a>(
     finish: Finish<'_>,
 ) {
     let groups = (count * m).div_ceil(ABREAST);
+    let parts = parts.min(groups);
     let shared = SharedSlice::new(out);
-    threads.each(parts.min(groups), |task| {
-        let parts = parts.min(groups);
+    threads.each(parts, |task| {
         for group in groups * task / parts..groups * (task + 1) / parts {
             let lines = group * ABREAST..(count * m).min((group + 1) * ABREAST);
             let mut places = [0; ABREAST];

@@ -4,7 +4,7 @@
 //! A launch becomes a phase: a function whose blocks the blocks of the grid take in turns. All blocks of the grid must be on the device at
 //! once, so there are no more of them than fit. Phases keep nothing but memory: what one writes the next one reads from there.
 
-use super::super::launch::{Argument, Launch, Launches, size_of};
+use super::super::launch::{Argument, Launch, Launches, SharedArray};
 use super::WAIT;
 
 /// When the launches of a run are merged.
@@ -96,9 +96,7 @@ fn phase(body: &str) -> Option<(String, u64)> {
             lines.push(line.replace("blockIdx.x", "own_block"));
             continue;
         };
-        let (array, after) = array.split_once(");")?;
-        let [ty, name, count] = array.split(", ").collect::<Vec<_>>()[..] else { return None };
-        let bytes = size_of(ty)? * count.parse::<u64>().ok()?;
+        let SharedArray { parts: [ty, name, count], bytes, after } = SharedArray::read(array)?;
         lines.push(format!("{before}PART({ty}, {name}, {count}, {at});{after}"));
         at += bytes.next_multiple_of(16);
     }

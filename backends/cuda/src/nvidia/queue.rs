@@ -4,7 +4,8 @@ use super::device::Nvidia;
 use super::newer::{self, Handle, Recording, THREAD_LOCAL};
 use super::staging::{MOST, PIECE, Staging, wanted};
 use crate::{
-    Address, Driver, DriverError, Graph, Library, MatrixProduct, Module, Prepared, Room, Stream,
+    Address, Driver, DriverError, Graph, Invocation, Library, MatrixProduct, Module, Prepared,
+    Room, Stream,
 };
 use cuda_sys::cuda::*;
 use std::env;
@@ -314,19 +315,12 @@ impl Driver for Nvidia {
         self.unloaded(module)
     }
 
-    fn launch(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        [x, y, z]: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
+    fn launch(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         self.with(on, |queue| {
-            let function = self.function(module, function)?;
+            let function = self.function(what.module, what.function)?;
+            let ([x, y, z], block) = (what.grid, what.block);
             let (none, stream) = (ptr::null_mut(), queue.stream);
-            let result = in_a_buffer(arguments, |extra| {
+            let result = in_a_buffer(what.arguments, |extra| {
                 // SAFETY: the function belongs to a loaded module; `extra` is as the driver takes it.
                 unsafe { cuLaunchKernel(function, x, y, z, block, 1, 1, 0, stream, none, extra) }
             });
@@ -340,25 +334,17 @@ impl Driver for Nvidia {
         self.capability() >= EARLIEST && !is_off && newer::early().is_some()
     }
 
-    fn launch_early(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        grid: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
+    fn launch_early(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         let call = "cuLaunchKernelEx";
         let lacking = || DriverError::Call { call, reason: "the driver does not have it".into() };
         let start = newer::early().ok_or_else(lacking)?;
         self.with(on, |queue| {
-            let function = self.function(module, function)?;
+            let function = self.function(what.module, what.function)?;
             let mut attribute = newer::Attribute::early();
             let (stream, attributes) = (queue.stream, ptr::from_mut(&mut attribute));
-            let block = [block, 1, 1];
+            let (grid, block) = (what.grid, [what.block, 1, 1]);
             let config = newer::Config { grid, block, shared: 0, stream, attributes, count: 1 };
-            let code = in_a_buffer(arguments, |extra| {
+            let code = in_a_buffer(what.arguments, |extra| {
                 // SAFETY: as for `launch`; the configuration and its attribute are valid for the call.
                 unsafe { start(&config, function.cast(), ptr::null_mut(), extra) }
             });
@@ -367,15 +353,7 @@ impl Driver for Nvidia {
         })
     }
 
-    fn launch_together(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        [x, y, z]: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
+    fn launch_together(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         let call = "cuLaunchCooperativeKernel";
         if env::var_os(MERGED).is_some_and(|v| v == "off") {
             return Err(DriverError::Call { call, reason: format!("{MERGED} turns it off") });
@@ -383,8 +361,9 @@ impl Driver for Nvidia {
         let lacking = || DriverError::Call { call, reason: "the driver does not have it".into() };
         let start = newer::together().ok_or_else(lacking)?;
         self.with(on, |queue| {
-            let function = self.function(module, function)?;
-            let mut pointers: Vec<u64> = arguments.iter().map(|(a, _)| a.0).collect();
+            let function = self.function(what.module, what.function)?;
+            let ([x, y, z], block) = (what.grid, what.block);
+            let mut pointers: Vec<u64> = what.arguments.iter().map(|(a, _)| a.0).collect();
             let mut each: Vec<*mut c_void> =
                 pointers.iter_mut().map(|p| ptr::from_mut(p).cast()).collect();
             let stream = queue.stream;

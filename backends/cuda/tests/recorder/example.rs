@@ -69,9 +69,24 @@ pub fn values(outputs: &[Tensor]) -> Vec<&[u8]> {
 
 /// Launches and recordings that are started in a run.
 pub fn started(recorder: &Recorder, plan: &LaunchedPlan) -> (usize, usize) {
+    run(recorder, plan).0
+}
+
+/// The same, and the outputs.
+fn run(recorder: &Recorder, plan: &LaunchedPlan) -> ((usize, usize), Vec<Tensor>) {
     recorder.calls();
-    plan.run(&[bytes(&[1, 2, 3, 4])]).expect("runs");
+    let outputs = plan.run(&[bytes(&[1, 2, 3, 4])]).expect("runs");
     let calls = recorder.calls();
     let count = |is: fn(&Call) -> bool| calls.iter().filter(|c| is(c)).count();
-    (count(|c| matches!(c, Call::Launch(..))), count(|c| matches!(c, Call::Replay(_))))
+    let launched = count(|c| matches!(c, Call::Launch(..)));
+    ((launched, count(|c| matches!(c, Call::Replay(_)))), outputs)
+}
+
+/// Runs the plan: three launches by themselves, three that are recorded and started so, then what was recorded alone.
+pub fn runs_as_recorded(recorder: &Recorder, plan: &LaunchedPlan) {
+    for (turn, wanted) in [(3, 0), (3, 1), (0, 1), (0, 1)].into_iter().enumerate() {
+        let (started, outputs) = run(recorder, plan);
+        assert_eq!(started, wanted, "run {turn}");
+        assert_eq!(values(&outputs), [&[3, 4, 5, 6][..], &[12, 22]]);
+    }
 }

@@ -1,11 +1,11 @@
 //! A device of bytes that records every call and may fail any of them.
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "not every test takes all of it")]
 pub mod example;
 
 use mlc_cuda::{
-    Address, Driver, DriverError, FAULT_WORDS, Graph, Library, MatrixProduct, Module, Prepared,
-    Room, Stream,
+    Address, Driver, DriverError, FAULT_WORDS, Graph, Invocation, Library, MatrixProduct, Module,
+    Prepared, Room, Stream,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -266,15 +266,8 @@ impl Driver for Recorder {
         state.called(Call::Unload(module.0))
     }
 
-    fn launch(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        grid: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
+    fn launch(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+        let &Invocation { module, function, grid, block, arguments } = what;
         let mut state = self.state();
         state.on(on);
         assert!(state.modules.contains(&module.0), "{module:?} is not loaded");
@@ -288,31 +281,19 @@ impl Driver for Recorder {
         self.state().starts_early
     }
 
-    fn launch_early(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        grid: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
-        assert!(self.starts_early(), "`{function}` is started early on a device that cannot");
-        self.state().early.push(function.to_string());
-        self.launch(on, module, function, grid, block, arguments)
+    fn launch_early(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
+        assert!(
+            self.starts_early(),
+            "`{}` is started early on a device that cannot",
+            what.function
+        );
+        self.state().early.push(what.function.to_string());
+        self.launch(on, what)
     }
 
-    fn launch_together(
-        &self,
-        on: Stream,
-        module: Module,
-        function: &str,
-        grid: [u32; 3],
-        block: u32,
-        arguments: &[(Address, u64)],
-    ) -> Result<(), DriverError> {
+    fn launch_together(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         if self.state().waits {
-            return self.launch(on, module, function, grid, block, arguments);
+            return self.launch(on, what);
         }
         let reason = "blocks do not wait for each other".into();
         Err(DriverError::Call { call: "launch_together", reason })
