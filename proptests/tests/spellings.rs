@@ -1,27 +1,27 @@
 //! A fixed sample of every family's spellings becomes the family's own plan.
 
-use mlc_proptests::spellings::{families, run};
+use mlc_proptests::spellings::{Family, families, run};
 use mlc_proptests::{checked_options, sampled};
+use rayon::prelude::*;
 
 /// Spellings of each family and setting, the reference among them.
 const SAMPLE: usize = 5;
 
 #[test]
 fn every_spelling_becomes_its_layer() {
-    let scratch = std::env::temp_dir().join(format!("spelling-test-{}.onnx", std::process::id()));
+    let scratch = tempfile::tempdir().expect("a folder");
     let options = checked_options();
-    let mut short = Vec::new();
     let all = families();
     assert!(all.len() >= 24, "{} families", all.len());
-    for f in &all {
-        let o = run::run(f, sampled(SAMPLE), &scratch, &options);
+    let of_family = |f: &Family| {
+        let file = scratch.path().join(format!("{}.onnx", f.name));
+        let o = run::run(f, sampled(SAMPLE), &file, &options);
         assert!(o.spellings >= f.setups.len(), "{} has no spellings", f.name);
-        short.extend(
-            o.failures.iter().map(|x| format!("{}\n{}became\n{}\n", x.which, x.source, x.became)),
-        );
-    }
-    // A leftover of a run in the temporary folder harms nobody.
-    let _ = std::fs::remove_file(&scratch);
+        o.failures
+    };
+    let failures: Vec<_> = all.par_iter().flat_map_iter(of_family).collect();
+    let told = |x: &run::Failure| format!("{}\n{}became\n{}\n", x.which, x.source, x.became);
+    let short: Vec<String> = failures.iter().map(told).collect();
     assert!(short.is_empty(), "expected other plans:\n{}", short.join("\n"));
 }
 

@@ -8,6 +8,7 @@ use mlc_rewrite::explain::{name_all, why_not};
 use mlc_rewrite::pipeline::{self, optimize};
 use mlc_rewrite::{Device, Model, Optimizer, Options, Reader};
 use mlc_verify::{CheckOptions, Outcome, check_law};
+use rayon::prelude::*;
 use std::fmt::Write;
 use std::path::Path;
 use table::{Case, cases, folder};
@@ -93,8 +94,8 @@ fn found(case: &Case, ending: &str) -> (bool, String) {
 fn all_found(ending: &str) -> (String, String) {
     let mut text = String::new();
     let mut missed = Vec::new();
-    for case in cases() {
-        let (is_found, why) = found(&case, ending);
+    let all: Vec<_> = cases().into_par_iter().map(|case| (found(&case, ending), case)).collect();
+    for ((is_found, why), case) in all {
         let _ = writeln!(text, "{}: {}", case.name, if is_found { "found" } else { "not found" });
         if !is_found {
             text.push_str(&why);
@@ -139,10 +140,10 @@ fn written_computes(case: &Case, model: &Model, what: &str) {
 
 #[test]
 fn layers_and_graphs_that_spell_them_out_are_written_to_onnx() {
-    for case in cases() {
+    cases().into_par_iter().for_each(|case| {
         written_computes(&case, &case.model(), "as a text");
         written_computes(&case, &spelled(&case, "onnx"), "as a graph");
-    }
+    });
 }
 
 /// The laws of a text hold; yields how many there are beside those of its definitions.

@@ -202,7 +202,7 @@ impl TreeBuilder {
         for part in pair.into_inner() {
             match part.as_rule() {
                 Rule::bound => return op.map(|op| Domain { op, bound: self.bound(part) }),
-                rule => op = super::terms::infix(rule),
+                _ => op = super::terms::infix(part.as_str()),
             }
         }
         None

@@ -70,12 +70,8 @@ pub(super) fn explain(
     }
     let positives = match &error.variant {
         ErrorVariant::ParsingError { positives, .. } => positives.as_slice(),
-        // The library ran out of stack before our own bounds said so.
-        ErrorVariant::CustomError { .. } => {
-            let diag = Diag::error(Code("S004"), "this item nests too deeply", stop.place())
-                .help("give inner parts a name, for example with `let`");
-            return GrammarMismatch { diag, token: index };
-        }
+        // No rule of the grammar makes messages of its own.
+        ErrorVariant::CustomError { .. } => &[],
     };
     let expected = stop.relevant(positives);
     let diag = match open {
@@ -385,22 +381,7 @@ fn describe(rule: Rule) -> &'static [Expected] {
         Rule::kw_as => &[Clause("as")],
         Rule::kw_at => &[Clause("at")],
         Rule::kw_else => &[Clause("else")],
-        Rule::kw_or
-        | Rule::kw_and
-        | Rule::equal
-        | Rule::unequal
-        | Rule::lt
-        | Rule::le
-        | Rule::gt
-        | Rule::ge
-        | Rule::plus
-        | Rule::difference
-        | Rule::times
-        | Rule::over
-        | Rule::remainder
-        | Rule::matmul
-        | Rule::power
-        | Rule::domain => &[Operator],
+        Rule::infix | Rule::ge | Rule::gt | Rule::le | Rule::lt | Rule::domain => &[Operator],
         Rule::op | Rule::kw_op => &[Clause("op")],
         Rule::def | Rule::kw_def => &[Clause("def")],
         Rule::law | Rule::kw_rule => &[Clause("rule")],
@@ -426,7 +407,6 @@ fn describe(rule: Rule) -> &'static [Expected] {
         | Rule::plain_chain
         | Rule::plain_operand
         | Rule::prefix
-        | Rule::infix
         | Rule::atom
         | Rule::elems
         | Rule::word

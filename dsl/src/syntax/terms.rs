@@ -55,23 +55,23 @@ pub(super) fn level(op: BinaryOp) -> Precedence {
     }
 }
 
-pub(super) fn infix(rule: Rule) -> Option<BinaryOp> {
-    Some(match rule {
-        Rule::kw_or => BinaryOp::Or,
-        Rule::kw_and => BinaryOp::And,
-        Rule::equal => BinaryOp::Eq,
-        Rule::unequal => BinaryOp::Ne,
-        Rule::lt => BinaryOp::Lt,
-        Rule::le => BinaryOp::Le,
-        Rule::gt => BinaryOp::Gt,
-        Rule::ge => BinaryOp::Ge,
-        Rule::plus => BinaryOp::Add,
-        Rule::difference => BinaryOp::Sub,
-        Rule::times => BinaryOp::Mul,
-        Rule::over => BinaryOp::Div,
-        Rule::remainder => BinaryOp::Mod,
-        Rule::matmul => BinaryOp::MatMul,
-        Rule::power => BinaryOp::Pow,
+pub(super) fn infix(sign: &str) -> Option<BinaryOp> {
+    Some(match sign {
+        "or" => BinaryOp::Or,
+        "and" => BinaryOp::And,
+        "==" => BinaryOp::Eq,
+        "!=" => BinaryOp::Ne,
+        "<" => BinaryOp::Lt,
+        "<=" => BinaryOp::Le,
+        ">" => BinaryOp::Gt,
+        ">=" => BinaryOp::Ge,
+        "+" => BinaryOp::Add,
+        "-" => BinaryOp::Sub,
+        "*" => BinaryOp::Mul,
+        "/" => BinaryOp::Div,
+        "%" => BinaryOp::Mod,
+        "@" => BinaryOp::MatMul,
+        "^" => BinaryOp::Pow,
         _ => return None,
     })
 }
@@ -175,7 +175,7 @@ impl TreeBuilder {
                 left = self.outside(left, value, deep, sign);
                 continue;
             }
-            let Some(op) = infix(rule) else { break };
+            let Some(op) = infix(next.as_str()) else { break };
             let binds = level(op);
             if binds < least {
                 break;
