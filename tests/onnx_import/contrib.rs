@@ -1,6 +1,8 @@
 //! Operators of ONNX Runtime's domain, against the formulas of its documentation.
 
 use crate::support::*;
+use mlc_onnx::named;
+use std::collections::BTreeSet;
 
 /// Numbers in -1..1, repeatable; no two tensors of one model begin alike.
 pub fn drawn(seed: usize, shape: &[usize]) -> Tensor {
@@ -97,6 +99,30 @@ const NONE: fn(usize, usize, usize, usize) -> f64 = |_, _, _, _| 0.0;
 /// Two tensors of `[B, H, n, d]` one after the other along `n`.
 fn joined(a: &[f64], b: &[f64], n: usize, m: usize, d: usize) -> Vec<f64> {
     a.chunks(n * d).zip(b.chunks(m * d)).flat_map(|(a, b)| [a, b].concat()).collect()
+}
+
+/// Operators that only ONNX Runtime has and that are written: it has code for each of them on processors.
+const WRITTEN: [&str; 8] = [
+    "BiasGelu",
+    "FastGelu",
+    "FusedConv",
+    "FusedMatMul",
+    "MultiHeadAttention",
+    "QuickGelu",
+    "SkipLayerNormalization",
+    "SkipSimplifiedLayerNormalization",
+];
+
+#[test]
+fn operators_of_the_runtime_are_written_where_processors_have_code_for_them() {
+    let library = load_sound(&[]).expect("sound");
+    let of_domain = |domain: &str| -> BTreeSet<&str> {
+        library.onnx.iter().filter(|i| i.decl.domain == domain).map(|i| &*i.name).collect()
+    };
+    let own = &of_domain("com.microsoft") - &of_domain("");
+    let is_written = |name: &&&str| !named(&library, 19, "onnxruntime", name).is_empty();
+    let written: BTreeSet<&str> = own.iter().filter(is_written).copied().collect();
+    assert_eq!(written, BTreeSet::from(WRITTEN));
 }
 
 #[test]
