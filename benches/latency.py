@@ -24,7 +24,7 @@ def bench(given, model, inputs, threads):
         command = [given.tool, "bench", model, *samples, "--threads", threads, "--seconds", given.seconds, "--json", report.name, *given.options]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
         if done.returncode:
-            raise turns.Absent(done.stderr.strip().removeprefix("error: "))
+            raise turns.Absent(turns.reason(done.stderr, "it failed"))
         kept = ("ratio", "same_plan", "runs", "least_seconds", "least_seconds_unoptimized", "median_seconds", "median_seconds_unoptimized")
         return {k: v for k, v in json.loads(pathlib.Path(report.name).read_text()).items() if k in kept}
 

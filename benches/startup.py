@@ -38,8 +38,7 @@ def started(command, errors):
 def check(status, errors):
     if os.waitstatus_to_exitcode(status):
         errors.seek(0)
-        lines = errors.read().decode(errors="replace").strip().splitlines()
-        raise turns.Absent(next((line for line in lines if line.startswith("error: ")), lines[-1] if lines else "it failed").removeprefix("error: "))
+        raise turns.Absent(turns.reason(errors.read().decode(errors="replace"), "it failed"))
 
 
 def seconds(command):

@@ -30,10 +30,23 @@ OF_CRATE = ("rten", "tract")
 PAUSE = 0.02
 # Turns of everybody at least.
 LEAST = 3
+# Characters of a reason at most.
+MOST = 200
 
 
 class Absent(Exception):
     """Why somebody takes no part."""
+
+
+def reason(text, otherwise):
+    """The line that says why, of what a process wrote to standard error."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("note: ")]
+    line = next((line for line in lines if line.startswith("error: ")), lines[-1] if lines else otherwise)
+    return shortened(line.removeprefix("error: "))
+
+
+def shortened(line):
+    return line if len(line) <= MOST else line[:MOST] + "…"
 
 
 class Process:
@@ -63,7 +76,7 @@ class Process:
         if not line:
             raise Absent(self.last_words())
         if line.startswith("error: "):
-            raise Absent(line.removeprefix("error: "))
+            raise Absent(shortened(line.removeprefix("error: ")))
         return line
 
     def seconds(self, plan, count=1):
@@ -74,14 +87,16 @@ class Process:
     def last_words(self):
         self.end()
         self.errors.seek(0)
-        lines = [line for line in self.errors.read().decode(errors="replace").splitlines() if line.strip()]
-        first = next((line for line in lines if line.startswith("error: ")), lines[-1] if lines else f"{self.name} ended without an answer")
-        return first.removeprefix("error: ").strip()
+        return reason(self.errors.read().decode(errors="replace"), f"{self.name} ended without an answer")
 
     def end(self):
-        # It may have ended by itself.
-        self.process.kill()
-        self.process.wait()
+        """It ends by itself, and removes what it wrote for a while; it may have done so before."""
+        try:
+            self.process.stdin.close()
+            self.process.wait(5)
+        except (OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
 
 
 class Own(Process):
@@ -125,18 +140,22 @@ def python(given, name):
 
 
 def race(turns, seconds, count=1):
-    """Seconds of every run by name, and why somebody fell out; all run in turns until the time is over."""
+    """Seconds of every run by name, and why somebody fell out; all run in turns, once before it counts and then until the time is over."""
     times, absent = {name: [] for name in turns}, {}
-    began = time.perf_counter()
-    while len(times) > len(absent) and (min(len(t) for n, t in times.items() if n not in absent) < LEAST or time.perf_counter() - began < seconds):
-        for name, run in turns.items():
-            if name in absent:
-                continue
+
+    def turn(of_all):
+        for name in [n for n in turns if n not in absent]:
             time.sleep(PAUSE)
             try:
-                times[name].append(run(count))
+                of_all[name].append(turns[name](count))
             except Absent as e:
                 absent[name] = str(e)
+
+    turn({name: [] for name in turns})
+    began, done = time.perf_counter(), 0
+    while len(absent) < len(turns) and (done < LEAST or time.perf_counter() - began < seconds):
+        turn(times)
+        done += 1
     return {n: t for n, t in times.items() if n not in absent}, absent
 
 
