@@ -1,73 +1,69 @@
-"""How fast models run on the CPU backend before and after: `latency.py [--threads N]... [--processes N] MODELS[/NAME]...`.
+"""How fast models run on the CPU backend before and after: `latency.py MODELS...`.
 
-MODELS is a folder of folders with a `model.onnx` each, or one of these. Runs `mlc-rewrite bench` (interleaved runs, the
-fastest of each counts) in several processes for every number of threads (1 and 2 unless some are given), and prints
-Markdown: of the processes (3 unless told) the one with the median ratio, and the geometric means of the ratios. A star marks
-models of which the plan as read is kept: their ratio is noise, and counts as one. Exit code 1 if a model became slower
-by more than the noise.
+Runs `mlc-rewrite bench` (interleaved runs of the plan as read and of the optimised one, each compiled twice) in several processes for every number of
+threads, and prints Markdown: of the processes the one with the median ratio, and the geometric means of the ratios of the fastest runs. A star marks
+models of which the plan as read is kept: their ratio is noise, and counts as one. Exit code 1 if a model became slower by more than the noise.
 """
 
 import json
-import math
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-TOOL = pathlib.Path(__file__).resolve().parents[1] / "target/release/mlc-rewrite"
+import turns
 
 # The fastest runs of one plan, compiled twice, differ by less than this.
 NOISE = 0.02
 
 
-def bench(model, threads):
+def bench(given, model, inputs, threads):
+    """The report of a process, or why there is none."""
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        command = [TOOL, "bench", model, "--threads", threads, "--json", report.name]
+        samples = ["--inputs", inputs] if inputs else []
+        command = [given.tool, "bench", model, *samples, "--threads", threads, "--seconds", given.seconds, "--json", report.name, *given.options]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
         if done.returncode:
-            sys.exit(f"{model}: {done.stderr.strip()}")
-        return json.load(open(report.name))
+            raise turns.Absent(turns.reason(done.stderr, "it failed"))
+        kept = ("ratio", "same_plan", "runs", "least_seconds", "least_seconds_unoptimized", "median_seconds", "median_seconds_unoptimized")
+        return {k: v for k, v in json.loads(pathlib.Path(report.name).read_text()).items() if k in kept}
 
 
-def models(path):
-    path = pathlib.Path(path)
-    return [path / "model.onnx"] if (path / "model.onnx").exists() else sorted(path.glob("*/model.onnx"))
-
-
-def arguments(words):
-    threads, paths, processes = [], [], 3
-    words = iter(words)
-    for w in words:
-        if w == "--threads":
-            threads.append(int(next(words)))
-        elif w == "--processes":
-            processes = int(next(words))
-        else:
-            paths.append(w)
-    return threads or [1, 2], processes, [m for p in paths for m in models(p)]
+def result(given, kept, name, model, inputs, threads):
+    found = kept.get(name, str(threads))
+    if not found:
+        runs = [bench(given, model, inputs, threads) for _ in range(given.processes)]
+        found = kept.put(sorted(runs, key=lambda r: r["ratio"])[len(runs) // 2], name, str(threads))
+    return found
 
 
 def main():
-    threads, processes, found = arguments(sys.argv[1:])
-    if not found:
-        sys.exit(__doc__)
-    heads = [f"{n} thread{'s' if n > 1 else ''}: {c}" for n in threads for c in ("before, ms", "after, ms", "after/before")]
-    print("| model | " + " | ".join(heads) + " |\n" + "|---" * (1 + len(heads)) + "|")
-    logs = {n: [] for n in threads}
-    for model in found:
-        cells = [model.parent.name]
-        for n in threads:
-            runs = [bench(model, n) for _ in range(processes)]
-            r = sorted(runs, key=lambda r: r["ratio"])[processes // 2]
-            kept = "*" if r["same_plan"] else ""
-            logs[n].append(0.0 if r["same_plan"] else math.log(r["ratio"]))
-            cells += [f"{r['least_seconds_unoptimized'] * 1e3:.3f}", f"{r['least_seconds'] * 1e3:.3f}"]
-            cells.append(f"{r['ratio']:.3f}{kept}")
-        print("| " + " | ".join(cells) + " |", flush=True)
-    for n, all in logs.items():
-        mean, worst = math.exp(sum(all) / len(all)), math.exp(max(all))
-        print(f"\n{n} thread{'s' if n > 1 else ''}: geometric mean {mean:.3f}, largest {worst:.3f}.")
-    sys.exit(int(any(l > math.log(1 + NOISE) for all in logs.values() for l in all)))
+    parser = turns.arguments(__doc__, 4, of="of the runs of both plans in a process")
+    parser.add_argument("--processes", type=int, default=3, help="3 by default")
+    given = turns.parsed(parser)
+    chosen = list(turns.models(given.models))
+    if not chosen:
+        parser.error("give models")
+    kept, ratios, absent = turns.Kept(given.json, given.again), {n: [] for n in given.threads}, []
+    turns.head(["model", *(f"{turns.plural(n)}: {c}" for n in given.threads for c in ("before, ms", "after, ms", "after/before"))])
+    for name, model, inputs in chosen:
+        cells = [name]
+        for n in given.threads:
+            try:
+                r = result(given, kept, name, model, inputs, n)
+            except turns.Absent as e:
+                absent.append(f"{name}: {e}")
+                cells += ["", "", ""]
+                continue
+            ratios[n].append(1.0 if r["same_plan"] else r["ratio"])
+            cells += [f"{r['least_seconds_unoptimized'] * 1e3:.3f}", f"{r['least_seconds'] * 1e3:.3f}", f"{r['ratio']:.3f}{'*' if r['same_plan'] else ''}"]
+        turns.row(cells)
+    for n, found in ratios.items():
+        if found:
+            print(f"\n{turns.plural(n)}: geometric mean {turns.mean(found):.3f}, largest {max(found):.3f}.")
+    for line in absent:
+        print(f"\n- {line}")
+    sys.exit(int(any(r > 1 + NOISE for found in ratios.values() for r in found)))
 
 
 if __name__ == "__main__":

@@ -1,88 +1,103 @@
-"""How fast models run here and in other runtimes on this machine: `peers.py [--threads N]... [--processes N] MODELS[/NAME]...`.
+"""How fast models run here and in other runtimes on this machine's processor: `peers.py MODELS...`.
 
-MODELS is a folder of folders with a `model.onnx` each, or one of these. For every model, number of threads (1 and 2 unless some
-are given) and runtime, `mlc-rewrite bench --against` times the optimised plan and the runtime in turns, in several processes (3 unless
-told); the one with the median ratio counts. Prints Markdown: the fastest run of each, and the ratio over the best of the others, with
-the geometric means. Needs a Python with the packages `onnxruntime` and `openvino`, which MLC_PYTHON names; one that does not run a
-model is left out of its row. `--json FILE` keeps all figures.
+For every model and number of threads, the optimised plan and the other runtimes run in turns, each in a process of its own that is kept ready: ONNX
+Runtime with all optimisations, OpenVINO in f32, PyTorch compiled (`max-autotune`, weights frozen), rten and tract (of the crate in benches/peers,
+which has to be built). Prints a table in Markdown for every number of threads: the median of each in milliseconds with quartiles, and the ratio over
+the best of the others, with quartiles of runs that follow each other; then the geometric means, and who does not run what, and why. The packages
+`onnxruntime`, `openvino` and `torch` may be in different Pythons: `--python torch-compile=PATH`.
 """
 
-import json
-import math
-import pathlib
-import statistics
-import subprocess
-import sys
-import tempfile
+import turns
 
-TOOL = pathlib.Path(__file__).resolve().parents[1] / "target/release/mlc-rewrite"
-PEERS = ["onnxruntime", "openvino"]
+PEERS = ["onnxruntime", "openvino", "torch-compile", "rten", "tract"]
 
 
-def race(model, threads, peer):
-    with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        command = [TOOL, "bench", model, "--threads", threads, "--against", peer, "--json", report.name]
-        done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-        if done.returncode:
-            print(f"{model}: {done.stderr.strip()}", file=sys.stderr)
-            return None
-        return json.load(open(report.name))["against"]
+def measured(given, model, inputs, threads):
+    """Times, versions, and reasons of absence, by name."""
+    started, absent = {}, {}
+    own = turns.Own(given, model, threads, inputs=inputs)
+    try:
+        own.ready()
+        for name in given.against:
+            try:
+                started[name] = turns.Peer(given, name, model, own.known["inputs"], threads)
+            except turns.Absent as e:
+                absent[name] = str(e)
+        for name, peer in list(started.items()):
+            try:
+                peer.ready()
+            except turns.Absent as e:
+                absent[name] = str(e)
+        runs = {"here": lambda n: own.seconds("optimised", n)}
+        if given.as_read:
+            runs["as read"] = lambda n: own.seconds("as read", n)
+        runs |= {name: lambda n, peer=peer: peer.seconds("run", n) for name, peer in started.items() if name not in absent}
+        times, fallen = turns.race({} if given.prepare else runs, given.seconds)
+        versions = {name: peer.version for name, peer in started.items() if name not in absent}
+        return {"times": times, "versions": versions, "absent": {**absent, **fallen}, "same_plan": own.known["same_plan"]}
+    finally:
+        for process in [own, *started.values()]:
+            process.end()
 
 
-def models(path):
-    path = pathlib.Path(path)
-    return [path / "model.onnx"] if (path / "model.onnx").exists() else sorted(path.glob("*/model.onnx"))
+def found(given, kept, name, model, inputs, threads):
+    """What is kept, if it has everybody who is asked for, or what is measured now."""
+    old = kept.get(name, str(threads))
+    wanted = {*given.against, *(["as read"] if given.as_read else [])}
+    if old and wanted <= {*old["times"], *old["absent"]}:
+        return old
+    try:
+        new = measured(given, model, inputs, threads)
+    except turns.Absent as e:
+        new = {"times": {}, "versions": {}, "absent": {"here": str(e), **dict.fromkeys(wanted, "not tried")}}
+    return new if given.prepare else kept.put(new, name, str(threads))
 
 
-def arguments(words):
-    threads, paths, processes, kept = [], [], 3, None
-    words = iter(words)
-    for w in words:
-        if w == "--threads":
-            threads.append(int(next(words)))
-        elif w == "--processes":
-            processes = int(next(words))
-        elif w == "--json":
-            kept = next(words)
-        else:
-            paths.append(w)
-    return threads or [1, 2], processes, [m for p in paths for m in models(p)], kept
-
-
-def middle(races):
-    races = sorted((r for r in races if r), key=lambda r: r["ratio"])
-    return races[len(races) // 2] if races else None
+def table(given, kept, chosen, threads):
+    shown = [*(["as read"] if given.as_read else []), *given.against]
+    print(f"\n### {turns.plural(threads)}\n")
+    turns.head(["model", "here, ms", *(f"{n}, ms" for n in shown), "ratio"])
+    best, each, absent, versions, before = [], {}, {}, {}, []
+    for name, model, inputs in chosen:
+        result = found(given, kept, name, model, inputs, threads)
+        times, versions = result["times"], {**versions, **result["versions"]}
+        for who, why in result["absent"].items():
+            if who == "here" or who in shown:
+                absent.setdefault((who, why), []).append(name)
+        own, peers = times.get("here"), {n: times[n] for n in given.against if n in times}
+        cells = [turns.ms(times[n]) if n in times else "" for n in ["here", *shown]]
+        if own and "as read" in times:
+            before.append(1.0 if result["same_plan"] else turns.ratio(own, times["as read"])[0])
+        if own and peers:
+            best.append(min(peers, key=lambda n: turns.median(peers[n])))
+            for n, t in peers.items():
+                each.setdefault(n, []).append(turns.ratio(own, t)[0])
+            each.setdefault("the best", []).append(max(turns.ratio(own, t)[0] for t in peers.values()))
+            cells.append(turns.ratio_cell(own, peers[best[-1]]))
+        turns.row([name, *cells, *[""] * (len(shown) + 2 - len(cells))])
+    if each:
+        means = [f"{n} {turns.mean(r):.3f} ({len(r)})" for n, r in each.items()]
+        print(f"\nGeometric means of the ratios, with the number of models: {', '.join(means)}; largest over the best {max(each['the best']):.2f}.")
+    if before:
+        print(f"\nOptimised over as read, one where both are one plan: geometric mean {turns.mean(before):.3f}, largest {max(before):.3f}.")
+    if versions:
+        print(f"\nVersions: {', '.join(f'{n} {v}' for n, v in versions.items())}.")
+    for (who, why), names in absent.items():
+        print(f"\n- {who} does not run {', '.join(names)}: {why}")
 
 
 def main():
-    threads, processes, found, kept = arguments(sys.argv[1:])
-    if not found:
-        sys.exit(__doc__)
-    heads = [f"{n} thread{'s' if n > 1 else ''}: {c}" for n in threads for c in ("here, ms", *(f"{p}, ms" for p in PEERS), "ratio")]
-    print("| model | " + " | ".join(heads) + " |\n" + "|---" * (1 + len(heads)) + "|")
-    ratios, figures = {n: [] for n in threads}, {}
-    for model in found:
-        cells = [model.parent.name]
-        for n in threads:
-            runs = {p: middle([race(model, n, p) for _ in range(processes)]) for p in PEERS}
-            figures.setdefault(model.parent.name, {})[n] = runs
-            known = [r for r in runs.values() if r]
-            if not known:
-                cells += ["", *("" for _ in PEERS), ""]
-                continue
-            # The best peer is the one that the plan is slowest against.
-            ratio = max(r["ratio"] for r in known)
-            ratios[n].append(ratio)
-            cells.append(f"{min(r['own_least_seconds'] for r in known) * 1e3:.3f}")
-            cells += [f"{r['least_seconds'] * 1e3:.3f}" if r else "" for r in runs.values()]
-            cells.append(f"{ratio:.2f}")
-        print("| " + " | ".join(cells) + " |", flush=True)
-    for n, all_ratios in ratios.items():
-        if all_ratios:
-            mean = math.exp(statistics.fmean(map(math.log, all_ratios)))
-            print(f"\nGeometric mean at {n} thread{'s' if n > 1 else ''}: {mean:.2f} of the best of the others.")
-    if kept:
-        pathlib.Path(kept).write_text(json.dumps(figures, indent=1))
+    parser = turns.arguments(__doc__, 4)
+    parser.add_argument("--against", type=lambda s: s.split(","), default=PEERS, help=f"runtimes, {','.join(PEERS)} by default")
+    parser.add_argument("--as-read", action="store_true", help="the plan of the model as it is takes turns as well")
+    parser.add_argument("--prepare", action="store_true", help="start everybody once and time nothing: what PyTorch compiles is kept and found by later calls")
+    given = turns.parsed(parser)
+    chosen = list(turns.models(given.models))
+    if not chosen:
+        parser.error("give models")
+    kept = turns.Kept(given.json, given.again or given.prepare)
+    for threads in given.threads:
+        table(given, kept, chosen, threads)
 
 
 main()

@@ -1,23 +1,21 @@
-"""Time from the start of the process to the first result, and the most memory it holds, beside ONNX Runtime's:
-`startup.py [--turns N] [--threads N] [--tool PATH] MODELS[/NAME]...`.
+"""Time from the start of the process to the first result, and the most memory it holds, beside ONNX Runtime's: `startup.py MODELS...`.
 
-MODELS is a folder of folders with a `model.onnx` and its `inputs.npz` each, or one of these; of several samples K/INPUT the first counts. For every model, processes take turns:
-`mlc-rewrite run` with and without optimisation and self-check, and a Python that runs the model once in ONNX Runtime with all
-optimisations. Prints Markdown: of each the fastest turn in seconds, and of one more turn the most memory of its own and, in parentheses,
-the most resident memory, mapped files included, in MiB. What Python takes to load ONNX Runtime and NumPy alone is printed below and is
-not subtracted. Needs a Python with `onnxruntime`, which MLC_PYTHON names, and Linux.
+For every model, processes take turns: `mlc-rewrite run` with and without optimisation and self-check, and a Python that runs the model once in ONNX
+Runtime with all optimisations. Inputs are the first sample of the model's `inputs.npz`, or random ones. Prints Markdown for every number of threads: of
+each the median in seconds with quartiles, and of one more turn the most memory of its own and, in parentheses, the most resident memory, mapped files
+included, in MiB. What Python takes to load ONNX Runtime and NumPy alone is printed below and is not subtracted. Needs a Python with `onnxruntime`,
+which MLC_PYTHON or --python names, and Linux.
 """
 
 import os
 import pathlib
+import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-PYTHON = os.environ.get("MLC_PYTHON", "python3")
+import turns
 
 IMPORT = "import sys, numpy, onnxruntime as o\n"
 SESSION = (
@@ -37,10 +35,10 @@ def started(command, errors):
     return subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=errors)
 
 
-def check(status, command, errors):
+def check(status, errors):
     if os.waitstatus_to_exitcode(status):
         errors.seek(0)
-        raise SystemExit(f"{command[0]} {command[1]}: {errors.read().decode().strip()}")
+        raise turns.Absent(turns.reason(errors.read().decode(errors="replace"), "it failed"))
 
 
 def seconds(command):
@@ -51,12 +49,12 @@ def seconds(command):
         _, status = os.waitpid(process.pid, 0)
         took = time.perf_counter() - began
         process.returncode = 0
-        check(status, command, errors)
+        check(status, errors)
     return took
 
 
 def memory(command):
-    """The most MiB of its own that a process holds, and the most that are resident."""
+    """The most MiB of its own that a process holds, and the most that are resident; an error if it fails."""
     with tempfile.TemporaryFile() as errors:
         process = started(command, errors)
         own, done = 0, 0
@@ -70,8 +68,8 @@ def memory(command):
             time.sleep(0.003)
             done, status, usage = os.wait4(process.pid, os.WNOHANG)
         process.returncode = 0
-        check(status, command, errors)
-    return f"{own / 1024:.0f} ({usage.ru_maxrss / 1024:.0f})"
+        check(status, errors)
+    return own / 1024, usage.ru_maxrss / 1024
 
 
 def first_sample(archive, to):
@@ -84,47 +82,66 @@ def first_sample(archive, to):
     return to
 
 
-def columns(tool, threads, inputs):
-    """The table's columns: a command for a model each."""
-    own = lambda m, *more: [tool, "run", m, "--inputs", inputs, "--threads", threads, "--quiet", *more]
+def inputs_of(given, model, inputs, threads, to):
+    if inputs:
+        return first_sample(inputs, to)
+    own = turns.Own(given, model, threads, ["--no-check", "--rounds", "1"])
+    try:
+        return shutil.copy(own.ready().known["inputs"], to)
+    finally:
+        own.end()
+
+
+def commands(given, model, inputs, threads):
+    """The table's columns."""
+    own = [given.tool, "run", model, "--inputs", inputs, "--threads", threads, "--quiet", *given.options]
     return {
-        "run": lambda m: own(m),
-        "run --no-check": lambda m: own(m, "--no-check"),
-        "run --no-optimize": lambda m: own(m, "--no-optimize"),
-        "ONNX Runtime": lambda m: [PYTHON, "-c", SESSION, m, inputs, threads],
+        "run": own,
+        "run --no-check": [*own, "--no-check"],
+        "run --no-optimize": [*own, "--no-optimize"],
+        "ONNX Runtime": [turns.python(given, "onnxruntime"), "-c", SESSION, model, inputs, threads],
     }
 
 
-def arguments(words):
-    told, paths = {"--turns": "3", "--threads": "2", "--tool": ROOT / "target/release/mlc-rewrite"}, []
-    words = iter(words)
-    for w in words:
-        if w in told:
-            told[w] = next(words)
-        else:
-            path = pathlib.Path(w)
-            paths += [path] if (path / "model.onnx").exists() else sorted(p.parent for p in path.glob("*/model.onnx"))
-    return told, paths
+def measured(given, model, inputs, threads):
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = inputs_of(given, model, inputs, threads, pathlib.Path(folder) / "inputs.npz")
+        each = commands(given, model, inputs, threads)
+        times, absent = turns.race({name: lambda _, c=c: seconds(c) for name, c in each.items()}, given.seconds)
+        return {"times": times, "absent": absent, "mib": {name: memory(each[name]) for name in times}}
+
+
+def table(given, kept, chosen, threads):
+    names = list(commands(given, "", "", threads))
+    print(f"\n### {turns.plural(threads)}\n")
+    turns.head(["model", *(f"{name}, {unit}" for unit in ("s", "MiB") for name in names)])
+    absent = []
+    for name, model, inputs in chosen:
+        try:
+            r = kept.get(name, str(threads)) or kept.put(measured(given, model, inputs, threads), name, str(threads))
+        except turns.Absent as e:
+            absent.append(f"{name}: {e}")
+            continue
+        absent += [f"{who} does not run {name}: {why}" for who, why in r["absent"].items()]
+        cells = ["{1:.2f} ({0:.2f}–{2:.2f})".format(*turns.quartiles(r["times"][n])) if n in r["times"] else "" for n in names]
+        cells += ["{:.0f} ({:.0f})".format(*r["mib"][n]) if n in r["mib"] else "" for n in names]
+        turns.row([name, *cells])
+    for line in absent:
+        print(f"\n- {line}")
 
 
 def main():
-    told, models = arguments(sys.argv[1:])
-    if not models:
-        sys.exit(__doc__)
-    folder = tempfile.TemporaryDirectory()
-    inputs = pathlib.Path(folder.name) / "inputs.npz"
-    commands = columns(told["--tool"], told["--threads"], inputs)
-    heads = [f"{name}, {unit}" for unit in ("s", "MiB") for name in commands]
-    print("| model | " + " | ".join(heads) + " |\n" + "|---" * (1 + len(heads)) + "|")
-    for model in models:
-        first_sample(model / "inputs.npz", inputs)
-        turns = [[seconds(command(model / "model.onnx")) for command in commands.values()] for _ in range(int(told["--turns"]))]
-        cells = [f"{min(each):.2f}" for each in zip(*turns)]
-        cells += [memory(command(model / "model.onnx")) for command in commands.values()]
-        print("| " + " | ".join([model.name, *cells]) + " |", flush=True)
-    alone = [PYTHON, "-c", IMPORT]
-    least = min(seconds(alone) for _ in range(int(told["--turns"])))
-    print(f"\nPython with ONNX Runtime and NumPy alone: {least:.2f} s, {memory(alone)} MiB.")
+    parser = turns.arguments(__doc__, 4, options="run")
+    given = turns.parsed(parser, [2])
+    chosen = list(turns.models(given.models))
+    if not chosen:
+        parser.error("give models")
+    kept = turns.Kept(given.json, given.again)
+    for threads in given.threads:
+        table(given, kept, chosen, threads)
+    alone = [turns.python(given, "onnxruntime"), "-c", IMPORT]
+    least = min(seconds(alone) for _ in range(turns.LEAST))
+    print("\nPython with ONNX Runtime and NumPy alone: {:.2f} s, {:.0f} ({:.0f}) MiB.".format(least, *memory(alone)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 //! `bench MODEL`: times the optimised plan against the original model, interleaved.
 
 use super::bench_data;
+use super::bench_turns::{self, Ready};
 use super::check_options::{self, CheckReport, Checking};
 use super::model::{Tuning, fitting_symbols, load_for};
 use super::peer::{Peer, PeerReport, Runtime};
@@ -58,6 +59,10 @@ pub struct Args {
     /// or the end of standard input: so several can prepare at once, and be timed one after the other.
     #[arg(long)]
     wait: bool,
+    /// Time runs when asked, for programs that take turns with others: print a line of JSON when plans are found, then answer
+    /// each line of standard input, `optimised` or `as read`, with the seconds of a run of that plan, or with the mean of N runs if a tab and N follow.
+    #[arg(long, conflicts_with_all = ["wait", "kernels", "against", "iterations", "seconds", "json"])]
+    pub(super) turns: bool,
     /// Print what every kernel takes, measured and estimated.
     #[arg(long)]
     pub(super) kernels: bool,
@@ -266,6 +271,12 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let named: Vec<(String, Tensor)> = names.zip(inputs.iter().cloned()).collect();
     let bench = Bench { args: &args, library: &model.library, inputs: &inputs, named: &named };
     let plans = [&after, &before];
+    let same_plan = measure::text(&after, &model.library) == measure::text(&before, &model.library);
+    if args.turns {
+        let (place, ready) = (device.backend()?, Ready::of(&done.report, same_plan));
+        let compile = |i: usize| Ok(place.compile(plans[i], model.library.clone())?);
+        return bench_turns::serve(ready, &named, compile);
+    }
     let taken = match device.is_elsewhere() {
         true => bench.on_device(&*device.backend()?, plans)?,
         false => bench.on_host(&device, plans)?,
@@ -295,7 +306,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         against: taken.against,
         seconds: self_check_seconds.map(|s| ("self-check".to_string(), s)).into_iter().collect(),
         check,
-        same_plan: measure::text(&after, &model.library) == measure::text(&before, &model.library),
+        same_plan,
         measured: done.report.measured,
         kernels,
         kernels_unoptimized,

@@ -1,6 +1,7 @@
 //! `bench` of a model that the data of a run decide: whole sessions are timed, with what they compute to decide it.
 
 use super::bench::{Args, BenchReport};
+use super::bench_turns::{self, Ready};
 use super::{Findings, check_options};
 use crate::model::Model;
 use crate::optimizer::optimizing;
@@ -47,9 +48,14 @@ pub fn run(args: Args, model: Model) -> anyhow::Result<Findings> {
     let inputs = samples.into_iter().next().unwrap_or_default();
     let [fast, plain] =
         [fast, model.session_on(&device)?].map(|session| Ordered { session, names: names.clone() });
+    let named: Vec<(String, Tensor)> = names.into_iter().zip(inputs.iter().cloned()).collect();
+    if args.turns {
+        let mut both = [fast, plain].map(|p| Some(Box::new(p) as Box<dyn Executable>));
+        let made = |i: usize| both[i].take().context("each is made once");
+        return bench_turns::serve(Ready::default(), &named, made);
+    }
     args.turn()?;
     let times = measure::runs(&[&fast, &plain], &inputs, args.count())?;
-    let named: Vec<(String, Tensor)> = names.into_iter().zip(inputs.iter().cloned()).collect();
     let against = args.peer(&named)?;
     let against = against.map(|peer| peer.race(&fast, &inputs, args.turns())).transpose()?;
     let notes =

@@ -12,6 +12,7 @@ mod conformance;
 mod files;
 mod inputs;
 mod staged;
+mod turns;
 mod verbs;
 
 /// `y = relu(x + w)` with many weights, each of which is written on its own.

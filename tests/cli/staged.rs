@@ -104,6 +104,11 @@ fn data_decide_extents_and_repetitions() {
     let said = String::from_utf8_lossy(&said);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("whole sessions are timed"), "{said}");
+    let turns = ["bench", "m.onnx", "--inputs", "in.npz", "--turns"];
+    let (code, said, _) = run(dir.path(), &turns, b"as read\noptimised\t2\n");
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.lines().count() == 3 && said.contains(r#""estimate":null"#), "{said}");
     let (code, _, said) = run(dir.path(), &["optimize", "m.onnx", "-o", "out.onnx"], b"");
     assert_eq!(code, Some(0), "{said}");
     let out = read_onnx(dir.path().join("out.onnx")).expect("it reads back");

@@ -29,7 +29,9 @@ impl Case {
         let graph = read_onnx(&model)?.graph;
         let (relative, absolute) = tolerance(folder)?;
         let mut sets = vec![];
-        while let Some(data) = Some(folder.join(format!("test_data_set_{}", sets.len()))).filter(|d| d.is_dir()) {
+        while let Some(data) =
+            Some(folder.join(format!("test_data_set_{}", sets.len()))).filter(|d| d.is_dir())
+        {
             let inputs = stored(&data, "input", &graph.inputs)?;
             let outputs = stored(&data, "output", &graph.outputs)?;
             sets.push(DataSet { inputs, outputs });

@@ -1,15 +1,21 @@
-//! Runs ONNX's conformance suite, as `fuzz/onnx_suite.py` writes it, in tract and in rten.
+//! Runs models in tract and in rten, to compare.
 //!
 //!     cargo run --release -- SUITE [PART OF A NAME]
+//!     cargo run --release -- turns RUNTIME MODEL INPUTS.npz THREADS
+//!     cargo run --release -- peak THREADS
 //!
-//! A case passes if the elements are within its tolerance, under the same rules as in `mlc-rewrite conformance`. A runtime that has
-//! fewer element types may use a wider or narrower one of the same kind. Compares results, never times.
+//! The first runs ONNX's conformance suite, as `fuzz/onnx_suite.py` writes it. A case passes if the elements are within its tolerance, under
+//! the same rules as in `mlc-rewrite conformance`. A runtime that has fewer element types may use a wider or narrower one of the same kind.
+//! The second runs a model when it is told to, the third measures the machine: both are for the scripts beside this crate.
 
 mod case;
+mod peak;
 mod runtimes;
+mod turns;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use case::Case;
+use runtimes::{Load, Runtime};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -27,18 +33,32 @@ enum Outcome {
 }
 
 fn main() -> Result<()> {
-    let mut args = std::env::args().skip(1);
-    let suite = args.next().context("give the folder of the suite")?;
-    let part = args.next().unwrap_or_default();
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match &*args.iter().map(String::as_str).collect::<Vec<_>>() {
+        ["turns", runtime, model, inputs, threads] => {
+            turns::answer(runtime, Path::new(model), Path::new(inputs), threads.parse()?)
+        }
+        ["peak", threads] => {
+            println!("{}", peak::flops_per_second(threads.parse()?));
+            Ok(())
+        }
+        [suite] => conformance(suite, ""),
+        [suite, part] => conformance(suite, part),
+        _ => bail!("give the folder of the suite, `turns` with its arguments, or `peak THREADS`"),
+    }
+}
+
+/// Prints how many cases each runtime passes.
+fn conformance(suite: &str, part: &str) -> Result<()> {
     let mut folders = vec![];
-    search(Path::new(&suite), &mut folders)?;
-    folders.retain(|f| f.file_name().is_some_and(|n| n.to_string_lossy().contains(&part)));
+    search(Path::new(suite), &mut folders)?;
+    folders.retain(|f| f.file_name().is_some_and(|n| n.to_string_lossy().contains(part)));
     folders.sort();
     std::panic::set_hook(Box::new(|_| {}));
-    for (name, run) in runtimes::ALL {
+    for Runtime { name, load, .. } in runtimes::ALL {
         let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
         for folder in &folders {
-            let (outcome, why) = match catch_unwind(AssertUnwindSafe(|| outcome(folder, run))) {
+            let (outcome, why) = match catch_unwind(AssertUnwindSafe(|| outcome(folder, load))) {
                 Ok(Ok(None)) => (Outcome::Passed, String::new()),
                 Ok(Ok(Some(why))) => (Outcome::Failed, why),
                 Ok(Err(e)) => (Outcome::Refused, format!("{e:#}")),
@@ -80,10 +100,11 @@ fn search(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
 }
 
 /// What differs from the expected outputs, in the first set of data where anything does.
-fn outcome(folder: &Path, run: runtimes::Run) -> Result<Option<String>> {
+fn outcome(folder: &Path, load: Load) -> Result<Option<String>> {
     let case = Case::read(folder)?;
     for set in &case.sets {
-        let outputs = run(&case, &set.inputs)?;
+        let inputs: Vec<_> = case.names.iter().cloned().zip(set.inputs.iter().cloned()).collect();
+        let outputs = load(&case.model, &inputs, 1)?()?()?;
         for (i, wanted) in set.outputs.iter().enumerate() {
             let Some(wanted) = wanted else { continue };
             let got = outputs.get(i).context("there are too few outputs")?;

@@ -1,16 +1,37 @@
-//! The runtimes, each as a function of a case and its inputs to outputs.
+//! The runtimes: each loads a model for given inputs, and is then run as often as one likes.
 
-use crate::case::Case;
 use anyhow::{Result, anyhow, bail};
 use mlc_dsl::ir::{DType, Tensor};
 use rten_tensor::{AsView, Layout};
+use std::path::Path;
+use std::sync::Arc;
+use tract_linalg::multithread::{Executor, set_default_executor};
 use tract_onnx::prelude::*;
 
-/// Outputs in the order of the model's.
-pub type Run = fn(&Case, &[Option<Tensor>]) -> Result<Vec<Tensor>>;
+/// Inputs with the names of the model's; `None` for what is not given.
+pub type Inputs<'a> = &'a [(String, Option<Tensor>)];
 
-/// Every runtime with its name.
-pub const ALL: [(&str, Run); 2] = [("tract", tract), ("rten", rten)];
+/// Runs the model; how outputs, in the order of the model's, are read is left to whoever wants them.
+pub type Loaded = Box<dyn FnMut() -> Result<Outputs>>;
+
+/// Reads the outputs of a run.
+pub type Outputs = Box<dyn FnOnce() -> Result<Vec<Tensor>>>;
+
+/// Loads a model to be run on so many threads.
+pub type Load = fn(&Path, Inputs<'_>, usize) -> Result<Loaded>;
+
+/// A runtime by its name.
+pub struct Runtime {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub load: Load,
+}
+
+/// Every runtime; versions are those of the manifest.
+pub const ALL: [Runtime; 2] = [
+    Runtime { name: "tract", version: "0.23", load: tract },
+    Runtime { name: "rten", version: "0.27", load: rten },
+];
 
 /// `$m!(rust type, variant of DType)` for the numbers whose bytes both sides store alike.
 macro_rules! numbers {
@@ -35,7 +56,9 @@ fn to_tract(t: &Tensor) -> Result<tract_onnx::prelude::Tensor> {
         ($rust:ty, $dtype:ident) => {
             if t.dtype() == DType::$dtype {
                 let (dt, shape) = (<$rust>::datum_type(), t.shape());
-                return Ok(unsafe { tract_onnx::prelude::Tensor::from_raw_dt(dt, shape, t.bytes())? });
+                return Ok(unsafe {
+                    tract_onnx::prelude::Tensor::from_raw_dt(dt, shape, t.bytes())?
+                });
             }
         };
     }
@@ -68,19 +91,21 @@ fn of_tract(t: &tract_onnx::prelude::Tensor) -> Result<Tensor> {
     bail!("elements of type {dt:?}")
 }
 
-fn tract(case: &Case, inputs: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
-    let mut model = tract_onnx::onnx()
-        .with_ignore_output_shapes(true)
-        .model_for_path(&case.model)?;
-    let mut given = tvec!();
+fn tract(path: &Path, inputs: Inputs<'_>, threads: usize) -> Result<Loaded> {
+    set_default_executor(match threads {
+        0 | 1 => Executor::SingleThread,
+        more => Executor::multithread(more),
+    });
+    let mut model = tract_onnx::onnx().with_ignore_output_shapes(true).model_for_path(path)?;
+    let mut given: TVec<TValue> = tvec!();
     let mut place = 0;
-    for (name, t) in case.names.iter().zip(inputs) {
+    for (name, t) in inputs {
         let Some(t) = t else { continue };
         let t = to_tract(t)?;
         // Inputs that have a value in the model are none of tract's.
-        let Some(at) = (0..model.inputs.len()).find(|&i| {
-            model.node(model.inputs[i].node).name == *name
-        }) else {
+        let Some(at) =
+            (0..model.inputs.len()).find(|&i| model.node(model.inputs[i].node).name == *name)
+        else {
             continue;
         };
         anyhow::ensure!(at == place, "the inputs are in another order");
@@ -88,8 +113,11 @@ fn tract(case: &Case, inputs: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
         model.set_input_fact(at, InferenceFact::dt_shape(t.datum_type(), t.shape()))?;
         given.push(t.into());
     }
-    let outputs = model.into_optimized()?.into_runnable()?.run(given)?;
-    outputs.iter().map(|t| of_tract(t)).collect()
+    let ready = model.into_optimized()?.into_runnable()?;
+    Ok(Box::new(move || {
+        let outputs = ready.run(given.clone())?;
+        Ok(Box::new(move || outputs.iter().map(|t| of_tract(t)).collect()))
+    }))
 }
 
 fn to_rten(t: &Tensor) -> Result<rten::Value> {
@@ -138,14 +166,19 @@ fn of_rten(v: rten::Value) -> Result<Tensor> {
     })
 }
 
-fn rten(case: &Case, inputs: &[Option<Tensor>]) -> Result<Vec<Tensor>> {
-    let model = rten::ModelOptions::with_all_ops().load(std::fs::read(&case.model)?)?;
+fn rten(path: &Path, inputs: Inputs<'_>, threads: usize) -> Result<Loaded> {
+    let model = rten::ModelOptions::with_all_ops().prepack_weights(true).load_file(path)?;
     let mut given = vec![];
-    for (name, t) in case.names.iter().zip(inputs) {
+    for (name, t) in inputs {
         if let (Some(t), Some(id)) = (t, model.find_node(name)) {
-            given.push((id, to_rten(t)?.into()));
+            given.push((id, to_rten(t)?));
         }
     }
-    let outputs = model.run(given, model.output_ids(), None)?;
-    outputs.into_iter().map(of_rten).collect()
+    let pool = Arc::new(rten::ThreadPool::with_num_threads(threads));
+    let options = rten::RunOptions::default().with_thread_pool(Some(pool));
+    Ok(Box::new(move || {
+        let values = given.iter().map(|(id, v)| (*id, v.into())).collect();
+        let outputs = model.run(values, model.output_ids(), Some(options.clone()))?;
+        Ok(Box::new(move || outputs.into_iter().map(of_rten).collect()))
+    }))
 }

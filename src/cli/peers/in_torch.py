@@ -11,7 +11,11 @@ class Torch(Host):
         torch.set_grad_enabled(False)
         super().__init__(torch)
 
-    def moved(self, x):
+    def given(self, x):
+        """An input: on the processor no constant, else what is compiled would hold its value."""
+        return self.moved(x, is_constant=self.place != "cpu")
+
+    def moved(self, x, is_constant=True):
         # A copy that keeps what marks bf16.
         x = numpy.array(x, subok=True)
         if isinstance(x, Bits) or getattr(x.dtype, "name", "") == "bfloat16":
@@ -19,7 +23,7 @@ class Torch(Host):
         else:
             x = self.torch.from_numpy(x)
         x = x.to(self.place)
-        if self.is_compiled:
+        if self.is_compiled and is_constant:
             # As a module's parameters are: what is compiled would copy it in every run otherwise.
             self.torch._dynamo.mark_static_address(x)
         return x
@@ -71,6 +75,53 @@ class Torch(Host):
     def Softmax(self, a, x):
         return self.nn.softmax(x, dim=a.get("axis", -1))
 
+    def LeakyRelu(self, a, x):
+        return self.nn.leaky_relu(x, a.get("alpha", 0.01))
+
+    def HardSigmoid(self, a, x):
+        return self.torch.clamp(x * a.get("alpha", 0.2) + a.get("beta", 0.5), 0.0, 1.0)
+
+    def HardSwish(self, a, x):
+        return self.nn.hardswish(x)
+
+    def Reciprocal(self, a, x):
+        return self.torch.reciprocal(x)
+
+    def IsNaN(self, a, x):
+        return self.torch.isnan(x)
+
+    def Min(self, a, x, y):
+        return self.torch.minimum(x, y)
+
+    def Max(self, a, x, y):
+        return self.torch.maximum(x, y)
+
+    def ReduceL2(self, a, x, axes=None):
+        axes = a.get("axes") if axes is None else [int(i) for i in axes]
+        return self.torch.linalg.vector_norm(x, dim=axes, keepdim=bool(a.get("keepdims", 1)))
+
+    def GatherElements(self, a, x, places):
+        return self.torch.gather(x, a.get("axis", 0), places)
+
+    def Pad(self, a, x, pads, value=None, axes=None):
+        if a.get("mode", "constant") != "constant" or axes is not None:
+            raise ValueError("this form of Pad is not known here")
+        value = 0.0 if value is None else value if isinstance(value, (int, float)) else value.item()
+        return self.nn.pad(x, [int(p) for i in reversed(range(x.ndim)) for p in (pads[i], pads[x.ndim + i])], value=value)
+
+    def Resize(self, a, x, region=None, scales=None, sizes=None):
+        """As PyTorch's own `interpolate` is exported."""
+        mode, place = a.get("mode", "nearest"), a.get("coordinate_transformation_mode", "half_pixel")
+        known = {("nearest", "asymmetric"): "nearest", ("linear", "half_pixel"): "bilinear", ("linear", "pytorch_half_pixel"): "bilinear"}
+        if (mode, place) not in known or x.ndim != 4 or mode == "nearest" and a.get("nearest_mode", "round_prefer_floor") != "floor":
+            raise ValueError("this form of Resize is not known here")
+        sizes = [int(n * float(f)) for n, f in zip(x.shape, scales)] if sizes is None else [int(n) for n in sizes]
+        align = {"align_corners": False} if mode == "linear" else {}
+        return self.nn.interpolate(x, sizes[2:], mode=known[mode, place], **align)
+
+    def InstanceNormalization(self, a, x, g, b):
+        return self.nn.instance_norm(x, weight=g, bias=b, eps=a.get("epsilon", 1e-5))
+
     def Gemm(self, a, x, w, bias=None):
         y = (x.mT if a.get("transA") else x) @ (w.mT if a.get("transB") else w) * a.get("alpha", 1.0)
         return y if bias is None else y + a.get("beta", 1.0) * bias
@@ -103,6 +154,13 @@ class Torch(Host):
         x, pads = self.padded(a, x, float("-inf"))
         return self.nn.max_pool2d(x, a["kernel_shape"], a.get("strides", 1), pads, a.get("dilations", 1), bool(a.get("ceil_mode")))
 
+    def AveragePool(self, a, x):
+        pads = a.get("pads", [0, 0, 0, 0])
+        half = len(pads) // 2
+        if a.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or pads[:half] != pads[half:] or x.ndim != 4:
+            raise ValueError("this form of AveragePool is not known here")
+        return self.nn.avg_pool2d(x, a["kernel_shape"], a.get("strides", 1), pads[:half], bool(a.get("ceil_mode")), bool(a.get("count_include_pad")))
+
     def GlobalAveragePool(self, a, x):
         return x.mean(dim=tuple(range(2, x.ndim)), keepdim=True)
 
@@ -131,9 +189,14 @@ def torch(model, inputs, place, threads, is_compiled=False):
 
     if place == "cpu":
         library.set_num_threads(threads)
+    if place == "cpu" and is_compiled:
+        from torch._inductor import config
+
+        # Weights are constants here as they are in the other runtimes: packed and folded before the first run.
+        config.freezing, config.cpp.threads = True, threads
     device = Torch(place, is_compiled)
     file = File(model)
-    arrays = {n: device.moved(inputs[n]) for n in file.inputs}
+    arrays = {n: device.given(inputs[n]) for n in file.inputs}
     f = function(file, device, arrays)
     if is_compiled:
         f = library.compile(f, mode="max-autotune")

@@ -1,8 +1,8 @@
 """Runs a model in another runtime when told to: PEER MODEL INPUTS.npz THREADS PLACE, the place being `cpu` or `cuda:N`.
 
-Prints the version of the runtime and the clock that it is timed by, or `error: ` and why not; then answers each line with
-the seconds of one run. `device` is the clock of the device, `host` this machine's, with inputs on the device in either case.
-With a sixth argument the results are written there instead.
+Prints the version of the runtime and the clock that it is timed by, or `error: ` and why not; then answers each line: `run`
+with the seconds of one run, `run` and a number, after a tab, with the mean of so many in a row, and `load`, a model and its inputs with what is
+printed at first. `device` is the clock of the device, `host` this machine's, with inputs on the device in either case. With a sixth argument the results are written there instead.
 """
 
 import sys
@@ -60,31 +60,57 @@ def openvino(model, inputs, place, threads):
     return runtime.__version__, "host", lambda: request.infer(feed), lambda y: list(y.values())
 
 
-def peers():
-    return {"onnxruntime": onnxruntime, "openvino": openvino, "torch": torch, "torch-compile": torch_compile, "jax": jax}
-
-
 def arrays(path):
     """Arrays by name; those of two bytes that NumPy has no type for are bf16."""
     found = dict(numpy.load(path))
     return {n: v.view("<u2").view(Bits) if v.dtype.kind == "V" and v.dtype.itemsize == 2 else v for n, v in found.items()}
 
 
-def main():
-    peer, model, inputs, threads, place, *outputs = sys.argv[1:]
+class Loaded:
+    """A model that has run once; raises what is wrong with it."""
+
+    def __init__(self, peer, model, inputs, threads, place):
+        self.version, self.clock, self.run, self.results = globals()[peer.replace("-", "_")](model, arrays(inputs), place, int(threads))
+        self.first = self.run()
+
+    def seconds(self, count):
+        """Of one run, the mean of so many in a row."""
+        began, by_device = time.perf_counter(), 0.0
+        for _ in range(count):
+            seconds = self.run()
+            by_device += seconds if self.clock == "device" else 0.0
+        return (by_device or time.perf_counter() - began) / count
+
+
+def loaded(*what):
     try:
-        version, clock, run, results = peers()[peer](model, arrays(inputs), place, int(threads))
-        first = run()
+        return Loaded(*what)
     except Exception as e:
         print("error:", " ".join(str(e).split()) or type(e).__name__, flush=True)
-        return
-    if outputs:
-        return numpy.savez(outputs[0], *results(first))
-    print(version, clock, flush=True)
-    for _ in sys.stdin:
-        began = time.perf_counter()
-        seconds = run()
-        print(seconds if clock == "device" else time.perf_counter() - began, flush=True)
+
+
+def answer(peer, model, inputs, threads, place):
+    """Lines of standard input, about one model after the other."""
+    while model:
+        timed = loaded(peer, model, inputs, threads, place)
+        if timed:
+            print(timed.version, timed.clock, flush=True)
+        model = None
+        for line in sys.stdin:
+            word, *rest = line.rstrip("\n").split("\t")
+            if word == "load":
+                model, inputs = rest
+                break
+            print(timed.seconds(int(rest[0]) if rest else 1) if timed else "error: no model is loaded", flush=True)
+
+
+def main():
+    *what, outputs = sys.argv[1:] if len(sys.argv) > 6 else [*sys.argv[1:], None]
+    if outputs is None:
+        return answer(*what)
+    timed = loaded(*what)
+    if timed:
+        numpy.savez(outputs, *timed.results(timed.first))
 
 
 main()
