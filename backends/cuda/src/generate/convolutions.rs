@@ -68,6 +68,8 @@ struct Shape {
     images: Option<Step>,
     places: Vec<Option<Slot>>,
     elements: Vec<Option<Slot>>,
+    /// How the image may lie: where it has one channel, both orders are the same.
+    orders: Vec<Order>,
 }
 
 /// Variables of more than one place.
@@ -194,6 +196,7 @@ impl Shape {
             images: None,
             places: vec![],
             elements: vec![],
+            orders: vec![Order::Last, Order::First],
         };
         let mut has_channels = false;
         for (at, axis) in &image.axes {
@@ -203,6 +206,7 @@ impl Shape {
                     return None;
                 }
                 (shape.groups, shape.channels) = (single(&axis.groups)?, single(&axis.deep)?);
+                shape.orders.retain(|o| (*o == Order::First) == shape.windows.is_empty());
                 let inside = shape.channels.map_or(1, |c| c.extent);
                 let all = inside * shape.groups.map_or(1, |g| g.extent);
                 let is_whole = shape.channels.is_none_or(|c| c.by == 1)
@@ -213,6 +217,9 @@ impl Shape {
             } else if *at == 0 && axis.is_count() {
                 (shape.count, shape.images) = (axis.extent, Some(axis.places[0]));
             } else {
+                if has_channels && shape.orders == [Order::Last] {
+                    return None;
+                }
                 shape.windows.push(axis.window()?);
                 shape.places.push(axis.places.first().map(|s| s.slot));
                 shape.elements.push(axis.deep.first().map(|s| s.slot));
@@ -354,8 +361,7 @@ impl Convolved {
             is_rectified: false,
             in_tf32: dtype == DType::F32 && kernel.tuning.tf32,
         };
-        let orders = [Order::Last, Order::First].into_iter();
-        work.order = orders.into_iter().find(|&order| {
+        work.order = shape.orders.iter().copied().find(|&order| {
             let [of_image, of_result] = [Part::Image, Part::Result].map(|part| work.extents(part));
             order_of(&extents, &of_image, order) && shape.is_packed(&result, &of_result, order)
         })?;

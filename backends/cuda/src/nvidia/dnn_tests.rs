@@ -1,6 +1,6 @@
 //! What cuDNN is asked for, by a library on the host, and by the library itself where there is one.
 
-#[path = "dnn_host.rs"]
+#[path = "dnn_host_tests.rs"]
 mod host;
 
 use super::*;
@@ -61,11 +61,11 @@ fn examples() -> Vec<Convolution> {
     all.extend(follows.into_iter().flat_map(|(is_added, has_bias, is_rectified)| {
         first.iter().map(move |c| Convolution { is_added, has_bias, is_rectified, ..c.clone() })
     }));
-    let first = all.clone();
+    let some: Vec<Convolution> = all.iter().step_by(7).cloned().collect();
     all.extend(
         [DType::F16, DType::BF16]
             .into_iter()
-            .flat_map(|dtype| first.iter().map(move |c| Convolution { dtype, ..c.clone() })),
+            .flat_map(|dtype| some.iter().map(move |c| Convolution { dtype, ..c.clone() })),
     );
     all
 }
