@@ -38,8 +38,9 @@ impl Epilogue {
         }
         let Body::Real(body) = e.placed(v, &p.index)? else { return None };
         let (of, body) = unfolded(e, v, body, p)?;
+        let inner = zero_or_more(e, of, &body, p);
         let mut finder = Finder { e, kernel, v, p, is_bias };
-        match zero_or_more(kernel, of, &body) {
+        match inner {
             Some(inner) => {
                 out.is_rectified = true;
                 finder.terms(of, inner, &mut out)?;
@@ -77,22 +78,23 @@ fn unfolded(e: &mut Emitter<'_>, of: Value, r: Real, p: &Product) -> Option<(Val
 }
 
 /// Whether a float is 0.
-fn is_zero(kernel: &KernelProgram, of: Value, r: &Real) -> bool {
-    match r {
-        Real::Const(v) => *v == 0.0,
-        Real::Read(read) => {
+fn is_zero(e: &mut Emitter<'_>, of: Value, r: &Real, p: &Product) -> bool {
+    let kernel = e.kernel();
+    match unfolded(e, of, r.clone(), p) {
+        Some((_, Real::Const(v))) => v == 0.0,
+        Some((of, Real::Read(read))) => {
             let source = kernel.program.node(of.node).args.get(read.input);
             let constant = source.and_then(|s| kernel.constant(*s));
-            constant.is_some_and(|t| t.len() == 1 && t.get_f64(0) == 0.0)
+            constant.is_some_and(|t| !t.is_empty() && (0..t.len()).all(|i| t.get_f64(i) == 0.0))
         }
         _ => false,
     }
 }
 
 /// What a float is the larger one of, the other one being 0.
-fn zero_or_more<'r>(kernel: &KernelProgram, of: Value, r: &'r Real) -> Option<&'r Real> {
+fn zero_or_more<'r>(e: &mut Emitter<'_>, of: Value, r: &'r Real, p: &Product) -> Option<&'r Real> {
     let Real::Binary(RealOp::Max, a, b) = r else { return None };
-    match [a, b].map(|side| is_zero(kernel, of, side)) {
+    match [a, b].map(|side| is_zero(e, of, side, p)) {
         [false, true] => Some(a),
         [true, false] => Some(b),
         _ => None,
