@@ -1,8 +1,8 @@
 //! A CUDA device that a C++ compiler and this machine's processor stand in for.
 
 use mlc_cuda::{
-    Address, Driver, DriverError, Invocation, Library, Matrix, MatrixProduct, Module, Prepared,
-    Stream,
+    Address, Convolution, Driver, DriverError, Invocation, Kind, Library, Matrix, MatrixProduct,
+    Module, Part, Prepared, Stream, Work,
 };
 use mlc_cuda_emulator::{Effort, EmulatorError, Region, Unit};
 use mlc_dsl::ir::{DType, Tensor};
@@ -22,8 +22,8 @@ pub fn has_no_code(operator: &Callable) -> bool {
 #[derive(Default)]
 pub struct Emulated {
     effort: Effort,
-    /// Whether it has a library of products, which is always faster.
-    has_library: bool,
+    /// What it has a library for, which is always faster, and the fastest one for what comes last here.
+    has_library: Vec<Kind>,
     state: Mutex<State>,
 }
 
@@ -32,8 +32,9 @@ struct State {
     /// By address; of 16 bytes, so that every access of 16 bytes is aligned.
     memory: HashMap<u64, Vec<u128>>,
     units: Vec<Option<Unit>>,
-    products: HashMap<u64, (MatrixProduct, Vec<Address>)>,
+    products: HashMap<u64, (Work, Vec<Address>)>,
     multiplications: usize,
+    prepared: u64,
     together: usize,
 }
 
@@ -47,12 +48,12 @@ impl Emulated {
         Emulated { effort: Effort::High, ..Emulated::default() }
     }
 
-    /// A device with a library of products of matrices, which computes them as they are described.
-    pub fn with_library() -> Emulated {
-        Emulated { has_library: true, ..Emulated::default() }
+    /// A device with libraries, which compute what is described as it is described.
+    pub fn with_library(of: &[Kind]) -> Emulated {
+        Emulated { has_library: of.to_vec(), ..Emulated::default() }
     }
 
-    /// How many products the library has computed.
+    /// How often libraries have computed something.
     pub fn multiplications(&self) -> usize {
         self.with(|s| s.multiplications)
     }
@@ -137,6 +138,86 @@ impl State {
         self.multiplications += 1;
         Ok(())
     }
+}
+
+impl State {
+    /// The elements of a tensor of a convolution, and where one is by its place along axes: images, channels, three axes of windows.
+    fn part(
+        &mut self,
+        c: &Convolution,
+        part: Part,
+        at: Address,
+    ) -> Result<(Vec<f64>, [u64; 5]), DriverError> {
+        let elements = self.elements(c.dtype, c.extents(part).iter().product(), at)?;
+        Ok((elements, five(&c.strides(part), 0)))
+    }
+
+    fn convolve(&mut self, c: &Convolution, at: &[Address]) -> Result<(), DriverError> {
+        let (x, of_x) = self.part(c, Part::Image, at[0])?;
+        let (w, of_w) = self.part(c, Part::Weights, at[1])?;
+        let mut rest = at[2..].iter();
+        let mut next = || *rest.next().expect("is given");
+        let z = c.is_added.then(&mut next).map(|a| self.part(c, Part::Result, a)).transpose()?;
+        let b = c.has_bias.then(&mut next).map(|a| self.part(c, Part::Bias, a)).transpose()?;
+        let to = next();
+        let [places, taps, image] =
+            [Part::Result, Part::Weights, Part::Image].map(|p| five(&c.extents(p), 1));
+        let of_y = five(&c.strides(Part::Result), 0);
+        let along = |f: &dyn Fn(&mlc_cuda::Window) -> u64, other: u64| -> [u64; 3] {
+            let all: Vec<u64> = c.windows.iter().map(f).collect();
+            std::array::from_fn(|i| (i + all.len()).checked_sub(3).map_or(other, |i| all[i]))
+        };
+        let stride = along(&|w| w.stride, 1);
+        let dilation = along(&|w| w.dilation, 1);
+        let low = along(&|w| w.padding[0], 0);
+        let [inside, outside] = c.channels;
+        let place = |strides: &[u64; 5], index: [u64; 5]| {
+            strides.iter().zip(index).map(|(s, i)| s * i).sum::<u64>() as usize
+        };
+        let mut y = vec![f64::NAN; places.iter().product::<u64>() as usize];
+        for o in indices(places) {
+            let mut sum = 0.0;
+            for t in indices([1, inside, taps[2], taps[3], taps[4]]) {
+                let from: [Option<u64>; 3] = std::array::from_fn(|i| {
+                    let at = (o[2 + i] * stride[i] + t[2 + i] * dilation[i]).checked_sub(low[i]);
+                    at.filter(|at| *at < image[2 + i])
+                });
+                if let [Some(d), Some(h), Some(v)] = from {
+                    let of_image = [o[0], o[1] / outside * inside + t[1], d, h, v];
+                    let of_weights = [o[1], t[1], t[2], t[3], t[4]];
+                    sum += x[place(&of_x, of_image)] * w[place(&of_w, of_weights)];
+                }
+            }
+            let at = place(&of_y, o);
+            sum += z.as_ref().map_or(0.0, |(z, _)| z[at]);
+            sum += b.as_ref().map_or(0.0, |(b, _)| b[o[1] as usize]);
+            y[at] = if c.is_rectified && sum < 0.0 { 0.0 } else { sum };
+        }
+        let y = Tensor::from_f64(c.dtype, vec![y.len()], &y);
+        let to = self.at(to, y.bytes().len() as u64)?;
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(y.bytes().as_ptr(), to, y.bytes().len()) };
+        self.multiplications += 1;
+        Ok(())
+    }
+}
+
+/// Two numbers, then three, of which the first ones may be others.
+fn five(all: &[u64], other: u64) -> [u64; 5] {
+    std::array::from_fn(|i| match i {
+        0 | 1 => all[i],
+        _ => (i + all.len()).checked_sub(5).filter(|i| *i >= 2).map_or(other, |i| all[i]),
+    })
+}
+
+fn indices(extents: [u64; 5]) -> impl Iterator<Item = [u64; 5]> {
+    (0..extents.iter().product()).map(move |mut at: u64| {
+        let mut index = [0; 5];
+        for axis in (0..5).rev() {
+            (index[axis], at) = (at % extents[axis], at / extents[axis]);
+        }
+        index
+    })
 }
 
 impl Driver for Emulated {
@@ -226,48 +307,57 @@ impl Driver for Emulated {
         self.launch(on, what)
     }
 
-    fn library(&self) -> Library {
-        if self.has_library {
-            Library::Present("products on the host".into())
+    fn library(&self, of: Kind) -> Library {
+        if self.has_library.contains(&of) {
+            Library::Present(format!("{} on the host", of.name()))
         } else {
             Library::Off
         }
     }
 
+    /// There is one way.
     fn prepare(
         &self,
-        product: &MatrixProduct,
+        work: &Work,
         at: &[Address],
         _: (Address, u64),
-    ) -> Result<Prepared, DriverError> {
+        way: usize,
+    ) -> Result<Option<Prepared>, DriverError> {
+        if way > 0 {
+            return Ok(None);
+        }
         self.with(|s| {
-            let number = s.products.len() as u64;
-            s.products.insert(number, (*product, at.to_vec()));
-            Ok(Prepared(number))
+            s.prepared += 1;
+            let number = s.prepared;
+            s.products.insert(number, (work.clone(), at.to_vec()));
+            Ok(Some(Prepared(number)))
         })
     }
 
-    fn multiply(&self, _: Stream, product: Prepared) -> Result<(), DriverError> {
+    fn multiply(&self, _: Stream, work: Prepared) -> Result<(), DriverError> {
         self.with(|s| {
-            let known = s.products.get(&product.0).cloned();
-            let (product, at) = known.ok_or_else(|| failed("multiply", "this is not prepared"))?;
-            s.multiply(&product, &at)
+            let known = s.products.get(&work.0).cloned();
+            let (work, at) = known.ok_or_else(|| failed("multiply", "this is not prepared"))?;
+            match work {
+                Work::Product(product) => s.multiply(&product, &at),
+                Work::Convolution(convolution) => s.convolve(&convolution, &at),
+            }
         })
     }
 
-    fn release(&self, product: Prepared) -> Result<(), DriverError> {
-        let known = self.with(|s| s.products.remove(&product.0));
+    fn release(&self, work: Prepared) -> Result<(), DriverError> {
+        let known = self.with(|s| s.products.remove(&work.0));
         known.map(drop).ok_or_else(|| failed("release", "this is not prepared"))
     }
 
-    /// Every other step is faster, if there is a library. What is timed leaves nothing behind, and is not computed.
+    /// Every step is faster than those before, if there is a library. What is timed leaves nothing behind, and is not computed.
     fn timed(
         &self,
         _: Stream,
         steps: usize,
         _: &mut dyn FnMut(usize) -> Result<(), DriverError>,
     ) -> Result<Option<Vec<f64>>, DriverError> {
-        let taken = |step: usize| if step.is_multiple_of(2) { 2.0 } else { 1.0 };
-        Ok(self.has_library.then(|| (0..steps).map(taken).collect()))
+        let taken = |step: usize| (steps - step) as f64;
+        Ok((!self.has_library.is_empty()).then(|| (0..steps).map(taken).collect()))
     }
 }

@@ -35,12 +35,14 @@ class Context:
             self.known.append(("device", "{name}, compute capability {capability}, {processors} multiprocessors, CUDA {cuda}".format(**found)))
         except machine.Missing as e:
             self.lacks["device"] = str(e)
-        self.nvrtc, self.cublaslt = None, os.environ.get("MLC_CUBLASLT")
+        self.nvrtc, self.cublaslt, self.cudnn = None, os.environ.get("MLC_CUBLASLT"), os.environ.get("MLC_CUDNN")
         try:
             self.nvrtc, version = machine.nvrtc(arguments.nvrtc or os.environ.get("MLC_NVRTC"), ROOT)
             self.known.append(("NVRTC", f"{version}, {self.nvrtc}"))
             self.cublaslt = self.cublaslt or machine.beside("libcublasLt", self.nvrtc)
-            self.known.append(("cuBLASLt", self.cublaslt or "where the system has it, if anywhere"))
+            elsewhere = "where the system has it, if anywhere"
+            self.cudnn = self.cudnn or machine.cudnn()
+            self.known += [("cuBLASLt", self.cublaslt or elsewhere), ("cuDNN", self.cudnn or elsewhere)]
         except machine.Missing as e:
             self.lacks["nvrtc"] = str(e)
         self.models = list(self.found_models(arguments.models, arguments.types))
@@ -95,6 +97,8 @@ class Context:
             out["MLC_NVRTC"] = self.nvrtc
         if self.cublaslt:
             out["MLC_CUBLASLT"] = self.cublaslt
+        if self.cudnn:
+            out["MLC_CUDNN"] = self.cudnn
         if tests:
             out["MLC_CUDA_DEVICE"] = str(self.device)
         return out

@@ -66,6 +66,11 @@ def beside(stem, nvrtc_file):
     return next((str(file) for file in files if major and file.name.endswith(f".so.{major[1]}")), None)
 
 
+def cudnn():
+    """The file of cuDNN in one of these folders, if there is one."""
+    return next((str(file) for folder in packages() for file in of_stem("libcudnn", folder)), None)
+
+
 def nvrtc(given, root):
     """The file of NVRTC and its version: in the folder or file given, else below `target/nvrtc`, in a Python package, in the toolkit, or
     where the system has it."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import statistics
 
 from steps import FAILED, LEFT, NOT_RUN, PASSED
@@ -71,7 +72,7 @@ def timings(outcomes):
             best.setdefault(data["dtype"], {}).setdefault(name, []).append(speed)
             cells.append(f"{speed:.2f} ({low:.2f}–{high:.2f})")
         rows.append(cells)
-    head = ["model", "ms", "of the plan as read", "launches", "idle", "ranks of estimates", "ms without libraries (products by one)", *(f"speed over {p}" for p in PEERS)]
+    head = ["model", "ms", "of the plan as read", "launches", "idle", "ranks of estimates", "ms without libraries (by one)", *(f"speed over {p}" for p in PEERS)]
     lines = table(head, rows)
     single = [(n.removeprefix("bench ").removesuffix(" one by one"), o.data) for n, o in outcomes.items() if n.endswith(" one by one") and o.status == PASSED]
     lines += [f"- {name}: {d['as_one'] * 1e3:.4f} ms as one launch, {d['least_seconds'] * 1e3:.4f} ms one by one." for name, d in single]
@@ -84,7 +85,19 @@ def timings(outcomes):
     rank = spearman(pairs)
     told = "too few kernels" if rank is None else f"{rank:.2f} (wanted: {RANKS} at least)"
     lines += [f"- Estimated against measured times of {len(pairs)} kernels, rank correlation: {told}.", ""]
-    return lines + kernels(alone, copy_rate(outcomes))
+    return lines + convolutions(alone) + kernels(alone, copy_rate(outcomes))
+
+
+# What a session says of a convolution that was computed in both ways.
+CONVOLUTION = re.compile(r"(.+?), ([\d.]+) µs against ([\d.]+) µs: (.+ \* \[.+)")
+
+
+def convolutions(alone):
+    """Every convolution that a library may compute: who does, how long it takes, and how long the other way."""
+    told = [(model, CONVOLUTION.fullmatch(note)) for model, data in alone.items() for note in data["notes"]]
+    rows = [[model, what[4], what[1], what[2], what[3]] for model, what in told if what]
+    head = ["model", "convolution", "by", "µs", "µs by the other"]
+    return ["Convolutions by a library or generated code:", "", *table(head, rows)] if rows else []
 
 
 def copy_rate(outcomes):

@@ -198,6 +198,9 @@ class Machine(Folder):
             self.assertIn(lib, machine.packages())
             self.assertEqual(machine.beside("libcublasLt", "/a/libnvrtc.so.13"), str(lib / "libcublasLt.so.13"))
             self.assertIsNone(machine.beside("libcublasLt", "/a/libnvrtc.so.11"))
+            self.assertIsNone(machine.cudnn())
+            (lib / "libcudnn.so.9").touch()
+            self.assertEqual(machine.cudnn(), str(lib / "libcudnn.so.9"))
 
     def test_what_is_not_there_is_told(self):
         with self.assertRaisesRegex(machine.Missing, "no NVRTC: .* is no file"):
@@ -243,7 +246,7 @@ elif words[0] == "bench":
     quarters = {"p50": 1, "p90": 1, "p99": 1}
     found = {"least_seconds": 2.0 if off else 1.0, "least_seconds_unoptimized": 3.0, "percentiles": quarters, "percentiles_unoptimized": quarters}
     found |= {"ratio": 0.3, "runs": 9, "launches": 2, "launches_unoptimized": 3, "same_plan": False, "clock": "device"}
-    found["notes"] = [] if off else ["cuBLASLt 1, 1 µs against 2 µs: p", "generated code, 1 µs against 2 µs: q"]
+    found["notes"] = [] if off else ["cuBLASLt 1, 1 µs against 2 µs: p", "generated code, 1 µs against 2 µs: 2 x f32[8, 4x4] * [16, 3x3] to 2x2", "convolutions run as generated code: no reason"]
     if os.environ.get("MLC_CUDA_MERGED") == "off":
         found["least_seconds"] = 4.0
     else:
@@ -283,12 +286,13 @@ class Work(Folder):
         found, asked, outcomes = self.asked(timing.benchmarks, "timing", ("torch", "numpy"))
         common = "bench m.onnx --backend cuda --device 0 --no-check --seconds 0.5 --wait --json -"
         self.assertEqual(asked, [f"{common} --kernels", f"{common} off", common, f"{common} --against torch", f"{common} --against torch-compile"])
-        self.assertEqual(found["bench m without libraries"], (PASSED, "2000.0000 ms, 1000.0000 ms with 1 of 2 products by a library"))
+        self.assertEqual(found["bench m without libraries"], (PASSED, "2000.0000 ms, 1000.0000 ms with 1 of 2 products and convolutions by a library"))
         self.assertEqual(found["bench m one by one"], (PASSED, "4000.0000 ms, 1000.0000 ms as one launch"))
         self.assertEqual(found["bench m against torch-compile"][0], PASSED)
         self.assertEqual(found["bench m against jax"], (NOT_RUN, "no package jax"))
         told = "\n".join(report.timings(outcomes))
         self.assertIn("2000.0000 (1 of 2)", told)
+        self.assertIn("| m | 2 x f32[8, 4x4] * [16, 3x3] to 2x2 | generated code | 1 | 2 |", told)
         self.assertIn("- m: 1000.0000 ms as one launch, 4000.0000 ms one by one.", told)
 
     def test_without_a_library_nothing_is_compared(self):
@@ -307,7 +311,7 @@ class Reports(Folder):
         self.assertAlmostEqual(report.mean([0.5, 2]), 1)
 
     def test_a_report_tells_figures_failures_and_what_was_not_run(self):
-        alone = {"least_seconds": 2e-3, "ratio": 0.5, "launches": 7, "idle": 0.1, "dtype": "f32", "kernels": [["a", 1, 2, 1e12, "x"], ["b", 2, 3, 4e12, "y"], ["c", 3, 4, 6e12, "z"]]}
+        alone = {"least_seconds": 2e-3, "ratio": 0.5, "launches": 7, "idle": 0.1, "dtype": "f32", "notes": [], "kernels": [["a", 1, 2, 1e12, "x"], ["b", 2, 3, 4e12, "y"], ["c", 3, 4, 6e12, "z"]]}
         beside = {"ratio": 0.8, "ratio_quartiles": [0.75, 1.0]}
         outcomes = {
             "test t": Outcome(FAILED, "exit code 1: it differs"),

@@ -1,46 +1,56 @@
-//! Products of a run by a library or by generated code: whichever is faster on this device.
+//! Parts of a run by libraries or by generated code: whichever is faster on this device.
 //!
-//! Both are run once on the same numbers; a library whose result differs is not used. Then both are timed, and the device keeps
+//! All ways are run once on the same numbers; a library whose result differs is not used. Then all are timed, and the device keeps
 //! what is chosen, so that later sessions compute the same in the same way. A library that fails is left, never silently:
 //! every choice and every failure is a note of the session.
 
+use super::alternative::{Alternative, Kind, Work};
 use super::buffers::{Memory, OwnProduct};
 use super::calls::Call;
-use super::matrix_product::Alternative;
 use super::session::LaunchedPlan;
-use super::{Address, Argument, DriverError, Library, MatrixProduct, Place};
+use super::{Address, Argument, DriverError, Library, Place};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, Tensor};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes that a library may use beside the operands, of all products of a session in turn.
+/// Bytes that libraries may use beside the operands, of all that a session has them compute in turn: for products, and for convolutions, some
+/// of which turn what they read.
 const WORKSPACE: u64 = 32 << 20;
-/// How often either way is timed, and computed each time.
+const WORKSPACE_OF_CONVOLUTIONS: u64 = 128 << 20;
+/// Ways of a library that are tried.
+const WAYS: usize = 4;
+/// How often each way is timed, and computed each time.
 const TRIALS: usize = 4;
 const REPEATS: usize = 5;
 
-/// How notes name the way without a library.
+/// How notes, and what a device keeps, name the way without a library.
 const CODE: &str = "generated code";
+const KEPT_CODE: &str = "code";
 
-/// A product that the library computes.
+/// What a library computes in place of launches.
 pub struct Choice {
     /// In place of these calls.
     pub launches: Range<usize>,
     product: OwnProduct,
     rest: Option<Call>,
-    /// What it computes, for a note.
-    what: String,
+    /// What it computes, and the function that would, for a note.
+    what: Work,
+    function: String,
+    /// Which alternative it is, and which way of the library.
+    way: (usize, usize),
     is_used: AtomicBool,
+    /// What it reads a copy of.
+    _copy: Option<Memory>,
 }
 
 /// Part of a run.
 pub enum Step<'a> {
     /// A launch, and its number.
     Launch(usize, &'a Call),
-    /// A product.
+    /// What a library computes.
     Library(&'a Choice),
 }
 
@@ -54,33 +64,36 @@ impl<'a> Step<'a> {
     }
 }
 
-/// The products of a session that the library computes.
+/// What libraries compute in a session.
 #[derive(Default)]
 pub struct Choices {
     all: Vec<Choice>,
-    /// The library's name and version.
-    library: String,
+    /// The libraries' names and versions.
+    libraries: BTreeMap<Kind, String>,
     notes: Mutex<Vec<String>>,
-    /// What was decided of products, and is told: equal ones are computed in one way.
-    decided: HashMap<MatrixProduct, bool>,
+    /// What was decided, and is told: what is equal is computed in one way.
+    decided: HashMap<Vec<Work>, Option<(usize, usize)>>,
     _workspace: Option<Memory>,
 }
 
-/// What came of trying both ways.
+/// What came of trying the ways.
 enum Trial {
-    /// Seconds by generated code, and by the library.
-    Times(f64, f64),
-    /// The results differ by so much of the largest element.
-    Differs(f64),
+    /// Seconds by generated code, and by each way of libraries.
+    Times(f64, Vec<f64>),
     NoClock,
 }
 
+/// Ways that are not used: why, for a note, and whether the library failed.
+type Others = Vec<(Work, String, bool)>;
+
 impl Choice {
+    /// A way of a library; `None` if it has no more.
     fn new(
         plan: &LaunchedPlan,
         alternative: &Alternative,
         workspace: &Memory,
-    ) -> Result<Choice, BackendError> {
+        way: (usize, usize),
+    ) -> Result<Option<Choice>, BackendError> {
         // Launches without blocks are no calls.
         let calls =
             |until: usize| plan.launches.each[..until].iter().filter(|l| l.has_blocks()).count();
@@ -88,21 +101,31 @@ impl Choice {
         let rest = alternative.rest.as_ref().map(|l| Call::new(l, &plan.buffers)).transpose()?;
         let address = |a: &Argument| plan.buffers.address(a.place, a.bytes);
         let operands: Option<Vec<Address>> = alternative.arguments.iter().map(address).collect();
-        let operands = operands.ok_or_else(|| super::buffers::misplaced("a product"))?;
+        let mut operands = operands.ok_or_else(|| super::buffers::misplaced("an alternative"))?;
+        let copy = copied(plan, alternative, &mut operands)?;
+        let (driver, work) = (&plan.driver, &alternative.work);
         let beside = (workspace.address, workspace.bytes);
-        let prepared = plan.driver.prepare(&alternative.product, &operands, beside)?;
-        Ok(Choice {
+        let Some(prepared) = driver.prepare(work, &operands, beside, way.1)? else {
+            return Ok(None);
+        };
+        Ok(Some(Choice {
             launches: calls(start)..calls(end),
-            product: OwnProduct::new(&plan.driver, prepared),
+            product: OwnProduct::new(driver, prepared),
             rest,
-            what: alternative.product.to_string(),
+            what: work.clone(),
+            function: plan.launches.each[start].function.clone(),
+            way,
             is_used: AtomicBool::new(true),
-        })
+            _copy: copy,
+        }))
     }
 
     /// What stands for its launches where functions are named.
     pub fn name(&self) -> &'static str {
-        "product by the library"
+        match self.what.kind() {
+            Kind::Products => "product by the library",
+            Kind::Convolutions => "convolution by the library",
+        }
     }
 
     fn is_used(&self) -> bool {
@@ -114,142 +137,286 @@ impl Choice {
         &calls[self.launches.clone()]
     }
 
-    /// Starts the product and what follows it.
+    /// Starts what the library computes and what follows it.
     pub fn start(&self, plan: &LaunchedPlan) -> Result<(), DriverError> {
         plan.driver.multiply(plan.stream.stream, self.product.prepared)?;
         self.rest.as_ref().map_or(Ok(()), |call| plan.launch(call, false))
     }
+}
 
-    /// Computes the product both ways on the same numbers, then times both.
-    fn tried(
-        &self,
-        plan: &LaunchedPlan,
-        of: &Alternative,
-        calls: &[Call],
-    ) -> Result<Trial, BackendError> {
-        let launches = &plan.launches.each[of.launches.clone()];
+/// Copies an argument that a library reads in another order.
+fn copied(
+    plan: &LaunchedPlan,
+    alternative: &Alternative,
+    operands: &mut [Address],
+) -> Result<Option<Memory>, BackendError> {
+    let Some(copied) = &alternative.copied else { return Ok(None) };
+    let lacking = || super::buffers::misplaced("a copy");
+    let argument = alternative.arguments.get(copied.argument).ok_or_else(lacking)?;
+    let mut bytes = vec![0; argument.bytes as usize];
+    let on = &plan.stream;
+    plan.driver.download(on.stream, &mut [(operands[copied.argument], &mut bytes)])?;
+    let bytes = copied.of(&bytes, argument.dtype.size()).ok_or_else(lacking)?;
+    let memory = Memory::new(&plan.driver, bytes.len() as u64)?;
+    memory.fill(on, &bytes)?;
+    operands[copied.argument] = memory.address;
+    Ok(Some(memory))
+}
+
+/// Alternatives for the same launches.
+struct Group<'a> {
+    plan: &'a LaunchedPlan,
+    all: Vec<&'a Alternative>,
+}
+
+impl Group<'_> {
+    fn works(&self) -> Vec<Work> {
+        self.all.iter().map(|a| a.work.clone()).collect()
+    }
+
+    /// The calls that alternatives take the place of.
+    fn start(&self, of: &Choice) -> Result<(), DriverError> {
+        let plan = self.plan;
+        of.own(plan.calls()).iter().try_for_each(|call| plan.launch(call, false))
+    }
+
+    /// Computes in all ways on the same numbers, and leaves only those whose results agree.
+    fn agreeing(&self, ways: &mut Vec<Choice>) -> Result<Others, BackendError> {
+        let plan = self.plan;
+        let on = plan.stream.stream;
+        let launches = &plan.launches.each[self.all[0].launches.clone()];
         let arguments = || launches.iter().flat_map(|l| &l.arguments);
         for a in arguments().filter(|a| !a.written) {
             // What a run writes before it reads it; constants and what is kept stay as they are.
             let fresh = matches!(a.place, Place::Input(_) | Place::Arena(_) | Place::Output(_));
             if let (true, Some(at)) = (fresh, plan.buffers.address(a.place, a.bytes)) {
-                plan.driver.upload(plan.stream.stream, at, &numbers(a.dtype, a.bytes))?;
+                plan.driver.upload(on, at, &numbers(a.dtype, a.bytes))?;
             }
         }
         let written = arguments().rfind(|a| a.written && a.place != Place::Fault);
         let result = written.and_then(|a| Some((*a, plan.buffers.address(a.place, a.bytes)?)));
-        let Some((result, at)) = result else { return Ok(Trial::NoClock) };
+        let Some((result, at)) = result else {
+            ways.clear();
+            return Ok(vec![]);
+        };
         let read = || -> Result<Vec<f64>, BackendError> {
             let mut bytes = vec![0; result.bytes as usize];
-            plan.driver.download(plan.stream.stream, &mut [(at, &mut bytes)])?;
+            plan.driver.download(on, &mut [(at, &mut bytes)])?;
             let shape = vec![bytes.len() / result.dtype.size()];
             let tensor = Tensor::new(result.dtype, shape, bytes.into());
-            Ok(tensor.map_err(|_| super::buffers::misplaced("a product"))?.to_f64())
+            Ok(tensor.map_err(|_| super::buffers::misplaced("a result"))?.to_f64())
         };
-        let own = || self.own(calls).iter().try_for_each(|call| plan.launch(call, false));
-        own()?;
+        let Some(first) = ways.first() else { return Ok(vec![]) };
+        self.start(first)?;
         let expected = read()?;
-        plan.driver.clear(plan.stream.stream, at, result.bytes)?;
-        self.start(plan)?;
-        let error = difference(&expected, &read()?);
-        if error.is_nan() || error > tolerance(result.dtype) {
-            return Ok(Trial::Differs(error));
+        let (mut agreeing, mut others) = (vec![], vec![]);
+        for way in std::mem::take(ways) {
+            plan.driver.clear(on, at, result.bytes)?;
+            match way.start(plan) {
+                Err(e) if !matches!(e, DriverError::Lost { .. } | DriverError::Kernel { .. }) => {
+                    others.push((way.what.clone(), format!("does not compute it ({e})"), true));
+                    continue;
+                }
+                done => done?,
+            }
+            let error = difference(&expected, &read()?);
+            match error.is_nan() || error > tolerance(result.dtype) {
+                true => others.push((way.what.clone(), format!("differs by {error:.1e}"), false)),
+                false => agreeing.push(way),
+            }
         }
+        *ways = agreeing;
+        Ok(others)
+    }
+
+    /// Times generated code and all ways.
+    fn timed(&self, ways: &[Choice]) -> Result<Trial, BackendError> {
+        let Some(first) = ways.first() else { return Ok(Trial::NoClock) };
+        let count = 1 + ways.len();
         let mut work = |step: usize| {
-            (0..REPEATS)
-                .try_for_each(|_| if step.is_multiple_of(2) { own() } else { self.start(plan) })
+            (0..REPEATS).try_for_each(|_| match (step % count).checked_sub(1) {
+                None => self.start(first),
+                Some(way) => ways[way].start(self.plan),
+            })
         };
-        let seconds = plan.driver.timed(plan.stream.stream, 2 * TRIALS, &mut work)?;
+        let on = self.plan.stream.stream;
+        let seconds = self.plan.driver.timed(on, count * TRIALS, &mut work)?;
         let Some(seconds) = seconds else { return Ok(Trial::NoClock) };
         let least = |first: usize| {
-            seconds.iter().skip(first).step_by(2).copied().fold(f64::INFINITY, f64::min)
-                / REPEATS as f64
+            let own = seconds.iter().skip(first).step_by(count).copied();
+            own.fold(f64::INFINITY, f64::min) / REPEATS as f64
         };
-        Ok(Trial::Times(least(0), least(1)))
+        Ok(Trial::Times(least(0), (1..count).map(least).collect()))
     }
 }
 
+/// What a device keeps of a choice, and what it stands for.
+fn kept(way: Option<(usize, usize)>) -> String {
+    way.map_or(KEPT_CODE.into(), |(alternative, way)| format!("library {alternative} {way}"))
+}
+
+fn known(kept: &str) -> Option<Option<(usize, usize)>> {
+    if kept == KEPT_CODE {
+        return Some(None);
+    }
+    let (alternative, way) = kept.strip_prefix("library ")?.split_once(' ')?;
+    Some(Some((alternative.parse().ok()?, way.parse().ok()?)))
+}
+
 impl Choices {
-    /// Decides about the products of a plan whose launches are loaded.
+    /// Decides about the alternatives of a plan whose launches are loaded.
     pub fn made(plan: &LaunchedPlan) -> Result<Choices, BackendError> {
         let mut choices = Choices::default();
-        if plan.launches.alternatives.is_empty() {
-            return Ok(choices);
-        }
-        match plan.driver.library() {
-            Library::Off => return Ok(choices),
-            Library::Absent(why) => {
-                choices.note(format!("products run as generated code: {why}"));
-                return Ok(choices);
+        let all = &plan.launches.alternatives;
+        for kind in [Kind::Products, Kind::Convolutions] {
+            if !all.iter().any(|a| a.work.kind() == kind) {
+                continue;
             }
-            Library::Present(name) => choices.library = name,
+            match plan.driver.library(kind) {
+                Library::Off => {}
+                Library::Absent(why) => {
+                    choices.note(format!("{} run as generated code: {why}", kind.name()));
+                }
+                Library::Present(name) => drop(choices.libraries.insert(kind, name)),
+            }
         }
-        let workspace = match Memory::new(&plan.driver, WORKSPACE) {
+        let bytes = match choices.libraries.last_key_value() {
+            None => return Ok(choices),
+            Some((Kind::Convolutions, _)) => WORKSPACE_OF_CONVOLUTIONS,
+            Some((Kind::Products, _)) => WORKSPACE,
+        };
+        let workspace = match Memory::new(&plan.driver, bytes) {
             Ok(memory) => memory,
             Err(e @ DriverError::Memory { .. }) => {
-                choices.note(format!("products run as generated code: {e}"));
+                for kind in choices.libraries.keys() {
+                    choices.note(format!("{} run as generated code: {e}", kind.name()));
+                }
                 return Ok(choices);
             }
             Err(e) => return Err(e.into()),
         };
-        for alternative in &plan.launches.alternatives {
-            match choices.decided(plan, alternative, &workspace) {
-                Ok(Some(choice)) => choices.all.push(choice),
-                Ok(None) => {}
-                Err(e @ BackendError::Device(DriverError::Lost { .. })) => return Err(e),
-                Err(e) => {
-                    let (library, product) = (&choices.library, alternative.product);
-                    choices.note(format!(
-                        "generated code, for {library} does not compute {product}: {e}"
-                    ));
-                }
+        for group in all.chunk_by(|a, b| a.launches == b.launches) {
+            let is_open = |a: &&Alternative| choices.libraries.contains_key(&a.work.kind());
+            let group = Group { plan, all: group.iter().filter(is_open).collect() };
+            if !group.all.is_empty() {
+                choices.decide(&group, &workspace)?;
             }
         }
         choices._workspace = (!choices.all.is_empty()).then_some(workspace);
         Ok(choices)
     }
 
-    /// The product by the library, if that is what is chosen.
-    fn decided(
-        &mut self,
-        plan: &LaunchedPlan,
-        alternative: &Alternative,
-        workspace: &Memory,
-    ) -> Result<Option<Choice>, BackendError> {
-        let (product, library) = (alternative.product, self.library.clone());
-        let prepared = || Choice::new(plan, alternative, workspace);
-        if let Some(by_library) = self.decided.get(&product) {
-            return by_library.then(prepared).transpose();
+    /// Notes that a library does not compute something, unless the context is lost.
+    fn refused(&self, work: &Work, e: BackendError) -> Result<(), BackendError> {
+        if let BackendError::Device(DriverError::Lost { .. }) = e {
+            return Err(e);
         }
-        if let Some(by_library) = plan.driver.chosen(&product) {
-            let choice = by_library.then(prepared).transpose()?;
-            let who = if by_library { &*library } else { CODE };
-            self.note(format!("{who}, as chosen before: {product}"));
-            self.decided.insert(product, by_library);
-            return Ok(choice);
-        }
-        let choice = prepared()?;
-        let micro = |seconds: f64| format!("{:.2} µs", seconds * 1e6);
-        let (chosen, note) = match choice.tried(plan, alternative, plan.calls())? {
-            Trial::Times(own, by) if by < own => {
-                (true, format!("{library}, {} against {}", micro(by), micro(own)))
-            }
-            Trial::Times(own, by) => {
-                (false, format!("{CODE}, {} against {}", micro(own), micro(by)))
-            }
-            Trial::Differs(error) => {
-                (false, format!("{CODE}, for {library} differs by {error:.1e}"))
-            }
-            Trial::NoClock => {
-                self.note(format!("{CODE}, for the device has no clock: {product}"));
-                self.decided.insert(product, false);
-                return Ok(None);
+        let library = self.library(work);
+        self.note(format!("{CODE}, for {library} does not compute {work}: {e}"));
+        Ok(())
+    }
+
+    fn library(&self, of: &Work) -> &str {
+        self.libraries.get(&of.kind()).map_or("", |name| name)
+    }
+
+    /// Adds what a library computes of a group, if that is what is chosen.
+    fn decide(&mut self, group: &Group<'_>, workspace: &Memory) -> Result<(), BackendError> {
+        let works = group.works();
+        let again = self.decided.get(&works).copied();
+        let before = || group.plan.driver.chosen(&works).and_then(|kept| known(&kept));
+        let chosen = match again.or_else(before) {
+            Some(chosen) => chosen,
+            None => return self.tried(group, workspace),
+        };
+        let (work, choice) = match chosen {
+            None => (&works[0], None),
+            Some(way) => {
+                let Some(alternative) = group.all.get(way.0) else { return Ok(()) };
+                match Choice::new(group.plan, alternative, workspace, way) {
+                    Ok(None) => return Ok(()),
+                    Ok(choice) => (&alternative.work, choice),
+                    Err(e) => return self.refused(&alternative.work, e),
+                }
             }
         };
-        self.note(format!("{note}: {product}"));
-        self.decided.insert(product, chosen);
-        plan.driver.choose(&product, chosen);
-        Ok(chosen.then_some(choice))
+        if again.is_none() {
+            let who = if choice.is_some() { self.library(work) } else { CODE };
+            self.note(format!("{who}, as chosen before: {work}"));
+        }
+        self.decided.insert(works, chosen);
+        self.all.extend(choice);
+        Ok(())
+    }
+
+    /// The ways of libraries to compute a group.
+    fn ways(&self, group: &Group<'_>, workspace: &Memory) -> Result<Vec<Choice>, BackendError> {
+        let mut ways = vec![];
+        for (number, alternative) in group.all.iter().enumerate() {
+            for way in 0..WAYS {
+                match Choice::new(group.plan, alternative, workspace, (number, way)) {
+                    Ok(Some(choice)) => ways.push(choice),
+                    Ok(None) => break,
+                    Err(e) => {
+                        self.refused(&alternative.work, e)?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(ways)
+    }
+
+    /// Tries a group, and adds what a library computes of it if that is fastest.
+    fn tried(&mut self, group: &Group<'_>, workspace: &Memory) -> Result<(), BackendError> {
+        let works = group.works();
+        let mut ways = self.ways(group, workspace)?;
+        if ways.is_empty() {
+            return Ok(());
+        }
+        let measured = group.agreeing(&mut ways).and_then(|others| {
+            let trial = group.timed(&ways)?;
+            Ok((others, trial))
+        });
+        let (others, trial) = match measured {
+            Ok(measured) => measured,
+            Err(e) => return self.refused(&works[0], e),
+        };
+        for (work, why, _) in &others {
+            self.note(format!("{CODE}, for {} {why}: {work}", self.library(work)));
+        }
+        let micro = |seconds: f64| format!("{:.2} µs", seconds * 1e6);
+        let chosen = match trial {
+            Trial::NoClock if ways.is_empty() => {
+                if others.iter().all(|o| o.2) {
+                    return Ok(());
+                }
+                None
+            }
+            Trial::NoClock => {
+                self.note(format!("{CODE}, for the device has no clock: {}", ways[0].what));
+                self.decided.insert(works, None);
+                return Ok(());
+            }
+            Trial::Times(own, by) => {
+                let all = by.into_iter().enumerate();
+                let best = all.min_by(|a, b| a.1.total_cmp(&b.1));
+                let (place, by) = best.expect("there are ways");
+                let way = ways.swap_remove(place);
+                let (who, first, second) = match by < own {
+                    true => (self.library(&way.what), by, own),
+                    false => (CODE, own, by),
+                };
+                let (what, first, second) = (&way.what, micro(first), micro(second));
+                self.note(format!("{who}, {first} against {second}: {what}"));
+                (by < own).then_some(way)
+            }
+        };
+        let way = chosen.as_ref().map(|c| c.way);
+        group.plan.driver.choose(&works, &kept(way));
+        self.decided.insert(works, way);
+        self.all.extend(chosen);
+        Ok(())
     }
 
     /// Adds a note, unless it is there.
@@ -265,21 +432,21 @@ impl Choices {
         self.notes.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// How many products the library computes.
+    /// How many parts of a run libraries compute.
     pub fn in_use(&self) -> usize {
         self.all.iter().filter(|c| c.is_used()).count()
     }
 
-    /// From here on launches compute this product.
+    /// From here on launches compute this.
     pub fn give_up(&self, choice: &Choice, why: &DriverError) {
         choice.is_used.store(false, Ordering::Relaxed);
+        let (library, Choice { what, function, .. }) = (self.library(&choice.what), choice);
         self.note(format!(
-            "generated code from here on, for {} failed: {why}: {}",
-            self.library, choice.what
+            "{CODE} from here on, for {library} failed: {why}: {what} of `{function}`"
         ));
     }
 
-    /// The calls of a run, with products in place of some of them.
+    /// The calls of a run, with what libraries compute in place of some of them.
     pub fn steps<'a>(&'a self, calls: &'a [Call]) -> Vec<Step<'a>> {
         let mut steps = vec![];
         let mut at = 0;

@@ -2,7 +2,7 @@
 //!
 //! Implemented by NVIDIA's driver, and in tests by an emulator and by a device that records every call.
 
-use super::MatrixProduct;
+use super::{Kind, Work};
 use mlc_backends::device::{DriverError, Room};
 
 /// An address on a device.
@@ -29,7 +29,7 @@ pub struct Stream(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Graph(pub u64);
 
-/// A product of matrices that a library is ready to compute.
+/// What a library is ready to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prepared(pub u64);
 
@@ -48,7 +48,7 @@ pub struct Invocation<'a> {
     pub arguments: &'a [(Address, u64)],
 }
 
-/// Whether a device has a library that computes products of matrices.
+/// Whether a device has a library of some kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Library {
     /// It has, or may have, but is told not to use it.
@@ -147,44 +147,46 @@ pub trait Driver: Send + Sync {
         Ok(None)
     }
 
-    /// The library that computes products of matrices.
-    fn library(&self) -> Library {
+    /// The library of a kind.
+    fn library(&self, of: Kind) -> Library {
+        let _ = of;
         Library::Off
     }
 
-    /// Makes a product ready to be computed by the library: of the factors, the bias if there is one, and the result at these
-    /// addresses. It may use so many bytes at the last one beside.
+    /// Makes something ready to be computed by its library, of what lies at these addresses: in the library's n-th way, from 0 on, or `None`
+    /// if it has no more. It may use so many bytes at the last address beside.
     fn prepare(
         &self,
-        product: &MatrixProduct,
+        work: &Work,
         at: &[Address],
         workspace: (Address, u64),
-    ) -> Result<Prepared, DriverError> {
-        let _ = (product, at, workspace);
+        way: usize,
+    ) -> Result<Option<Prepared>, DriverError> {
+        let _ = (work, at, workspace, way);
         Err(DriverError::Call { call: "prepare", reason: "there is no library".into() })
     }
 
-    /// Computes a product.
-    fn multiply(&self, on: Stream, product: Prepared) -> Result<(), DriverError> {
-        let _ = (on, product);
+    /// Computes what was prepared.
+    fn multiply(&self, on: Stream, work: Prepared) -> Result<(), DriverError> {
+        let _ = (on, work);
         Err(DriverError::Call { call: "multiply", reason: "there is no library".into() })
     }
 
-    /// Gives back a product that was prepared.
-    fn release(&self, product: Prepared) -> Result<(), DriverError> {
-        let _ = product;
+    /// Gives back what was prepared.
+    fn release(&self, work: Prepared) -> Result<(), DriverError> {
+        let _ = work;
         Ok(())
     }
 
-    /// What was chosen for such a product on this device before, by any process: whether the library computes it.
-    fn chosen(&self, product: &MatrixProduct) -> Option<bool> {
-        let _ = product;
+    /// How launches are computed that libraries may compute so, as was chosen on this device before, by any process.
+    fn chosen(&self, of: &[Work]) -> Option<String> {
+        let _ = of;
         None
     }
 
     /// Keeps what is chosen, if possible.
-    fn choose(&self, product: &MatrixProduct, library: bool) {
-        let _ = (product, library);
+    fn choose(&self, of: &[Work], how: &str) {
+        let _ = (of, how);
     }
 
     /// How such a run is started, as was chosen on this device before, by any process.

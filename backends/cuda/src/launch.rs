@@ -3,7 +3,7 @@
 //! Plain data, in between the generator and whatever executes it. Shapes are known: they are numbers in the code, so a
 //! function takes nothing but pointers.
 
-use super::matrix_product::Alternative;
+use super::alternative::Alternative;
 use mlc_dsl::ir::{ConstId, DType};
 use std::collections::HashMap;
 

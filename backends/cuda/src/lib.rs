@@ -8,9 +8,11 @@ use mlc_dsl::library::{self, CallKind};
 use mlc_dsl::plan::{Fault, Kernel, Plan};
 use std::sync::Arc;
 
+mod alternative;
 mod buffers;
 mod calls;
 mod choice;
+mod convolution;
 mod driver;
 mod generate;
 mod launch;
@@ -21,11 +23,13 @@ mod session;
 mod shapes;
 mod trial;
 
+pub use alternative::{Alternative, Copied, Kind, Work};
 pub use buffers::DeviceConstants;
+pub use convolution::{Convolution, Order, Part, Window};
 pub use driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
 pub use generate::{Merge, Spread, Tuning, launches, launches_for, launches_in_tf32};
 pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port};
-pub use matrix_product::{Alternative, Matrix, MatrixProduct};
+pub use matrix_product::{Matrix, MatrixProduct};
 pub use mlc_backends::device::{DriverError, Room};
 #[cfg(feature = "driver")]
 pub use nvidia::{Nvidia, nvrtc};

@@ -1,9 +1,7 @@
 //! Products of matrices that a library of the device may compute in place of generated code: plain data.
 
-use super::launch::{Argument, Launch};
 use mlc_dsl::ir::DType;
 use std::fmt;
-use std::ops::Range;
 
 /// A matrix in memory, and as many others as there are products, each so many elements behind the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,17 +48,4 @@ impl fmt::Display for MatrixProduct {
         }
         bias.map_or(Ok(()), |d| write!(f, ", plus {d}"))
     }
-}
-
-/// A product that may take the place of launches of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alternative {
-    /// These launches of a run.
-    pub launches: Range<usize>,
-    /// The product.
-    pub product: MatrixProduct,
-    /// The factors, the bias if there is one, and the result.
-    pub arguments: Vec<Argument>,
-    /// The launch that computes from the result what else these launches do.
-    pub rest: Option<Launch>,
 }

@@ -115,12 +115,13 @@ impl LaunchedPlan {
         }
     }
 
-    /// What tells runs apart, in a line: their code and their grids.
+    /// What tells runs apart, in a line: their code, their grids, and how much of them libraries compute.
     fn what_runs(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.launches.unit().hash(&mut hasher);
         let all = self.launches.each.iter().chain(&self.launches.merged);
         all.for_each(|l| (&l.function, l.grid, l.block).hash(&mut hasher));
+        self.choices.in_use().hash(&mut hasher);
         format!("a run of {} launches, {:016x}", self.calls().len(), hasher.finish())
     }
 

@@ -5,8 +5,8 @@ mod recorder;
 
 use mlc_backends::Executable;
 use mlc_cuda::{
-    Alternative, Argument, Launch, LaunchedPlan, Launches, Library, Matrix, MatrixProduct, Place,
-    Port,
+    Alternative, Argument, Convolution, Copied, Launch, LaunchedPlan, Launches, Library, Matrix,
+    MatrixProduct, Order, Place, Port, Window, Work,
 };
 use mlc_dsl::ir::{Consts, DType, Tensor};
 use recorder::{Call, Recorder};
@@ -28,9 +28,9 @@ fn launch(function: &str, from: Place, to: Place, kernel: usize) -> Launch {
     }
 }
 
-fn product() -> MatrixProduct {
+fn product() -> Work {
     let m = |line| Matrix { dtype: DType::U8, line, by_column: false, apart: 0 };
-    MatrixProduct {
+    Work::Product(MatrixProduct {
         count: 1,
         rows: 1,
         columns: 4,
@@ -39,7 +39,24 @@ fn product() -> MatrixProduct {
         right: m(4),
         result: m(4),
         bias: None,
-    }
+    })
+}
+
+/// A convolution whose result is as large.
+fn convolution() -> Work {
+    Work::Convolution(Convolution {
+        dtype: DType::U8,
+        count: 1,
+        groups: 1,
+        channels: [1, 1],
+        windows: vec![Window { extents: [4, 1, 4], stride: 1, dilation: 1, padding: [0, 0] }],
+        order: Order::First,
+        weights: Order::First,
+        is_added: false,
+        has_bias: false,
+        is_rectified: false,
+        in_tf32: false,
+    })
 }
 
 /// `y = ((x + 1) + 1) + 1`: the launches in the middle, one without blocks before them, may be a product and a rest.
@@ -55,7 +72,8 @@ fn example(has_rest: bool) -> Launches {
     let to = if has_rest { c } else { b };
     let alternative = Alternative {
         launches: 2..2 + own.len(),
-        product: product(),
+        work: product(),
+        copied: None,
         arguments: vec![argument(a, false), argument(Place::Input(0), false), argument(to, true)],
         rest: has_rest.then(|| launch("rest", c, b, 1)),
     };
@@ -153,7 +171,7 @@ fn the_faster_way_is_chosen_and_kept() {
 }
 
 /// A device, the note of a session on it, and what is kept of the product.
-type Case<'a> = (&'a dyn Fn() -> Arc<Recorder>, String, Option<bool>);
+type Case<'a> = (&'a dyn Fn() -> Arc<Recorder>, String, Option<&'static str>);
 
 /// The results of runs, and the notes after them.
 type Runs = (Vec<Result<Vec<u8>, String>>, Vec<String>);
@@ -165,7 +183,7 @@ fn generated_code_stays_where_it_is_faster_or_the_library_differs_or_is_missing(
         (
             &|| device(1.0, 2.0),
             format!("{code}, 200000.00 µs against 400000.00 µs: {product}"),
-            Some(false),
+            Some("code"),
         ),
         (
             &|| {
@@ -174,7 +192,7 @@ fn generated_code_stays_where_it_is_faster_or_the_library_differs_or_is_missing(
                 recorder
             },
             format!("{code}, for Blas 1 differs by 1.0e0: {product}"),
-            Some(false),
+            Some("code"),
         ),
         (
             &|| {
@@ -197,18 +215,19 @@ fn generated_code_stays_where_it_is_faster_or_the_library_differs_or_is_missing(
         (
             &|| {
                 let recorder = device(2.0, 1.0);
-                recorder.state().chosen.insert(product.to_string(), false);
+                recorder.state().chosen.insert(product.to_string(), "code".into());
                 recorder
             },
             format!("{code}, as chosen before: {product}"),
-            Some(false),
+            Some("code"),
         ),
     ];
     for (made, note, chosen) in cases {
         let recorder = made();
         let plan = session(&recorder, false);
         assert_eq!(plan.notes(), [note]);
-        assert_eq!(recorder.state().chosen.get(&product.to_string()).copied(), chosen);
+        let kept = recorder.state().chosen.get(&product.to_string()).cloned();
+        assert_eq!(kept.as_deref(), chosen);
         recorder.calls();
         assert_eq!(run(&plan, 1), Ok(vec![4; 4]));
         assert_eq!(started(&recorder), ["before", "gemm", "last"]);
@@ -282,4 +301,98 @@ fn a_lost_context_is_an_error_and_no_reason_to_leave_the_library() {
     let lost = lost.err().expect("the context is lost").to_string();
     assert!(lost.contains("context is lost"), "{lost}");
     assert!(recorder.state().chosen.is_empty());
+}
+
+/// The same with a convolution beside the product, whose first factor no run changes and whose elements it reads in another order.
+fn both(recorder: &Arc<Recorder>) -> LaunchedPlan {
+    let mut launches = example(false);
+    let mut other = launches.alternatives[0].clone();
+    other.work = convolution();
+    other.copied = Some(Copied { argument: 1, axes: vec![(2, 1), (2, 2)] });
+    launches.alternatives.push(other);
+    LaunchedPlan::new(launches, recorder.clone(), Consts::default()).expect("is ready")
+}
+
+/// A device with two libraries of two ways each, and what generated code and these ways take.
+fn device_of_both(seconds: &[f64]) -> Arc<Recorder> {
+    let recorder = device(0.0, 0.0);
+    let mut state = recorder.state();
+    state.other_library = Some(Library::Present("Dnn 1".into()));
+    state.more_ways = 1;
+    state.seconds = seconds.to_vec();
+    drop(state);
+    recorder
+}
+
+#[test]
+fn the_fastest_of_all_ways_is_chosen() {
+    let (x, c) = (product(), convolution());
+    let cases = [
+        ([5.0, 4.0, 3.0, 2.0, 1.0], "Dnn 1", 1.0, 5.0, &c, "library 1 1"),
+        ([5.0, 4.0, 3.0, 1.0, 2.0], "Dnn 1", 1.0, 5.0, &c, "library 1 0"),
+        ([5.0, 4.0, 1.0, 3.0, 2.0], "Blas 1", 1.0, 5.0, &x, "library 0 1"),
+        ([1.0, 4.0, 3.0, 2.0, 5.0], "generated code", 1.0, 2.0, &c, "code"),
+    ];
+    for (seconds, who, first, second, what, kept) in cases {
+        let recorder = device_of_both(&seconds);
+        let plan = both(&recorder);
+        let [first, second] = [first, second].map(|s| format!("{:.2} µs", s * 1e6 / 5.0));
+        assert_eq!(plan.notes(), [format!("{who}, {first} against {second}: {what}")]);
+        let chosen = recorder.state().chosen.clone();
+        assert_eq!(chosen.into_iter().collect::<Vec<_>>(), [(format!("{x}; {c}"), kept.into())]);
+        recorder.calls();
+        assert_eq!(run(&plan, 1), Ok(vec![4; 4]));
+        let inside = if kept == "code" { "gemm" } else { "product" };
+        assert_eq!(started(&recorder), ["before", inside, "last"]);
+        drop(plan);
+        recorder.holds_nothing();
+        // The next session prepares that way alone.
+        recorder.calls();
+        let plan = both(&recorder);
+        let prepared = recorder.calls().into_iter().filter(|c| matches!(c, Call::Prepare(..)));
+        assert_eq!(prepared.count(), usize::from(kept != "code"));
+        assert_eq!(run(&plan, 1), Ok(vec![4; 4]));
+        drop(plan);
+        recorder.holds_nothing();
+    }
+    // A way whose result differs is left, and so is a library that is not there.
+    let recorder = device_of_both(&[5.0, 4.0, 3.0]);
+    recorder.state().wrong_ways = vec![1];
+    let plan = both(&recorder);
+    let told =
+        |library: &str, of: &Work| format!("generated code, for {library} differs by 1.0e0: {of}");
+    let best = format!("Dnn 1, 600000.00 µs against 1000000.00 µs: {c}");
+    assert_eq!(plan.notes(), [told("Blas 1", &x), told("Dnn 1", &c), best]);
+    drop(plan);
+    let recorder = device_of_both(&[5.0, 4.0, 3.0]);
+    recorder.state().other_library = Some(Library::Absent("there is none".into()));
+    let absent = "convolutions run as generated code: there is none".to_string();
+    let best = format!("Blas 1, 600000.00 µs against 1000000.00 µs: {x}");
+    assert_eq!(both(&recorder).notes(), [absent, best]);
+    recorder.holds_nothing();
+}
+
+#[test]
+fn every_call_of_several_ways_may_fail() {
+    let all = |fails: Option<usize>| {
+        let recorder = device_of_both(&[5.0, 4.0, 3.0, 2.0, 1.0]);
+        recorder.state().fails = fails;
+        let mut launches = example(false);
+        let mut other = launches.alternatives[0].clone();
+        other.work = convolution();
+        other.copied = Some(Copied { argument: 1, axes: vec![(4, 1)] });
+        launches.alternatives.push(other);
+        if let Ok(plan) = LaunchedPlan::new(launches, recorder.clone(), Consts::default()) {
+            for first in 1..4 {
+                let result = run(&plan, first);
+                assert!(result.is_err() || result == Ok(vec![first + 3; 4]));
+            }
+        }
+        let calls = recorder.calls().len();
+        recorder.holds_nothing();
+        calls
+    };
+    for fails in 0..all(None) {
+        all(Some(fails));
+    }
 }

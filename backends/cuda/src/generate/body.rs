@@ -121,10 +121,9 @@ fn total(
     let kind = e.index_type();
     e.line(format!("{real} total = 0;"));
     e.line("#pragma unroll");
-    e.line(format!(
-        "for ({kind} part = 0; part < {}; ++part) total += parts[part * {count} + {place}];",
-        shape[0]
-    ));
+    let part = format!("parts[part * {count} + {place}]");
+    let part = spelling::loaded(*dtype, &part, *dtype == DType::F64);
+    e.line(format!("for ({kind} part = 0; part < {}; ++part) total += {part};", shape[0]));
     "total".into()
 }
 

@@ -3,10 +3,13 @@
 //! Everything is generated from what operators mean, or by the code of their procedures where they have no meaning: no operator
 //! is named here. A kernel becomes one launch or several ([`stages`]), which read and write the plan's memory.
 
+mod alternatives;
 mod body;
 mod choices;
+mod convolutions;
 mod elimination;
 mod emit;
+mod epilogue;
 mod factor;
 mod in_memory;
 mod kernel;
@@ -34,7 +37,6 @@ mod turned;
 mod windows;
 
 use super::launch::{Argument, Launch, Launches, Place, Port};
-use super::matrix_product::Alternative;
 use mlc_backends::BackendError;
 pub use procedures::is_known as has_procedure;
 
@@ -42,7 +44,6 @@ use body::body;
 use emit::Emitter;
 pub use kernel::Tuning;
 use kernel::{KernelProgram, Stored, known, unsupported};
-use matrices::Matrices;
 pub use merged::Merge;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
@@ -329,7 +330,7 @@ impl<'a> Generator<'a> {
             let target = targets[0];
             if !once && targets.len() == 1 {
                 let at = (k, name, first, before);
-                self.alternative(at, kernel, &planned, target, &places, scratch)?;
+                self.alternatives(at, kernel, &planned, target, &places, scratch)?;
             }
             if kernel.input(stage.value).is_none() {
                 places.insert(stage.value, target);
@@ -408,58 +409,6 @@ impl<'a> Generator<'a> {
         let what = self.describe(k, kernel, stage);
         let place = (k, name, what);
         Ok(Some(self.assembled(place, e, (parameters, arguments), (grid, threads))))
-    }
-
-    /// Notes what a library may compute in place of the launches of a stage, those of a run from `before` on.
-    fn alternative(
-        &mut self,
-        (k, name, first, before): (usize, &str, usize, usize),
-        kernel: &KernelProgram,
-        stage: &Stage,
-        target: Place,
-        places: &HashMap<Value, Place>,
-        scratch: &mut u64,
-    ) -> Result<(), BackendError> {
-        let (Shape::Tiles(product) | Shape::Deep(product, _)) = stage.shape else { return Ok(()) };
-        let mut e = Emitter::new(kernel);
-        e.stored.extend(places.keys().map(|v| (*v, String::new())));
-        let Some(found) = Matrices::of(&mut e, kernel, stage.value, product) else { return Ok(()) };
-        let ty = known(&kernel.program, product)?;
-        let (place, rest) = match found.is_whole {
-            true => (target, None),
-            false => {
-                let sums = (DType::F32, [vec![1], ty.1.clone()].concat());
-                let place = Place::Arena(take(scratch, bytes_of(&sums))?);
-                let shape = Shape::TileTotal(product, sums, place);
-                let stage = Stage { value: stage.value, shape };
-                (place, self.launch(k, name, kernel, &stage, target, places, first)?)
-            }
-        };
-        let read = found.factors.into_iter().chain(found.bias);
-        let mut arguments = vec![];
-        for v in read {
-            let ty = known(&kernel.program, v)?;
-            self.reads(places[&v]);
-            arguments.push(Argument {
-                place: places[&v],
-                bytes: bytes_of(&ty),
-                dtype: ty.0,
-                written: false,
-            });
-        }
-        let dtype = found.product.result.dtype;
-        let bytes = bytes_of(&(dtype, ty.1));
-        arguments.push(Argument { place, bytes, dtype, written: true });
-        if arguments.iter().all(|a| a.place.is_aligned()) && before < self.out.each.len() {
-            let launches = before..self.out.each.len();
-            self.out.alternatives.push(Alternative {
-                launches,
-                product: found.product,
-                arguments,
-                rest,
-            });
-        }
-        Ok(())
     }
 
     /// A launch of what an emitter has written: for a kernel, by the end of the function's name and what it is.

@@ -3,7 +3,8 @@
 //! Signatures, attributes and their sizes are those of `cublasLt.h` of version 13.0.2, which are the same since 12.0. The library
 //! counts matrices by columns: what it is asked for is the transpose of the product, of the transposed factors in turn.
 
-use super::{library, search};
+use super::library::{self, Failure};
+use super::search;
 use crate::{Address, Matrix, MatrixProduct};
 use libloading::Library;
 use mlc_dsl::ir::DType;
@@ -126,13 +127,6 @@ impl Table {
         };
         Err(Failure { call, reason })
     }
-}
-
-/// A call of the library that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub call: &'static str,
-    pub reason: String,
 }
 
 // cublasLt.h, cublas_api.h, library_types.h.

@@ -1,8 +1,8 @@
 //! A device of NVIDIA's: its context, its memory, its modules. `queue.rs` has its streams.
 
-use super::blas::{Blas, Ready};
 use super::library::{self, NO_DEVICE, OUT_OF_MEMORY, checked, is_final, meaning};
 use super::newer::Handle;
+use super::products::{Libraries, Ready};
 use super::queue::Queue;
 use super::{cubins, nvrtc};
 use crate::{Address, DriverError, Graph, Module, Prepared, Room, Stream};
@@ -29,8 +29,7 @@ pub struct Nvidia {
     /// The error that made the context unusable.
     lost: OnceLock<DriverError>,
     blocking: bool,
-    /// The library of products in this context, opened when it is first asked for; or why there is none.
-    pub(super) blas: OnceLock<Result<Blas, String>>,
+    pub(super) libraries: Libraries,
 }
 
 // SAFETY: the driver's handles may be used by any thread that has made the context current, as every call does; what
@@ -160,8 +159,18 @@ impl Nvidia {
         // SAFETY: the pointer is valid for the call.
         let _ = unsafe { cuCtxPopCurrent_v2(&mut current) };
         let blocking = std::env::var_os(BLOCKING).is_some_and(|v| v != "0");
-        let (state, lost, blas) = (Mutex::default(), OnceLock::new(), OnceLock::new());
-        Ok(Nvidia { name, capability, processors, cache, context, state, lost, blocking, blas })
+        let (state, lost, libraries) = (Mutex::default(), OnceLock::new(), Libraries::default());
+        Ok(Nvidia {
+            name,
+            capability,
+            processors,
+            cache,
+            context,
+            state,
+            lost,
+            blocking,
+            libraries,
+        })
     }
 
     /// The device of this number in the context that others in this process use, unless it is lost. It is kept until the
@@ -353,7 +362,7 @@ impl Drop for Nvidia {
                 queue.lock().unwrap_or_else(|e| e.into_inner()).close();
             }
             state.products.clear();
-            drop(self.blas.take());
+            drop(std::mem::take(&mut self.libraries));
             drop(current);
         }
         // Modules, graphs and memory go with the context.

@@ -21,6 +21,13 @@ pub const NO_DEVICE: u32 = CUresult::CUDA_ERROR_NO_DEVICE as u32;
 /// The code for a lack of memory.
 pub const OUT_OF_MEMORY: u32 = CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
 
+/// A call of a library of NVIDIA's that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub call: &'static str,
+    pub reason: String,
+}
+
 thread_local! {
     /// The code of this thread's last call, as the driver returned it.
     static CODE: Cell<u32> = const { Cell::new(0) };

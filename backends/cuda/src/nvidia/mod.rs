@@ -3,6 +3,7 @@
 mod blas;
 mod cubins;
 mod device;
+mod dnn;
 mod library;
 mod newer;
 pub mod nvrtc;

@@ -1,11 +1,13 @@
-//! The library of products on a device, and what was chosen for products, and for runs, before.
+//! The libraries of a device, and what was chosen for what they compute, and for runs, before.
 
-use super::blas::{Blas, Failure, Table};
+use super::blas::{self, Blas};
 use super::cubins;
 use super::device::Nvidia;
-use crate::{Address, DriverError, Library, MatrixProduct, Prepared};
+use super::dnn::{self, Dnn};
+use super::library::Failure;
+use crate::{Address, DriverError, Kind, Library, Prepared, Work};
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Turns libraries off if it is `off`.
 const VARIABLE: &str = "MLC_CUDA_LIBRARIES";
@@ -16,72 +18,119 @@ impl From<Failure> for DriverError {
     }
 }
 
+/// The libraries in a context, opened when they are first asked for; or why there are none.
+#[derive(Default)]
+pub(super) struct Libraries {
+    blas: OnceLock<Result<Blas, String>>,
+    dnn: OnceLock<Result<Dnn, String>>,
+}
+
+/// What a library is ready to compute.
+pub(super) enum Ready {
+    Product(blas::Ready),
+    Convolution(dnn::Ready),
+}
+
 impl Nvidia {
     fn blas(&self) -> Result<&Blas, String> {
         let open = || {
-            let table = Table::open()?;
+            let table = blas::Table::open()?;
             let _current = self.enter().map_err(|e| e.to_string())?;
             Blas::new(table).map_err(|e| DriverError::from(e).to_string())
         };
-        self.blas.get_or_init(open).as_ref().map_err(String::clone)
+        self.libraries.blas.get_or_init(open).as_ref().map_err(String::clone)
     }
 
-    pub(super) fn library_of_products(&self) -> Library {
+    fn dnn(&self) -> Result<&Dnn, String> {
+        let open = || {
+            let table = dnn::Table::open()?;
+            let _current = self.enter().map_err(|e| e.to_string())?;
+            Dnn::new(table).map_err(|e| DriverError::from(e).to_string())
+        };
+        self.libraries.dnn.get_or_init(open).as_ref().map_err(String::clone)
+    }
+
+    fn library_name(&self, of: Kind) -> Result<String, String> {
+        match of {
+            Kind::Products => self.blas().map(Blas::name),
+            Kind::Convolutions => self.dnn().map(Dnn::name),
+        }
+    }
+
+    pub(super) fn library_of(&self, of: Kind) -> Library {
         if std::env::var_os(VARIABLE).is_some_and(|v| v == "off") {
             return Library::Off;
         }
-        match self.blas() {
-            Ok(blas) => Library::Present(blas.name()),
-            Err(why) => Library::Absent(why),
-        }
+        self.library_name(of).map_or_else(Library::Absent, Library::Present)
     }
 
     pub(super) fn prepared(
         &self,
-        product: &MatrixProduct,
+        work: &Work,
         at: &[Address],
         workspace: (Address, u64),
-    ) -> Result<Prepared, DriverError> {
+        way: usize,
+    ) -> Result<Option<Prepared>, DriverError> {
         let missing = |reason| DriverError::Call { call: "prepare", reason };
-        let blas = self.blas().map_err(missing)?;
-        let _current = self.enter()?;
-        let ready = blas.prepare(product, at, workspace)?;
-        let mut state = self.state();
-        let id = Prepared(state.number());
-        state.products.insert(id, Arc::new(ready));
-        Ok(id)
+        let ready = match work {
+            // Of the library of products the first way is taken.
+            Work::Product(_) if way > 0 => None,
+            Work::Product(product) => {
+                let blas = self.blas().map_err(missing)?;
+                let _current = self.enter()?;
+                Some(Ready::Product(blas.prepare(product, at, workspace)?))
+            }
+            Work::Convolution(convolution) => {
+                let dnn = self.dnn().map_err(missing)?;
+                let _current = self.enter()?;
+                dnn.prepare(convolution, at, workspace, way)?.map(Ready::Convolution)
+            }
+        };
+        Ok(ready.map(|ready| {
+            let mut state = self.state();
+            let id = Prepared(state.number());
+            state.products.insert(id, Arc::new(ready));
+            id
+        }))
     }
 
-    /// Computes a product on a stream; the context is current.
+    /// Computes what was prepared on a stream; the context is current.
     pub(super) fn multiplied(
         &self,
-        product: Prepared,
+        work: Prepared,
         stream: *mut c_void,
     ) -> Result<(), DriverError> {
-        let unknown =
-            || DriverError::Call { call: "multiply", reason: "it is not prepared".into() };
-        let ready = self.state().products.get(&product).cloned().ok_or_else(unknown)?;
-        let blas = self.blas().map_err(|reason| DriverError::Call { call: "multiply", reason })?;
-        Ok(blas.multiply(&ready, stream)?)
-    }
-
-    /// What tells a choice apart from all others: the device, the library and the product.
-    fn key(&self, product: &MatrixProduct) -> Option<Vec<u8>> {
-        let library = self.blas().ok()?.name();
-        Some(format!("choice 1\n{}\n{library}\n{product}", self.name()).into_bytes())
-    }
-
-    pub(super) fn choice_on_disk(&self, product: &MatrixProduct) -> Option<bool> {
-        match cubins::find(&self.key(product)?)?.as_slice() {
-            b"library" => Some(true),
-            b"code" => Some(false),
-            _ => None,
+        let call = "multiply";
+        let unknown = || DriverError::Call { call, reason: "it is not prepared".into() };
+        let ready = self.state().products.get(&work).cloned().ok_or_else(unknown)?;
+        let missing = |reason| DriverError::Call { call, reason };
+        match &*ready {
+            Ready::Product(ready) => {
+                self.blas().map_err(missing)?.multiply(ready, stream)?;
+            }
+            Ready::Convolution(ready) => {
+                self.dnn().map_err(missing)?.convolve(ready, stream)?;
+            }
         }
+        Ok(())
     }
 
-    pub(super) fn keep_choice(&self, product: &MatrixProduct, library: bool) {
-        if let Some(key) = self.key(product) {
-            cubins::keep(&key, if library { b"library" } else { b"code" });
+    /// What tells a choice apart from all others: the device, the libraries and what they may compute.
+    fn key(&self, of: &[Work]) -> Option<Vec<u8>> {
+        let mut text = format!("choice 2\n{}", self.name());
+        for work in of {
+            text += &format!("\n{}\n{work}", self.library_name(work.kind()).ok()?);
+        }
+        Some(text.into_bytes())
+    }
+
+    pub(super) fn choice_on_disk(&self, of: &[Work]) -> Option<String> {
+        String::from_utf8(cubins::find(&self.key(of)?)?).ok()
+    }
+
+    pub(super) fn keep_choice(&self, of: &[Work], how: &str) {
+        if let Some(key) = self.key(of) {
+            cubins::keep(&key, how.as_bytes());
         }
     }
 

@@ -4,8 +4,8 @@ use super::device::Nvidia;
 use super::newer::{self, Handle, Recording, THREAD_LOCAL};
 use super::staging::{MOST, PIECE, Staging, wanted};
 use crate::{
-    Address, Driver, DriverError, Graph, Invocation, Library, MatrixProduct, Module, Prepared,
-    Room, Stream,
+    Address, Driver, DriverError, Graph, Invocation, Kind, Library, Module, Prepared, Room, Stream,
+    Work,
 };
 use cuda_sys::cuda::*;
 use std::env;
@@ -431,38 +431,39 @@ impl Driver for Nvidia {
         events.seconds().map(Some)
     }
 
-    fn library(&self) -> Library {
-        self.library_of_products()
+    fn library(&self, of: Kind) -> Library {
+        self.library_of(of)
     }
 
     fn prepare(
         &self,
-        product: &MatrixProduct,
+        work: &Work,
         at: &[Address],
         workspace: (Address, u64),
-    ) -> Result<Prepared, DriverError> {
-        self.prepared(product, at, workspace)
+        way: usize,
+    ) -> Result<Option<Prepared>, DriverError> {
+        self.prepared(work, at, workspace, way)
     }
 
-    fn multiply(&self, on: Stream, product: Prepared) -> Result<(), DriverError> {
+    fn multiply(&self, on: Stream, work: Prepared) -> Result<(), DriverError> {
         self.with(on, |queue| {
-            self.multiplied(product, queue.stream.cast())?;
+            self.multiplied(work, queue.stream.cast())?;
             if self.is_blocking() { self.synchronized(queue) } else { Ok(()) }
         })
     }
 
-    fn release(&self, product: Prepared) -> Result<(), DriverError> {
+    fn release(&self, work: Prepared) -> Result<(), DriverError> {
         let _current = self.enter()?;
-        drop(self.state().products.remove(&product));
+        drop(self.state().products.remove(&work));
         Ok(())
     }
 
-    fn chosen(&self, product: &MatrixProduct) -> Option<bool> {
-        self.choice_on_disk(product)
+    fn chosen(&self, of: &[Work]) -> Option<String> {
+        self.choice_on_disk(of)
     }
 
-    fn choose(&self, product: &MatrixProduct, library: bool) {
-        self.keep_choice(product, library);
+    fn choose(&self, of: &[Work], how: &str) {
+        self.keep_choice(of, how);
     }
 
     fn chosen_run(&self, run: &str) -> Option<String> {

@@ -4,8 +4,8 @@
 pub mod example;
 
 use mlc_cuda::{
-    Address, Driver, DriverError, FAULT_WORDS, Graph, Invocation, Library, MatrixProduct, Module,
-    Prepared, Room, Stream,
+    Address, Driver, DriverError, FAULT_WORDS, Graph, Invocation, Kind, Library, Module, Part,
+    Prepared, Room, Stream, Work,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -36,7 +36,7 @@ pub enum Call {
 
 /// What a graph does.
 #[derive(Clone)]
-enum Work {
+enum Task {
     Clear(Address, u64),
     Launch(u64, String, Vec<(Address, u64)>),
     Multiply(u64),
@@ -61,29 +61,39 @@ pub struct State {
     memory: BTreeMap<u64, Vec<u8>>,
     modules: BTreeSet<u64>,
     streams: BTreeSet<u64>,
-    graphs: BTreeMap<u64, Vec<Work>>,
+    graphs: BTreeMap<u64, Vec<Task>>,
     /// What is recorded at the moment.
-    recording: Option<Vec<Work>>,
+    recording: Option<Vec<Task>>,
     /// Can neither record nor time.
     pub is_old: bool,
     pub next: u64,
-    /// Its library.
+    /// Its library of products, and that of convolutions.
     pub library: Option<Library>,
+    pub other_library: Option<Library>,
     /// The library's results are wrong.
     pub is_wrong: bool,
     /// What the steps that are timed take, in turns; or the n-th one takes n.
     pub seconds: Vec<f64>,
-    /// What was chosen for products, and for runs.
-    pub chosen: BTreeMap<String, bool>,
+    /// What was chosen for what libraries compute, and for runs.
+    pub chosen: BTreeMap<String, String>,
     pub chosen_runs: BTreeMap<String, String>,
     /// Lets launches come before the ones ahead of them have ended, and which did.
     pub starts_early: bool,
     pub early: Vec<String>,
     /// Lets the blocks of launches wait for each other.
     pub waits: bool,
-    products: BTreeMap<u64, (MatrixProduct, Vec<Address>)>,
+    products: BTreeMap<u64, (Work, Vec<Address>, usize)>,
+    /// The ways of libraries besides the first one.
+    pub more_ways: usize,
+    /// Those whose results are wrong.
+    pub wrong_ways: Vec<usize>,
     /// What a launch of `fault` records.
     pub fault: [i64; FAULT_WORDS],
+}
+
+/// What a choice is kept by.
+fn all(of: &[Work]) -> String {
+    of.iter().map(Work::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn place(address: Address) -> (u64, u64) {
@@ -115,22 +125,27 @@ impl State {
     }
 
     /// Does what a stream is asked for, or records it.
-    fn does(&mut self, work: Work) {
+    fn does(&mut self, work: Task) {
         if let Some(recording) = &mut self.recording {
             return recording.push(work);
         }
         match work {
-            Work::Clear(at, bytes) => self.bytes(at, bytes as usize).fill(0),
-            Work::Launch(module, function, arguments) => {
+            Task::Clear(at, bytes) => self.bytes(at, bytes as usize).fill(0),
+            Task::Launch(module, function, arguments) => {
                 assert!(self.modules.contains(&module), "{module} is not loaded");
                 self.launched(&function, &arguments);
             }
-            Work::Multiply(product) => {
-                let (product, at) = self.products.get(&product).expect("is prepared").clone();
+            Task::Multiply(product) => {
+                let (work, at, way) = self.products.get(&product).expect("is prepared").clone();
                 let arguments = [at[0], at[at.len() - 1]];
-                let bytes = product.rows * product.columns * product.result.dtype.size() as u64;
+                let bytes = match work {
+                    Work::Product(p) => p.rows * p.columns * p.result.dtype.size() as u64,
+                    Work::Convolution(c) => {
+                        c.extents(Part::Result).iter().product::<u64>() * c.dtype.size() as u64
+                    }
+                };
                 self.launched("product", &arguments.map(|a| (a, bytes)));
-                if self.is_wrong {
+                if self.is_wrong || self.wrong_ways.contains(&way) {
                     self.bytes(at[at.len() - 1], 1)[0] += 1;
                 }
             }
@@ -248,7 +263,7 @@ impl Driver for Recorder {
         let mut state = self.state();
         state.on(on);
         state.called(Call::Clear(place(at), bytes))?;
-        state.does(Work::Clear(at, bytes));
+        state.does(Task::Clear(at, bytes));
         Ok(())
     }
 
@@ -273,7 +288,7 @@ impl Driver for Recorder {
         assert!(state.modules.contains(&module.0), "{module:?} is not loaded");
         let places = arguments.iter().map(|&(a, n)| (place(a), n)).collect();
         state.called(Call::Launch(function.to_string(), grid, block, places))?;
-        state.does(Work::Launch(module.0, function.to_string(), arguments.to_vec()));
+        state.does(Task::Launch(module.0, function.to_string(), arguments.to_vec()));
         Ok(())
     }
 
@@ -367,23 +382,29 @@ impl Driver for Recorder {
         Ok(Some((1..=steps).map(|n| n as f64).collect()))
     }
 
-    fn library(&self) -> Library {
-        self.state().library.clone().unwrap_or(Library::Off)
+    fn library(&self, of: Kind) -> Library {
+        let state = self.state();
+        let known = if of == Kind::Products { &state.library } else { &state.other_library };
+        known.clone().unwrap_or(Library::Off)
     }
 
     fn prepare(
         &self,
-        product: &MatrixProduct,
+        work: &Work,
         at: &[Address],
         (beside, bytes): (Address, u64),
-    ) -> Result<Prepared, DriverError> {
+        way: usize,
+    ) -> Result<Option<Prepared>, DriverError> {
         let mut state = self.state();
+        if way > state.more_ways {
+            return Ok(None);
+        }
         let places = at.iter().map(|a| place(*a)).collect();
-        state.called(Call::Prepare(product.to_string(), places, (place(beside), bytes)))?;
+        state.called(Call::Prepare(work.to_string(), places, (place(beside), bytes)))?;
         state.bytes(beside, bytes.min(LARGE) as usize);
         let number = state.number();
-        state.products.insert(number, (*product, at.to_vec()));
-        Ok(Prepared(number))
+        state.products.insert(number, (work.clone(), at.to_vec(), way));
+        Ok(Some(Prepared(number)))
     }
 
     fn multiply(&self, on: Stream, product: Prepared) -> Result<(), DriverError> {
@@ -391,7 +412,7 @@ impl Driver for Recorder {
         state.on(on);
         assert!(state.products.contains_key(&product.0), "{product:?} is not prepared");
         state.called(Call::Multiply(product.0))?;
-        state.does(Work::Multiply(product.0));
+        state.does(Task::Multiply(product.0));
         Ok(())
     }
 
@@ -401,11 +422,11 @@ impl Driver for Recorder {
         state.called(Call::Release(product.0))
     }
 
-    fn chosen(&self, product: &MatrixProduct) -> Option<bool> {
-        self.state().chosen.get(&product.to_string()).copied()
+    fn chosen(&self, of: &[Work]) -> Option<String> {
+        self.state().chosen.get(&all(of)).cloned()
     }
 
-    fn choose(&self, product: &MatrixProduct, library: bool) {
-        self.state().chosen.insert(product.to_string(), library);
+    fn choose(&self, of: &[Work], how: &str) {
+        self.state().chosen.insert(all(of), how.into());
     }
 }
