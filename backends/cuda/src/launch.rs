@@ -101,6 +101,12 @@ impl Launch {
         each.try_fold(0u64, |sum, array| sum.checked_add(array?.bytes))
     }
 
+    /// Those of them that are asked for at the launch.
+    pub fn large_bytes(&self) -> u64 {
+        let arrays = self.source.split("LARGE_SHARED(").skip(1).map(SharedArray::read);
+        arrays.flatten().map(|array| array.bytes).sum()
+    }
+
     /// False if it computes nothing; devices refuse such launches.
     pub fn has_blocks(&self) -> bool {
         !self.grid.contains(&0)

@@ -23,7 +23,7 @@ mod trial;
 
 pub use buffers::DeviceConstants;
 pub use driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
-pub use generate::{Merge, Spread, Tuning, launches, launches_for, launches_in_tf32};
+pub use generate::{Merge, Spread, Tuning, Warpgroups, launches, launches_for, launches_in_tf32};
 pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port};
 pub use matrix_product::{Alternative, Matrix, MatrixProduct};
 pub use mlc_backends::device::{DriverError, Room};
@@ -35,7 +35,8 @@ pub use session::LaunchedPlan;
 pub const PRELUDE: &str = concat!(
     include_str!("prelude.cuh"),
     include_str!("functions.cuh"),
-    include_str!("attention.cuh")
+    include_str!("attention.cuh"),
+    include_str!("warpgroups.cuh")
 );
 
 /// The name of the backend on the command line.

@@ -31,6 +31,7 @@ mod tile;
 mod tiles;
 mod trees;
 mod turned;
+mod warpgroups;
 mod windows;
 
 use super::launch::{Argument, Launch, Launches, Place, Port};
@@ -50,6 +51,7 @@ use mlc_dsl::plan::{Home, Plan};
 pub use spread::Spread;
 use stages::{Shape, Stage};
 use std::collections::HashMap;
+pub use warpgroups::Warpgroups;
 
 /// Values in memory begin at a multiple of so many bytes.
 const ALIGNED: u64 = 256;
