@@ -8,7 +8,7 @@ use super::buffers::{Memory, OwnProduct};
 use super::calls::Call;
 use super::matrix_product::Alternative;
 use super::session::LaunchedPlan;
-use super::{Address, Argument, DriverError, Library, MatrixProduct, Place};
+use super::{Address, Argument, DriverError, Launch, Library, MatrixProduct, Place};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, Tensor};
 use std::collections::HashMap;
@@ -67,8 +67,8 @@ pub struct Choices {
 }
 
 /// What came of trying both ways.
-enum Trial {
-    /// Seconds by generated code, and by the library.
+pub(super) enum Trial {
+    /// Seconds by the launches, and by what may take their place.
     Times(f64, f64),
     /// The results differ by so much of the largest element.
     Differs(f64),
@@ -128,45 +128,54 @@ impl Choice {
         calls: &[Call],
     ) -> Result<Trial, BackendError> {
         let launches = &plan.launches.each[of.launches.clone()];
-        let arguments = || launches.iter().flat_map(|l| &l.arguments);
-        for a in arguments().filter(|a| !a.written) {
-            // What a run writes before it reads it; constants and what is kept stay as they are.
-            let fresh = matches!(a.place, Place::Input(_) | Place::Arena(_) | Place::Output(_));
-            if let (true, Some(at)) = (fresh, plan.buffers.address(a.place, a.bytes)) {
-                plan.driver.upload(plan.stream.stream, at, &numbers(a.dtype, a.bytes))?;
-            }
-        }
-        let written = arguments().rfind(|a| a.written && a.place != Place::Fault);
-        let result = written.and_then(|a| Some((*a, plan.buffers.address(a.place, a.bytes)?)));
-        let Some((result, at)) = result else { return Ok(Trial::NoClock) };
-        let read = || -> Result<Vec<f64>, BackendError> {
-            let mut bytes = vec![0; result.bytes as usize];
-            plan.driver.download(plan.stream.stream, &mut [(at, &mut bytes)])?;
-            let shape = vec![bytes.len() / result.dtype.size()];
-            let tensor = Tensor::new(result.dtype, shape, bytes.into());
-            Ok(tensor.map_err(|_| super::buffers::misplaced("a product"))?.to_f64())
-        };
         let own = || self.own(calls).iter().try_for_each(|call| plan.launch(call, false));
-        own()?;
-        let expected = read()?;
-        plan.driver.clear(plan.stream.stream, at, result.bytes)?;
-        self.start(plan)?;
-        let error = difference(&expected, &read()?);
-        if error.is_nan() || error > tolerance(result.dtype) {
-            return Ok(Trial::Differs(error));
-        }
-        let mut work = |step: usize| {
-            (0..REPEATS)
-                .try_for_each(|_| if step.is_multiple_of(2) { own() } else { self.start(plan) })
-        };
-        let seconds = plan.driver.timed(plan.stream.stream, 2 * TRIALS, &mut work)?;
-        let Some(seconds) = seconds else { return Ok(Trial::NoClock) };
-        let least = |first: usize| {
-            seconds.iter().skip(first).step_by(2).copied().fold(f64::INFINITY, f64::min)
-                / REPEATS as f64
-        };
-        Ok(Trial::Times(least(0), least(1)))
+        tried(plan, launches, &own, &|| self.start(plan))
     }
+}
+
+/// Computes what these launches do, and what may take their place, on the same numbers, then times both.
+pub(super) fn tried(
+    plan: &LaunchedPlan,
+    launches: &[Launch],
+    own: &dyn Fn() -> Result<(), DriverError>,
+    other: &dyn Fn() -> Result<(), DriverError>,
+) -> Result<Trial, BackendError> {
+    let arguments = || launches.iter().flat_map(|l| &l.arguments);
+    for a in arguments().filter(|a| !a.written) {
+        // What a run writes before it reads it; constants and what is kept stay as they are.
+        let fresh = matches!(a.place, Place::Input(_) | Place::Arena(_) | Place::Output(_));
+        if let (true, Some(at)) = (fresh, plan.buffers.address(a.place, a.bytes)) {
+            plan.driver.upload(plan.stream.stream, at, &numbers(a.dtype, a.bytes))?;
+        }
+    }
+    let written = arguments().rfind(|a| a.written && a.place != Place::Fault);
+    let result = written.and_then(|a| Some((*a, plan.buffers.address(a.place, a.bytes)?)));
+    let Some((result, at)) = result else { return Ok(Trial::NoClock) };
+    let read = || -> Result<Vec<f64>, BackendError> {
+        let mut bytes = vec![0; result.bytes as usize];
+        plan.driver.download(plan.stream.stream, &mut [(at, &mut bytes)])?;
+        let shape = vec![bytes.len() / result.dtype.size()];
+        let tensor = Tensor::new(result.dtype, shape, bytes.into());
+        Ok(tensor.map_err(|_| super::buffers::misplaced("a product"))?.to_f64())
+    };
+    own()?;
+    let expected = read()?;
+    plan.driver.clear(plan.stream.stream, at, result.bytes)?;
+    other()?;
+    let error = difference(&expected, &read()?);
+    if error.is_nan() || error > tolerance(result.dtype) {
+        return Ok(Trial::Differs(error));
+    }
+    let mut work = |step: usize| {
+        (0..REPEATS).try_for_each(|_| if step.is_multiple_of(2) { own() } else { other() })
+    };
+    let seconds = plan.driver.timed(plan.stream.stream, 2 * TRIALS, &mut work)?;
+    let Some(seconds) = seconds else { return Ok(Trial::NoClock) };
+    let least = |first: usize| {
+        seconds.iter().skip(first).step_by(2).copied().fold(f64::INFINITY, f64::min)
+            / REPEATS as f64
+    };
+    Ok(Trial::Times(least(0), least(1)))
 }
 
 impl Choices {

@@ -20,11 +20,12 @@ mod nvidia;
 mod session;
 mod shapes;
 mod trial;
+mod variants;
 
 pub use buffers::DeviceConstants;
 pub use driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
 pub use generate::{Merge, Spread, Tuning, Warpgroups, launches, launches_for, launches_in_tf32};
-pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port};
+pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port, Variant};
 pub use matrix_product::{Alternative, Matrix, MatrixProduct};
 pub use mlc_backends::device::{DriverError, Room};
 #[cfg(feature = "driver")]
@@ -53,7 +54,11 @@ impl Cuda {
     pub fn new(driver: Arc<dyn Driver>) -> Cuda {
         let usual = Tuning::default();
         let processors = driver.processors().filter(|&p| p > 0).unwrap_or(usual.processors);
-        Cuda { driver, tuning: Tuning { processors, ..usual } }
+        let warpgroups = match driver.has_warpgroups() {
+            true => Warpgroups::Offered,
+            false => Warpgroups::Never,
+        };
+        Cuda { driver, tuning: Tuning { processors, warpgroups, ..usual } }
     }
 
     /// The same with products as [`launches_in_tf32`] has them.

@@ -123,7 +123,7 @@ fn blocks_wait_for_each_other(device: &Nvidia) {
     device.clear(on, memory[3].0, 8).expect("cleared");
     let together = |blocks: u32| {
         let (function, grid) = ("together", [blocks, 1, 1]);
-        let what = Invocation { module, function, grid, block: 256, arguments: &memory };
+        let what = Invocation { module, function, grid, block: 256, shared: 0, arguments: &memory };
         device.launch_together(on, &what)
     };
     // What they wait at is as it was before, so the second launch goes on with it.

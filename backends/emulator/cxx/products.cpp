@@ -54,7 +54,8 @@ static unsigned place(Word descriptor, bool is_turned, unsigned bytes, unsigned 
 static void check(const Product& p) {
     if (state.request.block % 128 != 0) fail("%s in a block that is not made of warpgroups", p.name);
     if (p.columns % 8 != 0 || p.columns > 256) fail("%s has %u columns", p.name, p.columns);
-    for (Word descriptor : {p.left, p.right}) {
+    const Word both[2] = {p.left, p.right};
+    for (const Word descriptor : both) {
         if (descriptor & 0x3ff1c000c000c000ull) fail("%s: bits of a descriptor are set that mean nothing", p.name);
         if (descriptor >> 49 & 7) fail("%s: a descriptor has an offset of its pattern, which is not emulated", p.name);
     }
