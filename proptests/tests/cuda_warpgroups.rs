@@ -72,7 +72,10 @@ fn convolutions() {
         def first(x: bf16[2, 8, 11, 11], w: bf16[64, 8, 3, 3]) -> bf16[2, 64, 9, 9]
           = conv(x, w, stride=[1, 1], low=[0, 0], high=[0, 0], dilation=[1, 1], group=1)
     ";
-    let cases =
-        [("image", "wgmma_f16", "next_left"), ("groups", "wgmma_f16", ""), ("first", "wgmma_bf16", "")];
+    let cases = [
+        ("image", "wgmma_f16", "next_left"),
+        ("groups", "wgmma_f16", ""),
+        ("first", "wgmma_bf16", ""),
+    ];
     check(text, &cases);
 }

@@ -198,7 +198,8 @@ impl Launches {
     /// Has a variant's launches in place of others.
     pub fn replace(&mut self, variant: &Variant) {
         let Range { start, end } = variant.launches;
-        let moved = |at: usize| if at >= end { at - end + start + variant.instead.len() } else { at };
+        let moved =
+            |at: usize| if at >= end { at - end + start + variant.instead.len() } else { at };
         let others = self.variants.iter_mut().map(|v| &mut v.launches);
         for range in self.alternatives.iter_mut().map(|a| &mut a.launches).chain(others) {
             *range = moved(range.start)..moved(range.end);
@@ -233,5 +234,44 @@ impl Launches {
         let all = all.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
         let texts = all.filter(|l| seen.insert(l.function.as_str())).map(|l| l.source.as_str());
         std::iter::once(super::PRELUDE).chain(texts).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(function: &str, source: &str) -> Launch {
+        Launch {
+            function: function.into(),
+            source: source.into(),
+            grid: [1; 3],
+            block: 1,
+            arguments: vec![],
+            kernel: 0,
+            instead: None,
+        }
+    }
+
+    #[test]
+    fn what_takes_the_place_of_launches_moves_those_behind_it() {
+        let named = |names: &str| names.chars().map(|c| launch(&c.to_string(), "")).collect();
+        let variant =
+            |launches: Range<usize>, names: &str| Variant { launches, instead: named(names) };
+        let all = vec![variant(1..2, "xy"), variant(3..5, "z")];
+        let mut launches = Launches { each: named("abcdef"), variants: all, ..Launches::default() };
+        for (at, names) in ["axycdef", "axyczf"].into_iter().enumerate() {
+            launches.replace(&launches.variants[at].clone());
+            let found: String = launches.each.iter().map(|l| l.function.as_str()).collect();
+            assert_eq!(found, names);
+        }
+        assert_eq!(launches.variants[1].launches, 4..5);
+    }
+
+    #[test]
+    fn memory_that_is_shared_is_told() {
+        let source = "SHARED(float, a, 10); LARGE_SHARED(unsigned short, b, 100);";
+        let launch = launch("f", source);
+        assert_eq!((launch.shared_bytes(), launch.large_bytes()), (Some(240), 200));
     }
 }

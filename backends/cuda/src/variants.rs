@@ -3,11 +3,11 @@
 //! Both are run once on the same numbers, and a variant whose results differ is not used: its instructions could not be tried where it was
 //! written. Then both are timed, and the device keeps what is chosen. Every choice is a note of the session.
 
+use super::DriverError;
 use super::calls::{Call, Sequence};
 use super::choice::{Trial, tried};
 use super::launch::{Launch, Variant};
 use super::session::{LaunchedPlan, Start};
-use super::DriverError;
 use mlc_backends::BackendError;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -140,7 +140,9 @@ fn with_variant(right: bool) -> (Launches, mlc_dsl::ir::Consts) {
     let (mut launches, consts) = example();
     let (input, own) = ((Place::Input(0), 4), (Place::Arena(512), 4));
     let instead = match right {
-        true => vec![launch("parts", &[input, (Place::Arena(0), 4)]), launch("wide", &[input, own])],
+        true => {
+            vec![launch("parts", &[input, (Place::Arena(0), 4)]), launch("wide", &[input, own])]
+        }
         false => vec![launch("wide", &[input, own]), launch("again", &[own, own])],
     };
     launches.variants.push(Variant { launches: 0..1, instead });

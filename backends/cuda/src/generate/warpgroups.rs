@@ -4,8 +4,8 @@
 //! Tiles are 64 steps deep, so that a row of shared memory (`warpgroups.cuh`) holds those of a line, or 64 lines of a step. Only compute
 //! capability 9.0 has these instructions.
 
-use super::emit::{Emitter, side_by_side};
 use super::emit::coordinates;
+use super::emit::{Emitter, side_by_side};
 use super::factor::{Element, Factor};
 use super::product::{Product, SIDE, Tiling, size};
 use super::tile::open_unrolled;
@@ -76,8 +76,12 @@ pub fn tiling([batch, m, n, depth]: [i64; 4], element: Element, processors: u32)
     };
     let parts = PARTS.into_iter().filter(|p| *p == 1 || depth / p >= PART);
     let all = parts.flat_map(|parts| {
-        TILES.into_iter().map(move |(rows, columns)| {
-            Tiling { rows, columns, parts, step: DEPTH, by_warpgroups: true }
+        TILES.into_iter().map(move |(rows, columns)| Tiling {
+            rows,
+            columns,
+            parts,
+            step: DEPTH,
+            by_warpgroups: true,
         })
     });
     all.min_by(|a, b| time(a).total_cmp(&time(b)))
@@ -125,10 +129,14 @@ fn declare_tiles(e: &mut Emitter<'_>, left: &Factor<'_>, right: &Factor<'_>, til
 fn matrix(f: &Factor<'_>, line: &str) -> String {
     let (name, tile) = (f.name, f.tile());
     match f.by_step {
-        false => format!("matrix_at({name} + (tile * {tile} + {line} * {DEPTH} + k), 16, {PATTERN})"),
+        false => {
+            format!("matrix_at({name} + (tile * {tile} + {line} * {DEPTH} + k), 16, {PATTERN})")
+        }
         true => {
             let lines = DEPTH * ROW;
-            format!("matrix_at({name} + (tile * {tile} + {line} * {DEPTH} + k * {DEPTH}), {lines}, {PATTERN})")
+            format!(
+                "matrix_at({name} + (tile * {tile} + {line} * {DEPTH} + k * {DEPTH}), {lines}, {PATTERN})"
+            )
         }
     }
 }
@@ -237,4 +245,37 @@ pub fn results(e: &mut Emitter<'_>, p: &Product, store: &mut dyn FnMut(&mut Emit
     e.close();
     e.close();
     e.close();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_are_as_large_as_keeps_multiprocessors_busy() {
+        let half = Element::Half(DType::F16);
+        for (sizes, expected) in [
+            ([1, 4096, 4096, 4096], Some([128, 256, 1])),
+            ([1, 1024, 1024, 1024], Some([128, 128, 1])),
+            ([1, 512, 512, 512], Some([128, 64, 1])),
+            ([1, 3136, 64, 576], Some([128, 64, 1])),
+            ([1, 128, 128, 8192], Some([128, 64, 16])),
+            ([1, 63, 4096, 4096], None),
+        ] {
+            let found = tiling(sizes, half, 132);
+            let found = found.map(|t| [t.rows * SIDE, t.columns * SIDE, t.parts]);
+            assert_eq!(found, expected, "{sizes:?}");
+        }
+        assert_eq!(tiling([1, 512, 512, 512], Element::Tf32, 132), None);
+    }
+
+    #[test]
+    fn a_tile_is_in_rows_of_128_bytes() {
+        assert_eq!(place(64, false, "line", "step"), "swizzled(line, step)");
+        assert_eq!(place(64, true, "line", "step"), "swizzled(step, line)");
+        assert_eq!(
+            place(128, true, "line", "step"),
+            "line / 64 * 4096 + swizzled(step, line % 64)"
+        );
+    }
 }

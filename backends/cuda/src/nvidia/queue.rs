@@ -349,7 +349,9 @@ impl Driver for Nvidia {
             let (none, stream) = (ptr::null_mut(), queue.stream);
             let result = in_a_buffer(what.arguments, |extra| {
                 // SAFETY: the function belongs to a loaded module; `extra` is as the driver takes it.
-                unsafe { cuLaunchKernel(function, x, y, z, block, 1, 1, shared, stream, none, extra) }
+                unsafe {
+                    cuLaunchKernel(function, x, y, z, block, 1, 1, shared, stream, none, extra)
+                }
             });
             self.done("cuLaunchKernel", result)?;
             if self.is_blocking() { self.synchronized(queue) } else { Ok(()) }

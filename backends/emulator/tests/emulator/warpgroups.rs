@@ -2,10 +2,12 @@
 
 use half::{bf16, f16};
 
-use crate::{Buffer, compiles, launch};
+use crate::{Buffer, Unit, compiles, launch};
 
-const FUNCTIONS: &str =
-    concat!(include_str!("../../../cuda/src/functions.cuh"), include_str!("../../../cuda/src/warpgroups.cuh"));
+const FUNCTIONS: &str = concat!(
+    include_str!("../../../cuda/src/functions.cuh"),
+    include_str!("../../../cuda/src/warpgroups.cuh")
+);
 
 fn numbers(count: usize, mut seed: u32) -> Vec<f32> {
     let mut next = || {
@@ -93,7 +95,12 @@ const RIGHT: &str = "fence_shared();
     end_products();
     wait_products<0>(sum);";
 
-fn multiplied(function: &str, layouts: [&Layout; 2], then: &str, encode: fn(f32) -> u16) -> Result<(), String> {
+fn multiplied(
+    function: &str,
+    layouts: [&Layout; 2],
+    then: &str,
+    encode: fn(f32) -> u16,
+) -> Result<(), String> {
     let (a, b) = (numbers(64 * 16, 1), numbers(128 * 16, 2));
     let encoded = |x: &[f32]| Buffer::new(&x.iter().map(|&x| encode(x)).collect::<Vec<u16>>());
     let (mut of_a, mut of_b, mut d) = (encoded(&a), encoded(&b), Buffer::new(&[0f32; 64 * 128]));
@@ -131,6 +138,30 @@ fn factors_lie_as_their_descriptors_say() {
     }
 }
 
+/// What a device is asked for, too.
+#[test]
+fn factors_lie_as_generated_code_has_them() {
+    if !compiles() {
+        return;
+    }
+    let source = [FUNCTIONS, include_str!("../../../cuda/tests/warpgroups.cu")].concat();
+    let unit = Unit::compile(&source).unwrap();
+    let (a, b) = (numbers(64 * 64, 1), numbers(128 * 64, 2));
+    let encoded = |x: &[f32]| Buffer::new(&x.iter().map(|&x| half(x)).collect::<Vec<u16>>());
+    for name in ["product_00", "product_01", "product_10", "product_11"] {
+        let (mut of_a, mut of_b, mut d) =
+            (encoded(&a), encoded(&b), Buffer::new(&[0f32; 64 * 128]));
+        let regions = [of_a.region(), of_b.region(), d.region()];
+        // SAFETY: the regions are buffers of this test, and the kernels keep to the contract.
+        unsafe { unit.launch(name, [1, 1, 1], 128, &regions) }.unwrap();
+        for (at, found) in d.elements().iter().enumerate() {
+            let (row, column) = (at / 128, at % 128);
+            let product: f32 = (0..64).map(|k| a[row * 64 + k] * b[column * 64 + k]).sum();
+            assert_eq!(*found, product, "{name}, row {row}, column {column}");
+        }
+    }
+}
+
 #[test]
 fn a_wrong_descriptor_yields_wrong_sums() {
     if !compiles() {
@@ -156,16 +187,43 @@ fn what_is_not_in_order_is_an_error() {
     }
     let layout = &layouts()[3];
     for (then, wanted) in [
-        (RIGHT.replace("wait_products<0>(sum);", ""), "reads the sum 0 of products that are not waited for"),
-        (RIGHT.replace("wait_products<0>", "wait_products<1>"), "reads the sum 0 of products that are not waited for"),
-        (RIGHT.replace("end_products();", ""), "reads the sum 0 of products that are not waited for"),
+        (
+            RIGHT.replace("wait_products<0>(sum);", ""),
+            "reads the sum 0 of products that are not waited for",
+        ),
+        (
+            RIGHT.replace("wait_products<0>", "wait_products<1>"),
+            "reads the sum 0 of products that are not waited for",
+        ),
+        (
+            RIGHT.replace("end_products();", ""),
+            "reads the sum 0 of products that are not waited for",
+        ),
         (RIGHT.replace("begin_products(sum);", ""), "sums were written with no fence since"),
         (RIGHT.replace("fence_shared();", ""), "has written with no fence before the barrier"),
         (RIGHT.replace("__syncthreads();", ""), "race: reads shared array tiles"),
-        (RIGHT.replace("fence_shared();\n    __syncthreads();", "__syncthreads(); fence_shared();"), "has written with no fence before the barrier"),
-        (RIGHT.replace("wait_products", "__syncthreads(); if (t == 0) tiles[0] = 0; wait_products"), "writes shared array tiles at index 0, which a product reads that is not waited for"),
-        (RIGHT.replace("wait_products<0>(sum);", "wait_products<0>(sum); tiles[t] = 0;"), "race: writes shared array tiles"),
-        (RIGHT.replacen("PRODUCT;", "if (t < 32) PRODUCT;", 1), "the warps of a warpgroup multiply different matrices"),
+        (
+            RIGHT.replace(
+                "fence_shared();\n    __syncthreads();",
+                "__syncthreads(); fence_shared();",
+            ),
+            "has written with no fence before the barrier",
+        ),
+        (
+            RIGHT.replace(
+                "wait_products",
+                "__syncthreads(); if (t == 0) tiles[0] = 0; wait_products",
+            ),
+            "writes shared array tiles at index 0, which a product reads that is not waited for",
+        ),
+        (
+            RIGHT.replace("wait_products<0>(sum);", "wait_products<0>(sum); tiles[t] = 0;"),
+            "race: writes shared array tiles",
+        ),
+        (
+            RIGHT.replacen("PRODUCT;", "if (t < 32) PRODUCT;", 1),
+            "the warps of a warpgroup multiply different matrices",
+        ),
         (RIGHT.replacen("PRODUCT;", "if (t % 2) PRODUCT;", 1), "divergence"),
     ] {
         let error = multiplied("wgmma_f16", [layout, layout], &then, half).unwrap_err();
