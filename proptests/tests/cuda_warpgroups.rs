@@ -47,7 +47,7 @@ fn products_of_matrices() {
 fn products_of_what_is_computed() {
     let text = "
         def scaled(x: f16[96, 136], s: f16[136], w: f16[136, 72]) -> f16[96, 72]
-          = (x * broadcast(s, shape=[96, 136], axes=[1])) @ w
+          = (x * s) @ w
         def apart(x: f16[71, 65], w: f16[65, 67]) -> f16[71, 67] = x @ w
         def turned(x: bf16[65, 71], w: bf16[67, 65]) -> bf16[71, 67]
           = transpose(relu(x), perm=[1, 0]) @ transpose(w, perm=[1, 0])

@@ -37,6 +37,8 @@ const PATTERN: i64 = 8 * ROW;
 /// Bytes that the blocks of a multiprocessor share, and what the system takes of them for each.
 const SHARED: i64 = 228 << 10;
 const SYSTEM: i64 = 1 << 10;
+/// Registers that a thread has at most: as many are needed for 128 sums, and for sums beside what is on its way.
+const MOST_REGISTERS: u32 = 255;
 /// Tiles that are in shared memory or on their way at most: one is multiplied by warpgroups that are behind, one by the others.
 const MOST: i64 = 4;
 
@@ -114,7 +116,7 @@ pub fn declare(e: &mut Emitter<'_>, p: &Product) {
     e.line("int y = top + threadIdx.x / 32 % 4 * 16 + lane / 4;");
     e.line(format!("SUMS(sum, {});", columns / 2));
     if columns == 256 {
-        e.registers = Some(255);
+        e.registers = Some(MOST_REGISTERS);
     }
 }
 
@@ -201,6 +203,7 @@ pub fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor
 /// Writes the loop over tiles that pass through registers: while one is multiplied, the next one is computed.
 pub fn through_registers(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>) {
     let (kind, has_tail) = (e.index_type(), size(&p.deep) % DEPTH != 0);
+    e.registers = Some(MOST_REGISTERS);
     declare_tiles(e, left, right, 2);
     left.declare_next(e);
     right.declare_next(e);
