@@ -44,20 +44,21 @@ fn products_of_matrices() {
 }
 
 #[test]
-fn products_of_what_is_computed() {
+fn products_of_what_passes_through_registers() {
     let text = "
-        def scaled(x: f16[96, 136], s: f16[136], w: f16[136, 72]) -> f16[96, 72]
-          = (x * s) @ w
+        def pairs(x: f16[96, 138], w: f16[138, 71]) -> f16[96, 71] = x @ w
         def apart(x: f16[71, 65], w: f16[65, 67]) -> f16[71, 67] = x @ w
         def turned(x: bf16[65, 71], w: bf16[67, 65]) -> bf16[71, 67]
           = transpose(relu(x), perm=[1, 0]) @ transpose(w, perm=[1, 0])
-        def wide(x: f16[130, 300], w: f16[300, 520]) -> f16[130, 520] = relu(x) @ tanh(w)
+        def wide(x: f16[130, 301], w: f16[301, 523], b: f16[523]) -> f16[130, 523] = relu(x @ w + b)
+        def deep(x: bf16[65, 2051], w: bf16[2051, 64]) -> bf16[65, 64] = x @ w
     ";
     let cases = [
-        ("scaled", "wgmma_f16", "wait_copies"),
+        ("pairs", "wgmma_f16", "wait_copies"),
         ("apart", "wgmma_f16", "wait_copies"),
         ("turned", "wgmma_bf16", "wait_copies"),
         ("wide", "wgmma_f16", "wait_copies"),
+        ("deep", "wgmma_bf16", "begin = 0"),
     ];
     check(text, &cases);
 }

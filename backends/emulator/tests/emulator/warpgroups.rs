@@ -27,7 +27,7 @@ struct Layout {
 
 /// Bytes of leading and of stride offsets, and the mode.
 fn described(leading: u64, stride: u64, mode: u64) -> u64 {
-    leading / 16 << 16 | stride / 16 << 32 | mode << 62
+    ((leading / 16) << 16) | ((stride / 16) << 32) | (mode << 62)
 }
 
 /// Matrices whose steps lie side by side, in rows of 16 bytes without swizzling, or of 32, 64 or 128 bytes with it; then those whose lines do.
