@@ -287,7 +287,7 @@ impl Driver for Emulated {
     }
 
     fn launch(&self, _: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
-        let &Invocation { module, function, grid, block, arguments } = what;
+        let &Invocation { module, function, grid, block, arguments, .. } = what;
         self.with(|s| {
             let regions = arguments
                 .iter()

@@ -3,7 +3,7 @@
 
 use mlc_backends::BackendError;
 use mlc_cuda::nvrtc::Usage;
-use mlc_cuda::{DriverError, Launch, Merge, PRELUDE, Tuning, launches_for, nvrtc};
+use mlc_cuda::{DriverError, Launch, Merge, PRELUDE, Tuning, Warpgroups, launches_for, nvrtc};
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Extent, Program, Type, Value};
 use mlc_dsl::library::CallId;
@@ -209,6 +209,39 @@ fn several() -> Functions {
     functions
 }
 
+/// Products in 16 bits by warpgroups, large and not: in both layouts of each factor, with what precedes and follows, in parts.
+const WIDE: &str = "
+    def large(x: f16[4096, 4096], w: f16[4096, 4096]) -> f16[4096, 4096] = x @ w
+    def halves(x: bf16[512, 768], w: bf16[768, 3072], b: bf16[3072]) -> bf16[512, 3072] = gelu(x @ w + b)
+    def columns(x: f16[768, 512], w: f16[768, 768]) -> f16[512, 768]
+      = transpose(x, perm=[1, 0]) @ transpose(w, perm=[1, 0])
+    def odd(x: f16[1000, 520], w: f16[520, 1016], b: f16[1016]) -> f16[1000, 1016] = relu(x @ w + b)
+    def narrow(x: f16[4096, 640], w: f16[640, 64]) -> f16[4096, 64] = x @ w
+    def flat(x: f16[64, 640], w: f16[640, 4096]) -> f16[64, 4096] = x @ w
+    def deep(x: f16[128, 8192], w: f16[8192, 128], b: f16[128]) -> f16[128, 128] = relu(x @ w + b)
+    def scaled(x: f16[512, 768], s: f16[768], w: f16[768, 768]) -> f16[512, 768] = (x * s) @ w
+    def apart(x: f16[511, 333], w: f16[333, 255]) -> f16[511, 255] = x @ w
+    def heads(x: f16[12, 512, 64], w: f16[12, 64, 512]) -> f16[12, 512, 512] = x @ w
+    def image(x: f16[8, 28, 28, 128], w: f16[3, 3, 128, 128], b: f16[128]) -> f16[8, 28, 28, 128]
+      = relu(conv_all_channels_last(x, w, stride=[1, 1], low=[1, 1], high=[1, 1], dilation=[1, 1], group=1) + b)
+";
+
+fn wide() -> Functions {
+    let own = library_with(WIDE);
+    let target = own.target("cuda").expect("shipped");
+    let mut functions = Functions::default();
+    let names = WIDE.lines().filter_map(|l| l.trim().strip_prefix("def ")?.split('(').next());
+    for name in names {
+        let plan = select_kernels(program_of(&own, name), &own, target);
+        let before = functions.texts.len();
+        let tuning = Tuning { warpgroups: Warpgroups::Always, ..Tuning::default() };
+        functions.add_for(&plan, tuning).expect("code");
+        let wide = functions.texts[before..].iter().any(|t| t.contains("wgmma_"));
+        assert!(wide, "{name} is not multiplied by warpgroups");
+    }
+    functions
+}
+
 /// Recurrent layers whose steps all blocks share: weights in registers, few and many, and in memory; one element of the batch and several.
 fn layers() -> Functions {
     let target = library().target("cuda").expect("shipped");
@@ -268,12 +301,15 @@ fn compile(units: impl IntoIterator<Item = (String, Functions)>) {
     let newest = format!("sm_{newest}");
     let mut spills = Vec::new();
     for (name, functions) in units {
-        for arch in ARCHITECTURES.into_iter().chain([newest.as_str()]) {
+        let of_one = |t: &String| t.contains("wgmma_");
+        let is_open = |arch: &&str| *arch == HOPPER || !functions.texts.iter().any(of_one);
+        for arch in ARCHITECTURES.into_iter().chain([newest.as_str()]).filter(is_open) {
             let start = Instant::now();
             let usages = nvrtc::usages(&functions.unit(), arch);
             let (usages, code) = usages.unwrap_or_else(|e| panic!("{name}, {arch}: {e}"));
             if arch == HOPPER {
                 wait_first(&name, &functions.texts, &code);
+                multiply_wide(&name, &functions.texts, &code);
             }
             let (n, seconds) = (functions.texts.len(), start.elapsed().as_secs_f64());
             let is_own =
@@ -287,6 +323,11 @@ fn compile(units: impl IntoIterator<Item = (String, Functions)>) {
                 functions.merged,
                 spilled.len()
             );
+            if functions.texts.iter().any(of_one) {
+                own().for_each(|u| println!("{u:?}"));
+            }
+            let waiting = own().filter(|u| u.is_serialized);
+            spills.extend(waiting.map(|u| format!("{name}, {arch}: {u:?}")));
             // A run as one launch is one of several ways, of which a session takes the one that the clock says.
             let hot = spilled.iter().filter(|u| !u.function.starts_with("merged_"));
             let told = hot.map(|u| format!("{name}, {arch}: {u:?}"));
@@ -308,6 +349,21 @@ const ACCESSES: [(u16, &str); 8] = [
     (0x3a9, "ATOMG.CAS"),
     (0xfae, "LDGSTS"),
 ];
+
+/// The same of a product by a warpgroup.
+const WGMMA: u16 = 0x9f0;
+
+/// Functions that are to multiply by warpgroups do.
+fn multiply_wide(name: &str, texts: &[String], cubin: &[u8]) {
+    let wanted = texts.iter().filter(|t| t.contains("wgmma_")).count();
+    let has_one = |code: &[u8]| {
+        let mut all = code.chunks_exact(16).map(|c| u16::from_le_bytes([c[0], c[1]]) & 0xfff);
+        all.any(|op| op == WGMMA)
+    };
+    let of_kernels = |s: &&(String, &[u8])| s.0.starts_with(".text.kernel_") && has_one(s.1);
+    let found = sections(cubin).iter().filter(of_kernels).count();
+    assert_eq!(found, wanted, "{name}: functions that multiply by warpgroups");
+}
 
 /// Compilers may move loads of what a function only reads: none comes before the wait for the launches that wrote it.
 fn wait_first(name: &str, texts: &[String], cubin: &[u8]) {
@@ -401,6 +457,7 @@ fn generated_kernels_compile() {
         ("attention".into(), attentions()),
         ("several".into(), several()),
         ("layers".into(), layers()),
+        ("warpgroups".into(), wide()),
     ];
     let only = std::env::var(CASE).ok();
     let is_wanted = |name: &str| only.as_ref().is_none_or(|o| o == name);

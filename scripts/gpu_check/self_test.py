@@ -247,6 +247,8 @@ elif words[0] == "bench":
     found = {"least_seconds": 2.0 if off else 1.0, "least_seconds_unoptimized": 3.0, "percentiles": quarters, "percentiles_unoptimized": quarters}
     found |= {"ratio": 0.3, "runs": 9, "launches": 2, "launches_unoptimized": 3, "same_plan": False, "clock": "device"}
     found["notes"] = [] if off else ["cuBLASLt 1, 1 µs against 2 µs: p", "generated code, 1 µs against 2 µs: 2 x f32[8, 4x4] * [16, 3x3] to 2x2", "convolutions run as generated code: no reason"]
+    if os.environ.get("MLC_CUDA_WGMMA") != "off":
+        found["notes"].append("`f` by warpgroups, 1 µs against 2 µs")
     if os.environ.get("MLC_CUDA_MERGED") == "off":
         found["least_seconds"] = 4.0
     else:
@@ -272,7 +274,7 @@ class Work(Folder):
         model.touch()
         context = SimpleNamespace(tool=tool, device=0, seed=3, models=[("m", model, "f32")], folder=self.folder, environment=lambda tests=False: {"ASKED": str(log)})
         context.missing = lambda needs: next((f"no {n}" for n in needs if n.startswith("package ") and n.split()[1] not in packages), "")
-        steps = [s for s in make(context) if s.group == group and (" m" in s.name or s.name == "fuzz")]
+        steps = [s for s in make(context) if s.group == group and (" m" in s.name or s.name == "fuzz" or s.group == "products")]
         state = State(self.folder / "state.json", "k")
         perform(steps, context, state, 300, lambda _: None)
         return {n: (o.status, o.line) for n, o in state.outcomes.items()}, log.read_text().splitlines(), state.outcomes
@@ -281,6 +283,12 @@ class Work(Folder):
         found, asked, _ = self.asked(checks.fuzzing, "fuzzing")
         self.assertEqual(found, {"fuzz": (PASSED, "7 programs in 1 s, 6 runs agreed")})
         self.assertEqual(asked, ["fuzz --backend cuda --device 0 --time 60 --json - --seed 3"])
+
+    def test_products_in_every_way(self):
+        found, asked, _ = self.asked(timing.products, "products")
+        self.assertEqual(len(asked), 30)
+        told = "0 TFLOP/s as chosen, 0 TFLOP/s as generated code, 0 TFLOP/s without warpgroups; `f` by warpgroups, 1 µs against 2 µs"
+        self.assertEqual(found["product f16 512"], (PASSED, told))
 
     def test_benchmarks_with_and_without_libraries_and_beside_others(self):
         found, asked, outcomes = self.asked(timing.benchmarks, "timing", ("torch", "numpy"))

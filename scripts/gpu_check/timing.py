@@ -72,10 +72,13 @@ def alone(path, dtype):
 # What notes of a session say of runs as one launch.
 TOGETHER = " launches as one"
 
+# The same of products by warpgroups.
+WARPGROUPS = "by warpgroups"
+
 
 def of_products(notes):
     """The notes of products and convolutions, and no others."""
-    others = [TOGETHER, ", not as one: ", " in place of ", "launches start early: "]
+    others = [TOGETHER, ", not as one: ", " in place of ", "launches start early: ", WARPGROUPS]
     return [n for n in notes if not any(o in n for o in others)]
 
 
@@ -191,5 +194,38 @@ def bound(name, body, mib):
         found = bench(context, path, seconds)
         rate = moved / found["least_seconds"]
         return Outcome(PASSED, f"{rate / 1e9:.0f} GB/s", {"rate": rate, "size": f"{mib} MiB"})
+
+    return work
+
+
+# Products of square matrices, and how each is timed: as sessions choose, and with less to choose from.
+SQUARES = (512, 1024, 2048, 4096, 8192)
+WAYS = {
+    "as chosen": {},
+    "as generated code": {"MLC_CUDA_LIBRARIES": "off"},
+    "without warpgroups": {"MLC_CUDA_LIBRARIES": "off", "MLC_CUDA_WGMMA": "off"},
+}
+
+
+def products(context):
+    """Products of 16 bits by the library, by warpgroups and by warps, side by side."""
+    for dtype in ("f16", "bf16"):
+        for n in SQUARES:
+            yield Step(f"product {dtype} {n}", "products", product(dtype, n), ("tool", "device", "nvrtc"), 60, rank=COPIES)
+
+
+def product(dtype, n):
+    def work(context, seconds):
+        path = context.folder / f"product_{dtype}_{n}.rules"
+        path.write_text(f"/// A product.\ndef model(x: {dtype}[{n}, {n}], w: {dtype}[{n}, {n}]) -> {dtype}[{n}, {n}]\n  = x @ w\n")
+        found = {way: bench(context, path, seconds / len(WAYS), environment=environment) for way, environment in WAYS.items()}
+        differing = [note for way in found.values() for note in way["notes"] if WARPGROUPS in note and "differ" in note]
+        if differing:
+            return Outcome(FAILED, differing[0])
+        rates = {way: 2 * n**3 / f["least_seconds"] for way, f in found.items()}
+        told = ", ".join(f"{rate / 1e12:.0f} TFLOP/s {way}" for way, rate in rates.items())
+        notes = [note for f in found.values() for note in f["notes"]]
+        chosen = next((note for note in notes if WARPGROUPS in note), "no way by warpgroups")
+        return Outcome(PASSED, f"{told}; {chosen}", {"rates": rates, "notes": notes})
 
     return work

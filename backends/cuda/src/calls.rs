@@ -13,6 +13,7 @@ pub struct Call {
     pub function: String,
     pub grid: [u32; 3],
     pub block: u32,
+    pub shared: u32,
     pub arguments: Vec<(Address, u64)>,
     pub is_together: bool,
     /// Whether its blocks share so little memory that many have room beside others.
@@ -31,6 +32,7 @@ impl Call {
             function: launch.function.clone(),
             grid: launch.grid,
             block: launch.block,
+            shared: launch.large_bytes() as u32,
             arguments: arguments.ok_or_else(|| misplaced(&launch.function))?,
             is_together: launch.is_together(),
             is_light: launch.shared_bytes().is_some_and(|bytes| bytes <= LIGHT),

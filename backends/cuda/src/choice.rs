@@ -7,10 +7,10 @@
 use super::alternative::{Alternative, Kind, Work};
 use super::buffers::{Memory, OwnProduct};
 use super::calls::Call;
+use super::comparison::{self, Comparison};
 use super::session::LaunchedPlan;
-use super::{Address, Argument, DriverError, Library, Place};
+use super::{Address, Argument, DriverError, Library};
 use mlc_backends::BackendError;
-use mlc_dsl::ir::{DType, Tensor};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -22,9 +22,6 @@ const WORKSPACE: u64 = 32 << 20;
 const WORKSPACE_OF_CONVOLUTIONS: u64 = 128 << 20;
 /// Ways of a library that are tried.
 const WAYS: usize = 4;
-/// How often each way is timed, and computed each time.
-const TRIALS: usize = 4;
-const REPEATS: usize = 5;
 
 /// How notes, and what a device keeps, name the way without a library.
 const CODE: &str = "generated code";
@@ -74,13 +71,6 @@ pub struct Choices {
     /// What was decided, and is told: what is equal is computed in one way.
     decided: HashMap<Vec<Work>, Option<(usize, usize)>>,
     _workspace: Option<Memory>,
-}
-
-/// What came of trying the ways.
-enum Trial {
-    /// Seconds by generated code, and by each way of libraries.
-    Times(f64, Vec<f64>),
-    NoClock,
 }
 
 /// Ways that are not used: why, for a note, and whether the library failed.
@@ -183,35 +173,17 @@ impl Group<'_> {
     /// Computes in all ways on the same numbers, and leaves only those whose results agree.
     fn agreeing(&self, ways: &mut Vec<Choice>) -> Result<Others, BackendError> {
         let plan = self.plan;
-        let on = plan.stream.stream;
         let launches = &plan.launches.each[self.all[0].launches.clone()];
-        let arguments = || launches.iter().flat_map(|l| &l.arguments);
-        for a in arguments().filter(|a| !a.written) {
-            // What a run writes before it reads it; constants and what is kept stay as they are.
-            let fresh = matches!(a.place, Place::Input(_) | Place::Arena(_) | Place::Output(_));
-            if let (true, Some(at)) = (fresh, plan.buffers.address(a.place, a.bytes)) {
-                plan.driver.upload(on, at, &numbers(a.dtype, a.bytes))?;
-            }
-        }
-        let written = arguments().rfind(|a| a.written && a.place != Place::Fault);
-        let result = written.and_then(|a| Some((*a, plan.buffers.address(a.place, a.bytes)?)));
-        let Some((result, at)) = result else {
+        let Some(comparison) = Comparison::of(plan, launches)? else {
             ways.clear();
             return Ok(vec![]);
         };
-        let read = || -> Result<Vec<f64>, BackendError> {
-            let mut bytes = vec![0; result.bytes as usize];
-            plan.driver.download(on, &mut [(at, &mut bytes)])?;
-            let shape = vec![bytes.len() / result.dtype.size()];
-            let tensor = Tensor::new(result.dtype, shape, bytes.into());
-            Ok(tensor.map_err(|_| super::buffers::misplaced("a result"))?.to_f64())
-        };
         let Some(first) = ways.first() else { return Ok(vec![]) };
         self.start(first)?;
-        let expected = read()?;
+        let expected = comparison.read()?;
         let (mut agreeing, mut others) = (vec![], vec![]);
         for way in std::mem::take(ways) {
-            plan.driver.clear(on, at, result.bytes)?;
+            comparison.clear()?;
             match way.start(plan) {
                 Err(e) if !matches!(e, DriverError::Lost { .. } | DriverError::Kernel { .. }) => {
                     others.push((way.what.clone(), format!("does not compute it ({e})"), true));
@@ -219,34 +191,24 @@ impl Group<'_> {
                 }
                 done => done?,
             }
-            let error = difference(&expected, &read()?);
-            match error.is_nan() || error > tolerance(result.dtype) {
-                true => others.push((way.what.clone(), format!("differs by {error:.1e}"), false)),
-                false => agreeing.push(way),
+            match comparison.disagreement(&expected)? {
+                Some(error) => {
+                    others.push((way.what.clone(), format!("differs by {error:.1e}"), false));
+                }
+                None => agreeing.push(way),
             }
         }
         *ways = agreeing;
         Ok(others)
     }
 
-    /// Times generated code and all ways.
-    fn timed(&self, ways: &[Choice]) -> Result<Trial, BackendError> {
-        let Some(first) = ways.first() else { return Ok(Trial::NoClock) };
-        let count = 1 + ways.len();
-        let mut work = |step: usize| {
-            (0..REPEATS).try_for_each(|_| match (step % count).checked_sub(1) {
-                None => self.start(first),
-                Some(way) => ways[way].start(self.plan),
-            })
-        };
-        let on = self.plan.stream.stream;
-        let seconds = self.plan.driver.timed(on, count * TRIALS, &mut work)?;
-        let Some(seconds) = seconds else { return Ok(Trial::NoClock) };
-        let least = |first: usize| {
-            let own = seconds.iter().skip(first).step_by(count).copied();
-            own.fold(f64::INFINITY, f64::min) / REPEATS as f64
-        };
-        Ok(Trial::Times(least(0), (1..count).map(least).collect()))
+    /// Times generated code and all ways; `None` without ways or a clock.
+    fn timed(&self, ways: &[Choice]) -> Result<Option<Vec<f64>>, BackendError> {
+        let Some(first) = ways.first() else { return Ok(None) };
+        comparison::times(self.plan, 1 + ways.len(), &|way| match way.checked_sub(1) {
+            None => self.start(first),
+            Some(way) => ways[way].start(self.plan),
+        })
     }
 }
 
@@ -375,10 +337,10 @@ impl Choices {
             return Ok(());
         }
         let measured = group.agreeing(&mut ways).and_then(|others| {
-            let trial = group.timed(&ways)?;
-            Ok((others, trial))
+            let times = group.timed(&ways)?;
+            Ok((others, times))
         });
-        let (others, trial) = match measured {
+        let (others, times) = match measured {
             Ok(measured) => measured,
             Err(e) => return self.refused(&works[0], e),
         };
@@ -386,20 +348,21 @@ impl Choices {
             self.note(format!("{CODE}, for {} {why}: {work}", self.library(work)));
         }
         let micro = |seconds: f64| format!("{:.2} µs", seconds * 1e6);
-        let chosen = match trial {
-            Trial::NoClock if ways.is_empty() => {
+        let chosen = match times {
+            None if ways.is_empty() => {
                 if others.iter().all(|o| o.2) {
                     return Ok(());
                 }
                 None
             }
-            Trial::NoClock => {
+            None => {
                 self.note(format!("{CODE}, for the device has no clock: {}", ways[0].what));
                 self.decided.insert(works, None);
                 return Ok(());
             }
-            Trial::Times(own, by) => {
-                let all = by.into_iter().enumerate();
+            Some(times) => {
+                let own = times[0];
+                let all = times[1..].iter().copied().enumerate();
                 let best = all.min_by(|a, b| a.1.total_cmp(&b.1));
                 let (place, by) = best.expect("there are ways");
                 let way = ways.swap_remove(place);
@@ -463,44 +426,5 @@ impl Choices {
             }
         }
         steps
-    }
-}
-
-/// Bytes of small numbers of a type, the same every time; zeros of types that are no floats.
-fn numbers(dtype: DType, bytes: u64) -> Vec<u8> {
-    let count = bytes as usize / dtype.size();
-    let mut state = 1u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        // Sixteenths of -1 to 1, which every type here has exactly.
-        f64::from((state >> 24) % 33) / 16.0 - 1.0
-    };
-    match dtype.is_float() {
-        true => {
-            let values: Vec<f64> = (0..count).map(|_| next()).collect();
-            Tensor::from_f64(dtype, vec![count], &values).bytes().to_vec()
-        }
-        false => vec![0; bytes as usize],
-    }
-}
-
-/// The largest difference of two results as a part of the largest element.
-fn difference(own: &[f64], other: &[f64]) -> f64 {
-    let largest = own.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
-    let apart = own.iter().zip(other).map(|(a, b)| match a == b || a.is_nan() && b.is_nan() {
-        true => 0.0,
-        false => (a - b).abs(),
-    });
-    let most =
-        apart.fold(0.0f64, |m, d| if d.is_nan() || m.is_nan() { f64::NAN } else { m.max(d) });
-    if most == 0.0 { 0.0 } else { most / largest }
-}
-
-/// Up to what part of the largest element results may differ that are accumulated in `f32` in another order, and rounded.
-fn tolerance(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 4e-3,
-        DType::BF16 => 3e-2,
-        _ => 1e-4,
     }
 }

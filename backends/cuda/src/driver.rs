@@ -44,6 +44,8 @@ pub struct Invocation<'a> {
     pub grid: [u32; 3],
     /// Threads of a block.
     pub block: u32,
+    /// Bytes that a block shares beyond the arrays of the function's own.
+    pub shared: u32,
     /// Every argument is a pointer, given with the bytes that the function may touch there.
     pub arguments: &'a [(Address, u64)],
 }
@@ -93,6 +95,11 @@ pub trait Driver: Send + Sync {
 
     /// Starts a function.
     fn launch(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError>;
+
+    /// Whether warpgroups multiply matrices in shared memory: `wgmma` of compute capability 9.0.
+    fn has_warpgroups(&self) -> bool {
+        false
+    }
 
     /// Whether [`launch_early`](Self::launch_early) does what it is for.
     fn starts_early(&self) -> bool {

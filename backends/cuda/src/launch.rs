@@ -6,6 +6,7 @@
 use super::alternative::Alternative;
 use mlc_dsl::ir::{ConstId, DType};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Where a pointer argument leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,12 @@ impl Launch {
         each.try_fold(0u64, |sum, array| sum.checked_add(array?.bytes))
     }
 
+    /// Those of them that are asked for at the launch.
+    pub fn large_bytes(&self) -> u64 {
+        let arrays = self.source.split("LARGE_SHARED(").skip(1).map(SharedArray::read);
+        arrays.flatten().map(|array| array.bytes).sum()
+    }
+
     /// False if it computes nothing; devices refuse such launches.
     pub fn has_blocks(&self) -> bool {
         !self.grid.contains(&0)
@@ -149,6 +156,15 @@ pub struct Port {
     pub shape: Vec<usize>,
 }
 
+/// Launches that compute what others of a run do, in another way, and may be right and faster on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// These launches of a run; of a library's alternatives at most one has some of them, and then it has these.
+    pub launches: Range<usize>,
+    /// The others.
+    pub instead: Vec<Launch>,
+}
+
 /// A plan as launches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launches {
@@ -162,6 +178,8 @@ pub struct Launches {
     pub by_clock: Option<bool>,
     /// What libraries of the device may compute in place of launches of a run; in the order of these.
     pub alternatives: Vec<Alternative>,
+    /// What else may take the place of launches of a run; in the order of these.
+    pub variants: Vec<Variant>,
     /// Bytes of the arena.
     pub arena: u64,
     /// Bytes that are kept between runs.
@@ -177,6 +195,18 @@ pub struct Launches {
 }
 
 impl Launches {
+    /// Has a variant's launches in place of others.
+    pub fn replace(&mut self, variant: &Variant) {
+        let Range { start, end } = variant.launches;
+        let moved =
+            |at: usize| if at >= end { at - end + start + variant.instead.len() } else { at };
+        let others = self.variants.iter_mut().map(|v| &mut v.launches);
+        for range in self.alternatives.iter_mut().map(|a| &mut a.launches).chain(others) {
+            *range = moved(range.start)..moved(range.end);
+        }
+        self.each.splice(start..end, variant.instead.iter().cloned());
+    }
+
     /// Adds lines below the first comment of every function: what is known of the kernels of the plan that launch it, in the order of
     /// their first launches.
     pub fn annotate(&mut self, lines: &dyn Fn(&[usize]) -> Vec<String>) {
@@ -199,9 +229,49 @@ impl Launches {
     pub fn unit(&self) -> String {
         let mut seen = std::collections::HashSet::new();
         let rest = self.alternatives.iter().filter_map(|a| a.rest.as_ref());
-        let all = self.once.iter().chain(&self.each).chain(rest).chain(&self.merged);
+        let others = self.variants.iter().flat_map(|v| &v.instead);
+        let all = self.once.iter().chain(&self.each).chain(rest).chain(&self.merged).chain(others);
         let all = all.flat_map(|l| std::iter::once(l).chain(l.instead.as_deref()));
         let texts = all.filter(|l| seen.insert(l.function.as_str())).map(|l| l.source.as_str());
         std::iter::once(super::PRELUDE).chain(texts).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(function: &str, source: &str) -> Launch {
+        Launch {
+            function: function.into(),
+            source: source.into(),
+            grid: [1; 3],
+            block: 1,
+            arguments: vec![],
+            kernel: 0,
+            instead: None,
+        }
+    }
+
+    #[test]
+    fn what_takes_the_place_of_launches_moves_those_behind_it() {
+        let named = |names: &str| names.chars().map(|c| launch(&c.to_string(), "")).collect();
+        let variant =
+            |launches: Range<usize>, names: &str| Variant { launches, instead: named(names) };
+        let all = vec![variant(1..2, "xy"), variant(3..5, "z")];
+        let mut launches = Launches { each: named("abcdef"), variants: all, ..Launches::default() };
+        for (at, names) in ["axycdef", "axyczf"].into_iter().enumerate() {
+            launches.replace(&launches.variants[at].clone());
+            let found: String = launches.each.iter().map(|l| l.function.as_str()).collect();
+            assert_eq!(found, names);
+        }
+        assert_eq!(launches.variants[1].launches, 4..5);
+    }
+
+    #[test]
+    fn memory_that_is_shared_is_told() {
+        let source = "SHARED(float, a, 10); LARGE_SHARED(unsigned short, b, 100);";
+        let launch = launch("f", source);
+        assert_eq!((launch.shared_bytes(), launch.large_bytes()), (Some(240), 200));
     }
 }

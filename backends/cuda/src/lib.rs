@@ -12,6 +12,7 @@ mod alternative;
 mod buffers;
 mod calls;
 mod choice;
+mod comparison;
 mod convolution;
 mod driver;
 mod generate;
@@ -22,13 +23,14 @@ mod nvidia;
 mod session;
 mod shapes;
 mod trial;
+mod variants;
 
 pub use alternative::{Alternative, Copied, Kind, Work};
 pub use buffers::DeviceConstants;
 pub use convolution::{Convolution, Order, Part, Window};
 pub use driver::{Address, Driver, Graph, Invocation, Library, Module, Prepared, Stream};
-pub use generate::{Merge, Spread, Tuning, launches, launches_for, launches_in_tf32};
-pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port};
+pub use generate::{Merge, Spread, Tuning, Warpgroups, launches, launches_for, launches_in_tf32};
+pub use launch::{Argument, FAULT_WORDS, GRID_BYTES, Launch, Launches, Place, Port, Variant};
 pub use matrix_product::{Matrix, MatrixProduct};
 pub use mlc_backends::device::{DriverError, Room};
 #[cfg(feature = "driver")]
@@ -39,7 +41,8 @@ pub use session::LaunchedPlan;
 pub const PRELUDE: &str = concat!(
     include_str!("prelude.cuh"),
     include_str!("functions.cuh"),
-    include_str!("attention.cuh")
+    include_str!("attention.cuh"),
+    include_str!("warpgroups.cuh")
 );
 
 /// The name of the backend on the command line.
@@ -56,7 +59,11 @@ impl Cuda {
     pub fn new(driver: Arc<dyn Driver>) -> Cuda {
         let usual = Tuning::default();
         let processors = driver.processors().filter(|&p| p > 0).unwrap_or(usual.processors);
-        Cuda { driver, tuning: Tuning { processors, ..usual } }
+        let warpgroups = match driver.has_warpgroups() {
+            true => Warpgroups::Offered,
+            false => Warpgroups::Never,
+        };
+        Cuda { driver, tuning: Tuning { processors, warpgroups, ..usual } }
     }
 
     /// The same with products as [`launches_in_tf32`] has them.

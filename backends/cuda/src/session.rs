@@ -33,9 +33,11 @@ pub(super) enum Start {
 pub struct LaunchedPlan {
     pub(super) launches: Launches,
     pub(super) driver: Arc<dyn Driver>,
-    each: Sequence,
+    pub(super) each: Sequence,
     /// All of these as one, unless the device refuses it.
     pub(super) merged: Option<Merged>,
+    /// Which products run by warpgroups, and why.
+    pub(super) variants: Vec<String>,
     /// Which of them start early, and why.
     pub(super) early: (Early, String),
     /// What outputs that are constants are equal to.
@@ -106,6 +108,7 @@ impl LaunchedPlan {
             driver,
             each,
             merged,
+            variants: vec![],
             early: (Early::None, String::new()),
             constants: constants.clone(),
             running: Mutex::new(start),
@@ -125,6 +128,7 @@ impl LaunchedPlan {
             .filter_map(|place| if let Place::Constant(id) = place { Some(id) } else { None })
             .collect();
         plan.buffers.constants.retain(|id, _| read.contains(id));
+        plan.choose_variants()?;
         plan.choices = Choices::made(&plan)?;
         plan.choose_run()?;
         Ok(plan)
@@ -146,9 +150,9 @@ impl LaunchedPlan {
             return self.launch(instead, false);
         }
         let (on, driver) = (self.stream.stream, &self.driver);
-        let Call { function, grid, block, arguments, .. } = call;
-        let (module, grid, block) = (*module, *grid, *block);
-        let what = Invocation { module, function, grid, block, arguments };
+        let Call { function, grid, block, shared, arguments, .. } = call;
+        let (module, grid, block, shared) = (*module, *grid, *block, *shared);
+        let what = Invocation { module, function, grid, block, shared, arguments };
         match (call.is_together, is_early) {
             (true, _) => match (driver.launch_together(on, &what), &call.instead) {
                 (Err(e @ DriverError::Call { .. }), Some(instead)) => {
@@ -449,7 +453,8 @@ impl Executable for LaunchedPlan {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = self.choices.notes();
+        let mut notes = self.variants.clone();
+        notes.extend(self.choices.notes());
         notes.extend(self.merged.iter().map(Merged::note));
         let (early, why) = &self.early;
         match early {

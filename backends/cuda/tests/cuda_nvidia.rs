@@ -123,7 +123,7 @@ fn blocks_wait_for_each_other(device: &Nvidia) {
     device.clear(on, memory[3].0, 8).expect("cleared");
     let together = |blocks: u32| {
         let (function, grid) = ("together", [blocks, 1, 1]);
-        let what = Invocation { module, function, grid, block: 256, arguments: &memory };
+        let what = Invocation { module, function, grid, block: 256, shared: 0, arguments: &memory };
         device.launch_together(on, &what)
     };
     // What they wait at is as it was before, so the second launch goes on with it.
@@ -208,4 +208,49 @@ fn several_launches_are_recorded_if_there_is_a_device() {
         let parts = plan.launch_seconds(&x).expect("is timed").expect("there are events");
         assert!(whole > 0.0 && parts.len() == 2 && parts.iter().all(|p| p.seconds > 0.0));
     }
+}
+
+/// The bits of small whole numbers of 16 bits, and the numbers.
+fn halves(count: usize, by: usize) -> Vec<(u16, f32)> {
+    let bits = [0xc000, 0xbc00, 0, 0x3c00, 0x4000];
+    (0..count).map(|i| i * by / 7 % 5).map(|n| (bits[n], n as f32 - 2.0)).collect()
+}
+
+/// Matrices in shared memory are what their descriptors say, as the emulator reads them; nothing but a device can tell.
+#[test]
+fn warpgroups_multiply_if_there_is_a_device_that_has_them() {
+    let device = match Nvidia::shared(0) {
+        Err(DriverError::NoDevice(why)) => return println!("skipped: {why}"),
+        device => device.expect("is usable"),
+    };
+    if !device.has_warpgroups() {
+        return println!("skipped: compute capability {:?}, or no compiler", device.capability());
+    }
+    let (a, b) = (halves(64 * 64, 11), halves(128 * 64, 13));
+    let module = device.load(&format!("{PRELUDE}\n{}", include_str!("warpgroups.cu")));
+    let module = module.expect("loads");
+    let on = device.stream().expect("a stream");
+    let memory = [2 * a.len() as u64, 2 * b.len() as u64, 4 * 64 * 128];
+    let memory = memory.map(|bytes| (device.allocate(bytes).expect("memory"), bytes));
+    for (factor, at) in [&a, &b].into_iter().zip(&memory) {
+        let bytes: Vec<u8> = factor.iter().flat_map(|n| n.0.to_le_bytes()).collect();
+        device.upload(on, at.0, &bytes).expect("copied");
+    }
+    for function in ["product_00", "product_01", "product_10", "product_11"] {
+        device.clear(on, memory[2].0, memory[2].1).expect("cleared");
+        let (grid, shared) = ([1, 1, 1], 2 * 12288);
+        let what = Invocation { module, function, grid, block: 128, shared, arguments: &memory };
+        device.launch(on, &what).expect("starts");
+        let mut d = vec![0; memory[2].1 as usize];
+        device.download(on, &mut [(memory[2].0, &mut d)]).expect("copied");
+        for (at, found) in d.chunks(4).enumerate() {
+            let (row, column) = (at / 128, at % 128);
+            let product = (0..64).map(|k| a[row * 64 + k].1 * b[column * 64 + k].1).sum::<f32>();
+            let found = f32::from_le_bytes(found.try_into().expect("four bytes"));
+            assert_eq!(found, product, "{function}, row {row}, column {column}");
+        }
+    }
+    device.unload(module).expect("unloaded");
+    device.end(on).expect("ended");
+    memory.iter().for_each(|m| device.free(m.0).expect("freed"));
 }

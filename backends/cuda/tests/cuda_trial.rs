@@ -3,7 +3,7 @@
 mod recorder;
 
 use mlc_backends::Executable;
-use mlc_cuda::Place;
+use mlc_cuda::{Launches, Place, Variant};
 use recorder::example::{example, launch, runs_as_recorded, session, started};
 use recorder::{Call, Recorder};
 use std::sync::Arc;
@@ -127,6 +127,73 @@ fn every_call_of_a_choice_of_runs_may_fail() {
         launches.merged = Some(launch("merged", &places));
         launches.by_clock = Some(true);
         drop(session(&recorder, (launches, consts)));
+        recorder.holds_nothing();
+        recorder.calls().len()
+    };
+    for fails in 0..calls(None) {
+        calls(Some(fails));
+    }
+}
+
+/// The example with launches that may take the place of the first one, which adds one.
+fn with_variant(right: bool) -> (Launches, mlc_dsl::ir::Consts) {
+    let (mut launches, consts) = example();
+    let (input, own) = ((Place::Input(0), 4), (Place::Arena(512), 4));
+    let instead = match right {
+        true => {
+            vec![launch("parts", &[input, (Place::Arena(0), 4)]), launch("wide", &[input, own])]
+        }
+        false => vec![launch("wide", &[input, own]), launch("again", &[own, own])],
+    };
+    launches.variants.push(Variant { launches: 0..1, instead });
+    (launches, consts)
+}
+
+#[test]
+fn a_variant_is_taken_where_it_is_right_and_faster() {
+    for (right, seconds, taken, note) in [
+        (true, [2.0, 1.0], true, "`inc4` by warpgroups, 200000.00 µs against 400000.00 µs"),
+        (true, [1.0, 2.0], false, "`inc4` not by warpgroups, 200000.00 µs against 400000.00 µs"),
+        (false, [2.0, 1.0], false, "`inc4` not by warpgroups, whose results differ by 1.0e0"),
+    ] {
+        let recorder = Arc::new(Recorder::default());
+        recorder.state().seconds = seconds.to_vec();
+        let names = |recorder: &Recorder| -> Vec<String> {
+            let name = |c| if let Call::Launch(function, ..) = c { Some(function) } else { None };
+            recorder.calls().into_iter().filter_map(name).collect()
+        };
+        let wanted: &[&str] =
+            if taken { &["parts", "wide", "inc4", "inc"] } else { &["inc4", "inc4", "inc"] };
+        for is_first in [true, false] {
+            let plan = session(&recorder, with_variant(right)).expect("is ready");
+            let timed = recorder.calls().iter().any(|c| matches!(c, Call::Timed(_)));
+            assert_eq!(timed, is_first && right);
+            let before = note.split_once(',').map_or("", |n| n.0);
+            let before = format!("{before}, as chosen before");
+            assert_eq!(plan.notes(), [if is_first { note.into() } else { before }]);
+            let y = plan.run(&[recorder::example::bytes(&[1, 2, 3, 4])]).expect("runs");
+            assert_eq!(recorder::example::values(&y)[0], [3, 4, 5, 6]);
+            assert_eq!(names(&recorder), wanted);
+            drop(plan);
+            recorder.holds_nothing();
+            recorder.calls();
+        }
+    }
+    // A device that has no clock.
+    let recorder = Arc::new(Recorder::default());
+    recorder.state().is_old = true;
+    let plan = session(&recorder, with_variant(true)).expect("is ready");
+    assert!(plan.notes().is_empty() && recorder.state().chosen_runs.is_empty());
+    assert_eq!(started(&recorder, &plan).0, 3);
+}
+
+#[test]
+fn every_call_of_a_choice_of_variants_may_fail() {
+    let calls = |fails: Option<usize>| {
+        let recorder = Arc::new(Recorder::default());
+        recorder.state().fails = fails;
+        recorder.state().seconds = vec![2.0, 1.0];
+        drop(session(&recorder, with_variant(true)));
         recorder.holds_nothing();
         recorder.calls().len()
     };

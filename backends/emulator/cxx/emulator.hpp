@@ -12,7 +12,13 @@
 // The site tells declarations apart: all threads of a block that come to one get the same array.
 #define SHARED(T, name, n)    \
     static char name##_site;  \
-    const ::emulated::Pointer<T> name = ::emulated::shared<T>(&name##_site, #name, n)
+    const ::emulated::Pointer<T> name = ::emulated::shared<T>(&name##_site, #name, n, false)
+// The only array of a block that may take all memory that there is to share.
+#define LARGE_SHARED(T, name, n) \
+    static char name##_site;     \
+    const ::emulated::Pointer<T> name = ::emulated::shared<T>(&name##_site, #name, n, true)
+// Sums of products by a warpgroup, of which a thread has so many.
+#define SUMS(name, n) ::emulated::Sums<n> name
 
 // Phases of a merged launch: their shared arrays are their own here.
 #define PHASE_OF(name, ...) static void name(__VA_ARGS__, unsigned own_block)
@@ -38,4 +44,5 @@ static const int warpSize = 32;
 #include "atomics.hpp"
 #include "arithmetic.hpp"
 #include "warp.hpp"
+#include "warpgroup.hpp"
 #include "launch.hpp"

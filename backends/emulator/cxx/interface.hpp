@@ -59,8 +59,48 @@ void end_group();
 // Waits for the current thread's groups but for the latest ones.
 void wait_groups(unsigned but);
 
-// The shared array of the current block that is declared at `site`; `count` elements of `element` bytes.
-const Memory* shared_array(const void* site, const char* name, unsigned element, long long count);
+// The shared array of the current block that is declared at `site`; `count` elements of `element` bytes. A large one begins at a multiple
+// of 1024 bytes.
+const Memory* shared_array(const void* site, const char* name, unsigned element, long long count, bool is_large);
+
+// The address of a byte of a shared array among all that a block shares.
+unsigned shared_address(const Memory& memory, long long at);
+
+// Orders what the current thread has written to shared memory before what products by warpgroups read behind the next barrier.
+void fence_writes();
+
+// A thread's sums, and whether they may be read.
+struct SumsOf {
+    float* values;
+    // Products that are not waited for.
+    unsigned pending;
+    // How many fences the warp had done when they were written.
+    unsigned fences;
+};
+
+// How a warpgroup multiplies: two matrices in shared memory as descriptors say, with 64 rows, so many columns and so many steps of elements
+// of so many bytes; a turned one has its rows, or columns, side by side.
+struct Product {
+    const char* name;
+    Word left, right;
+    unsigned columns, depth, bytes;
+    bool is_left_turned, is_right_turned;
+    float (*element)(const void*);
+    SumsOf* sums;
+};
+
+// Begins a product of which the current thread has sums; the others of its warp come, too.
+void begin_product(Product& product);
+
+// What precedes the first product, and products behind other writes to the sums.
+void fence_products();
+
+// Closes the warp's group of products, and waits for its groups but for the latest ones.
+void end_products();
+void wait_for_products(unsigned but);
+
+// The current warp's fences of products so far.
+unsigned fences_of_products();
 
 // Waits for all threads of the block at the barrier of this line.
 void barrier(unsigned line);

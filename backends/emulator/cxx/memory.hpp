@@ -169,8 +169,8 @@ public:
 };
 
 template <class T>
-Pointer<T> shared(const void* site, const char* name, long long count) {
-    return Pointer<T>(shared_array(site, name, sizeof(T), count), 0);
+Pointer<T> shared(const void* site, const char* name, long long count, bool is_large) {
+    return Pointer<T>(shared_array(site, name, sizeof(T), count, is_large), 0);
 }
 
 }  // namespace emulated

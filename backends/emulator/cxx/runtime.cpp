@@ -107,9 +107,11 @@ void barrier(unsigned line) {
     for (unsigned i = 0; i < count; i++)
         if (threads[i].line != line)
             fail("waits at the barrier of line %u, thread %u at that of line %u", line, i, threads[i].line);
+    if (!are_warpgroups_alike()) switch_context(current().context, scheduler);
     for (unsigned i = 0; i < count; i++) threads[i].status = Status::Ready;
     waiting = 0;
     epoch += 1;
+    settle_writes();
     memset(warp_epochs, 0, sizeof warp_epochs);
     stamp();
 }
@@ -213,7 +215,10 @@ static void run_block() {
             }
             ended &= threads[i].status == Status::Ended;
         }
-        if (ended) return;
+        if (ended) {
+            are_warpgroups_alike();
+            return;
+        }
         if (!moved) return record_standstill();
     }
 }
@@ -238,6 +243,7 @@ static void run_blocks() {
                           (unsigned)(block / gridDim.x / gridDim.y)};
         forget_shared();
         forget_copies();
+        forget_products();
         run_block();
     }
     free(state.first_epochs);

@@ -60,6 +60,16 @@ void invalidate(const Memory& memory, long long at, unsigned bytes);
 // Forgets the copies of a block's threads.
 void forget_copies();
 
+// An element in shared memory that a product by a warpgroup is to read, or has read.
+const void* read_by_product(unsigned address, unsigned bytes, bool has_read);
+
+// Notes a barrier of all threads: what they fenced before is behind it.
+void settle_writes();
+
+// Forgets the products of a block's warps; whether those of each warpgroup did the same so far, else records that they did not.
+void forget_products();
+bool are_warpgroups_alike();
+
 // Forgets shared arrays, or only what is in them.
 void drop_shared();
 void forget_shared();

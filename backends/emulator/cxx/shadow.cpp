@@ -22,7 +22,16 @@ struct Trail {
 struct Cell {
     Moment written;
     Trail read, updated;
+    // How many fences of its writes the writer had done when it wrote, and products that are not waited for and read this.
+    unsigned fences, pending;
 };
+
+// Fences of their writes that threads have done, and how many of them before the latest barrier.
+static unsigned fences[1024], settled[1024];
+
+void fence_writes() { fences[state.thread] += 1; }
+
+void settle_writes() { memcpy(settled, fences, sizeof settled); }
 
 // Whether what happened `earlier` comes before what happens now in every order of execution.
 static bool ordered(Moment earlier) {
@@ -98,6 +107,9 @@ static void visit(const Memory& memory, long long at, Access kind, Cell& cell) {
         if (const Moment other = racing(cell.read)) fail_race(memory, at, kind, other, "read");
     if (kind != Access::Atomic)
         if (const Moment other = racing(cell.updated)) fail_race(memory, at, kind, other, "atomically updated");
+    if (kind != Access::Read && cell.pending)
+        fail("%s %s at index %lld, which a product reads that is not waited for", verb(kind), name_of(memory).text,
+             at / memory.element);
     if (kind == Access::Read) {
         add(cell.read);
     } else if (kind == Access::Atomic) {
@@ -105,6 +117,7 @@ static void visit(const Memory& memory, long long at, Access kind, Cell& cell) {
     } else {
         memset(&cell, 0, sizeof cell);
         cell.written = state.now;
+        cell.fences = fences[state.thread];
     }
 }
 
@@ -214,28 +227,56 @@ void forget_parameters() {
     for (unsigned i = 0; i < group_count; i++) memset((void*)groups[i], 0, group_cells[i] * sizeof(Cell));
 }
 
-// What a device gives a block without being asked for more at the launch.
-static const Word SHARED_BYTES = 48 * 1024;
+// What a device gives a block without being asked for more at the launch, and what it has.
+static const Word SHARED_BYTES = 48 * 1024, ALL_SHARED_BYTES = 227 * 1024;
 static const unsigned SHARED_ARRAYS = 64;
-alignas(16) static unsigned char shared_bytes[SHARED_BYTES];
+alignas(1024) static unsigned char shared_bytes[ALL_SHARED_BYTES];
+// Addresses below are the system's.
+static const unsigned SHARED_BEGIN = 1024;
 static Word shared_used;
 static Memory shared_memories[SHARED_ARRAYS];
 static const void* shared_sites[SHARED_ARRAYS];
 static unsigned shared_count;
 
-const Memory* shared_array(const void* site, const char* name, unsigned element, long long count) {
+const Memory* shared_array(const void* site, const char* name, unsigned element, long long count, bool is_large) {
     for (unsigned i = 0; i < shared_count; i++)
         if (shared_sites[i] == site) return &shared_memories[i];
-    const Word bytes = ((Word)count * element + 15) / 16 * 16;
-    if (shared_count == SHARED_ARRAYS || shared_used + bytes > SHARED_BYTES)
+    const Word bytes = ((Word)count * element + 15) / 16 * 16, most = is_large ? ALL_SHARED_BYTES : SHARED_BYTES;
+    if (is_large) shared_used = (shared_used + 1023) / 1024 * 1024;
+    if (shared_count == SHARED_ARRAYS || shared_used + bytes > most)
         fail("shared array %.64s: %u arrays of %llu bytes in all, more than the %u of %llu that there are", name,
-             shared_count + 1, shared_used + bytes, SHARED_ARRAYS, SHARED_BYTES);
+             shared_count + 1, shared_used + bytes, SHARED_ARRAYS, most);
     Memory& memory = shared_memories[shared_count];
     memory = Memory{shared_bytes + shared_used, count * element, element, new_cells((Word)count), element, -1, name};
     if (!memory.cells) fail("the host's memory does not suffice for a record of accesses");
     shared_sites[shared_count++] = site;
     shared_used += bytes;
     return &memory;
+}
+
+unsigned shared_address(const Memory& memory, long long at) {
+    if (memory.parameter >= 0) fail("takes the shared address of %s", name_of(memory).text);
+    return SHARED_BEGIN + (unsigned)(memory.base + at - shared_bytes);
+}
+
+const void* read_by_product(unsigned address, unsigned bytes, bool has_read) {
+    const unsigned char* const from = shared_bytes + (address - SHARED_BEGIN);
+    for (unsigned i = 0; i < shared_count; i++) {
+        const Memory& memory = shared_memories[i];
+        const long long at = from - memory.base;
+        if (address < SHARED_BEGIN || at < 0 || memory.bytes - at < bytes) continue;
+        if (bytes != memory.granule) fail("multiplies elements of %u bytes of %s", bytes, name_of(memory).text);
+        Cell& cell = memory.cells[at / memory.granule];
+        visit(memory, at, Access::Read, cell);
+        const unsigned writer = thread_of(cell.written);
+        if (settled[writer] <= cell.fences)
+            fail("multiplies %s at index %lld, which thread %u has written with no fence before the barrier",
+                 name_of(memory).text, at / memory.element, writer);
+        if (has_read) cell.pending -= 1;
+        else cell.pending += 1;
+        return from;
+    }
+    fail("multiplies what is at the shared address %u, where there is no array", address);
 }
 
 void forget_shared() {

@@ -19,13 +19,18 @@ const FILES: &[(&str, &str)] = &[
     ("atomics.hpp", include_str!("../cxx/atomics.hpp")),
     ("arithmetic.hpp", include_str!("../cxx/arithmetic.hpp")),
     ("warp.hpp", include_str!("../cxx/warp.hpp")),
+    ("warpgroup.hpp", include_str!("../cxx/warpgroup.hpp")),
     ("launch.hpp", include_str!("../cxx/launch.hpp")),
     ("runtime.hpp", include_str!("../cxx/runtime.hpp")),
     ("switch.hpp", include_str!("../cxx/switch.hpp")),
     ("shadow.cpp", include_str!("../cxx/shadow.cpp")),
     ("copies.cpp", include_str!("../cxx/copies.cpp")),
+    ("products.cpp", include_str!("../cxx/products.cpp")),
     ("runtime.cpp", include_str!("../cxx/runtime.cpp")),
-    ("all.cpp", "#include \"shadow.cpp\"\n#include \"copies.cpp\"\n#include \"runtime.cpp\"\n"),
+    (
+        "all.cpp",
+        "#include \"shadow.cpp\"\n#include \"copies.cpp\"\n#include \"products.cpp\"\n#include \"runtime.cpp\"\n",
+    ),
 ];
 
 /// Floating point as a device has it by default except for contraction, which a reference does not have either; hidden

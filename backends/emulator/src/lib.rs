@@ -11,6 +11,8 @@
 //!   within a warp, `__syncwarp`) orders, in whichever order they happen to run here: a race. Accesses by different
 //!   blocks of a launch are never ordered. Parameters may overlap: races are found between them, too,
 //! * read of what a copy to shared memory (`copy_async`) brings before its group is waited for,
+//! * sum of a product by a warpgroup that is read before the product is waited for, write to what such a product reads, and product whose sums,
+//!   or whose factors in shared memory, were written with no fence since,
 //! * barrier, or operation of a warp, that a thread which it needs does not come to.
 //!
 //! A kernel is `KERNEL(threads) name(GLOBAL(T) p, …) {…}`. Its pointers are checked ones: elements are read and written
@@ -25,7 +27,7 @@
 //! Not emulated: what only timing decides (blocks that wait for each other otherwise never end), memory fences (a read of what
 //! another block has written is a race, fence or not), `__syncwarp` of a part of a warp as an order of accesses (it
 //! waits, but orders nothing), the rounding of approximate functions (`__expf` is `expf`), and the order of additions
-//! in products of matrices (they are rounded once). Arrays of a thread's own are not checked, and what C++ leaves
+//! in products of matrices (they are rounded once), and descriptors of matrices whose pattern is offset. Arrays of a thread's own are not checked, and what C++ leaves
 //! undefined is what the host does: casts of floating point to integers that do not fit (`__float2int_rz` saturates),
 //! and shifts by too much.
 

@@ -5,7 +5,7 @@
 use super::emit::{Emitter, Source, coordinates, side_by_side};
 use super::in_memory::in_memory;
 use super::product::{Product, SIDE, Term, size};
-use super::spelling as spell;
+use super::{spelling as spell, warpgroups};
 use mlc_backends::reference::code::{Affine, Slot};
 use mlc_dsl::ir::{DType, Value};
 
@@ -89,10 +89,12 @@ pub struct Factor<'a> {
     double: bool,
     pub element: Element,
     /// Depth of a tile.
-    depth: i64,
+    pub depth: i64,
     /// Lines of a tile, and whether those of a step lie side by side in shared memory; otherwise the steps of a line do.
-    lines: i64,
+    pub lines: i64,
     pub by_step: bool,
+    /// Whether it lies in shared memory as products by warpgroups read it.
+    is_swizzled: bool,
     /// Whether neighbouring threads load what lies side by side along the depth, and how many elements at once.
     along_depth: bool,
     width: i64,
@@ -160,6 +162,7 @@ impl<'a> Factor<'a> {
             depth: p.tiling.step,
             lines,
             by_step: true,
+            is_swizzled: p.tiling.by_warpgroups,
             along_depth: false,
             width: 1,
         };
@@ -192,6 +195,10 @@ impl<'a> Factor<'a> {
 
     /// The place of an element in shared memory, of the tile in use or of the other one.
     pub fn place(&self, tile: &str, line: &str, step: &str) -> String {
+        if self.is_swizzled {
+            let place = warpgroups::place(self.lines, self.by_step, line, step);
+            return format!("{tile} * {} + {place}", self.tile());
+        }
         let (stride, depth) = (self.stride(), self.depth);
         match self.by_step {
             true => format!("({tile} * {depth} + {step}) * {stride} + {line}"),
@@ -201,6 +208,9 @@ impl<'a> Factor<'a> {
 
     /// Elements of a tile, with gaps.
     pub fn tile(&self) -> i64 {
+        if self.is_swizzled {
+            return self.lines * self.depth;
+        }
         self.stride() * if self.by_step { self.depth } else { self.lines }
     }
 
@@ -217,6 +227,12 @@ impl<'a> Factor<'a> {
     pub fn declare(&self, e: &mut Emitter<'_>) {
         let (name, real) = (self.name, self.element.name());
         e.line(format!("SHARED({real}, {name}, {});", 2 * self.tile()));
+        self.declare_next(e);
+    }
+
+    /// Declares the registers of what is on its way.
+    pub fn declare_next(&self, e: &mut Emitter<'_>) {
+        let (name, real) = (self.name, self.element.name());
         e.line(format!("{real} next_{name}[{}];", self.turns() * self.width));
     }
 

@@ -7,6 +7,7 @@ use super::merged::Merge;
 use super::procedures::{self, Procedure};
 use super::spread::Spread;
 use super::stages::variable;
+use super::warpgroups::Warpgroups;
 use mlc_backends::BackendError;
 use mlc_backends::reference::affine::placed;
 use mlc_backends::reference::code::{Int, Real};
@@ -58,12 +59,15 @@ pub struct Tuning {
     pub merge: Merge,
     /// When the steps of a recurrent layer are spread over the multiprocessors.
     pub spread: Spread,
+    /// When warpgroups multiply.
+    pub warpgroups: Warpgroups,
 }
 
 impl Default for Tuning {
     /// A device of 132 multiprocessors; products in full precision.
     fn default() -> Tuning {
-        Tuning { processors: 132, tf32: false, merge: Merge::Chosen, spread: Spread::Chosen }
+        let (merge, spread) = (Merge::Chosen, Spread::Chosen);
+        Tuning { processors: 132, tf32: false, merge, spread, warpgroups: Warpgroups::Never }
     }
 }
 

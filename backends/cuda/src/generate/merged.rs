@@ -109,9 +109,10 @@ fn phase(body: &str) -> Option<(String, u64)> {
 /// The launches of a run as one, if their code allows it: the same number of threads, and shared arrays that fit together.
 pub fn merged(out: &Launches, processors: u32) -> Option<Launch> {
     let launches: Vec<&Launch> = running(out).collect();
-    // Functions that need more registers than others would have them spilled.
+    // Functions that need more registers than others would have them spilled; memory that is asked for at the launch is one array.
     let usual = format!("KERNEL({THREADS}) ");
-    let is_usual = |l: &Launch| l.source.contains(&usual) && l.block == THREADS;
+    let is_usual =
+        |l: &Launch| l.source.contains(&usual) && l.block == THREADS && l.large_bytes() == 0;
     let all_alike =
         launches.iter().all(|l| is_usual(l) && l.grid[1..] == [1, 1] && !l.is_together());
     if !all_alike || !(2..=MOST).contains(&launches.len()) {

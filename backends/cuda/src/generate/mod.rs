@@ -34,9 +34,10 @@ mod tile;
 mod tiles;
 mod trees;
 mod turned;
+mod warpgroups;
 mod windows;
 
-use super::launch::{Argument, Launch, Launches, Place, Port};
+use super::launch::{Argument, Launch, Launches, Place, Port, Variant};
 use mlc_backends::BackendError;
 pub use procedures::is_known as has_procedure;
 
@@ -48,9 +49,11 @@ pub use merged::Merge;
 use mlc_dsl::ir::{DType, NodeId, NodeKind, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Home, Plan};
+use product::Product;
 pub use spread::Spread;
 use stages::{Shape, Stage};
 use std::collections::HashMap;
+pub use warpgroups::Warpgroups;
 
 /// Values in memory begin at a multiple of so many bytes.
 const ALIGNED: u64 = 256;
@@ -143,6 +146,8 @@ struct Generator<'a> {
     scratch: u64,
     /// The names of functions by their texts.
     names: HashMap<String, String>,
+    /// Whether what is written at present is for warpgroups, where it is a product.
+    by_warpgroups: bool,
 }
 
 /// Takes bytes behind `end`, which is aligned and stays so; where they begin.
@@ -209,7 +214,8 @@ impl<'a> Generator<'a> {
         }
         let scratch = out.arena;
         let stored = Stored { places };
-        Ok(Generator { plan, library, tuning, stored, out, scratch, names: HashMap::new() })
+        let (names, by_warpgroups) = (HashMap::new(), false);
+        Ok(Generator { plan, library, tuning, stored, out, scratch, names, by_warpgroups })
     }
 
     fn kernel(&mut self, k: usize) -> Result<(), BackendError> {
@@ -313,30 +319,45 @@ impl<'a> Generator<'a> {
                 let bytes = bytes_of(&known(&kernel.program, stage.value)?);
                 targets.push(Place::Arena(take(scratch, bytes)?));
             }
-            let mut stage = stage;
-            let (before, planned) = (self.out.each.len(), stage.clone());
-            if let Some(ty) = stage.shape.parts() {
-                let parts = Place::Arena(take(scratch, bytes_of(&ty))?);
-                let (each, all) = stage.shape.in_parts(parts);
-                stage.shape = each;
-                let launch = self.launch(k, name, kernel, &stage, parts, &places, first)?;
-                self.list(once).extend(launch);
-                stage.shape = all;
-            }
-            for &target in &targets {
-                let launch = self.launch(k, name, kernel, &stage, target, &places, first)?;
-                self.list(once).extend(launch);
-            }
+            let before = self.out.each.len();
+            let of = (k, name, first);
+            let launches = self.launches_of(of, kernel, &stage, &targets, &places, scratch)?;
+            self.list(once).extend(launches);
             let target = targets[0];
             if !once && targets.len() == 1 {
                 let at = (k, name, first, before);
-                self.alternatives(at, kernel, &planned, target, &places, scratch)?;
+                self.alternatives(at, kernel, &stage, target, &places, scratch)?;
+                self.variant(at, kernel, &stage, target, &places, scratch)?;
             }
             if kernel.input(stage.value).is_none() {
                 places.insert(stage.value, target);
             }
         }
         Ok(())
+    }
+
+    /// The launches of a stage that stores its value here.
+    fn launches_of(
+        &mut self,
+        (k, name, first): (usize, &str, usize),
+        kernel: &KernelProgram,
+        stage: &Stage,
+        targets: &[Place],
+        places: &HashMap<Value, Place>,
+        scratch: &mut u64,
+    ) -> Result<Vec<Launch>, BackendError> {
+        let (mut stage, mut out) = (stage.clone(), vec![]);
+        if let Some(ty) = stage.shape.parts() {
+            let parts = Place::Arena(take(scratch, bytes_of(&ty))?);
+            let (each, all) = stage.shape.in_parts(parts);
+            stage.shape = each;
+            out.extend(self.launch(k, name, kernel, &stage, parts, places, first)?);
+            stage.shape = all;
+        }
+        for &target in targets {
+            out.extend(self.launch(k, name, kernel, &stage, target, places, first)?);
+        }
+        Ok(out)
     }
 
     /// The launches before the first run, or those of every run.
@@ -370,6 +391,7 @@ impl<'a> Generator<'a> {
         }
         let mut e = Emitter::new(kernel);
         e.first_node = first;
+        e.by_warpgroups = self.by_warpgroups;
         let mut order: Vec<Value> = places.keys().copied().collect();
         order.sort_unstable();
         for (i, v) in order.iter().enumerate() {
@@ -409,6 +431,40 @@ impl<'a> Generator<'a> {
         let what = self.describe(k, kernel, stage);
         let place = (k, name, what);
         Ok(Some(self.assembled(place, e, (parameters, arguments), (grid, threads))))
+    }
+
+    /// Notes the launches by warpgroups that may take the place of those of a stage, which are those of a run from `before` on.
+    fn variant(
+        &mut self,
+        (k, name, first, before): (usize, &str, usize, usize),
+        kernel: &KernelProgram,
+        stage: &Stage,
+        target: Place,
+        places: &HashMap<Value, Place>,
+        scratch: &mut u64,
+    ) -> Result<(), BackendError> {
+        let (Shape::Tiles(product) | Shape::Deep(product, _)) = stage.shape else { return Ok(()) };
+        if self.tuning.0.warpgroups != Warpgroups::Offered || before == self.out.each.len() {
+            return Ok(());
+        }
+        let mut e = Emitter::new(kernel);
+        e.stored.extend(places.keys().map(|v| (*v, String::new())));
+        e.by_warpgroups = true;
+        let found = Product::of(&mut e, kernel, product);
+        let is_wide = |p: &Product| p.tiling.by_warpgroups && p.work() >= warpgroups::LEAST;
+        let Some(found) = found.filter(is_wide) else { return Ok(()) };
+        let shape = match found.count_of_parts() {
+            1 => Shape::Tiles(product),
+            _ => Shape::Deep(product, found.parts()),
+        };
+        let stage = Stage { value: stage.value, shape };
+        self.by_warpgroups = true;
+        let instead =
+            self.launches_of((k, name, first), kernel, &stage, &[target], places, scratch);
+        self.by_warpgroups = false;
+        let (launches, instead) = (before..self.out.each.len(), instead?);
+        self.out.variants.push(Variant { launches, instead });
+        Ok(())
     }
 
     /// A launch of what an emitter has written: for a kernel, by the end of the function's name and what it is.

@@ -9,6 +9,7 @@ use super::factor::Element;
 use super::kernel::KernelProgram;
 use super::ranges;
 use super::thin::{self, Thin};
+use super::warpgroups::{self, Warpgroups};
 use mlc_backends::reference::affine::divided;
 use mlc_backends::reference::code::{Affine, Int, Real, Slot};
 use mlc_backends::reference::compile::Body;
@@ -319,7 +320,7 @@ impl Product {
         let double = dtype == DType::F64;
         let sizes = [size(&batch), size(&rows), size(&columns), size(&deep)];
         let element = element(kernel, value, &factors);
-        let tiling = Tiling::of(sizes, element, kernel.tuning.processors);
+        let tiling = Product::tiling(e, kernel, sizes, element, is_thin);
         let mut product = Product {
             value,
             shape,
@@ -339,6 +340,25 @@ impl Product {
             product.thin = Some(Thin::of(e, &product, kernel.tuning.processors));
         }
         Some(product)
+    }
+
+    fn tiling(
+        e: &Emitter<'_>,
+        kernel: &KernelProgram,
+        sizes: [i64; 4],
+        element: Element,
+        is_thin: bool,
+    ) -> Tiling {
+        let processors = kernel.tuning.processors;
+        let is_asked = e.by_warpgroups || kernel.tuning.warpgroups == Warpgroups::Always;
+        let wide = (is_asked && !is_thin).then(|| warpgroups::tiling(sizes, element, processors));
+        wide.flatten().unwrap_or_else(|| Tiling::of(sizes, element, processors))
+    }
+
+    /// Products of elements.
+    pub fn work(&self) -> i64 {
+        let axes = [&self.batch, &self.rows, &self.columns, &self.deep];
+        axes.iter().fold(1, |n, a| n.saturating_mul(size(a)))
     }
 
     /// What tiles of the factor of rows (0) or columns (1) consist of.
@@ -390,6 +410,8 @@ pub struct Tiling {
     pub parts: i64,
     /// Depth of a tile in shared memory.
     pub step: i64,
+    /// Whether warpgroups multiply.
+    pub by_warpgroups: bool,
 }
 
 /// Threads of a block, by rows and by columns.
@@ -415,7 +437,7 @@ impl Tiling {
         let all = parts.flat_map(|parts| {
             shapes.iter().map(move |&(rows, columns)| {
                 let step = element.depth(rows * columns, depth / parts);
-                Tiling { rows, columns, parts, step }
+                Tiling { rows, columns, parts, step, by_warpgroups: false }
             })
         });
         let time = |t: &Tiling| t.nanoseconds(sizes, element, processors);

@@ -4,12 +4,12 @@
 //! bytes where these lie side by side and 4 at least, without registers.
 //! Others are computed where they are loaded: their tiles lie in shared memory twice, and while one is multiplied, the next one is on
 //! its way through registers. What follows the product is computed where it is stored. A warp's products are ordinary ones
-//! ([`tile`]) or those of tensor cores ([`tensor`]).
+//! ([`tile`]) or those of tensor cores ([`tensor`]); or warpgroups multiply ([`warpgroups`]).
 
 use super::emit::{Emitter, coordinates};
 use super::factor::{Element, Factor};
 use super::product::{Product, SIDE, size};
-use super::{tensor, tile};
+use super::{tensor, tile, warpgroups};
 use mlc_backends::reference::code::Slot;
 
 /// Writes the function that computes a product; `store` gets an element's sum. Returns the blocks.
@@ -33,6 +33,7 @@ pub fn write(
     let right = Factor::new(e, p, 1, tile_columns, p.element_of(1));
     let copied = left.copied(e).zip(right.copied(e));
     match p.element {
+        _ if t.by_warpgroups => warpgroups::declare(e, p),
         Element::Real(_) => tile::declare(e, p),
         _ => tensor::declare(e, p),
     }
@@ -49,15 +50,19 @@ pub fn write(
     }
     let right = match copied {
         Some((left, right)) => {
-            ahead(e, p, &left, &right, of_part.min(depth));
+            let write = if t.by_warpgroups { warpgroups::ahead } else { ahead };
+            write(e, p, &left, &right, of_part.min(depth));
             right
         }
         None => {
-            through_registers(e, p, &left, &right);
+            let write =
+                if t.by_warpgroups { warpgroups::through_registers } else { through_registers };
+            write(e, p, &left, &right);
             right
         }
     };
     match p.element {
+        _ if t.by_warpgroups => warpgroups::results(e, p, store),
         Element::Real(_) => tile::results(e, p, right.by_step, store),
         _ => tensor::results(e, p, store),
     }

@@ -3,7 +3,7 @@
 
 use super::library::{cuda_version, function};
 use cuda_sys::cuda::CUstream;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 /// A recorded graph, or one that is ready to be started.
@@ -32,6 +32,19 @@ pub fn together() -> Option<Together> {
     static FOUND: OnceLock<Option<Together>> = OnceLock::new();
     // SAFETY: the types are those of cuda.h.
     *FOUND.get_or_init(|| unsafe { function("cuLaunchCooperativeKernel\0") })
+}
+
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES` of cuda.h.
+pub const MOST_SHARED: c_int = 8;
+
+/// Sets an attribute of a function to a number.
+pub type SetAttribute = unsafe extern "C" fn(*mut c_void, c_int, c_int) -> u32;
+
+/// This function, if the driver has it.
+pub fn set_attribute() -> Option<SetAttribute> {
+    static FOUND: OnceLock<Option<SetAttribute>> = OnceLock::new();
+    // SAFETY: the types are those of cuda.h.
+    *FOUND.get_or_init(|| unsafe { function("cuFuncSetAttribute\0") })
 }
 
 /// How [`Early`] starts a function, as `CUlaunchConfig` of cuda.h.

@@ -260,6 +260,8 @@ pub struct Usage {
     pub registers: u32,
     /// Bytes of registers that a thread writes to memory because there are too few of them.
     pub spilled: u32,
+    /// Whether its products by warpgroups wait for each other, for the compiler could not tell that they need not.
+    pub is_serialized: bool,
 }
 
 /// What the functions of a source take, by the compiler's own account, and their machine code (a cubin).
@@ -281,7 +283,7 @@ fn told(log: &str) -> Vec<Usage> {
     for line in log.lines() {
         if let Some((_, name)) = line.split_once("Function properties for ") {
             let function = name.trim().to_string();
-            out.push(Usage { function, registers: 0, spilled: 0 });
+            out.push(Usage { function, registers: 0, spilled: 0, is_serialized: false });
         }
         let Some(last) = out.last_mut() else { continue };
         if let Some(bytes) = number_before(line, " bytes spill stores") {
@@ -290,6 +292,10 @@ fn told(log: &str) -> Vec<Usage> {
         if let Some(registers) = number_before(line, " registers") {
             last.registers = registers;
         }
+    }
+    for line in log.lines().filter(|l| l.contains("wgmma.mma_async instructions are serialized")) {
+        let of = |u: &&mut Usage| line.contains(&format!("'{}'", u.function));
+        out.iter_mut().filter(of).for_each(|u| u.is_serialized = true);
     }
     out
 }
@@ -337,13 +343,16 @@ mod tests {
             ptxas info    : Used 255 registers, used 1 barriers, 372 bytes cmem[0]\n\
             ptxas info    : Function properties for kernel_1\n    \
             0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
-            ptxas info    : Used 12 registers\n";
-        let usage = |function: &str, registers, spilled| Usage {
+            ptxas info    : Used 12 registers\n\
+            ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to \
+            insufficient register resources for the wgmma pipeline in the function 'kernel_1'\n";
+        let usage = |function: &str, registers, spilled, is_serialized| Usage {
             function: function.into(),
             registers,
             spilled,
+            is_serialized,
         };
-        assert_eq!(told(log), [usage("kernel_0", 255, 24), usage("kernel_1", 12, 0)]);
+        assert_eq!(told(log), [usage("kernel_0", 255, 24, false), usage("kernel_1", 12, 0, true)]);
         assert_eq!(told(""), []);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::device::Nvidia;
 use super::newer::{self, Handle, Recording, THREAD_LOCAL};
+use super::nvrtc;
 use super::staging::{MOST, PIECE, Staging, wanted};
 use crate::{
     Address, Driver, DriverError, Graph, Invocation, Kind, Library, Module, Prepared, Room, Stream,
@@ -9,7 +10,7 @@ use crate::{
 };
 use cuda_sys::cuda::*;
 use std::env;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,15 @@ const MERGED: &str = "MLC_CUDA_MERGED";
 
 /// Starts every launch when the one ahead of it has ended, if it is `off`.
 const EARLY: &str = "MLC_CUDA_EARLY";
+
+/// Has no products by warpgroups, if it is `off`.
+const WARPGROUPS: &str = "MLC_CUDA_WGMMA";
+
+/// The only compute capability that has them.
+const HOPPER: (i32, i32) = (9, 0);
+
+/// Bytes that a block may share without being allowed to share more.
+const SHARED: u32 = 48 << 10;
 
 /// A stream that does not wait for the stream that the context has by default.
 const NON_BLOCKING: u32 = 1;
@@ -250,6 +260,23 @@ impl Drop for Events<'_> {
     }
 }
 
+impl Nvidia {
+    /// The function of a launch, whose blocks may share as much memory as they are to.
+    fn allowed(&self, what: &Invocation<'_>) -> Result<CUfunction, DriverError> {
+        let function = self.function(what.module, what.function)?;
+        if what.shared > SHARED {
+            let call = "cuFuncSetAttribute";
+            let lacking =
+                || DriverError::Call { call, reason: "the driver does not have it".into() };
+            let set = newer::set_attribute().ok_or_else(lacking)?;
+            // SAFETY: the function belongs to a loaded module; the driver refuses numbers that are too large.
+            let code = unsafe { set(function.cast(), newer::MOST_SHARED, what.shared as c_int) };
+            self.coded(call, code)?;
+        }
+        Ok(function)
+    }
+}
+
 impl Driver for Nvidia {
     fn allocate(&self, bytes: u64) -> Result<Address, DriverError> {
         self.allocated(bytes)
@@ -317,16 +344,26 @@ impl Driver for Nvidia {
 
     fn launch(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
         self.with(on, |queue| {
-            let function = self.function(what.module, what.function)?;
-            let ([x, y, z], block) = (what.grid, what.block);
+            let function = self.allowed(what)?;
+            let ([x, y, z], block, shared) = (what.grid, what.block, what.shared);
             let (none, stream) = (ptr::null_mut(), queue.stream);
             let result = in_a_buffer(what.arguments, |extra| {
                 // SAFETY: the function belongs to a loaded module; `extra` is as the driver takes it.
-                unsafe { cuLaunchKernel(function, x, y, z, block, 1, 1, 0, stream, none, extra) }
+                unsafe {
+                    cuLaunchKernel(function, x, y, z, block, 1, 1, shared, stream, none, extra)
+                }
             });
             self.done("cuLaunchKernel", result)?;
             if self.is_blocking() { self.synchronized(queue) } else { Ok(()) }
         })
+    }
+
+    /// Code for a newer architecture than the compiler knows, or for an older one, has no such instructions.
+    fn has_warpgroups(&self) -> bool {
+        let is_off = env::var_os(WARPGROUPS).is_some_and(|v| v == "off");
+        let (major, minor) = self.capability();
+        let compiled = || nvrtc::architecture(major, minor).is_ok_and(|a| a == "sm_90a");
+        self.capability() == HOPPER && !is_off && compiled()
     }
 
     fn starts_early(&self) -> bool {
@@ -339,11 +376,11 @@ impl Driver for Nvidia {
         let lacking = || DriverError::Call { call, reason: "the driver does not have it".into() };
         let start = newer::early().ok_or_else(lacking)?;
         self.with(on, |queue| {
-            let function = self.function(what.module, what.function)?;
+            let function = self.allowed(what)?;
             let mut attribute = newer::Attribute::early();
             let (stream, attributes) = (queue.stream, ptr::from_mut(&mut attribute));
-            let (grid, block) = (what.grid, [what.block, 1, 1]);
-            let config = newer::Config { grid, block, shared: 0, stream, attributes, count: 1 };
+            let (grid, block, shared) = (what.grid, [what.block, 1, 1], what.shared);
+            let config = newer::Config { grid, block, shared, stream, attributes, count: 1 };
             let code = in_a_buffer(what.arguments, |extra| {
                 // SAFETY: as for `launch`; the configuration and its attribute are valid for the call.
                 unsafe { start(&config, function.cast(), ptr::null_mut(), extra) }

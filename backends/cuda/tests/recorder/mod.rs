@@ -282,7 +282,7 @@ impl Driver for Recorder {
     }
 
     fn launch(&self, on: Stream, what: &Invocation<'_>) -> Result<(), DriverError> {
-        let &Invocation { module, function, grid, block, arguments } = what;
+        let &Invocation { module, function, grid, block, arguments, .. } = what;
         let mut state = self.state();
         state.on(on);
         assert!(state.modules.contains(&module.0), "{module:?} is not loaded");

@@ -6,6 +6,7 @@ mod errors;
 mod matrices;
 mod races;
 mod values;
+mod warpgroups;
 
 use mlc_cuda_emulator::{EmulatorError, Region, Unit, available};
 

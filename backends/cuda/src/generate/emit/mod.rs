@@ -95,6 +95,8 @@ pub struct Emitter<'k> {
     /// Values that do not begin at a multiple of 16 bytes, and whether the result is one.
     pub unaligned: BTreeSet<Value>,
     pub out_is_unaligned: bool,
+    /// Whether warpgroups multiply, where products are such.
+    pub by_warpgroups: bool,
     /// Registers of a thread, if not as many as usual.
     pub registers: Option<u32>,
     /// Statements before the function waits for the launches ahead of it.
@@ -167,6 +169,7 @@ impl<'k> Emitter<'k> {
             accesses: Accesses::default(),
             unaligned: BTreeSet::new(),
             out_is_unaligned: false,
+            by_warpgroups: false,
             registers: None,
             ahead: String::new(),
         }

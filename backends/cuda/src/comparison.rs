@@ -1,0 +1,114 @@
+//! Ways to compute the same on a device: whether their results agree, and how long each takes.
+
+use super::launch::{Argument, Launch};
+use super::session::LaunchedPlan;
+use super::{Address, DriverError, Place};
+use mlc_backends::BackendError;
+use mlc_dsl::ir::{DType, Tensor};
+
+/// How often each way is timed, and computed each time.
+const TRIALS: usize = 4;
+const REPEATS: usize = 5;
+
+/// What launches of a plan write, for others that may take their place.
+pub(super) struct Comparison<'a> {
+    plan: &'a LaunchedPlan,
+    result: Argument,
+    at: Address,
+}
+
+impl<'a> Comparison<'a> {
+    /// Gives these launches numbers to read; `None` if they write nothing that has a place.
+    pub fn of(
+        plan: &'a LaunchedPlan,
+        launches: &[Launch],
+    ) -> Result<Option<Comparison<'a>>, BackendError> {
+        let arguments = || launches.iter().flat_map(|l| &l.arguments);
+        for a in arguments().filter(|a| !a.written) {
+            // What a run writes before it reads it; constants and what is kept stay as they are.
+            let fresh = matches!(a.place, Place::Input(_) | Place::Arena(_) | Place::Output(_));
+            if let (true, Some(at)) = (fresh, plan.buffers.address(a.place, a.bytes)) {
+                plan.driver.upload(plan.stream.stream, at, &numbers(a.dtype, a.bytes))?;
+            }
+        }
+        let written = arguments().rfind(|a| a.written && a.place != Place::Fault);
+        let found = written.and_then(|a| Some((*a, plan.buffers.address(a.place, a.bytes)?)));
+        Ok(found.map(|(result, at)| Comparison { plan, result, at }))
+    }
+
+    /// What is there.
+    pub fn read(&self) -> Result<Vec<f64>, BackendError> {
+        let (plan, dtype) = (self.plan, self.result.dtype);
+        let mut bytes = vec![0; self.result.bytes as usize];
+        plan.driver.download(plan.stream.stream, &mut [(self.at, &mut bytes)])?;
+        let tensor = Tensor::new(dtype, vec![bytes.len() / dtype.size()], bytes.into());
+        Ok(tensor.map_err(|_| super::buffers::misplaced("a result"))?.to_f64())
+    }
+
+    /// Forgets what is there, so that the next way has to write it.
+    pub fn clear(&self) -> Result<(), DriverError> {
+        self.plan.driver.clear(self.plan.stream.stream, self.at, self.result.bytes)
+    }
+
+    /// By how much of the largest element what is there differs from what is expected, if that is more than rounding explains.
+    pub fn disagreement(&self, expected: &[f64]) -> Result<Option<f64>, BackendError> {
+        let error = difference(expected, &self.read()?);
+        Ok((error.is_nan() || error > tolerance(self.result.dtype)).then_some(error))
+    }
+}
+
+/// The least seconds of each way; `None` without a clock.
+pub(super) fn times(
+    plan: &LaunchedPlan,
+    ways: usize,
+    start: &dyn Fn(usize) -> Result<(), DriverError>,
+) -> Result<Option<Vec<f64>>, BackendError> {
+    let mut work = |step: usize| (0..REPEATS).try_for_each(|_| start(step % ways));
+    let Some(seconds) = plan.driver.timed(plan.stream.stream, ways * TRIALS, &mut work)? else {
+        return Ok(None);
+    };
+    let least = |way: usize| {
+        let own = seconds.iter().skip(way).step_by(ways).copied();
+        own.fold(f64::INFINITY, f64::min) / REPEATS as f64
+    };
+    Ok(Some((0..ways).map(least).collect()))
+}
+
+/// Bytes of small numbers of a type, the same every time; zeros of types that are no floats.
+fn numbers(dtype: DType, bytes: u64) -> Vec<u8> {
+    let count = bytes as usize / dtype.size();
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // Sixteenths of -1 to 1, which every type here has exactly.
+        f64::from((state >> 24) % 33) / 16.0 - 1.0
+    };
+    match dtype.is_float() {
+        true => {
+            let values: Vec<f64> = (0..count).map(|_| next()).collect();
+            Tensor::from_f64(dtype, vec![count], &values).bytes().to_vec()
+        }
+        false => vec![0; bytes as usize],
+    }
+}
+
+/// The largest difference of two results as a part of the largest element.
+fn difference(own: &[f64], other: &[f64]) -> f64 {
+    let largest = own.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
+    let apart = own.iter().zip(other).map(|(a, b)| match a == b || a.is_nan() && b.is_nan() {
+        true => 0.0,
+        false => (a - b).abs(),
+    });
+    let most =
+        apart.fold(0.0f64, |m, d| if d.is_nan() || m.is_nan() { f64::NAN } else { m.max(d) });
+    if most == 0.0 { 0.0 } else { most / largest }
+}
+
+/// Up to what part of the largest element results may differ that are accumulated in `f32` in another order, and rounded.
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 4e-3,
+        DType::BF16 => 3e-2,
+        _ => 1e-4,
+    }
+}
