@@ -247,7 +247,7 @@ elif words[0] == "bench":
     found = {"least_seconds": 2.0 if off else 1.0, "least_seconds_unoptimized": 3.0, "percentiles": quarters, "percentiles_unoptimized": quarters}
     found |= {"ratio": 0.3, "runs": 9, "launches": 2, "launches_unoptimized": 3, "same_plan": False, "clock": "device"}
     found["notes"] = [] if off else ["cuBLASLt 1, 1 µs against 2 µs: p", "generated code, 1 µs against 2 µs: 2 x f32[8, 4x4] * [16, 3x3] to 2x2", "convolutions run as generated code: no reason"]
-    if os.environ.get("MLC_CUDA_WGMMA") != "off":
+    if os.environ.get("MLC_CUDA_WGMMA") == "on":
         found["notes"].append("`f` by warpgroups, 1 µs against 2 µs")
     if os.environ.get("MLC_CUDA_MERGED") == "off":
         found["least_seconds"] = 4.0

@@ -201,9 +201,9 @@ def bound(name, body, mib):
 # Products of square matrices, and how each is timed: as sessions choose, and with less to choose from.
 SQUARES = (512, 1024, 2048, 4096, 8192)
 WAYS = {
-    "as chosen": {},
-    "as generated code": {"MLC_CUDA_LIBRARIES": "off"},
-    "without warpgroups": {"MLC_CUDA_LIBRARIES": "off", "MLC_CUDA_WGMMA": "off"},
+    "as chosen": {"MLC_CUDA_WGMMA": "on"},
+    "as generated code": {"MLC_CUDA_LIBRARIES": "off", "MLC_CUDA_WGMMA": "on"},
+    "without warpgroups": {"MLC_CUDA_LIBRARIES": "off"},
 }
 
 
