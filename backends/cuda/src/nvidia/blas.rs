@@ -3,7 +3,7 @@
 //! Signatures, attributes and their sizes are those of `cublasLt.h` of version 13.0.2, which are the same since 12.0. The library
 //! counts matrices by columns: what it is asked for is the transpose of the product, of the transposed factors in turn.
 
-use super::library::{self, Failure};
+use super::library::{self, Destroy, Failure, Handle, Owned};
 use super::search;
 use crate::{Address, Matrix, MatrixProduct};
 use libloading::Library;
@@ -14,9 +14,7 @@ use std::ptr;
 /// Names the library file to open, or the folder that it lies in, in place of a search.
 pub const VARIABLE: &str = "MLC_CUBLASLT";
 
-type Handle = *mut c_void;
 type Set = unsafe extern "C" fn(Handle, c_int, *const c_void, usize) -> c_int;
-type Destroy = unsafe extern "C" fn(Handle) -> c_int;
 
 /// An algorithm, as the library describes it to itself.
 pub type Algorithm = [u64; 8];
@@ -150,19 +148,6 @@ fn type_of(dtype: DType) -> Option<c_int> {
         DType::F16 => Some(2),
         DType::BF16 => Some(14),
         _ => None,
-    }
-}
-
-/// What the library gave, given back when this is dropped.
-struct Owned {
-    handle: Handle,
-    destroy: Destroy,
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        // SAFETY: the handle is this value's own; what it describes is not in use.
-        let _ = unsafe { (self.destroy)(self.handle) };
     }
 }
 

@@ -4,7 +4,7 @@
 //! engine becomes a plan. Signatures, attributes and their types are those of `cudnn_graph.h` of version 9.28; none is newer than 9.0. All
 //! but the graph has been deprecated since then.
 
-use super::library::Failure;
+use super::library::{Destroy, Failure, Handle, Owned};
 use super::{blas, search};
 use crate::Address;
 use crate::convolution::{Convolution, Part, Window};
@@ -16,9 +16,6 @@ use std::sync::{Mutex, PoisonError};
 
 /// Names the library file to open, or the folder that it lies in, in place of a search.
 pub const VARIABLE: &str = "MLC_CUDNN";
-
-type Handle = *mut c_void;
-type Destroy = unsafe extern "C" fn(Handle) -> c_int;
 
 /// The library's functions.
 pub struct Table {
@@ -160,19 +157,6 @@ fn type_of(dtype: DType) -> Option<i32> {
         DType::F16 => Some(2),
         DType::BF16 => Some(9),
         _ => None,
-    }
-}
-
-/// What the library gave, given back when this is dropped.
-struct Owned {
-    handle: Handle,
-    destroy: Destroy,
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        // SAFETY: the handle is this value's own; what it describes is not in use.
-        let _ = unsafe { (self.destroy)(self.handle) };
     }
 }
 

@@ -28,6 +28,23 @@ pub struct Failure {
     pub reason: String,
 }
 
+/// What a library of NVIDIA's knows something by.
+pub type Handle = *mut c_void;
+pub type Destroy = unsafe extern "C" fn(Handle) -> c_int;
+
+/// What a library gave, given back when this is dropped.
+pub struct Owned {
+    pub handle: Handle,
+    pub destroy: Destroy,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: the handle is this value's own; what it describes is not in use.
+        let _ = unsafe { (self.destroy)(self.handle) };
+    }
+}
+
 thread_local! {
     /// The code of this thread's last call, as the driver returned it.
     static CODE: Cell<u32> = const { Cell::new(0) };
