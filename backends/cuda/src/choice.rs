@@ -205,10 +205,11 @@ impl Group<'_> {
     /// Times generated code and all ways; `None` without ways or a clock.
     fn timed(&self, ways: &[Choice]) -> Result<Option<Vec<f64>>, BackendError> {
         let Some(first) = ways.first() else { return Ok(None) };
-        comparison::times(self.plan, 1 + ways.len(), &|way| match way.checked_sub(1) {
+        let times = comparison::times(self.plan, 1 + ways.len(), &|way| match way.checked_sub(1) {
             None => self.start(first),
             Some(way) => ways[way].start(self.plan),
-        })
+        });
+        Ok(times?)
     }
 }
 

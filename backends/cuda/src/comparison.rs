@@ -6,7 +6,7 @@ use super::{Address, DriverError, Place};
 use mlc_backends::BackendError;
 use mlc_dsl::ir::{DType, Tensor};
 
-/// How often each way is timed, and computed each time.
+/// How often each way is timed, and started each time.
 const TRIALS: usize = 4;
 const REPEATS: usize = 5;
 
@@ -62,7 +62,7 @@ pub(super) fn times(
     plan: &LaunchedPlan,
     ways: usize,
     start: &dyn Fn(usize) -> Result<(), DriverError>,
-) -> Result<Option<Vec<f64>>, BackendError> {
+) -> Result<Option<Vec<f64>>, DriverError> {
     let mut work = |step: usize| (0..REPEATS).try_for_each(|_| start(step % ways));
     let Some(seconds) = plan.driver.timed(plan.stream.stream, ways * TRIALS, &mut work)? else {
         return Ok(None);

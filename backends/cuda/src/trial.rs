@@ -6,14 +6,11 @@
 
 use super::DriverError;
 use super::buffers::OwnGraph;
+use super::comparison;
 use super::session::{LaunchedPlan, Start};
 use mlc_backends::BackendError;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
-
-/// How often each way is timed, and started each time.
-const TRIALS: usize = 4;
-const REPEATS: usize = 5;
 
 /// Which launches come onto the device before the ones ahead of them have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,19 +152,13 @@ impl LaunchedPlan {
             let graph = recorded.map(|g| OwnGraph::new(&self.driver, g));
             tried.push((way, f64::INFINITY, graph));
         }
-        let mut work = |step: usize| {
-            let (way, _, graph) = &tried[step % ways.len()];
-            (0..REPEATS).try_for_each(|_| match graph {
-                Some(own) => self.driver.replay(on, own.graph),
-                None => self.start_so(*way),
-            })
-        };
-        let Some(seconds) = self.driver.timed(on, ways.len() * TRIALS, &mut work)? else {
-            return Ok(vec![]);
-        };
-        for (step, seconds) in seconds.iter().enumerate() {
-            let least = &mut tried[step % ways.len()].1;
-            *least = least.min(seconds / REPEATS as f64);
+        let times = comparison::times(self, ways.len(), &|way| match &tried[way] {
+            (_, _, Some(own)) => self.driver.replay(on, own.graph),
+            (way, _, None) => self.start_so(*way),
+        })?;
+        let Some(times) = times else { return Ok(vec![]) };
+        for (of, seconds) in tried.iter_mut().zip(times) {
+            of.1 = seconds;
         }
         Ok(tried)
     }

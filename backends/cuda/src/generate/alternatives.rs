@@ -62,11 +62,7 @@ impl Generator<'_> {
         scratch: &mut u64,
     ) -> Result<(), BackendError> {
         let (Shape::Tiles(product) | Shape::Deep(product, _)) = stage.shape else { return Ok(()) };
-        let emitter = || {
-            let mut e = Emitter::new(kernel);
-            e.stored.extend(places.keys().map(|v| (*v, String::new())));
-            e
-        };
+        let emitter = || Emitter::of_stored(kernel, places.keys());
         let is_fixed = |v: Value| {
             let place = places.get(&v);
             place.is_some_and(|p| matches!(p, Place::Constant(_) | Place::Kept(_)))

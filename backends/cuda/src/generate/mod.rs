@@ -447,8 +447,7 @@ impl<'a> Generator<'a> {
         if self.tuning.0.warpgroups != Warpgroups::Offered || before == self.out.each.len() {
             return Ok(());
         }
-        let mut e = Emitter::new(kernel);
-        e.stored.extend(places.keys().map(|v| (*v, String::new())));
+        let mut e = Emitter::of_stored(kernel, places.keys());
         e.by_warpgroups = true;
         let found = Product::of(&mut e, kernel, product);
         let is_wide = |p: &Product| p.tiling.by_warpgroups && p.work() >= warpgroups::LEAST;

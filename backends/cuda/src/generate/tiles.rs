@@ -107,6 +107,32 @@ const SHARED: i64 = 48 << 10;
 /// Tiles that are in shared memory or on their way at most.
 const MOST: i64 = 4;
 
+/// Writes a group of copies of the next tiles of both factors, which is empty where none is left.
+pub fn copy(e: &mut Emitter<'_>, factors: [&Factor<'_>; 2], to: &str, has_tail: bool) {
+    e.open("if (next < end)");
+    factors.iter().for_each(|f| f.copy(e, to, has_tail));
+    e.close();
+    e.line("commit_copies();");
+}
+
+/// Writes the copies of so many first tiles, each of this depth, and opens the loop over tiles, which begins with waiting for the next one.
+pub fn begin_copies(
+    e: &mut Emitter<'_>,
+    factors: [&Factor<'_>; 2],
+    (others, deep): (i64, i64),
+    has_tail: bool,
+) {
+    let kind = e.index_type();
+    e.line("#pragma unroll");
+    e.open(&format!("for (int early = 0; early < {others}; ++early)"));
+    e.line(format!("{kind} next = begin + early * {deep};"));
+    copy(e, factors, "early", has_tail);
+    e.close();
+    e.line("int tile = 0;");
+    e.open(&format!("for ({kind} from = begin; from < end; from += {deep})"));
+    e.line(format!("wait_copies<{}>();", others - 1));
+}
+
 /// Writes the loop over tiles that are copied ahead of their use, where at most so much of the depth is left: a group of copies for each
 /// tile, also where none is left, so that the number of groups says which one is there.
 fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>, depth: i64) {
@@ -117,26 +143,12 @@ fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor<'_>
     e.line(format!("// Tiles are copied to shared memory ahead of their use: {tiles} are there or on their way."));
     left.declare_copied(e, tiles);
     right.declare_copied(e, tiles);
-    let copy = |e: &mut Emitter<'_>, to: &str| {
-        e.open("if (next < end)");
-        left.copy(e, to, has_tail);
-        right.copy(e, to, has_tail);
-        e.close();
-        e.line("commit_copies();");
-    };
-    e.line("#pragma unroll");
-    e.open(&format!("for (int early = 0; early < {others}; ++early)"));
-    e.line(format!("{kind} next = begin + early * {deep};"));
-    copy(e, "early");
-    e.close();
-    e.line("int tile = 0;");
-    e.open(&format!("for ({kind} from = begin; from < end; from += {deep})"));
-    e.line(format!("wait_copies<{}>();", others - 1));
+    begin_copies(e, [left, right], (others, deep), has_tail);
     // Behind it all threads' copies are there, and the tile before is no longer read.
     e.line("__syncthreads();");
     e.line(format!("{kind} next = from + {};", others * deep));
     e.line(format!("int to = (tile + {others}) % {tiles};"));
-    copy(e, "to");
+    copy(e, [left, right], "to", has_tail);
     multiply(e, p, left, right);
     e.line(format!("tile = (tile + 1) % {tiles};"));
     e.close();

@@ -9,6 +9,7 @@ use super::emit::{Emitter, side_by_side};
 use super::factor::{Element, Factor};
 use super::product::{Product, SIDE, Tiling, size};
 use super::tile::open_unrolled;
+use super::tiles::{begin_copies, copy};
 use mlc_dsl::ir::DType;
 
 /// When warpgroups multiply.
@@ -172,28 +173,14 @@ pub fn ahead(e: &mut Emitter<'_>, p: &Product, left: &Factor<'_>, right: &Factor
         "// Tiles are copied to shared memory ahead of their use: {tiles} are there or on their way."
     ));
     declare_tiles(e, left, right, tiles);
-    let copy = |e: &mut Emitter<'_>, to: &str| {
-        e.open("if (next < end)");
-        left.copy(e, to, has_tail);
-        right.copy(e, to, has_tail);
-        e.close();
-        e.line("commit_copies();");
-    };
-    e.line("#pragma unroll");
-    e.open(&format!("for (int early = 0; early < {others}; ++early)"));
-    e.line(format!("{kind} next = begin + early * {DEPTH};"));
-    copy(e, "early");
-    e.close();
-    e.line("int tile = 0;");
-    e.open(&format!("for ({kind} from = begin; from < end; from += {DEPTH})"));
-    e.line(format!("wait_copies<{}>();", others - 1));
+    begin_copies(e, [left, right], (others, DEPTH), has_tail);
     e.line("fence_shared();");
     // Behind it all threads' copies are there, and the tile before the last one is no longer read.
     e.line("__syncthreads();");
     multiply(e, p, left, right);
     e.line(format!("{kind} next = from + {};", others * DEPTH));
     e.line(format!("int to = (tile + {others}) % {tiles};"));
-    copy(e, "to");
+    copy(e, [left, right], "to", has_tail);
     e.line("wait_products<1>(sum);");
     e.line(format!("tile = (tile + 1) % {tiles};"));
     e.close();

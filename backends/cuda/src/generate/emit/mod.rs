@@ -175,6 +175,15 @@ impl<'k> Emitter<'k> {
         }
     }
 
+    /// The same where these values are in memory, whatever they are called there.
+    pub fn of_stored<'v>(
+        kernel: &'k KernelProgram,
+        stored: impl Iterator<Item = &'v Value>,
+    ) -> Emitter<'k> {
+        let stored = stored.map(|v| (*v, String::new())).collect();
+        Emitter { stored, ..Emitter::new(kernel) }
+    }
+
     /// The kernel that it is written for.
     pub fn kernel(&self) -> &'k KernelProgram {
         self.kernel
