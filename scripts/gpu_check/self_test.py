@@ -247,7 +247,7 @@ elif words[0] == "bench":
     found = {"least_seconds": 2.0 if off else 1.0, "least_seconds_unoptimized": 3.0, "percentiles": quarters, "percentiles_unoptimized": quarters}
     found |= {"ratio": 0.3, "runs": 9, "launches": 2, "launches_unoptimized": 3, "same_plan": False, "clock": "device"}
     found["notes"] = [] if off else ["cuBLASLt 1, 1 µs against 2 µs: p", "generated code, 1 µs against 2 µs: 2 x f32[8, 4x4] * [16, 3x3] to 2x2", "convolutions run as generated code: no reason"]
-    if os.environ.get("MLC_CUDA_WGMMA") == "on":
+    if os.environ.get("MLC_CUDA_WGMMA") != "off":
         found["notes"].append("`f` by warpgroups, 1 µs against 2 µs")
     if os.environ.get("MLC_CUDA_MERGED") == "off":
         found["least_seconds"] = 4.0
@@ -293,7 +293,7 @@ class Work(Folder):
     def test_benchmarks_with_and_without_libraries_and_beside_others(self):
         found, asked, outcomes = self.asked(timing.benchmarks, "timing", ("torch", "numpy"))
         common = "bench m.onnx --backend cuda --device 0 --no-check --seconds 0.5 --wait --json -"
-        self.assertEqual(asked, [f"{common} --kernels", f"{common} off", common, f"{common} --against torch", f"{common} --against torch-compile"])
+        self.assertEqual(asked, [f"{common} --kernels", f"{common} off", common, f"{common} --against torch", f"{common} --against torch-reduce-overhead", f"{common} --against torch-compile"])
         self.assertEqual(found["bench m without libraries"], (PASSED, "2000.0000 ms, 1000.0000 ms with 1 of 2 products and convolutions by a library"))
         self.assertEqual(found["bench m one by one"], (PASSED, "4000.0000 ms, 1000.0000 ms as one launch"))
         self.assertEqual(found["bench m against torch-compile"][0], PASSED)

@@ -42,6 +42,9 @@ pub enum Runtime {
     /// PyTorch, compiled with `max-autotune`.
     #[value(name = "torch-compile")]
     TorchCompile,
+    /// PyTorch, compiled with `reduce-overhead`: without trying kernels by the clock, which takes minutes.
+    #[value(name = "torch-reduce-overhead")]
+    TorchReduceOverhead,
     /// JAX, compiled.
     #[value(name = "jax")]
     Jax,
@@ -54,6 +57,7 @@ impl Runtime {
             Runtime::OpenVino => "openvino",
             Runtime::Torch => "torch",
             Runtime::TorchCompile => "torch-compile",
+            Runtime::TorchReduceOverhead => "torch-reduce-overhead",
             Runtime::Jax => "jax",
         }
     }
@@ -62,7 +66,7 @@ impl Runtime {
 /// How a runtime's package is called.
 fn package(runtime: Runtime) -> &'static str {
     match runtime {
-        Runtime::TorchCompile => "torch",
+        Runtime::TorchCompile | Runtime::TorchReduceOverhead => "torch",
         other => other.name(),
     }
 }

@@ -184,22 +184,22 @@ class Torch(Host):
         return [y.unsqueeze(1), h, c]
 
 
-def torch(model, inputs, place, threads, is_compiled=False):
+def torch(model, inputs, place, threads, mode=None):
     import torch as library
 
     if place == "cpu":
         library.set_num_threads(threads)
-    if place == "cpu" and is_compiled:
+    if place == "cpu" and mode:
         from torch._inductor import config
 
         # Weights are constants here as they are in the other runtimes: packed and folded before the first run.
         config.freezing, config.cpp.threads = True, threads
-    device = Torch(place, is_compiled)
+    device = Torch(place, bool(mode))
     file = File(model)
     arrays = {n: device.given(inputs[n]) for n in file.inputs}
     f = function(file, device, arrays)
-    if is_compiled:
-        f = library.compile(f, mode="max-autotune")
+    if mode:
+        f = library.compile(f, mode=mode)
     given = list(arrays.values())
     if place == "cpu":
         return library.__version__, "host", lambda: f(*given), lambda y: [v.double().numpy() for v in y]
@@ -220,4 +220,8 @@ def torch(model, inputs, place, threads, is_compiled=False):
 
 
 def torch_compile(model, inputs, place, threads):
-    return torch(model, inputs, place, threads, True)
+    return torch(model, inputs, place, threads, "max-autotune")
+
+
+def torch_reduce_overhead(model, inputs, place, threads):
+    return torch(model, inputs, place, threads, "reduce-overhead")

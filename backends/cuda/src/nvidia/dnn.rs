@@ -10,9 +10,12 @@ use crate::Address;
 use crate::convolution::{Convolution, Part, Window};
 use libloading::Library;
 use mlc_dsl::ir::DType;
+use plans::{Planned, Plans};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+mod plans;
 
 /// Names the library file to open, or the folder that it lies in, in place of a search.
 pub const VARIABLE: &str = "MLC_CUDNN";
@@ -362,114 +365,25 @@ fn graph(t: &Table, c: &Convolution, target: Target) -> Result<(Parts, Handle), 
     Ok((g.parts, graph))
 }
 
-/// Engines for a graph with their choices, the fastest ones first as the library thinks.
-fn engines(t: &Table, graph: Handle, mode: i32, target: Target) -> Result<Parts, Failure> {
-    let heuristics =
-        Open::new(t, kind::HEURISTICS)?.of(201, graph)?.with(200, ty::HEURISTIC_MODE, &[mode])?;
-    let heuristics = match target {
-        #[cfg(test)]
-        Target::Device(device) => heuristics.of(204, device)?,
-        _ => heuristics,
-    };
-    let heuristics = heuristics.done()?;
-    let mut parts = Parts::default();
-    for _ in 0..MOST {
-        parts.keep(Open::new(t, kind::CONFIGURATION)?.own);
-    }
-    let mut handles: Vec<Handle> = parts.0.iter().map(|p| p.handle).collect();
-    let count = get(t, heuristics.handle, 202, ty::DESCRIPTION, &mut handles)?;
-    parts.0.truncate(count);
-    Ok(parts)
-}
-
-/// Whether an engine computes as precisely as it is asked for.
-fn is_precise(t: &Table, configuration: Handle, c: &Convolution) -> Result<bool, Failure> {
-    let engine = Open::new(t, kind::ENGINE)?.own;
-    let mut handle = [engine.handle];
-    let found = get(t, configuration, 300, ty::DESCRIPTION, &mut handle)?;
-    let mut notes = [0i32; 16];
-    let count = match found {
-        0 => return Ok(false),
-        _ => get(t, handle[0], 1303, ty::NUMERICAL_NOTE, &mut notes)?,
-    };
-    let is_refused = |note: &i32| {
-        let rounds = *note == TENSOR_CORE && c.dtype == DType::F32 && !c.in_tf32;
-        rounds || REFUSED.contains(note)
-    };
-    Ok(!notes[..count].iter().any(is_refused))
-}
-
-/// A plan by an engine, and the bytes that it needs beside its operands.
-fn plan(t: &Table, configuration: Handle, target: Target) -> Result<(Owned, u64), Failure> {
-    let plan = Open::new(t, kind::PLAN)?.of(401, configuration)?;
-    let plan = match target {
-        Target::Library(handle) => plan.with(400, ty::HANDLE, &[handle])?,
-        #[cfg(test)]
-        Target::Device(device) => plan.of(407, device)?,
-        #[cfg(test)]
-        Target::None => plan,
-    };
-    let plan = plan.done()?;
-    let mut bytes = [0i64];
-    get(t, plan.handle, 402, ty::INT64, &mut bytes)?;
-    let bytes = u64::try_from(bytes[0]).unwrap_or(u64::MAX);
-    Ok((plan, bytes))
-}
-
-/// A plan, and the descriptions that it was made of, which are given back after it.
-struct Planned {
-    plan: Owned,
-    _engines: Parts,
-    _graph: Parts,
-}
-
-/// The n-th plan that is precise and needs no more bytes than these beside its operands.
-fn planned(
-    t: &Table,
-    c: &Convolution,
-    (target, room): (Target, u64),
-    mut way: usize,
-) -> Result<Option<Planned>, Failure> {
-    let (parts, graph) = graph(t, c, target)?;
-    let mut is_any = false;
-    for mode in MODES {
-        let engines = engines(t, graph, mode, target)?;
-        let configurations: Vec<Handle> = engines.0.iter().map(|e| e.handle).collect();
-        for configuration in configurations {
-            if !is_precise(t, configuration, c)? {
-                continue;
-            }
-            // An engine may still not support it.
-            let Ok((plan, bytes)) = plan(t, configuration, target) else { continue };
-            if bytes > room {
-                continue;
-            }
-            is_any = true;
-            if way == 0 {
-                return Ok(Some(Planned { plan, _engines: engines, _graph: parts }));
-            }
-            way -= 1;
-        }
-        if is_any {
-            return Ok(None);
-        }
-    }
-    let reason = "no engine computes it precisely enough in the memory that it may use".into();
-    Err(Failure { call: "cudnnBackendFinalize", reason })
-}
-
 /// A convolution that is ready.
 pub struct Ready {
     /// Where its operands are.
     pack: Owned,
-    planned: Planned,
+    planned: Arc<Planned>,
 }
 
 /// The library in a context.
 pub struct Dnn {
     /// Used by one thread at a time.
-    library: Mutex<Owned>,
+    library: Mutex<Held>,
     table: Table,
+}
+
+/// A handle, and what is kept for it.
+struct Held {
+    /// Plans of the convolution that was prepared last, whose ways are asked for one after the other; given back ahead of the handle.
+    last: Option<Plans>,
+    own: Owned,
 }
 
 // SAFETY: a handle may be used by any thread, by one at a time, for which the mutex is; so says the library's manual.
@@ -487,8 +401,8 @@ impl Dnn {
         let mut handle = ptr::null_mut();
         // SAFETY: the pointer is valid for the call.
         table.done("cudnnCreate", unsafe { (table.create)(&mut handle) })?;
-        let library = Mutex::new(Owned { handle, destroy: table.destroy });
-        Ok(Dnn { library, table })
+        let own = Owned { handle, destroy: table.destroy };
+        Ok(Dnn { library: Mutex::new(Held { last: None, own }), table })
     }
 
     /// The library's name and version.
@@ -512,9 +426,15 @@ impl Dnn {
         if names.len() != at.len() {
             return Err(Failure { call: "prepare", reason: "operands are missing".into() });
         }
-        let library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
-        let target = Target::Library(library.handle);
-        let Some(planned) = planned(t, c, (target, workspace.1), way)? else { return Ok(None) };
+        let mut library = self.library.lock().unwrap_or_else(PoisonError::into_inner);
+        let target = Target::Library(library.own.handle);
+        let plans = match library.last.take().filter(|p| p.are_of(c, workspace.1)) {
+            Some(plans) => plans,
+            None => Plans::new(t, c, target, workspace.1)?,
+        };
+        let Some(planned) = library.last.insert(plans).nth(t, target, way)? else {
+            return Ok(None);
+        };
         let pointer = |a: &Address| ptr::without_provenance_mut::<c_void>(a.0 as usize);
         let pointers: Vec<Handle> = at.iter().map(pointer).collect();
         let pack = Open::new(t, kind::PACK)?
@@ -530,10 +450,10 @@ impl Dnn {
         let (t, library) =
             (&self.table, self.library.lock().unwrap_or_else(PoisonError::into_inner));
         // SAFETY: the handle and the stream are valid.
-        t.done("cudnnSetStream", unsafe { (t.set_stream)(library.handle, stream) })?;
+        t.done("cudnnSetStream", unsafe { (t.set_stream)(library.own.handle, stream) })?;
         let (plan, pack) = (ready.planned.plan.handle, ready.pack.handle);
         // SAFETY: all handles are valid; the addresses are the device's, and as large as the tensors say.
-        t.done("cudnnBackendExecute", unsafe { (t.execute)(library.handle, plan, pack) })
+        t.done("cudnnBackendExecute", unsafe { (t.execute)(library.own.handle, plan, pack) })
     }
 }
 

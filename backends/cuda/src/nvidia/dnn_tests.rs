@@ -243,7 +243,8 @@ fn a_real_library_takes_every_description() {
     for c in &all {
         // The library counts on channels of several elements where they lie side by side.
         let target = (Target::Device(device.handle), 128 << 20);
-        let found = planned(&real, c, target, 0).unwrap_or_else(|e| panic!("{c}: {e:?}"));
-        assert!(found.is_some(), "{c}");
+        let found = Plans::new(&real, c, target.0, target.1);
+        let found = found.and_then(|mut plans| plans.nth(&real, target.0, 0));
+        assert!(found.unwrap_or_else(|e| panic!("{c}: {e:?}")).is_some(), "{c}");
     }
 }

@@ -21,7 +21,7 @@ const MERGED: &str = "MLC_CUDA_MERGED";
 /// Starts every launch when the one ahead of it has ended, if it is `off`.
 const EARLY: &str = "MLC_CUDA_EARLY";
 
-/// Offers products by warpgroups, if it is `on`: no device has run them yet.
+/// Leaves products by warpgroups away, if it is `off`.
 const WARPGROUPS: &str = "MLC_CUDA_WGMMA";
 
 /// The only compute capability that has them.
@@ -360,10 +360,10 @@ impl Driver for Nvidia {
 
     /// Code for a newer architecture than the compiler knows, or for an older one, has no such instructions.
     fn has_warpgroups(&self) -> bool {
-        let is_on = env::var_os(WARPGROUPS).is_some_and(|v| v == "on");
+        let is_off = env::var_os(WARPGROUPS).is_some_and(|v| v == "off");
         let (major, minor) = self.capability();
         let compiled = || nvrtc::architecture(major, minor).is_ok_and(|a| a == "sm_90a");
-        self.capability() == HOPPER && is_on && compiled()
+        self.capability() == HOPPER && !is_off && compiled()
     }
 
     fn starts_early(&self) -> bool {
