@@ -89,7 +89,7 @@ pub fn explain(
     prices: &TargetPrices<'_>,
     options: &Options,
 ) -> Result<Explanation, Error> {
-    let plain = Evaluation { options, library, prices }.as_read(&o.source)?.plan;
+    let plain = Evaluation::new(options, library, prices).as_read(&o.source)?.plan;
     let (before, after) =
         (Priced::new(&plain, library, prices), Priced::new(&o.plan, library, prices));
     let (laws, places) = credits(o, library);
@@ -116,7 +116,7 @@ pub fn kernel_origins(
     prices: &TargetPrices<'_>,
     options: &Options,
 ) -> Result<Vec<Origin>, Error> {
-    let plain = Evaluation { options, library, prices }.as_read(&o.source)?.plan;
+    let plain = Evaluation::new(options, library, prices).as_read(&o.source)?.plan;
     let (before, after) =
         (Priced::new(&plain, library, prices), Priced::new(&o.plan, library, prices));
     Ok(regions::origins(library, &before, &after, &credits(o, library).1))

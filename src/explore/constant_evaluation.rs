@@ -3,10 +3,11 @@
 use mlc_backends::BackendError;
 use mlc_backends::reference::Reference;
 use mlc_dsl::canon::Structural;
-use mlc_dsl::ir::{Attr, Tensor, Type};
+use mlc_dsl::ir::{Attr, DType, Tensor, Type};
 use mlc_dsl::library::{CallId, Library};
 use mlc_extract::resources;
 use mlc_extract::work::Works;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The values of an application of constants, each named after the largest of them. A reshape shares its operand's bytes.
@@ -30,6 +31,58 @@ pub fn values(
     let attrs: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
     let made = Reference::default().apply_tensors(library, call, &attrs, args)?;
     Ok(made.into_iter().map(|t| t.computed_from(args.iter().copied())).collect())
+}
+
+/// Bytes of values that are kept at most.
+const MOST: usize = 512 << 20;
+
+/// What an application of constants is made of: which of their bytes, not what is in them.
+#[derive(PartialEq, Eq, Hash)]
+struct Application {
+    call: CallId,
+    attrs: Vec<Attr>,
+    args: Vec<(DType, Vec<usize>, usize, usize)>,
+}
+
+/// Values of applications of constants, each computed once: of one model many programs are folded whose constants are the same.
+#[derive(Default)]
+pub struct Memo {
+    /// Beside the operands, so that no others come to lie where they do.
+    known: HashMap<Application, (Vec<Tensor>, Vec<Tensor>)>,
+    bytes: usize,
+}
+
+impl Memo {
+    /// As [`values`].
+    ///
+    /// # Errors
+    /// As [`values`].
+    pub fn values(
+        &mut self,
+        library: &Library,
+        structural: Structural,
+        call: CallId,
+        attrs: &[Attr],
+        args: &[&Tensor],
+    ) -> Result<Vec<Tensor>, BackendError> {
+        let place = |t: &&Tensor| {
+            let bytes = t.bytes();
+            (t.dtype(), t.shape().to_vec(), bytes.as_ptr().addr(), bytes.len())
+        };
+        let args_at = args.iter().map(place).collect();
+        let what = Application { call, attrs: attrs.to_vec(), args: args_at };
+        if let Some((_, made)) = self.known.get(&what) {
+            return Ok(made.clone());
+        }
+        let made = values(library, structural, call, attrs, args)?;
+        let bytes: usize = made.iter().map(|t| t.bytes().len()).sum();
+        if self.bytes + bytes <= MOST {
+            self.bytes += bytes;
+            let operands = args.iter().copied().cloned().collect();
+            self.known.insert(what, (operands, made.clone()));
+        }
+        Ok(made)
+    }
 }
 
 /// Evaluates applications of constants.

@@ -1,6 +1,6 @@
 //! Constant folding: what depends only on constants is computed once, before the first run.
 
-use crate::constant_evaluation;
+pub use crate::constant_evaluation::Memo;
 use mlc_backends::BackendError;
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
@@ -32,14 +32,15 @@ pub enum ConstantError {
 /// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant
 /// stays: it costs nothing to read; and so does what would be large ([`resources::folds`]).
 pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantError> {
-    Ok(fold_chosen(program, &[], library)?.0)
+    Ok(fold_chosen(program, &[], library, &mut Memo::default())?.0)
 }
 
-/// The same, and what is left of the kernels that were chosen for its nodes.
+/// The same with what was computed before, and what is left of the kernels that were chosen for its nodes.
 pub fn fold_chosen(
     program: &Program,
     kernels: &[Vec<NodeId>],
     library: &Library,
+    memo: &mut Memo,
 ) -> Result<(Program, Vec<Vec<NodeId>>), ConstantError> {
     let n = program.nodes.len();
     let works = Works::new(library);
@@ -99,8 +100,7 @@ pub fn fold_chosen(
                 let wanted = pending[i] > 0 || read[i] && !stays(program, library, i);
                 if fed[i] && wanted {
                     let args: Vec<&Tensor> = node.args.iter().map(|a| &known[a]).collect();
-                    let made =
-                        constant_evaluation::values(library, b.structural(), *call, attrs, &args)?;
+                    let made = memo.values(library, b.structural(), *call, attrs, &args)?;
                     for (k, tensor) in made.into_iter().enumerate() {
                         if pending[i] > 0 {
                             known.insert(value(i, k), tensor.clone());

@@ -16,7 +16,7 @@ use mlc_dsl::library::{CallId, ErrorClass, Law, LawOrigin, Library, TargetItem};
 use mlc_dsl::pattern::{is_early, is_late, is_normal};
 use mlc_dsl::plan::Plan;
 use mlc_dsl::shown;
-use mlc_explore::constant_folding;
+use mlc_explore::constant_folding::{self, Memo};
 use mlc_explore::outline::{OutlinedProgram, RepeatedBlock};
 use mlc_explore::progress;
 use mlc_explore::target_laws::UnusableOperators;
@@ -95,7 +95,7 @@ pub(crate) fn keep_as_read(
     options: &Options,
 ) -> Result<Optimized, Error> {
     let prices = prices(library, options, &o.source)?;
-    let plain = Evaluation { options, library, prices: &prices }.as_read(&o.source)?;
+    let plain = Evaluation::new(options, library, &prices).as_read(&o.source)?;
     o.program = match options.operators {
         None => plain.plan.program.clone(),
         Some(_) => o.source.clone(),
@@ -134,7 +134,7 @@ pub fn optimize_once(
         aims.map(|aim| at(aim).jittered(options.costing.jitter)).collect();
     let with = |kernel, factor| at(first).with_model(model.clone().with_factor(kernel, factor));
     let mut notes = Vec::new();
-    let evaluation = Evaluation { options, library, prices: &honest };
+    let evaluation = Evaluation::new(options, library, &honest);
     let plain = evaluation.as_read(&source)?;
     let convolves = !late.is_empty() && plain.plan.kernels.iter().any(|k| k.name == CONV);
     if convolves {
@@ -345,13 +345,15 @@ pub fn variants(
     laws.retain(|&l| !is_late(&library.laws[l as usize]));
     let model = options.costing.model(&target, source);
     let mut explored = explore(library.clone(), source.clone(), &laws, &options.limits);
+    let mut memo = Memo::default();
     let mut plan = |jitter: &Jitter| {
         let prices = TargetPrices::new(library, &target, options.operators.clone())
             .with_model(model.clone())
             .jittered(Some(*jitter));
         let extracted = explored.extract(&prices, &QUICK)?;
         let Extracted { program, kernels, .. } = &extracted;
-        let (program, chosen) = constant_folding::fold_chosen(program, kernels, library)?;
+        let (program, chosen) =
+            constant_folding::fold_chosen(program, kernels, library, &mut memo)?;
         let prices = TargetPrices::new(library, &target, None).with_model(model.clone());
         Ok(select_kernels_from(program, &chosen, library, &prices))
     };

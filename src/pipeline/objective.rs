@@ -9,9 +9,10 @@ use mlc_dsl::ir::{Node, NodeId, NodeKind, Program};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
 use mlc_explore::Extracted;
-use mlc_explore::constant_folding;
+use mlc_explore::constant_folding::{self, Memo};
 use mlc_extract::kernel_selection::select_kernels_from;
 use mlc_extract::target::{Aim, TargetPrices};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// What is to be least.
@@ -99,9 +100,16 @@ pub struct Evaluation<'a> {
     pub library: &'a Library,
     /// The prices of the place to run.
     pub prices: &'a TargetPrices<'a>,
+    /// Constants that were computed for other programs of the model.
+    memo: RefCell<Memo>,
 }
 
-impl Evaluation<'_> {
+impl<'a> Evaluation<'a> {
+    /// Evaluation of programs of one model.
+    pub fn new(options: &'a Options, library: &'a Library, prices: &'a TargetPrices<'a>) -> Self {
+        Evaluation { options, library, prices, memo: RefCell::default() }
+    }
+
     /// A program with its kernels and figures; `chosen` are kernels that were chosen for it before.
     pub fn candidate(&self, program: Program, chosen: &[Vec<NodeId>]) -> Candidate {
         let plan = select_kernels_from(program, chosen, self.library, self.prices);
@@ -113,15 +121,21 @@ impl Evaluation<'_> {
 
     /// An extracted program with its constants folded.
     pub fn of_extracted(&self, e: &Extracted) -> Result<Candidate, Error> {
-        let (program, chosen) =
-            constant_folding::fold_chosen(&e.program, &e.kernels, self.library)?;
+        let (program, chosen) = constant_folding::fold_chosen(
+            &e.program,
+            &e.kernels,
+            self.library,
+            &mut self.memo.borrow_mut(),
+        )?;
         Ok(self.candidate(program, &chosen))
     }
 
     /// The program as read, layers open that the target does not have.
     pub fn as_read(&self, source: &Program) -> Result<Candidate, Error> {
         let open = constant_folding::unfold(source, self.library, self.prices)?;
-        let out = self.candidate(constant_folding::fold(&open, self.library)?, &[]);
+        let mut memo = self.memo.borrow_mut();
+        let (folded, _) = constant_folding::fold_chosen(&open, &[], self.library, &mut memo)?;
+        let out = self.candidate(folded, &[]);
         if self.options.objective == Objective::Size && stored(source) < out.weights {
             return Ok(self.candidate(open, &[]));
         }

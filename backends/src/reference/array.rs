@@ -3,7 +3,7 @@
 //! Floats are not rounded to the element type unless asked; integers are always within its range.
 
 use half::{bf16, f16};
-use mlc_dsl::ir::{DType, Extent, Tensor, Type};
+use mlc_dsl::ir::{DType, Extent, Tensor, Type, halves};
 use std::sync::Arc;
 
 /// The elements of an [`Array`].
@@ -57,10 +57,7 @@ impl Array {
             Elements::Float(v) if self.dtype == DType::F32 => {
                 Tensor::from_f32(self.shape.clone(), v.iter().map(|&x| x as f32).collect())
             }
-            Elements::Float(v) => {
-                let v: Vec<f64> = v.iter().map(|&x| round_to(self.dtype, x)).collect();
-                Tensor::from_f64(self.dtype, self.shape.clone(), &v)
-            }
+            Elements::Float(v) => Tensor::from_f64(self.dtype, self.shape.clone(), v),
             Elements::Int(v) => Tensor::from_i64(self.dtype, self.shape.clone(), v),
         }
     }
@@ -71,7 +68,7 @@ impl Array {
         if let Elements::Float(v) = &mut self.elements
             && dtype != DType::F64
         {
-            Arc::make_mut(v).iter_mut().for_each(|x| *x = round_to(dtype, *x));
+            round_all(dtype, Arc::make_mut(v).as_mut_slice());
         }
         self
     }
@@ -174,6 +171,13 @@ pub fn round_to(dtype: DType, v: f64) -> f64 {
         DType::BF16 => bf16::from_f64_const(v).to_f64(),
         DType::F32 => v as f32 as f64,
         _ => dtype.small_float().map_or(v, |format| format.nearest(v)),
+    }
+}
+
+/// The same of many numbers.
+pub fn round_all(dtype: DType, values: &mut [f64]) {
+    if !halves::round(dtype, values) {
+        values.iter_mut().for_each(|x| *x = round_to(dtype, *x));
     }
 }
 

@@ -4,7 +4,7 @@
 //! so the results are bit-identical. What has no row form is evaluated element by element.
 
 use super::affine_visitor::AffineVisitor;
-use super::array::{round_to, truncate, wrap};
+use super::array::{round_all, truncate, wrap};
 use super::code::{
     Fault, InputElements, Int, Machine, Read, Real, Slot, Truth, compare, for_each, from_int,
     signum,
@@ -293,7 +293,7 @@ impl Rows for Real {
             }
             Real::Round(dtype, a) => {
                 a.row(m, slot, start, out);
-                out.iter_mut().for_each(|x| *x = round_to(*dtype, *x));
+                round_all(*dtype, out);
             }
             Real::Binary(op, a, b) => {
                 a.row(m, slot, start, out);

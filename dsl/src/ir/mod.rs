@@ -6,6 +6,7 @@
 mod attr;
 mod dtype;
 mod extent;
+pub mod halves;
 mod program;
 mod small_float;
 pub mod strings;

@@ -3,7 +3,7 @@
 //! Elements are little-endian, row-major and shared: cloning a tensor never copies its elements, and
 //! bytes that belong to a memory-mapped file stay there.
 
-use super::{DType, strings};
+use super::{DType, halves, strings};
 use bytes::Bytes;
 use half::{bf16, f16};
 use std::borrow::Cow;
@@ -145,11 +145,12 @@ impl Tensor {
     /// If `values` has another length than `shape` demands.
     pub fn from_f64(dtype: DType, shape: Vec<usize>, values: &[f64]) -> Tensor {
         assert_eq!(shape.iter().product::<usize>(), values.len(), "element count");
-        let mut out = Vec::with_capacity(values.len() * dtype.size());
-        for &v in values {
-            encode(dtype, v, &mut out);
-        }
-        Tensor { dtype, shape, data: Bytes::from(out), unread: None, name: None }
+        let data = halves::encoded(dtype, values).unwrap_or_else(|| {
+            let mut out = Vec::with_capacity(values.len() * dtype.size());
+            values.iter().for_each(|&v| encode(dtype, v, &mut out));
+            out
+        });
+        Tensor { dtype, shape, data: Bytes::from(data), unread: None, name: None }
     }
 
     /// A tensor of texts.
@@ -272,10 +273,12 @@ impl Tensor {
 
     /// All elements as f64.
     pub fn to_f64(&self) -> Vec<f64> {
-        if let (DType::F32, Cow::Borrowed(v)) = (self.dtype, self.to_f32()) {
-            return v.iter().map(|&x| x as f64).collect();
+        match self.dtype {
+            DType::F32 | DType::F16 | DType::BF16 => {
+                self.to_f32().iter().map(|&x| f64::from(x)).collect()
+            }
+            _ => (0..self.len()).map(|i| self.get_f64(i)).collect(),
         }
-        (0..self.len()).map(|i| self.get_f64(i)).collect()
     }
 
     /// All elements as i64.
@@ -291,7 +294,9 @@ impl Tensor {
                 Err(_) => return Cow::Owned(bytemuck::allocation::pod_collect_to_vec(&self.data)),
             }
         }
-        Cow::Owned((0..self.len()).map(|i| self.get_f64(i) as f32).collect())
+        let halves = halves::decoded(self.dtype, &self.data);
+        let one_by_one = || (0..self.len()).map(|i| self.get_f64(i) as f32).collect();
+        Cow::Owned(halves.unwrap_or_else(one_by_one))
     }
 
     /// The bit pattern that all elements share, as the bytes of one element; `None` if they differ, there
@@ -385,8 +390,8 @@ impl AsRef<[u8]> for FloatBytes {
 /// Appends `v` rounded or wrapped to `dtype`.
 fn encode(dtype: DType, v: f64, out: &mut Vec<u8>) {
     match dtype {
-        DType::F16 => out.extend(f16::from_f64(v).to_le_bytes()),
-        DType::BF16 => out.extend(bf16::from_f64(v).to_le_bytes()),
+        DType::F16 => out.extend(f16::from_f64_const(v).to_le_bytes()),
+        DType::BF16 => out.extend(bf16::from_f64_const(v).to_le_bytes()),
         DType::F32 => out.extend((v as f32).to_le_bytes()),
         DType::F64 => out.extend(v.to_le_bytes()),
         DType::Bool => out.push((v != 0.0) as u8),

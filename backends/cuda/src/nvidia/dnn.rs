@@ -223,6 +223,11 @@ enum Target {
 #[derive(Default)]
 struct Parts(Vec<Owned>);
 
+// SAFETY: descriptions do not change once they are finished, and those that are not are used with the library alone.
+unsafe impl Send for Parts {}
+// SAFETY: as above.
+unsafe impl Sync for Parts {}
+
 impl Parts {
     fn keep(&mut self, part: Owned) -> Handle {
         let handle = part.handle;

@@ -13,6 +13,11 @@ pub struct Planned {
     _graph: Arc<Parts>,
 }
 
+// SAFETY: a plan does not change once it is finished; whoever executes it has the library.
+unsafe impl Send for Planned {}
+// SAFETY: as above.
+unsafe impl Sync for Planned {}
+
 /// The plans of a convolution that are precise and need no more bytes than there is room for beside its operands. What was found
 /// stays, so that asking for the next one repeats nothing.
 pub struct Plans {
