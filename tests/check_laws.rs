@@ -2,6 +2,7 @@
 
 use mlc_dsl::library::Library;
 use mlc_verify::{CheckOptions, Outcome, check_law, check_library};
+use rayon::prelude::*;
 use std::path::Path;
 
 fn texts(folder: &Path, out: &mut Vec<(String, String)>) {
@@ -44,18 +45,21 @@ fn check(folders: &[&str], text: &str, expected: &str) {
     let library = library(folders, text);
     let own = library.sources.len() as u32 - 1;
     let options = CheckOptions::default();
-    let mut wrong = Vec::new();
-    for law in library.laws.iter().filter(|l| l.source.0 == own) {
+    let own: Vec<_> = library.laws.iter().filter(|l| l.source.0 == own).collect();
+    let checked = own.par_iter().map(|law| {
         let verdict = check_law(&library, law, &options);
         let (is, shown) = match &verdict.outcome {
             Outcome::Holds(_) => ("holds", String::new()),
             Outcome::Fails(c) => ("fails", c.human()),
             Outcome::NoSample { reason } => ("no sample", reason.clone()),
         };
-        eprintln!("{} {is}\n{shown}{}", law.name, verdict.warnings.join("\n"));
-        if is != expected {
-            wrong.push(format!("{} {is}", law.name));
-        }
+        let told = format!("{} {is}\n{shown}{}", law.name, verdict.warnings.join("\n"));
+        (told, (is != expected).then(|| format!("{} {is}", law.name)))
+    });
+    let mut wrong = Vec::new();
+    for (told, failed) in checked.collect::<Vec<_>>() {
+        eprintln!("{told}");
+        wrong.extend(failed);
     }
     assert!(wrong.is_empty(), "expected {expected}: {wrong:?}");
 }

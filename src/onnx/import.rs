@@ -226,7 +226,7 @@ pub(super) struct Importer<'a> {
     /// Symbols that had to be equal, each with what it is replaced by.
     assumed: Vec<(String, Extent)>,
     pub(super) opsets: &'a BTreeMap<String, i64>,
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
     /// What the model says of the types of its values.
     pub(super) declared: HashMap<String, RawValueInfo>,
     /// Whether nodes that are not understood are kept, or are errors; and the names of others that are kept.

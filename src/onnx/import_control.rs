@@ -6,6 +6,7 @@
 use super::bodies::ResultType;
 use super::import::Importer;
 use super::import_error::ImportError;
+use super::import_lists;
 use super::import_value::{NodeValue, not};
 use super::opaque;
 use super::raw::{RawAttr, RawGraph, RawModel, RawNode};
@@ -67,6 +68,10 @@ pub(super) type Read<T> = Result<T, ImportError>;
 impl Importer<'_> {
     /// Reads a node that needs no `onnx` item; `None` if it is not such a node.
     pub(super) fn control(&mut self, node: &RawNode, depth: usize) -> Option<Read<()>> {
+        if import_lists::makes_maps(node) && self.keeps.is_none() {
+            let results = self.columns(node).map(|v| vec![v]);
+            return Some(results.and_then(|results| self.define(node, results)));
+        }
         let is_long = node.op_type == "Einsum" && node.inputs.len() > 2;
         if !node.domain.is_empty() || !is_long && !KNOWN.contains(&&*node.op_type) {
             return None;

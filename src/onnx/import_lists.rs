@@ -7,6 +7,7 @@ use super::import_error::ImportError;
 use super::import_value::{NodeValue, not};
 use super::raw::{RawAttr, RawNode};
 use mlc_dsl::ir::{DType, Extent, Tensor, Value};
+use mlc_dsl::{shown, told};
 use std::rc::Rc;
 
 /// Sequences may have so many elements together, each one counted when it is made.
@@ -239,6 +240,28 @@ impl Importer<'_> {
         Ok(made)
     }
 
+    /// What maps are made of, in their place: a row for each map, a column for each key. A note says so.
+    pub(super) fn columns(&mut self, node: &RawNode) -> Read<NodeValue> {
+        let rows = self.needed_tensor(node, 0)?;
+        let ty = self.sheet.builder.ty(rows);
+        let (named, count) = keys(node);
+        let last = ty.shape.last().cloned();
+        let fits = ty.dtype == DType::F32 && matches!(ty.rank(), 1 | 2);
+        if !fits || count == 0 || last.and_then(|e| e.as_const()).is_some_and(|n| n != count as i64)
+        {
+            let reason = format!("it makes maps of {count} keys from {ty}");
+            return Err(ImportError::node(node, reason));
+        }
+        let name = node.outputs.first().map_or("", String::as_str);
+        let more = if count > named.len() { ", …" } else { "" };
+        self.notes.push(told(&format!(
+            "`{}` is a tensor in place of maps: a column for each key, {}{more}",
+            shown(name),
+            named.join(", ")
+        )));
+        Ok(NodeValue::Tensor(rows))
+    }
+
     fn has_element(&mut self, node: &RawNode) -> Read<NodeValue> {
         let empty = matches!(self.given(node, 0)?, None | Some(NodeValue::Optional(None)));
         Ok(self.scalar(DType::Bool, i64::from(!empty)))
@@ -250,6 +273,28 @@ impl Importer<'_> {
             NodeValue::Optional(None) => Err(ImportError::node(node, "its optional holds nothing")),
             other => Ok(other),
         }
+    }
+}
+
+/// True of a node that makes maps from the rows of a tensor.
+pub(super) fn makes_maps(node: &RawNode) -> bool {
+    node.domain == "ai.onnx.ml" && node.op_type == "ZipMap"
+}
+
+/// Keys of maps that a note names.
+const NAMED: usize = 8;
+
+/// The keys of a node that makes maps: each shown, for a note, as many as are named; and how many there are.
+fn keys(node: &RawNode) -> (Vec<String>, usize) {
+    match (node.attrs.get("classlabels_strings"), node.attrs.get("classlabels_int64s")) {
+        (Some(RawAttr::Strs(all)), _) if !all.is_empty() => {
+            let shown = all.iter().take(NAMED).map(|k| format!("{:?}", String::from_utf8_lossy(k)));
+            (shown.collect(), all.len())
+        }
+        (_, Some(RawAttr::Ints(all))) => {
+            (all.iter().take(NAMED).map(i64::to_string).collect(), all.len())
+        }
+        _ => (vec![], 0),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::strings::{row, word, words, yields};
 use crate::support::*;
-use mlc_onnx::{Container, RawValueInfo};
+use mlc_onnx::{Container, Loops, RawValueInfo};
 
 const ML: &str = "ai.onnx.ml";
 
@@ -149,6 +149,42 @@ fn data_is_prepared() {
     yields((ML, 1, "OneHotEncoder"), &[row(&["a", "?", "b"])], &categories, &[hot]);
 }
 
+#[test]
+fn support_vectors_are_summed() {
+    let x = floats(&[3, 2], &[0.5, -1.0, 2.0, 0.25, 0.0, 0.0]);
+    let of = |kind: &str, more: &[(&'static str, RawAttr)]| {
+        let mut all = vec![
+            ("coefficients", numbers(&[1.0, -0.5, 0.25])),
+            ("kernel_params", numbers(&[0.5, 1.0, 2.0])),
+            ("kernel_type", word(kind)),
+            ("n_supports", RawAttr::Int(3)),
+            ("rho", numbers(&[0.125])),
+            ("support_vectors", numbers(&[1.0, 0.0, 0.0, 1.0, -1.0, 2.0])),
+        ];
+        all.extend_from_slice(more);
+        all
+    };
+    let cases = [
+        ("LINEAR", [0.5, 1.625, 0.125]),
+        ("POLY", [1.578125, 3.5078125, 0.875]),
+        ("SIGMOID", [0.6809954047203064, 0.7456067204475403, 0.6961956024169922]),
+    ];
+    let regressor = (ML, 1, "SVMRegressor");
+    for (kind, sums) in cases {
+        let y = floats(&[3, 1], &sums);
+        yields(regressor, std::slice::from_ref(&x), &of(kind, &[]), &[y]);
+    }
+    // So narrow that a row is like itself alone.
+    let narrow = of("RBF", &[("kernel_params", numbers(&[1000.0, 0.0, 0.0]))]);
+    let rows = floats(&[3, 2], &[1.0, 0.0, 0.0, 1.0, 5.0, 5.0]);
+    yields(regressor, &[rows], &narrow, &[floats(&[3, 1], &[1.125, -0.375, 0.125])]);
+    let sides = floats(&[3, 1], &[-1.0, -1.0, -1.0]);
+    let one = of("RBF", &[("one_class", RawAttr::Int(1)), ("rho", numbers(&[-0.75]))]);
+    yields(regressor, std::slice::from_ref(&x), &one, &[sides]);
+    let line = [("coefficients", numbers(&[1.0, -0.5])), ("rho", numbers(&[0.125]))];
+    yields(regressor, &[x], &line, &[floats(&[3, 1], &[1.125, 2.0, 0.125])]);
+}
+
 /// Types of maps are read and written.
 #[test]
 fn maps_of_classes_stay_in_files() {
@@ -164,4 +200,17 @@ fn maps_of_classes_stay_in_files() {
     let bytes = mlc_onnx::to_bytes(&raw).expect("written");
     let back = mlc_onnx::parse_onnx(bytes.clone().into(), None).expect("read");
     assert_eq!(back.graph.outputs, raw.graph.outputs);
+    // A run has no maps: it gives what they are made of.
+    let run_of = |raw: RawModel| mlc_onnx::import(raw, library()).map_err(|e| e.to_string());
+    let imported = run_of(raw.clone()).expect("is read");
+    assert_eq!(imported.notes, ["`y0` is a tensor in place of maps: a column for each key, 4, 6"]);
+    let rows = floats(&[2, 2], &[0.25, 0.75, 1.0, 0.0]);
+    same(&run(&imported.program, std::slice::from_ref(&rows))[0], &rows, "ZipMap");
+    let kept = mlc_onnx::import_keeping(raw.clone(), library(), &Default::default(), Loops::Kept);
+    assert_eq!(kept.expect("is kept").model.opaque.nodes.len(), 1);
+    for keys in [vec![("classlabels_int64s", list(&[4, 6, 7]))], vec![]] {
+        raw.graph.nodes[0].attrs = keys.into_iter().map(|(k, v)| (k.into(), v)).collect();
+        let e = run_of(raw.clone()).expect_err("is refused");
+        assert!(e.contains("it makes maps of") && e.contains("keys from f32[2, 2]"), "{e}");
+    }
 }
