@@ -1,6 +1,7 @@
 //! What follows a block of sums: they are the result, or the numbers that an epilogue begins with.
 
 use super::dot::has_vnni;
+use super::follow::follow;
 use super::steps::Steps;
 use crate::launch::Context;
 use crate::threads::SharedSlice;
@@ -13,6 +14,8 @@ pub struct Finish<'a> {
     size: usize,
     /// The epilogue as steps for tiles, if it is that and the machine has them.
     steps: Option<Steps<'a>>,
+    /// The same for rows of so many elements in memory, if tiles have none.
+    in_memory: Option<(Steps<'a>, usize)>,
 }
 
 impl<'a> Finish<'a> {
@@ -20,16 +23,17 @@ impl<'a> Finish<'a> {
     pub fn new(cx: &'a Context<'a>, out: &'a mut [u8]) -> Finish<'a> {
         let of = |(e, _): &(&crate::launch::Epilogue, _)| e.fused.outputs().next();
         let size = cx.epilogue.as_ref().and_then(of).map_or(size_of::<i32>(), |d| d.size());
-        Finish { cx, out: SharedSlice::new(out), size, steps: None }
+        Finish { cx, out: SharedSlice::new(out), size, steps: None, in_memory: None }
     }
 
     /// The end of a launch whose result has `m` rows of `n` elements, each a sum of products with a column.
     pub fn of_rows(cx: &'a Context<'a>, out: &'a mut [u8], (m, n): (usize, usize)) -> Finish<'a> {
-        let steps = match cx.epilogue {
-            Some((epilogue, inputs)) if has_vnni() => Steps::of(epilogue, inputs, m, n),
-            _ => None,
+        let steps = cx.epilogue.and_then(|(epilogue, inputs)| Steps::of(epilogue, inputs, m, n));
+        let (steps, in_memory) = match has_vnni() {
+            true => (steps, None),
+            false => (None, steps.map(|s| (s, n))),
         };
-        Finish { steps, ..Finish::new(cx, out) }
+        Finish { steps, in_memory, ..Finish::new(cx, out) }
     }
 
     /// The same where columns lie in another order while they are computed.
@@ -56,6 +60,9 @@ impl<'a> Finish<'a> {
     pub unsafe fn part(&self, at: usize, sums: &[i32]) {
         // SAFETY: by the contract.
         let out = unsafe { self.out.part(at * self.size, sums.len() * self.size) };
+        if let Some((steps, n)) = &self.in_memory {
+            return follow(steps, *n, at, sums, out);
+        }
         match self.cx.epilogue {
             Some((epilogue, inputs)) => epilogue.fused.span_of_sums(at, sums, inputs, out),
             None => out.copy_from_slice(bytemuck::cast_slice(sums)),

@@ -7,6 +7,7 @@ mod conv;
 mod depthwise;
 mod dot;
 mod finish;
+mod follow;
 mod frame;
 mod last;
 mod last_depthwise;
