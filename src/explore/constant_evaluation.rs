@@ -53,10 +53,10 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// As [`values`].
+    /// The values of an application of constants, computed unless they are known.
     ///
     /// # Errors
-    /// As [`values`].
+    /// The operator has no value on them.
     pub fn values(
         &mut self,
         library: &Library,
