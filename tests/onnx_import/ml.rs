@@ -214,3 +214,19 @@ fn maps_of_classes_stay_in_files() {
         assert!(e.contains("it makes maps of") && e.contains("keys from f32[2, 2]"), "{e}");
     }
 }
+
+/// It makes a row of what it takes of a vector: a list of elements of a vector is no such row.
+#[test]
+fn elements_of_a_vector_are_not_written_as_a_row() {
+    let shape = node("Reshape", &["x1", "x2"], &["list"], &[]);
+    let (x, i) =
+        (Sym(floats(&[3], &[4.0, 5.0, 6.0]), &["n"]), Sym(ints(&[1, 2], &[2, 0]), &["", "k"]));
+    let nodes = vec![shape, node("Gather", &["x0", "list"], &["y"], &[])];
+    let (mut raw, _) = model(17, &[x, i, Const(ints(&[1], &[-1]))], nodes, &["y"]);
+    raw.opset_imports.insert(ML.into(), 1);
+    let imported = mlc_onnx::import(raw, library()).expect("is read");
+    let written = mlc_onnx::export(&imported.program, library(), &imported.model, 17);
+    let operators: Vec<String> =
+        written.expect("is written").graph.nodes.iter().map(|n| n.op_type.clone()).collect();
+    assert!(!operators.iter().any(|o| o == "ArrayFeatureExtractor"), "{operators:?}");
+}
