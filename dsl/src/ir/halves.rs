@@ -46,39 +46,36 @@ macro_rules! half_of {
 half_of!(f16);
 half_of!(bf16);
 
-/// Calls `done` with blocks of numbers and what they are rounded to.
-fn in_blocks<H: Half>(values: &[f64], done: &mut dyn FnMut(usize, &[H])) {
-    let (mut floats, mut halves) = ([0.0f32; BLOCK], [H::ZERO; BLOCK]);
-    for (at, block) in values.chunks(BLOCK).enumerate() {
-        let n = block.len();
-        let mut is_exact = true;
-        for (to, v) in floats.iter_mut().zip(block) {
-            *to = *v as f32;
-            is_exact &= f64::from(*to) == *v;
-        }
-        if is_exact {
-            H::all_from(&floats[..n], &mut halves[..n]);
-        } else {
-            halves.iter_mut().zip(block).for_each(|(to, v)| *to = H::nearest(*v));
-        }
-        done(at * BLOCK, &halves[..n]);
+/// Rounds a block of numbers.
+fn rounded<'h, H: Half>(block: &[f64], halves: &'h mut [H; BLOCK]) -> &'h [H] {
+    let halves = &mut halves[..block.len()];
+    let mut floats = [0.0f32; BLOCK];
+    let mut is_exact = true;
+    for (to, v) in floats.iter_mut().zip(block) {
+        *to = *v as f32;
+        is_exact &= f64::from(*to) == *v;
     }
+    if is_exact {
+        H::all_from(&floats[..block.len()], halves);
+    } else {
+        halves.iter_mut().zip(block).for_each(|(to, v)| *to = H::nearest(*v));
+    }
+    halves
 }
 
 fn encoded_as<H: Half>(values: &[f64]) -> Vec<u8> {
+    let mut halves = [H::ZERO; BLOCK];
     let mut out = Vec::with_capacity(2 * values.len());
-    in_blocks(values, &mut |_, halves: &[H]| {
-        out.extend(halves.iter().flat_map(|h| h.bits().to_le_bytes()));
-    });
+    for block in values.chunks(BLOCK) {
+        out.extend(rounded(block, &mut halves).iter().flat_map(|h| h.bits().to_le_bytes()));
+    }
     out
 }
 
 fn round_as<H: Half>(values: &mut [f64]) {
-    let (mut floats, mut halves) = ([0.0f32; BLOCK], [H::ZERO; BLOCK]);
+    let (mut halves, mut floats) = ([H::ZERO; BLOCK], [0.0f32; BLOCK]);
     for block in values.chunks_mut(BLOCK) {
-        let n = block.len();
-        in_blocks(block, &mut |_, rounded: &[H]| halves[..n].copy_from_slice(rounded));
-        H::all_to(&halves[..n], &mut floats[..n]);
+        H::all_to(rounded(block, &mut halves), &mut floats[..block.len()]);
         block.iter_mut().zip(&floats).for_each(|(to, f)| *to = f64::from(*f));
     }
 }

@@ -15,8 +15,11 @@ const VARIABLE: &str = "MLC_CUDA_LIBRARIES";
 /// Has sessions choose by the clock again what was chosen before, if it is `anew`.
 const CHOICES: &str = "MLC_CUDA_CHOICES";
 
-fn is_anew() -> bool {
-    std::env::var_os(CHOICES).is_some_and(|v| v == "anew")
+/// What was chosen before, unless it is to be chosen again.
+fn kept(key: &[u8]) -> Option<String> {
+    let is_anew = std::env::var_os(CHOICES).is_some_and(|v| v == "anew");
+    let found = if is_anew { None } else { cubins::find(key) };
+    String::from_utf8(found?).ok()
 }
 
 impl From<Failure> for DriverError {
@@ -132,10 +135,7 @@ impl Nvidia {
     }
 
     pub(super) fn choice_on_disk(&self, of: &[Work]) -> Option<String> {
-        if is_anew() {
-            return None;
-        }
-        String::from_utf8(cubins::find(&self.key(of)?)?).ok()
+        kept(&self.key(of)?)
     }
 
     pub(super) fn keep_choice(&self, of: &[Work], how: &str) {
@@ -150,10 +150,7 @@ impl Nvidia {
     }
 
     pub(super) fn run_on_disk(&self, run: &str) -> Option<String> {
-        if is_anew() {
-            return None;
-        }
-        String::from_utf8(cubins::find(&self.key_of_run(run))?).ok()
+        kept(&self.key_of_run(run))
     }
 
     pub(super) fn keep_run(&self, run: &str, way: &str) {
