@@ -26,8 +26,8 @@ MAIN = ROOT / "src/cli/peers/main.py"
 # Runtimes of the crate in benches/peers; the others are packages for Python.
 OF_CRATE = ("rten", "tract")
 
-# Between turns: the threads of a runtime spin for a while after its run, on the cores that the next one needs.
-PAUSE = 0.02
+# Between turns: the threads of a runtime spin for a while after its run (ONNX Runtime's for some 30 ms), on the cores that the next one needs.
+PAUSE = 0.06
 # Turns of everybody at least.
 LEAST = 3
 # Characters of a reason at most.

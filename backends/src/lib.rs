@@ -11,6 +11,7 @@ use thiserror::Error;
 pub use ndarray;
 
 pub mod arrays;
+mod cores;
 pub mod device;
 pub mod memory;
 pub mod reference;

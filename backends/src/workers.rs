@@ -6,7 +6,9 @@
 //! A region of tasks is open while its caller computes it. Whoever helps begins with its own range of the tasks, the same
 //! in every region, so that what a core holds in its cache is read there again, and then takes what is left of the others'.
 //! Between two regions a worker waits a moment for the next one before it sleeps: waking takes longer than most regions.
+//! The core of a region's caller is left to it ([`crate::cores`]).
 
+use crate::cores::Cores;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -84,6 +86,8 @@ pub struct Workers {
     /// Regions opened so far: what a worker that waits awake watches.
     opened: AtomicUsize,
     state: Mutex<State>,
+    /// Where the workers compute.
+    places: Cores,
     /// A region was opened.
     wake: Condvar,
     /// The last helper has left a region whose caller sleeps.
@@ -181,6 +185,7 @@ impl Workers {
             busy: AtomicUsize::new(0),
             opened: AtomicUsize::new(0),
             state: Mutex::default(),
+            places: Cores::default(),
             wake: Condvar::new(),
             left: Condvar::new(),
         }
@@ -267,6 +272,10 @@ impl Workers {
         let region = Region { task, tasks, ranges, seats, share, progress };
         region.begin();
         state.open.push(region.clone());
+        // Of several callers the first has its core for itself: workers that were sent to and fro would help nobody.
+        if state.open.len() == 1 {
+            self.places.leave_to_caller();
+        }
         self.opened.fetch_add(1, Ordering::Release);
         let wanted = seats.saturating_sub(state.awake);
         let woken = wanted.min(state.asleep);
@@ -306,6 +315,7 @@ impl Workers {
     /// A worker's life.
     fn work(&self, number: usize) {
         let mut awake = false;
+        self.places.enrol();
         loop {
             let opened = self.opened.load(Ordering::Acquire);
             match self.join(&mut awake) {

@@ -101,7 +101,7 @@ fn complete<'p>(
             }
         }
     }
-    if !rule.form.conditions.is_empty() {
+    if !rule.form.conditions.is_empty() || !rule.form.ahead.is_empty() {
         let constant = |(_, v): &(&Name, &Value)| graph.constant(**v).is_some();
         let names = found.tensors.iter().filter(constant).map(|(n, _)| n.clone());
         found.constants = names.collect();
@@ -121,7 +121,9 @@ fn complete<'p>(
             _ => return None,
         }
     }
-    rule.form.conditions.iter().all(|c| holds(c, &found) == Some(true)).then_some(found)
+    let hold = |all: &Vec<Expr>| all.iter().all(|c| holds(c, &found) == Some(true));
+    // The node must be read as this alternative again, not as one ahead of it.
+    (hold(&rule.form.conditions) && !rule.form.ahead.iter().any(hold)).then_some(found)
 }
 
 fn is_view(graph: &Graph<'_>, id: NodeId) -> bool {

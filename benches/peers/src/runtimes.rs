@@ -64,7 +64,7 @@ fn to_tract(t: &Tensor) -> Result<tract_onnx::prelude::Tensor> {
     }
     numbers!(convert);
     if t.dtype() == DType::Str {
-        let texts: Vec<String> = 0..t.len().map(|i| t.get_str(i).to_string()).collect();
+        let texts: Vec<String> = (0..t.len()).map(|i| t.get_str(i).to_string()).collect();
         return Ok(tract_ndarray::ArrayD::from_shape_vec(t.shape(), texts)?.into());
     }
     bail!("elements of type {}", t.dtype())

@@ -29,6 +29,9 @@ pub struct Printed {
     pub vars: Vec<Name>,
     /// All must hold.
     pub conditions: Vec<Expr>,
+    /// The conditions of the alternatives that are read ahead of this one: of none are all known to hold. Those that ask what is
+    /// not known when a node is written are left out.
+    pub ahead: Vec<Vec<Expr>>,
     /// Attributes that the conditions determine.
     pub fixed: Vec<(Name, Attr)>,
     /// How many applications it covers at least.
@@ -70,13 +73,16 @@ fn of_item(library: &Library, index: usize, item: &OnnxItem) -> Vec<Printed> {
         let conditions = print.conditions.clone();
         out.extend(compiler.whole(&print.pattern, index, Some(i), conditions, vec![]));
     }
+    let mut ahead: Vec<Vec<Expr>> = Vec::new();
     for a in &item.decl.reads {
         let compiler = Compiler::new(library, item, &[], true);
         let conditions: Option<Vec<Expr>> =
             a.conditions.iter().map(|c| compiler.inline(c, 0)).collect();
         let Some(conditions) = conditions else { continue };
         let fixed = fixed(item, &conditions);
-        out.extend(compiler.whole(&a.value, index, None, conditions, fixed));
+        let form = compiler.whole(&a.value, index, None, conditions.clone(), fixed);
+        out.extend(form.map(|f| Printed { ahead: ahead.clone(), ..f }));
+        ahead.push(conditions);
     }
     out
 }
@@ -150,7 +156,7 @@ impl<'c> Compiler<'c> {
             Root::Parts(..) => 2,
         };
         let Compiler { pats, vars, .. } = self;
-        Some(Printed { item, print, root, pats, vars, conditions, fixed, size })
+        Some(Printed { item, print, root, pats, vars, conditions, ahead: vec![], fixed, size })
     }
 
     fn root(&mut self, e: &Expr, depth: usize) -> Option<Root> {
