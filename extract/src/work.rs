@@ -102,7 +102,7 @@ impl<'a> Works<'a> {
         let points = results.iter().map(elements).sum();
         let work = self.body(id, attrs, args).map_or(Work::default(), |w| Work { points, ..w });
         let moved = across(self.library.call(id), attrs, args);
-        let work = Work { rows: rows(args, results), moved, ..work };
+        let work = Work { rows: rows(work.products, args, results), moved, ..work };
         self.definitions.borrow_mut().insert(key, work);
         work
     }
@@ -201,7 +201,7 @@ fn procedure(call: &Callable, args: &[&Type], results: &[Type]) -> Work {
         products: flops - points,
         thin,
         points,
-        rows: rows(args, results),
+        rows: rows(flops - points, args, results),
         ..Work::default()
     }
 }
@@ -287,8 +287,9 @@ fn fetched(call: &Callable, env: &Env, result: &Type, groups: f64) -> f64 {
     call.inputs.iter().enumerate().map(|(at, i)| 1.0 / reuse(at, i)).sum()
 }
 
-/// Runs of neighbours along the last axis.
-fn rows(args: &[&Type], results: &[Type]) -> f64 {
+/// Runs of neighbours along the last axis. Where there are products the first operand's and the results' count: others are packed.
+fn rows(products: f64, args: &[&Type], results: &[Type]) -> f64 {
+    let args = if products > 0.0 { &args[..args.len().min(1)] } else { args };
     let of = |t: &Type| elements(t) / t.shape.last().map_or(1.0, nominal).max(1.0);
     args.iter().map(|t| of(t)).chain(results.iter().map(of)).fold(0.0, f64::max)
 }
@@ -307,14 +308,14 @@ fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type])
     let points: f64 = results.iter().map(elements).sum();
     let given: Vec<Option<Attr>> = attrs.iter().cloned().map(Some).collect();
     let (CallKind::Op(meanings), Ok(app)) = (&call.kind, infer(call, args, &given)) else {
-        return Work { flops: points, points, rows: rows(args, results), ..Work::default() };
+        return Work { flops: points, points, rows: rows(0.0, args, results), ..Work::default() };
     };
     let extent = |v: &IndexVar| -> f64 {
         let n = &v.name;
         let seg = app.env.seg(n).map(|s| s.iter().map(nominal).product());
         app.env.axis(n).map(nominal).or(seg).unwrap_or(1.0)
     };
-    let mut work = Work { points, rows: rows(args, results), ..Work::default() };
+    let mut work = Work { points, ..Work::default() };
     let groups = groups(call, attrs);
     if call.class == OpClass::Contraction {
         work.parts = problems(call, &app.env) * groups;
@@ -344,7 +345,7 @@ fn operations(call: &Callable, attrs: &[Attr], args: &[&Type], results: &[Type])
             work.idle += 2.0 * terms * idleness(call, &app.env);
         }
     }
-    work
+    Work { rows: rows(work.products, args, results), ..work }
 }
 
 /// The part of the terms of a meaning that read an element: where a place must be a multiple of a stride, one of so many does, and what

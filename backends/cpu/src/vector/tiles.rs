@@ -474,6 +474,8 @@ macro_rules! tiles {
                     }
                     A::advance(cursor);
                 }
+                // What follows takes a place in memory for more vectors than two, which the loop above would write in every step.
+                let mut sums = if V > 2 { std::hint::black_box(sums) } else { sums };
                 if t.add {
                     for r in 0..R {
                         for v in 0..V {
