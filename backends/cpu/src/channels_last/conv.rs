@@ -2,6 +2,7 @@
 
 use super::depthwise::{Depthwise, Filters};
 use super::grouped;
+use super::product::{self, Pointwise};
 use super::windows::Windows;
 use super::winograd::{self, Winograd};
 use crate::buffer::with_scratch;
@@ -67,6 +68,11 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
     {
         let points = site.packs.points(t, w_at, (o, q));
         return Some(Box::new(Winograd::new(windows, tiles, (q, o), w_at, points)));
+    }
+    if let Some(t) = &w.constant
+        && product::pays(&windows, (o, q), panel_rows(windows.len()))
+    {
+        return Some(Box::new(Pointwise::new(windows, (o, q), (t, w_at), site.packs)));
     }
     let packed = w.constant.as_ref().map(|t| site.packs.filters(t, w_at, (o, q, taps)));
     Some(Box::new(Filtered { conv: Conv::new(windows, (q, o)), w_at, packed }))

@@ -8,6 +8,7 @@ mod copy;
 mod depthwise;
 mod grouped;
 mod pool;
+mod product;
 mod transposed;
 mod windows;
 pub mod winograd;

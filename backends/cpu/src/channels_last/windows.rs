@@ -1,5 +1,6 @@
 //! Where the windows of an image with its channels last read.
 
+use crate::gemm::Matrix;
 use crate::gemm::kernel::{Piece, WindowLine, has_row};
 use crate::launch::LaunchSite;
 use crate::layout::Layout;
@@ -162,6 +163,11 @@ impl Windows {
     /// Where the windows of results from `first` on read, which are [straight](Self::is_straight).
     pub fn straight(&self, x: &[f32], first: usize) -> Piece {
         Piece { first: x[self.at + first * self.pitch..].as_ptr(), step: self.pitch }
+    }
+
+    /// All windows as the rows of a matrix, if they are [straight](Self::is_straight).
+    pub fn matrix<'x>(&self, x: &'x [f32]) -> Matrix<'x> {
+        Matrix { data: x, offset: self.at, row: self.pitch as isize, col: 1 }
     }
 
     /// Where the windows of results `first..first + rows` read, if they are neighbours in a line and inside between left and right border.

@@ -1,0 +1,70 @@
+//! Convolutions of one tap over many channels as products of packed panels. Tiles that read positions where they lie have rows that are
+//! multiples of a page apart if there are many channels, which few places of the first-level cache hold, and read all filters again.
+
+use super::windows::Windows;
+use crate::gemm::{Finish, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
+use crate::launch::{Array, Context, Launch};
+use crate::packed_constants::{Pack, PackedConstants};
+use mlc_dsl::ir::Tensor;
+use std::sync::Arc;
+
+/// A convolution whose windows lie at equal distances, with constant filters.
+pub struct Pointwise {
+    windows: Windows,
+    sizes: GemmSizes,
+    filters: Arc<Pack<PackedRight>>,
+}
+
+/// Elements of the positions of a tile that the first-level cache holds.
+const HELD: usize = 8 << 10;
+
+/// Least output channels for which packing the positions does not matter.
+const WIDE: usize = 64;
+
+/// True if a product takes less than tiles of `rows` positions that are read where they lie.
+pub fn pays(windows: &Windows, (o, q): (usize, usize), rows: usize) -> bool {
+    windows.is_straight() && o >= WIDE && q * rows > HELD
+}
+
+impl Pointwise {
+    /// A convolution of `q` to `o` channels. Its filters begin at element `at` of a constant.
+    pub fn new(
+        windows: Windows,
+        (o, q): (usize, usize),
+        (constant, at): (&Tensor, usize),
+        packs: &PackedConstants,
+    ) -> Pointwise {
+        let data = bytemuck::cast_slice(constant.bytes());
+        let turned = Matrix { data, offset: at, row: 1, col: q as isize };
+        let filters = packs.right(constant, &turned, (q, o));
+        let sizes = GemmSizes { m: windows.len(), n: o, k: q };
+        Pointwise { windows, sizes, filters }
+    }
+}
+
+impl Launch for Pointwise {
+    fn run(
+        &self,
+        cx: &Context<'_>,
+        inputs: &[Array<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), String> {
+        let x: &[f32] = inputs[0].typed();
+        let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
+        let GemmSizes { m, n, .. } = self.sizes;
+        let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
+        let finish = Finish::of(cx, (m, n), &block);
+        let positions = self.windows.matrix(x);
+        let product = |_| Product {
+            left: Left::Plain(positions),
+            right: Right::Packed(&self.filters),
+            at: 0,
+        };
+        gemm(cx.threads, self.sizes, 1, product, out, finish);
+        Ok(())
+    }
+
+    fn takes_epilogue(&self) -> bool {
+        true
+    }
+}
