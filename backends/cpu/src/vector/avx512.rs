@@ -1,26 +1,26 @@
-//! Vectors on AVX-512: thirty-two of sixteen elements.
+//! Vectors on AVX-512: thirty-two of sixteen elements. All functions have the same target features: one is not compiled into another that has fewer.
 
 use std::arch::x86_64::*;
 
 type Vector = __m512;
 const LANES: usize = 16;
 
-super::tiles::tiles!(#[target_feature(enable = "avx512f")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6) (5, 4) (6, 4)]);
+super::tiles::tiles!(#[target_feature(enable = "avx512f,avx512dq")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6) (5, 4) (6, 4)]);
 super::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::rows::rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::lines::lines!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::norms::norms!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::pools::pools!(#[target_feature(enable = "avx512f,avx512dq")]);
-super::planes::planes!(#[target_feature(enable = "avx512f")]);
-super::winograd::winograd!(#[target_feature(enable = "avx512f")]);
-super::groups::groups!(#[target_feature(enable = "avx512f")]);
-super::window_rows::window_rows!(#[target_feature(enable = "avx512f")]);
+super::planes::planes!(#[target_feature(enable = "avx512f,avx512dq")]);
+super::winograd::winograd!(#[target_feature(enable = "avx512f,avx512dq")]);
+super::groups::groups!(#[target_feature(enable = "avx512f,avx512dq")]);
+super::window_rows::window_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty { $body:expr })*) => {
         $($(#[$doc])*
-        #[target_feature(enable = "avx512f")]
+        #[target_feature(enable = "avx512f,avx512dq")]
         #[inline]
         fn $name($($arg: $ty),*) -> $out {
             $body
@@ -69,7 +69,7 @@ operations! {
 }
 
 /// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
 fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
     let from: [i32; LANES] = std::array::from_fn(|lane| (lane / Q * Q + c) as i32);
@@ -102,7 +102,7 @@ fn prefetch_to_write(at: *const f32) {
 
 /// # Safety
 /// A vector at `at` is valid for reads.
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
 unsafe fn load(at: *const f32) -> Vector {
     // SAFETY: as promised.
@@ -111,7 +111,7 @@ unsafe fn load(at: *const f32) -> Vector {
 
 /// # Safety
 /// A vector at `at` is valid for writes.
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
 unsafe fn store(at: *mut f32, x: Vector) {
     // SAFETY: as promised.
@@ -126,7 +126,7 @@ fn mask(part: Part) -> __mmask16 {
 
 /// # Safety
 /// The elements that count of the vector at `at` are valid for reads.
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
 unsafe fn load_part(at: *const f32, part: Part) -> Vector {
     // SAFETY: the mask confines the access.
@@ -135,7 +135,7 @@ unsafe fn load_part(at: *const f32, part: Part) -> Vector {
 
 /// # Safety
 /// The elements that count of the vector at `at` are valid for writes.
-#[target_feature(enable = "avx512f")]
+#[target_feature(enable = "avx512f,avx512dq")]
 #[inline]
 unsafe fn store_part(at: *mut f32, part: Part, x: Vector) {
     // SAFETY: the mask confines the access.
