@@ -504,8 +504,9 @@ fn rounds(library: &Library, target: &TargetItem, options: &Options, law: &Law) 
         && library.find(layer).is_some_and(has_kernel)
 }
 
-/// Why a law is not searched.
-pub fn why_off(library: &Library, options: &Options, law: &Law) -> String {
+/// Why a law is not searched with the others.
+pub fn why_off(library: &Library, options: &Options, source: &Program, index: u32) -> String {
+    let law = &library.laws[index as usize];
     if options.without.iter().any(|w| law.answers_to(w)) {
         return "it is turned off by `--without`".into();
     }
@@ -513,8 +514,14 @@ pub fn why_off(library: &Library, options: &Options, law: &Law) -> String {
         let needed = if matches!(law.error, ErrorClass::Reorder) { "reorder" } else { "approx" };
         return format!("its error class is {}: `--fp {needed}` admits it", law.error);
     }
-    let exact = target(library, &options.target).is_ok_and(|t| rounds(library, &t, options, law));
-    match exact {
+    let Ok(target) = target(library, &options.target) else {
+        return format!("there is no target `{}`", options.target);
+    };
+    let active = active_laws(library, &target, options, source).is_ok_and(|l| l.contains(&index));
+    if active && is_late(law) {
+        return "it is searched later, in the result of the others; the plan has what it gained, and nothing else is kept of that search".into();
+    }
+    match rounds(library, &target, options, law) {
         true => "its kernel may give other bits than its body, and `--fp exact` keeps them".into(),
         false => format!(
             "what it yields has no kernel on `{}`, and nothing follows from it",

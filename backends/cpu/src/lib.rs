@@ -26,6 +26,7 @@ mod gemm;
 mod graph;
 mod half_precision;
 mod int8;
+mod integer_product;
 mod launch;
 mod lines;
 mod map_reduce;

@@ -1,10 +1,12 @@
 //! The matrix product of the last two axes, over any batch axes and strides.
 //!
-//! f32 (and through [`super::half_precision`] the 16-bit floats) use the packed product, f64 the one of `ndarray`, integers a plain loop that wraps.
+//! f32 (and through [`super::half_precision`] the 16-bit floats) use the packed product, f64 the one of `ndarray`, integers loops
+//! that wrap.
 
 use super::gemm::{
     Finish, GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, SKINNY, gemm,
 };
+use super::integer_product::{self, Side};
 use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::{coalesce, odometer};
 use super::packed_constants::Pack;
@@ -38,7 +40,8 @@ struct MatrixSide {
 
 /// Prepares `a @ b`.
 pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let dtype = site.same_dtype().filter(|d| !matches!(d, DType::F16 | DType::BF16))?;
+    let has = |d: &DType| matches!(d, DType::F32 | DType::F64) || integer_product::has(*d);
+    let dtype = site.same_dtype().filter(has)?;
     let [a, b] = site.args else { return None };
     let (al, bl) = (&a.layout, &b.layout);
     let rank = al.rank();
@@ -111,7 +114,7 @@ impl Launch for MatMul {
                     bytemuck::cast_slice_mut(outputs[0]),
                 );
             }
-            _ => self.integers(inputs, outputs[0])?,
+            _ => self.integers(cx, inputs, outputs[0]),
         }
         Ok(())
     }
@@ -176,27 +179,14 @@ impl MatMul {
         }
     }
 
-    fn integers(&self, inputs: &[Array<'_>], out: &mut [u8]) -> Result<(), String> {
-        let GemmSizes { m, n, k } = self.sizes;
-        let size = self.dtype.size();
-        let get =
-            |x: &Array<'_>, at: isize| super::convert::int_at(self.dtype, x.bytes, at as usize);
-        for i in 0..self.a.starts.len() {
-            for r in 0..m {
-                for c in 0..n {
-                    let sum = (0..k as isize).fold(0i64, |sum, k| {
-                        let a =
-                            self.a.starts[i] as isize + r as isize * self.a.row + k * self.a.col;
-                        let b =
-                            self.b.starts[i] as isize + k * self.b.row + c as isize * self.b.col;
-                        sum.wrapping_add(get(&inputs[0], a).wrapping_mul(get(&inputs[1], b)))
-                    });
-                    let at = ((i * m + r) * n + c) * size;
-                    out[at..at + size].copy_from_slice(&sum.to_le_bytes()[..size]);
-                }
-            }
+    fn integers(&self, cx: &Context<'_>, inputs: &[Array<'_>], out: &mut [u8]) {
+        let each = self.sizes.m * self.sizes.n * self.dtype.size();
+        let side = |s: &MatrixSide, i: usize| Side { first: s.starts[i], row: s.row, col: s.col };
+        for (i, out) in out.chunks_exact_mut(each.max(1)).enumerate() {
+            let a = (inputs[0].bytes, side(&self.a, i));
+            let b = (inputs[1].bytes, side(&self.b, i));
+            integer_product::product(cx.threads, self.dtype, self.sizes, a, b, out);
         }
-        Ok(())
     }
 }
 
