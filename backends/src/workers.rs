@@ -6,7 +6,7 @@
 //! A region of tasks is open while its caller computes it. Whoever helps begins with its own range of the tasks, the same
 //! in every region, so that what a core holds in its cache is read there again, and then takes what is left of the others'.
 //! Between two regions a worker waits a moment for the next one before it sleeps: waking takes longer than most regions.
-//! The core of a region's caller is left to it ([`crate::cores`]).
+//! The core of a region's caller is left to it (`cores.rs`).
 
 use crate::cores::Cores;
 use std::any::Any;
