@@ -46,7 +46,7 @@ pub struct Dearer {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LawStory {
     pub law: String,
-    /// Why it was not searched at all.
+    /// Why it was not searched with the others.
     pub off: Option<String>,
     /// Matches found.
     pub matches: usize,

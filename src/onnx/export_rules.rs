@@ -1,10 +1,13 @@
 //! The `onnx` items by what they are written for: `prints` clauses, and alternatives of reading read backwards.
 
 use super::import_items::valid_at;
-use mlc_dsl::library::{CallId, Library, OnnxItem};
+use mlc_dsl::library::{CallId, CallKind, Library, OnnxItem};
 use mlc_dsl::onnx::Print;
 use mlc_dsl::pattern::{Printed, printed};
 use std::collections::{BTreeMap, HashMap};
+
+/// The domain of classical machine learning.
+const CLASSICAL: &str = "ai.onnx.ml";
 
 /// How one form prints.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +40,11 @@ impl<'a> Rules<'a> {
             let since = newest.get(&(item.decl.domain.as_str(), &*item.name));
             // What files keep as it is, nobody writes by chance: a sum of three is no `BiasAdd`, for which few runtimes have code.
             let is_written = form.print.is_some() || !item.decl.opaque;
-            if is_written && valid(item) && since == Some(&item.decl.since) {
+            // Nor what classical machine learning calls a sum or a comparison: runtimes have code for it in `f32` alone, and models that a runtime
+            // has saved import this domain.
+            let is_procedure = matches!(library.call(form.root.call()).kind, CallKind::Extern(_));
+            let is_usual = item.decl.domain != CLASSICAL || is_procedure;
+            if is_written && is_usual && valid(item) && since == Some(&item.decl.since) {
                 let print = form.print.map(|p| &item.decl.prints[p]);
                 by_root.entry(form.root.call()).or_default().push(Rule { item, print, form });
             }

@@ -519,7 +519,7 @@ pub fn why_off(library: &Library, options: &Options, source: &Program, index: u3
     };
     let active = active_laws(library, &target, options, source).is_ok_and(|l| l.contains(&index));
     if active && is_late(law) {
-        return "it is searched later, in the result of the others; the plan has what it gained, and nothing else is kept of that search".into();
+        return "its turn comes in the result of the other laws, and only what it gains there is kept".into();
     }
     match rounds(library, &target, options, law) {
         true => "its kernel may give other bits than its body, and `--fp exact` keeps them".into(),

@@ -230,3 +230,30 @@ fn elements_of_a_vector_are_not_written_as_a_row() {
         written.expect("is written").graph.nodes.iter().map(|n| n.op_type.clone()).collect();
     assert!(!operators.iter().any(|o| o == "ArrayFeatureExtractor"), "{operators:?}");
 }
+
+/// Models that a runtime has saved import the domain of classical machine learning, which has names for sums and comparisons, too.
+#[test]
+fn what_is_usual_is_not_written_as_classical_machine_learning() {
+    let nodes = vec![
+        node("Greater", &["x0", "x1"], &["more"], &[]),
+        node("Cast", &["more"], &["y"], &[("to", RawAttr::Int(7))]),
+        node("Sub", &["x2", "x3"], &["less"], &[]),
+        node("Mul", &["less", "x4"], &["z"], &[]),
+    ];
+    let (n, x) =
+        (Sym(ints(&[3], &[4, 0, 1]), &["n"]), Sym(floats(&[1, 3], &[4.0, 5.0, 6.0]), &["b", ""]));
+    let inputs = [
+        n,
+        Const(ints(&[], &[0])),
+        x,
+        Const(floats(&[3], &[1.0, 2.0, 3.0])),
+        Const(floats(&[3], &[2.0, 4.0, 8.0])),
+    ];
+    let (mut raw, _) = model(17, &inputs, nodes, &["y", "z"]);
+    raw.opset_imports.insert(ML.into(), 3);
+    let imported = mlc_onnx::import(raw, library()).expect("is read");
+    let written = mlc_onnx::export(&imported.program, library(), &imported.model, 17);
+    for n in written.expect("is written").graph.nodes {
+        assert_eq!(n.domain, "", "{}", n.op_type);
+    }
+}
