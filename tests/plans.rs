@@ -3,9 +3,10 @@
 use mlc_backends::Backend;
 use mlc_backends::reference::Reference;
 use mlc_cpu::Cpu;
-use mlc_dsl::ir::{NodeId, Program, Tensor, Value};
+use mlc_dsl::ir::{Attr, DType, Extent, NodeId, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Kernel, Plan, faults};
+use mlc_extract::work::Works;
 use mlc_onnx::{ModelInfo, export_plan};
 use mlc_rewrite::{pipeline, rules_model, stdlib};
 use mlc_verify::random_inputs;
@@ -49,12 +50,17 @@ const PLANS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// The texts of the library.
+fn shipped() -> Vec<(String, String)> {
+    stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect()
+}
+
 #[test]
 fn programs_become_the_kernels_of_the_target() {
     for (what, text, wanted) in PLANS {
-        let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
         let own = ("f.rules".to_string(), text.to_string());
-        let (library, diags) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
+        let texts: Vec<(String, String)> = shipped().into_iter().chain([own]).collect();
+        let (library, diags) = mlc_dsl::check::library(&texts);
         assert!(diags.is_empty(), "{what}: {}", stdlib::rendered(&library, &diags, false));
         let library = Arc::new(library);
         let program = rules_model::program(&library, "f").expect("a program");
@@ -66,6 +72,24 @@ fn programs_become_the_kernels_of_the_target() {
             .map(|k| format!("{} {}", k.name, k.nodes.iter().filter(|n| !is_view(n)).count()))
             .collect();
         assert_eq!(kernels.join(", "), *wanted, "{what}");
+    }
+}
+
+/// Weights are packed: a convolution of many weights and few places keeps its channels last.
+#[test]
+fn in_what_order_weights_lie_is_not_priced() {
+    let (library, _) = mlc_dsl::check::library(&shipped());
+    let ty = |shape: [i64; 4]| Type::new(DType::F32, shape.map(Extent::from).to_vec());
+    let both = |v: i64| Attr::ints(vec![v, v]);
+    let attrs = [both(2), both(1), both(1), both(1), both(0), Attr::int(1)];
+    let w = ty([512, 256, 4, 4]);
+    for (name, x, y, rows) in [
+        ("conv_transpose", ty([1, 512, 4, 4]), ty([1, 256, 8, 8]), 2048.0),
+        ("conv_transpose_channels_last", ty([1, 4, 4, 512]), ty([1, 8, 8, 256]), 64.0),
+    ] {
+        let call = library.find(name).expect("shipped");
+        let work = Works::new(&library).of(call, &attrs, &[&x, &w], &[y]);
+        assert_eq!(work.rows, rows, "{name}");
     }
 }
 
