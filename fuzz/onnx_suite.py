@@ -7,8 +7,8 @@ Each case becomes FOLDER/KIND/NAME with model.onnx, test_data_set_N/{input,outpu
 it. Cases that only name a model to download are left out: the package has no data for them.
 """
 
+import argparse
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +48,9 @@ def write(case, into):
 
 
 def main():
-    root = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path, help="where the cases are written")
+    root = parser.parse_args().folder
     written, failed = 0, []
     for case in collect_testcases(None):
         try:

@@ -240,6 +240,48 @@ fn every_rule_text_and_item_says_what_it_is() {
     none(silent, "texts open with `//!`, and every item has its `///`");
 }
 
+/// What stands at the top level, besides what is hidden or built.
+const TOP: &[&str] = &[
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "backends",
+    "benches",
+    "build.rs",
+    "docs",
+    "dsl",
+    "examples",
+    "extract",
+    "fuzz",
+    "proptests",
+    "rules",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+    "scripts",
+    "src",
+    "tests",
+];
+
+#[test]
+fn the_top_level_has_what_belongs_there() {
+    let listed = std::process::Command::new("git")
+        .args(["ls-files", "--cached"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    // A copy without its history is not looked at: what was built there is not told from what belongs there.
+    let Some(listed) = listed.ok().filter(|o| o.status.success()) else { return };
+    let listed = String::from_utf8(listed.stdout).expect("names in UTF-8");
+    let tops: BTreeSet<&str> = listed.lines().filter_map(|l| l.split('/').next()).collect();
+    let strange = tops.iter().filter(|t| !t.starts_with('.') && !TOP.contains(t));
+    none(strange.map(|t| t.to_string()).collect(), "nothing else is kept at the top level");
+}
+
 #[test]
 fn no_file_is_too_long() {
     let mut long = Vec::new();

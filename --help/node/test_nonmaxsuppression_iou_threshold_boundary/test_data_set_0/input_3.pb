@@ -1,1 +1,0 @@
-Biou_thresholdJ%I>

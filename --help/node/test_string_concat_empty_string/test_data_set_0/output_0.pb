@@ -1,1 +1,0 @@
-2abc2abcBresult

@@ -1,1 +1,0 @@
-2hello world !2  hello   world !2 hello world   ! Bx
