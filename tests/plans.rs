@@ -130,7 +130,7 @@ fn the_cpu_launches_the_kernels_of_the_plan() {
 #[test]
 fn plans_of_all_targets_are_sound() {
     for (what, text, _) in PLANS {
-        let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+        let shipped = shipped().into_iter();
         let own = ("f.rules".to_string(), text.to_string());
         let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
         let library = Arc::new(library);
@@ -168,7 +168,7 @@ fn joined(program: &Program, library: &Library, groups: &[&[usize]]) -> Plan {
 fn what_is_written_keeps_the_kernels_of_the_plan() {
     let text =
         "def f(x: f32[4, 8], w: f32[8, 16], z: f32[4, 16]) -> f32[4, 16]\n  = relu(x @ w + z)\n";
-    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    let shipped = shipped().into_iter();
     let own = ("f.rules".to_string(), text.to_string());
     let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
     let program = rules_model::program(&library, "f").expect("a program");
@@ -205,7 +205,7 @@ fn what_is_written_keeps_the_kernels_of_the_plan() {
 #[test]
 fn kernels_without_a_form_in_onnx_are_named() {
     let text = "def f(x: f32[4]) -> f32[4]\n  = erf(x) + asinh(abs(x))\n";
-    let shipped = stdlib::TEXTS.iter().map(|(n, t)| (n.to_string(), t.to_string()));
+    let shipped = shipped().into_iter();
     let own = ("f.rules".to_string(), text.to_string());
     let (library, _) = mlc_dsl::check::library(&shipped.chain([own]).collect::<Vec<_>>());
     let program = rules_model::program(&library, "f").expect("a program");

@@ -514,14 +514,12 @@ pub fn why_off(library: &Library, options: &Options, source: &Program, index: u3
         let needed = if matches!(law.error, ErrorClass::Reorder) { "reorder" } else { "approx" };
         return format!("its error class is {}: `--fp {needed}` admits it", law.error);
     }
-    let Ok(target) = target(library, &options.target) else {
-        return format!("there is no target `{}`", options.target);
-    };
-    let active = active_laws(library, &target, options, source).is_ok_and(|l| l.contains(&index));
-    if active && is_late(law) {
+    let target = target(library, &options.target).ok();
+    let is_active = |t| active_laws(library, t, options, source).is_ok_and(|l| l.contains(&index));
+    if is_late(law) && target.as_ref().is_some_and(is_active) {
         return "its turn comes in the result of the other laws, and only what it gains there is kept".into();
     }
-    match rounds(library, &target, options, law) {
+    match target.is_some_and(|t| rounds(library, &t, options, law)) {
         true => "its kernel may give other bits than its body, and `--fp exact` keeps them".into(),
         false => format!(
             "what it yields has no kernel on `{}`, and nothing follows from it",

@@ -1,14 +1,13 @@
 //! Products of matrices of integers, modulo two to the power of their bits.
 //!
 //! Lines of the right operand are added to a line of the result, several at a time; a right operand whose columns are no neighbours is
-//! copied first.
+//! copied first. Signed integers are multiplied as unsigned ones: the bits of the results are the same.
 
 use super::buffer::with_scratch;
-use super::gemm::GemmSizes;
+use super::gemm::{GemmSizes, Matrix};
 use super::simd::simd;
 use super::threads::{SharedSlice, Threads};
 use bytemuck::Pod;
-use mlc_dsl::ir::DType;
 
 /// An element type whose sums and products wrap.
 pub trait Wrapping: Pod + Send + Sync {
@@ -26,21 +25,7 @@ macro_rules! wrapping {
         })*
     };
 }
-wrapping!(i8 i16 i32 i64 u8 u16 u32 u64);
-
-/// One operand of a product: its first element, and the distances between rows and between columns.
-#[derive(Clone, Copy)]
-pub struct Side {
-    pub first: usize,
-    pub row: isize,
-    pub col: isize,
-}
-
-impl Side {
-    fn at(&self, row: usize, col: usize) -> usize {
-        (self.first as isize + row as isize * self.row + col as isize * self.col) as usize
-    }
-}
+wrapping!(u8 u16 u32 u64);
 
 /// Lines of the right operand that are added at once.
 const LINES: usize = 4;
@@ -48,58 +33,24 @@ const LINES: usize = 4;
 /// Products that a task should at least have.
 const GRAIN: usize = 1 << 16;
 
-/// True if there are products of such elements.
-pub fn has(dtype: DType) -> bool {
-    use DType::*;
-    matches!(dtype, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
-}
-
-/// Computes one product of elements of that type, whose bytes are given; none if the type [has](has) none.
-pub fn product(
-    threads: &Threads,
-    dtype: DType,
-    sizes: GemmSizes,
-    (a, left): (&[u8], Side),
-    (b, right): (&[u8], Side),
-    out: &mut [u8],
-) {
-    macro_rules! of {
-        ($ty:ty) => {{
-            let (a, b): (&[$ty], &[$ty]) = (bytemuck::cast_slice(a), bytemuck::cast_slice(b));
-            rows(threads, sizes, (a, left), (b, right), bytemuck::cast_slice_mut(out));
-        }};
-    }
-    match dtype {
-        DType::I8 => of!(i8),
-        DType::I16 => of!(i16),
-        DType::I32 => of!(i32),
-        DType::I64 => of!(i64),
-        DType::U8 => of!(u8),
-        DType::U16 => of!(u16),
-        DType::U32 => of!(u32),
-        DType::U64 => of!(u64),
-        _ => debug_assert!(!has(dtype), "a product of {dtype}"),
-    }
-}
-
-fn rows<T: Wrapping>(
+/// Computes one product.
+pub fn product<T: Wrapping>(
     threads: &Threads,
     GemmSizes { m, n, k }: GemmSizes,
-    (a, left): (&[T], Side),
-    (b, right): (&[T], Side),
+    [a, b]: [Matrix<'_, T>; 2],
     out: &mut [T],
 ) {
     // A sum of nothing is zero, and what is there before is arbitrary.
     if m * n * k == 0 {
         return out.fill(T::zeroed());
     }
-    let lies = right.col == 1 && right.row == n as isize;
+    let lies = b.col == 1 && b.row == n as isize;
     with_scratch::<T, 1, _>([if lies { 0 } else { k * n }], |[copied]| {
-        let b = match lies {
-            true => &b[right.first..][..k * n],
+        let lines = match lies {
+            true => &b.data[b.offset..][..k * n],
             false => {
                 for (r, line) in copied.chunks_exact_mut(n).enumerate() {
-                    line.iter_mut().enumerate().for_each(|(c, v)| *v = b[right.at(r, c)]);
+                    line.iter_mut().enumerate().for_each(|(c, v)| *v = b.data[b.at(r, c)]);
                 }
                 &*copied
             }
@@ -109,9 +60,9 @@ fn rows<T: Wrapping>(
         threads.each(tasks, |task| {
             with_scratch::<T, 1, _>([k], |[factors]| {
                 for r in m * task / tasks..m * (task + 1) / tasks {
-                    factors.iter_mut().enumerate().for_each(|(c, v)| *v = a[left.at(r, c)]);
+                    factors.iter_mut().enumerate().for_each(|(c, v)| *v = a.data[a.at(r, c)]);
                     // SAFETY: every row is of one task.
-                    add_lines(factors, b, unsafe { out.part(r * n, n) });
+                    add_lines(factors, lines, unsafe { out.part(r * n, n) });
                 }
             });
         });

@@ -3,10 +3,11 @@
 //! f32 (and through [`super::half_precision`] the 16-bit floats) use the packed product, f64 the one of `ndarray`, integers loops
 //! that wrap.
 
+use super::convert::by_size;
 use super::gemm::{
     Finish, GemmSizes, Left, Matrix, PackedLeft, PackedRight, Product, Right, SKINNY, gemm,
 };
-use super::integer_product::{self, Side};
+use super::integer_product;
 use super::launch::{Array, Context, Launch, LaunchSite};
 use super::layout::{coalesce, odometer};
 use super::packed_constants::Pack;
@@ -38,9 +39,18 @@ struct MatrixSide {
     starts: Vec<usize>,
 }
 
+impl MatrixSide {
+    /// The operand of product `i`.
+    fn matrix<'d, T>(&self, data: &'d [T], i: usize) -> Matrix<'d, T> {
+        Matrix { data, offset: self.starts[i], row: self.row, col: self.col }
+    }
+}
+
 /// Prepares `a @ b`.
 pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
-    let has = |d: &DType| matches!(d, DType::F32 | DType::F64) || integer_product::has(*d);
+    // Integers of less than a byte wrap where a byte does not.
+    let is_whole = |d: &DType| d.is_int() && !d.is_small();
+    let has = |d: &DType| matches!(d, DType::F32 | DType::F64) || is_whole(d);
     let dtype = site.same_dtype().filter(has)?;
     let [a, b] = site.args else { return None };
     let (al, bl) = (&a.layout, &b.layout);
@@ -127,20 +137,14 @@ impl Launch for MatMul {
 impl MatMul {
     fn floats(&self, cx: &Context<'_>, a: &[f32], b: &[f32], out: &mut [f32]) {
         let size = self.sizes.m * self.sizes.n;
-        let matrix = |data, side: &MatrixSide, i: usize| Matrix {
-            data,
-            offset: side.starts[i],
-            row: side.row,
-            col: side.col,
-        };
         let product = |i: usize| Product {
             left: match &self.packed {
                 Packed::Left(p) => Left::Packed(p),
-                Packed::Right(_) | Packed::Neither => Left::Plain(matrix(a, &self.a, i)),
+                Packed::Right(_) | Packed::Neither => Left::Plain(self.a.matrix(a, i)),
             },
             right: match &self.packed {
                 Packed::Right(p) => Right::Packed(p),
-                Packed::Left(_) | Packed::Neither => Right::Plain(matrix(b, &self.b, i)),
+                Packed::Left(_) | Packed::Neither => Right::Plain(self.b.matrix(b, i)),
             },
             at: i * size,
         };
@@ -168,25 +172,27 @@ impl MatMul {
 
     /// Product `i`, element by element.
     fn doubles_by_element(&self, a: &[f64], b: &[f64], i: usize, out: &mut [f64]) {
-        let get = |data: &[f64], side: &MatrixSide, row: usize, col: usize| {
-            let at = side.starts[i] as isize + row as isize * side.row + col as isize * side.col;
-            data[at as usize]
-        };
+        let (a, b) = (self.a.matrix(a, i), self.b.matrix(b, i));
         for (at, v) in out.iter_mut().enumerate() {
             let (r, c) = (at / self.sizes.n, at % self.sizes.n);
-            let products = (0..self.sizes.k).map(|k| get(a, &self.a, r, k) * get(b, &self.b, k, c));
+            let products = (0..self.sizes.k).map(|k| a.data[a.at(r, k)] * b.data[b.at(k, c)]);
             *v = products.fold(0.0, |sum, p| sum + p);
         }
     }
 
     fn integers(&self, cx: &Context<'_>, inputs: &[Array<'_>], out: &mut [u8]) {
-        let each = self.sizes.m * self.sizes.n * self.dtype.size();
-        let side = |s: &MatrixSide, i: usize| Side { first: s.starts[i], row: s.row, col: s.col };
-        for (i, out) in out.chunks_exact_mut(each.max(1)).enumerate() {
-            let a = (inputs[0].bytes, side(&self.a, i));
-            let b = (inputs[1].bytes, side(&self.b, i));
-            integer_product::product(cx.threads, self.dtype, self.sizes, a, b, out);
+        macro_rules! products {
+            ($ty:ty) => {{
+                let (a, b): (&[$ty], &[$ty]) = (inputs[0].typed(), inputs[1].typed());
+                let out: &mut [$ty] = bytemuck::cast_slice_mut(out);
+                let size = (self.sizes.m * self.sizes.n).max(1);
+                for (i, out) in out.chunks_exact_mut(size).enumerate() {
+                    let operands = [self.a.matrix(a, i), self.b.matrix(b, i)];
+                    integer_product::product(cx.threads, self.sizes, operands, out);
+                }
+            }};
         }
+        by_size!(self.dtype, products);
     }
 }
 

@@ -369,7 +369,7 @@ enum TileRows<'a> {
 }
 
 /// Elements of the image that stay in the first-level cache while panels go by.
-const BLOCK: usize = 8 << 10;
+pub const BLOCK: usize = 8 << 10;
 
 /// Scratch memory as pieces, all of them nowhere.
 pub fn as_pieces(words: &mut [usize]) -> &mut [Piece] {

@@ -1,6 +1,7 @@
 //! Convolutions of one tap over many channels as products of packed panels. Tiles that read positions where they lie have rows that are
 //! multiples of a page apart if there are many channels, which few places of the first-level cache hold, and read all filters again.
 
+use super::conv::BLOCK;
 use super::windows::Windows;
 use crate::gemm::{Finish, GemmSizes, Left, Matrix, PackedRight, Product, Right, gemm};
 use crate::launch::{Array, Context, Launch};
@@ -15,15 +16,12 @@ pub struct Pointwise {
     filters: Arc<Pack<PackedRight>>,
 }
 
-/// Elements of the positions of a tile that the first-level cache holds.
-const HELD: usize = 8 << 10;
-
 /// Least output channels for which packing the positions does not matter.
 const WIDE: usize = 64;
 
 /// True if a product takes less than tiles of `rows` positions that are read where they lie.
 pub fn pays(windows: &Windows, (o, q): (usize, usize), rows: usize) -> bool {
-    windows.is_straight() && o >= WIDE && q * rows > HELD
+    windows.is_straight() && o >= WIDE && q * rows > BLOCK
 }
 
 impl Pointwise {

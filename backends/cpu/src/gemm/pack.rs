@@ -19,8 +19,8 @@ pub fn block_depth(k: usize) -> usize {
 
 /// A matrix somewhere in memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Matrix<'a> {
-    pub data: &'a [f32],
+pub struct Matrix<'a, T = f32> {
+    pub data: &'a [T],
     /// Element (0, 0).
     pub offset: usize,
     /// From one row to the next.
@@ -29,9 +29,10 @@ pub struct Matrix<'a> {
     pub col: isize,
 }
 
-impl Matrix<'_> {
+impl<T> Matrix<'_, T> {
+    /// Where an element lies.
     #[inline(always)]
-    pub(super) fn at(&self, r: usize, c: usize) -> usize {
+    pub fn at(&self, r: usize, c: usize) -> usize {
         (self.offset as isize + r as isize * self.row + c as isize * self.col) as usize
     }
 }
