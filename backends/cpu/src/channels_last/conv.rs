@@ -7,7 +7,7 @@ use super::windows::Windows;
 use super::winograd::{self, Winograd};
 use crate::buffer::with_scratch;
 use crate::gemm::kernel::{self, Even, Part, Piece, Pointed, Target, shape};
-use crate::gemm::pack::panel_rows;
+use crate::gemm::pack::{panel_rows, wide_rows};
 use crate::gemm::{Finish, PackedRight};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
@@ -28,6 +28,8 @@ pub struct Conv {
     join: usize,
     /// Positions of each tile.
     rows: usize,
+    /// Panels of output channels that a tile takes at once.
+    at_once: usize,
     /// Columns whose windows are inside, if lines are long: all tiles of these are computed at once.
     inner: Option<Range<usize>>,
 }
@@ -122,9 +124,16 @@ impl Launch for Filtered {
 impl Conv {
     /// A convolution of `q` to `o` channels.
     pub fn new(windows: Windows, (q, o): (usize, usize)) -> Conv {
-        let (rows, join) = (panel_rows(windows.len()), windows.joined(q));
+        // Filters of several panels should stay in the cache as well as those of one.
+        let strip = kernel::wide().panels * shape().cols * q * windows.taps() * size_of::<f32>();
+        let rows = match strip <= KEPT {
+            true => wide_rows(windows.len(), o),
+            false => panel_rows(windows.len()),
+        };
+        let at_once = if strip <= KEPT { kernel::panels_at_once(usize::MAX, rows) } else { 1 };
+        let join = windows.joined(q);
         let inner = Some(windows.inner()).filter(|inner| inner.len() >= LONG * rows);
-        Conv { windows, q, o, zeros: vec![0.0; q * join], join, rows, inner }
+        Conv { windows, q, o, zeros: vec![0.0; q * join], join, rows, at_once, inner }
     }
 
     /// Computes all results, which are dense. The filters are those of its channels and taps.
@@ -185,12 +194,13 @@ impl Conv {
             let pointers = as_pointers(&mut pointers[..count]);
             let pieces = as_pieces(&mut pieces[..2 * taps]);
             if !self.keeps_filters(panels.len()) {
-                for p in panels.clone() {
+                for channels in self.strips(&panels) {
                     for tile in tiles.clone() {
                         let positions = self.positions(tile);
                         let rows = self.rows_of(job.x, &positions, pointers, pieces);
-                        let ahead = self.ahead(job, p, &panels, tile - tiles.start, tiles.len());
-                        self.tiles(job, &positions, p, rows, ahead);
+                        let ahead =
+                            self.ahead(job, &channels, &panels, tile - tiles.start, tiles.len());
+                        self.tiles(job, &positions, &channels, rows, ahead);
                     }
                 }
                 let positions = tiles.start * self.rows..self.positions(tiles.end - 1).end;
@@ -200,8 +210,8 @@ impl Conv {
             while at < end {
                 let positions = at..self.part_end(at, end);
                 let rows = self.rows_of(job.x, &positions, pointers, pieces);
-                for p in panels.clone() {
-                    self.tiles(job, &positions, p, rows, &[]);
+                for channels in self.strips(&panels) {
+                    self.tiles(job, &positions, &channels, rows, &[]);
                 }
                 at = positions.end;
                 self.finish(job, positions, &panels);
@@ -216,14 +226,20 @@ impl Conv {
         for (i, first) in tiles.clone().step_by(each).enumerate() {
             let last = (first + each).min(tiles.end) - 1;
             let positions = self.positions(first).start..self.positions(last).end;
-            for p in panels.clone() {
-                let ahead = self.ahead(job, p, &panels, i, blocks);
+            for channels in self.strips(&panels) {
+                let ahead = self.ahead(job, &channels, &panels, i, blocks);
                 let piece = self.windows.straight(job.x, positions.start);
                 let rows = Even { pieces: &[piece], length: self.q };
-                self.tiles(job, &positions, p, TileRows::Even(rows), ahead);
+                self.tiles(job, &positions, &channels, TileRows::Even(rows), ahead);
             }
             self.finish(job, positions, &panels);
         }
+    }
+
+    /// The channels of each tile, of so many panels.
+    fn strips(&self, panels: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+        let channels = panels.start * shape().cols..(panels.end * shape().cols).min(self.o);
+        kernel::strips(channels, self.at_once)
     }
 
     /// Applies what follows to finished positions where it was not applied to tiles.
@@ -244,17 +260,18 @@ impl Conv {
     fn ahead<'a>(
         &self,
         job: &Job<'a>,
-        panel: usize,
+        channels: &Range<usize>,
         panels: &Range<usize>,
         i: usize,
         parts: usize,
     ) -> &'a [f32] {
-        if panel + 1 >= panels.end || self.keeps_filters(panels.len()) {
+        let end = (panels.end * shape().cols).min(self.o);
+        if channels.end >= end || self.keeps_filters(panels.len()) {
             return &[];
         }
         let depth = self.q * self.windows.taps();
-        let next = job.filters.block((panel + 1) * shape().cols, 0..depth);
-        let len = next.len().min(depth * shape().cols);
+        let next = job.filters.block(channels.end, 0..depth);
+        let len = next.len().min(channels.len() * depth);
         &next[len * i / parts..len * (i + 1) / parts]
     }
 
@@ -306,21 +323,20 @@ impl Conv {
         }
     }
 
-    /// Positions that are whole tiles, or one tile, by a panel of output channels.
+    /// Positions that are whole tiles, or one tile, by the output channels of a tile.
     fn tiles(
         &self,
         job: &Job<'_>,
         positions: &Range<usize>,
-        panel: usize,
+        channels: &Range<usize>,
         rows: TileRows<'_>,
         ahead: &[f32],
     ) {
         let depth = self.q * self.windows.taps();
-        let column = panel * shape().cols;
-        let wide = shape().cols.min(self.o - column);
-        let vectors = if wide <= shape().lanes() { 1 } else { 2 };
+        let (column, wide) = (channels.start, channels.len());
+        let vectors = kernel::vectors(wide);
         let filters = job.filters.block(column, 0..depth);
-        let parts = |first: usize| kernel::panel_parts(first * self.o + column, column, wide);
+        let parts = |first: usize| kernel::parts(first * self.o + column, column, wide);
         // SAFETY: every row is of positions of the image or of the zeros, with all channels behind it (`run` checks the image's length);
         // tiles do not overlap.
         unsafe {

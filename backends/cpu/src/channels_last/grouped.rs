@@ -1,12 +1,13 @@
 //! Convolution whose channels are cut into groups, channels last. Where a group is narrower than a vector and has as many channels in as
-//! out, a vector takes several groups at once; otherwise tiles are those of one group.
+//! out, a vector takes several groups at once; otherwise tiles are those of one group, and read a copy of its channels.
 
-use super::conv::as_pointers;
+use super::conv::{as_pieces, as_pointers};
+use super::frames::{Frames, Part};
 use super::windows::Windows;
 use crate::buffer::with_scratch;
-use crate::gemm::kernel::{self, Columns, Pointed, Target, at_level, shape};
-use crate::gemm::pack::panel_rows;
-use crate::gemm::{Finish, PackedRight};
+use crate::gemm::kernel::{self, Columns, Even, Piece, Target, at_level, shape};
+use crate::gemm::pack::wide_rows;
+use crate::gemm::{Finish, PackedRight, share};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
 use crate::simd::{VectorLevel, level};
@@ -22,10 +23,10 @@ struct Grouped {
     q: usize,
     o: usize,
     group: usize,
-    /// How many groups are filtered at once: one, or all of them.
-    at_once: usize,
+    /// How the image is copied if groups are filtered one by one, all of them at once otherwise.
+    frames: Option<Frames>,
     w_at: usize,
-    /// The filters of every `at_once` groups, if they are constant.
+    /// The filters of each group, or of all of them, if they are constant.
     packed: Vec<Arc<Pack<PackedRight>>>,
     /// What windows read outside of the image.
     zeros: Vec<f32>,
@@ -61,9 +62,13 @@ pub fn make(
         }
         _ => vec![],
     };
-    let rows = if is_narrow { NARROW_ROWS } else { panel_rows(windows.len()) };
+    let frames = (!is_narrow).then(|| Frames::new(&windows, q));
+    let rows = match &frames {
+        None => NARROW_ROWS,
+        Some(frames) => wide_rows(frames.columns(), o),
+    };
     let zeros = vec![0.0; group * q];
-    Some(Box::new(Grouped { windows, q, o, group, at_once, w_at, packed, zeros, rows }))
+    Some(Box::new(Grouped { windows, q, o, group, frames, w_at, packed, zeros, rows }))
 }
 
 impl Launch for Grouped {
@@ -80,11 +85,12 @@ impl Launch for Grouped {
         }
         assert!(self.windows.reach(self.group * self.q) <= x.len(), "windows inside the image");
         let taps = self.windows.taps();
-        let sizes = (self.at_once * self.o, self.q, taps);
+        let at_once = if self.frames.is_some() { 1 } else { self.group };
+        let sizes = (at_once * self.o, self.q, taps);
         let len = sizes.0 * sizes.1 * sizes.2;
         let own: Vec<PackedRight> = match self.packed.is_empty() {
             false => vec![],
-            true => (0..self.group / self.at_once)
+            true => (0..self.group / at_once)
                 .map(|i| PackedRight::of_filters(&w[self.w_at + i * len..], sizes))
                 .collect(),
         };
@@ -94,10 +100,19 @@ impl Launch for Grouped {
         let finish = Finish::of(cx, (self.windows.len(), self.channels()), &block);
         let out = SharedSlice::new(out);
         let job = Job { x, filters: &filters, out: &out, finish: &finish };
-        let tiles = self.windows.len().div_ceil(self.rows);
+        let parts = match &self.frames {
+            Some(frames) => frames.count(&self.windows),
+            None => self.windows.len().div_ceil(self.rows),
+        };
         let work = 2 * self.windows.len() * self.channels() * self.q * taps;
-        let tasks = cx.threads.tasks(work, GRAIN).min(tiles);
-        cx.threads.each(tasks, |t| self.block(&job, tiles * t / tasks..tiles * (t + 1) / tasks));
+        let tasks = cx.threads.tasks(work, GRAIN).min(parts);
+        cx.threads.each(tasks, |t| {
+            let parts = parts * t / tasks..parts * (t + 1) / tasks;
+            match &self.frames {
+                Some(frames) => self.wide(&job, frames, parts),
+                None => self.block(&job, parts),
+            }
+        });
         Ok(())
     }
 
@@ -123,19 +138,10 @@ impl Grouped {
                     let at = self.positions(tile);
                     self.windows.point(job.x, &self.zeros, (at.start, at.len()), 1, pointers);
                 }
-                match self.at_once {
-                    1 => self.wide(job, &chunk, pointers),
-                    _ => self.narrow(job, &chunk, pointers),
-                }
+                self.narrow(job, &chunk, pointers);
                 let last = self.positions(chunk.end - 1);
                 let positions = self.positions(chunk.start).start..last.end;
-                let is_done = self.at_once == 1 && !matches!(job.finish, Finish::Block(_));
-                if !is_done {
-                    let n = self.channels();
-                    let (at, len) = (positions.start * n, positions.len() * n);
-                    // SAFETY: positions of this task; those of different tasks do not overlap.
-                    job.finish.apply(at, unsafe { job.out.part(at, len) }, n);
-                }
+                self.finish(job, positions);
             }
         });
     }
@@ -145,26 +151,80 @@ impl Grouped {
         tile * self.rows..((tile + 1) * self.rows).min(self.windows.len())
     }
 
-    /// Tiles of one group after the other.
-    fn wide(&self, job: &Job<'_>, tiles: &Range<usize>, pointers: &mut [*const f32]) {
-        let (depth, each) = (self.q * self.windows.taps(), self.rows * self.windows.taps());
-        for (g, filters) in job.filters.iter().enumerate() {
-            for column in (0..self.o).step_by(shape().cols) {
-                let wide = shape().cols.min(self.o - column);
-                let panel = filters.block(column, 0..depth);
-                for (tile, pointers) in tiles.clone().zip(pointers.chunks_exact(each.max(1))) {
-                    let positions = self.positions(tile);
-                    let rows = &pointers[..positions.len() * self.windows.taps()];
-                    let a = Pointed { rows, length: self.q };
-                    self.target(job, positions.start, g * self.o + column, wide, |target| {
-                        // SAFETY: every pointer is of a position of the image or of the zeros, with the channels of this group and
-                        // later ones behind it; tiles do not overlap.
-                        unsafe { kernel::pointed(positions.len(), a, panel, &[], target) }
-                    });
+    /// Applies what follows to positions.
+    fn finish(&self, job: &Job<'_>, positions: Range<usize>) {
+        let n = self.channels();
+        let (at, len) = (positions.start * n, positions.len() * n);
+        // SAFETY: positions of this task; those of different tasks do not overlap.
+        job.finish.apply(at, unsafe { job.out.part(at, len) }, n);
+    }
+
+    /// Computes some parts, one group after the other.
+    fn wide(&self, job: &Job<'_>, frames: &Frames, parts: Range<usize>) {
+        let (len, taps) = (frames.len(&self.windows), self.windows.taps());
+        with_scratch::<f32, 1, _>([len], |[frame]| {
+            with_scratch::<usize, 1, _>([2 * taps], |[pieces]| {
+                let pieces = as_pieces(&mut pieces[..2 * taps]);
+                for i in parts {
+                    let part = frames.part(&self.windows, i);
+                    let ahead = self.ahead(job.x, &part, &frames.part(&self.windows, i + 1));
+                    for g in 0..self.group {
+                        frames.fill(&self.windows, &part, g * self.q, job.x, &mut frame[..len]);
+                        let of_group = share(ahead, g, self.group);
+                        for line in 0..part.lines {
+                            let (pieces, length) =
+                                frames.pieces(&self.windows, &part, line, frame, pieces);
+                            let first = part.first + line * self.windows.wide();
+                            let ahead = share(of_group, line, part.lines);
+                            let positions = first..first + part.columns;
+                            self.line(job, g, positions, (pieces, length), ahead);
+                        }
+                    }
+                    if matches!(job.finish, Finish::Block(_)) {
+                        for line in 0..part.lines {
+                            let first = part.first + line * self.windows.wide();
+                            self.finish(job, first..first + part.columns);
+                        }
+                    }
                 }
+            });
+        });
+    }
+
+    /// What a part reads for the first time after another.
+    fn ahead<'x>(&self, x: &'x [f32], part: &Part, next: &Part) -> &'x [f32] {
+        let end = |part: &Part| match part.lines {
+            0 => 0,
+            n => {
+                self.windows.read_before(part.first + (n - 1) * self.windows.wide() + part.columns)
             }
-            pointers.iter_mut().for_each(|p| *p = p.wrapping_add(self.q));
-        }
+        };
+        let (from, to) = (end(part), end(next));
+        &x[from.min(to)..to]
+    }
+
+    /// Neighbouring positions of a line by the filters of a group. The windows of the first of them read `pieces` of `length` elements each.
+    fn line(
+        &self,
+        job: &Job<'_>,
+        g: usize,
+        positions: Range<usize>,
+        (pieces, length): (&mut [Piece], usize),
+        ahead: &[f32],
+    ) {
+        let depth = pieces.len() * length;
+        let at_once = kernel::panels_at_once(usize::MAX, self.rows);
+        kernel::each_height(positions.len(), self.rows, |r, count, rows| {
+            pieces.iter_mut().for_each(|p| p.first = p.first.wrapping_add(r * p.step));
+            for columns in kernel::strips(0..self.o, at_once) {
+                let panel = job.filters[g].block(columns.start, 0..depth);
+                let (column, a) = (g * self.o + columns.start, Even { pieces, length });
+                self.target(job, positions.start + r, column, columns.len(), |target| {
+                    // SAFETY: the frame holds the windows of all positions; those of different tasks do not overlap.
+                    unsafe { kernel::even((count, rows), a, panel, ahead, target) };
+                });
+            }
+        });
     }
 
     /// Tiles of vectors that hold several groups.
@@ -199,8 +259,8 @@ impl Grouped {
         wide: usize,
         f: impl FnOnce(&Target<'_>),
     ) {
-        let parts = kernel::panel_parts(row * self.channels() + column, column, wide);
-        let vectors = if wide <= shape().lanes() { 1 } else { 2 };
+        let parts = kernel::parts(row * self.channels() + column, column, wide);
+        let vectors = kernel::vectors(wide);
         f(&Target {
             out: job.out.at(0),
             len: job.out.len(),

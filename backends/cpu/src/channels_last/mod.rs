@@ -6,6 +6,7 @@
 mod conv;
 mod copy;
 mod depthwise;
+mod frames;
 mod grouped;
 mod pool;
 mod product;

@@ -12,16 +12,16 @@ pub struct Windows {
     /// Images.
     pub batch: usize,
     /// Elements from one position of an image to the next, and from one image to the next.
-    pitch: usize,
-    image: usize,
+    pub(super) pitch: usize,
+    pub(super) image: usize,
     /// Of the first element.
-    at: usize,
-    from: [usize; 3],
-    to: [usize; 3],
-    size: [usize; 3],
-    stride: [usize; 3],
-    dilation: [usize; 3],
-    low: [i64; 3],
+    pub(super) at: usize,
+    pub(super) from: [usize; 3],
+    pub(super) to: [usize; 3],
+    pub(super) size: [usize; 3],
+    pub(super) stride: [usize; 3],
+    pub(super) dilation: [usize; 3],
+    pub(super) low: [i64; 3],
     /// Where each tap reads, from the first.
     offsets: Vec<usize>,
 }
@@ -134,7 +134,7 @@ impl Windows {
     }
 
     /// Image of a result, and its plane, line and column.
-    fn place(&self, result: usize) -> (usize, [usize; 3]) {
+    pub(super) fn place(&self, result: usize) -> (usize, [usize; 3]) {
         let [deep, high, wide] = self.to;
         let (line, column) = (result / wide, result % wide);
         let (plane, line) = (line / high, line % high);
@@ -158,6 +158,20 @@ impl Windows {
         let one =
             self.taps() == 1 && self.from == self.to && self.stride == [1; 3] && self.low == [0; 3];
         one && (self.batch == 1 || self.image == positions * self.pitch)
+    }
+
+    /// Element of `x` before which everything lies that the windows of results before `result` read, all channels of it, and that later ones
+    /// read in part.
+    pub fn read_before(&self, result: usize) -> usize {
+        let Some(last) = result.checked_sub(1) else { return self.at };
+        let (b, at) = self.place(last);
+        let last_of = |axis: usize| {
+            let last =
+                self.begin(axis, at[axis]) + ((self.size[axis] - 1) * self.dilation[axis]) as i64;
+            last.clamp(0, self.from[axis] as i64 - 1) as usize
+        };
+        let position = (last_of(0) * self.from[1] + last_of(1)) * self.from[2] + last_of(2);
+        self.at + b * self.image + (position + 1) * self.pitch
     }
 
     /// Where the windows of results from `first` on read, which are [straight](Self::is_straight).

@@ -11,7 +11,7 @@ use super::windows::Windows;
 use crate::buffer::with_scratch;
 use crate::gemm::chain::NONE;
 use crate::gemm::kernel::{self, Even, Piece, Target, at_level, shape};
-use crate::gemm::pack::panel_rows;
+use crate::gemm::pack::wide_rows;
 use crate::gemm::{Finish, PackedRight};
 use crate::launch::{Array, Context, Launch};
 use crate::packed_constants::Pack;
@@ -189,22 +189,23 @@ impl Block<'_> {
         products: &mut [f32],
         apart: usize,
     ) {
-        let (q, cols, count) = (self.conv.q, shape().cols, self.tiles.len());
-        let (rows, stride) = (panel_rows(count), PANELS * cols);
+        let (q, count, stride) = (self.conv.q, self.tiles.len(), PANELS * shape().cols);
+        let rows = wide_rows(count, channels.len());
+        let panels = kernel::panels_at_once(usize::MAX, rows);
         let out = SharedSlice::new(products);
         for (p, filters) in self.conv.points.0.iter().enumerate() {
-            for column in channels.clone().step_by(cols) {
-                let wide = cols.min(channels.end - column);
-                let vectors = if wide <= shape().lanes() { 1 } else { 2 };
+            for columns in kernel::strips(channels.clone(), panels) {
+                let (column, wide) = (columns.start, columns.len());
+                let vectors = kernel::vectors(wide);
                 let b = filters.block(column, 0..q);
                 let ahead = match self.conv.points.0.get(p + 1) {
                     Some(next) => next.block(column, 0..q),
                     None => &[],
                 };
-                let ahead = &ahead[..ahead.len().min(q * cols)];
+                let ahead = &ahead[..ahead.len().min(q * wide)];
                 kernel::each_height(count, rows, |r, tiles, rows| {
                     let at = p * apart + r * stride + column - channels.start;
-                    let parts = kernel::panel_parts(at, 0, wide);
+                    let parts = kernel::parts(at, 0, wide);
                     let target = Target {
                         out: out.at(0),
                         len: out.len(),

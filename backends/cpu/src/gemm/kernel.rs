@@ -9,6 +9,7 @@ use crate::simd::{VectorLevel, level};
 use crate::vector;
 pub use crate::vector::tiles::{Columns, Even, Piece, Pointed};
 pub use crate::vector::window_rows::{WindowLine, WindowRows, has_row};
+use std::ops::Range;
 
 /// Largest register tile of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,21 @@ pub fn shape() -> Shape {
     }
 }
 
+/// A tile of fewer rows that takes several whole right panels at once.
+pub struct Wide {
+    pub rows: usize,
+    pub panels: usize,
+}
+
+/// The widest tile for any number of rows. Rows of the result that lie a page apart share places of the first-level cache, so that fewer and
+/// longer ones are better.
+pub fn wide() -> Wide {
+    match level() {
+        VectorLevel::V4 => Wide { rows: 6, panels: 2 },
+        _ => Wide { rows: shape().rows, panels: 1 },
+    }
+}
+
 /// How many whole right panels a tile of so many rows takes at once: one row against one panel has too few sums to keep the
 /// units for fused multiply-add busy.
 pub fn strip_panels(rows: usize) -> usize {
@@ -46,6 +62,31 @@ pub fn strip_panels(rows: usize) -> usize {
         (VectorLevel::V3, 2) => 3,
         _ => 1,
     }
+}
+
+/// How many whole right panels the tiles take at once that `m` rows are cut into, `rows` each.
+pub fn panels_at_once(m: usize, rows: usize) -> usize {
+    match wide() {
+        _ if m <= rows => strip_panels(m.max(1)),
+        wide if rows <= wide.rows => wide.panels,
+        _ => 1,
+    }
+}
+
+/// The columns of each tile: of so many whole panels at once, or of one panel.
+pub fn strips(columns: Range<usize>, panels: usize) -> impl Iterator<Item = Range<usize>> {
+    let (cols, Range { mut start, end }) = (shape().cols, columns);
+    std::iter::from_fn(move || {
+        let (first, left) = (start, end.saturating_sub(start));
+        start += if left >= panels * cols { panels * cols } else { left.min(cols) };
+        (left > 0).then_some(first..start)
+    })
+}
+
+/// Vectors of a tile of so many columns: the last panel is packed half as wide if that suffices.
+#[inline]
+pub fn vectors(columns: usize) -> usize {
+    if columns <= shape().lanes() { 1 } else { columns.div_ceil(shape().cols) * 2 }
 }
 
 /// Most vectors that a tile is wide.
@@ -180,8 +221,9 @@ pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
     let vectors = target.parts.len();
     assert!(count >= 1 && rows >= 1 && rows <= shape.rows, "tiles fit the registers");
     assert!(data.len() >= count * rows * depth, "panels hold the depth");
-    let most = if vectors > 2 { 2 * strip_panels(rows) } else { 2 };
-    assert!(vectors == 1 || vectors == 2 || vectors == most, "whole panels");
+    let is_wide = rows <= wide().rows && vectors == 2 * wide().panels;
+    let is_strip = vectors == 2 * strip_panels(rows);
+    assert!(vectors == 1 || vectors == 2 || is_wide || is_strip, "whole panels");
     match right {
         Right::Packed(b) => {
             assert!(b.len() >= vectors * shape.lanes() * depth, "panels hold the depth");
@@ -231,10 +273,11 @@ macro_rules! at_level {
 
 pub(crate) use at_level;
 
-/// Panics unless a packed panel has all vectors of a tile of this depth.
-fn check_panel(b: &[f32], depth: usize, target: &Target<'_>) {
+/// Panics unless packed panels have all vectors of a tile of so many rows and this depth.
+fn check_panels(b: &[f32], rows: usize, depth: usize, target: &Target<'_>) {
     let vectors = target.parts.len();
-    assert!(vectors == 1 || vectors == 2, "a panel");
+    let is_wide = rows <= wide().rows && vectors == 2 * wide().panels;
+    assert!(vectors == 1 || vectors == 2 || is_wide, "whole panels");
     assert!(b.len() >= vectors * shape().lanes() * depth, "the panel holds the depth");
 }
 
@@ -246,7 +289,7 @@ fn check_panel(b: &[f32], depth: usize, target: &Target<'_>) {
 pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: &[f32], ahead: &[f32], target: &Target<'_>) {
     assert!(rows >= 1 && rows <= shape().rows, "tiles fit the registers");
     assert!(a.rows.len().is_multiple_of(rows), "a pointer for each row and piece");
-    check_panel(b, a.rows.len() / rows * a.length, target);
+    check_panels(b, rows, a.rows.len() / rows * a.length, target);
     target.covers(rows);
     at_level!(pointed(rows, a, b, ahead, target))
 }
@@ -263,7 +306,7 @@ pub unsafe fn even(
     target: &Target<'_>,
 ) {
     assert!(count >= 1 && rows >= 1 && rows <= shape().rows, "tiles fit the registers");
-    check_panel(b, a.pieces.len() * a.length, target);
+    check_panels(b, rows, a.pieces.len() * a.length, target);
     target.covers(count * rows);
     at_level!(even(count, rows, a, b, ahead, target))
 }

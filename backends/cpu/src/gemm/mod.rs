@@ -16,7 +16,7 @@ use crate::threads::{SharedSlice, Threads};
 pub use chain::Chain;
 use kernel::{Panels, Target, shape};
 pub use pack::{Matrix, PackedLeft, PackedRight};
-use pack::{block_depth, pack_left, pack_right, panel_rows, right_len};
+use pack::{block_depth, pack_left, pack_right, right_len, wide_rows};
 pub use skinny::MOST_ROWS as SKINNY;
 use std::ops::Range;
 
@@ -145,7 +145,7 @@ pub fn gemm<'a>(
     }
     let rows = match first.left {
         Left::Packed(p) => p.rows,
-        Left::Plain(_) => panel_rows(m),
+        Left::Plain(_) => wide_rows(m, n),
     };
     let packed = (matches!(first.left, Left::Packed(_)), matches!(first.right, Right::Packed(_)));
     let grid = Grid::new(threads.count(), sizes, rows, count, packed);
@@ -212,7 +212,7 @@ fn cut(len: usize, unit: usize, parts: usize, i: usize) -> Range<usize> {
 }
 
 /// Part `i` of `parts` of what is fetched ahead.
-fn share(next: &[f32], i: usize, parts: usize) -> &[f32] {
+pub fn share(next: &[f32], i: usize, parts: usize) -> &[f32] {
     &next[next.len() * i / parts..next.len() * (i + 1) / parts]
 }
 
@@ -330,18 +330,12 @@ impl PackedBlock<'_> {
     /// Computes all register tiles. The block belongs to the caller's task alone.
     pub fn product(&self, a: &[f32], b: &[f32], chain: &Chain<'_>, out: &SharedSlice<'_, f32>) {
         let (k, full, lanes) = (self.k, shape().cols, shape().lanes());
-        // Few rows take several panels at once.
-        let strip = match self.m <= self.rows {
-            true => kernel::strip_panels(self.m.max(1)) * full,
-            false => full,
-        };
         let chain = chain.beginning_at(self.row);
-        let mut col = 0;
-        while col < self.n {
-            let left = self.n - col;
-            let wide = if left >= strip { strip } else { left.min(full) };
-            // The last panel is packed half as wide if that suffices.
-            let vectors = if wide <= lanes { 1 } else { wide.div_ceil(full) * 2 };
+        let panels = kernel::panels_at_once(self.m, self.rows);
+        let strip = panels * full;
+        for columns in kernel::strips(0..self.n, panels) {
+            let (col, wide) = (columns.start, columns.len());
+            let vectors = kernel::vectors(wide);
             let (panel, next) = b[col * k..].split_at(vectors * lanes * k);
             let right = kernel::Right::Packed(panel);
             let ahead = match self.next {
@@ -368,7 +362,6 @@ impl PackedBlock<'_> {
                     )
                 };
             });
-            col += wide;
         }
     }
 }

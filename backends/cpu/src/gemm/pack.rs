@@ -3,14 +3,14 @@
 //! Left panels are `rows` wide, right panels [`Shape::cols`] wide (the last one half as wide if that suffices), both
 //! contiguous along the depth. Lanes beyond the matrix are zero.
 
-use super::kernel::{Shape, shape};
+use super::kernel::{Shape, Wide, shape, wide};
 use crate::buffer::Floats;
 use crate::threads::{SharedSlice, Threads};
 use crate::vector::transpose::{LINES, transpose_lines};
 use std::ops::Range;
 
 /// Largest depth of a block: a right panel of it stays in the first-level cache.
-const DEPTH: usize = 128;
+const DEPTH: usize = 512;
 
 /// Depth of each block of `k`: as equal as possible.
 pub fn block_depth(k: usize) -> usize {
@@ -42,7 +42,20 @@ const LEAST: usize = 4;
 
 /// Rows of each left panel for `m` rows: as equal as possible, so that no panel is thin.
 pub fn panel_rows(m: usize) -> usize {
-    let most = shape().rows;
+    equal_panels(m, shape().rows)
+}
+
+/// The same for tiles that take several right panels of `n` columns at once.
+pub fn wide_rows(m: usize, n: usize) -> usize {
+    let Wide { rows, panels } = wide();
+    match m > shape().rows && n >= panels * shape().cols {
+        true => equal_panels(m, rows),
+        false => panel_rows(m),
+    }
+}
+
+/// The same for at most so many rows of each panel.
+pub fn equal_panels(m: usize, most: usize) -> usize {
     if m == 0 {
         return most;
     }

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 type Vector = __m256;
 const LANES: usize = 8;
 
-super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)]);
+super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)], []);
 super::functions::functions!(#[target_feature(enable = "avx2,fma")]);
 super::rows::rows!(#[target_feature(enable = "avx2,fma")]);
 super::lines::lines!(#[target_feature(enable = "avx2,fma")]);

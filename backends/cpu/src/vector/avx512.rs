@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 type Vector = __m512;
 const LANES: usize = 16;
 
-super::tiles::tiles!(#[target_feature(enable = "avx512f,avx512dq")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6) (5, 4) (6, 4)]);
+super::tiles::tiles!(#[target_feature(enable = "avx512f,avx512dq")], [1 2 3 4 5 6 7 8 9 10 11 12 13 14], [(1, 8) (2, 8) (3, 8) (4, 6)], [(1, 4) (2, 4) (3, 4) (4, 4) (5, 4) (6, 4)]);
 super::functions::functions!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::rows::rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::lines::lines!(#[target_feature(enable = "avx512f,avx512dq")]);

@@ -4,7 +4,7 @@
 type Vector = [f32; LANES];
 const LANES: usize = 4;
 
-super::tiles::tiles!(, [1 2 3 4], []);
+super::tiles::tiles!(, [1 2 3 4], [], []);
 super::functions::functions!();
 super::rows::rows!();
 super::lines::lines!();

@@ -255,7 +255,7 @@ impl<const R: usize> Rows<R> for Even<'_> {
 /// Defines `tiles` for the rows and strips (rows and vectors) of a level, whose module defines `Vector`, `LANES` and the
 /// operations on it.
 macro_rules! tiles {
-    ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*]) => {
+    ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*], [$(($wide_rows:literal, $wide:literal))*]) => {
         use crate::gemm::chain::{Gate, Operand, Ramp, Step};
         use crate::vector::tiles::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
         use crate::gemm::kernel::{Panels, Part, Right, Target};
@@ -275,6 +275,7 @@ macro_rules! tiles {
                             $(($rows, 1) => run::<$rows, 1, _, _>(panels.count, panels.ahead, a, b, t),
                               ($rows, 2) => run::<$rows, 2, _, _>(panels.count, panels.ahead, a, b, t),)*
                             $(($strip_rows, $vectors) => run::<$strip_rows, $vectors, _, _>(panels.count, panels.ahead, a, b, t),)*
+                            $(($wide_rows, $wide) => run::<$wide_rows, $wide, _, _>(panels.count, panels.ahead, a, b, t),)*
                             _ => unreachable!("the caller bounds the tile"),
                         }
                     }
@@ -303,6 +304,7 @@ macro_rules! tiles {
                 match (rows, t.parts.len()) {
                     $(($rows, 1) => run::<$rows, 1, _, _>(1, ahead, a, b, t),
                       ($rows, 2) => run::<$rows, 2, _, _>(1, ahead, a, b, t),)*
+                    $(($wide_rows, $wide) => run::<$wide_rows, $wide, _, _>(1, ahead, a, b, t),)*
                     _ => unreachable!("the caller bounds the tile"),
                 }
             }
@@ -319,6 +321,7 @@ macro_rules! tiles {
                 match (rows, t.parts.len()) {
                     $(($rows, 1) => run::<$rows, 1, _, _>(count, ahead, a, b, t),
                       ($rows, 2) => run::<$rows, 2, _, _>(count, ahead, a, b, t),)*
+                    $(($wide_rows, $wide) => run::<$wide_rows, $wide, _, _>(count, ahead, a, b, t),)*
                     _ => unreachable!("the caller bounds the tile"),
                 }
             }
@@ -330,15 +333,70 @@ macro_rules! tiles {
         /// Depth in which the lines of the result arrive.
         const LONG: usize = 64;
 
+        /// Elements of a line of a cache.
+        const CACHE_LINE: usize = 16;
+
         /// How far ahead of its use the left panel is fetched into the first-level cache, in elements.
         const AHEAD: usize = 128;
 
-        /// Applies the steps of the target `$t` to `$r` by `$v` sums whose first row is row `$row`, and writes them.
+        /// Adds what is there to `$r` by `$v` sums if the target `$t` says so, applies its steps to them, whose first row is row `$row`, and
+        /// writes them.
         ///
-        /// Written out where sums are: what a function is given by reference would lie in memory all the time.
+        /// Written out where sums are: what a function is given by reference would lie in memory all the time. Written out once for vectors
+        /// that count as a whole, whose sums stay in registers, and once for any.
         macro_rules! settle {
             ($R:expr, $V:expr, $sums:ident, $parts:ident, $t:ident, $row:expr) => {{
                 let first = $row;
+                let is_whole = $parts.iter().all(|p| p.len == LANES);
+                if is_whole && $t.chain.in_memory().is_empty() {
+                    let mut sums = $sums;
+                    settled!($R, $V, sums, $parts, $t, first, read_whole);
+                    for r in 0..$R {
+                        for v in 0..$V {
+                            // SAFETY: the part lies inside the result.
+                            unsafe { store($t.out.add($parts[v].at + r * $t.stride), sums[r][v]) };
+                        }
+                    }
+                } else {
+                    // These take a place in memory for more vectors than two, which the loop that sums would write in every step.
+                    let mut sums = if $V > 2 { std::hint::black_box($sums) } else { $sums };
+                    settled!($R, $V, sums, $parts, $t, first, read);
+                    if $t.chain.in_memory().is_empty() {
+                        for r in 0..$R {
+                            for v in 0..$V {
+                                // SAFETY: the part lies inside the result.
+                                unsafe { write($t.out.add($parts[v].at + r * $t.stride), $parts[v], sums[r][v]) };
+                            }
+                        }
+                    } else {
+                        let mut tile = [const { MaybeUninit::<Vector>::uninit() }; LARGEST];
+                        for r in 0..$R {
+                            for v in 0..$V {
+                                tile[r * $V + v].write(sums[r][v]);
+                            }
+                        }
+                        // SAFETY: these vectors were written. Their parts lie inside the result, and the caller checked the operands.
+                        unsafe {
+                            let tile = std::slice::from_raw_parts_mut(tile.as_mut_ptr().cast::<Vector>(), $R * $V);
+                            finish(tile, $t, &$parts, first);
+                        }
+                    }
+                }
+            }};
+        }
+
+        /// Adds what is there to sums if the target says so, and applies the steps that are applied in registers; `$read` reads a part.
+        macro_rules! settled {
+            ($R:expr, $V:expr, $sums:ident, $parts:ident, $t:ident, $first:ident, $read:ident) => {{
+                if $t.add {
+                    for r in 0..$R {
+                        for v in 0..$V {
+                            // SAFETY: the part lies inside the result.
+                            let before = unsafe { $read($t.out.add($parts[v].at + r * $t.stride), $parts[v]) };
+                            $sums[r][v] = add(before, $sums[r][v]);
+                        }
+                    }
+                }
                 for step in $t.chain.in_registers() {
                     macro_rules! each {
                         ($r:ident, $v:ident, $f:ident, $x:expr) => {
@@ -350,12 +408,12 @@ macro_rules! tiles {
                         };
                     }
                     // SAFETY: the caller checked that the operand covers the tiles.
-                    let row = |d: &[f32], r: usize| splat(unsafe { *d.as_ptr().add(first + r) });
+                    let row = |d: &[f32], r: usize| splat(unsafe { *d.as_ptr().add($first + r) });
                     // SAFETY: as above.
-                    let column = |d: &[f32], part: Part| unsafe { read(d.as_ptr().add(part.column), part) };
+                    let column = |d: &[f32], part: Part| unsafe { $read(d.as_ptr().add(part.column), part) };
                     // SAFETY: as above.
                     let dense = |d: &[f32], r: usize, part: Part| unsafe {
-                        read(d.as_ptr().add(part.at + r * $t.stride), part)
+                        $read(d.as_ptr().add(part.at + r * $t.stride), part)
                     };
                     match *step {
                         Step::Add(Operand::Row(d)) => each!(r, v, add, row(d, r)),
@@ -375,26 +433,6 @@ macro_rules! tiles {
                         Step::Gate(Gate::Ramp(ramp)) => each!(r, v, multiply, held(ramp, $sums[r][v])),
                         // Not in registers.
                         _ => {}
-                    }
-                }
-                if $t.chain.in_memory().is_empty() {
-                    for r in 0..$R {
-                        for v in 0..$V {
-                            // SAFETY: the part lies inside the result.
-                            unsafe { write($t.out.add($parts[v].at + r * $t.stride), $parts[v], $sums[r][v]) };
-                        }
-                    }
-                } else {
-                    let mut tile = [const { MaybeUninit::<Vector>::uninit() }; LARGEST];
-                    for r in 0..$R {
-                        for v in 0..$V {
-                            tile[r * $V + v].write($sums[r][v]);
-                        }
-                    }
-                    // SAFETY: these vectors were written. Their parts lie inside the result, and the caller checked the operands.
-                    unsafe {
-                        let tile = std::slice::from_raw_parts_mut(tile.as_mut_ptr().cast::<Vector>(), $R * $V);
-                        finish(tile, $t, &$parts, first);
                     }
                 }
             }};
@@ -438,11 +476,20 @@ macro_rules! tiles {
                         if A::MANY && left == 0 {
                             (piece, left) = (piece + 1, length);
                             *cursor = a.at(panel, piece);
+                            if V == 1 {
+                                for _ in 0..(pace * length).div_ceil(CACHE_LINE) {
+                                    prefetch_later(ahead);
+                                    ahead = ahead.wrapping_add(CACHE_LINE);
+                                }
+                            }
                         }
                         left -= 1;
-                        prefetch(A::row(cursor, 0).wrapping_add(AHEAD));
-                        prefetch_later(ahead);
-                        ahead = ahead.wrapping_add(pace);
+                        // A step of one vector has no time for it.
+                        if V > 1 || !A::MANY {
+                            prefetch(A::row(cursor, 0).wrapping_add(AHEAD));
+                            prefetch_later(ahead);
+                            ahead = ahead.wrapping_add(pace);
+                        }
                         let line = b.at(k);
                         if let Some(next) = b.next(line, panel % V) {
                             prefetch_later(next);
@@ -474,17 +521,6 @@ macro_rules! tiles {
                     }
                     A::advance(cursor);
                 }
-                // What follows takes a place in memory for more vectors than two, which the loop above would write in every step.
-                let mut sums = if V > 2 { std::hint::black_box(sums) } else { sums };
-                if t.add {
-                    for r in 0..R {
-                        for v in 0..V {
-                            // SAFETY: the part lies inside the result.
-                            let before = unsafe { read(t.out.add(parts[v].at + r * t.stride), parts[v]) };
-                            sums[r][v] = add(before, sums[r][v]);
-                        }
-                    }
-                }
                 settle!(R, V, sums, parts, t, t.row + panel * R);
                 for part in &mut parts {
                     part.at += R * t.stride;
@@ -508,6 +544,17 @@ macro_rules! tiles {
         unsafe fn read(at: *const f32, part: Part) -> Vector {
             // SAFETY: only the elements that count are read.
             unsafe { if part.len == LANES { load(at) } else { load_part(at.wrapping_sub(part.skip), part) } }
+        }
+
+        /// A vector that counts as a whole.
+        ///
+        /// # Safety
+        /// It is valid for reads.
+        $(#[$feature])*
+        #[inline]
+        unsafe fn read_whole(at: *const f32, _: Part) -> Vector {
+            // SAFETY: as above.
+            unsafe { load(at) }
         }
 
         /// What a ramp yields.
