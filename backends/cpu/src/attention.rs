@@ -10,7 +10,7 @@ use super::gemm::Matrix;
 use super::gemm::PackedBlock;
 use super::gemm::chain::NONE;
 use super::gemm::kernel::{self, Even, Piece, Target, shape, strip_panels};
-use super::gemm::pack::{copy_lines, pack_left, pack_right, panel_rows, right_len};
+use super::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, odometer};
 use super::math;
@@ -166,15 +166,15 @@ impl Attention {
     fn block(&self, head: usize, rows: Range<usize>, data: &Data<'_>, out: &SharedSlice<'_, f32>) {
         let [q_at, k_at, v_at, mask_at] = self.heads[head];
         let (d, e, high) = (self.d, self.e, rows.len());
-        let wide = panel_rows(high);
-        let whole = high.div_ceil(wide) * wide;
         let most = self.t.min(TILE);
+        let wide = wide_rows(high, e.min(most));
+        let whole = high.div_ceil(wide) * wide;
         let (part, pitch) = ((ROWS / wide * wide).min(whole), most + APART);
         let q = Matrix { data: data.q, offset: q_at, row: self.q.row, col: self.q.col };
         let keys = Matrix { data: data.k, offset: k_at, row: self.k.col, col: self.k.row };
         let v = Matrix { data: data.v, offset: v_at, row: self.v.row, col: self.v.col };
         // Tiles of few rows take several panels of the right operand at once, and want the left one packed.
-        let few = strip_panels(wide) > 1;
+        let few = high <= wide && strip_panels(wide) > 1;
         // Rows that no transpose of vectors packs are as good where they lie, once they lie close together.
         let lines = !few && wide < LINES;
         let held = if few { part * most } else { 0 };
@@ -312,14 +312,12 @@ fn multiplied(
     let AttentionSizes { m, n, k, wide } = s;
     assert!(a.len() >= m * pitch && k <= pitch, "lines inside the operand");
     assert!(first + (m - 1) * stride + n <= out.len(), "the product lies inside the result");
-    let (full, lanes) = (shape().cols, shape().lanes());
-    for column in (0..n).step_by(full) {
-        let columns = full.min(n - column);
-        // The last panel is packed half as wide if that suffices.
-        let vectors = if columns <= lanes { 1 } else { 2 };
-        let panel = &b[column * k..][..vectors * lanes * k];
+    for columns in kernel::strips(0..n, kernel::panels_at_once(usize::MAX, wide)) {
+        let (column, columns) = (columns.start, columns.len());
+        let vectors = kernel::vectors(columns);
+        let panel = &b[column * k..][..vectors * shape().lanes() * k];
         kernel::each_height(m, wide, |r, count, rows| {
-            let parts = kernel::panel_parts(first + r * stride + column, column, columns);
+            let parts = kernel::parts(first + r * stride + column, column, columns);
             let target = Target {
                 out: out.at(0),
                 len: out.len(),
