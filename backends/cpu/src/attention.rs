@@ -9,7 +9,7 @@ use super::buffer::with_scratch;
 use super::gemm::Matrix;
 use super::gemm::PackedBlock;
 use super::gemm::chain::NONE;
-use super::gemm::kernel::{self, Even, Piece, Target, shape, strip_panels};
+use super::gemm::kernel::{self, Even, PanelLines, Piece, Target, shape, strip_panels};
 use super::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
 use super::layout::{Layout, odometer};
@@ -330,7 +330,7 @@ fn multiplied(
             let pieces = [Piece { first: a[r * pitch..].as_ptr(), step: pitch }];
             let lines = Even { pieces: &pieces, length: k };
             // SAFETY: the lines are inside the operand by the assertion; rows of the result belong to one task.
-            unsafe { kernel::even((count, rows), lines, panel, &[], &target) };
+            unsafe { kernel::even((count, rows), lines, PanelLines::all(panel, k), &[], &target) };
         });
     }
 }

@@ -6,7 +6,7 @@ use super::product::{self, Pointwise};
 use super::windows::Windows;
 use super::winograd::{self, Winograd};
 use crate::buffer::with_scratch;
-use crate::gemm::kernel::{self, Even, Part, Piece, Pointed, Target, shape};
+use crate::gemm::kernel::{self, Even, PanelLines, Part, Piece, Pointed, Target, shape};
 use crate::gemm::pack::{panel_rows, wide_rows};
 use crate::gemm::{Finish, PackedRight};
 use crate::launch::{Array, Context, Launch, LaunchSite};
@@ -197,7 +197,7 @@ impl Conv {
                 for channels in self.strips(&panels) {
                     for tile in tiles.clone() {
                         let positions = self.positions(tile);
-                        let rows = self.rows_of(job.x, &positions, pointers, pieces);
+                        let rows = self.rows_of(job, &positions, pointers, pieces);
                         let ahead =
                             self.ahead(job, &channels, &panels, tile - tiles.start, tiles.len());
                         self.tiles(job, &positions, &channels, rows, ahead);
@@ -209,7 +209,7 @@ impl Conv {
             let (mut at, end) = (tiles.start * self.rows, self.positions(tiles.end - 1).end);
             while at < end {
                 let positions = at..self.part_end(at, end);
-                let rows = self.rows_of(job.x, &positions, pointers, pieces);
+                let rows = self.rows_of(job, &positions, pointers, pieces);
                 for channels in self.strips(&panels) {
                     self.tiles(job, &positions, &channels, rows, &[]);
                 }
@@ -230,7 +230,7 @@ impl Conv {
                 let ahead = self.ahead(job, &channels, &panels, i, blocks);
                 let piece = self.windows.straight(job.x, positions.start);
                 let rows = Even { pieces: &[piece], length: self.q };
-                self.tiles(job, &positions, &channels, TileRows::Even(rows), ahead);
+                self.tiles(job, &positions, &channels, (TileRows::Even(rows), 0), ahead);
             }
             self.finish(job, positions, &panels);
         }
@@ -289,26 +289,36 @@ impl Conv {
         at + left.min(tiles.max(1) * self.rows)
     }
 
+    /// The taps that are summed for some positions: without those that are outside of the image for all of these, if they add zeros.
+    fn taps(&self, job: &Job<'_>, positions: &Range<usize>) -> Range<usize> {
+        match job.filters.is_finite {
+            true => self.windows.taps_inside(positions.start, positions.len()),
+            false => 0..self.windows.taps(),
+        }
+    }
+
     /// Positions of a tile.
     fn positions(&self, tile: usize) -> Range<usize> {
         tile * self.rows..(tile * self.rows + self.rows).min(self.windows.len())
     }
 
-    /// The rows of a tile.
+    /// The rows of a tile, and their first tap.
     fn rows_of<'a>(
         &self,
-        x: &[f32],
+        job: &Job<'_>,
         positions: &Range<usize>,
         pointers: &'a mut [*const f32],
         pieces: &'a mut [Piece],
-    ) -> TileRows<'a> {
-        let rows = (positions.start, positions.len());
-        if let Some(pieces) = self.windows.even(x, &self.zeros, rows, self.join, pieces) {
-            return TileRows::Even(Even { pieces, length: self.q * self.join });
+    ) -> (TileRows<'a>, usize) {
+        let (taps, rows) = (self.taps(job, positions), (positions.start, positions.len()));
+        if let Some(pieces) = self.windows.even(job.x, &self.zeros, rows, self.join, pieces) {
+            let pieces = &pieces[taps.start / self.join..taps.end / self.join];
+            return (TileRows::Even(Even { pieces, length: self.q * self.join }), taps.start);
         }
-        let join = self.windows.point(x, &self.zeros, rows, self.join, pointers);
-        let count = self.windows.taps() / join * positions.len();
-        TileRows::Any(Pointed { rows: &pointers[..count], length: self.q * join })
+        let join = self.windows.point(job.x, &self.zeros, rows, self.join, pointers);
+        let of_tap = |tap: usize| tap / join * positions.len();
+        let rows = &pointers[of_tap(taps.start)..of_tap(taps.end)];
+        (TileRows::Any(Pointed { rows, length: self.q * join }), taps.start)
     }
 
     fn target<'t>(&self, job: &Job<'t>, row: usize, parts: &'t [Part]) -> Target<'t> {
@@ -329,13 +339,14 @@ impl Conv {
         job: &Job<'_>,
         positions: &Range<usize>,
         channels: &Range<usize>,
-        rows: TileRows<'_>,
+        (rows, tap): (TileRows<'_>, usize),
         ahead: &[f32],
     ) {
         let depth = self.q * self.windows.taps();
         let (column, wide) = (channels.start, channels.len());
         let vectors = kernel::vectors(wide);
-        let filters = job.filters.block(column, 0..depth);
+        let panels = job.filters.block(column, 0..depth);
+        let filters = PanelLines { panels, depth, first: tap * self.q };
         let parts = |first: usize| kernel::parts(first * self.o + column, column, wide);
         // SAFETY: every row is of positions of the image or of the zeros, with all channels behind it (`run` checks the image's length);
         // tiles do not overlap.

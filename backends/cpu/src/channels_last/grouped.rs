@@ -5,7 +5,7 @@ use super::conv::{as_pieces, as_pointers};
 use super::frames::{Frames, Part};
 use super::windows::Windows;
 use crate::buffer::with_scratch;
-use crate::gemm::kernel::{self, Columns, Even, Piece, Target, at_level, shape};
+use crate::gemm::kernel::{self, Columns, Even, PanelLines, Piece, Target, at_level, shape};
 use crate::gemm::pack::wide_rows;
 use crate::gemm::{Finish, PackedRight, share};
 use crate::launch::{Array, Context, Launch, LaunchSite};
@@ -217,7 +217,7 @@ impl Grouped {
         kernel::each_height(positions.len(), self.rows, |r, count, rows| {
             pieces.iter_mut().for_each(|p| p.first = p.first.wrapping_add(r * p.step));
             for columns in kernel::strips(0..self.o, at_once) {
-                let panel = job.filters[g].block(columns.start, 0..depth);
+                let panel = PanelLines::all(job.filters[g].block(columns.start, 0..depth), depth);
                 let (column, a) = (g * self.o + columns.start, Even { pieces, length });
                 self.target(job, positions.start + r, column, columns.len(), |target| {
                     // SAFETY: the frame holds the windows of all positions; those of different tasks do not overlap.

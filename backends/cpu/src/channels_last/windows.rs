@@ -174,6 +174,31 @@ impl Windows {
         self.at + b * self.image + (position + 1) * self.pitch
     }
 
+    /// The taps, one after the other in memory of weights, outside of which no window of results `first..first + rows` reads the image, but one at least: whole
+    /// planes of taps, or lines if windows have one plane.
+    pub fn taps_inside(&self, first: usize, rows: usize) -> Range<usize> {
+        let (b, [z, y, _]) = self.place(first);
+        let (end_b, [end_z, end_y, _]) = self.place(first + rows - 1);
+        // Windows begin further on for later results: the last one has the first tap that is inside, the first one the last.
+        let inside = |axis: usize, first: usize, last: usize| {
+            let (n, step) = (self.from[axis] as i64, self.dilation[axis] as i64);
+            let before =
+                |at: i64| (at.max(0) as usize).div_ceil(step as usize).min(self.size[axis]);
+            let from = before(-self.begin(axis, last));
+            let from = from.min(self.size[axis] - 1);
+            from..before(n - self.begin(axis, first)).max(from + 1)
+        };
+        let plane = self.size[1] * self.size[2];
+        if b != end_b {
+            return 0..self.taps();
+        }
+        let (unit, of) = match self.size[0] {
+            1 if z == end_z => (self.size[2], inside(1, y, end_y)),
+            _ => (plane, inside(0, z, end_z)),
+        };
+        of.start * unit..of.end * unit
+    }
+
     /// Where the windows of results from `first` on read, which are [straight](Self::is_straight).
     pub fn straight(&self, x: &[f32], first: usize) -> Piece {
         Piece { first: x[self.at + first * self.pitch..].as_ptr(), step: self.pitch }

@@ -10,7 +10,7 @@ use super::conv::as_pointers;
 use super::windows::Windows;
 use crate::buffer::with_scratch;
 use crate::gemm::chain::NONE;
-use crate::gemm::kernel::{self, Even, Piece, Target, at_level, shape};
+use crate::gemm::kernel::{self, Even, PanelLines, Piece, Target, at_level, shape};
 use crate::gemm::pack::wide_rows;
 use crate::gemm::{Finish, PackedRight};
 use crate::launch::{Array, Context, Launch};
@@ -217,6 +217,7 @@ impl Block<'_> {
                     };
                     let first = inputs[p * from + r * q..].as_ptr();
                     let a = Even { pieces: &[Piece { first, step: q }], length: q };
+                    let b = PanelLines::all(b, q);
                     // SAFETY: the transformed tiles are inside the inputs; the products belong to this task, and tiles do not overlap.
                     unsafe { kernel::even((tiles, rows), a, b, ahead, &target) };
                 });

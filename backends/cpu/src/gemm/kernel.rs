@@ -110,6 +110,23 @@ pub enum Right<'a> {
     },
 }
 
+/// Packed panels, and the lines of them that a tile multiplies with.
+#[derive(Clone, Copy)]
+pub struct PanelLines<'a> {
+    pub panels: &'a [f32],
+    /// Lines of each panel.
+    pub depth: usize,
+    /// The first line.
+    pub first: usize,
+}
+
+impl<'a> PanelLines<'a> {
+    /// All lines.
+    pub fn all(panels: &'a [f32], depth: usize) -> PanelLines<'a> {
+        PanelLines { panels, depth, first: 0 }
+    }
+}
+
 /// Where the lines of an operand begin.
 pub struct LineTable {
     pub(crate) lines: Vec<usize>,
@@ -273,20 +290,27 @@ macro_rules! at_level {
 
 pub(crate) use at_level;
 
-/// Panics unless packed panels have all vectors of a tile of so many rows and this depth.
-fn check_panels(b: &[f32], rows: usize, depth: usize, target: &Target<'_>) {
+/// Panics unless packed panels have all vectors of a tile of so many rows and `lines` lines.
+fn check_panels(b: PanelLines<'_>, rows: usize, lines: usize, target: &Target<'_>) {
     let vectors = target.parts.len();
     let is_wide = rows <= wide().rows && vectors == 2 * wide().panels;
     assert!(vectors == 1 || vectors == 2 || is_wide, "whole panels");
-    assert!(b.len() >= vectors * shape().lanes() * depth, "the panel holds the depth");
+    assert!(b.panels.len() >= vectors * shape().lanes() * b.depth, "panels hold their lines");
+    assert!(b.first + lines <= b.depth, "the panel holds the depth");
 }
 
 /// One tile of as many rows as `a` has pointers for each piece: the rows of `target`, from the first on, are the products of its pieces,
-/// one after the other, with the packed panel `b`. `ahead` is read next.
+/// one after the other, with lines of the packed panels `b`. `ahead` is read next.
 ///
 /// # Safety
 /// Every pointer is valid for reads of `a.length` elements; the parts of the rows are valid for reads and writes and not aliased.
-pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: &[f32], ahead: &[f32], target: &Target<'_>) {
+pub unsafe fn pointed(
+    rows: usize,
+    a: Pointed<'_>,
+    b: PanelLines<'_>,
+    ahead: &[f32],
+    target: &Target<'_>,
+) {
     assert!(rows >= 1 && rows <= shape().rows, "tiles fit the registers");
     assert!(a.rows.len().is_multiple_of(rows), "a pointer for each row and piece");
     check_panels(b, rows, a.rows.len() / rows * a.length, target);
@@ -301,7 +325,7 @@ pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: &[f32], ahead: &[f32], tar
 pub unsafe fn even(
     (count, rows): (usize, usize),
     a: Even<'_>,
-    b: &[f32],
+    b: PanelLines<'_>,
     ahead: &[f32],
     target: &Target<'_>,
 ) {

@@ -230,6 +230,8 @@ pub struct PackedRight {
     data: Floats,
     /// Columns of the matrix.
     pub n: usize,
+    /// True if all elements are known to be finite: their products with zero are zeros.
+    pub is_finite: bool,
 }
 
 impl PackedRight {
@@ -244,7 +246,7 @@ impl PackedRight {
                 unsafe { shared.part(right_len(n, depth.start), right_len(n, depth.len())) };
             pack_right(b, depth, 0..n, block);
         });
-        PackedRight { data, n }
+        PackedRight { data, n, is_finite: false }
     }
 
     /// Packs `o` filters of `q` channels and some taps, which lie one after the other, as a matrix with a column per filter. Its depth, not
@@ -262,7 +264,8 @@ impl PackedRight {
         let mut data = Floats::zeros(right_len(o, depth));
         let b = Matrix { data: &lines, offset: 0, row: o as isize, col: 1 };
         pack_right(&b, 0..depth, 0..o, &mut data);
-        PackedRight { data, n: o }
+        let is_finite = w[..o * depth].iter().all(|w| w.is_finite());
+        PackedRight { data, n: o, is_finite }
     }
 
     /// The panels from column `first` (a multiple of [`Shape::cols`]) on, of the block of depths from `depth.start`.

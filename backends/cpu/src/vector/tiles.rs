@@ -1,5 +1,7 @@
 //! The body of the register tile, for any kind of vector.
 
+use crate::gemm::kernel::PanelLines;
+
 /// Where the vectors of a line of the right operand lie.
 pub trait Lines<const V: usize>: Copy {
     /// The vectors of line `k`.
@@ -17,6 +19,15 @@ pub trait Lines<const V: usize>: Copy {
 pub struct Packed<const W: usize> {
     pub first: *const f32,
     pub depth: usize,
+}
+
+impl<const W: usize> Packed<W> {
+    /// Some lines of panels for tiles of so many vectors.
+    #[inline(always)]
+    pub fn lines(PanelLines { panels, depth, first }: PanelLines<'_>, vectors: usize) -> Packed<W> {
+        let wide = if vectors == 1 { 1 } else { 2 };
+        Packed { first: panels.as_ptr().wrapping_add(first * wide * W), depth }
+    }
 }
 
 impl<const V: usize, const W: usize> Lines<V> for Packed<W> {
@@ -258,7 +269,7 @@ macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*], [$(($wide_rows:literal, $wide:literal))*]) => {
         use crate::gemm::chain::{Gate, Operand, Ramp, Step};
         use crate::vector::tiles::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
-        use crate::gemm::kernel::{Panels, Part, Right, Target};
+        use crate::gemm::kernel::{PanelLines, Panels, Part, Right, Target};
         use std::mem::MaybeUninit;
 
         /// # Safety
@@ -297,8 +308,8 @@ macro_rules! tiles {
         ///
         /// # Safety
         /// As [`crate::gemm::kernel::pointed`], on a machine of this level.
-        pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: &[f32], ahead: &[f32], t: &Target<'_>) {
-            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.rows.len() / rows * a.length };
+        pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: PanelLines<'_>, ahead: &[f32], t: &Target<'_>) {
+            let b = Packed::<LANES>::lines(b, t.parts.len());
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (rows, t.parts.len()) {
@@ -314,8 +325,8 @@ macro_rules! tiles {
         ///
         /// # Safety
         /// As [`crate::gemm::kernel::even`], on a machine of this level.
-        pub unsafe fn even(count: usize, rows: usize, a: Even<'_>, b: &[f32], ahead: &[f32], t: &Target<'_>) {
-            let b = Packed::<LANES> { first: b.as_ptr(), depth: a.pieces.len() * a.length };
+        pub unsafe fn even(count: usize, rows: usize, a: Even<'_>, b: PanelLines<'_>, ahead: &[f32], t: &Target<'_>) {
+            let b = Packed::<LANES>::lines(b, t.parts.len());
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (rows, t.parts.len()) {
