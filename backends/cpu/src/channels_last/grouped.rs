@@ -105,11 +105,19 @@ impl Launch for Grouped {
             None => self.windows.len().div_ceil(self.rows),
         };
         let work = 2 * self.windows.len() * self.channels() * self.q * taps;
-        let tasks = cx.threads.tasks(work, GRAIN).min(parts);
-        cx.threads.each(tasks, |t| {
-            let parts = parts * t / tasks..parts * (t + 1) / tasks;
+        let wanted = cx.threads.tasks(work, GRAIN);
+        let down = wanted.min(parts);
+        let across = match &self.frames {
+            Some(_) => wanted.div_ceil(down).min(self.group),
+            None => 1,
+        };
+        cx.threads.each(down * across, |task| {
+            let cut = |all: usize, tasks: usize, t: usize| all * t / tasks..all * (t + 1) / tasks;
+            let parts = cut(parts, down, task % down);
             match &self.frames {
-                Some(frames) => self.wide(&job, frames, parts),
+                Some(frames) => {
+                    self.wide(&job, frames, parts, cut(self.group, across, task / down));
+                }
                 None => self.block(&job, parts),
             }
         });
@@ -141,7 +149,7 @@ impl Grouped {
                 self.narrow(job, &chunk, pointers);
                 let last = self.positions(chunk.end - 1);
                 let positions = self.positions(chunk.start).start..last.end;
-                self.finish(job, positions);
+                self.finish(job, positions, 0..self.channels());
             }
         });
     }
@@ -151,16 +159,21 @@ impl Grouped {
         tile * self.rows..((tile + 1) * self.rows).min(self.windows.len())
     }
 
-    /// Applies what follows to positions.
-    fn finish(&self, job: &Job<'_>, positions: Range<usize>) {
+    /// Applies what follows to some channels of positions.
+    fn finish(&self, job: &Job<'_>, positions: Range<usize>, channels: Range<usize>) {
         let n = self.channels();
-        let (at, len) = (positions.start * n, positions.len() * n);
-        // SAFETY: positions of this task; those of different tasks do not overlap.
-        job.finish.apply(at, unsafe { job.out.part(at, len) }, n);
+        let part = |at: usize, len: usize| {
+            // SAFETY: positions and channels of this task; those of different tasks do not overlap.
+            job.finish.apply(at, unsafe { job.out.part(at, len) }, n);
+        };
+        match channels.len() == n {
+            true => part(positions.start * n, positions.len() * n),
+            false => positions.for_each(|r| part(r * n + channels.start, channels.len())),
+        }
     }
 
-    /// Computes some parts, one group after the other.
-    fn wide(&self, job: &Job<'_>, frames: &Frames, parts: Range<usize>) {
+    /// Computes some groups of some parts, one group after the other.
+    fn wide(&self, job: &Job<'_>, frames: &Frames, parts: Range<usize>, groups: Range<usize>) {
         let (len, taps) = (frames.len(&self.windows), self.windows.taps());
         with_scratch::<f32, 1, _>([len], |[frame]| {
             with_scratch::<usize, 1, _>([2 * taps], |[pieces]| {
@@ -168,9 +181,9 @@ impl Grouped {
                 for i in parts {
                     let part = frames.part(&self.windows, i);
                     let ahead = self.ahead(job.x, &part, &frames.part(&self.windows, i + 1));
-                    for g in 0..self.group {
+                    for g in groups.clone() {
                         frames.fill(&self.windows, &part, g * self.q, job.x, &mut frame[..len]);
-                        let of_group = share(ahead, g, self.group);
+                        let of_group = share(ahead, g - groups.start, groups.len());
                         for line in 0..part.lines {
                             let (pieces, length) =
                                 frames.pieces(&self.windows, &part, line, frame, pieces);
@@ -183,7 +196,8 @@ impl Grouped {
                     if matches!(job.finish, Finish::Block(_)) {
                         for line in 0..part.lines {
                             let first = part.first + line * self.windows.wide();
-                            self.finish(job, first..first + part.columns);
+                            let channels = groups.start * self.o..groups.end * self.o;
+                            self.finish(job, first..first + part.columns, channels);
                         }
                     }
                 }
