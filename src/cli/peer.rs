@@ -147,11 +147,15 @@ impl Peer {
         let mut peer = Peer { runtime, version, clock, process, ask, answers };
         peer.version = peer.line()?;
         if let Some(reason) = peer.version.strip_prefix("error: ") {
-            bail!(
-                "{} does not run the model: {reason}\nhelp: `pip install {}` into the Python that {PYTHON} names (else `python3`)",
-                runtime.name(),
-                package(runtime)
-            );
+            let name = runtime.name();
+            let help = match reason.contains("No module named") {
+                true => format!(
+                    "`pip install {}` into the Python that {PYTHON} names (else `python3`)",
+                    package(runtime)
+                ),
+                false => "name another runtime; `--against` lists them with what each is".into(),
+            };
+            bail!("{name} does not run the model: {reason}\nhelp: {help}");
         }
         if let Some((version, clock)) = peer.version.clone().rsplit_once(' ') {
             (peer.version, peer.clock) = (version.into(), clock.into());

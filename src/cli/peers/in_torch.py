@@ -75,6 +75,16 @@ class Torch(Host):
     def Softmax(self, a, x):
         return self.nn.softmax(x, dim=a.get("axis", -1))
 
+    def LogSoftmax(self, a, x):
+        return self.nn.log_softmax(x, dim=a.get("axis", -1))
+
+    def Softplus(self, a, x):
+        return self.nn.softplus(x)
+
+    def ReduceMax(self, a, x, axes=None):
+        axes = a.get("axes") if axes is None else [int(i) for i in axes]
+        return self.torch.amax(x, dim=tuple(axes or range(x.ndim)), keepdim=bool(a.get("keepdims", 1)))
+
     def LeakyRelu(self, a, x):
         return self.nn.leaky_relu(x, a.get("alpha", 0.01))
 
@@ -164,24 +174,36 @@ class Torch(Host):
     def GlobalAveragePool(self, a, x):
         return x.mean(dim=tuple(range(2, x.ndim)), keepdim=True)
 
-    def LSTM(self, a, x, w, r, b=None, lengths=None, h=None, c=None, peephole=None):
-        if lengths is not None or peephole is not None or a.get("direction", "forward") != "forward" or a.get("activations"):
-            raise ValueError("this form of LSTM is not known here")
-        t, n = self.torch, a["hidden_size"]
+    def recurrent(self, a, layer, gates, x, w, r, b, states):
+        """Layers as `torch` has them: gates are `gates` of ONNX's, in that order; states are those before the first step."""
+        t, n, both = self.torch, a["hidden_size"], a.get("direction", "forward") == "bidirectional"
+        if a.get("direction", "forward") not in ("forward", "bidirectional") or a.get("activations") or a.get("clip") or a.get("layout"):
+            raise ValueError("this form of a recurrent layer is not known here")
 
         def order(v):
-            # ONNX: i o f c; here: i f c o.
-            i, o, f, g = v.split(n)
-            return t.cat([i, f, g, o]).contiguous()
+            parts = v.split(n)
+            return t.cat([parts[i] for i in gates]).contiguous()
 
-        zero = x.new_zeros(1, x.shape[1], n)
-        key = id(w)
         self.kept = getattr(self, "kept", {})
-        if key not in self.kept:
-            both = b[0].split(4 * n) if b is not None else [x.new_zeros(4 * n)] * 2
-            self.kept[key] = [order(w[0]), order(r[0]), order(both[0]), order(both[1])]
-        y, h, c = t.lstm(x, (zero if h is None else h, zero if c is None else c), self.kept[key], True, 1, 0.0, False, False, False)
-        return [y.unsqueeze(1), h, c]
+        if id(w) not in self.kept:
+            bias = b if b is not None else x.new_zeros(w.shape[0], 2 * w.shape[1])
+            halves = [v.split(w.shape[1]) for v in bias]
+            self.kept[id(w)] = [order(v) for d in range(w.shape[0]) for v in (w[d], r[d], *halves[d])]
+        states = [x.new_zeros(w.shape[0], x.shape[1], n) if s is None else s for s in states]
+        y, *last = layer(x, states[0] if len(states) == 1 else states, self.kept[id(w)], True, 1, 0.0, False, both, False)
+        return [y.reshape(*y.shape[:2], -1, n).permute(0, 2, 1, 3), *last]
+
+    def LSTM(self, a, x, w, r, b=None, lengths=None, h=None, c=None, peephole=None):
+        if lengths is not None or peephole is not None:
+            raise ValueError("this form of LSTM is not known here")
+        # ONNX: i o f c; here: i f c o.
+        return self.recurrent(a, self.torch.lstm, [0, 2, 3, 1], x, w, r, b, [h, c])
+
+    def GRU(self, a, x, w, r, b=None, lengths=None, h=None):
+        if lengths is not None or not a.get("linear_before_reset"):
+            raise ValueError("this form of GRU is not known here")
+        # ONNX: z r h; here: r z h.
+        return self.recurrent(a, self.torch.gru, [1, 0, 2], x, w, r, b, [h])
 
 
 def torch(model, inputs, place, threads, mode=None):

@@ -136,7 +136,7 @@ class Host:
 
 # Inputs of operators that must be known: they decide shapes, axes or places.
 KNOWN = {"Reshape": [1], "Unsqueeze": [1], "Squeeze": [1], "Slice": [1, 2, 3, 4], "Split": [1], "Expand": [1], "ConstantOfShape": [0],
-         "Range": [0, 1, 2], "ReduceMean": [1], "ReduceSum": [1], "ReduceL2": [1], "Pad": [1], "Resize": [1, 2, 3]}
+         "Range": [0, 1, 2], "ReduceMean": [1], "ReduceSum": [1], "ReduceL2": [1], "ReduceMax": [1], "Pad": [1], "Resize": [1, 2, 3]}
 
 
 # Inputs that are numbers of the library's language where they are known and have no axes, as people write them.
