@@ -160,8 +160,7 @@ impl Windows {
         one && (self.batch == 1 || self.image == positions * self.pitch)
     }
 
-    /// Element of `x` before which everything lies that the windows of results before `result` read, all channels of it, and that later ones
-    /// read in part.
+    /// Element of `x` at which the last position begins that the windows of results before `result` read; it is inside of `x`.
     pub fn read_before(&self, result: usize) -> usize {
         let Some(last) = result.checked_sub(1) else { return self.at };
         let (b, at) = self.place(last);
@@ -171,7 +170,7 @@ impl Windows {
             last.clamp(0, self.from[axis] as i64 - 1) as usize
         };
         let position = (last_of(0) * self.from[1] + last_of(1)) * self.from[2] + last_of(2);
-        self.at + b * self.image + (position + 1) * self.pitch
+        self.at + b * self.image + position * self.pitch
     }
 
     /// The taps, one after the other in memory of weights, outside of which no window of results `first..first + rows` reads the image, but one at least: whole

@@ -54,8 +54,8 @@ pub fn wide_rows(m: usize, n: usize) -> usize {
     }
 }
 
-/// The same for at most so many rows of each panel.
-pub fn equal_panels(m: usize, most: usize) -> usize {
+/// Rows of each of the panels that `m` rows are cut into, `most` at most.
+fn equal_panels(m: usize, most: usize) -> usize {
     if m == 0 {
         return most;
     }
