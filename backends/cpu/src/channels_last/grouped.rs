@@ -213,7 +213,7 @@ impl Grouped {
                 self.windows.read_before(part.first + (n - 1) * self.windows.wide() + part.columns)
             }
         };
-        let (from, to) = (end(part), end(next));
+        let (from, to) = (end(part), end(next).min(x.len()));
         &x[from.min(to)..to]
     }
 

@@ -160,14 +160,14 @@ impl Windows {
         one && (self.batch == 1 || self.image == positions * self.pitch)
     }
 
-    /// Element of `x` at which the last position begins that the windows of results before `result` read; it is inside of `x`.
+    /// Element of `x` at which the last position begins that the windows of results before `result` read; it is inside of `x` unless the image is empty.
     pub fn read_before(&self, result: usize) -> usize {
         let Some(last) = result.checked_sub(1) else { return self.at };
         let (b, at) = self.place(last);
         let last_of = |axis: usize| {
             let last =
                 self.begin(axis, at[axis]) + ((self.size[axis] - 1) * self.dilation[axis]) as i64;
-            last.clamp(0, self.from[axis] as i64 - 1) as usize
+            last.min(self.from[axis] as i64 - 1).max(0) as usize
         };
         let position = (last_of(0) * self.from[1] + last_of(1)) * self.from[2] + last_of(2);
         self.at + b * self.image + position * self.pitch
