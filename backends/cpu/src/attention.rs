@@ -312,7 +312,7 @@ fn multiplied(
     let AttentionSizes { m, n, k, wide } = s;
     assert!(a.len() >= m * pitch && k <= pitch, "lines inside the operand");
     assert!(first + (m - 1) * stride + n <= out.len(), "the product lies inside the result");
-    for columns in kernel::strips(0..n, kernel::panels_at_once(usize::MAX, wide)) {
+    for columns in kernel::strips(0..n, kernel::wide_panels(wide)) {
         let (column, columns) = (columns.start, columns.len());
         let vectors = kernel::vectors(columns);
         let panel = &b[column * k..][..vectors * shape().lanes() * k];

@@ -82,8 +82,7 @@ class Torch(Host):
         return self.nn.softplus(x)
 
     def ReduceMax(self, a, x, axes=None):
-        axes = a.get("axes") if axes is None else [int(i) for i in axes]
-        return self.torch.amax(x, dim=tuple(axes or range(x.ndim)), keepdim=bool(a.get("keepdims", 1)))
+        return self.torch.amax(x, *self.reduced(a, x, axes))
 
     def LeakyRelu(self, a, x):
         return self.nn.leaky_relu(x, a.get("alpha", 0.01))
@@ -107,8 +106,8 @@ class Torch(Host):
         return self.torch.maximum(x, y)
 
     def ReduceL2(self, a, x, axes=None):
-        axes = a.get("axes") if axes is None else [int(i) for i in axes]
-        return self.torch.linalg.vector_norm(x, dim=axes, keepdim=bool(a.get("keepdims", 1)))
+        axes, keep = self.reduced(a, x, axes)
+        return self.torch.linalg.vector_norm(x, dim=axes, keepdim=keep)
 
     def GatherElements(self, a, x, places):
         return self.torch.gather(x, a.get("axis", 0), places)

@@ -125,13 +125,16 @@ class Host:
     def Range(self, a, start, limit, step):
         return numpy.arange(start.item(), limit.item(), step.item(), dtype=start.dtype)
 
-    def ReduceMean(self, a, x, axes=None):
+    def reduced(self, a, x, axes):
+        """The axes of a reduction, and whether they stay."""
         axes = a.get("axes") if axes is None else [int(i) for i in axes]
-        return self.mean(x, tuple(axes or range(len(x.shape))), bool(a.get("keepdims", 1)))
+        return tuple(axes or range(len(x.shape))), bool(a.get("keepdims", 1))
+
+    def ReduceMean(self, a, x, axes=None):
+        return self.mean(x, *self.reduced(a, x, axes))
 
     def ReduceSum(self, a, x, axes=None):
-        axes = a.get("axes") if axes is None else [int(i) for i in axes]
-        return self.total(x, tuple(axes or range(len(x.shape))), bool(a.get("keepdims", 1)))
+        return self.total(x, *self.reduced(a, x, axes))
 
 
 # Inputs of operators that must be known: they decide shapes, axes or places.

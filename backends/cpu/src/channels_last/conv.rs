@@ -8,7 +8,7 @@ use super::winograd::{self, Winograd};
 use crate::buffer::with_scratch;
 use crate::gemm::kernel::{self, Even, PanelLines, Part, Piece, Pointed, Target, shape};
 use crate::gemm::pack::{panel_rows, wide_rows};
-use crate::gemm::{Finish, PackedRight};
+use crate::gemm::{Finish, PackedRight, cut, finish_block, share};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
 use crate::threads::{SharedSlice, Threads};
@@ -126,11 +126,13 @@ impl Conv {
     pub fn new(windows: Windows, (q, o): (usize, usize)) -> Conv {
         // Filters of several panels should stay in the cache as well as those of one.
         let strip = kernel::wide().panels * shape().cols * q * windows.taps() * size_of::<f32>();
-        let rows = match strip <= KEPT {
-            true => wide_rows(windows.len(), o),
-            false => panel_rows(windows.len()),
+        let (rows, at_once) = match strip <= KEPT {
+            true => {
+                let rows = wide_rows(windows.len(), o);
+                (rows, kernel::wide_panels(rows))
+            }
+            false => (panel_rows(windows.len()), 1),
         };
-        let at_once = if strip <= KEPT { kernel::panels_at_once(usize::MAX, rows) } else { 1 };
         let join = windows.joined(q);
         let inner = Some(windows.inner()).filter(|inner| inner.len() >= LONG * rows);
         Conv { windows, q, o, zeros: vec![0.0; q * join], join, rows, at_once, inner }
@@ -153,10 +155,8 @@ impl Conv {
         let job = Job { x, filters, out: &out, finish };
         let (down, across) = self.grid(threads);
         threads.each(down * across, |task| {
-            let part = |all: usize, parts: usize, i: usize| all * i / parts..all * (i + 1) / parts;
-            let tiles: Range<usize> =
-                part(self.windows.len().div_ceil(self.rows), down, task % down);
-            let panels = part(self.o.div_ceil(shape().cols), across, task / down);
+            let tiles = cut(self.windows.len().div_ceil(self.rows), 1, down, task % down);
+            let panels = cut(self.o.div_ceil(shape().cols), 1, across, task / down);
             self.block(&job, tiles, panels);
         });
     }
@@ -236,24 +236,20 @@ impl Conv {
         }
     }
 
-    /// The channels of each tile, of so many panels.
+    /// The channels of each tile of so many panels.
     fn strips(&self, panels: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
-        let channels = panels.start * shape().cols..(panels.end * shape().cols).min(self.o);
-        kernel::strips(channels, self.at_once)
+        kernel::strips(self.channels(panels), self.at_once)
+    }
+
+    /// The channels of so many panels.
+    fn channels(&self, panels: &Range<usize>) -> Range<usize> {
+        panels.start * shape().cols..(panels.end * shape().cols).min(self.o)
     }
 
     /// Applies what follows to finished positions where it was not applied to tiles.
     fn finish(&self, job: &Job<'_>, positions: Range<usize>, panels: &Range<usize>) {
         let Finish::Block(f) = job.finish else { return };
-        let channels = panels.start * shape().cols..(panels.end * shape().cols).min(self.o);
-        let part = |at: usize, len: usize| {
-            // SAFETY: positions and channels of this task; those of different tasks do not overlap.
-            f(at, unsafe { job.out.part(at, len) });
-        };
-        match channels.len() == self.o {
-            true => part(positions.start * self.o, positions.len() * self.o),
-            false => positions.for_each(|r| part(r * self.o + channels.start, channels.len())),
-        }
+        finish_block(0, self.o, &positions, &self.channels(panels), job.out, f);
     }
 
     /// What is read after a panel of filters that do not stay in the cache: share `i` of `parts` of the next one.
@@ -265,14 +261,13 @@ impl Conv {
         i: usize,
         parts: usize,
     ) -> &'a [f32] {
-        let end = (panels.end * shape().cols).min(self.o);
-        if channels.end >= end || self.keeps_filters(panels.len()) {
+        if channels.end >= self.channels(panels).end || self.keeps_filters(panels.len()) {
             return &[];
         }
         let depth = self.q * self.windows.taps();
         let next = job.filters.block(channels.end, 0..depth);
         let len = next.len().min(channels.len() * depth);
-        &next[len * i / parts..len * (i + 1) / parts]
+        share(&next[..len], i, parts)
     }
 
     /// Where positions end that are computed together from `at` on: one tile, or all whole tiles of the inner columns of a line.

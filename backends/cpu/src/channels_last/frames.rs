@@ -75,8 +75,7 @@ impl Frames {
     /// Copies what the windows of a part read of the channels from `channel` on.
     pub fn fill(&self, windows: &Windows, part: &Part, channel: usize, x: &[f32], to: &mut [f32]) {
         let (b, [z, y, c]) = windows.place(part.first);
-        let begin = |axis: usize, at: usize| (at * windows.stride[axis]) as i64 - windows.low[axis];
-        let (plane, line, column) = (begin(0, z), begin(1, y), begin(2, c));
+        let (plane, line, column) = (windows.begin(0, z), windows.begin(1, y), windows.begin(2, c));
         let (high, wide) = (extent(windows, 1, part.lines), extent(windows, 2, part.columns));
         // Columns inside the image.
         let bound = |at: i64| at.clamp(0, wide as i64) as usize;

@@ -7,7 +7,7 @@ use super::windows::Windows;
 use crate::buffer::with_scratch;
 use crate::gemm::kernel::{self, Columns, Even, PanelLines, Piece, Target, at_level, shape};
 use crate::gemm::pack::wide_rows;
-use crate::gemm::{Finish, PackedRight, share};
+use crate::gemm::{Finish, PackedRight, cut, finish_block, share};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
 use crate::simd::{VectorLevel, level};
@@ -37,7 +37,7 @@ struct Grouped {
 /// Positions of a tile of several groups: as many as the vectors that a group's elements are spread to leave registers for.
 const NARROW_ROWS: usize = 8;
 
-/// Tiles whose pointers are kept while groups go by.
+/// Tiles whose pointers are kept while channels go by.
 const CHUNK: usize = 4;
 
 /// Operations that a task should at least have.
@@ -112,12 +112,10 @@ impl Launch for Grouped {
             None => 1,
         };
         cx.threads.each(down * across, |task| {
-            let cut = |all: usize, tasks: usize, t: usize| all * t / tasks..all * (t + 1) / tasks;
-            let parts = cut(parts, down, task % down);
+            let parts = cut(parts, 1, down, task % down);
+            let groups = cut(self.group, 1, across, task / down);
             match &self.frames {
-                Some(frames) => {
-                    self.wide(&job, frames, parts, cut(self.group, across, task / down));
-                }
+                Some(frames) => self.wide(&job, frames, parts, groups),
                 None => self.block(&job, parts),
             }
         });
@@ -149,7 +147,11 @@ impl Grouped {
                 self.narrow(job, &chunk, pointers);
                 let last = self.positions(chunk.end - 1);
                 let positions = self.positions(chunk.start).start..last.end;
-                self.finish(job, positions, 0..self.channels());
+                let finish = |at: usize, part: &mut [f32]| {
+                    job.finish.apply(at, part, self.channels());
+                };
+                let channels = 0..self.channels();
+                finish_block(0, channels.len(), &positions, &channels, job.out, &finish);
             }
         });
     }
@@ -157,19 +159,6 @@ impl Grouped {
     /// Positions of a tile.
     fn positions(&self, tile: usize) -> Range<usize> {
         tile * self.rows..((tile + 1) * self.rows).min(self.windows.len())
-    }
-
-    /// Applies what follows to some channels of positions.
-    fn finish(&self, job: &Job<'_>, positions: Range<usize>, channels: Range<usize>) {
-        let n = self.channels();
-        let part = |at: usize, len: usize| {
-            // SAFETY: positions and channels of this task; those of different tasks do not overlap.
-            job.finish.apply(at, unsafe { job.out.part(at, len) }, n);
-        };
-        match channels.len() == n {
-            true => part(positions.start * n, positions.len() * n),
-            false => positions.for_each(|r| part(r * n + channels.start, channels.len())),
-        }
     }
 
     /// Computes some groups of some parts, one group after the other.
@@ -193,12 +182,12 @@ impl Grouped {
                             self.line(job, g, positions, (pieces, length), ahead);
                         }
                     }
-                    if matches!(job.finish, Finish::Block(_)) {
-                        for line in 0..part.lines {
-                            let first = part.first + line * self.windows.wide();
-                            let channels = groups.start * self.o..groups.end * self.o;
-                            self.finish(job, first..first + part.columns, channels);
-                        }
+                    let Finish::Block(f) = job.finish else { continue };
+                    let channels = groups.start * self.o..groups.end * self.o;
+                    for line in 0..part.lines {
+                        let first = part.first + line * self.windows.wide();
+                        let positions = first..first + part.columns;
+                        finish_block(0, self.channels(), &positions, &channels, job.out, f);
                     }
                 }
             });
@@ -227,7 +216,7 @@ impl Grouped {
         ahead: &[f32],
     ) {
         let depth = pieces.len() * length;
-        let at_once = kernel::panels_at_once(usize::MAX, self.rows);
+        let at_once = kernel::wide_panels(self.rows);
         kernel::each_height(positions.len(), self.rows, |r, count, rows| {
             pieces.iter_mut().for_each(|p| p.first = p.first.wrapping_add(r * p.step));
             for columns in kernel::strips(0..self.o, at_once) {

@@ -1,7 +1,8 @@
 //! Images with their channels last: convolutions, pooling, and copies from and to the other order. f32.
 //!
 //! A window is a pointer for each of its taps to the channels of one position; what lies outside the image points to a
-//! row of its own. So padding, strides and dilation need no copy of the image, and vectors run along channels whatever the image's size.
+//! row of its own. So padding, strides and dilation need no copy of the image, and vectors run along channels whatever the image's size. Only groups of
+//! a convolution read a copy of their channels.
 
 mod conv;
 mod copy;

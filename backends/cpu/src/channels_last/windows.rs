@@ -142,7 +142,7 @@ impl Windows {
     }
 
     /// Where a window of the result in line `y`, column `c` begins along an axis.
-    fn begin(&self, axis: usize, at: usize) -> i64 {
+    pub(super) fn begin(&self, axis: usize, at: usize) -> i64 {
         (at * self.stride[axis]) as i64 - self.low[axis]
     }
 
@@ -183,8 +183,7 @@ impl Windows {
             let (n, step) = (self.from[axis] as i64, self.dilation[axis] as i64);
             let before =
                 |at: i64| (at.max(0) as usize).div_ceil(step as usize).min(self.size[axis]);
-            let from = before(-self.begin(axis, last));
-            let from = from.min(self.size[axis] - 1);
+            let from = before(-self.begin(axis, last)).min(self.size[axis] - 1);
             from..before(n - self.begin(axis, first)).max(from + 1)
         };
         let plane = self.size[1] * self.size[2];

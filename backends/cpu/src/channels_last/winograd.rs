@@ -191,7 +191,7 @@ impl Block<'_> {
     ) {
         let (q, count, stride) = (self.conv.q, self.tiles.len(), PANELS * shape().cols);
         let rows = wide_rows(count, channels.len());
-        let panels = kernel::panels_at_once(usize::MAX, rows);
+        let panels = kernel::wide_panels(rows);
         let out = SharedSlice::new(products);
         for (p, filters) in self.conv.points.0.iter().enumerate() {
             for columns in kernel::strips(channels.clone(), panels) {

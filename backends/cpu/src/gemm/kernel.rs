@@ -64,13 +64,10 @@ pub fn strip_panels(rows: usize) -> usize {
     }
 }
 
-/// How many whole right panels the tiles take at once that `m` rows are cut into, `rows` each.
-pub fn panels_at_once(m: usize, rows: usize) -> usize {
-    match wide() {
-        _ if m <= rows => strip_panels(m.max(1)),
-        wide if rows <= wide.rows => wide.panels,
-        _ => 1,
-    }
+/// How many whole right panels a tile of up to so many rows takes at once.
+pub fn wide_panels(rows: usize) -> usize {
+    let wide = wide();
+    if rows <= wide.rows { wide.panels } else { 1 }
 }
 
 /// The columns of each tile: of so many whole panels at once, or of one panel.
@@ -238,7 +235,7 @@ pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
     let vectors = target.parts.len();
     assert!(count >= 1 && rows >= 1 && rows <= shape.rows, "tiles fit the registers");
     assert!(data.len() >= count * rows * depth, "panels hold the depth");
-    let is_wide = rows <= wide().rows && vectors == 2 * wide().panels;
+    let is_wide = vectors == 2 * wide_panels(rows);
     let is_strip = vectors == 2 * strip_panels(rows);
     assert!(vectors == 1 || vectors == 2 || is_wide || is_strip, "whole panels");
     match right {
@@ -293,8 +290,7 @@ pub(crate) use at_level;
 /// Panics unless packed panels have all vectors of a tile of so many rows and `lines` lines.
 fn check_panels(b: PanelLines<'_>, rows: usize, lines: usize, target: &Target<'_>) {
     let vectors = target.parts.len();
-    let is_wide = rows <= wide().rows && vectors == 2 * wide().panels;
-    assert!(vectors == 1 || vectors == 2 || is_wide, "whole panels");
+    assert!(vectors == 1 || vectors == 2 || vectors == 2 * wide_panels(rows), "whole panels");
     assert!(b.panels.len() >= vectors * shape().lanes() * b.depth, "panels hold their lines");
     assert!(b.first + lines <= b.depth, "the panel holds the depth");
 }

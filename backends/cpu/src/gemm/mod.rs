@@ -205,7 +205,7 @@ impl Grid {
 }
 
 /// Part `i` of `parts` of `0..len`, cut at multiples of `unit`.
-fn cut(len: usize, unit: usize, parts: usize, i: usize) -> Range<usize> {
+pub fn cut(len: usize, unit: usize, parts: usize, i: usize) -> Range<usize> {
     let units = len.div_ceil(unit);
     let edge = |i: usize| (units * i / parts * unit).min(len);
     edge(i)..edge(i + 1)
@@ -296,7 +296,7 @@ fn run_block(
                 let last = depth.end == s.k;
                 packed.product(a, b, finish.chain(last), out);
                 if let (true, Finish::Block(f)) = (last, finish) {
-                    finish_block(product, s.n, &part, &block.cols, out, f);
+                    finish_block(product.at, s.n, &part, &block.cols, out, f);
                 }
             }
         }
@@ -331,7 +331,11 @@ impl PackedBlock<'_> {
     pub fn product(&self, a: &[f32], b: &[f32], chain: &Chain<'_>, out: &SharedSlice<'_, f32>) {
         let (k, full, lanes) = (self.k, shape().cols, shape().lanes());
         let chain = chain.beginning_at(self.row);
-        let panels = kernel::panels_at_once(self.m, self.rows);
+        // Few rows take more panels at once than tiles of as many do that others follow.
+        let panels = match self.m <= self.rows {
+            true => kernel::strip_panels(self.m.max(1)),
+            false => kernel::wide_panels(self.rows),
+        };
         let strip = panels * full;
         for columns in kernel::strips(0..self.n, panels) {
             let (col, wide) = (columns.start, columns.len());
@@ -366,9 +370,10 @@ impl PackedBlock<'_> {
     }
 }
 
-/// Applies the epilogue to a finished block, in runs as long as they get.
-fn finish_block(
-    product: &Product<'_>,
+/// Applies what follows to a finished block of the result that begins at element `first` and has rows of `n` elements, in runs as long as
+/// they get. The block belongs to the caller's task alone.
+pub fn finish_block(
+    first: usize,
     n: usize,
     rows: &Range<usize>,
     cols: &Range<usize>,
@@ -376,12 +381,12 @@ fn finish_block(
     f: &BlockEpilogue<'_>,
 ) {
     if cols.len() == n {
-        let (at, len) = (product.at + rows.start * n, rows.len() * n);
+        let (at, len) = (first + rows.start * n, rows.len() * n);
         // SAFETY: whole rows of this block; blocks of different tasks do not overlap.
         return f(at, unsafe { out.part(at, len) });
     }
     for r in rows.clone() {
-        let at = product.at + r * n + cols.start;
+        let at = first + r * n + cols.start;
         // SAFETY: part of a row of this block; blocks of different tasks do not overlap.
         f(at, unsafe { out.part(at, cols.len()) });
     }
