@@ -2,12 +2,13 @@
 //!
 //! The packed form keeps its constant alive, so its address identifies it.
 
-use super::channels_last::winograd::Points;
+use super::channels_last::winograd::{Points, Size};
 use super::gemm::{Matrix, PackedLeft, PackedRight};
 use super::int8::PackedBytes;
 use bytes::Bytes;
 use mlc_dsl::ir::Tensor;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
@@ -47,15 +48,15 @@ pub struct Taps {
     pub count: usize,
 }
 
-/// Packings by constant.
-type Store<P> = Mutex<HashMap<Key, P>>;
+/// Packings by constant, and by how they are packed.
+type Store<P, K = Key> = Mutex<HashMap<K, P>>;
 
 /// The packings that some session has.
 static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::default);
 static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
 static BYTES: LazyLock<Store<Weak<Pack<PackedBytes>>>> = LazyLock::new(Store::default);
 static FILTERS: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
-static POINTS: LazyLock<Store<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
+static POINTS: LazyLock<Store<Weak<Pack<Points>>, (Key, Size)>> = LazyLock::new(Store::default);
 
 /// The packings of one session, shared by all shapes that it runs.
 #[derive(Default)]
@@ -63,7 +64,7 @@ pub struct PackedConstants {
     left: Store<Arc<Pack<PackedLeft>>>,
     right: Store<Arc<Pack<PackedRight>>>,
     filters: Store<Arc<Pack<PackedRight>>>,
-    points: Store<Arc<Pack<Points>>>,
+    points: Store<Arc<Pack<Points>>, (Key, Size)>,
     bytes: Store<Arc<Pack<PackedBytes>>>,
 }
 
@@ -152,17 +153,20 @@ impl PackedConstants {
         )
     }
 
-    /// The points of `o` × `q` filters of 3 × 3 that begin at element `at` of `constant`.
+    /// The points of `o` × `q` filters of 3 × 3 that begin at element `at` of `constant`, for tiles of a size.
     pub fn points(
         &self,
         constant: &Tensor,
         at: usize,
         (o, q): (usize, usize),
+        size: Size,
     ) -> Arc<Pack<Points>> {
         let all = bytemuck::cast_slice(constant.bytes());
         let filters = Matrix { data: all, offset: at, row: 9 * q as isize, col: 9 };
-        let key = key(constant, &filters, (o, q));
-        find(&self.points, &POINTS, key, constant, &|| Points::new(&all[at..][..o * q * 9], o, q))
+        let key = (key(constant, &filters, (o, q)), size);
+        find(&self.points, &POINTS, key, constant, &|| {
+            Points::new(&all[at..][..o * q * 9], (o, q), size)
+        })
     }
 }
 
@@ -172,10 +176,10 @@ fn key(constant: &Tensor, m: &Matrix<'_>, sizes: (usize, usize)) -> Key {
 }
 
 /// The packing of this session, else that of another one, else a new one.
-fn find<P>(
-    own: &Store<Arc<Pack<P>>>,
-    all: &Store<Weak<Pack<P>>>,
-    key: Key,
+fn find<P, K: Clone + Eq + Hash>(
+    own: &Store<Arc<Pack<P>>, K>,
+    all: &Store<Weak<Pack<P>>, K>,
+    key: K,
     constant: &Tensor,
     pack: &dyn Fn() -> P,
 ) -> Arc<Pack<P>> {

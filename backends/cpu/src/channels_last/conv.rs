@@ -68,7 +68,7 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         && let Some(tiles) = winograd::tiles(&windows, (q, o))
         && winograd::fits(&bytemuck::cast_slice(t.bytes())[w_at..][..o * q * taps])
     {
-        let points = site.packs.points(t, w_at, (o, q));
+        let points = site.packs.points(t, w_at, (o, q), tiles.0);
         return Some(Box::new(Winograd::new(windows, tiles, (q, o), w_at, points)));
     }
     if let Some(t) = &w.constant

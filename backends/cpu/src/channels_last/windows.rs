@@ -326,8 +326,8 @@ impl Windows {
         }
     }
 
-    /// Windows of 4 × 4 at every other line and column, for the results of these if they are of 3 × 3 neighbours.
-    pub fn tiles_of_four(&self) -> Option<Windows> {
+    /// Windows of `each + 2` lines and columns at every `each`th of these, for so many results along both axes of windows of 3 × 3 neighbours; none of others.
+    pub fn tiles(&self, each: usize) -> Option<Windows> {
         let flat = self.from[0] == 1 && self.to[0] == 1 && self.low[0] == 0;
         if !flat
             || self.size != [1, 3, 3]
@@ -337,23 +337,25 @@ impl Windows {
         {
             return None;
         }
-        let tap = |t: usize| (t / 4 * self.from[2] + t % 4) * self.pitch;
+        let extent = each + 2;
+        let tap = |t: usize| (t / extent * self.from[2] + t % extent) * self.pitch;
         Some(Windows {
-            to: self.to.map(|n| n.div_ceil(2)),
-            size: [1, 4, 4],
-            stride: [1, 2, 2],
-            offsets: (0..16).map(tap).collect(),
+            to: self.to.map(|n| n.div_ceil(each)),
+            size: [1, extent, extent],
+            stride: [1, each, each],
+            offsets: (0..extent * extent).map(tap).collect(),
             ..*self
         })
     }
 
-    /// The 2 × 2 results of one of their [tiles](Self::tiles_of_four); none beyond the edges.
-    pub fn results_of(&self, tiles: &Windows, tile: usize) -> [Option<usize>; 4] {
+    /// The results of each line of one of their [tiles](Self::tiles), fewer or none beyond the edges.
+    pub fn results_of(&self, tiles: &Windows, tile: usize) -> impl Iterator<Item = Range<usize>> {
+        let ([_, high, wide], [_, each, _]) = (self.to, tiles.stride);
         let (b, [_, y, c]) = tiles.place(tile);
-        std::array::from_fn(|i| {
-            let (y, c) = (2 * y + i / 2, 2 * c + i % 2);
-            let inside = y < self.to[1] && c < self.to[2];
-            inside.then(|| (b * self.to[1] + y) * self.to[2] + c)
+        let (y, c) = (each * y, each * c);
+        (y..y + each).map(move |y| {
+            let first = (b * high + y) * wide + c;
+            first..first + if y < high { each.min(wide - c) } else { 0 }
         })
     }
 

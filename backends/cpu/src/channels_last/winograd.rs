@@ -1,9 +1,9 @@
-//! Convolutions with 3 × 3 taps in four products for every nine: F(2×2, 3×3) of A. Lavin, S. Gray, "Fast algorithms for
-//! convolutional neural networks", 2016.
+//! Convolutions with 3 × 3 taps in fewer products than nine for a result: F(2×2, 3×3) with four and F(4×4, 3×3) with two and a quarter of
+//! A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016.
 //!
-//! Tiles of 4 × 4 inputs that overlap by two are transformed to sixteen points, of which each is a product over the channels,
-//! and the products to 2 × 2 results. The real function is the same and its error of the order of that of the sums, relative
-//! to the tile. A result that is not finite here is summed again from its own window: infinities, NaN and overflows of
+//! Tiles of 4 × 4 (6 × 6) inputs that overlap by two are transformed to as many points, of which each is a product over the channels,
+//! and the products to 2 × 2 (4 × 4) results. The real function is the same. Relative to the tile, errors of the smaller tile are those of the sums, of
+//! the larger one about four times as large: less than the sixteen times that a law may regroup by. A result that is not finite here is summed again from its own window: infinities, NaN and overflows of
 //! the transforms spread no further than they do by definition. An element has the same bits however the tiles are divided.
 
 use super::conv::as_pointers;
@@ -18,7 +18,7 @@ use crate::packed_constants::Pack;
 use crate::simd::{VectorLevel, level};
 use crate::threads::SharedSlice;
 use crate::vector;
-use crate::vector::winograd::POINTS;
+use crate::vector::winograd::{FAR, NEAR};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,15 +33,40 @@ const APART: usize = 16;
 /// Weights beyond this may overflow where they are transformed.
 const LARGEST: f32 = f32::MAX / 16.0;
 
+/// How many results a tile has along each axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Size {
+    /// F(2×2, 3×3).
+    Two = 2,
+    /// F(4×4, 3×3).
+    Four = 4,
+}
+
+impl Size {
+    /// Inputs along each axis, and points.
+    pub fn extent(self) -> usize {
+        self as usize + 2
+    }
+
+    /// Points of a tile.
+    pub fn points(self) -> usize {
+        self.extent() * self.extent()
+    }
+}
+
+/// Most points of a tile.
+const MOST: usize = 36;
+
 /// Filters, transformed: for each point, input by output channels.
 pub struct Points(Vec<PackedRight>);
 
 impl Points {
     /// Of `o` × `q` filters of 3 × 3, transformed in f64 and rounded once.
-    pub fn new(filters: &[f32], o: usize, q: usize) -> Points {
-        let mut points = vec![vec![0f32; o * q]; POINTS];
+    pub fn new(filters: &[f32], (o, q): (usize, usize), size: Size) -> Points {
+        let mut points = vec![vec![0f32; o * q]; size.points()];
         for (i, filter) in filters.chunks_exact(9).enumerate() {
-            for (p, v) in transform_filter(filter).into_iter().enumerate() {
+            let filter = std::array::from_fn(|at| filter[at].into());
+            for (p, v) in transform_filter(filter, size).into_iter().enumerate() {
                 points[p][i] = v as f32;
             }
         }
@@ -50,17 +75,31 @@ impl Points {
 }
 
 /// `G g Gᵀ`.
-fn transform_filter(g: &[f32]) -> [f64; POINTS] {
-    let line = |a: f64, b: f64, c: f64| [a, (a + b + c) / 2.0, (a - b + c) / 2.0, c];
-    let rows: [[f64; 4]; 3] =
-        std::array::from_fn(|i| line(g[3 * i].into(), g[3 * i + 1].into(), g[3 * i + 2].into()));
-    let mut out = [0.0; POINTS];
-    for j in 0..4 {
-        for (i, v) in line(rows[0][j], rows[1][j], rows[2][j]).into_iter().enumerate() {
-            out[4 * i + j] = v;
+fn transform_filter(g: [f64; 9], size: Size) -> Vec<f64> {
+    let columns: Vec<_> =
+        (0..3).map(|j| transform_line([g[j], g[3 + j], g[6 + j]], size)).collect();
+    let rows = (0..size.extent()).map(|i| [columns[0][i], columns[1][i], columns[2][i]]);
+    rows.flat_map(|row| transform_line(row, size)).collect()
+}
+
+/// The polynomial with these coefficients at zero, at the points that are not, and at infinity, over the products of the differences of the points.
+fn transform_line([a, b, c]: [f64; 3], size: Size) -> Vec<f64> {
+    let pair = |p: f64, scale: f64| [p, -p].map(|p| (a + p * (b + p * c)) / scale);
+    match size {
+        Size::Two => {
+            let [plus, minus] = pair(1.0, 2.0);
+            vec![a, plus, minus, c]
+        }
+        Size::Four => {
+            let [near, far] = [NEAR, FAR].map(|p| f64::from(p) * f64::from(p));
+            let zero = a / (near * far);
+            let ([n, m], [f, g]) = (
+                pair(NEAR.into(), 2.0 * near * (near - far)),
+                pair(FAR.into(), 2.0 * far * (far - near)),
+            );
+            vec![zero, n, m, f, g, c]
         }
     }
-    out
 }
 
 /// True if filters can be transformed without an overflow.
@@ -68,16 +107,21 @@ pub fn fits(filters: &[f32]) -> bool {
     filters.iter().all(|w| w.abs() <= LARGEST)
 }
 
-/// The tiles of a convolution by `windows`, if these are of 3 × 3 neighbours and this computes it faster.
-pub fn tiles(windows: &Windows, (q, o): (usize, usize)) -> Option<Windows> {
-    let tiles = windows.tiles_of_four()?;
-    pays(tiles.len(), windows.len(), (q, o)).then_some(tiles)
+/// The tiles of a convolution by `windows`, if these are of 3 × 3 neighbours and some size computes it faster.
+pub fn tiles(windows: &Windows, (q, o): (usize, usize)) -> Option<(Size, Windows)> {
+    let of = |size: Size| Some((size, windows.tiles(size as usize)?));
+    let (two, four) = (of(Size::Two)?, of(Size::Four)?);
+    let (small, large) = (two.1.len(), four.1.len());
+    match fastest(windows.len(), [small, large], (q, o))? {
+        Size::Two => Some(two),
+        Size::Four => Some(four),
+    }
 }
 
 /// A convolution with known shapes.
 pub struct Winograd {
     windows: Windows,
-    /// Tiles of 4 × 4 inputs, one for every 2 × 2 results.
+    size: Size,
     tiles: Windows,
     q: usize,
     o: usize,
@@ -90,30 +134,41 @@ pub struct Winograd {
 impl Winograd {
     pub fn new(
         windows: Windows,
-        tiles: Windows,
+        (size, tiles): (Size, Windows),
         (q, o): (usize, usize),
         w_at: usize,
         points: Arc<Pack<Points>>,
     ) -> Winograd {
-        Winograd { windows, tiles, q, o, w_at, points, zeros: vec![0.0; q] }
+        Winograd { windows, size, tiles, q, o, w_at, points, zeros: vec![0.0; q] }
     }
 
     /// Tiles of a block, of equal ones.
     fn block(&self, threads: usize) -> usize {
-        let most = (BLOCK / (POINTS * self.q)).max(LEAST_TILES);
+        let most = (BLOCK / (self.size.points() * self.q)).max(LEAST_TILES);
         let blocks = self.tiles.len().div_ceil(most).max(threads);
         self.tiles.len().div_ceil(blocks)
     }
 }
 
-/// Whether this takes less time than nine products for every result, in cycles of a core that multiplies two vectors in each.
-fn pays(tiles: usize, results: usize, (q, o): (usize, usize)) -> bool {
-    let (tiles, results, q, o) = (tiles as f64, results as f64, q as f64, o as f64);
+/// The size of tiles that takes less time than nine products for every result and than the other size, in cycles of a core that multiplies
+/// two vectors in each.
+fn fastest(results: usize, tiles: [usize; 2], (q, o): (usize, usize)) -> Option<Size> {
+    let (results, q, o) = (results as f64, q as f64, o as f64);
     let direct = results * 9.0 * q * o / 32.0;
-    let products = tiles * 16.0 * q * o / 32.0;
-    // The transformed weights come from afar, eight bytes a cycle.
-    let weights = 8.0 * q * o;
-    products.max(weights) * 1.1 + tiles * (8.0 * q + 14.0 * o) < direct
+    let time = |size: Size, tiles: usize| {
+        let (tiles, points) = (tiles as f64, size.points() as f64);
+        let products = tiles * points * q * o / 32.0;
+        // The transformed weights come from afar, eight bytes a cycle.
+        let weights = points * q * o / 2.0;
+        let transforms = match size {
+            Size::Two => 8.0 * q + 14.0 * o,
+            Size::Four => 24.0 * q + 36.0 * o,
+        };
+        products.max(weights) * 1.1 + tiles * transforms
+    };
+    let (two, four) = (time(Size::Two, tiles[0]), time(Size::Four, tiles[1]));
+    let (size, time) = if four < two { (Size::Four, four) } else { (Size::Two, two) };
+    (time < direct).then_some(size)
 }
 
 impl Launch for Winograd {
@@ -155,29 +210,32 @@ struct Block<'a> {
 
 impl Block<'_> {
     fn run(&self) {
-        let (q, wide, count) = (self.conv.q, PANELS * shape().cols, self.tiles.len());
+        let (q, count) = (self.conv.q, self.tiles.len());
+        let wide = (PANELS * shape().cols).min(self.conv.o);
         let (from, to) = (count * q + APART, count * wide + APART);
-        with_scratch::<f32, 2, _>([POINTS * from, POINTS * to], |[inputs, products]| {
-            self.transform_inputs(&mut inputs[..POINTS * from], from);
+        let points = self.conv.size.points();
+        with_scratch::<f32, 2, _>([points * from, points * to], |[inputs, products]| {
+            self.transform_inputs(&mut inputs[..points * from], from);
             for first in (0..self.conv.o).step_by(wide) {
                 let channels = first..(first + wide).min(self.conv.o);
-                self.products(&channels, (inputs, from), &mut products[..POINTS * to], to);
-                self.transform_products(&channels, products, to);
+                let products = &mut products[..points * to];
+                self.products(&channels, (inputs, from), (products, wide), to);
+                self.transform_products(&channels, (products, wide), to);
             }
         });
     }
 
     fn transform_inputs(&self, inputs: &mut [f32], apart: usize) {
         let (conv, q) = (self.conv, self.conv.q);
-        let mut taps = [0usize; POINTS];
+        let (extent, points) = (conv.size.extent(), conv.size.points());
+        let mut taps = [0usize; MOST];
         for (i, tile) in self.tiles.clone().enumerate() {
-            let taps = as_pointers(&mut taps);
+            let taps = as_pointers(&mut taps[..points]);
             conv.tiles.point(self.x, &conv.zeros, (tile, 1), 1, taps);
-            let taps: &[*const f32; POINTS] = (&*taps).try_into().expect("a tile of four by four");
             let to = &mut inputs[i * q..];
-            assert!(to.len() >= (POINTS - 1) * apart + q, "the points fit");
+            assert!(to.len() >= (points - 1) * apart + q, "the points fit");
             let to = to.as_mut_ptr();
-            at_level!(transform_input(taps, q, to, apart));
+            at_level!(transform_input(extent, taps, q, to, apart));
         }
     }
 
@@ -186,10 +244,10 @@ impl Block<'_> {
         &self,
         channels: &Range<usize>,
         (inputs, from): (&[f32], usize),
-        products: &mut [f32],
+        (products, stride): (&mut [f32], usize),
         apart: usize,
     ) {
-        let (q, count, stride) = (self.conv.q, self.tiles.len(), PANELS * shape().cols);
+        let (q, count) = (self.conv.q, self.tiles.len());
         let rows = wide_rows(count, channels.len());
         let panels = kernel::wide_panels(rows);
         let out = SharedSlice::new(products);
@@ -226,30 +284,42 @@ impl Block<'_> {
     }
 
     /// Writes the results of some channels, and what follows.
-    fn transform_products(&self, channels: &Range<usize>, products: &[f32], apart: usize) {
-        let (conv, wide) = (self.conv, PANELS * shape().cols);
+    fn transform_products(
+        &self,
+        channels: &Range<usize>,
+        (products, wide): (&[f32], usize),
+        apart: usize,
+    ) {
+        let (conv, count) = (self.conv, channels.len());
+        let (points, each) = (conv.size.points(), conv.size as usize);
+        let place = |result: usize| result * conv.o + channels.start;
+        let mut to = [std::ptr::null_mut(); MOST];
         for (i, tile) in self.tiles.clone().enumerate() {
-            let results = conv.windows.results_of(&conv.tiles, tile);
-            let place = |r: Option<usize>| r.map(|r| r * conv.o + channels.start);
-            let to = results.map(|r| match place(r) {
-                Some(at) => {
-                    assert!(at + channels.len() <= self.out.len(), "results are inside");
-                    self.out.at(at)
-                }
-                None => std::ptr::null_mut(),
-            });
+            let lines = || conv.windows.results_of(&conv.tiles, tile);
+            for (line, to) in lines().zip(to.chunks_exact_mut(each)) {
+                assert!(
+                    line.is_empty() || place(line.end - 1) + count <= self.out.len(),
+                    "results are inside"
+                );
+                let all = line
+                    .clone()
+                    .map(|r| self.out.at(place(r)))
+                    .chain(std::iter::repeat(std::ptr::null_mut()));
+                to.iter_mut().zip(all).for_each(|(to, at)| *to = at);
+            }
             let from = &products[i * wide..];
-            assert!(from.len() >= (POINTS - 1) * apart + channels.len(), "the points are inside");
-            let from = from.as_ptr();
-            let finite = at_level!(transform_output(from, apart, channels.len(), to));
-            for r in results.into_iter().flatten() {
-                let at = r * conv.o + channels.start;
-                // SAFETY: results of different tiles do not overlap.
-                let part = unsafe { self.out.part(at, channels.len()) };
+            assert!(from.len() >= (points - 1) * apart + count, "the points are inside");
+            let (from, to) = (from.as_ptr(), &to[..each * each]);
+            let finite = at_level!(transform_output(conv.size.extent(), from, apart, count, to));
+            for line in lines() {
                 if !finite {
-                    self.repair(r, channels, part);
+                    for r in line.clone() {
+                        // SAFETY: results of different tiles do not overlap.
+                        self.repair(r, channels, unsafe { self.out.part(place(r), count) });
+                    }
                 }
-                self.finish.apply(at, part, conv.o);
+                // SAFETY: as above.
+                unsafe { self.finish.rows(&self.out, line, channels, conv.o) };
             }
         }
     }
@@ -279,12 +349,23 @@ mod tests {
 
     #[test]
     fn it_pays_with_many_channels_on_large_planes() {
-        let pays = |q, o, extent: usize| pays(extent.div_ceil(2).pow(2), extent * extent, (q, o));
-        for (q, o, extent) in [(48, 192, 13), (64, 64, 14), (64, 64, 56), (256, 256, 14)] {
-            assert!(pays(q, o, extent), "{q} to {o} channels of {extent}");
-        }
-        for (q, o, extent) in [(3, 64, 224), (8, 8, 64), (512, 512, 4), (32, 32, 56)] {
-            assert!(!pays(q, o, extent), "{q} to {o} channels of {extent}");
+        let fastest = |q, o, extent: usize| {
+            let tiles = [2, 4].map(|each| extent.div_ceil(each).pow(2));
+            fastest(extent * extent, tiles, (q, o))
+        };
+        let (two, four) = (Some(Size::Two), Some(Size::Four));
+        let cases = [
+            (48, 192, 13, four),
+            (64, 64, 14, four),
+            (64, 64, 56, four),
+            (256, 256, 14, four),
+            (512, 512, 7, two),
+            (3, 64, 224, None),
+            (8, 8, 64, None),
+            (512, 512, 4, None),
+        ];
+        for (q, o, extent, size) in cases {
+            assert_eq!(fastest(q, o, extent), size, "{q} to {o} channels of {extent}");
         }
     }
 }

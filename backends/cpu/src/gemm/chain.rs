@@ -3,15 +3,17 @@
 //! Sums, products, bounds and ramps are applied while the sums of a tile are in registers, what follows them, from the first function or kept
 //! value on, before the tile is written. What steps compute has the bits that the register code of the same program computes.
 
-use super::kernel::{Target, at_level};
+use super::kernel::{Part, Target, at_level};
 use crate::launch::Epilogue;
 use crate::pointwise::{Binary, Dst, ElementSource, Fused, Instr, Op, Ref, RegisterCode, Unary};
 use crate::simd::{VectorLevel, level};
+use crate::threads::SharedSlice;
 use crate::vector;
 use crate::vector::functions::Function;
 use crate::vector::planes::Bounds;
 use mlc_dsl::ir::DType;
 use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 
 /// Most steps of a chain.
 const MOST: usize = 16;
@@ -295,23 +297,14 @@ impl<'a> Chain<'a> {
         // Elements are counted from the result's first, as operands are.
         let (start, len) = (from.as_ptr().wrapping_sub(at), at + part.len());
         let out = part.as_mut_ptr().wrapping_sub(at);
-        let (mut first, end) = (at, len);
-        while first < end {
-            let row = first / n;
-            // Up to where an operand of rows begins again.
-            let rows = |s: &Step<'_>| match s.operand() {
-                Some(Operand::Row(d)) => d.len() - row % d.len(),
-                _ => usize::MAX,
-            };
-            let rows = self.steps().iter().map(rows).min().unwrap_or(usize::MAX);
-            let to = row.saturating_add(rows).saturating_mul(n).min(end);
-            let chain = self.beginning_at(row);
-            chain.covers(to.div_ceil(n) - row, n, to);
+        for rows in self.rows_between(at / n..len.div_ceil(n)) {
+            let (first, to) = (at.max(rows.start * n), len.min(rows.end * n));
+            let chain = self.beginning_at(rows.start);
+            chain.covers(rows.len(), n, to);
             let target =
                 Target { out, len, parts: &[], stride: n, row: 0, add: false, chain: &chain };
             // Both slices hold these elements, and the operands cover them.
             at_level!(map_lines(start, first, to, n, &target));
-            first = to;
         }
     }
 
@@ -326,10 +319,46 @@ impl<'a> Chain<'a> {
             // Operands of rows begin again after different numbers of rows.
             let chain = self.beginning_at(row);
             chain.covers(1, column + len, at + done + len);
+            let part = Part { at: at + done, column, skip: 0, len };
             // The part holds these elements, and the operands cover them.
-            at_level!(finish_line(chain.steps(), out, column, at + done, len));
+            at_level!(finish_rows(chain.steps(), out, part, (1, 0)));
             done += len;
         }
+    }
+
+    /// Applies the steps to some columns of the rows of a result, which has `n` of them.
+    pub fn apply_rows(
+        &self,
+        out: &SharedSlice<'_, f32>,
+        rows: Range<usize>,
+        columns: &Range<usize>,
+        n: usize,
+    ) {
+        for rows in self.rows_between(rows) {
+            let at = rows.start * n + columns.start;
+            let end = (rows.end - 1) * n + columns.end;
+            assert!(end <= out.len(), "the rows are inside");
+            let chain = self.beginning_at(rows.start);
+            chain.covers(rows.len(), columns.end, end);
+            let part = Part { at, column: columns.start, skip: 0, len: columns.len() };
+            // These elements are inside, and the operands cover them.
+            at_level!(finish_rows(chain.steps(), out.at(0), part, (rows.len(), n)));
+        }
+    }
+
+    /// Rows, cut where operands of rows begin again.
+    fn rows_between(&self, rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let mut first = rows.start;
+        std::iter::from_fn(move || {
+            let left = |s: &Step<'_>| match s.operand() {
+                Some(Operand::Row(d)) => d.len() - first % d.len(),
+                _ => usize::MAX,
+            };
+            let most = self.steps().iter().map(left).min().unwrap_or(usize::MAX);
+            let part = first..rows.end.min(first.saturating_add(most));
+            first = part.end;
+            (!part.is_empty()).then_some(part)
+        })
     }
 }
 

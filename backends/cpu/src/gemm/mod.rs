@@ -97,6 +97,28 @@ impl<'a> Finish<'a> {
         }
     }
 
+    /// Finishes some columns of the rows of a result, which has `n` of them.
+    ///
+    /// # Safety
+    /// Nothing else accesses these elements meanwhile.
+    pub unsafe fn rows(
+        &self,
+        out: &SharedSlice<'_, f32>,
+        rows: Range<usize>,
+        columns: &Range<usize>,
+        n: usize,
+    ) {
+        match self {
+            Finish::Nothing => {}
+            Finish::Chain(chain) => chain.apply_rows(out, rows, columns, n),
+            Finish::Block(f) => rows.for_each(|r| {
+                let at = r * n + columns.start;
+                // SAFETY: as promised.
+                f(at, unsafe { out.part(at, columns.len()) });
+            }),
+        }
+    }
+
     /// What the tiles of the last block of the depth do.
     pub fn chain(&self, last: bool) -> &Chain<'a> {
         match self {

@@ -182,28 +182,40 @@ macro_rules! functions {
             }
         }
 
-        /// Takes `len` elements from element `at` and column `column` on through the steps; operands of rows begin with their row.
+        /// Takes the elements from `first.at` on of each of some rows, as many as `first` has, through the steps. Rows are `stride` elements apart; the
+        /// first is row 0 of the operands.
         ///
         /// # Safety
         /// As [`finish`].
         $(#[$feature])*
-        pub unsafe fn finish_line(steps: &[Step<'_>], out: *mut f32, column: usize, at: usize, len: usize) {
-            let mut done = 0;
-            while done < len {
-                let count = (len - done).div_ceil(LANES).min(LINE);
-                let mut parts = [Part::default(); LINE];
-                let mut tile = [zero(); LINE];
-                for i in 0..count {
-                    parts[i] = Part { at: at + done, column: column + done, skip: 0, len: (len - done).min(LANES) };
+        pub unsafe fn finish_rows(steps: &[Step<'_>], out: *mut f32, first: Part, (rows, stride): (usize, usize)) {
+            for row in (0..rows).step_by(LINE) {
+                let rows = (rows - row).min(LINE);
+                let mut done = 0;
+                while done < first.len {
+                    let count = (first.len - done).div_ceil(LANES).min(LINE).min(LARGEST / rows);
+                    let mut parts = [Part::default(); LINE];
+                    let mut tile = [zero(); LARGEST];
+                    for part in &mut parts[..count] {
+                        let (at, column) = (first.at + row * stride + done, first.column + done);
+                        *part = Part { at, column, skip: 0, len: (first.len - done).min(LANES) };
+                        done += LANES;
+                    }
+                    let (parts, tile) = (&parts[..count], &mut tile[..rows * count]);
+                    for (r, line) in tile.chunks_exact_mut(count).enumerate() {
+                        for (x, part) in line.iter_mut().zip(parts) {
+                            // SAFETY: as promised.
+                            *x = unsafe { read(out.add(part.at + r * stride), *part) };
+                        }
+                    }
                     // SAFETY: as promised.
-                    tile[i] = unsafe { read(out.add(parts[i].at), parts[i]) };
-                    done += LANES;
-                }
-                // SAFETY: as promised.
-                unsafe { through(steps, &mut tile[..count], &parts[..count], 0, 0) };
-                for i in 0..count {
-                    // SAFETY: as promised.
-                    unsafe { write(out.add(parts[i].at), parts[i], tile[i]) };
+                    unsafe { through(steps, tile, parts, stride, row) };
+                    for (r, line) in tile.chunks_exact(count).enumerate() {
+                        for (x, part) in line.iter().zip(parts) {
+                            // SAFETY: as promised.
+                            unsafe { write(out.add(part.at + r * stride), *part, *x) };
+                        }
+                    }
                 }
             }
         }
