@@ -2,7 +2,7 @@
 //!
 //! The packed form keeps its constant alive, so its address identifies it.
 
-use super::channels_last::winograd::{Points, Size};
+use super::channels_last::winograd::{Filters, Points, Size};
 use super::gemm::{Matrix, PackedLeft, PackedRight};
 use super::int8::PackedBytes;
 use bytes::Bytes;
@@ -50,13 +50,14 @@ pub struct Taps {
 
 /// Packings by constant, and by how they are packed.
 type Store<P, K = Key> = Mutex<HashMap<K, P>>;
+type PointsStore<P> = Store<P, (Key, Filters, Size)>;
 
 /// The packings that some session has.
 static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::default);
 static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
 static BYTES: LazyLock<Store<Weak<Pack<PackedBytes>>>> = LazyLock::new(Store::default);
 static FILTERS: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
-static POINTS: LazyLock<Store<Weak<Pack<Points>>, (Key, Size)>> = LazyLock::new(Store::default);
+static POINTS: LazyLock<PointsStore<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
 
 /// The packings of one session, shared by all shapes that it runs.
 #[derive(Default)]
@@ -64,7 +65,7 @@ pub struct PackedConstants {
     left: Store<Arc<Pack<PackedLeft>>>,
     right: Store<Arc<Pack<PackedRight>>>,
     filters: Store<Arc<Pack<PackedRight>>>,
-    points: Store<Arc<Pack<Points>>, (Key, Size)>,
+    points: PointsStore<Arc<Pack<Points>>>,
     bytes: Store<Arc<Pack<PackedBytes>>>,
 }
 
@@ -153,19 +154,19 @@ impl PackedConstants {
         )
     }
 
-    /// The points of `o` × `q` filters of 3 × 3 that begin at element `at` of `constant`, for tiles of a size.
+    /// The points of filters that begin at element `at` of `constant`, for tiles of a size.
     pub fn points(
         &self,
         constant: &Tensor,
         at: usize,
-        (o, q): (usize, usize),
+        filters: Filters,
         size: Size,
     ) -> Arc<Pack<Points>> {
         let all = bytemuck::cast_slice(constant.bytes());
-        let filters = Matrix { data: all, offset: at, row: 9 * q as isize, col: 9 };
-        let key = (key(constant, &filters, (o, q)), size);
+        let whole = Matrix { data: all, offset: at, row: 0, col: 1 };
+        let key = (key(constant, &whole, (1, filters.len())), filters, size);
         find(&self.points, &POINTS, key, constant, &|| {
-            Points::new(&all[at..][..o * q * 9], (o, q), size)
+            Points::new(&all[at..][..filters.len()], filters, size)
         })
     }
 }

@@ -60,16 +60,17 @@ pub fn make(site: &LaunchSite<'_>) -> Option<Box<dyn Launch>> {
         };
         return Some(Box::new(Depthwise::new(windows, o, filters)));
     }
+    let taps = windows.taps();
+    let each = winograd::Filters { groups: group, q, o: o.checked_div(group)?, planes: taps / 9 };
+    if let Some(t) = &w.constant
+        && let Some(tiles) = winograd::tiles(&windows, each)
+        && winograd::fits(&bytemuck::cast_slice(t.bytes())[w_at..][..each.len()])
+    {
+        let points = site.packs.points(t, w_at, each, tiles.0);
+        return Some(Box::new(Winograd::new(windows, tiles, each, w_at, points)));
+    }
     if group != 1 {
         return grouped::make(site, windows, (q, o, group));
-    }
-    let taps = windows.taps();
-    if let Some(t) = &w.constant
-        && let Some(tiles) = winograd::tiles(&windows, (q, o))
-        && winograd::fits(&bytemuck::cast_slice(t.bytes())[w_at..][..o * q * taps])
-    {
-        let points = site.packs.points(t, w_at, (o, q), tiles.0);
-        return Some(Box::new(Winograd::new(windows, tiles, (q, o), w_at, points)));
     }
     if let Some(t) = &w.constant
         && product::pays(&windows, (o, q), panel_rows(windows.len()))

@@ -326,35 +326,43 @@ impl Windows {
         }
     }
 
-    /// Windows of `each + 2` lines and columns at every `each`th of these, for so many results along both axes of windows of 3 × 3 neighbours; none of others.
+    /// Windows of `each + 2` lines and columns at every `each`th of these, for so many results along both axes of windows of 3 × 3 neighbours in
+    /// each of some planes; none of others.
     pub fn tiles(&self, each: usize) -> Option<Windows> {
-        let flat = self.from[0] == 1 && self.to[0] == 1 && self.low[0] == 0;
-        if !flat
-            || self.size != [1, 3, 3]
-            || self.stride != [1; 3]
-            || self.dilation != [1; 3]
-            || self.len() == 0
-        {
+        let ([_, strides @ ..], [step, dilations @ ..]) = (self.stride, self.dilation);
+        let neighbours = strides == [1; 2] && dilations == [1; 2];
+        if self.size[1..] != [3; 2] || !neighbours || self.len() == 0 {
             return None;
         }
         let extent = each + 2;
-        let tap = |t: usize| (t / extent * self.from[2] + t % extent) * self.pitch;
+        let tap = |t: usize| {
+            let (plane, i, j) = (t / extent / extent, t / extent % extent, t % extent);
+            ((plane * step * self.from[1] + i) * self.from[2] + j) * self.pitch
+        };
         Some(Windows {
-            to: self.to.map(|n| n.div_ceil(each)),
-            size: [1, extent, extent],
-            stride: [1, each, each],
-            offsets: (0..extent * extent).map(tap).collect(),
+            to: [self.to[0], self.to[1].div_ceil(each), self.to[2].div_ceil(each)],
+            size: [self.size[0], extent, extent],
+            stride: [self.stride[0], each, each],
+            offsets: (0..self.size[0] * extent * extent).map(tap).collect(),
             ..*self
         })
     }
 
+    /// The part of the planes of all windows that is inside of the image.
+    pub fn depth_inside(&self) -> f64 {
+        let plane = |z: usize, p: usize| self.begin(0, z) + (p * self.dilation[0]) as i64;
+        let all = (0..self.to[0]).flat_map(|z| (0..self.size[0]).map(move |p| plane(z, p)));
+        let inside = all.filter(|plane| (0..self.from[0] as i64).contains(plane)).count();
+        inside as f64 / (self.to[0] * self.size[0]) as f64
+    }
+
     /// The results of each line of one of their [tiles](Self::tiles), fewer or none beyond the edges.
     pub fn results_of(&self, tiles: &Windows, tile: usize) -> impl Iterator<Item = Range<usize>> {
-        let ([_, high, wide], [_, each, _]) = (self.to, tiles.stride);
-        let (b, [_, y, c]) = tiles.place(tile);
+        let ([deep, high, wide], [_, each, _]) = (self.to, tiles.stride);
+        let (b, [z, y, c]) = tiles.place(tile);
         let (y, c) = (each * y, each * c);
         (y..y + each).map(move |y| {
-            let first = (b * high + y) * wide + c;
+            let first = ((b * deep + z) * high + y) * wide + c;
             first..first + if y < high { each.min(wide - c) } else { 0 }
         })
     }

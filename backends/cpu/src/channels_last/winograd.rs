@@ -56,21 +56,57 @@ impl Size {
 
 /// Most points of a tile.
 const MOST: usize = 36;
+/// Most planes that a window reads.
+const PLANES: usize = 5;
 
-/// Filters, transformed: for each point, input by output channels.
+/// Extents of filters of 3 × 3 taps in each of some planes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Filters {
+    pub groups: usize,
+    /// Channels of a group that are read, and written.
+    pub q: usize,
+    pub o: usize,
+    pub planes: usize,
+}
+
+impl Filters {
+    /// Channels of an image, those of its results, and elements of filters.
+    fn inputs(self) -> usize {
+        self.groups * self.q
+    }
+
+    fn results(self) -> usize {
+        self.groups * self.o
+    }
+
+    pub fn len(self) -> usize {
+        self.results() * self.q * self.planes * 9
+    }
+}
+
+/// Filters, transformed: for each point and each group, channels of the planes one after the other by output channels.
 pub struct Points(Vec<PackedRight>);
 
 impl Points {
-    /// Of `o` × `q` filters of 3 × 3, transformed in f64 and rounded once.
-    pub fn new(filters: &[f32], (o, q): (usize, usize), size: Size) -> Points {
-        let mut points = vec![vec![0f32; o * q]; size.points()];
-        for (i, filter) in filters.chunks_exact(9).enumerate() {
-            let filter = std::array::from_fn(|at| filter[at].into());
-            for (p, v) in transform_filter(filter, size).into_iter().enumerate() {
-                points[p][i] = v as f32;
+    /// Transforms filters in f64 and rounds once.
+    pub fn new(weights: &[f32], filters: Filters, size: Size) -> Points {
+        let Filters { q, o, planes, .. } = filters;
+        let each = o * q * planes;
+        let points_of = |group: &[f32]| {
+            let mut points = vec![vec![0f32; each]; size.points()];
+            for (i, taps) in group.chunks_exact(9).enumerate() {
+                let at = (i / planes / q * planes + i % planes) * q + i / planes % q;
+                let taps = std::array::from_fn(|tap| taps[tap].into());
+                for (point, v) in points.iter_mut().zip(transform_filter(taps, size)) {
+                    point[at] = v as f32;
+                }
             }
-        }
-        Points(points.iter().map(|data| PackedRight::of_filters(data, (o, q, 1))).collect())
+            points
+        };
+        let groups: Vec<_> = weights.chunks_exact(9 * each).map(points_of).collect();
+        let pack = |p: usize, g: usize| PackedRight::of_filters(&groups[g][p], (o, q * planes, 1));
+        let all = (0..size.points()).flat_map(|p| (0..filters.groups).map(move |g| (p, g)));
+        Points(all.map(|(p, g)| pack(p, g)).collect())
     }
 }
 
@@ -108,11 +144,16 @@ pub fn fits(filters: &[f32]) -> bool {
 }
 
 /// The tiles of a convolution by `windows`, if these are of 3 × 3 neighbours and some size computes it faster.
-pub fn tiles(windows: &Windows, (q, o): (usize, usize)) -> Option<(Size, Windows)> {
+pub fn tiles(windows: &Windows, filters: Filters) -> Option<(Size, Windows)> {
+    let whole = filters.groups == 1 || filters.o.is_multiple_of(shape().lanes());
+    if filters.planes > PLANES || !whole {
+        return None;
+    }
     let of = |size: Size| Some((size, windows.tiles(size as usize)?));
     let (two, four) = (of(Size::Two)?, of(Size::Four)?);
     let (small, large) = (two.1.len(), four.1.len());
-    match fastest(windows.len(), [small, large], (q, o))? {
+    // Planes outside of the image cost nothing but here.
+    match fastest(windows.len() as f64 * windows.depth_inside(), [small, large], filters)? {
         Size::Two => Some(two),
         Size::Four => Some(four),
     }
@@ -123,8 +164,7 @@ pub struct Winograd {
     windows: Windows,
     size: Size,
     tiles: Windows,
-    q: usize,
-    o: usize,
+    filters: Filters,
     w_at: usize,
     points: Arc<Pack<Points>>,
     /// What windows read outside of the image.
@@ -135,16 +175,38 @@ impl Winograd {
     pub fn new(
         windows: Windows,
         (size, tiles): (Size, Windows),
-        (q, o): (usize, usize),
+        filters: Filters,
         w_at: usize,
         points: Arc<Pack<Points>>,
     ) -> Winograd {
-        Winograd { windows, size, tiles, q, o, w_at, points, zeros: vec![0.0; q] }
+        let zeros = vec![0.0; filters.inputs()];
+        Winograd { windows, size, tiles, filters, w_at, points, zeros }
+    }
+
+    /// Elements of the transformed inputs of a tile for each point.
+    fn line(&self) -> usize {
+        self.filters.planes * self.filters.inputs()
+    }
+
+    /// Output channels whose products are kept until they are transformed: of one group, or of whole groups.
+    fn wide(&self) -> usize {
+        let (most, o) = (PANELS * shape().cols, self.filters.o);
+        if o < most { (most / o).min(self.filters.groups) * o } else { most }
+    }
+
+    /// The channels in parts of that size.
+    fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        let (wide, all) = (self.wide(), self.filters.results());
+        let unit = wide.max(self.filters.o);
+        (0..all).step_by(unit).flat_map(move |first| {
+            let end = (first + unit).min(all);
+            (first..end).step_by(wide).map(move |c| c..(c + wide).min(end))
+        })
     }
 
     /// Tiles of a block, of equal ones.
     fn block(&self, threads: usize) -> usize {
-        let most = (BLOCK / (self.size.points() * self.q)).max(LEAST_TILES);
+        let most = (BLOCK / (self.size.points() * self.line())).max(LEAST_TILES);
         let blocks = self.tiles.len().div_ceil(most).max(threads);
         self.tiles.len().div_ceil(blocks)
     }
@@ -152,17 +214,19 @@ impl Winograd {
 
 /// The size of tiles that takes less time than nine products for every result and than the other size, in cycles of a core that multiplies
 /// two vectors in each.
-fn fastest(results: usize, tiles: [usize; 2], (q, o): (usize, usize)) -> Option<Size> {
-    let (results, q, o) = (results as f64, q as f64, o as f64);
+fn fastest(results: f64, tiles: [usize; 2], filters: Filters) -> Option<Size> {
+    let (inputs, o) = (filters.planes * filters.inputs(), filters.results() as f64);
+    let (inputs, q) = (inputs as f64, (filters.planes * filters.q) as f64);
     let direct = results * 9.0 * q * o / 32.0;
     let time = |size: Size, tiles: usize| {
         let (tiles, points) = (tiles as f64, size.points() as f64);
-        let products = tiles * points * q * o / 32.0;
+        // Sums of few products take longer to write than to add up.
+        let products = tiles * points * (q + 16.0) * o / 32.0;
         // The transformed weights come from afar, eight bytes a cycle.
         let weights = points * q * o / 2.0;
         let transforms = match size {
-            Size::Two => 8.0 * q + 14.0 * o,
-            Size::Four => 24.0 * q + 36.0 * o,
+            Size::Two => 8.0 * inputs + 14.0 * o,
+            Size::Four => 16.0 * inputs + 24.0 * o,
         };
         products.max(weights) * 1.1 + tiles * transforms
     };
@@ -180,14 +244,14 @@ impl Launch for Winograd {
     ) -> Result<(), String> {
         let (x, w): (&[f32], &[f32]) = (inputs[0].typed(), inputs[1].typed());
         let out: &mut [f32] = bytemuck::cast_slice_mut(outputs[0]);
-        assert!(self.windows.reach(self.q) <= x.len(), "windows inside the image");
+        assert!(self.windows.reach(self.filters.inputs()) <= x.len(), "windows inside the image");
         let epilogue = |at: usize, part: &mut [f32]| cx.finish(at, part);
-        let finish = Finish::of(cx, (self.windows.len(), self.o), &epilogue);
+        let finish = Finish::of(cx, (self.windows.len(), self.filters.results()), &epilogue);
         let out = SharedSlice::new(out);
         let each = self.block(cx.threads.count());
         cx.threads.each(self.tiles.len().div_ceil(each), |task| {
             let tiles = task * each..((task + 1) * each).min(self.tiles.len());
-            let w = &w[self.w_at..][..self.o * self.q * 9];
+            let w = &w[self.w_at..][..self.filters.len()];
             Block { conv: self, x, w, out: &out, finish: &finish, tiles }.run();
         });
         Ok(())
@@ -210,14 +274,12 @@ struct Block<'a> {
 
 impl Block<'_> {
     fn run(&self) {
-        let (q, count) = (self.conv.q, self.tiles.len());
-        let wide = (PANELS * shape().cols).min(self.conv.o);
-        let (from, to) = (count * q + APART, count * wide + APART);
+        let (wide, count) = (self.conv.wide(), self.tiles.len());
+        let (from, to) = (count * self.conv.line() + APART, count * wide + APART);
         let points = self.conv.size.points();
         with_scratch::<f32, 2, _>([points * from, points * to], |[inputs, products]| {
             self.transform_inputs(&mut inputs[..points * from], from);
-            for first in (0..self.conv.o).step_by(wide) {
-                let channels = first..(first + wide).min(self.conv.o);
+            for channels in self.conv.parts() {
                 let products = &mut products[..points * to];
                 self.products(&channels, (inputs, from), (products, wide), to);
                 self.transform_products(&channels, (products, wide), to);
@@ -226,16 +288,18 @@ impl Block<'_> {
     }
 
     fn transform_inputs(&self, inputs: &mut [f32], apart: usize) {
-        let (conv, q) = (self.conv, self.conv.q);
+        let (conv, channels) = (self.conv, self.conv.filters.inputs());
         let (extent, points) = (conv.size.extent(), conv.size.points());
-        let mut taps = [0usize; MOST];
+        let mut taps = [0usize; PLANES * MOST];
         for (i, tile) in self.tiles.clone().enumerate() {
-            let taps = as_pointers(&mut taps[..points]);
+            let taps = as_pointers(&mut taps[..conv.filters.planes * points]);
             conv.tiles.point(self.x, &conv.zeros, (tile, 1), 1, taps);
-            let to = &mut inputs[i * q..];
-            assert!(to.len() >= (points - 1) * apart + q, "the points fit");
-            let to = to.as_mut_ptr();
-            at_level!(transform_input(extent, taps, q, to, apart));
+            for (plane, taps) in taps.chunks_exact(points).enumerate() {
+                let to = &mut inputs[i * conv.line() + plane * channels..];
+                assert!(to.len() >= (points - 1) * apart + channels, "the points fit");
+                let to = to.as_mut_ptr();
+                at_level!(transform_input(extent, taps, channels, to, apart));
+            }
         }
     }
 
@@ -247,38 +311,48 @@ impl Block<'_> {
         (products, stride): (&mut [f32], usize),
         apart: usize,
     ) {
-        let (q, count) = (self.conv.q, self.tiles.len());
-        let rows = wide_rows(count, channels.len());
+        let conv = self.conv;
+        let Filters { groups, q, o, planes } = conv.filters;
+        let (count, step) = (self.tiles.len(), conv.line());
+        let rows = wide_rows(count, channels.len().min(o));
         let panels = kernel::wide_panels(rows);
         let out = SharedSlice::new(products);
-        for (p, filters) in self.conv.points.0.iter().enumerate() {
-            for columns in kernel::strips(channels.clone(), panels) {
-                let (column, wide) = (columns.start, columns.len());
-                let vectors = kernel::vectors(wide);
-                let b = filters.block(column, 0..q);
-                let ahead = match self.conv.points.0.get(p + 1) {
-                    Some(next) => next.block(column, 0..q),
-                    None => &[],
-                };
-                let ahead = &ahead[..ahead.len().min(q * wide)];
-                kernel::each_height(count, rows, |r, tiles, rows| {
-                    let at = p * apart + r * stride + column - channels.start;
-                    let parts = kernel::parts(at, 0, wide);
-                    let target = Target {
-                        out: out.at(0),
-                        len: out.len(),
-                        parts: &parts[..vectors],
-                        stride,
-                        row: 0,
-                        add: false,
-                        chain: &NONE,
+        for p in 0..conv.size.points() {
+            for group in channels.start / o..channels.end.div_ceil(o) {
+                let first = group * o;
+                let columns =
+                    channels.start.max(first) - first..channels.end.min(first + o) - first;
+                for columns in kernel::strips(columns, panels) {
+                    let (column, wide, depth) = (columns.start, columns.len(), planes * q);
+                    let vectors = kernel::vectors(wide);
+                    let b = conv.points.0[p * groups + group].block(column, 0..depth);
+                    let ahead = match conv.points.0.get((p + 1) * groups + group) {
+                        Some(next) => next.block(column, 0..depth),
+                        None => &[],
                     };
-                    let first = inputs[p * from + r * q..].as_ptr();
-                    let a = Even { pieces: &[Piece { first, step: q }], length: q };
-                    let b = PanelLines::all(b, q);
-                    // SAFETY: the transformed tiles are inside the inputs; the products belong to this task, and tiles do not overlap.
-                    unsafe { kernel::even((tiles, rows), a, b, ahead, &target) };
-                });
+                    let ahead = &ahead[..ahead.len().min(depth * wide)];
+                    kernel::each_height(count, rows, |r, tiles, rows| {
+                        let at = p * apart + r * stride + first + column - channels.start;
+                        let parts = kernel::parts(at, 0, wide);
+                        let target = Target {
+                            out: out.at(0),
+                            len: out.len(),
+                            parts: &parts[..vectors],
+                            stride,
+                            row: 0,
+                            add: false,
+                            chain: &NONE,
+                        };
+                        let pieces: [Piece; PLANES] = std::array::from_fn(|plane| {
+                            let at = plane.min(planes - 1) * groups * q + group * q;
+                            Piece { first: inputs[p * from + r * step + at..].as_ptr(), step }
+                        });
+                        let a = Even { pieces: &pieces[..planes], length: q };
+                        let b = PanelLines::all(b, depth);
+                        // SAFETY: the transformed tiles are inside the inputs; the products belong to this task, and tiles do not overlap.
+                        unsafe { kernel::even((tiles, rows), a, b, ahead, &target) };
+                    });
+                }
             }
         }
     }
@@ -292,7 +366,8 @@ impl Block<'_> {
     ) {
         let (conv, count) = (self.conv, channels.len());
         let (points, each) = (conv.size.points(), conv.size as usize);
-        let place = |result: usize| result * conv.o + channels.start;
+        let all = conv.filters.results();
+        let place = |result: usize| result * all + channels.start;
         let mut to = [std::ptr::null_mut(); MOST];
         for (i, tile) in self.tiles.clone().enumerate() {
             let lines = || conv.windows.results_of(&conv.tiles, tile);
@@ -319,7 +394,7 @@ impl Block<'_> {
                     }
                 }
                 // SAFETY: as above.
-                unsafe { self.finish.rows(&self.out, line, channels, conv.o) };
+                unsafe { self.finish.rows(self.out, line, channels, all) };
             }
         }
     }
@@ -327,16 +402,17 @@ impl Block<'_> {
     /// Sums those channels of a result that are not finite from its window.
     #[cold]
     fn repair(&self, result: usize, channels: &Range<usize>, part: &mut [f32]) {
-        let q = self.conv.q;
-        let mut taps = [0usize; 9];
-        let taps = as_pointers(&mut taps);
+        let Filters { q, o, planes, .. } = self.conv.filters;
+        let mut taps = [0usize; PLANES * 9];
+        let taps = as_pointers(&mut taps[..planes * 9]);
         self.conv.windows.point(self.x, &self.conv.zeros, (result, 1), 1, taps);
-        for (o, v) in channels.clone().zip(part).filter(|(_, v)| !v.is_finite()) {
+        for (c, v) in channels.clone().zip(part).filter(|(_, v)| !v.is_finite()) {
             *v = 0.0;
             for (t, tap) in taps.iter().enumerate() {
-                // SAFETY: behind every tap are the channels.
-                let x = unsafe { std::slice::from_raw_parts(*tap, q) };
-                let filter = self.w[o * q * 9..][..q * 9].iter().skip(t).step_by(9);
+                // SAFETY: behind every tap are the channels of all groups.
+                let x = unsafe { std::slice::from_raw_parts(tap.add(c / o * q), q) };
+                let filter = self.w[c * q * taps.len()..][..q * taps.len()].iter();
+                let filter = filter.skip(t).step_by(taps.len());
                 *v = x.iter().zip(filter).fold(*v, |sum, (x, w)| sum + x * w);
             }
         }
@@ -351,7 +427,7 @@ mod tests {
     fn it_pays_with_many_channels_on_large_planes() {
         let fastest = |q, o, extent: usize| {
             let tiles = [2, 4].map(|each| extent.div_ceil(each).pow(2));
-            fastest(extent * extent, tiles, (q, o))
+            fastest((extent * extent) as f64, tiles, Filters { groups: 1, q, o, planes: 1 })
         };
         let (two, four) = (Some(Size::Two), Some(Size::Four));
         let cases = [

@@ -122,6 +122,35 @@ fn what_follows_tiles() {
     }
 }
 
+/// Of windows in several planes, and of groups, that are computed by tiles.
+const TILED: &[Windows] = &[
+    (&[1, 4, 20, 21, 32], &[48, 32, 3, 3, 3], &[1, 1, 1], [1, 1], 1, 1),
+    (&[2, 5, 16, 13, 40], &[33, 40, 2, 3, 3], &[2, 1, 1], [0, 1], 1, 1),
+    (&[1, 3, 24, 24, 64], &[64, 32, 3, 3, 3], &[1, 1, 1], [2, 1], 1, 2),
+    (&[1, 40, 40, 128], &[128, 32, 3, 3], &[1, 1], [1, 1], 1, 4),
+    (&[2, 31, 30, 192], &[288, 64, 3, 3], &[1, 1], [0, 1], 1, 3),
+    (&[1, 33, 28, 80], &[80, 16, 3, 3], &[1, 1], [1, 1], 1, 5),
+];
+
+#[test]
+fn tiles_of_planes_and_of_groups() {
+    for windows in TILED {
+        for (name, change, ..) in &INPUTS[..3] {
+            check(&format!("{windows:?}, {name}"), Tolerance(1e-4, 1e-5), |c| {
+                let mut values = c.tensor(DType::F32, windows.0).to_f64();
+                change(&mut values);
+                let x = c.given(Tensor::from_f64(DType::F32, windows.0.to_vec(), &values));
+                let weights = c.tensor(DType::F32, windows.1).to_f64();
+                let scale = 1.0 / ((windows.1[1..].iter().product::<usize>()) as f64).sqrt();
+                let weights: Vec<f64> = weights.iter().map(|w| w * scale).collect();
+                let w = Tensor::from_f64(DType::F32, windows.1.to_vec(), &weights);
+                let w = c.builder.constant(w);
+                vec![c.apply("conv_channels_last", &attributes(windows), &[x, w])]
+            });
+        }
+    }
+}
+
 /// Sums of these lie between -6 and 6; added up one product after the other they err by about ten units of roundoff of that.
 #[test]
 fn errors_of_tiles_are_a_few_units_of_the_largest_result() {
@@ -173,7 +202,7 @@ const WINDOWS: &[Windows] = &[
     (&[1, 8, 8, 12], &[30, 4, 1, 1], &[1, 1], [0, 0], 1, 3),
     (&[1, 4, 5, 6], &[9, 2, 2, 3], &[1, 1], [1, 0], 1, 3),
     (&[2, 21, 16], &[16, 4, 5], &[2], [2, 2], 1, 4),
-    (&[1, 23, 33, 96], &[96, 48, 3, 3], &[1, 1], [1, 1], 1, 2),
+    (&[1, 23, 33, 96], &[96, 48, 3, 2], &[1, 1], [1, 1], 1, 2),
     (&[2, 600, 64], &[48, 32, 5], &[1], [2, 2], 1, 2),
     (&[2, 0, 4, 64], &[48, 32, 3, 3], &[1, 1], [2, 2], 1, 2),
     (&[1, 4, 0, 24], &[64, 24, 3, 3], &[1, 1], [2, 1], 1, 1),
