@@ -152,10 +152,33 @@ impl Strided {
         (next > 0 && times <= MOST_TIMES && whole).then_some(times)
     }
 
+    /// How many neighbouring elements are repeated one time after the other, and how many elements that makes, if the innermost axis is one
+    /// of neighbours and the next one repeats it.
+    fn cycle(&self) -> Option<(usize, usize)> {
+        match (self.strides.as_slice(), self.shape.as_slice()) {
+            (&[.., 0, 1], &[.., times, each]) => Some((each, times * each)),
+            _ => None,
+        }
+    }
+
     fn fill<S: Pod, D>(&self, src: &[S], start: usize, dst: &mut [D], f: impl Fn(S) -> D + Copy)
     where
         D: Copy,
     {
+        if let Some((each, block)) = self.cycle() {
+            let (rank, end) = (self.shape.len() - 2, start + dst.len());
+            let blocks = start / block..end.div_ceil(block);
+            let mut at_block = blocks.start * block;
+            return self.runs(rank, blocks.start, blocks.len(), |at, stride, n| {
+                for i in 0..n as isize {
+                    let src = &src[(at as isize + i * stride) as usize..][..each];
+                    let part = start.max(at_block)..end.min(at_block + block);
+                    let phase = (part.start - at_block) % each;
+                    cycle(src, phase, &mut dst[part.start - start..part.end - start], f);
+                    at_block += block;
+                }
+            });
+        }
         let mut done = 0;
         if let Some(times) = self.repeated(start, dst.len()) {
             let rank = self.shape.len() - 1;
@@ -196,10 +219,28 @@ fn repeat<S: Pod, D: Copy>(
             let pairs = out.as_chunks_mut::<2>().0.iter_mut();
             pairs.zip(src).for_each(|(o, &s)| *o = [f(s); 2]);
         }
+        (_, 16) => {
+            let all = out.as_chunks_mut::<16>().0.iter_mut();
+            all.zip(src.iter().step_by(stride.unsigned_abs())).for_each(|(o, &s)| *o = [f(s); 16]);
+        }
         _ => {
             let src = src.iter().step_by(stride.unsigned_abs());
             out.chunks_exact_mut(times).zip(src).for_each(|(o, &s)| o.fill(f(s)));
         }
+    }
+}
+
+/// Writes `src` again and again, from its element `phase` on.
+#[inline(always)]
+fn cycle<S: Pod, D: Copy>(src: &[S], phase: usize, out: &mut [D], f: impl Fn(S) -> D) {
+    let (first, rest) = out.split_at_mut(out.len().min(src.len() - phase));
+    first.iter_mut().zip(&src[phase..]).for_each(|(o, &s)| *o = f(s));
+    rest.iter_mut().zip(&src[..phase]).for_each(|(o, &s)| *o = f(s));
+    let mut done = src.len().min(out.len());
+    while done < out.len() {
+        let more = done.min(out.len() - done);
+        out.copy_within(..more, done);
+        done += more;
     }
 }
 
@@ -402,3 +443,57 @@ pub fn store(dtype: DType, src: &[u64], out: &mut [u8], len: usize) {
 }
 
 pub(crate) use integer;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn walks_load_what_their_strides_say() {
+        let cases: [(&[usize], &[isize]); 7] = [
+            (&[3, 5, 16], &[16, 0, 1]),
+            (&[7, 40], &[0, 1]),
+            (&[2, 3, 4, 3], &[9, 3, 0, 1]),
+            (&[4, 2, 5], &[-5, 0, 1]),
+            (&[6, 9, 16], &[1, 6, 0]),
+            (&[5, 16, 3], &[0, 3, 1]),
+            (&[3, 4, 2], &[2, 6, 0]),
+        ];
+        let src: Vec<f32> = (0..400).map(|i| i as f32).collect();
+        for (shape, strides) in cases {
+            let offset = 20;
+            let source = ElementSource::Strided(Strided {
+                offset,
+                shape: shape.to_vec(),
+                strides: strides.to_vec(),
+            });
+            let all: usize = shape.iter().product();
+            let at = |i: usize| {
+                let mut rest = i;
+                let axes = shape.iter().zip(strides).rev();
+                let steps = axes.map(|(&d, &s)| {
+                    let index = rest % d;
+                    rest /= d;
+                    index as isize * s
+                });
+                (offset as isize + steps.sum::<isize>()) as usize
+            };
+            for start in 0..all {
+                for len in [1, 2, 7, 16, 33, all].map(|n: usize| n.min(all - start)) {
+                    let mut register = vec![0u64; all];
+                    load(
+                        &source,
+                        DType::F32,
+                        bytemuck::cast_slice(&src),
+                        start,
+                        &mut register,
+                        len,
+                    );
+                    let got: &[f32] = bytemuck::cast_slice(&register);
+                    let want: Vec<f32> = (start..start + len).map(|i| src[at(i)]).collect();
+                    assert_eq!(got[..len], want, "{shape:?} by {strides:?}, {len} from {start}");
+                }
+            }
+        }
+    }
+}
