@@ -127,6 +127,53 @@ fn the_cpu_launches_the_kernels_of_the_plan() {
     }
 }
 
+/// Models in floats of 16 bits: what they compute, and the kernels of the optimised plan on the CPU.
+const HALVES: &[(&str, &str)] = &[
+    (
+        "def f(x: f16[4, 8], w: f16[8, 16], z: f16[16]) -> f16[4, 16]\n  = relu(x @ w + z)\n",
+        "pointwise 1, pointwise 1, pointwise 1, gemm 5",
+    ),
+    ("def f(x: bf16[3, 5]) -> bf16[3, 5]\n  = softmax(x * 0.5, axis=1)\n", ""),
+    // Rounds, whatever is between both casts.
+    ("def f(x: f32[9]) -> f32[9]\n  = cast(cast(x, to=f16), to=f32) + 1.0\n", ""),
+    ("def f(x: f32[9]) -> bf16[9]\n  = cast(cast(x, to=f16), to=bf16)\n", ""),
+    ("def f(x: f16[9]) -> i64[9], f16[9]\n  = (cast(x * 3.0, to=i64), cast(x, to=f16))\n", ""),
+    ("def f(x: f16[2, 3], y: f32[2, 3]) -> f32[2, 3]\n  = cast(x + x, to=f32) * y\n", ""),
+];
+
+#[test]
+fn floats_of_16_bits_are_computed_in_32() {
+    for (text, kernels) in HALVES {
+        let own = ("f.rules".to_string(), text.to_string());
+        let texts: Vec<(String, String)> = shipped().into_iter().chain([own]).collect();
+        let (library, diags) = mlc_dsl::check::library(&texts);
+        assert!(diags.is_empty(), "{text}: {}", stdlib::rendered(&library, &diags, false));
+        let library = Arc::new(library);
+        let program = rules_model::program(&library, "f").expect("a program");
+        let inputs = random_inputs::inputs(&program, &library, 1).expect("known sizes");
+        let truth = Reference::default().run_values(&program, &library, &inputs).expect("runs");
+        let optimized =
+            pipeline::optimize(program.clone(), &library, &pipeline::Options::default());
+        let optimized = optimized.expect("optimises");
+        assert_eq!(optimized.program.inputs, program.inputs, "{text}");
+        let is_half = |d: DType| matches!(d, DType::F16 | DType::BF16);
+        let names = pipeline::kernels(&optimized.plan, &library);
+        let names: Vec<String> =
+            names.iter().map(|k| format!("{} {}", k.name, k.nodes.len())).collect();
+        assert!(kernels.is_empty() || names.join(", ") == *kernels, "{text}: {names:?}");
+        let got = Cpu::new(1).compile(&optimized.plan, library.clone()).expect("compiles");
+        let got = got.run(&inputs).expect("runs");
+        for (got, truth) in got.iter().zip(&truth) {
+            assert_eq!((got.dtype(), got.shape()), (truth.dtype(), truth.shape()), "{text}");
+            // A result in 16 bits may be rounded to the other neighbour.
+            let unit = if is_half(got.dtype()) { 2.0 * got.dtype().unit_roundoff() } else { 1e-6 };
+            for (a, b) in got.to_f64().into_iter().zip(truth.to_f64()) {
+                assert!((a - b).abs() <= unit * b.abs(), "{text}: {a}, the reference says {b}");
+            }
+        }
+    }
+}
+
 #[test]
 fn plans_of_all_targets_are_sound() {
     for (what, text, _) in PLANS {

@@ -8,7 +8,9 @@ pub mod objective;
 pub mod options;
 pub mod report;
 pub mod selfcheck;
+mod widen;
 
+use crate::device::CPU;
 use crate::error::{Error, ErrorKind};
 use crate::names;
 use mlc_dsl::ir::{NodeKind, Program};
@@ -70,6 +72,9 @@ pub fn optimize(
     library: &Arc<Library>,
     options: &Options,
 ) -> Result<Optimized, Error> {
+    let is_run_here = options.operators.is_none() && library.is_kind_of(&options.target, CPU);
+    let wide = if is_run_here { widen::widened(&source, library) } else { None };
+    let source = wide.unwrap_or(source);
     let once = |options: &Options| {
         let mut optimized = optimize_once(source.clone(), library, options)?;
         optimized = match options.costing.measure {
