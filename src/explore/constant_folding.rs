@@ -1,12 +1,13 @@
 //! Constant folding: what depends only on constants is computed once, before the first run.
 
 pub use crate::constant_evaluation::Memo;
+use crate::repeated_constants;
 use mlc_backends::BackendError;
 use mlc_dsl::build::Builder;
 use mlc_dsl::canon::Sink;
 use mlc_dsl::infer::TypeError;
 use mlc_dsl::instantiate::BuildError;
-use mlc_dsl::ir::{Attr, NodeId, NodeKind, Program, Tensor, Type, Value};
+use mlc_dsl::ir::{Attr, Extent, NodeId, NodeKind, Program, Tensor, Type, Value};
 use mlc_dsl::library::Library;
 use mlc_extract::resources;
 use mlc_extract::target::TargetPrices;
@@ -59,6 +60,14 @@ pub fn fold_chosen(
             }
         };
     }
+    let mut made_of = vec![0usize; n];
+    for (i, node) in program.nodes.iter().enumerate() {
+        made_of[i] = match &node.kind {
+            NodeKind::Const(c) => program.consts.get(*c).bytes().len(),
+            NodeKind::Input(_) => 0,
+            NodeKind::Apply(..) => node.args.iter().map(|a| made_of[a.node.0 as usize]).sum(),
+        };
+    }
     let mut pending = vec![0usize; n];
     for (i, node) in program.nodes.iter().enumerate() {
         for a in node.args.iter().filter(|_| fed[i]) {
@@ -106,7 +115,8 @@ pub fn fold_chosen(
                             known.insert(value(i, k), tensor.clone());
                         }
                         if read[i] && !stays(program, library, i) {
-                            values.insert(value(i, k), b.constant(tensor));
+                            let grew = tensor.bytes().len() > 2 * made_of[i];
+                            values.insert(value(i, k), constant(&mut b, tensor, grew)?);
                         }
                     }
                 }
@@ -147,6 +157,16 @@ pub fn unfold(
 
 fn value(node: usize, output: usize) -> Value {
     Value { node: NodeId(node as u32), output: output as u32 }
+}
+
+/// A constant; of one that grew out of smaller ones by repetition, a view of what is repeated.
+fn constant(b: &mut Builder<'_>, tensor: Tensor, grew: bool) -> Result<Value, TypeError> {
+    let Some((part, axes)) = grew.then(|| repeated_constants::part(&tensor)).flatten() else {
+        return Ok(b.constant(tensor));
+    };
+    let shape: Vec<Extent> = tensor.shape().iter().map(|&n| Extent::from(n as i64)).collect();
+    let part = b.constant(part);
+    b.broadcast(part, &axes, &shape)
 }
 
 /// True for a layout that folding leaves.

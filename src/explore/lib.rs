@@ -26,6 +26,7 @@ mod near_miss;
 pub mod outline;
 pub mod progress;
 mod proof;
+mod repeated_constants;
 mod replay;
 mod scalar_factors;
 mod schedule;

@@ -88,6 +88,7 @@ impl Cpu {
 /// The vectors that kernels are computed in here, as people call them.
 pub fn vectors() -> &'static str {
     match simd::level() {
+        simd::VectorLevel::V4 if simd::has_halves() => "AVX-512 in halves",
         simd::VectorLevel::V4 => "AVX-512",
         simd::VectorLevel::V3 => "AVX2",
         simd::VectorLevel::Base if cfg!(target_arch = "aarch64") => "NEON",

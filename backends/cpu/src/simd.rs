@@ -44,6 +44,23 @@ fn detect() -> VectorLevel {
     }
 }
 
+/// True if vectors of AVX-512 are computed in two halves, one after the other: Zen 4 (AMD's family 19h).
+#[cfg(target_arch = "x86_64")]
+pub fn has_halves() -> bool {
+    use std::arch::x86_64::__cpuid;
+    let vendor = __cpuid(0);
+    let signature = __cpuid(1).eax;
+    // "Combine the family and the extended family", AMD64 Architecture Programmer's Manual, volume 3, appendix E.
+    let family = (signature >> 8 & 0xf) + (signature >> 20 & 0xff);
+    let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+    name.as_flattened() == b"AuthenticAMD" && family == 0x19
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub fn has_halves() -> bool {
+    false
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn detect() -> VectorLevel {
     VectorLevel::Base
