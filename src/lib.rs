@@ -79,6 +79,9 @@ mod stack;
 mod staged;
 #[doc(hidden)]
 pub mod stdlib;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod svg;
 
 pub use device::Device;
 pub use error::{Error, ErrorKind};

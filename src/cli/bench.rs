@@ -1,6 +1,7 @@
 //! `bench MODEL`: times the optimised plan against the original model, interleaved.
 
 use super::bench_data;
+use super::bench_kernels::{chart, table};
 use super::bench_turns::{self, Ready};
 use super::check_options::{self, CheckReport, Checking};
 use super::model::{Tuning, fitting_symbols, load_for};
@@ -61,11 +62,14 @@ pub struct Args {
     wait: bool,
     /// Time runs when asked, for programs that take turns with others: print a line of JSON when plans are found, then answer
     /// each line of standard input, `optimised` or `as read`, with the seconds of a run of that plan, or with the mean of N runs if a tab and N follow.
-    #[arg(long, conflicts_with_all = ["wait", "kernels", "against", "iterations", "seconds", "json"])]
+    #[arg(long, conflicts_with_all = ["wait", "kernels", "svg", "against", "iterations", "seconds", "json"])]
     pub(super) turns: bool,
     /// Print what every kernel takes, measured and estimated.
     #[arg(long)]
     pub(super) kernels: bool,
+    /// Draw the kernels of the optimised plan as a bar chart, those that take longest first; `-` is standard output.
+    #[arg(long, value_name = "FILE.svg", requires = "kernels")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     shapes: ShapeOptions,
     #[command(flatten)]
@@ -103,6 +107,14 @@ impl Args {
             std::io::stdin().read_line(&mut String::new())?;
         }
         Ok(())
+    }
+
+    /// Writes the chart, if one is wanted.
+    fn draw(&self, kernels: &[KernelTime]) -> anyhow::Result<()> {
+        let Some(path) = &self.svg else { return Ok(()) };
+        let model = self.model.file_name().unwrap_or_default().display();
+        let title = format!("{model}, optimised, {}", self.place.told(self.common.threads()));
+        Ok(mlc_files::write(path, chart(&title, kernels).as_bytes())?)
     }
 
     /// Another runtime with the model, if one is to be timed.
@@ -237,7 +249,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     let mut reads: Vec<Named<'_>> = vec![("MODEL", &args.model)];
     reads.extend(named("--inputs", &args.inputs));
     reads.extend(args.tuning.files());
-    args.common.begin(&reads, &[])?;
+    let writes: Vec<Named<'_>> = named("--svg", &args.svg).into_iter().collect();
+    args.common.begin(&reads, &writes)?;
     let model = load_for(&args.model, &args.common, &args.shapes)?;
     if model.keeps_nodes() {
         return bench_data::run(args, model);
@@ -317,6 +330,7 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
         ..report
     };
     text.push_str(&report.human().1);
+    args.draw(&report.kernels)?;
     args.common.report(&report)?;
     args.common.screen.print(&text)?;
     Ok(Findings::Nothing)
@@ -405,36 +419,4 @@ impl Bench<'_> {
         }
         Ok(Taken { times, launches, notes, kernels, against })
     }
-}
-
-/// Kernels that compute the same together, those that take longest first.
-fn table(title: &str, kernels: &[KernelTime]) -> String {
-    let mut rows: Vec<(KernelTime, usize)> = Vec::new();
-    for k in kernels {
-        let same =
-            |(r, _): &&mut (KernelTime, usize)| r.kernel == k.kernel && r.computes == k.computes;
-        match rows.iter_mut().find(same) {
-            Some((r, count)) => {
-                r.measured += k.measured;
-                r.predicted += k.predicted;
-                *count += 1;
-            }
-            None => rows.push((k.clone(), 1)),
-        }
-    }
-    rows.sort_by(|a, b| b.0.measured.total_cmp(&a.0.measured));
-    let mut out = format!("\n{title}: measured, estimated, estimated/measured, kernel\n");
-    for (k, count) in rows {
-        let times = if count > 1 { format!("{count} x ") } else { String::new() };
-        let _ = writeln!(
-            out,
-            "{:>10} {:>10} {:>6.2}  {times}{}: {}",
-            seconds(k.measured),
-            seconds(k.predicted),
-            k.predicted / k.measured,
-            k.kernel,
-            k.computes
-        );
-    }
-    out
 }

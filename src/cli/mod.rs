@@ -3,6 +3,7 @@
 mod arg_values;
 mod bench;
 mod bench_data;
+mod bench_kernels;
 mod bench_turns;
 mod calibrate;
 mod check;

@@ -32,6 +32,15 @@ impl Place {
         Ok(device.threads(threads))
     }
 
+    /// What computes there: a device, or so many threads.
+    pub fn told(&self, threads: usize) -> String {
+        match self.backend {
+            BackendKind::Cuda => format!("NVIDIA device {}", self.device.unwrap_or(0)),
+            BackendKind::Cpu | BackendKind::Reference if threads == 1 => "1 thread".into(),
+            BackendKind::Cpu | BackendKind::Reference => format!("{threads} threads"),
+        }
+    }
+
     /// The device, as the user limits it.
     pub fn device(&self, common: &Common, tuning: &Tuning) -> anyhow::Result<Device> {
         let device = self.on(common.threads())?.fp(tuning.fp);

@@ -224,6 +224,7 @@ fn files_that_cannot_be_are_refused_before_any_work() {
         (&["optimize", "-", "-o", "x.onnx", "--rules", "-"], "are one file"),
         (&["run", "f.rules", "--outputs", "y.npz", "--json", "y.npz"], "are one file"),
         (&["run", "f.rules", "--outputs", "f.rules"], "--outputs and MODEL"),
+        (&["bench", "f.rules", "--kernels", "--svg", "f.rules"], "--svg and MODEL"),
         (&["optimize", "m.onnx", "-o", "folder"], "not a regular file but a folder"),
         (&["optimize", "m.onnx", "-o", "x/"], "names a folder"),
         (&["optimize", "m.onnx", "-o", "none/x.onnx"], "the folder none"),
@@ -321,6 +322,7 @@ fn a_closed_or_full_standard_output_is_no_panic() {
         &["optimize", "m.onnx", "-o", "-", "--no-check", "--rounds", "1"],
         &["optimize", "m.onnx", "-o", "x.onnx", "--json", "-", "--no-check", "--rounds", "1"],
         &["bench", "f.rules", "--no-check", "--iterations", "1"],
+        &["bench", "f.rules", "--no-check", "--seconds", "0", "--kernels", "--svg", "-"],
         &["fuzz", "--cases", "1"],
         &["calibrate", "--time", "0", "--store", "times.redb"],
     ] {

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 mod conformance;
 mod files;
 mod inputs;
+mod kernels;
 mod staged;
 mod turns;
 mod verbs;
