@@ -2,7 +2,7 @@
 
 use crate::show;
 use mlc_backends::{Backend, BackendError, Executable};
-use mlc_cpu::{Cpu, Watched};
+use mlc_cpu::{Cpu, Roofline, Watched};
 use mlc_dsl::ir::{DType, Tensor};
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -26,6 +26,11 @@ pub struct KernelTime {
     pub predicted: f64,
     /// Bytes that it reads and writes at least.
     pub bytes: f64,
+    /// Operations that it does by definition.
+    pub flops: f64,
+    /// The part of this machine's roofline that it reaches: of its operations or of its traffic with memory, whichever takes longer. More than one where
+    /// an algorithm needs fewer operations or caches hold the data. Nothing of a device, and of what is not launched.
+    pub roofline: Option<f64>,
 }
 
 /// What times the kernels of plans one by one.
@@ -37,6 +42,14 @@ pub enum Watcher {
 }
 
 impl Watcher {
+    /// What the processor does at most, measured; nothing of a device.
+    pub fn roofline(&self) -> Option<Roofline> {
+        match self {
+            Watcher::Cpu(cpu) => Some(cpu.roofline()),
+            Watcher::Device(_) => None,
+        }
+    }
+
     /// Compiles a plan.
     pub fn watch(&self, plan: &Plan, library: &Arc<Library>) -> Result<WatchedPlan, BackendError> {
         Ok(match self {
@@ -123,19 +136,28 @@ impl<'a> Timed<'a> {
     }
 
     /// Its kernels in the order that they run in.
-    pub fn kernels(&self, library: &Library, model: &CostModel) -> Vec<KernelTime> {
+    pub fn kernels(
+        &self,
+        library: &Library,
+        model: &CostModel,
+        roofline: Option<Roofline>,
+    ) -> Vec<KernelTime> {
         let works = Works::new(library);
         let program = &self.plan.program;
         let measured = |k: usize| self.least.get(&k).copied().unwrap_or(0.0);
         let row = |(at, k): (usize, &mlc_dsl::plan::Kernel)| {
             let dtype = k.outputs.first().map_or(DType::F32, |v| program.ty(*v).dtype);
             let work = works.kernel(program, k);
+            let (bytes, measured) = (work.read + work.written, measured(at));
+            let reached = |r: Roofline| r.part(work.flops, bytes, measured);
             KernelTime {
                 kernel: k.name.clone(),
                 computes: show::signature(program, k.nodes.iter().copied(), library),
-                measured: measured(at),
+                measured,
                 predicted: model.seconds(&k.name, dtype, &work),
-                bytes: work.read + work.written,
+                bytes,
+                flops: work.flops,
+                roofline: roofline.filter(|_| measured > 0.0).map(reached),
             }
         };
         self.plan.kernels.iter().enumerate().map(row).collect()

@@ -20,6 +20,7 @@ use crate::pipeline::measure::Runs;
 use crate::pipeline::{self, measure};
 use anyhow::ensure;
 use mlc_backends::{Backend, Executable};
+use mlc_cpu::Roofline;
 use mlc_dsl::ir::Tensor;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::Plan;
@@ -309,7 +310,8 @@ pub fn run(mut args: Args) -> anyhow::Result<Findings> {
     if let Some(timed) = &taken.kernels {
         let target = pipeline::target(&model.library, &options.target)?;
         let price = options.costing.model(&target, &model.program);
-        kernels = timed.each_ref().map(|t| t.kernels(&model.library, &price));
+        let roofline = taken.roofline;
+        kernels = timed.each_ref().map(|t| t.kernels(&model.library, &price, roofline));
         text.push_str(&table("optimised", &kernels[0]));
         text.push_str(&table("unoptimised", &kernels[1]));
     }
@@ -344,6 +346,7 @@ struct Taken<'p> {
     /// Of the optimised plan's session.
     notes: Vec<String>,
     kernels: Option<[Timed<'p>; 2]>,
+    roofline: Option<Roofline>,
     against: Option<PeerReport>,
 }
 
@@ -362,9 +365,10 @@ impl Bench<'_> {
         args.turn()?;
         let place = device.backend()?;
         let times = measure::anew(&*place, &plans, library, inputs, args.count())?;
-        let mut kernels = None;
+        let (mut kernels, mut roofline) = (None, None);
         if args.kernels {
             let watcher = device.watcher()?;
+            roofline = watcher.roofline();
             let [fast, plain] = plans.map(|p| Timed::new(p, &watcher, library));
             let mut both = [fast?, plain?];
             interleave(&mut both, inputs, WATCHED, args.budget())?;
@@ -377,7 +381,7 @@ impl Bench<'_> {
             }
             None => None,
         };
-        Ok(Taken { times, launches: [None; 2], notes: vec![], kernels, against })
+        Ok(Taken { times, launches: [None; 2], notes: vec![], kernels, roofline, against })
     }
 
     /// All that is compiled, the other runtime too, is ready before anything is timed.
@@ -417,6 +421,6 @@ impl Bench<'_> {
             interleave(&mut both, inputs, WATCHED, args.budget())?;
             kernels = Some(both);
         }
-        Ok(Taken { times, launches, notes, kernels, against })
+        Ok(Taken { times, launches, notes, kernels, roofline: None, against })
     }
 }

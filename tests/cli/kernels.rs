@@ -43,6 +43,9 @@ fn kernels_of_a_network_are_drawn() {
     let kernels = report["kernels"].as_array().expect("kernels");
     let of = |k: &serde_json::Value, field: &str| k[field].as_str().expect("text").to_string();
     let rows: BTreeSet<_> = kernels.iter().map(|k| (of(k, "kernel"), of(k, "computes"))).collect();
+    for k in kernels.iter().filter(|k| k["measured"].as_f64() > Some(0.0)) {
+        assert!(k["roofline"].as_f64() >= Some(0.0), "{k}");
+    }
     let texts = texts(&chart);
     let title = "squeezenet1_1.onnx, optimised, 1 thread: the kernels take ";
     assert!(texts[0].starts_with(title), "{}", texts[0]);
@@ -52,7 +55,8 @@ fn kernels_of_a_network_are_drawn() {
     for bar in bars {
         let known = rows.iter().any(|(kernel, _)| bar[1].contains(&format!("{kernel}: ")));
         assert!(known || bar[1] == "others", "{bar:?}");
-        assert!(bar[2].ends_with(" %"), "{bar:?}");
+        let all = if bar[1] == "others" { " %" } else { " % of the roofline" };
+        assert!(bar[2].ends_with(all), "{bar:?}");
     }
 }
 

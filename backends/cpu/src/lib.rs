@@ -7,6 +7,7 @@ use mlc_dsl::ir::Tensor;
 use mlc_dsl::layout;
 use mlc_dsl::library::Library;
 use mlc_dsl::plan::{Fault, Plan};
+pub use roofline::Roofline;
 use std::sync::Arc;
 
 mod arena;
@@ -47,6 +48,7 @@ mod regions;
 mod registry;
 mod resample;
 mod resolve;
+mod roofline;
 mod run;
 mod scatter;
 mod simd;
@@ -77,6 +79,11 @@ impl Cpu {
     pub fn watched(&self, plan: &Plan, library: Arc<Library>) -> Result<Watched, BackendError> {
         sound(self, plan, &library)?;
         Ok(Watched(run::CompiledPlan::new(plan, library, self.threads.clone(), self.memory)?))
+    }
+
+    /// What this machine does at most on as many threads; this takes a third of a second.
+    pub fn roofline(&self) -> Roofline {
+        Roofline::measure(&self.threads)
     }
 
     /// How many threads it uses.

@@ -13,6 +13,7 @@ super::norms::norms!(#[target_feature(enable = "avx2,fma")]);
 super::pools::pools!(#[target_feature(enable = "avx2,fma")]);
 super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
 super::winograd::winograd!(#[target_feature(enable = "avx2,fma")]);
+super::peak::peak!(#[target_feature(enable = "avx2,fma")]);
 super::groups::groups!(#[target_feature(enable = "avx2,fma")]);
 super::window_rows::window_rows!(#[target_feature(enable = "avx2,fma")]);
 

@@ -13,6 +13,7 @@ pub mod functions;
 pub mod groups;
 pub mod lines;
 pub mod norms;
+pub mod peak;
 pub mod picks;
 pub mod planes;
 pub mod pools;

@@ -12,6 +12,7 @@ super::norms::norms!();
 super::pools::pools!();
 super::planes::planes!();
 super::winograd::winograd!();
+super::peak::peak!();
 super::groups::groups!();
 super::window_rows::window_rows!();
 

@@ -1,0 +1,26 @@
+//! The body that finds how many multiply-adds a core does in a second, for any kind of vector.
+
+/// Defines `multiply_adds` for a level, whose module defines `Vector` and the operations on it.
+macro_rules! peak {
+    ($(#[$feature:meta])*) => {
+        /// So many rounds of independent multiply-adds in registers, as many as hide the latency of one; their number. `seed` is not known
+        /// when this is compiled.
+        ///
+        /// # Safety
+        /// This level is that of the machine.
+        $(#[$feature])*
+        pub unsafe fn multiply_adds(rounds: usize, seed: f32) -> usize {
+            const SUMS: usize = 12;
+            let (factor, shift) = (splat(seed), splat(1.0 - seed));
+            let mut sums = [splat(1.0); SUMS];
+            for _ in 0..rounds {
+                for sum in &mut sums {
+                    *sum = multiply_add(*sum, factor, shift);
+                }
+            }
+            std::hint::black_box(sums);
+            rounds * SUMS * LANES
+        }
+    };
+}
+pub(super) use peak;
