@@ -90,7 +90,7 @@ pub fn vectors() -> &'static str {
     match simd::level() {
         simd::VectorLevel::V4 => "AVX-512",
         simd::VectorLevel::V3 => "AVX2",
-        simd::VectorLevel::Base if cfg!(target_arch = "aarch64") => "NEON",
+        simd::VectorLevel::Neon => "NEON",
         simd::VectorLevel::Base => "baseline",
     }
 }
