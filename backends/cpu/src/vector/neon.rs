@@ -91,21 +91,27 @@ fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
 #[inline]
 fn prefetch(at: *const f32) {
     // SAFETY: the instruction accesses nothing.
-    unsafe { asm!("prfm pldl1keep, [{}]", in(reg) at, options(nomem, nostack, preserves_flags)) }
+    unsafe {
+        asm!("prfm pldl1keep, [{}]", in(reg) at.addr(), options(nomem, nostack, preserves_flags))
+    }
 }
 
 /// Fetches what is there into the second-level cache; any address will do.
 #[inline]
 fn prefetch_later(at: *const f32) {
     // SAFETY: the instruction accesses nothing.
-    unsafe { asm!("prfm pldl2keep, [{}]", in(reg) at, options(nomem, nostack, preserves_flags)) }
+    unsafe {
+        asm!("prfm pldl2keep, [{}]", in(reg) at.addr(), options(nomem, nostack, preserves_flags))
+    }
 }
 
 /// The same for what will be written.
 #[inline]
 fn prefetch_to_write(at: *const f32) {
     // SAFETY: the instruction accesses nothing.
-    unsafe { asm!("prfm pstl1keep, [{}]", in(reg) at, options(nomem, nostack, preserves_flags)) }
+    unsafe {
+        asm!("prfm pstl1keep, [{}]", in(reg) at.addr(), options(nomem, nostack, preserves_flags))
+    }
 }
 
 /// # Safety

@@ -156,8 +156,6 @@ mod neon {
                 to: *mut $t,
                 width: usize,
             ) -> usize {
-                /// Vectors of a line of the result.
-                const PARTS: usize = LINES / $lanes;
                 for k in (0..depth / $lanes * $lanes).step_by($lanes) {
                     // SAFETY: every line has these elements, and there is room for eight at each place.
                     unsafe {
@@ -169,8 +167,8 @@ mod neon {
                                 (a, b) => $high(a, b),
                             });
                         }
-                        for (i, x) in x.into_iter().enumerate() {
-                            $store(to.add((k + i / PARTS) * width + i % PARTS * $lanes), x);
+                        for (x, at) in x.into_iter().zip((0..).step_by($lanes)) {
+                            $store(to.add((k + at / LINES) * width + at % LINES), x);
                         }
                     }
                 }
