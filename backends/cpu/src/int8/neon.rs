@@ -37,10 +37,8 @@ unsafe fn rows<const LEFT: bool, const R: usize>(t: &Raw<'_>, vectors: usize) {
         let mut begin = [0; R];
         for (r, begin) in begin.iter_mut().enumerate() {
             let row = std::slice::from_raw_parts(t.a.add(r * t.lead), 4 * t.offsets.len());
-            let sum: i32 = match LEFT {
-                true => row.iter().map(|&x| x as i8 as i32).sum(),
-                false => -row.iter().map(|&x| x as i32).sum::<i32>(),
-            };
+            let own = |x: u8| if LEFT { x as i8 as i32 } else { -(x as i32) };
+            let sum = row.iter().fold(0i32, |sum, &x| sum.wrapping_add(own(x)));
             *begin = t.start.rows[r].wrapping_add(sum.wrapping_mul(128));
         }
         for first in (0..vectors * LANES).step_by(LANES) {
