@@ -98,7 +98,7 @@ pub fn vectors() -> &'static str {
         simd::VectorLevel::V4 if simd::has_halves() => "AVX-512 in halves",
         simd::VectorLevel::V4 => "AVX-512",
         simd::VectorLevel::V3 => "AVX2",
-        simd::VectorLevel::Base if cfg!(target_arch = "aarch64") => "NEON",
+        simd::VectorLevel::Neon => "NEON",
         simd::VectorLevel::Base => "baseline",
     }
 }

@@ -3,6 +3,7 @@
 //! Columns are sorted by their residue modulo the stride, so neighbouring results read neighbouring elements for any
 //! stride, and borders need no tests. One to three spatial axes: planes, rows and columns; others go through [`Window`].
 
+use super::gemm::kernel::at_level;
 use super::simd::{VectorLevel, level, simd};
 use super::vector;
 use super::window::Window;
@@ -249,16 +250,7 @@ fn copy_by<const C: usize>(dst: &mut [f32], src: &[f32]) {
 /// Every second element of `src`, from the first.
 #[inline]
 pub fn every_second(dst: &mut [f32], src: &[f32]) {
-    match level() {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level was detected on this machine.
-        VectorLevel::V4 => unsafe { vector::avx512::every_second(src, dst) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the level was detected on this machine.
-        VectorLevel::V3 => unsafe { vector::avx2::every_second(src, dst) },
-        // SAFETY: every machine has this level.
-        _ => unsafe { vector::portable::every_second(src, dst) },
-    }
+    at_level!(every_second(src, dst));
 }
 
 /// A run of results whose taps read contiguously: first result in the panel, length, place in the frame.

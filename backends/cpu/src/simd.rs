@@ -6,17 +6,20 @@
 use std::sync::OnceLock;
 
 /// A set of vector instructions.
+#[allow(dead_code, reason = "a machine has those of its architecture")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VectorLevel {
-    /// What every machine of the architecture has.
+    /// What the compiler makes of arrays on any machine.
     Base,
+    /// NEON.
+    Neon,
     /// AVX2 with fused multiply-add.
     V3,
     /// AVX-512 (F, BW, DQ, VL).
     V4,
 }
 
-/// Names the highest level to use, for tests of the others: `portable`, `avx2` or `avx512`.
+/// Names the highest level to use, for tests of the others: `portable` or `avx2`, otherwise what there is.
 const HIGHEST: &str = "MLC_VECTORS";
 
 /// The level of this machine.
@@ -63,7 +66,7 @@ pub fn has_halves() -> bool {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn detect() -> VectorLevel {
-    VectorLevel::Base
+    if cfg!(target_arch = "aarch64") { VectorLevel::Neon } else { VectorLevel::Base }
 }
 
 /// Defines a function compiled for every [`VectorLevel`] and dispatched at run time.
@@ -88,7 +91,7 @@ macro_rules! simd {
                     $crate::simd::VectorLevel::V4 => return unsafe { v4($($arg),*) },
                     // SAFETY: the level was detected on this machine.
                     $crate::simd::VectorLevel::V3 => return unsafe { v3($($arg),*) },
-                    $crate::simd::VectorLevel::Base => {}
+                    _ => {}
                 }
             }
             body($($arg),*)

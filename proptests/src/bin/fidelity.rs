@@ -260,7 +260,7 @@ fn measured(
         let of_first = ready[0].least();
         let skip = usize::from(!out.is_empty());
         for ((point, plan), timed) in part.into_iter().zip(&ready).skip(skip) {
-            let rows = timed.kernels(model.library(), price).into_iter().zip(&plan.kernels);
+            let rows = timed.kernels(model.library(), price, None).into_iter().zip(&plan.kernels);
             let row = |(time, k)| {
                 let work = works.kernel(&plan.program, k);
                 let features = features(&work, &price.fits().caches, is_cold).to_vec();

@@ -3,6 +3,7 @@
 use super::bytes_of;
 use crate::buffer::with_scratch;
 use crate::gemm::Finish;
+use crate::gemm::kernel::at_level;
 use crate::launch::{Array, Context, Launch};
 use crate::padded_frame::{PaddedFrame, SLACK};
 use crate::simd::{VectorLevel, level};
@@ -70,16 +71,8 @@ fn convolve(frame: &PaddedFrame, w: &[f32], data: &[f32], bounds: Bounds, out: &
     let taps = frame.taps.as_slice();
     for (z, out) in out.chunks_exact_mut((rows * wide).max(1)).enumerate() {
         let data = &data[z * plane..];
-        match level() {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the level was detected; no vector begins beyond the last result of a row.
-            VectorLevel::V4 => unsafe { vector::avx512::plane(shape, taps, w, data, bounds, out) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            VectorLevel::V3 => unsafe { vector::avx2::plane(shape, taps, w, data, bounds, out) },
-            // SAFETY: as above, and every machine has this level.
-            _ => unsafe { vector::portable::plane(shape, taps, w, data, bounds, out) },
-        }
+        // No vector begins beyond the last result of a row.
+        at_level!(plane(shape, taps, w, data, bounds, out));
     }
 }
 

@@ -32,6 +32,7 @@ pub fn shape() -> Shape {
     match level() {
         VectorLevel::V4 => Shape { rows: 14, cols: 32 },
         VectorLevel::V3 => Shape { rows: 6, cols: 16 },
+        VectorLevel::Neon => Shape { rows: 12, cols: 8 },
         VectorLevel::Base => Shape { rows: 4, cols: 8 },
     }
 }
@@ -46,7 +47,7 @@ pub struct Wide {
 /// longer ones are better.
 pub fn wide() -> Wide {
     match level() {
-        VectorLevel::V4 => Wide { rows: 6, panels: 2 },
+        VectorLevel::V4 | VectorLevel::Neon => Wide { rows: 6, panels: 2 },
         _ => Wide { rows: shape().rows, panels: 1 },
     }
 }
@@ -55,9 +56,9 @@ pub fn wide() -> Wide {
 /// units for fused multiply-add busy.
 pub fn strip_panels(rows: usize) -> usize {
     match (level(), rows) {
-        (VectorLevel::V4, 1..=3) => 4,
-        (VectorLevel::V4, 4) => 3,
-        (VectorLevel::V4, 5 | 6) | (VectorLevel::V3, 3) => 2,
+        (VectorLevel::V4 | VectorLevel::Neon, 1..=3) => 4,
+        (VectorLevel::V4 | VectorLevel::Neon, 4) => 3,
+        (VectorLevel::V4 | VectorLevel::Neon, 5 | 6) | (VectorLevel::V3, 3) => 2,
         (VectorLevel::V3, 1) => 4,
         (VectorLevel::V3, 2) => 3,
         _ => 1,
@@ -225,12 +226,37 @@ impl Target<'_> {
     }
 }
 
+/// The level's function of that name.
+macro_rules! at_level {
+    ($name:ident($($arg:expr),*)) => {
+        match level() {
+            #[cfg(target_arch = "x86_64")]
+            VectorLevel::V4 => {
+                // SAFETY: AVX-512 was detected; the assertions bound the panel and the target, the caller the rest.
+                unsafe { vector::avx512::$name($($arg),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            VectorLevel::V3 => {
+                // SAFETY: AVX2 and FMA were detected; otherwise as above.
+                unsafe { vector::avx2::$name($($arg),*) }
+            }
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: every machine has NEON; otherwise as above.
+            VectorLevel::Neon => unsafe { vector::neon::$name($($arg),*) },
+            // SAFETY: as above.
+            _ => unsafe { vector::portable::$name($($arg),*) },
+        }
+    };
+}
+
+pub(crate) use at_level;
+
 /// One tile for every panel: the rows of `target`, from the first on, are `panels · right`.
 ///
 /// # Safety
 /// The parts of these rows are valid for reads and writes and not aliased.
 pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
-    let (shape, level) = (shape(), level());
+    let shape = shape();
     let Panels { count, rows, depth, data, .. } = panels;
     let vectors = target.parts.len();
     assert!(count >= 1 && rows >= 1 && rows <= shape.rows, "tiles fit the registers");
@@ -249,43 +275,8 @@ pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
         }
     }
     target.covers(count * rows);
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        VectorLevel::V4 => {
-            // SAFETY: AVX-512 was detected; the assertions bound all operands, the caller the target.
-            unsafe { vector::avx512::tiles(panels, right, target) }
-        }
-        #[cfg(target_arch = "x86_64")]
-        VectorLevel::V3 => {
-            // SAFETY: AVX2 and FMA were detected; otherwise as above.
-            unsafe { vector::avx2::tiles(panels, right, target) }
-        }
-        // SAFETY: as above.
-        _ => unsafe { vector::portable::tiles(panels, right, target) },
-    }
+    at_level!(tiles(panels, right, target))
 }
-
-/// The level's function of that name.
-macro_rules! at_level {
-    ($name:ident($($arg:expr),*)) => {
-        match level() {
-            #[cfg(target_arch = "x86_64")]
-            VectorLevel::V4 => {
-                // SAFETY: AVX-512 was detected; the assertions bound the panel and the target, the caller the rest.
-                unsafe { vector::avx512::$name($($arg),*) }
-            }
-            #[cfg(target_arch = "x86_64")]
-            VectorLevel::V3 => {
-                // SAFETY: AVX2 and FMA were detected; otherwise as above.
-                unsafe { vector::avx2::$name($($arg),*) }
-            }
-            // SAFETY: as above.
-            _ => unsafe { vector::portable::$name($($arg),*) },
-        }
-    };
-}
-
-pub(crate) use at_level;
 
 /// Panics unless packed panels have all vectors of a tile of so many rows and `lines` lines.
 fn check_panels(b: PanelLines<'_>, rows: usize, lines: usize, target: &Target<'_>) {

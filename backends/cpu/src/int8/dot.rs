@@ -59,6 +59,9 @@ enum Path {
     /// Bytes widened to 16 bits, whose products are summed in pairs.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// Four products and their sum in one instruction, for bytes of one kind.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     Portable,
 }
 
@@ -73,6 +76,10 @@ fn path() -> Path {
             if level() >= VectorLevel::V3 {
                 return Path::Avx2;
             }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if level() == VectorLevel::Neon && std::arch::is_aarch64_feature_detected!("dotprod") {
+            return Path::Neon;
         }
         let _ = (level(), VectorLevel::Base);
         Path::Portable
@@ -130,20 +137,24 @@ pub fn tile(
             (Path::Avx2, Signed::Left) => x86::avx2::<true>(&t, count, vectors),
             #[cfg(target_arch = "x86_64")]
             (Path::Avx2, Signed::Right) => x86::avx2::<false>(&t, count, vectors),
+            #[cfg(target_arch = "aarch64")]
+            (Path::Neon, Signed::Left) => super::neon::tile::<true>(&t, count, vectors),
+            #[cfg(target_arch = "aarch64")]
+            (Path::Neon, Signed::Right) => super::neon::tile::<false>(&t, count, vectors),
             (Path::Portable, _) => portable(&t, count, vectors, signed),
         }
     }
 }
 
 /// A checked tile.
-struct Raw<'a> {
-    a: *const u8,
-    lead: usize,
-    b: *const u32,
-    offsets: &'a [usize],
-    start: &'a Start<'a>,
-    out: *mut i32,
-    stride: usize,
+pub(super) struct Raw<'a> {
+    pub(super) a: *const u8,
+    pub(super) lead: usize,
+    pub(super) b: *const u32,
+    pub(super) offsets: &'a [usize],
+    pub(super) start: &'a Start<'a>,
+    pub(super) out: *mut i32,
+    pub(super) stride: usize,
 }
 
 impl Raw<'_> {
@@ -152,7 +163,7 @@ impl Raw<'_> {
     /// # Safety
     /// The tile has the row and the group.
     #[inline(always)]
-    unsafe fn left(&self, row: usize, group: usize) -> i32 {
+    pub(super) unsafe fn left(&self, row: usize, group: usize) -> i32 {
         // SAFETY: inside the rows, by the caller.
         unsafe { self.a.add(row * self.lead + 4 * group).cast::<i32>().read_unaligned() }
     }

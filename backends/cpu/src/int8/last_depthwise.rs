@@ -37,6 +37,7 @@ struct Job<'a> {
     /// The weights less their zero points, tap by tap, where they are read so.
     weights: &'a [i32],
     /// They as bytes in tiles, and what their sums begin with, where they have no zero points.
+    #[allow(dead_code, reason = "only tiles of VNNI read them")]
     packed: Option<(&'a PackedBytes, &'a [i32])>,
     finish: &'a Finish<'a>,
 }

@@ -12,6 +12,8 @@ mod frame;
 mod last;
 mod last_depthwise;
 mod matmul;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod pack;
 mod plain;
 mod pool;

@@ -163,6 +163,7 @@ impl<'a> Steps<'a> {
     }
 
     /// Panics unless every operand has elements up to `end` of the result.
+    #[allow(dead_code, reason = "only tiles of VNNI write results")]
     pub fn covers(&self, end: usize) {
         for step in &self.steps {
             let (Step::Add(Operand::Side(s)) | Step::Mul(Operand::Side(s))) = step else {

@@ -339,6 +339,8 @@ mod tests {
                 levels.push(("avx512", vector::avx512::map));
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        levels.push(("neon", vector::neon::map));
         levels
     }
 

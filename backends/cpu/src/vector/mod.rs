@@ -12,6 +12,8 @@ pub mod avx512;
 pub mod functions;
 pub mod groups;
 pub mod lines;
+#[cfg(target_arch = "aarch64")]
+pub mod neon;
 pub mod norms;
 pub mod peak;
 pub mod picks;

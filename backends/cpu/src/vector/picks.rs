@@ -52,6 +52,7 @@ impl Picks {
         let (lanes, seen) = match level() {
             VectorLevel::V4 => (16, 32),
             VectorLevel::V3 => (8, 8),
+            VectorLevel::Neon => (4, 8),
             VectorLevel::Base => return None,
         };
         let last = reach.checked_sub(seen)?;
@@ -96,7 +97,7 @@ impl Picks {
 }
 
 /// The vectors of a line; all that is read lies within `from`, as [`Picks::near`] sees to.
-#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
+#[allow(unused_variables, reason = "not every architecture has such vectors")]
 fn vectors(from: &[f32], first: &[usize], behind: &[u32], to: &mut [f32]) {
     match level() {
         #[cfg(target_arch = "x86_64")]
@@ -105,6 +106,9 @@ fn vectors(from: &[f32], first: &[usize], behind: &[u32], to: &mut [f32]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         VectorLevel::V3 => unsafe { eight(from, first, behind, to) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: every machine has the level.
+        VectorLevel::Neon => unsafe { four(from, first, behind, to) },
         _ => {}
     }
 }
@@ -137,6 +141,25 @@ fn eight(from: &[f32], first: &[usize], behind: &[u32], to: &mut [f32]) {
             let behind = _mm256_loadu_si256(behind.as_ptr().cast());
             let x = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from.as_ptr()), behind);
             _mm256_storeu_ps(to.as_mut_ptr(), x);
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+fn four(from: &[f32], first: &[usize], behind: &[u32], to: &mut [f32]) {
+    use std::arch::aarch64::*;
+    let vectors = to.chunks_exact_mut(4).zip(first).zip(behind.chunks_exact(4));
+    for ((to, &first), behind) in vectors {
+        let from = &from[first..][..8];
+        // SAFETY: slices of eight elements and of four.
+        unsafe {
+            // Element `i` is bytes `4 * i` to `4 * i + 3`.
+            let bytes = vmulq_n_u32(vld1q_u32(behind.as_ptr()), 0x0404_0404);
+            let bytes = vaddq_u32(bytes, vdupq_n_u32(0x0302_0100));
+            let x = vld1q_u8_x2(from.as_ptr().cast());
+            let x = vqtbl2q_u8(x, vreinterpretq_u8_u32(bytes));
+            vst1q_f32(to.as_mut_ptr(), vreinterpretq_f32_u8(x));
         }
     }
 }

@@ -449,9 +449,12 @@ macro_rules! tiles {
             }};
         }
 
+        /// Never a part of a larger function, in which sums would not stay in registers. Where vectors are a feature, callers without it see to that.
+        ///
         /// # Safety
         /// `a` holds `count` panels of `R` rows, `b` lines for their depth; otherwise as [`tiles`].
         $(#[$feature])*
+        #[cfg_attr(target_arch = "aarch64", inline(never))]
         unsafe fn run<const R: usize, const V: usize, A: Rows<R>, B: Lines<V>>(
             count: usize,
             ahead: &[f32],

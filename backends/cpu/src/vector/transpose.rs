@@ -14,7 +14,7 @@ pub const LINES: usize = 8;
 pub fn transpose_lines<T: Pod>(src: [&[T]; LINES], depth: usize, dst: &mut [T], width: usize) {
     assert!(src.iter().all(|s| s.len() >= depth), "lines of the depth");
     assert!(depth == 0 || dst.len() >= (depth - 1) * width + LINES, "room for the result");
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     let done = {
         let (from, to) = (src.map(<[T]>::as_ptr), dst.as_mut_ptr());
         // SAFETY: the level has the instructions, the assertions bound all accesses, and elements are as many bytes.
@@ -22,14 +22,13 @@ pub fn transpose_lines<T: Pod>(src: [&[T]; LINES], depth: usize, dst: &mut [T], 
             match (size_of::<T>(), level()) {
                 (1, _) => bytes(from.map(|s| s.cast()), depth, to.cast(), width),
                 (2, _) => halves(from.map(|s| s.cast()), depth, to.cast(), width),
-                (4, VectorLevel::V3 | VectorLevel::V4) => {
-                    blocks(from.map(|s| s.cast()), depth, to.cast(), width)
-                }
+                (4, VectorLevel::Base) => 0,
+                (4, _) => blocks(from.map(|s| s.cast()), depth, to.cast(), width),
                 _ => 0,
             }
         }
     };
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let done = 0;
     for k in done..depth {
         dst[k * width..][..LINES].copy_from_slice(&src.map(|s| s[k]));
@@ -135,6 +134,52 @@ unsafe fn blocks(from: [*const f32; LINES], depth: usize, to: *mut f32, width: u
         }
     }
     depth / LINES * LINES
+}
+
+#[cfg(target_arch = "aarch64")]
+use neon::{blocks, bytes, halves};
+
+/// The same on NEON.
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use super::LINES;
+    use std::arch::aarch64::*;
+
+    /// Defines a transpose of so many elements of all lines at a time.
+    macro_rules! transpose {
+        ($name:ident of $lanes:literal $t:ty: $load:ident, $low:ident, $high:ident, $store:ident) => {
+            /// # Safety
+            /// As [`super::transpose_lines`] asserts, for elements of this type.
+            pub unsafe fn $name(
+                from: [*const $t; LINES],
+                depth: usize,
+                to: *mut $t,
+                width: usize,
+            ) -> usize {
+                for k in (0..depth / $lanes * $lanes).step_by($lanes) {
+                    // SAFETY: every line has these elements, and there is room for eight at each place.
+                    unsafe {
+                        let mut x = from.map(|s| $load(s.add(k)));
+                        // Each round makes one bit of a line's number the lowest of the places in a vector.
+                        for _ in 0..LINES.trailing_zeros() {
+                            x = std::array::from_fn(|i| match (x[i / 2], x[i / 2 + LINES / 2]) {
+                                (a, b) if i % 2 == 0 => $low(a, b),
+                                (a, b) => $high(a, b),
+                            });
+                        }
+                        for (x, at) in x.into_iter().zip((0..).step_by($lanes)) {
+                            $store(to.add((k + at / LINES) * width + at % LINES), x);
+                        }
+                    }
+                }
+                depth / $lanes * $lanes
+            }
+        };
+    }
+
+    transpose!(bytes of 8 u8: vld1_u8, vzip1_u8, vzip2_u8, vst1_u8);
+    transpose!(halves of 8 u16: vld1q_u16, vzip1q_u16, vzip2q_u16, vst1q_u16);
+    transpose!(blocks of 4 f32: vld1q_f32, vzip1q_f32, vzip2q_f32, vst1q_f32);
 }
 
 #[cfg(test)]
