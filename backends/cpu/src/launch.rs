@@ -108,6 +108,8 @@ pub struct LaunchSite<'a> {
     pub args: &'a [LaunchOperand],
     /// Results.
     pub outputs: &'a [(DType, Vec<usize>)],
+    /// Which of them something reads; what is in the others after a run does not matter.
+    pub read: &'a [bool],
     /// Constants packed for the matrix product.
     pub packs: &'a PackedConstants,
 }

@@ -1,6 +1,6 @@
 //! The steps of recurrent layers with activations of choice, clipped sums and sequences of different lengths. f32.
 //!
-//! Every result is written, those that only the meaning needs among them: they are few beside the products.
+//! Results that nothing reads are the places that steps work in: two of each, so that a step has those of the one before.
 
 use super::buffer::with_scratch;
 use super::gemm::{Finish, GemmSizes, Left, Product, Right, gemm};
@@ -61,6 +61,8 @@ struct Steps {
     weights: Vec<(Weight, Option<Weight>)>,
     most: f32,
     at: Vec<usize>,
+    /// Which results something reads.
+    read: SmallVec<[bool; 8]>,
 }
 
 fn make(
@@ -85,7 +87,7 @@ fn make(
     };
     let at = site.args.iter().map(|a| a.layout.offset).collect();
     let weights = (0..d).map(weight).collect();
-    Some(Box::new(Steps { cell, extents: [s, d, b, h], weights, most, at }))
+    Some(Box::new(Steps { cell, extents: [s, d, b, h], weights, most, at, read: site.read.into() }))
 }
 
 /// An activation and its scales.
@@ -154,12 +156,31 @@ simd! {
     }
 }
 
-fn add(x: &[f32], to: &mut [f32]) {
-    to.iter_mut().zip(x).for_each(|(to, x)| *to += x);
+simd! {
+    fn add(x: &[f32], to: &mut [f32]) {
+        to.iter_mut().zip(x).for_each(|(to, x)| *to += x);
+    }
 }
 
-fn multiply(x: &[f32], y: &[f32], to: &mut [f32]) {
-    to.iter_mut().zip(x.iter().zip(y)).for_each(|(to, (x, y))| *to = x * y);
+simd! {
+    /// Three summands, one after the other.
+    fn add_three(x: &[f32], y: &[f32], z: &[f32], to: &mut [f32]) {
+        for (to, (x, (y, z))) in to.iter_mut().zip(x.iter().zip(y.iter().zip(z))) {
+            *to = *to + x + y + z;
+        }
+    }
+}
+
+simd! {
+    fn multiply(x: &[f32], y: &[f32], to: &mut [f32]) {
+        to.iter_mut().zip(x.iter().zip(y)).for_each(|(to, (x, y))| *to = x * y);
+    }
+}
+
+simd! {
+    fn multiply_by(x: &[f32], to: &mut [f32]) {
+        to.iter_mut().zip(x).for_each(|(to, x)| *to *= x);
+    }
 }
 
 impl Launch for Steps {
@@ -213,6 +234,7 @@ impl<'a> Way<'a> {
     /// A result at a step: lines of `width` elements. Only one of them is alive at once.
     fn out(&self, k: usize, t: usize, width: usize) -> &'a mut [f32] {
         let [_, d, b, _] = self.steps.extents;
+        let t = if self.steps.read[k] { t } else { t % 2 };
         // SAFETY: every direction writes its own part of each step, and callers hold a part of each result at a time.
         unsafe { self.outs[k].part((t * d + self.d) * b * width, b * width) }
     }
@@ -256,7 +278,7 @@ impl<'a> Way<'a> {
             for (i, x) in self.x(t).chunks_exact(rows).enumerate() {
                 let (wide, line) = (i * rows..(i + 1) * rows, i * n..(i + 1) * n);
                 let (u, v, s) = (&mut u[wide.clone()], &mut v[wide.clone()], &mut gates[wide]);
-                [x, of_input, of_state].iter().for_each(|x| add(x, u));
+                add_three(x, of_input, of_state, u);
                 let old = &c[line.clone()];
                 for (k, (u, v)) in u.chunks_exact(n).zip(v.chunks_exact_mut(n)).enumerate() {
                     match k {
@@ -279,7 +301,7 @@ impl<'a> Way<'a> {
                 activate(gate, w, o);
                 let y = &mut y[line];
                 activate(shown, cell, y);
-                y.iter_mut().zip(&*o).for_each(|(y, o)| *y *= o);
+                multiply_by(o, y);
             }
         }
     }

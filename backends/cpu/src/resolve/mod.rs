@@ -261,6 +261,13 @@ impl<'a> Resolver<'a> {
         types.map(result).collect()
     }
 
+    /// True if something reads a value of a kernel: another one, or what follows in it.
+    fn is_read(&self, v: Value, group: &Group) -> bool {
+        let program = &self.graph.program;
+        let follows = |n: &NodeId| program.node(*n).args.contains(&v);
+        group.outputs.contains(&v) || group.epilogue.iter().any(follows)
+    }
+
     /// True if the node is a new layout (or a copy) of its argument.
     fn view(&mut self, id: NodeId, group: &Group) -> Result<bool, BackendError> {
         let node = self.graph.program.node(id);
@@ -327,7 +334,11 @@ impl<'a> Resolver<'a> {
         self.admitted(anchor, &group.arguments)?;
         let op = self.library.node_name(&self.graph.program, anchor);
         let made = match native.maker(&op) {
-            Some(maker) => self.make(maker, &group.arguments, &self.attrs(anchor), &outputs)?,
+            Some(maker) => {
+                let read: Vec<bool> =
+                    outputs.iter().map(|o| o.0.is_some_and(|v| self.is_read(v, group))).collect();
+                self.make(maker, &group.arguments, &self.attrs(anchor), &outputs, &read)?
+            }
             None => None,
         };
         match made {
@@ -414,17 +425,18 @@ impl<'a> Resolver<'a> {
         args: &[Value],
         attrs: &[Attr],
         outputs: &[Output],
+        read: &[bool],
     ) -> Result<Option<(Box<dyn Launch>, Vec<Location>)>, BackendError> {
         let outputs: Vec<(DType, Vec<usize>)> =
             outputs.iter().map(|(_, d, s)| (*d, s.clone())).collect();
         let outputs = outputs.as_slice();
         let mut places: Vec<Location> =
             args.iter().map(|a| self.place(*a).cloned()).collect::<Result<_, _>>()?;
-        if let Some(launch) = maker(&self.site(attrs, &self.operands(&places), outputs)) {
+        if let Some(launch) = maker(&self.site(attrs, &self.operands(&places), outputs, read)) {
             return Ok(Some((launch, places)));
         }
         if let Some(launch) =
-            half_precision::make(maker, &self.site(attrs, &self.operands(&places), outputs))
+            half_precision::make(maker, &self.site(attrs, &self.operands(&places), outputs, read))
         {
             return Ok(Some((launch, places)));
         }
@@ -437,7 +449,7 @@ impl<'a> Resolver<'a> {
             .into_iter()
             .map(|o| LaunchOperand { layout: Layout::dense(&o.layout.shape), constant: None, ..o })
             .collect();
-        let site = self.site(attrs, &dense, outputs);
+        let site = self.site(attrs, &dense, outputs, read);
         if maker(&site).is_none() && half_precision::make(maker, &site).is_none() {
             return Ok(None);
         }
@@ -445,7 +457,7 @@ impl<'a> Resolver<'a> {
             *p = self.copied(p, None, "copy")?;
         }
         let operands = self.operands(&places);
-        let site = self.site(attrs, &operands, outputs);
+        let site = self.site(attrs, &operands, outputs, read);
         let launch = maker(&site).or_else(|| half_precision::make(maker, &site));
         Ok(launch.map(|launch| (launch, places)))
     }
@@ -455,8 +467,9 @@ impl<'a> Resolver<'a> {
         attrs: &'s [Attr],
         args: &'s [LaunchOperand],
         outputs: &'s [(DType, Vec<usize>)],
+        read: &'s [bool],
     ) -> LaunchSite<'s> {
-        LaunchSite { attrs, args, outputs, packs: self.packs }
+        LaunchSite { attrs, args, outputs, read, packs: self.packs }
     }
 
     fn operands(&self, places: &[Location]) -> Vec<LaunchOperand> {
