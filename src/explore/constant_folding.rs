@@ -31,7 +31,8 @@ pub enum ConstantError {
 
 /// The same program with every part that only constants feed replaced by its value, computed in f64
 /// and rounded after every operator, as the search rounds what it evaluates. A layout change that would enlarge a constant
-/// stays: it costs nothing to read; and so does what would be large ([`resources::folds`]).
+/// stays: it costs nothing to read; and so does what would be large ([`resources::folds`]). A constant that repeats more than there was to make it
+/// of is a view of what is repeated.
 pub fn fold(program: &Program, library: &Library) -> Result<Program, ConstantError> {
     Ok(fold_chosen(program, &[], library, &mut Memo::default())?.0)
 }
@@ -65,7 +66,10 @@ pub fn fold_chosen(
         made_of[i] = match &node.kind {
             NodeKind::Const(c) => program.consts.get(*c).bytes().len(),
             NodeKind::Input(_) => 0,
-            NodeKind::Apply(..) => node.args.iter().map(|a| made_of[a.node.0 as usize]).sum(),
+            NodeKind::Apply(..) => {
+                let args = node.args.iter().map(|a| made_of[a.node.0 as usize]);
+                args.fold(0, usize::saturating_add)
+            }
         };
     }
     let mut pending = vec![0usize; n];
@@ -115,7 +119,7 @@ pub fn fold_chosen(
                             known.insert(value(i, k), tensor.clone());
                         }
                         if read[i] && !stays(program, library, i) {
-                            let grew = tensor.bytes().len() > 2 * made_of[i];
+                            let grew = tensor.bytes().len() / 2 > made_of[i];
                             values.insert(value(i, k), constant(&mut b, tensor, grew)?);
                         }
                     }

@@ -6,15 +6,19 @@
 
 use mlc_dsl::build::Builder;
 use mlc_dsl::ir::{Attr, DType, Node, NodeKind, Program, Tensor, Type, Value};
-use mlc_dsl::library::{CallId, Library};
+use mlc_dsl::library::{CallId, Library, OpClass};
+use mlc_dsl::unfold::unfold;
 
 /// Most bytes of constants in `f32`: those of larger models stay half as large.
 const MOST: u64 = 8 << 30;
 
-/// The same program in `f32`; none if it has no floats of 16 bits, or an operator knows that they are.
+/// The same program in `f32`; none if it has no floats of 16 bits, or does little with them, or an operator knows that they are.
 pub(crate) fn widened(program: &Program, library: &Library) -> Option<Program> {
     let types = || program.nodes.iter().flat_map(|n| &n.types);
     if !types().any(|t| is_half(t.dtype)) || program.consts.unread() > 0 {
+        return None;
+    }
+    if !computes(program, library) {
         return None;
     }
     let constants = program.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Const(_)));
@@ -36,6 +40,17 @@ pub(crate) fn widened(program: &Program, library: &Library) -> Option<Program> {
         outputs.push((name.clone(), wide.to(wide.of(*v), program.ty(*v).dtype)?));
     }
     Some(wide.builder.finish(outputs))
+}
+
+/// True if a program sums products, or does what no other class of operators is. All others convert as they load and store, half of the bytes.
+fn computes(program: &Program, library: &Library) -> bool {
+    let Ok(whole) = unfold(program, library, &|_| true) else { return true };
+    whole.nodes.iter().any(|n| match n.kind {
+        NodeKind::Apply(call, _) => {
+            matches!(library.call(call).class, OpClass::Contraction | OpClass::Other)
+        }
+        NodeKind::Input(_) | NodeKind::Const(_) => false,
+    })
 }
 
 fn is_half(dtype: DType) -> bool {

@@ -2,9 +2,10 @@
 //! A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016.
 //!
 //! Tiles of 4 × 4 (6 × 6) inputs that overlap by two are transformed to as many points, of which each is a product over the channels,
-//! and the products to 2 × 2 (4 × 4) results. The real function is the same. Relative to the tile, errors of the smaller tile are those of the sums, of
-//! the larger one about four times as large: less than the sixteen times that a law may regroup by. A result that is not finite here is summed again from its own window: infinities, NaN and overflows of
-//! the transforms spread no further than they do by definition. An element has the same bits however the tiles are divided.
+//! and the products to 2 × 2 (4 × 4) results. The real function is the same. Relative to the tile, errors of the smaller tile are those of
+//! the sums, of the larger one about four times as large: less than the sixteen times that a law may regroup by. A result that is not
+//! finite here is summed again from its own window: infinities, NaN and overflows of the transforms spread no further than they do by
+//! definition. An element has the same bits however the tiles are divided.
 
 use super::conv::as_pointers;
 use super::windows::Windows;
