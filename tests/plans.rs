@@ -158,7 +158,6 @@ fn floats_of_16_bits_are_computed_in_32() {
             pipeline::optimize(program.clone(), &library, &pipeline::Options::default());
         let optimized = optimized.expect("optimises");
         assert_eq!(optimized.program.inputs, program.inputs, "{text}");
-        let is_half = |d: DType| matches!(d, DType::F16 | DType::BF16);
         let names = pipeline::kernels(&optimized.plan, &library);
         let names: Vec<String> =
             names.iter().map(|k| format!("{} {}", k.name, k.nodes.len())).collect();
@@ -168,7 +167,7 @@ fn floats_of_16_bits_are_computed_in_32() {
         for (got, truth) in got.iter().zip(&truth) {
             assert_eq!((got.dtype(), got.shape()), (truth.dtype(), truth.shape()), "{text}");
             // A result in 16 bits may be rounded to the other neighbour.
-            let unit = if is_half(got.dtype()) { 2.0 * got.dtype().unit_roundoff() } else { 1e-6 };
+            let unit = if got.dtype().is_half() { 2.0 * got.dtype().unit_roundoff() } else { 1e-6 };
             for (a, b) in got.to_f64().into_iter().zip(truth.to_f64()) {
                 assert!((a - b).abs() <= unit * b.abs(), "{text}: {a}, the reference says {b}");
             }

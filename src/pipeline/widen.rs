@@ -15,14 +15,14 @@ const MOST: u64 = 8 << 30;
 /// The same program in `f32`; none if it has no floats of 16 bits, or does little with them, or an operator knows that they are.
 pub(crate) fn widened(program: &Program, library: &Library) -> Option<Program> {
     let types = || program.nodes.iter().flat_map(|n| &n.types);
-    if !types().any(|t| is_half(t.dtype)) || program.consts.unread() > 0 {
+    if !types().any(|t| t.dtype.is_half()) || program.consts.unread() > 0 {
         return None;
     }
     if !computes(program, library) {
         return None;
     }
     let constants = program.nodes.iter().filter(|n| matches!(n.kind, NodeKind::Const(_)));
-    let halves = constants.flat_map(|n| &n.types).filter(|t| is_half(t.dtype));
+    let halves = constants.flat_map(|n| &n.types).filter(|t| t.dtype.is_half());
     let elements = |t: &Type| t.known_shape().map_or(0, |s| s.iter().product::<usize>() as u64);
     if halves.map(|t| 4 * elements(t)).sum::<u64>() > MOST {
         return None;
@@ -53,12 +53,8 @@ fn computes(program: &Program, library: &Library) -> bool {
     })
 }
 
-fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
-}
-
 fn wide(dtype: DType) -> DType {
-    if is_half(dtype) { DType::F32 } else { dtype }
+    if dtype.is_half() { DType::F32 } else { dtype }
 }
 
 /// The program as far as it is rewritten.
@@ -81,7 +77,7 @@ impl Wide<'_> {
             NodeKind::Input(i) => Some(vec![self.as_wide(self.inputs[*i as usize])?]),
             NodeKind::Const(c) => {
                 let t = program.consts.get(*c);
-                let t = match is_half(t.dtype()) {
+                let t = match t.dtype().is_half() {
                     true => {
                         let wide = Tensor::from_f32(t.shape().to_vec(), t.to_f32().into_owned());
                         wide.computed_from([t])
@@ -117,7 +113,7 @@ impl Wide<'_> {
 
     /// A cast of a value that was `from`: to 16 bits of another type it rounds.
     fn cast(&mut self, x: Value, from: DType, to: DType) -> Option<Value> {
-        if is_half(to) && from != to {
+        if to.is_half() && from != to {
             let rounded = self.to(x, to)?;
             return self.as_wide(rounded);
         }

@@ -14,7 +14,7 @@ struct Halves {
 }
 
 fn half(dtype: DType) -> Option<DType> {
-    matches!(dtype, DType::F16 | DType::BF16).then_some(dtype)
+    dtype.is_half().then_some(dtype)
 }
 
 /// The kernel that `maker` prepares if 16-bit floats are taken for f32; `None` if there are none.

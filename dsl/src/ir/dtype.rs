@@ -134,6 +134,11 @@ impl DType {
         })
     }
 
+    /// True for the floats of 16 bits.
+    pub fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16)
+    }
+
     /// True for the floating types.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)

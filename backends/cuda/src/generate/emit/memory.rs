@@ -108,7 +108,7 @@ impl Emitter<'_> {
 
     /// A computed number as an element of memory: a float of 16 bits that was read there is not rounded again.
     pub fn stored_element(&self, dtype: DType, v: &str) -> String {
-        let is_half = matches!(dtype, DType::F16 | DType::BF16);
+        let is_half = dtype.is_half();
         match self.raw.get(v) {
             Some((of, element)) if is_half && *of == dtype => element.clone(),
             _ => spell::element(dtype, v),
