@@ -9,6 +9,7 @@ use super::buffer::with_scratch;
 use super::gemm::Matrix;
 use super::gemm::PackedBlock;
 use super::gemm::chain::NONE;
+use super::gemm::halves::RightPanels;
 use super::gemm::kernel::{self, Even, PanelLines, Piece, Target, shape, strip_panels};
 use super::gemm::pack::{copy_lines, pack_left, pack_right, right_len, wide_rows};
 use super::launch::{Array, Context, Launch, LaunchSite, Maker};
@@ -297,7 +298,7 @@ fn product(
     assert!(first + (m - 1) * stride + n <= out.len(), "the product lies inside the result");
     let block =
         PackedBlock { m, n, k, rows: wide, at: first, stride, row: 0, column: 0, add, next: &[] };
-    block.product(a, b, &NONE, out);
+    block.product(a, (RightPanels::Floats(b), &mut []), &NONE, out);
 }
 
 /// The same with a left operand whose lines are read where they lie, `pitch` elements apart.

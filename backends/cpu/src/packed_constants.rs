@@ -3,7 +3,7 @@
 //! The packed form keeps its constant alive, so its address identifies it.
 
 use super::channels_last::winograd::{Filters, Points, Size};
-use super::gemm::{Matrix, PackedLeft, PackedRight};
+use super::gemm::{Matrix, PackedFilters, PackedLeft, PackedRight};
 use super::int8::PackedBytes;
 use bytes::Bytes;
 use mlc_dsl::ir::Tensor;
@@ -56,7 +56,7 @@ type PointsStore<P> = Store<P, (Key, Filters, Size)>;
 static LEFT: LazyLock<Store<Weak<Pack<PackedLeft>>>> = LazyLock::new(Store::default);
 static RIGHT: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
 static BYTES: LazyLock<Store<Weak<Pack<PackedBytes>>>> = LazyLock::new(Store::default);
-static FILTERS: LazyLock<Store<Weak<Pack<PackedRight>>>> = LazyLock::new(Store::default);
+static FILTERS: LazyLock<Store<Weak<Pack<PackedFilters>>>> = LazyLock::new(Store::default);
 static POINTS: LazyLock<PointsStore<Weak<Pack<Points>>>> = LazyLock::new(Store::default);
 
 /// The packings of one session, shared by all shapes that it runs.
@@ -64,7 +64,7 @@ static POINTS: LazyLock<PointsStore<Weak<Pack<Points>>>> = LazyLock::new(Store::
 pub struct PackedConstants {
     left: Store<Arc<Pack<PackedLeft>>>,
     right: Store<Arc<Pack<PackedRight>>>,
-    filters: Store<Arc<Pack<PackedRight>>>,
+    filters: Store<Arc<Pack<PackedFilters>>>,
     points: PointsStore<Arc<Pack<Points>>>,
     bytes: Store<Arc<Pack<PackedBytes>>>,
 }
@@ -81,7 +81,7 @@ impl PackedConstants {
         find(&self.left, &LEFT, key, constant, &|| PackedLeft::new(a, m, k))
     }
 
-    /// The packed form of `b`, a `k` × `n` matrix that is part of `constant`.
+    /// The packed form of `b`, a `k` × `n` matrix that is part of `constant`; in floats of 16 bits if they hold its elements.
     pub fn right(
         &self,
         constant: &Tensor,
@@ -89,7 +89,7 @@ impl PackedConstants {
         (k, n): (usize, usize),
     ) -> Arc<Pack<PackedRight>> {
         let key = key(constant, b, (k, n));
-        find(&self.right, &RIGHT, key, constant, &|| PackedRight::new(b, k, n))
+        find(&self.right, &RIGHT, key, constant, &|| PackedRight::of_constant(b, k, n))
     }
 
     /// The packed form of `o` filters of `q` channels and some taps that begin at element `at` of `constant`.
@@ -98,12 +98,12 @@ impl PackedConstants {
         constant: &Tensor,
         at: usize,
         (o, q, taps): (usize, usize, usize),
-    ) -> Arc<Pack<PackedRight>> {
+    ) -> Arc<Pack<PackedFilters>> {
         let all = bytemuck::cast_slice(constant.bytes());
         let filters =
             Matrix { data: all, offset: at, row: (q * taps) as isize, col: taps as isize };
         let key = key(constant, &filters, (o, q));
-        let pack = || PackedRight::of_filters(&all[at..][..o * q * taps], (o, q, taps));
+        let pack = || PackedFilters::new(&all[at..][..o * q * taps], (o, q, taps));
         find(&self.filters, &FILTERS, key, constant, &pack)
     }
 
@@ -114,7 +114,7 @@ impl PackedConstants {
         at: usize,
         (o, q): (usize, usize),
         taps: &[Taps],
-    ) -> Arc<Pack<PackedRight>> {
+    ) -> Arc<Pack<PackedFilters>> {
         let address = constant.bytes().as_ptr() as usize;
         let strides = (0, 0);
         let key = Key { address, offset: at, strides, sizes: (o, q), taps: taps.to_vec() };
@@ -130,7 +130,7 @@ impl PackedConstants {
             let filter = |f: usize| (0..q).map(move |c| (c * o + f) * all);
             let taps = |from: usize| places.iter().map(move |p| w[from + p]);
             let chosen: Vec<f32> = (0..o).flat_map(filter).flat_map(taps).collect();
-            PackedRight::of_filters(&chosen, (o, q, places.len()))
+            PackedFilters::new(&chosen, (o, q, places.len()))
         };
         find(&self.filters, &FILTERS, key, constant, &pack)
     }

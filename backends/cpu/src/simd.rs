@@ -13,7 +13,7 @@ pub enum VectorLevel {
     Base,
     /// NEON.
     Neon,
-    /// AVX2 with fused multiply-add.
+    /// AVX2 with fused multiply-add and conversions of f16, which every processor with both has.
     V3,
     /// AVX-512 (F, BW, DQ, VL).
     V4,
@@ -35,7 +35,9 @@ pub fn level() -> VectorLevel {
 
 #[cfg(target_arch = "x86_64")]
 fn detect() -> VectorLevel {
-    let v3 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let v3 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c");
     let v4 = is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")

@@ -8,7 +8,7 @@ use super::winograd::{self, Winograd};
 use crate::buffer::with_scratch;
 use crate::gemm::kernel::{self, Even, PanelLines, Part, Piece, Pointed, Target, shape};
 use crate::gemm::pack::{panel_rows, wide_rows};
-use crate::gemm::{Finish, PackedRight, cut, finish_block, share};
+use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
 use crate::threads::{SharedSlice, Threads};
@@ -39,7 +39,7 @@ struct Filtered {
     conv: Conv,
     w_at: usize,
     /// The filters, if they are constant.
-    packed: Option<Arc<Pack<PackedRight>>>,
+    packed: Option<Arc<Pack<PackedFilters>>>,
 }
 
 /// Prepares a convolution.
@@ -104,10 +104,10 @@ impl Launch for Filtered {
         }
         let Conv { windows, q, o, .. } = &self.conv;
         let own;
-        let filters: &PackedRight = match &self.packed {
+        let filters: &PackedFilters = match &self.packed {
             Some(packed) => packed,
             None => {
-                own = PackedRight::of_filters(&w[self.w_at..], (*o, *q, windows.taps()));
+                own = PackedFilters::new(&w[self.w_at..], (*o, *q, windows.taps()));
                 &own
             }
         };
@@ -147,7 +147,7 @@ impl Conv {
         &self,
         threads: &Threads,
         x: &[f32],
-        filters: &PackedRight,
+        filters: &PackedFilters,
         out: &mut [f32],
         finish: &Finish<'_>,
     ) {
@@ -379,7 +379,7 @@ impl Conv {
 /// What all tasks of a run share.
 struct Job<'a> {
     x: &'a [f32],
-    filters: &'a PackedRight,
+    filters: &'a PackedFilters,
     out: &'a SharedSlice<'a, f32>,
     finish: &'a Finish<'a>,
 }

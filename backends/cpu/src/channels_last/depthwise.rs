@@ -4,7 +4,7 @@
 use super::windows::Windows;
 use crate::buffer::with_scratch;
 use crate::gemm::kernel::{self, Target, WindowLine, WindowRows, shape};
-use crate::gemm::{Finish, PackedRight};
+use crate::gemm::{Finish, PackedFilters};
 use crate::launch::{Array, Context, Launch};
 use crate::packed_constants::Pack;
 use crate::threads::SharedSlice;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// The filters of all channels.
 pub enum Filters {
     /// Constants, packed.
-    Packed(Arc<Pack<PackedRight>>),
+    Packed(Arc<Pack<PackedFilters>>),
     /// Ones.
-    Ones(PackedRight),
+    Ones(PackedFilters),
     /// What the second input has from this element on.
     Given(usize),
 }
@@ -35,7 +35,7 @@ impl Depthwise {
     /// Sums of windows.
     pub fn sums(windows: Windows, channels: usize) -> Depthwise {
         let taps = windows.taps();
-        let ones = PackedRight::of_filters(&vec![1.0; channels * taps], (channels, 1, taps));
+        let ones = PackedFilters::new(&vec![1.0; channels * taps], (channels, 1, taps));
         Depthwise::new(windows, channels, Filters::Ones(ones))
     }
 
@@ -90,7 +90,7 @@ const BAND: usize = 512 << 10;
 
 /// What all tasks of a run share.
 struct Job<'a> {
-    filters: &'a PackedRight,
+    filters: &'a PackedFilters,
     out: &'a SharedSlice<'a, f32>,
     finish: &'a Finish<'a>,
 }
@@ -110,12 +110,12 @@ impl Launch for Depthwise {
         assert!(self.windows.reach(self.channels) <= x.len(), "windows inside the image");
         let taps = self.windows.taps();
         let own;
-        let filters: &PackedRight = match &self.filters {
+        let filters: &PackedFilters = match &self.filters {
             Filters::Packed(packed) => packed,
             Filters::Ones(ones) => ones,
             Filters::Given(at) => {
                 let all: &[f32] = &inputs[1].typed()[*at..];
-                own = PackedRight::of_filters(all, (self.channels, 1, taps));
+                own = PackedFilters::new(all, (self.channels, 1, taps));
                 &own
             }
         };

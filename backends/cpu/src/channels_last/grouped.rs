@@ -7,7 +7,7 @@ use super::windows::Windows;
 use crate::buffer::with_scratch;
 use crate::gemm::kernel::{self, Columns, Even, PanelLines, Piece, Target, at_level, shape};
 use crate::gemm::pack::wide_rows;
-use crate::gemm::{Finish, PackedRight, cut, finish_block, share};
+use crate::gemm::{Finish, PackedFilters, cut, finish_block, share};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::Pack;
 use crate::simd::{VectorLevel, level};
@@ -27,7 +27,7 @@ struct Grouped {
     frames: Option<Frames>,
     w_at: usize,
     /// The filters of each group, or of all of them, if they are constant.
-    packed: Vec<Arc<Pack<PackedRight>>>,
+    packed: Vec<Arc<Pack<PackedFilters>>>,
     /// What windows read outside of the image.
     zeros: Vec<f32>,
     /// Positions of each tile.
@@ -88,14 +88,14 @@ impl Launch for Grouped {
         let at_once = if self.frames.is_some() { 1 } else { self.group };
         let sizes = (at_once * self.o, self.q, taps);
         let len = sizes.0 * sizes.1 * sizes.2;
-        let own: Vec<PackedRight> = match self.packed.is_empty() {
+        let own: Vec<PackedFilters> = match self.packed.is_empty() {
             false => vec![],
             true => (0..self.group / at_once)
-                .map(|i| PackedRight::of_filters(&w[self.w_at + i * len..], sizes))
+                .map(|i| PackedFilters::new(&w[self.w_at + i * len..], sizes))
                 .collect(),
         };
         let packed = self.packed.iter().map(|p| &***p);
-        let filters: Vec<&PackedRight> = own.iter().chain(packed).collect();
+        let filters: Vec<&PackedFilters> = own.iter().chain(packed).collect();
         let block = |at: usize, part: &mut [f32]| cx.finish(at, part);
         let finish = Finish::of(cx, (self.windows.len(), self.channels()), &block);
         let out = SharedSlice::new(out);
@@ -280,7 +280,7 @@ impl Grouped {
 struct Job<'a> {
     x: &'a [f32],
     /// Of every `at_once` groups.
-    filters: &'a [&'a PackedRight],
+    filters: &'a [&'a PackedFilters],
     out: &'a SharedSlice<'a, f32>,
     finish: &'a Finish<'a>,
 }

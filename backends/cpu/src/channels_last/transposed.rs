@@ -4,7 +4,7 @@
 use super::conv::Conv;
 use super::windows::Windows;
 use crate::buffer::with_scratch;
-use crate::gemm::{Finish, PackedRight};
+use crate::gemm::{Finish, PackedFilters};
 use crate::launch::{Array, Context, Launch, LaunchSite};
 use crate::packed_constants::{Pack, Taps};
 use crate::threads::SharedSlice;
@@ -29,7 +29,7 @@ struct Phase {
     /// Where it lies along planes, lines and columns.
     rests: [Rest; 3],
     /// The convolution that it is, and its filters; none if it reads nothing.
-    conv: Option<(Conv, Arc<Pack<PackedRight>>)>,
+    conv: Option<(Conv, Arc<Pack<PackedFilters>>)>,
 }
 
 struct Transposed {

@@ -13,7 +13,7 @@ use crate::buffer::with_scratch;
 use crate::gemm::chain::NONE;
 use crate::gemm::kernel::{self, Even, PanelLines, Piece, Target, at_level, shape};
 use crate::gemm::pack::wide_rows;
-use crate::gemm::{Finish, PackedRight};
+use crate::gemm::{Finish, PackedFilters};
 use crate::launch::{Array, Context, Launch};
 use crate::packed_constants::Pack;
 use crate::simd::{VectorLevel, level};
@@ -86,7 +86,7 @@ impl Filters {
 }
 
 /// Filters, transformed: for each point and each group, channels of the planes one after the other by output channels.
-pub struct Points(Vec<PackedRight>);
+pub struct Points(Vec<PackedFilters>);
 
 impl Points {
     /// Transforms filters in f64 and rounds once.
@@ -105,7 +105,7 @@ impl Points {
             points
         };
         let groups: Vec<_> = weights.chunks_exact(9 * each).map(points_of).collect();
-        let pack = |p: usize, g: usize| PackedRight::of_filters(&groups[g][p], (o, q * planes, 1));
+        let pack = |p: usize, g: usize| PackedFilters::new(&groups[g][p], (o, q * planes, 1));
         let all = (0..size.points()).flat_map(|p| (0..filters.groups).map(move |g| (p, g)));
         Points(all.map(|(p, g)| pack(p, g)).collect())
     }

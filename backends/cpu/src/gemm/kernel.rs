@@ -7,8 +7,9 @@
 use super::chain::Chain;
 use crate::simd::{VectorLevel, level};
 use crate::vector;
-pub use crate::vector::tiles::{Columns, Even, Piece, Pointed};
+pub use crate::vector::operands::{Columns, Even, Piece, Pointed};
 pub use crate::vector::window_rows::{WindowLine, WindowRows, has_row};
+use half::{bf16, f16};
 use std::ops::Range;
 
 /// Largest register tile of a level.
@@ -95,6 +96,10 @@ pub const MOST_VECTORS: usize = 8;
 pub enum Right<'a> {
     /// Whole panels of two vectors one after the other, or one panel of one vector.
     Packed(&'a [f32]),
+    /// The same in floats of 16 bits.
+    F16(&'a [f16]),
+    /// The same.
+    Bf16(&'a [bf16]),
     /// Line `k` of vector `v` begins at `data[from[v] + lines[first + k]]`.
     Lines {
         /// What it reads.
@@ -264,10 +269,12 @@ pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, target: &Target<'_>) {
     let is_wide = vectors == 2 * wide_panels(rows);
     let is_strip = vectors == 2 * strip_panels(rows);
     assert!(vectors == 1 || vectors == 2 || is_wide || is_strip, "whole panels");
+    let holds =
+        |len: usize| assert!(len >= vectors * shape.lanes() * depth, "panels hold the depth");
     match right {
-        Right::Packed(b) => {
-            assert!(b.len() >= vectors * shape.lanes() * depth, "panels hold the depth");
-        }
+        Right::Packed(b) => holds(b.len()),
+        Right::F16(b) => holds(b.len()),
+        Right::Bf16(b) => holds(b.len()),
         Right::Lines { data, lines, first, from } => {
             let end = from[0].max(from[1]) + lines.largest + shape.lanes();
             let inside = first + depth <= lines.lines.len() && end <= data.len();

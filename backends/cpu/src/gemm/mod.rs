@@ -5,6 +5,7 @@
 
 pub mod chain;
 pub mod direct;
+pub mod halves;
 pub mod kernel;
 pub mod pack;
 mod skinny;
@@ -14,8 +15,9 @@ use crate::launch::Context;
 use crate::simd::{VectorLevel, level};
 use crate::threads::{SharedSlice, Threads};
 pub use chain::Chain;
+use halves::RightPanels;
 use kernel::{Panels, Target, shape};
-pub use pack::{Matrix, PackedLeft, PackedRight};
+pub use pack::{Matrix, PackedFilters, PackedLeft, PackedRight};
 use pack::{block_depth, pack_left, pack_right, right_len, wide_rows};
 pub use skinny::MOST_ROWS as SKINNY;
 use std::ops::Range;
@@ -259,7 +261,7 @@ fn run_block(
         Left::Packed(_) => 0,
     };
     let right_len = match product.right {
-        Right::Packed(_) => 0,
+        Right::Packed(p) => p.strip_len(depth),
         Right::Plain(_) | Right::Implicit(_) => right_len(block.cols.len(), depth),
     };
     if s.k == 0 {
@@ -274,15 +276,16 @@ fn run_block(
     with_scratch::<f32, 2, _>([left_len, right_len], |[left, right]| {
         for d in (0..s.k).step_by(depth) {
             let depth = d..(d + depth).min(s.k);
-            let b: &[f32] = match product.right {
-                Right::Packed(p) => p.block(block.cols.start, depth.clone()),
+            // The memory holds what is packed here, or a strip of what was packed in 16 bits.
+            let (b, strip) = match product.right {
+                Right::Packed(p) => (p.block(block.cols.start, depth.clone()), &mut right[..]),
                 Right::Plain(b) => {
                     pack_right(&b, depth.clone(), block.cols.clone(), right);
-                    right
+                    (RightPanels::Floats(right), &mut [][..])
                 }
                 Right::Implicit(c) => {
                     c.pack(depth.clone(), block.cols.clone(), right);
-                    right
+                    (RightPanels::Floats(right), &mut [][..])
                 }
             };
             for r in block.rows.clone().step_by(high) {
@@ -316,7 +319,7 @@ fn run_block(
                     next,
                 };
                 let last = depth.end == s.k;
-                packed.product(a, b, finish.chain(last), out);
+                packed.product(a, (b, strip), finish.chain(last), out);
                 if let (true, Finish::Block(f)) = (last, finish) {
                     finish_block(product.at, s.n, &part, &block.cols, out, f);
                 }
@@ -349,8 +352,14 @@ pub struct PackedBlock<'a> {
 }
 
 impl PackedBlock<'_> {
-    /// Computes all register tiles. The block belongs to the caller's task alone.
-    pub fn product(&self, a: &[f32], b: &[f32], chain: &Chain<'_>, out: &SharedSlice<'_, f32>) {
+    /// Computes all register tiles; a strip of right panels in 16 bits is widened into `scratch`. The block belongs to the caller's task alone.
+    pub fn product(
+        &self,
+        a: &[f32],
+        (b, scratch): (RightPanels<'_>, &mut [f32]),
+        chain: &Chain<'_>,
+        out: &SharedSlice<'_, f32>,
+    ) {
         let (k, full, lanes) = (self.k, shape().cols, shape().lanes());
         let chain = chain.beginning_at(self.row);
         // Few rows take more panels at once than tiles of as many do that others follow.
@@ -362,10 +371,9 @@ impl PackedBlock<'_> {
         for columns in kernel::strips(0..self.n, panels) {
             let (col, wide) = (columns.start, columns.len());
             let vectors = kernel::vectors(wide);
-            let (panel, next) = b[col * k..].split_at(vectors * lanes * k);
-            let right = kernel::Right::Packed(panel);
+            let (right, next) = b.strip(col * k, vectors * lanes * k, self.m, scratch);
             let ahead = match self.next {
-                [] => &next[..next.len().min(panel.len())],
+                [] => next,
                 next => share(next, col / strip, self.n.div_ceil(strip)),
             };
             kernel::each_height(self.m, self.rows, |r, count, rows| {

@@ -3,10 +3,14 @@
 //! Left panels are `rows` wide, right panels [`Shape::cols`] wide (the last one half as wide if that suffices), both
 //! contiguous along the depth. Lanes beyond the matrix are zero.
 
-use super::kernel::{Shape, Wide, shape, wide};
-use crate::buffer::Floats;
+use super::halves::{self, RightPanels};
+use super::kernel::{MOST_VECTORS, Shape, Wide, shape, wide};
+use crate::buffer::{Buffer, Floats, with_scratch};
+use crate::convert::narrow;
 use crate::threads::{SharedSlice, Threads};
 use crate::vector::transpose::{LINES, transpose_lines};
+use half::slice::HalfBitsSliceExt;
+use mlc_dsl::ir::DType;
 use std::ops::Range;
 
 /// Largest depth of a block: a right panel of it stays in the first-level cache.
@@ -225,13 +229,18 @@ impl PackedLeft {
 /// Elements that a thread should at least pack.
 const GRAIN: usize = 1 << 14;
 
+/// What packed right panels are held in.
+enum Stored {
+    Floats(Floats),
+    /// Floats of 16 bits of this type.
+    Halves(DType, Buffer),
+}
+
 /// A right matrix packed once.
 pub struct PackedRight {
-    data: Floats,
+    stored: Stored,
     /// Columns of the matrix.
     pub n: usize,
-    /// True if all elements are known to be finite: their products with zero are zeros.
-    pub is_finite: bool,
 }
 
 impl PackedRight {
@@ -246,12 +255,80 @@ impl PackedRight {
                 unsafe { shared.part(right_len(n, depth.start), right_len(n, depth.len())) };
             pack_right(b, depth, 0..n, block);
         });
-        PackedRight { data, n, is_finite: false }
+        PackedRight { stored: Stored::Floats(data), n }
     }
 
-    /// Packs `o` filters of `q` channels and some taps, which lie one after the other, as a matrix with a column per filter. Its depth, not
-    /// cut into blocks, is tap by tap.
-    pub fn of_filters(w: &[f32], (o, q, taps): (usize, usize, usize)) -> PackedRight {
+    /// Packs a `k` × `n` matrix that many products read, in floats of 16 bits where that pays and they hold all of its elements.
+    pub fn of_constant(b: &Matrix<'_>, k: usize, n: usize) -> PackedRight {
+        match halves::paying(b, k, n) {
+            Some(dtype) => PackedRight::in_halves(b, k, n, dtype),
+            None => PackedRight::new(b, k, n),
+        }
+    }
+
+    /// Packs a `k` × `n` matrix whose elements floats of 16 bits hold.
+    pub(super) fn in_halves(b: &Matrix<'_>, k: usize, n: usize, dtype: DType) -> PackedRight {
+        let mut data = Buffer::new(right_len(n, k) * size_of::<u16>());
+        let (shared, deep) = (SharedSlice::new(data.bytes_mut()), block_depth(k));
+        Threads::of_run().each(k.div_ceil(deep), |i| {
+            let depth = i * deep..((i + 1) * deep).min(k);
+            let mut at = right_len(n, depth.start);
+            with_scratch::<f32, 1, _>([right_len(1, depth.len())], |[panel]| {
+                for (cols, width) in panels(0..n) {
+                    pack_right(b, depth.clone(), cols, panel);
+                    let len = width * depth.len();
+                    // SAFETY: every block has its own part, and every panel of it.
+                    let to = unsafe { shared.part(at * size_of::<u16>(), len * size_of::<u16>()) };
+                    narrow(dtype, &panel[..len], to);
+                    at += len;
+                }
+            });
+        });
+        PackedRight { stored: Stored::Halves(dtype, data), n }
+    }
+
+    /// Elements of the widest strip of panels that must be widened.
+    pub fn strip_len(&self, depth: usize) -> usize {
+        match self.stored {
+            Stored::Floats(_) => 0,
+            Stored::Halves(..) => MOST_VECTORS * shape().lanes() * depth,
+        }
+    }
+
+    /// The panels from column `first` (a multiple of [`Shape::cols`]) on, of the block of depths from `depth.start`.
+    pub fn block(&self, first: usize, depth: Range<usize>) -> RightPanels<'_> {
+        let part = block_of_panels(self.n, first, depth);
+        match &self.stored {
+            Stored::Floats(data) => RightPanels::Floats(&data[part]),
+            Stored::Halves(dtype, data) => {
+                let bits = &bytemuck::cast_slice::<_, u16>(data.bytes())[part];
+                match dtype {
+                    DType::F16 => RightPanels::F16(bits.reinterpret_cast()),
+                    _ => RightPanels::Bf16(bits.reinterpret_cast()),
+                }
+            }
+        }
+    }
+}
+
+/// Where the panels from column `first` on lie, of the block of depths from `depth.start`, among those of `n` columns.
+fn block_of_panels(n: usize, first: usize, depth: Range<usize>) -> Range<usize> {
+    let Shape { cols, .. } = shape();
+    let block = right_len(n, depth.start);
+    block + first / cols * cols * depth.len()..block + right_len(n, depth.len())
+}
+
+/// Filters packed once, as a matrix with a column per filter. Its depth, not cut into blocks, is tap by tap.
+pub struct PackedFilters {
+    data: Floats,
+    n: usize,
+    /// True if all elements are finite: their products with zero are zeros.
+    pub is_finite: bool,
+}
+
+impl PackedFilters {
+    /// Packs `o` filters of `q` channels and some taps, which lie one after the other.
+    pub fn new(w: &[f32], (o, q, taps): (usize, usize, usize)) -> PackedFilters {
         let depth = q * taps;
         let mut lines = Floats::zeros(depth * o);
         let each = o.max(1);
@@ -265,14 +342,12 @@ impl PackedRight {
         let b = Matrix { data: &lines, offset: 0, row: o as isize, col: 1 };
         pack_right(&b, 0..depth, 0..o, &mut data);
         let is_finite = w[..o * depth].iter().all(|w| w.is_finite());
-        PackedRight { data, n: o, is_finite }
+        PackedFilters { data, n: o, is_finite }
     }
 
     /// The panels from column `first` (a multiple of [`Shape::cols`]) on, of the block of depths from `depth.start`.
     pub fn block(&self, first: usize, depth: Range<usize>) -> &[f32] {
-        let Shape { cols, .. } = shape();
-        let all = &self.data[right_len(self.n, depth.start)..][..right_len(self.n, depth.len())];
-        &all[first / cols * cols * depth.len()..]
+        &self.data[block_of_panels(self.n, first, depth)]
     }
 }
 

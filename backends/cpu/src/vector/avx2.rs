@@ -5,23 +5,24 @@ use std::arch::x86_64::*;
 type Vector = __m256;
 const LANES: usize = 8;
 
-super::tiles::tiles!(#[target_feature(enable = "avx2,fma")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)], []);
-super::functions::functions!(#[target_feature(enable = "avx2,fma")]);
-super::rows::rows!(#[target_feature(enable = "avx2,fma")]);
-super::lines::lines!(#[target_feature(enable = "avx2,fma")]);
-super::norms::norms!(#[target_feature(enable = "avx2,fma")]);
-super::pools::pools!(#[target_feature(enable = "avx2,fma")]);
-super::planes::planes!(#[target_feature(enable = "avx2,fma")]);
-super::winograd::winograd!(#[target_feature(enable = "avx2,fma")]);
-super::peak::peak!(#[target_feature(enable = "avx2,fma")]);
-super::groups::groups!(#[target_feature(enable = "avx2,fma")]);
-super::window_rows::window_rows!(#[target_feature(enable = "avx2,fma")]);
+super::tiles::tiles!(#[target_feature(enable = "avx2,fma,f16c")], [1 2 3 4 5 6], [(1, 8) (2, 6) (3, 4)], []);
+super::functions::functions!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::rows::rows!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::lines::lines!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::norms::norms!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::pools::pools!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::planes::planes!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::winograd::winograd!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::peak::peak!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::groups::groups!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::halves::halves!(#[target_feature(enable = "avx2,fma,f16c")]);
+super::window_rows::window_rows!(#[target_feature(enable = "avx2,fma,f16c")]);
 
 /// Defines operations on vectors.
 macro_rules! operations {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $out:ty { $body:expr })*) => {
         $($(#[$doc])*
-        #[target_feature(enable = "avx2,fma")]
+        #[target_feature(enable = "avx2,fma,f16c")]
         #[inline]
         fn $name($($arg: $ty),*) -> $out {
             $body
@@ -76,7 +77,7 @@ operations! {
 }
 
 /// Element `c` of each group of `Q` elements, in all places of the group; `Q` divides the lanes.
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn spread<const Q: usize>(x: Vector, c: usize) -> Vector {
     let from: [i32; LANES] = std::array::from_fn(|lane| (lane / Q * Q + c) as i32);
@@ -109,7 +110,7 @@ fn prefetch_to_write(at: *const f32) {
 
 /// # Safety
 /// A vector at `at` is valid for reads.
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 unsafe fn load(at: *const f32) -> Vector {
     // SAFETY: as promised.
@@ -118,15 +119,34 @@ unsafe fn load(at: *const f32) -> Vector {
 
 /// # Safety
 /// A vector at `at` is valid for writes.
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 unsafe fn store(at: *mut f32, x: Vector) {
     // SAFETY: as promised.
     unsafe { _mm256_storeu_ps(at, x) }
 }
 
+/// # Safety
+/// A vector of f16 at `at` is valid for reads.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+unsafe fn load_f16(at: *const f16) -> Vector {
+    // SAFETY: as promised.
+    _mm256_cvtph_ps(unsafe { _mm_loadu_si128(at.cast()) })
+}
+
+/// # Safety
+/// A vector of bf16 at `at` is valid for reads.
+#[target_feature(enable = "avx2,fma,f16c")]
+#[inline]
+unsafe fn load_bf16(at: *const bf16) -> Vector {
+    // SAFETY: as promised.
+    let bits = _mm256_cvtepu16_epi32(unsafe { _mm_loadu_si128(at.cast()) });
+    _mm256_castsi256_ps(_mm256_slli_epi32::<16>(bits))
+}
+
 /// The elements of a vector that count, as the instructions for masked access want them.
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn mask(part: Part) -> __m256i {
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -137,7 +157,7 @@ fn mask(part: Part) -> __m256i {
 
 /// # Safety
 /// The elements that count of the vector at `at` are valid for reads.
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 unsafe fn load_part(at: *const f32, part: Part) -> Vector {
     // SAFETY: the mask confines the access.
@@ -146,7 +166,7 @@ unsafe fn load_part(at: *const f32, part: Part) -> Vector {
 
 /// # Safety
 /// The elements that count of the vector at `at` are valid for writes.
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 unsafe fn store_part(at: *mut f32, part: Part, x: Vector) {
     // SAFETY: the mask confines the access.

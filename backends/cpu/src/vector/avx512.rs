@@ -15,6 +15,7 @@ super::planes::planes!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::winograd::winograd!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::peak::peak!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::groups::groups!(#[target_feature(enable = "avx512f,avx512dq")]);
+super::halves::halves!(#[target_feature(enable = "avx512f,avx512dq")]);
 super::window_rows::window_rows!(#[target_feature(enable = "avx512f,avx512dq")]);
 
 /// Defines operations on vectors.
@@ -117,6 +118,25 @@ unsafe fn load(at: *const f32) -> Vector {
 unsafe fn store(at: *mut f32, x: Vector) {
     // SAFETY: as promised.
     unsafe { _mm512_storeu_ps(at, x) }
+}
+
+/// # Safety
+/// A vector of f16 at `at` is valid for reads.
+#[target_feature(enable = "avx512f,avx512dq")]
+#[inline]
+unsafe fn load_f16(at: *const f16) -> Vector {
+    // SAFETY: as promised.
+    _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(at.cast()) })
+}
+
+/// # Safety
+/// A vector of bf16 at `at` is valid for reads.
+#[target_feature(enable = "avx512f,avx512dq")]
+#[inline]
+unsafe fn load_bf16(at: *const bf16) -> Vector {
+    // SAFETY: as promised.
+    let bits = _mm512_cvtepu16_epi32(unsafe { _mm256_loadu_si256(at.cast()) });
+    _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
 }
 
 /// The elements of a vector that count.

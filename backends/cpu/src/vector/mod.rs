@@ -11,10 +11,12 @@ pub mod avx2;
 pub mod avx512;
 pub mod functions;
 pub mod groups;
+pub mod halves;
 pub mod lines;
 #[cfg(target_arch = "aarch64")]
 pub mod neon;
 pub mod norms;
+pub mod operands;
 pub mod peak;
 pub mod picks;
 pub mod planes;

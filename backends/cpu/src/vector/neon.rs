@@ -17,6 +17,7 @@ super::planes::planes!(#[target_feature(enable = "neon")]);
 super::winograd::winograd!(#[target_feature(enable = "neon")]);
 super::peak::peak!(#[target_feature(enable = "neon")]);
 super::groups::groups!(#[target_feature(enable = "neon")]);
+super::halves::halves!(#[target_feature(enable = "neon")]);
 super::window_rows::window_rows!(#[target_feature(enable = "neon")]);
 
 /// Defines operations on vectors.
@@ -141,6 +142,28 @@ fn bytes() -> uint8x16_t {
         vcreate_u64(0x0706_0504_0302_0100),
         vcreate_u64(0x0f0e_0d0c_0b0a_0908),
     ))
+}
+
+/// # Safety
+/// A vector of f16 at `at` is valid for reads.
+#[target_feature(enable = "neon")]
+#[inline]
+unsafe fn load_f16(at: *const f16) -> Vector {
+    let wide;
+    // SAFETY: as promised; the instruction accesses registers.
+    unsafe {
+        asm!("fcvtl {0:v}.4s, {1:v}.4h", out(vreg) wide, in(vreg) vld1_u16(at.cast()), options(pure, nomem, nostack, preserves_flags))
+    }
+    wide
+}
+
+/// # Safety
+/// A vector of bf16 at `at` is valid for reads.
+#[target_feature(enable = "neon")]
+#[inline]
+unsafe fn load_bf16(at: *const bf16) -> Vector {
+    // SAFETY: as promised.
+    vreinterpretq_f32_u32(vshlq_n_u32::<16>(vmovl_u16(unsafe { vld1_u16(at.cast()) })))
 }
 
 /// # Safety

@@ -14,6 +14,7 @@ super::planes::planes!();
 super::winograd::winograd!();
 super::peak::peak!();
 super::groups::groups!();
+super::halves::halves!();
 super::window_rows::window_rows!();
 
 #[inline(always)]
@@ -154,6 +155,22 @@ unsafe fn load(at: *const f32) -> Vector {
 unsafe fn store(at: *mut f32, x: Vector) {
     // SAFETY: as promised.
     unsafe { at.cast::<Vector>().write(x) }
+}
+
+/// # Safety
+/// A vector of f16 at `at` is valid for reads.
+#[inline(always)]
+unsafe fn load_f16(at: *const f16) -> Vector {
+    // SAFETY: as promised; an array needs no more alignment than an element.
+    unsafe { at.cast::<[f16; LANES]>().read() }.map(f16::to_f32)
+}
+
+/// # Safety
+/// A vector of bf16 at `at` is valid for reads.
+#[inline(always)]
+unsafe fn load_bf16(at: *const bf16) -> Vector {
+    // SAFETY: as above.
+    unsafe { at.cast::<[bf16; LANES]>().read() }.map(bf16::to_f32)
 }
 
 /// # Safety

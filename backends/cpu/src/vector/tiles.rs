@@ -1,300 +1,30 @@
 //! The body of the register tile, for any kind of vector.
 
-use crate::gemm::kernel::PanelLines;
-
-/// Where the vectors of a line of the right operand lie.
-pub trait Lines<const V: usize>: Copy {
-    /// The vectors of line `k`.
-    ///
-    /// # Safety
-    /// `k` is below the depth.
-    unsafe fn at(&self, k: usize) -> [*const f32; V];
-
-    /// What is fetched for the next tile while vector `v` of line `k` is used.
-    fn next(&self, line: [*const f32; V], v: usize) -> Option<*const f32>;
-}
-
-/// Packed panels: of two vectors, one after the other, or one of one vector.
-#[derive(Clone, Copy)]
-pub struct Packed<const W: usize> {
-    pub first: *const f32,
-    pub depth: usize,
-}
-
-impl<const W: usize> Packed<W> {
-    /// Some lines of panels for tiles of so many vectors.
-    #[inline(always)]
-    pub fn lines(PanelLines { panels, depth, first }: PanelLines<'_>, vectors: usize) -> Packed<W> {
-        let wide = if vectors == 1 { 1 } else { 2 };
-        Packed { first: panels.as_ptr().wrapping_add(first * wide * W), depth }
-    }
-}
-
-impl<const V: usize, const W: usize> Lines<V> for Packed<W> {
-    #[inline(always)]
-    fn next(&self, _: [*const f32; V], _: usize) -> Option<*const f32> {
-        None
-    }
-
-    #[inline(always)]
-    unsafe fn at(&self, k: usize) -> [*const f32; V] {
-        let wide = if V == 1 { 1 } else { 2 };
-        // SAFETY: the panels hold the depth.
-        std::array::from_fn(|v| unsafe {
-            self.first.add(v / wide * self.depth * wide * W + (k * wide + v % wide) * W)
-        })
-    }
-}
-
-/// Lines that lie anywhere.
-#[derive(Clone, Copy)]
-pub struct Scattered {
-    pub from: [*const f32; 2],
-    pub lines: *const usize,
-    /// From a vector to what the next tile reads in its place.
-    pub next: usize,
-}
-
-impl<const V: usize> Lines<V> for Scattered {
-    #[inline(always)]
-    fn next(&self, line: [*const f32; V], v: usize) -> Option<*const f32> {
-        Some(line[v].wrapping_add(self.next))
-    }
-
-    #[inline(always)]
-    unsafe fn at(&self, k: usize) -> [*const f32; V] {
-        // SAFETY: there is a line for every depth, inside the operand.
-        unsafe {
-            let line = *self.lines.add(k);
-            std::array::from_fn(|v| self.from[v].add(line))
-        }
-    }
-}
-
-/// Where the rows of the left operand lie: as pieces of equal length.
-pub trait Rows<const R: usize>: Copy {
-    /// Where a step of all rows lies.
-    type Cursor: Copy;
-    /// There may be more than one piece.
-    const MANY: bool;
-
-    /// Pieces, and steps of each.
-    fn pieces(&self) -> (usize, usize);
-
-    /// The first step of the rows of a panel in a piece.
-    ///
-    /// # Safety
-    /// There are such a panel and piece.
-    unsafe fn at(&self, panel: usize, piece: usize) -> Self::Cursor;
-
-    /// Where row `r` lies.
-    fn row(cursor: &Self::Cursor, r: usize) -> *const f32;
-
-    /// On to the next step.
-    fn advance(cursor: &mut Self::Cursor);
-}
-
-/// Rows of packed panels.
-#[derive(Clone, Copy)]
-pub struct Interleaved {
-    pub first: *const f32,
-    pub depth: usize,
-}
-
-impl<const R: usize> Rows<R> for Interleaved {
-    type Cursor = *const f32;
-    const MANY: bool = false;
-
-    #[inline(always)]
-    fn pieces(&self) -> (usize, usize) {
-        (1, self.depth)
-    }
-
-    #[inline(always)]
-    unsafe fn at(&self, panel: usize, _: usize) -> *const f32 {
-        // SAFETY: the panels hold the depth.
-        unsafe { self.first.add(panel * self.depth * R) }
-    }
-
-    #[inline(always)]
-    fn row(cursor: &*const f32, r: usize) -> *const f32 {
-        cursor.wrapping_add(r)
-    }
-
-    #[inline(always)]
-    fn advance(cursor: &mut *const f32) {
-        *cursor = cursor.wrapping_add(R);
-    }
-}
-
-/// Rows of one panel whose pieces lie anywhere: a pointer for each, piece by piece.
-#[derive(Clone, Copy)]
-pub struct Pointed<'a> {
-    pub rows: &'a [*const f32],
-    pub length: usize,
-}
-
-impl<const R: usize> Rows<R> for Pointed<'_> {
-    type Cursor = ([*const f32; R], usize);
-    const MANY: bool = true;
-
-    #[inline(always)]
-    fn pieces(&self) -> (usize, usize) {
-        (self.rows.len() / R, self.length)
-    }
-
-    #[inline(always)]
-    unsafe fn at(&self, _: usize, piece: usize) -> Self::Cursor {
-        // SAFETY: there are pointers for all pieces.
-        (std::array::from_fn(|r| unsafe { *self.rows.get_unchecked(piece * R + r) }), 0)
-    }
-
-    #[inline(always)]
-    fn row((rows, step): &Self::Cursor, r: usize) -> *const f32 {
-        rows[r].wrapping_add(*step)
-    }
-
-    #[inline(always)]
-    fn advance((_, step): &mut Self::Cursor) {
-        *step += 1;
-    }
-}
-
-/// Rows that are vectors, one element for each column: a pointer to the column 0 of each, piece by piece.
-#[derive(Clone, Copy)]
-pub struct Columns<'a> {
-    pub rows: &'a [*const f32],
-    /// The tile's first column.
-    pub column: usize,
-}
-
-/// Where a piece of rows at equal distances lies.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Piece {
-    /// In the first row.
-    pub first: *const f32,
-    /// From one row to the next.
-    pub step: usize,
-}
-
-/// Rows whose pieces lie at equal distances, panel after panel.
-#[derive(Clone, Copy)]
-pub struct Even<'a> {
-    pub pieces: &'a [Piece],
-    /// Elements of each piece.
-    pub length: usize,
-}
-
-/// Rows at equal distances: every third one, from which all others are one, two, four or eight distances away, as addresses of x86 may be.
-/// A pointer for each row would not fit the registers.
-#[derive(Clone, Copy)]
-pub struct Thirds {
-    rows: [*const f32; 5],
-    /// Bytes from one row to the next.
-    step: usize,
-}
-
-/// The row of `Thirds` that each row is reached from, and how many distances away it is.
-const REACHED: [(usize, usize); 14] = [
-    (0, 0),
-    (0, 1),
-    (0, 2),
-    (1, 0),
-    (0, 4),
-    (1, 2),
-    (2, 0),
-    (1, 4),
-    (0, 8),
-    (3, 0),
-    (2, 4),
-    (1, 8),
-    (4, 0),
-    (3, 4),
-];
-
-/// The same pointer; the compiler does not see where it is from, so that it stays in a register of its own.
-#[allow(clippy::pointers_in_nomem_asm_block, reason = "the block has no instructions")]
-#[inline(always)]
-fn opaque(at: *const f32) -> *const f32 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let mut at = at;
-        // SAFETY: it does nothing.
-        unsafe {
-            std::arch::asm!("/* {0} */", inout(reg) at, options(pure, nomem, nostack, preserves_flags));
-        }
-        at
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    at
-}
-
-impl<const R: usize> Rows<R> for Even<'_> {
-    type Cursor = Thirds;
-    const MANY: bool = true;
-
-    #[inline(always)]
-    fn pieces(&self) -> (usize, usize) {
-        (self.pieces.len(), self.length)
-    }
-
-    #[inline(always)]
-    unsafe fn at(&self, panel: usize, piece: usize) -> Thirds {
-        // SAFETY: there is such a piece, and the pieces of all rows are inside the operand.
-        unsafe {
-            let Piece { first, step } = *self.pieces.get_unchecked(piece);
-            let first = first.add(panel * R * step);
-            let rows = std::array::from_fn(|i| opaque(first.wrapping_add(3 * i * step)));
-            Thirds { rows, step: step * size_of::<f32>() }
-        }
-    }
-
-    #[inline(always)]
-    fn row(cursor: &Thirds, r: usize) -> *const f32 {
-        let (third, away) = REACHED[r];
-        cursor.rows[third].wrapping_byte_add(away * cursor.step)
-    }
-
-    #[inline(always)]
-    fn advance(cursor: &mut Thirds) {
-        let ahead = |at: *const f32| opaque(at.wrapping_add(1));
-        cursor.rows = cursor.rows.map(ahead);
-    }
-}
-
 /// Defines `tiles` for the rows and strips (rows and vectors) of a level, whose module defines `Vector`, `LANES` and the
 /// operations on it.
 macro_rules! tiles {
     ($(#[$feature:meta])*, [$($rows:literal)*], [$(($strip_rows:literal, $vectors:literal))*], [$(($wide_rows:literal, $wide:literal))*]) => {
         use crate::gemm::chain::{Gate, Operand, Ramp, Step};
-        use crate::vector::tiles::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
+        use crate::vector::operands::{Columns, Even, Interleaved, Lines, Packed, Pointed, Rows, Scattered};
         use crate::gemm::kernel::{PanelLines, Panels, Part, Right, Target};
         use std::mem::MaybeUninit;
 
         /// # Safety
         /// As [`crate::gemm::kernel::tiles`], on a machine of this level.
         pub unsafe fn tiles(panels: Panels<'_>, right: Right<'_>, t: &Target<'_>) {
-            let Panels { rows, depth, .. } = panels;
-            let a = Interleaved { first: panels.data.as_ptr(), depth };
+            let depth = panels.depth;
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match right {
-                    Right::Packed(b) => {
-                        let b = Packed::<LANES> { first: b.as_ptr(), depth };
-                        match (rows, t.parts.len()) {
-                            $(($rows, 1) => run::<$rows, 1, _, _>(panels.count, panels.ahead, a, b, t),
-                              ($rows, 2) => run::<$rows, 2, _, _>(panels.count, panels.ahead, a, b, t),)*
-                            $(($strip_rows, $vectors) => run::<$strip_rows, $vectors, _, _>(panels.count, panels.ahead, a, b, t),)*
-                            $(($wide_rows, $wide) => run::<$wide_rows, $wide, _, _>(panels.count, panels.ahead, a, b, t),)*
-                            _ => unreachable!("the caller bounds the tile"),
-                        }
-                    }
+                    Right::Packed(b) => packed(panels, Packed { first: b.as_ptr(), depth }, t),
+                    Right::F16(b) => packed(panels, Packed { first: b.as_ptr(), depth }, t),
+                    Right::Bf16(b) => packed(panels, Packed { first: b.as_ptr(), depth }, t),
                     Right::Lines { data, lines, first, from } => {
                         let from = from.map(|f| data.as_ptr().wrapping_add(f));
                         let next = if data.len() > FAR { t.parts.len() * LANES } else { 0 };
                         let b = Scattered { from, lines: lines.lines.as_ptr().wrapping_add(first), next };
-                        match (rows, t.parts.len()) {
+                        let a = Interleaved { first: panels.data.as_ptr(), depth };
+                        match (panels.rows, t.parts.len()) {
                             $(($rows, 1) => run::<$rows, 1, _, _>(panels.count, panels.ahead, a, b, t),
                               ($rows, 2) => run::<$rows, 2, _, _>(panels.count, panels.ahead, a, b, t),)*
                             _ => unreachable!("the caller bounds the tile"),
@@ -304,12 +34,31 @@ macro_rules! tiles {
             }
         }
 
+        /// Tiles of packed panels of both operands.
+        ///
+        /// # Safety
+        /// As [`tiles`].
+        unsafe fn packed<T: Element>(panels: Panels<'_>, b: Packed<T, LANES>, t: &Target<'_>) {
+            let Panels { rows, depth, count, ahead, .. } = panels;
+            let a = Interleaved { first: panels.data.as_ptr(), depth };
+            // SAFETY: the contract of the caller is that of the callee.
+            unsafe {
+                match (rows, t.parts.len()) {
+                    $(($rows, 1) => run::<$rows, 1, _, _>(count, ahead, a, b, t),
+                      ($rows, 2) => run::<$rows, 2, _, _>(count, ahead, a, b, t),)*
+                    $(($strip_rows, $vectors) => run::<$strip_rows, $vectors, _, _>(count, ahead, a, b, t),)*
+                    $(($wide_rows, $wide) => run::<$wide_rows, $wide, _, _>(count, ahead, a, b, t),)*
+                    _ => unreachable!("the caller bounds the tile"),
+                }
+            }
+        }
+
         /// One tile whose rows lie anywhere.
         ///
         /// # Safety
         /// As [`crate::gemm::kernel::pointed`], on a machine of this level.
         pub unsafe fn pointed(rows: usize, a: Pointed<'_>, b: PanelLines<'_>, ahead: &[f32], t: &Target<'_>) {
-            let b = Packed::<LANES>::lines(b, t.parts.len());
+            let b = Packed::<_, LANES>::lines(b, t.parts.len());
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (rows, t.parts.len()) {
@@ -326,7 +75,7 @@ macro_rules! tiles {
         /// # Safety
         /// As [`crate::gemm::kernel::even`], on a machine of this level.
         pub unsafe fn even(count: usize, rows: usize, a: Even<'_>, b: PanelLines<'_>, ahead: &[f32], t: &Target<'_>) {
-            let b = Packed::<LANES>::lines(b, t.parts.len());
+            let b = Packed::<_, LANES>::lines(b, t.parts.len());
             // SAFETY: the contract of the caller is that of the callee.
             unsafe {
                 match (rows, t.parts.len()) {
@@ -455,7 +204,7 @@ macro_rules! tiles {
         /// `a` holds `count` panels of `R` rows, `b` lines for their depth; otherwise as [`tiles`].
         $(#[$feature])*
         #[cfg_attr(target_arch = "aarch64", inline(never))]
-        unsafe fn run<const R: usize, const V: usize, A: Rows<R>, B: Lines<V>>(
+        unsafe fn run<const R: usize, const V: usize, A: Rows<R>, B: Lines<V, Element: Element>>(
             count: usize,
             ahead: &[f32],
             a: A,
@@ -511,7 +260,7 @@ macro_rules! tiles {
                         if V <= 2 {
                             let mut row = [zero(); V];
                             for v in 0..V {
-                                row[v] = load(line[v]);
+                                row[v] = B::Element::vector(line[v]);
                             }
                             for r in 0..R {
                                 let x = splat(*A::row(cursor, r));
@@ -526,7 +275,7 @@ macro_rules! tiles {
                                 x[r] = splat(*A::row(cursor, r));
                             }
                             for v in 0..V {
-                                let y = load(line[v]);
+                                let y = B::Element::vector(line[v]);
                                 for r in 0..R {
                                     sums[r][v] = multiply_add(x[r], y, sums[r][v]);
                                 }
